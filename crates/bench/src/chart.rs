@@ -1,0 +1,245 @@
+//! The chart: lines where one number is swept, bars in groups otherwise.
+
+use crate::report::{Outcome, Row, short};
+use crate::{Failure, Result};
+use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
+use plotters::prelude::*;
+use std::ops::Range;
+
+const SIZE: (u32, u32) = (1100, 560);
+const LEGEND_WIDTH: u32 = 190;
+
+/// Colours that stay apart for colour-blind eyes (Okabe and Ito, then darker ones).
+const COLOURS: [RGBColor; 10] = [
+    RGBColor(153, 153, 153),
+    RGBColor(86, 180, 233),
+    RGBColor(230, 159, 0),
+    RGBColor(0, 158, 115),
+    RGBColor(204, 121, 167),
+    RGBColor(213, 94, 0),
+    RGBColor(0, 114, 178),
+    RGBColor(240, 228, 66),
+    RGBColor(80, 80, 80),
+    RGBColor(136, 34, 85),
+];
+
+/// What a chart shows: a value per series and category.
+struct Data {
+    x_name: String,
+    categories: Vec<String>,
+    /// Names, and values in thousands per second by category; None where there is none.
+    series: Vec<(String, Vec<Option<f64>>)>,
+    lines: bool,
+}
+
+/// A parameter that can be swept: its name on the axis, its value for a row.
+type Axis = (&'static str, fn(&Row) -> String);
+
+const AXES: [Axis; 8] = [
+    ("transactions open at once (batch)", |row| row.variant.batch.to_string()),
+    ("records", |row| short(row.variant.records)),
+    ("theta", |row| row.variant.theta.to_string()),
+    ("workers", |row| row.variant.workers.to_string()),
+    ("key bytes", |row| row.variant.key_bytes.to_string()),
+    ("value bytes", |row| row.variant.value_bytes.to_string()),
+    ("refill", |row| format!("{:?}", row.variant.refill).to_lowercase()),
+    ("workload", |row| row.variant.workload.name.clone()),
+];
+
+/// The chart as SVG text.
+pub(crate) fn svg(outcome: &Outcome) -> Result<String> {
+    let rows: Vec<&Row> = outcome.rows.iter().filter(|row| row.measured).collect();
+    if rows.is_empty() {
+        return Err(Failure::new("there is nothing to draw: no mode has a form of the workload"));
+    }
+    let mut text = String::new();
+    draw(&arrange(&rows), &mut text).map_err(|e| Failure::new(format!("cannot draw the chart: {e}")))?;
+    Ok(text)
+}
+
+/// Finds out what varies, and lays it out.
+fn arrange(rows: &[&Row]) -> Data {
+    let values = |axis: &Axis| distinct(rows.iter().map(|row| axis.1(row)));
+    let interleaved = rows.iter().filter(|row| row.variant.mode.interleaves());
+    let batches = distinct(interleaved.map(|row| AXES[0].1(row)));
+    let numeric: Vec<&Axis> = AXES[1..6].iter().filter(|axis| values(axis).len() > 1).collect();
+    let others = values(&AXES[7]).len() > 1 || values(&AXES[6]).len() > 1;
+    match (batches.len() > 1, numeric.as_slice(), others) {
+        (true, [], false) => lines(rows, &AXES[0], batches),
+        (false, [axis], false) => lines(rows, axis, values(axis)),
+        _ => bars(rows),
+    }
+}
+
+/// Lines over the values of one axis, a series per mode; modes without batches are level lines.
+fn lines(rows: &[&Row], axis: &Axis, categories: Vec<String>) -> Data {
+    let is_batch = std::ptr::eq(axis, &AXES[0]) || axis.0 == AXES[0].0;
+    let series = distinct(rows.iter().map(|row| row.variant.mode.name().to_owned()))
+        .into_iter()
+        .map(|mode| {
+            let of_mode: Vec<&&Row> = rows.iter().filter(|row| row.variant.mode.name() == mode).collect();
+            let value = |category: &String| {
+                let level = is_batch && !of_mode[0].variant.mode.interleaves();
+                let row = of_mode.iter().find(|row| level || axis.1(row) == *category)?;
+                Some(row.transactions_per_s / 1e3)
+            };
+            let values = categories.iter().map(value).collect();
+            (mode, values)
+        })
+        .collect();
+    Data { x_name: axis.0.to_owned(), categories, series, lines: true }
+}
+
+/// Bars: a category per group of work, a series per mode (and batch and refill, where they vary).
+fn bars(rows: &[&Row]) -> Data {
+    let varied: Vec<&Axis> =
+        AXES[1..6].iter().filter(|a| distinct(rows.iter().map(|r| a.1(r))).len() > 1).collect();
+    let interleaved = || rows.iter().filter(|row| row.variant.mode.interleaves());
+    let batches = distinct(interleaved().map(|row| AXES[0].1(row))).len() > 1;
+    let refills = distinct(interleaved().map(|row| AXES[6].1(row))).len() > 1;
+    let category = |row: &Row| {
+        let parts = varied.iter().map(|axis| format!(", {} {}", axis.1(row), axis.0.trim_end_matches('s')));
+        let name = row.variant.workload.name.clone() + &parts.collect::<String>();
+        if varied.iter().any(|axis| axis.0 == "workers") && row.variant.workers > 1 {
+            name + "s"
+        } else {
+            name
+        }
+    };
+    let name = |row: &Row| {
+        let mut name = row.variant.mode.name().to_owned();
+        if row.variant.mode.interleaves() {
+            name += &if batches { format!(" {}", row.variant.batch) } else { String::new() };
+            name += &if refills { format!(" {}", AXES[6].1(row)) } else { String::new() };
+        }
+        name
+    };
+    let categories = distinct(rows.iter().map(|row| category(row)));
+    let series = distinct(rows.iter().map(|row| name(row)))
+        .into_iter()
+        .map(|series| {
+            let value = |of: &String| {
+                let row = rows.iter().find(|row| category(row) == *of && name(row) == series)?;
+                Some(row.transactions_per_s / 1e3)
+            };
+            let values = categories.iter().map(value).collect();
+            (series, values)
+        })
+        .collect();
+    Data { x_name: "workload".to_owned(), categories, series, lines: false }
+}
+
+/// The values without repetition, in the order of their first appearance.
+fn distinct(values: impl Iterator<Item = String>) -> Vec<String> {
+    let mut seen = Vec::new();
+    for value in values {
+        if !seen.contains(&value) {
+            seen.push(value);
+        }
+    }
+    seen
+}
+
+/// The x axis: category `i` reaches from `i` to `i + 1`, its name in the middle.
+struct Categories<'a>(&'a [String]);
+
+impl Ranged for Categories<'_> {
+    type FormatOption = NoDefaultFormatting;
+    type ValueType = f64;
+    fn map(&self, value: &f64, limit: (i32, i32)) -> i32 {
+        limit.0 + (f64::from(limit.1 - limit.0) * value / self.0.len() as f64).round() as i32
+    }
+    fn key_points<Hint: KeyPointHint>(&self, _: Hint) -> Vec<f64> {
+        (0..self.0.len()).map(|i| i as f64 + 0.5).collect()
+    }
+    fn range(&self) -> Range<f64> {
+        0.0..self.0.len() as f64
+    }
+}
+
+impl ValueFormatter<f64> for Categories<'_> {
+    fn format_ext(&self, value: &f64) -> String {
+        self.0.get(*value as usize).cloned().unwrap_or_default()
+    }
+}
+
+type Drawn = std::result::Result<(), Box<dyn std::error::Error>>;
+
+fn draw(data: &Data, text: &mut String) -> Drawn {
+    let root = SVGBackend::with_string(text, SIZE).into_drawing_area();
+    root.fill(&WHITE)?;
+    let (plot, legend) = root.split_horizontally(SIZE.0 - LEGEND_WIDTH);
+    let values = data.series.iter().flat_map(|(_, values)| values.iter().flatten());
+    let top = values.fold(0.0f64, |top, &value| top.max(value)) * 1.06;
+    let mut chart = ChartBuilder::on(&plot)
+        .caption("Transactions committed per second", ("sans-serif", 22))
+        .margin(14)
+        .x_label_area_size(52)
+        .y_label_area_size(78)
+        .build_cartesian_2d(Categories(&data.categories), 0.0..top.max(1e-9))?;
+    chart
+        .configure_mesh()
+        .disable_x_mesh()
+        .light_line_style(TRANSPARENT)
+        .bold_line_style(RGBColor(225, 225, 225))
+        .x_desc(&data.x_name)
+        .y_desc("thousand transactions per second")
+        .axis_desc_style(("sans-serif", 16))
+        .label_style(("sans-serif", 14))
+        .y_label_formatter(&|value| value.to_string())
+        .draw()?;
+    let draw_series = if data.lines { draw_line } else { draw_bars };
+    for (index, (name, _)) in data.series.iter().enumerate() {
+        let colour = COLOURS[index % COLOURS.len()];
+        draw_series(&mut chart, data, index, colour)?;
+        let y = 60 + 24 * index as i32;
+        legend.draw(&Rectangle::new([(6, y), (22, y + 14)], colour.filled()))?;
+        legend.draw(&Text::new(name.clone(), (30, y), ("sans-serif", 15)))?;
+    }
+    root.present()?;
+    drop(chart);
+    Ok(())
+}
+
+type Chart<'a, 'b> =
+    ChartContext<'a, SVGBackend<'b>, Cartesian2d<Categories<'a>, plotters::coord::types::RangedCoordf64>>;
+fn draw_line(chart: &mut Chart<'_, '_>, data: &Data, index: usize, colour: RGBColor) -> Drawn {
+    let values = data.series[index].1.iter().enumerate();
+    let points: Vec<(f64, f64)> =
+        values.filter_map(|(at, value)| Some((at as f64 + 0.5, (*value)?))).collect();
+    chart.draw_series(points.iter().map(|&point| Circle::new(point, 4, colour.filled())))?;
+    chart.draw_series(LineSeries::new(points, colour.stroke_width(3)))?;
+    Ok(())
+}
+
+fn draw_bars(chart: &mut Chart<'_, '_>, data: &Data, index: usize, colour: RGBColor) -> Drawn {
+    let width = 0.84 / data.series.len() as f64;
+    let bars = data.series[index].1.iter().enumerate().filter_map(|(category, value)| {
+        let left = category as f64 + 0.08 + width * index as f64;
+        Some(Rectangle::new([(left, 0.0), (left + width * 0.92, (*value)?)], colour.filled()))
+    });
+    chart.draw_series(bars)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::Mode;
+    use crate::report::tests::example;
+
+    #[test]
+    fn a_sweep_makes_lines_and_a_comparison_bars() {
+        // Proves which chart is chosen, and that axes, units and legend are in it.
+        let check = |outcome: &Outcome, expect_lines: bool| {
+            let rows: Vec<&Row> = outcome.rows.iter().collect();
+            assert_eq!(arrange(&rows).lines, expect_lines);
+            let svg = svg(outcome).unwrap();
+            for part in ["thousand transactions per second", "interleaved", "naive", "</svg>"] {
+                assert!(svg.contains(part), "{part}");
+            }
+        };
+        check(&example(&["r10"], &[Mode::Naive, Mode::Interleaved], &[8, 16, 32]), true);
+        check(&example(&["r10", "m"], &[Mode::Naive, Mode::Interleaved], &[48]), false);
+    }
+}

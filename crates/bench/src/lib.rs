@@ -1,0 +1,59 @@
+//! The benchmark of Braid, as a library: YCSB and the workloads of the papers, run over every way of
+//! executing a transaction, the variants interleaved, reported as a table, JSON and an SVG chart.
+//!
+//! `args` says what to run, `plan` unfolds it into variants, `runner` loads tables and runs variants through
+//! `bodies` (the transactions) and `engine` (every call of the engine), `report` shows what came out.
+
+pub mod args;
+pub mod distribution;
+pub mod environment;
+pub mod main_job;
+pub mod paper;
+pub mod plan;
+pub mod report;
+pub mod workload;
+
+mod bodies;
+mod chart;
+mod engine;
+mod hand;
+mod payload;
+mod raw;
+mod runner;
+
+use args::{BenchArgs, BenchCommand};
+
+/// What went wrong, in one line fit for the user.
+#[derive(Debug)]
+pub struct Failure(String);
+
+impl Failure {
+    /// A failure with this message: lower case, no final stop.
+    pub fn new(message: impl Into<String>) -> Self {
+        Failure(message.into())
+    }
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// The result of anything here.
+pub type Result<T> = std::result::Result<T, Failure>;
+
+/// Runs `braid bench …`.
+pub fn run(args: &BenchArgs) -> Result<()> {
+    match &args.command {
+        None => main_job::run(),
+        Some(BenchCommand::Ycsb(ycsb)) => {
+            let plan = plan::Plan::new(ycsb)?;
+            let outcome = runner::run(&plan)?;
+            report::show(&outcome, ycsb.json.as_deref(), ycsb.svg.as_deref())
+        }
+        Some(BenchCommand::Paper(paper)) => paper::run(paper),
+    }
+}

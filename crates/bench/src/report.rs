@@ -1,0 +1,370 @@
+//! What came out: a table for people, JSON for programs. The chart is in `chart`.
+
+use crate::args::RefillKind;
+use crate::bodies::LATENCY_SAMPLE_EVERY;
+use crate::chart;
+use crate::distribution::Kind;
+use crate::environment::Environment;
+use crate::plan::{Plan, Variant};
+use crate::{Failure, Result};
+use comfy_table::{CellAlignment, Table, presets};
+use serde::Serialize;
+use std::fmt::Write as _;
+use std::path::Path;
+
+/// The results of a plan.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// Where they were made.
+    pub environment: Environment,
+    /// One per variant, in the order of the plan.
+    pub rows: Vec<Row>,
+    /// Slices per variant.
+    pub repeats: u32,
+    /// Seconds of a slice.
+    pub slice_s: f64,
+}
+
+/// The result of one variant: medians over its slices.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// What was run.
+    pub variant: Variant,
+    /// False: the mode has no form of this workload, and there are no figures.
+    pub measured: bool,
+    /// Committed transactions, all workers together.
+    pub transactions_per_s: f64,
+    /// Their operations.
+    pub operations_per_s: f64,
+    /// (Highest - lowest) / median of the slices' throughputs.
+    pub spread: f64,
+    /// Median latency of a transaction, from its start in a slot to its end, retries included.
+    pub p50_us: f64,
+    /// Its 99th percentile.
+    pub p99_us: f64,
+    /// Its mean.
+    pub mean_us: f64,
+    /// Aborted attempts per commit.
+    pub aborts_per_commit: f64,
+    /// Memory of the engine after loading, by records.
+    pub bytes_per_record: f64,
+}
+
+impl Row {
+    pub(crate) fn unmeasured(variant: Variant) -> Self {
+        Row {
+            variant,
+            measured: false,
+            transactions_per_s: 0.0,
+            operations_per_s: 0.0,
+            spread: 0.0,
+            p50_us: 0.0,
+            p99_us: 0.0,
+            mean_us: 0.0,
+            aborts_per_commit: 0.0,
+            bytes_per_record: 0.0,
+        }
+    }
+}
+
+/// A row as the JSON file has it: parameters under their flags' names, figures with their units.
+#[derive(Serialize)]
+struct JsonRow<'a> {
+    workload: &'a str,
+    mode: &'static str,
+    workers: usize,
+    batch: usize,
+    refill: RefillKind,
+    records: u64,
+    key_bytes: usize,
+    value_bytes: usize,
+    distribution: Kind,
+    theta: f64,
+    reads: usize,
+    seconds: f64,
+    repeats: u32,
+    transactions_per_s: f64,
+    operations_per_s: f64,
+    spread: f64,
+    p50_us: f64,
+    p99_us: f64,
+    mean_us: f64,
+    aborts_per_commit: f64,
+    bytes_per_record: f64,
+}
+
+#[derive(Serialize)]
+struct Json<'a> {
+    environment: &'a Environment,
+    rows: Vec<JsonRow<'a>>,
+}
+
+impl Outcome {
+    pub(crate) fn new(rows: Vec<Row>, plan: &Plan) -> Self {
+        let environment = Environment::of_this_machine();
+        Outcome { environment, rows, repeats: plan.repeats, slice_s: plan.slice.as_secs_f64() }
+    }
+
+    /// The throughput of a row by that of the first measured row of its group.
+    pub fn ratio(&self, row: &Row) -> Option<f64> {
+        let base = self.rows.iter().find(|r| r.variant.same_group(&row.variant) && r.measured)?;
+        row.measured.then(|| row.transactions_per_s / base.transactions_per_s)
+    }
+
+    /// The JSON text.
+    pub fn json(&self) -> String {
+        let rows = self.rows.iter().filter(|row| row.measured).map(|row| self.json_row(row)).collect();
+        serde_json::to_string_pretty(&Json { environment: &self.environment, rows })
+            .expect("text and finite numbers serialise")
+    }
+
+    fn json_row<'a>(&self, row: &'a Row) -> JsonRow<'a> {
+        let variant = &row.variant;
+        JsonRow {
+            workload: &variant.workload.name,
+            mode: variant.mode.name(),
+            workers: variant.workers,
+            batch: variant.batch,
+            refill: variant.refill,
+            records: variant.records,
+            key_bytes: variant.key_bytes,
+            value_bytes: variant.value_bytes,
+            distribution: variant.distribution,
+            theta: variant.theta,
+            reads: variant.workload.shape.operations(),
+            seconds: self.slice_s * f64::from(self.repeats),
+            repeats: self.repeats,
+            transactions_per_s: row.transactions_per_s,
+            operations_per_s: row.operations_per_s,
+            spread: row.spread,
+            p50_us: row.p50_us,
+            p99_us: row.p99_us,
+            mean_us: row.mean_us,
+            aborts_per_commit: row.aborts_per_commit,
+            bytes_per_record: row.bytes_per_record,
+        }
+    }
+
+    /// The table, and notes on how to read it.
+    pub fn text(&self) -> String {
+        let columns: Vec<&(&str, Column)> =
+            COLUMNS.iter().filter(|(name, column)| self.is_wanted(name, *column)).collect();
+        let mut table = Table::new();
+        table.load_style(presets::NOTHING);
+        table.set_header(columns.iter().map(|(name, _)| *name));
+        for (index, row) in self.rows.iter().enumerate() {
+            if index > 0 && !row.variant.same_group(&self.rows[index - 1].variant) {
+                table.add_row(columns.iter().map(|_| ""));
+            }
+            table.add_row(columns.iter().map(|(_, column)| column(self, row)));
+        }
+        for (index, (name, _)) in columns.iter().enumerate() {
+            if !matches!(*name, "workload" | "mode" | "distribution" | "refill") {
+                let column = table.column_mut(index).expect("the column is there");
+                column.set_cell_alignment(CellAlignment::Right);
+            }
+        }
+        format!("{}\n\n{table}\n\n{}", self.environment.summary(), self.notes())
+    }
+
+    /// Whether a column says something: those for parameters do where they vary or are unusual.
+    fn is_wanted(&self, name: &str, column: Column) -> bool {
+        let usual = match name {
+            "key B" | "value B" => "8",
+            "theta" | "aborts/commit" => "0",
+            "refill" => "immediate",
+            "distribution" => "uniform",
+            _ => return true,
+        };
+        self.rows
+            .iter()
+            .any(|row| !matches!(column(self, row).as_str(), value if value == usual || value == "-"))
+    }
+
+    fn notes(&self) -> String {
+        let mut notes = format!(
+            "medians of {} interleaved slices of {:.2} s; spread is (highest - lowest) / median; ratio \
+             is to the first \
+             mode of the group\nlatency from a transaction's start in its slot to its end, retries \
+              included, of one \
+             transaction in {LATENCY_SAMPLE_EVERY} (all, where one touches 50 records or more)\n",
+            self.repeats, self.slice_s
+        );
+        if self.rows.iter().any(|row| !row.measured) {
+            notes += "-: the mode has no form of this workload\n";
+        }
+        let mut tables: Vec<&Row> = self.rows.iter().filter(|row| row.measured).collect();
+        tables.dedup_by(|a, b| a.variant.same_table(&b.variant));
+        for row in tables {
+            let v = &row.variant;
+            let _ = writeln!(
+                notes,
+                "{} records of {} + {} bytes took {:.1} bytes each, index included",
+                short(v.records),
+                v.key_bytes,
+                v.value_bytes,
+                row.bytes_per_record
+            );
+        }
+        notes
+    }
+}
+
+/// A number of records in few characters.
+pub(crate) fn short(n: u64) -> String {
+    let (value, suffix) = match n {
+        0..1_000 => (n as f64, ""),
+        1_000..1_000_000 => (n as f64 / 1e3, "K"),
+        _ => (n as f64 / 1e6, "M"),
+    };
+    if value >= 100.0 || value.fract() == 0.0 {
+        format!("{value:.0}{suffix}")
+    } else {
+        format!("{value:.1}{suffix}")
+    }
+}
+
+/// The text of one cell.
+type Column = fn(&Outcome, &Row) -> String;
+
+const COLUMNS: &[(&str, Column)] = &[
+    ("workload", |_, row| row.variant.workload.name.clone()),
+    ("records", |_, row| short(row.variant.records)),
+    ("key B", |_, row| row.variant.key_bytes.to_string()),
+    ("value B", |_, row| row.variant.value_bytes.to_string()),
+    ("distribution", |_, row| format!("{:?}", row.variant.distribution).to_lowercase()),
+    ("theta", |_, row| row.variant.theta.to_string()),
+    ("workers", |_, row| row.variant.workers.to_string()),
+    ("mode", |_, row| row.variant.mode.name().to_owned()),
+    ("batch", |_, row| row.variant.batch.to_string()),
+    ("refill", |_, row| format!("{:?}", row.variant.refill).to_lowercase()),
+    ("k txn/s", |_, row| figure(row, row.transactions_per_s / 1e3, 1)),
+    ("M op/s", |_, row| figure(row, row.operations_per_s / 1e6, 2)),
+    ("ratio", |all, row| all.ratio(row).map_or("-".to_owned(), |ratio| format!("{ratio:.2}"))),
+    ("spread", |_, row| figure(row, row.spread * 100.0, 1) + if row.measured { " %" } else { "" }),
+    ("mean us", |_, row| figure(row, row.mean_us, 1)),
+    ("p50 us", |_, row| figure(row, row.p50_us, 1)),
+    ("p99 us", |_, row| figure(row, row.p99_us, 1)),
+    ("aborts/commit", |_, row| match row.aborts_per_commit {
+        0.0 => "0".to_owned(),
+        aborts => figure(row, aborts, 4),
+    }),
+];
+
+fn figure(row: &Row, value: f64, digits: usize) -> String {
+    if row.measured { format!("{value:.digits$}") } else { "-".to_owned() }
+}
+
+/// Prints the table and writes the files that were asked for.
+pub(crate) fn show(outcome: &Outcome, json: Option<&Path>, svg: Option<&Path>) -> Result<()> {
+    println!("{}", outcome.text());
+    if let Some(path) = json {
+        write(path, &outcome.json())?;
+    }
+    if let Some(path) = svg {
+        write(path, &chart::svg(outcome)?)?;
+    }
+    Ok(())
+}
+
+/// Writes a file and says so.
+pub(crate) fn write(path: &Path, text: &str) -> Result<()> {
+    std::fs::write(path, text).map_err(|e| Failure::new(format!("cannot write {}: {e}", path.display())))?;
+    println!("wrote {}", path.display());
+    Ok(())
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::args::Mode;
+    use crate::workload::Workload;
+    use std::time::Duration;
+
+    /// Results with made-up figures: per workload, each mode twice as fast as the one before.
+    pub(crate) fn example(workloads: &[&str], modes: &[Mode], batches: &[usize]) -> Outcome {
+        let mut rows = Vec::new();
+        for name in workloads {
+            let mut speed = 100_000.0;
+            for &mode in modes {
+                for &batch in batches {
+                    rows.push(Row {
+                        measured: true,
+                        transactions_per_s: speed,
+                        operations_per_s: speed * 10.0,
+                        spread: 0.02,
+                        ..Row::unmeasured(variant(name, mode, batch))
+                    });
+                    speed *= 2.0;
+                }
+            }
+        }
+        let plan = Plan { variants: vec![], repeats: 3, slice: Duration::from_secs(1), load_time_max: None };
+        Outcome::new(rows, &plan)
+    }
+
+    fn variant(name: &str, mode: Mode, batch: usize) -> Variant {
+        Variant {
+            workload: Workload::parse(name, None).unwrap(),
+            distribution: Kind::Uniform,
+            theta: 0.0,
+            mode,
+            workers: 1,
+            batch,
+            refill: RefillKind::Immediate,
+            records: 10_000_000,
+            key_bytes: 8,
+            value_bytes: 8,
+        }
+    }
+
+    #[test]
+    fn json_has_the_fields_that_readers_rely_on() {
+        // Proves the names of the JSON file's fields; other programs read them.
+        let json: serde_json::Value =
+            serde_json::from_str(&example(&["r10"], &[Mode::Naive, Mode::AmacMk], &[48]).json()).unwrap();
+        assert!(json["environment"]["command"].is_string());
+        let row = json["rows"][1].as_object().unwrap();
+        for field in [
+            "workers",
+            "batch",
+            "records",
+            "key_bytes",
+            "value_bytes",
+            "theta",
+            "transactions_per_s",
+            "operations_per_s",
+            "spread",
+            "p50_us",
+            "p99_us",
+            "aborts_per_commit",
+            "bytes_per_record",
+            "reads",
+        ] {
+            assert!(row[field].is_number(), "{field}");
+        }
+        assert_eq!((&row["workload"], &row["mode"]), (&"r10".into(), &"amac-mk".into()));
+        assert_eq!((&row["distribution"], &row["refill"]), (&"uniform".into(), &"immediate".into()));
+    }
+
+    #[test]
+    fn ratios_are_to_the_first_mode_of_the_group() {
+        // Proves that groups are compared within themselves, and that unmeasured rows have no figures.
+        let mut outcome = example(&["r10", "m"], &[Mode::Naive, Mode::Interleaved], &[48]);
+        outcome.rows[3].transactions_per_s = 500_000.0;
+        assert_eq!(outcome.ratio(&outcome.rows[1]), Some(2.0));
+        assert_eq!(outcome.ratio(&outcome.rows[3]), Some(5.0));
+        outcome.rows[3].measured = false;
+        assert_eq!(outcome.ratio(&outcome.rows[3]), None);
+        assert!(outcome.text().contains("no form of this workload"), "{}", outcome.text());
+        assert!(!outcome.text().contains("theta"));
+    }
+
+    #[test]
+    fn numbers_of_records_are_short() {
+        // Proves the form of axis and table entries.
+        for (n, text) in [(10, "10"), (10_000, "10K"), (23_465_984, "23.5M"), (50_000_000, "50M")] {
+            assert_eq!(short(n), text);
+        }
+    }
+}

@@ -1,0 +1,318 @@
+//! Loads tables and runs variants: for each table, `repeats` times over all its variants, so that what the
+//! machine does meanwhile falls on all of them alike.
+
+use crate::args::{Mode, RefillKind};
+use crate::bodies::{self, Job, Measured};
+use crate::distribution::Source;
+use crate::engine::{self, Access, AnyTable, OnMiss};
+use crate::payload::Payload;
+use crate::plan::{Plan, Variant};
+use crate::report::{Outcome, Row};
+use crate::{Failure, Result, hand};
+use braiddb::{Database, Txn};
+use hdrhistogram::Histogram;
+use indicatif::{ProgressBar, ProgressStyle};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Records that a loading worker takes on at once.
+const LOAD_BLOCK: u64 = 8192;
+const LOAD_BATCH: usize = 32;
+/// A slice is preceded by this share of it, not counted, or by `WARM_UP_MAX`.
+const WARM_UP_SHARE: f64 = 0.1;
+const WARM_UP_MAX: Duration = Duration::from_millis(100);
+
+/// Runs the plan.
+pub(crate) fn run(plan: &Plan) -> Result<Outcome> {
+    let mut rows = Vec::new();
+    for variants in plan.variants.chunk_by(Variant::same_table) {
+        let loaded = Loaded::load(&variants[0], plan)?;
+        rows.extend(interleaved(&loaded, variants, plan)?);
+    }
+    Ok(Outcome::new(rows, plan))
+}
+
+/// A table with its records.
+struct Loaded {
+    db: Database,
+    table: AnyTable,
+    payload: Payload,
+    records: u64,
+    /// Numbers from here on are free.
+    next_number: AtomicU64,
+    bytes_per_record: f64,
+}
+
+/// What one variant did in one slice.
+struct Slice {
+    transactions_per_s: f64,
+    latency_ns: Histogram<u64>,
+    aborts_per_commit: f64,
+}
+
+impl Loaded {
+    /// Fills a table by all processors, in random order of keys.
+    fn load(variant: &Variant, plan: &Plan) -> Result<Self> {
+        let db = engine::open()?;
+        let table = engine::table(&db, variant.key_bytes)?;
+        let payload = Payload::new(variant.value_bytes);
+        let bar = progress(variant.records, "loading {msg} [{bar:40}] {percent}% {eta}");
+        bar.set_message(format!("{} records", variant.records));
+        let loader = Loader {
+            claimed: AtomicU64::new(0),
+            records: variant.records,
+            until: plan.load_time_max.map(|max| Instant::now() + max),
+            bar: &bar,
+        };
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..crate::args::processors())
+                .map(|index| {
+                    let (db, payload, loader) = (&db, &payload, &loader);
+                    scope.spawn(move || {
+                        pin(index);
+                        match table {
+                            AnyTable::Fixed(table) => loader.work(db, table, payload),
+                            AnyTable::Long(table) => loader.work(db, table, payload),
+                        }
+                    })
+                })
+                .collect();
+            threads.into_iter().try_for_each(|thread| thread.join().expect("loading does not panic"))
+        })?;
+        bar.finish_and_clear();
+        // Relaxed: the threads have been joined.
+        let records = loader.claimed.load(Ordering::Relaxed).min(variant.records);
+        let bytes_per_record = engine::counters(&db).memory_bytes as f64 / records as f64;
+        let next_number = AtomicU64::new(records);
+        Ok(Loaded { db, table, payload, records, next_number, bytes_per_record })
+    }
+}
+
+/// Hands out blocks of record numbers to loading workers.
+struct Loader<'a> {
+    claimed: AtomicU64,
+    records: u64,
+    until: Option<Instant>,
+    bar: &'a ProgressBar,
+}
+
+impl Loader<'_> {
+    fn work<A: Access>(&self, db: &Database, table: A, payload: &Payload) -> Result<()> {
+        let mut worker = engine::worker(db, OnMiss, LOAD_BATCH, RefillKind::Immediate);
+        let mut failed = None;
+        while let Some(block) = self.claim() {
+            let length = block.end - block.start;
+            worker.run_each(
+                block,
+                async |tx: &Txn, &number: &u64| table.insert(tx, number, payload.value(number)).await,
+                |result| failed = result.err().or(failed.take()),
+            );
+            if let Some(error) = failed {
+                return Err(Failure::new(format!(
+                    "loading failed near record {}: {error}",
+                    self.bar.position()
+                )));
+            }
+            self.bar.inc(length);
+        }
+        Ok(())
+    }
+
+    fn claim(&self) -> Option<std::ops::Range<u64>> {
+        if self.until.is_some_and(|until| Instant::now() >= until) {
+            return None;
+        }
+        // Relaxed: only uniqueness is asked for.
+        let start = self.claimed.fetch_add(LOAD_BLOCK, Ordering::Relaxed);
+        (start < self.records).then(|| start..(start + LOAD_BLOCK).min(self.records))
+    }
+}
+
+/// All variants of one table, slice by slice.
+fn interleaved(loaded: &Loaded, variants: &[Variant], plan: &Plan) -> Result<Vec<Row>> {
+    let mut slices: Vec<Vec<Slice>> = variants.iter().map(|_| Vec::new()).collect();
+    let sources: Vec<Source> =
+        variants.iter().map(|v| Source::new(v.distribution, loaded.records, v.theta)).collect();
+    let bar = progress(
+        variants.len() as u64 * u64::from(plan.repeats),
+        "running {msg} [{bar:40}] {pos}/{len} {eta}",
+    );
+    for repeat in 0..plan.repeats {
+        for ((variant, source), slices) in variants.iter().zip(&sources).zip(&mut slices) {
+            bar.set_message(format!("{} {}", variant.workload.name, variant.mode.name()));
+            slices.extend(run_slice(loaded, variant, source, plan.slice, repeat)?);
+            bar.inc(1);
+        }
+    }
+    bar.finish_and_clear();
+    let row = |(variant, slices): (&Variant, Vec<Slice>)| summarise(loaded, variant, slices);
+    Ok(variants.iter().zip(slices).map(row).collect())
+}
+
+/// One variant for one slice. None: its mode has no form of the workload.
+fn run_slice(
+    loaded: &Loaded,
+    variant: &Variant,
+    source: &Source,
+    slice: Duration,
+    repeat: u32,
+) -> Result<Option<Slice>> {
+    let before = engine::counters(&loaded.db);
+    let measured: Option<Vec<Measured>> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..variant.workers)
+            .map(|index| {
+                let job = Job {
+                    db: &loaded.db,
+                    shape: variant.workload.shape,
+                    mode: variant.mode,
+                    batch: variant.batch,
+                    refill: variant.refill,
+                    source,
+                    payload: &loaded.payload,
+                    next_number: &loaded.next_number,
+                    slack: (variant.workers * variant.batch * variant.workload.shape.operations()) as u64,
+                    slice,
+                    warm_up: slice.mul_f64(WARM_UP_SHARE).min(WARM_UP_MAX),
+                    seed: (u64::from(repeat) << 32) + index as u64,
+                };
+                scope.spawn(move || {
+                    pin(index);
+                    execute(&job, loaded.table)
+                })
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().expect("a worker does not panic")).collect()
+    });
+    let Some(measured) = measured else { return Ok(None) };
+    let after = engine::counters(&loaded.db);
+    let commits = after.commits.saturating_sub(before.commits).max(1);
+    let aborts_per_commit = after.aborts.saturating_sub(before.aborts) as f64 / commits as f64;
+    merge(variant, measured, aborts_per_commit).map(Some)
+}
+
+fn execute(job: &Job<'_>, table: AnyTable) -> Option<Measured> {
+    match (job.mode, table) {
+        (Mode::HandSequential | Mode::HandInterleaved, AnyTable::Fixed(table)) => hand::execute(job, table),
+        (Mode::HandSequential | Mode::HandInterleaved, AnyTable::Long(_)) => None,
+        (_, AnyTable::Fixed(table)) => bodies::execute(job, table),
+        (_, AnyTable::Long(table)) => bodies::execute(job, table),
+    }
+}
+
+/// What the workers did together: their throughputs added up.
+fn merge(variant: &Variant, measured: Vec<Measured>, aborts_per_commit: f64) -> Result<Slice> {
+    let mut all = Measured::new();
+    let mut transactions_per_s = 0.0;
+    for one in measured {
+        if let Some(error) = one.error {
+            return Err(engine::failure(error));
+        }
+        transactions_per_s += one.transactions as f64 / one.elapsed.as_secs_f64();
+        all.missing += one.missing;
+        all.latency_ns.add(&one.latency_ns).expect("histograms have the same bounds");
+    }
+    if all.missing > 0 && !variant.workload.shape.inserts() {
+        let (name, mode) = (&variant.workload.name, variant.mode.name());
+        return Err(Failure::new(format!(
+            "{name} in mode {mode} missed {} records that are there",
+            all.missing
+        )));
+    }
+    Ok(Slice { transactions_per_s, latency_ns: all.latency_ns, aborts_per_commit })
+}
+
+/// Medians over the slices.
+fn summarise(loaded: &Loaded, variant: &Variant, slices: Vec<Slice>) -> Row {
+    let mut row = Row::unmeasured(Variant { records: loaded.records, ..variant.clone() });
+    if slices.is_empty() {
+        return row;
+    }
+    let mut latency_ns = Measured::new().latency_ns;
+    for slice in &slices {
+        latency_ns.add(&slice.latency_ns).expect("histograms have the same bounds");
+    }
+    let mut speeds: Vec<f64> = slices.iter().map(|s| s.transactions_per_s).collect();
+    let mut aborts: Vec<f64> = slices.iter().map(|s| s.aborts_per_commit).collect();
+    let middle = median(&mut speeds);
+    row.measured = true;
+    row.transactions_per_s = middle;
+    row.operations_per_s = middle * variant.workload.shape.operations() as f64;
+    row.spread = (speeds[speeds.len() - 1] - speeds[0]) / middle;
+    row.p50_us = latency_ns.value_at_quantile(0.5) as f64 / 1e3;
+    row.p99_us = latency_ns.value_at_quantile(0.99) as f64 / 1e3;
+    row.mean_us = latency_ns.mean() / 1e3;
+    row.aborts_per_commit = median(&mut aborts);
+    row.bytes_per_record = loaded.bytes_per_record;
+    row
+}
+
+/// The middle value; leaves the values sorted.
+fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let n = values.len();
+    (values[(n - 1) / 2] + values[n / 2]) / 2.0
+}
+
+/// A bar on the terminal; none where standard error is none.
+fn progress(length: u64, template: &str) -> ProgressBar {
+    let style = ProgressStyle::with_template(template).expect("the template is valid");
+    ProgressBar::new(length).with_style(style)
+}
+
+/// Binds the thread to the `index`-th of the processors it may use. Where that fails it runs unbound.
+#[cfg(target_os = "linux")]
+fn pin(index: usize) {
+    use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+    let Ok(allowed) = sched_getaffinity(None) else { return };
+    let cpus: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu)).collect();
+    if cpus.is_empty() {
+        return;
+    }
+    let mut one = CpuSet::new();
+    one.set(cpus[index % cpus.len()]);
+    let _ = sched_setaffinity(None, &one);
+}
+
+#[cfg(not(target_os = "linux"))]
+fn pin(_: usize) {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_workload_runs_in_every_mode_that_has_a_form_of_it() {
+        // Proves that all transactions commit and find their records, in tables of short and of long keys.
+        const RUN: &str = "bench ycsb --records 2K --seconds 0.01 --repeats 1 --batch 4 --workers 2";
+        const MODES: &str = "naive,prefetch,amac-mk,coro-mk,coro-fn-mk,corobase-fn,interleaved,hybrid";
+        for key_bytes in [8, 20] {
+            let line = format!(
+                "{RUN} --key-bytes {key_bytes} --mode {MODES} --workload a,b,c,d,e,f,r4,r7,r10,m,u10,rmw2,s10,i,probe"
+            );
+            let outcome = run(&crate::paper::plan(&line).unwrap()).unwrap();
+            for row in &outcome.rows {
+                let (shape, mode) = (row.variant.workload.shape, row.variant.mode);
+                let point = matches!(shape, crate::workload::Shape::Point { .. });
+                let expected = point || matches!(mode, Mode::Naive | Mode::Prefetch | Mode::Interleaved);
+                let no_reads = shape == crate::workload::Shape::Point { reads: 0, rmws: 2 };
+                assert!(row.measured == expected || no_reads, "{} {mode:?}", row.variant.workload.name);
+                assert!(!row.measured || row.transactions_per_s > 0.0);
+            }
+        }
+    }
+
+    #[test]
+    fn yardsticks_agree_with_the_engine() {
+        // Proves that the reads written by hand find every record that the engine has loaded.
+        let line = "bench ycsb --records 20K --seconds 0.01 --repeats 1 --mode naive,hand-sequential,hand-interleaved";
+        let outcome = run(&crate::paper::plan(line).unwrap()).unwrap();
+        assert!(outcome.rows.iter().all(|row| row.measured && row.transactions_per_s > 0.0));
+    }
+
+    #[test]
+    fn the_median_of_an_even_number_is_between() {
+        // Proves both cases of the median.
+        assert_eq!(median(&mut [3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(&mut [4.0, 1.0, 2.0, 3.0]), 2.5);
+    }
+}

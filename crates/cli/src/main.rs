@@ -1,0 +1,58 @@
+//! The command `braid`.
+//!
+//! Exit codes: 0 done, 1 failed, 2 the command line is wrong.
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// Boxed coroutines of the papers' variants allocate much; a slow allocator would make them look worse than
+/// they are.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Braid: a main-memory database engine in which every transaction is a coroutine.
+#[derive(Parser)]
+#[command(name = "braid", version, propagate_version = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Measures the engine: without a subcommand, whether interleaving pays on this machine, in under three
+    /// minutes
+    Bench(braid_bench::args::BenchArgs),
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let done = match &cli.command {
+        Command::Bench(args) => braid_bench::run(args),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("braid: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        // Proves that no two flags or names of commands clash.
+        Cli::command().debug_assert();
+        assert!(Cli::try_parse_from(["braid", "bench"]).is_ok());
+        assert!(
+            Cli::try_parse_from(["braid", "bench", "ycsb", "--records", "10K,1M", "--workers", "all"])
+                .is_ok()
+        );
+        assert!(Cli::try_parse_from(["braid", "bench", "ycsb", "--records", "many"]).is_err());
+    }
+}

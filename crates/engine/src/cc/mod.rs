@@ -1,0 +1,207 @@
+//! Concurrency control: who may read and write what, and who commits. [`ConcurrencyControl`] is the
+//! contract; one scheme per file or folder. The index, the executor and the transaction API are
+//! written once over it.
+//!
+//! Called by `txn`. All of a scheme's waiting is in two step machines, `visit` and `commit`.
+//! Rules that hold for every scheme:
+//! - A step never ends while it holds a latch; so no other transaction of the worker, and no
+//!   operation run in place, can meet a latch whose holder cannot go on.
+//! - What a scheme keeps per record is [`Slot`]-sized memory that is never unmapped while the
+//!   database lives; the scheme alone interprets it.
+//! - A conflict is an [`Abort`], not an error: expected, small, and retried by the engine.
+
+mod snapshot;
+
+pub use snapshot::Snapshot;
+
+/// Transactions that may be open at once in a database.
+pub const OPEN_TRANSACTIONS_MAX: usize = snapshot::TXNS_MAX;
+
+use crate::epoch::Local;
+use crate::index::Key;
+use crate::index::masstree::Masstree;
+use crate::memory::{OutOfMemory, Slab};
+use crate::record::{RecordId, Slot};
+use crate::suspend::Suspend;
+use std::sync::Arc;
+
+/// Why a transaction has to give way to another. It may be run again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Abort {
+    /// Another open transaction has written the record, or one that committed after this one began.
+    WriteConflict,
+}
+
+/// Why a write was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// The transaction has to give way.
+    Abort(Abort),
+    /// The database's memory limit is reached.
+    OutOfMemory,
+}
+
+impl From<OutOfMemory> for Refused {
+    fn from(_: OutOfMemory) -> Self {
+        Refused::OutOfMemory
+    }
+}
+
+/// What a write asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change<'v> {
+    /// This value, whether or not there is one.
+    Put(&'v [u8]),
+    /// This value in place of the one that must be there.
+    Update(&'v [u8]),
+    /// This value where there must be none.
+    Insert(&'v [u8]),
+    /// No value, where there must be one.
+    Delete,
+}
+
+/// What a write came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Written {
+    /// The change is made (and undone if the transaction aborts).
+    Done,
+    /// There is no value to update or delete; nothing was changed.
+    Absent,
+    /// There is a value already; nothing was inserted.
+    Exists,
+    /// The record has been removed from the index meanwhile: find the key again.
+    Gone,
+}
+
+/// The record that an operation has found, and how to find it again.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    /// The index that maps `key` to `id`. Alive as long as the database.
+    pub index: *const Masstree,
+    /// Its bytes live at least as long as the transaction.
+    pub key: Key,
+    /// The record.
+    pub id: RecordId,
+}
+
+/// What a scheme works with: its shared part, its part of this worker, and the worker's epoch and
+/// memory.
+#[derive(Debug)]
+pub struct Env<'e, C: ConcurrencyControl> {
+    /// One per database.
+    pub shared: &'e C::Shared,
+    /// One per worker.
+    pub worker: &'e C::Worker,
+    /// The worker's epoch and memory; entered.
+    pub local: &'e Local,
+}
+
+impl<C: ConcurrencyControl> Clone for Env<'_, C> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<C: ConcurrencyControl> Copy for Env<'_, C> {}
+
+/// A scheme. (A trait that only this crate implements.)
+///
+/// # Safety
+/// `read` returns bytes that stay valid and unchanged until the transaction ends (`abort`, or
+/// `commit` having returned `Some`), whatever else is called in between.
+pub unsafe trait ConcurrencyControl: Sized + Send + Sync + 'static {
+    /// One per database: clocks, registries.
+    type Shared: Send + Sync;
+    /// One per worker: what it has to clean up. Moves between threads while it is left.
+    type Worker: Send;
+    /// One per slot, reused: timestamps, read and write sets. Moves between threads while idle.
+    type Txn: Send;
+    /// A suspended visit to one record. Plain data: dropping it is how it is cancelled.
+    type Visit: Copy + Default + Send;
+    /// A suspended commit. Plain data.
+    type Commit: Copy + Default + Send;
+
+    /// The shared part of a database whose records lie in `records`.
+    fn open(records: Arc<Slab>) -> Self::Shared;
+    /// A worker's part.
+    fn worker(shared: &Self::Shared) -> Self::Worker;
+    /// The worker is going to run transactions; until `leave`, those that it begins are accounted for.
+    fn enter(env: Env<'_, Self>);
+    /// The worker pauses; its open transactions stay open.
+    fn leave(env: Env<'_, Self>);
+    /// Cleans up a bounded amount. True: there is more to do.
+    fn tend(env: Env<'_, Self>) -> bool;
+    /// The worker goes; what it has not cleaned up passes to others.
+    fn retire(shared: &Self::Shared, worker: &mut Self::Worker);
+
+    /// Changes that the worker has still to clean up after.
+    fn garbage(worker: &Self::Worker) -> usize;
+
+    /// A place for transactions; `None`: too many are open already.
+    fn txn(shared: &Self::Shared) -> Option<Self::Txn>;
+    /// The place goes; no transaction is open in it.
+    fn drop_txn(shared: &Self::Shared, txn: &mut Self::Txn);
+    /// Opens a transaction.
+    fn begin(env: Env<'_, Self>, txn: &mut Self::Txn);
+    /// Changes made so far.
+    fn savepoint(txn: &Self::Txn) -> usize;
+    /// Undoes all changes made since `savepoint` returned `at`.
+    fn rollback_to(env: Env<'_, Self>, txn: &mut Self::Txn, at: usize);
+
+    /// Steps a visit; true: it is at what the transaction sees. The record's line is at hand.
+    ///
+    /// # Safety
+    /// `slot` is a record's that the index named in this operation, the transaction open, the
+    /// thread inside an epoch entered before.
+    unsafe fn visit<S: Suspend>(
+        visit: &mut Self::Visit,
+        slot: *const Slot,
+        shared: &Self::Shared,
+        txn: &Self::Txn,
+        s: &mut S,
+    ) -> bool;
+    /// The value at the end of a visit.
+    ///
+    /// # Safety
+    /// As `visit`, which has returned true for this one.
+    unsafe fn read(visit: &Self::Visit, txn: &mut Self::Txn) -> Result<Option<*const [u8]>, Abort>;
+    /// Changes an indexed record that a visit has brought to the cache.
+    ///
+    /// # Safety
+    /// As `visit`, with `slot` the slot of `target.id`.
+    unsafe fn write(
+        env: Env<'_, Self>,
+        txn: &mut Self::Txn,
+        slot: *const Slot,
+        target: &Target,
+        change: Change<'_>,
+    ) -> Result<Written, Refused>;
+    /// Makes a new record's first, uncommitted value in a slot that no index names yet.
+    ///
+    /// # Safety
+    /// The slot is the caller's alone.
+    unsafe fn create(
+        env: Env<'_, Self>,
+        txn: &mut Self::Txn,
+        slot: *mut Slot,
+        value: &[u8],
+    ) -> Result<(), OutOfMemory>;
+    /// The index names the record made by `create` now.
+    fn created(txn: &mut Self::Txn, slot: *const Slot, target: &Target);
+    /// The index does not name it after all; the slot is the caller's again.
+    ///
+    /// # Safety
+    /// `slot` is what `create` was called with, and nothing else was done with it.
+    unsafe fn discard(env: Env<'_, Self>, slot: *mut Slot);
+
+    /// True: `commit` will not suspend and costs little, so it needs no trip through the slot.
+    fn commits_at_once(txn: &Self::Txn) -> bool;
+    /// Steps a commit; `None`: suspended.
+    fn commit<S: Suspend>(
+        commit: &mut Self::Commit,
+        env: Env<'_, Self>,
+        txn: &mut Self::Txn,
+        s: &mut S,
+    ) -> Option<Result<(), Abort>>;
+    /// Undoes an open transaction and ends it.
+    fn abort(env: Env<'_, Self>, txn: &mut Self::Txn);
+}

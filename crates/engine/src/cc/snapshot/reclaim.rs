@@ -1,0 +1,392 @@
+//! Gives back versions that no snapshot can see any more, and records that are deleted for good.
+//!
+//! Every write that supersedes a version leaves a [`Garbage`] entry with the worker that committed
+//! it. Usually nothing is open that began before the superseding commit when its turn comes, and
+//! everything behind the newest version that all can see is cut off. Where a snapshot stays open
+//! for long, the chain is pruned between the snapshots instead: a version `[created, superseded)`
+//! is kept only if an open snapshot lies in that interval. What such a snapshot does hold is put
+//! aside under its timestamp until it closes. (Interval-based collection as in HANA: Lee et al.,
+//! SIGMOD 2016; and Steam: Böttcher et al., VLDB 2019.)
+//!
+//! Invariants:
+//! - Only the holder of a chain's prune latch changes links of committed versions; the newest
+//!   committed version is never unlinked.
+//! - An unlinked version is retired once: by who unlinked it.
+
+use super::registry::Registry;
+use crate::cc::Target;
+use crate::epoch::{Local, free_versions};
+use crate::index::{Index, Key};
+use crate::index::masstree::Masstree;
+use crate::memory::Slab;
+use crate::record::{RecordId, Slot, Stamp, Timestamp, Version, VersionKind};
+use crate::suspend::prefetch;
+use crate::sync::atomic::{AtomicBool, Ordering};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+/// Entries waiting in order before a long-running snapshot is worked around.
+const QUEUE_LONG: usize = 4096;
+/// Entries per visit.
+const BATCH: usize = 256;
+/// Entries ahead whose slots are asked for.
+const AHEAD: usize = 8;
+const LATCHES: usize = 256;
+
+/// A version superseded at `superseded`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Garbage {
+    pub(super) slot: *const Slot,
+    /// The version, and its stamp when it was superseded: its place may serve another one day.
+    pub(super) version: *const Version,
+    pub(super) stamp: Stamp,
+    pub(super) superseded: Timestamp,
+}
+// SAFETY: the pointers are followed under the rules above, from any thread.
+unsafe impl Send for Garbage {}
+
+/// A worker's part.
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    waiting: VecDeque<Garbage>,
+    /// What an open snapshot holds, by snapshot.
+    held: Vec<(Timestamp, Vec<Garbage>)>,
+    snapshots: Vec<Timestamp>,
+}
+
+/// The shared part.
+#[derive(Debug)]
+pub(super) struct Reclaimer {
+    records: Arc<Slab>,
+    latches: Box<[AtomicBool]>,
+    orphans: Mutex<Vec<Garbage>>,
+}
+
+/// The right to change a chain's links.
+struct PruneLatch<'r>(&'r AtomicBool);
+
+impl Drop for PruneLatch<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release); // pairs with the Acquire in `latch`
+    }
+}
+
+impl Queue {
+    pub(super) fn push(&mut self, garbage: Garbage) {
+        debug_assert!(self.waiting.back().is_none_or(|last| last.superseded <= garbage.superseded));
+        self.waiting.push_back(garbage);
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.waiting.len() + self.held.iter().map(|(_, entries)| entries.len()).sum::<usize>()
+    }
+}
+
+impl Reclaimer {
+    pub(super) fn new(records: Arc<Slab>) -> Reclaimer {
+        let latches = (0..LATCHES).map(|_| AtomicBool::new(false)).collect();
+        Reclaimer { records, latches, orphans: Mutex::default() }
+    }
+
+    /// Works through what is due, a bounded number of entries. True: there is more that is due.
+    pub(super) fn pass(&self, registry: &Registry, queue: &mut Queue, local: &Local) -> bool {
+        self.adopt(queue);
+        self.release_held(registry, queue);
+        if queue.waiting.is_empty() {
+            return false;
+        }
+        let oldest = registry.oldest();
+        let more = self.pass_in_order(queue, oldest, local);
+        if queue.waiting.len() > QUEUE_LONG {
+            return self.pass_between(registry, queue, oldest, local);
+        }
+        more
+    }
+
+    /// The usual pass: nothing open is older than what is cut.
+    fn pass_in_order(&self, queue: &mut Queue, oldest: Timestamp, local: &Local) -> bool {
+        let due = queue.waiting.iter().take(BATCH).take_while(|g| g.superseded <= oldest).count();
+        for i in 0..due {
+            if let Some(ahead) = queue.waiting.get(AHEAD) {
+                prefetch::<1>(ahead.slot.cast());
+            }
+            let garbage = queue.waiting.pop_front().expect("counted");
+            debug_assert!(i < BATCH && garbage.superseded <= oldest);
+            match self.latch(garbage.slot) {
+                Some(_latch) => self.cut(garbage.slot, oldest, local),
+                None => queue.waiting.push_back(Garbage { superseded: last_of(queue, garbage), ..garbage }),
+            }
+        }
+        queue.waiting.front().is_some_and(|g| g.superseded <= oldest)
+    }
+
+    /// The pass around long-running snapshots.
+    fn pass_between(&self, registry: &Registry, queue: &mut Queue, oldest: Timestamp, local: &Local) -> bool {
+        let mut snapshots = std::mem::take(&mut queue.snapshots);
+        let floor = registry.snapshots(&mut snapshots);
+        let due = queue.waiting.iter().take(BATCH).take_while(|g| g.superseded <= floor).count();
+        for _ in 0..due {
+            let garbage = queue.waiting.pop_front().expect("counted");
+            let Some(_latch) = self.latch(garbage.slot) else {
+                queue.waiting.push_back(Garbage { superseded: last_of(queue, garbage), ..garbage });
+                continue;
+            };
+            if let Some(holder) = self.prune(&garbage, &snapshots, floor, oldest, local) {
+                hold(&mut queue.held, holder, garbage);
+            }
+        }
+        queue.snapshots = snapshots;
+        due == BATCH
+    }
+
+    /// Puts what a closed snapshot held in line again.
+    fn release_held(&self, registry: &Registry, queue: &mut Queue) {
+        if queue.held.is_empty() {
+            return;
+        }
+        let mut snapshots = std::mem::take(&mut queue.snapshots);
+        registry.snapshots(&mut snapshots);
+        while let Some(i) = queue.held.iter().position(|(at, _)| snapshots.binary_search(at).is_err()) {
+            let (_, entries) = queue.held.swap_remove(i);
+            for garbage in entries {
+                queue.waiting.push_back(Garbage { superseded: last_of(queue, garbage), ..garbage });
+            }
+        }
+        queue.snapshots = snapshots;
+    }
+
+    /// What a departing worker leaves behind.
+    pub(super) fn orphan(&self, queue: &mut Queue) {
+        let held = queue.held.drain(..).flat_map(|(_, entries)| entries);
+        let mut orphans = self.orphans.lock().expect("no panic while it is held");
+        orphans.extend(queue.waiting.drain(..).chain(held));
+    }
+
+    fn adopt(&self, queue: &mut Queue) {
+        let Ok(mut orphans) = self.orphans.try_lock() else { return };
+        let from = orphans.len().saturating_sub(BATCH);
+        for garbage in orphans.drain(from..) {
+            queue.waiting.push_back(Garbage { superseded: last_of(queue, garbage), ..garbage });
+        }
+    }
+
+    fn latch(&self, slot: *const Slot) -> Option<PruneLatch<'_>> {
+        let latch = &self.latches[slot.addr() / size_of::<Slot>() % LATCHES];
+        // Acquire: pairs with the Release in PruneLatch's drop.
+        let free = latch.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok();
+        free.then_some(PruneLatch(latch))
+    }
+
+    /// Cuts the chain behind the newest version that every open snapshot can see or is behind of.
+    fn cut(&self, slot: *const Slot, oldest: Timestamp, local: &Local) {
+        // SAFETY: slots are never unmapped; one that serves another record now may be cut as well.
+        let slot = unsafe { &*slot };
+        let mut v = slot.head();
+        while !v.is_null() {
+            // SAFETY: reached from the head inside an epoch, under the chain's prune latch.
+            let version = unsafe { &*v };
+            if version.stamp().is_committed_by(oldest) {
+                self.retire_from(slot, version.next(), version, local);
+                if version.kind() == VersionKind::Tombstone && std::ptr::eq(slot.head(), v) {
+                    self.remove(slot, v, local);
+                }
+                return;
+            }
+            v = version.next();
+        }
+    }
+
+    /// Unlinks and retires everything from `v` on, which is behind `after`.
+    fn retire_from(&self, slot: &Slot, mut v: *const Version, after: &Version, local: &Local) {
+        if v.is_null() {
+            return;
+        }
+        after.set_next(std::ptr::null());
+        while !v.is_null() {
+            // SAFETY: unlinked by us just now, not retired yet.
+            let next = unsafe { &*v }.next();
+            retire_version(slot, v, local);
+            v = next;
+        }
+    }
+
+    /// Unlinks every version that no snapshot is left to see. If that of `garbage` has to stay (or
+    /// its tombstone's record), the snapshot that holds it.
+    fn prune(
+        &self,
+        garbage: &Garbage,
+        snapshots: &[Timestamp],
+        floor: Timestamp,
+        oldest: Timestamp,
+        local: &Local,
+    ) -> Option<Timestamp> {
+        // SAFETY: as in `cut`.
+        let slot = unsafe { &*garbage.slot };
+        let (mut newer, mut v, mut holder) = (None::<&Version>, slot.head(), None);
+        while !v.is_null() {
+            // SAFETY: as in `cut`.
+            let version = unsafe { &*v };
+            let next = version.next();
+            let Some(created) = version.stamp().timestamp() else {
+                v = next; // uncommitted, or rolled back and about to be unlinked by its owner
+                continue;
+            };
+            match newer {
+                Some(n) => {
+                    let superseded = n.stamp().timestamp().expect("committed before its successor");
+                    let at = holder_between(snapshots, floor, created, superseded);
+                    if at.is_none() {
+                        n.set_next(next);
+                        retire_version(slot, v, local);
+                    } else {
+                        // (Superseded before its owner had stamped it: any stamp may be its.)
+                        let same = version.stamp() == garbage.stamp || garbage.stamp.tag().is_some();
+                        if std::ptr::eq(v, garbage.version) && same {
+                            holder = at;
+                        }
+                        newer = Some(version);
+                    }
+                }
+                None => newer = Some(version),
+            }
+            v = next;
+        }
+        holder.or_else(|| self.try_remove(slot, oldest, local))
+    }
+
+    /// Removes a record of which only its tombstone is left, or tells the snapshot that forbids it.
+    fn try_remove(&self, slot: &Slot, oldest: Timestamp, local: &Local) -> Option<Timestamp> {
+        let head = slot.head();
+        if head.is_null() {
+            return None;
+        }
+        // SAFETY: as in `cut`.
+        let version = unsafe { &*head };
+        if version.kind() != VersionKind::Tombstone || version.stamp().timestamp().is_none() {
+            return None;
+        }
+        if !version.next().is_null() || !version.stamp().is_committed_by(oldest) {
+            return Some(oldest);
+        }
+        self.remove(slot, head, local);
+        None
+    }
+
+    /// Removes a record that nothing but a tombstone is left of, older than every snapshot, unless
+    /// somebody puts a new version on it first.
+    fn remove(&self, slot: &Slot, tombstone: *const Version, local: &Local) {
+        if !slot.install(tombstone, std::ptr::null()) {
+            return;
+        }
+        let grave = Grave::of(tombstone);
+        let target = grave.target();
+        // SAFETY: the index lives as long as the database; the thread is inside an epoch.
+        let removed = unsafe { (*target.index).remove(local, &target.key, target.id) };
+        debug_assert!(removed, "a record's key is in its index until the record is removed");
+        retire_version(slot, tombstone, local);
+        self.retire_slot(slot, target.id, local);
+    }
+
+    /// Gives a slot back when no operation is left that has found it.
+    pub(super) fn retire_slot(&self, slot: &Slot, id: RecordId, local: &Local) {
+        debug_assert!(slot.head().is_null());
+        let records = Arc::as_ptr(&self.records).cast_mut().cast();
+        // SAFETY: the index does not name it any more.
+        unsafe { local.retire(records, u64::from(id.0), free_slot) };
+    }
+}
+
+/// Later than all in the queue, so that it stays in order.
+fn last_of(queue: &Queue, garbage: Garbage) -> Timestamp {
+    queue.waiting.back().map_or(garbage.superseded, |last| last.superseded.max(garbage.superseded))
+}
+
+fn hold(held: &mut Vec<(Timestamp, Vec<Garbage>)>, holder: Timestamp, garbage: Garbage) {
+    match held.iter_mut().find(|(at, _)| *at == holder) {
+        Some((_, entries)) => entries.push(garbage),
+        None => held.push((holder, vec![garbage])),
+    }
+}
+
+/// A snapshot that sees a version created and superseded at these times; `floor` for those to come.
+fn holder_between(
+    snapshots: &[Timestamp],
+    floor: Timestamp,
+    created: Timestamp,
+    superseded: Timestamp,
+) -> Option<Timestamp> {
+    let first = snapshots.partition_point(|&s| s < created);
+    match snapshots.get(first) {
+        Some(&s) if s < superseded => Some(s),
+        _ => (superseded > floor).then_some(floor),
+    }
+}
+
+/// Gives a version back when no operation is left that may be looking at it.
+pub(super) fn retire_version(slot: &Slot, v: *const Version, local: &Local) {
+    if slot.is_inline(v) {
+        // SAFETY: unlinked by the caller, not reclaimed before the epoch passes.
+        let stamp = unsafe { &*v }.stamp();
+        // SAFETY: unlinked, so unreachable for operations to come.
+        unsafe { local.retire(std::ptr::from_ref(slot).cast_mut().cast(), stamp.0, free_inline) };
+    } else {
+        // SAFETY: unlinked by the caller, not reclaimed before the epoch passes.
+        let bytes = unsafe { &*v }.bytes_total();
+        // SAFETY: as above.
+        unsafe { local.retire(v.cast_mut().cast(), bytes as u64, free_versions) };
+    }
+}
+
+/// # Safety
+/// Called by `Local` with what `retire_version` gave it.
+unsafe fn free_inline(_: &Local, slot: *mut u8, stamp: u64) {
+    // SAFETY: slots are never unmapped.
+    unsafe { &*slot.cast::<Slot>() }.free_inline(Stamp(stamp));
+}
+
+/// # Safety
+/// Called by `Local` with what `retire_slot` gave it.
+unsafe fn free_slot(_: &Local, records: *mut u8, id: u64) {
+    // SAFETY: the slab outlives the epochs' participants: the database owns both.
+    let records = unsafe { &*records.cast::<Slab>() };
+    // SAFETY: unreachable by now.
+    unsafe { records.free(id as u32) };
+}
+
+/// What a tombstone carries: where its key is to be removed.
+#[derive(Debug)]
+pub(super) struct Grave<'v>(&'v [u8]);
+
+const GRAVE_HEAD: usize = 24;
+
+impl Grave<'_> {
+    /// The bytes of `target`'s tombstone, into `out`.
+    pub(super) fn write(target: &Target, out: &mut Vec<u8>) {
+        out.clear();
+        out.extend_from_slice(&(target.index.expose_provenance() as u64).to_ne_bytes());
+        out.extend_from_slice(&target.key.slice.to_ne_bytes());
+        out.extend_from_slice(&target.id.0.to_ne_bytes());
+        out.extend_from_slice(&target.key.len.to_ne_bytes());
+        debug_assert_eq!(out.len(), GRAVE_HEAD);
+        if target.key.len > 8 {
+            // SAFETY: the key's bytes live as long as the operation.
+            out.extend_from_slice(unsafe { target.key.long_bytes() });
+        }
+    }
+
+    fn of<'v>(tombstone: *const Version) -> Grave<'v> {
+        // SAFETY: a tombstone unlinked by us, not reclaimed before the epoch passes.
+        Grave(unsafe { &*Version::value(tombstone) })
+    }
+
+    fn target(&self) -> Target {
+        let word = |at: usize| u64::from_ne_bytes(self.0[at..at + 8].try_into().expect("eight bytes"));
+        let half = |at: usize| u32::from_ne_bytes(self.0[at..at + 4].try_into().expect("four bytes"));
+        let bytes = self.0[GRAVE_HEAD..].as_ptr();
+        Target {
+            index: std::ptr::with_exposed_provenance::<Masstree>(word(0) as usize),
+            key: Key { slice: word(8), len: half(20), bytes },
+            id: RecordId(half(16)),
+        }
+    }
+}

@@ -1,0 +1,310 @@
+//! Which snapshots are open, and what became of the transaction behind a tag.
+//!
+//! Invariants:
+//! - `begin <= clock` for every open snapshot; a commit timestamp is drawn once, by raising `clock`.
+//! - Outside of `enter`..`leave` a worker begins no transaction. Within, every begin it takes is at
+//!   least its published floor: the clock only rises, and the floor was read from it before.
+//! - So `oldest()`, the least of the clock, then all floors, then all begins, read in this order,
+//!   is at most every snapshot open now or opened later. A worker that `oldest` did not see enter
+//!   read the clock after its fence, so after `oldest` had read it; one that it did not see leave
+//!   any more had published its transactions' begins before.
+
+use crate::record::{Tag, Timestamp};
+use crate::sync::CachePadded;
+use crate::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence};
+use std::sync::{Arc, Mutex};
+
+const CHUNK: usize = 64;
+const CHUNKS_MAX: usize = 16384;
+/// Places for transactions per database.
+pub(in crate::cc) const TXNS_MAX: usize = CHUNK * CHUNKS_MAX;
+const CLOSED: u64 = u64::MAX;
+
+const _: () = assert!(TXNS_MAX <= Tag::DESCRIPTORS_MAX as usize);
+
+/// What a transaction's descriptor says of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// It has not asked for a commit timestamp: whatever it gets will be later than now.
+    Active,
+    /// It is drawing its timestamp: ask again.
+    Committing,
+    /// It has committed at this time, and its versions will say so soon.
+    Committed(Timestamp),
+    /// It has ended, and its versions say how.
+    Ended,
+}
+
+const ACTIVE: u64 = 0;
+const COMMITTING: u64 = 1;
+/// Timestamps start above the marks.
+pub(super) const FIRST: Timestamp = Timestamp(2);
+
+#[derive(Debug)]
+struct Descriptor {
+    tag: AtomicU64,
+    outcome: AtomicU64,
+}
+
+/// Begins lie densely: `oldest` reads them all.
+#[derive(Debug)]
+struct Chunk {
+    begins: CachePadded<[AtomicU64; CHUNK]>,
+    descriptors: [Descriptor; CHUNK],
+}
+
+/// A worker's lower bound on the snapshots that it will open.
+pub(super) type Floor = CachePadded<AtomicU64>;
+
+/// One per database.
+#[derive(Debug)]
+pub(super) struct Registry {
+    clock: CachePadded<AtomicU64>,
+    chunks: Box<[AtomicPtr<Chunk>]>,
+    chunk_count: AtomicUsize,
+    free: Mutex<Vec<u32>>,
+    floors: Mutex<Vec<Arc<Floor>>>,
+}
+
+impl Registry {
+    pub(super) fn new() -> Registry {
+        Registry {
+            clock: CachePadded::new(AtomicU64::new(FIRST.0)),
+            chunks: (0..CHUNKS_MAX).map(|_| AtomicPtr::default()).collect(),
+            chunk_count: AtomicUsize::new(0),
+            free: Mutex::default(),
+            floors: Mutex::default(),
+        }
+    }
+
+    /// A place for transactions, as a number to give to the methods below.
+    pub(super) fn join(&self) -> Option<u32> {
+        let mut free = self.free.lock().expect("no panic while it is held");
+        if free.is_empty() {
+            let count = self.chunk_count.load(Ordering::Relaxed);
+            if count == CHUNKS_MAX {
+                return None;
+            }
+            let chunk = Box::into_raw(Box::new(Chunk {
+                begins: CachePadded::new(std::array::from_fn(|_| AtomicU64::new(CLOSED))),
+                descriptors: std::array::from_fn(|_| Descriptor {
+                    tag: AtomicU64::new(Tag::NONE.word()),
+                    outcome: AtomicU64::new(ACTIVE),
+                }),
+            }));
+            self.chunks[count].store(chunk, Ordering::Release); // pairs with the Acquire in `chunk`
+            self.chunk_count.store(count + 1, Ordering::Release); // pairs with the Acquire in `each_begin`
+            let first = (count * CHUNK) as u32;
+            free.extend((first..first + CHUNK as u32).rev());
+        }
+        free.pop()
+    }
+
+    /// Of the last transaction that announced itself at this place.
+    pub(super) fn last_sequence(&self, place: u32) -> u64 {
+        // Relaxed: whoever parted from the place did so under the lock that `join` took since.
+        Tag::from_word(self.descriptor(place).tag.load(Ordering::Relaxed)).sequence()
+    }
+
+    /// Gives a place back.
+    pub(super) fn part(&self, place: u32) {
+        debug_assert_eq!(self.begin_word(place).load(Ordering::Relaxed), CLOSED);
+        self.free.lock().expect("no panic while it is held").push(place);
+    }
+
+    #[inline(always)]
+    fn chunk(&self, place: u32) -> &Chunk {
+        let chunk = self.chunks[place as usize / CHUNK].load(Ordering::Acquire); // pairs with the Release in `join`
+        debug_assert!(!chunk.is_null());
+        // SAFETY: a place is handed out after its chunk was stored; chunks live as long as the registry.
+        unsafe { &*chunk }
+    }
+
+    #[inline(always)]
+    fn begin_word(&self, place: u32) -> &AtomicU64 {
+        &self.chunk(place).begins[place as usize % CHUNK]
+    }
+
+    #[inline(always)]
+    fn descriptor(&self, place: u32) -> &Descriptor {
+        &self.chunk(place).descriptors[place as usize % CHUNK]
+    }
+
+    /// The last commit's time.
+    #[inline(always)]
+    pub(super) fn now(&self) -> Timestamp {
+        // Acquire: pairs with the AcqRel in `draw`: who sees a timestamp sees its owner COMMITTING.
+        Timestamp(self.clock.load(Ordering::Acquire))
+    }
+
+    /// Opens a snapshot. The worker has entered.
+    #[inline(always)]
+    pub(super) fn open(&self, place: u32) -> Timestamp {
+        let begin = self.now();
+        self.begin_word(place).store(begin.0, Ordering::Release); // pairs with the Acquire in `each_begin`
+        begin
+    }
+
+    #[inline(always)]
+    pub(super) fn close(&self, place: u32) {
+        self.begin_word(place).store(CLOSED, Ordering::Release); // what the transaction read is read
+    }
+
+    /// Makes `tag` known, before any version carries it.
+    pub(super) fn announce(&self, place: u32, tag: Tag) {
+        let d = self.descriptor(place);
+        // In this order: who sees the outcome reset sees the new tag (pairs with `outcome`).
+        d.tag.store(tag.word(), Ordering::Release);
+        d.outcome.store(ACTIVE, Ordering::Release);
+    }
+
+    /// Draws the transaction's commit timestamp.
+    pub(super) fn draw(&self, place: u32) -> Timestamp {
+        let outcome = &self.descriptor(place).outcome;
+        outcome.store(COMMITTING, Ordering::Release);
+        // AcqRel: pairs with the Acquire in `now`: a snapshot that includes the timestamp knows its
+        // owner to be committing at least.
+        let at = Timestamp(self.clock.fetch_add(1, Ordering::AcqRel) + 1);
+        outcome.store(at.0, Ordering::Release); // pairs with the Acquire in `outcome`
+        at
+    }
+
+    /// What became of the transaction of `tag`.
+    pub(super) fn outcome(&self, tag: Tag) -> Outcome {
+        let d = self.descriptor(tag.descriptor());
+        let outcome = d.outcome.load(Ordering::Acquire); // pairs with the Releases in `announce`, `draw`
+        // If the descriptor is still this transaction's after that, so was the outcome.
+        if d.tag.load(Ordering::Acquire) != tag.word() {
+            return Outcome::Ended;
+        }
+        match outcome {
+            ACTIVE => Outcome::Active,
+            COMMITTING => Outcome::Committing,
+            at => Outcome::Committed(Timestamp(at)),
+        }
+    }
+
+    /// A worker's floor, closed.
+    pub(super) fn floor(&self) -> Arc<Floor> {
+        let floor = Arc::new(CachePadded::new(AtomicU64::new(CLOSED)));
+        self.floors.lock().expect("no panic while it is held").push(floor.clone());
+        floor
+    }
+
+    pub(super) fn drop_floor(&self, floor: &Arc<Floor>) {
+        self.floors.lock().expect("no panic while it is held").retain(|f| !Arc::ptr_eq(f, floor));
+    }
+
+    /// Publishes or raises a worker's floor.
+    pub(super) fn raise(&self, floor: &Floor) {
+        floor.store(self.now().0, Ordering::Release);
+        // Pairs with the fence in `oldest`: either it sees this floor, or what is read of the clock
+        // from now on is no less than what it saw.
+        fence(Ordering::SeqCst);
+    }
+
+    pub(super) fn lower(&self, floor: &Floor) {
+        floor.store(CLOSED, Ordering::Release); // pairs with the Acquire in `oldest`: begins come first
+    }
+
+    /// No snapshot that is open now or opened later is older than `floor`, but for those in `open`.
+    pub(super) fn floor_now(&self) -> Timestamp {
+        let mut least = self.now().0;
+        fence(Ordering::SeqCst); // pairs with the fence in `raise`
+        for floor in self.floors.lock().expect("no panic while it is held").iter() {
+            least = least.min(floor.load(Ordering::Acquire)); // pairs with the Release in `lower`
+        }
+        Timestamp(least)
+    }
+
+    /// At most every snapshot open now or later.
+    pub(super) fn oldest(&self) -> Timestamp {
+        let mut least = self.floor_now();
+        self.each_begin(|begin| least = least.min(begin));
+        least
+    }
+
+    /// The open snapshots, sorted, into `out`; and `floor_now` from before.
+    pub(super) fn snapshots(&self, out: &mut Vec<Timestamp>) -> Timestamp {
+        let floor = self.floor_now();
+        out.clear();
+        self.each_begin(|begin| out.push(begin));
+        out.sort_unstable();
+        out.dedup();
+        floor
+    }
+
+    fn each_begin(&self, mut f: impl FnMut(Timestamp)) {
+        for i in 0..self.chunk_count.load(Ordering::Acquire) {
+            for begin in self.chunk((i * CHUNK) as u32).begins.iter() {
+                let begin = begin.load(Ordering::Acquire); // pairs with the Release in `open`
+                if begin != CLOSED {
+                    f(Timestamp(begin));
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Registry {
+    fn drop(&mut self) {
+        for chunk in &self.chunks[..self.chunk_count.load(Ordering::Relaxed)] {
+            // SAFETY: boxed by `join`, dropped once.
+            drop(unsafe { Box::from_raw(chunk.load(Ordering::Relaxed)) });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The oldest snapshot counts, whether a transaction or a worker's floor holds it.
+    #[test]
+    fn oldest() {
+        let r = Registry::new();
+        let (a, b) = (r.join().expect("room"), r.join().expect("room"));
+        let floor = r.floor();
+        r.raise(&floor);
+        let first = r.open(a);
+        for _ in 0..5 {
+            r.draw(b);
+        }
+        assert_eq!(r.oldest(), first);
+        r.raise(&floor);
+        assert_eq!((r.floor_now(), r.oldest()), (r.now(), first));
+        let mut open = vec![];
+        r.snapshots(&mut open);
+        assert_eq!(open, [first]);
+        r.close(a);
+        assert_eq!(r.oldest(), r.now());
+        r.draw(b);
+        assert!(r.oldest() < r.now());
+        r.lower(&floor);
+        assert_eq!(r.oldest(), r.now());
+    }
+
+    /// A tag tells its transaction's outcome, and no later one's of the same place.
+    #[test]
+    fn outcomes() {
+        let r = Registry::new();
+        let place = r.join().expect("room");
+        let (first, second) = (Tag::new(place, 1), Tag::new(place, 2));
+        r.announce(place, first);
+        assert_eq!(r.outcome(first), Outcome::Active);
+        let at = r.draw(place);
+        assert_eq!((r.outcome(first), r.now()), (Outcome::Committed(at), at));
+        r.announce(place, second);
+        assert_eq!((r.outcome(first), r.outcome(second)), (Outcome::Ended, Outcome::Active));
+    }
+
+    /// Places run out at the limit, and come back.
+    #[test]
+    fn places_are_bounded() {
+        let r = Registry::new();
+        let all: Vec<u32> = std::iter::from_fn(|| r.join()).collect();
+        assert_eq!(all.len(), TXNS_MAX);
+        r.part(all[7]);
+        assert_eq!(r.join(), Some(all[7]));
+    }
+}

@@ -1,0 +1,383 @@
+//! The database handle: tables, workers, and the ways to run a transaction.
+
+use crate::cc::{ConcurrencyControl, Snapshot};
+use crate::error::{Error, Result};
+use crate::exec::{self, BatchTask, Executor, Lost, Refill, Step, Task, WorkerOptions, pin_to_core};
+use crate::metrics::{Clock, Statistics, SystemClock};
+use crate::options::Options;
+use crate::suspend::{OnMiss, Suspend};
+use crate::txn::{Closure, Each, Engine, Key, Table, Transaction, Txn, Value, WorkerHost, drive, open_table};
+use std::fmt;
+use std::ops::{AsyncFn, AsyncFnMut};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+
+/// A database. Clones are handles to the same one; it closes with the last.
+///
+/// ```
+/// use braiddb::{Database, Options, Table};
+///
+/// let db = Database::in_memory(Options { workers: 1, ..Options::default() })?;
+/// let accounts: Table<u64, i64> = db.table("accounts")?;
+/// db.run(async move |tx| {
+///     tx.put(accounts, 1, 100).await?;
+///     tx.put(accounts, 2, 0).await
+/// })
+/// .wait()?;
+/// # Ok::<(), braiddb::Error>(())
+/// ```
+pub struct Database<C: ConcurrencyControl = Snapshot>(Arc<Owner<C>>);
+
+/// The result of a submitted transaction: a future, or [`wait`](exec::Handle::wait). Dropped, it
+/// cancels the transaction if that has not committed; see [`detach`](exec::Handle::detach).
+pub type Handle<R> = exec::Handle<R, Error>;
+
+/// The results of [`Database::run_each`], in the order of the inputs.
+pub type Batch<R> = Handle<Vec<Result<R>>>;
+
+impl<C: ConcurrencyControl> Clone for Database<C> {
+    fn clone(&self) -> Self {
+        Database(self.0.clone())
+    }
+}
+
+impl<C: ConcurrencyControl> fmt::Debug for Database<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Database").field("options", &self.0.engine.options).finish_non_exhaustive()
+    }
+}
+
+struct Owner<C: ConcurrencyControl> {
+    engine: Arc<Engine<C>>,
+    executor: Arc<Executor<Txn<C>>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl<C: ConcurrencyControl> Drop for Owner<C> {
+    fn drop(&mut self) {
+        self.executor.close();
+        for t in self.threads.get_mut().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            // The last handle may go inside a transaction, on a worker: that one ends by itself.
+            if t.thread().id() != thread::current().id() {
+                let _ = t.join(); // a worker that panicked has answered its transactions
+            }
+        }
+        self.engine.drop_spares();
+    }
+}
+
+impl From<Lost> for Error {
+    fn from(lost: Lost) -> Self {
+        match lost {
+            Lost::Panicked(message) => Error::Panicked(message),
+            Lost::Cancelled => Error::Cancelled,
+            Lost::Closed => Error::Closed,
+            Lost::WouldDeadlock => Error::WouldDeadlock,
+            Lost::Full => Error::Busy,
+        }
+    }
+}
+
+// (On the default alone, so that `Database::in_memory` needs no annotation.)
+impl Database {
+    /// A database in memory, under the default concurrency control. It is gone when its last handle goes.
+    pub fn in_memory(options: Options) -> Result<Database> {
+        Database::in_memory_with(options, Arc::new(SystemClock::default()))
+    }
+}
+
+impl<C: ConcurrencyControl> Database<C> {
+    /// A database in memory under any concurrency control, with the clock that its statistics read.
+    pub fn in_memory_with(options: Options, clock: Arc<dyn Clock>) -> Result<Database<C>> {
+        options.check()?;
+        let engine = Engine::new(options, clock)?;
+        let options = &engine.options;
+        let executor = Arc::new(Executor::new(options.workers, options.inbox_capacity));
+        let mut threads = Vec::with_capacity(options.workers);
+        for i in 0..options.workers {
+            let (engine, pins) = (engine.clone(), options.pin_workers);
+            let served = executor.clone();
+            let life = move || {
+                if pins {
+                    pin_to_core(i);
+                }
+                let options = worker_options(&engine.options);
+                served.serve(i, WorkerHost::new(&engine, true, true), OnMiss, options);
+            };
+            match thread::Builder::new().name(format!("braid worker {i}")).spawn(life) {
+                Ok(thread) => threads.push(thread),
+                Err(error) => {
+                    executor.close();
+                    return Err(Error::InvalidOption {
+                        option: "workers",
+                        reason: format!("the system refused thread {i}: {error}"),
+                    });
+                }
+            }
+        }
+        Ok(Database(Arc::new(Owner { engine, executor, threads: Mutex::new(threads) })))
+    }
+
+    /// The table of this name: created, or opened if it exists with the same types.
+    ///
+    /// ```
+    /// # use braiddb::{Database, Error, Options, Table};
+    /// # let db = Database::in_memory(Options { workers: 0, ..Options::default() })?;
+    /// let by_name: Table<String, u64> = db.table("people by name")?;
+    /// let by_place: Table<(String, u32), [u8]> = db.table("people by place")?;
+    /// let wrong = db.table::<u64, u64>("people by name");
+    /// assert!(matches!(wrong, Err(Error::TableMismatch { .. })));
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn table<K: Key, V: Value + ?Sized>(&self, name: &str) -> Result<Table<K, V>> {
+        open_table(&self.0.engine, name)
+    }
+
+    /// Submits a transaction, from any thread. It runs on one of the database's worker threads; on a
+    /// conflict, the closure runs again. While all inboxes are full, the call blocks.
+    ///
+    /// ```
+    /// # use braiddb::{Database, Options, Table};
+    /// # let db = Database::in_memory(Options { workers: 1, ..Options::default() })?;
+    /// let hits: Table<String, u64> = db.table("hits")?;
+    /// let count = db.run(async move |tx| {
+    ///     let count = tx.get(hits, "home").await?.unwrap_or(0) + 1;
+    ///     tx.put(hits, "home", count).await?;
+    ///     Ok(count)
+    /// });
+    /// assert_eq!(count.wait()?, 1); // in async code: count.await?
+    /// # Ok::<(), braiddb::Error>(())
+    /// ```
+    pub fn run<R, F>(&self, closure: F) -> Handle<R>
+    where
+        F: AsyncFnMut(&Txn<C>) -> Result<R> + Send + 'static,
+        R: Send + 'static,
+    {
+        self.submit(closure, self.0.engine.options.retries_max)
+    }
+
+    /// As [`run`](Self::run), but a conflict is the caller's: [`Error::Conflict`], not retried.
+    pub fn run_once<R, F>(&self, closure: F) -> Handle<R>
+    where
+        F: AsyncFnMut(&Txn<C>) -> Result<R> + Send + 'static,
+        R: Send + 'static,
+    {
+        self.submit(closure, 0)
+    }
+
+    fn submit<R, F>(&self, closure: F, retries_max: u32) -> Handle<R>
+    where
+        F: AsyncFnMut(&Txn<C>) -> Result<R> + Send + 'static,
+        R: Send + 'static,
+    {
+        let make = move |txn: &'static Txn<C>| drive(txn, Closure(closure), retries_max);
+        // SAFETY: `drive` gives the transaction to the closure alone, by a reference that it cannot keep.
+        let (job, handle) = unsafe { Task::job(&self.0.executor, make) };
+        self.0.executor.submit(job);
+        handle
+    }
+
+    /// Submits several transactions at once.
+    pub fn run_all<R, F>(&self, closures: impl IntoIterator<Item = F>) -> Vec<Handle<R>>
+    where
+        F: AsyncFnMut(&Txn<C>) -> Result<R> + Send + 'static,
+        R: Send + 'static,
+    {
+        let retries_max = self.0.engine.options.retries_max;
+        let (jobs, handles): (Vec<_>, _) = closures
+            .into_iter()
+            .map(|closure| {
+                let make = move |txn: &'static Txn<C>| drive(txn, Closure(closure), retries_max);
+                // SAFETY: as in `submit`.
+                unsafe { Task::job(&self.0.executor, make) }
+            })
+            .unzip();
+        self.0.executor.submit_all(jobs);
+        handles
+    }
+
+    /// Submits one closure over many inputs, a transaction each: one allocation and one answer for all.
+    ///
+    /// ```
+    /// # use braiddb::{Database, Options, Table};
+    /// # let db = Database::in_memory(Options { workers: 1, ..Options::default() })?;
+    /// let t: Table<u64, u64> = db.table("t")?;
+    /// let stored = db.run_each((0..100).collect(), async move |tx, key: &u64| {
+    ///     tx.insert(t, *key, key * 2).await
+    /// });
+    /// assert!(stored.wait()?.iter().all(Result::is_ok));
+    /// # Ok::<(), braiddb::Error>(())
+    /// ```
+    pub fn run_each<I, R, F>(&self, inputs: Vec<I>, closure: F) -> Batch<R>
+    where
+        F: AsyncFn(&Txn<C>, &I) -> Result<R> + Send + Sync + 'static,
+        I: Send + 'static,
+        R: Send + 'static,
+    {
+        let (count, retries_max) = (inputs.len(), self.0.engine.options.retries_max);
+        let make = move |txn: &'static Txn<C>, closure: &'static F, input: I| {
+            drive(txn, Each(closure, input), retries_max)
+        };
+        // SAFETY: as in `submit`; the closure is called by the future only.
+        let (job, handle) = unsafe { BatchTask::job(&self.0.executor, closure, inputs, make) };
+        if count > 0 {
+            self.0.executor.submit_batch(job, count);
+        }
+        handle
+    }
+
+    /// Makes the calling thread a worker: for a stream of transactions with no queue in between.
+    pub fn worker(&self) -> Worker<C, OnMiss> {
+        self.worker_with(OnMiss, worker_options(&self.0.engine.options))
+    }
+
+    /// A worker with a policy of its own: [`Never`](crate::suspend::Never) for plain sequential execution,
+    /// [`PrefetchOnly`](crate::suspend::PrefetchOnly) for sequential execution with prefetching,
+    /// [`OnMiss`] for interleaved execution.
+    pub fn worker_with<S: Suspend>(&self, policy: S, options: WorkerOptions) -> Worker<C, S> {
+        let host = WorkerHost::new(&self.0.engine, S::SUSPENDS, S::PREFETCHES);
+        let retries_max = self.0.engine.options.retries_max;
+        Worker { inner: exec::Worker::new(host, policy, options), retries_max }
+    }
+
+    /// Begins an interactive transaction, which the caller drives.
+    pub fn begin(&self) -> Result<Transaction<C>> {
+        Transaction::begin(&self.0.engine)
+    }
+
+    /// What the database has counted, and where its memory is.
+    pub fn statistics(&self) -> Statistics {
+        self.0.engine.statistics()
+    }
+
+    pub(crate) fn engine(&self) -> &Arc<Engine<C>> {
+        &self.0.engine
+    }
+}
+
+fn worker_options(options: &Options) -> WorkerOptions {
+    WorkerOptions {
+        batch: options.batch,
+        batch_max: options.batch.max(WorkerOptions::default().batch_max),
+        ..WorkerOptions::default()
+    }
+}
+
+/// A worker of the calling thread's own. Closures may borrow from the caller, and need not be `Send`.
+///
+/// ```
+/// # use braiddb::{Database, Options, Table};
+/// # let db = Database::in_memory(Options { workers: 0, ..Options::default() })?;
+/// let t: Table<u64, u64> = db.table("t")?;
+/// let mut worker = db.worker();
+/// let keys: Vec<u64> = (0..1000).collect();
+/// let mut stored = 0;
+/// worker.run_each(&keys, async |tx, key| tx.insert(t, **key, 1).await, |result| {
+///     stored += result.is_ok() as u32;
+/// });
+/// assert_eq!(stored, 1000);
+/// # Ok::<(), braiddb::Error>(())
+/// ```
+pub struct Worker<C: ConcurrencyControl = Snapshot, S: Suspend = OnMiss> {
+    inner: exec::Worker<WorkerHost<C>, S>,
+    retries_max: u32,
+}
+
+impl<C: ConcurrencyControl, S: Suspend> fmt::Debug for Worker<C, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Worker").field("open", &self.open()).finish_non_exhaustive()
+    }
+}
+
+impl<C: ConcurrencyControl, S: Suspend> Worker<C, S> {
+    /// One closure over a stream of inputs, a transaction each; results go to `sink` as transactions
+    /// end. No queue, no type erasure, no allocation.
+    pub fn run_each<I, R>(
+        &mut self,
+        inputs: impl IntoIterator<Item = I>,
+        closure: impl AsyncFn(&Txn<C>, &I) -> Result<R>,
+        sink: impl FnMut(Result<R>),
+    ) {
+        let (mut inputs, closure, retries_max) = (inputs.into_iter(), &closure, self.retries_max);
+        self.inner.stream(|txn| inputs.next().map(|input| drive(txn, Each(closure, input), retries_max)), sink);
+    }
+
+    /// A stream of closures of one type.
+    pub fn run_all<F, R>(&mut self, closures: impl IntoIterator<Item = F>, sink: impl FnMut(Result<R>))
+    where
+        F: AsyncFnMut(&Txn<C>) -> Result<R>,
+    {
+        let (mut closures, retries_max) = (closures.into_iter(), self.retries_max);
+        self.inner.stream(|txn| closures.next().map(|closure| drive(txn, Closure(closure), retries_max)), sink);
+    }
+
+    /// One transaction, here and now.
+    pub fn run<R>(&mut self, closure: impl AsyncFnMut(&Txn<C>) -> Result<R>) -> Result<R> {
+        let mut got = None;
+        self.run_all([closure], |result| got = Some(result));
+        got.expect("run_all has run it")
+    }
+
+    /// Puts a transaction into a free slot and returns the slot's number, for [`cancel`](Self::cancel);
+    /// `None`: there is none. `end` is called with its result. [`step`](Self::step) moves it on.
+    pub fn spawn<R: 'static>(
+        &mut self,
+        closure: impl AsyncFnMut(&Txn<C>) -> Result<R> + 'static,
+        end: impl FnOnce(Result<R>) + 'static,
+    ) -> Option<usize> {
+        let retries_max = self.retries_max;
+        // SAFETY: as in `Database::submit`.
+        unsafe { self.inner.spawn(move |txn| drive(txn, Closure(closure), retries_max), end) }.ok()
+    }
+
+    /// Looks at one open transaction, as the policy picks: the unit that a scheduler outside deals in.
+    pub fn step(&mut self) -> Step {
+        self.inner.step()
+    }
+
+    /// Looks at every open transaction once; true: one of them moved.
+    pub fn round(&mut self) -> bool {
+        self.inner.round()
+    }
+
+    /// Cleans up a bounded amount; true: there is more to do.
+    pub fn tend(&mut self) -> bool {
+        self.inner.tend()
+    }
+
+    /// Drops the transaction in this slot: it is undone. False: the slot is empty.
+    pub fn cancel(&mut self, slot: usize) -> bool {
+        self.inner.cancel(slot)
+    }
+
+    /// Transactions open.
+    pub fn open(&self) -> usize {
+        self.inner.open()
+    }
+
+    /// No slot is free for `spawn`.
+    pub fn is_full(&self) -> bool {
+        self.inner.is_full()
+    }
+
+    /// Transactions to keep open at once, from now on: 1 to the `batch_max` that it was made with.
+    pub fn set_batch(&mut self, batch: usize) {
+        self.inner.set_batch(batch);
+    }
+
+    /// When places are filled again, from now on.
+    pub fn set_refill(&mut self, refill: Refill) {
+        self.inner.set_refill(refill);
+    }
+
+    /// How often a transaction is run again after a conflict, from now on.
+    pub fn set_retries_max(&mut self, retries_max: u32) {
+        self.retries_max = retries_max;
+    }
+
+    /// Changes that wait to be cleaned up by this worker.
+    pub fn garbage(&self) -> usize {
+        let context = self.inner.host().context();
+        C::garbage(&context.worker) + context.local.pending()
+    }
+}

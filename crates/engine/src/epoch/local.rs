@@ -1,0 +1,226 @@
+//! [`Local`]: one participant.
+//!
+//! Invariants: `announced` is what the others see in `shared`; entered means `announced != LEFT`,
+//! and then `announced <= now`. References into `limbo` and `versions` never outlive a method of
+//! those: reclamations call back into the participant.
+
+use super::limbo::{Limbo, Retired};
+use super::{Announced, Epochs, GRACE, LEFT, Reclaim};
+use crate::memory::{Kind, Memory, OutOfMemory, Pool};
+use crate::sync::atomic::{Ordering, fence};
+use std::cell::{Cell, UnsafeCell};
+use std::sync::Arc;
+
+/// One participant: a worker, or an interactive transaction's operation. Not `Sync`; may move
+/// between threads while left.
+pub struct Local {
+    now: Cell<u64>,
+    announced: Cell<u64>,
+    shared: Arc<Announced>,
+    limbo: UnsafeCell<Limbo>,
+    versions: UnsafeCell<Pool>,
+    epochs: Arc<Epochs>,
+    memory: Arc<Memory>,
+}
+
+/// Reclamations of one `refresh`, at least; more of a long backlog.
+const RECLAIMED_MAX: usize = 256;
+const BACKLOG_PART: usize = 4;
+/// Orphans that one `refresh` adopts.
+const ADOPTED_MAX: usize = 256;
+
+/// The [`Reclaim`] of versions: frees `bytes` at `p`.
+///
+/// # Safety
+/// `p` is from `allocate(bytes)` of a participant of this database, and nobody reaches it any more.
+pub unsafe fn free_versions(local: &Local, p: *mut u8, bytes: u64) {
+    // SAFETY: the caller's promise.
+    unsafe { local.free(p, bytes as usize) };
+}
+
+impl Local {
+    /// Joins the participants of `epochs`, left; versions come from `memory`.
+    pub fn new(epochs: &Arc<Epochs>, memory: &Arc<Memory>) -> Local {
+        Local {
+            now: Cell::new(epochs.global()),
+            announced: Cell::new(LEFT),
+            shared: epochs.join(),
+            limbo: UnsafeCell::new(Limbo::default()),
+            versions: UnsafeCell::new(Pool::new(memory, Kind::Versions)),
+            epochs: Arc::clone(epochs),
+            memory: Arc::clone(memory),
+        }
+    }
+
+    /// Announces the present epoch; until `leave`, nothing that is reachable from now on is reclaimed.
+    pub fn enter(&self) {
+        self.enter_with::<true>();
+    }
+
+    /// No operation is in flight any more.
+    pub fn leave(&self) {
+        debug_assert!(self.is_entered(), "left without having entered");
+        self.announced.set(LEFT);
+        self.shared.set(LEFT);
+    }
+
+    /// Between `enter` and `leave`.
+    #[inline]
+    pub fn is_entered(&self) -> bool {
+        self.announced.get() != LEFT
+    }
+
+    /// The epoch of the last `enter` or `refresh`: what an operation that starts now is stamped with.
+    #[inline(always)]
+    pub fn now(&self) -> u64 {
+        self.now.get()
+    }
+
+    /// Announces anew: the oldest stamp of an operation still in flight, or the present epoch where there is none.
+    /// Advances the global epoch where all have caught up, and reclaims what is due.
+    ///
+    /// A participant that has left may call this too: it announces nothing, but advances and
+    /// reclaims. One that goes idle with something `pending` should, until nothing is.
+    pub fn refresh(&self, oldest_in_flight: Option<u64>) {
+        self.refresh_with_grace::<GRACE>(oldest_in_flight);
+    }
+
+    /// Version memory (`Kind::Versions`).
+    #[inline]
+    pub fn allocate(&self, bytes: usize) -> Result<*mut u8, OutOfMemory> {
+        // SAFETY: not `Sync`, and the pool never calls back: this is the only reference.
+        unsafe { &mut *self.versions.get() }.allocate(bytes)
+    }
+
+    /// Frees at once.
+    ///
+    /// # Safety
+    /// `p` is from `allocate(bytes)` of a participant of this database, and was never published or
+    /// is past its grace.
+    #[inline]
+    pub unsafe fn free(&self, p: *mut u8, bytes: usize) {
+        // SAFETY: not `Sync`, and the pool never calls back: this is the only reference.
+        let versions = unsafe { &mut *self.versions.get() };
+        // SAFETY: the caller's promise.
+        unsafe { versions.free(p, bytes) };
+    }
+
+    /// Runs `reclaim(local, p, word)` when no operation now in flight is still there.
+    ///
+    /// # Safety
+    /// What it reclaims is unreachable for operations that start from now on, and `reclaim` may be
+    /// called with this on any thread, once.
+    #[inline]
+    pub unsafe fn retire(&self, p: *mut u8, word: u64, reclaim: Reclaim) {
+        let announced = self.announced.get();
+        let stamp = if announced != LEFT { announced } else { self.stamp_while_left() };
+        self.with_limbo(|limbo| limbo.push(Retired { stamp, p, word, reclaim }));
+    }
+
+    /// Retired and not yet reclaimed.
+    #[inline]
+    pub fn pending(&self) -> usize {
+        self.with_limbo(|limbo| limbo.len())
+    }
+
+    /// The account that versions are charged to.
+    pub fn memory(&self) -> &Arc<Memory> {
+        &self.memory
+    }
+
+    /// `enter`, or for models that show what it is for, without looking again.
+    #[inline]
+    pub(super) fn enter_with<const LOOK_AGAIN: bool>(&self) {
+        debug_assert!(!self.is_entered(), "entered twice");
+        let mut epoch = self.epochs.global();
+        loop {
+            self.shared.set(epoch);
+            // Pairs with the fence in `Epochs::try_advance` (step 1 of the module head).
+            fence(Ordering::SeqCst);
+            let present = self.epochs.global();
+            if present == epoch || !LOOK_AGAIN {
+                break;
+            }
+            epoch = present;
+        }
+        self.announced.set(epoch);
+        self.now.set(epoch);
+    }
+
+    /// `refresh` with another grace, for models that show what too short a one does.
+    #[inline]
+    pub(super) fn refresh_with_grace<const GRACE_EPOCHS: u64>(&self, oldest_in_flight: Option<u64>) {
+        if self.is_entered() {
+            self.announce(oldest_in_flight);
+        } else {
+            debug_assert!(oldest_in_flight.is_none(), "left with an operation in flight");
+        }
+        self.epochs.adopt(ADOPTED_MAX, |orphan| self.with_limbo(|limbo| limbo.push(orphan)));
+        let pending = self.pending();
+        if pending > 0 {
+            // An older operation of our own would hold the epoch back: no need to look at others then.
+            if self.announced.get() >= self.now.get() {
+                self.epochs.try_advance();
+            }
+            self.reclaim_due(self.epochs.global().saturating_sub(GRACE_EPOCHS), pending);
+        }
+    }
+
+    #[inline]
+    fn announce(&self, oldest_in_flight: Option<u64>) {
+        let present = self.epochs.global();
+        let oldest = oldest_in_flight.map_or(present, |stamp| stamp.min(present));
+        debug_assert!(oldest >= self.announced.get(), "an operation older than what was announced");
+        self.announced.set(oldest);
+        self.now.set(present);
+        self.shared.set(oldest);
+    }
+
+    /// Reclaims what has a stamp below `end`, a bounded part of it.
+    fn reclaim_due(&self, end: u64, pending: usize) {
+        for _ in 0..RECLAIMED_MAX.max(pending / BACKLOG_PART) {
+            let Some(due) = self.with_limbo(|limbo| limbo.pop_below(end)) else { break };
+            // SAFETY: whoever retired it promised that this is fine after the grace, which is over
+            // as the module head shows.
+            unsafe { (due.reclaim)(self, due.p, due.word) };
+        }
+        self.with_limbo(Limbo::trim);
+    }
+
+    /// The global epoch, read after all that this participant did before.
+    #[cold]
+    fn stamp_while_left(&self) -> u64 {
+        // Pairs with the SeqCst exchange in `Epochs::try_advance` (step 3 of the module head).
+        fence(Ordering::SeqCst);
+        self.epochs.global()
+    }
+
+    #[inline(always)]
+    fn with_limbo<R>(&self, f: impl FnOnce(&mut Limbo) -> R) -> R {
+        // SAFETY: not `Sync`, and the closures of this module do not call back into the
+        // participant: this is the only reference.
+        f(unsafe { &mut *self.limbo.get() })
+    }
+}
+
+impl Drop for Local {
+    fn drop(&mut self) {
+        if self.is_entered() {
+            self.leave();
+        }
+        self.epochs.part(&self.shared);
+        if self.pending() > 0 {
+            self.with_limbo(|limbo| self.epochs.keep_orphans(limbo.take_all()));
+        }
+    }
+}
+
+impl std::fmt::Debug for Local {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Local")
+            .field("now", &self.now())
+            .field("entered", &self.is_entered())
+            .field("pending", &self.pending())
+            .finish_non_exhaustive()
+    }
+}

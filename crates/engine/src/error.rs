@@ -1,0 +1,147 @@
+//! What can go wrong, in one concrete type, so that `?` and `Ok(..)` in a transaction's closure
+//! need no annotation.
+
+use std::fmt;
+
+/// The result of everything that can fail.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why a transaction or a call did not succeed.
+///
+/// A closure's own errors travel in [`Error::User`].
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// Another transaction was in the way. The engine has retried as often as it was allowed to.
+    Conflict,
+    /// `insert` found a value under the key.
+    KeyExists,
+    /// The key is longer than the limit.
+    KeyTooLong {
+        /// Its encoded length.
+        bytes: usize,
+        /// The limit.
+        bytes_max: usize,
+    },
+    /// The value is longer than the limit.
+    ValueTooLong {
+        /// Its length.
+        bytes: usize,
+        /// The limit.
+        bytes_max: usize,
+    },
+    /// Stored bytes are not a key or value of the table's type.
+    Malformed {
+        /// The type that they should be.
+        expected: &'static str,
+        /// How many bytes there are.
+        bytes: usize,
+    },
+    /// The database's memory limit is reached. The database goes on; delete something, or close
+    /// long-running transactions, whose snapshots keep old versions.
+    OutOfMemory {
+        /// The limit.
+        limit_bytes: u64,
+    },
+    /// The table belongs to another database.
+    WrongDatabase,
+    /// A table of that name exists with other types.
+    TableMismatch {
+        /// Its name.
+        name: String,
+        /// The types that it was created with.
+        existing: &'static str,
+        /// The types that were asked for.
+        requested: &'static str,
+    },
+    /// A write in a transaction that was declared read-only.
+    ReadOnly,
+    /// More transactions are open at once than the database has room for.
+    TooManyTransactions {
+        /// The limit.
+        open_max: usize,
+    },
+    /// A closure given to `Transaction::with` awaited something other than its transaction's operations.
+    WouldWait,
+    /// Waiting here would never end: the calling thread is the worker that the awaited transaction needs.
+    WouldDeadlock,
+    /// All inboxes are full and the call may not wait.
+    Busy,
+    /// The closure panicked with this message. The transaction was rolled back.
+    Panicked(String),
+    /// The handle was dropped before the transaction committed. It was rolled back.
+    Cancelled,
+    /// The database was closed before the transaction began.
+    Closed,
+    /// An option has a value that cannot work.
+    InvalidOption {
+        /// The option's name.
+        option: &'static str,
+        /// What is wrong with it, and what would be right.
+        reason: String,
+    },
+    /// The closure's own error. The transaction was rolled back.
+    User(Box<dyn std::error::Error + Send + Sync>),
+}
+
+impl Error {
+    /// Wraps a closure's own error.
+    ///
+    /// ```
+    /// let error = braiddb::Error::user("not enough money");
+    /// assert_eq!(error.to_string(), "not enough money");
+    /// assert!(!error.is_retryable());
+    /// ```
+    pub fn user(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
+        Error::User(error.into())
+    }
+
+    /// True if the same transaction may succeed when it is run again.
+    pub fn is_retryable(&self) -> bool {
+        matches!(self, Error::Conflict | Error::Busy | Error::TooManyTransactions { .. })
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Conflict => f.write_str("another transaction was in the way"),
+            Error::KeyExists => f.write_str("the key to insert exists already"),
+            Error::KeyTooLong { bytes, bytes_max } => {
+                write!(f, "a key of {bytes} bytes is longer than the limit of {bytes_max}")
+            }
+            Error::ValueTooLong { bytes, bytes_max } => {
+                write!(f, "a value of {bytes} bytes is longer than the limit of {bytes_max}")
+            }
+            Error::Malformed { expected, bytes } => write!(f, "{bytes} stored bytes are not a {expected}"),
+            Error::OutOfMemory { limit_bytes } => {
+                write!(f, "the memory limit of {limit_bytes} bytes is reached")
+            }
+            Error::WrongDatabase => f.write_str("the table belongs to another database"),
+            Error::TableMismatch { name, existing, requested } => {
+                write!(f, "table {name:?} holds {existing}, not {requested}")
+            }
+            Error::ReadOnly => f.write_str("a write in a transaction declared read-only"),
+            Error::TooManyTransactions { open_max } => {
+                write!(f, "more than {open_max} transactions are open at once")
+            }
+            Error::WouldWait => f.write_str("only the transaction's own operations can be awaited here"),
+            Error::WouldDeadlock => f.write_str("a worker cannot wait for a transaction that it has to run itself"),
+            Error::Busy => f.write_str("all inboxes are full"),
+            Error::Panicked(message) => write!(f, "the transaction's closure panicked: {message}"),
+            Error::Cancelled => f.write_str("the transaction was cancelled"),
+            Error::Closed => f.write_str("the database is closed"),
+            Error::InvalidOption { option, reason } => write!(f, "option {option}: {reason}"),
+            Error::User(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Error::User(error) => error.source(),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! Many futures of one kind, one per input: one allocation, one answer. The job's copies in several inboxes are
+//! tickets: each worker that holds one draws inputs until none is left.
+//!
+//! Invariants: input `i` belongs to whoever drew `i` from `next`; result `i` likewise, and then to whoever brings
+//! `left` to zero.
+
+use super::Executor;
+use super::once::{Handle, Lost, Once, Outcome};
+use super::op::Mailbox;
+use super::serve::Home;
+use super::task::{Job, Sink, Started, Submitted, Vacancy, message, quietly};
+use crate::sync::atomic::{AtomicUsize, Ordering::*};
+use std::cell::UnsafeCell;
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::task::Context;
+
+struct Place<I, T, E> {
+    input: UnsafeCell<Option<I>>,
+    result: UnsafeCell<Option<Result<T, E>>>,
+}
+
+/// One shared value, many inputs, and what makes a future of both.
+pub struct BatchTask<C, I, P, T, E> {
+    shared: C,
+    make: P,
+    places: Box<[Place<I, T, E>]>,
+    next: AtomicUsize,
+    left: AtomicUsize,
+    once: Once<Result<Vec<Result<T, E>>, E>>,
+}
+
+// SAFETY: places are touched by one thread at a time (see above); `shared` and `make` by several: they are Sync.
+unsafe impl<C: Send + Sync, I: Send, P: Send + Sync, T: Send, E: Send> Sync for BatchTask<C, I, P, T, E> {}
+
+impl<C, I, P, T, E> Outcome<Result<Vec<Result<T, E>>, E>> for BatchTask<C, I, P, T, E>
+where
+    C: Send + Sync,
+    I: Send,
+    P: Send + Sync,
+    T: Send,
+    E: Send,
+{
+    fn once(&self) -> &Once<Result<Vec<Result<T, E>>, E>> {
+        &self.once
+    }
+}
+
+impl<C, I, P, T, E> BatchTask<C, I, P, T, E>
+where
+    C: Send + Sync + 'static,
+    I: Send + 'static,
+    P: Send + Sync + 'static,
+    T: Send + 'static,
+    E: From<Lost> + Send + 'static,
+{
+    /// A job of one future per input, to be submitted to `executor`, and the handle of its results, in the order of
+    /// the inputs. Dropped unsubmitted, it never answers.
+    ///
+    /// # Safety
+    /// The references that `make` is given are used by the future only: they are good until that is dropped.
+    #[expect(clippy::type_complexity, reason = "a batch has a result, and so has each of its futures")]
+    pub unsafe fn job<M, F>(
+        executor: &Executor<M>,
+        shared: C,
+        inputs: Vec<I>,
+        make: P,
+    ) -> (Arc<dyn Job<M>>, Handle<Vec<Result<T, E>>, E>)
+    where
+        M: Mailbox + 'static,
+        P: Fn(&'static M, &'static C, I) -> F,
+        F: Future<Output = Result<T, E>> + 'static,
+    {
+        let place = |input| Place { input: UnsafeCell::new(Some(input)), result: UnsafeCell::new(None) };
+        let task = Arc::new(BatchTask {
+            shared,
+            make,
+            left: AtomicUsize::new(inputs.len()),
+            places: inputs.into_iter().map(place).collect(),
+            next: AtomicUsize::new(0),
+            once: Once::new(Home::of(executor)),
+        });
+        if task.places.is_empty() {
+            task.once.set(Ok(Vec::new()));
+        }
+        (task.clone(), Handle::new(task))
+    }
+}
+
+impl<C, I, P, T, E: From<Lost>> BatchTask<C, I, P, T, E> {
+    /// # Safety
+    /// The caller has drawn `i` and not yet said `finish` for it.
+    unsafe fn set(&self, i: usize, result: Result<T, E>) {
+        // SAFETY: result `i` is the caller's.
+        unsafe { *self.places[i].result.get() = Some(result) };
+    }
+
+    /// # Safety
+    /// As `set`.
+    unsafe fn is_set(&self, i: usize) -> bool {
+        // SAFETY: result `i` is the caller's.
+        unsafe { (*self.places[i].result.get()).is_some() }
+    }
+
+    /// `n` of the futures have their results.
+    fn finish(&self, n: usize) {
+        // AcqRel: each Release pairs with the Acquire of the last one.
+        let before = self.left.fetch_sub(n, AcqRel);
+        debug_assert!(before >= n);
+        if before == n && n > 0 {
+            let take = |place: &Place<I, T, E>| {
+                // SAFETY: the last one is alone.
+                let result = unsafe { (*place.result.get()).take() };
+                result.expect("a finished future has a result")
+            };
+            self.once.set(Ok(self.places.iter().map(take).collect()));
+        }
+    }
+
+    /// Answers the inputs that are not drawn yet.
+    fn answer_rest(&self, why: &Lost) {
+        let first = self.next.swap(self.places.len(), Relaxed).min(self.places.len());
+        for i in first..self.places.len() {
+            // SAFETY: drawn with all that follow.
+            let input = unsafe { (*self.places[i].input.get()).take() };
+            let _ = quietly(|| drop(input));
+            // SAFETY: as above.
+            unsafe { self.set(i, Err(why.clone().into())) };
+        }
+        self.finish(self.places.len() - first);
+    }
+}
+
+impl<M, C, I, P, F, T, E> Job<M> for BatchTask<C, I, P, T, E>
+where
+    M: Mailbox + 'static,
+    C: Send + Sync + 'static,
+    I: Send + 'static,
+    P: Fn(&'static M, &'static C, I) -> F + Send + Sync + 'static,
+    F: Future<Output = Result<T, E>> + 'static,
+    T: Send + 'static,
+    E: From<Lost> + Send + 'static,
+{
+    fn start(self: Arc<Self>, at: Vacancy<'_, M>) -> Started {
+        if self.once.is_cancelled() {
+            self.answer_rest(&Lost::Cancelled);
+            return Started::Last;
+        }
+        // Relaxed: the inputs came by an inbox's lock. At most one futile draw per ticket, so it cannot overflow.
+        let i = self.next.fetch_add(1, Relaxed);
+        let Some(place) = self.places.get(i) else { return Started::Last };
+        let more = if i + 1 < self.places.len() { Started::More } else { Started::Last };
+        // SAFETY: input `i` is ours.
+        let input = unsafe { (*place.input.get()).take() }.expect("an input is drawn once");
+        let (mailbox, part) = (at.mailbox(), Part { task: self, i });
+        let task = Arc::as_ptr(&part.task);
+        // SAFETY: `part` keeps the task alive, and is dropped after the future.
+        let task: &'static Self = unsafe { &*task };
+        match catch_unwind(AssertUnwindSafe(|| (task.make)(mailbox, &task.shared, input))) {
+            Ok(future) => at.fill(Submitted::new(future, mailbox, part)),
+            Err(payload) => part.set(Err(Lost::Panicked(message(payload)).into())),
+        }
+        more
+    }
+
+    fn reject(&self, why: Lost) {
+        self.answer_rest(&why);
+    }
+}
+
+/// The way back to one result of a batch.
+struct Part<C, I, P, T, E: From<Lost>> {
+    task: Arc<BatchTask<C, I, P, T, E>>,
+    i: usize,
+}
+
+impl<C, I, P, T, E: From<Lost>> Sink<Result<T, E>> for Part<C, I, P, T, E> {
+    fn set(&self, result: Result<T, E>) {
+        // SAFETY: `i` is ours.
+        unsafe { self.task.set(self.i, result) };
+    }
+    fn is_cancelled(&self) -> bool {
+        self.task.once.is_cancelled()
+    }
+    fn park(&self, context: &Context<'_>) -> bool {
+        self.task.once.park(context.waker())
+    }
+}
+
+impl<C, I, P, T, E: From<Lost>> Drop for Part<C, I, P, T, E> {
+    fn drop(&mut self) {
+        // SAFETY: `i` is ours.
+        if !unsafe { self.task.is_set(self.i) } {
+            self.set(Err(Lost::Cancelled.into()));
+        }
+        self.task.finish(1);
+    }
+}

@@ -1,0 +1,132 @@
+//! How other threads get a worker's attention: one bell per worker, one bit per slot.
+//!
+//! Invariant: whoever leaves something for a worker (a bit, a job) does so before it rings; the worker, before it
+//! sleeps, announces that it will, and then looks once more. So nothing is left unseen.
+
+use super::blocking::{Mutex, Thread, lock, thread};
+use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use std::sync::Arc;
+use std::task::Wake;
+
+const QUIET: u32 = 0;
+const RUNG: u32 = 1;
+const ASLEEP: u32 = 2;
+
+/// Rung by others, heard by one thread.
+pub(crate) struct Bell {
+    state: AtomicU32,
+    sleeper: Mutex<Option<Thread>>, // set before the first sleep
+}
+
+impl Bell {
+    pub(crate) fn new() -> Arc<Bell> {
+        Arc::new(Bell { state: AtomicU32::new(QUIET), sleeper: Mutex::new(None) })
+    }
+
+    /// The calling thread is the one that hears it from now on.
+    pub(crate) fn belongs_here(&self) {
+        *lock(&self.sleeper) = Some(thread::current());
+    }
+
+    /// Makes the worker look, waking it if it sleeps.
+    pub(crate) fn ring(&self) {
+        // AcqRel: the Release pairs with the Acquire in `heard`, for what was left before ringing; the Acquire with
+        // the Release in `sleep`, for `sleeper`.
+        if self.state.swap(RUNG, AcqRel) == ASLEEP
+            && let Some(thread) = &*lock(&self.sleeper)
+        {
+            thread.unpark();
+        }
+    }
+
+    /// Has announced that it sleeps. A caller that has left something under a lock which the sleeper takes after
+    /// announcing, may rely on it.
+    pub(crate) fn is_asleep(&self) -> bool {
+        self.state.load(Relaxed) == ASLEEP // ordered by that lock
+    }
+
+    /// Has it been rung? Then it is quiet again.
+    #[inline(always)]
+    pub(crate) fn heard(&self) -> bool {
+        self.state.load(Relaxed) == RUNG && self.hear()
+    }
+
+    #[cold]
+    fn hear(&self) -> bool {
+        // Acquire: pairs with the Release in `ring`.
+        self.state.swap(QUIET, Acquire) == RUNG
+    }
+
+    /// Sleeps until rung, unless it has been; `still_idle` looks once more after sleep is announced. Leaves the
+    /// ringing to be heard.
+    pub(crate) fn sleep(&self, still_idle: impl FnOnce() -> bool) {
+        // Release: pairs with the Acquire in `ring`.
+        if self.state.compare_exchange(QUIET, ASLEEP, AcqRel, Relaxed).is_err() {
+            return;
+        }
+        if !still_idle() {
+            // If it was rung meanwhile, it stays so.
+            let _ = self.state.compare_exchange(ASLEEP, QUIET, Relaxed, Relaxed);
+            return;
+        }
+        while self.state.load(Relaxed) == ASLEEP {
+            thread::park();
+        }
+    }
+}
+
+/// The bell of a worker and which of its slots are woken.
+pub(crate) struct Wakes {
+    pub(crate) bell: Arc<Bell>,
+    woken: Box<[AtomicU64]>,
+}
+
+impl Wakes {
+    pub(crate) fn new(bell: Arc<Bell>, slots_max: usize) -> Wakes {
+        Wakes { bell, woken: (0..slots_max.div_ceil(64)).map(|_| AtomicU64::new(0)).collect() }
+    }
+
+    fn wake(&self, index: usize) {
+        let bit = 1 << (index % 64);
+        // Release: pairs with the Acquire in `take`. Who finds the bit set need not ring: the one who set it does, or
+        // has done so and the worker has yet to look.
+        if self.woken[index / 64].fetch_or(bit, AcqRel) & bit == 0 {
+            self.bell.ring();
+        }
+    }
+
+    /// Takes the woken slots' numbers, in order.
+    pub(crate) fn take(&self, mut each: impl FnMut(usize)) {
+        for (i, word) in self.woken.iter().enumerate() {
+            if word.load(Relaxed) == 0 {
+                continue;
+            }
+            let mut bits = word.swap(0, AcqRel); // Acquire: pairs with the Release in `wake`
+            while bits != 0 {
+                each(i * 64 + bits.trailing_zeros() as usize);
+                bits &= bits - 1;
+            }
+        }
+    }
+}
+
+/// What a slot's waker points to.
+pub(crate) struct SlotWaker {
+    wakes: Arc<Wakes>,
+    index: usize,
+}
+
+impl SlotWaker {
+    pub(crate) fn new(wakes: &Arc<Wakes>, index: usize) -> Self {
+        SlotWaker { wakes: wakes.clone(), index }
+    }
+}
+
+impl Wake for SlotWaker {
+    fn wake(self: Arc<Self>) {
+        self.wakes.wake(self.index);
+    }
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.wakes.wake(self.index);
+    }
+}

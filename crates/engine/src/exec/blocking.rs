@@ -1,0 +1,25 @@
+//! What blocks a thread, and what belongs to one: std's, or shuttle's where the model checker schedules.
+
+#[cfg(braid_shuttle)]
+pub(crate) use shuttle::{
+    sync::Condvar,
+    thread::{self, Thread},
+    thread_local,
+};
+#[cfg(not(braid_shuttle))]
+pub(crate) use std::{
+    sync::Condvar,
+    thread::{self, Thread},
+    thread_local,
+};
+
+pub(crate) use crate::sync::{Mutex, MutexGuard, lock};
+use std::sync::PoisonError;
+
+/// How often a waiting thread looks before it blocks. The model checker would only waste schedules on it.
+pub(crate) const SPINS: u32 = if cfg!(braid_shuttle) { 0 } else { 2000 };
+
+/// Waits on `condition`; spurious returns are possible. As with `lock`, poisoning tells nothing.
+pub(crate) fn wait<'a, T>(condition: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+    condition.wait(guard).unwrap_or_else(PoisonError::into_inner)
+}

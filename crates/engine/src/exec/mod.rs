@@ -1,0 +1,29 @@
+//! Execution: slots, workers, and the way in and out for other threads. Runs any future and does not know what a
+//! transaction is; see README.md of this folder. Used by `txn` (the contracts in `op.rs`) and `db`.
+
+mod batch_task;
+mod bell;
+mod blocking;
+mod cell;
+mod core;
+mod inbox;
+mod once;
+mod op;
+mod pin;
+mod serve;
+mod slot;
+mod stream;
+mod task;
+mod worker;
+
+#[cfg(test)]
+mod tests;
+
+pub use batch_task::BatchTask;
+pub use core::{Refill, WorkerOptions};
+pub use inbox::{Executor, Refused};
+pub use once::{Handle, Lost};
+pub use op::{Counters, Host, Mailbox, Pulse};
+pub use pin::pin_to_core;
+pub use task::{Job, Started, Task, Vacancy};
+pub use worker::{Step, Worker};

@@ -1,0 +1,91 @@
+//! The two contracts between the executor and what it executes. The executor runs any future and does not know
+//! what a transaction is: it sees a [`Mailbox`] beside each future and a [`Host`] around the worker.
+
+use crate::epoch::Local;
+use crate::suspend::Suspend;
+
+/// What stands beside the future in a slot: the operations that the future has posted. Reached by `&` only, by one
+/// thread at a time.
+///
+/// An operation is *in flight* from the poll that posts it to the poll that fetches its result; it is *left* until a
+/// step has finished it.
+pub trait Mailbox {
+    /// Steps every operation that is left, each to its next suspension. True: none is left (also if none was
+    /// posted), so the future is to be polled. The hot path: one load should tell the common case. Called only
+    /// between [`occupied`](Self::occupied) and [`vacated`](Self::vacated), inside an epoch.
+    fn step<S: Suspend>(&self, s: &mut S) -> bool;
+
+    /// Is an operation left? Asked after a poll that returned `Pending`; if not, the future waits for something
+    /// outside, and is parked until its waker is called.
+    fn posted(&self) -> bool;
+
+    /// Has an operation finished whose result is not fetched yet? Such a result may point at what the epoch of its
+    /// posting protects, so the epoch stays held.
+    fn keeps(&self) -> bool;
+
+    /// A future has been put in; nothing is posted.
+    fn occupied(&self);
+
+    /// The future has gone: it ended, was dropped, or panicked. Whatever was posted is cancelled.
+    fn vacated(&self);
+}
+
+/// A worker's surroundings. Never called from within a step or a poll.
+pub trait Host {
+    /// What stands beside each future.
+    type Mailbox: Mailbox + 'static;
+
+    /// Makes the mailbox of slot number `slot`, once in a worker's life. Slots are made with the worker, and later
+    /// when parked futures have taken those that there were.
+    fn mailbox(&self, slot: usize) -> Self::Mailbox;
+
+    /// The worker's participant in the epochs, of which the worker alone enters, leaves and refreshes.
+    fn local(&self) -> &Local;
+
+    /// Enters the epoch, and whatever else the surroundings do then.
+    fn enter(&self) {
+        self.local().enter();
+    }
+
+    /// Leaves it.
+    fn leave(&self) {
+        self.local().leave();
+    }
+
+    /// Called after every so many ended futures and when idle, inside an epoch: garbage collection, metrics,
+    /// adapting the batch. A bounded amount of work; true: there is more to do at once.
+    fn tend(&self, pulse: &mut Pulse) -> bool;
+}
+
+/// What a worker shows to [`Host::tend`].
+#[derive(Clone, Debug)]
+pub struct Pulse {
+    /// What has been counted since the worker was made.
+    pub counters: Counters,
+    /// Futures to keep open at once; may be changed, and is brought into its limits then.
+    pub batch: usize,
+}
+
+/// Plain counts of one worker, from its making.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Polls of futures.
+    pub polls: u64,
+    /// Steps that left an operation unfinished.
+    pub suspensions: u64,
+    /// Futures that ended (cancelled ones are not counted).
+    pub ended: u64,
+    /// Rounds over the open futures.
+    pub rounds: u64,
+    /// Visits to open futures; by `rounds`: the mean occupancy.
+    pub visits: u64,
+    /// Times a future was parked.
+    pub parkings: u64,
+}
+
+impl Counters {
+    /// Steps of mailboxes: nearly every poll follows one that was finished.
+    pub fn steps(&self) -> u64 {
+        self.polls + self.suspensions
+    }
+}

@@ -1,0 +1,171 @@
+//! A worker thread's life: fill the batch from the inbox, go round, tend, sleep.
+
+use super::blocking::thread_local;
+use super::inbox::{Executor, Queued};
+use super::op::Host;
+use super::task::Started;
+use super::worker::Worker;
+use super::{Lost, WorkerOptions};
+use crate::suspend::Suspend;
+use std::cell::Cell;
+use std::collections::VecDeque;
+
+/// Looks for work before an idle worker tends and sleeps.
+const LOOKS_BEFORE_SLEEP: u32 = if cfg!(braid_shuttle) { 0 } else { 1000 };
+/// Jobs of several futures that a worker draws from in turn; while it has so many, it takes no more jobs.
+const TICKETS_MAX: usize = 64;
+
+thread_local! {
+    /// The executor that the thread serves. Waiting for a worker must be told on that worker's own thread, however deep
+    /// in user code; nothing but the thread itself could pass it there.
+    static SERVED: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Tells whether a thread serves a given executor. Compares addresses only: an executor that is served is alive.
+#[derive(Clone, Copy)]
+pub(crate) struct Home(usize);
+
+impl Home {
+    pub(crate) fn of<M: 'static>(executor: &Executor<M>) -> Home {
+        Home(std::ptr::from_ref(executor).addr())
+    }
+
+    /// The calling thread is one of its workers'.
+    pub(crate) fn is_here(self) -> bool {
+        SERVED.with(Cell::get) == self.0
+    }
+}
+
+impl<M: super::Mailbox + 'static> Executor<M> {
+    /// The life of worker number `index`, on the calling thread, until the executor is closed. Futures still open then
+    /// are dropped, and answered `Cancelled`. If the worker fails (a panic of `host`, of a mailbox), that is
+    /// passed on, after its jobs are answered so that nobody waits for them.
+    ///
+    /// The executor must not move meanwhile, which a borrow sees to.
+    pub fn serve<H, S>(&self, index: usize, host: H, policy: S, options: WorkerOptions)
+    where
+        H: Host<Mailbox = M>,
+        S: Suspend,
+    {
+        assert!(index < self.workers(), "worker {index} of {}", self.workers());
+        let bell = self.inboxes[index].bell.clone();
+        let mut server = Server {
+            worker: Worker::with_bell(host, policy, options, bell),
+            executor: self,
+            index,
+            tickets: VecDeque::with_capacity(TICKETS_MAX),
+            taken: Vec::new(),
+            is_jobs_turn: false,
+            served_before: SERVED.with(|served| served.replace(Home::of(self).0)),
+        };
+        server.run();
+    }
+}
+
+struct Server<'e, H: Host, S: Suspend> {
+    worker: Worker<H, S>, // dropped after `drop` below, which answers what was not started
+    executor: &'e Executor<H::Mailbox>,
+    index: usize,
+    /// Jobs that have more futures, each drawn from in turn.
+    tickets: VecDeque<Queued<H::Mailbox>>,
+    /// Jobs just taken; empty between rounds.
+    taken: Vec<Queued<H::Mailbox>>,
+    /// With one place and both jobs and tickets, they take turns.
+    is_jobs_turn: bool,
+    served_before: usize,
+}
+
+impl<H: Host, S: Suspend> Server<'_, H, S> {
+    fn run(&mut self) {
+        let mut looks = 0;
+        while !self.executor.is_closed() {
+            self.fill();
+            if self.worker.round() {
+                looks = 0;
+                continue;
+            }
+            // Nothing runs: what is open is parked.
+            if self.steal() {
+                looks = 0;
+            } else if looks < LOOKS_BEFORE_SLEEP {
+                looks += 1;
+                std::hint::spin_loop();
+            } else if !self.worker.tend() {
+                self.sleep();
+                looks = 0;
+            }
+        }
+    }
+
+    fn sleep(&mut self) {
+        let (executor, has_room) = (self.executor, !self.worker.is_full());
+        let bell = &executor.inboxes[self.index].bell;
+        // With no room (too many are parked) jobs are no reason to stay awake; only wakers are.
+        bell.sleep(|| if has_room { executor.is_idle() } else { !executor.is_closed() });
+    }
+
+    /// Fills the free places: from the inbox and from the tickets by halves.
+    fn fill(&mut self) {
+        let inbox = &self.executor.inboxes[self.index];
+        if inbox.is_empty() && self.tickets.is_empty() {
+            return;
+        }
+        let room = self.worker.room();
+        if room == 0 {
+            return;
+        }
+        let jobs = if self.tickets.is_empty() { room } else { (room + usize::from(self.is_jobs_turn)) / 2 };
+        self.is_jobs_turn = !self.is_jobs_turn;
+        if self.tickets.len() < TICKETS_MAX {
+            inbox.pop(jobs.min(TICKETS_MAX - self.tickets.len()), &mut self.taken);
+        }
+        self.start_taken();
+        while !self.tickets.is_empty() && !self.worker.is_full() {
+            if let Some(job) = self.tickets.pop_front() {
+                self.start(job);
+            }
+        }
+    }
+
+    /// An idle worker takes jobs from the others' inboxes. True: it has got some.
+    fn steal(&mut self) -> bool {
+        let (n, room) = (self.executor.workers(), self.worker.room().min(TICKETS_MAX));
+        if room == 0 || !self.tickets.is_empty() {
+            return false;
+        }
+        for k in 1..n {
+            self.executor.inboxes[(self.index + k) % n].steal(room, &mut self.taken);
+            if !self.taken.is_empty() {
+                self.start_taken();
+                return true;
+            }
+        }
+        false
+    }
+
+    fn start_taken(&mut self) {
+        let mut taken = std::mem::take(&mut self.taken);
+        taken.drain(..).for_each(|job| self.start(job));
+        self.taken = taken; // keeps its memory
+    }
+
+    /// Starts a future of the job; there is room.
+    fn start(&mut self, job: Queued<H::Mailbox>) {
+        let (again, mut started) = (job.clone(), None);
+        self.worker.place(|vacancy| started = Some(job.start(vacancy)));
+        if started != Some(Started::Last) {
+            self.tickets.push_back(again); // it has more, or there was no room after all
+        }
+    }
+}
+
+impl<H: Host, S: Suspend> Drop for Server<'_, H, S> {
+    fn drop(&mut self) {
+        // A worker that failed takes no more jobs; the others have their own inboxes.
+        self.executor.close_inbox(self.index);
+        let left = self.taken.drain(..).chain(self.tickets.drain(..));
+        left.for_each(|job| job.reject(Lost::Closed));
+        self.worker.clear(); // while the thread still counts as a worker's
+        SERVED.with(|served| served.set(self.served_before));
+    }
+}

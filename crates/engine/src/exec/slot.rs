@@ -1,0 +1,207 @@
+//! Slots: places for open futures. A slot never moves and is reached by `&` only.
+//!
+//! Invariants:
+//! - `all` owns every slot; each is in exactly one of: `free`, the worker's live list, parked, or in the hands of the
+//!   worker on its way between them. (After a panic `Slots::clear` restores this.)
+//! - A slot's state is `Vacant` exactly while its cell is empty.
+//! - `stamp != NO_STAMP` while an operation is in flight: it is not later than the epoch in which that was posted.
+
+use super::bell::{Bell, SlotWaker, Wakes};
+use super::cell::FutureCell;
+use super::op::{Host, Mailbox};
+use crate::epoch::Local;
+use std::cell::Cell;
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::task::Waker;
+
+/// The stamp of a slot with nothing in flight: later than every epoch.
+pub(crate) const NO_STAMP: u64 = u64::MAX;
+
+/// Where a slot is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    Vacant,
+    Live,
+    Parked,
+}
+
+/// A place for one open future.
+pub(crate) struct Slot<M> {
+    pub(crate) future: FutureCell, // before `mailbox`, from which it borrows: fields are dropped in order
+    pub(crate) state: Cell<State>,
+    /// Its waker was called although it is not parked: it is to be polled at the next visit, done or not.
+    pub(crate) woken: Cell<bool>,
+    pub(crate) stamp: Cell<u64>,
+    pub(crate) waker: Waker,
+    pub(crate) index: u32,
+    pub(crate) mailbox: M,
+}
+
+impl<M: Mailbox> Slot<M> {
+    /// After a future was put in.
+    #[inline(always)]
+    pub(crate) fn occupied(&self) {
+        debug_assert_eq!(self.state.get(), State::Vacant);
+        self.mailbox.occupied();
+        self.state.set(State::Live);
+    }
+
+    /// After a poll that returned `Pending`; `early`: operations may have been left when it began. True: it has
+    /// posted something. The stamp is renewed here, after the poll, and only if everything in flight was posted by
+    /// that poll: what it fetched, it has used by now.
+    #[inline(always)]
+    pub(crate) fn pended(&self, local: &Local, early: bool) -> bool {
+        let posted = self.mailbox.posted();
+        let has_older = (early && self.stamp.get() != NO_STAMP) || self.mailbox.keeps();
+        if !has_older {
+            self.stamp.set(if posted { local.now() } else { NO_STAMP });
+        }
+        posted
+    }
+
+    /// Drops the future, which is an `F`, and all it posted.
+    ///
+    /// # Safety
+    /// An `F` is there.
+    #[inline(always)]
+    pub(crate) unsafe fn vacate_as<F: Future>(&self) {
+        // SAFETY: as the caller promises.
+        unsafe { self.future.clear_as::<F>() };
+        self.vacated();
+    }
+
+    /// Drops the future and all it posted.
+    pub(crate) fn vacate(&self) {
+        struct Vacated<'s, M: Mailbox>(&'s Slot<M>);
+        impl<M: Mailbox> Drop for Vacated<'_, M> {
+            fn drop(&mut self) {
+                self.0.vacated();
+            }
+        }
+        let _even_if_the_drop_panics = Vacated(self);
+        self.future.clear();
+    }
+
+    #[inline(always)]
+    fn vacated(&self) {
+        self.mailbox.vacated();
+        self.stamp.set(NO_STAMP);
+        self.woken.set(false);
+        self.state.set(State::Vacant);
+    }
+}
+
+/// All slots of a worker, and those that are free.
+pub(crate) struct Slots<M> {
+    all: Vec<NonNull<Slot<M>>>, // from `Box::into_raw`: a moved box would end the pointers' right to its content
+    free: Vec<NonNull<Slot<M>>>,
+    slots_max: usize,
+    pub(crate) wakes: Arc<Wakes>,
+}
+
+impl<M: Mailbox> Slots<M> {
+    /// Makes `slots` now; up to `slots_max` when needed.
+    pub(crate) fn new(
+        host: &impl Host<Mailbox = M>,
+        slots: usize,
+        slots_max: usize,
+        bell: Arc<Bell>,
+    ) -> Self {
+        let mut me = Slots {
+            all: Vec::with_capacity(slots_max),
+            free: Vec::with_capacity(slots_max),
+            slots_max,
+            wakes: Arc::new(Wakes::new(bell, slots_max)),
+        };
+        for _ in 0..slots {
+            let slot = me.grow(host);
+            me.free.push(slot);
+        }
+        me.free.reverse(); // the first slot first
+        me
+    }
+
+    /// A vacant slot, made if need be; `None` at the limit.
+    pub(crate) fn vacant(&mut self, host: &impl Host<Mailbox = M>) -> Option<NonNull<Slot<M>>> {
+        match self.free.pop() {
+            None if self.all.len() < self.slots_max => Some(self.grow(host)),
+            slot => slot,
+        }
+    }
+
+    /// Takes a vacant slot back.
+    #[inline]
+    pub(crate) fn give_back(&mut self, slot: NonNull<Slot<M>>) {
+        debug_assert!(self.free.len() < self.slots_max);
+        self.free.push(slot);
+    }
+
+    /// Slots that `vacant` could still hand out.
+    pub(crate) fn vacancies(&self) -> usize {
+        self.slots_max - self.all.len() + self.free.len()
+    }
+
+    /// Slots that there may be.
+    pub(crate) fn slots_max(&self) -> usize {
+        self.slots_max
+    }
+
+    /// Every slot made so far.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Slot<M>> {
+        // SAFETY: slots live as long as `self`, and are reached by `&` only.
+        self.all.iter().map(|p| unsafe { p.as_ref() })
+    }
+
+    /// Slot number `index`.
+    pub(crate) fn at(&self, index: usize) -> Option<NonNull<Slot<M>>> {
+        self.all.get(index).copied()
+    }
+
+    /// Drops every future; then all slots are free. A panic of a drop is passed on when all are dropped (or
+    /// swallowed if one is under way already).
+    pub(crate) fn clear(&mut self) {
+        let mut panic = None;
+        for slot in self.iter().filter(|slot| slot.state.get() != State::Vacant) {
+            if let Err(payload) = catch_unwind(AssertUnwindSafe(|| slot.vacate())) {
+                panic.get_or_insert(payload);
+            }
+        }
+        self.free.clear();
+        self.free.extend(self.all.iter().rev());
+        if let Some(payload) = panic
+            && !std::thread::panicking()
+        {
+            resume_unwind(payload);
+        }
+    }
+
+    #[cold]
+    fn grow(&mut self, host: &impl Host<Mailbox = M>) -> NonNull<Slot<M>> {
+        let index = self.all.len();
+        assert!(index < self.slots_max, "slots are limited");
+        let slot = Box::new(Slot {
+            future: FutureCell::new(),
+            state: Cell::new(State::Vacant),
+            woken: Cell::new(false),
+            stamp: Cell::new(NO_STAMP),
+            waker: Waker::from(Arc::new(SlotWaker::new(&self.wakes, index))),
+            index: index as u32,
+            mailbox: host.mailbox(index),
+        });
+        let slot = NonNull::from(Box::leak(slot));
+        self.all.push(slot);
+        slot
+    }
+}
+
+impl<M> Drop for Slots<M> {
+    fn drop(&mut self) {
+        for slot in self.all.drain(..) {
+            // SAFETY: leaked by `grow`, once; nobody reaches it any more.
+            drop(unsafe { Box::from_raw(slot.as_ptr()) });
+        }
+    }
+}

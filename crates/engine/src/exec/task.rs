@@ -1,0 +1,258 @@
+//! A submitted future: what makes it, on the way in, and its result, on the way out, share one allocation, seen by
+//! the worker as a [`Job`] and by the submitter as an outcome.
+
+use super::Executor;
+use super::once::{Handle, Lost, Once, Outcome};
+use super::op::Mailbox;
+use super::serve::Home;
+use super::slot::Slot;
+use crate::sync::atomic::{AtomicBool, Ordering::*};
+use std::any::Any;
+use std::cell::UnsafeCell;
+use std::future::Future;
+use std::mem::ManuallyDrop;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+/// What an inbox holds: one or more futures to be made on a worker.
+pub trait Job<M: 'static>: Send + Sync {
+    /// Fills the vacancy with the next future; may leave it vacant if there is none (any more). Lets no panic out.
+    fn start(self: Arc<Self>, at: Vacancy<'_, M>) -> Started;
+    /// It will not be started, or not again: what was not started is answered with `why`.
+    fn reject(&self, why: Lost);
+}
+
+/// What is left of a job after a start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Started {
+    /// Nothing: it need not be kept.
+    Last,
+    /// Perhaps more futures.
+    More,
+}
+
+/// A vacant slot, to be filled once or not at all.
+pub struct Vacancy<'w, M: 'static> {
+    slot: &'w Slot<M>,
+    mailbox: &'static M,
+}
+
+impl<'w, M: Mailbox> Vacancy<'w, M> {
+    pub(crate) fn new(slot: &'static Slot<M>) -> Self {
+        Vacancy { slot, mailbox: &slot.mailbox }
+    }
+
+    /// The mailbox beside the future. Good as long as the future that fills the vacancy, and to be used by it only.
+    pub(crate) fn mailbox(&self) -> &'static M {
+        self.mailbox
+    }
+
+    /// Fills the vacancy.
+    pub(crate) fn fill(self, future: impl Future<Output = ()> + 'static) {
+        // SAFETY: made by `Worker::place` only: the slot is vacant and does not move. The future borrows nothing but
+        // the mailbox and what it keeps alive itself.
+        unsafe { self.slot.future.put_erased(future) };
+        self.slot.occupied();
+    }
+}
+
+/// Where the result of a submitted future goes. Dropped without `set`, it answers that the future was cancelled.
+pub(crate) trait Sink<R> {
+    fn set(&self, result: R);
+    fn is_cancelled(&self) -> bool;
+    /// See `Once::park`.
+    fn park(&self, context: &Context<'_>) -> bool;
+}
+
+/// A submitted future: polled and dropped under `catch_unwind`, and not polled again once it is cancelled. (Written by
+/// hand, for an `async fn` keeps a future that it is given twice.)
+pub(crate) struct Submitted<M: 'static, F, K> {
+    future: ManuallyDrop<F>,
+    has_future: bool,
+    mailbox: &'static M,
+    sink: ManuallyDrop<K>, // goes last: `future` may borrow from what it keeps alive
+}
+
+impl<M, F, K> Submitted<M, F, K> {
+    pub(crate) fn new(future: F, mailbox: &'static M, sink: K) -> Self {
+        let (future, sink) = (ManuallyDrop::new(future), ManuallyDrop::new(sink));
+        Submitted { future, has_future: true, mailbox, sink }
+    }
+
+    /// Drops the future before its answer goes out. The message of a panic, if there is one.
+    fn drop_future(&mut self) -> Result<(), String> {
+        if !std::mem::take(&mut self.has_future) {
+            return Ok(());
+        }
+        // SAFETY: it was there, and is dropped once.
+        quietly(|| unsafe { ManuallyDrop::drop(&mut self.future) })
+    }
+}
+
+impl<M, T, E, F, K> Future for Submitted<M, F, K>
+where
+    M: Mailbox,
+    E: From<Lost>,
+    F: Future<Output = Result<T, E>>,
+    K: Sink<Result<T, E>>,
+{
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        // SAFETY: `future` is pinned with us, nothing else ever is.
+        let me = unsafe { self.get_unchecked_mut() };
+        if me.sink.is_cancelled() {
+            return Poll::Ready(()); // dropping us undoes and answers
+        }
+        // SAFETY: `future` stays where it is until it is dropped there.
+        let future = unsafe { Pin::new_unchecked(&mut *me.future) };
+        let result = match catch_unwind(AssertUnwindSafe(|| future.poll(context))) {
+            Ok(Poll::Pending) if me.mailbox.posted() || me.sink.park(context) => return Poll::Pending,
+            Ok(Poll::Pending) => return Poll::Ready(()), // cancelled meanwhile
+            Ok(Poll::Ready(result)) => result,
+            Err(payload) => Err(Lost::Panicked(message(payload)).into()),
+        };
+        // It has ended: a panic of its drop changes nothing about that.
+        let _ = me.drop_future();
+        me.sink.set(result);
+        Poll::Ready(())
+    }
+}
+
+impl<M, F, K> Drop for Submitted<M, F, K> {
+    fn drop(&mut self) {
+        // A result nobody wants may be dropped here, and panic. Nobody is there to be told.
+        let _ = self.drop_future();
+        // SAFETY: dropped once, here.
+        let _ = quietly(|| unsafe { ManuallyDrop::drop(&mut self.sink) });
+    }
+}
+
+/// Does what may run a user's `Drop`. A panic of that comes back as its message.
+pub(crate) fn quietly(act: impl FnOnce()) -> Result<(), String> {
+    catch_unwind(AssertUnwindSafe(act)).map_err(message)
+}
+
+pub(crate) fn message(payload: Box<dyn Any + Send>) -> String {
+    let text = payload.downcast_ref::<&str>().map(ToString::to_string);
+    let text = text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_default();
+    // A payload whose own drop panics is let go.
+    if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+        std::mem::forget(again);
+    }
+    text
+}
+
+/// One future, made by `P` on a worker.
+pub struct Task<P, T, E> {
+    make: UnsafeCell<Option<P>>,
+    is_taken: AtomicBool,
+    once: Once<Result<T, E>>,
+}
+
+// SAFETY: `make` is touched by the one that sets `is_taken`; it is sent there.
+unsafe impl<P: Send, T: Send, E: Send> Sync for Task<P, T, E> {}
+
+impl<P, T, E> Outcome<Result<T, E>> for Task<P, T, E>
+where
+    P: Send,
+    T: Send,
+    E: Send,
+{
+    fn once(&self) -> &Once<Result<T, E>> {
+        &self.once
+    }
+}
+
+impl<P, T, E> Task<P, T, E>
+where
+    P: Send + 'static,
+    T: Send + 'static,
+    E: From<Lost> + Send + 'static,
+{
+    /// A job of one future, to be submitted to `executor`, and the handle of its result. Dropped unsubmitted, it
+    /// never answers.
+    ///
+    /// # Safety
+    /// The mailbox reference that `make` is given is used by the future only: it is good until that is dropped.
+    pub unsafe fn job<M, F>(executor: &Executor<M>, make: P) -> (Arc<dyn Job<M>>, Handle<T, E>)
+    where
+        M: Mailbox + 'static,
+        P: FnOnce(&'static M) -> F,
+        F: Future<Output = Result<T, E>> + 'static,
+    {
+        let task = Arc::new(Task {
+            make: UnsafeCell::new(Some(make)),
+            is_taken: AtomicBool::new(false),
+            once: Once::new(Home::of(executor)),
+        });
+        (task.clone(), Handle::new(task))
+    }
+}
+
+impl<P, T, E> Task<P, T, E> {
+    fn take(&self) -> Option<P> {
+        // Relaxed: the one that takes got the job by an inbox's lock.
+        if self.is_taken.swap(true, Relaxed) {
+            return None;
+        }
+        // SAFETY: the first to come is the only one.
+        unsafe { (*self.make.get()).take() }
+    }
+}
+
+impl<M, P, F, T, E> Job<M> for Task<P, T, E>
+where
+    M: Mailbox + 'static,
+    P: FnOnce(&'static M) -> F + Send + 'static,
+    F: Future<Output = Result<T, E>> + 'static,
+    T: Send + 'static,
+    E: From<Lost> + Send + 'static,
+{
+    fn start(self: Arc<Self>, at: Vacancy<'_, M>) -> Started {
+        let Some(make) = self.take() else { return Started::Last };
+        if self.once.is_cancelled() {
+            let _ = quietly(|| drop(make));
+            self.once.set(Err(Lost::Cancelled.into()));
+            return Started::Last;
+        }
+        let mailbox = at.mailbox();
+        match catch_unwind(AssertUnwindSafe(|| make(mailbox))) {
+            Ok(future) => at.fill(Submitted::new(future, mailbox, Answer(self))),
+            Err(payload) => self.once.set(Err(Lost::Panicked(message(payload)).into())),
+        }
+        Started::Last
+    }
+
+    fn reject(&self, why: Lost) {
+        if let Some(make) = self.take() {
+            let _ = quietly(|| drop(make));
+            self.once.set(Err(why.into()));
+        }
+    }
+}
+
+/// The way back to a task's handle.
+struct Answer<P, T, E: From<Lost>>(Arc<Task<P, T, E>>);
+
+impl<P, T, E: From<Lost>> Sink<Result<T, E>> for Answer<P, T, E> {
+    fn set(&self, result: Result<T, E>) {
+        self.0.once.set(result);
+    }
+    fn is_cancelled(&self) -> bool {
+        self.0.once.is_cancelled()
+    }
+    fn park(&self, context: &Context<'_>) -> bool {
+        self.0.once.park(context.waker())
+    }
+}
+
+impl<P, T, E: From<Lost>> Drop for Answer<P, T, E> {
+    fn drop(&mut self) {
+        if !self.0.once.is_done() {
+            self.0.once.set(Err(Lost::Cancelled.into()));
+        }
+    }
+}

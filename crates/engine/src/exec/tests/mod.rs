@@ -1,0 +1,13 @@
+//! The executor under toy mailboxes: no transactions.
+
+#[cfg(not(braid_shuttle))]
+mod allocations;
+#[cfg(not(braid_shuttle))]
+mod erased;
+#[cfg(braid_shuttle)]
+mod model;
+#[cfg(not(braid_shuttle))]
+mod stream;
+#[cfg(not(braid_shuttle))]
+mod submitted;
+mod toy;

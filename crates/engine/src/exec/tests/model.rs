@@ -1,0 +1,189 @@
+//! The hand-offs between threads under a model checker: every schedule tried must end (a lost wake-up is a
+//! deadlock) with every answer given.
+
+use super::toy::{Failed, Toy, ToyHost, step_aside};
+use crate::exec::bell::{Bell, Wakes};
+use crate::exec::once::{Handle, Lost, Once, Outcome};
+use crate::exec::{BatchTask, Executor, Job, Task, WorkerOptions};
+use crate::suspend::OnMiss;
+use shuttle::scheduler::{PctScheduler, RandomScheduler};
+use shuttle::thread::{self, JoinHandle};
+use shuttle::{Config, Runner};
+use std::future::Future;
+use std::sync::Arc;
+use std::task::{Wake, Waker};
+
+fn check(model: impl Fn() + Send + Sync + 'static) {
+    let model = Arc::new(model);
+    let again = model.clone();
+    let mut config = Config::new();
+    config.stack_size = 1 << 20; // unoptimised code needs more than the default
+    Runner::new(RandomScheduler::new(1000), config.clone()).run(move || model());
+    Runner::new(PctScheduler::new(3, 1000), config).run(move || again());
+}
+
+fn serve(executor: &Arc<Executor<Toy>>, index: usize) -> JoinHandle<()> {
+    let executor = executor.clone();
+    let options = WorkerOptions { batch: 2, batch_max: 2, parked_max: 2, ..WorkerOptions::default() };
+    thread::spawn(move || executor.serve(index, ToyHost::new(), OnMiss, options))
+}
+
+fn task<T, F, P>(executor: &Executor<Toy>, make: P) -> (Arc<dyn Job<Toy>>, Handle<T, Failed>)
+where
+    T: Send + 'static,
+    P: FnOnce(&'static Toy) -> F + Send + 'static,
+    F: Future<Output = Result<T, Failed>> + 'static,
+{
+    // SAFETY: the futures of these tests alone use their mailboxes.
+    unsafe { Task::job(executor, make) }
+}
+
+#[test]
+fn a_wake_is_not_lost_on_a_worker_that_falls_asleep() {
+    // Proves: bits set before, while and after the worker announces sleep are all seen.
+    check(|| {
+        let wakes = Arc::new(Wakes::new(Bell::new(), 128));
+        wakes.bell.belongs_here();
+        let wakers: Vec<_> = [3, 100]
+            .map(|index| {
+                let waker = Waker::from(Arc::new(crate::exec::bell::SlotWaker::new(&wakes, index)));
+                thread::spawn(move || {
+                    waker.wake_by_ref();
+                    waker.wake();
+                })
+            })
+            .into();
+        let mut seen = [false; 128];
+        while !(seen[3] && seen[100]) {
+            if wakes.bell.heard() {
+                wakes.take(|index| seen[index] = true);
+            } else {
+                wakes.bell.sleep(|| true);
+            }
+        }
+        wakers.into_iter().for_each(|thread| thread.join().unwrap());
+    });
+}
+
+struct Only(Once<Result<u32, Failed>>);
+impl Outcome<Result<u32, Failed>> for Only {
+    fn once(&self) -> &Once<Result<u32, Failed>> {
+        &self.0
+    }
+}
+
+struct Flag(crate::sync::atomic::AtomicBool);
+impl Wake for Flag {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, crate::sync::atomic::Ordering::Release);
+    }
+}
+
+#[test]
+fn a_result_reaches_the_thread_that_waits() {
+    // Proves: `set` and `wait` in any order meet; a cancellation wakes what is parked, or forbids parking.
+    check(|| {
+        let home = crate::exec::serve::Home::of(&Executor::<Toy>::new(0, 1));
+        let only = Arc::new(Only(Once::new(home)));
+        let setter = only.clone();
+        let set = thread::spawn(move || setter.0.set(Ok(5)));
+        assert_eq!(Handle::new(only).wait(), Ok(5));
+        set.join().unwrap();
+
+        let only = Arc::new(Only(Once::new(home)));
+        let (parker, flag) = (only.clone(), Arc::new(Flag(false.into())));
+        let waker = Waker::from(flag.clone());
+        let park = thread::spawn(move || parker.0.park(&waker));
+        drop(Handle::new(only));
+        let parked = park.join().unwrap();
+        assert_eq!(parked, flag.0.load(crate::sync::atomic::Ordering::Acquire));
+    });
+}
+
+#[test]
+fn every_job_is_answered_through_a_small_inbox() {
+    // Proves: submitters that block, workers that sleep and steal, and `close` leave nobody waiting.
+    check(|| {
+        let executor = Arc::new(Executor::new(2, 1));
+        let workers = [serve(&executor, 0), serve(&executor, 1)];
+        let submitters = [1, 2].map(|base| {
+            let executor = executor.clone();
+            thread::spawn(move || {
+                let handles = [0, 10].map(|i| {
+                    let (job, handle) = task(&executor, move |toy: &Toy| async move {
+                        toy.operation(1).await;
+                        Ok(base + i)
+                    });
+                    executor.submit(job);
+                    handle
+                });
+                assert_eq!(handles.map(Handle::wait), [Ok(base), Ok(base + 10)]);
+            })
+        });
+        submitters.into_iter().for_each(|thread| thread.join().unwrap());
+        executor.close();
+        workers.into_iter().for_each(|thread| thread.join().unwrap());
+    });
+}
+
+#[test]
+fn closing_races_with_everything() {
+    // Proves: whatever is queued, open or being submitted while the executor closes is answered.
+    check(|| {
+        let executor = Arc::new(Executor::new(1, 1));
+        let worker = serve(&executor, 0);
+        let closing = executor.clone();
+        let close = thread::spawn(move || closing.close());
+        for i in 0..2 {
+            let (job, handle) = task(&executor, move |_| async move {
+                step_aside().await;
+                Ok(i)
+            });
+            executor.submit(job);
+            let result = handle.wait();
+            let lost = [Err(Failed(Lost::Closed)), Err(Failed(Lost::Cancelled))];
+            assert!(result == Ok(i) || lost.contains(&result));
+        }
+        close.join().unwrap();
+        worker.join().unwrap();
+    });
+}
+
+#[test]
+fn a_dropped_handle_ends_a_parked_future() {
+    // Proves: a future that waits for ever is dropped with its handle, whenever that is dropped.
+    check(|| {
+        let executor = Arc::new(Executor::new(1, 1));
+        let worker = serve(&executor, 0);
+        let (job, dropped) = task(&executor, |_| async {
+            std::future::pending::<()>().await;
+            Ok(())
+        });
+        executor.submit(job.clone());
+        drop(dropped);
+        while Arc::strong_count(&job) > 1 {
+            thread::yield_now();
+        }
+        executor.close();
+        worker.join().unwrap();
+    });
+}
+
+#[test]
+fn two_workers_draw_from_one_batch() {
+    // Proves: every input is drawn once and the last one to finish answers.
+    check(|| {
+        let executor = Arc::new(Executor::new(2, 2));
+        let workers = [serve(&executor, 0), serve(&executor, 1)];
+        let make = |toy: &'static Toy, _: &'static (), i: u32| async move {
+            toy.operation(i).await;
+            Ok::<u32, Failed>(i)
+        };
+        // SAFETY: the futures alone use their mailboxes.
+        let (job, handle) = unsafe { BatchTask::job(&executor, (), vec![0, 1, 2], make) };
+        executor.submit_batch(job, 32); // so that there are two tickets
+        assert_eq!(handle.wait(), Ok(vec![Ok(0), Ok(1), Ok(2)]));
+        executor.close();
+        workers.into_iter().for_each(|thread| thread.join().unwrap());
+    });
+}

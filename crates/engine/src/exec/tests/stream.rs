@@ -1,0 +1,245 @@
+use super::toy::{Gate, Toy, ToyHost, step_aside};
+use crate::exec::{Host, Refill, Worker, WorkerOptions};
+use crate::suspend::{Never, OnMiss, Seeded, Suspend};
+use std::cell::{Cell, RefCell};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::mpsc::channel;
+use std::task::{Poll, Waker};
+use std::thread;
+use std::time::Duration;
+
+pub(super) fn worker<S: Suspend>(policy: S, batch: usize, refill: Refill) -> Worker<ToyHost, S> {
+    let options = WorkerOptions { batch, refill, parked_max: 16, ..WorkerOptions::default() };
+    Worker::new(ToyHost::new(), policy, options)
+}
+
+/// Runs futures of so many one-step operations each; returns the order in which they ended.
+fn run<S: Suspend>(worker: &mut Worker<ToyHost, S>, lengths: &[u32]) -> Vec<usize> {
+    let (mut inputs, mut ended) = (lengths.iter().enumerate(), Vec::new());
+    let next = |toy| {
+        inputs.next().map(|(i, &n): (usize, &u32)| async move {
+            for _ in 0..n {
+                Toy::operation(toy, 1).await;
+            }
+            i
+        })
+    };
+    worker.stream(next, |i| ended.push(i));
+    assert_eq!(worker.open(), 0);
+    assert!(!worker.host().local().is_entered());
+    let life = &worker.host().life;
+    assert_eq!(life.occupied.get(), life.vacated.get());
+    ended
+}
+
+#[test]
+fn every_future_ends_once_under_every_policy() {
+    // Proves: none is lost or run twice, whatever the batch, the refill and the policy.
+    let lengths: Vec<u32> = (0..100).map(|i| i * 7 % 13).collect();
+    let check = |mut ended: Vec<usize>| {
+        ended.sort_unstable();
+        assert_eq!(ended, (0..100).collect::<Vec<_>>());
+    };
+    for refill in [Refill::Immediate, Refill::Strict] {
+        for batch in [1, 2, 7, 64] {
+            check(run(&mut worker(OnMiss, batch, refill), &lengths));
+            check(run(&mut worker(Never, batch, refill), &lengths));
+            check(run(&mut worker(Seeded::new(7), batch, refill), &lengths));
+        }
+    }
+}
+
+#[test]
+fn short_futures_overtake_long_ones_unless_alone() {
+    // Proves: futures of a batch are interleaved, those of a batch of one are not.
+    assert_eq!(run(&mut worker(OnMiss, 2, Refill::Immediate), &[50, 1, 1, 1]), [1, 2, 3, 0]);
+    assert_eq!(run(&mut worker(OnMiss, 1, Refill::Immediate), &[50, 1, 1, 1]), [0, 1, 2, 3]);
+    assert_eq!(run(&mut worker(Never, 2, Refill::Immediate), &[50, 1, 1, 1]), [0, 1, 2, 3]);
+}
+
+#[test]
+fn a_strict_batch_ends_before_the_next_begins() {
+    // Proves: under `Strict` nothing overtakes across batches; under `Immediate` it does.
+    assert_eq!(run(&mut worker(OnMiss, 2, Refill::Strict), &[50, 1, 1, 50]), [1, 0, 2, 3]);
+    assert_eq!(run(&mut worker(OnMiss, 2, Refill::Immediate), &[50, 1, 1, 90]), [1, 2, 0, 3]);
+}
+
+#[test]
+fn big_futures_run_in_a_kept_buffer() {
+    // Proves: futures beyond the inline bytes, over-aligned ones too, run and are dropped once each.
+    #[repr(align(256))]
+    struct Big([u8; 3000], std::rc::Rc<Cell<u32>>);
+    impl Drop for Big {
+        fn drop(&mut self) {
+            self.1.update(|n| n + 1);
+        }
+    }
+    let drops = std::rc::Rc::new(Cell::new(0));
+    let mut w = worker(OnMiss, 3, Refill::Immediate);
+    let (mut i, mut sum) = (0_u32, 0_u32);
+    let next = |toy| {
+        (i < 10).then(|| {
+            i += 1;
+            let big = Big([i as u8; 3000], drops.clone());
+            async move {
+                Toy::operation(toy, 3).await;
+                assert_eq!(std::ptr::from_ref(&big).addr() % 256, 0);
+                u32::from(big.0[2999])
+            }
+        })
+    };
+    w.stream(next, |n| sum += n);
+    assert_eq!((sum, drops.get()), (55, 10));
+}
+
+#[test]
+fn a_panic_leaves_the_worker_usable() {
+    // Proves: a panic at a poll, in the sink or in a drop drops all futures, and the worker goes on.
+    struct Loud<'a>(&'a Cell<u32>, bool);
+    impl Drop for Loud<'_> {
+        fn drop(&mut self) {
+            self.0.update(|n| n + 1);
+            assert!(!self.1, "drop");
+        }
+    }
+    for bad in ["poll", "sink", "drop"] {
+        let mut w = worker(OnMiss, 4, Refill::Immediate);
+        let (drops, mut i) = (Cell::new(0), 0);
+        let caught = catch_unwind(AssertUnwindSafe(|| {
+            let next = |toy| {
+                i += 1;
+                let (i, loud) = (i, Loud(&drops, bad == "drop" && i == 6));
+                Some(async move {
+                    let _loud = loud;
+                    Toy::operation(toy, 2).await;
+                    assert!(bad != "poll" || i != 6, "poll");
+                    i
+                })
+            };
+            w.stream(next, |i| assert!(bad != "sink" || i != 6, "sink"));
+        }));
+        assert!(caught.is_err());
+        assert_eq!(drops.get(), i, "{bad}");
+        assert_eq!(run(&mut w, &[1, 1, 1]).len(), 3);
+    }
+}
+
+#[test]
+fn parked_futures_give_way_up_to_a_limit() {
+    // Proves: with a batch of 2 all 10 parked futures let others run, and end when the gate opens.
+    let mut w = worker(OnMiss, 2, Refill::Immediate);
+    let (gate, ended, mut i) = (Gate::default(), RefCell::new(Vec::new()), 0);
+    let gate = &gate;
+    let next = |toy| {
+        (i < 11).then(|| {
+            i += 1;
+            let i = i;
+            async move {
+                Toy::operation(toy, 1).await;
+                if i == 11 {
+                    gate.open()
+                } else {
+                    gate.pass().await
+                }
+                Toy::operation(toy, 1).await;
+                i
+            }
+        })
+    };
+    w.stream(next, |i| ended.borrow_mut().push(i));
+    assert_eq!(ended.borrow().len(), 11);
+    assert_eq!(w.counters().parkings, 10);
+    assert_eq!(run(&mut w, &[1; 5]).len(), 5);
+}
+
+#[test]
+fn a_worker_sleeps_while_all_are_parked() {
+    // Proves: a waker called on another thread wakes the sleeping stream, which does not poll in vain.
+    let mut w = worker(OnMiss, 2, Refill::Immediate);
+    let (sender, receiver) = channel::<Waker>();
+    let is_open = AtomicBool::new(false);
+    let polls = Cell::new(0);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for waker in receiver {
+                thread::sleep(Duration::from_millis(30));
+                is_open.store(true, SeqCst);
+                waker.wake();
+            }
+        });
+        let (mut sender, is_open, polls) = (Some(sender), &is_open, &polls);
+        let next = |toy| {
+            sender.take().map(|sender| async move {
+                Toy::operation(toy, 1).await;
+                std::future::poll_fn(|context| {
+                    polls.set(polls.get() + 1);
+                    if is_open.load(SeqCst) {
+                        return Poll::Ready(());
+                    }
+                    sender.send(context.waker().clone()).unwrap();
+                    Poll::Pending
+                })
+                .await;
+            })
+        };
+        w.stream(next, |()| ());
+    });
+    assert_eq!(polls.get(), 2);
+    assert!(w.host().life.tended.get() >= 1);
+}
+
+#[test]
+fn stepping_aside_is_no_end() {
+    // Proves: a future that wakes itself goes on, alone and among others.
+    for batch in [1, 4] {
+        let mut w = worker(OnMiss, batch, Refill::Immediate);
+        let (mut i, mut ended) = (0, 0);
+        let next = |toy| {
+            i += 1;
+            (i <= 20).then_some(async move {
+                step_aside().await;
+                Toy::operation(toy, 2).await;
+                step_aside().await;
+            })
+        };
+        w.stream(next, |()| ended += 1);
+        assert_eq!(ended, 20);
+    }
+}
+
+#[test]
+fn the_host_adapts_the_batch() {
+    // Proves: what `tend` wants of the batch holds from then on, within its limits.
+    let mut w = worker(OnMiss, 8, Refill::Immediate);
+    w.host().life.batch_wanted.set(Some(3));
+    assert_eq!(run(&mut w, &[2; 3000]).len(), 3000);
+    assert_eq!(w.batch(), 3);
+    let before = w.counters();
+    run(&mut w, &[2; 3000]);
+    let (now, all) = (w.counters(), w.counters().ended);
+    assert_eq!(all, 6000);
+    let occupancy = (now.visits - before.visits) as f64 / (now.rounds - before.rounds) as f64;
+    assert!((2.9..=3.0).contains(&occupancy), "{occupancy}");
+    w.set_batch(0);
+    assert_eq!(w.batch(), 1);
+    w.set_batch(1000);
+    assert_eq!(w.batch(), 64);
+}
+
+#[test]
+fn the_epoch_moves_on_under_load_but_not_past_what_is_in_flight() {
+    // Proves: stamps are renewed. (That none is passed over, `Local::refresh` asserts.)
+    let mut w = worker(OnMiss, 8, Refill::Immediate);
+    let first = {
+        w.host().local().enter();
+        let first = w.host().local().now();
+        w.host().local().leave();
+        first
+    };
+    run(&mut w, &[3; 3000]);
+    w.host().local().enter();
+    assert!(w.host().local().now() > first + 5);
+    assert!(w.host().local().pending() < 10);
+    w.host().local().leave();
+}

@@ -1,0 +1,437 @@
+use super::toy::{Failed, Toy, ToyHost};
+use crate::exec::{BatchTask, Executor, Handle, Job, Lost, Task, WorkerOptions};
+use crate::suspend::OnMiss;
+use std::future::Future;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::task::{Poll, Waker};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+type Outcome<T> = Result<T, Failed>;
+
+/// An executor and its threads.
+struct Pool {
+    executor: Arc<Executor<Toy>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Pool {
+    fn new(workers: usize, jobs_max: usize) -> Pool {
+        let executor = Arc::new(Executor::new(workers, jobs_max));
+        let options = WorkerOptions { batch: 8, ..WorkerOptions::default() };
+        let spawn = |i| {
+            let executor = executor.clone();
+            thread::spawn(move || executor.serve(i, ToyHost::new(), OnMiss, options))
+        };
+        Pool { threads: (0..workers).map(spawn).collect(), executor }
+    }
+
+    fn run<T, F, P>(&self, make: P) -> Handle<T, Failed>
+    where
+        T: Send + 'static,
+        P: FnOnce(&'static Toy) -> F + Send + 'static,
+        F: Future<Output = Outcome<T>> + 'static,
+    {
+        let (job, handle) = task(&self.executor, make);
+        self.executor.submit(job);
+        handle
+    }
+
+    /// Keeps a worker's thread busy until the sender goes; returns when it is.
+    fn block_a_worker(&self) -> (Sender<()>, Handle<(), Failed>) {
+        let (release, released) = channel::<()>();
+        let (started, starts) = channel();
+        let handle = self.run(move |_| async move {
+            started.send(()).unwrap();
+            let _ = released.recv();
+            Ok(())
+        });
+        starts.recv().unwrap();
+        (release, handle)
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.executor.close();
+        self.threads.drain(..).for_each(|thread| thread.join().unwrap());
+    }
+}
+
+fn task<T, F, P>(executor: &Executor<Toy>, make: P) -> (Arc<dyn Job<Toy>>, Handle<T, Failed>)
+where
+    T: Send + 'static,
+    P: FnOnce(&'static Toy) -> F + Send + 'static,
+    F: Future<Output = Outcome<T>> + 'static,
+{
+    // SAFETY: the futures of these tests alone use their mailboxes.
+    unsafe { Task::job(executor, make) }
+}
+
+/// A wait for something outside, across threads.
+#[derive(Clone, Default)]
+struct Gate(Arc<(AtomicBool, AtomicUsize, Mutex<Vec<Waker>>)>);
+
+impl Gate {
+    fn open(&self) {
+        self.0.0.store(true, SeqCst);
+        std::mem::take(&mut *self.0.2.lock().unwrap()).into_iter().for_each(Waker::wake);
+    }
+    fn waiting(&self) -> usize {
+        self.0.1.load(SeqCst)
+    }
+    async fn pass(self) {
+        std::future::poll_fn(|context| {
+            let mut wakers = self.0.2.lock().unwrap();
+            if self.0.0.load(SeqCst) {
+                return Poll::Ready(());
+            }
+            wakers.push(context.waker().clone());
+            self.0.1.fetch_add(1, SeqCst);
+            Poll::Pending
+        })
+        .await;
+    }
+}
+
+/// Sends when dropped.
+struct Tell(Sender<&'static str>, &'static str);
+impl Drop for Tell {
+    fn drop(&mut self) {
+        let _ = self.0.send(self.1);
+    }
+}
+
+fn until(condition: impl Fn() -> bool) {
+    for _ in 0..2000 {
+        if condition() {
+            return;
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    panic!("it never came");
+}
+
+fn nothing_comes(receiver: &Receiver<&'static str>) -> bool {
+    receiver.recv_timeout(Duration::from_millis(30)).is_err()
+}
+
+#[test]
+fn results_come_to_threads_and_to_futures() {
+    // Proves: handles can be waited for, and awaited on the worker that runs what they stand for.
+    let pool = Pool::new(1, 64);
+    let handles: Vec<_> = (0..500_u64)
+        .map(|i| {
+            pool.run(move |toy| async move {
+                toy.operation(i as u32 % 5).await;
+                Ok(i)
+            })
+        })
+        .collect();
+    for (i, handle) in handles.into_iter().enumerate() {
+        assert_eq!(handle.wait(), Ok(i as u64));
+    }
+    let executor = pool.executor.clone();
+    let outer = pool.run(move |toy| async move {
+        let (job, inner) = task(&executor, |toy: &Toy| async move {
+            toy.operation(3).await;
+            Ok(20)
+        });
+        executor.submit(job);
+        toy.operation(1).await;
+        Ok(inner.await? + 1)
+    });
+    assert_eq!(outer.wait(), Ok(21));
+}
+
+#[test]
+fn panics_are_answered_and_harm_no_other() {
+    // Proves: a panic while making, polling or dropping a future reaches its handle alone.
+    struct Loud;
+    impl Drop for Loud {
+        fn drop(&mut self) {
+            panic!("drop");
+        }
+    }
+    let pool = Pool::new(1, 64);
+    let gate = Gate::default();
+    let passing = gate.clone();
+    let good = pool.run(|toy| async move {
+        toy.operation(5).await;
+        passing.pass().await;
+        Ok(1)
+    });
+    let panicked = |text: &str| Err(Failed(Lost::Panicked(text.into())));
+    let at_make = pool.run::<(), std::future::Ready<_>, _>(|_| panic!("make"));
+    assert_eq!(at_make.wait(), panicked("make"));
+    let at_poll = pool.run::<(), _, _>(|toy| async move {
+        toy.operation(1).await;
+        panic!("poll {}", 1)
+    });
+    assert_eq!(at_poll.wait(), panicked("poll 1"));
+    let loud = Loud;
+    let after_end = pool.run(move |_| {
+        let mut loud = Some(loud);
+        std::future::poll_fn(move |_| {
+            let _ = &mut loud;
+            Poll::Ready(Ok(7))
+        })
+    });
+    assert_eq!(after_end.wait(), Ok(7));
+    let (seen, seeing) = (Gate::default(), Gate::default());
+    let waiting = seen.clone();
+    let dropped = pool.run::<(), _, _>(move |_| async move {
+        let _loud = Loud;
+        seen.pass().await;
+        Ok(())
+    });
+    until(|| waiting.waiting() == 1);
+    drop((dropped, seeing)); // its future panics when it is dropped
+    gate.open();
+    assert_eq!(good.wait(), Ok(1));
+}
+
+#[test]
+fn dropped_handles_cancel() {
+    // Proves: a parked future is dropped at once when its handle is, a queued one is not started, a detached one runs.
+    let pool = Pool::new(1, 64);
+    let (tell, told) = channel();
+    let gate = Gate::default();
+    let (waits, telling) = (gate.clone(), tell.clone());
+    let parked = pool.run(move |_| async move {
+        let _tell = Tell(telling, "parked");
+        waits.pass().await;
+        Ok(())
+    });
+    until(|| gate.waiting() == 1);
+    assert!(nothing_comes(&told));
+    drop(parked);
+    assert_eq!(told.recv().unwrap(), "parked");
+
+    let (release, blocker) = pool.block_a_worker();
+    let telling = tell.clone();
+    let queued = pool.run(move |_| async move {
+        telling.send("started").unwrap();
+        Ok(())
+    });
+    let telling = tell.clone();
+    let detached = pool.run(move |_| async move {
+        telling.send("detached").unwrap();
+        Ok(())
+    });
+    drop(queued);
+    detached.detach();
+    drop(release);
+    assert_eq!(blocker.wait(), Ok(()));
+    assert_eq!(told.recv().unwrap(), "detached");
+    assert!(nothing_comes(&told));
+
+    let (waits, asked) = (Gate::default(), Gate::default());
+    let waiting = waits.clone();
+    let handle = pool.run(move |_| async move {
+        waits.pass().await;
+        Ok(())
+    });
+    until(|| waiting.waiting() == 1);
+    handle.cancel();
+    assert_eq!(handle.wait(), Err(Failed(Lost::Cancelled)));
+    drop(asked);
+}
+
+#[test]
+fn a_full_inbox_blocks_or_refuses() {
+    // Proves: `try_submit` hands the job back, `submit` waits for room, on the worker itself it answers `Full`.
+    let pool = Pool::new(1, 2);
+    let executor = pool.executor.clone();
+    let (release, released) = channel::<()>();
+    let (started, starts) = channel();
+    let own = pool.run(move |_| async move {
+        started.send(()).unwrap();
+        let _ = released.recv();
+        // The inbox is full, and its worker is busy with us.
+        let (job, refused) = task(&executor, |_| async { Ok(()) });
+        executor.submit(job);
+        Ok(refused.is_done().then(|| refused.wait()))
+    });
+    starts.recv().unwrap();
+    let queued = [pool.run(|_| async { Ok(1) }), pool.run(|_| async { Ok(2) })];
+    assert_eq!(pool.executor.queued(), 2);
+    let (job, handle) = task(&pool.executor, |_| async { Ok(3) });
+    let refused = pool.executor.try_submit(job).unwrap_err();
+    assert_eq!(refused.why, Lost::Full);
+    let is_in = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let (is_in, executor) = (&is_in, &pool.executor);
+        scope.spawn(move || {
+            executor.submit(refused.job);
+            is_in.store(true, SeqCst);
+        });
+        thread::sleep(Duration::from_millis(30));
+        assert!(!is_in.load(SeqCst));
+        drop(release);
+    });
+    assert_eq!(own.wait(), Ok(Some(Err(Failed(Lost::Full)))));
+    let got: Vec<_> = queued.into_iter().chain([handle]).map(Handle::wait).collect();
+    assert_eq!(got, [Ok(1), Ok(2), Ok(3)]);
+}
+
+#[test]
+fn a_worker_does_not_wait_for_itself() {
+    // Proves: `wait` on a worker's thread of the same executor is an error, of another one it is not.
+    let (pool, other) = (Pool::new(1, 64), Arc::new(Pool::new(1, 64)));
+    let (executor, far) = (pool.executor.clone(), other.clone());
+    let tried = pool.run(move |_| async move {
+        let (job, inner) = task(&executor, |_| async { Ok(()) });
+        executor.submit(job);
+        assert_eq!(inner.wait(), Err(Failed(Lost::WouldDeadlock)));
+        far.run(|_| async { Ok(5) }).wait()
+    });
+    assert_eq!(tried.wait(), Ok(5));
+}
+
+#[test]
+fn closing_answers_everyone() {
+    // Proves: at `close` queued jobs are answered `Closed`, open futures `Cancelled`, later jobs `Closed`.
+    let pool = Pool::new(1, 64);
+    let gate = Gate::default();
+    let passing = gate.clone();
+    let open = pool.run(|_| async move {
+        passing.pass().await;
+        Ok(())
+    });
+    until(|| gate.waiting() == 1);
+    let (release, blocker) = pool.block_a_worker();
+    let queued: Vec<_> = (0..5).map(|_| pool.run(|_| async { Ok(()) })).collect();
+    let batch = batch(&pool, 3, |_| ());
+    pool.executor.close();
+    for handle in queued {
+        assert_eq!(handle.wait(), Err(Failed(Lost::Closed)));
+    }
+    assert_eq!(batch.wait(), Ok(vec![Err(Failed(Lost::Closed)); 3]));
+    drop(release);
+    assert_eq!(blocker.wait(), Ok(()));
+    assert_eq!(open.wait(), Err(Failed(Lost::Cancelled)));
+    assert_eq!(pool.run(|_| async { Ok(()) }).wait(), Err(Failed(Lost::Closed)));
+    let none: Executor<Toy> = Executor::new(0, 1);
+    let (job, handle) = task(&none, |_| async { Ok(()) });
+    none.submit(job);
+    assert_eq!(handle.wait(), Err(Failed(Lost::Closed)));
+}
+
+fn batch(
+    pool: &Pool,
+    n: u32,
+    each: impl Fn(u32) + Send + Sync + 'static,
+) -> Handle<Vec<Outcome<u32>>, Failed> {
+    let make = |toy: &'static Toy, each: &'static (dyn Fn(u32) + Send + Sync), i: u32| async move {
+        toy.operation(i % 4).await;
+        each(i);
+        Ok(i * 2)
+    };
+    let each: Box<dyn Fn(u32) + Send + Sync> = Box::new(each);
+    // SAFETY: the futures alone use their mailboxes and the shared closure.
+    let (job, handle) = unsafe {
+        BatchTask::job(&pool.executor, each, (0..n).collect(), move |toy, each: &'static Box<_>, i| {
+            make(toy, &**each, i)
+        })
+    };
+    pool.executor.submit_batch(job, n as usize);
+    handle
+}
+
+#[test]
+fn a_batch_comes_back_in_order() {
+    // Proves: each input runs once, on whichever worker; a panic is its own result only; an empty batch is answered.
+    let pool = Pool::new(2, 64);
+    let runs = Arc::new(AtomicUsize::new(0));
+    let counted = runs.clone();
+    let handle = batch(&pool, 2000, move |i| {
+        counted.fetch_add(1, Relaxed);
+        assert!(i != 777, "seven");
+    });
+    let single = pool.run(|_| async { Ok(()) });
+    let results = handle.wait().unwrap();
+    assert_eq!((results.len(), runs.load(Relaxed)), (2000, 2000));
+    for (i, result) in results.into_iter().enumerate() {
+        let bad = Err(Failed(Lost::Panicked("seven".into())));
+        assert_eq!(result, if i == 777 { bad } else { Ok(i as u32 * 2) });
+    }
+    assert_eq!(single.wait(), Ok(()));
+    assert_eq!(batch(&pool, 0, |_| ()).wait(), Ok(Vec::new()));
+}
+
+#[test]
+fn a_dropped_batch_stops() {
+    // Proves: dropping a batch's handle cancels what has not run, and releases what the batch held.
+    let pool = Pool::new(1, 64);
+    let (tell, told) = channel();
+    let last = Tell(tell, "gone");
+    let runs = Arc::new(AtomicUsize::new(0));
+    let counted = runs.clone();
+    let handle = batch(&pool, 100_000, move |_| {
+        let _ = &last;
+        counted.fetch_add(1, Relaxed);
+        thread::sleep(Duration::from_micros(50));
+    });
+    until(|| runs.load(Relaxed) > 10);
+    drop(handle);
+    assert_eq!(told.recv_timeout(Duration::from_secs(2)), Ok("gone"));
+    assert!(runs.load(Relaxed) < 100_000);
+}
+
+#[test]
+fn idle_workers_take_from_a_stuck_one() {
+    // Proves: with one of two workers stuck in user code, all jobs still run.
+    let pool = Pool::new(2, 64);
+    let (release, blocker) = pool.block_a_worker();
+    let handles: Vec<_> = (0..50).map(|i| pool.run(move |_| async move { Ok(i) })).collect();
+    let got: Vec<_> = handles.into_iter().map(|handle| handle.wait().unwrap()).collect();
+    assert_eq!(got, (0..50).collect::<Vec<_>>());
+    drop(release);
+    assert_eq!(blocker.wait(), Ok(()));
+}
+
+#[test]
+fn a_failed_worker_leaves_nobody_waiting() {
+    // Proves: when a worker's host panics, its futures and jobs are answered, and later ones are refused.
+    let executor = Arc::new(Executor::<Toy>::new(1, 64));
+    let serving = executor.clone();
+    let thread = thread::spawn(move || {
+        let host = ToyHost::new();
+        host.life.fails.set(true);
+        serving.serve(0, host, OnMiss, WorkerOptions::default());
+    });
+    let gate = Gate::default();
+    let (job, handle) = task(&executor, |_| async move {
+        gate.pass().await;
+        Ok(())
+    });
+    executor.submit(job);
+    let result = handle.wait();
+    assert!([Lost::Cancelled, Lost::Closed].contains(&result.unwrap_err().0));
+    assert!(thread.join().is_err());
+    let (job, handle) = task(&executor, |_| async { Ok(()) });
+    executor.submit(job);
+    assert_eq!(handle.wait(), Err(Failed(Lost::Closed)));
+}
+
+#[test]
+fn many_threads_submit_to_sleepy_workers() {
+    // Proves: no wake-up is lost between submitters that pause and workers that fall asleep.
+    let pool = Pool::new(2, 4);
+    thread::scope(|scope| {
+        for t in 0..3 {
+            let pool = &pool;
+            scope.spawn(move || {
+                for i in 0..300_u64 {
+                    assert_eq!(pool.run(move |_| async move { Ok(i) }).wait(), Ok(i));
+                    if i % (10 + t) == 0 {
+                        thread::sleep(Duration::from_micros(100 * t));
+                    }
+                }
+            });
+        }
+    });
+}

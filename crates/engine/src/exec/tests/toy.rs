@@ -1,0 +1,192 @@
+//! A mailbox whose operations take a number of steps and touch nothing.
+
+use crate::epoch::{Epochs, Local};
+use crate::exec::{Host, Lost, Mailbox, Pulse};
+use crate::memory::Memory;
+use crate::suspend::Suspend;
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+const PLACES: usize = 4;
+
+/// The result type's error.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Failed(pub(super) Lost);
+
+impl From<Lost> for Failed {
+    fn from(why: Lost) -> Self {
+        Failed(why)
+    }
+}
+
+#[derive(Default)]
+pub(super) struct Toy {
+    todo: Cell<u32>,
+    used: Cell<u32>,
+    steps_left: [Cell<u32>; PLACES],
+    occupied: Cell<bool>,
+    pub(super) life: Rc<Life>,
+}
+
+/// What all mailboxes of a worker have seen.
+#[derive(Default)]
+pub(super) struct Life {
+    pub(super) occupied: Cell<u32>,
+    pub(super) vacated: Cell<u32>,
+    pub(super) mailboxes: Cell<u32>,
+    pub(super) tended: Cell<u32>,
+    pub(super) fails: Cell<bool>,
+    pub(super) batch_wanted: Cell<Option<usize>>,
+}
+
+impl Mailbox for Toy {
+    fn step<S: Suspend>(&self, s: &mut S) -> bool {
+        assert!(self.occupied.get());
+        for i in 0..PLACES {
+            while self.todo.get() & 1 << i != 0 {
+                let left = &self.steps_left[i];
+                if left.get() == 0 {
+                    self.todo.set(self.todo.get() & !(1 << i));
+                    break;
+                }
+                left.set(left.get() - 1);
+                if s.miss::<1>(std::ptr::from_ref(self).cast()) {
+                    break;
+                }
+            }
+        }
+        self.todo.get() == 0
+    }
+    fn posted(&self) -> bool {
+        self.todo.get() != 0
+    }
+    fn keeps(&self) -> bool {
+        self.used.get() & !self.todo.get() != 0
+    }
+    fn occupied(&self) {
+        assert!(!self.occupied.replace(true));
+        self.life.occupied.update(|n| n + 1);
+    }
+    fn vacated(&self) {
+        assert!(self.occupied.replace(false));
+        self.todo.set(0);
+        self.used.set(0);
+        self.life.vacated.update(|n| n + 1);
+    }
+}
+
+impl Toy {
+    /// An operation of so many suspensions.
+    pub(super) fn operation(&self, steps: u32) -> Operation<'_> {
+        Operation { toy: self, steps, place: None }
+    }
+}
+
+pub(super) struct Operation<'t> {
+    toy: &'t Toy,
+    steps: u32,
+    place: Option<usize>,
+}
+
+impl Future for Operation<'_> {
+    type Output = ();
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
+        let toy = self.toy;
+        let Some(i) = self.place else {
+            let i = (!toy.used.get()).trailing_zeros() as usize;
+            assert!(i < PLACES);
+            toy.used.set(toy.used.get() | 1 << i);
+            toy.todo.set(toy.todo.get() | 1 << i);
+            toy.steps_left[i].set(self.steps);
+            self.place = Some(i);
+            return Poll::Pending;
+        };
+        if toy.todo.get() & 1 << i != 0 {
+            return Poll::Pending;
+        }
+        Poll::Ready(())
+    }
+}
+
+impl Drop for Operation<'_> {
+    fn drop(&mut self) {
+        if let Some(i) = self.place {
+            self.toy.used.set(self.toy.used.get() & !(1 << i));
+            self.toy.todo.set(self.toy.todo.get() & !(1 << i));
+        }
+    }
+}
+
+pub(super) struct ToyHost {
+    local: Local,
+    pub(super) life: Rc<Life>,
+}
+
+impl ToyHost {
+    pub(super) fn new() -> Self {
+        ToyHost { local: Local::new(&Epochs::new(), &Memory::new(1 << 30)), life: Rc::default() }
+    }
+}
+
+impl Host for ToyHost {
+    type Mailbox = Toy;
+    fn mailbox(&self, slot: usize) -> Toy {
+        assert_eq!(slot as u32, self.life.mailboxes.get());
+        self.life.mailboxes.update(|n| n + 1);
+        Toy { life: self.life.clone(), ..Toy::default() }
+    }
+    fn local(&self) -> &Local {
+        &self.local
+    }
+    fn tend(&self, pulse: &mut Pulse) -> bool {
+        assert!(self.local.is_entered());
+        assert!(!self.life.fails.get(), "the host fails");
+        self.life.tended.update(|n| n + 1);
+        // So that the epoch has a reason to move on. SAFETY: it reclaims nothing.
+        unsafe { self.local.retire(std::ptr::null_mut(), 0, |_, _, _| ()) };
+        if let Some(batch) = self.life.batch_wanted.take() {
+            pulse.batch = batch;
+        }
+        false
+    }
+}
+
+/// Something outside, on one thread, that futures wait for.
+#[derive(Default)]
+pub(super) struct Gate {
+    is_open: Cell<bool>,
+    wakers: RefCell<Vec<Waker>>,
+}
+
+impl Gate {
+    pub(super) fn open(&self) {
+        self.is_open.set(true);
+        self.wakers.take().into_iter().for_each(Waker::wake);
+    }
+    pub(super) async fn pass(&self) {
+        std::future::poll_fn(|context| {
+            if self.is_open.get() {
+                return Poll::Ready(());
+            }
+            self.wakers.borrow_mut().push(context.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+}
+
+/// Lets the others go first.
+pub(super) async fn step_aside() {
+    let mut is_first = true;
+    std::future::poll_fn(|context| {
+        if std::mem::take(&mut is_first) {
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        Poll::Ready(())
+    })
+    .await;
+}

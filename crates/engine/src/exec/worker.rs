@@ -1,0 +1,392 @@
+//! A worker: slots, a policy, and the thread that calls. This file: futures of any types, erased, which an outside
+//! scheduler or [`serve`](super::Executor::serve) drives. `stream.rs`: the loop over futures of one type.
+
+use super::Refill;
+use super::bell::Bell;
+use super::core::{Core, LiveList, WorkerOptions};
+use super::op::{Counters, Host, Mailbox};
+use super::slot::{Slot, State};
+use super::task::Vacancy;
+use crate::suspend::{PrefetchOnly, Suspend};
+use std::future::Future;
+use std::mem;
+use std::pin::Pin;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+/// What one [`Worker::step`] did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Nothing: no future is open, or all are parked.
+    Idle,
+    /// A future, or its operations, went on.
+    Stepped,
+    /// A future ended.
+    Ended,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Polled {
+    Stays,
+    Parked,
+    Ended,
+}
+
+/// A batch of open futures and the policy by which their operations are stepped. Belongs to the thread that made it.
+pub struct Worker<H: Host, S: Suspend> {
+    pub(crate) core: Core<H>,
+    pub(crate) policy: S,
+    pub(crate) live: LiveList<H::Mailbox>,
+    /// The first so many of `live` are.
+    open: usize,
+    at: usize,
+    /// One of them may be woken although its operations are not done.
+    hasty: bool,
+    /// Under `Refill::Strict`: the batch is still being gathered.
+    gathering: bool,
+}
+
+impl<H: Host, S: Suspend> Worker<H, S> {
+    /// A worker of the calling thread's own.
+    pub fn new(host: H, policy: S, options: WorkerOptions) -> Self {
+        Worker::with_bell(host, policy, options, Bell::new())
+    }
+
+    pub(crate) fn with_bell(host: H, policy: S, options: WorkerOptions, bell: Arc<Bell>) -> Self {
+        bell.belongs_here();
+        let core = Core::new(host, S::SUSPENDS, options, bell);
+        Worker { live: core.live_list(), core, policy, open: 0, at: 0, hasty: false, gathering: true }
+    }
+
+    /// Its surroundings.
+    pub fn host(&self) -> &H {
+        &self.core.host
+    }
+
+    /// What it has counted so far.
+    pub fn counters(&self) -> Counters {
+        self.core.counters
+    }
+
+    /// Futures it keeps open at once, parked ones not counted.
+    pub fn batch(&self) -> usize {
+        self.core.batch()
+    }
+
+    /// Changes that, within 1 and the options' `batch_max` (1 where the policy never suspends). If it shrinks, the
+    /// surplus drains.
+    pub fn set_batch(&mut self, batch: usize) {
+        self.core.set_batch(batch);
+    }
+
+    /// Changes when free places are filled again.
+    pub fn set_refill(&mut self, refill: Refill) {
+        self.core.refill = refill;
+    }
+
+    /// Open futures, parked ones included.
+    pub fn open(&self) -> usize {
+        self.open + self.core.parked
+    }
+
+    /// Open futures that wait for something outside.
+    pub fn parked(&self) -> usize {
+        self.core.parked
+    }
+
+    /// Futures that may be placed now.
+    pub fn room(&self) -> usize {
+        let gathers = self.core.refill == Refill::Immediate || self.gathering || self.open() == 0;
+        let places = if gathers { self.core.batch().saturating_sub(self.open) } else { 0 };
+        places.min(self.core.slots.vacancies())
+    }
+
+    /// No future may be placed now.
+    pub fn is_full(&self) -> bool {
+        self.room() == 0
+    }
+
+    /// Opens the future that `make` returns, and calls `end` with its output. Returns the number of its slot, or the
+    /// arguments if the worker is full.
+    ///
+    /// # Safety
+    /// The mailbox reference given to `make` is used by the future only: it is good until that is dropped, at the
+    /// latest with the worker.
+    pub unsafe fn spawn<P, F, E>(&mut self, make: P, end: E) -> Result<usize, (P, E)>
+    where
+        P: FnOnce(&'static H::Mailbox) -> F,
+        F: Future + 'static,
+        E: FnOnce(F::Output) + 'static,
+    {
+        let mut parts = Some((make, end));
+        let placed = self.place(|vacancy| {
+            let (make, end) = parts.take().expect("called once");
+            let future = make(vacancy.mailbox());
+            vacancy.fill(Then { future, end: Some(end) });
+        });
+        placed.ok_or_else(|| parts.take().expect("not called"))
+    }
+
+    /// Lets `put` fill a vacant slot. Returns its number; `None`: the worker is full, or `put` did not fill it.
+    pub(crate) fn place(&mut self, put: impl FnOnce(Vacancy<'_, H::Mailbox>)) -> Option<usize> {
+        if self.is_full() {
+            return None;
+        }
+        self.gathering |= self.open() == 0;
+        let at = self.core.slots.vacant(&self.core.host)?;
+        // SAFETY: slots live as long as the worker, and drop their futures before their mailboxes.
+        let slot: &'static Slot<H::Mailbox> = unsafe { &*at.as_ptr() };
+        // If `put` panics, the slot is missing until the worker is cleared; jobs do not let panics out.
+        put(Vacancy::new(slot));
+        if slot.state.get() == State::Vacant {
+            self.core.slots.give_back(at);
+            return None;
+        }
+        self.core.enter();
+        self.live[self.open] = at;
+        self.open += 1;
+        Some(slot.index as usize)
+    }
+
+    /// Drops the future in slot number `index`, as [`spawn`](Self::spawn) returned it, with the operations it has in
+    /// flight. False: the slot is vacant.
+    pub fn cancel(&mut self, index: usize) -> bool {
+        let Some(slot) = self.core.slots.at(index) else { return false };
+        // SAFETY: slots live as long as the worker.
+        let that = unsafe { slot.as_ref() };
+        match that.state.get() {
+            State::Vacant => return false,
+            State::Parked => self.core.unpark(that),
+            State::Live => {
+                let at = self.live[..self.open].iter().position(|&p| p == slot);
+                self.take_out(at.expect("a live slot is in the list"));
+            }
+        }
+        self.core.enter();
+        self.vacate(slot);
+        true
+    }
+
+    /// Looks at one open future, as the policy picks: the unit that a simulator schedules.
+    pub fn step(&mut self) -> Step {
+        self.attend();
+        if self.open == 0 {
+            return Step::Idle;
+        }
+        self.core.count_round(&self.live[..self.open]);
+        self.at = self.policy.pick(self.at.min(self.open - 1), self.open);
+        let at = self.at;
+        let (found, early) = find_done(&self.live[..=at], at, &mut self.policy, true);
+        if found > at {
+            self.core.counters.suspensions += 1;
+            return Step::Stepped;
+        }
+        if self.poll(at, early) == Polled::Ended { Step::Ended } else { Step::Stepped }
+    }
+
+    /// Looks at every open future once; true: there was one that was not parked.
+    pub fn round(&mut self) -> bool {
+        self.attend();
+        if self.open == 0 {
+            return false;
+        }
+        self.core.count_round(&self.live[..self.open]);
+        let polls_max = polls_per_visit_max::<S>(self.open);
+        let (mut at, mut polls_left) = (0, polls_max);
+        while at < self.open {
+            let (found, early) = find_done(&self.live[..self.open], at, &mut self.policy, self.hasty);
+            if found > at {
+                self.core.counters.suspensions += (found - at) as u64;
+                at = found;
+                polls_left = polls_max;
+                if at == self.open {
+                    break;
+                }
+            }
+            let stays = self.poll(at, early) == Polled::Stays;
+            polls_left -= 1;
+            if !stays || polls_left == 0 {
+                at += usize::from(stays); // else another one has taken its place
+                polls_left = polls_max;
+            }
+        }
+        self.hasty = false;
+        true
+    }
+
+    /// Housekeeping for a scheduler that has nothing else to do. True: there is more to do.
+    pub fn tend(&mut self) -> bool {
+        if self.open > 0 { self.core.tend() } else { self.core.tend_idle() }
+    }
+
+    fn attend(&mut self) {
+        self.gathering = false;
+        if self.core.slots.wakes.bell.heard() {
+            (self.open, self.hasty) = self.core.wake(&mut self.live, self.open);
+            if self.open > 0 {
+                self.core.enter();
+            }
+        }
+    }
+
+    /// Polls the future at `at` in the list; `early`: its operations may not be done.
+    #[inline(always)]
+    fn poll(&mut self, at: usize, early: bool) -> Polled {
+        // SAFETY: slots live as long as the worker, and are reached by `&` only.
+        let slot: &Slot<H::Mailbox> = unsafe { &*self.live[at].as_ptr() };
+        self.core.counters.polls += 1;
+        let unwound = Unwound { worker: self, at };
+        // SAFETY: `place` puts erased futures only, and a live slot is not vacant.
+        let poll = unsafe { slot.future.poll(&mut Context::from_waker(&slot.waker)) };
+        mem::forget(unwound);
+        if poll.is_ready() {
+            self.core.counters.ended += 1;
+            self.end(at);
+            return Polled::Ended;
+        }
+        if slot.pended(self.core.host.local(), early) {
+            return Polled::Stays;
+        }
+        self.take_out(at);
+        self.core.park(slot);
+        if self.open == 0 {
+            self.core.settle();
+        }
+        Polled::Parked
+    }
+
+    fn end(&mut self, at: usize) {
+        let slot = self.take_out(at);
+        self.vacate(slot);
+    }
+
+    fn take_out(&mut self, at: usize) -> NonNull<Slot<H::Mailbox>> {
+        debug_assert!(at < self.open);
+        let slot = self.live[at];
+        self.open -= 1;
+        self.live[at] = self.live[self.open];
+        slot
+    }
+
+    /// Empties a slot that is in no list, also if the future's drop panics.
+    fn vacate(&mut self, slot: NonNull<Slot<H::Mailbox>>) {
+        struct Vacated<'w, H: Host, S: Suspend>(&'w mut Worker<H, S>, NonNull<Slot<H::Mailbox>>);
+        impl<H: Host, S: Suspend> Drop for Vacated<'_, H, S> {
+            fn drop(&mut self) {
+                self.0.core.slots.give_back(self.1);
+                if self.0.open == 0 {
+                    self.0.core.settle();
+                }
+            }
+        }
+        let vacated = Vacated(self, slot);
+        // SAFETY: slots live as long as the worker.
+        unsafe { vacated.1.as_ref() }.vacate();
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.open = 0;
+        self.gathering = true;
+        self.core.clear();
+    }
+}
+
+impl<H: Host, S: Suspend> Drop for Worker<H, S> {
+    fn drop(&mut self) {
+        self.clear(); // futures first, all of them
+    }
+}
+
+/// A future that panicked at its poll is dropped and its slot is free again.
+struct Unwound<'w, H: Host, S: Suspend> {
+    worker: &'w mut Worker<H, S>,
+    at: usize,
+}
+
+impl<H: Host, S: Suspend> Drop for Unwound<'_, H, S> {
+    fn drop(&mut self) {
+        self.worker.end(self.at);
+    }
+}
+
+/// Polls at one visit to a future among `open` ones, at most: others get their turn even if its operations never
+/// miss. Where there are no others, one: so that the round ends at times.
+#[inline(always)]
+pub(crate) fn polls_per_visit_max<S: Suspend>(open: usize) -> u32 {
+    const AMONG_OTHERS: u32 = 8;
+    if S::SUSPENDS && open > 1 { AMONG_OTHERS } else { 1 }
+}
+
+/// Steps the mailboxes of `live` from number `at` on, up to the first one that has nothing left: the number of that
+/// one, and whether it is to be polled although its operations are not done. None: `live.len()`. `hasty`: there may be
+/// such ones.
+#[inline(always)]
+pub(crate) fn find_done<M: Mailbox, S: Suspend>(
+    live: &[NonNull<Slot<M>>],
+    at: usize,
+    policy: &mut S,
+    hasty: bool,
+) -> (usize, bool) {
+    if hasty {
+        find_hastily(live, at, policy)
+    } else if S::SUSPENDS && live.len() == 1 {
+        (scan(live, at, &mut PrefetchOnly), false) // alone there is nothing to overlap with
+    } else {
+        (scan(live, at, policy), false)
+    }
+}
+
+/// The innermost loop of the engine. A function of its own, so that everything it uses stays in registers, and so that
+/// the operations' code is there once for futures of all types.
+#[inline(never)]
+fn scan<M: Mailbox, S: Suspend>(live: &[NonNull<Slot<M>>], at: usize, policy: &mut S) -> usize {
+    let mut i = at;
+    while i < live.len() {
+        // SAFETY: slots live as long as the worker, and are reached by `&` only.
+        if unsafe { live[i].as_ref() }.mailbox.step(policy) {
+            break;
+        }
+        i += 1;
+    }
+    i
+}
+
+#[cold]
+#[inline(never)]
+fn find_hastily<M: Mailbox, S: Suspend>(
+    live: &[NonNull<Slot<M>>],
+    at: usize,
+    policy: &mut S,
+) -> (usize, bool) {
+    for (i, slot) in live.iter().enumerate().skip(at) {
+        // SAFETY: as in `scan`.
+        let slot = unsafe { slot.as_ref() };
+        let early = slot.woken.take();
+        if early || slot.mailbox.step(policy) {
+            return (i, early);
+        }
+    }
+    (live.len(), false)
+}
+
+/// A future and what to do with its output.
+struct Then<F, E> {
+    future: F,
+    end: Option<E>,
+}
+
+impl<F: Future, E: FnOnce(F::Output)> Future for Then<F, E> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        // SAFETY: `future` is pinned with us, `end` never is.
+        let me = unsafe { self.get_unchecked_mut() };
+        // SAFETY: as above.
+        let output = ready!(unsafe { Pin::new_unchecked(&mut me.future) }.poll(context));
+        if let Some(end) = me.end.take() {
+            end(output);
+        }
+        Poll::Ready(())
+    }
+}

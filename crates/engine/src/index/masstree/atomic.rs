@@ -1,0 +1,57 @@
+//! The atomics that nodes are made of: those of [`crate::sync::atomic`], but of the exact size of
+//! their value under the model checker too, because a node's layout is fixed.
+
+#[cfg(not(braid_shuttle))]
+pub(super) use crate::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
+#[cfg(braid_shuttle)]
+pub(super) use modelled::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
+
+/// The model checker runs one thread at a time and treats every access as sequentially consistent:
+/// a plain atomic with a switch point before each access is the same to it.
+#[cfg(braid_shuttle)]
+mod modelled {
+    pub(in super::super) use std::sync::atomic::Ordering;
+
+    pub(in super::super) fn fence(_: Ordering) {}
+
+    /// Lets the model checker run another thread: any access of its own atomics does.
+    fn switch() {
+        shuttle::sync::atomic::AtomicU8::new(0).load(Ordering::SeqCst);
+    }
+
+    macro_rules! modelled {
+        ($name:ident, $value:ty $(, $parameter:ident)?) => {
+            #[repr(transparent)]
+            #[derive(Debug)]
+            pub(in super::super) struct $name$(<$parameter>)?(std::sync::atomic::$name$(<$parameter>)?);
+            impl$(<$parameter>)? $name$(<$parameter>)? {
+                pub(in super::super) fn new(value: $value) -> Self {
+                    Self(std::sync::atomic::$name::new(value))
+                }
+                pub(in super::super) fn load(&self, _: Ordering) -> $value {
+                    switch();
+                    self.0.load(Ordering::SeqCst)
+                }
+                pub(in super::super) fn store(&self, value: $value, _: Ordering) {
+                    switch();
+                    self.0.store(value, Ordering::SeqCst)
+                }
+            }
+        };
+    }
+    modelled!(AtomicU8, u8);
+    modelled!(AtomicU32, u32);
+    modelled!(AtomicU64, u64);
+    modelled!(AtomicPtr, *mut T, T);
+
+    impl AtomicU64 {
+        pub(in super::super) fn fetch_or(&self, value: u64, _: Ordering) -> u64 {
+            switch();
+            self.0.fetch_or(value, Ordering::SeqCst)
+        }
+        pub(in super::super) fn fetch_max(&self, value: u64, _: Ordering) -> u64 {
+            switch();
+            self.0.fetch_max(value, Ordering::SeqCst)
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! The point descent, the engine's hottest path: reads like the sequential function that it is
+//! under `Never`, and leaves at every node under a policy that suspends. Whatever is rare is cold
+//! and out of line.
+
+use super::Masstree;
+use super::border::Find;
+use super::node::{Find8, Head, Node};
+use super::suffix;
+use crate::index::{Key, Probe, RecordId};
+use crate::suspend::Suspend;
+use crate::sync::Backoff;
+
+/// A suspended point descent.
+#[derive(Clone, Copy, Debug)]
+pub struct Cursor {
+    /// The eight key bytes that this layer goes by.
+    pub(super) slice: u64,
+    /// The node to read next; 0 before the first step.
+    pub(super) node: u32,
+    /// A leftmost node of this layer, from which its root can be found.
+    pub(super) layer: u32,
+    /// Layers above.
+    pub(super) depth: u16,
+    /// Of `node`; 0 for a border.
+    pub(super) level: u8,
+    /// Misses reported at this border beyond its own lines: its suffix block, then the suffix.
+    asked: u8,
+}
+
+/// What to do about a node that could not be read.
+pub(super) enum Settled {
+    /// Read it again.
+    Stay,
+    /// Read its right neighbour.
+    Right(u32),
+    /// It is out of the tree: begin anew.
+    Gone,
+}
+
+impl Cursor {
+    #[inline(always)]
+    pub(super) fn new(key: &Key) -> Cursor {
+        Cursor { slice: key.slice, node: 0, layer: 0, depth: 0, level: 0, asked: 0 }
+    }
+
+    /// Goes to a layer's root from the border entry that links to it.
+    pub(super) fn enter_layer(&mut self, key: &Key, root: u32, level: u8) {
+        self.depth += 1;
+        self.slice = suffix::slice_at(key, self.depth);
+        (self.node, self.layer, self.level) = (root, root, level);
+        self.asked = 0;
+    }
+
+    /// Bytes of the key from this layer on.
+    #[inline(always)]
+    pub(super) fn remaining(&self, key: &Key) -> usize {
+        key.len as usize - 8 * self.depth as usize
+    }
+}
+
+impl Masstree {
+    /// Goes on to the next probable miss.
+    #[inline(always)]
+    pub(super) fn descend<S: Suspend>(&self, c: &mut Cursor, key: &Key, s: &mut S) -> Probe {
+        if c.node == 0 {
+            self.begin(c);
+            if self.miss(c.node, c.level, s) {
+                return Probe::Suspended;
+            }
+        }
+        loop {
+            while c.level > 0 {
+                let Some(child) = self.node(c.node).child(self.simd, c.slice) else {
+                    if self.settle_cursor(c, key, S::SUSPENDS) {
+                        return Probe::Suspended;
+                    }
+                    continue;
+                };
+                (c.node, c.level) = (child, c.level - 1);
+                if self.miss(child, c.level, s) {
+                    return Probe::Suspended;
+                }
+            }
+            if self.fixed8 {
+                match self.node(c.node).find8(self.simd, c.slice) {
+                    Find8::Found(rid) => return Probe::Found(RecordId(rid)),
+                    Find8::Absent => return Probe::Absent,
+                    Find8::Unstable => {}
+                }
+                if self.settle_cursor(c, key, S::SUSPENDS) {
+                    return Probe::Suspended;
+                }
+            } else if let Some(probe) = self.probe_border(c, key, s) {
+                return probe;
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn begin(&self, c: &mut Cursor) {
+        (c.node, c.level) = self.root();
+        c.layer = c.node;
+    }
+
+    /// A node is about to be read: all of its lines that a lookup may need.
+    #[inline(always)]
+    pub(super) fn miss<S: Suspend>(&self, node: u32, level: u8, s: &mut S) -> bool {
+        if self.fixed8 || level > 0 {
+            s.miss::<3>(self.nodes.at(node))
+        } else {
+            s.miss::<4>(self.nodes.at(node))
+        }
+    }
+
+    /// Looks in the border at the cursor; `None`: the cursor has moved on, go on from there.
+    #[inline]
+    fn probe_border<S: Suspend>(&self, c: &mut Cursor, key: &Key, s: &mut S) -> Option<Probe> {
+        let node = self.node(c.node);
+        let head = node.head();
+        if head.is_unstable() || node.is_beyond(head, c.slice) {
+            return self.settle_cursor(c, key, S::SUSPENDS).then_some(Probe::Suspended);
+        }
+        let found = node.find(self.simd, head, c.slice, c.remaining(key));
+        match found {
+            Find::Absent | Find::Inline(_) if !node.is_still(head) => None,
+            Find::Absent => Some(Probe::Absent),
+            Find::Inline(slot) => {
+                let rid = node.rid(slot);
+                node.is_still(head).then_some(Probe::Found(RecordId(rid)))
+            }
+            Find::Suffix(slot) => self.probe_suffix(c, key, s, node, head, slot),
+            Find::Layer(slot, level) => {
+                let root = node.rid(slot);
+                if !node.is_still(head) {
+                    return None;
+                }
+                c.enter_layer(key, root, level);
+                self.miss(c.node, c.level, s).then_some(Probe::Suspended)
+            }
+        }
+    }
+
+    /// The key may be the one with a suffix in `slot`: two more objects to read. Comes back here
+    /// through the border after each suspension, which thus is validated again.
+    #[inline]
+    fn probe_suffix<S: Suspend>(
+        &self,
+        c: &mut Cursor,
+        key: &Key,
+        s: &mut S,
+        node: &Node,
+        head: Head,
+        slot: usize,
+    ) -> Option<Probe> {
+        if c.asked == 0 {
+            c.asked = 1;
+            if s.miss::<2>(suffix::block_of(node).cast()) {
+                return Some(Probe::Suspended);
+            }
+        }
+        let object = suffix::get(node, slot);
+        if c.asked == 1 {
+            c.asked = 2;
+            if s.miss::<1>(object) {
+                return Some(Probe::Suspended);
+            }
+        }
+        let rid = node.rid(slot);
+        // Validated before the suffix is read: it is this slot's, and the epoch keeps it.
+        if object.is_null() || !node.is_still(head) {
+            return None;
+        }
+        // SAFETY: a published suffix, read inside the epoch.
+        let same = unsafe { suffix::bytes(object) } == suffix::rest_of(key, c.depth);
+        Some(if same { Probe::Found(RecordId(rid)) } else { Probe::Absent })
+    }
+
+    /// Moves the cursor on from a node that could not be read. True: leave and come back later.
+    #[cold]
+    #[inline(never)]
+    fn settle_cursor(&self, c: &mut Cursor, key: &Key, suspends: bool) -> bool {
+        let mut backoff = Backoff::new();
+        c.asked = 0;
+        match self.settle(self.node(c.node), c.level, c.slice, &mut backoff) {
+            Settled::Right(next) => c.node = next,
+            Settled::Gone => {
+                *c = Cursor::new(key);
+                self.begin(c);
+            }
+            Settled::Stay => return suspends && backoff.is_long(),
+        }
+        false
+    }
+
+    /// Why a node could not be read. Waits a moment where somebody is changing it: no latch is held
+    /// across a suspension, so its holder is running, or soon will.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn settle(&self, node: &Node, level: u8, slice: u64, backoff: &mut Backoff) -> Settled {
+        let head = node.head();
+        if head.has(Head::DELETED) {
+            return Settled::Gone;
+        }
+        if head.has(Head::DIRTY) {
+            while node.head().has(Head::DIRTY) && !backoff.is_long() {
+                backoff.wait();
+            }
+            if backoff.is_long() {
+                backoff.wait();
+            }
+            return Settled::Stay;
+        }
+        if !node.is_beyond(head, slice) {
+            return Settled::Stay;
+        }
+        let next = node.next(level);
+        if next != 0 && node.is_still(head) { Settled::Right(next) } else { Settled::Stay }
+    }
+
+    /// The root of a layer, from any leftmost node of it, and its level.
+    pub(super) fn top(&self, mut leftmost: u32) -> (u32, u8) {
+        loop {
+            let node = self.node(leftmost);
+            match node.up() {
+                0 => return (leftmost, node.head().level()),
+                up => leftmost = up,
+            }
+        }
+    }
+
+    /// The node of `level` that covers `slice` (or did a moment ago), in the layer of `leftmost`.
+    /// `None`: the layer is gone, or has no such level.
+    pub(super) fn find_level(&self, leftmost: u32, level: u8, slice: u64) -> Option<u32> {
+        let mut backoff = Backoff::new();
+        loop {
+            let (mut id, mut at) = self.top(leftmost);
+            if at < level {
+                return None;
+            }
+            while at > level {
+                let node = self.node(id);
+                match node.child(self.simd, slice) {
+                    Some(child) => (id, at) = (child, at - 1),
+                    None => match self.settle(node, at, slice, &mut backoff) {
+                        Settled::Stay => {}
+                        Settled::Right(next) => id = next,
+                        Settled::Gone => break,
+                    },
+                }
+            }
+            if at == level {
+                return Some(id);
+            }
+            if self.node(leftmost).head().has(Head::DELETED) {
+                return None; // leftmost nodes go with their layer only
+            }
+        }
+    }
+}

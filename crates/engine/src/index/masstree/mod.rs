@@ -1,0 +1,166 @@
+//! Masstree (Mao, Kohler, Morris, EuroSys 2012): a trie of B+-trees, each layer of which indexes
+//! eight bytes of the key. README.md of this folder says what differs from the paper, and why it
+//! is correct.
+//!
+//! Called by `txn` through [`Index`].
+
+mod atomic;
+mod border;
+mod descend;
+mod insert;
+mod layers;
+mod node;
+mod remove;
+mod search;
+mod split;
+mod suffix;
+#[cfg(test)]
+mod tests;
+#[cfg(all(test, not(braid_shuttle)))]
+mod tests_stress;
+mod walk;
+
+pub use descend::Cursor;
+pub use node::Node;
+pub use search::Simd;
+pub use walk::Walk;
+
+use crate::epoch::Local;
+use crate::index::{Index, Inserted, Key, Page, Paged, Probe, RecordId};
+use crate::memory::{OutOfMemory, Slab};
+use crate::suspend::Suspend;
+use crate::sync::{Arc, Latch};
+use atomic::{AtomicU64, Ordering};
+use node::Head;
+use std::ops::Bound;
+
+/// Bytes of a node: what the slab's blocks must have.
+pub const NODE_BYTES: usize = 256;
+
+/// An ordered index. Dropping it leaves its nodes to the slab; [`Masstree::clear`] gives them back.
+pub struct Masstree {
+    /// The first layer's root, `level << 32 | id`, or an earlier one, which is its leftmost
+    /// descendant of that level: only grows.
+    root: AtomicU64,
+    simd: Simd,
+    /// All keys have eight bytes.
+    fixed8: bool,
+    nodes: Arc<Slab>,
+    /// Held by who takes nodes out.
+    removal: Latch,
+}
+
+impl Masstree {
+    /// An empty index whose nodes are blocks of `nodes` ([`NODE_BYTES`] each, and aligned so).
+    /// Where `fixed8`, all keys have exactly eight bytes, and a lookup touches a line less.
+    pub fn new(nodes: Arc<Slab>, fixed8: bool, simd: Simd) -> Result<Masstree, OutOfMemory> {
+        let id = nodes.allocate()?;
+        let tree = Masstree {
+            root: AtomicU64::new(u64::from(id)),
+            simd: simd.resolve(),
+            fixed8,
+            nodes,
+            removal: Latch::new(),
+        };
+        tree.node(id).clear(0, Head::INFINITE | Head::LEFTMOST);
+        Ok(tree)
+    }
+
+    /// Whether all keys have eight bytes.
+    pub fn is_fixed8(&self) -> bool {
+        self.fixed8
+    }
+
+    /// The node of this id. Ids come from links of the tree, read inside the present epoch.
+    #[inline(always)]
+    fn node(&self, id: u32) -> &Node {
+        debug_assert!(id != 0);
+        // SAFETY: a block of the slab, of the size and alignment of a node; a node is atomics only,
+        // so that any bytes are one, and all who share the block access it so.
+        unsafe { &*self.nodes.at(id).cast::<Node>() }
+    }
+
+    fn shape(&self) -> border::Shape {
+        border::Shape { simd: self.simd, fixed8: self.fixed8 }
+    }
+
+    /// The first layer's root (or lately so) and its level, 0 for a border.
+    #[inline(always)]
+    fn root(&self) -> (u32, u8) {
+        // Acquire: pairs with the Release in grow: the new root is whole.
+        let root = self.root.load(Ordering::Acquire);
+        (root as u32, (root >> 32) as u8)
+    }
+}
+
+/// For the benchmark's hand-written lookup, which shows what the engine's costs beyond it.
+#[doc(hidden)]
+impl Masstree {
+    /// The root's id and level.
+    #[inline(always)]
+    pub fn yardstick_root(&self) -> (u32, u8) {
+        self.root()
+    }
+    /// A node's address.
+    #[inline(always)]
+    pub fn yardstick_at(&self, id: u32) -> *const u8 {
+        self.nodes.at(id)
+    }
+    /// The child of an interior that covers `slice`; 0: not readable now.
+    ///
+    /// # Safety
+    /// Inside an epoch; `id` is an interior's, read inside it.
+    #[inline(always)]
+    pub unsafe fn yardstick_child_for(&self, id: u32, slice: u64) -> u32 {
+        self.node(id).child(self.simd, slice).unwrap_or(0)
+    }
+    /// Looks up in a border of a tree of eight-byte keys.
+    ///
+    /// # Safety
+    /// Inside an epoch; `id` is a border's, read inside it.
+    #[inline(always)]
+    pub unsafe fn yardstick_find8(&self, id: u32, slice: u64) -> Option<RecordId> {
+        match self.node(id).find8(self.simd, slice) {
+            node::Find8::Found(rid) => Some(RecordId(rid)),
+            _ => None,
+        }
+    }
+}
+
+impl Index for Masstree {
+    type Cursor = Cursor;
+    type Walk = Walk;
+
+    #[inline(always)]
+    fn start(&self, key: &Key) -> Cursor {
+        Cursor::new(key)
+    }
+
+    #[inline(always)]
+    unsafe fn step<S: Suspend>(&self, cursor: &mut Cursor, key: &Key, s: &mut S) -> Probe {
+        self.descend(cursor, key, s)
+    }
+
+    unsafe fn insert(
+        &self,
+        local: &Local,
+        cursor: &Cursor,
+        key: &Key,
+        id: RecordId,
+    ) -> Result<Inserted, OutOfMemory> {
+        self.insert_key(local, *cursor, key, id.0)
+    }
+
+    unsafe fn remove(&self, local: &Local, key: &Key, id: RecordId) -> bool {
+        self.remove_key(local, key, id.0)
+    }
+
+    unsafe fn walk(&self, from: Bound<&Key>, reverse: bool, page: &mut Page) -> Walk {
+        Walk::new(from, reverse, self.fixed8, page)
+    }
+
+    #[inline]
+    unsafe fn next_page<S: Suspend>(&self, walk: &mut Walk, page: &mut Page, s: &mut S) -> Paged {
+        self.walk_on(walk, page, s)
+    }
+}

@@ -1,0 +1,447 @@
+//! What a node looks like: 256 bytes, four cache lines, used by the whole folder.
+//!
+//! ```text
+//!          border                                     interior
+//! line 0   head | keys 0..7                           the same
+//! line 1   keys 7..14 | high fence                    the same; keys not in use are all ones
+//! line 2   permutation | 14 record ids                15 children | next
+//! line 3   14 length codes | next | prev | low fence | suffixes | stamp | up
+//! ```
+//!
+//! Invariants, for every node that is not deleted and whose head is not dirty:
+//! * `low <= key < high` for its keys, where LEFTMOST means no low and INFINITE no high fence;
+//! * its `next` has `low` equal to its `high`; levels are chains of nodes without gaps;
+//! * a border's live slots are the slots that its permutation lists, in key order;
+//! * an interior's keys ascend, and child `i` covers `keys[i-1]..keys[i]`.
+//!
+//! All writes happen under the node's latch ([`Latched`]). Readers take no latch: they read the
+//! head, then what they want, then the head again, and throw the result away if the head changed
+//! in more than the latch bit and the live bits.
+
+use super::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
+use super::search::{self, LANES, Simd};
+use crate::sync::Backoff;
+
+/// Entries of a border, keys of an interior.
+pub(super) const KEYS: usize = 14;
+/// The lane of the high fence, as a bit of a search's answer.
+const HIGH_LANE: u32 = 1 << 15;
+
+/// One block of the node slab.
+#[repr(C, align(256))]
+pub struct Node {
+    lanes: [AtomicU64; LANES],
+    /// Border: the permutation (words 0 and 1), record ids. Interior: children, next.
+    words: [AtomicU32; 16],
+    /// What each slot's key is: see [`code`].
+    codes: [AtomicU8; KEYS],
+    _unused: [u8; 2],
+    border_next: AtomicU32,
+    /// The left neighbour; written under that neighbour's latch, so a hint to others.
+    prev: AtomicU32,
+    low: AtomicU64,
+    /// Fourteen pointers to suffixes, or null until the first suffix.
+    pub(super) suffixes: AtomicPtr<AtomicPtr<u8>>,
+    /// For phantom protection: splits copy it, merges take the greater.
+    stamp: AtomicU64,
+    /// Of a level's leftmost node: the leftmost node one level up, 0 for a root.
+    up: AtomicU32,
+    _rest: [u8; 12],
+}
+
+const _: () = assert!(size_of::<Node>() == 256 || cfg!(braid_shuttle));
+const _: () = assert!(KEYS == crate::index::PAGE_ENTRIES_MAX);
+
+/// Length codes: 0 to 8 is an inline key of that many bytes.
+pub(super) mod code {
+    /// Longer than eight bytes; the rest is a suffix.
+    pub(in super::super) const SUFFIX: u8 = 9;
+    /// At least this: a link to the root of the next layer, which is on level `code - LAYER`.
+    pub(in super::super) const LAYER: u8 = 0x80;
+    /// Keys of one slice sort by length; suffix and layer are the longest, at most one of them.
+    pub(in super::super) fn rank(code: u8) -> u8 {
+        code.min(SUFFIX)
+    }
+}
+
+/// A node's first word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Head(pub(super) u64);
+
+impl Head {
+    pub(super) const LOCKED: u64 = 1;
+    /// Bits 1 to 14, as in a search's answer: slots in use (border).
+    pub(super) const LIVE: u64 = 0x7ffe;
+    /// Being changed in a way that readers must not see.
+    pub(super) const DIRTY: u64 = 1 << 15;
+    /// Out of the tree.
+    pub(super) const DELETED: u64 = 1 << 16;
+    /// No high fence.
+    pub(super) const INFINITE: u64 = 1 << 17;
+    /// No low fence.
+    pub(super) const LEFTMOST: u64 = 1 << 18;
+    const COUNT_SHIFT: u32 = 20;
+    const LEVEL_SHIFT: u32 = 24;
+    const VERSION: u64 = 1 << 32;
+    /// Bits whose change makes no difference to what a reader has read.
+    const VOLATILE: u64 = Head::LOCKED | Head::LIVE;
+
+    pub(super) fn new(level: u8, flags: u64) -> Head {
+        Head(u64::from(level) << Head::LEVEL_SHIFT | flags)
+    }
+    #[inline(always)]
+    pub(super) fn has(self, flag: u64) -> bool {
+        self.0 & flag != 0
+    }
+    #[inline(always)]
+    pub(super) fn is_unstable(self) -> bool {
+        self.has(Head::DIRTY | Head::DELETED)
+    }
+    #[inline(always)]
+    pub(super) fn live(self) -> u64 {
+        self.0 & Head::LIVE
+    }
+    pub(super) fn is_live(self, slot: usize) -> bool {
+        self.0 >> (slot + 1) & 1 != 0
+    }
+    #[inline(always)]
+    pub(super) fn level(self) -> u8 {
+        (self.0 >> Head::LEVEL_SHIFT) as u8
+    }
+    /// Keys of an interior.
+    pub(super) fn count(self) -> usize {
+        (self.0 >> Head::COUNT_SHIFT & 0xf) as usize
+    }
+    pub(super) fn set(&mut self, flag: u64, on: bool) {
+        self.0 = if on { self.0 | flag } else { self.0 & !flag };
+    }
+    pub(super) fn set_live(&mut self, live: u64) {
+        debug_assert!(live & !Head::LIVE == 0);
+        self.0 = self.0 & !Head::LIVE | live;
+    }
+    pub(super) fn set_count(&mut self, count: usize) {
+        debug_assert!(count <= KEYS);
+        self.0 = self.0 & !(0xf << Head::COUNT_SHIFT) | (count as u64) << Head::COUNT_SHIFT;
+    }
+    fn bump(&mut self) {
+        self.0 = self.0.wrapping_add(Head::VERSION);
+    }
+}
+
+/// What a border says about an eight-byte key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Find8 {
+    Absent,
+    Found(u32),
+    /// Moved, deleted, or being changed.
+    Unstable,
+}
+
+impl Node {
+    #[inline(always)]
+    pub(super) fn head(&self) -> Head {
+        // Acquire: pairs with the Release in Latched::publish and Latched::drop.
+        Head(self.lanes[0].load(Ordering::Acquire))
+    }
+
+    /// Whether what was read since `head` is what the node held then.
+    #[inline(always)]
+    pub(super) fn is_still(&self, head: Head) -> bool {
+        // The fence pairs with the Release fences in Latched::lock and Latched::change: having read a
+        // word written after either, we see the head of that time or a later one.
+        fence(Ordering::Acquire);
+        (self.lanes[0].load(Ordering::Relaxed) ^ head.0) & !Head::VOLATILE == 0
+    }
+
+    /// The child of an interior that covers `slice`, or that did and has split.
+    #[inline(always)]
+    pub(super) fn child(&self, simd: Simd, slice: u64) -> Option<u32> {
+        let head = self.head();
+        let mask = search::at_most(simd, &self.lanes, slice);
+        if head.is_unstable() {
+            return None;
+        }
+        let index = if mask & HIGH_LANE == 0 {
+            // Keys ascend and the rest are all ones: the mask is a run from lane 1 on.
+            (!(mask | 1)).trailing_zeros() as usize - 1
+        } else if head.has(Head::INFINITE) {
+            head.count() // the greatest slice of all, equal to the unused keys
+        } else {
+            return None;
+        };
+        let child = self.words[index & 15].load(Ordering::Relaxed);
+        self.is_still(head).then_some(child)
+    }
+
+    /// Looks an eight-byte key up in a border that holds no others.
+    #[inline(always)]
+    pub(super) fn find8(&self, simd: Simd, slice: u64) -> Find8 {
+        let head = self.head();
+        let mask = search::equal(simd, &self.lanes, slice) & head.live() as u32;
+        if head.is_unstable() || self.is_beyond(head, slice) {
+            return Find8::Unstable;
+        }
+        let found = match mask {
+            0 => Find8::Absent,
+            // Lane i is slot i - 1, whose id is word i - 1 + 2.
+            _ => Find8::Found(self.words[(mask.trailing_zeros() as usize + 1) & 15].load(Ordering::Relaxed)),
+        };
+        if self.is_still(head) { found } else { Find8::Unstable }
+    }
+
+    /// The live slots whose key has this slice, as bits 1 to 14.
+    #[inline(always)]
+    pub(super) fn candidates(&self, simd: Simd, head: Head, slice: u64) -> u32 {
+        search::equal(simd, &self.lanes, slice) & head.live() as u32
+    }
+
+    /// How many live keys have a slice of at most `slice` (border).
+    pub(super) fn live_at_most(&self, simd: Simd, head: Head, slice: u64) -> usize {
+        (search::at_most(simd, &self.lanes, slice) & head.live() as u32).count_ones() as usize
+    }
+
+    /// Whether `slice` lies right of this node.
+    #[inline(always)]
+    pub(super) fn is_beyond(&self, head: Head, slice: u64) -> bool {
+        slice >= self.high() && !head.has(Head::INFINITE)
+    }
+
+    #[inline(always)]
+    pub(super) fn high(&self) -> u64 {
+        self.lanes[LANES - 1].load(Ordering::Relaxed)
+    }
+    pub(super) fn set_high(&self, high: u64) {
+        self.lanes[LANES - 1].store(high, Ordering::Relaxed);
+    }
+    #[inline(always)]
+    pub(super) fn key(&self, slot: usize) -> u64 {
+        self.lanes[slot + 1].load(Ordering::Relaxed)
+    }
+    pub(super) fn set_key(&self, slot: usize, key: u64) {
+        self.lanes[slot + 1].store(key, Ordering::Relaxed);
+    }
+    #[inline(always)]
+    pub(super) fn rid(&self, slot: usize) -> u32 {
+        self.words[slot + 2].load(Ordering::Relaxed)
+    }
+    pub(super) fn set_rid(&self, slot: usize, rid: u32) {
+        self.words[slot + 2].store(rid, Ordering::Relaxed);
+    }
+    pub(super) fn code(&self, slot: usize) -> u8 {
+        self.codes[slot].load(Ordering::Relaxed)
+    }
+    pub(super) fn set_code(&self, slot: usize, code: u8) {
+        self.codes[slot].store(code, Ordering::Relaxed);
+    }
+    pub(super) fn child_at(&self, index: usize) -> u32 {
+        self.words[index].load(Ordering::Relaxed)
+    }
+    pub(super) fn set_child(&self, index: usize, child: u32) {
+        debug_assert!(index <= KEYS);
+        self.words[index].store(child, Ordering::Relaxed);
+    }
+
+    /// The right neighbour, 0 where there is none.
+    pub(super) fn next(&self, level: u8) -> u32 {
+        // Acquire: pairs with the Release in set_next.
+        let link = if level == 0 { &self.border_next } else { &self.words[15] };
+        link.load(Ordering::Acquire)
+    }
+    pub(super) fn set_next(&self, level: u8, next: u32) {
+        // Release: pairs with the Acquire in next, and with those in child: the new node is whole.
+        let link = if level == 0 { &self.border_next } else { &self.words[15] };
+        link.store(next, Ordering::Release);
+    }
+
+    /// The order of a border's slots.
+    pub(super) fn permutation(&self) -> Permutation {
+        // Acquire: pairs with the Release in set_permutation.
+        Permutation(self.permutation_word().load(Ordering::Acquire))
+    }
+    pub(super) fn set_permutation(&self, permutation: Permutation) {
+        // Release: pairs with the Acquire in permutation: the entries it lists are whole.
+        self.permutation_word().store(permutation.0, Ordering::Release);
+    }
+    fn permutation_word(&self) -> &AtomicU64 {
+        let word: *const AtomicU64 = (&raw const self.words).cast();
+        // SAFETY: eight bytes at an offset of 128, which borders access as one word only.
+        unsafe { &*word }
+    }
+
+    /// Of a level's leftmost node: the leftmost node one level up, 0 for a root.
+    pub(super) fn up(&self) -> u32 {
+        // Acquire: pairs with the Release in set_up.
+        self.up.load(Ordering::Acquire)
+    }
+    pub(super) fn set_up(&self, up: u32) {
+        // Release: pairs with the Acquire in up: the new root is whole.
+        self.up.store(up, Ordering::Release);
+    }
+    /// The left neighbour, or lately so; 0 where there is none.
+    pub(super) fn prev(&self) -> u32 {
+        // Acquire: pairs with the Release in set_prev.
+        self.prev.load(Ordering::Acquire)
+    }
+    pub(super) fn set_prev(&self, prev: u32) {
+        // Release: pairs with the Acquire in prev: the new neighbour is whole.
+        self.prev.store(prev, Ordering::Release);
+    }
+    pub(super) fn low(&self) -> u64 {
+        self.low.load(Ordering::Relaxed)
+    }
+    pub(super) fn set_low(&self, low: u64) {
+        self.low.store(low, Ordering::Relaxed);
+    }
+
+    /// Copies the stamp of a node that this one, latched or unpublished, takes keys from, if it is greater.
+    pub(super) fn raise_stamp(&self, from: &Node) {
+        // Relaxed: both nodes are latched or unpublished; published with the head.
+        let stamp = self.stamp.load(Ordering::Relaxed).max(from.stamp.load(Ordering::Relaxed));
+        self.stamp.store(stamp, Ordering::Relaxed);
+    }
+
+    /// Sets the head of an unpublished node.
+    pub(super) fn set_head(&self, head: Head) {
+        // Relaxed: whoever publishes the node does so with a Release.
+        self.lanes[0].store(head.0, Ordering::Relaxed);
+    }
+
+    /// Makes this unpublished node an empty one of `level`, and returns its head.
+    pub(super) fn clear(&self, level: u8, flags: u64) -> Head {
+        let mut head = Head(self.lanes[0].load(Ordering::Relaxed));
+        head.bump();
+        let version = head.0 & !(Head::VERSION - 1);
+        for lane in &self.lanes[1..] {
+            lane.store(if level > 0 { u64::MAX } else { 0 }, Ordering::Relaxed);
+        }
+        self.set_high(u64::MAX);
+        for word in &self.words {
+            word.store(0, Ordering::Relaxed);
+        }
+        self.border_next.store(0, Ordering::Relaxed);
+        self.prev.store(0, Ordering::Relaxed);
+        self.low.store(0, Ordering::Relaxed);
+        self.suffixes.store(std::ptr::null_mut(), Ordering::Relaxed);
+        self.stamp.store(0, Ordering::Relaxed);
+        self.up.store(0, Ordering::Relaxed);
+        let head = Head(version | Head::new(level, flags).0);
+        self.set_head(head);
+        head
+    }
+}
+
+/// A node under its latch, released when dropped. Holders wait for no other latch on the same or a
+/// lower level except rightwards, and none is held across a suspension.
+pub(super) struct Latched<'a> {
+    pub(super) node: &'a Node,
+    pub(super) id: u32,
+    /// What the head will be when the latch goes.
+    pub(super) head: Head,
+}
+
+impl<'a> Latched<'a> {
+    /// Takes the latch if it is free.
+    pub(super) fn try_lock(node: &'a Node, id: u32) -> Option<Latched<'a>> {
+        // Acquire: pairs with the Release in drop.
+        let head = Head(node.lanes[0].fetch_or(Head::LOCKED, Ordering::Acquire));
+        if head.has(Head::LOCKED) {
+            return None;
+        }
+        // The fence pairs with the one in is_still, for what is written into free slots.
+        fence(Ordering::Release);
+        Some(Latched { node, id, head })
+    }
+
+    /// Takes the latch, waiting for its holder.
+    pub(super) fn lock(node: &'a Node, id: u32) -> Latched<'a> {
+        let mut backoff = Backoff::new();
+        loop {
+            if !node.head().has(Head::LOCKED)
+                && let Some(latched) = Latched::try_lock(node, id)
+            {
+                return latched;
+            }
+            backoff.wait();
+        }
+    }
+
+    /// Keeps readers away until the latch goes, and makes those retry who came before.
+    pub(super) fn change(&mut self) {
+        self.node.lanes[0].store(self.head.0 | Head::LOCKED | Head::DIRTY, Ordering::Relaxed);
+        // The fence pairs with the one in is_still: who sees a word written from here on sees DIRTY.
+        fence(Ordering::Release);
+        self.head.bump();
+    }
+
+    /// Makes those retry who have read the node already, as of the new head; it is shown at once.
+    pub(super) fn publish_change(&mut self) {
+        self.head.bump();
+        // Release: pairs with the Acquire in head.
+        self.node.lanes[0].store(self.head.0 | Head::LOCKED, Ordering::Release);
+        // The fence pairs with the one in is_still: who sees a word written from here on sees this head.
+        fence(Ordering::Release);
+    }
+}
+
+impl Drop for Latched<'_> {
+    fn drop(&mut self) {
+        debug_assert!(!self.head.has(Head::LOCKED | Head::DIRTY));
+        // Release: pairs with the Acquire in head and try_lock.
+        self.node.lanes[0].store(self.head.0, Ordering::Release);
+    }
+}
+
+/// The order of a border's slots: how many in the lowest four bits, then four bits for each place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Permutation(pub(super) u64);
+
+impl Permutation {
+    /// Slots 0 to `count` in their order.
+    pub(super) fn identity(count: usize) -> Permutation {
+        debug_assert!(count <= KEYS);
+        Permutation(0xd_cba9_8765_4321_0 << 4 & ((1 << (4 * count + 4)) - 1) | count as u64)
+    }
+    #[inline(always)]
+    pub(super) fn len(self) -> usize {
+        ((self.0 & 0xf) as usize).min(KEYS)
+    }
+    #[inline(always)]
+    pub(super) fn slot(self, place: usize) -> usize {
+        debug_assert!(place < KEYS);
+        ((self.0 >> (4 * place + 4) & 0xf) as usize).min(KEYS - 1)
+    }
+    pub(super) fn inserted(self, place: usize, slot: usize) -> Permutation {
+        debug_assert!(place <= self.len() && self.len() < KEYS);
+        let below = (1u64 << (4 * place + 4)) - 1;
+        Permutation((self.0 & below | (slot as u64) << (4 * place + 4) | (self.0 & !below) << 4) + 1)
+    }
+    pub(super) fn removed(self, slot: usize) -> Permutation {
+        let place = (0..self.len()).find(|&place| self.slot(place) == slot);
+        let place = place.expect("a live slot is in the permutation");
+        let below = (1u64 << (4 * place + 4)) - 1;
+        Permutation((self.0 & below | self.0 >> 4 & !below) - 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn permutation_keeps_order() {
+        // Insertions and removals at any place leave the other slots in order.
+        let mut permutation = Permutation(0);
+        let mut model: Vec<usize> = vec![];
+        for (place, slot) in [(0, 3), (0, 13), (1, 0), (3, 7), (2, 5), (5, 9)] {
+            permutation = permutation.inserted(place, slot);
+            model.insert(place, slot);
+        }
+        for slot in [0, 3, 9] {
+            permutation = permutation.removed(slot);
+            model.retain(|&s| s != slot);
+        }
+        assert_eq!((0..permutation.len()).map(|p| permutation.slot(p)).collect::<Vec<_>>(), model);
+        let all = Permutation::identity(KEYS);
+        assert_eq!((0..all.len()).map(|p| all.slot(p)).collect::<Vec<_>>(), (0..KEYS).collect::<Vec<_>>());
+    }
+}

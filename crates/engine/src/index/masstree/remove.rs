@@ -1,0 +1,395 @@
+//! Removal of keys, and of the nodes and layers that it empties.
+//!
+//! A key goes by a new head without its live bit. Where that leaves a border empty, its range goes
+//! to the left sibling, or where it is its parent's first child, it takes over the content of its
+//! right sibling, which goes instead; single-child ancestors go the same way, up to the first with
+//! two children or more, which alone loses a child. So the leftmost node of a level never goes
+//! before its layer does, and an old root is always a place to start from. An empty layer goes
+//! with the link to it.
+//!
+//! One thread at a time takes nodes out of a tree (`Masstree::removal`). It tries the latches it
+//! needs and waits for none of them while holding another; where one is busy, or where a split has
+//! not reached its parent yet, the empty border stays, a valid node, until a neighbour goes.
+
+use super::border::Find;
+use super::descend::{Cursor, Settled};
+use super::node::{Head, Latched};
+use super::{Masstree, suffix};
+use crate::epoch::Local;
+use crate::index::{Key, Probe, RecordId};
+use crate::memory::Slab;
+use crate::suspend::Never;
+use crate::sync::{Arc, Backoff};
+use std::ptr::null_mut;
+
+/// What an attempt to take an empty border out came to.
+enum Unlinked {
+    /// It is out, and so may be a neighbour: this slice is in an empty border too.
+    AndNext(u64),
+    /// It is out.
+    Done,
+    /// It is all that its layer has.
+    LayerEmpty,
+    /// It stays: not empty any more, or something is busy.
+    Stays,
+}
+
+impl Masstree {
+    /// Removes the key if it maps to `rid`; true: it did.
+    pub(super) fn remove_key(&self, local: &Local, key: &Key, rid: u32) -> bool {
+        let mut c = Cursor::new(key);
+        loop {
+            if self.descend(&mut c, key, &mut Never) != Probe::Found(RecordId(rid)) {
+                return false;
+            }
+            let mut border = Latched::lock(self.node(c.node), c.node);
+            if border.head.has(Head::DELETED) {
+                c = Cursor::new(key);
+                continue;
+            }
+            if border.node.is_beyond(border.head, c.slice) {
+                c.node = border.node.next(0);
+                continue;
+            }
+            let slot = match border.node.find_latched(self.shape(), border.head, c.slice, c.remaining(key)) {
+                Find::Inline(slot) | Find::Suffix(slot) => slot,
+                Find::Layer(slot, level) => {
+                    c.enter_layer(key, border.node.rid(slot), level);
+                    continue;
+                }
+                Find::Absent => return false,
+            };
+            let object = if c.remaining(key) > 8 { suffix::get(border.node, slot) } else { null_mut() };
+            // SAFETY: a live slot's suffix, latched.
+            if !object.is_null() && unsafe { suffix::bytes(object) } != suffix::rest_of(key, c.depth) {
+                return false;
+            }
+            if border.node.rid(slot) != rid {
+                return false;
+            }
+            border.remove_entry(slot);
+            let emptied = border.head.live() == 0;
+            if !object.is_null() {
+                suffix::set(border.node, slot, null_mut());
+                // SAFETY: out of its slot.
+                unsafe { suffix::retire(local, object) };
+            }
+            drop(border);
+            if emptied {
+                self.tidy(local, key, &c);
+            }
+            return true;
+        }
+    }
+
+    /// Takes an emptied border out, and what becomes empty with it.
+    #[cold]
+    fn tidy(&self, local: &Local, key: &Key, c: &Cursor) {
+        let _one_at_a_time = self.removal.lock();
+        let (mut depth, mut leftmost, mut slice) = (c.depth, c.layer, c.slice);
+        loop {
+            match self.unlink_border(local, leftmost, slice) {
+                Unlinked::AndNext(neighbour) => slice = neighbour,
+                Unlinked::LayerEmpty if depth > 0 && self.unlink_layer(local, key, depth) => {
+                    depth -= 1;
+                    let Some(located) = self.locate(key, depth) else { return };
+                    (leftmost, slice) = (located.leftmost, suffix::slice_at(key, depth));
+                }
+                _ => return,
+            }
+        }
+    }
+
+    /// Takes the empty border that covers `slice` out of its layer.
+    fn unlink_border(&self, local: &Local, leftmost: u32, slice: u64) -> Unlinked {
+        let Some(path) = self.path(leftmost, slice) else { return Unlinked::Stays };
+        let is_single = |&id: &u32| self.node(id).head().count() == 0;
+        if self.node(path[0]).head().live() != 0 {
+            return Unlinked::Stays;
+        }
+        // Path numbers are levels: chain[0] is the border, `ancestor` the first with two children.
+        let chain_len = 1 + path[1..].iter().take_while(|&id| is_single(id)).count();
+        if chain_len == path.len() {
+            return Unlinked::LayerEmpty;
+        }
+        match self.latch_chain(&path[..=chain_len], slice) {
+            Some((ancestor, place, chain)) if place > 0 => self.give_left(local, ancestor, place, chain),
+            Some((ancestor, _, chain)) => self.take_right(local, ancestor, chain),
+            None => Unlinked::Stays,
+        }
+    }
+
+    /// The nodes that cover `slice`, by level. `None`: the layer is gone.
+    fn path(&self, leftmost: u32, slice: u64) -> Option<Vec<u32>> {
+        let mut backoff = Backoff::new();
+        let (mut id, mut level) = self.top(leftmost);
+        let mut path = vec![0; usize::from(level) + 1];
+        loop {
+            path[usize::from(level)] = id;
+            let node = self.node(id);
+            let head = node.head();
+            let is_read = !head.is_unstable() && !node.is_beyond(head, slice);
+            if is_read && level == 0 {
+                return Some(path);
+            }
+            match node.child(self.simd, slice) {
+                Some(child) if is_read => (id, level) = (child, level - 1),
+                _ => match self.settle(node, level, slice, &mut backoff) {
+                    Settled::Stay => {}
+                    Settled::Right(next) => id = next,
+                    Settled::Gone => return None,
+                },
+            }
+        }
+    }
+
+    /// Latches an ancestor and the chain of single children below it, which is returned by level,
+    /// and checks that it is one.
+    fn latch_chain(&self, path: &[u32], slice: u64) -> Option<(Latched<'_>, usize, Vec<Latched<'_>>)> {
+        let (&top, below) = path.split_last().expect("the path has the ancestor");
+        let ancestor = self.try_latch(top)?;
+        if ancestor.node.is_beyond(ancestor.head, slice) {
+            return None;
+        }
+        let count = ancestor.head.count();
+        let place = (0..=count).find(|&i| Some(&ancestor.node.child_at(i)) == below.last())?;
+        let mut chain = Vec::with_capacity(below.len());
+        for (level, &id) in below.iter().enumerate() {
+            let node = self.try_latch(id)?;
+            let fits = match level {
+                0 => node.head.live() == 0,
+                _ => node.head.count() == 0 && node.node.child_at(0) == below[level - 1],
+            };
+            if !fits {
+                return None;
+            }
+            chain.push(node);
+        }
+        (count > 0).then_some((ancestor, place, chain))
+    }
+
+    /// The left siblings of a chain take its range over.
+    fn give_left(
+        &self,
+        local: &Local,
+        mut ancestor: Latched<'_>,
+        place: usize,
+        mut chain: Vec<Latched<'_>>,
+    ) -> Unlinked {
+        let mut id = ancestor.node.child_at(place - 1);
+        let mut lefts = Vec::with_capacity(chain.len());
+        for level in (0..chain.len()).rev() {
+            let Some(left) = self.try_latch(id) else { return Unlinked::Stays };
+            if left.node.next(level as u8) != chain[level].id {
+                return Unlinked::Stays;
+            }
+            id = left.node.child_at(left.head.count());
+            lefts.push(left);
+        }
+        lefts.reverse();
+        for (left, gone) in lefts.iter_mut().zip(&mut chain) {
+            left.change();
+            gone.change();
+            self.absorb_range(left, gone);
+        }
+        remove_child(&mut ancestor, place);
+        let is_next_empty = lefts[0].head.live() == 0;
+        let low = lefts[0].node.low();
+        self.retire_all(local, chain);
+        if is_next_empty { Unlinked::AndNext(low) } else { Unlinked::Done }
+    }
+
+    /// A chain takes over what its right siblings hold, which go instead.
+    fn take_right(&self, local: &Local, mut ancestor: Latched<'_>, mut chain: Vec<Latched<'_>>) -> Unlinked {
+        let mut id = ancestor.node.child_at(1);
+        let mut rights = Vec::with_capacity(chain.len());
+        for level in (0..chain.len()).rev() {
+            let Some(right) = self.try_latch(id) else { return Unlinked::Stays };
+            if chain[level].node.next(level as u8) != id {
+                return Unlinked::Stays;
+            }
+            id = right.node.child_at(0);
+            rights.push(right);
+        }
+        rights.reverse();
+        for (heir, gone) in chain.iter_mut().zip(&mut rights) {
+            heir.change();
+            gone.change();
+            match heir.head.level() {
+                0 => self.inherit_entries(local, heir, gone),
+                _ => inherit_children(heir, gone),
+            }
+            self.absorb_range(heir, gone);
+        }
+        remove_child(&mut ancestor, 1);
+        let is_next_empty = chain[0].head.live() == 0;
+        let low = chain[0].node.low();
+        self.retire_all(local, rights);
+        if is_next_empty { Unlinked::AndNext(low) } else { Unlinked::Done }
+    }
+
+    /// `heir` covers the range of its right neighbour `gone`, which is out of the tree from now on.
+    fn absorb_range(&self, heir: &mut Latched<'_>, gone: &mut Latched<'_>) {
+        let level = heir.head.level();
+        debug_assert!(heir.node.next(level) == gone.id);
+        let beyond = gone.node.next(level);
+        heir.node.set_high(gone.node.high());
+        heir.node.set_next(level, beyond);
+        heir.node.raise_stamp(gone.node);
+        heir.head.set(Head::INFINITE, gone.head.has(Head::INFINITE));
+        if beyond != 0 {
+            self.node(beyond).set_prev(heir.id);
+        }
+        gone.head.set(Head::DELETED, true);
+    }
+
+    /// An empty border takes over the entries of its right neighbour.
+    fn inherit_entries(&self, local: &Local, heir: &mut Latched<'_>, gone: &Latched<'_>) {
+        debug_assert!(heir.head.live() == 0);
+        let entries = gone.node.entries(self.shape());
+        let block = suffix::block_of(heir.node);
+        suffix::set_block(heir.node, suffix::block_of(gone.node));
+        suffix::set_block(gone.node, null_mut());
+        let live = heir.node.fill(self.shape(), entries.as_slice());
+        heir.head.set_live(live);
+        // SAFETY: readers from now on see the other block.
+        unsafe { suffix::retire_block(local, block) };
+    }
+
+    /// Unlatches nodes that are marked deleted, and gives them back when nobody can be there any more.
+    fn retire_all(&self, local: &Local, nodes: Vec<Latched<'_>>) {
+        for node in nodes {
+            debug_assert!(node.head.has(Head::DELETED));
+            let (id, level) = (node.id, node.head.level());
+            let block = if level == 0 { suffix::block_of(node.node) } else { null_mut() };
+            drop(node);
+            // SAFETY: unlinked; who could still see it is in an epoch.
+            unsafe { suffix::retire_block(local, block) };
+            // SAFETY: as above.
+            unsafe { self.retire_node(local, id) };
+        }
+    }
+
+    /// # Safety
+    /// The node is unreachable for who starts from now on. The slab outlives the epochs.
+    unsafe fn retire_node(&self, local: &Local, id: u32) {
+        let slab = Arc::as_ptr(&self.nodes).cast_mut().cast::<u8>();
+        // SAFETY: the caller's promise.
+        unsafe { local.retire(slab, u64::from(id), reclaim_node) };
+    }
+
+    /// Takes an empty layer, that of `depth`, out of the one above. True: it is out, and has left the
+    /// border above empty.
+    fn unlink_layer(&self, local: &Local, key: &Key, depth: u16) -> bool {
+        let Some((mut border, slot)) = self.latch_link(key, depth - 1) else { return false };
+        let (mut id, _) = self.top(border.node.rid(slot));
+        let mut nodes = vec![];
+        loop {
+            let Some(node) = self.try_latch(id) else { return false };
+            if !node.head.has(Head::INFINITE) {
+                return false;
+            }
+            let (level, is_empty) = (node.head.level(), node.head.live() == 0 && node.head.count() == 0);
+            id = node.node.child_at(0);
+            nodes.push(node);
+            if !is_empty {
+                return false;
+            }
+            if level == 0 {
+                break;
+            }
+        }
+        border.remove_entry(slot);
+        for node in &mut nodes {
+            node.head.set(Head::DELETED, true);
+            node.publish_change();
+        }
+        let emptied = border.head.live() == 0;
+        drop(border);
+        self.retire_all(local, nodes);
+        emptied
+    }
+
+    /// The latch of a node in the tree, if it becomes free soon.
+    fn try_latch(&self, id: u32) -> Option<Latched<'_>> {
+        let mut backoff = Backoff::new();
+        loop {
+            if let Some(node) = Latched::try_lock(self.node(id), id) {
+                return (!node.head.has(Head::DELETED)).then_some(node);
+            }
+            if backoff.is_long() {
+                return None;
+            }
+            backoff.wait();
+        }
+    }
+
+    /// Gives all nodes, layers and suffixes back when nobody can be reading them any more.
+    ///
+    /// # Safety
+    /// Inside an epoch. No operation on this tree starts from now on, and none is in flight but
+    /// suspended ones that are never stepped again.
+    pub unsafe fn clear(&self, local: &Local) {
+        let mut layers = vec![self.root().0];
+        while let Some(leftmost) = layers.pop() {
+            let (mut first, mut level) = self.top(leftmost);
+            loop {
+                let below = self.node(first).child_at(0);
+                let mut id = first;
+                while id != 0 {
+                    let node = self.node(id);
+                    if level == 0 {
+                        self.clear_border(local, id, &mut layers);
+                    }
+                    // SAFETY: nobody starts any more.
+                    unsafe { self.retire_node(local, id) };
+                    id = node.next(level);
+                }
+                if level == 0 {
+                    break;
+                }
+                (first, level) = (below, level - 1);
+            }
+        }
+    }
+
+    fn clear_border(&self, local: &Local, id: u32, layers: &mut Vec<u32>) {
+        let node = self.node(id);
+        for entry in node.entries(self.shape()).as_slice() {
+            if entry.code >= super::node::code::LAYER {
+                layers.push(entry.rid);
+            } else if !entry.suffix.is_null() {
+                // SAFETY: nobody starts any more.
+                unsafe { suffix::retire(local, entry.suffix) };
+            }
+        }
+        // SAFETY: nobody starts any more.
+        unsafe { suffix::retire_block(local, suffix::block_of(node)) };
+    }
+}
+
+/// Takes a child that is not the first, and the key to its left, out of an interior.
+fn remove_child(interior: &mut Latched<'_>, place: usize) {
+    let mut fan = super::split::Fan::load(interior);
+    fan.remove(place - 1);
+    interior.change();
+    fan.store(interior.node, &mut interior.head, 0, fan.count);
+}
+
+/// An interior of one child takes over the children of its right neighbour, whose first child has
+/// gone into its own.
+fn inherit_children(heir: &mut Latched<'_>, gone: &Latched<'_>) {
+    debug_assert!(heir.head.count() == 0);
+    let mut fan = super::split::Fan::load(gone);
+    fan.children[0] = heir.node.child_at(0);
+    fan.store(heir.node, &mut heir.head, 0, fan.count);
+}
+
+/// # Safety
+/// `slab` is the slab of node `id`, which nobody reaches any more.
+unsafe fn reclaim_node(_: &Local, slab: *mut u8, id: u64) {
+    // SAFETY: the caller's promise.
+    let slab = unsafe { &*slab.cast::<Slab>() };
+    // SAFETY: the caller's promise.
+    unsafe { slab.free(id as u32) };
+}

@@ -1,0 +1,218 @@
+//! Searching the sixteen lanes of a node's first two cache lines: lane 0 is the head, lanes 1 to
+//! 14 are key slices, lane 15 is the high fence. Answers are bit masks, bit `i` for lane `i`.
+//!
+//! Called by the descent, on nodes that others may be writing. The vector variants are inline
+//! assembly because loads of plain memory that races with writers are undefined behaviour in Rust,
+//! while what assembly reads is outside the language's memory model; the caller throws an answer
+//! away unless the node's version is the same before and after. Assembly also needs no
+//! `target_feature` on the callers, so that it inlines everywhere. AVX-512 uses the registers from
+//! zmm16 up, which leave no dirty upper halves behind, hence no `vzeroupper`.
+
+use super::atomic::{AtomicU64, Ordering};
+
+/// Lanes of a search: the head, the keys, the high fence.
+pub(super) const LANES: usize = 16;
+
+/// How to search within a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Simd {
+    /// The best that this processor has.
+    Detect,
+    /// Eight lanes at a time. Asking for it where the processor lacks it gives `Portable`.
+    Avx512,
+    /// Four lanes at a time. Asking for it where the processor lacks it gives `Portable`.
+    Avx2,
+    /// One lane at a time, by atomic loads.
+    Portable,
+}
+
+impl Simd {
+    /// What was asked for, as far as this processor can do it; never `Detect`.
+    pub(super) fn resolve(self) -> Simd {
+        #[cfg(all(target_arch = "x86_64", not(miri), not(braid_shuttle)))]
+        {
+            let avx512 = std::is_x86_feature_detected!("avx512f");
+            let avx2 = std::is_x86_feature_detected!("avx2");
+            return match self {
+                Simd::Detect | Simd::Avx512 if avx512 => Simd::Avx512,
+                Simd::Detect | Simd::Avx2 if avx2 => Simd::Avx2,
+                _ => Simd::Portable,
+            };
+        }
+        #[allow(unreachable_code, reason = "the end of the function where there are no vectors")]
+        Simd::Portable
+    }
+}
+
+/// The lanes that equal `slice`.
+#[inline(always)]
+pub(super) fn equal(simd: Simd, lanes: &[AtomicU64; LANES], slice: u64) -> u32 {
+    match simd {
+        #[cfg(all(target_arch = "x86_64", not(miri), not(braid_shuttle)))]
+        // SAFETY: `resolve` saw that the processor has AVX-512.
+        Simd::Avx512 => unsafe { x86::equal_512(lanes, slice) },
+        #[cfg(all(target_arch = "x86_64", not(miri), not(braid_shuttle)))]
+        // SAFETY: `resolve` saw that the processor has AVX2.
+        Simd::Avx2 => unsafe { x86::equal_256(lanes, slice) },
+        _ => portable(lanes, |lane| lane == slice),
+    }
+}
+
+/// The lanes that are at most `slice`, unsigned.
+#[inline(always)]
+pub(super) fn at_most(simd: Simd, lanes: &[AtomicU64; LANES], slice: u64) -> u32 {
+    match simd {
+        #[cfg(all(target_arch = "x86_64", not(miri), not(braid_shuttle)))]
+        // SAFETY: `resolve` saw that the processor has AVX-512.
+        Simd::Avx512 => unsafe { x86::at_most_512(lanes, slice) },
+        #[cfg(all(target_arch = "x86_64", not(miri), not(braid_shuttle)))]
+        // SAFETY: `resolve` saw that the processor has AVX2.
+        Simd::Avx2 => unsafe { x86::at_most_256(lanes, slice) },
+        _ => portable(lanes, |lane| lane <= slice),
+    }
+}
+
+#[inline(always)]
+fn portable(lanes: &[AtomicU64; LANES], test: impl Fn(u64) -> bool) -> u32 {
+    let mut mask = 0;
+    for (i, lane) in lanes.iter().enumerate() {
+        // Relaxed: the caller validates by the head.
+        mask |= u32::from(test(lane.load(Ordering::Relaxed))) << i;
+    }
+    mask
+}
+
+#[cfg(all(target_arch = "x86_64", not(miri), not(braid_shuttle)))]
+mod x86 {
+    use super::{AtomicU64, LANES};
+    use std::arch::asm;
+
+    macro_rules! avx512 {
+        ($name:ident, $predicate:literal) => {
+            /// # Safety
+            /// The processor has AVX-512F.
+            #[inline(always)]
+            pub(super) unsafe fn $name(lanes: &[AtomicU64; LANES], slice: u64) -> u32 {
+                let (low, high): (u32, u32);
+                // SAFETY: reads the 128 bytes of `lanes`, writes registers only.
+                unsafe {
+                    asm!(
+                        "vpbroadcastq zmm16, {slice}",
+                        concat!("vpcmpuq k1, zmm16, [{lanes}], ", $predicate),
+                        concat!("vpcmpuq k2, zmm16, [{lanes} + 64], ", $predicate),
+                        "kmovw {low:e}, k1",
+                        "kmovw {high:e}, k2",
+                        slice = in(reg) slice, lanes = in(reg) lanes,
+                        low = lateout(reg) low, high = lateout(reg) high,
+                        out("xmm16") _, out("k1") _, out("k2") _,
+                        options(nostack, readonly, preserves_flags),
+                    );
+                }
+                (low & 0xff) | (high & 0xff) << 8
+            }
+        };
+    }
+    // The predicates of vpcmpuq: 0 is "equal", 5 is "not less than".
+    avx512!(equal_512, "0");
+    avx512!(at_most_512, "5");
+
+    /// # Safety
+    /// The processor has AVX2.
+    #[inline(always)]
+    pub(super) unsafe fn equal_256(lanes: &[AtomicU64; LANES], slice: u64) -> u32 {
+        let (a, b, c, d): (u32, u32, u32, u32);
+        // SAFETY: reads the 128 bytes of `lanes`, writes registers only.
+        unsafe {
+            asm!(
+                "vmovq xmm0, {slice}",
+                "vpbroadcastq ymm0, xmm0",
+                "vpcmpeqq ymm1, ymm0, [{lanes}]",
+                "vpcmpeqq ymm2, ymm0, [{lanes} + 32]",
+                "vpcmpeqq ymm3, ymm0, [{lanes} + 64]",
+                "vpcmpeqq ymm4, ymm0, [{lanes} + 96]",
+                "vmovmskpd {a:e}, ymm1",
+                "vmovmskpd {b:e}, ymm2",
+                "vmovmskpd {c:e}, ymm3",
+                "vmovmskpd {d:e}, ymm4",
+                "vzeroupper",
+                slice = in(reg) slice, lanes = in(reg) lanes,
+                a = lateout(reg) a, b = lateout(reg) b, c = lateout(reg) c, d = lateout(reg) d,
+                out("xmm0") _, out("xmm1") _, out("xmm2") _, out("xmm3") _, out("xmm4") _,
+                out("xmm5") _, out("xmm6") _, out("xmm7") _, out("xmm8") _, out("xmm9") _,
+                out("xmm10") _, out("xmm11") _, out("xmm12") _, out("xmm13") _, out("xmm14") _,
+                out("xmm15") _,
+                options(nostack, readonly, preserves_flags),
+            );
+        }
+        a | b << 4 | c << 8 | d << 12
+    }
+
+    /// AVX2 compares signed only: both sides are moved by 2^63 first.
+    ///
+    /// # Safety
+    /// The processor has AVX2.
+    #[inline(always)]
+    pub(super) unsafe fn at_most_256(lanes: &[AtomicU64; LANES], slice: u64) -> u32 {
+        let (a, b, c, d): (u32, u32, u32, u32);
+        let sign = 1u64 << 63;
+        // SAFETY: reads the 128 bytes of `lanes`, writes registers only.
+        unsafe {
+            asm!(
+                "vmovq xmm0, {slice}",
+                "vmovq xmm5, {sign}",
+                "vpbroadcastq ymm0, xmm0",
+                "vpbroadcastq ymm5, xmm5",
+                "vpxor ymm1, ymm5, [{lanes}]",
+                "vpxor ymm2, ymm5, [{lanes} + 32]",
+                "vpxor ymm3, ymm5, [{lanes} + 64]",
+                "vpxor ymm4, ymm5, [{lanes} + 96]",
+                "vpcmpgtq ymm1, ymm1, ymm0",
+                "vpcmpgtq ymm2, ymm2, ymm0",
+                "vpcmpgtq ymm3, ymm3, ymm0",
+                "vpcmpgtq ymm4, ymm4, ymm0",
+                "vmovmskpd {a:e}, ymm1",
+                "vmovmskpd {b:e}, ymm2",
+                "vmovmskpd {c:e}, ymm3",
+                "vmovmskpd {d:e}, ymm4",
+                "vzeroupper",
+                slice = in(reg) slice ^ sign, sign = in(reg) sign, lanes = in(reg) lanes,
+                a = lateout(reg) a, b = lateout(reg) b, c = lateout(reg) c, d = lateout(reg) d,
+                out("xmm0") _, out("xmm1") _, out("xmm2") _, out("xmm3") _, out("xmm4") _,
+                out("xmm5") _, out("xmm6") _, out("xmm7") _, out("xmm8") _, out("xmm9") _,
+                out("xmm10") _, out("xmm11") _, out("xmm12") _, out("xmm13") _, out("xmm14") _,
+                out("xmm15") _,
+                options(nostack, readonly, preserves_flags),
+            );
+        }
+        !(a | b << 4 | c << 8 | d << 12) & 0xffff
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::suspend::Seeded;
+
+    #[test]
+    fn variants_agree() {
+        // Every variant gives the portable one's answer, signed extremes and repeated keys included.
+        let mut random = Seeded::new(7);
+        let edges = [0, 1, u64::MAX, u64::MAX - 1, 1 << 63, (1 << 63) - 1];
+        for _ in 0..20_000 {
+            let mut pick = || match random.next_u64() % 3 {
+                0 => edges[(random.next_u64() % 6) as usize],
+                1 => random.next_u64() % 8,
+                _ => random.next_u64(),
+            };
+            #[repr(align(64))]
+            struct Aligned([AtomicU64; LANES]);
+            let lanes = Aligned(std::array::from_fn(|_| AtomicU64::new(pick())));
+            let slice = pick();
+            for simd in [Simd::Detect, Simd::Avx512, Simd::Avx2] {
+                let simd = simd.resolve();
+                assert_eq!(equal(simd, &lanes.0, slice), equal(Simd::Portable, &lanes.0, slice), "{simd:?}");
+                assert_eq!(at_most(simd, &lanes.0, slice), at_most(Simd::Portable, &lanes.0, slice), "{simd:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Many threads on one tree: what never leaves is always found and always walked, in order.
+
+use super::*;
+use crate::epoch::Epochs;
+use crate::index::model::{get, scan};
+use crate::memory::{Kind, Memory};
+use crate::suspend::{Never, Seeded};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
+
+const THREADS: u64 = 4;
+const KEYS: u64 = 3_000;
+
+/// Key `n`; those divisible by three stay, the others belong to thread `n / 3 % THREADS`.
+type KeyOf = fn(u64) -> Vec<u8>;
+
+fn stays(n: u64) -> bool {
+    n % 3 == 0
+}
+
+/// Inserts and removes its own keys at random, and looks at the others.
+fn write(tree: &Masstree, local: &Local, key_of: KeyOf, thread: u64, rounds: u64) {
+    let mut random = Seeded::new(thread + 1);
+    let mut s = Seeded::new(thread + 100);
+    let mut present = vec![false; KEYS as usize];
+    for round in 0..rounds {
+        let n = match round / 2_000 % 2 {
+            0 => random.next_u64() % KEYS, // anywhere
+            _ => round % KEYS,             // in a row, so that neighbours go together
+        };
+        let bytes = key_of(n);
+        let key = Key::new(&bytes);
+        local.enter();
+        let (cursor, found) = get(tree, &key, &mut s);
+        if stays(n) {
+            assert_eq!(found, Some(RecordId(1)), "key {n} has gone");
+        } else if n / 3 % THREADS == thread {
+            let is_present = present[n as usize];
+            assert_eq!(found, is_present.then_some(RecordId(2)), "own key {n}");
+            if is_present {
+                // SAFETY: inside an epoch; the key lives.
+                assert!(unsafe { tree.remove(local, &key, RecordId(2)) });
+            } else {
+                // SAFETY: inside an epoch; the key lives.
+                let inserted = unsafe { tree.insert(local, &cursor, &key, RecordId(2)) };
+                assert_eq!(inserted, Ok(Inserted::New));
+            }
+            present[n as usize] = !is_present;
+        }
+        local.leave();
+        if round % 16 == 0 {
+            local.refresh(None);
+        }
+    }
+    for n in (0..KEYS).filter(|n| present[*n as usize]) {
+        local.enter();
+        // SAFETY: inside an epoch; the key lives.
+        assert!(unsafe { tree.remove(local, &Key::new(&key_of(n)), RecordId(2)) }, "own key {n}");
+        local.leave();
+    }
+}
+
+/// Walks up and down; what stays is there, in order, and nothing twice.
+fn read(tree: &Masstree, local: &Local, key_of: KeyOf, done: &AtomicBool) {
+    let mut s = Seeded::new(9);
+    let staying: Vec<_> = {
+        let mut keys: Vec<_> = (0..KEYS).filter(|n| stays(*n)).map(key_of).collect();
+        keys.sort();
+        keys
+    };
+    let mut reverse = false;
+    while !done.load(Relaxed) {
+        local.enter();
+        let mut found = scan(tree, Bound::Unbounded, reverse, usize::MAX, &mut s);
+        local.leave();
+        if reverse {
+            found.reverse();
+        }
+        assert!(found.is_sorted_by(|a, b| a.0 < b.0), "reverse {reverse}");
+        let stayed = found.iter().filter(|(_, id)| *id == RecordId(1)).map(|(key, _)| key);
+        assert!(stayed.eq(&staying), "reverse {reverse}");
+        local.refresh(None);
+        reverse = !reverse;
+    }
+}
+
+fn stress(fixed8: bool, key_of: KeyOf, rounds: u64) {
+    let memory = Memory::new(1 << 30);
+    let nodes = Arc::new(Slab::reserve(&memory, Kind::Index, NODE_BYTES, 1 << 16).expect("addresses"));
+    let epochs = Epochs::new();
+    let local = Local::new(&epochs, &memory);
+    let tree = Masstree::new(nodes.clone(), fixed8, Simd::Detect).expect("a node");
+    for n in (0..KEYS).filter(|n| stays(*n)) {
+        let bytes = key_of(n);
+        let key = Key::new(&bytes);
+        local.enter();
+        let (cursor, _) = get(&tree, &key, &mut Never);
+        // SAFETY: inside an epoch; the key lives.
+        assert_eq!(unsafe { tree.insert(&local, &cursor, &key, RecordId(1)) }, Ok(Inserted::New));
+        local.leave();
+    }
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let writers: Vec<_> = (0..THREADS)
+            .map(|thread| {
+                let (tree, epochs, memory) = (&tree, &epochs, &memory);
+                scope.spawn(move || write(tree, &Local::new(epochs, memory), key_of, thread, rounds))
+            })
+            .collect();
+        scope.spawn(|| read(&tree, &Local::new(&epochs, &memory), key_of, &done));
+        let results: Vec<_> = writers.into_iter().map(|writer| writer.join()).collect();
+        done.store(true, Relaxed);
+        results.into_iter().for_each(|result| result.expect("a writer's assertions hold"));
+    });
+    for n in (0..KEYS).filter(|n| stays(*n)) {
+        local.enter();
+        // SAFETY: inside an epoch; the key lives.
+        assert!(unsafe { tree.remove(&local, &Key::new(&key_of(n)), RecordId(1)) });
+        local.leave();
+    }
+    for _ in 0..100 {
+        local.refresh(None);
+    }
+    assert!(nodes.used() < 10, "{} nodes stay", nodes.used());
+}
+
+#[test]
+fn threads_on_eight_bytes() {
+    // Threads inserting, removing, looking up and walking eight-byte keys.
+    stress(true, |n| n.to_be_bytes().to_vec(), 1_500_000);
+}
+
+#[test]
+fn threads_on_layers() {
+    // The same with suffixes, and with layers that come and go.
+    stress(false, |n| format!("{:05}/{:012}/{}", n / 4, n / 2, n).into_bytes(), 1_000_000);
+}
+
+#[test]
+fn threads_on_one_layer() {
+    // The same with inline keys and many borders within one layer.
+    stress(false, |n| format!("8 bytes.{n:06}").into_bytes(), 1_000_000);
+}

@@ -1,0 +1,348 @@
+//! Range walks in both directions: a page for each border, copied optimistically and validated by
+//! the border's version, descending into layers as they come. The walk's place is a key position,
+//! not a node: the node it holds is a guess, checked by its fences, so that splits and removals in
+//! between cost a step to the right or a new descent, never an entry.
+
+use super::border::{Entry, Find};
+use super::descend::Settled;
+use super::node::{Head, KEYS, code};
+use super::{Masstree, suffix};
+use crate::index::{Key, Page, Paged, RecordId, slice_of};
+use crate::suspend::Suspend;
+use crate::sync::Backoff;
+use std::cmp::Ordering::{Equal, Greater, Less};
+use std::ops::Bound;
+
+/// A suspended range walk. Its bytes beyond the present slice are in its page.
+#[derive(Clone, Copy, Debug)]
+pub struct Walk {
+    /// The position in the present layer is `(slice, turn)`: going up, entries of (slice, 2 * rank)
+    /// at least this are still to come; going down, those of (slice, 2 * rank + 1) at most this.
+    slice: u64,
+    /// The node to read next; 0: descend from the root.
+    node: u32,
+    /// The border in the layer above that led here; 0: unknown.
+    upper: u32,
+    /// Layers above the position.
+    depth: u16,
+    /// Layers above `node`, less than `depth` during a descent.
+    at: u16,
+    level: u8,
+    turn: u8,
+    reverse: bool,
+    /// The bound, which is in the page whole, goes on beyond `slice`.
+    partial: bool,
+    /// The bound itself belongs to the range.
+    inclusive: bool,
+    done: bool,
+}
+
+/// Below and above all ranks, and the long key of a slice.
+const TURN_MIN: u8 = 0;
+const TURN_MAX: u8 = 2 * code::SUFFIX + 1;
+const TURN_LONG: u8 = 2 * code::SUFFIX;
+
+/// What reading a border came to.
+enum Gathered {
+    /// It could not be read.
+    Unstable,
+    /// Nothing to show; the walk has moved on.
+    Moved,
+    Page,
+}
+
+impl Walk {
+    pub(super) fn new(from: Bound<&Key>, reverse: bool, fixed8: bool, page: &mut Page) -> Walk {
+        page.clear();
+        page.is_fixed8 = fixed8;
+        page.position.clear();
+        let mut walk = Walk {
+            slice: if reverse { u64::MAX } else { 0 },
+            node: 0,
+            upper: 0,
+            depth: 0,
+            at: 0,
+            level: 0,
+            turn: if reverse { TURN_MAX } else { TURN_MIN },
+            reverse,
+            partial: false,
+            inclusive: matches!(from, Bound::Included(_)),
+            done: false,
+        };
+        if let Bound::Included(key) | Bound::Excluded(key) = from {
+            page.position.extend_from_slice(suffix::bytes_of(key));
+            walk.set_bound(key.slice, key.len as usize);
+        }
+        walk
+    }
+
+    /// Places the walk at a bound that has this slice and goes on for `remaining` bytes from here.
+    fn set_bound(&mut self, slice: u64, remaining: usize) {
+        self.slice = slice;
+        self.partial = remaining > 8;
+        self.turn = match remaining {
+            9.. => TURN_LONG + u8::from(self.reverse),
+            // Going up, "at least" the bound's own turn or the next; going down likewise.
+            len => 2 * len as u8 + u8::from(self.inclusive == self.reverse),
+        };
+    }
+
+    /// Whether an entry is still to come.
+    fn admits(&self, entry: &Entry) -> bool {
+        let turn = 2 * code::rank(entry.code);
+        if self.reverse {
+            (entry.slice, turn + 1) <= (self.slice, self.turn)
+        } else {
+            (entry.slice, turn) >= (self.slice, self.turn)
+        }
+    }
+
+    /// The slice to descend by.
+    fn target(&self, page: &Page) -> u64 {
+        if self.at < self.depth { slice_of(&page.position[8 * self.at as usize..]) } else { self.slice }
+    }
+
+    /// Descends anew.
+    fn restart(&mut self) {
+        (self.node, self.upper, self.at) = (0, 0, 0);
+    }
+
+    /// The position no longer depends on the bound's further bytes.
+    fn forget_bound(&mut self, page: &mut Page) {
+        self.partial = false;
+        page.position.truncate(8 * self.depth as usize);
+    }
+
+    /// Goes down into the layer of `link`.
+    fn enter_layer(&mut self, link: &Entry, page: &mut Page) {
+        let bounded = self.partial && link.slice == self.slice;
+        self.upper = self.node;
+        self.depth += 1;
+        self.at = self.depth;
+        (self.node, self.level) = (link.rid, link.code - code::LAYER);
+        let prefix = 8 * self.depth as usize;
+        if bounded {
+            self.set_bound(slice_of(&page.position[prefix..]), page.position.len() - prefix);
+            page.position.truncate(if self.partial { usize::MAX } else { prefix });
+        } else {
+            page.position.truncate(prefix - 8);
+            page.position.extend_from_slice(&link.slice.to_be_bytes());
+            self.partial = false;
+            self.slice = if self.reverse { u64::MAX } else { 0 };
+            self.turn = if self.reverse { TURN_MAX } else { TURN_MIN };
+        }
+    }
+
+    /// Beyond the layer at `depth`, which is read or gone: up to the one above, behind its link.
+    fn leave_layer(&mut self, page: &mut Page) {
+        if self.depth == 0 {
+            self.done = true;
+            return;
+        }
+        self.depth -= 1;
+        self.slice = slice_of(&page.position[8 * self.depth as usize..]);
+        self.turn = if self.reverse { TURN_LONG } else { TURN_MAX };
+        self.forget_bound(page);
+        (self.node, self.upper, self.level) = (self.upper, 0, 0);
+        self.at = if self.node == 0 { 0 } else { self.depth };
+    }
+}
+
+impl Page {
+    fn clear(&mut self) {
+        self.len = 0;
+        self.bytes.clear();
+    }
+
+    fn push(&mut self, entry: &Entry, suffix: &[u8]) {
+        self.ids[self.len] = RecordId(entry.rid);
+        self.slices[self.len] = entry.slice;
+        if !self.is_fixed8 {
+            self.bytes.extend_from_slice(&self.position);
+            self.bytes.extend_from_slice(&entry.slice.to_be_bytes()[..usize::from(entry.code).min(8)]);
+            self.bytes.extend_from_slice(suffix);
+            self.ends[self.len] = self.bytes.len() as u32;
+        }
+        self.len += 1;
+    }
+}
+
+impl Masstree {
+    /// Goes on to the next probable miss or the next page.
+    #[inline]
+    pub(super) fn walk_on<S: Suspend>(&self, w: &mut Walk, page: &mut Page, s: &mut S) -> Paged {
+        while !w.done {
+            if w.node == 0 {
+                (w.node, w.level) = self.root();
+                if self.walk_miss(w, s) {
+                    return Paged::Suspended;
+                }
+            }
+            let mut read = true;
+            while w.level > 0 && read {
+                match self.node(w.node).child(self.simd, w.target(page)) {
+                    Some(child) => {
+                        (w.node, w.level) = (child, w.level - 1);
+                        if self.walk_miss(w, s) {
+                            return Paged::Suspended;
+                        }
+                    }
+                    None => read = false,
+                }
+            }
+            let gathered = match read {
+                false => Gathered::Unstable,
+                true if w.at < w.depth => self.pass_layer(w, page),
+                true => self.gather(w, page),
+            };
+            match gathered {
+                Gathered::Page => {
+                    if w.node != 0 && !w.done {
+                        // The next border comes while the caller reads the records of this page.
+                        let _ = self.walk_miss(w, s);
+                    }
+                    return Paged::Page;
+                }
+                Gathered::Moved if w.node != 0 && !w.done => {
+                    if self.walk_miss(w, s) {
+                        return Paged::Suspended;
+                    }
+                }
+                Gathered::Moved => {}
+                Gathered::Unstable => {
+                    if self.settle_walk(w, page) && S::SUSPENDS {
+                        return Paged::Suspended;
+                    }
+                }
+            }
+        }
+        Paged::End
+    }
+
+    #[inline(always)]
+    fn walk_miss<S: Suspend>(&self, w: &Walk, s: &mut S) -> bool {
+        if w.level > 0 { s.miss::<3>(self.nodes.at(w.node)) } else { s.miss::<4>(self.nodes.at(w.node)) }
+    }
+
+    /// Moves the walk on from a node that could not be read. True: somebody is long about it.
+    #[cold]
+    fn settle_walk(&self, w: &mut Walk, page: &Page) -> bool {
+        let mut backoff = Backoff::new();
+        match self.settle(self.node(w.node), w.level, w.target(page), &mut backoff) {
+            Settled::Right(next) => w.node = next,
+            Settled::Gone => w.restart(),
+            Settled::Stay => {}
+        }
+        backoff.is_long()
+    }
+
+    /// From a border on the way down to the position's layer.
+    fn pass_layer(&self, w: &mut Walk, page: &mut Page) -> Gathered {
+        let (node, slice) = (self.node(w.node), w.target(page));
+        let head = node.head();
+        if head.is_unstable() || node.is_beyond(head, slice) {
+            return Gathered::Unstable;
+        }
+        let found = match node.find(self.simd, head, slice, usize::MAX) {
+            Find::Layer(slot, level) => Some((node.rid(slot), level)),
+            _ => None,
+        };
+        if !node.is_still(head) {
+            return Gathered::Unstable;
+        }
+        match found {
+            Some((root, level)) => {
+                w.upper = if w.at + 1 == w.depth { w.node } else { 0 };
+                (w.node, w.level, w.at) = (root, level, w.at + 1);
+            }
+            None => {
+                // The layer has gone empty: the walk is past its link. A key that has come since
+                // was not there all the time.
+                (w.depth, w.upper) = (w.at + 1, w.node);
+                w.leave_layer(page);
+            }
+        }
+        Gathered::Moved
+    }
+
+    /// Copies what is still to come from a border of the position's layer, up to a link to a layer.
+    #[inline]
+    fn gather(&self, w: &mut Walk, page: &mut Page) -> Gathered {
+        let node = self.node(w.node);
+        let head = node.head();
+        if head.is_unstable() || node.is_beyond(head, w.slice) {
+            return Gathered::Unstable;
+        }
+        let (low, high) = (node.low(), node.high());
+        let (prev, next) = (node.prev(), node.next(0));
+        let mut entries = [Entry::NONE; KEYS];
+        let mut len = 0;
+        let mut link = None;
+        let order = node.permutation();
+        for i in 0..order.len() {
+            let slot = order.slot(if w.reverse { order.len() - 1 - i } else { i });
+            if !head.is_live(slot) {
+                continue; // being inserted
+            }
+            let entry = node.entry(self.shape(), slot);
+            if !w.admits(&entry) {
+                continue;
+            }
+            if entry.code >= code::LAYER {
+                link = Some(entry);
+                break;
+            }
+            entries[len] = entry;
+            len += 1;
+        }
+        if !node.is_still(head) {
+            return Gathered::Unstable;
+        }
+        if w.slice < low && !head.has(Head::LEFTMOST) {
+            w.restart(); // not a left neighbour any more
+            return Gathered::Moved;
+        }
+        page.clear();
+        match link {
+            Some(link) if len == 0 => {
+                w.enter_layer(&link, page);
+                return Gathered::Moved;
+            }
+            _ => self.show(w, page, &entries[..len]),
+        }
+        let is_end = head.has(if w.reverse { Head::LEFTMOST } else { Head::INFINITE });
+        match link {
+            Some(link) => (w.slice, w.turn) = (link.slice, TURN_LONG + u8::from(w.reverse)),
+            None if is_end => w.leave_layer(page),
+            None if w.reverse => (w.node, w.slice, w.turn) = (prev, low - 1, TURN_MAX),
+            None => (w.node, w.slice, w.turn) = (next, high, TURN_MIN),
+        }
+        if page.len > 0 { Gathered::Page } else { Gathered::Moved }
+    }
+
+    /// Puts validated entries on the page, but not the one with the bound's slice that the bound's
+    /// further bytes exclude.
+    #[inline]
+    fn show(&self, w: &mut Walk, page: &mut Page, entries: &[Entry]) {
+        let mut excluded = false;
+        if let (true, Some(first)) = (w.partial, entries.first())
+            && (first.code == code::SUFFIX && first.slice == w.slice)
+        {
+            let rest = &page.position[8 * (w.depth as usize + 1)..];
+            // SAFETY: the slot's suffix when the border was validated, kept by the epoch.
+            excluded = match unsafe { suffix::bytes(first.suffix) }.cmp(rest) {
+                Less => !w.reverse,
+                Equal => !w.inclusive,
+                Greater => w.reverse,
+            };
+        }
+        if w.partial {
+            w.forget_bound(page);
+        }
+        for entry in &entries[usize::from(excluded)..] {
+            // SAFETY: as above.
+            let suffix = if entry.suffix.is_null() { &[] } else { unsafe { suffix::bytes(entry.suffix) } };
+            page.push(entry, suffix);
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! How a key finds its record. [`Index`] is the contract; one implementation per folder or file.
+
+use crate::epoch::Local;
+use crate::memory::OutOfMemory;
+use crate::suspend::Suspend;
+use std::ops::Bound;
+
+pub mod masstree;
+#[cfg(test)]
+mod model;
+
+pub use crate::record::RecordId;
+
+/// A search key: bytes in memory that outlives the operation. Eight bytes or fewer travel in `slice` alone.
+#[derive(Clone, Copy, Debug)]
+pub struct Key {
+    /// The first eight bytes, big-endian, zero-padded: order-preserving.
+    pub slice: u64,
+    /// Length in bytes, at most [`KEY_BYTES_MAX`].
+    pub len: u32,
+    /// All `len` bytes when `len > 8`; unused (may dangle) otherwise.
+    pub bytes: *const u8,
+}
+
+/// The longest key.
+pub const KEY_BYTES_MAX: u32 = u16::MAX as u32;
+
+/// What a step of a descent came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Probe {
+    /// Memory has been asked for; step again.
+    Suspended,
+    /// No such key.
+    Absent,
+    /// The key's record.
+    Found(RecordId),
+}
+
+/// What an insertion came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Inserted {
+    /// The key was absent and now maps to the record.
+    New,
+    /// The key is there already, for this record; nothing has changed.
+    Exists(RecordId),
+}
+
+/// What a step of a range walk came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Paged {
+    /// Memory has been asked for; step again.
+    Suspended,
+    /// The page holds the next entries, one at least.
+    Page,
+    /// No more entries.
+    End,
+}
+
+/// Most entries of a page.
+pub const PAGE_ENTRIES_MAX: usize = 14;
+
+/// The entries that a range walk came to, in the walk's order. A page serves one walk at a time:
+/// it keeps the walk's place between two calls.
+#[derive(Clone, Debug, Default)]
+pub struct Page {
+    /// Entries in use.
+    pub len: usize,
+    /// Their records.
+    pub ids: [RecordId; PAGE_ENTRIES_MAX],
+    /// Their keys' slices, of the last layer the key reaches: the key itself where keys have eight bytes.
+    pub slices: [u64; PAGE_ENTRIES_MAX],
+    /// Where keys vary in length: the whole keys, one after the other. Empty otherwise.
+    pub bytes: Vec<u8>,
+    /// Where each key ends in `bytes`.
+    pub ends: [u32; PAGE_ENTRIES_MAX],
+    /// Whether keys have eight bytes, which are `slices` alone.
+    pub is_fixed8: bool,
+    /// The walk's place: the bound it began at, and later the bytes that lead to its layer.
+    pub(crate) position: Vec<u8>,
+}
+
+/// Contract: see README.md of this folder. All methods may be called concurrently from any thread inside an epoch.
+pub trait Index: Send + Sync {
+    /// A suspended point descent: plain data, owns nothing; dropping it cancels.
+    type Cursor: Copy;
+    /// A suspended range walk: plain data, owns nothing.
+    type Walk: Copy;
+
+    /// A descent that has not begun.
+    fn start(&self, key: &Key) -> Self::Cursor;
+
+    /// Goes on to the next probable miss. Never ends holding a latch.
+    ///
+    /// # Safety
+    /// Inside an epoch entered before `start`; key bytes alive; the same key at every step.
+    unsafe fn step<S: Suspend>(&self, cursor: &mut Self::Cursor, key: &Key, s: &mut S) -> Probe;
+
+    /// Maps an absent key to `id`. `cursor` is where a descent for `key` ended (Absent), as a hint: validated,
+    /// redone if stale. On [`OutOfMemory`] nothing has changed.
+    ///
+    /// # Safety
+    /// As `step`.
+    unsafe fn insert(
+        &self,
+        local: &Local,
+        cursor: &Self::Cursor,
+        key: &Key,
+        id: RecordId,
+    ) -> Result<Inserted, OutOfMemory>;
+
+    /// Removes the key if it still maps to `id`; true: it did. Emptied nodes and layers go too.
+    ///
+    /// # Safety
+    /// As `step`.
+    unsafe fn remove(&self, local: &Local, key: &Key, id: RecordId) -> bool;
+
+    /// A range walk that begins at `from`, a lower bound, or where `reverse` an upper bound. Takes
+    /// `page` into its service. The caller looks for the end of its range in the pages. A walk
+    /// lives within one epoch; to go on in a later one, begin anew with the last key excluded.
+    ///
+    /// # Safety
+    /// The bound's key bytes are alive during the call.
+    unsafe fn walk(&self, from: Bound<&Key>, reverse: bool, page: &mut Page) -> Self::Walk;
+
+    /// Goes on to the next probable miss or the next page. A page shows each of its keys as of
+    /// some moment during the walk; a key that is there all the time appears, once.
+    ///
+    /// # Safety
+    /// Inside an epoch entered before `walk`; `page` is the one given to `walk`.
+    unsafe fn next_page<S: Suspend>(&self, walk: &mut Self::Walk, page: &mut Page, s: &mut S) -> Paged;
+}
+
+impl Key {
+    /// The key of these bytes, which must outlive it: [`KEY_BYTES_MAX`] of them at most.
+    #[inline]
+    pub fn new(bytes: &[u8]) -> Key {
+        debug_assert!(bytes.len() <= KEY_BYTES_MAX as usize);
+        Key { slice: slice_of(bytes), len: bytes.len() as u32, bytes: bytes.as_ptr() }
+    }
+
+    /// All bytes of a key longer than eight.
+    ///
+    /// # Safety
+    /// They are alive for as long as the result is used.
+    pub unsafe fn long_bytes<'k>(&self) -> &'k [u8] {
+        debug_assert!(self.len > 8);
+        // SAFETY: by the caller's promise.
+        unsafe { std::slice::from_raw_parts(self.bytes, self.len as usize) }
+    }
+
+    /// The key of eight bytes whose order is that of the numbers.
+    #[inline(always)]
+    pub fn from_u64(number: u64) -> Key {
+        Key { slice: number, len: 8, bytes: std::ptr::null() }
+    }
+}
+
+/// The first eight of these bytes, big-endian, zero-padded.
+#[inline]
+pub fn slice_of(bytes: &[u8]) -> u64 {
+    match bytes.first_chunk::<8>() {
+        Some(first) => u64::from_be_bytes(*first),
+        None => {
+            let mut first = [0; 8];
+            first[..bytes.len()].copy_from_slice(bytes);
+            u64::from_be_bytes(first)
+        }
+    }
+}

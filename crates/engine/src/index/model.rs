@@ -1,0 +1,230 @@
+//! The test that every index must pass: random operations against a `BTreeMap`.
+
+use super::{Index, Inserted, Key, Page, Paged, Probe, RecordId};
+use crate::epoch::Local;
+use crate::suspend::{Seeded, Suspend};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+/// One operation of the model.
+#[derive(Clone, Debug)]
+pub(crate) enum Op {
+    Insert(Vec<u8>),
+    Remove(Vec<u8>),
+    RemoveOther(Vec<u8>),
+    Get(Vec<u8>),
+    Scan { from: Bound<Vec<u8>>, reverse: bool, pages: usize },
+}
+
+/// Keys of eight bytes, few enough to meet again, dense or far apart, extremes included.
+pub(crate) fn keys_of_eight() -> BoxedStrategy<Vec<u8>> {
+    let number = prop_oneof![
+        6 => 0..200u64,
+        3 => (0..200u64).prop_map(|n| n << 40),
+        1 => (0..3u64).prop_map(|n| u64::MAX - n),
+    ];
+    number.prop_map(|n| n.to_be_bytes().to_vec()).boxed()
+}
+
+/// Keys that share prefixes of up to three layers, end around slice boundaries, and differ in
+/// trailing zeros only.
+pub(crate) fn keys_of_any_length() -> BoxedStrategy<Vec<u8>> {
+    let prefix = prop_oneof![
+        4 => Just(vec![]),
+        2 => Just(b"8bytes..".to_vec()),
+        2 => Just(b"8bytes..and more".to_vec()),
+        1 => Just(b"8bytes..and more, and a third layer".to_vec()),
+        1 => Just(vec![0; 8]),
+        1 => Just(vec![0xff; 16]),
+    ];
+    let rest = prop_oneof![
+        3 => vec(prop_oneof![Just(0), Just(1), Just(b'a'), Just(0xff)], 0..4),
+        2 => vec(Just(0), 0..20),
+        2 => (0..100u64).prop_map(|n| n.to_be_bytes()[5..].to_vec()),
+        1 => (0..40u64).prop_map(|n| n.to_be_bytes().to_vec()),
+        1 => (0..20u8).prop_map(|n| [vec![n; 9], vec![7; 11]].concat()),
+    ];
+    (prefix, rest).prop_map(|(prefix, rest)| [prefix, rest].concat()).boxed()
+}
+
+/// Sequences of operations on such keys.
+pub(crate) fn operations(keys: BoxedStrategy<Vec<u8>>, len: usize) -> BoxedStrategy<Vec<Op>> {
+    let bound = prop_oneof![
+        1 => Just(Bound::Unbounded),
+        4 => keys.clone().prop_map(Bound::Included),
+        4 => keys.clone().prop_map(Bound::Excluded),
+    ];
+    let scan = (bound, any::<bool>(), 0..8usize);
+    let op = prop_oneof![
+        8 => keys.clone().prop_map(Op::Insert),
+        4 => keys.clone().prop_map(Op::Remove),
+        1 => keys.clone().prop_map(Op::RemoveOther),
+        3 => keys.prop_map(Op::Get),
+        2 => scan.prop_map(|(from, reverse, pages)| Op::Scan { from, reverse, pages }),
+    ];
+    // Phases of growing and of shrinking, so that nodes split and go.
+    (vec(op, 0..len), any::<u8>())
+        .prop_map(|(mut ops, phase)| {
+            for (i, op) in ops.iter_mut().enumerate() {
+                if let Op::Insert(key) = op
+                    && (i / 200 + usize::from(phase)) % 3 == 2
+                {
+                    *op = Op::Remove(key.clone());
+                }
+            }
+            ops
+        })
+        .boxed()
+}
+
+/// A descent from beginning to end. Returns its last cursor too.
+pub(crate) fn get<I: Index, S: Suspend>(index: &I, key: &Key, s: &mut S) -> (I::Cursor, Option<RecordId>) {
+    let mut cursor = index.start(key);
+    loop {
+        // SAFETY: the tests enter an epoch around everything; the key lives.
+        match unsafe { index.step(&mut cursor, key, s) } {
+            Probe::Suspended => {}
+            Probe::Absent => return (cursor, None),
+            Probe::Found(id) => return (cursor, Some(id)),
+        }
+    }
+}
+
+/// All of a walk's entries, up to a number of pages.
+pub(crate) fn scan<I: Index, S: Suspend>(
+    index: &I,
+    from: Bound<&[u8]>,
+    reverse: bool,
+    pages: usize,
+    s: &mut S,
+) -> Vec<(Vec<u8>, RecordId)> {
+    let mut page = Page::default();
+    let mut found = vec![];
+    let key = match from {
+        Bound::Included(key) | Bound::Excluded(key) => Key::new(key),
+        Bound::Unbounded => Key::new(&[]),
+    };
+    let from = match from {
+        Bound::Included(_) => Bound::Included(&key),
+        Bound::Excluded(_) => Bound::Excluded(&key),
+        Bound::Unbounded => Bound::Unbounded,
+    };
+    // SAFETY: the key lives.
+    let mut walk = unsafe { index.walk(from, reverse, &mut page) };
+    let mut seen = 0;
+    while seen < pages {
+        // SAFETY: the tests enter an epoch around everything; this is the walk's page.
+        match unsafe { index.next_page(&mut walk, &mut page, s) } {
+            Paged::Suspended => continue,
+            Paged::End => break,
+            Paged::Page => seen += 1,
+        }
+        assert!(page.len > 0, "a page has an entry");
+        let mut begin = 0;
+        for i in 0..page.len {
+            let key = if page.is_fixed8 {
+                page.slices[i].to_be_bytes().to_vec()
+            } else {
+                let end = page.ends[i] as usize;
+                page.bytes[std::mem::replace(&mut begin, end)..end].to_vec()
+            };
+            found.push((key, page.ids[i]));
+        }
+    }
+    found
+}
+
+/// Runs the operations on an index and on a map; every answer must agree, whatever the policy.
+pub(crate) fn check<I: Index, S: Suspend>(index: &I, local: &Local, ops: &[Op], s: &mut S) {
+    let mut model: BTreeMap<Vec<u8>, RecordId> = BTreeMap::new();
+    let mut last_id = 0;
+    for op in ops {
+        local.enter();
+        match op {
+            Op::Insert(bytes) => {
+                let key = Key::new(bytes);
+                let (cursor, found) = get(index, &key, s);
+                assert_eq!(found, model.get(bytes).copied(), "before {op:?}");
+                last_id += 1;
+                // SAFETY: inside an epoch; the key lives.
+                let inserted = unsafe { index.insert(local, &cursor, &key, RecordId(last_id)) };
+                let expected = match found {
+                    Some(id) => Inserted::Exists(id),
+                    None => Inserted::New,
+                };
+                assert_eq!(inserted, Ok(expected), "{op:?}");
+                model.entry(bytes.clone()).or_insert(RecordId(last_id));
+            }
+            Op::Remove(bytes) => {
+                let id = model.remove(bytes);
+                // SAFETY: inside an epoch; the key lives.
+                let removed = unsafe { index.remove(local, &Key::new(bytes), id.unwrap_or(RecordId(1))) };
+                assert_eq!(removed, id.is_some(), "{op:?}");
+            }
+            Op::RemoveOther(bytes) => {
+                // SAFETY: inside an epoch; the key lives.
+                assert!(!unsafe { index.remove(local, &Key::new(bytes), RecordId(u32::MAX)) }, "{op:?}");
+            }
+            Op::Get(bytes) => {
+                assert_eq!(get(index, &Key::new(bytes), s).1, model.get(bytes).copied(), "{op:?}");
+            }
+            Op::Scan { from, reverse, pages } => check_scan(index, &model, from, *reverse, *pages, s),
+        }
+        local.leave();
+        local.refresh(None);
+    }
+    local.enter();
+    for reverse in [false, true] {
+        check_scan(index, &model, &Bound::Unbounded, reverse, usize::MAX, s);
+    }
+    for (bytes, id) in model {
+        let key = Key::new(&bytes);
+        assert_eq!(get(index, &key, s).1, Some(id));
+        // SAFETY: inside an epoch; the key lives.
+        assert!(unsafe { index.remove(local, &key, id) });
+        assert_eq!(get(index, &key, s).1, None);
+    }
+    assert_eq!(scan(index, Bound::Unbounded, false, 1, s), vec![]);
+    local.leave();
+    local.refresh(None);
+}
+
+fn check_scan<I: Index, S: Suspend>(
+    index: &I,
+    model: &BTreeMap<Vec<u8>, RecordId>,
+    from: &Bound<Vec<u8>>,
+    reverse: bool,
+    pages: usize,
+    s: &mut S,
+) {
+    let bound = from.as_ref().map(Vec::as_slice);
+    let found = scan(index, bound, reverse, pages, s);
+    let own = |(key, id): (&Vec<u8>, &RecordId)| (key.clone(), *id);
+    let expected: Vec<_> = if reverse {
+        model.range::<[u8], _>((Bound::Unbounded, bound)).rev().map(own).collect()
+    } else {
+        model.range::<[u8], _>((bound, Bound::Unbounded)).map(own).collect()
+    };
+    let len = if pages == usize::MAX { expected.len() } else { found.len() };
+    assert_eq!(found, expected[..len], "scan from {from:?}, reverse {reverse}");
+    assert!(found.len() >= pages.min(expected.len()), "a page has an entry");
+}
+
+/// The test itself: `make` gives an empty index and a participant of its epochs, and `after` looks at
+/// the index when everything has been removed.
+pub(crate) fn index_model<I: Index>(
+    keys: BoxedStrategy<Vec<u8>>,
+    make: impl Fn() -> (I, Local),
+    after: impl Fn(&I, &Local),
+) {
+    let cases = ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() };
+    proptest!(cases, |(ops in operations(keys, 1200), seed in any::<u64>())| {
+        let (index, local) = make();
+        check(&index, &local, &ops, &mut crate::suspend::Never);
+        after(&index, &local);
+        check(&index, &local, &ops, &mut Seeded::new(seed));
+        after(&index, &local);
+    });
+}

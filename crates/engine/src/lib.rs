@@ -1,0 +1,65 @@
+//! Braid: a main-memory transactional database engine in which every transaction is a coroutine.
+//!
+//! A worker thread keeps a batch of transactions open. Wherever one is about to touch memory that is
+//! probably not in cache, the engine asks for that memory and goes on with another, so that the
+//! latency of main memory is spent on useful work. Closures read like sequential code:
+//!
+//! ```
+//! use braiddb::{Database, Error, Options, Table};
+//!
+//! let db = Database::in_memory(Options::default())?;
+//! let accounts: Table<u64, i64> = db.table("accounts")?;
+//! db.run(async move |tx| {
+//!     tx.insert(accounts, 1, 100).await?;
+//!     tx.insert(accounts, 2, 0).await
+//! })
+//! .wait()?;
+//!
+//! let left = db.run(async move |tx| {
+//!     let (from, to) = (tx.get(accounts, 1).await?, tx.get(accounts, 2).await?);
+//!     let (Some(from), Some(to)) = (from, to) else { return Err(Error::user("no such account")) };
+//!     tx.put(accounts, 1, from - 30).await?;
+//!     tx.put(accounts, 2, to + 30).await?;
+//!     Ok(from - 30)
+//! });
+//! assert_eq!(left.wait()?, 70);
+//! # Ok::<(), Error>(())
+//! ```
+//!
+//! In the order in which a transaction travels: [`Database`] submits it to a worker's inbox (`exec`), which
+//! polls it and steps its operations (`txn`) through the index (`index`) and the version chain (`record`)
+//! under the rules of a concurrency-control scheme (`cc`). Below lie `suspend` (prefetch and leave), `epoch`
+//! (reclamation), `memory` and `sync`.
+
+#![warn(missing_docs)]
+
+mod cc;
+mod db;
+mod epoch;
+mod error;
+mod exec;
+mod index;
+mod memory;
+mod metrics;
+mod options;
+#[doc(hidden)]
+pub mod raw;
+mod record;
+pub mod suspend;
+mod sync;
+mod txn;
+pub mod variants;
+
+pub use cc::{ConcurrencyControl, Snapshot};
+pub use db::{Batch, Database, Handle, Worker};
+pub use error::{Error, Result};
+pub use exec::{Refill, Step, WorkerOptions};
+pub use metrics::{Clock, LatencyStatistics, MemoryStatistics, Statistics, SystemClock};
+pub use options::Options;
+pub use record::VALUE_BYTES_MAX;
+#[cfg(feature = "serde")]
+pub use txn::Serde;
+pub use txn::{
+    AsKey, Contains, Delete, Get, GetMany, Insert, KEY_BYTES_MAX, Key, NextRow, OwnedRows, Plain, Put, Rows,
+    Table, Transaction, Txn, Update, Value,
+};

@@ -1,0 +1,15 @@
+//! Memory that the database owns: reserved regions of equal blocks addressed by 32-bit ids
+//! ([`Slab`]), and per-worker size-class pools ([`Pool`]). Everything is counted per [`Kind`]
+//! against one limit ([`Memory`]), and freed wholesale when the database goes.
+
+mod account;
+mod classes;
+mod os;
+mod pool;
+mod slab;
+#[cfg(all(test, not(braid_shuttle)))]
+mod tests;
+
+pub use account::{Kind, Memory, OutOfMemory};
+pub use pool::Pool;
+pub use slab::Slab;

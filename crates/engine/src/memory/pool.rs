@@ -1,0 +1,274 @@
+//! [`Pool`]: a single-threaded size-class allocator.
+//!
+//! Each class keeps free objects in a list linked through their first words, last in, first out.
+//! When the list holds a batch it becomes the spare; when there is a spare already, that goes to
+//! the pools of other workers through [`Memory`]. So a pool never holds more than two batches of a
+//! class, nothing is walked to split a list, and workers that only free feed those that only
+//! allocate. What lists do not have is cut from a chunk.
+//!
+//! Invariants: `count` and `spare_count` are the lengths of the lists; `count` is below a batch;
+//! `chunk` is a multiple of 16 bytes, 16-byte aligned, and nobody else's.
+
+use super::account::{Batch, CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, Kind, Memory, OutOfMemory, Rest};
+use super::classes::{
+    BATCH_OBJECTS, CLASSES, POOLED_BYTES_MAX, SMALL_BYTES_MAX, batch_objects, class_bytes, class_of,
+    class_within, small_class,
+};
+use crate::sync::lock;
+use std::ptr::null_mut;
+use std::sync::Arc;
+
+/// One worker's size-class allocator; objects may be freed into another worker's pool of the same kind.
+pub struct Pool {
+    lists: [FreeList; CLASSES],
+    chunk: Rest,
+    /// The next chunk's size: doubles, so that small databases stay small.
+    chunk_bytes: usize,
+    kind: Kind,
+    memory: Arc<Memory>,
+}
+
+#[derive(Clone, Copy)]
+struct FreeList {
+    head: *mut u8,
+    spare: *mut u8,
+    count: u32,
+    spare_count: u32,
+}
+
+/// Rests of chunks of at least this size are kept whole for other pools; smaller ones become objects.
+const REST_BYTES_MIN: usize = 4 << 10;
+const EMPTY: FreeList = FreeList { head: null_mut(), spare: null_mut(), count: 0, spare_count: 0 };
+const NO_CHUNK: Rest = Rest { next: null_mut(), bytes: 0 };
+/// What freed memory is filled with in debug builds, beyond the link.
+#[cfg(debug_assertions)]
+const POISON: u8 = 0xDD;
+
+// SAFETY: the pool owns its free objects and its chunk; nothing of them is bound to a thread.
+unsafe impl Send for Pool {}
+
+impl Pool {
+    /// An empty pool; takes no memory before the first `allocate`.
+    pub fn new(memory: &Arc<Memory>, kind: Kind) -> Pool {
+        Pool {
+            lists: [EMPTY; CLASSES],
+            chunk: NO_CHUNK,
+            chunk_bytes: CHUNK_BYTES_MIN,
+            kind,
+            memory: Arc::clone(memory),
+        }
+    }
+
+    /// An object of at least `bytes`, 16-byte aligned, with undefined contents.
+    #[inline]
+    pub fn allocate(&mut self, bytes: usize) -> Result<*mut u8, OutOfMemory> {
+        if bytes <= SMALL_BYTES_MAX {
+            let class = small_class(bytes);
+            let list = &mut self.lists[class];
+            if !list.head.is_null() {
+                // SAFETY: the list is not empty.
+                return Ok(unsafe { list.pop() });
+            }
+            return self.refill(class);
+        }
+        self.allocate_big(bytes)
+    }
+
+    /// Gives an object back.
+    ///
+    /// # Safety
+    /// `p` is from `allocate(bytes)` of any pool of this memory and kind; nobody reaches it any more.
+    #[inline]
+    pub unsafe fn free(&mut self, p: *mut u8, bytes: usize) {
+        if bytes <= SMALL_BYTES_MAX {
+            let class = small_class(bytes);
+            // SAFETY: the caller's promise; an object of this class has these bytes.
+            unsafe { self.push(class, p, BATCH_OBJECTS) };
+            return;
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.free_big(p, bytes) }
+    }
+
+    /// The account that the pool draws on.
+    pub fn memory(&self) -> &Arc<Memory> {
+        &self.memory
+    }
+
+    #[inline(never)]
+    fn allocate_big(&mut self, bytes: usize) -> Result<*mut u8, OutOfMemory> {
+        if bytes > POOLED_BYTES_MAX {
+            return self.memory.allocate_large(self.kind, bytes);
+        }
+        let class = class_of(bytes);
+        let list = &mut self.lists[class];
+        if list.head.is_null() {
+            return self.refill(class);
+        }
+        // SAFETY: the list is not empty.
+        Ok(unsafe { list.pop() })
+    }
+
+    /// # Safety
+    /// As `free`.
+    #[inline(never)]
+    unsafe fn free_big(&mut self, p: *mut u8, bytes: usize) {
+        if bytes > POOLED_BYTES_MAX {
+            // SAFETY: `allocate` took this way for these bytes.
+            unsafe { self.memory.free_large(p, bytes) };
+            return;
+        }
+        let class = class_of(bytes);
+        // SAFETY: the caller's promise.
+        unsafe { self.push(class, p, batch_objects(class)) };
+    }
+
+    /// # Safety
+    /// `p` is an object of `class` that nobody reaches.
+    #[inline(always)]
+    unsafe fn push(&mut self, class: usize, p: *mut u8, batch: u32) {
+        debug_assert!(!p.is_null() && p.addr().is_multiple_of(16), "not from a pool");
+        let list = &mut self.lists[class];
+        // SAFETY: the object is ours and has at least 16 bytes.
+        unsafe { list.push(p, class) };
+        if list.count >= batch {
+            self.turn_over(class);
+        }
+    }
+
+    /// The list has become a batch: it is the spare now, and the old spare goes to whom it may concern.
+    #[cold]
+    fn turn_over(&mut self, class: usize) {
+        let list = &mut self.lists[class];
+        let spare = Batch { head: list.spare, count: list.spare_count };
+        *list = FreeList { spare: list.head, spare_count: list.count, ..EMPTY };
+        if spare.count > 0 {
+            self.memory.shared(self.kind).classes[class].give(spare);
+        }
+    }
+
+    /// An object from where there is one: the spare, a batch that another pool had over, the chunk,
+    /// a new chunk.
+    #[cold]
+    fn refill(&mut self, class: usize) -> Result<*mut u8, OutOfMemory> {
+        let list = &mut self.lists[class];
+        debug_assert!(list.head.is_null() && list.count == 0, "refilled too early");
+        if list.spare_count > 0 {
+            *list = FreeList { head: list.spare, count: list.spare_count, ..EMPTY };
+            // SAFETY: spares are not empty.
+            return Ok(unsafe { list.pop() });
+        }
+        if let Some(batch) = self.memory.shared(self.kind).classes[class].take() {
+            *list = FreeList { head: batch.head, count: batch.count, ..EMPTY };
+            // SAFETY: batches are not empty.
+            return Ok(unsafe { list.pop() });
+        }
+        let bytes = class_bytes(class);
+        if self.chunk.bytes < bytes {
+            self.next_chunk(bytes)?;
+        }
+        Ok(self.cut(bytes))
+    }
+
+    /// Cuts an object from the chunk, which has room for it.
+    #[inline]
+    fn cut(&mut self, bytes: usize) -> *mut u8 {
+        debug_assert!(self.chunk.bytes >= bytes && bytes.is_multiple_of(16), "cut beyond the chunk");
+        let p = self.chunk.next;
+        self.chunk.next = p.wrapping_add(bytes);
+        self.chunk.bytes -= bytes;
+        p
+    }
+
+    /// Replaces the chunk by one with room for `bytes`; on failure all is as before.
+    #[cold]
+    fn next_chunk(&mut self, bytes: usize) -> Result<(), OutOfMemory> {
+        let next = match self.take_rest(bytes) {
+            Some(rest) => rest,
+            None => {
+                let chunk = self.memory.chunk(self.kind, self.chunk_bytes)?;
+                self.chunk_bytes = (self.chunk_bytes * 2).min(CHUNK_BYTES_MAX);
+                chunk
+            }
+        };
+        let old = std::mem::replace(&mut self.chunk, next);
+        self.break_up(old);
+        Ok(())
+    }
+
+    /// The rest of another pool's chunk, with room for `bytes`.
+    fn take_rest(&self, bytes: usize) -> Option<Rest> {
+        let mut rests = lock(&self.memory.shared(self.kind).rests);
+        let fitting = rests.iter().position(|rest| rest.bytes >= bytes)?;
+        Some(rests.swap_remove(fitting))
+    }
+
+    /// Makes free objects of the rest of a chunk: nothing of it is lost, however small.
+    fn break_up(&mut self, mut rest: Rest) {
+        while rest.bytes > 0 {
+            let class = class_within(rest.bytes);
+            // SAFETY: the rest is ours, and the class fits in it.
+            unsafe { self.push(class, rest.next, batch_objects(class)) };
+            rest.next = rest.next.wrapping_add(class_bytes(class));
+            rest.bytes -= class_bytes(class);
+        }
+    }
+}
+
+impl FreeList {
+    /// # Safety
+    /// The list is not empty.
+    #[inline(always)]
+    unsafe fn pop(&mut self) -> *mut u8 {
+        let p = self.head;
+        // SAFETY: free objects begin with the link to the next one.
+        self.head = unsafe { p.cast::<*mut u8>().read() };
+        self.count -= 1;
+        p
+    }
+
+    /// # Safety
+    /// `p` is an object of `class`, in no list, that nobody reaches.
+    #[inline(always)]
+    unsafe fn push(&mut self, p: *mut u8, class: usize) {
+        #[cfg(debug_assertions)]
+        // SAFETY: the object has these bytes, and nobody reaches them.
+        unsafe {
+            p.write_bytes(POISON, class_bytes(class))
+        };
+        let _ = class;
+        // SAFETY: the object has at least 16 bytes and is 16-byte aligned.
+        unsafe { p.cast::<*mut u8>().write(self.head) };
+        self.head = p;
+        self.count += 1;
+    }
+}
+
+impl Drop for Pool {
+    /// Everything goes back to the account, for other pools.
+    fn drop(&mut self) {
+        let rest = std::mem::replace(&mut self.chunk, NO_CHUNK);
+        if rest.bytes >= REST_BYTES_MIN {
+            lock(&self.memory.shared(self.kind).rests).push(rest);
+        } else {
+            self.break_up(rest);
+        }
+        let shared = self.memory.shared(self.kind);
+        for (list, class) in self.lists.iter().zip(&shared.classes) {
+            for (head, count) in [(list.spare, list.spare_count), (list.head, list.count)] {
+                if count > 0 {
+                    class.give(Batch { head, count });
+                }
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Pool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pool")
+            .field("kind", &self.kind)
+            .field("chunk_bytes", &self.chunk_bytes)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,211 @@
+//! [`Slab`]: blocks of one size in a reserved range of addresses.
+//!
+//! Invariants: `1 <= next <= ready <= block_limit`; blocks below `ready` are committed and charged;
+//! an id is handed out once by `next` or was freed since, never both.
+
+use super::account::{Kind, Memory, OutOfMemory};
+use super::os::{HUGE_PAGE, Region, page_bytes};
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{CachePadded, Mutex, lock};
+use std::sync::Arc;
+
+const STEP_BYTES_MIN: usize = 64 << 10;
+/// A slab that has this much takes big steps: each step costs a system call and the grow lock.
+const BIG_SLAB_BYTES: usize = 128 << 20;
+const BIG_STEP_BYTES: usize = 32 << 20;
+
+/// Blocks of one size in a reserved range of addresses, named by ids from 1.
+pub struct Slab {
+    base: *mut u8,
+    block_shift: u32,
+    /// Ids are below this.
+    block_limit: u64,
+    kind: Kind,
+    memory: Arc<Memory>,
+    region: Region,
+    /// Bytes committed and charged, from the base.
+    committed: Mutex<usize>,
+    /// Ids below this lie in committed memory.
+    ready: CachePadded<AtomicU64>,
+    /// The lowest id that was never handed out.
+    next: CachePadded<AtomicU64>,
+    freed: Mutex<Vec<u32>>,
+    /// Length of `freed`, changed under its lock.
+    freed_len: CachePadded<AtomicU64>,
+}
+
+// SAFETY: the base is an address range that the slab owns, not bound to a thread.
+unsafe impl Send for Slab {}
+// SAFETY: all state that changes is atomic or under a mutex.
+unsafe impl Sync for Slab {}
+
+impl Slab {
+    /// Reserves addresses (no memory yet) for up to `blocks_max` blocks of `block_bytes`
+    /// (a power of two), halving the reservation while the system refuses it.
+    pub fn reserve(
+        memory: &Arc<Memory>,
+        kind: Kind,
+        block_bytes: usize,
+        blocks_max: u32,
+    ) -> Result<Slab, OutOfMemory> {
+        assert!(block_bytes.is_power_of_two() && block_bytes >= 8, "a block is a power of two of bytes");
+        let block_shift = block_bytes.trailing_zeros();
+        // One more block, for the id 0 that is never handed out.
+        let wanted = (blocks_max as usize + 1).checked_mul(block_bytes).ok_or(OutOfMemory)?;
+        let region = reserve_region(wanted, 2 * block_bytes)?;
+        Ok(Slab {
+            base: region.base(),
+            block_shift,
+            block_limit: ((region.bytes() >> block_shift) as u64).min(u64::from(blocks_max) + 1),
+            kind,
+            memory: Arc::clone(memory),
+            region,
+            committed: Mutex::new(0),
+            ready: CachePadded::new(AtomicU64::new(1)),
+            next: CachePadded::new(AtomicU64::new(1)),
+            freed: Mutex::new(Vec::new()),
+            freed_len: CachePadded::new(AtomicU64::new(0)),
+        })
+    }
+
+    /// A free block's id, never 0. Its bytes are zero if it was never used before, else whatever they were.
+    #[inline]
+    pub fn allocate(&self) -> Result<u32, OutOfMemory> {
+        // Relaxed: a hint; the lock in `reuse` orders the block's contents.
+        if self.freed_len.load(Ordering::Relaxed) != 0
+            && let Some(id) = self.reuse()
+        {
+            return Ok(id);
+        }
+        loop {
+            if let Some(id) = self.take_next() {
+                return Ok(id);
+            }
+            self.commit_more()?;
+        }
+    }
+
+    /// Gives a block back.
+    ///
+    /// # Safety
+    /// `id` is from `allocate` and nobody reaches the block any more.
+    pub unsafe fn free(&self, id: u32) {
+        // Relaxed: an assertion about our own id, which was handed out before.
+        debug_assert!(id != 0 && u64::from(id) < self.next.load(Ordering::Relaxed), "never handed out");
+        let mut freed = lock(&self.freed);
+        freed.push(id);
+        // Relaxed: a hint, pairs with the Relaxed in `allocate`.
+        self.freed_len.store(freed.len() as u64, Ordering::Relaxed);
+    }
+
+    /// The block's address. Pure arithmetic: also valid to compute for prefetching.
+    #[inline(always)]
+    pub fn at(&self, id: u32) -> *mut u8 {
+        self.base.wrapping_add((id as usize) << self.block_shift)
+    }
+
+    /// Blocks in use; while others allocate and free, approximately.
+    pub fn used(&self) -> u64 {
+        // Relaxed: statistics.
+        let handed_out = self.next.load(Ordering::Relaxed) - 1;
+        handed_out.saturating_sub(self.freed_len.load(Ordering::Relaxed))
+    }
+
+    /// How many blocks fit in the reservation; `allocate` fails beyond, whatever the account says.
+    pub fn capacity(&self) -> u64 {
+        self.block_limit - 1
+    }
+
+    /// Hands out the next id below the watermark.
+    #[inline(always)]
+    fn take_next(&self) -> Option<u32> {
+        // Acquire: pairs with the Release in `commit_more`: the block is committed by then.
+        let ready = self.ready.load(Ordering::Acquire);
+        // Relaxed: ids carry nothing; the exchange makes each unique.
+        self.next
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |next| (next < ready).then_some(next + 1))
+            .ok()
+            .map(|id| id as u32)
+    }
+
+    #[cold]
+    fn reuse(&self) -> Option<u32> {
+        let mut freed = lock(&self.freed);
+        let id = freed.pop();
+        // Relaxed: a hint, pairs with the Relaxed in `allocate`.
+        self.freed_len.store(freed.len() as u64, Ordering::Relaxed);
+        id
+    }
+
+    /// Commits a step more, a smaller one when memory is short.
+    #[cold]
+    fn commit_more(&self) -> Result<(), OutOfMemory> {
+        let mut committed = lock(&self.committed);
+        // Relaxed: `ready` changes under this lock only, and a stale `next` costs a turn of the caller's loop.
+        if self.next.load(Ordering::Relaxed) < self.ready.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let step_min = page_bytes().max(1 << self.block_shift).min(self.region.bytes() - *committed);
+        let mut step =
+            step_bytes(*committed).max(2 << self.block_shift).min(self.region.bytes() - *committed);
+        while step > 0 && step >= step_min {
+            if self.commit(*committed, step) {
+                *committed += step;
+                let ready = ((*committed >> self.block_shift) as u64).min(self.block_limit);
+                // Release: pairs with the Acquire in `take_next`.
+                self.ready.store(ready.max(1), Ordering::Release);
+                // Relaxed: as above.
+                return if self.next.load(Ordering::Relaxed) < ready { Ok(()) } else { Err(OutOfMemory) };
+            }
+            step = (step / 2) & !(page_bytes() - 1);
+        }
+        Err(OutOfMemory)
+    }
+
+    fn commit(&self, offset: usize, bytes: usize) -> bool {
+        if self.memory.charge(self.kind, bytes as u64).is_err() {
+            return false;
+        }
+        let committed = self.region.commit(offset, bytes);
+        if !committed {
+            self.memory.release(self.kind, bytes as u64);
+        }
+        committed
+    }
+}
+
+impl Drop for Slab {
+    fn drop(&mut self) {
+        self.memory.release(self.kind, *lock(&self.committed) as u64);
+    }
+}
+
+impl std::fmt::Debug for Slab {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Slab")
+            .field("kind", &self.kind)
+            .field("block_bytes", &(1u64 << self.block_shift))
+            .field("used", &self.used())
+            .field("capacity", &self.capacity())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Doubling from 64 KiB keeps small databases small; later steps are whole huge pages.
+fn step_bytes(committed: usize) -> usize {
+    if committed >= BIG_SLAB_BYTES { BIG_STEP_BYTES } else { committed.clamp(STEP_BYTES_MIN, HUGE_PAGE) }
+}
+
+/// Reserves `wanted` bytes in whole pages, or half, or half of that, but not less than `least`.
+fn reserve_region(wanted: usize, least: usize) -> Result<Region, OutOfMemory> {
+    let mut bytes = wanted;
+    loop {
+        if let Some(region) = Region::reserve(bytes.next_multiple_of(page_bytes())) {
+            return Ok(region);
+        }
+        bytes /= 2;
+        if bytes < least {
+            return Err(OutOfMemory);
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! Counters and latencies of a database. Each worker counts for itself; reading adds up.
+//!
+//! Invariant: a `WorkerMetrics` is written by one thread at a time, so counting is a load and a
+//! store, not an atomic addition; readers see each counter as it was at some recent moment.
+
+use crate::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+/// Where the engine reads the time from, for statistics only: nothing that matters depends on it.
+pub trait Clock: Send + Sync + 'static {
+    /// Nanoseconds since some fixed moment.
+    fn now_ns(&self) -> u64;
+}
+
+/// The system's monotonic clock.
+#[derive(Debug)]
+pub struct SystemClock(Instant);
+
+impl Default for SystemClock {
+    fn default() -> Self {
+        SystemClock(Instant::now())
+    }
+}
+
+impl Clock for SystemClock {
+    fn now_ns(&self) -> u64 {
+        self.0.elapsed().as_nanos() as u64
+    }
+}
+
+/// One transaction in so many has its latency measured.
+pub(crate) const SAMPLE_EVERY: u64 = 16;
+
+const SUB_BITS: u32 = 3;
+const BUCKETS: usize = (64 - SUB_BITS as usize) << SUB_BITS;
+
+/// A histogram of nanoseconds: eight buckets per power of two, so that a quantile is told within an eighth.
+#[derive(Debug)]
+struct Histogram([AtomicU64; BUCKETS]);
+
+impl Histogram {
+    fn bucket(ns: u64) -> usize {
+        let ns = ns.max(1 << SUB_BITS);
+        let exponent = ns.ilog2();
+        let sub = (ns >> (exponent - SUB_BITS)) as usize & ((1 << SUB_BITS) - 1);
+        (((exponent - SUB_BITS) as usize) << SUB_BITS) + sub
+    }
+
+    /// The highest value of a bucket.
+    fn upper_ns(bucket: usize) -> u64 {
+        let exponent = (bucket >> SUB_BITS) as u32;
+        let sub = (bucket & ((1 << SUB_BITS) - 1)) as u64;
+        ((1 << SUB_BITS) + sub + 1) << exponent
+    }
+}
+
+/// Declares the counters once, for workers and for the sum.
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// One worker's counters.
+        #[derive(Debug)]
+        pub(crate) struct WorkerMetrics {
+            $(pub(crate) $name: Counter,)*
+            ticks: Counter,
+            latency: Histogram,
+        }
+
+        impl Default for WorkerMetrics {
+            fn default() -> Self {
+                WorkerMetrics {
+                    $($name: Counter::default(),)*
+                    ticks: Counter::default(),
+                    latency: Histogram([const { AtomicU64::new(0) }; BUCKETS]),
+                }
+            }
+        }
+
+        /// What a database has counted since it was opened, and where its memory is.
+        #[derive(Clone, Debug, Default)]
+        #[non_exhaustive]
+        pub struct Statistics {
+            $($(#[$doc])* pub $name: u64,)*
+            /// Memory by use.
+            pub memory: MemoryStatistics,
+            /// From begin to commit, of a sample of the committed transactions.
+            pub latency: LatencyStatistics,
+        }
+
+        impl Statistics {
+            fn add(&mut self, worker: &WorkerMetrics) {
+                $(self.$name += worker.$name.get();)*
+            }
+        }
+    };
+}
+
+counters! {
+    /// Transactions that committed.
+    commits,
+    /// Attempts that were undone because of a conflict with another transaction.
+    aborts_conflict,
+    /// Transactions undone because their closure returned an error of its own or gave up.
+    aborts_user,
+    /// Transactions undone because the memory limit was reached.
+    aborts_out_of_memory,
+    /// Attempts that were run again after a conflict.
+    retries,
+    /// Times that a transaction was left at a probable cache miss for another one.
+    suspensions,
+    /// Times that a transaction's closure was entered.
+    polls,
+    /// Rounds of workers over their open transactions.
+    rounds,
+    /// Open transactions met in these rounds; by `rounds`, the mean batch occupancy.
+    visits,
+    /// Times that a transaction was parked, waiting for something outside.
+    parkings,
+}
+
+/// Memory in use, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MemoryStatistics {
+    /// Index nodes.
+    pub index_bytes: u64,
+    /// The indirection array, small newest versions included.
+    pub records_bytes: u64,
+    /// Versions outside of it, and long keys.
+    pub versions_bytes: u64,
+    /// Everything else.
+    pub other_bytes: u64,
+    /// The limit on all of it.
+    pub limit_bytes: u64,
+    /// Records in use, deleted ones not yet reclaimed included.
+    pub records: u64,
+    /// Index nodes in use.
+    pub nodes: u64,
+}
+
+impl MemoryStatistics {
+    /// All kinds together.
+    pub fn total_bytes(&self) -> u64 {
+        self.index_bytes + self.records_bytes + self.versions_bytes + self.other_bytes
+    }
+}
+
+/// Latencies in nanoseconds, each told within an eighth.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LatencyStatistics {
+    /// Transactions measured.
+    pub samples: u64,
+    /// The median.
+    pub p50_ns: u64,
+    /// The 99th percentile.
+    pub p99_ns: u64,
+    /// The 99.9th percentile.
+    pub p999_ns: u64,
+}
+
+/// A counter with one writer.
+#[derive(Debug, Default)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    #[inline(always)]
+    pub(crate) fn add(&self, n: u64) {
+        // Relaxed: one writer; readers want no order.
+        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
+    }
+
+    pub(crate) fn set(&self, n: u64) {
+        self.0.store(n, Ordering::Relaxed);
+    }
+
+    #[inline(always)]
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl WorkerMetrics {
+    /// Is the transaction that begins now one to be measured?
+    #[inline(always)]
+    pub(crate) fn samples_now(&self) -> bool {
+        self.ticks.add(1);
+        self.ticks.get().is_multiple_of(SAMPLE_EVERY)
+    }
+
+    pub(crate) fn record_latency(&self, ns: u64) {
+        let bucket = &self.latency.0[Histogram::bucket(ns)];
+        bucket.store(bucket.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
+}
+
+/// All workers' metrics of a database.
+#[derive(Debug, Default)]
+pub(crate) struct Metrics(Mutex<Vec<Arc<WorkerMetrics>>>);
+
+impl Metrics {
+    /// A worker's; kept when the worker goes, and given to a later one to go on with.
+    pub(crate) fn worker(&self) -> Arc<WorkerMetrics> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(idle) = all.iter().find(|worker| Arc::strong_count(worker) == 1) {
+            return idle.clone();
+        }
+        all.push(Arc::default());
+        all.last().expect("pushed just now").clone()
+    }
+
+    /// The sum over all workers; memory is left for the caller.
+    pub(crate) fn sum(&self) -> Statistics {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sum = Statistics::default();
+        let mut latency = vec![0; BUCKETS];
+        for worker in all.iter() {
+            sum.add(worker);
+            for (sum, bucket) in latency.iter_mut().zip(&worker.latency.0) {
+                *sum += bucket.load(Ordering::Relaxed);
+            }
+        }
+        sum.latency = LatencyStatistics::of(&latency);
+        sum
+    }
+}
+
+impl LatencyStatistics {
+    fn of(buckets: &[u64]) -> Self {
+        let samples = buckets.iter().sum();
+        let quantile = |per_mille: u64| {
+            let rank = samples * per_mille / 1000;
+            let mut before = 0;
+            let bucket = buckets.iter().position(|count| {
+                before += count;
+                before > rank
+            });
+            bucket.map_or(0, Histogram::upper_ns)
+        };
+        LatencyStatistics { samples, p50_ns: quantile(500), p99_ns: quantile(990), p999_ns: quantile(999) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every value lies within an eighth below its bucket's upper end.
+    #[test]
+    fn buckets() {
+        for ns in (0..10_000).chain((0..60).map(|i| 0x1234_5678_9abc << (i % 16))) {
+            let upper = Histogram::upper_ns(Histogram::bucket(ns));
+            assert!(upper > ns && upper - upper / 8 <= ns.max(8), "{ns} {upper}");
+        }
+        assert!(Histogram::bucket(u64::MAX) < BUCKETS);
+    }
+
+    /// Workers' counts add up, and a departed worker's are kept.
+    #[test]
+    fn sums() {
+        let metrics = Metrics::default();
+        let (a, b) = (metrics.worker(), metrics.worker());
+        a.commits.add(3);
+        b.commits.add(4);
+        for ns in 1..=1000 {
+            b.record_latency(ns);
+        }
+        drop(a);
+        let c = metrics.worker();
+        c.commits.add(5);
+        let sum = metrics.sum();
+        assert_eq!((sum.commits, sum.latency.samples), (12, 1000));
+        assert!((500..=570).contains(&sum.latency.p50_ns), "{:?}", sum.latency);
+        assert_eq!(metrics.0.lock().expect("no panic").len(), 2);
+    }
+}

@@ -1,0 +1,120 @@
+//! The engine's structures, bare: for the benchmark's hand-written yardsticks, which show what the
+//! engine costs beyond them. No part of the public interface.
+
+use crate::cc::Snapshot;
+use crate::db::Database;
+use crate::index::masstree::Masstree;
+use crate::record::{RecordId, Timestamp, Version, VersionKind};
+use crate::txn::{Context, Engine, Table, TableInner};
+use std::fmt;
+use std::sync::Arc;
+
+/// Reads one table's structures from one thread, inside an epoch from beginning to end: nothing that it
+/// reaches is reclaimed, and little else in the database is.
+pub struct Reader {
+    context: Box<Context<Snapshot>>,
+    table: *const TableInner,
+    _engine: Arc<Engine<Snapshot>>,
+}
+
+impl fmt::Debug for Reader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reader").finish_non_exhaustive()
+    }
+}
+
+impl Reader {
+    /// A reader of a table of `db`.
+    pub fn new(db: &Database, table: Table<u64, [u8]>) -> Reader {
+        let engine = db.engine().clone();
+        let table = table.inner(engine.id).expect("a table of this database");
+        let context = engine.context();
+        context.enter();
+        Reader { context, table, _engine: engine }
+    }
+
+    #[inline(always)]
+    fn table(&self) -> &TableInner {
+        // SAFETY: tables live as long as the engine.
+        unsafe { &*self.table }
+    }
+
+    #[inline(always)]
+    fn index(&self) -> &Masstree {
+        &self.table().index
+    }
+
+    /// A snapshot's timestamp.
+    #[inline(always)]
+    pub fn begin(&self) -> u64 {
+        self.context.env().shared.now().0
+    }
+
+    /// The root's id and level; borders are on level 0.
+    #[inline(always)]
+    pub fn root(&self) -> (u32, u8) {
+        self.index().yardstick_root()
+    }
+
+    /// A node's address.
+    #[inline(always)]
+    pub fn node(&self, node: u32) -> *const u8 {
+        self.index().yardstick_at(node)
+    }
+
+    /// A slot's address.
+    #[inline(always)]
+    pub fn slot(&self, record: u32) -> *const u8 {
+        self.table().slot(RecordId(record)).cast()
+    }
+
+    /// The child of an interior for a key; `None`: start again.
+    ///
+    /// # Safety
+    /// `node` came from this reader.
+    #[inline(always)]
+    pub unsafe fn child(&self, node: u32, key: u64) -> Option<u32> {
+        // SAFETY: inside the reader's epoch.
+        match unsafe { self.index().yardstick_child_for(node, key) } {
+            0 => None,
+            child => Some(child),
+        }
+    }
+
+    /// The record of a key in a border; outer `None`: start again.
+    ///
+    /// # Safety
+    /// `node` came from this reader.
+    #[inline(always)]
+    pub unsafe fn record(&self, node: u32, key: u64) -> Option<Option<u32>> {
+        // SAFETY: inside the reader's epoch.
+        Some(unsafe { self.index().yardstick_find8(node, key) }.map(|id| id.0))
+    }
+
+    /// The value that a snapshot sees of a record.
+    ///
+    /// # Safety
+    /// `record` came from this reader.
+    #[inline(always)]
+    pub unsafe fn value(&self, record: u32, snapshot: u64) -> Option<&[u8]> {
+        // SAFETY: slots are never unmapped.
+        let mut v = unsafe { &*self.table().slot(RecordId(record)) }.head();
+        while !v.is_null() {
+            // SAFETY: inside the reader's epoch.
+            let version = unsafe { &*v };
+            if version.stamp().is_committed_by(Timestamp(snapshot)) {
+                // SAFETY: as above.
+                let value = unsafe { &*Version::value(v) };
+                return (version.kind() == VersionKind::Value).then_some(value);
+            }
+            v = version.next();
+        }
+        None
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.context.leave();
+    }
+}

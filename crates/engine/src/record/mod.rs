@@ -1,0 +1,25 @@
+//! Records: a 32-byte [`Slot`] per record in the indirection array, and the chain of versions it
+//! heads, newest first. A record's id names its slot and never changes.
+//!
+//! Invariants:
+//! - `head` is null in a slot that holds no record (free, or its record has been removed).
+//! - Along a chain, commit timestamps strictly decrease, after at most one transaction's
+//!   uncommitted versions, which are in front.
+//! - The slot's own place for a small value belongs to one version at a time: claimed by whoever
+//!   turns its stamp from [`Stamp::FREE`] to its own tag, free again only when an epoch has
+//!   passed after the version was unlinked. So bytes lent to a reader never change.
+//!
+//! Best-effort inlining is from Cicada (Lim, Kaminsky, Andersen, SIGMOD 2017); the chains behind an
+//! indirection array from ERMIA (Kim et al., SIGMOD 2016).
+
+mod slot;
+mod stamp;
+mod version;
+
+pub use slot::Slot;
+pub use stamp::{Stamp, Tag, Timestamp};
+pub use version::{VALUE_BYTES_MAX, Version, VersionKind};
+
+/// Names a record for its whole life: the number of its slot. Never 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RecordId(pub u32);

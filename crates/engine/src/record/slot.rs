@@ -1,0 +1,85 @@
+//! A record's place in the indirection array.
+
+use super::stamp::{Stamp, Tag};
+use super::version::{Version, VersionKind};
+use crate::sync::atomic::{AtomicPtr, Ordering};
+use std::cell::UnsafeCell;
+use std::mem::offset_of;
+
+/// Longest value that fits the slot itself.
+pub const INLINE_BYTES_MAX: usize = 8;
+
+/// Head of a version chain, and room for one small version.
+#[repr(C, align(32))]
+#[derive(Debug)]
+pub struct Slot {
+    head: AtomicPtr<Version>,
+    inline: Version,
+    inline_value: UnsafeCell<[u8; INLINE_BYTES_MAX]>,
+}
+
+// A slot never straddles a cache line.
+#[cfg(not(braid_shuttle))]
+const _: () = assert!(size_of::<Slot>() == 32);
+
+// SAFETY: the value's bytes are written only by whoever has claimed the place, before publishing it.
+unsafe impl Sync for Slot {}
+
+impl Slot {
+    /// Makes a slot out of memory that may have been one before.
+    ///
+    /// # Safety
+    /// `at` is a slot's memory that no one else reaches.
+    pub unsafe fn reset(at: *mut Slot) {
+        // SAFETY: by the caller's promise; any bytes are a valid slot.
+        let slot = unsafe { &*at };
+        slot.inline.set_stamp(Stamp::FREE);
+        slot.head.store(std::ptr::null_mut(), Ordering::Release); // pairs with the Acquire in `head`
+    }
+
+    /// The newest version, or null: no record here.
+    #[inline(always)]
+    pub fn head(&self) -> *const Version {
+        self.head.load(Ordering::Acquire) // pairs with the Releases of whoever installs
+    }
+
+    /// True if `v` is the version inside this slot.
+    #[inline(always)]
+    pub fn is_inline(&self, v: *const Version) -> bool {
+        std::ptr::eq(v, self.inline_version())
+    }
+
+    /// The place inside. From the whole slot's address: the value's bytes lie behind the head.
+    #[inline(always)]
+    fn inline_version(&self) -> *const Version {
+        std::ptr::from_ref(self).wrapping_byte_add(offset_of!(Slot, inline)).cast()
+    }
+
+    /// Puts `new` in front of `old`; false: `old` was not the head any more.
+    #[inline(always)]
+    pub fn install(&self, old: *const Version, new: *const Version) -> bool {
+        // AcqRel: publishes `new` to the Acquire in `head`.
+        self.head
+            .compare_exchange(old.cast_mut(), new.cast_mut(), Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
+    }
+
+    /// Takes the place inside for the transaction of `tag`, writes the version there and returns
+    /// it; null: the value is too long or the place in use.
+    #[inline(always)]
+    pub fn write_inline(&self, tag: Tag, next: *const Version, kind: VersionKind, value: &[u8]) -> *mut Version {
+        if value.len() > INLINE_BYTES_MAX || !self.inline.claim(tag.word()) {
+            return std::ptr::null_mut();
+        }
+        let at = self.inline_version().cast_mut();
+        // SAFETY: claimed, and the slot's layout has room for INLINE_BYTES_MAX bytes behind it.
+        unsafe { Version::write(at, tag.word(), next, kind, value) };
+        at
+    }
+
+    /// Makes the place inside free again, if the version with this stamp still has it. (The whole
+    /// slot may serve another record by now.)
+    pub fn free_inline(&self, stamp: Stamp) {
+        self.inline.release(stamp);
+    }
+}

@@ -1,0 +1,195 @@
+//! One version of a record: a 16-byte head and the value's bytes behind it.
+
+use super::stamp::{Stamp, Timestamp};
+use crate::sync::atomic::{AtomicU64, Ordering};
+
+/// Longest value in bytes.
+pub const VALUE_BYTES_MAX: usize = 16 << 20;
+
+/// Head of a version; its bytes follow it in memory.
+///
+/// `link` holds the next older version's address in its low 48 bits; above it 13 bits of length,
+/// a bit for lengths that need a word of their own in front of the bytes, and a bit for tombstones.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Version {
+    stamp: AtomicU64,
+    link: AtomicU64,
+}
+
+/// What a version says of its record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VersionKind {
+    /// It has this value.
+    Value,
+    /// It is deleted; the bytes tell who cleans up after it.
+    Tombstone,
+}
+
+const ADDRESS: u64 = (1 << 48) - 1;
+const LENGTH_SHIFT: u32 = 48;
+const LENGTH_SHORT_MAX: usize = (1 << 13) - 1;
+const LONG: u64 = 1 << 61;
+const TOMBSTONE: u64 = 1 << 62;
+
+const _: () = assert!(size_of::<Version>() == 16);
+
+impl Version {
+    /// Bytes of memory that a version of `length` value bytes takes.
+    #[inline(always)]
+    pub fn bytes_for(length: usize) -> usize {
+        let word = if length > LENGTH_SHORT_MAX { size_of::<u64>() } else { 0 };
+        size_of::<Version>() + word + length
+    }
+
+    /// Writes a whole version at `at`.
+    ///
+    /// # Safety
+    /// `at` has room for `bytes_for(value.len())` bytes, is 8-byte aligned, and no one else looks at it.
+    #[inline(always)]
+    pub unsafe fn write(at: *mut Version, stamp: u64, next: *const Version, kind: VersionKind, value: &[u8]) {
+        debug_assert!(value.len() <= VALUE_BYTES_MAX);
+        let mut link = next as u64;
+        debug_assert!(link & !ADDRESS == 0, "a user-space address fits 48 bits");
+        if kind == VersionKind::Tombstone {
+            link |= TOMBSTONE;
+        }
+        // SAFETY: in bounds by the caller's promise.
+        let mut bytes = unsafe { at.add(1) }.cast::<u8>();
+        if value.len() <= LENGTH_SHORT_MAX {
+            link |= (value.len() as u64) << LENGTH_SHIFT;
+        } else {
+            link |= LONG;
+            // SAFETY: as above; the head is 16 bytes, so the word is aligned.
+            unsafe { bytes.cast::<u64>().write(value.len() as u64) };
+            // SAFETY: as above.
+            bytes = unsafe { bytes.add(size_of::<u64>()) };
+        }
+        // SAFETY: as above.
+        unsafe { bytes.copy_from_nonoverlapping(value.as_ptr(), value.len()) };
+        // SAFETY: `at` is valid for the head; atomics, because stale readers of a slot's own place
+        // may still load them.
+        let head = unsafe { &*at };
+        head.link.store(link, Ordering::Relaxed);
+        head.stamp.store(stamp, Ordering::Release); // pairs with the Acquire in `stamp`
+    }
+
+    /// When, or by whom, it was created.
+    #[inline(always)]
+    pub fn stamp(&self) -> Stamp {
+        Stamp(self.stamp.load(Ordering::Acquire)) // pairs with the Release in `set_stamp`
+    }
+
+    /// Makes it committed at `at`.
+    #[inline(always)]
+    pub fn set_committed(&self, at: Timestamp) {
+        debug_assert!(self.stamp().tag().is_some());
+        self.set_stamp(Stamp(at.0));
+    }
+
+    /// Sets the stamp word.
+    #[inline(always)]
+    pub fn set_stamp(&self, stamp: Stamp) {
+        self.stamp.store(stamp.0, Ordering::Release); // pairs with the Acquire in `stamp`
+    }
+
+    /// Takes a free place: true if it was free and is `stamp`'s now.
+    #[inline(always)]
+    pub(super) fn claim(&self, stamp: u64) -> bool {
+        self.stamp.load(Ordering::Relaxed) == Stamp::FREE.0
+            && self
+                .stamp
+                // Acquire: pairs with the Release that freed the place.
+                .compare_exchange(Stamp::FREE.0, stamp, Ordering::Acquire, Ordering::Relaxed)
+                .is_ok()
+    }
+
+    /// Makes a place free if it still has this stamp.
+    pub(super) fn release(&self, stamp: Stamp) {
+        // Release: pairs with the Acquire in `claim`.
+        let _ = self.stamp.compare_exchange(stamp.0, Stamp::FREE.0, Ordering::Release, Ordering::Relaxed);
+    }
+
+    /// The next older version, or null.
+    #[inline(always)]
+    pub fn next(&self) -> *const Version {
+        (self.link.load(Ordering::Acquire) & ADDRESS) as *const Version // pairs with the Release in `set_next`
+    }
+
+    /// Unlinks what is behind it. Only one thread at a time prunes a chain.
+    pub fn set_next(&self, next: *const Version) {
+        let rest = self.link.load(Ordering::Relaxed) & !ADDRESS;
+        self.link.store(rest | next as u64, Ordering::Release); // pairs with the Acquire in `next`
+    }
+
+    /// A value or a tombstone.
+    #[inline(always)]
+    pub fn kind(&self) -> VersionKind {
+        if self.link.load(Ordering::Relaxed) & TOMBSTONE == 0 { VersionKind::Value } else { VersionKind::Tombstone }
+    }
+
+    /// Length of the value in bytes.
+    #[inline(always)]
+    pub fn length(&self) -> usize {
+        let link = self.link.load(Ordering::Relaxed);
+        if link & LONG == 0 {
+            (link >> LENGTH_SHIFT) as usize & LENGTH_SHORT_MAX
+        } else {
+            // SAFETY: a long version has its length in the word behind its head.
+            unsafe { *std::ptr::from_ref(self).add(1).cast::<u64>() as usize }
+        }
+    }
+
+    /// Bytes of memory it takes.
+    pub fn bytes_total(&self) -> usize {
+        Version::bytes_for(self.length())
+    }
+
+    /// The value's bytes.
+    ///
+    /// # Safety
+    /// `v` is a version written by [`Version::write`] that is not reclaimed while the result is used.
+    #[inline(always)]
+    pub unsafe fn value(v: *const Version) -> *const [u8] {
+        // SAFETY: live by the caller's promise.
+        let link = unsafe { &*v }.link.load(Ordering::Relaxed);
+        let bytes = v.wrapping_add(1).cast::<u8>();
+        if link & LONG == 0 {
+            return std::ptr::slice_from_raw_parts(bytes, (link >> LENGTH_SHIFT) as usize & LENGTH_SHORT_MAX);
+        }
+        // SAFETY: a long version has its length in the word behind its head.
+        let length = unsafe { *bytes.cast::<u64>() } as usize;
+        std::ptr::slice_from_raw_parts(bytes.wrapping_add(size_of::<u64>()), length)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(length: usize, kind: VersionKind) {
+        let mut memory = vec![0u64; Version::bytes_for(length).div_ceil(8)];
+        let value: Vec<u8> = (0..length).map(|i| i as u8).collect();
+        let at = memory.as_mut_ptr().cast::<Version>();
+        let next = 0x7fff_ffff_fff0u64 as *const Version;
+        // SAFETY: the memory has the size asked for, and is ours.
+        let got = unsafe {
+            Version::write(at, 9, next, kind, &value);
+            let v = &*at;
+            assert_eq!((v.stamp(), v.next(), v.kind(), v.length()), (Stamp(9), next, kind, length));
+            v.set_next(std::ptr::null());
+            assert_eq!((v.next(), v.kind(), v.length()), (std::ptr::null(), kind, length));
+            &*Version::value(at)
+        };
+        assert_eq!(got, value);
+    }
+
+    /// Values of all lengths, short and long, come back whole, whatever happens to the link.
+    #[test]
+    fn round_trip() {
+        for length in [0, 1, 8, 9, LENGTH_SHORT_MAX, LENGTH_SHORT_MAX + 1, 70_000, VALUE_BYTES_MAX] {
+            check(length, VersionKind::Value);
+        }
+        check(20, VersionKind::Tombstone);
+    }
+}

@@ -1,0 +1,124 @@
+//! The one place that prefetches and suspends. An operation is written once against [`Suspend`];
+//! each policy compiles it to a different machine: plain sequential code, sequential code with
+//! prefetching, or a step machine that leaves at every probable cache miss.
+//!
+//! Called by the step machines of `index`, `record`, `cc` and `txn`; chosen by whoever steps them.
+
+/// Bytes of a cache line.
+pub const CACHE_LINE: usize = 64;
+
+/// Told of every probable cache miss.
+pub trait Suspend {
+    /// True for a policy that leaves operations at misses. A worker steps a transaction that is
+    /// alone with [`PrefetchOnly`] instead: with nothing to overlap, leaving only costs.
+    const SUSPENDS: bool;
+
+    /// False for a policy that does not ask for memory ahead.
+    const PREFETCHES: bool = true;
+
+    /// The object at `p`, the first `LINES` cache lines of it, is about to be read.
+    /// True: leave the operation here and come back later.
+    fn miss<const LINES: usize>(&mut self, p: *const u8) -> bool;
+
+    /// Which of `n` open transactions to step after number `last`.
+    #[inline(always)]
+    fn pick(&mut self, last: usize, n: usize) -> usize {
+        if last + 1 < n { last + 1 } else { 0 }
+    }
+}
+
+/// Plain sequential code ("naive" in the CoroBase paper).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Never;
+
+/// Sequential, but all lines of the next object are asked for at once ("ERMIA" in the CoroBase
+/// paper).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PrefetchOnly;
+
+/// Prefetches and leaves at every probable miss, upper levels of an index included: leaving there
+/// gives the prefetches of other transactions time, which measured better than staying.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OnMiss;
+
+/// Leaves (or does not) and picks transactions by a seeded generator: the simulator's policy.
+#[derive(Clone, Copy, Debug)]
+pub struct Seeded(u64);
+
+impl Suspend for Never {
+    const SUSPENDS: bool = false;
+    const PREFETCHES: bool = false;
+    #[inline(always)]
+    fn miss<const LINES: usize>(&mut self, _: *const u8) -> bool {
+        false
+    }
+}
+
+impl Suspend for PrefetchOnly {
+    const SUSPENDS: bool = false;
+    #[inline(always)]
+    fn miss<const LINES: usize>(&mut self, p: *const u8) -> bool {
+        prefetch::<LINES>(p);
+        false
+    }
+}
+
+impl Suspend for OnMiss {
+    const SUSPENDS: bool = true;
+    #[inline(always)]
+    fn miss<const LINES: usize>(&mut self, p: *const u8) -> bool {
+        prefetch::<LINES>(p);
+        true
+    }
+}
+
+impl Seeded {
+    /// The policy of one seed; equal seeds behave equally.
+    pub fn new(seed: u64) -> Self {
+        Seeded(seed)
+    }
+
+    /// The next pseudo-random number (wyrand).
+    pub fn next_u64(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0xa076_1d64_78bd_642f);
+        let t = u128::from(self.0) * u128::from(self.0 ^ 0xe703_7ed1_a0b4_28db);
+        (t >> 64) as u64 ^ t as u64
+    }
+}
+
+impl Suspend for Seeded {
+    const SUSPENDS: bool = true;
+    fn miss<const LINES: usize>(&mut self, _: *const u8) -> bool {
+        self.next_u64() & 1 == 0
+    }
+    fn pick(&mut self, _: usize, n: usize) -> usize {
+        (self.next_u64() % n as u64) as usize
+    }
+}
+
+/// Asks for the first `LINES` cache lines at `p`, into the second-level cache: a prefetch into the
+/// first level holds one of its few fill buffers until memory answers, and measured a quarter to a
+/// third slower with many in flight. Any address will do.
+#[inline(always)]
+pub fn prefetch<const LINES: usize>(p: *const u8) {
+    for line in 0..LINES {
+        prefetch_line(p.wrapping_add(line * CACHE_LINE));
+    }
+}
+
+#[inline(always)]
+fn prefetch_line(p: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+        // SAFETY: a prefetch reads nothing that the program can see, from any address.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(p.cast::<i8>()) };
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: as above.
+    unsafe {
+        std::arch::asm!("prfm pldl1keep, [{p}]", p = in(reg) p, options(nostack, preserves_flags, readonly));
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    let _ = p;
+}

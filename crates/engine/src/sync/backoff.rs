@@ -1,0 +1,44 @@
+//! Waiting for another thread for a moment: first by spinning, then by giving the core away.
+
+#[cfg(not(braid_shuttle))]
+use std::{hint::spin_loop, thread::yield_now};
+
+#[cfg(braid_shuttle)]
+use shuttle::{hint::spin_loop, thread::yield_now};
+
+/// Doublings of the spin before the core is given away: at most 2^6 pauses at a time.
+const SPIN_STEPS_MAX: u32 = 6;
+
+/// One wait: make a new one for each.
+#[derive(Debug, Default)]
+pub struct Backoff {
+    step: u32,
+}
+
+impl Backoff {
+    /// A wait that has not begun.
+    #[inline]
+    pub fn new() -> Backoff {
+        Backoff::default()
+    }
+
+    /// Waits a little, longer than the time before. With more threads than cores the holder of a
+    /// latch may not be running, so a long wait yields.
+    #[inline]
+    pub fn wait(&mut self) {
+        if self.step > SPIN_STEPS_MAX {
+            yield_now();
+            return;
+        }
+        for _ in 0..1u32 << self.step {
+            spin_loop();
+        }
+        self.step += 1;
+    }
+
+    /// True once spinning has not helped: who has something else to do should do it.
+    #[inline]
+    pub fn is_long(&self) -> bool {
+        self.step > SPIN_STEPS_MAX
+    }
+}

@@ -1,0 +1,37 @@
+//! What concurrent code of the engine is built from. Everything here has two faces: the standard
+//! library's, and under `--cfg braid_shuttle` a model checker's, which tries many interleavings.
+
+pub mod atomic;
+mod backoff;
+mod latch;
+mod padded;
+#[cfg(all(test, not(braid_shuttle)))]
+mod tests;
+
+pub use backoff::Backoff;
+pub use latch::{Latch, LatchGuard};
+pub use padded::CachePadded;
+
+#[cfg(braid_shuttle)]
+pub use shuttle::sync::{Mutex, MutexGuard};
+pub use std::sync::Arc;
+#[cfg(not(braid_shuttle))]
+pub use std::sync::{Mutex, MutexGuard};
+
+/// Locks, whether or not a holder panicked: what the engine keeps under a mutex is consistent
+/// between any two statements of its holders.
+#[inline]
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// As [`lock`], if the mutex is free.
+#[inline]
+pub fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    use std::sync::TryLockError::{Poisoned, WouldBlock};
+    match mutex.try_lock() {
+        Ok(guard) => Some(guard),
+        Err(Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Err(WouldBlock) => None,
+    }
+}

@@ -1,0 +1,129 @@
+//! A transaction's whole life as one future: attempts, commit, retries, and abort on drop.
+
+use super::fault::Fault;
+use super::handle::Txn;
+use crate::cc::ConcurrencyControl;
+use crate::error::{Error, Result};
+use std::future::{Future, poll_fn};
+use std::ops::{AsyncFn, AsyncFnMut};
+use std::task::Poll;
+
+/// An open attempt; dropped, it is undone (a commit forgets it). The futures that borrow from the
+/// transaction are declared after it, hence dropped before.
+struct Open<'t, C: ConcurrencyControl>(&'t Txn<C>);
+
+impl<C: ConcurrencyControl> Drop for Open<'_, C> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// What an attempt calls. (An `async` layer between the worker and the operation costs up to 50
+/// instructions per poll: so an adapter returns the closure's future instead of wrapping it.)
+pub(crate) trait Body<C: ConcurrencyControl, R> {
+    fn call(&mut self, txn: &Txn<C>) -> impl Future<Output = Result<R>>;
+}
+
+/// A closure by itself.
+pub(crate) struct Closure<F>(pub(crate) F);
+
+impl<C: ConcurrencyControl, R, F: AsyncFnMut(&Txn<C>) -> Result<R>> Body<C, R> for Closure<F> {
+    #[inline(always)]
+    fn call(&mut self, txn: &Txn<C>) -> impl Future<Output = Result<R>> {
+        (self.0)(txn)
+    }
+}
+
+/// A shared closure and its input.
+pub(crate) struct Each<'f, F, I>(pub(crate) &'f F, pub(crate) I);
+
+impl<C: ConcurrencyControl, R, I, F: AsyncFn(&Txn<C>, &I) -> Result<R>> Body<C, R> for Each<'_, F, I> {
+    #[inline(always)]
+    fn call(&mut self, txn: &Txn<C>) -> impl Future<Output = Result<R>> {
+        (self.0)(txn, &self.1)
+    }
+}
+
+/// Rounds of its worker that a transaction stands aside after its first conflict, and at most.
+const ROUNDS_FIRST: u32 = 1;
+const ROUNDS_MAX: u32 = 1024;
+
+/// Runs `body` until it commits, fails, or has met `retries_max + 1` conflicts. The closure lives in
+/// this future; so the future it returns may borrow from it, and a retry calls the same closure again.
+#[inline(always)]
+pub(crate) async fn drive<C: ConcurrencyControl, R>(
+    txn: &Txn<C>,
+    mut body: impl Body<C, R>,
+    retries_max: u32,
+) -> Result<R> {
+    let mut retries = 0;
+    let sample = txn.sample_start();
+    loop {
+        txn.begin();
+        let open = Open(txn);
+        let got = match body.call(txn).await {
+            Ok(result) => match commit(txn).await {
+                Ok(()) => {
+                    std::mem::forget(open);
+                    txn.ended();
+                    txn.count_commit(sample);
+                    return Ok(result);
+                }
+                Err(fault) => Err(fault.into()),
+            },
+            Err(error) => Err(error),
+        };
+        drop(open);
+        match got {
+            Err(Error::Conflict) if retries < retries_max => {
+                txn.count_conflict(true);
+                step_aside(txn, retries).await;
+                retries += 1;
+            }
+            Err(error) => {
+                txn.count_failure(&error);
+                return Err(error);
+            }
+            ok => return ok,
+        }
+    }
+}
+
+#[inline(always)]
+async fn commit<C: ConcurrencyControl>(txn: &Txn<C>) -> Result<(), Fault> {
+    if let Some(result) = txn.commit_or_post() {
+        return result;
+    }
+    poll_fn(|_| match txn.desk.committed.take() {
+        Some(result) => Poll::Ready(result.map_err(Fault::Abort)),
+        None => Poll::Pending,
+    })
+    .await
+}
+
+/// Lets other transactions go first: for longer after each conflict, and for a length that differs
+/// between transactions, so that two of them do not meet again and again.
+#[cold]
+async fn step_aside<C: ConcurrencyControl>(txn: &Txn<C>, retries: u32) {
+    let rounds_max = ROUNDS_MAX.min(ROUNDS_FIRST << retries.min(16));
+    let address = std::ptr::from_ref(txn).addr() >> 6;
+    let rounds = 1 + (address as u32).wrapping_mul(0x9e37_79b9).rotate_left(retries) % rounds_max;
+    if !txn.is_in_place() {
+        let mut is_posted = false;
+        return poll_fn(|_| {
+            if std::mem::replace(&mut is_posted, true) {
+                return Poll::Ready(());
+            }
+            txn.desk.post_step_aside(rounds);
+            Poll::Pending
+        })
+        .await;
+    }
+    // Sequential execution: the other transaction is on another thread.
+    for _ in 0..rounds {
+        std::hint::spin_loop();
+    }
+    if retries > 4 {
+        std::thread::yield_now();
+    }
+}

@@ -1,0 +1,144 @@
+//! What all transactions of a database share, and what each worker brings to them.
+
+use super::table::TableInner;
+use crate::cc::{ConcurrencyControl, Env};
+use crate::epoch::{Epochs, Local};
+use crate::error::{Error, Result};
+use crate::memory::{Kind, Memory, OutOfMemory, Slab};
+use crate::metrics::{Clock, Metrics, Statistics, WorkerMetrics};
+use crate::options::Options;
+use crate::record::Slot;
+use crate::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// Blocks that an index node takes.
+const NODE_BYTES: usize = 256;
+const NODES_MAX: u32 = 1 << 30;
+const RECORDS_MAX: u32 = u32::MAX - 1;
+
+/// The shared part of a database: memory, tables, the scheme. Threads and inboxes are the
+/// database's own.
+pub(crate) struct Engine<C: ConcurrencyControl> {
+    pub(crate) id: u64,
+    pub(crate) options: Options,
+    pub(crate) memory: Arc<Memory>,
+    pub(crate) metrics: Metrics,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) records: Arc<Slab>,
+    pub(crate) nodes: Arc<Slab>,
+    pub(crate) shared: C::Shared,
+    /// Boxed, so that their addresses last; never removed.
+    pub(crate) tables: Mutex<Vec<Box<TableInner>>>,
+    /// Contexts for interactive transactions, each used by one operation at a time.
+    spare: Mutex<Vec<Box<Context<C>>>>,
+    epochs: Arc<Epochs>,
+}
+
+impl<C: ConcurrencyControl> Engine<C> {
+    pub(crate) fn new(options: Options, clock: Arc<dyn Clock>) -> Result<Arc<Self>> {
+        // Ids are never used twice, so a table handle's id tells its database for good.
+        static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+        let memory = Memory::new(options.memory_limit_bytes);
+        let out_of_memory = |_: OutOfMemory| Error::OutOfMemory { limit_bytes: options.memory_limit_bytes };
+        let slab = |kind, bytes, max| Slab::reserve(&memory, kind, bytes, max).map(Arc::new).map_err(out_of_memory);
+        let records = slab(Kind::Records, size_of::<Slot>(), RECORDS_MAX)?;
+        let nodes = slab(Kind::Index, NODE_BYTES, NODES_MAX)?;
+        Ok(Arc::new(Engine {
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed), // only uniqueness counts
+            shared: C::open(records.clone()),
+            metrics: Metrics::default(),
+            clock,
+            tables: Mutex::default(),
+            spare: Mutex::default(),
+            epochs: Epochs::new(),
+            memory,
+            records,
+            nodes,
+            options,
+        }))
+    }
+
+    /// A worker's part.
+    pub(crate) fn context(self: &Arc<Self>) -> Box<Context<C>> {
+        Box::new(Context {
+            local: Local::new(&self.epochs, &self.memory),
+            worker: C::worker(&self.shared),
+            metrics: self.metrics.worker(),
+            engine: self.clone(),
+        })
+    }
+
+    /// Runs `f` with a spare context, entered.
+    pub(crate) fn with_context<R>(self: &Arc<Self>, f: impl FnOnce(&Context<C>) -> R) -> R {
+        /// Gives the context back, also when `f` panics.
+        struct Entered<C: ConcurrencyControl>(Option<Box<Context<C>>>);
+        impl<C: ConcurrencyControl> Drop for Entered<C> {
+            fn drop(&mut self) {
+                let Some(context) = self.0.take() else { return };
+                context.local.refresh(None);
+                context.leave();
+                let engine = context.engine.clone();
+                engine.spare.lock().expect("no panic while it is held").push(context);
+            }
+        }
+        let spare = self.spare.lock().expect("no panic while it is held").pop();
+        let entered = Entered(Some(spare.unwrap_or_else(|| self.context())));
+        let context = entered.0.as_deref().expect("put there just now");
+        context.enter();
+        f(context)
+    }
+
+    /// Lets go of the contexts, which hold the engine.
+    pub(crate) fn drop_spares(&self) {
+        let spare = std::mem::take(&mut *self.spare.lock().expect("no panic while it is held"));
+        drop(spare);
+    }
+}
+
+/// A worker's part of the engine: epoch and memory, the scheme's part, metrics.
+pub(crate) struct Context<C: ConcurrencyControl> {
+    pub(crate) local: Local,
+    pub(crate) worker: C::Worker,
+    pub(crate) metrics: Arc<WorkerMetrics>,
+    pub(crate) engine: Arc<Engine<C>>,
+}
+
+impl<C: ConcurrencyControl> Context<C> {
+    /// What a scheme works with.
+    #[inline(always)]
+    pub(crate) fn env(&self) -> Env<'_, C> {
+        Env { shared: &self.engine.shared, worker: &self.worker, local: &self.local }
+    }
+
+    pub(crate) fn enter(&self) {
+        self.local.enter();
+        C::enter(self.env());
+    }
+
+    pub(crate) fn leave(&self) {
+        C::leave(self.env());
+        self.local.leave();
+    }
+}
+
+impl<C: ConcurrencyControl> Drop for Context<C> {
+    fn drop(&mut self) {
+        C::retire(&self.engine.shared, &mut self.worker);
+    }
+}
+
+impl<C: ConcurrencyControl> Engine<C> {
+    /// The metrics' sum, and where memory is.
+    pub(crate) fn statistics(&self) -> Statistics {
+        let mut statistics = self.metrics.sum();
+        let used = |kind| self.memory.used_bytes(kind);
+        statistics.memory.index_bytes = used(Kind::Index);
+        statistics.memory.records_bytes = used(Kind::Records);
+        statistics.memory.versions_bytes = used(Kind::Versions);
+        statistics.memory.other_bytes = used(Kind::Other);
+        statistics.memory.limit_bytes = self.memory.limit_bytes();
+        statistics.memory.records = self.records.used();
+        statistics.memory.nodes = self.nodes.used();
+        statistics
+    }
+}

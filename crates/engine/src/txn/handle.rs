@@ -1,0 +1,426 @@
+//! The transaction as its closure sees it.
+
+use super::fault::Fault;
+use super::key::{AsKey, Key, encode_whole, index_key};
+use super::mailbox::Desk;
+use super::many::GetMany;
+use super::point::Point;
+use super::point_futures::{Contains, Delete, Get, Insert, Locate, Put, Update};
+use super::rows::Rows;
+use super::table::Table;
+use super::value::Value;
+use crate::cc::{Change, ConcurrencyControl, Refused, Snapshot, Target, Written};
+use crate::error::{Error, Result};
+use crate::exec::Mailbox;
+use crate::index::{self, Index, Inserted};
+use crate::suspend::Suspend;
+use crate::record::{RecordId, VALUE_BYTES_MAX};
+use std::fmt;
+use std::ops::{Bound, RangeBounds};
+
+/// An open transaction. Closures get `&Txn`; it is neither `Send` nor `Sync`.
+///
+/// Every operation is a future. What reads return is borrowed until the transaction ends; later
+/// writes do not disturb it.
+pub struct Txn<C: ConcurrencyControl = Snapshot> {
+    pub(crate) desk: Desk<C>,
+}
+
+impl<C: ConcurrencyControl> fmt::Debug for Txn<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Txn").field("read_only", &self.desk.read_only.get()).finish_non_exhaustive()
+    }
+}
+
+// ---- the closure's side
+impl<C: ConcurrencyControl> Txn<C> {
+    /// The value under `key`, if there is one.
+    ///
+    /// ```
+    /// # use braiddb::{Database, Options, Table};
+    /// # let db = Database::in_memory(Options { workers: 0, ..Options::default() })?;
+    /// let names: Table<u64, str> = db.table("names")?;
+    /// let length = db.worker().run(async |tx| {
+    ///     tx.put(names, 1, "Ada").await?;
+    ///     Ok(tx.get(names, 1).await?.map(str::len))
+    /// })?;
+    /// assert_eq!(length, Some(3));
+    /// # Ok::<(), braiddb::Error>(())
+    /// ```
+    #[inline(always)]
+    pub fn get<K: Key, V: Value + ?Sized>(&self, table: Table<K, V>, key: impl AsKey<K>) -> Get<'_, V, C> {
+        Get::new(self.locate(table, &key))
+    }
+
+    /// Several keys, their cache misses overlapped. The values come in the order of the keys.
+    ///
+    /// ```
+    /// # use braiddb::{Database, Options, Table};
+    /// # let db = Database::in_memory(Options { workers: 0, ..Options::default() })?;
+    /// let squares: Table<u64, u64> = db.table("squares")?;
+    /// let found = db.worker().run(async |tx| {
+    ///     tx.put(squares, 3, 9).await?;
+    ///     tx.get_many(squares, &[3, 4]).await
+    /// })?;
+    /// assert_eq!(found, [Some(9), None]);
+    /// # Ok::<(), braiddb::Error>(())
+    /// ```
+    #[inline(always)]
+    pub fn get_many<'t, K: Key, V: Value + ?Sized, A: AsKey<K>, const N: usize>(
+        &'t self,
+        table: Table<K, V>,
+        keys: &[A; N],
+    ) -> GetMany<'t, V, N, C> {
+        GetMany::new(self, table, keys)
+    }
+
+    /// Is there a value under `key`?
+    #[inline(always)]
+    pub fn contains<K: Key, V: Value + ?Sized>(
+        &self,
+        table: Table<K, V>,
+        key: impl AsKey<K>,
+    ) -> Contains<'_, C> {
+        Contains::new(self.locate(table, &key))
+    }
+
+    /// Sets the value under `key`, whether or not there is one.
+    #[inline(always)]
+    pub fn put<'t, 'v, K: Key, V: Value + ?Sized>(
+        &'t self,
+        table: Table<K, V>,
+        key: impl AsKey<K>,
+        value: V::Input<'v>,
+    ) -> Put<'t, 'v, V, C> {
+        Put::new(self.locate(table, &key), V::encode(value))
+    }
+
+    /// Adds a value under a key that has none; [`Error::KeyExists`] otherwise.
+    #[inline(always)]
+    pub fn insert<'t, 'v, K: Key, V: Value + ?Sized>(
+        &'t self,
+        table: Table<K, V>,
+        key: impl AsKey<K>,
+        value: V::Input<'v>,
+    ) -> Insert<'t, 'v, V, C> {
+        Insert::new(self.locate(table, &key), V::encode(value))
+    }
+
+    /// Replaces the value under `key`; false: there is none, and nothing was changed.
+    #[inline(always)]
+    pub fn update<'t, 'v, K: Key, V: Value + ?Sized>(
+        &'t self,
+        table: Table<K, V>,
+        key: impl AsKey<K>,
+        value: V::Input<'v>,
+    ) -> Update<'t, 'v, V, C> {
+        Update::new(self.locate(table, &key), V::encode(value))
+    }
+
+    /// Removes the value under `key`; false: there was none.
+    #[inline(always)]
+    pub fn delete<K: Key, V: Value + ?Sized>(
+        &self,
+        table: Table<K, V>,
+        key: impl AsKey<K>,
+    ) -> Delete<'_, C> {
+        Delete::new(self.locate(table, &key))
+    }
+
+    /// The rows of a range of keys, in order; see [`Rows`].
+    ///
+    /// ```
+    /// # use braiddb::{Database, Options, Table};
+    /// # let db = Database::in_memory(Options { workers: 0, ..Options::default() })?;
+    /// let t: Table<u64, u64> = db.table("t")?;
+    /// let sum = db.worker().run(async |tx| {
+    ///     for key in 0..10 {
+    ///         tx.put(t, key, key * key).await?;
+    ///     }
+    ///     let (mut rows, mut sum) = (tx.scan(t, 3..6), 0);
+    ///     while let Some((_, value)) = rows.next().await? {
+    ///         sum += value;
+    ///     }
+    ///     Ok(sum)
+    /// })?;
+    /// assert_eq!(sum, 9 + 16 + 25);
+    /// # Ok::<(), braiddb::Error>(())
+    /// ```
+    pub fn scan<K: Key, V: Value + ?Sized, A: AsKey<K>>(
+        &self,
+        table: Table<K, V>,
+        range: impl RangeBounds<A>,
+    ) -> Rows<'_, K, V, C> {
+        Rows::new(self, table, range.start_bound(), range.end_bound())
+    }
+
+    /// All rows of a table, in the order of their keys.
+    pub fn scan_all<K: Key, V: Value + ?Sized>(&self, table: Table<K, V>) -> Rows<'_, K, V, C>
+    where
+        K: AsKey<K>,
+    {
+        Rows::new(self, table, Bound::<&K>::Unbounded, Bound::Unbounded)
+    }
+
+    /// The rows whose keys begin with the encoded bytes of `prefix`: the first components of a tuple, or the
+    /// first bytes of a string.
+    ///
+    /// ```
+    /// # use braiddb::{Database, Options, Table};
+    /// # let db = Database::in_memory(Options { workers: 0, ..Options::default() })?;
+    /// let t: Table<String, u64> = db.table("t")?;
+    /// let count = db.worker().run(async |tx| {
+    ///     for key in ["car", "cart", "cat", "dog"] {
+    ///         tx.put(t, key, 0).await?;
+    ///     }
+    ///     let (mut rows, mut count) = (tx.scan_prefix(t, b"car"), 0);
+    ///     while rows.next().await?.is_some() {
+    ///         count += 1;
+    ///     }
+    ///     Ok(count)
+    /// })?;
+    /// assert_eq!(count, 2);
+    /// # Ok::<(), braiddb::Error>(())
+    /// ```
+    pub fn scan_prefix<K: Key, V: Value + ?Sized>(
+        &self,
+        table: Table<K, V>,
+        prefix: &[u8],
+    ) -> Rows<'_, K, V, C> {
+        Rows::with_prefix(self, table, prefix)
+    }
+
+    /// Declares that this transaction will not write: from now on writes fail with [`Error::ReadOnly`].
+    pub fn declare_read_only(&self) {
+        self.desk.read_only.set(true);
+    }
+}
+
+// ---- what the operations are made of
+impl<C: ConcurrencyControl> Txn<C> {
+    /// The index's form of a key; long ones are copied to where they stay.
+    #[inline(always)]
+    pub(super) fn index_key<K: Key>(&self, key: &impl AsKey<K>) -> Result<index::Key, Fault> {
+        match key.short() {
+            Some((slice, len)) => Ok(index::Key { slice, len, bytes: std::ptr::null() }),
+            None => self.long_key(key),
+        }
+    }
+
+    fn long_key<K: Key>(&self, key: &impl AsKey<K>) -> Result<index::Key, Fault> {
+        // SAFETY: used within this call only, which runs no foreign code but the key's encoding,
+        // and that has no way to the transaction.
+        let scratch = unsafe { &mut *self.desk.scratch.get() };
+        if let Err(Error::KeyTooLong { bytes, .. }) = encode_whole(key, scratch) {
+            return Err(Fault::KeyTooLong { bytes });
+        }
+        let mut encoded = index_key(scratch);
+        if scratch.len() > 8 {
+            // SAFETY: as above.
+            encoded.bytes = unsafe { (*self.desk.arena.get()).copy(scratch) };
+        }
+        Ok(encoded)
+    }
+
+    #[inline(always)]
+    fn locate<K: Key, V: Value + ?Sized>(&self, table: Table<K, V>, key: &impl AsKey<K>) -> Locate<'_, C> {
+        let point = match (table.inner(self.desk.database), self.index_key(key)) {
+            (Ok(table), Ok(key)) => Ok((std::ptr::from_ref(table), key)),
+            (Err(fault), _) | (_, Err(fault)) => Err(fault),
+        };
+        Locate::new(self, point)
+    }
+
+    /// The bytes that a finished point operation has found. They last as long as the transaction: see
+    /// [`ConcurrencyControl::read`].
+    #[inline(always)]
+    pub(super) fn found(&self, point: &Point<C>) -> Result<Option<&[u8]>, Fault> {
+        if point.slot.is_null() {
+            return Ok(None);
+        }
+        // SAFETY: not borrowed outside of single calls.
+        let txn = unsafe { &mut *self.desk.state.get() };
+        // SAFETY: the visit has ended.
+        let value = unsafe { C::read(&point.visit, txn) }.map_err(|abort| self.doom(Fault::Abort(abort)))?;
+        // SAFETY: `read` promises the bytes until the transaction ends.
+        Ok(value.map(|bytes| unsafe { &*bytes }))
+    }
+
+    /// Makes a change where a finished point operation has led. `Ok(Gone)`: look again.
+    pub(super) fn change(&self, point: &Point<C>, change: Change<'_>) -> Result<Written, Fault> {
+        if self.desk.read_only.get() {
+            return Err(self.doom(Fault::ReadOnly));
+        }
+        if let Change::Put(value) | Change::Insert(value) | Change::Update(value) = change
+            && value.len() > VALUE_BYTES_MAX
+        {
+            return Err(self.doom(Fault::ValueTooLong { bytes: value.len() }));
+        }
+        let result = match change {
+            _ if !point.slot.is_null() => self.write(point, change),
+            Change::Update(_) | Change::Delete => return Ok(Written::Absent),
+            Change::Put(value) | Change::Insert(value) => self.create(point, value, change),
+        };
+        result.map_err(|refused| {
+            self.doom(Fault::refused(refused, self.desk.context().engine.memory.limit_bytes()))
+        })
+    }
+
+    fn write(&self, point: &Point<C>, change: Change<'_>) -> Result<Written, Refused> {
+        // SAFETY: not borrowed outside of single calls.
+        let txn = unsafe { &mut *self.desk.state.get() };
+        // SAFETY: the index named the record in this operation, inside its epoch.
+        unsafe { C::write(self.desk.context().env(), txn, point.slot, &point.target(), change) }
+    }
+
+    /// A new record for a key that the index does not have.
+    fn create(&self, point: &Point<C>, value: &[u8], change: Change<'_>) -> Result<Written, Refused> {
+        let context = self.desk.context();
+        let records = &context.engine.records;
+        let id = RecordId(records.allocate()?);
+        // SAFETY: the table is alive.
+        let table = unsafe { &*point.table };
+        let slot = table.slot(id).cast_mut();
+        // SAFETY: not borrowed outside of single calls.
+        let txn = unsafe { &mut *self.desk.state.get() };
+        // SAFETY: just allocated, so ours alone.
+        if let Err(error) = unsafe { C::create(context.env(), txn, slot, value) } {
+            // SAFETY: not published.
+            unsafe { records.free(id.0) };
+            return Err(error.into());
+        }
+        // SAFETY: inside the operation's epoch; the key's bytes live as long as the transaction.
+        let inserted = unsafe { table.index.insert(&context.local, &point.cursor, &point.key, id) };
+        if let Ok(Inserted::New) = inserted {
+            let target = Target { index: &raw const table.index, key: point.key, id };
+            C::created(txn, slot, &target);
+            return Ok(Written::Done);
+        }
+        // SAFETY: not published.
+        unsafe { C::discard(context.env(), slot) };
+        // SAFETY: not published.
+        unsafe { records.free(id.0) };
+        match inserted? {
+            Inserted::New => unreachable!("handled above"),
+            Inserted::Exists(id) => self.write(&Point { id, slot: table.slot(id), ..*point }, change),
+        }
+    }
+
+    /// Lets the transaction not commit any more: one of its operations has failed half-way, or has
+    /// to give way.
+    #[cold]
+    pub(super) fn doom(&self, fault: Fault) -> Fault {
+        self.desk.doomed.set(Some(fault));
+        fault
+    }
+}
+
+// ---- life of one attempt
+impl<C: ConcurrencyControl> Txn<C> {
+    #[inline(always)]
+    pub(crate) fn begin(&self) {
+        // SAFETY: no attempt is open: nothing borrows from the state.
+        C::begin(self.desk.context().env(), unsafe { &mut *self.desk.state.get() });
+    }
+
+    /// Undoes the attempt, and cancels what the mailbox holds, whose futures may have been leaked.
+    pub(crate) fn abort(&self) {
+        // SAFETY: the attempt's futures are gone, or leaked and never polled again.
+        C::abort(self.desk.context().env(), unsafe { &mut *self.desk.state.get() });
+        self.desk.clear();
+    }
+
+    /// The commit, if it does not suspend; else `None`, and the commit is posted.
+    #[inline(always)]
+    pub(crate) fn commit_or_post(&self) -> Option<Result<(), Fault>> {
+        if let Some(fault) = self.desk.doomed.get() {
+            return Some(Err(fault));
+        }
+        // SAFETY: the attempt's operations are over.
+        let txn = unsafe { &mut *self.desk.state.get() };
+        if self.desk.in_place == super::mailbox::InPlace::Not && !C::commits_at_once(txn) {
+            self.desk.post_commit();
+            return None;
+        }
+        Some(self.commit_now())
+    }
+
+    pub(crate) fn commit_now(&self) -> Result<(), Fault> {
+        // SAFETY: the attempt's operations are over.
+        let txn = unsafe { &mut *self.desk.state.get() };
+        let mut commit = C::Commit::default();
+        loop {
+            let env = self.desk.context().env();
+            if let Some(result) = C::commit(&mut commit, env, txn, &mut crate::suspend::PrefetchOnly) {
+                return result.map_err(Fault::Abort);
+            }
+        }
+    }
+
+    /// After a successful commit.
+    #[inline(always)]
+    pub(crate) fn ended(&self) {
+        self.desk.clear();
+    }
+}
+
+// ---- what is counted
+impl<C: ConcurrencyControl> Txn<C> {
+    /// When it began, if it is one to be measured.
+    #[inline(always)]
+    pub(super) fn sample_start(&self) -> Option<u64> {
+        let context = self.desk.context();
+        context.metrics.samples_now().then(|| context.engine.clock.now_ns())
+    }
+
+    #[inline(always)]
+    pub(super) fn count_commit(&self, sample: Option<u64>) {
+        let context = self.desk.context();
+        context.metrics.commits.add(1);
+        if let Some(start_ns) = sample {
+            context.metrics.record_latency(context.engine.clock.now_ns().saturating_sub(start_ns));
+        }
+    }
+
+    #[cold]
+    pub(super) fn count_conflict(&self, is_retried: bool) {
+        let metrics = &self.desk.context().metrics;
+        metrics.aborts_conflict.add(1);
+        metrics.retries.add(u64::from(is_retried));
+    }
+
+    #[cold]
+    pub(super) fn count_failure(&self, error: &Error) {
+        let metrics = &self.desk.context().metrics;
+        match error {
+            Error::Conflict => self.count_conflict(false),
+            Error::OutOfMemory { .. } => metrics.aborts_out_of_memory.add(1),
+            _ => metrics.aborts_user.add(1),
+        }
+    }
+
+    pub(super) fn is_in_place(&self) -> bool {
+        self.desk.in_place != super::mailbox::InPlace::Not
+    }
+}
+
+impl<C: ConcurrencyControl> Mailbox for Txn<C> {
+    #[inline(always)]
+    fn step<S: Suspend>(&self, s: &mut S) -> bool {
+        self.desk.step(s)
+    }
+    #[inline(always)]
+    fn posted(&self) -> bool {
+        self.desk.posted()
+    }
+    #[inline(always)]
+    fn keeps(&self) -> bool {
+        self.desk.keeps()
+    }
+    fn occupied(&self) {
+        self.desk.occupied();
+    }
+    fn vacated(&self) {
+        self.desk.vacated();
+    }
+}

@@ -1,0 +1,63 @@
+//! A worker's surroundings, as the executor asks for them.
+
+use super::engine::{Context, Engine};
+use super::handle::Txn;
+use super::mailbox::{Desk, InPlace};
+use crate::cc::ConcurrencyControl;
+use crate::epoch::Local;
+use crate::exec::{Host, Pulse};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+/// The engine's part of a worker: the context that its transactions share.
+pub(crate) struct WorkerHost<C: ConcurrencyControl> {
+    context: Box<Context<C>>,
+    in_place: InPlace,
+}
+
+impl<C: ConcurrencyControl> WorkerHost<C> {
+    /// Of a worker whose policy suspends (or not; then it prefetches, or does not).
+    pub(crate) fn new(engine: &Arc<Engine<C>>, suspends: bool, prefetches: bool) -> Self {
+        let in_place = match (suspends, prefetches) {
+            (true, _) => InPlace::Not,
+            (false, true) => InPlace::Prefetching,
+            (false, false) => InPlace::Naive,
+        };
+        WorkerHost { context: engine.context(), in_place }
+    }
+
+    pub(crate) fn context(&self) -> &Context<C> {
+        &self.context
+    }
+}
+
+impl<C: ConcurrencyControl> Host for WorkerHost<C> {
+    type Mailbox = Txn<C>;
+
+    fn mailbox(&self, _: usize) -> Txn<C> {
+        let desk = Desk::new(NonNull::from(&*self.context), self.in_place);
+        Txn { desk: desk.expect("fewer transactions than a million are open at once") }
+    }
+
+    fn local(&self) -> &Local {
+        &self.context.local
+    }
+
+    fn enter(&self) {
+        self.context.enter();
+    }
+
+    fn leave(&self) {
+        self.context.leave();
+    }
+
+    fn tend(&self, pulse: &mut Pulse) -> bool {
+        let metrics = &self.context.metrics;
+        metrics.suspensions.set(pulse.counters.suspensions);
+        metrics.polls.set(pulse.counters.polls);
+        metrics.rounds.set(pulse.counters.rounds);
+        metrics.visits.set(pulse.counters.visits);
+        metrics.parkings.set(pulse.counters.parkings);
+        C::tend(self.context.env())
+    }
+}

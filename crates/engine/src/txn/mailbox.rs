@@ -1,0 +1,342 @@
+//! A transaction's mailbox: places for its operations in flight and one word that tells the worker
+//! what to do before it polls.
+//!
+//! Invariants:
+//! - Bit `i < PLACES` of `todo` is set only if place `i` is taken (bit `i` of `used`) and holds an
+//!   operation with steps left.
+//! - Bit 0 alone is the common case, and the only one that the hot path knows.
+//! - Operations are plain data: releasing a place is how one is cancelled.
+
+use super::arena::Arena;
+use super::engine::Context;
+use super::fault::Fault;
+use super::point::Point;
+use super::run::Run;
+use crate::cc::{Abort, ConcurrencyControl};
+use crate::error::{Error, Result};
+use crate::exec::Mailbox;
+use crate::suspend::{Never, OnMiss, PrefetchOnly, Suspend};
+use std::cell::{Cell, UnsafeCell};
+use std::mem::MaybeUninit;
+use std::ptr::NonNull;
+
+/// Operations in flight per transaction; what is more runs in place.
+pub(crate) const PLACES: usize = 8;
+const PLACES_MASK: u32 = (1 << PLACES) - 1;
+// Bits of `todo` beyond the places:
+const COMMIT: u32 = 1 << 16;
+const STEP_ASIDE: u32 = 1 << 17;
+const VACANT: u32 = 1 << 18;
+/// No place.
+pub(crate) const NOWHERE: u8 = u8::MAX;
+
+/// How a transaction's operations run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum InPlace {
+    /// Through the mailbox, stepped by a worker.
+    Not,
+    /// At once, without prefetching.
+    Naive,
+    /// At once, with prefetching.
+    Prefetching,
+}
+
+/// What a place holds.
+pub(crate) enum Op<C: ConcurrencyControl> {
+    Point(Point<C>),
+    /// A point operation that ends where it would visit the record.
+    Probe(Point<C>),
+    Run(*mut Run<C>),
+}
+
+/// The inside of [`Txn`](super::Txn).
+#[repr(C, align(64))]
+pub(crate) struct Desk<C: ConcurrencyControl> {
+    pub(super) todo: Cell<u32>,
+    pub(super) used: Cell<u32>,
+    pub(super) in_place: InPlace,
+    pub(super) database: u64,
+    pub(super) shared: *const C::Shared,
+    /// The scheme's part. Borrowed only within single calls.
+    pub(super) state: UnsafeCell<C::Txn>,
+    places: [UnsafeCell<MaybeUninit<Op<C>>>; PLACES],
+    /// Of the worker, or of the operation that a `Transaction` runs now.
+    pub(super) context: Cell<NonNull<Context<C>>>,
+    pub(super) doomed: Cell<Option<Fault>>,
+    pub(super) read_only: Cell<bool>,
+    rounds: Cell<u32>,
+    commit: Cell<C::Commit>,
+    pub(super) committed: Cell<Option<Result<(), Abort>>>,
+    pub(super) arena: UnsafeCell<Arena>,
+    pub(super) scratch: UnsafeCell<Vec<u8>>,
+    /// Runs of scans, boxed; those in use come first.
+    #[allow(clippy::vec_box, reason = "operations hold their addresses")]
+    pub(super) runs: UnsafeCell<Vec<Box<Run<C>>>>,
+    pub(super) runs_free: UnsafeCell<Vec<*mut Run<C>>>,
+}
+
+impl<C: ConcurrencyControl> Desk<C> {
+    pub(crate) fn new(context: NonNull<Context<C>>, in_place: InPlace) -> Result<Self> {
+        // SAFETY: a worker's context outlives its slots; a `Transaction`'s is lent for this call.
+        let engine = unsafe { &context.as_ref().engine };
+        let state = C::txn(&engine.shared)
+            .ok_or(Error::TooManyTransactions { open_max: crate::cc::OPEN_TRANSACTIONS_MAX })?;
+        Ok(Desk {
+            todo: Cell::new(VACANT),
+            used: Cell::new(0),
+            in_place,
+            database: engine.id,
+            shared: &raw const engine.shared,
+            state: UnsafeCell::new(state),
+            places: [const { UnsafeCell::new(MaybeUninit::uninit()) }; PLACES],
+            context: Cell::new(context),
+            doomed: Cell::new(None),
+            read_only: Cell::new(false),
+            rounds: Cell::new(0),
+            commit: Cell::default(),
+            committed: Cell::new(None),
+            arena: UnsafeCell::default(),
+            scratch: UnsafeCell::default(),
+            runs: UnsafeCell::default(),
+            runs_free: UnsafeCell::default(),
+        })
+    }
+
+    #[inline(always)]
+    pub(super) fn context(&self) -> &Context<C> {
+        // SAFETY: set by the worker that owns the slot, or for the present operation.
+        unsafe { self.context.get().as_ref() }
+    }
+
+    #[inline(always)]
+    pub(super) fn shared(&self) -> &C::Shared {
+        // SAFETY: the engine is held by the worker or the `Transaction`.
+        unsafe { &*self.shared }
+    }
+
+    /// Takes a free place for an operation; `None`: run it in place.
+    #[inline(always)]
+    pub(super) fn post(&self, op: Op<C>) -> Option<u8> {
+        if self.in_place != InPlace::Not {
+            return None;
+        }
+        let used = self.used.get();
+        let i = (!used).trailing_zeros();
+        if i as usize >= PLACES {
+            return None;
+        }
+        // SAFETY: free, so no one looks at it.
+        unsafe { (*self.places[i as usize].get()).write(op) };
+        self.used.set(used | 1 << i);
+        self.todo.set(self.todo.get() | 1 << i);
+        Some(i as u8)
+    }
+
+    #[inline(always)]
+    pub(super) fn release(&self, place: u8) {
+        debug_assert!(self.used.get() >> place & 1 == 1);
+        self.todo.set(self.todo.get() & !(1 << place));
+        self.used.set(self.used.get() & !(1 << place));
+    }
+
+    /// Has the operation in this taken place been stepped to its end?
+    #[inline(always)]
+    pub(super) fn is_done(&self, place: u8) -> bool {
+        debug_assert!(self.used.get() >> place & 1 == 1);
+        self.todo.get() >> place & 1 == 0
+    }
+
+    /// The point operation in a taken place.
+    #[inline(always)]
+    pub(super) fn point(&self, place: u8) -> Point<C> {
+        debug_assert!(self.used.get() >> place & 1 == 1);
+        // SAFETY: taken, so written; not stepped meanwhile.
+        match unsafe { (*self.places[place as usize].get()).assume_init_ref() } {
+            Op::Point(point) | Op::Probe(point) => *point,
+            Op::Run(_) => unreachable!("a point future's place holds a point operation"),
+        }
+    }
+
+    #[inline(always)]
+    fn step_place<S: Suspend>(&self, place: usize, s: &mut S) -> bool {
+        // SAFETY: bit `place` of `todo` is set, so it is written, and the transaction open.
+        let op = unsafe { (*self.places[place].get()).assume_init_mut() };
+        // SAFETY: not borrowed outside of single calls.
+        let txn = unsafe { &*self.state.get() };
+        match op {
+            // SAFETY: inside the epoch of the slot's stamp; tables outlive transactions.
+            Op::Point(point) => unsafe { point.step(self.shared(), txn, s) },
+            // SAFETY: as above.
+            Op::Probe(point) => unsafe { point.probe(s) },
+            // SAFETY: runs are boxed and live as long as the transaction; else as above.
+            Op::Run(run) => unsafe { (**run).step(self.shared(), txn, s) },
+        }
+    }
+
+    #[inline(never)]
+    fn step_rare<S: Suspend>(&self, s: &mut S) -> bool {
+        let mut todo = self.todo.get();
+        debug_assert!(todo & VACANT == 0);
+        let mut left = todo & PLACES_MASK;
+        while left != 0 {
+            let place = left.trailing_zeros();
+            left &= left - 1;
+            if self.step_place(place as usize, s) {
+                todo &= !(1 << place);
+            }
+        }
+        if todo & COMMIT != 0 {
+            let mut commit = self.commit.get();
+            // SAFETY: not borrowed outside of single calls.
+            let txn = unsafe { &mut *self.state.get() };
+            let result = C::commit(&mut commit, self.context().env(), txn, s);
+            self.commit.set(commit);
+            if result.is_some() {
+                self.committed.set(result);
+                todo &= !COMMIT;
+            }
+        }
+        if todo & STEP_ASIDE != 0 {
+            self.rounds.set(self.rounds.get().saturating_sub(1));
+            if self.rounds.get() == 0 {
+                todo &= !STEP_ASIDE;
+            }
+        }
+        self.todo.set(todo);
+        todo == 0
+    }
+
+    /// Has the worker step the scheme's commit.
+    pub(super) fn post_commit(&self) {
+        self.commit.set(C::Commit::default());
+        self.committed.set(None);
+        self.todo.set(self.todo.get() | COMMIT);
+    }
+
+    /// Lets the worker pass by for some rounds.
+    pub(super) fn post_step_aside(&self, rounds: u32) {
+        self.rounds.set(rounds);
+        self.todo.set(self.todo.get() | STEP_ASIDE);
+    }
+
+    /// Runs a point operation to its end, here and now.
+    #[inline(always)]
+    pub(super) fn run_point(&self, mut point: Point<C>) -> Point<C> {
+        // SAFETY: not borrowed outside of single calls.
+        let txn = unsafe { &*self.state.get() };
+        // SAFETY: polls happen inside the worker's epoch, calls of a `Transaction` inside its context's.
+        unsafe {
+            match self.in_place {
+                InPlace::Naive => point.run(self.shared(), txn, &mut Never),
+                _ => point.run(self.shared(), txn, &mut PrefetchOnly),
+            }
+        }
+        point
+    }
+
+    /// Steps a point operation that is in no place.
+    #[inline(always)]
+    pub(super) fn step_point<S: Suspend>(&self, point: &mut Point<C>, s: &mut S) -> bool {
+        // SAFETY: not borrowed outside of single calls.
+        let txn = unsafe { &*self.state.get() };
+        // SAFETY: as in `run_point`.
+        unsafe { point.step(self.shared(), txn, s) }
+    }
+
+    /// Runs an index search to its end, here and now.
+    pub(super) fn probe_now(&self, point: &mut Point<C>) {
+        // SAFETY: as in `run_point`.
+        unsafe {
+            match self.in_place {
+                InPlace::Naive => while !point.probe(&mut Never) {},
+                _ => while !point.probe(&mut PrefetchOnly) {},
+            }
+        }
+    }
+
+    /// Runs several point operations to their ends, their misses overlapped: rounds over an array
+    /// (what the CoroBase paper calls AMAC).
+    pub(super) fn run_points(&self, points: &mut [Option<Point<C>>]) {
+        // SAFETY: not borrowed outside of single calls.
+        let txn = unsafe { &*self.state.get() };
+        assert!(points.len() < 64, "one bit per operation");
+        let mut left: u64 = (1 << points.len()) - 1;
+        while left != 0 {
+            let mut round = left;
+            while round != 0 {
+                let i = round.trailing_zeros() as usize;
+                round &= round - 1;
+                let Some(point) = &mut points[i] else { continue };
+                // SAFETY: as in `run_point`.
+                if unsafe { point.step(self.shared(), txn, &mut OnMiss) } {
+                    left &= !(1 << i);
+                }
+            }
+        }
+    }
+
+    /// Runs a scan's run to its end, here and now.
+    pub(super) fn run_run(&self, run: *mut Run<C>) {
+        // SAFETY: not borrowed outside of single calls.
+        let txn = unsafe { &*self.state.get() };
+        // SAFETY: as in `run_point`; the run is this scan's alone.
+        unsafe {
+            match self.in_place {
+                InPlace::Naive => while !(*run).step(self.shared(), txn, &mut Never) {},
+                _ => while !(*run).step(self.shared(), txn, &mut PrefetchOnly) {},
+            }
+        }
+    }
+
+    /// Forgets whatever is posted or lent; operations' futures may have been leaked.
+    pub(super) fn clear(&self) {
+        self.todo.set(0);
+        self.used.set(0);
+        self.doomed.set(None);
+        // SAFETY: the attempt is over: nothing that it copied is used any more.
+        unsafe { (*self.arena.get()).reset() };
+    }
+}
+
+impl<C: ConcurrencyControl> Mailbox for Desk<C> {
+    #[inline(always)]
+    fn step<S: Suspend>(&self, s: &mut S) -> bool {
+        if self.todo.get() != 1 {
+            return self.todo.get() == 0 || self.step_rare(s);
+        }
+        let done = self.step_place(0, s);
+        if done {
+            self.todo.set(0);
+        }
+        done
+    }
+
+    #[inline(always)]
+    fn posted(&self) -> bool {
+        self.todo.get() != 0
+    }
+
+    #[inline(always)]
+    fn keeps(&self) -> bool {
+        self.used.get() & !self.todo.get() != 0
+    }
+
+    fn occupied(&self) {
+        self.todo.set(0);
+        self.used.set(0);
+    }
+
+    fn vacated(&self) {
+        self.todo.set(VACANT);
+        self.used.set(0);
+        // SAFETY: no scan is left; those leaked have given nothing back.
+        unsafe { super::run::reclaim(&mut *self.runs.get(), &mut *self.runs_free.get()) };
+    }
+}
+
+impl<C: ConcurrencyControl> Drop for Desk<C> {
+    fn drop(&mut self) {
+        // SAFETY: the engine is held by the worker or `Transaction` that this is a part of.
+        C::drop_txn(unsafe { &*self.shared }, self.state.get_mut());
+    }
+}

@@ -1,0 +1,41 @@
+//! The transaction: what a closure sees (`handle`), how its operations travel through its slot
+//! (`mailbox`, `point`, `run`), and its life from begin to commit (`drive`, `owned`).
+//!
+//! In the order in which a `get` goes: `handle` makes a future (`point_futures`); polled, it posts
+//! a step machine (`point`) in the mailbox; the worker steps that through index and version chain;
+//! polled again, the future takes the result out.
+
+mod arena;
+mod drive;
+mod engine;
+mod fault;
+mod handle;
+mod host;
+mod key;
+mod mailbox;
+mod many;
+mod owned;
+mod point;
+mod point_futures;
+mod point_read;
+mod rows;
+mod run;
+mod table;
+mod value;
+
+pub(crate) use drive::{Closure, Each, drive};
+pub(crate) use engine::{Context, Engine};
+pub use handle::Txn;
+pub use key::{AsKey, KEY_BYTES_MAX, Key};
+pub use many::GetMany;
+pub use owned::{OwnedRows, Transaction};
+pub(crate) use host::WorkerHost;
+pub(crate) use point_read::PointRead;
+pub use point_read::Probe;
+pub use point_futures::{Contains, Delete, Get, Insert, Put, Update};
+pub use rows::{NextRow, Rows};
+pub use table::Table;
+pub(crate) use table::{TableInner, open as open_table};
+#[cfg(feature = "serde")]
+pub use value::Serde;
+pub use value::{Plain, Value};

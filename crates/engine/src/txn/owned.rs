@@ -1,0 +1,253 @@
+//! An interactive transaction: owned, held across awaits, moved between threads.
+
+use super::engine::{Context, Engine};
+use super::handle::Txn;
+use super::key::{AsKey, Key};
+use super::mailbox::{Desk, InPlace};
+use super::rows::Rows;
+use super::table::Table;
+use super::value::Value;
+use crate::cc::{ConcurrencyControl, Snapshot};
+use crate::error::{Error, Result};
+use std::fmt;
+use std::future::Future;
+use std::ops::{AsyncFnOnce, RangeBounds};
+use std::pin::pin;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+
+/// A transaction that the caller drives: made by `Database::begin`, ended by [`commit`](Self::commit) or
+/// [`abort`](Self::abort); dropped, it aborts. While it is idle it holds a snapshot, and neither an
+/// epoch nor a latch. Its operations run at once, on the calling thread.
+///
+/// ```
+/// # use braiddb::{Database, Options, Table};
+/// # let db = Database::in_memory(Options { workers: 0, ..Options::default() })?;
+/// let stock: Table<String, u64> = db.table("stock")?;
+/// let tx = db.begin()?;
+/// tx.put(stock, "apples", 12)?;
+/// assert_eq!(tx.get(stock, "apples")?, Some(12));
+/// tx.commit()?;
+/// assert_eq!(db.begin()?.get(stock, "apples")?, Some(12));
+/// # Ok::<(), braiddb::Error>(())
+/// ```
+pub struct Transaction<C: ConcurrencyControl = Snapshot> {
+    /// Boxed: the scheme may know its address.
+    txn: Box<Txn<C>>,
+    is_open: bool,
+    engine: Arc<Engine<C>>,
+}
+
+// SAFETY: a `Txn` is used by one thread at a time: through `&mut` or owned, or through `&Transaction`,
+// which is not `Sync`; between calls it points to no thread's context, and the scheme's part is `Send`.
+unsafe impl<C: ConcurrencyControl> Send for Transaction<C> {}
+
+impl<C: ConcurrencyControl> fmt::Debug for Transaction<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Transaction").field("is_open", &self.is_open).finish_non_exhaustive()
+    }
+}
+
+impl<C: ConcurrencyControl> Transaction<C> {
+    pub(crate) fn begin(engine: &Arc<Engine<C>>) -> Result<Self> {
+        let txn = engine.with_context(|context| {
+            let txn = Box::new(Txn { desk: Desk::new(NonNull::from(context), InPlace::Prefetching)? });
+            txn.begin();
+            Ok::<_, Error>(txn)
+        })?;
+        Ok(Transaction { txn, is_open: true, engine: engine.clone() })
+    }
+
+    /// Lends the transaction a context for one call.
+    fn lend<R>(&self, f: impl FnOnce(&Txn<C>) -> R) -> R {
+        self.engine.with_context(|context: &Context<C>| {
+            self.txn.desk.context.set(NonNull::from(context));
+            f(&self.txn)
+        })
+    }
+
+    /// Runs a future of the transaction's own operations, which end at their first poll.
+    fn now<'t, F: Future>(&'t self, f: impl FnOnce(&'t Txn<C>) -> F) -> F::Output {
+        self.lend(|_| {
+            let mut future = pin!(f(&self.txn));
+            match future.as_mut().poll(&mut std::task::Context::from_waker(Waker::noop())) {
+                Poll::Ready(output) => output,
+                Poll::Pending => unreachable!("operations run in place do not suspend"),
+            }
+        })
+    }
+
+    /// As [`Txn::get`].
+    pub fn get<K: Key, V: Value + ?Sized>(
+        &self,
+        table: Table<K, V>,
+        key: impl AsKey<K>,
+    ) -> Result<Option<V::View<'_>>> {
+        self.now(|txn| txn.get(table, key))
+    }
+
+    /// As [`Txn::get_many`].
+    pub fn get_many<K: Key, V: Value + ?Sized, A: AsKey<K>, const N: usize>(
+        &self,
+        table: Table<K, V>,
+        keys: &[A; N],
+    ) -> Result<[Option<V::View<'_>>; N]> {
+        self.now(|txn| txn.get_many(table, keys))
+    }
+
+    /// As [`Txn::contains`].
+    pub fn contains<K: Key, V: Value + ?Sized>(
+        &self,
+        table: Table<K, V>,
+        key: impl AsKey<K>,
+    ) -> Result<bool> {
+        self.now(|txn| txn.contains(table, key))
+    }
+
+    /// As [`Txn::put`].
+    pub fn put<K: Key, V: Value + ?Sized>(
+        &self,
+        table: Table<K, V>,
+        key: impl AsKey<K>,
+        value: V::Input<'_>,
+    ) -> Result<()> {
+        self.now(|txn| txn.put(table, key, value))
+    }
+
+    /// As [`Txn::insert`].
+    pub fn insert<K: Key, V: Value + ?Sized>(
+        &self,
+        table: Table<K, V>,
+        key: impl AsKey<K>,
+        value: V::Input<'_>,
+    ) -> Result<()> {
+        self.now(|txn| txn.insert(table, key, value))
+    }
+
+    /// As [`Txn::update`].
+    pub fn update<K: Key, V: Value + ?Sized>(
+        &self,
+        table: Table<K, V>,
+        key: impl AsKey<K>,
+        value: V::Input<'_>,
+    ) -> Result<bool> {
+        self.now(|txn| txn.update(table, key, value))
+    }
+
+    /// As [`Txn::delete`].
+    pub fn delete<K: Key, V: Value + ?Sized>(&self, table: Table<K, V>, key: impl AsKey<K>) -> Result<bool> {
+        self.now(|txn| txn.delete(table, key))
+    }
+
+    /// As [`Txn::scan`]. Its rows come from [`OwnedRows::next`].
+    ///
+    /// ```
+    /// # use braiddb::{Database, Options, Table};
+    /// # let db = Database::in_memory(Options { workers: 0, ..Options::default() })?;
+    /// let t: Table<u64, u64> = db.table("t")?;
+    /// let tx = db.begin()?;
+    /// tx.put(t, 1, 10)?;
+    /// tx.put(t, 2, 20)?;
+    /// let mut rows = tx.scan(t, 1..).reverse();
+    /// assert_eq!(rows.next()?, Some((2, 20)));
+    /// assert_eq!(rows.next()?, Some((1, 10)));
+    /// assert_eq!(rows.next()?, None);
+    /// # Ok::<(), braiddb::Error>(())
+    /// ```
+    pub fn scan<K: Key, V: Value + ?Sized, A: AsKey<K>>(
+        &self,
+        table: Table<K, V>,
+        range: impl RangeBounds<A>,
+    ) -> OwnedRows<'_, K, V, C> {
+        OwnedRows { rows: self.txn.scan(table, range), of: self }
+    }
+
+    /// As [`Txn::scan_prefix`].
+    pub fn scan_prefix<K: Key, V: Value + ?Sized>(
+        &self,
+        table: Table<K, V>,
+        prefix: &[u8],
+    ) -> OwnedRows<'_, K, V, C> {
+        OwnedRows { rows: self.txn.scan_prefix(table, prefix), of: self }
+    }
+
+    /// As [`Txn::declare_read_only`].
+    pub fn declare_read_only(&self) {
+        self.txn.declare_read_only();
+    }
+
+    /// Runs an async closure written for `run` in this transaction. It may await the transaction's
+    /// operations only: anything else is [`Error::WouldWait`].
+    pub fn with<R>(&self, f: impl AsyncFnOnce(&Txn<C>) -> Result<R>) -> Result<R> {
+        self.lend(|txn| {
+            let mut future = pin!(f(txn));
+            match future.as_mut().poll(&mut std::task::Context::from_waker(Waker::noop())) {
+                Poll::Ready(result) => result,
+                Poll::Pending => Err(Error::WouldWait),
+            }
+        })
+    }
+
+    /// Makes the transaction's changes visible to those that begin from now on.
+    pub fn commit(mut self) -> Result<()> {
+        self.is_open = false;
+        self.lend(|txn| match txn.commit_or_post().expect("in place") {
+            Ok(()) => {
+                txn.ended();
+                txn.count_commit(None);
+                Ok(())
+            }
+            Err(fault) => {
+                txn.abort();
+                let error = fault.into();
+                txn.count_failure(&error);
+                Err(error)
+            }
+        })
+    }
+
+    /// Undoes the transaction. (So does dropping it.)
+    pub fn abort(self) {
+        drop(self);
+    }
+}
+
+impl<C: ConcurrencyControl> Drop for Transaction<C> {
+    fn drop(&mut self) {
+        if std::mem::take(&mut self.is_open) {
+            self.lend(Txn::abort);
+        }
+    }
+}
+
+/// Rows of a [`Transaction::scan`].
+pub struct OwnedRows<'t, K, V: Value + ?Sized, C: ConcurrencyControl = Snapshot> {
+    rows: Rows<'t, K, V, C>,
+    of: &'t Transaction<C>,
+}
+
+impl<K, V: Value + ?Sized, C: ConcurrencyControl> fmt::Debug for OwnedRows<'_, K, V, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.rows.fmt(f)
+    }
+}
+
+impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> OwnedRows<'t, K, V, C> {
+    /// As [`Rows::reverse`].
+    pub fn reverse(self) -> Self {
+        OwnedRows { rows: self.rows.reverse(), of: self.of }
+    }
+
+    /// As [`Rows::limit`].
+    pub fn limit(self, rows: usize) -> Self {
+        OwnedRows { rows: self.rows.limit(rows), of: self.of }
+    }
+
+    /// The next row, or `None` at the end.
+    #[allow(clippy::should_implement_trait, reason = "it can fail, and an iterator's item would say so twice")]
+    pub fn next(&mut self) -> Result<Option<(K, V::View<'t>)>> {
+        let rows = &mut self.rows;
+        self.of.now(move |_| rows.next())
+    }
+}

@@ -1,0 +1,106 @@
+//! The point operation as a step machine: the index's descent, then the scheme's visit to the
+//! record. Reads and writes of one key both begin with it.
+
+use super::table::TableInner;
+use crate::cc::{ConcurrencyControl, Target};
+use crate::index::masstree::Cursor;
+use crate::index::{Index, Key, Probe};
+use crate::record::{RecordId, Slot};
+use crate::suspend::Suspend;
+
+/// An access to one key, suspended anywhere. Owns nothing and points into no future, which may be
+/// leaked: the key is copied (long ones into the transaction's arena).
+pub(crate) struct Point<C: ConcurrencyControl> {
+    pub(crate) key: Key,
+    pub(crate) table: *const TableInner,
+    pub(crate) cursor: Cursor,
+    /// Null until the index has answered, and if it has nothing under the key.
+    pub(crate) slot: *const Slot,
+    pub(crate) id: RecordId,
+    pub(crate) visit: C::Visit,
+}
+
+impl<C: ConcurrencyControl> Clone for Point<C> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<C: ConcurrencyControl> Copy for Point<C> {}
+
+impl<C: ConcurrencyControl> Point<C> {
+    #[inline(always)]
+    pub(crate) fn new(table: &TableInner, key: Key) -> Self {
+        Point {
+            key,
+            table,
+            cursor: table.index.start(&key),
+            slot: std::ptr::null(),
+            id: RecordId(0),
+            visit: C::Visit::default(),
+        }
+    }
+
+    /// Goes on to the next probable miss; true: done. Reads top to bottom as the sequential
+    /// function; the field that each part fills tells where to come back in.
+    ///
+    /// # Safety
+    /// The table and the key's bytes are alive, `txn` open, the thread inside an epoch that was
+    /// entered before the first step.
+    #[inline(always)]
+    pub(crate) unsafe fn step<S: Suspend>(&mut self, shared: &C::Shared, txn: &C::Txn, s: &mut S) -> bool {
+        if self.slot.is_null() {
+            // SAFETY: by the caller's promise.
+            let table = unsafe { &*self.table };
+            // SAFETY: as above.
+            match unsafe { table.index.step(&mut self.cursor, &self.key, s) } {
+                Probe::Suspended => return false,
+                Probe::Absent => return true,
+                Probe::Found(id) => {
+                    self.id = id;
+                    self.slot = table.slot(id);
+                }
+            }
+            if s.miss::<1>(self.slot.cast()) {
+                return false;
+            }
+        }
+        // SAFETY: the index named the record in this operation.
+        unsafe { C::visit(&mut self.visit, self.slot, shared, txn, s) }
+    }
+
+    /// The index's part alone.
+    ///
+    /// # Safety
+    /// As `step`.
+    pub(crate) unsafe fn probe<S: Suspend>(&mut self, s: &mut S) -> bool {
+        // SAFETY: by the caller's promise.
+        let table = unsafe { &*self.table };
+        // SAFETY: as above.
+        match unsafe { table.index.step(&mut self.cursor, &self.key, s) } {
+            Probe::Suspended => return false,
+            Probe::Absent => {}
+            Probe::Found(id) => self.id = id,
+        }
+        true
+    }
+
+    /// The sequential mode: the same machine in a loop.
+    ///
+    /// # Safety
+    /// As `step`.
+    #[inline(always)]
+    pub(crate) unsafe fn run<S: Suspend>(&mut self, shared: &C::Shared, txn: &C::Txn, s: &mut S) {
+        // SAFETY: as the caller promises. (Without suspensions it loops only while another thread
+        // is about to publish its commit timestamp.)
+        while !unsafe { self.step(shared, txn, s) } {
+            std::hint::spin_loop();
+        }
+    }
+
+    /// The record, for the scheme's writes.
+    pub(crate) fn target(&self) -> Target {
+        // SAFETY: the table is alive.
+        let index = &raw const unsafe { &*self.table }.index;
+        Target { index, key: self.key, id: self.id }
+    }
+}

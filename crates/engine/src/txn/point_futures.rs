@@ -1,0 +1,210 @@
+//! The futures of the operations on one key. Plain data but for a place in the mailbox: safe to
+//! drop at any time, and to leak.
+
+use super::fault::Fault;
+use super::handle::Txn;
+use super::mailbox::{NOWHERE, Op};
+use super::point::Point;
+use super::table::TableInner;
+use super::value::Value;
+use crate::cc::{Change, ConcurrencyControl, Snapshot, Written};
+use crate::error::{Error, Result};
+use crate::index::Key;
+use std::future::Future;
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+/// Finds a record: common to all. Posts its operation, or runs it in place if no place is free.
+pub(super) struct Locate<'t, C: ConcurrencyControl> {
+    txn: &'t Txn<C>,
+    table: *const TableInner,
+    key: Key,
+    fault: Option<Fault>,
+    place: u8,
+}
+
+impl<'t, C: ConcurrencyControl> Locate<'t, C> {
+    #[inline(always)]
+    pub(super) fn new(txn: &'t Txn<C>, found: Result<(*const TableInner, Key), Fault>) -> Self {
+        match found {
+            Ok((table, key)) => Locate { txn, table, key, fault: None, place: NOWHERE },
+            Err(fault) => {
+                let key = Key { slice: 0, len: 0, bytes: std::ptr::null() };
+                Locate { txn, table: std::ptr::null(), key, fault: Some(fault), place: NOWHERE }
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn poll(&mut self) -> Poll<Result<Point<C>, Fault>> {
+        let desk = &self.txn.desk;
+        if self.place != NOWHERE {
+            if !desk.is_done(self.place) {
+                return Poll::Pending;
+            }
+            let point = desk.point(self.place);
+            desk.release(self.place);
+            self.place = NOWHERE;
+            return Poll::Ready(Ok(point));
+        }
+        if let Some(fault) = self.fault {
+            return Poll::Ready(Err(self.txn.doom(fault)));
+        }
+        // SAFETY: tables live as long as their database, which the transaction's worker holds.
+        let point = Point::new(unsafe { &*self.table }, self.key);
+        match desk.post(Op::Point(point)) {
+            Some(place) => {
+                self.place = place;
+                Poll::Pending
+            }
+            None => Poll::Ready(Ok(desk.run_point(point))),
+        }
+    }
+
+    #[inline(always)]
+    fn poll_found(&mut self) -> Poll<Result<Option<&'t [u8]>>> {
+        let txn = self.txn;
+        self.poll().map(|point| Ok(txn.found(&point?)?))
+    }
+
+    /// Makes the change when the record is found; as often as it turns out to be gone meanwhile.
+    #[inline(always)]
+    fn poll_change(&mut self, change: Change<'_>) -> Poll<Result<Written>> {
+        loop {
+            let Poll::Ready(point) = self.poll() else { return Poll::Pending };
+            match self.txn.change(&point?, change)? {
+                Written::Gone => {}
+                written => return Poll::Ready(Ok(written)),
+            }
+        }
+    }
+}
+
+impl<C: ConcurrencyControl> Drop for Locate<'_, C> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if self.place != NOWHERE {
+            self.txn.desk.release(self.place);
+        }
+    }
+}
+
+impl<C: ConcurrencyControl> std::fmt::Debug for Locate<'_, C> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Locate").field("key", &self.key).finish_non_exhaustive()
+    }
+}
+
+/// Future of [`Txn::get`].
+#[derive(Debug)]
+#[must_use = "futures do nothing unless awaited"]
+pub struct Get<'t, V: ?Sized, C: ConcurrencyControl = Snapshot>(Locate<'t, C>, PhantomData<fn(&V)>);
+
+impl<'t, V: ?Sized, C: ConcurrencyControl> Get<'t, V, C> {
+    #[inline(always)]
+    pub(super) fn new(locate: Locate<'t, C>) -> Self {
+        Get(locate, PhantomData)
+    }
+}
+
+impl<'t, V: Value + ?Sized, C: ConcurrencyControl> Future for Get<'t, V, C> {
+    type Output = Result<Option<V::View<'t>>>;
+    #[inline(always)]
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
+        self.0.poll_found().map(|bytes| bytes?.map(V::view).transpose())
+    }
+}
+
+/// Future of [`Txn::contains`].
+#[derive(Debug)]
+#[must_use = "futures do nothing unless awaited"]
+pub struct Contains<'t, C: ConcurrencyControl = Snapshot>(Locate<'t, C>);
+
+impl<'t, C: ConcurrencyControl> Contains<'t, C> {
+    pub(super) fn new(locate: Locate<'t, C>) -> Self {
+        Contains(locate)
+    }
+}
+
+impl<C: ConcurrencyControl> Future for Contains<'_, C> {
+    type Output = Result<bool>;
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Result<bool>> {
+        self.0.poll_found().map(|bytes| Ok(bytes?.is_some()))
+    }
+}
+
+/// Future of [`Txn::delete`].
+#[derive(Debug)]
+#[must_use = "futures do nothing unless awaited"]
+pub struct Delete<'t, C: ConcurrencyControl = Snapshot>(Locate<'t, C>);
+
+impl<'t, C: ConcurrencyControl> Delete<'t, C> {
+    pub(super) fn new(locate: Locate<'t, C>) -> Self {
+        Delete(locate)
+    }
+}
+
+impl<C: ConcurrencyControl> Future for Delete<'_, C> {
+    type Output = Result<bool>;
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Result<bool>> {
+        self.0.poll_change(Change::Delete).map(|written| Ok(written? == Written::Done))
+    }
+}
+
+/// What a write with a value waits for and with.
+struct Write<'t, 'v, V: Value + ?Sized, C: ConcurrencyControl> {
+    locate: Locate<'t, C>,
+    value: Result<V::Encoded<'v>, Option<Error>>,
+}
+
+impl<'t, 'v, V: Value + ?Sized, C: ConcurrencyControl> Write<'t, 'v, V, C> {
+    #[inline(always)]
+    fn poll(&mut self, change: impl for<'s> FnOnce(&'s [u8]) -> Change<'s>) -> Poll<Result<Written>> {
+        match &mut self.value {
+            Ok(value) => self.locate.poll_change(change(value.as_ref())),
+            Err(error) => Poll::Ready(Err(error.take().expect("polled after the end"))),
+        }
+    }
+}
+
+macro_rules! write_futures {
+    ($($(#[$doc:meta])* $name:ident, $change:ident, $output:ty, |$written:ident| $result:expr;)*) => {$(
+        $(#[$doc])*
+        #[must_use = "futures do nothing unless awaited"]
+        pub struct $name<'t, 'v, V: Value + ?Sized, C: ConcurrencyControl = Snapshot>(Write<'t, 'v, V, C>);
+
+        impl<'t, 'v, V: Value + ?Sized, C: ConcurrencyControl> $name<'t, 'v, V, C> {
+            #[inline(always)]
+            pub(super) fn new(locate: Locate<'t, C>, value: Result<V::Encoded<'v>>) -> Self {
+                $name(Write { locate, value: value.map_err(Some) })
+            }
+        }
+
+        impl<'t, 'v, V: Value + ?Sized, C: ConcurrencyControl> std::fmt::Debug for $name<'t, 'v, V, C> {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.debug_tuple(stringify!($name)).field(&self.0.locate).finish()
+            }
+        }
+
+        // The encoded value is never pinned: only borrowed.
+        impl<'t, 'v, V: Value + ?Sized, C: ConcurrencyControl> Unpin for $name<'t, 'v, V, C> {}
+
+        impl<'t, 'v, V: Value + ?Sized, C: ConcurrencyControl> Future for $name<'t, 'v, V, C> {
+            type Output = Result<$output>;
+            #[inline(always)]
+            fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Result<$output>> {
+                self.0.poll(|value| Change::$change(value)).map(|written| { let $written = written?; $result })
+            }
+        }
+    )*};
+}
+
+write_futures! {
+    /// Future of [`Txn::put`].
+    Put, Put, (), |written| { debug_assert_eq!(written, Written::Done); Ok(()) };
+    /// Future of [`Txn::insert`].
+    Insert, Insert, (), |written| if written == Written::Done { Ok(()) } else { Err(Error::KeyExists) };
+    /// Future of [`Txn::update`].
+    Update, Update, bool, |written| Ok(written == Written::Done);
+}

@@ -1,0 +1,136 @@
+//! A point read whose steps the caller takes: what `variants` is made of.
+
+use super::fault::Fault;
+use super::handle::Txn;
+use super::key::{AsKey, Key};
+use super::mailbox::{NOWHERE, Op};
+use super::point::Point;
+use super::table::Table;
+use super::value::Value;
+use crate::cc::ConcurrencyControl;
+use crate::error::Result;
+use crate::record::RecordId;
+use crate::suspend::OnMiss;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+/// A read of one key, to be stepped to its end within the poll that made it, or where the caller
+/// has the worker come back for it.
+pub(crate) struct PointRead<'t, C: ConcurrencyControl> {
+    txn: &'t Txn<C>,
+    point: Point<C>,
+}
+
+impl<'t, C: ConcurrencyControl> PointRead<'t, C> {
+    /// Goes on to the next probable miss; true: done.
+    #[inline(always)]
+    pub(crate) fn step(&mut self) -> bool {
+        self.txn.desk.step_point(&mut self.point, &mut OnMiss)
+    }
+
+    /// It is still looking for the record, not yet at its versions.
+    pub(crate) fn is_descending(&self) -> bool {
+        self.point.slot.is_null()
+    }
+
+    /// What it has found, when done.
+    #[inline(always)]
+    pub(crate) fn value(&self) -> Result<Option<&'t [u8]>> {
+        Ok(self.txn.found(&self.point)?)
+    }
+}
+
+/// Future of [`variants::probe`](crate::variants::probe).
+#[must_use = "futures do nothing unless awaited"]
+pub struct Probe<'t, C: ConcurrencyControl> {
+    read: Result<PointRead<'t, C>, Fault>,
+    place: u8,
+}
+
+impl<C: ConcurrencyControl> fmt::Debug for Probe<'_, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Probe").finish_non_exhaustive()
+    }
+}
+
+// Nothing in it is ever pinned.
+impl<C: ConcurrencyControl> Unpin for Probe<'_, C> {}
+
+impl<C: ConcurrencyControl> Future for Probe<'_, C> {
+    type Output = Result<bool>;
+    #[inline(always)]
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Result<bool>> {
+        let me = &mut *self;
+        let read = match &mut me.read {
+            Ok(read) => read,
+            Err(fault) => return Poll::Ready(Err((*fault).into())),
+        };
+        let desk = &read.txn.desk;
+        if me.place != NOWHERE {
+            if !desk.is_done(me.place) {
+                return Poll::Pending;
+            }
+            read.point = desk.point(me.place);
+            desk.release(me.place);
+            me.place = NOWHERE;
+        } else if let Some(place) = desk.post(Op::Probe(read.point)) {
+            me.place = place;
+            return Poll::Pending;
+        } else {
+            desk.probe_now(&mut read.point);
+        }
+        Poll::Ready(Ok(read.point.id != RecordId(0)))
+    }
+}
+
+impl<C: ConcurrencyControl> Drop for Probe<'_, C> {
+    fn drop(&mut self) {
+        if let (Ok(read), true) = (&self.read, self.place != NOWHERE) {
+            read.txn.desk.release(self.place);
+        }
+    }
+}
+
+impl<C: ConcurrencyControl> Txn<C> {
+    /// A search of the index alone.
+    #[inline(always)]
+    pub(crate) fn probe<K: Key, V: Value + ?Sized>(
+        &self,
+        table: Table<K, V>,
+        key: &impl AsKey<K>,
+    ) -> Probe<'_, C> {
+        let read = table.inner(self.desk.database).and_then(|table| {
+            Ok(PointRead { txn: self, point: Point::new(table, self.index_key(key)?) })
+        });
+        Probe { read: read.map_err(|fault| self.doom(fault)), place: NOWHERE }
+    }
+
+    /// Reads of these keys, not begun.
+    #[inline(always)]
+    pub(crate) fn point_reads<K: Key, V: Value + ?Sized, const N: usize>(
+        &self,
+        table: Table<K, V>,
+        keys: &[impl AsKey<K>; N],
+    ) -> Result<[PointRead<'_, C>; N]> {
+        let table = table.inner(self.desk.database).map_err(|fault| self.doom(fault))?;
+        let mut fault = None;
+        let reads = std::array::from_fn(|i| {
+            let key = self.index_key(&keys[i]).unwrap_or_else(|error| {
+                fault = Some(error);
+                crate::index::Key::from_u64(0)
+            });
+            PointRead { txn: self, point: Point::new(table, key) }
+        });
+        match fault {
+            Some(fault) => Err(self.doom(fault).into()),
+            None => Ok(reads),
+        }
+    }
+
+    /// Has the worker poll the transaction again when its turn comes.
+    pub(crate) fn post_visit(&self) {
+        self.desk.post_step_aside(1);
+    }
+}

@@ -1,0 +1,144 @@
+//! Typed values over bytes.
+
+use crate::error::{Error, Result};
+use std::marker::PhantomData;
+
+/// A type of values in a table: how a value is written, and how it is seen where it lies.
+pub trait Value: 'static {
+    /// The type's name, to tell tables of different types apart.
+    const NAME: &'static str;
+    /// What is given to a write.
+    type Input<'v>;
+    /// Its bytes.
+    type Encoded<'v>: AsRef<[u8]>;
+    /// What a read returns: where possible a borrow, valid until the transaction ends.
+    type View<'t>;
+    /// The bytes of a value.
+    fn encode<'v>(input: Self::Input<'v>) -> Result<Self::Encoded<'v>>;
+    /// The value that bytes are.
+    fn view(bytes: &[u8]) -> Result<Self::View<'_>>;
+}
+
+impl Value for [u8] {
+    const NAME: &'static str = "bytes";
+    type Input<'v> = &'v [u8];
+    type Encoded<'v> = &'v [u8];
+    type View<'t> = &'t [u8];
+    #[inline(always)]
+    fn encode<'v>(input: Self::Input<'v>) -> Result<Self::Encoded<'v>> {
+        Ok(input)
+    }
+    #[inline(always)]
+    fn view(bytes: &[u8]) -> Result<&[u8]> {
+        Ok(bytes)
+    }
+}
+
+impl Value for str {
+    const NAME: &'static str = "string";
+    type Input<'v> = &'v str;
+    type Encoded<'v> = &'v str;
+    type View<'t> = &'t str;
+    fn encode<'v>(input: Self::Input<'v>) -> Result<Self::Encoded<'v>> {
+        Ok(input)
+    }
+    fn view(bytes: &[u8]) -> Result<&str> {
+        std::str::from_utf8(bytes).map_err(|_| Error::Malformed { expected: "string", bytes: bytes.len() })
+    }
+}
+
+impl Value for () {
+    const NAME: &'static str = "nothing";
+    type Input<'v> = ();
+    type Encoded<'v> = [u8; 0];
+    type View<'t> = ();
+    fn encode<'v>((): Self::Input<'v>) -> Result<Self::Encoded<'v>> {
+        Ok([])
+    }
+    fn view(_: &[u8]) -> Result<()> {
+        Ok(())
+    }
+}
+
+macro_rules! number_values {
+    ($($number:ty)*) => {$(
+        impl Value for $number {
+            const NAME: &'static str = stringify!($number);
+            type Input<'v> = $number;
+            type Encoded<'v> = [u8; size_of::<$number>()];
+            type View<'t> = $number;
+            #[inline(always)]
+            fn encode<'v>(input: Self::Input<'v>) -> Result<Self::Encoded<'v>> {
+                Ok(input.to_le_bytes())
+            }
+            #[inline(always)]
+            fn view(bytes: &[u8]) -> Result<$number> {
+                match bytes.try_into() {
+                    Ok(bytes) => Ok(<$number>::from_le_bytes(bytes)),
+                    Err(_) => Err(Error::Malformed { expected: Self::NAME, bytes: bytes.len() }),
+                }
+            }
+        }
+    )*};
+}
+number_values! { u8 i8 u16 i16 u32 i32 u64 i64 u128 i128 f32 f64 }
+
+/// Plain-old-data structs, read where they lie without copying. `T` implements zerocopy's traits
+/// and needs an alignment of at most 8 bytes.
+///
+/// ```
+/// use braiddb::{Database, Options, Plain, Table};
+/// use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+///
+/// #[derive(FromBytes, IntoBytes, KnownLayout, Immutable)]
+/// #[repr(C)]
+/// struct Account { balance: i64, opened_day: u64 }
+///
+/// let db = Database::in_memory(Options { workers: 0, ..Options::default() })?;
+/// let accounts: Table<u64, Plain<Account>> = db.table("accounts")?;
+/// let mut worker = db.worker();
+/// let balance = worker.run(async |tx| {
+///     tx.put(accounts, 7, &Account { balance: 100, opened_day: 20_000 }).await?;
+///     Ok(tx.get(accounts, 7).await?.map(|account| account.balance))
+/// })?;
+/// assert_eq!(balance, Some(100));
+/// # Ok::<(), braiddb::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Plain<T>(PhantomData<T>);
+
+impl<T> Value for Plain<T>
+where
+    T: zerocopy::FromBytes + zerocopy::IntoBytes + zerocopy::KnownLayout + zerocopy::Immutable + 'static,
+{
+    const NAME: &'static str = "plain struct";
+    type Input<'v> = &'v T;
+    type Encoded<'v> = &'v [u8];
+    type View<'t> = &'t T;
+    fn encode<'v>(input: Self::Input<'v>) -> Result<Self::Encoded<'v>> {
+        const { assert!(align_of::<T>() <= 8, "values are aligned to eight bytes") }
+        Ok(input.as_bytes())
+    }
+    fn view(bytes: &[u8]) -> Result<&T> {
+        T::ref_from_bytes(bytes).map_err(|_| Error::Malformed { expected: Self::NAME, bytes: bytes.len() })
+    }
+}
+
+/// Any type that serde can handle, as postcard bytes: copied on reading. (Feature `serde`.)
+#[cfg(feature = "serde")]
+#[derive(Debug)]
+pub struct Serde<T>(PhantomData<T>);
+
+#[cfg(feature = "serde")]
+impl<T: serde::Serialize + serde::de::DeserializeOwned + 'static> Value for Serde<T> {
+    const NAME: &'static str = "serde";
+    type Input<'v> = &'v T;
+    type Encoded<'v> = Vec<u8>;
+    type View<'t> = T;
+    fn encode<'v>(input: Self::Input<'v>) -> Result<Self::Encoded<'v>> {
+        postcard::to_allocvec(input).map_err(Error::user)
+    }
+    fn view(bytes: &[u8]) -> Result<T> {
+        postcard::from_bytes(bytes).map_err(|_| Error::Malformed { expected: Self::NAME, bytes: bytes.len() })
+    }
+}

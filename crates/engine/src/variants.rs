@@ -1,0 +1,145 @@
+//! The other ways of the CoroBase paper to run the same reads, for comparison: each is a schedule
+//! of the one step machine, none a copy of it.
+//!
+//! | here | in the paper |
+//! |---|---|
+//! | `Txn::get_many` in a sequential worker | AMAC-MK |
+//! | [`get_many_coroutines`] in a sequential worker | CORO-MK: a flat coroutine per key |
+//! | [`get_many_nested`] in a sequential worker | CORO-FN-MK: boxed coroutines, nested |
+//! | [`get_nested`] in an interleaving worker | CoroBase-FN |
+
+use crate::cc::ConcurrencyControl;
+use crate::error::Result;
+pub use crate::txn::Probe;
+use crate::txn::{AsKey, Key, PointRead, Table, Txn, Value};
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+/// Leaves the coroutine once.
+async fn leave_once() {
+    let mut is_left = false;
+    poll_fn(|_| if std::mem::replace(&mut is_left, true) { Poll::Ready(()) } else { Poll::Pending }).await;
+}
+
+/// Does the index have the key? Neither the record nor its visibility is looked at.
+#[inline(always)]
+pub fn probe<K: Key, V: Value + ?Sized, C: ConcurrencyControl>(
+    txn: &Txn<C>,
+    table: Table<K, V>,
+    key: impl AsKey<K>,
+) -> Probe<'_, C> {
+    txn.probe(table, &key)
+}
+
+/// As [`Txn::get_many`], by a flat coroutine per key, polled in turn.
+pub async fn get_many_coroutines<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl, const N: usize>(
+    txn: &'t Txn<C>,
+    table: Table<K, V>,
+    keys: &[impl AsKey<K>; N],
+) -> Result<[Option<V::View<'t>>; N]> {
+    let reads = txn.point_reads(table, keys)?;
+    let coroutines = reads.map(|read| async move {
+        let mut read = read;
+        while !read.step() {
+            leave_once().await;
+        }
+        read
+    });
+    collect::<V, C, N>(poll_in_turn(coroutines))
+}
+
+/// As [`Txn::get_many`], by nested boxed coroutines, polled in turn.
+pub async fn get_many_nested<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl, const N: usize>(
+    txn: &'t Txn<C>,
+    table: Table<K, V>,
+    keys: &[impl AsKey<K>; N],
+) -> Result<[Option<V::View<'t>>; N]> {
+    let reads = txn.point_reads(table, keys)?;
+    collect::<V, C, N>(poll_in_turn(reads.map(|read| nested(read, || ()))))
+}
+
+/// As [`Txn::get`], by nested boxed coroutines that the worker polls from the top.
+pub async fn get_nested<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl>(
+    txn: &'t Txn<C>,
+    table: Table<K, V>,
+    key: impl AsKey<K>,
+) -> Result<Option<V::View<'t>>> {
+    let [read] = txn.point_reads(table, &[key])?;
+    // The worker is told to come back, as the transaction waits for nothing outside.
+    nested(read, || txn.post_visit()).await.value()?.map(V::view).transpose()
+}
+
+/// A coroutine for the read, in it one for the descent or the visit, in it one for each step.
+fn nested<'t, C: ConcurrencyControl>(
+    read: PointRead<'t, C>,
+    leaving: impl Fn() + Copy + 't,
+) -> Pin<Box<dyn Future<Output = PointRead<'t, C>> + 't>> {
+    type Boxed<'t, C> = Pin<Box<dyn Future<Output = (PointRead<'t, C>, bool)> + 't>>;
+    fn one_step<'t, C: ConcurrencyControl>(
+        mut read: PointRead<'t, C>,
+        leaving: impl Fn() + Copy + 't,
+    ) -> Boxed<'t, C> {
+        Box::pin(async move {
+            let is_done = read.step();
+            if !is_done {
+                leaving();
+                leave_once().await;
+            }
+            (read, is_done)
+        })
+    }
+    fn phase<'t, C: ConcurrencyControl>(
+        mut read: PointRead<'t, C>,
+        leaving: impl Fn() + Copy + 't,
+    ) -> Boxed<'t, C> {
+        let was_descending = read.is_descending();
+        Box::pin(async move {
+            loop {
+                let is_done;
+                (read, is_done) = one_step(read, leaving).await;
+                if is_done || read.is_descending() != was_descending {
+                    return (read, is_done);
+                }
+            }
+        })
+    }
+    Box::pin(async move {
+        let (mut read, mut is_done) = phase(read, leaving).await;
+        while !is_done {
+            (read, is_done) = phase(read, leaving).await;
+        }
+        read
+    })
+}
+
+/// Polls all in turn until all have ended.
+fn poll_in_turn<F: Future, const N: usize>(futures: [F; N]) -> [F::Output; N] {
+    let mut context = Context::from_waker(Waker::noop());
+    let mut futures = futures.map(Some);
+    let mut futures = std::pin::pin!(&mut futures);
+    let mut outputs = [const { None }; N];
+    while outputs.iter().any(Option::is_none) {
+        for (future, output) in futures.iter_mut().zip(&mut outputs) {
+            if output.is_some() {
+                continue;
+            }
+            let Some(future) = future else { unreachable!("it has no output yet") };
+            // SAFETY: the array is on this stack and is not moved until its futures are dropped.
+            if let Poll::Ready(ready) = unsafe { Pin::new_unchecked(future) }.poll(&mut context) {
+                *output = Some(ready);
+            }
+        }
+    }
+    outputs.map(|output| output.expect("all have ended"))
+}
+
+fn collect<'t, V: Value + ?Sized, C: ConcurrencyControl, const N: usize>(
+    reads: [PointRead<'t, C>; N],
+) -> Result<[Option<V::View<'t>>; N]> {
+    let mut views = [const { None }; N];
+    for (view, read) in views.iter_mut().zip(reads) {
+        *view = read.value()?.map(V::view).transpose()?;
+    }
+    Ok(views)
+}

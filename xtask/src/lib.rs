@@ -1,0 +1,38 @@
+//! `tidy`: the habits of STYLE.md and the module law of ARCHITECTURE.md as checks that fail.
+//!
+//! Each check is a function from a [`Tree`] to its violations, `file:line: message`. A tree is
+//! plain data, so the checks' own tests plant violations in trees that never touch a disk.
+#![forbid(unsafe_code)]
+
+pub mod dependencies;
+pub mod documents;
+pub mod law;
+pub mod lengths;
+mod rust;
+mod tree;
+pub mod unsafety;
+pub mod words;
+
+pub use tree::{File, Tree};
+
+use std::path::{Path, PathBuf};
+
+/// Every check, in the order in which its violations are reported.
+pub fn violations(tree: &Tree) -> Vec<String> {
+    let checks: [fn(&Tree) -> Vec<String>; 7] = [
+        rust::unparsable,
+        law::check,
+        lengths::check,
+        unsafety::check,
+        words::check,
+        documents::check,
+        dependencies::check,
+    ];
+    checks.iter().flat_map(|check| check(tree)).collect()
+}
+
+/// The folder of the workspace's `Cargo.toml`, two levels above this crate's.
+pub fn workspace_root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.ancestors().nth(2).expect("this crate lies in crates/xtask").to_path_buf()
+}
