@@ -25,7 +25,12 @@ pub(crate) fn open() -> crate::Result<Database> {
 }
 
 /// The calling thread as a worker of `batch` places.
-pub(crate) fn worker<S: Suspend>(db: &Database, policy: S, batch: usize, refill: RefillKind) -> Worker<Snapshot, S> {
+pub(crate) fn worker<S: Suspend>(
+    db: &Database,
+    policy: S,
+    batch: usize,
+    refill: RefillKind,
+) -> Worker<Snapshot, S> {
     let refill = match refill {
         RefillKind::Immediate => Refill::Immediate,
         RefillKind::Strict => Refill::Strict,

@@ -299,7 +299,8 @@ impl<C: ConcurrencyControl, S: Suspend> Worker<C, S> {
         sink: impl FnMut(Result<R>),
     ) {
         let (mut inputs, closure, retries_max) = (inputs.into_iter(), &closure, self.retries_max);
-        self.inner.stream(|txn| inputs.next().map(|input| drive(txn, Each(closure, input), retries_max)), sink);
+        self.inner
+            .stream(|txn| inputs.next().map(|input| drive(txn, Each(closure, input), retries_max)), sink);
     }
 
     /// A stream of closures of one type.
@@ -308,7 +309,8 @@ impl<C: ConcurrencyControl, S: Suspend> Worker<C, S> {
         F: AsyncFnMut(&Txn<C>) -> Result<R>,
     {
         let (mut closures, retries_max) = (closures.into_iter(), self.retries_max);
-        self.inner.stream(|txn| closures.next().map(|closure| drive(txn, Closure(closure), retries_max)), sink);
+        self.inner
+            .stream(|txn| closures.next().map(|closure| drive(txn, Closure(closure), retries_max)), sink);
     }
 
     /// One transaction, here and now.

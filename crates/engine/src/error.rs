@@ -126,7 +126,9 @@ impl fmt::Display for Error {
                 write!(f, "more than {open_max} transactions are open at once")
             }
             Error::WouldWait => f.write_str("only the transaction's own operations can be awaited here"),
-            Error::WouldDeadlock => f.write_str("a worker cannot wait for a transaction that it has to run itself"),
+            Error::WouldDeadlock => {
+                f.write_str("a worker cannot wait for a transaction that it has to run itself")
+            }
             Error::Busy => f.write_str("all inboxes are full"),
             Error::Panicked(message) => write!(f, "the transaction's closure panicked: {message}"),
             Error::Cancelled => f.write_str("the transaction was cancelled"),

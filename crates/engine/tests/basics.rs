@@ -22,7 +22,8 @@ async fn every_operation(tx: &Txn, numbers: Table<u64, u64>, names: Table<String
     assert!(!tx.contains(numbers, 2).await?);
     tx.insert(numbers, 2, 21).await?;
     let long = "a name that is longer than two slices".to_string();
-    for (name, value) in [("", "none"), ("a", "one"), ("a\0", "zero"), ("abcdefgh", "8"), ("abcdefghi", "9")] {
+    for (name, value) in [("", "none"), ("a", "one"), ("a\0", "zero"), ("abcdefgh", "8"), ("abcdefghi", "9")]
+    {
         tx.put(names, name, value.as_bytes()).await?;
     }
     tx.put(names, &long, &[7; 5000]).await?;

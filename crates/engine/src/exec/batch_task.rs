@@ -1,8 +1,8 @@
-//! Many futures of one kind, one per input: one allocation, one answer. The job's copies in several inboxes are
-//! tickets: each worker that holds one draws inputs until none is left.
+//! Many futures of one kind, one per input: one allocation, one answer. The job's copies in several inboxes
+//! are tickets: each worker that holds one draws inputs until none is left.
 //!
-//! Invariants: input `i` belongs to whoever drew `i` from `next`; result `i` likewise, and then to whoever brings
-//! `left` to zero.
+//! Invariants: input `i` belongs to whoever drew `i` from `next`; result `i` likewise, and then to whoever
+//! brings `left` to zero.
 
 use super::Executor;
 use super::once::{Handle, Lost, Once, Outcome};
@@ -31,7 +31,8 @@ pub struct BatchTask<C, I, P, T, E> {
     once: Once<Result<Vec<Result<T, E>>, E>>,
 }
 
-// SAFETY: places are touched by one thread at a time (see above); `shared` and `make` by several: they are Sync.
+// SAFETY: places are touched by one thread at a time (see above); `shared` and `make` by several: they are
+// Sync.
 unsafe impl<C: Send + Sync, I: Send, P: Send + Sync, T: Send, E: Send> Sync for BatchTask<C, I, P, T, E> {}
 
 impl<C, I, P, T, E> Outcome<Result<Vec<Result<T, E>>, E>> for BatchTask<C, I, P, T, E>
@@ -55,8 +56,8 @@ where
     T: Send + 'static,
     E: From<Lost> + Send + 'static,
 {
-    /// A job of one future per input, to be submitted to `executor`, and the handle of its results, in the order of
-    /// the inputs. Dropped unsubmitted, it never answers.
+    /// A job of one future per input, to be submitted to `executor`, and the handle of its results, in the
+    /// order of the inputs. Dropped unsubmitted, it never answers.
     ///
     /// # Safety
     /// The references that `make` is given are used by the future only: they are good until that is dropped.
@@ -147,7 +148,8 @@ where
             self.answer_rest(&Lost::Cancelled);
             return Started::Last;
         }
-        // Relaxed: the inputs came by an inbox's lock. At most one futile draw per ticket, so it cannot overflow.
+        // Relaxed: the inputs came by an inbox's lock. At most one futile draw per ticket, so it cannot
+        // overflow.
         let i = self.next.fetch_add(1, Relaxed);
         let Some(place) = self.places.get(i) else { return Started::Last };
         let more = if i + 1 < self.places.len() { Started::More } else { Started::Last };

@@ -1,7 +1,7 @@
 //! How other threads get a worker's attention: one bell per worker, one bit per slot.
 //!
-//! Invariant: whoever leaves something for a worker (a bit, a job) does so before it rings; the worker, before it
-//! sleeps, announces that it will, and then looks once more. So nothing is left unseen.
+//! Invariant: whoever leaves something for a worker (a bit, a job) does so before it rings; the worker,
+//! before it sleeps, announces that it will, and then looks once more. So nothing is left unseen.
 
 use super::blocking::{Mutex, Thread, lock, thread};
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
@@ -30,8 +30,8 @@ impl Bell {
 
     /// Makes the worker look, waking it if it sleeps.
     pub(crate) fn ring(&self) {
-        // AcqRel: the Release pairs with the Acquire in `heard`, for what was left before ringing; the Acquire with
-        // the Release in `sleep`, for `sleeper`.
+        // AcqRel: the Release pairs with the Acquire in `heard`, for what was left before ringing; the
+        // Acquire with the Release in `sleep`, for `sleeper`.
         if self.state.swap(RUNG, AcqRel) == ASLEEP
             && let Some(thread) = &*lock(&self.sleeper)
         {
@@ -39,8 +39,8 @@ impl Bell {
         }
     }
 
-    /// Has announced that it sleeps. A caller that has left something under a lock which the sleeper takes after
-    /// announcing, may rely on it.
+    /// Has announced that it sleeps. A caller that has left something under a lock which the sleeper takes
+    /// after announcing, may rely on it.
     pub(crate) fn is_asleep(&self) -> bool {
         self.state.load(Relaxed) == ASLEEP // ordered by that lock
     }
@@ -57,8 +57,8 @@ impl Bell {
         self.state.swap(QUIET, Acquire) == RUNG
     }
 
-    /// Sleeps until rung, unless it has been; `still_idle` looks once more after sleep is announced. Leaves the
-    /// ringing to be heard.
+    /// Sleeps until rung, unless it has been; `still_idle` looks once more after sleep is announced. Leaves
+    /// the ringing to be heard.
     pub(crate) fn sleep(&self, still_idle: impl FnOnce() -> bool) {
         // Release: pairs with the Acquire in `ring`.
         if self.state.compare_exchange(QUIET, ASLEEP, AcqRel, Relaxed).is_err() {
@@ -88,8 +88,8 @@ impl Wakes {
 
     fn wake(&self, index: usize) {
         let bit = 1 << (index % 64);
-        // Release: pairs with the Acquire in `take`. Who finds the bit set need not ring: the one who set it does, or
-        // has done so and the worker has yet to look.
+        // Release: pairs with the Acquire in `take`. Who finds the bit set need not ring: the one who set it
+        // does, or has done so and the worker has yet to look.
         if self.woken[index / 64].fetch_or(bit, AcqRel) & bit == 0 {
             self.bell.ring();
         }

@@ -17,7 +17,7 @@ pub(crate) use crate::sync::{Mutex, MutexGuard, lock};
 use std::sync::PoisonError;
 
 /// How often a waiting thread looks before it blocks. The model checker would only waste schedules on it.
-pub(crate) const SPINS: u32 = if cfg!(braid_shuttle) { 0 } else { 2000 };
+pub(crate) const SPINS: u32 = if cfg!(braid_shuttle) { 1 } else { 2000 };
 
 /// Waits on `condition`; spurious returns are possible. As with `lock`, poisoning tells nothing.
 pub(crate) fn wait<'a, T>(condition: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {

@@ -1,8 +1,8 @@
-//! Memory for one future of any type: in place if it fits, else in a buffer of its own, which is kept for the next
-//! one. The only place where a future's type is erased.
+//! Memory for one future of any type: in place if it fits, else in a buffer of its own, which is kept for the
+//! next one. The only place where a future's type is erased.
 //!
-//! Invariants: `vtable` is set exactly while a future is there, and is that future's. The cell does not move while
-//! it holds one.
+//! Invariants: `vtable` is set exactly while a future is there, and is that future's. The cell does not move
+//! while it holds one.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::cell::{Cell, UnsafeCell};

@@ -1,7 +1,7 @@
 //! What a worker does between rounds: slots, epochs, wake-ups, housekeeping.
 //!
-//! Invariant: while a future is polled, stepped or dropped, the worker is inside an epoch no later than the stamp of
-//! any slot.
+//! Invariant: while a future is polled, stepped or dropped, the worker is inside an epoch no later than the
+//! stamp of any slot.
 
 use super::bell::Bell;
 use super::op::{Counters, Host, Pulse};
@@ -33,8 +33,8 @@ pub struct WorkerOptions {
     pub batch: usize,
     /// The limit of `batch`, for `set_batch`. Default: 64.
     pub batch_max: usize,
-    /// Parked futures that may be open beyond the batch; when so many wait for something outside, those to come wait
-    /// too. Default: 1024.
+    /// Parked futures that may be open beyond the batch; when so many wait for something outside, those to
+    /// come wait too. Default: 1024.
     pub parked_max: usize,
     /// When a free place is filled again. Default: at once.
     pub refill: Refill,
@@ -46,8 +46,8 @@ impl Default for WorkerOptions {
     }
 }
 
-/// Slots of open futures that are not parked, in the order of visiting: the first so many of an array that the loop
-/// keeps count of. Each is valid as long as the worker's slots.
+/// Slots of open futures that are not parked, in the order of visiting: the first so many of an array that
+/// the loop keeps count of. Each is valid as long as the worker's slots.
 pub(crate) type LiveList<M> = Box<[NonNull<Slot<M>>]>;
 
 pub(crate) struct Core<H: Host> {
@@ -116,8 +116,8 @@ impl<H: Host> Core<H> {
         }
     }
 
-    /// Brings woken futures back among the `n` live ones. Returns how many these are now, and whether one of them is
-    /// to be polled although its operations are not done.
+    /// Brings woken futures back among the `n` live ones. Returns how many these are now, and whether one of
+    /// them is to be polled although its operations are not done.
     #[cold]
     pub(crate) fn wake(&mut self, live: &mut LiveList<H::Mailbox>, mut n: usize) -> (usize, bool) {
         let (wakes, mut hasty) = (self.slots.wakes.clone(), false);

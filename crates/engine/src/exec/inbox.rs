@@ -1,5 +1,6 @@
-//! The way in for other threads: a bounded inbox per worker. A mutex around a deque, drained by its worker under one
-//! lock, with the length told by an atomic: measured faster than lock-free queues for jobs that come in groups.
+//! The way in for other threads: a bounded inbox per worker. A mutex around a deque, drained by its worker
+//! under one lock, with the length told by an atomic: measured faster than lock-free queues for jobs that
+//! come in groups.
 //!
 //! Invariant: `len` equals the number of queued jobs whenever the lock is free.
 
@@ -56,7 +57,8 @@ impl<M: 'static> Inbox<M> {
         }
     }
 
-    /// Takes jobs from the iterator while there is room. True: took one. Blocks for room for the first if `blocks`.
+    /// Takes jobs from the iterator while there is room. True: took one. Blocks for room for the first if
+    /// `blocks`.
     fn push(
         &self,
         jobs: &mut impl Iterator<Item = Queued<M>>,
@@ -120,7 +122,8 @@ impl<M: 'static> Inbox<M> {
     }
 }
 
-/// The inboxes of a set of workers, from which their threads are [served](Executor::serve). It makes no threads.
+/// The inboxes of a set of workers, from which their threads are [served](Executor::serve). It makes no
+/// threads.
 pub struct Executor<M: 'static> {
     pub(crate) inboxes: Box<[Inbox<M>]>,
     turn: AtomicUsize,
@@ -128,8 +131,8 @@ pub struct Executor<M: 'static> {
 }
 
 impl<M: 'static> Executor<M> {
-    /// For `workers` workers with inboxes of `jobs_max` jobs each. Without workers, every job is refused as to a
-    /// closed executor.
+    /// For `workers` workers with inboxes of `jobs_max` jobs each. Without workers, every job is refused as
+    /// to a closed executor.
     pub fn new(workers: usize, jobs_max: usize) -> Self {
         Executor {
             inboxes: (0..workers).map(|_| Inbox::new(jobs_max.max(1))).collect(),
@@ -148,8 +151,8 @@ impl<M: 'static> Executor<M> {
         self.inboxes.iter().map(|inbox| inbox.len.load(Relaxed)).sum()
     }
 
-    /// Queues a job. Blocks while every inbox is full; but on a thread of one of its own workers, which must not wait for
-    /// itself, the job is answered `Full` instead. After `close`, it is answered `Closed`.
+    /// Queues a job. Blocks while every inbox is full; but on a thread of one of its own workers, which must
+    /// not wait for itself, the job is answered `Full` instead. After `close`, it is answered `Closed`.
     pub fn submit(&self, job: Arc<dyn Job<M>>) {
         self.submit_all([job]);
     }
@@ -174,8 +177,9 @@ impl<M: 'static> Executor<M> {
             .map_err(|why| Refused { job: first.expect("a refused job is left"), why })
     }
 
-    /// Queues tickets of one job of `futures` futures, so that several workers can draw from it. Refused or blocking
-    /// as [`submit`](Self::submit) for the first ticket; the others are left out where there is no room.
+    /// Queues tickets of one job of `futures` futures, so that several workers can draw from it. Refused or
+    /// blocking as [`submit`](Self::submit) for the first ticket; the others are left out where there is no
+    /// room.
     pub fn submit_batch(&self, job: Arc<dyn Job<M>>, futures: usize) {
         const FUTURES_PER_TICKET: usize = 16;
         let more = futures.div_ceil(FUTURES_PER_TICKET).clamp(1, self.workers().max(1)) - 1;
@@ -187,8 +191,8 @@ impl<M: 'static> Executor<M> {
         }
     }
 
-    /// Takes no more jobs and answers those queued with `Closed`. Its workers drop their open futures, which are answered
-    /// `Cancelled`, and end.
+    /// Takes no more jobs and answers those queued with `Closed`. Its workers drop their open futures, which
+    /// are answered `Cancelled`, and end.
     pub fn close(&self) {
         self.is_closed.store(true, Release); // Release: pairs with the Acquire in `is_closed`
         for i in 0..self.inboxes.len() {

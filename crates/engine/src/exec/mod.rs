@@ -1,5 +1,5 @@
-//! Execution: slots, workers, and the way in and out for other threads. Runs any future and does not know what a
-//! transaction is; see README.md of this folder. Used by `txn` (the contracts in `op.rs`) and `db`.
+//! Execution: slots, workers, and the way in and out for other threads. Runs any future and does not know
+//! what a transaction is; see README.md of this folder. Used by `txn` (the contracts in `op.rs`) and `db`.
 
 mod batch_task;
 mod bell;

@@ -84,8 +84,8 @@ impl<T> Once<T> {
         debug_assert!(!self.is_done(), "set once");
         // SAFETY: not `DONE`, so nobody reads it; set once, so nobody else writes it.
         unsafe { *self.value.get() = Some(value) };
-        // AcqRel: the Release pairs with the Acquire in `take`, for the value; the Acquire with the Release in
-        // `wait`, for the waiter (which the lock orders, too).
+        // AcqRel: the Release pairs with the Acquire in `take`, for the value; the Acquire with the Release
+        // in `wait`, for the waiter (which the lock orders, too).
         if self.state.swap(DONE, AcqRel) & WAITED != 0 {
             let waiter = lock(&self.links).waiter.take();
             match waiter {
@@ -148,8 +148,8 @@ pub(crate) trait Outcome<R>: Send + Sync {
     fn once(&self) -> &Once<R>;
 }
 
-/// The result of a submitted future: a future itself, or [`wait`](Handle::wait). Dropped before that, it cancels what
-/// was submitted, where that has not ended yet: at its next poll, and at once if it is parked.
+/// The result of a submitted future: a future itself, or [`wait`](Handle::wait). Dropped before that, it
+/// cancels what was submitted, where that has not ended yet: at its next poll, and at once if it is parked.
 /// [`detach`](Handle::detach) lets it run.
 #[must_use = "dropping the handle cancels what was submitted"]
 pub struct Handle<T, E> {
@@ -162,8 +162,8 @@ impl<T, E: From<Lost>> Handle<T, E> {
         Handle { outcome, is_armed: true }
     }
 
-    /// Blocks the calling thread until the result is there. On a worker's thread of the same executor: an error, unless it
-    /// is there already; await the handle instead.
+    /// Blocks the calling thread until the result is there. On a worker's thread of the same executor: an
+    /// error, unless it is there already; await the handle instead.
     pub fn wait(mut self) -> Result<T, E> {
         let once = self.outcome.once();
         let result = match once.take() {

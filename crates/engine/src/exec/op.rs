@@ -1,32 +1,36 @@
-//! The two contracts between the executor and what it executes. The executor runs any future and does not know
-//! what a transaction is: it sees a [`Mailbox`] beside each future and a [`Host`] around the worker.
+//! The two contracts between the executor and what it executes. The executor runs any future and does not
+//! know what a transaction is: it sees a [`Mailbox`] beside each future and a [`Host`] around the worker.
 
 use crate::epoch::Local;
 use crate::suspend::Suspend;
 
-/// What stands beside the future in a slot: the operations that the future has posted. Reached by `&` only, by one
-/// thread at a time.
+/// What stands beside the future in a slot: the operations that the future has posted. Reached by `&` only,
+/// by one thread at a time.
 ///
-/// An operation is *in flight* from the poll that posts it to the poll that fetches its result; it is *left* until a
-/// step has finished it.
+/// The future may also be polled while operations are left, because its waker was called: those are not ready
+/// then.
+///
+/// An operation is *in flight* from the poll that posts it to the poll that fetches its result; it is *left*
+/// until a step has finished it.
 pub trait Mailbox {
     /// Steps every operation that is left, each to its next suspension. True: none is left (also if none was
-    /// posted), so the future is to be polled. The hot path: one load should tell the common case. Called only
-    /// between [`occupied`](Self::occupied) and [`vacated`](Self::vacated), inside an epoch.
+    /// posted), so the future is to be polled. The hot path: one load should tell the common case. Called
+    /// only between [`occupied`](Self::occupied) and [`vacated`](Self::vacated), inside an epoch.
     fn step<S: Suspend>(&self, s: &mut S) -> bool;
 
-    /// Is an operation left? Asked after a poll that returned `Pending`; if not, the future waits for something
-    /// outside, and is parked until its waker is called.
+    /// Is an operation left? Asked after a poll that returned `Pending`; if not, the future waits for
+    /// something outside, and is parked until its waker is called.
     fn posted(&self) -> bool;
 
-    /// Has an operation finished whose result is not fetched yet? Such a result may point at what the epoch of its
-    /// posting protects, so the epoch stays held.
+    /// Has an operation finished whose result is not fetched yet? Such a result may point at what the epoch
+    /// of its posting protects, so the epoch stays held.
     fn keeps(&self) -> bool;
 
-    /// A future has been put in; nothing is posted.
+    /// A future has been put in; nothing is posted. Perhaps outside an epoch: the first poll is inside one.
     fn occupied(&self);
 
-    /// The future has gone: it ended, was dropped, or panicked. Whatever was posted is cancelled.
+    /// The future has gone: it ended, was dropped, or panicked. Whatever was posted is cancelled. Inside an
+    /// epoch, as the future's drop was.
     fn vacated(&self);
 }
 
@@ -35,8 +39,8 @@ pub trait Host {
     /// What stands beside each future.
     type Mailbox: Mailbox + 'static;
 
-    /// Makes the mailbox of slot number `slot`, once in a worker's life. Slots are made with the worker, and later
-    /// when parked futures have taken those that there were.
+    /// Makes the mailbox of slot number `slot`, once in a worker's life. Slots are made with the worker, and
+    /// later when parked futures have taken those that there were.
     fn mailbox(&self, slot: usize) -> Self::Mailbox;
 
     /// The worker's participant in the epochs, of which the worker alone enters, leaves and refreshes.

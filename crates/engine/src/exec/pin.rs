@@ -2,8 +2,8 @@
 
 use rustix::thread::{CpuSet, sched_setaffinity};
 
-/// Ties the calling thread to `core` (numbered as the system does). False: the system would not; the thread runs
-/// on as before, only less predictably.
+/// Ties the calling thread to `core` (numbered as the system does). False: the system would not; the thread
+/// runs on as before, only less predictably.
 pub fn pin_to_core(core: usize) -> bool {
     if core >= CpuSet::MAX_CPU {
         return false;
@@ -11,4 +11,18 @@ pub fn pin_to_core(core: usize) -> bool {
     let mut set = CpuSet::new();
     set.set(core);
     sched_setaffinity(None, &set).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn pinning_tells_whether_it_could() {
+        // Proves: no core is too large to ask for, and a thread pinned to a core that it may use runs on.
+        std::thread::spawn(|| {
+            assert!(!super::pin_to_core(usize::MAX));
+            let _depends_on_the_system = super::pin_to_core(0);
+        })
+        .join()
+        .unwrap();
+    }
 }

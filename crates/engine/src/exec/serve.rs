@@ -3,7 +3,7 @@
 use super::blocking::thread_local;
 use super::inbox::{Executor, Queued};
 use super::op::Host;
-use super::task::Started;
+use super::task::{Started, quietly};
 use super::worker::Worker;
 use super::{Lost, WorkerOptions};
 use crate::suspend::Suspend;
@@ -11,17 +11,18 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 
 /// Looks for work before an idle worker tends and sleeps.
-const LOOKS_BEFORE_SLEEP: u32 = if cfg!(braid_shuttle) { 0 } else { 1000 };
+const LOOKS_BEFORE_SLEEP: u32 = if cfg!(braid_shuttle) { 1 } else { 1000 };
 /// Jobs of several futures that a worker draws from in turn; while it has so many, it takes no more jobs.
 const TICKETS_MAX: usize = 64;
 
 thread_local! {
-    /// The executor that the thread serves. Waiting for a worker must be told on that worker's own thread, however deep
-    /// in user code; nothing but the thread itself could pass it there.
+    /// The executor that the thread serves. Waiting for a worker must be told on that worker's own thread,
+    /// however deep in user code; nothing but the thread itself could pass it there.
     static SERVED: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Tells whether a thread serves a given executor. Compares addresses only: an executor that is served is alive.
+/// Tells whether a thread serves a given executor. Compares addresses only: an executor that is served is
+/// alive.
 #[derive(Clone, Copy)]
 pub(crate) struct Home(usize);
 
@@ -37,9 +38,9 @@ impl Home {
 }
 
 impl<M: super::Mailbox + 'static> Executor<M> {
-    /// The life of worker number `index`, on the calling thread, until the executor is closed. Futures still open then
-    /// are dropped, and answered `Cancelled`. If the worker fails (a panic of `host`, of a mailbox), that is
-    /// passed on, after its jobs are answered so that nobody waits for them.
+    /// The life of worker number `index`, on the calling thread, until the executor is closed. Futures still
+    /// open then are dropped, and answered `Cancelled`. If the worker fails (a panic of `host`, of a
+    /// mailbox), that is passed on, after its jobs are answered so that nobody waits for them.
     ///
     /// The executor must not move meanwhile, which a borrow sees to.
     pub fn serve<H, S>(&self, index: usize, host: H, policy: S, options: WorkerOptions)
@@ -95,6 +96,7 @@ impl<H: Host, S: Suspend> Server<'_, H, S> {
                 looks = 0;
             }
         }
+        self.worker.tend(); // its last counts
     }
 
     fn sleep(&mut self) {
@@ -155,6 +157,8 @@ impl<H: Host, S: Suspend> Server<'_, H, S> {
         self.worker.place(|vacancy| started = Some(job.start(vacancy)));
         if started != Some(Started::Last) {
             self.tickets.push_back(again); // it has more, or there was no room after all
+        } else {
+            let _ = quietly(|| drop(again)); // perhaps the last one: then a user's value goes
         }
     }
 }

@@ -1,10 +1,11 @@
 //! Slots: places for open futures. A slot never moves and is reached by `&` only.
 //!
 //! Invariants:
-//! - `all` owns every slot; each is in exactly one of: `free`, the worker's live list, parked, or in the hands of the
-//!   worker on its way between them. (After a panic `Slots::clear` restores this.)
+//! - `all` owns every slot; each is in exactly one of: `free`, the worker's live list, parked, or in the
+//!   hands of the worker on its way between them. (After a panic `Slots::clear` restores this.)
 //! - A slot's state is `Vacant` exactly while its cell is empty.
-//! - `stamp != NO_STAMP` while an operation is in flight: it is not later than the epoch in which that was posted.
+//! - `stamp != NO_STAMP` while an operation is in flight: it is not later than the epoch in which that was
+//!   posted.
 
 use super::bell::{Bell, SlotWaker, Wakes};
 use super::cell::FutureCell;
@@ -49,9 +50,9 @@ impl<M: Mailbox> Slot<M> {
         self.state.set(State::Live);
     }
 
-    /// After a poll that returned `Pending`; `early`: operations may have been left when it began. True: it has
-    /// posted something. The stamp is renewed here, after the poll, and only if everything in flight was posted by
-    /// that poll: what it fetched, it has used by now.
+    /// After a poll that returned `Pending`; `early`: operations may have been left when it began. True: it
+    /// has posted something. The stamp is renewed here, after the poll, and only if everything in flight was
+    /// posted by that poll: what it fetched, it has used by now.
     #[inline(always)]
     pub(crate) fn pended(&self, local: &Local, early: bool) -> bool {
         let posted = self.mailbox.posted();
@@ -96,7 +97,8 @@ impl<M: Mailbox> Slot<M> {
 
 /// All slots of a worker, and those that are free.
 pub(crate) struct Slots<M> {
-    all: Vec<NonNull<Slot<M>>>, // from `Box::into_raw`: a moved box would end the pointers' right to its content
+    /// Leaked boxes: a box that is moved would end the pointers' right to its content.
+    all: Vec<NonNull<Slot<M>>>,
     free: Vec<NonNull<Slot<M>>>,
     slots_max: usize,
     pub(crate) wakes: Arc<Wakes>,

@@ -1,12 +1,15 @@
-//! The loop over futures of one type: no queue, no erasure, no allocation; the futures may borrow from the caller.
-//! THE hot loop of the engine. What is rare is out of line in `core.rs`.
+//! The loop over futures of one type: no queue, no erasure, no allocation; the futures may borrow from the
+//! caller. THE hot loop of the engine. What is rare is out of line in `core.rs`.
 
 use super::Refill;
-use super::op::{Host, Mailbox};
+use super::core::{Core, LiveList};
+use super::op::Host;
 use super::slot::Slot;
 use super::worker::{Worker, find_done, polls_per_visit_max};
 use crate::suspend::Suspend;
 use std::future::Future;
+use std::marker::PhantomData;
+use std::mem;
 use std::task::{Context, Poll};
 
 /// Drops the futures on the way out, also on unwinding: none outlives what it borrows.
@@ -19,117 +22,170 @@ impl<H: Host, S: Suspend> Drop for Emptied<'_, H, S> {
 }
 
 impl<H: Host, S: Suspend> Worker<H, S> {
-    /// Runs the futures that `next` returns, a batch of them at once, until it returns `None` and all have ended;
-    /// `sink` gets their outputs, as they end. While all open futures are parked, the thread sleeps.
+    /// Runs the futures that `next` returns, a batch of them at once, until it returns `None` and all have
+    /// ended; `sink` gets their outputs, as they end. While all open futures are parked, the thread sleeps.
     ///
-    /// `next` is given the mailbox beside the place of the new future. A panic of a future, of `next` or of `sink`
-    /// drops all futures and is passed on; the worker is empty and good for use then.
+    /// `next` is given the mailbox beside the place of the new future. A panic of a future, of `next` or of
+    /// `sink` drops all futures and is passed on; the worker is empty and good for use then.
     ///
     /// Panics if futures are open that were placed otherwise.
     #[inline(always)]
     pub fn stream<'s, F: Future>(
         &'s mut self,
-        mut next: impl FnMut(&'s H::Mailbox) -> Option<F>,
-        mut sink: impl FnMut(F::Output),
+        next: impl FnMut(&'s H::Mailbox) -> Option<F>,
+        sink: impl FnMut(F::Output),
     ) {
         assert_eq!(self.open(), 0, "the worker has spawned futures open");
         let emptied = Emptied(self);
         let Worker { core, live, policy, .. } = &mut *emptied.0;
-        let mut put = |slot: &'s Slot<H::Mailbox>| {
-            let Some(future) = next(&slot.mailbox) else { return false };
-            // SAFETY: the slot is vacant and does not move; `emptied` goes before 's ends, and `F` outlives that.
-            unsafe { slot.future.put(future) };
-            slot.occupied();
-            true
-        };
-        let (mut open, mut has_next, mut hasty) = (0, true, false); // the first `open` of `live` are live
         core.enter();
+        let mut stream =
+            Stream { core, live, policy, next, sink, open: 0, has_next: true, hasty: false, of: PhantomData };
         loop {
-            // -- between rounds
-            if core.slots.wakes.bell.heard() {
-                (open, hasty) = core.wake(live, open);
+            stream.attend();
+            stream.admit();
+            if stream.open > 0 {
+                stream.round();
+            } else if stream.core.parked > 0 {
+                stream.sleep();
+            } else {
+                break;
             }
-            let batch = core.batch();
-            let is_immediate = core.refill == Refill::Immediate;
-            if has_next && open < batch && (is_immediate || open + core.parked == 0) {
-                while has_next && open < batch {
-                    let Some(slot) = core.slots.vacant(&core.host) else { break };
-                    // SAFETY: slots are boxed and live as long as the worker, which is borrowed for 's.
-                    if put(unsafe { &*slot.as_ptr() }) {
-                        live[open] = slot;
-                        open += 1;
-                    } else {
-                        core.slots.give_back(slot);
-                        has_next = false;
-                    }
-                }
+        }
+        stream.core.settle();
+        mem::forget(emptied); // nothing is left
+    }
+}
+
+/// A stream under way; the first `open` of `live` are live.
+struct Stream<'w, H: Host, S, F, N, K> {
+    core: &'w mut Core<H>,
+    live: &'w mut LiveList<H::Mailbox>,
+    policy: &'w mut S,
+    next: N,
+    sink: K,
+    open: usize,
+    /// `next` has not returned `None` yet.
+    has_next: bool,
+    /// One of the live may be woken although its operations are not done.
+    hasty: bool,
+    of: PhantomData<F>,
+}
+
+impl<'s, H, S, F, N, K> Stream<'_, H, S, F, N, K>
+where
+    H: Host<Mailbox: 's>,
+    S: Suspend,
+    F: Future,
+    N: FnMut(&'s H::Mailbox) -> Option<F>,
+    K: FnMut(F::Output),
+{
+    #[inline(always)]
+    fn attend(&mut self) {
+        if self.core.slots.wakes.bell.heard() {
+            (self.open, self.hasty) = self.core.wake(self.live, self.open);
+        }
+    }
+
+    /// Fills the batch, if it is time to.
+    #[inline(always)]
+    fn admit(&mut self) {
+        let is_time = self.core.refill == Refill::Immediate || self.open + self.core.parked == 0;
+        while self.has_next && is_time && self.open < self.core.batch() {
+            let Some(place) = self.core.slots.vacant(&self.core.host) else { break };
+            // SAFETY: slots are boxed and live as long as the worker, which `stream` has borrowed for 's.
+            if self.put(unsafe { &*place.as_ptr() }) {
+                self.live[self.open] = place;
+                self.open += 1;
+            } else {
+                self.core.slots.give_back(place);
             }
-            if open == 0 {
-                if core.parked == 0 {
+        }
+    }
+
+    /// Puts the next future into a vacant slot. False: there is none.
+    #[inline(always)]
+    fn put(&mut self, slot: &'s Slot<H::Mailbox>) -> bool {
+        let Some(future) = (self.next)(&slot.mailbox) else {
+            self.has_next = false;
+            return false;
+        };
+        // SAFETY: the slot is vacant and does not move. `stream` empties it before 's ends, and before
+        // anything ends that the caller of `stream` lends to `F`.
+        unsafe { slot.future.put(future) };
+        slot.occupied();
+        true
+    }
+
+    /// Visits every live future once.
+    #[inline(always)]
+    fn round(&mut self) {
+        self.core.count_round(&self.live[..self.open]);
+        let polls_max = polls_per_visit_max::<S>(self.open);
+        let (mut at, mut polls, mut suspensions, mut polls_left) = (0, 0, 0, polls_max);
+        while at < self.open {
+            let (found, early) = find_done(&self.live[..self.open], at, self.policy, self.hasty);
+            if found > at {
+                suspensions += (found - at) as u64;
+                at = found;
+                polls_left = polls_max;
+                if at == self.open {
                     break;
                 }
-                if !core.tend_idle() {
-                    core.slots.wakes.bell.sleep(|| true);
-                }
-                core.enter();
-                continue;
             }
-            core.count_round(&live[..open]);
-            let polls_max = polls_per_visit_max::<S>(open);
-
-            // -- a round
-            let (mut at, mut polls, mut suspensions, mut polls_left) = (0, 0, 0, polls_max);
-            while at < open {
-                let (found, early) = find_done(&live[..open], at, policy, hasty);
-                if found > at {
-                    suspensions += (found - at) as u64;
-                    at = found;
-                    polls_left = polls_max;
-                    if at == open {
-                        break;
-                    }
-                }
-                let place = live[at];
-                // SAFETY: as above.
-                let slot: &'s Slot<H::Mailbox> = unsafe { &*place.as_ptr() };
-                polls += 1;
-                // SAFETY: a live slot holds an `F`.
-                let stays = match unsafe { slot.future.poll_as::<F>(&mut Context::from_waker(&slot.waker)) } {
-                    Poll::Pending => {
-                        let posted = slot.pended(core.host.local(), early);
-                        if !posted {
-                            core.park(slot);
-                        }
-                        posted
-                    }
-                    Poll::Ready(output) => {
-                        // SAFETY: as above.
-                        unsafe { slot.vacate_as::<F>() };
-                        core.counters.ended += 1;
-                        sink(output);
-                        let refills = is_immediate && has_next && open <= batch;
-                        let refilled = refills && put(slot);
-                        if !refilled {
-                            has_next &= !refills;
-                            core.slots.give_back(place);
-                        }
-                        refilled
-                    }
-                };
-                polls_left -= 1;
-                if !stays {
-                    open -= 1;
-                    live[at] = live[open]; // to be visited in its place
-                    polls_left = polls_max;
-                } else if polls_left == 0 {
-                    at += 1;
-                    polls_left = polls_max;
-                }
+            polls += 1;
+            polls_left -= 1;
+            if !self.poll(at, early) {
+                self.open -= 1;
+                self.live[at] = self.live[self.open]; // to be visited in its place
+                polls_left = polls_max;
+            } else if polls_left == 0 {
+                at += 1;
+                polls_left = polls_max;
             }
-            core.counters.polls += polls;
-            core.counters.suspensions += suspensions;
-            hasty = false;
         }
-        core.settle();
+        self.core.counters.polls += polls;
+        self.core.counters.suspensions += suspensions;
+        self.hasty = false;
+    }
+
+    /// Polls the future at `at`, and puts the next one there if it has ended. False: the slot is no longer
+    /// live.
+    #[inline(always)]
+    fn poll(&mut self, at: usize, early: bool) -> bool {
+        let place = self.live[at];
+        // SAFETY: as in `admit`.
+        let slot: &'s Slot<H::Mailbox> = unsafe { &*place.as_ptr() };
+        // SAFETY: a live slot holds an `F`.
+        match unsafe { slot.future.poll_as::<F>(&mut Context::from_waker(&slot.waker)) } {
+            Poll::Pending => {
+                let posted = slot.pended(self.core.host.local(), early);
+                if !posted {
+                    self.core.park(slot);
+                }
+                posted
+            }
+            Poll::Ready(output) => {
+                // SAFETY: as above.
+                unsafe { slot.vacate_as::<F>() };
+                self.core.counters.ended += 1;
+                (self.sink)(output);
+                let is_immediate = self.core.refill == Refill::Immediate;
+                if is_immediate && self.has_next && self.open <= self.core.batch() && self.put(slot) {
+                    return true;
+                }
+                self.core.slots.give_back(place);
+                false
+            }
+        }
+    }
+
+    /// All are parked: sleeps until one is woken, outside the epoch.
+    #[cold]
+    fn sleep(&mut self) {
+        if !self.core.tend_idle() {
+            self.core.slots.wakes.bell.sleep(|| true);
+        }
+        self.core.enter();
     }
 }

@@ -1,5 +1,5 @@
-//! A submitted future: what makes it, on the way in, and its result, on the way out, share one allocation, seen by
-//! the worker as a [`Job`] and by the submitter as an outcome.
+//! A submitted future: what makes it, on the way in, and its result, on the way out, share one allocation,
+//! seen by the worker as a [`Job`] and by the submitter as an outcome.
 
 use super::Executor;
 use super::once::{Handle, Lost, Once, Outcome};
@@ -18,7 +18,8 @@ use std::task::{Context, Poll};
 
 /// What an inbox holds: one or more futures to be made on a worker.
 pub trait Job<M: 'static>: Send + Sync {
-    /// Fills the vacancy with the next future; may leave it vacant if there is none (any more). Lets no panic out.
+    /// Fills the vacancy with the next future; may leave it vacant if there is none (any more). Lets no panic
+    /// out.
     fn start(self: Arc<Self>, at: Vacancy<'_, M>) -> Started;
     /// It will not be started, or not again: what was not started is answered with `why`.
     fn reject(&self, why: Lost);
@@ -44,21 +45,23 @@ impl<'w, M: Mailbox> Vacancy<'w, M> {
         Vacancy { slot, mailbox: &slot.mailbox }
     }
 
-    /// The mailbox beside the future. Good as long as the future that fills the vacancy, and to be used by it only.
+    /// The mailbox beside the future. Good as long as the future that fills the vacancy, and to be used by it
+    /// only.
     pub(crate) fn mailbox(&self) -> &'static M {
         self.mailbox
     }
 
     /// Fills the vacancy.
     pub(crate) fn fill(self, future: impl Future<Output = ()> + 'static) {
-        // SAFETY: made by `Worker::place` only: the slot is vacant and does not move. The future borrows nothing but
-        // the mailbox and what it keeps alive itself.
+        // SAFETY: made by `Worker::place` only: the slot is vacant and does not move. The future borrows
+        // nothing but the mailbox and what it keeps alive itself.
         unsafe { self.slot.future.put_erased(future) };
         self.slot.occupied();
     }
 }
 
-/// Where the result of a submitted future goes. Dropped without `set`, it answers that the future was cancelled.
+/// Where the result of a submitted future goes. Dropped without `set`, it answers that the future was
+/// cancelled.
 pub(crate) trait Sink<R> {
     fn set(&self, result: R);
     fn is_cancelled(&self) -> bool;
@@ -66,8 +69,8 @@ pub(crate) trait Sink<R> {
     fn park(&self, context: &Context<'_>) -> bool;
 }
 
-/// A submitted future: polled and dropped under `catch_unwind`, and not polled again once it is cancelled. (Written by
-/// hand, for an `async fn` keeps a future that it is given twice.)
+/// A submitted future: polled and dropped under `catch_unwind`, and not polled again once it is cancelled.
+/// (Written by hand, for an `async fn` keeps a future that it is given twice.)
 pub(crate) struct Submitted<M: 'static, F, K> {
     future: ManuallyDrop<F>,
     has_future: bool,
@@ -172,11 +175,12 @@ where
     T: Send + 'static,
     E: From<Lost> + Send + 'static,
 {
-    /// A job of one future, to be submitted to `executor`, and the handle of its result. Dropped unsubmitted, it
-    /// never answers.
+    /// A job of one future, to be submitted to `executor`, and the handle of its result. Dropped unsubmitted,
+    /// it never answers.
     ///
     /// # Safety
-    /// The mailbox reference that `make` is given is used by the future only: it is good until that is dropped.
+    /// The mailbox reference that `make` is given is used by the future only: it is good until that
+    /// is dropped.
     pub unsafe fn job<M, F>(executor: &Executor<M>, make: P) -> (Arc<dyn Job<M>>, Handle<T, E>)
     where
         M: Mailbox + 'static,

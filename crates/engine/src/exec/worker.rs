@@ -1,5 +1,6 @@
-//! A worker: slots, a policy, and the thread that calls. This file: futures of any types, erased, which an outside
-//! scheduler or [`serve`](super::Executor::serve) drives. `stream.rs`: the loop over futures of one type.
+//! A worker: slots, a policy, and the thread that calls. This file: futures of any types, erased, which an
+//! outside scheduler or [`serve`](super::Executor::serve) drives. `stream.rs`: the loop over futures of one
+//! type.
 
 use super::Refill;
 use super::bell::Bell;
@@ -33,7 +34,8 @@ enum Polled {
     Ended,
 }
 
-/// A batch of open futures and the policy by which their operations are stepped. Belongs to the thread that made it.
+/// A batch of open futures and the policy by which their operations are stepped. Belongs to the thread that
+/// made it.
 pub struct Worker<H: Host, S: Suspend> {
     pub(crate) core: Core<H>,
     pub(crate) policy: S,
@@ -74,8 +76,8 @@ impl<H: Host, S: Suspend> Worker<H, S> {
         self.core.batch()
     }
 
-    /// Changes that, within 1 and the options' `batch_max` (1 where the policy never suspends). If it shrinks, the
-    /// surplus drains.
+    /// Changes that, within 1 and the options' `batch_max` (1 where the policy never suspends). If it
+    /// shrinks, the surplus drains.
     pub fn set_batch(&mut self, batch: usize) {
         self.core.set_batch(batch);
     }
@@ -107,12 +109,12 @@ impl<H: Host, S: Suspend> Worker<H, S> {
         self.room() == 0
     }
 
-    /// Opens the future that `make` returns, and calls `end` with its output. Returns the number of its slot, or the
-    /// arguments if the worker is full.
+    /// Opens the future that `make` returns, and calls `end` with its output. Returns the number of its slot,
+    /// or the arguments if the worker is full.
     ///
     /// # Safety
-    /// The mailbox reference given to `make` is used by the future only: it is good until that is dropped, at the
-    /// latest with the worker.
+    /// The mailbox reference given to `make` is used by the future only: it is good until that is
+    /// dropped, at the latest with the worker.
     pub unsafe fn spawn<P, F, E>(&mut self, make: P, end: E) -> Result<usize, (P, E)>
     where
         P: FnOnce(&'static H::Mailbox) -> F,
@@ -128,7 +130,8 @@ impl<H: Host, S: Suspend> Worker<H, S> {
         placed.ok_or_else(|| parts.take().expect("not called"))
     }
 
-    /// Lets `put` fill a vacant slot. Returns its number; `None`: the worker is full, or `put` did not fill it.
+    /// Lets `put` fill a vacant slot. Returns its number; `None`: the worker is full, or `put` did not fill
+    /// it.
     pub(crate) fn place(&mut self, put: impl FnOnce(Vacancy<'_, H::Mailbox>)) -> Option<usize> {
         if self.is_full() {
             return None;
@@ -149,8 +152,8 @@ impl<H: Host, S: Suspend> Worker<H, S> {
         Some(slot.index as usize)
     }
 
-    /// Drops the future in slot number `index`, as [`spawn`](Self::spawn) returned it, with the operations it has in
-    /// flight. False: the slot is vacant.
+    /// Drops the future in slot number `index`, as [`spawn`](Self::spawn) returned it, with the operations it
+    /// has in flight. False: the slot is vacant.
     pub fn cancel(&mut self, index: usize) -> bool {
         let Some(slot) = self.core.slots.at(index) else { return false };
         // SAFETY: slots live as long as the worker.
@@ -223,7 +226,9 @@ impl<H: Host, S: Suspend> Worker<H, S> {
     fn attend(&mut self) {
         self.gathering = false;
         if self.core.slots.wakes.bell.heard() {
-            (self.open, self.hasty) = self.core.wake(&mut self.live, self.open);
+            let (open, hasty) = self.core.wake(&mut self.live, self.open);
+            self.open = open;
+            self.hasty |= hasty;
             if self.open > 0 {
                 self.core.enter();
             }
@@ -310,17 +315,17 @@ impl<H: Host, S: Suspend> Drop for Unwound<'_, H, S> {
     }
 }
 
-/// Polls at one visit to a future among `open` ones, at most: others get their turn even if its operations never
-/// miss. Where there are no others, one: so that the round ends at times.
+/// Polls at one visit to a future among `open` ones, at most: others get their turn even if its operations
+/// never miss. Where there are no others, one: so that the round ends at times.
 #[inline(always)]
 pub(crate) fn polls_per_visit_max<S: Suspend>(open: usize) -> u32 {
     const AMONG_OTHERS: u32 = 8;
     if S::SUSPENDS && open > 1 { AMONG_OTHERS } else { 1 }
 }
 
-/// Steps the mailboxes of `live` from number `at` on, up to the first one that has nothing left: the number of that
-/// one, and whether it is to be polled although its operations are not done. None: `live.len()`. `hasty`: there may be
-/// such ones.
+/// Steps the mailboxes of `live` from number `at` on, up to the first one that has nothing left: the number
+/// of that one, and whether it is to be polled although its operations are not done. None: `live.len()`.
+/// `hasty`: there may be such ones.
 #[inline(always)]
 pub(crate) fn find_done<M: Mailbox, S: Suspend>(
     live: &[NonNull<Slot<M>>],
@@ -337,8 +342,8 @@ pub(crate) fn find_done<M: Mailbox, S: Suspend>(
     }
 }
 
-/// The innermost loop of the engine. A function of its own, so that everything it uses stays in registers, and so that
-/// the operations' code is there once for futures of all types.
+/// The innermost loop of the engine. A function of its own, so that everything it uses stays in registers,
+/// and so that the operations' code is there once for futures of all types.
 #[inline(never)]
 fn scan<M: Mailbox, S: Suspend>(live: &[NonNull<Slot<M>>], at: usize, policy: &mut S) -> usize {
     let mut i = at;

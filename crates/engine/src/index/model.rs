@@ -219,7 +219,7 @@ pub(crate) fn index_model<I: Index>(
     make: impl Fn() -> (I, Local),
     after: impl Fn(&I, &Local),
 ) {
-    let cases = ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() };
+    let cases = ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() };
     proptest!(cases, |(ops in operations(keys, 1200), seed in any::<u64>())| {
         let (index, local) = make();
         check(&index, &local, &ops, &mut crate::suspend::Never);

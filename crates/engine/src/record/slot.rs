@@ -67,7 +67,13 @@ impl Slot {
     /// Takes the place inside for the transaction of `tag`, writes the version there and returns
     /// it; null: the value is too long or the place in use.
     #[inline(always)]
-    pub fn write_inline(&self, tag: Tag, next: *const Version, kind: VersionKind, value: &[u8]) -> *mut Version {
+    pub fn write_inline(
+        &self,
+        tag: Tag,
+        next: *const Version,
+        kind: VersionKind,
+        value: &[u8],
+    ) -> *mut Version {
         if value.len() > INLINE_BYTES_MAX || !self.inline.claim(tag.word()) {
             return std::ptr::null_mut();
         }

@@ -125,7 +125,11 @@ impl Version {
     /// A value or a tombstone.
     #[inline(always)]
     pub fn kind(&self) -> VersionKind {
-        if self.link.load(Ordering::Relaxed) & TOMBSTONE == 0 { VersionKind::Value } else { VersionKind::Tombstone }
+        if self.link.load(Ordering::Relaxed) & TOMBSTONE == 0 {
+            VersionKind::Value
+        } else {
+            VersionKind::Tombstone
+        }
     }
 
     /// Length of the value in bytes.

@@ -51,7 +51,8 @@ mod tests {
     fn copies_stay() {
         let mut arena = Arena::default();
         for round in 0..3u8 {
-            let all: Vec<_> = (0..500usize).map(|i| (arena.copy(&vec![round ^ i as u8; i % 700]), i)).collect();
+            let all: Vec<_> =
+                (0..500usize).map(|i| (arena.copy(&vec![round ^ i as u8; i % 700]), i)).collect();
             for (at, i) in all {
                 // SAFETY: not reset since.
                 let bytes = unsafe { std::slice::from_raw_parts(at, i % 700) };

@@ -40,7 +40,8 @@ impl<C: ConcurrencyControl> Engine<C> {
         static NEXT_ID: AtomicU64 = AtomicU64::new(1);
         let memory = Memory::new(options.memory_limit_bytes);
         let out_of_memory = |_: OutOfMemory| Error::OutOfMemory { limit_bytes: options.memory_limit_bytes };
-        let slab = |kind, bytes, max| Slab::reserve(&memory, kind, bytes, max).map(Arc::new).map_err(out_of_memory);
+        let slab =
+            |kind, bytes, max| Slab::reserve(&memory, kind, bytes, max).map(Arc::new).map_err(out_of_memory);
         let records = slab(Kind::Records, size_of::<Slot>(), RECORDS_MAX)?;
         let nodes = slab(Kind::Index, NODE_BYTES, NODES_MAX)?;
         Ok(Arc::new(Engine {

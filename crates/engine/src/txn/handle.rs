@@ -13,8 +13,8 @@ use crate::cc::{Change, ConcurrencyControl, Refused, Snapshot, Target, Written};
 use crate::error::{Error, Result};
 use crate::exec::Mailbox;
 use crate::index::{self, Index, Inserted};
-use crate::suspend::Suspend;
 use crate::record::{RecordId, VALUE_BYTES_MAX};
+use crate::suspend::Suspend;
 use std::fmt;
 use std::ops::{Bound, RangeBounds};
 
@@ -119,11 +119,7 @@ impl<C: ConcurrencyControl> Txn<C> {
 
     /// Removes the value under `key`; false: there was none.
     #[inline(always)]
-    pub fn delete<K: Key, V: Value + ?Sized>(
-        &self,
-        table: Table<K, V>,
-        key: impl AsKey<K>,
-    ) -> Delete<'_, C> {
+    pub fn delete<K: Key, V: Value + ?Sized>(&self, table: Table<K, V>, key: impl AsKey<K>) -> Delete<'_, C> {
         Delete::new(self.locate(table, &key))
     }
 

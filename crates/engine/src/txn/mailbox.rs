@@ -132,6 +132,12 @@ impl<C: ConcurrencyControl> Desk<C> {
         Some(i as u8)
     }
 
+    /// As `post`, for the commonest operation.
+    #[inline(always)]
+    pub(super) fn post_point(&self, point: Point<C>) -> Option<u8> {
+        self.post(Op::Point(point))
+    }
+
     #[inline(always)]
     pub(super) fn release(&self, place: u8) {
         debug_assert!(self.used.get() >> place & 1 == 1);
@@ -146,13 +152,13 @@ impl<C: ConcurrencyControl> Desk<C> {
         self.todo.get() >> place & 1 == 0
     }
 
-    /// The point operation in a taken place.
+    /// The point operation in a taken place; it stays there until the place is released and taken again.
     #[inline(always)]
-    pub(super) fn point(&self, place: u8) -> Point<C> {
+    pub(super) fn point(&self, place: u8) -> &Point<C> {
         debug_assert!(self.used.get() >> place & 1 == 1);
         // SAFETY: taken, so written; not stepped meanwhile.
         match unsafe { (*self.places[place as usize].get()).assume_init_ref() } {
-            Op::Point(point) | Op::Probe(point) => *point,
+            Op::Point(point) | Op::Probe(point) => point,
             Op::Run(_) => unreachable!("a point future's place holds a point operation"),
         }
     }
@@ -221,7 +227,7 @@ impl<C: ConcurrencyControl> Desk<C> {
 
     /// Runs a point operation to its end, here and now.
     #[inline(always)]
-    pub(super) fn run_point(&self, mut point: Point<C>) -> Point<C> {
+    pub(super) fn run_point(&self, point: &mut Point<C>) {
         // SAFETY: not borrowed outside of single calls.
         let txn = unsafe { &*self.state.get() };
         // SAFETY: polls happen inside the worker's epoch, calls of a `Transaction` inside its context's.
@@ -231,7 +237,6 @@ impl<C: ConcurrencyControl> Desk<C> {
                 _ => point.run(self.shared(), txn, &mut PrefetchOnly),
             }
         }
-        point
     }
 
     /// Steps a point operation that is in no place.

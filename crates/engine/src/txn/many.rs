@@ -89,9 +89,9 @@ impl<'t, V: Value + ?Sized, const N: usize, C: ConcurrencyControl> GetMany<'t, V
             self.places.rotate_left(1);
             self.places[PLACES - 1] = NOWHERE;
             flying -= 1;
-            let point = desk.point(place);
+            let found = self.txn.found(desk.point(place));
             desk.release(place);
-            self.out[self.next] = self.txn.found(&point)?.map(V::view).transpose()?;
+            self.out[self.next] = found?.map(V::view).transpose()?;
             self.next += 1;
         }
         while flying < PLACES && self.next + flying < N {

@@ -245,7 +245,10 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> OwnedRows<'t, K, V, C
     }
 
     /// The next row, or `None` at the end.
-    #[allow(clippy::should_implement_trait, reason = "it can fail, and an iterator's item would say so twice")]
+    #[allow(
+        clippy::should_implement_trait,
+        reason = "it can fail, and an iterator's item would say so twice"
+    )]
     pub fn next(&mut self) -> Result<Option<(K, V::View<'t>)>> {
         let rows = &mut self.rows;
         self.of.now(move |_| rows.next())

@@ -3,7 +3,7 @@
 
 use super::fault::Fault;
 use super::handle::Txn;
-use super::mailbox::{NOWHERE, Op};
+use super::mailbox::NOWHERE;
 use super::point::Point;
 use super::table::TableInner;
 use super::value::Value;
@@ -36,46 +36,48 @@ impl<'t, C: ConcurrencyControl> Locate<'t, C> {
         }
     }
 
+    /// Gives the operation to `end` when it is done.
     #[inline(always)]
-    fn poll(&mut self) -> Poll<Result<Point<C>, Fault>> {
-        let desk = &self.txn.desk;
+    fn poll<R>(
+        &mut self,
+        end: impl FnOnce(&'t Txn<C>, &Point<C>) -> Result<R, Fault>,
+    ) -> Poll<Result<R, Fault>> {
+        let txn = self.txn;
         if self.place != NOWHERE {
-            if !desk.is_done(self.place) {
+            if !txn.desk.is_done(self.place) {
                 return Poll::Pending;
             }
-            let point = desk.point(self.place);
-            desk.release(self.place);
+            let result = end(txn, txn.desk.point(self.place));
+            txn.desk.release(self.place);
             self.place = NOWHERE;
-            return Poll::Ready(Ok(point));
+            return Poll::Ready(result);
         }
         if let Some(fault) = self.fault {
-            return Poll::Ready(Err(self.txn.doom(fault)));
+            return Poll::Ready(Err(txn.doom(fault)));
         }
         // SAFETY: tables live as long as their database, which the transaction's worker holds.
-        let point = Point::new(unsafe { &*self.table }, self.key);
-        match desk.post(Op::Point(point)) {
-            Some(place) => {
-                self.place = place;
-                Poll::Pending
-            }
-            None => Poll::Ready(Ok(desk.run_point(point))),
+        let mut point = Point::new(unsafe { &*self.table }, self.key);
+        if let Some(place) = txn.desk.post_point(point) {
+            self.place = place;
+            return Poll::Pending;
         }
+        txn.desk.run_point(&mut point);
+        Poll::Ready(end(txn, &point))
     }
 
     #[inline(always)]
-    fn poll_found(&mut self) -> Poll<Result<Option<&'t [u8]>>> {
-        let txn = self.txn;
-        self.poll().map(|point| Ok(txn.found(&point?)?))
+    fn poll_found(&mut self) -> Poll<Result<Option<&'t [u8]>, Fault>> {
+        self.poll(|txn, point| txn.found(point))
     }
 
     /// Makes the change when the record is found; as often as it turns out to be gone meanwhile.
     #[inline(always)]
     fn poll_change(&mut self, change: Change<'_>) -> Poll<Result<Written>> {
         loop {
-            let Poll::Ready(point) = self.poll() else { return Poll::Pending };
-            match self.txn.change(&point?, change)? {
-                Written::Gone => {}
-                written => return Poll::Ready(Ok(written)),
+            match self.poll(|txn, point| txn.change(point, change)) {
+                Poll::Ready(Ok(Written::Gone)) => {}
+                Poll::Ready(result) => return Poll::Ready(Ok(result?)),
+                Poll::Pending => return Poll::Pending,
             }
         }
     }

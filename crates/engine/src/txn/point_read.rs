@@ -72,7 +72,7 @@ impl<C: ConcurrencyControl> Future for Probe<'_, C> {
             if !desk.is_done(me.place) {
                 return Poll::Pending;
             }
-            read.point = desk.point(me.place);
+            read.point = *desk.point(me.place);
             desk.release(me.place);
             me.place = NOWHERE;
         } else if let Some(place) = desk.post(Op::Probe(read.point)) {
@@ -101,9 +101,9 @@ impl<C: ConcurrencyControl> Txn<C> {
         table: Table<K, V>,
         key: &impl AsKey<K>,
     ) -> Probe<'_, C> {
-        let read = table.inner(self.desk.database).and_then(|table| {
-            Ok(PointRead { txn: self, point: Point::new(table, self.index_key(key)?) })
-        });
+        let read = table
+            .inner(self.desk.database)
+            .and_then(|table| Ok(PointRead { txn: self, point: Point::new(table, self.index_key(key)?) }));
         Probe { read: read.map_err(|fault| self.doom(fault)), place: NOWHERE }
     }
 

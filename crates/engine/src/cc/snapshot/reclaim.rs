@@ -16,8 +16,8 @@
 use super::registry::Registry;
 use crate::cc::Target;
 use crate::epoch::{Local, free_versions};
-use crate::index::{Index, Key};
 use crate::index::masstree::Masstree;
+use crate::index::{Index, Key};
 use crate::memory::Slab;
 use crate::record::{RecordId, Slot, Stamp, Timestamp, Version, VersionKind};
 use crate::suspend::prefetch;

@@ -3,6 +3,8 @@
 #[cfg(not(braid_shuttle))]
 mod allocations;
 #[cfg(not(braid_shuttle))]
+mod epochs;
+#[cfg(not(braid_shuttle))]
 mod erased;
 #[cfg(braid_shuttle)]
 mod model;

@@ -195,7 +195,8 @@ fn panics_are_answered_and_harm_no_other() {
 
 #[test]
 fn dropped_handles_cancel() {
-    // Proves: a parked future is dropped at once when its handle is, a queued one is not started, a detached one runs.
+    // Proves: a parked future is dropped at once when its handle is, a queued one is not started, a detached
+    // one runs.
     let pool = Pool::new(1, 64);
     let (tell, told) = channel();
     let gate = Gate::default();
@@ -242,7 +243,8 @@ fn dropped_handles_cancel() {
 
 #[test]
 fn a_full_inbox_blocks_or_refuses() {
-    // Proves: `try_submit` hands the job back, `submit` waits for room, on the worker itself it answers `Full`.
+    // Proves: `try_submit` hands the job back, `submit` waits for room, on the worker itself it answers
+    // `Full`.
     let pool = Pool::new(1, 2);
     let executor = pool.executor.clone();
     let (release, released) = channel::<()>();
@@ -343,7 +345,8 @@ fn batch(
 
 #[test]
 fn a_batch_comes_back_in_order() {
-    // Proves: each input runs once, on whichever worker; a panic is its own result only; an empty batch is answered.
+    // Proves: each input runs once, on whichever worker; a panic is its own result only; an empty batch is
+    // answered.
     let pool = Pool::new(2, 64);
     let runs = Arc::new(AtomicUsize::new(0));
     let counted = runs.clone();

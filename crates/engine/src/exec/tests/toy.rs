@@ -4,11 +4,11 @@ use crate::epoch::{Epochs, Local};
 use crate::exec::{Host, Lost, Mailbox, Pulse};
 use crate::memory::Memory;
 use crate::suspend::Suspend;
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 
 const PLACES: usize = 4;
 
@@ -34,6 +34,9 @@ pub(super) struct Toy {
 /// What all mailboxes of a worker have seen.
 #[derive(Default)]
 pub(super) struct Life {
+    local: OnceCell<Rc<Local>>,
+    /// What operations find when they are posted: true once it is reclaimed.
+    object: RefCell<Rc<Cell<bool>>>,
     pub(super) occupied: Cell<u32>,
     pub(super) vacated: Cell<u32>,
     pub(super) mailboxes: Cell<u32>,
@@ -44,7 +47,7 @@ pub(super) struct Life {
 
 impl Mailbox for Toy {
     fn step<S: Suspend>(&self, s: &mut S) -> bool {
-        assert!(self.occupied.get());
+        assert!(self.occupied.get() && self.life.local().is_entered());
         for i in 0..PLACES {
             while self.todo.get() & 1 << i != 0 {
                 let left = &self.steps_left[i];
@@ -71,7 +74,7 @@ impl Mailbox for Toy {
         self.life.occupied.update(|n| n + 1);
     }
     fn vacated(&self) {
-        assert!(self.occupied.replace(false));
+        assert!(self.occupied.replace(false) && self.life.local().is_entered());
         self.todo.set(0);
         self.used.set(0);
         self.life.vacated.update(|n| n + 1);
@@ -81,7 +84,7 @@ impl Mailbox for Toy {
 impl Toy {
     /// An operation of so many suspensions.
     pub(super) fn operation(&self, steps: u32) -> Operation<'_> {
-        Operation { toy: self, steps, place: None }
+        Operation { toy: self, steps, place: None, found: None }
     }
 }
 
@@ -89,12 +92,14 @@ pub(super) struct Operation<'t> {
     toy: &'t Toy,
     steps: u32,
     place: Option<usize>,
+    found: Option<Rc<Cell<bool>>>,
 }
 
 impl Future for Operation<'_> {
     type Output = ();
     fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
         let toy = self.toy;
+        assert!(toy.life.local().is_entered());
         let Some(i) = self.place else {
             let i = (!toy.used.get()).trailing_zeros() as usize;
             assert!(i < PLACES);
@@ -102,11 +107,16 @@ impl Future for Operation<'_> {
             toy.todo.set(toy.todo.get() | 1 << i);
             toy.steps_left[i].set(self.steps);
             self.place = Some(i);
+            self.found = Some(toy.life.find());
             return Poll::Pending;
         };
         if toy.todo.get() & 1 << i != 0 {
             return Poll::Pending;
         }
+        let found = self.found.take().expect("polled once more than ready");
+        assert!(!found.get(), "an operation's find was reclaimed under it");
+        toy.used.set(toy.used.get() & !(1 << i));
+        self.place = None;
         Poll::Ready(())
     }
 }
@@ -120,14 +130,36 @@ impl Drop for Operation<'_> {
     }
 }
 
+impl Life {
+    fn local(&self) -> &Local {
+        self.local.get().expect("set by the host")
+    }
+
+    fn find(&self) -> Rc<Cell<bool>> {
+        self.object.borrow().clone()
+    }
+
+    /// Unlinks the object that operations find, and retires it.
+    pub(super) fn replace_object(&self) {
+        let old = Rc::into_raw(self.object.take());
+        // SAFETY: operations posted from now on find another one; it is reclaimed once, on this thread.
+        unsafe {
+            self.local()
+                .retire(old.cast_mut().cast(), 0, |_, p, _| Rc::from_raw(p.cast::<Cell<bool>>()).set(true));
+        }
+    }
+}
+
 pub(super) struct ToyHost {
-    local: Local,
+    local: Rc<Local>,
     pub(super) life: Rc<Life>,
 }
 
 impl ToyHost {
     pub(super) fn new() -> Self {
-        ToyHost { local: Local::new(&Epochs::new(), &Memory::new(1 << 30)), life: Rc::default() }
+        let local = Rc::new(Local::new(&Epochs::new(), &Memory::new(1 << 30)));
+        let life = Rc::new(Life { local: OnceCell::from(local.clone()), ..Life::default() });
+        ToyHost { local, life }
     }
 }
 
@@ -145,8 +177,7 @@ impl Host for ToyHost {
         assert!(self.local.is_entered());
         assert!(!self.life.fails.get(), "the host fails");
         self.life.tended.update(|n| n + 1);
-        // So that the epoch has a reason to move on. SAFETY: it reclaims nothing.
-        unsafe { self.local.retire(std::ptr::null_mut(), 0, |_, _, _| ()) };
+        self.life.replace_object(); // so that the epoch has a reason to move on
         if let Some(batch) = self.life.batch_wanted.take() {
             pulse.batch = batch;
         }
@@ -155,16 +186,18 @@ impl Host for ToyHost {
 }
 
 /// Something outside, on one thread, that futures wait for.
+#[cfg(not(braid_shuttle))]
 #[derive(Default)]
 pub(super) struct Gate {
     is_open: Cell<bool>,
-    wakers: RefCell<Vec<Waker>>,
+    wakers: RefCell<Vec<std::task::Waker>>,
 }
 
+#[cfg(not(braid_shuttle))]
 impl Gate {
     pub(super) fn open(&self) {
         self.is_open.set(true);
-        self.wakers.take().into_iter().for_each(Waker::wake);
+        self.wakers.take().into_iter().for_each(std::task::Waker::wake);
     }
     pub(super) async fn pass(&self) {
         std::future::poll_fn(|context| {

@@ -27,6 +27,15 @@ pub struct Cursor {
     asked: u8,
 }
 
+/// What a look into a border came to.
+enum Probed {
+    Done(Probe),
+    /// Look again, at the cursor's node.
+    Again,
+    /// The border could not be read.
+    Unstable,
+}
+
 /// What to do about a node that could not be read.
 pub(super) enum Settled {
     /// Read it again.
@@ -59,11 +68,12 @@ impl Cursor {
 }
 
 impl Masstree {
-    /// Goes on to the next probable miss.
+    /// Goes on to the next probable miss. What is out of line takes and returns cursor and key by
+    /// value: where no address of them is taken, those of a sequential lookup stay in registers.
     #[inline(always)]
     pub(super) fn descend<S: Suspend>(&self, c: &mut Cursor, key: &Key, s: &mut S) -> Probe {
         if c.node == 0 {
-            self.begin(c);
+            *c = self.begin(*c);
             if self.miss(c.node, c.level, s) {
                 return Probe::Suspended;
             }
@@ -71,73 +81,85 @@ impl Masstree {
         loop {
             while c.level > 0 {
                 let Some(child) = self.node(c.node).child(self.simd, c.slice) else {
-                    if self.settle_cursor(c, key, S::SUSPENDS) {
+                    let long;
+                    (*c, long) = self.settle_cursor(*c, *key);
+                    if long && S::SUSPENDS {
                         return Probe::Suspended;
                     }
                     continue;
                 };
-                (c.node, c.level) = (child, c.level - 1);
+                c.node = child;
+                c.level -= 1;
                 if self.miss(child, c.level, s) {
                     return Probe::Suspended;
                 }
             }
-            if self.fixed8 {
+            let probed = if self.fixed8 {
                 match self.node(c.node).find8(self.simd, c.slice) {
                     Find8::Found(rid) => return Probe::Found(RecordId(rid)),
                     Find8::Absent => return Probe::Absent,
-                    Find8::Unstable => {}
+                    Find8::Unstable => Probed::Unstable,
                 }
-                if self.settle_cursor(c, key, S::SUSPENDS) {
-                    return Probe::Suspended;
+            } else {
+                let probed;
+                (*c, probed) = self.probe_border(*c, *key, s);
+                probed
+            };
+            match probed {
+                Probed::Done(probe) => return probe,
+                Probed::Again => {}
+                Probed::Unstable => {
+                    let long;
+                    (*c, long) = self.settle_cursor(*c, *key);
+                    if long && S::SUSPENDS {
+                        return Probe::Suspended;
+                    }
                 }
-            } else if let Some(probe) = self.probe_border(c, key, s) {
-                return probe;
             }
         }
     }
 
     #[inline(always)]
-    fn begin(&self, c: &mut Cursor) {
+    fn begin(&self, mut c: Cursor) -> Cursor {
         (c.node, c.level) = self.root();
         c.layer = c.node;
+        c
     }
 
     /// A node is about to be read: all of its lines that a lookup may need.
     #[inline(always)]
     pub(super) fn miss<S: Suspend>(&self, node: u32, level: u8, s: &mut S) -> bool {
-        if self.fixed8 || level > 0 {
-            s.miss::<3>(self.nodes.at(node))
-        } else {
-            s.miss::<4>(self.nodes.at(node))
-        }
+        if self.fixed8 || level > 0 { s.miss::<3>(self.at(node)) } else { s.miss::<4>(self.at(node)) }
     }
 
-    /// Looks in the border at the cursor; `None`: the cursor has moved on, go on from there.
-    #[inline]
-    fn probe_border<S: Suspend>(&self, c: &mut Cursor, key: &Key, s: &mut S) -> Option<Probe> {
+    /// Looks in the border at the cursor, and moves it on where the key goes on in another layer.
+    #[inline(never)]
+    fn probe_border<S: Suspend>(&self, mut c: Cursor, key: Key, s: &mut S) -> (Cursor, Probed) {
         let node = self.node(c.node);
         let head = node.head();
         if head.is_unstable() || node.is_beyond(head, c.slice) {
-            return self.settle_cursor(c, key, S::SUSPENDS).then_some(Probe::Suspended);
+            return (c, Probed::Unstable);
         }
-        let found = node.find(self.simd, head, c.slice, c.remaining(key));
-        match found {
-            Find::Absent | Find::Inline(_) if !node.is_still(head) => None,
-            Find::Absent => Some(Probe::Absent),
+        let probed = match node.find(self.simd, head, c.slice, c.remaining(&key)) {
+            Find::Absent if node.is_still(head) => Probed::Done(Probe::Absent),
             Find::Inline(slot) => {
                 let rid = node.rid(slot);
-                node.is_still(head).then_some(Probe::Found(RecordId(rid)))
+                if node.is_still(head) { Probed::Done(Probe::Found(RecordId(rid))) } else { Probed::Again }
             }
-            Find::Suffix(slot) => self.probe_suffix(c, key, s, node, head, slot),
+            Find::Suffix(slot) => self.probe_suffix(&mut c, &key, s, node, head, slot),
             Find::Layer(slot, level) => {
                 let root = node.rid(slot);
-                if !node.is_still(head) {
-                    return None;
+                if node.is_still(head) {
+                    c.enter_layer(&key, root, level);
+                    if self.miss(root, level, s) {
+                        return (c, Probed::Done(Probe::Suspended));
+                    }
                 }
-                c.enter_layer(key, root, level);
-                self.miss(c.node, c.level, s).then_some(Probe::Suspended)
+                Probed::Again
             }
-        }
+            Find::Absent => Probed::Again,
+        };
+        (c, probed)
     }
 
     /// The key may be the one with a suffix in `slot`: two more objects to read. Comes back here
@@ -151,45 +173,42 @@ impl Masstree {
         node: &Node,
         head: Head,
         slot: usize,
-    ) -> Option<Probe> {
+    ) -> Probed {
         if c.asked == 0 {
             c.asked = 1;
             if s.miss::<2>(suffix::block_of(node).cast()) {
-                return Some(Probe::Suspended);
+                return Probed::Done(Probe::Suspended);
             }
         }
         let object = suffix::get(node, slot);
         if c.asked == 1 {
             c.asked = 2;
             if s.miss::<1>(object) {
-                return Some(Probe::Suspended);
+                return Probed::Done(Probe::Suspended);
             }
         }
         let rid = node.rid(slot);
         // Validated before the suffix is read: it is this slot's, and the epoch keeps it.
         if object.is_null() || !node.is_still(head) {
-            return None;
+            return Probed::Again;
         }
         // SAFETY: a published suffix, read inside the epoch.
         let same = unsafe { suffix::bytes(object) } == suffix::rest_of(key, c.depth);
-        Some(if same { Probe::Found(RecordId(rid)) } else { Probe::Absent })
+        Probed::Done(if same { Probe::Found(RecordId(rid)) } else { Probe::Absent })
     }
 
-    /// Moves the cursor on from a node that could not be read. True: leave and come back later.
+    /// Where to go on from a node that could not be read; true: somebody is long about it.
     #[cold]
     #[inline(never)]
-    fn settle_cursor(&self, c: &mut Cursor, key: &Key, suspends: bool) -> bool {
+    fn settle_cursor(&self, mut c: Cursor, key: Key) -> (Cursor, bool) {
         let mut backoff = Backoff::new();
         c.asked = 0;
         match self.settle(self.node(c.node), c.level, c.slice, &mut backoff) {
             Settled::Right(next) => c.node = next,
-            Settled::Gone => {
-                *c = Cursor::new(key);
-                self.begin(c);
-            }
-            Settled::Stay => return suspends && backoff.is_long(),
+            Settled::Gone => c = self.begin(Cursor::new(&key)),
+            Settled::Stay => {}
         }
-        false
+        (c, backoff.is_long())
     }
 
     /// Why a node could not be read. Waits a moment where somebody is changing it: no latch is held

@@ -12,16 +12,19 @@ mod layers;
 mod node;
 mod remove;
 mod search;
+#[cfg(all(test, braid_shuttle))]
+mod shuttle_tests;
 mod split;
 mod suffix;
-#[cfg(test)]
+#[cfg(all(test, not(braid_shuttle)))]
 mod tests;
 #[cfg(all(test, not(braid_shuttle)))]
 mod tests_stress;
+#[cfg(test)]
+mod tests_structure;
 mod walk;
 
 pub use descend::Cursor;
-pub use node::Node;
 pub use search::Simd;
 pub use walk::Walk;
 
@@ -31,17 +34,24 @@ use crate::memory::{OutOfMemory, Slab};
 use crate::suspend::Suspend;
 use crate::sync::{Arc, Latch};
 use atomic::{AtomicU64, Ordering};
-use node::Head;
+use node::{Head, Node};
 use std::ops::Bound;
 
 /// Bytes of a node: what the slab's blocks must have.
 pub const NODE_BYTES: usize = 256;
+
+// SAFETY: `base` is an address in the slab, which is Sync; everything there is atomic.
+unsafe impl Send for Masstree {}
+// SAFETY: as above.
+unsafe impl Sync for Masstree {}
 
 /// An ordered index. Dropping it leaves its nodes to the slab; [`Masstree::clear`] gives them back.
 pub struct Masstree {
     /// The first layer's root, `level << 32 | id`, or an earlier one, which is its leftmost
     /// descendant of that level: only grows.
     root: AtomicU64,
+    /// Where node 0 would be: the slab never moves, and this spares descents a hop to it.
+    base: *mut u8,
     simd: Simd,
     /// All keys have eight bytes.
     fixed8: bool,
@@ -55,8 +65,11 @@ impl Masstree {
     /// Where `fixed8`, all keys have exactly eight bytes, and a lookup touches a line less.
     pub fn new(nodes: Arc<Slab>, fixed8: bool, simd: Simd) -> Result<Masstree, OutOfMemory> {
         let id = nodes.allocate()?;
+        assert!(nodes.at(id) == at(nodes.at(0), id), "the slab's blocks are nodes");
+        assert!(nodes.at(id).addr().is_multiple_of(NODE_BYTES), "the slab's blocks are aligned");
         let tree = Masstree {
             root: AtomicU64::new(u64::from(id)),
+            base: nodes.at(0),
             simd: simd.resolve(),
             fixed8,
             nodes,
@@ -77,7 +90,13 @@ impl Masstree {
         debug_assert!(id != 0);
         // SAFETY: a block of the slab, of the size and alignment of a node; a node is atomics only,
         // so that any bytes are one, and all who share the block access it so.
-        unsafe { &*self.nodes.at(id).cast::<Node>() }
+        unsafe { &*self.at(id).cast::<Node>() }
+    }
+
+    /// A node's address, also good for prefetching.
+    #[inline(always)]
+    fn at(&self, id: u32) -> *mut u8 {
+        at(self.base, id)
     }
 
     fn shape(&self) -> border::Shape {
@@ -93,6 +112,11 @@ impl Masstree {
     }
 }
 
+#[inline(always)]
+fn at(base: *mut u8, id: u32) -> *mut u8 {
+    base.wrapping_add(id as usize * NODE_BYTES)
+}
+
 /// For the benchmark's hand-written lookup, which shows what the engine's costs beyond it.
 #[doc(hidden)]
 impl Masstree {
@@ -104,7 +128,7 @@ impl Masstree {
     /// A node's address.
     #[inline(always)]
     pub fn yardstick_at(&self, id: u32) -> *const u8 {
-        self.nodes.at(id)
+        self.at(id)
     }
     /// The child of an interior that covers `slice`; 0: not readable now.
     ///

@@ -29,7 +29,7 @@ const HIGH_LANE: u32 = 1 << 15;
 
 /// One block of the node slab.
 #[repr(C, align(256))]
-pub struct Node {
+pub(super) struct Node {
     lanes: [AtomicU64; LANES],
     /// Border: the permutation (words 0 and 1), record ids. Interior: children, next.
     words: [AtomicU32; 16],
@@ -49,7 +49,7 @@ pub struct Node {
     _rest: [u8; 12],
 }
 
-const _: () = assert!(size_of::<Node>() == 256 || cfg!(braid_shuttle));
+const _: () = assert!(size_of::<Node>() == super::NODE_BYTES);
 const _: () = assert!(KEYS == crate::index::PAGE_ENTRIES_MAX);
 
 /// Length codes: 0 to 8 is an inline key of that many bytes.
@@ -399,7 +399,7 @@ impl Permutation {
     /// Slots 0 to `count` in their order.
     pub(super) fn identity(count: usize) -> Permutation {
         debug_assert!(count <= KEYS);
-        Permutation(0xd_cba9_8765_4321_0 << 4 & ((1 << (4 * count + 4)) - 1) | count as u64)
+        Permutation(0x0dcb_a987_6543_2100 & ((1 << (4 * count + 4)) - 1) | count as u64)
     }
     #[inline(always)]
     pub(super) fn len(self) -> usize {

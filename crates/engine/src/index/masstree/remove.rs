@@ -24,7 +24,7 @@ use std::ptr::null_mut;
 
 /// What an attempt to take an empty border out came to.
 enum Unlinked {
-    /// It is out, and so may be a neighbour: this slice is in an empty border too.
+    /// It is out; the border of this slice is empty too.
     AndNext(u64),
     /// It is out.
     Done,
@@ -193,10 +193,11 @@ impl Masstree {
             self.absorb_range(left, gone);
         }
         remove_child(&mut ancestor, place);
-        let is_next_empty = lefts[0].head.live() == 0;
-        let low = lefts[0].node.low();
-        self.retire_all(local, chain);
-        if is_next_empty { Unlinked::AndNext(low) } else { Unlinked::Done }
+        let neighbour = self.empty_neighbour(&lefts[0]);
+        let gone = unlatch_deleted(chain);
+        drop((lefts, ancestor));
+        self.retire_all(local, gone);
+        neighbour
     }
 
     /// A chain takes over what its right siblings hold, which go instead.
@@ -222,10 +223,25 @@ impl Masstree {
             self.absorb_range(heir, gone);
         }
         remove_child(&mut ancestor, 1);
-        let is_next_empty = chain[0].head.live() == 0;
-        let low = chain[0].node.low();
-        self.retire_all(local, rights);
-        if is_next_empty { Unlinked::AndNext(low) } else { Unlinked::Done }
+        let neighbour = self.empty_neighbour(&chain[0]);
+        let gone = unlatch_deleted(rights);
+        drop((chain, ancestor));
+        self.retire_all(local, gone);
+        neighbour
+    }
+
+    /// Whether the heir or one of its neighbours is empty: left behind earlier, when something was busy.
+    fn empty_neighbour(&self, heir: &Latched<'_>) -> Unlinked {
+        let is_empty = |id: u32| id != 0 && self.node(id).head().live() == 0;
+        if heir.head.live() == 0 {
+            Unlinked::AndNext(heir.node.low())
+        } else if is_empty(heir.node.next(0)) {
+            Unlinked::AndNext(heir.node.high())
+        } else if is_empty(heir.node.prev()) {
+            Unlinked::AndNext(self.node(heir.node.prev()).low())
+        } else {
+            Unlinked::Done
+        }
     }
 
     /// `heir` covers the range of its right neighbour `gone`, which is out of the tree from now on.
@@ -256,13 +272,9 @@ impl Masstree {
         unsafe { suffix::retire_block(local, block) };
     }
 
-    /// Unlatches nodes that are marked deleted, and gives them back when nobody can be there any more.
-    fn retire_all(&self, local: &Local, nodes: Vec<Latched<'_>>) {
-        for node in nodes {
-            debug_assert!(node.head.has(Head::DELETED));
-            let (id, level) = (node.id, node.head.level());
-            let block = if level == 0 { suffix::block_of(node.node) } else { null_mut() };
-            drop(node);
+    /// Gives nodes back when nobody can be there any more.
+    fn retire_all(&self, local: &Local, gone: Vec<Gone>) {
+        for Gone { id, block } in gone {
             // SAFETY: unlinked; who could still see it is in an epoch.
             unsafe { suffix::retire_block(local, block) };
             // SAFETY: as above.
@@ -305,8 +317,9 @@ impl Masstree {
             node.publish_change();
         }
         let emptied = border.head.live() == 0;
+        let gone = unlatch_deleted(nodes);
         drop(border);
-        self.retire_all(local, nodes);
+        self.retire_all(local, gone);
         emptied
     }
 
@@ -366,6 +379,23 @@ impl Masstree {
         // SAFETY: nobody starts any more.
         unsafe { suffix::retire_block(local, suffix::block_of(node)) };
     }
+}
+
+/// A node that is out of the tree, and its block of suffixes, if any.
+struct Gone {
+    id: u32,
+    block: *mut suffix::Block,
+}
+
+/// Releases nodes that are marked deleted. Before their heirs: nobody may add a key to an heir
+/// while a reader can still take the deleted node for the one that covers it.
+fn unlatch_deleted(nodes: Vec<Latched<'_>>) -> Vec<Gone> {
+    let gone = nodes.into_iter().map(|node| {
+        debug_assert!(node.head.has(Head::DELETED));
+        let block = if node.head.level() == 0 { suffix::block_of(node.node) } else { null_mut() };
+        Gone { id: node.id, block }
+    });
+    gone.collect()
 }
 
 /// Takes a child that is not the first, and the key to its left, out of an interior.

@@ -39,6 +39,7 @@ fn nodes_used(tree: &Masstree, local: &Local) -> u64 {
 
 /// What stays of an empty tree: one node for each level it once had.
 fn few_nodes(tree: &Masstree, local: &Local) {
+    tree.check_structure();
     assert!(nodes_used(tree, local) <= 4);
 }
 
@@ -53,11 +54,7 @@ fn model_of_eight() {
 #[test]
 fn model_of_any_length() {
     // Trees of keys of any length behave like a BTreeMap, layers and all.
-    index_model(
-        keys_of_any_length(),
-        || make(false, Simd::Detect),
-        few_nodes,
-    );
+    index_model(keys_of_any_length(), || make(false, Simd::Detect), few_nodes);
     index_model(keys_of_eight(), || make(false, Simd::Detect), few_nodes);
 }
 
@@ -68,6 +65,7 @@ fn ascending_keys_fill_nodes() {
     for n in 0..100_000 {
         insert(&tree, &local, &key8(n), 1);
     }
+    tree.check_structure();
     let borders = 100_000f64 / 14.0;
     assert!((nodes_used(&tree, &local) as f64) < borders * 1.08, "{}", nodes_used(&tree, &local));
 }
@@ -104,7 +102,7 @@ fn random_removal_keeps_neighbours() {
     let mut present = vec![false; 15_000];
     for _ in 0..60_000 {
         let n = random.next_u64() % 15_000;
-        match (n % 3, std::mem::replace(&mut present[n as usize], n % 3 != 0)) {
+        match (n % 3, std::mem::replace(&mut present[n as usize], !n.is_multiple_of(3))) {
             (0, _) => assert_eq!(get(&tree, &key8(n), &mut Never).1, Some(RecordId(1))),
             (_, false) => insert(&tree, &local, &key8(n), 2),
             (_, true) => {
@@ -113,6 +111,7 @@ fn random_removal_keeps_neighbours() {
             }
         }
     }
+    tree.check_structure();
     let found: Vec<_> = scan(&tree, Bound::Unbounded, false, usize::MAX, &mut Never);
     let expected = (0..15_000u64).filter(|&n| n % 3 == 0 || present[n as usize]);
     assert!(found.iter().map(|(key, _)| key.clone()).eq(expected.map(|n| n.to_be_bytes().to_vec())));
@@ -133,6 +132,7 @@ fn long_keys_share_long_prefixes() {
     for (i, key) in keys.iter().enumerate() {
         assert_eq!(get(&tree, &Key::new(key), &mut Never).1, Some(RecordId(i as u32 + 1)));
     }
+    tree.check_structure();
     let found = scan(&tree, Bound::Unbounded, true, usize::MAX, &mut Never);
     assert_eq!(found.len(), keys.len());
     assert!(found.is_sorted_by(|a, b| a.0 > b.0));
@@ -154,7 +154,8 @@ fn out_of_memory_changes_nothing() {
         let mut keys: Vec<Vec<u8>> = vec![];
         loop {
             let (shared, n) = (random.next_u64() % 8, random.next_u64());
-            let bytes = if fixed8 { n.to_be_bytes().to_vec() } else { format!("{shared:08}{n}").into_bytes() };
+            let bytes =
+                if fixed8 { n.to_be_bytes().to_vec() } else { format!("{shared:08}{n}").into_bytes() };
             let key = Key::new(&bytes);
             let (cursor, _) = get(&tree, &key, &mut Never);
             // SAFETY: alone; the key lives.

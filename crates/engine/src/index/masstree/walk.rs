@@ -5,7 +5,7 @@
 
 use super::border::{Entry, Find};
 use super::descend::Settled;
-use super::node::{Head, KEYS, code};
+use super::node::{Head, KEYS, Node, code};
 use super::{Masstree, suffix};
 use crate::index::{Key, Page, Paged, RecordId, slice_of};
 use crate::suspend::Suspend;
@@ -88,13 +88,12 @@ impl Walk {
     }
 
     /// Whether an entry is still to come.
-    fn admits(&self, entry: &Entry) -> bool {
-        let turn = 2 * code::rank(entry.code);
-        if self.reverse {
-            (entry.slice, turn + 1) <= (self.slice, self.turn)
-        } else {
-            (entry.slice, turn) >= (self.slice, self.turn)
-        }
+    #[inline]
+    fn admits(&self, slice: u64, code: u8) -> bool {
+        let turn = 2 * code::rank(code);
+        let in_turn = if self.reverse { turn < self.turn } else { turn >= self.turn };
+        let is_beyond = if self.reverse { slice < self.slice } else { slice > self.slice };
+        is_beyond | ((slice == self.slice) & in_turn)
     }
 
     /// The slice to descend by.
@@ -221,7 +220,7 @@ impl Masstree {
 
     #[inline(always)]
     fn walk_miss<S: Suspend>(&self, w: &Walk, s: &mut S) -> bool {
-        if w.level > 0 { s.miss::<3>(self.nodes.at(w.node)) } else { s.miss::<4>(self.nodes.at(w.node)) }
+        if w.level > 0 { s.miss::<3>(self.at(w.node)) } else { s.miss::<4>(self.at(w.node)) }
     }
 
     /// Moves the walk on from a node that could not be read. True: somebody is long about it.
@@ -275,26 +274,13 @@ impl Masstree {
         }
         let (low, high) = (node.low(), node.high());
         let (prev, next) = (node.prev(), node.next(0));
+        page.clear();
         let mut entries = [Entry::NONE; KEYS];
-        let mut len = 0;
-        let mut link = None;
-        let order = node.permutation();
-        for i in 0..order.len() {
-            let slot = order.slot(if w.reverse { order.len() - 1 - i } else { i });
-            if !head.is_live(slot) {
-                continue; // being inserted
-            }
-            let entry = node.entry(self.shape(), slot);
-            if !w.admits(&entry) {
-                continue;
-            }
-            if entry.code >= code::LAYER {
-                link = Some(entry);
-                break;
-            }
-            entries[len] = entry;
-            len += 1;
-        }
+        let (len, link) = if self.fixed8 {
+            (copy_eight(w, node, head, page), None)
+        } else {
+            self.copy_entries(w, node, head, &mut entries)
+        };
         if !node.is_still(head) {
             return Gathered::Unstable;
         }
@@ -302,13 +288,13 @@ impl Masstree {
             w.restart(); // not a left neighbour any more
             return Gathered::Moved;
         }
-        page.clear();
         match link {
             Some(link) if len == 0 => {
                 w.enter_layer(&link, page);
                 return Gathered::Moved;
             }
-            _ => self.show(w, page, &entries[..len]),
+            _ if self.fixed8 => page.len = len,
+            _ => show(w, page, &entries[..len]),
         }
         let is_end = head.has(if w.reverse { Head::LEFTMOST } else { Head::INFINITE });
         match link {
@@ -320,29 +306,70 @@ impl Masstree {
         if page.len > 0 { Gathered::Page } else { Gathered::Moved }
     }
 
-    /// Puts validated entries on the page, but not the one with the bound's slice that the bound's
-    /// further bytes exclude.
-    #[inline]
-    fn show(&self, w: &mut Walk, page: &mut Page, entries: &[Entry]) {
-        let mut excluded = false;
-        if let (true, Some(first)) = (w.partial, entries.first())
-            && (first.code == code::SUFFIX && first.slice == w.slice)
-        {
-            let rest = &page.position[8 * (w.depth as usize + 1)..];
-            // SAFETY: the slot's suffix when the border was validated, kept by the epoch.
-            excluded = match unsafe { suffix::bytes(first.suffix) }.cmp(rest) {
-                Less => !w.reverse,
-                Equal => !w.inclusive,
-                Greater => w.reverse,
-            };
+    /// How many entries come before the first link to a layer, and that. The caller validates.
+    fn copy_entries(
+        &self,
+        w: &Walk,
+        node: &Node,
+        head: Head,
+        entries: &mut [Entry; KEYS],
+    ) -> (usize, Option<Entry>) {
+        let order = node.permutation();
+        let mut len = 0;
+        for i in 0..order.len() {
+            let slot = order.slot(if w.reverse { order.len() - 1 - i } else { i });
+            if !head.is_live(slot) {
+                continue; // being inserted
+            }
+            let entry = node.entry(self.shape(), slot);
+            if !w.admits(entry.slice, entry.code) {
+                continue;
+            }
+            if entry.code >= code::LAYER {
+                return (len, Some(entry));
+            }
+            entries[len] = entry;
+            len += 1;
         }
-        if w.partial {
-            w.forget_bound(page);
-        }
-        for entry in &entries[usize::from(excluded)..] {
-            // SAFETY: as above.
-            let suffix = if entry.suffix.is_null() { &[] } else { unsafe { suffix::bytes(entry.suffix) } };
-            page.push(entry, suffix);
-        }
+        (len, None)
+    }
+}
+
+/// Copies the entries of a border of eight-byte keys to the page. The caller validates.
+#[inline]
+fn copy_eight(w: &Walk, node: &Node, head: Head, page: &mut Page) -> usize {
+    let order = node.permutation();
+    let mut len = 0;
+    for i in 0..order.len() {
+        let slot = order.slot(if w.reverse { order.len() - 1 - i } else { i });
+        let slice = node.key(slot);
+        (page.slices[len], page.ids[len]) = (slice, RecordId(node.rid(slot)));
+        len += usize::from(head.is_live(slot) & w.admits(slice, 8));
+    }
+    len
+}
+
+/// Puts validated entries on the page, but not the one with the bound's slice that the bound's
+/// further bytes exclude.
+fn show(w: &mut Walk, page: &mut Page, entries: &[Entry]) {
+    let mut excluded = false;
+    if let (true, Some(first)) = (w.partial, entries.first())
+        && (first.code == code::SUFFIX && first.slice == w.slice)
+    {
+        let rest = &page.position[8 * (w.depth as usize + 1)..];
+        // SAFETY: the slot's suffix when the border was validated, kept by the epoch.
+        excluded = match unsafe { suffix::bytes(first.suffix) }.cmp(rest) {
+            Less => !w.reverse,
+            Equal => !w.inclusive,
+            Greater => w.reverse,
+        };
+    }
+    if w.partial {
+        w.forget_bound(page);
+    }
+    for entry in &entries[usize::from(excluded)..] {
+        // SAFETY: as above.
+        let suffix = if entry.suffix.is_null() { &[] } else { unsafe { suffix::bytes(entry.suffix) } };
+        page.push(entry, suffix);
     }
 }
