@@ -5,7 +5,7 @@ use super::Refill;
 use super::core::{Core, LiveList};
 use super::op::Host;
 use super::slot::Slot;
-use super::worker::{Worker, find_done, polls_per_visit_max};
+use super::worker::{Worker, find_done};
 use crate::suspend::Suspend;
 use std::future::Future;
 use std::marker::PhantomData;
@@ -55,6 +55,21 @@ impl<H: Host, S: Suspend> Worker<H, S> {
         stream.core.settle();
         mem::forget(emptied); // nothing is left
     }
+}
+
+/// Futures that end at their first poll, one after the other in one slot, before the others get their
+/// turn.
+const RENEWALS_PER_VISIT_MAX: u32 = 8;
+
+/// What a poll left in the slot.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Polled {
+    /// A future that has posted something.
+    Posted,
+    /// A new future.
+    Renewed,
+    /// Nothing that is live.
+    Gone,
 }
 
 /// A stream under way; the first `open` of `live` are live.
@@ -121,27 +136,29 @@ where
     #[inline(always)]
     fn round(&mut self) {
         self.core.count_round(&self.live[..self.open]);
-        let polls_max = polls_per_visit_max::<S>(self.open);
-        let (mut at, mut polls, mut suspensions, mut polls_left) = (0, 0, 0, polls_max);
+        let (mut at, mut polls, mut suspensions) = (0, 0, 0);
         while at < self.open {
-            let (found, early) = find_done(&self.live[..self.open], at, self.policy, self.hasty);
-            if found > at {
-                suspensions += (found - at) as u64;
-                at = found;
-                polls_left = polls_max;
-                if at == self.open {
+            let (found, mut early) = find_done(&self.live[..self.open], at, self.policy, self.hasty);
+            suspensions += (found - at) as u64;
+            at = found;
+            if at == self.open {
+                break;
+            }
+            // What is posted has asked for its memory already: on to the next one.
+            let mut polled = Polled::Renewed;
+            for _ in 0..RENEWALS_PER_VISIT_MAX {
+                polls += 1;
+                polled = self.poll(at, early);
+                if polled != Polled::Renewed {
                     break;
                 }
+                early = false;
             }
-            polls += 1;
-            polls_left -= 1;
-            if !self.poll(at, early) {
+            if polled == Polled::Gone {
                 self.open -= 1;
                 self.live[at] = self.live[self.open]; // to be visited in its place
-                polls_left = polls_max;
-            } else if polls_left == 0 {
+            } else {
                 at += 1;
-                polls_left = polls_max;
             }
         }
         self.core.counters.polls += polls;
@@ -149,21 +166,20 @@ where
         self.hasty = false;
     }
 
-    /// Polls the future at `at`, and puts the next one there if it has ended. False: the slot is no longer
-    /// live.
+    /// Polls the future at `at`, and puts the next one there if it has ended.
     #[inline(always)]
-    fn poll(&mut self, at: usize, early: bool) -> bool {
+    fn poll(&mut self, at: usize, early: bool) -> Polled {
         let place = self.live[at];
         // SAFETY: as in `admit`.
         let slot: &'s Slot<H::Mailbox> = unsafe { &*place.as_ptr() };
         // SAFETY: a live slot holds an `F`.
         match unsafe { slot.future.poll_as::<F>(&mut Context::from_waker(&slot.waker)) } {
             Poll::Pending => {
-                let posted = slot.pended(self.core.host.local(), early);
-                if !posted {
-                    self.core.park(slot);
+                if slot.pended(self.core.host.local(), early) {
+                    return Polled::Posted;
                 }
-                posted
+                self.core.park(slot);
+                Polled::Gone
             }
             Poll::Ready(output) => {
                 // SAFETY: as above.
@@ -172,10 +188,10 @@ where
                 (self.sink)(output);
                 let is_immediate = self.core.refill == Refill::Immediate;
                 if is_immediate && self.has_next && self.open <= self.core.batch() && self.put(slot) {
-                    return true;
+                    return Polled::Renewed;
                 }
                 self.core.slots.give_back(place);
-                false
+                Polled::Gone
             }
         }
     }

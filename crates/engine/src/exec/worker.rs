@@ -195,23 +195,13 @@ impl<H: Host, S: Suspend> Worker<H, S> {
             return false;
         }
         self.core.count_round(&self.live[..self.open]);
-        let polls_max = polls_per_visit_max::<S>(self.open);
-        let (mut at, mut polls_left) = (0, polls_max);
+        let mut at = 0;
         while at < self.open {
             let (found, early) = find_done(&self.live[..self.open], at, &mut self.policy, self.hasty);
-            if found > at {
-                self.core.counters.suspensions += (found - at) as u64;
-                at = found;
-                polls_left = polls_max;
-                if at == self.open {
-                    break;
-                }
-            }
-            let stays = self.poll(at, early) == Polled::Stays;
-            polls_left -= 1;
-            if !stays || polls_left == 0 {
-                at += usize::from(stays); // else another one has taken its place
-                polls_left = polls_max;
+            self.core.counters.suspensions += (found - at) as u64;
+            at = found;
+            if at < self.open && self.poll(at, early) == Polled::Stays {
+                at += 1; // else another one has taken its place
             }
         }
         self.hasty = false;
@@ -313,14 +303,6 @@ impl<H: Host, S: Suspend> Drop for Unwound<'_, H, S> {
     fn drop(&mut self) {
         self.worker.end(self.at);
     }
-}
-
-/// Polls at one visit to a future among `open` ones, at most: others get their turn even if its operations
-/// never miss. Where there are no others, one: so that the round ends at times.
-#[inline(always)]
-pub(crate) fn polls_per_visit_max<S: Suspend>(open: usize) -> u32 {
-    const AMONG_OTHERS: u32 = 8;
-    if S::SUSPENDS && open > 1 { AMONG_OTHERS } else { 1 }
 }
 
 /// Steps the mailboxes of `live` from number `at` on, up to the first one that has nothing left: the number

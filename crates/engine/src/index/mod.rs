@@ -86,8 +86,12 @@ pub trait Index: Send + Sync {
     /// A suspended range walk: plain data, owns nothing.
     type Walk: Copy;
 
-    /// A descent that has not begun.
+    /// A descent at its first node, inside an epoch. The first step reads that node: who will come
+    /// back for it later asks for its memory by [`prepare`](Self::prepare).
     fn start(&self, key: &Key) -> Self::Cursor;
+
+    /// Asks for the memory that the first step reads.
+    fn prepare(&self, cursor: &Self::Cursor);
 
     /// Goes on to the next probable miss. Never ends holding a latch.
     ///

@@ -135,7 +135,11 @@ impl<C: ConcurrencyControl> Desk<C> {
     /// As `post`, for the commonest operation.
     #[inline(always)]
     pub(super) fn post_point(&self, point: Point<C>) -> Option<u8> {
-        self.post(Op::Point(point))
+        let place = self.post(Op::Point(point));
+        if place.is_some() {
+            point.prepare();
+        }
+        place
     }
 
     #[inline(always)]

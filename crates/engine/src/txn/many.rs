@@ -3,7 +3,7 @@
 use super::fault::Fault;
 use super::handle::Txn;
 use super::key::{AsKey, Key as KeyType};
-use super::mailbox::{InPlace, NOWHERE, Op, PLACES};
+use super::mailbox::{InPlace, NOWHERE, PLACES};
 use super::point::Point;
 use super::table::{Table, TableInner};
 use super::value::Value;
@@ -96,7 +96,7 @@ impl<'t, V: Value + ?Sized, const N: usize, C: ConcurrencyControl> GetMany<'t, V
         }
         while flying < PLACES && self.next + flying < N {
             let point = Point::new(table, self.keys[self.next + flying]);
-            let Some(place) = desk.post(Op::Point(point)) else { return Ok(flying > 0) };
+            let Some(place) = desk.post_point(point) else { return Ok(flying > 0) };
             self.places[flying] = place;
             flying += 1;
         }

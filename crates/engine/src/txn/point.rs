@@ -40,6 +40,13 @@ impl<C: ConcurrencyControl> Point<C> {
         }
     }
 
+    /// Asks for the memory that the first step reads.
+    #[inline(always)]
+    pub(crate) fn prepare(&self) {
+        // SAFETY: the table is alive.
+        unsafe { &*self.table }.index.prepare(&self.cursor);
+    }
+
     /// Goes on to the next probable miss; true: done. Reads top to bottom as the sequential
     /// function; the field that each part fills tells where to come back in.
     ///

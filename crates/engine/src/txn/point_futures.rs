@@ -16,11 +16,18 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 /// Finds a record: common to all. Posts its operation, or runs it in place if no place is free.
+///
+/// It lives in the user's future: few bytes make few instructions at every poll. So a fault that was
+/// found when it was made takes the key's place.
 pub(super) struct Locate<'t, C: ConcurrencyControl> {
     txn: &'t Txn<C>,
+    /// Null: there is a fault.
     table: *const TableInner,
-    key: Key,
-    fault: Option<Fault>,
+    /// The key, in parts: copied whole, it would be loaded in wider words than it was stored in just
+    /// before, for which the processor has to wait.
+    slice: u64,
+    bytes: *const u8,
+    len: u32,
     place: u8,
 }
 
@@ -28,12 +35,34 @@ impl<'t, C: ConcurrencyControl> Locate<'t, C> {
     #[inline(always)]
     pub(super) fn new(txn: &'t Txn<C>, found: Result<(*const TableInner, Key), Fault>) -> Self {
         match found {
-            Ok((table, key)) => Locate { txn, table, key, fault: None, place: NOWHERE },
-            Err(fault) => {
-                let key = Key { slice: 0, len: 0, bytes: std::ptr::null() };
-                Locate { txn, table: std::ptr::null(), key, fault: Some(fault), place: NOWHERE }
+            Ok((table, Key { slice, len, bytes })) => {
+                Locate { txn, table, slice, bytes, len, place: NOWHERE }
             }
+            Err(fault) => Locate::faulty(txn, fault),
         }
+    }
+
+    #[cold]
+    fn faulty(txn: &'t Txn<C>, fault: Fault) -> Self {
+        let slice = match fault {
+            Fault::KeyTooLong { bytes } => bytes as u64,
+            _ => 0,
+        };
+        Locate { txn, table: std::ptr::null(), slice, bytes: std::ptr::null(), len: 0, place: NOWHERE }
+    }
+
+    #[inline(always)]
+    fn key(&self) -> Key {
+        Key { slice: self.slice, len: self.len, bytes: self.bytes }
+    }
+
+    #[cold]
+    fn fault(&self) -> Fault {
+        let fault = match self.slice {
+            0 => Fault::WrongDatabase,
+            bytes => Fault::KeyTooLong { bytes: bytes as usize },
+        };
+        self.txn.doom(fault)
     }
 
     /// Gives the operation to `end` when it is done.
@@ -52,11 +81,11 @@ impl<'t, C: ConcurrencyControl> Locate<'t, C> {
             self.place = NOWHERE;
             return Poll::Ready(result);
         }
-        if let Some(fault) = self.fault {
-            return Poll::Ready(Err(txn.doom(fault)));
+        if self.table.is_null() {
+            return Poll::Ready(Err(self.fault()));
         }
         // SAFETY: tables live as long as their database, which the transaction's worker holds.
-        let mut point = Point::new(unsafe { &*self.table }, self.key);
+        let mut point = Point::new(unsafe { &*self.table }, self.key());
         if let Some(place) = txn.desk.post_point(point) {
             self.place = place;
             return Poll::Pending;
@@ -94,7 +123,7 @@ impl<C: ConcurrencyControl> Drop for Locate<'_, C> {
 
 impl<C: ConcurrencyControl> std::fmt::Debug for Locate<'_, C> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Locate").field("key", &self.key).finish_non_exhaustive()
+        f.debug_struct("Locate").field("key", &self.key()).finish_non_exhaustive()
     }
 }
 

@@ -15,7 +15,7 @@ use crate::sync::Backoff;
 pub struct Cursor {
     /// The eight key bytes that this layer goes by.
     pub(super) slice: u64,
-    /// The node to read next; 0 before the first step.
+    /// The node to read next.
     pub(super) node: u32,
     /// A leftmost node of this layer, from which its root can be found.
     pub(super) layer: u32,
@@ -72,12 +72,6 @@ impl Masstree {
     /// value: where no address of them is taken, those of a sequential lookup stay in registers.
     #[inline(always)]
     pub(super) fn descend<S: Suspend>(&self, c: &mut Cursor, key: &Key, s: &mut S) -> Probe {
-        if c.node == 0 {
-            *c = self.begin(*c);
-            if self.miss(c.node, c.level, s) {
-                return Probe::Suspended;
-            }
-        }
         loop {
             while c.level > 0 {
                 let Some(child) = self.node(c.node).child(self.simd, c.slice) else {
@@ -120,7 +114,7 @@ impl Masstree {
     }
 
     #[inline(always)]
-    fn begin(&self, mut c: Cursor) -> Cursor {
+    pub(super) fn begin(&self, mut c: Cursor) -> Cursor {
         (c.node, c.level) = self.root();
         c.layer = c.node;
         c

@@ -31,7 +31,7 @@ pub use walk::Walk;
 use crate::epoch::Local;
 use crate::index::{Index, Inserted, Key, Page, Paged, Probe, RecordId};
 use crate::memory::{OutOfMemory, Slab};
-use crate::suspend::Suspend;
+use crate::suspend::{PrefetchOnly, Suspend};
 use crate::sync::{Arc, Latch};
 use atomic::{AtomicU64, Ordering};
 use node::{Head, Node};
@@ -157,7 +157,12 @@ impl Index for Masstree {
 
     #[inline(always)]
     fn start(&self, key: &Key) -> Cursor {
-        Cursor::new(key)
+        self.begin(Cursor::new(key))
+    }
+
+    #[inline(always)]
+    fn prepare(&self, cursor: &Cursor) {
+        self.miss(cursor.node, cursor.level, &mut PrefetchOnly);
     }
 
     #[inline(always)]
