@@ -2,6 +2,8 @@
 //!
 //! Exit codes: 0 done, 1 failed, 2 the command line is wrong.
 
+mod sim;
+
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
@@ -23,12 +25,15 @@ enum Command {
     /// Measures the engine: without a subcommand, whether interleaving pays on this machine, in under three
     /// minutes
     Bench(braid_bench::args::BenchArgs),
+    /// Runs the engine under a seeded scheduler and checks what it promises; a violation's seed replays it exactly
+    Sim(sim::SimArgs),
 }
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let done = match &cli.command {
-        Command::Bench(args) => braid_bench::run(args),
+        Command::Bench(args) => braid_bench::run(args).map_err(Into::into),
+        Command::Sim(args) => sim::simulate(args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -49,6 +54,9 @@ mod tests {
         // Proves that no two flags or names of commands clash.
         Cli::command().debug_assert();
         assert!(Cli::try_parse_from(["braid", "bench"]).is_ok());
+        assert!(
+            Cli::try_parse_from(["braid", "sim", "--seed", "7", "--seeds", "10", "--workers", "2"]).is_ok()
+        );
         assert!(
             Cli::try_parse_from(["braid", "bench", "ycsb", "--records", "10K,1M", "--workers", "all"])
                 .is_ok()

@@ -377,9 +377,9 @@ impl<C: ConcurrencyControl, S: Suspend> Worker<C, S> {
         self.retries_max = retries_max;
     }
 
-    /// Changes that wait to be cleaned up by this worker.
+    /// Changes that wait to be cleaned up by this worker, or by any.
     pub fn garbage(&self) -> usize {
         let context = self.inner.host().context();
-        C::garbage(&context.worker) + context.local.pending()
+        C::garbage(&context.engine.shared, &context.worker) + context.local.pending()
     }
 }

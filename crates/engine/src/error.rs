@@ -50,9 +50,9 @@ pub enum Error {
         /// Its name.
         name: String,
         /// The types that it was created with.
-        existing: &'static str,
+        existing: String,
         /// The types that were asked for.
-        requested: &'static str,
+        requested: String,
     },
     /// A write in a transaction that was declared read-only.
     ReadOnly,

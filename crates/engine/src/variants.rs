@@ -65,7 +65,12 @@ pub async fn get_nested<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl>(
     table: Table<K, V>,
     key: impl AsKey<K>,
 ) -> Result<Option<V::View<'t>>> {
-    let [read] = txn.point_reads(table, &[key])?;
+    let held = txn.hold_epoch();
+    let [mut read] = txn.point_reads(table, &[key])?;
+    if !held.is_held() {
+        while !read.step() {} // too many operations are in flight for one more that could be left
+        return read.value()?.map(V::view).transpose();
+    }
     // The worker is told to come back, as the transaction waits for nothing outside.
     nested(read, || txn.post_visit()).await.value()?.map(V::view).transpose()
 }

@@ -128,13 +128,15 @@ pub unsafe trait ConcurrencyControl: Sized + Send + Sync + 'static {
     fn enter(env: Env<'_, Self>);
     /// The worker pauses; its open transactions stay open.
     fn leave(env: Env<'_, Self>);
+    /// Called now and then between `enter` and `leave`, whatever transactions are open.
+    fn refresh(env: Env<'_, Self>);
     /// Cleans up a bounded amount. True: there is more to do.
     fn tend(env: Env<'_, Self>) -> bool;
     /// The worker goes; what it has not cleaned up passes to others.
     fn retire(shared: &Self::Shared, worker: &mut Self::Worker);
 
-    /// Changes that the worker has still to clean up after.
-    fn garbage(worker: &Self::Worker) -> usize;
+    /// Changes that the worker has still to clean up after, those that others have left included.
+    fn garbage(shared: &Self::Shared, worker: &Self::Worker) -> usize;
 
     /// A place for transactions; `None`: too many are open already.
     fn txn(shared: &Self::Shared) -> Option<Self::Txn>;
@@ -187,11 +189,11 @@ pub unsafe trait ConcurrencyControl: Sized + Send + Sync + 'static {
     ) -> Result<(), OutOfMemory>;
     /// The index names the record made by `create` now.
     fn created(txn: &mut Self::Txn, slot: *const Slot, target: &Target);
-    /// The index does not name it after all; the slot is the caller's again.
+    /// The index does not name it after all. The scheme gives the slot of record `id` back.
     ///
     /// # Safety
     /// `slot` is what `create` was called with, and nothing else was done with it.
-    unsafe fn discard(env: Env<'_, Self>, slot: *mut Slot);
+    unsafe fn discard(env: Env<'_, Self>, txn: &mut Self::Txn, slot: *mut Slot, id: RecordId);
 
     /// True: `commit` will not suspend and costs little, so it needs no trip through the slot.
     fn commits_at_once(txn: &Self::Txn) -> bool;

@@ -92,6 +92,14 @@ impl Local {
         unsafe { &mut *self.versions.get() }.allocate(bytes)
     }
 
+    /// As `allocate`, with the reserve beyond the memory limit at hand: for small objects that help to give
+    /// memory back.
+    #[inline]
+    pub fn allocate_from_reserve(&self, bytes: usize) -> Result<*mut u8, OutOfMemory> {
+        // SAFETY: as in `allocate`.
+        unsafe { &mut *self.versions.get() }.allocate_from_reserve(bytes)
+    }
+
     /// Frees at once.
     ///
     /// # Safety

@@ -112,7 +112,7 @@ impl<H: Host> Core<H> {
         }
         match self.oldest_stamp(&[]) {
             None => self.host.leave(),
-            oldest => local.refresh(oldest),
+            oldest => self.host.refresh(oldest),
         }
     }
 
@@ -164,7 +164,7 @@ impl<H: Host> Core<H> {
     #[cold]
     #[inline(never)]
     fn keep_house(&mut self, live: &[NonNull<Slot<H::Mailbox>>]) {
-        self.host.local().refresh(self.oldest_stamp(live));
+        self.host.refresh(self.oldest_stamp(live));
         if self.counters.ended - self.tended_at_ended >= TEND_EVERY_ENDED {
             self.tend();
         }
@@ -186,10 +186,10 @@ impl<H: Host> Core<H> {
         self.settle();
         // What is retired is due when others have moved on: give it some chances, then wait for better times.
         for _ in 0..TEND_IN_A_ROW_MAX {
+            self.host.local().refresh(self.oldest_stamp(&[])); // takes over what departed workers have left
             if self.host.local().pending() == 0 {
                 break;
             }
-            self.host.local().refresh(self.oldest_stamp(&[]));
         }
         more
     }

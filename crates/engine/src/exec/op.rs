@@ -56,6 +56,11 @@ pub trait Host {
         self.local().leave();
     }
 
+    /// Announces the epoch anew: the oldest stamp of an operation in flight, or none.
+    fn refresh(&self, oldest: Option<u64>) {
+        self.local().refresh(oldest);
+    }
+
     /// Called after every so many ended futures and when idle, inside an epoch: garbage collection, metrics,
     /// adapting the batch. A bounded amount of work; true: there is more to do at once.
     fn tend(&self, pulse: &mut Pulse) -> bool;

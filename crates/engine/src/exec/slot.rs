@@ -56,9 +56,10 @@ impl<M: Mailbox> Slot<M> {
     #[inline(always)]
     pub(crate) fn pended(&self, local: &Local, early: bool) -> bool {
         let posted = self.mailbox.posted();
-        let has_older = (early && self.stamp.get() != NO_STAMP) || self.mailbox.keeps();
+        let keeps = self.mailbox.keeps();
+        let has_older = (early || keeps) && self.stamp.get() != NO_STAMP;
         if !has_older {
-            self.stamp.set(if posted { local.now() } else { NO_STAMP });
+            self.stamp.set(if posted || keeps { local.now() } else { NO_STAMP });
         }
         posted
     }

@@ -103,6 +103,12 @@ impl std::fmt::Debug for Memory {
     }
 }
 
+/// The reserve beyond the limit: this part of it, within these bounds. Deletes may use it, so that a full
+/// database can be emptied.
+const RESERVE_PART: u64 = 64;
+const RESERVE_BYTES_MIN: u64 = 1 << 20;
+const RESERVE_BYTES_MAX: u64 = 64 << 20;
+
 impl Memory {
     /// An account that grants `limit_bytes` in all.
     pub fn new(limit_bytes: u64) -> Arc<Memory> {
@@ -130,7 +136,7 @@ impl Memory {
         self.kinds[kind as usize].load(Ordering::Relaxed)
     }
 
-    /// Bytes held by all kinds; never above the limit.
+    /// Bytes held by all kinds; never above the limit and its reserve.
     pub fn total_used_bytes(&self) -> u64 {
         // Relaxed: a statistic.
         self.total.load(Ordering::Relaxed)
@@ -139,10 +145,14 @@ impl Memory {
     /// Counts `bytes` more for `kind`, or fails and counts nothing. For memory that is owned
     /// elsewhere; pools and slabs charge what they take themselves.
     pub fn charge(&self, kind: Kind, bytes: u64) -> Result<(), OutOfMemory> {
+        self.charge_up_to(self.limit_bytes, kind, bytes)
+    }
+
+    fn charge_up_to(&self, limit_bytes: u64, kind: Kind, bytes: u64) -> Result<(), OutOfMemory> {
         // Relaxed: the counters guard no other data; the update itself keeps the sum in bounds.
         self.total
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |total| {
-                total.checked_add(bytes).filter(|&sum| sum <= self.limit_bytes)
+                total.checked_add(bytes).filter(|&sum| sum <= limit_bytes)
             })
             .map_err(|_| OutOfMemory)?;
         self.kinds[kind as usize].fetch_add(bytes, Ordering::Relaxed);
@@ -176,6 +186,19 @@ impl Memory {
             bytes /= 2;
         }
         Err(OutOfMemory)
+    }
+
+    /// A least chunk from the reserve beyond the limit, for what gives memory back in the end.
+    pub(super) fn chunk_from_reserve(&self, kind: Kind) -> Result<Rest, OutOfMemory> {
+        let reserve = (self.limit_bytes / RESERVE_PART).clamp(RESERVE_BYTES_MIN, RESERVE_BYTES_MAX);
+        self.charge_up_to(self.limit_bytes.saturating_add(reserve), kind, CHUNK_BYTES_MIN as u64)?;
+        let Some(region) = Region::map(CHUNK_BYTES_MIN) else {
+            self.release(kind, CHUNK_BYTES_MIN as u64);
+            return Err(OutOfMemory);
+        };
+        let rest = Rest { next: region.base(), bytes: region.bytes() };
+        lock(&self.chunks).push(region);
+        Ok(rest)
     }
 
     /// An object too large for the classes, registered so that it goes with the account.

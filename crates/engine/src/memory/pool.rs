@@ -95,6 +95,20 @@ impl Pool {
         &self.memory
     }
 
+    /// As `allocate`, with the reserve beyond the limit at hand; for small objects.
+    #[cold]
+    pub fn allocate_from_reserve(&mut self, bytes: usize) -> Result<*mut u8, OutOfMemory> {
+        if let Ok(p) = self.allocate(bytes) {
+            return Ok(p);
+        }
+        let class = class_of(bytes);
+        let chunk = self.memory.chunk_from_reserve(self.kind)?;
+        debug_assert!(class_bytes(class) <= chunk.bytes, "a small object");
+        let old = std::mem::replace(&mut self.chunk, chunk);
+        self.break_up(old);
+        Ok(self.cut(class_bytes(class)))
+    }
+
     #[inline(never)]
     fn allocate_big(&mut self, bytes: usize) -> Result<*mut u8, OutOfMemory> {
         if bytes > POOLED_BYTES_MAX {

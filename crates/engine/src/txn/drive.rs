@@ -106,8 +106,7 @@ async fn commit<C: ConcurrencyControl>(txn: &Txn<C>) -> Result<(), Fault> {
 #[cold]
 async fn step_aside<C: ConcurrencyControl>(txn: &Txn<C>, retries: u32) {
     let rounds_max = ROUNDS_MAX.min(ROUNDS_FIRST << retries.min(16));
-    let address = std::ptr::from_ref(txn).addr() >> 6;
-    let rounds = 1 + (address as u32).wrapping_mul(0x9e37_79b9).rotate_left(retries) % rounds_max;
+    let rounds = 1 + txn.desk.number.wrapping_mul(0x9e37_79b9).rotate_left(retries) % rounds_max;
     if !txn.is_in_place() {
         let mut is_posted = false;
         return poll_fn(|_| {

@@ -8,7 +8,7 @@ use crate::memory::{Kind, Memory, OutOfMemory, Slab};
 use crate::metrics::{Clock, Metrics, Statistics, WorkerMetrics};
 use crate::options::Options;
 use crate::record::Slot;
-use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// Blocks that an index node takes.
@@ -30,8 +30,11 @@ pub(crate) struct Engine<C: ConcurrencyControl> {
     /// Boxed, so that their addresses last; never removed.
     pub(crate) tables: Mutex<Vec<Box<TableInner>>>,
     /// Contexts for interactive transactions, each used by one operation at a time.
-    spare: Mutex<Vec<Box<Context<C>>>>,
+    /// `None` when the database is closed: then contexts, which hold the engine, are not kept.
+    spare: Mutex<Option<Vec<Box<Context<C>>>>>,
     epochs: Arc<Epochs>,
+    /// Desks made so far, which number them.
+    pub(super) desks: AtomicU32,
 }
 
 impl<C: ConcurrencyControl> Engine<C> {
@@ -50,8 +53,9 @@ impl<C: ConcurrencyControl> Engine<C> {
             metrics: Metrics::default(),
             clock,
             tables: Mutex::default(),
-            spare: Mutex::default(),
+            spare: Mutex::new(Some(Vec::new())),
             epochs: Epochs::new(),
+            desks: AtomicU32::new(1),
             memory,
             records,
             nodes,
@@ -79,10 +83,12 @@ impl<C: ConcurrencyControl> Engine<C> {
                 context.local.refresh(None);
                 context.leave();
                 let engine = context.engine.clone();
-                engine.spare.lock().expect("no panic while it is held").push(context);
+                if let Some(spare) = &mut *engine.spare.lock().expect("no panic while it is held") {
+                    spare.push(context);
+                }
             }
         }
-        let spare = self.spare.lock().expect("no panic while it is held").pop();
+        let spare = self.spare.lock().expect("no panic while it is held").as_mut().and_then(Vec::pop);
         let entered = Entered(Some(spare.unwrap_or_else(|| self.context())));
         let context = entered.0.as_deref().expect("put there just now");
         context.enter();
@@ -91,8 +97,8 @@ impl<C: ConcurrencyControl> Engine<C> {
 
     /// Lets go of the contexts, which hold the engine.
     pub(crate) fn drop_spares(&self) {
-        let spare = std::mem::take(&mut *self.spare.lock().expect("no panic while it is held"));
-        drop(spare);
+        let spare = self.spare.lock().expect("no panic while it is held").take();
+        drop(spare); // outside of the lock
     }
 }
 

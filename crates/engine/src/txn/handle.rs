@@ -198,24 +198,28 @@ impl<C: ConcurrencyControl> Txn<C> {
     #[inline(always)]
     pub(super) fn index_key<K: Key>(&self, key: &impl AsKey<K>) -> Result<index::Key, Fault> {
         match key.short() {
-            Some((slice, len)) => Ok(index::Key { slice, len, bytes: std::ptr::null() }),
-            None => self.long_key(key),
+            Some((slice, len)) if len <= 8 => Ok(index::Key { slice, len, bytes: std::ptr::null() }),
+            _ => self.long_key(key),
         }
     }
 
     fn long_key<K: Key>(&self, key: &impl AsKey<K>) -> Result<index::Key, Fault> {
-        // SAFETY: used within this call only, which runs no foreign code but the key's encoding,
-        // and that has no way to the transaction.
-        let scratch = unsafe { &mut *self.desk.scratch.get() };
-        if let Err(Error::KeyTooLong { bytes, .. }) = encode_whole(key, scratch) {
-            return Err(Fault::KeyTooLong { bytes });
-        }
-        let mut encoded = index_key(scratch);
-        if scratch.len() > 8 {
-            // SAFETY: as above.
-            encoded.bytes = unsafe { (*self.desk.arena.get()).copy(scratch) };
-        }
-        Ok(encoded)
+        // Taken out meanwhile: encoding is foreign code, and may use the transaction itself.
+        let mut scratch = self.desk.scratch.take();
+        let encoded = match encode_whole(key, &mut scratch) {
+            Err(Error::KeyTooLong { bytes, .. }) => Err(Fault::KeyTooLong { bytes }),
+            _ => Ok(()),
+        };
+        let encoded = encoded.map(|()| {
+            let mut encoded = index_key(&scratch);
+            if scratch.len() > 8 {
+                // SAFETY: used within this call only, which runs no foreign code.
+                encoded.bytes = unsafe { (*self.desk.arena.get()).copy(&scratch) };
+            }
+            encoded
+        });
+        self.desk.scratch.set(scratch);
+        encoded
     }
 
     #[inline(always)]
@@ -292,10 +296,8 @@ impl<C: ConcurrencyControl> Txn<C> {
             C::created(txn, slot, &target);
             return Ok(Written::Done);
         }
-        // SAFETY: not published.
-        unsafe { C::discard(context.env(), slot) };
-        // SAFETY: not published.
-        unsafe { records.free(id.0) };
+        // SAFETY: made just above.
+        unsafe { C::discard(context.env(), txn, slot, id) };
         match inserted? {
             Inserted::New => unreachable!("handled above"),
             Inserted::Exists(id) => self.write(&Point { id, slot: table.slot(id), ..*point }, change),

@@ -51,6 +51,11 @@ impl<C: ConcurrencyControl> Host for WorkerHost<C> {
         self.context.leave();
     }
 
+    fn refresh(&self, oldest: Option<u64>) {
+        self.context.local.refresh(oldest);
+        C::refresh(self.context.env());
+    }
+
     fn tend(&self, pulse: &mut Pulse) -> bool {
         let metrics = &self.context.metrics;
         metrics.suspensions.set(pulse.counters.suspensions);

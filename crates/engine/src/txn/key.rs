@@ -21,8 +21,12 @@ pub const KEY_BYTES_MAX: usize = 1024;
 pub trait Key: Sized {
     /// True if every key of the type is eight bytes long, which the index uses.
     const FIXED8: bool = false;
-    /// The type's name, to tell tables of different types apart.
+    /// What keys of the type are, in a word.
     const NAME: &'static str;
+    /// The type's whole name, to tell tables of different types apart.
+    fn type_name() -> String {
+        Self::NAME.into()
+    }
     /// Appends the encoding; `last`: nothing follows in the same key.
     fn encode(&self, last: bool, out: &mut Vec<u8>);
     /// Takes a key off the front of `bytes`.
@@ -172,6 +176,9 @@ macro_rules! tuple_keys {
     ($(($($k:ident $a:ident $i:tt),+; $last_k:ident $last_a:ident $last_i:tt);)*) => {$(
         impl<$($k: Key,)+ $last_k: Key> Key for ($($k,)+ $last_k) {
             const NAME: &'static str = "tuple";
+            fn type_name() -> String {
+                format!("({})", [$($k::type_name(),)+ $last_k::type_name()].join(", "))
+            }
             fn encode(&self, last: bool, out: &mut Vec<u8>) {
                 $(self.$i.encode(false, out);)+
                 self.$last_i.encode(last, out);

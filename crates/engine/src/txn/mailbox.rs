@@ -16,6 +16,7 @@ use crate::cc::{Abort, ConcurrencyControl};
 use crate::error::{Error, Result};
 use crate::exec::Mailbox;
 use crate::suspend::{Never, OnMiss, PrefetchOnly, Suspend};
+use crate::sync::atomic::Ordering;
 use std::cell::{Cell, UnsafeCell};
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
@@ -64,11 +65,13 @@ pub(crate) struct Desk<C: ConcurrencyControl> {
     pub(super) context: Cell<NonNull<Context<C>>>,
     pub(super) doomed: Cell<Option<Fault>>,
     pub(super) read_only: Cell<bool>,
+    /// Differs between the desks of a database. (An address would make runs differ, too.)
+    pub(super) number: u32,
     rounds: Cell<u32>,
     commit: Cell<C::Commit>,
     pub(super) committed: Cell<Option<Result<(), Abort>>>,
     pub(super) arena: UnsafeCell<Arena>,
-    pub(super) scratch: UnsafeCell<Vec<u8>>,
+    pub(super) scratch: Cell<Vec<u8>>,
     /// Runs of scans, boxed; those in use come first.
     #[allow(clippy::vec_box, reason = "operations hold their addresses")]
     pub(super) runs: UnsafeCell<Vec<Box<Run<C>>>>,
@@ -92,11 +95,12 @@ impl<C: ConcurrencyControl> Desk<C> {
             context: Cell::new(context),
             doomed: Cell::new(None),
             read_only: Cell::new(false),
+            number: engine.desks.fetch_add(1, Ordering::Relaxed), // only difference counts
             rounds: Cell::new(0),
             commit: Cell::default(),
             committed: Cell::new(None),
             arena: UnsafeCell::default(),
-            scratch: UnsafeCell::default(),
+            scratch: Cell::default(),
             runs: UnsafeCell::default(),
             runs_free: UnsafeCell::default(),
         })
@@ -147,6 +151,16 @@ impl<C: ConcurrencyControl> Desk<C> {
         debug_assert!(self.used.get() >> place & 1 == 1);
         self.todo.set(self.todo.get() & !(1 << place));
         self.used.set(self.used.get() & !(1 << place));
+    }
+
+    /// Takes a place for nothing but to hold the epoch of whatever the future itself is walking.
+    pub(super) fn hold(&self) -> Option<u8> {
+        let place = (!self.used.get()).trailing_zeros();
+        if place as usize >= PLACES {
+            return None;
+        }
+        self.used.set(self.used.get() | 1 << place);
+        Some(place as u8)
     }
 
     /// Has the operation in this taken place been stepped to its end?
@@ -302,6 +316,7 @@ impl<C: ConcurrencyControl> Desk<C> {
         self.todo.set(0);
         self.used.set(0);
         self.doomed.set(None);
+        self.read_only.set(false);
         // SAFETY: the attempt is over: nothing that it copied is used any more.
         unsafe { (*self.arena.get()).reset() };
     }

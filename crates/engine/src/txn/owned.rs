@@ -61,8 +61,16 @@ impl<C: ConcurrencyControl> Transaction<C> {
 
     /// Lends the transaction a context for one call.
     fn lend<R>(&self, f: impl FnOnce(&Txn<C>) -> R) -> R {
+        /// Puts back the context of a call that this one is inside of: `f` may come back here.
+        struct Lent<'t, C: ConcurrencyControl>(&'t Txn<C>, NonNull<Context<C>>);
+        impl<C: ConcurrencyControl> Drop for Lent<'_, C> {
+            fn drop(&mut self) {
+                self.0.desk.context.set(self.1);
+            }
+        }
         self.engine.with_context(|context: &Context<C>| {
-            self.txn.desk.context.set(NonNull::from(context));
+            let outer = self.txn.desk.context.replace(NonNull::from(context));
+            let _lent = Lent(&self.txn, outer);
             f(&self.txn)
         })
     }

@@ -129,8 +129,35 @@ impl<C: ConcurrencyControl> Txn<C> {
         }
     }
 
+    /// Holds the epoch that the transaction's operations begin in from now on, although they are in
+    /// no place of its mailbox.
+    pub(crate) fn hold_epoch(&self) -> HeldEpoch<'_, C> {
+        HeldEpoch { txn: self, place: self.desk.hold() }
+    }
+
     /// Has the worker poll the transaction again when its turn comes.
     pub(crate) fn post_visit(&self) {
         self.desk.post_step_aside(1);
+    }
+}
+
+/// See [`Txn::hold_epoch`].
+pub(crate) struct HeldEpoch<'t, C: ConcurrencyControl> {
+    txn: &'t Txn<C>,
+    place: Option<u8>,
+}
+
+impl<C: ConcurrencyControl> HeldEpoch<'_, C> {
+    /// False: there was no place for it.
+    pub(crate) fn is_held(&self) -> bool {
+        self.place.is_some()
+    }
+}
+
+impl<C: ConcurrencyControl> Drop for HeldEpoch<'_, C> {
+    fn drop(&mut self) {
+        if let Some(place) = self.place {
+            self.txn.desk.release(place);
+        }
     }
 }

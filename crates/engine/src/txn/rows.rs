@@ -20,6 +20,8 @@ use std::task::{Context, Poll};
 /// more than it returns and a long one seldom begins anew.
 const RUN_FIRST: usize = 16;
 const RUN_MAX: usize = 128;
+/// Length of every key of a table whose keys are all of that length.
+const FIXED_BYTES: usize = 8;
 
 /// The rows of a range, in the order of their keys; made by [`Txn::scan`] and its kin.
 ///
@@ -115,18 +117,28 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Rows<'t, K, V, C> {
 
     pub(super) fn with_prefix(txn: &'t Txn<C>, table: Table<K, V>, prefix: &[u8]) -> Self {
         let mut rows = Rows::empty(txn, table);
+        if K::FIXED8 && prefix.len() > FIXED_BYTES {
+            rows.left = 0; // no key is that long
+            return rows;
+        }
         let run = rows.run();
-        run.from = Bound::Included(prefix.to_vec());
+        let mut start = prefix.to_vec();
         // The least byte string that is greater than all with the prefix.
         let mut end = prefix.to_vec();
         while end.pop_if(|byte| *byte == u8::MAX).is_some() {}
-        run.to = match end.last_mut() {
+        let has_end = match end.last_mut() {
             Some(byte) => {
                 *byte += 1;
-                Bound::Excluded(end)
+                true
             }
-            None => Bound::Unbounded,
+            None => false,
         };
+        if K::FIXED8 {
+            start.resize(FIXED_BYTES, 0);
+            end.resize(FIXED_BYTES, 0);
+        }
+        run.from = Bound::Included(start);
+        run.to = if has_end { Bound::Excluded(end) } else { Bound::Unbounded };
         rows
     }
 

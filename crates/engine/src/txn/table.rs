@@ -19,7 +19,7 @@ pub(crate) struct TableInner {
     /// Address of slot 0: the slot of a record is found by arithmetic alone.
     slots: *const Slot,
     name: String,
-    types: (&'static str, &'static str),
+    types: (String, String),
 }
 // SAFETY: `slots` is an address in the records' slab; slots are Sync.
 unsafe impl Send for TableInner {}
@@ -76,14 +76,13 @@ pub(crate) fn open<C: ConcurrencyControl, K: Key, V: Value + ?Sized>(
     engine: &Arc<Engine<C>>,
     name: &str,
 ) -> Result<Table<K, V>> {
-    let types = (K::NAME, V::NAME);
+    let types = (K::type_name(), V::type_name());
     let mut tables = engine.tables.lock().expect("no panic while it is held");
     let inner = match tables.iter().find(|t| t.name == name) {
         Some(table) if table.types == types => NonNull::from(&**table),
         Some(table) => {
-            let (existing, requested) = (table.types.1, types.1);
-            let (existing, requested) =
-                if existing == requested { (table.types.0, types.0) } else { (existing, requested) };
+            let whole = |types: &(String, String)| format!("{} by {}", types.1, types.0);
+            let (existing, requested) = (whole(&table.types), whole(&types));
             return Err(Error::TableMismatch { name: name.into(), existing, requested });
         }
         None => {

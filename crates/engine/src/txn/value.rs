@@ -5,8 +5,12 @@ use std::marker::PhantomData;
 
 /// A type of values in a table: how a value is written, and how it is seen where it lies.
 pub trait Value: 'static {
-    /// The type's name, to tell tables of different types apart.
+    /// What values of the type are, in a word.
     const NAME: &'static str;
+    /// The type's whole name, to tell tables of different types apart.
+    fn type_name() -> String {
+        Self::NAME.into()
+    }
     /// What is given to a write.
     type Input<'v>;
     /// Its bytes.
@@ -112,6 +116,9 @@ where
     T: zerocopy::FromBytes + zerocopy::IntoBytes + zerocopy::KnownLayout + zerocopy::Immutable + 'static,
 {
     const NAME: &'static str = "plain struct";
+    fn type_name() -> String {
+        std::any::type_name::<T>().into()
+    }
     type Input<'v> = &'v T;
     type Encoded<'v> = &'v [u8];
     type View<'t> = &'t T;
@@ -132,6 +139,9 @@ pub struct Serde<T>(PhantomData<T>);
 #[cfg(feature = "serde")]
 impl<T: serde::Serialize + serde::de::DeserializeOwned + 'static> Value for Serde<T> {
     const NAME: &'static str = "serde";
+    fn type_name() -> String {
+        std::any::type_name::<T>().into()
+    }
     type Input<'v> = &'v T;
     type Encoded<'v> = Vec<u8>;
     type View<'t> = T;

@@ -20,7 +20,7 @@ use super::{Abort, Change, ConcurrencyControl, Env, Refused, Target, Written};
 use crate::epoch::Local;
 use crate::index::Index;
 use crate::memory::{OutOfMemory, Slab};
-use crate::record::{Slot, Stamp, Tag, Timestamp, Version, VersionKind};
+use crate::record::{RecordId, Slot, Stamp, Tag, Timestamp, Version, VersionKind};
 use crate::suspend::Suspend;
 use reclaim::{Garbage, Grave, Queue, Reclaimer};
 pub(super) use registry::TXNS_MAX;
@@ -32,8 +32,9 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug)]
 pub struct Snapshot;
 
-/// Commits with writes between two passes of a worker's garbage collection.
-const COMMITS_PER_PASS: u32 = 32;
+/// Versions superseded between two passes of a worker's garbage collection: fewer than a pass can take, so that
+/// it keeps up with transactions of any length.
+const CHANGES_PER_PASS: usize = 128;
 
 /// One per database.
 #[derive(Debug)]
@@ -48,7 +49,7 @@ pub struct Worker {
     floor: Arc<Floor>,
     queue: RefCell<Queue>,
     grave: RefCell<Vec<u8>>,
-    commits: Cell<u32>,
+    changes: Cell<usize>,
 }
 
 /// One per slot.
@@ -171,7 +172,12 @@ fn new_version(
     if !inline.is_null() {
         return Ok(inline);
     }
-    let at: *mut Version = local.allocate(Version::bytes_for(value.len()))?.cast();
+    let bytes = Version::bytes_for(value.len());
+    let at: *mut Version = match kind {
+        VersionKind::Value => local.allocate(bytes)?.cast(),
+        // A full database can be emptied.
+        VersionKind::Tombstone => local.allocate_from_reserve(bytes)?.cast(),
+    };
     // SAFETY: allocated with that size.
     unsafe { Version::write(at, tag.word(), next, kind, value) };
     Ok(at)
@@ -211,7 +217,7 @@ unsafe impl ConcurrencyControl for Snapshot {
             floor: shared.registry.floor(),
             queue: RefCell::default(),
             grave: RefCell::default(),
-            commits: Cell::new(0),
+            changes: Cell::new(0),
         }
     }
 
@@ -221,6 +227,10 @@ unsafe impl ConcurrencyControl for Snapshot {
 
     fn leave(env: Env<'_, Self>) {
         env.shared.registry.lower(&env.worker.floor);
+    }
+
+    fn refresh(env: Env<'_, Self>) {
+        env.shared.registry.raise(&env.worker.floor);
     }
 
     fn tend(env: Env<'_, Self>) -> bool {
@@ -233,8 +243,8 @@ unsafe impl ConcurrencyControl for Snapshot {
         shared.registry.drop_floor(&worker.floor);
     }
 
-    fn garbage(worker: &Worker) -> usize {
-        worker.queue.borrow().len()
+    fn garbage(shared: &Shared, worker: &Worker) -> usize {
+        worker.queue.borrow().len() + shared.reclaimer.orphans()
     }
 
     fn txn(shared: &Shared) -> Option<Txn> {
@@ -358,6 +368,9 @@ unsafe impl ConcurrencyControl for Snapshot {
         if !s.install(old, new) {
             // SAFETY: not installed.
             unsafe { drop_version(s, env.local, new) };
+            if s.head().is_null() {
+                return Ok(Written::Gone); // it was a tombstone, and its time had come
+            }
             return Err(Refused::Abort(Abort::WriteConflict));
         }
         txn.writes.push(Write { slot, new, old, target: *target });
@@ -388,14 +401,17 @@ unsafe impl ConcurrencyControl for Snapshot {
         txn.writes.push(Write { slot, new, old: std::ptr::null(), target: *target });
     }
 
-    unsafe fn discard(env: Env<'_, Self>, slot: *mut Slot) {
-        // SAFETY: nobody else has seen it.
-        let s = unsafe { &*slot };
-        let new = s.head().cast_mut();
-        // SAFETY: as above.
-        unsafe { drop_version(s, env.local, new) };
-        // SAFETY: as above.
-        unsafe { Slot::reset(slot) };
+    unsafe fn discard(env: Env<'_, Self>, txn: &mut Txn, slot: *mut Slot, id: RecordId) {
+        // SAFETY: slots are never unmapped.
+        let slot = unsafe { &*slot };
+        let new = slot.head();
+        // SAFETY: ours, and at the head.
+        unsafe { &*new }.set_stamp(Stamp::aborted(txn.tag));
+        let removed = slot.install(new, std::ptr::null());
+        debug_assert!(removed, "an uncommitted version is the head until its transaction ends");
+        // Not at once: who cleans up after the slot's former record may be looking at it.
+        reclaim::retire_version(slot, new, env.local);
+        env.shared.reclaimer.retire_slot(slot, id, env.local);
     }
 
     #[inline(always)]
@@ -428,6 +444,7 @@ fn publish(env: Env<'_, Snapshot>, txn: &mut Txn) {
     let at = env.shared.registry.draw(txn.place);
     debug_assert!(at > txn.begin);
     let mut queue = env.worker.queue.borrow_mut();
+    let mut superseded = 0;
     for write in txn.writes.drain(..) {
         // SAFETY: ours, and in its chain.
         unsafe { &*write.new }.set_committed(at);
@@ -435,12 +452,13 @@ fn publish(env: Env<'_, Snapshot>, txn: &mut Txn) {
             // SAFETY: superseded by ours just now, so not reclaimed yet.
             let stamp = unsafe { &*write.old }.stamp();
             queue.push(Garbage { slot: write.slot, version: write.old, stamp, superseded: at });
+            superseded += 1;
         }
     }
     drop(queue);
-    env.worker.commits.set(env.worker.commits.get() + 1);
-    if env.worker.commits.get() >= COMMITS_PER_PASS {
-        env.worker.commits.set(0);
+    env.worker.changes.set(env.worker.changes.get() + superseded);
+    while env.worker.changes.get() >= CHANGES_PER_PASS {
+        env.worker.changes.set(env.worker.changes.get() - CHANGES_PER_PASS);
         Snapshot::tend(env);
     }
 }
@@ -461,4 +479,23 @@ fn undo(env: Env<'_, Snapshot>, tag: Tag, write: &Write) {
         env.shared.reclaimer.retire_slot(slot, id, env.local);
     }
     reclaim::retire_version(slot, write.new, env.local);
+    if !write.old.is_null() {
+        remind(env, write);
+    }
+}
+
+/// A tombstone that comes to light again: the garbage collection may have passed by meanwhile.
+fn remind(env: Env<'_, Snapshot>, write: &Write) {
+    // SAFETY: the head until just now, and the thread is inside an epoch.
+    let old = unsafe { &*write.old };
+    let stamp = old.stamp();
+    if old.kind() == VersionKind::Tombstone && stamp.timestamp().is_some() {
+        let superseded = env.shared.now();
+        env.worker.queue.borrow_mut().push(Garbage {
+            slot: write.slot,
+            version: write.old,
+            stamp,
+            superseded,
+        });
+    }
 }

@@ -162,6 +162,11 @@ impl Reclaimer {
         orphans.extend(queue.waiting.drain(..).chain(held));
     }
 
+    /// Entries that nobody has taken over yet.
+    pub(super) fn orphans(&self) -> usize {
+        self.orphans.lock().expect("no panic while it is held").len()
+    }
+
     fn adopt(&self, queue: &mut Queue) {
         let Ok(mut orphans) = self.orphans.try_lock() else { return };
         let from = orphans.len().saturating_sub(BATCH);
@@ -174,7 +179,8 @@ impl Reclaimer {
         let latch = &self.latches[slot.addr() / size_of::<Slot>() % LATCHES];
         // Acquire: pairs with the Release in PruneLatch's drop.
         let free = latch.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok();
-        free.then_some(PruneLatch(latch))
+        // (Made only if it was free: dropping one gives the latch back.)
+        free.then(|| PruneLatch(latch))
     }
 
     /// Cuts the chain behind the newest version that every open snapshot can see or is behind of.
@@ -251,11 +257,17 @@ impl Reclaimer {
             }
             v = next;
         }
-        holder.or_else(|| self.try_remove(slot, oldest, local))
+        holder.or_else(|| self.try_remove(slot, garbage.superseded, oldest, local))
     }
 
     /// Removes a record of which only its tombstone is left, or tells the snapshot that forbids it.
-    fn try_remove(&self, slot: &Slot, oldest: Timestamp, local: &Local) -> Option<Timestamp> {
+    fn try_remove(
+        &self,
+        slot: &Slot,
+        superseded: Timestamp,
+        oldest: Timestamp,
+        local: &Local,
+    ) -> Option<Timestamp> {
         let head = slot.head();
         if head.is_null() {
             return None;
@@ -266,7 +278,9 @@ impl Reclaimer {
             return None;
         }
         if !version.next().is_null() || !version.stamp().is_committed_by(oldest) {
-            return Some(oldest);
+            // The entries from the tombstone's own on answer for the record; earlier ones are done with.
+            let is_its_own = version.stamp().timestamp().is_some_and(|deleted| deleted <= superseded);
+            return is_its_own.then_some(oldest);
         }
         self.remove(slot, head, local);
         None

@@ -30,7 +30,7 @@ impl Masstree {
             }
             let border = Latched::lock(self.node(c.node), c.node);
             if border.head.has(Head::DELETED) {
-                c = Cursor::new(key);
+                c = self.begin(Cursor::new(key));
                 continue;
             }
             if border.node.is_beyond(border.head, c.slice) {

@@ -37,14 +37,14 @@ enum Unlinked {
 impl Masstree {
     /// Removes the key if it maps to `rid`; true: it did.
     pub(super) fn remove_key(&self, local: &Local, key: &Key, rid: u32) -> bool {
-        let mut c = Cursor::new(key);
+        let mut c = self.begin(Cursor::new(key));
         loop {
             if self.descend(&mut c, key, &mut Never) != Probe::Found(RecordId(rid)) {
                 return false;
             }
             let mut border = Latched::lock(self.node(c.node), c.node);
             if border.head.has(Head::DELETED) {
-                c = Cursor::new(key);
+                c = self.begin(Cursor::new(key));
                 continue;
             }
             if border.node.is_beyond(border.head, c.slice) {

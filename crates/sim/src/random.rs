@@ -1,0 +1,42 @@
+//! Choices, all from one seed.
+
+use braiddb::suspend::Seeded;
+
+/// A source of choices. Equal seeds choose equally.
+#[derive(Clone, Debug)]
+pub struct Random(Seeded);
+
+impl Random {
+    /// The source of this seed.
+    pub fn new(seed: u64) -> Random {
+        let mut seeded = Seeded::new(seed ^ 0x5bd1_e995_9d1b_87a5);
+        seeded.next_u64(); // seeds that lie close together part
+        Random(seeded)
+    }
+
+    /// Any number: also a seed for a source of its own.
+    pub fn any(&mut self) -> u64 {
+        self.0.next_u64()
+    }
+
+    /// A number below `n`, which is not 0.
+    pub fn below(&mut self, n: u64) -> u64 {
+        assert!(n > 0, "there is something to choose from");
+        self.any() % n
+    }
+
+    /// A number from `from` to `to`, both included.
+    pub fn between(&mut self, from: u64, to: u64) -> u64 {
+        from + self.below(to - from + 1)
+    }
+
+    /// True this often in a hundred.
+    pub fn chance(&mut self, per_cent: u64) -> bool {
+        self.below(100) < per_cent
+    }
+
+    /// One of these.
+    pub fn one_of<'a, T>(&mut self, all: &'a [T]) -> &'a T {
+        &all[self.below(all.len() as u64) as usize]
+    }
+}

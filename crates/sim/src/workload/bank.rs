@@ -1,0 +1,98 @@
+//! Transfers keep the sum of all accounts; so every snapshot sees the same sum.
+
+use super::{Workload, digest};
+use crate::ledger::Ledger;
+use crate::random::Random;
+use crate::scheduler::Stage;
+use braiddb::{Database, Error, Result, Table, Transaction, Txn};
+
+struct Bank {
+    accounts: Table<u64, i64>,
+    ledger: Ledger,
+}
+
+/// More than one run of a scan, and than one node of the index, holds.
+const ACCOUNTS: u64 = 40;
+const EACH: i64 = 100;
+const TOTAL: i64 = ACCOUNTS as i64 * EACH;
+
+/// The workload.
+pub fn bank(database: &Database, _: &mut Random, ledger: &Ledger) -> Result<Box<dyn Workload>> {
+    let accounts = database.table("accounts")?;
+    let tx = database.begin()?;
+    for key in 0..ACCOUNTS {
+        tx.insert(accounts, key, EACH)?;
+    }
+    tx.commit()?;
+    Ok(Box::new(Bank { accounts, ledger: ledger.clone() }))
+}
+
+impl Workload for Bank {
+    fn name(&self) -> &'static str {
+        "bank"
+    }
+
+    fn begin(&mut self, stage: &mut Stage<'_>, random: &mut Random) {
+        let accounts = self.accounts;
+        if random.chance(30) {
+            let (ledger, is_reverse) = (self.ledger.clone(), random.chance(50));
+            let body = async move |tx: &Txn| audit(tx, accounts, &ledger, is_reverse).await;
+            return stage.spawn(body, |()| ());
+        }
+        // On one side few accounts, so that transfers meet.
+        let (mut from, mut to) = (random.below(6), random.below(ACCOUNTS));
+        if random.chance(50) {
+            (from, to) = (to, from);
+        }
+        let (amount, closes) = (random.between(1, 120) as i64, random.chance(20));
+        stage.spawn(async move |tx: &Txn| transfer(tx, accounts, from, to, amount, closes).await, |()| ());
+    }
+
+    fn look(&self, transaction: &Transaction) -> Result<u64> {
+        let (mut rows, mut sum, mut seen) = (transaction.scan(self.accounts, 0..ACCOUNTS), 0, 0);
+        while let Some((key, balance)) = rows.next()? {
+            sum += balance;
+            seen = digest(digest(seen, &key.to_le_bytes()), &balance.to_le_bytes());
+        }
+        self.ledger.check(sum == TOTAL, || format!("a look from outside adds up to {sum}, not {TOTAL}"));
+        Ok(seen)
+    }
+
+    fn end(&mut self, database: &Database) -> Result<()> {
+        self.look(&database.begin()?).map(drop)
+    }
+}
+
+async fn audit(tx: &Txn, accounts: Table<u64, i64>, ledger: &Ledger, is_reverse: bool) -> Result<()> {
+    let all = tx.scan_all(accounts);
+    let mut rows = if is_reverse { all.reverse() } else { all };
+    let mut sum = 0;
+    while let Some((_, balance)) = rows.next().await? {
+        sum += balance;
+    }
+    ledger.check(sum == TOTAL, || format!("a scan adds up to {sum}, not {TOTAL}"));
+    Ok(())
+}
+
+/// Moves money; an account that is empty then may be closed, which takes its row away.
+async fn transfer(
+    tx: &Txn,
+    accounts: Table<u64, i64>,
+    from: u64,
+    to: u64,
+    amount: i64,
+    closes: bool,
+) -> Result<()> {
+    let left = tx.get(accounts, from).await?.unwrap_or(0);
+    let amount = if closes { left } else { amount };
+    tx.put(accounts, from, left - amount).await?;
+    let got = tx.get(accounts, to).await?.unwrap_or(0) + amount;
+    if left < amount {
+        return Err(Error::user("not enough money")); // after the first half is written
+    }
+    tx.put(accounts, to, got).await?;
+    if closes && from != to {
+        tx.delete(accounts, from).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,178 @@
+//! A transaction sees its own writes at once, in scans too, and otherwise what it saw first; what it has borrowed
+//! stays as it was. Each attempt carries a model of what it must see: all rows at its beginning, and its own
+//! changes.
+
+use super::{Workload, digest};
+use crate::ledger::Ledger;
+use crate::random::Random;
+use crate::scheduler::Stage;
+use braiddb::{Database, Error, Result, Table, Transaction, Txn};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+type Rows = Table<String, [u8]>;
+type Model = BTreeMap<String, Vec<u8>>;
+
+struct Own {
+    rows: Rows,
+    ledger: Ledger,
+    keys: Rc<[String]>,
+}
+
+const OPERATIONS_MAX: u64 = 12;
+const VALUE_BYTES_MAX: u64 = 100;
+
+/// The workload.
+pub fn own(database: &Database, random: &mut Random, ledger: &Ledger) -> Result<Box<dyn Workload>> {
+    let rows: Rows = database.table("own")?;
+    let keys: Rc<[String]> = keys().into();
+    let tx = database.begin()?;
+    for key in keys.iter().step_by(2) {
+        tx.insert(rows, key, &value(random))?;
+    }
+    tx.commit()?;
+    Ok(Box::new(Own { rows, ledger: ledger.clone(), keys }))
+}
+
+/// Short keys and long ones, that are prefixes of one another or share two slices and a half.
+fn keys() -> Vec<String> {
+    let mut keys: Vec<String> =
+        ["", "a", "ab", "abcdefgh", "abcdefghi", "abcdefgh\0"].map(String::from).into();
+    keys.extend((0..10).map(|i| format!("a common beginning, key {i}")));
+    keys.extend((0..10).map(|i| format!("key {i}")));
+    keys
+}
+
+fn value(random: &mut Random) -> Vec<u8> {
+    let bytes = random.below(VALUE_BYTES_MAX) as usize;
+    vec![random.any() as u8; bytes]
+}
+
+impl Workload for Own {
+    fn name(&self) -> &'static str {
+        "own writes"
+    }
+
+    fn begin(&mut self, stage: &mut Stage<'_>, random: &mut Random) {
+        let (rows, ledger, keys) = (self.rows, self.ledger.clone(), self.keys.clone());
+        let (seed, operations) = (random.any(), random.between(1, OPERATIONS_MAX));
+        let body =
+            async move |tx: &Txn| attempt(tx, rows, &keys, &ledger, Random::new(seed), operations).await;
+        stage.spawn(body, |()| ());
+    }
+
+    fn look(&self, transaction: &Transaction) -> Result<u64> {
+        let (mut rows, mut seen) = (transaction.scan_prefix(self.rows, b""), 0);
+        while let Some((key, value)) = rows.next()? {
+            seen = digest(digest(seen, key.as_bytes()), value);
+        }
+        Ok(seen)
+    }
+
+    fn end(&mut self, _: &Database) -> Result<()> {
+        Ok(())
+    }
+}
+
+async fn attempt(
+    tx: &Txn,
+    rows: Rows,
+    keys: &[String],
+    ledger: &Ledger,
+    mut random: Random,
+    operations: u64,
+) -> Result<()> {
+    let mut model = Model::new();
+    let mut held: Vec<(&[u8], Vec<u8>)> = Vec::new();
+    let mut scan = tx.scan_all(rows);
+    while let Some((key, value)) = scan.next().await? {
+        held.push((value, value.to_vec()));
+        model.insert(key, value.to_vec());
+    }
+    drop(scan);
+    for _ in 0..operations {
+        change(tx, rows, random.one_of(keys), &mut model, ledger, &mut random).await?;
+        let key = random.one_of(keys);
+        let got = tx.get(rows, key).await?;
+        ledger.check(got == model.get(key).map(Vec::as_slice), || {
+            format!("under {key:?} is {got:?}, not {:?}", model.get(key))
+        });
+        held.extend(got.map(|got| (got, got.to_vec())));
+        if random.chance(30) {
+            compare(tx, rows, keys, &model, ledger, &mut random).await?;
+        }
+    }
+    compare(tx, rows, keys, &model, ledger, &mut random).await?;
+    for (borrowed, copy) in held {
+        ledger.check(borrowed == copy, || format!("a borrowed value {copy:?} became {borrowed:?}"));
+    }
+    if random.chance(10) { Err(Error::user("changed its mind")) } else { Ok(()) }
+}
+
+/// One write, in the transaction and in the model.
+async fn change(
+    tx: &Txn,
+    rows: Rows,
+    key: &String,
+    model: &mut Model,
+    ledger: &Ledger,
+    random: &mut Random,
+) -> Result<()> {
+    let (value, existed) = (value(random), model.contains_key(key));
+    let answered = match random.below(4) {
+        0 => {
+            tx.put(rows, key, &value).await?;
+            model.insert(key.clone(), value);
+            existed
+        }
+        1 => match tx.insert(rows, key, &value).await {
+            Ok(()) => model.insert(key.clone(), value).is_some(),
+            Err(Error::KeyExists) => true,
+            Err(error) => return Err(error),
+        },
+        2 => {
+            let was = tx.update(rows, key, &value).await?;
+            if was {
+                model.insert(key.clone(), value);
+            }
+            was
+        }
+        _ => {
+            model.remove(key);
+            tx.delete(rows, key).await?
+        }
+    };
+    ledger.check(answered == existed, || {
+        format!("a write under {key:?} found a row: {answered}, not {existed}")
+    });
+    Ok(())
+}
+
+/// A scan over some range, in some direction, against the model.
+async fn compare(
+    tx: &Txn,
+    rows: Rows,
+    keys: &[String],
+    model: &Model,
+    ledger: &Ledger,
+    random: &mut Random,
+) -> Result<()> {
+    let (mut from, mut to) = (random.one_of(keys), random.one_of(keys));
+    if from > to {
+        (from, to) = (to, from);
+    }
+    let is_reverse = random.chance(50);
+    let scan = tx.scan::<_, _, &String>(rows, from..=to);
+    let mut scan = if is_reverse { scan.reverse() } else { scan };
+    let mut got = Vec::new();
+    while let Some((key, value)) = scan.next().await? {
+        got.push((key, value.to_vec()));
+    }
+    let mut expected: Vec<_> =
+        model.range(from.clone()..=to.clone()).map(|(key, value)| (key.clone(), value.clone())).collect();
+    if is_reverse {
+        expected.reverse();
+    }
+    ledger.check(got == expected, || format!("a scan returned {got:?}, not {expected:?}"));
+    Ok(())
+}
