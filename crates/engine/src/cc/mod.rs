@@ -193,7 +193,7 @@ pub unsafe trait ConcurrencyControl: Sized + Send + Sync + 'static {
     ///
     /// # Safety
     /// `slot` is what `create` was called with, and nothing else was done with it.
-    unsafe fn discard(env: Env<'_, Self>, txn: &mut Self::Txn, slot: *mut Slot, id: RecordId);
+    unsafe fn discard(env: Env<'_, Self>, slot: *const Slot, id: RecordId);
 
     /// True: `commit` will not suspend and costs little, so it needs no trip through the slot.
     fn commits_at_once(txn: &Self::Txn) -> bool;

@@ -58,7 +58,7 @@ impl<H: Host, S: Suspend> Worker<H, S> {
 }
 
 /// Futures that end at their first poll, one after the other in one slot, before the others get their
-/// turn.
+/// turn. (Where there are no others, one: so that the round ends at times.)
 const RENEWALS_PER_VISIT_MAX: u32 = 8;
 
 /// What a poll left in the slot.
@@ -146,7 +146,8 @@ where
             }
             // What is posted has asked for its memory already: on to the next one.
             let mut polled = Polled::Renewed;
-            for _ in 0..RENEWALS_PER_VISIT_MAX {
+            let renewals_max = if self.open > 1 { RENEWALS_PER_VISIT_MAX } else { 1 };
+            for _ in 0..renewals_max {
                 polls += 1;
                 polled = self.poll(at, early);
                 if polled != Polled::Renewed {

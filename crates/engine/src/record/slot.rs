@@ -2,9 +2,12 @@
 
 use super::stamp::{Stamp, Tag};
 use super::version::{Version, VersionKind};
+#[cfg(not(braid_shuttle))]
 use crate::sync::atomic::{AtomicPtr, Ordering};
 use std::cell::UnsafeCell;
 use std::mem::offset_of;
+#[cfg(braid_shuttle)] // of the exact size of its value
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// Longest value that fits the slot itself.
 pub const INLINE_BYTES_MAX: usize = 8;

@@ -1,7 +1,10 @@
 //! One version of a record: a 16-byte head and the value's bytes behind it.
 
 use super::stamp::{Stamp, Timestamp};
+#[cfg(not(braid_shuttle))]
 use crate::sync::atomic::{AtomicU64, Ordering};
+#[cfg(braid_shuttle)] // of the exact size of its value
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Longest value in bytes.
 pub const VALUE_BYTES_MAX: usize = 16 << 20;

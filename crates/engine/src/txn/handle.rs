@@ -297,7 +297,7 @@ impl<C: ConcurrencyControl> Txn<C> {
             return Ok(Written::Done);
         }
         // SAFETY: made just above.
-        unsafe { C::discard(context.env(), txn, slot, id) };
+        unsafe { C::discard(context.env(), slot, id) };
         match inserted? {
             Inserted::New => unreachable!("handled above"),
             Inserted::Exists(id) => self.write(&Point { id, slot: table.slot(id), ..*point }, change),

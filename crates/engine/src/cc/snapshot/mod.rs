@@ -15,6 +15,10 @@
 
 mod reclaim;
 mod registry;
+#[cfg(all(test, braid_shuttle))]
+mod shuttle_tests;
+#[cfg(test)]
+mod tests;
 
 use super::{Abort, Change, ConcurrencyControl, Env, Refused, Target, Written};
 use crate::epoch::Local;
@@ -208,7 +212,6 @@ unsafe impl ConcurrencyControl for Snapshot {
     type Commit = ();
 
     fn open(records: Arc<Slab>) -> Shared {
-        debug_assert_eq!(size_of::<Slot>(), 32);
         Shared { registry: Registry::new(), reclaimer: Reclaimer::new(records) }
     }
 
@@ -401,14 +404,12 @@ unsafe impl ConcurrencyControl for Snapshot {
         txn.writes.push(Write { slot, new, old: std::ptr::null(), target: *target });
     }
 
-    unsafe fn discard(env: Env<'_, Self>, txn: &mut Txn, slot: *mut Slot, id: RecordId) {
+    unsafe fn discard(env: Env<'_, Self>, slot: *const Slot, id: RecordId) {
         // SAFETY: slots are never unmapped.
         let slot = unsafe { &*slot };
         let new = slot.head();
-        // SAFETY: ours, and at the head.
-        unsafe { &*new }.set_stamp(Stamp::aborted(txn.tag));
         let removed = slot.install(new, std::ptr::null());
-        debug_assert!(removed, "an uncommitted version is the head until its transaction ends");
+        debug_assert!(removed, "no index names the record");
         // Not at once: who cleans up after the slot's former record may be looking at it.
         reclaim::retire_version(slot, new, env.local);
         env.shared.reclaimer.retire_slot(slot, id, env.local);
@@ -469,6 +470,15 @@ fn undo(env: Env<'_, Snapshot>, tag: Tag, write: &Write) {
     let slot = unsafe { &*write.slot };
     // SAFETY: ours, and in its chain.
     unsafe { &*write.new }.set_stamp(Stamp::aborted(tag));
+    if !write.old.is_null() {
+        // SAFETY: behind ours, the newest that has committed or ours too: not reclaimed.
+        let old = unsafe { &*write.old };
+        if old.kind() == VersionKind::Tombstone && old.stamp().tag() != Some(tag) {
+            // Its turn may have come while it was covered: then nobody else would remove the record.
+            let (version, stamp, superseded) = (write.old, old.stamp(), env.shared.now());
+            env.worker.queue.borrow_mut().push(Garbage { slot, version, stamp, superseded });
+        }
+    }
     let removed = slot.install(write.new, write.old);
     debug_assert!(removed, "an uncommitted version is the head until its transaction ends");
     if write.old.is_null() {

@@ -22,16 +22,17 @@ use crate::memory::Slab;
 use crate::record::{RecordId, Slot, Stamp, Timestamp, Version, VersionKind};
 use crate::suspend::prefetch;
 use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::{Mutex, lock, try_lock};
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// Entries waiting in order before a long-running snapshot is worked around.
 const QUEUE_LONG: usize = 4096;
 /// Entries per visit.
-const BATCH: usize = 256;
+pub(super) const BATCH: usize = 256;
 /// Entries ahead whose slots are asked for.
 const AHEAD: usize = 8;
-const LATCHES: usize = 256;
+const LATCHES: usize = if cfg!(braid_shuttle) { 4 } else { 256 };
 
 /// A version superseded at `superseded`.
 #[derive(Clone, Copy, Debug)]
@@ -63,7 +64,7 @@ pub(super) struct Reclaimer {
 }
 
 /// The right to change a chain's links.
-struct PruneLatch<'r>(&'r AtomicBool);
+pub(super) struct PruneLatch<'r>(&'r AtomicBool);
 
 impl Drop for PruneLatch<'_> {
     fn drop(&mut self) {
@@ -85,7 +86,7 @@ impl Queue {
 impl Reclaimer {
     pub(super) fn new(records: Arc<Slab>) -> Reclaimer {
         let latches = (0..LATCHES).map(|_| AtomicBool::new(false)).collect();
-        Reclaimer { records, latches, orphans: Mutex::default() }
+        Reclaimer { records, latches, orphans: Mutex::new(Vec::new()) }
     }
 
     /// Works through what is due, a bounded number of entries. True: there is more that is due.
@@ -121,7 +122,13 @@ impl Reclaimer {
     }
 
     /// The pass around long-running snapshots.
-    fn pass_between(&self, registry: &Registry, queue: &mut Queue, oldest: Timestamp, local: &Local) -> bool {
+    pub(super) fn pass_between(
+        &self,
+        registry: &Registry,
+        queue: &mut Queue,
+        oldest: Timestamp,
+        local: &Local,
+    ) -> bool {
         let mut snapshots = std::mem::take(&mut queue.snapshots);
         let floor = registry.snapshots(&mut snapshots);
         let due = queue.waiting.iter().take(BATCH).take_while(|g| g.superseded <= floor).count();
@@ -158,7 +165,7 @@ impl Reclaimer {
     /// What a departing worker leaves behind.
     pub(super) fn orphan(&self, queue: &mut Queue) {
         let held = queue.held.drain(..).flat_map(|(_, entries)| entries);
-        let mut orphans = self.orphans.lock().expect("no panic while it is held");
+        let mut orphans = lock(&self.orphans);
         orphans.extend(queue.waiting.drain(..).chain(held));
     }
 
@@ -168,14 +175,14 @@ impl Reclaimer {
     }
 
     fn adopt(&self, queue: &mut Queue) {
-        let Ok(mut orphans) = self.orphans.try_lock() else { return };
+        let Some(mut orphans) = try_lock(&self.orphans) else { return };
         let from = orphans.len().saturating_sub(BATCH);
         for garbage in orphans.drain(from..) {
             queue.waiting.push_back(Garbage { superseded: last_of(queue, garbage), ..garbage });
         }
     }
 
-    fn latch(&self, slot: *const Slot) -> Option<PruneLatch<'_>> {
+    pub(super) fn latch(&self, slot: *const Slot) -> Option<PruneLatch<'_>> {
         let latch = &self.latches[slot.addr() / size_of::<Slot>() % LATCHES];
         // Acquire: pairs with the Release in PruneLatch's drop.
         let free = latch.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok();

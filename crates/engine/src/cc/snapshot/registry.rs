@@ -10,12 +10,12 @@
 //!   any more had published its transactions' begins before.
 
 use crate::record::{Tag, Timestamp};
-use crate::sync::CachePadded;
 use crate::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence};
-use std::sync::{Arc, Mutex};
+use crate::sync::{CachePadded, Mutex, lock};
+use std::sync::Arc;
 
-const CHUNK: usize = 64;
-const CHUNKS_MAX: usize = 16384;
+const CHUNK: usize = if cfg!(braid_shuttle) { 4 } else { 64 };
+const CHUNKS_MAX: usize = if cfg!(braid_shuttle) { 4 } else { 16384 };
 /// Places for transactions per database.
 pub(in crate::cc) const TXNS_MAX: usize = CHUNK * CHUNKS_MAX;
 const CLOSED: u64 = u64::MAX;
@@ -72,14 +72,14 @@ impl Registry {
             clock: CachePadded::new(AtomicU64::new(FIRST.0)),
             chunks: (0..CHUNKS_MAX).map(|_| AtomicPtr::default()).collect(),
             chunk_count: AtomicUsize::new(0),
-            free: Mutex::default(),
-            floors: Mutex::default(),
+            free: Mutex::new(Vec::new()),
+            floors: Mutex::new(Vec::new()),
         }
     }
 
     /// A place for transactions, as a number to give to the methods below.
     pub(super) fn join(&self) -> Option<u32> {
-        let mut free = self.free.lock().expect("no panic while it is held");
+        let mut free = lock(&self.free);
         if free.is_empty() {
             let count = self.chunk_count.load(Ordering::Relaxed);
             if count == CHUNKS_MAX {
@@ -109,7 +109,7 @@ impl Registry {
     /// Gives a place back.
     pub(super) fn part(&self, place: u32) {
         debug_assert_eq!(self.begin_word(place).load(Ordering::Relaxed), CLOSED);
-        self.free.lock().expect("no panic while it is held").push(place);
+        lock(&self.free).push(place);
     }
 
     #[inline(always)]
@@ -169,6 +169,12 @@ impl Registry {
         at
     }
 
+    /// Halts a commit half-way, for tests.
+    #[cfg(test)]
+    pub(super) fn pretend_committing(&self, place: u32) {
+        self.descriptor(place).outcome.store(COMMITTING, Ordering::Release);
+    }
+
     /// What became of the transaction of `tag`.
     pub(super) fn outcome(&self, tag: Tag) -> Outcome {
         let d = self.descriptor(tag.descriptor());
@@ -187,12 +193,12 @@ impl Registry {
     /// A worker's floor, closed.
     pub(super) fn floor(&self) -> Arc<Floor> {
         let floor = Arc::new(CachePadded::new(AtomicU64::new(CLOSED)));
-        self.floors.lock().expect("no panic while it is held").push(floor.clone());
+        lock(&self.floors).push(floor.clone());
         floor
     }
 
     pub(super) fn drop_floor(&self, floor: &Arc<Floor>) {
-        self.floors.lock().expect("no panic while it is held").retain(|f| !Arc::ptr_eq(f, floor));
+        lock(&self.floors).retain(|f| !Arc::ptr_eq(f, floor));
     }
 
     /// Publishes or raises a worker's floor.
@@ -211,7 +217,7 @@ impl Registry {
     pub(super) fn floor_now(&self) -> Timestamp {
         let mut least = self.now().0;
         fence(Ordering::SeqCst); // pairs with the fence in `raise`
-        for floor in self.floors.lock().expect("no panic while it is held").iter() {
+        for floor in lock(&self.floors).iter() {
             least = least.min(floor.load(Ordering::Acquire)); // pairs with the Release in `lower`
         }
         Timestamp(least)

@@ -1,0 +1,181 @@
+//! Models of what may meet in the scheme, over many schedules: every atomic access is a place where
+//! another thread may go on. Where it can be done, the same model with an error planted must fail.
+
+use super::tests::{Bench, Hand};
+use super::*;
+use crate::sync::atomic::{AtomicU64, Ordering};
+use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
+use shuttle::thread;
+use shuttle::{Config, Runner};
+
+const SCHEDULES: usize = 1_000;
+
+fn check<S: Scheduler + 'static>(scheduler: S, run: fn()) {
+    let mut config = Config::new();
+    config.stack_size = 512 << 10;
+    config.silence_warnings = true;
+    Runner::new(scheduler, config).run(run);
+}
+
+fn check_both(run: fn()) {
+    check(RandomScheduler::new(SCHEDULES), run);
+    check(PctScheduler::new(3, SCHEDULES), run);
+}
+
+fn spawn(bench: &Arc<Bench>, work: impl FnOnce(&Hand<'_>) + Send + 'static) -> thread::JoinHandle<()> {
+    let bench = bench.clone();
+    thread::spawn(move || work(&bench.hand()))
+}
+
+fn read(hand: &Hand<'_>, txn: &mut Txn, key: u64) -> Option<Vec<u8>> {
+    loop {
+        match hand.try_read(txn, key) {
+            Some(value) => return value,
+            None => thread::yield_now(),
+        }
+    }
+}
+
+/// A reader that does not wait for who is committing: the error that a correct one must not make.
+fn read_carelessly(hand: &Hand<'_>, txn: &mut Txn, key: u64) -> Option<Vec<u8>> {
+    hand.try_read(txn, key).unwrap_or_else(|| Some(b"0".to_vec()))
+}
+
+/// A writer commits two keys; a reader sees both commits or none.
+fn pair(read: fn(&Hand<'_>, &mut Txn, u64) -> Option<Vec<u8>>) {
+    let bench = Arc::new(Bench::new());
+    {
+        let hand = bench.hand();
+        hand.commit_change(1, Change::Insert(b"0"));
+        hand.commit_change(2, Change::Insert(b"0"));
+    }
+    let writer = spawn(&bench, |hand| {
+        let mut txn = hand.begin();
+        assert_eq!(hand.change(&mut txn, 1, Change::Update(b"1")), Ok(Written::Done));
+        assert_eq!(hand.change(&mut txn, 2, Change::Update(b"1")), Ok(Written::Done));
+        hand.commit(txn);
+    });
+    let reader = spawn(&bench, move |hand| {
+        let mut txn = hand.begin();
+        let (x, y) = (read(hand, &mut txn, 1), read(hand, &mut txn, 2));
+        assert_eq!(x, y, "half of a commit was seen");
+        hand.commit(txn);
+    });
+    writer.join().expect("its assertions hold");
+    reader.join().expect("its assertions hold");
+}
+
+/// Proves that no reader sees half of a commit.
+#[test]
+fn commit_is_atomic() {
+    check_both(|| pair(read));
+}
+
+/// Proves that the model notices a reader that does not wait.
+#[test]
+#[should_panic(expected = "half of a commit was seen")]
+fn planted_no_wait() {
+    check(PctScheduler::new(4, 20 * SCHEDULES), || pair(read_carelessly));
+}
+
+/// A worker opens a snapshot while others commit and look for the oldest.
+fn oldest_and_begin<const RAISES: bool>() {
+    let registry = Arc::new(Registry::new());
+    let (place, other) = (registry.join().expect("room"), registry.join().expect("room"));
+    let begun = Arc::new(AtomicU64::new(0));
+    let opener = thread::spawn({
+        let (registry, begun) = (registry.clone(), begun.clone());
+        move || {
+            let floor = registry.floor();
+            if RAISES {
+                registry.raise(&floor);
+            }
+            begun.store(registry.open(place).0, Ordering::SeqCst);
+            registry.lower(&floor); // the snapshot stays open
+        }
+    });
+    let committer = thread::spawn({
+        let registry = registry.clone();
+        move || (0..2).for_each(|_| drop(registry.draw(other)))
+    });
+    let (oldest, mut open) = (registry.oldest(), vec![]);
+    let floor = registry.snapshots(&mut open);
+    opener.join().expect("it cannot fail");
+    committer.join().expect("it cannot fail");
+    let begun = Timestamp(begun.load(Ordering::SeqCst));
+    assert!(begun >= oldest, "a snapshot is older than the oldest");
+    assert!(begun >= floor || open.contains(&begun), "a snapshot is older than the floor");
+    assert_eq!(registry.oldest(), begun);
+}
+
+/// Proves that no snapshot is opened below what was found to be the oldest.
+#[test]
+fn oldest_is_a_bound() {
+    check_both(oldest_and_begin::<true>);
+}
+
+/// Proves that the model notices a worker that publishes no floor.
+#[test]
+#[should_panic(expected = "a snapshot is older than")]
+fn planted_no_floor() {
+    check(RandomScheduler::new(20 * SCHEDULES), oldest_and_begin::<false>);
+}
+
+/// Proves that what two workers collect at once from one chain leaves a snapshot what it sees.
+#[test]
+fn prune_and_reader() {
+    check_both(|| {
+        let bench = Arc::new(Bench::new());
+        let first = bench.hand();
+        for i in 0..3u8 {
+            first.commit_change(1, Change::Put(&[i; 9]));
+        }
+        let mut txn = first.begin();
+        let collector = |bench: &Arc<Bench>| {
+            spawn(bench, |hand| {
+                hand.commit_change_if_free(1, &[7; 9]);
+                hand.prune();
+                hand.local.refresh(None);
+                hand.prune();
+            })
+        };
+        let threads = [collector(&bench), collector(&bench)];
+        for _ in 0..2 {
+            assert_eq!(read(&first, &mut txn, 1), Some(vec![2; 9]));
+        }
+        threads.into_iter().for_each(|thread| thread.join().expect("its assertions hold"));
+        assert_eq!(read(&first, &mut txn, 1), Some(vec![2; 9]));
+        first.commit(txn);
+    });
+}
+
+/// Proves that an insertion that meets the removal of its key's tombstone is not lost.
+#[test]
+fn insert_and_removal() {
+    check_both(|| {
+        let bench = Arc::new(Bench::new());
+        let first = bench.hand();
+        first.commit_change(1, Change::Insert(b"a"));
+        first.commit_change(1, Change::Delete);
+        let inserter = spawn(&bench, |hand| {
+            let mut txn = hand.begin();
+            loop {
+                match hand.change(&mut txn, 1, Change::Insert(b"b")) {
+                    Ok(Written::Done) => break,
+                    Ok(Written::Gone) => thread::yield_now(),
+                    // The removal came between the look and the write.
+                    Err(Refused::Abort(_)) => hand.abort(std::mem::replace(&mut txn, hand.begin())),
+                    other => panic!("{other:?}"),
+                }
+            }
+            hand.commit(txn);
+        });
+        Snapshot::tend(first.env());
+        inserter.join().expect("its assertions hold");
+        let mut txn = first.begin();
+        assert_eq!(read(&first, &mut txn, 1), Some(b"b".to_vec()), "the insertion was lost");
+        first.commit(txn);
+        first.clean();
+        assert_eq!(bench.records.used(), 1);
+    });
+}

@@ -1,0 +1,450 @@
+//! The scheme by hand: transactions and passes of garbage collection in orders chosen here, and looks
+//! at the chains that they leave.
+
+use super::*;
+use crate::epoch::Epochs;
+use crate::index::masstree::{Masstree, NODE_BYTES, Simd};
+use crate::index::{Index, Inserted, Key, Probe};
+use crate::memory::{Kind, Memory};
+use crate::suspend::Never;
+
+/// A database of one table, without executor and API.
+pub(super) struct Bench {
+    pub(super) shared: Shared,
+    pub(super) index: Masstree,
+    pub(super) records: Arc<Slab>,
+    epochs: Arc<Epochs>,
+    memory: Arc<Memory>,
+}
+
+/// A worker of it, entered.
+pub(super) struct Hand<'b> {
+    pub(super) bench: &'b Bench,
+    pub(super) worker: Worker,
+    pub(super) local: Local,
+}
+
+impl Bench {
+    pub(super) fn new() -> Bench {
+        let memory = Memory::new(1 << 26);
+        let slab = |kind, bytes| Arc::new(Slab::reserve(&memory, kind, bytes, 4096).expect("addresses"));
+        let block_bytes = size_of::<Slot>().next_power_of_two();
+        let (records, nodes) = (slab(Kind::Records, block_bytes), slab(Kind::Index, NODE_BYTES));
+        let index = Masstree::new(nodes, true, Simd::Portable).expect("memory");
+        Bench { shared: Snapshot::open(records.clone()), index, records, epochs: Epochs::new(), memory }
+    }
+
+    pub(super) fn hand(&self) -> Hand<'_> {
+        let hand = Hand {
+            bench: self,
+            worker: Snapshot::worker(&self.shared),
+            local: Local::new(&self.epochs, &self.memory),
+        };
+        hand.local.enter();
+        Snapshot::enter(hand.env());
+        hand
+    }
+
+    fn slot(&self, id: RecordId) -> *const Slot {
+        self.records.at(id.0).cast_const().cast()
+    }
+
+    fn chain(&self, id: RecordId) -> Vec<*const Version> {
+        let (mut chain, mut v) = (vec![], self.head(id));
+        while !v.is_null() {
+            chain.push(v);
+            // SAFETY: nothing else is at work in these tests.
+            v = unsafe { &*v }.next();
+        }
+        chain
+    }
+
+    fn head(&self, id: RecordId) -> *const Version {
+        // SAFETY: slots are never unmapped.
+        unsafe { &*self.slot(id) }.head()
+    }
+}
+
+impl Hand<'_> {
+    pub(super) fn env(&self) -> Env<'_, Snapshot> {
+        Env { shared: &self.bench.shared, worker: &self.worker, local: &self.local }
+    }
+
+    pub(super) fn begin(&self) -> Txn {
+        let mut txn = Snapshot::txn(&self.bench.shared).expect("room");
+        Snapshot::begin(self.env(), &mut txn);
+        txn
+    }
+
+    pub(super) fn find(&self, key: u64) -> Option<RecordId> {
+        let key = Key::from_u64(key);
+        let mut cursor = self.bench.index.start(&key);
+        loop {
+            // SAFETY: inside the hand's epoch.
+            match unsafe { self.bench.index.step(&mut cursor, &key, &mut Never) } {
+                Probe::Suspended => {}
+                Probe::Absent => return None,
+                Probe::Found(id) => return Some(id),
+            }
+        }
+    }
+
+    /// Inserts a new record, or changes the one that is there.
+    pub(super) fn change(&self, txn: &mut Txn, key: u64, change: Change<'_>) -> Result<Written, Refused> {
+        let (bench, index_key) = (self.bench, Key::from_u64(key));
+        let target = |id| Target { index: &raw const bench.index, key: index_key, id };
+        if let Some(id) = self.find(key) {
+            // SAFETY: found inside the hand's epoch.
+            return unsafe { Snapshot::write(self.env(), txn, bench.slot(id), &target(id), change) };
+        }
+        let (Change::Put(value) | Change::Insert(value)) = change else { return Ok(Written::Absent) };
+        let id = RecordId(bench.records.allocate()?);
+        let slot = bench.slot(id).cast_mut();
+        // SAFETY: just allocated.
+        unsafe { Snapshot::create(self.env(), txn, slot, value)? };
+        let cursor = bench.index.start(&index_key);
+        // SAFETY: inside the hand's epoch.
+        match unsafe { bench.index.insert(&self.local, &cursor, &index_key, id)? } {
+            Inserted::New => {
+                Snapshot::created(txn, slot, &target(id));
+                Ok(Written::Done)
+            }
+            Inserted::Exists(_) => {
+                // SAFETY: not indexed.
+                unsafe { Snapshot::discard(self.env(), slot, id) };
+                Ok(Written::Gone)
+            }
+        }
+    }
+
+    /// One step of a read; `None`: it has to wait.
+    pub(super) fn try_read(&self, txn: &mut Txn, key: u64) -> Option<Option<Vec<u8>>> {
+        let Some(id) = self.find(key) else { return Some(None) };
+        let (mut visit, slot) = (Visit::default(), self.bench.slot(id));
+        // SAFETY: found inside the hand's epoch.
+        if !unsafe { Snapshot::visit(&mut visit, slot, &self.bench.shared, txn, &mut Never) } {
+            return None;
+        }
+        // SAFETY: the visit has ended.
+        let value = unsafe { Snapshot::read(&visit, txn) }.expect("reads never give way");
+        // SAFETY: the transaction is open.
+        Some(value.map(|value| unsafe { &*value }.to_vec()))
+    }
+
+    pub(super) fn commit(&self, mut txn: Txn) {
+        let committed = Snapshot::commit(&mut (), self.env(), &mut txn, &mut Never);
+        assert_eq!(committed, Some(Ok(())));
+        Snapshot::drop_txn(&self.bench.shared, &mut txn);
+    }
+
+    pub(super) fn abort(&self, mut txn: Txn) {
+        Snapshot::abort(self.env(), &mut txn);
+        Snapshot::drop_txn(&self.bench.shared, &mut txn);
+    }
+
+    /// One transaction that makes one change.
+    pub(super) fn commit_change(&self, key: u64, change: Change<'_>) {
+        let mut txn = self.begin();
+        assert_eq!(self.change(&mut txn, key, change), Ok(Written::Done));
+        self.commit(txn);
+    }
+
+    /// The same, unless another transaction is in the way.
+    #[cfg(braid_shuttle)]
+    pub(super) fn commit_change_if_free(&self, key: u64, value: &[u8]) {
+        let mut txn = self.begin();
+        match self.change(&mut txn, key, Change::Put(value)) {
+            Ok(_) => self.commit(txn),
+            Err(_) => self.abort(txn),
+        }
+    }
+
+    /// Collects garbage until nothing more is due and what was retired is free.
+    pub(super) fn clean(&self) {
+        while Snapshot::tend(self.env()) {}
+        (0..6).for_each(|_| self.local.refresh(None));
+    }
+
+    /// A pass around the open snapshots, as it is made when many changes wait.
+    pub(super) fn prune(&self) {
+        Snapshot::tend(self.env());
+        let registry = &self.bench.shared.registry;
+        let mut queue = self.worker.queue.borrow_mut();
+        let oldest = registry.oldest();
+        self.bench.shared.reclaimer.pass_between(registry, &mut queue, oldest, &self.local);
+    }
+}
+
+impl Drop for Hand<'_> {
+    fn drop(&mut self) {
+        Snapshot::leave(self.env());
+        self.local.leave();
+        Snapshot::retire(&self.bench.shared, &mut self.worker);
+    }
+}
+
+const LONG: [u8; 40] = [9; 40];
+
+/// Proves that a chain is cut behind what the oldest snapshot sees, and to one version without one.
+#[test]
+fn cut() {
+    let bench = Bench::new();
+    let hand = bench.hand();
+    hand.commit_change(1, Change::Insert(b"0"));
+    hand.commit_change(1, Change::Update(&LONG));
+    let mut reader = hand.begin();
+    for i in 0..5u8 {
+        hand.commit_change(1, Change::Update(&[i]));
+    }
+    let id = hand.find(1).expect("it is there");
+    assert_eq!(bench.chain(id).len(), 7);
+    hand.clean();
+    assert_eq!(bench.chain(id).len(), 6, "the first version is seen by nobody");
+    assert_eq!(hand.try_read(&mut reader, 1), Some(Some(LONG.to_vec())));
+    hand.commit(reader);
+    hand.clean();
+    assert_eq!(bench.chain(id).len(), 1);
+    assert_eq!((Snapshot::garbage(&bench.shared, &hand.worker), hand.local.pending()), (0, 0));
+}
+
+/// Proves that a pass around snapshots keeps what each of them sees and nothing else, and that what one
+/// holds goes when it closes.
+#[test]
+fn prune_between_snapshots() {
+    let bench = Bench::new();
+    let hand = bench.hand();
+    let mut held = vec![];
+    for i in 0..20u8 {
+        hand.commit_change(1, Change::Put(&[i; 9]));
+        if i % 8 == 2 {
+            held.push((hand.begin(), i));
+        }
+    }
+    let id = hand.find(1).expect("it is there");
+    hand.prune();
+    assert_eq!(bench.chain(id).len(), 1 + held.len());
+    for (reader, i) in &mut held {
+        assert_eq!(hand.try_read(reader, 1), Some(Some(vec![*i; 9])));
+    }
+    assert_eq!(Snapshot::garbage(&bench.shared, &hand.worker), held.len(), "one change for each snapshot");
+    while let Some((reader, _)) = held.pop() {
+        hand.commit(reader);
+        hand.prune();
+        assert_eq!(bench.chain(id).len(), 1 + held.len());
+    }
+    hand.clean();
+    assert_eq!((Snapshot::garbage(&bench.shared, &hand.worker), hand.local.pending()), (0, 0));
+}
+
+/// Proves that a deleted record goes, key and slot, when no snapshot sees it any more, and not before;
+/// and not if a new value is put on its tombstone.
+#[test]
+fn tombstones() {
+    let bench = Bench::new();
+    let hand = bench.hand();
+    hand.commit_change(1, Change::Insert(b"a"));
+    let mut reader = hand.begin();
+    hand.commit_change(1, Change::Delete);
+    hand.clean();
+    hand.prune();
+    assert_eq!(hand.try_read(&mut reader, 1), Some(Some(b"a".to_vec())));
+    assert_eq!(bench.records.used(), 1);
+    hand.commit(reader);
+    let mut writer = hand.begin();
+    assert_eq!(hand.change(&mut writer, 1, Change::Insert(b"b")), Ok(Written::Done));
+    hand.clean();
+    assert!(hand.find(1).is_some(), "a tombstone with something on it stays");
+    hand.abort(writer);
+    hand.clean();
+    assert_eq!((hand.find(1), bench.records.used()), (None, 0), "nothing is on it any more");
+    hand.commit_change(1, Change::Insert(b"c"));
+    hand.commit_change(1, Change::Delete);
+    hand.clean();
+    assert_eq!((hand.find(1), bench.records.used()), (None, 0));
+    assert_eq!((Snapshot::garbage(&bench.shared, &hand.worker), hand.local.pending()), (0, 0));
+}
+
+/// Proves that a record that was made in vain is given back only after the operations in flight: a pass
+/// over garbage of the slot's former record may be looking at its version.
+#[test]
+fn discarded_records_wait() {
+    let bench = Bench::new();
+    let hand = bench.hand();
+    let mut txn = hand.begin();
+    let id = RecordId(bench.records.allocate().expect("memory"));
+    let slot = bench.slot(id).cast_mut();
+    // SAFETY: just allocated.
+    unsafe { Snapshot::create(hand.env(), &mut txn, slot, &LONG) }.expect("memory");
+    // SAFETY: not indexed.
+    unsafe { Snapshot::discard(hand.env(), slot, id) };
+    assert!(bench.head(id).is_null());
+    assert_eq!((bench.records.used(), hand.local.pending()), (1, 2));
+    hand.abort(txn);
+    hand.clean();
+    assert_eq!((bench.records.used(), hand.local.pending()), (0, 0));
+}
+
+/// Proves that what a departing worker had to clean up, and what it held for a snapshot, passes to others.
+#[test]
+fn orphans() {
+    let bench = Bench::new();
+    let (left, right) = (bench.hand(), bench.hand());
+    left.commit_change(1, Change::Insert(b"a"));
+    let reader = right.begin();
+    left.commit_change(1, Change::Update(b"b"));
+    left.commit_change(1, Change::Delete);
+    left.prune();
+    assert!(Snapshot::garbage(&bench.shared, &left.worker) > 0);
+    drop(left);
+    right.clean();
+    assert_eq!(bench.records.used(), 1, "the snapshot holds it");
+    right.commit(reader);
+    right.clean();
+    right.clean();
+    assert_eq!((right.find(1), bench.records.used()), (None, 0));
+    assert_eq!(Snapshot::garbage(&bench.shared, &right.worker), 0);
+}
+
+/// Proves that a latch that is refused stays with its holder.
+#[test]
+fn prune_latch() {
+    let bench = Bench::new();
+    let (reclaimer, slot) = (&bench.shared.reclaimer, bench.slot(RecordId(1)));
+    let held = reclaimer.latch(slot);
+    assert!(held.is_some());
+    assert!(reclaimer.latch(slot).is_none());
+    assert!(reclaimer.latch(slot).is_none(), "the refusal did not let it go");
+    drop(held);
+    assert!(reclaimer.latch(slot).is_some());
+}
+
+/// Proves that a mark is read as its transaction's outcome tells: active, committing (the reader waits),
+/// committed before or after the snapshot, ended.
+#[test]
+fn visibility() {
+    let bench = Bench::new();
+    let hand = bench.hand();
+    hand.commit_change(1, Change::Insert(b"old"));
+    let mut before = hand.begin();
+    let mut writer = hand.begin();
+    assert_eq!(hand.change(&mut writer, 1, Change::Update(b"new")), Ok(Written::Done));
+    assert_eq!(hand.try_read(&mut writer, 1), Some(Some(b"new".to_vec())), "its own write");
+    assert_eq!(hand.try_read(&mut before, 1), Some(Some(b"old".to_vec())), "active");
+    let registry = &bench.shared.registry;
+    registry.pretend_committing(writer.place);
+    assert_eq!(hand.try_read(&mut before, 1), None, "committing: wait");
+    let other = &mut hand.begin();
+    assert_eq!(
+        hand.change(other, 1, Change::Update(b"x")),
+        Err(Refused::Abort(Abort::WriteConflict)),
+        "a writer does not wait"
+    );
+    // Known to have committed, though its versions do not say so yet.
+    let at = registry.draw(writer.place);
+    let mut after = hand.begin();
+    assert_eq!(after.begin, at);
+    assert_eq!(hand.try_read(&mut before, 1), Some(Some(b"old".to_vec())));
+    assert_eq!(hand.try_read(&mut after, 1), Some(Some(b"new".to_vec())));
+    // SAFETY: the head, and nothing else is at work.
+    unsafe { &*bench.head(hand.find(1).expect("it is there")) }.set_committed(at);
+    writer.writes.clear();
+    writer.end(&bench.shared);
+    assert_eq!(hand.try_read(&mut before, 1), Some(Some(b"old".to_vec())));
+    assert_eq!(hand.try_read(&mut after, 1), Some(Some(b"new".to_vec())));
+    Snapshot::abort(hand.env(), other);
+    hand.commit(before);
+    hand.commit(after);
+}
+
+/// Proves that an aborted version inside the slot frees its place for later ones, and only once: a
+/// stale release must not free the place under another version.
+#[test]
+fn inline_places() {
+    let bench = Bench::new();
+    let hand = bench.hand();
+    hand.commit_change(1, Change::Insert(&LONG));
+    let id = hand.find(1).expect("it is there");
+    // SAFETY: slots are never unmapped.
+    let slot = unsafe { &*bench.slot(id) };
+    let mut writer = hand.begin();
+    assert_eq!(hand.change(&mut writer, 1, Change::Update(b"a")), Ok(Written::Done));
+    assert!(slot.is_inline(slot.head()));
+    let tag = writer.tag;
+    hand.abort(writer);
+    assert!(!slot.is_inline(slot.head()));
+    hand.commit_change(1, Change::Update(b"b"));
+    assert!(!slot.is_inline(slot.head()), "a reader may still be at the aborted version");
+    hand.clean();
+    hand.commit_change(1, Change::Update(b"c"));
+    assert!(slot.is_inline(slot.head()));
+    slot.free_inline(Stamp::aborted(tag));
+    slot.free_inline(Stamp(tag.word()));
+    let mut again = hand.begin();
+    assert_eq!(hand.change(&mut again, 1, Change::Update(b"d")), Ok(Written::Done));
+    assert!(!slot.is_inline(slot.head()), "the place was freed under the version in it");
+    assert_eq!(hand.try_read(&mut again, 1), Some(Some(b"d".to_vec())));
+    hand.abort(again);
+    let mut reader = hand.begin();
+    assert_eq!(hand.try_read(&mut reader, 1), Some(Some(b"c".to_vec())));
+    hand.commit(reader);
+}
+
+/// Proves that a slot that serves another record is not disturbed by what its former one left behind.
+#[test]
+fn slots_are_used_again() {
+    let bench = Bench::new();
+    let (left, right) = (bench.hand(), bench.hand());
+    left.commit_change(1, Change::Insert(b"a"));
+    left.commit_change(1, Change::Update(b"b"));
+    right.commit_change(1, Change::Delete);
+    let id = right.find(1).expect("it is there");
+    // The right one removes the record; the left one still has garbage of it.
+    for _ in 0..6 {
+        Snapshot::tend(left.env());
+        right.clean();
+        left.local.refresh(None);
+    }
+    assert_eq!(right.find(1), None);
+    right.commit_change(2, Change::Insert(b"c"));
+    assert_eq!(right.find(2), Some(id), "the slot is used again");
+    left.clean();
+    left.prune();
+    assert_eq!(bench.chain(id).len(), 1);
+    let mut reader = left.begin();
+    assert_eq!(left.try_read(&mut reader, 2), Some(Some(b"c".to_vec())));
+    left.commit(reader);
+}
+
+/// Proves what each kind of write comes to: on nothing, on a value, on a tombstone; after a commit
+/// since the snapshot, and under another's open write.
+#[test]
+fn first_updater_wins() {
+    let changes = || [Change::Put(b"n"), Change::Update(b"n"), Change::Insert(b"n"), Change::Delete];
+    let conflict = Err(Refused::Abort(Abort::WriteConflict));
+    use Written::{Absent, Done, Exists};
+    for (i, change) in changes().into_iter().enumerate() {
+        let bench = Bench::new();
+        let hand = bench.hand();
+        let check = |key: u64, expected: [Result<Written, Refused>; 4], when: &str| {
+            let mut txn = hand.begin();
+            assert_eq!(hand.change(&mut txn, key, change), expected[i], "{change:?} {when}");
+            hand.abort(txn);
+        };
+        check(1, [Ok(Done), Ok(Absent), Ok(Done), Ok(Absent)], "where nothing is");
+        hand.commit_change(1, Change::Put(b"v"));
+        check(1, [Ok(Done), Ok(Done), Ok(Exists), Ok(Done)], "on a value");
+        let mut old = hand.begin();
+        hand.commit_change(1, Change::Update(b"w"));
+        assert_eq!(hand.change(&mut old, 1, change), conflict, "{change:?} after a later commit");
+        hand.abort(old);
+        let mut open = hand.begin();
+        assert_eq!(hand.change(&mut open, 1, Change::Update(b"x")), Ok(Done));
+        check(1, [conflict; 4], "under an open write");
+        assert_eq!(hand.change(&mut open, 1, change), [Ok(Done), Ok(Done), Ok(Exists), Ok(Done)][i]);
+        hand.abort(open);
+        check(1, [Ok(Done), Ok(Done), Ok(Exists), Ok(Done)], "after the open write was undone");
+        let _held = hand.begin();
+        hand.commit_change(1, Change::Delete);
+        check(1, [Ok(Done), Ok(Absent), Ok(Done), Ok(Absent)], "on a tombstone");
+    }
+}

@@ -1,0 +1,175 @@
+//! Counts the global allocator's work: a transaction in steady state makes none. (What grows, grows
+//! from the engine's own slabs and pools.)
+
+use braiddb::suspend::{Never, OnMiss, Suspend};
+use braiddb::{Database, Options, Result, Table, Txn, Worker, WorkerOptions};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+struct Counting;
+
+thread_local! {
+    static HERE: Cell<u64> = const { Cell::new(0) };
+}
+static EVERYWHERE: AtomicU64 = AtomicU64::new(0);
+
+fn count() {
+    let _ = HERE.try_with(|n| n.set(n.get() + 1));
+    EVERYWHERE.fetch_add(1, Ordering::Relaxed);
+}
+
+// SAFETY: the system's allocator, counted.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: as the caller promises.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn realloc(&self, p: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
+        count();
+        // SAFETY: as the caller promises.
+        unsafe { System.realloc(p, layout, bytes) }
+    }
+    unsafe fn dealloc(&self, p: *mut u8, layout: Layout) {
+        // SAFETY: as the caller promises.
+        unsafe { System.dealloc(p, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+const RECORDS: u64 = 20_000;
+const TRANSACTIONS: u64 = 10_000;
+
+/// A pseudo-random key from the number of a transaction and of its operation.
+fn key(transaction: u64, operation: u64) -> u64 {
+    (transaction * 16 + operation).wrapping_mul(0x9e37_79b9_7f4a_7c15) % RECORDS
+}
+
+fn loaded(workers: usize) -> (Database, Table<u64, u64>) {
+    let db =
+        Database::in_memory(Options { workers, pin_workers: false, ..Options::default() }).expect("memory");
+    let table = db.table("t").expect("memory");
+    let mut worker = db.worker();
+    worker.run_each(0..RECORDS, async |tx, key| tx.insert(table, *key, *key).await, |r| r.expect("new"));
+    (db, table)
+}
+
+/// Allocations of 10,000 transactions, the least of some turns: the first ones warm up, and now and then
+/// a queue of garbage grows to a length that it did not have before.
+fn allocations<S: Suspend>(
+    worker: &mut Worker<braiddb::Snapshot, S>,
+    first: u64,
+    transaction: impl AsyncFn(&Txn, &u64) -> Result<()>,
+) -> u64 {
+    let turn = |turn| {
+        let before = HERE.get();
+        let inputs = (turn * TRANSACTIONS..(turn + 1) * TRANSACTIONS).map(|i| first + i);
+        worker.run_each(inputs, &transaction, |result| result.expect("it is retried until it commits"));
+        HERE.get() - before
+    };
+    (0..5).map(turn).min().expect("there are turns")
+}
+
+fn check<S: Suspend>(policy: S) {
+    let (db, t) = loaded(0);
+    let mut worker = db.worker_with(policy, WorkerOptions::default());
+    let w = &mut worker;
+    let reads = allocations(w, 0, async |tx, i| {
+        for operation in 0..10 {
+            assert!(tx.get(t, key(*i, operation)).await?.is_some());
+        }
+        Ok(())
+    });
+    assert_eq!(reads, 0, "ten reads");
+    let many = allocations(w, 0, async |tx, i| {
+        let found = tx.get_many(t, &std::array::from_fn::<u64, 10, _>(|n| key(*i, n as u64))).await?;
+        assert!(found.iter().all(Option::is_some));
+        Ok(())
+    });
+    assert_eq!(many, 0, "one get_many of ten");
+    let mixed = allocations(w, 0, async |tx, i| {
+        for operation in 0..8 {
+            assert!(tx.get(t, key(*i, operation)).await?.is_some());
+        }
+        for operation in 8..10 {
+            let value = tx.get(t, key(*i, operation)).await?.expect("it stays");
+            tx.put(t, key(*i, operation), value + 1).await?;
+        }
+        Ok(())
+    });
+    assert_eq!(mixed, 0, "eight reads and two read-modify-writes");
+    let updates = allocations(w, 0, async |tx, i| {
+        for operation in 0..10 {
+            tx.put(t, key(*i, operation), *i).await?;
+        }
+        Ok(())
+    });
+    assert_eq!(updates, 0, "ten updates");
+    for reverse in [false, true] {
+        let scans = allocations(w, 0, async |tx, i| {
+            let from = key(*i, 0);
+            let mut rows = tx.scan(t, from..from + 1000).limit(100);
+            if reverse {
+                rows = rows.reverse();
+            }
+            while rows.next().await?.is_some() {}
+            Ok(())
+        });
+        assert_eq!(scans, 0, "scans of a hundred rows, reverse: {reverse}");
+    }
+    // New nodes and records come from slabs; a split of a node, one in about 14 insertions, takes a list.
+    let inserts = allocations(w, RECORDS, async |tx, i| tx.insert(t, *i, *i).await);
+    assert!(inserts < TRANSACTIONS / 10, "{inserts} in {TRANSACTIONS} inserts");
+}
+
+/// Proves that interleaved transactions of every kind allocate nothing in steady state.
+#[test]
+fn interleaved() {
+    check(OnMiss);
+}
+
+/// Proves the same for sequential execution.
+#[test]
+fn sequential() {
+    check(Never);
+}
+
+/// Proves that long keys and conflicts cost no allocation either.
+#[test]
+fn long_keys_and_conflicts() {
+    let db = Database::in_memory(Options { workers: 0, ..Options::default() }).expect("memory");
+    let t: Table<(u64, Vec<u8>), u64> = db.table("t").expect("memory");
+    let mut worker = db.worker();
+    let counted = allocations(&mut worker, 0, async |tx, i| {
+        let key = (i % 5, &b"longer than a slice"[..]);
+        let value = tx.get(t, key).await?.unwrap_or(0);
+        tx.put(t, key, value + 1).await
+    });
+    assert_eq!(counted, 0);
+    assert!(db.statistics().aborts_conflict > 1000, "{:?}", db.statistics());
+}
+
+/// Proves that what is submitted in batches of 256 costs less than a twentieth of an allocation each.
+#[test]
+fn submitted_in_batches() {
+    const BATCHES: u64 = 60;
+    let (db, t) = loaded(1);
+    let mut before = 0;
+    for batch in 0..2 * BATCHES {
+        if batch == BATCHES {
+            before = EVERYWHERE.load(Ordering::Relaxed);
+        }
+        let inputs: Vec<u64> = (batch * 256..(batch + 1) * 256).collect();
+        let results = db.run_each(inputs, async move |tx, i| {
+            let value = tx.get(t, key(*i, 0)).await?.expect("it stays");
+            tx.put(t, key(*i, 0), value + 1).await
+        });
+        assert!(results.wait().expect("the database is open").iter().all(Result::is_ok));
+    }
+    let per_transaction = (EVERYWHERE.load(Ordering::Relaxed) - before) as f64 / (BATCHES * 256) as f64;
+    println!("{per_transaction:.4} allocations per transaction");
+    assert!(per_transaction < 0.05, "{per_transaction}");
+}
