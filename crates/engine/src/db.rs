@@ -250,6 +250,12 @@ impl<C: ConcurrencyControl> Database<C> {
         self.0.engine.statistics()
     }
 
+    /// Cleans up after interactive transactions what their own calls could not, because older snapshots were
+    /// open; a bounded amount. True: there is more to do. (Workers clean up by themselves.)
+    pub fn tend(&self) -> bool {
+        self.0.engine.tend()
+    }
+
     pub(crate) fn engine(&self) -> &Arc<Engine<C>> {
         &self.0.engine
     }

@@ -80,7 +80,7 @@ impl<C: ConcurrencyControl> Engine<C> {
         impl<C: ConcurrencyControl> Drop for Entered<C> {
             fn drop(&mut self) {
                 let Some(context) = self.0.take() else { return };
-                context.local.refresh(None);
+                context.tidy();
                 context.leave();
                 let engine = context.engine.clone();
                 if let Some(spare) = &mut *engine.spare.lock().expect("no panic while it is held") {
@@ -93,6 +93,21 @@ impl<C: ConcurrencyControl> Engine<C> {
         let context = entered.0.as_deref().expect("put there just now");
         context.enter();
         f(context)
+    }
+
+    /// Cleans up after interactive transactions. True: there is more to do.
+    pub(crate) fn tend(&self) -> bool {
+        let spare = self.spare.lock().expect("no panic while it is held").as_mut().map(std::mem::take);
+        let mut more = false;
+        for context in spare.unwrap_or_default() {
+            context.enter();
+            more |= context.tidy();
+            context.leave();
+            if let Some(spare) = &mut *self.spare.lock().expect("no panic while it is held") {
+                spare.push(context);
+            }
+        }
+        more
     }
 
     /// Lets go of the contexts, which hold the engine.
@@ -120,6 +135,13 @@ impl<C: ConcurrencyControl> Context<C> {
     pub(crate) fn enter(&self) {
         self.local.enter();
         C::enter(self.env());
+    }
+
+    /// Cleans up what is due. True: there is more.
+    fn tidy(&self) -> bool {
+        let more = C::garbage(&self.engine.shared, &self.worker) > 0 && C::tend(self.env());
+        self.local.refresh(None);
+        more
     }
 
     pub(crate) fn leave(&self) {
