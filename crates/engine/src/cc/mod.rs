@@ -109,6 +109,10 @@ impl<C: ConcurrencyControl> Copy for Env<'_, C> {}
 /// `read` returns bytes that stay valid and unchanged until the transaction ends (`abort`, or
 /// `commit` having returned `Some`), whatever else is called in between.
 pub unsafe trait ConcurrencyControl: Sized + Send + Sync + 'static {
+    /// A record of which an open transaction has read a value stays that record until the transaction
+    /// ends: neither removed nor its slot used again.
+    const READ_PINS_RECORD: bool;
+
     /// One per database: clocks, registries.
     type Shared: Send + Sync;
     /// One per worker: what it has to clean up. Moves between threads while it is left.
@@ -169,7 +173,8 @@ pub unsafe trait ConcurrencyControl: Sized + Send + Sync + 'static {
     /// Changes an indexed record that a visit has brought to the cache.
     ///
     /// # Safety
-    /// As `visit`, with `slot` the slot of `target.id`.
+    /// As `visit`, with `slot` the slot of `target.id`; where reads pin records, it may be one that this
+    /// transaction has read a value of instead.
     unsafe fn write(
         env: Env<'_, Self>,
         txn: &mut Self::Txn,

@@ -12,6 +12,7 @@ use super::engine::Context;
 use super::fault::Fault;
 use super::point::Point;
 use super::run::Run;
+use super::table::TableInner;
 use crate::cc::{Abort, ConcurrencyControl};
 use crate::error::{Error, Result};
 use crate::exec::Mailbox;
@@ -56,6 +57,8 @@ pub(crate) struct Desk<C: ConcurrencyControl> {
     pub(super) todo: Cell<u32>,
     pub(super) used: Cell<u32>,
     pub(super) in_place: InPlace,
+    /// The place whose released operation was the last to read, and has read a value; or `NOWHERE`.
+    recent: Cell<u8>,
     pub(super) database: u64,
     pub(super) shared: *const C::Shared,
     /// The scheme's part. Borrowed only within single calls.
@@ -88,6 +91,7 @@ impl<C: ConcurrencyControl> Desk<C> {
             todo: Cell::new(VACANT),
             used: Cell::new(0),
             in_place,
+            recent: Cell::new(NOWHERE),
             database: engine.id,
             shared: &raw const engine.shared,
             state: UnsafeCell::new(state),
@@ -133,6 +137,7 @@ impl<C: ConcurrencyControl> Desk<C> {
         unsafe { (*self.places[i as usize].get()).write(op) };
         self.used.set(used | 1 << i);
         self.todo.set(self.todo.get() | 1 << i);
+        self.recent.set(NOWHERE);
         Some(i as u8)
     }
 
@@ -163,6 +168,24 @@ impl<C: ConcurrencyControl> Desk<C> {
         Some(place as u8)
     }
 
+    /// The operation in `place`, which has just been released, has read a value.
+    #[inline(always)]
+    pub(super) fn set_recent(&self, place: u8) {
+        self.recent.set(place);
+    }
+
+    /// The last read, if it was of this key (of at most eight bytes) and has found a value: under a scheme
+    /// that pins what a transaction has read, a write of the same key need not look for the record again.
+    #[inline(always)]
+    pub(super) fn take_recent(&self, table: *const TableInner, slice: u64, len: u32) -> Option<Point<C>> {
+        let place = self.recent.replace(NOWHERE);
+        if !C::READ_PINS_RECORD || place == NOWHERE || len > 8 {
+            return None;
+        }
+        let point = self.point_at(place);
+        (point.table == table && point.key.slice == slice && point.key.len == len).then_some(*point)
+    }
+
     /// Has the operation in this taken place been stepped to its end?
     #[inline(always)]
     pub(super) fn is_done(&self, place: u8) -> bool {
@@ -174,7 +197,12 @@ impl<C: ConcurrencyControl> Desk<C> {
     #[inline(always)]
     pub(super) fn point(&self, place: u8) -> &Point<C> {
         debug_assert!(self.used.get() >> place & 1 == 1);
-        // SAFETY: taken, so written; not stepped meanwhile.
+        self.point_at(place)
+    }
+
+    #[inline(always)]
+    fn point_at(&self, place: u8) -> &Point<C> {
+        // SAFETY: taken, now or before, so written; not stepped meanwhile.
         match unsafe { (*self.places[place as usize].get()).assume_init_ref() } {
             Op::Point(point) | Op::Probe(point) => point,
             Op::Run(_) => unreachable!("a point future's place holds a point operation"),
@@ -315,6 +343,7 @@ impl<C: ConcurrencyControl> Desk<C> {
     pub(super) fn clear(&self) {
         self.todo.set(0);
         self.used.set(0);
+        self.recent.set(NOWHERE);
         self.doomed.set(None);
         self.read_only.set(false);
         // SAFETY: the attempt is over: nothing that it copied is used any more.

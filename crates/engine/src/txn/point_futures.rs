@@ -65,7 +65,7 @@ impl<'t, C: ConcurrencyControl> Locate<'t, C> {
         self.txn.doom(fault)
     }
 
-    /// Gives the operation to `end` when it is done.
+    /// Gives the operation to `end` when it is done, and then releases its place, which the caller forgets.
     #[inline(always)]
     fn poll<R>(
         &mut self,
@@ -78,7 +78,6 @@ impl<'t, C: ConcurrencyControl> Locate<'t, C> {
             }
             let result = end(txn, txn.desk.point(self.place));
             txn.desk.release(self.place);
-            self.place = NOWHERE;
             return Poll::Ready(result);
         }
         if self.table.is_null() {
@@ -96,14 +95,36 @@ impl<'t, C: ConcurrencyControl> Locate<'t, C> {
 
     #[inline(always)]
     fn poll_found(&mut self) -> Poll<Result<Option<&'t [u8]>, Fault>> {
-        self.poll(|txn, point| txn.found(point))
+        let result = self.poll(|txn, point| txn.found(point));
+        if result.is_ready() {
+            if let Poll::Ready(Ok(Some(_))) = result
+                && self.place != NOWHERE
+            {
+                self.txn.desk.set_recent(self.place);
+            }
+            self.place = NOWHERE;
+        }
+        result
     }
 
     /// Makes the change when the record is found; as often as it turns out to be gone meanwhile.
     #[inline(always)]
     fn poll_change(&mut self, change: Change<'_>) -> Poll<Result<Written>> {
+        if self.place == NOWHERE
+            && !self.table.is_null()
+            && let Some(point) = self.txn.desk.take_recent(self.table, self.slice, self.len)
+        {
+            match self.txn.change(&point, change)? {
+                Written::Gone => {}
+                written => return Poll::Ready(Ok(written)),
+            }
+        }
         loop {
-            match self.poll(|txn, point| txn.change(point, change)) {
+            let result = self.poll(|txn, point| txn.change(point, change));
+            if result.is_ready() {
+                self.place = NOWHERE;
+            }
+            match result {
                 Poll::Ready(Ok(Written::Gone)) => {}
                 Poll::Ready(result) => return Poll::Ready(Ok(result?)),
                 Poll::Pending => return Poll::Pending,

@@ -205,6 +205,9 @@ unsafe fn drop_version(slot: &Slot, local: &Local, v: *mut Version) {
 // reclaimed before that closes; or it is the transaction's own, which stays in the chain below its
 // later ones until the end.
 unsafe impl ConcurrencyControl for Snapshot {
+    // The value read is visible to the open snapshot, so no tombstone over it is older than all snapshots.
+    const READ_PINS_RECORD: bool = true;
+
     type Shared = Shared;
     type Worker = Worker;
     type Txn = Txn;
