@@ -1,6 +1,7 @@
 //! The command `braid`.
 //!
 //! Exit codes: 0 done, 1 failed, 2 the command line is wrong.
+#![forbid(unsafe_code)]
 
 mod sim;
 

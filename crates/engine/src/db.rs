@@ -28,8 +28,8 @@ use std::thread::{self, JoinHandle};
 /// ```
 pub struct Database<C: ConcurrencyControl = Snapshot>(Arc<Owner<C>>);
 
-/// The result of a submitted transaction: a future, or [`wait`](exec::Handle::wait). Dropped, it
-/// cancels the transaction if that has not committed; see [`detach`](exec::Handle::detach).
+/// The result of a submitted transaction: a future, or `wait`. Dropped, it
+/// cancels the transaction if that has not committed; see `detach`.
 pub type Handle<R> = exec::Handle<R, Error>;
 
 /// The results of [`Database::run_each`], in the order of the inputs.

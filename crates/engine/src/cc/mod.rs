@@ -193,7 +193,10 @@ pub unsafe trait ConcurrencyControl: Sized + Send + Sync + 'static {
         value: &[u8],
     ) -> Result<(), OutOfMemory>;
     /// The index names the record made by `create` now.
-    fn created(txn: &mut Self::Txn, slot: *const Slot, target: &Target);
+    ///
+    /// # Safety
+    /// `slot` is what `create` was called with in this transaction, and nothing else was done with it.
+    unsafe fn created(txn: &mut Self::Txn, slot: *const Slot, target: &Target);
     /// The index does not name it after all. The scheme gives the slot of record `id` back.
     ///
     /// # Safety

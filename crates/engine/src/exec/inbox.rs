@@ -11,25 +11,10 @@ use super::serve::Home;
 use super::task::Job;
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use std::collections::VecDeque;
-use std::fmt;
 use std::sync::Arc;
 
 /// A job in the queue.
 pub(crate) type Queued<M> = Arc<dyn Job<M>>;
-
-/// A job that was not taken, and why: `Full` or `Closed`. Its handle has no answer yet.
-pub struct Refused<M: 'static> {
-    /// To be submitted again, or rejected.
-    pub job: Arc<dyn Job<M>>,
-    /// `Full` or `Closed`.
-    pub why: Lost,
-}
-
-impl<M> fmt::Debug for Refused<M> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Refused").field("why", &self.why).finish_non_exhaustive()
-    }
-}
 
 pub(crate) struct Inbox<M: 'static> {
     queue: Mutex<Queue<M>>,
@@ -147,6 +132,7 @@ impl<M: 'static> Executor<M> {
     }
 
     /// Jobs that wait in the inboxes, about.
+    #[cfg(all(test, not(braid_shuttle)))]
     pub fn queued(&self) -> usize {
         self.inboxes.iter().map(|inbox| inbox.len.load(Relaxed)).sum()
     }
@@ -170,11 +156,10 @@ impl<M: 'static> Executor<M> {
         }
     }
 
-    /// Queues a job unless every inbox is full. Never blocks.
-    pub fn try_submit(&self, job: Arc<dyn Job<M>>) -> Result<(), Refused<M>> {
-        let mut first = Some(job);
-        self.push_some(&mut std::iter::empty(), &mut first, false)
-            .map_err(|why| Refused { job: first.expect("a refused job is left"), why })
+    /// Queues a job unless every inbox is full. Never blocks. Where it is not taken (`Full` or `Closed`), its
+    /// handle has no answer yet: keep a copy to submit again or reject.
+    pub fn try_submit(&self, job: Arc<dyn Job<M>>) -> Result<(), Lost> {
+        self.push_some(&mut std::iter::empty(), &mut Some(job), false)
     }
 
     /// Queues tickets of one job of `futures` futures, so that several workers can draw from it. Refused or

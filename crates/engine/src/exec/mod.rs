@@ -21,9 +21,9 @@ mod tests;
 
 pub use batch_task::BatchTask;
 pub use core::{Refill, WorkerOptions};
-pub use inbox::{Executor, Refused};
+pub use inbox::Executor;
 pub use once::{Handle, Lost};
-pub use op::{Counters, Host, Mailbox, Pulse};
+pub use op::{Host, Mailbox, Pulse};
 pub use pin::pin_to_core;
-pub use task::{Job, Started, Task, Vacancy};
+pub use task::Task;
 pub use worker::{Step, Worker};

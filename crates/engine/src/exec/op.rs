@@ -91,10 +91,3 @@ pub struct Counters {
     /// Times a future was parked.
     pub parkings: u64,
 }
-
-impl Counters {
-    /// Steps of mailboxes: nearly every poll follows one that was finished.
-    pub fn steps(&self) -> u64 {
-        self.polls + self.suspensions
-    }
-}

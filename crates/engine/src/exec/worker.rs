@@ -5,7 +5,7 @@
 use super::Refill;
 use super::bell::Bell;
 use super::core::{Core, LiveList, WorkerOptions};
-use super::op::{Counters, Host, Mailbox};
+use super::op::{Host, Mailbox};
 use super::slot::{Slot, State};
 use super::task::Vacancy;
 use crate::suspend::{PrefetchOnly, Suspend};
@@ -16,7 +16,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-/// What one [`Worker::step`] did.
+/// What one step of a worker did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Nothing: no future is open, or all are parked.
@@ -67,11 +67,13 @@ impl<H: Host, S: Suspend> Worker<H, S> {
     }
 
     /// What it has counted so far.
-    pub fn counters(&self) -> Counters {
+    #[cfg(all(test, not(braid_shuttle)))]
+    pub fn counters(&self) -> super::op::Counters {
         self.core.counters
     }
 
     /// Futures it keeps open at once, parked ones not counted.
+    #[cfg(all(test, not(braid_shuttle)))]
     pub fn batch(&self) -> usize {
         self.core.batch()
     }
@@ -93,6 +95,7 @@ impl<H: Host, S: Suspend> Worker<H, S> {
     }
 
     /// Open futures that wait for something outside.
+    #[cfg(all(test, not(braid_shuttle)))]
     pub fn parked(&self) -> usize {
         self.core.parked
     }

@@ -90,11 +90,6 @@ impl Pool {
         unsafe { self.free_big(p, bytes) }
     }
 
-    /// The account that the pool draws on.
-    pub fn memory(&self) -> &Arc<Memory> {
-        &self.memory
-    }
-
     /// As `allocate`, with the reserve beyond the limit at hand; for small objects.
     #[cold]
     pub fn allocate_from_reserve(&mut self, bytes: usize) -> Result<*mut u8, OutOfMemory> {

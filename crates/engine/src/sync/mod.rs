@@ -9,7 +9,7 @@ mod padded;
 mod tests;
 
 pub use backoff::Backoff;
-pub use latch::{Latch, LatchGuard};
+pub use latch::Latch;
 pub use padded::CachePadded;
 
 #[cfg(braid_shuttle)]

@@ -4,6 +4,7 @@ use super::table::TableInner;
 use crate::cc::{ConcurrencyControl, Env};
 use crate::epoch::{Epochs, Local};
 use crate::error::{Error, Result};
+use crate::index::masstree::NODE_BYTES;
 use crate::memory::{Kind, Memory, OutOfMemory, Slab};
 use crate::metrics::{Clock, Metrics, Statistics, WorkerMetrics};
 use crate::options::Options;
@@ -11,8 +12,6 @@ use crate::record::Slot;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// Blocks that an index node takes.
-const NODE_BYTES: usize = 256;
 const NODES_MAX: u32 = 1 << 30;
 const RECORDS_MAX: u32 = u32::MAX - 1;
 
@@ -28,6 +27,7 @@ pub(crate) struct Engine<C: ConcurrencyControl> {
     pub(crate) nodes: Arc<Slab>,
     pub(crate) shared: C::Shared,
     /// Boxed, so that their addresses last; never removed.
+    #[allow(clippy::vec_box, reason = "transactions hold the tables' addresses while the list grows")]
     pub(crate) tables: Mutex<Vec<Box<TableInner>>>,
     /// Contexts for interactive transactions, each used by one operation at a time.
     /// `None` when the database is closed: then contexts, which hold the engine, are not kept.

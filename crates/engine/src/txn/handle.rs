@@ -151,10 +151,7 @@ impl<C: ConcurrencyControl> Txn<C> {
     }
 
     /// All rows of a table, in the order of their keys.
-    pub fn scan_all<K: Key, V: Value + ?Sized>(&self, table: Table<K, V>) -> Rows<'_, K, V, C>
-    where
-        K: AsKey<K>,
-    {
+    pub fn scan_all<K: Key + AsKey<K>, V: Value + ?Sized>(&self, table: Table<K, V>) -> Rows<'_, K, V, C> {
         Rows::new(self, table, Bound::<&K>::Unbounded, Bound::Unbounded)
     }
 
@@ -293,7 +290,8 @@ impl<C: ConcurrencyControl> Txn<C> {
         let inserted = unsafe { table.index.insert(&context.local, &point.cursor, &point.key, id) };
         if let Ok(Inserted::New) = inserted {
             let target = Target { index: &raw const table.index, key: point.key, id };
-            C::created(txn, slot, &target);
+            // SAFETY: `create` has just been called with the slot.
+            unsafe { C::created(txn, slot, &target) };
             return Ok(Written::Done);
         }
         // SAFETY: made just above.

@@ -400,7 +400,7 @@ unsafe impl ConcurrencyControl for Snapshot {
         Ok(())
     }
 
-    fn created(txn: &mut Txn, slot: *const Slot, target: &Target) {
+    unsafe fn created(txn: &mut Txn, slot: *const Slot, target: &Target) {
         // SAFETY: the slot of a record that this transaction has just made.
         let new = unsafe { &*slot }.head();
         debug_assert!(!new.is_null());

@@ -106,7 +106,8 @@ impl Hand<'_> {
         // SAFETY: inside the hand's epoch.
         match unsafe { bench.index.insert(&self.local, &cursor, &index_key, id)? } {
             Inserted::New => {
-                Snapshot::created(txn, slot, &target(id));
+                // SAFETY: made by `create` just above.
+                unsafe { Snapshot::created(txn, slot, &target(id)) };
                 Ok(Written::Done)
             }
             Inserted::Exists(_) => {

@@ -4,7 +4,8 @@
 use super::toy::{Failed, Toy, ToyHost, step_aside};
 use crate::exec::bell::{Bell, Wakes};
 use crate::exec::once::{Handle, Lost, Once, Outcome};
-use crate::exec::{BatchTask, Executor, Job, Task, WorkerOptions};
+use crate::exec::task::Job;
+use crate::exec::{BatchTask, Executor, Task, WorkerOptions};
 use crate::suspend::OnMiss;
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::thread::{self, JoinHandle};

@@ -1,5 +1,6 @@
 use super::toy::{Failed, Toy, ToyHost};
-use crate::exec::{BatchTask, Executor, Handle, Job, Lost, Task, WorkerOptions};
+use crate::exec::task::Job;
+use crate::exec::{BatchTask, Executor, Handle, Lost, Task, WorkerOptions};
 use crate::suspend::OnMiss;
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
@@ -261,13 +262,13 @@ fn a_full_inbox_blocks_or_refuses() {
     let queued = [pool.run(|_| async { Ok(1) }), pool.run(|_| async { Ok(2) })];
     assert_eq!(pool.executor.queued(), 2);
     let (job, handle) = task(&pool.executor, |_| async { Ok(3) });
-    let refused = pool.executor.try_submit(job).unwrap_err();
-    assert_eq!(refused.why, Lost::Full);
+    let refused = pool.executor.try_submit(job.clone()).unwrap_err();
+    assert_eq!(refused, Lost::Full);
     let is_in = AtomicBool::new(false);
     thread::scope(|scope| {
         let (is_in, executor) = (&is_in, &pool.executor);
         scope.spawn(move || {
-            executor.submit(refused.job);
+            executor.submit(job);
             is_in.store(true, SeqCst);
         });
         thread::sleep(Duration::from_millis(30));
