@@ -7,6 +7,7 @@ use std::ops::Bound;
 
 pub mod masstree;
 #[cfg(test)]
+#[cfg_attr(braid_shuttle, allow(dead_code, reason = "the models of schedules use a part of it"))]
 mod model;
 
 pub use crate::record::RecordId;

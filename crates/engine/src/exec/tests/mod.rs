@@ -7,7 +7,7 @@ mod epochs;
 #[cfg(not(braid_shuttle))]
 mod erased;
 #[cfg(braid_shuttle)]
-mod model;
+mod shuttle_tests;
 #[cfg(not(braid_shuttle))]
 mod stream;
 #[cfg(not(braid_shuttle))]

@@ -25,6 +25,7 @@ mod modelled {
             #[derive(Debug)]
             pub(in super::super) struct $name$(<$parameter>)?(std::sync::atomic::$name$(<$parameter>)?);
             impl$(<$parameter>)? $name$(<$parameter>)? {
+                #[allow(dead_code, reason = "some atomics of a node are never made by themselves")]
                 pub(in super::super) fn new(value: $value) -> Self {
                     Self(std::sync::atomic::$name::new(value))
                 }
