@@ -6,6 +6,7 @@ use braiddb::{Database, Options, Result, Table, Txn, Worker, WorkerOptions};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 struct Counting;
 
@@ -13,6 +14,12 @@ thread_local! {
     static HERE: Cell<u64> = const { Cell::new(0) };
 }
 static EVERYWHERE: AtomicU64 = AtomicU64::new(0);
+/// One test at a time, for the count of all threads.
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 fn count() {
     let _ = HERE.try_with(|n| n.set(n.get() + 1));
@@ -128,18 +135,21 @@ fn check<S: Suspend>(policy: S) {
 /// Proves that interleaved transactions of every kind allocate nothing in steady state.
 #[test]
 fn interleaved() {
+    let _alone = alone();
     check(OnMiss);
 }
 
 /// Proves the same for sequential execution.
 #[test]
 fn sequential() {
+    let _alone = alone();
     check(Never);
 }
 
 /// Proves that long keys and conflicts cost no allocation either.
 #[test]
 fn long_keys_and_conflicts() {
+    let _alone = alone();
     let db = Database::in_memory(Options { workers: 0, ..Options::default() }).expect("memory");
     let t: Table<(u64, Vec<u8>), u64> = db.table("t").expect("memory");
     let mut worker = db.worker();
@@ -155,6 +165,7 @@ fn long_keys_and_conflicts() {
 /// Proves that what is submitted in batches of 256 costs less than a twentieth of an allocation each.
 #[test]
 fn submitted_in_batches() {
+    let _alone = alone();
     const BATCHES: u64 = 60;
     let (db, t) = loaded(1);
     let mut before = 0;

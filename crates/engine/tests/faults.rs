@@ -267,6 +267,29 @@ fn would_deadlock() {
     assert!(told.wait().unwrap());
 }
 
+/// A full inbox pushes back: a worker, which must not wait for itself, is told.
+#[test]
+fn busy() {
+    let db = Database::in_memory(Options { workers: 1, inbox_capacity: 1, ..Options::default() }).unwrap();
+    let inner = db.clone();
+    let refused = db.run(async move |_| {
+        let handles: Vec<_> = (0..20).map(|_| inner.run(async |_| Ok(()))).collect();
+        let mut refused = 0;
+        for handle in handles {
+            match handle.await {
+                Ok(()) => {}
+                Err(error @ Error::Busy) => {
+                    assert!(error.is_retryable());
+                    refused += 1;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(refused)
+    });
+    assert_eq!(refused.wait().unwrap(), 19);
+}
+
 /// A database that closes answers what is open and what waits.
 #[test]
 fn closing_answers_everyone() {

@@ -132,6 +132,16 @@ where
 }
 
 /// Any type that serde can handle, as postcard bytes: copied on reading. (Feature `serde`.)
+///
+/// ```
+/// # use braiddb::{Database, Options, Serde, Table};
+/// # let db = Database::in_memory(Options { workers: 0, ..Options::default() })?;
+/// let tags: Table<u64, Serde<Vec<String>>> = db.table("tags")?;
+/// let tx = db.begin()?;
+/// tx.put(tags, 1, &vec!["red".to_string(), "round".to_string()])?;
+/// assert_eq!(tx.get(tags, 1)?.map(|tags| tags.len()), Some(2));
+/// # Ok::<(), braiddb::Error>(())
+/// ```
 #[cfg(feature = "serde")]
 #[derive(Debug)]
 pub struct Serde<T>(PhantomData<T>);
