@@ -300,3 +300,25 @@ fn bytes_per_record() {
     println!("{bytes_per_record:.1} bytes per record: {memory:?}");
     assert!(bytes_per_record <= 96.0, "{bytes_per_record} bytes per record: {memory:?}");
 }
+
+/// Proves that `Database::tend` cleans up what an interactive transaction left when it was rolled back.
+#[test]
+fn tend_after_interactive_transactions() {
+    let db = database(u64::MAX);
+    let table: Table<u64, u64> = db.table("t").expect("memory");
+    let mut worker = db.worker();
+    worker.run_each(0..1000u64, async |tx, i| tx.put(table, *i, 1).await, |r| r.expect("nothing in its way"));
+    let reader = db.begin().expect("room");
+    worker.run_each(0..1000u64, async |tx, i| tx.delete(table, *i).await.map(drop), |r| r.expect("as above"));
+    drop(reader);
+    let inserter = db.begin().expect("room");
+    for i in 0..1000 {
+        inserter.insert(table, i, 2).expect("deleted");
+    }
+    while worker.tend() {} // passes by the tombstones, which are covered
+    drop(inserter);
+    // The rounds that an epoch needs, and no more.
+    let rounds = (0..100).take_while(|_| db.tend() | worker.tend()).count();
+    assert!(rounds < 100, "{:?}", db.statistics().memory);
+    assert_eq!(db.statistics().memory.records, 0);
+}

@@ -103,6 +103,9 @@ impl<C: ConcurrencyControl> Engine<C> {
             context.enter();
             more |= context.tidy();
             context.leave();
+            // What is retired is due when others have moved on.
+            context.local.refresh(None);
+            more |= context.local.pending() > 0;
             if let Some(spare) = &mut *self.spare.lock().expect("no panic while it is held") {
                 spare.push(context);
             }
@@ -139,7 +142,9 @@ impl<C: ConcurrencyControl> Context<C> {
 
     /// Cleans up what is due. True: there is more.
     fn tidy(&self) -> bool {
-        let more = C::garbage(&self.engine.shared, &self.worker) > 0 && C::tend(self.env());
+        const PASSES_MAX: usize = 16;
+        let has_garbage = C::garbage(&self.engine.shared, &self.worker) > 0;
+        let more = has_garbage && (0..PASSES_MAX).all(|_| C::tend(self.env()));
         self.local.refresh(None);
         more
     }
