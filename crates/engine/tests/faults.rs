@@ -483,3 +483,40 @@ fn garbage_keeps_up_with_large_transactions() {
     let memory = db.statistics().memory;
     assert!(memory.versions_bytes < 16 << 20, "{memory:?}");
 }
+
+/// An interactive transaction may be used inside of its own `with`.
+#[test]
+fn within_itself() {
+    let db = local();
+    let t: Table<u64, u64> = db.table("t").unwrap();
+    let tx = db.begin().unwrap();
+    tx.with(async |inside| {
+        tx.put(t, 1, 10)?;
+        let seen = inside.get(t, 1).await?;
+        inside.put(t, 2, seen.unwrap() + 1).await?;
+        assert_eq!(tx.get(t, 2)?, Some(11));
+        Ok(())
+    })
+    .unwrap();
+    tx.commit().unwrap();
+    assert_eq!(db.begin().unwrap().get(t, 2).unwrap(), Some(11));
+}
+
+/// A key that claims to be short and is not is encoded as it is: nothing is read beyond it.
+#[test]
+fn a_key_that_lies() {
+    struct Liar;
+    impl braiddb::AsKey<Vec<u8>> for Liar {
+        fn short(&self) -> Option<(u64, u32)> {
+            Some((0, 100))
+        }
+        fn encode_as(&self, _: bool, out: &mut Vec<u8>) {
+            out.extend_from_slice(b"the truth");
+        }
+    }
+    let db = local();
+    let t: Table<Vec<u8>, u64> = db.table("t").unwrap();
+    let tx = db.begin().unwrap();
+    tx.put(t, Liar, 1).unwrap();
+    assert_eq!(tx.get(t, b"the truth").unwrap(), Some(1));
+}
