@@ -3,6 +3,7 @@
 //! Exit codes: 0 done, 1 failed, 2 the command line is wrong.
 #![forbid(unsafe_code)]
 
+mod history;
 mod sim;
 
 use clap::{Parser, Subcommand};
@@ -28,6 +29,8 @@ enum Command {
     Bench(braid_bench::args::BenchArgs),
     /// Runs the engine under a seeded scheduler and checks what it promises; a violation's seed replays it exactly
     Sim(sim::SimArgs),
+    /// Checks a history of transactions, of Braid or any other engine, for anomalies
+    History(history::HistoryArgs),
 }
 
 fn main() -> ExitCode {
@@ -35,6 +38,7 @@ fn main() -> ExitCode {
     let done = match &cli.command {
         Command::Bench(args) => braid_bench::run(args).map_err(Into::into),
         Command::Sim(args) => sim::simulate(args),
+        Command::History(args) => history::history(args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -63,5 +67,7 @@ mod tests {
                 .is_ok()
         );
         assert!(Cli::try_parse_from(["braid", "bench", "ycsb", "--records", "many"]).is_err());
+        assert!(Cli::try_parse_from(["braid", "history", "check", "a.jsonl", "--model", "strict"]).is_ok());
+        assert!(Cli::try_parse_from(["braid", "history", "check", "a.jsonl", "--model", "lax"]).is_err());
     }
 }
