@@ -1,7 +1,10 @@
-//! `braid sim`: the engine under a seeded scheduler, over many seeds.
+//! `braid sim`: the engine under a seeded scheduler, over many seeds or for some hours.
 
-use braid_sim::{Report, Settings, WORKLOADS, run};
+use braid_sim::{Report, SCHEMES, Scheme, Settings, Violation, WorkloadId};
 use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use std::fmt;
+use std::time::{Duration, Instant};
 
 /// What to simulate.
 #[derive(Args, Debug)]
@@ -12,6 +15,15 @@ pub struct SimArgs {
     /// Seeds per workload, one after another
     #[arg(long, default_value_t = 100)]
     seeds: u64,
+    /// Goes on with further seeds until so many hours are over, for example 0.5
+    #[arg(long, conflicts_with = "seeds", value_parser = hours)]
+    hours: Option<Duration>,
+    /// The concurrency control, and what its transactions are judged by
+    #[arg(long, default_value = SCHEMES[0].name, value_parser = scheme)]
+    scheme: Scheme,
+    /// The workloads; all of them if none is named
+    #[arg(long, value_delimiter = ',', value_parser = workload)]
+    workload: Vec<WorkloadId>,
     /// Workers in the one thread; 0: from 1 to 3, as the seed says
     #[arg(long, default_value_t = 0)]
     workers: usize,
@@ -20,23 +32,120 @@ pub struct SimArgs {
     transactions: u64,
 }
 
-/// Runs every workload over the seeds and prints a line for each; the first violation ends it.
+fn hours(text: &str) -> Result<Duration, String> {
+    let hours: f64 = text.parse().map_err(|_| "not a number of hours".to_string())?;
+    Duration::try_from_secs_f64(hours * 3600.0).map_err(|error| error.to_string())
+}
+
+fn scheme(name: &str) -> Result<Scheme, String> {
+    let names = || SCHEMES.iter().map(|scheme| scheme.name).collect();
+    Scheme::named(name).ok_or_else(|| one_of(names()))
+}
+
+fn workload(name: &str) -> Result<WorkloadId, String> {
+    WorkloadId::named(name).ok_or_else(|| one_of(WorkloadId::all().map(WorkloadId::name).collect()))
+}
+
+fn one_of(names: Vec<&str>) -> String {
+    format!("there are {}", names.join(", "))
+}
+
+/// Runs the workloads over the seeds and prints a line for each; the first violation ends it.
 pub fn simulate(args: &SimArgs) -> Result<(), Box<dyn std::error::Error>> {
-    for make in WORKLOADS {
-        let mut all = Report::default();
-        for seed in args.seed..args.seed.saturating_add(args.seeds) {
-            let settings = Settings { seed, workers: args.workers, transactions: args.transactions };
-            all = all.plus(run(*make, &settings)?);
-        }
-        println!(
-            "{}: {} seeds, {} transactions, 0 violations (trace {:016x})",
-            all.workload,
-            grouped(args.seeds),
-            grouped(all.transactions),
-            all.trace
-        );
+    let (counts, violation) = play(args, &progress(args));
+    for count in &counts {
+        println!("{count}");
     }
-    Ok(())
+    match violation {
+        None => Ok(()),
+        Some(violation) => Err(format!("{violation}\nreplay it: {}", replay(args, &violation)).into()),
+    }
+}
+
+/// What one workload came to, over all seeds.
+#[derive(Debug)]
+struct Count {
+    workload: WorkloadId,
+    is_judged_in_full: bool,
+    seeds: u64,
+    violations: u64,
+    all: Report,
+}
+
+impl fmt::Display for Count {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let numbers = [
+            (self.seeds, "seeds"),
+            (self.all.transactions, "transactions"),
+            (self.all.commits, "commits"),
+            (self.all.conflicts + self.all.refused, "conflicts"),
+            (self.all.histories, "histories checked"),
+            (self.violations, "violations"),
+        ];
+        write!(f, "{}:", self.workload.name())?;
+        for (i, (number, what)) in numbers.into_iter().enumerate() {
+            write!(f, "{} {} {what}", if i > 0 { "," } else { "" }, grouped(number))?;
+        }
+        write!(f, " (trace {:016x})", self.all.trace)?;
+        if self.is_judged_in_full {
+            Ok(())
+        } else {
+            f.write_str(" (without the invariant that needs serializable)")
+        }
+    }
+}
+
+/// Every workload with one seed, then with the next, until the seeds or the time are over or something is violated.
+fn play(args: &SimArgs, bar: &ProgressBar) -> (Vec<Count>, Option<Violation>) {
+    let all = if args.workload.is_empty() { WorkloadId::all().collect() } else { args.workload.clone() };
+    let judged = |workload: WorkloadId| workload.needs() <= args.scheme.isolation;
+    let mut counts: Vec<Count> = all
+        .into_iter()
+        .map(|workload| Count {
+            workload,
+            is_judged_in_full: judged(workload),
+            seeds: 0,
+            violations: 0,
+            all: Report::default(),
+        })
+        .collect();
+    let start = Instant::now();
+    let seed_end = if args.hours.is_some() { u64::MAX } else { args.seed.saturating_add(args.seeds) };
+    for seed in args.seed..seed_end {
+        for count in &mut counts {
+            match args.hours {
+                Some(hours) if start.elapsed() >= hours => return (counts, None),
+                Some(_) => bar.set_position(start.elapsed().as_secs()),
+                None => bar.set_position(seed - args.seed),
+            }
+            bar.set_message(format!("{}, seed {seed}", count.workload.name()));
+            let settings = Settings { seed, workers: args.workers, transactions: args.transactions };
+            count.seeds += 1;
+            match args.scheme.run(count.workload, &settings) {
+                Ok(report) => count.all = count.all.plus(report),
+                Err(violation) => {
+                    count.violations += 1;
+                    return (counts, Some(violation));
+                }
+            }
+        }
+    }
+    (counts, None)
+}
+
+/// How far it is, on the terminal if there is one: in seconds where hours are given, else in seeds.
+fn progress(args: &SimArgs) -> ProgressBar {
+    let length = args.hours.map_or(args.seeds, |hours| hours.as_secs());
+    let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} {msg}");
+    ProgressBar::new(length).with_style(style.expect("the template is well formed"))
+}
+
+/// The command line that shows a violation again.
+fn replay(args: &SimArgs, violation: &Violation) -> String {
+    format!(
+        "braid sim --scheme {} --workload {} --seed {} --seeds 1 --workers {} --transactions {}",
+        args.scheme.name, violation.workload, violation.seed, args.workers, args.transactions
+    )
 }
 
 /// A number with a comma before every third digit.
@@ -55,6 +164,18 @@ fn grouped(number: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use braid_sim::Isolation;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        args: SimArgs,
+    }
+
+    fn parsed(line: &str) -> Result<SimArgs, clap::Error> {
+        Command::try_parse_from(line.split(' ').skip(1)).map(|command| command.args)
+    }
 
     /// Proves that commas stand at every third digit from the right.
     #[test]
@@ -62,9 +183,46 @@ mod tests {
         assert_eq!([0, 999, 1000, 1234567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
     }
 
-    /// Proves that a small simulation runs to its end.
+    /// Proves that a small simulation of every workload runs to its end.
     #[test]
     fn a_small_simulation() {
-        simulate(&SimArgs { seed: 1, seeds: 1, workers: 0, transactions: 20 }).expect("no violation");
+        simulate(&parsed("braid sim --seed 1 --seeds 1 --transactions 20").unwrap()).expect("no violation");
+    }
+
+    /// Proves that a simulation by the hour runs more than one seed, ends in time, and counts what it did.
+    #[test]
+    fn a_simulation_by_the_hour() {
+        let args = parsed("braid sim --hours 0.0001 --transactions 5 --workload skew,mixed").unwrap();
+        let (start, (counts, violation)) = (Instant::now(), play(&args, &ProgressBar::hidden()));
+        assert!(violation.is_none() && start.elapsed() >= args.hours.unwrap());
+        assert!(counts.len() == 2 && counts[1].seeds > 1, "{counts:?}");
+        let line = counts[0].to_string();
+        assert!(line.starts_with("skew: ") && line.contains(" 0 violations (trace "), "{line}");
+    }
+
+    /// Proves that a violation is counted, and that the command line it prints finds it again.
+    #[test]
+    fn a_violation_is_replayed() {
+        let mut args = parsed("braid sim --workload bank,skew --transactions 200").unwrap();
+        args.scheme = args.scheme.judged_by(Isolation::Serializable);
+        let (counts, violation) = play(&args, &ProgressBar::hidden());
+        let violation = violation.expect("snapshot isolation is not serializable");
+        assert_eq!((counts[0].violations, counts[1].violations), (0, 1));
+        let mut again = parsed(&replay(&args, &violation)).unwrap();
+        again.scheme = args.scheme;
+        let (counts, found) = play(&again, &ProgressBar::hidden());
+        let found = found.expect("the same seed finds it again");
+        assert_eq!((found.seed, found.what), (violation.seed, violation.what));
+        assert_eq!(counts[0].seeds, 1);
+    }
+
+    /// Proves that names and numbers that cannot be are refused, with those that can.
+    #[test]
+    fn wrong_names_are_refused() {
+        for line in ["--scheme none", "--workload bank,none", "--hours -1", "--hours 1 --seeds 1"] {
+            assert!(parsed(&format!("braid sim {line}")).is_err(), "{line}");
+        }
+        let error = parsed("braid sim --workload none").unwrap_err().to_string();
+        assert!(error.contains("there are pairs, bank"), "{error}");
     }
 }

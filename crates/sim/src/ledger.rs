@@ -1,17 +1,25 @@
-//! What one simulation has seen: counts, the first violation, and a hash over everything that happened.
+//! What one simulation has seen: counts, the first violation, the recorded history, and a hash over everything
+//! that happened.
 
+use crate::record::Record;
+use crate::scheme::Isolation;
 use braiddb::{Error, Result};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 /// Shared by the scheduler, the workload and its transactions.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Ledger(Rc<Entries>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Entries {
+    isolation: Isolation,
     report: Cell<Report>,
     violation: RefCell<Option<String>>,
+    history: RefCell<Vec<Record>>,
+    events: Cell<u64>,
+    tags: Cell<u32>,
+    committing: Cell<u32>,
 }
 
 /// What one simulation, or several added up, have done.
@@ -25,12 +33,18 @@ pub struct Report {
     pub commits: u64,
     /// Those that gave up by themselves.
     pub gave_up: u64,
-    /// Those that met more conflicts than retries are allowed.
+    /// Attempts that gave way to others: run again, or the last that was allowed.
     pub conflicts: u64,
     /// Those that the scheduler cancelled.
     pub cancelled: u64,
+    /// Of these, those whose commit was under way: they may have committed.
+    pub unknown: u64,
     /// Looks from outside, through interactive transactions.
     pub looks: u64,
+    /// Interactive transactions that were refused; none under snapshot isolation.
+    pub refused: u64,
+    /// Recorded histories that were checked.
+    pub histories: u64,
     /// Over everything that happened, in its order: equal for equal seeds.
     pub trace: u64,
 }
@@ -45,13 +59,34 @@ impl Report {
             gave_up: self.gave_up + other.gave_up,
             conflicts: self.conflicts + other.conflicts,
             cancelled: self.cancelled + other.cancelled,
+            unknown: self.unknown + other.unknown,
             looks: self.looks + other.looks,
+            refused: self.refused + other.refused,
+            histories: self.histories + other.histories,
             trace: mixed(self.trace, other.trace),
         }
     }
 }
 
 impl Ledger {
+    /// An empty one, for an engine that promises this.
+    pub fn new(isolation: Isolation) -> Ledger {
+        Ledger(Rc::new(Entries {
+            isolation,
+            report: Cell::default(),
+            violation: RefCell::default(),
+            history: RefCell::default(),
+            events: Cell::new(0),
+            tags: Cell::new(0),
+            committing: Cell::new(0),
+        }))
+    }
+
+    /// What the engine promises.
+    pub fn isolation(&self) -> Isolation {
+        self.0.isolation
+    }
+
     /// The counts so far.
     pub fn report(&self) -> Report {
         self.0.report.get()
@@ -72,6 +107,55 @@ impl Ledger {
         if !holds {
             self.0.violation.borrow_mut().get_or_insert_with(what);
         }
+    }
+
+    /// As [`check`](Self::check), where the engine promises this much; a weaker engine need not keep it.
+    pub fn check_under(&self, needs: Isolation, holds: bool, what: impl FnOnce() -> String) {
+        self.check(holds || self.0.isolation < needs, what);
+    }
+
+    /// Outcomes that the simulation does not know: as many more commits there may have been than were
+    /// acknowledged.
+    pub fn unknown(&self) -> u64 {
+        self.report().unknown
+    }
+
+    /// An error is taken for what it is: a transaction that was refused, where the engine may refuse readers, or a
+    /// violation.
+    pub(crate) fn refused(&self, what: &str, error: &Error) {
+        if matches!(error, Error::Conflict) && self.0.isolation > Isolation::Snapshot {
+            self.count(|report| report.refused += 1);
+            self.note(4);
+        } else {
+            self.check(false, || format!("{what} failed: {error}"));
+        }
+    }
+
+    /// The number of what happens next: whatever has a smaller one has happened before.
+    pub(crate) fn next_event(&self) -> u64 {
+        self.0.events.set(self.0.events.get() + 1);
+        self.0.events.get()
+    }
+
+    /// A number that no other write of this simulation has, and is not 0.
+    pub(crate) fn next_tag(&self) -> u32 {
+        let tag = self.0.tags.get().checked_add(1).expect("a simulation has fewer than 2^32 writes");
+        self.0.tags.set(tag);
+        tag
+    }
+
+    /// Commits that are under way: whose transactions have done all that they wanted, and have not ended.
+    pub(crate) fn committing(&self) -> &Cell<u32> {
+        &self.0.committing
+    }
+
+    pub(crate) fn record(&self, record: Record) {
+        self.0.history.borrow_mut().push(record);
+    }
+
+    /// The transactions that were recorded since the last call, by their ends.
+    pub(crate) fn take_history(&self) -> Vec<Record> {
+        self.0.history.take()
     }
 
     pub(crate) fn count(&self, change: impl FnOnce(&mut Report)) {

@@ -2,23 +2,39 @@
 //! which of its transactions, whether that one suspends at a probable cache miss, when transactions begin, are
 //! cancelled, or are looked at from outside, and when garbage is collected. The same seed replays exactly.
 //!
-//! A [`Workload`] says what the transactions do and what must hold. Called by the command `braid sim` and by tests.
+//! A [`Workload`] says what the transactions do and what must hold; a [`Scheme`] names the concurrency control that
+//! they run under and what that promises. Called by the command `braid sim` and by tests.
 //!
 //! ```
-//! let settings = braid_sim::Settings { seed: 7, transactions: 50, ..Default::default() };
-//! for make in braid_sim::WORKLOADS {
-//!     let report = braid_sim::run(*make, &settings).expect("the engine keeps its promises");
-//!     assert!(report.commits > 0);
+//! use braid_sim::{SCHEMES, Settings, WorkloadId};
+//!
+//! let settings = Settings { seed: 7, transactions: 50, ..Settings::default() };
+//! for scheme in SCHEMES {
+//!     for workload in WorkloadId::all() {
+//!         let report = scheme.run(workload, &settings).expect("the engine keeps its promises");
+//!         assert!(report.commits > 0);
+//!     }
 //! }
 //! ```
 #![forbid(unsafe_code)]
 
+mod judge;
 mod ledger;
+mod observer;
 mod random;
+pub mod record;
+mod recording;
+mod replay;
 mod scheduler;
+mod scheme;
+mod stage;
 pub mod workload;
 
 pub use ledger::{Ledger, Report};
+pub use observer::{Look, Observer};
 pub use random::Random;
-pub use scheduler::{Settings, Stage, Violation, run};
-pub use workload::{MakeWorkload, WORKLOADS, Workload};
+pub use recording::{Lists, Recording, Rows};
+pub use scheduler::{Settings, Violation, run};
+pub use scheme::{Isolation, SCHEMES, Scheme};
+pub use stage::Stage;
+pub use workload::{Entry, Workload, WorkloadId};

@@ -3,14 +3,17 @@
 //! Invariant: every choice comes from the seed; nothing that differs between two runs (addresses, time, hash
 //! tables' order) decides anything.
 
+use crate::judge::judge;
 use crate::ledger::{Ledger, Report};
+use crate::observer::Observer;
 use crate::random::Random;
-use crate::workload::{MakeWorkload, Workload};
+use crate::scheme::Isolation;
+use crate::stage::Stage;
+use crate::workload::{Entry, Workload};
 use braiddb::suspend::Seeded;
-use braiddb::{
-    Clock, Database, Options, Refill, Result, Snapshot, Step, Transaction, Txn, Worker, WorkerOptions,
-};
+use braiddb::{Clock, ConcurrencyControl, Database, Options, Refill, Step, Worker, WorkerOptions};
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -50,18 +53,38 @@ impl fmt::Display for Violation {
 
 impl std::error::Error for Violation {}
 
-/// Runs one workload from one seed.
-pub fn run(make: MakeWorkload, settings: &Settings) -> Result<Report, Violation> {
-    let mut random = Random::new(settings.seed);
-    let ledger = Ledger::default();
-    let mut simulation = Simulation::new(make, settings, &mut random, &ledger);
-    let name = simulation.workload.name();
-    ledger.count(|report| report.workload = name);
-    simulation.play(settings.transactions, &mut random);
-    simulation.finish();
+/// Runs one workload from one seed, and judges it by what the scheme promises. A panic is a violation too.
+pub fn run<C: ConcurrencyControl>(
+    entry: &Entry<C>,
+    settings: &Settings,
+    isolation: Isolation,
+) -> Result<Report, Violation> {
+    let ledger = Ledger::new(isolation);
+    ledger.count(|report| report.workload = entry.name);
+    // Whatever a panic leaves half-done goes with the simulation; of the ledger, the violation is read alone.
+    let simulated = catch_unwind(AssertUnwindSafe(|| simulate(entry, settings, &ledger)));
+    if let Err(payload) = simulated {
+        let message = payload.downcast_ref::<String>().map(String::as_str);
+        let message = message.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("no message");
+        ledger.check(false, || format!("a panic: {message}"));
+    }
     match ledger.violation() {
         None => Ok(ledger.report()),
-        Some(what) => Err(Violation { workload: name, seed: settings.seed, what }),
+        Some(what) => Err(Violation { workload: entry.name, seed: settings.seed, what }),
+    }
+}
+
+fn simulate<C: ConcurrencyControl>(entry: &Entry<C>, settings: &Settings, ledger: &Ledger) {
+    let mut random = Random::new(settings.seed);
+    let mut simulation = Simulation::new(entry, settings, &mut random, ledger);
+    simulation.play(settings.transactions, &mut random);
+    simulation.finish();
+    let history = ledger.take_history();
+    if ledger.violation().is_none() && !history.is_empty() {
+        if let Err(what) = judge(&history, ledger.isolation()) {
+            ledger.check(false, || format!("the history is wrong: {what}"));
+        }
+        ledger.count(|report| report.histories += 1);
     }
 }
 
@@ -69,10 +92,12 @@ pub fn run(make: MakeWorkload, settings: &Settings) -> Result<Report, Violation>
 const STEPS_PER_TRANSACTION_MAX: u64 = 20_000;
 /// Interactive transactions open at once.
 const OBSERVERS_MAX: usize = 4;
+/// Their sessions' numbers begin here, above those of all slots of all workers.
+const OBSERVER_SESSIONS: u32 = 1 << 31;
 /// Housekeeping calls until nothing is left to do.
 const TENDS_MAX: usize = 10_000;
 
-type SimulatedWorker = Worker<Snapshot, Seeded>;
+pub(crate) type SimulatedWorker<C> = Worker<C, Seeded>;
 
 /// Time that goes on when it is looked at.
 #[derive(Default)]
@@ -84,58 +109,25 @@ impl Clock for Ticks {
     }
 }
 
-/// Where a workload's next transaction goes.
-pub struct Stage<'s> {
-    worker: &'s mut SimulatedWorker,
-    ledger: &'s Ledger,
-}
-
-impl fmt::Debug for Stage<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.worker.fmt(f)
-    }
-}
-
-impl Stage<'_> {
-    /// Begins a transaction. `committed` is called when it has committed, before any other one moves.
-    pub fn spawn<R: 'static>(
-        &mut self,
-        body: impl AsyncFnMut(&Txn) -> Result<R> + 'static,
-        committed: impl FnOnce(R) + 'static,
-    ) {
-        let ledger = self.ledger.clone();
-        let slot = self.worker.spawn(body, move |result| {
-            if let Some(value) = ledger.ended(result) {
-                committed(value);
-            }
-        });
-        assert!(slot.is_some(), "the scheduler has looked for room");
-        self.ledger.count(|report| report.transactions += 1);
-    }
-}
-
-/// An interactive transaction, and what it saw when it began.
-struct Observer {
-    transaction: Transaction,
-    first: u64,
-}
-
 // Fields drop in this order: the transactions on the workers, those from outside, the database.
-struct Simulation {
-    workers: Vec<SimulatedWorker>,
-    observers: Vec<Observer>,
-    workload: Box<dyn Workload>,
-    database: Database,
+struct Simulation<C: ConcurrencyControl> {
+    workers: Vec<SimulatedWorker<C>>,
+    observers: Vec<Observer<C>>,
+    workload: Box<dyn Workload<C>>,
+    database: Database<C>,
     ledger: Ledger,
     batch_max: usize,
+    /// Interactive transactions begun; each is a session of its own.
+    observed: u32,
 }
 
-impl Simulation {
-    fn new(make: MakeWorkload, settings: &Settings, random: &mut Random, ledger: &Ledger) -> Simulation {
+impl<C: ConcurrencyControl> Simulation<C> {
+    fn new(entry: &Entry<C>, settings: &Settings, random: &mut Random, ledger: &Ledger) -> Self {
         let options = Options { workers: 0, ..Options::default() };
         let database = Database::in_memory_with(options, Arc::new(Ticks::default()));
-        let database: Database = database.expect("memory for an empty database");
-        let workload = make(&database, random, ledger).expect("an empty database takes the first rows");
+        let database: Database<C> = database.expect("memory for an empty database");
+        let workload =
+            (entry.make)(&database, random, ledger).expect("an empty database takes the first rows");
         let count = if settings.workers > 0 { settings.workers } else { random.between(1, 3) as usize };
         let batch_max = *random.one_of(&[1, 2, 4, 16]);
         let workers = (0..count)
@@ -146,11 +138,12 @@ impl Simulation {
                 database.worker_with(Seeded::new(random.any()), options)
             })
             .collect();
-        Simulation { workers, observers: Vec::new(), workload, database, ledger: ledger.clone(), batch_max }
+        let (ledger, observers) = (ledger.clone(), Vec::new());
+        Simulation { workers, observers, workload, database, ledger, batch_max, observed: 0 }
     }
 
     fn play(&mut self, transactions: u64, random: &mut Random) {
-        let begun = |me: &Simulation| me.ledger.report().transactions;
+        let begun = |me: &Self| me.ledger.report().transactions;
         for _ in 0..transactions * STEPS_PER_TRANSACTION_MAX {
             let open = self.workers.iter().any(|worker| worker.open() > 0);
             if begun(self) >= transactions && !open || self.ledger.violation().is_some() {
@@ -164,7 +157,9 @@ impl Simulation {
                     let more = self.workers[at].tend();
                     self.ledger.note(u64::from(more));
                 }
-                160..172 => self.observe(random),
+                // An interactive transaction waits in place, and would wait for ever for a commit that only this
+                // thread can move.
+                160..172 if self.ledger.committing().get() == 0 => self.observe(random),
                 _ => self.step(at),
             }
         }
@@ -182,7 +177,8 @@ impl Simulation {
 
     fn begin(&mut self, at: usize, random: &mut Random) {
         if !self.workers[at].is_full() {
-            self.workload.begin(&mut Stage { worker: &mut self.workers[at], ledger: &self.ledger }, random);
+            let (worker, ledger) = (&mut self.workers[at], &self.ledger);
+            self.workload.begin(&mut Stage { worker, at, ledger }, random);
         }
     }
 
@@ -197,39 +193,28 @@ impl Simulation {
     /// Opens an interactive transaction, or has an open one look again, and perhaps closes it.
     fn observe(&mut self, random: &mut Random) {
         if self.observers.len() < OBSERVERS_MAX && random.chance(50) {
-            let transaction = self.database.begin().expect("few transactions are open");
-            let first = self.look(&transaction);
-            return self.observers.push(Observer { transaction, first });
+            let opened = self.open_observer();
+            return self.observers.extend(opened);
         }
         if self.observers.is_empty() {
             return;
         }
         let at = random.below(self.observers.len() as u64) as usize;
-        self.look_again(at);
-        if random.chance(50) {
-            self.close(at);
+        self.look_again(at, random.chance(50));
+    }
+
+    fn open_observer(&mut self) -> Option<Observer<C>> {
+        self.observed += 1;
+        let session = OBSERVER_SESSIONS + self.observed;
+        Observer::open(&self.database, &*self.workload, session, &self.ledger)
+    }
+
+    fn look_again(&mut self, at: usize, then_closes: bool) {
+        if !self.observers[at].look_again(&*self.workload) {
+            drop(self.observers.swap_remove(at)); // it was refused
+        } else if then_closes {
+            self.observers.swap_remove(at).close();
         }
-    }
-
-    fn look(&self, transaction: &Transaction) -> u64 {
-        let seen = self.workload.look(transaction);
-        self.ledger.check(seen.is_ok(), || format!("a look from outside failed: {seen:?}"));
-        let seen = seen.unwrap_or(0);
-        self.ledger.count(|report| report.looks += 1);
-        self.ledger.note(seen);
-        seen
-    }
-
-    fn look_again(&self, at: usize) {
-        let Observer { transaction, first } = &self.observers[at];
-        let seen = self.look(transaction);
-        self.ledger.check(seen == *first, || "an interactive transaction's snapshot has changed".into());
-    }
-
-    fn close(&mut self, at: usize) {
-        let Observer { transaction, .. } = self.observers.swap_remove(at);
-        let ended = transaction.commit();
-        self.ledger.check(ended.is_ok(), || format!("a reader could not commit: {ended:?}"));
     }
 
     /// When all have ended: what is open from outside looks once more, garbage goes, and the workload looks at
@@ -239,8 +224,7 @@ impl Simulation {
             return;
         }
         while !self.observers.is_empty() {
-            self.look_again(0);
-            self.close(0);
+            self.look_again(0, true);
         }
         let garbage: usize = self.workers.iter().map(Worker::garbage).sum();
         let before = self.workload.before_cleaning(&self.database, garbage, self.workers.len());
@@ -255,6 +239,9 @@ impl Simulation {
         }
         let garbage: usize = self.workers.iter().map(Worker::garbage).sum();
         self.ledger.check(garbage == 0, || format!("{garbage} changes are never cleaned up"));
+        if let Some(last) = self.open_observer() {
+            last.close();
+        }
         let end = self.workload.end(&self.database);
         self.ledger.check(end.is_ok(), || format!("the look at the end failed: {end:?}"));
     }

@@ -1,10 +1,11 @@
 //! Transfers keep the sum of all accounts; so every snapshot sees the same sum.
 
-use super::{Workload, digest};
+use super::{Made, Workload, digest};
 use crate::ledger::Ledger;
+use crate::observer::{Look, Observer};
 use crate::random::Random;
-use crate::scheduler::Stage;
-use braiddb::{Database, Error, Result, Table, Transaction, Txn};
+use crate::stage::Stage;
+use braiddb::{ConcurrencyControl, Database, Error, Result, Table, Txn};
 
 struct Bank {
     accounts: Table<u64, i64>,
@@ -17,7 +18,7 @@ const EACH: i64 = 100;
 const TOTAL: i64 = ACCOUNTS as i64 * EACH;
 
 /// The workload.
-pub fn bank(database: &Database, _: &mut Random, ledger: &Ledger) -> Result<Box<dyn Workload>> {
+pub fn bank<C: ConcurrencyControl>(database: &Database<C>, _: &mut Random, ledger: &Ledger) -> Made<C> {
     let accounts = database.table("accounts")?;
     let tx = database.begin()?;
     for key in 0..ACCOUNTS {
@@ -27,16 +28,12 @@ pub fn bank(database: &Database, _: &mut Random, ledger: &Ledger) -> Result<Box<
     Ok(Box::new(Bank { accounts, ledger: ledger.clone() }))
 }
 
-impl Workload for Bank {
-    fn name(&self) -> &'static str {
-        "bank"
-    }
-
-    fn begin(&mut self, stage: &mut Stage<'_>, random: &mut Random) {
+impl<C: ConcurrencyControl> Workload<C> for Bank {
+    fn begin(&mut self, stage: &mut Stage<'_, C>, random: &mut Random) {
         let accounts = self.accounts;
         if random.chance(30) {
             let (ledger, is_reverse) = (self.ledger.clone(), random.chance(50));
-            let body = async move |tx: &Txn| audit(tx, accounts, &ledger, is_reverse).await;
+            let body = async move |tx: &Txn<C>| audit(tx, accounts, &ledger, is_reverse).await;
             return stage.spawn(body, |()| ());
         }
         // On one side few accounts, so that transfers meet.
@@ -45,25 +42,26 @@ impl Workload for Bank {
             (from, to) = (to, from);
         }
         let (amount, closes) = (random.between(1, 120) as i64, random.chance(20));
-        stage.spawn(async move |tx: &Txn| transfer(tx, accounts, from, to, amount, closes).await, |()| ());
+        stage.spawn(async move |tx: &Txn<C>| transfer(tx, accounts, from, to, amount, closes).await, |()| ());
     }
 
-    fn look(&self, transaction: &Transaction) -> Result<u64> {
-        let (mut rows, mut sum, mut seen) = (transaction.scan(self.accounts, 0..ACCOUNTS), 0, 0);
+    fn look(&self, observer: &Observer<C>) -> Result<Look> {
+        let (mut rows, mut sum, mut seen) = (observer.transaction().scan(self.accounts, 0..ACCOUNTS), 0, 0);
         while let Some((key, balance)) = rows.next()? {
             sum += balance;
             seen = digest(digest(seen, &key.to_le_bytes()), &balance.to_le_bytes());
         }
         self.ledger.check(sum == TOTAL, || format!("a look from outside adds up to {sum}, not {TOTAL}"));
-        Ok(seen)
-    }
-
-    fn end(&mut self, database: &Database) -> Result<()> {
-        self.look(&database.begin()?).map(drop)
+        Ok(seen.into())
     }
 }
 
-async fn audit(tx: &Txn, accounts: Table<u64, i64>, ledger: &Ledger, is_reverse: bool) -> Result<()> {
+async fn audit<C: ConcurrencyControl>(
+    tx: &Txn<C>,
+    accounts: Table<u64, i64>,
+    ledger: &Ledger,
+    is_reverse: bool,
+) -> Result<()> {
     let all = tx.scan_all(accounts);
     let mut rows = if is_reverse { all.reverse() } else { all };
     let mut sum = 0;
@@ -75,8 +73,8 @@ async fn audit(tx: &Txn, accounts: Table<u64, i64>, ledger: &Ledger, is_reverse:
 }
 
 /// Moves money; an account that is empty then may be closed, which takes its row away.
-async fn transfer(
-    tx: &Txn,
+async fn transfer<C: ConcurrencyControl>(
+    tx: &Txn<C>,
     accounts: Table<u64, i64>,
     from: u64,
     to: u64,

@@ -1,16 +1,31 @@
 //! Keys come and go, against a model of every state that each has been in. A counter beside each key puts its
 //! changes in a row: who reads the counter knows the state. In the end, nothing is left but what lives.
 
-use super::{Workload, digest};
+use super::{Made, Workload, digest};
 use crate::ledger::Ledger;
+use crate::observer::{Look, Observer};
 use crate::random::Random;
-use crate::scheduler::Stage;
-use braiddb::{Database, Error, Result, Table, Transaction, Txn};
+use crate::stage::Stage;
+use braiddb::{ConcurrencyControl, Database, Error, Result, Table, Txn};
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// By key: its value after so many changes.
-type History = Vec<Vec<Option<u64>>>;
+/// By key and number of changes: the key's value after them. (A commit can be seen before it is acknowledged; so what
+/// is not here yet is looked up in the end.)
+#[derive(Default)]
+struct History {
+    states: BTreeMap<(u64, u64), Option<u64>>,
+    early: Vec<Seen>,
+}
+
+/// What a transaction has seen.
+#[derive(Clone, Copy)]
+struct Seen {
+    key: u64,
+    changes: u64,
+    state: Option<u64>,
+}
 
 #[derive(Clone, Copy)]
 struct Tables {
@@ -29,7 +44,7 @@ struct Churn {
 const KEYS: u64 = 24;
 
 /// The workload.
-pub fn churn(database: &Database, _: &mut Random, ledger: &Ledger) -> Result<Box<dyn Workload>> {
+pub fn churn<C: ConcurrencyControl>(database: &Database<C>, _: &mut Random, ledger: &Ledger) -> Made<C> {
     let tables = Tables {
         changes: database.table("changes")?,
         numbers: database.table("numbers")?,
@@ -40,7 +55,8 @@ pub fn churn(database: &Database, _: &mut Random, ledger: &Ledger) -> Result<Box
         tx.insert(tables.changes, key, 0)?;
     }
     tx.commit()?;
-    let history = Rc::new(RefCell::new(vec![vec![None]; KEYS as usize]));
+    let states = (0..KEYS).map(|key| ((key, 0), None)).collect();
+    let history = Rc::new(RefCell::new(History { states, early: Vec::new() }));
     Ok(Box::new(Churn { tables, ledger: ledger.clone(), history }))
 }
 
@@ -55,12 +71,18 @@ fn name(key: u64) -> String {
 }
 
 impl Tables {
-    async fn get(&self, tx: &Txn, key: u64) -> Result<Option<u64>> {
+    async fn get<C: ConcurrencyControl>(&self, tx: &Txn<C>, key: u64) -> Result<Option<u64>> {
         if is_name(key) { tx.get(self.names, name(key)).await } else { tx.get(self.numbers, key).await }
     }
 
     /// Gives the key another state, which depends on `how`. Returns it.
-    async fn change(&self, tx: &Txn, key: u64, how: u64, existed: bool) -> Result<Option<u64>> {
+    async fn change<C: ConcurrencyControl>(
+        &self,
+        tx: &Txn<C>,
+        key: u64,
+        how: u64,
+        existed: bool,
+    ) -> Result<Option<u64>> {
         if existed && !how.is_multiple_of(3) {
             let deleted = match is_name(key) {
                 true => tx.delete(self.names, name(key)).await?,
@@ -78,20 +100,16 @@ impl Tables {
     }
 }
 
-impl Workload for Churn {
-    fn name(&self) -> &'static str {
-        "churn"
-    }
-
-    fn begin(&mut self, stage: &mut Stage<'_>, random: &mut Random) {
+impl<C: ConcurrencyControl> Workload<C> for Churn {
+    fn begin(&mut self, stage: &mut Stage<'_, C>, random: &mut Random) {
         let (tables, key, how, gives_up) = (self.tables, random.below(KEYS), random.any(), random.chance(10));
         let is_reader = random.chance(20);
         let (history, ledger) = (self.history.clone(), self.ledger.clone());
         let committed = self.history.clone();
-        let body = async move |tx: &Txn| {
+        let body = async move |tx: &Txn<C>| {
             let changes = tx.get(tables.changes, key).await?.unwrap_or(u64::MAX);
             let state = tables.get(tx, key).await?;
-            expect(&history, &ledger, key, changes, state);
+            history.borrow_mut().see(&ledger, Seen { key, changes, state });
             if is_reader {
                 return Ok(None);
             }
@@ -100,35 +118,37 @@ impl Workload for Churn {
                 return Err(Error::user("changed its mind"));
             }
             tx.put(tables.changes, key, changes + 1).await?;
-            Ok(Some(state))
+            Ok(Some(Seen { key, changes: changes + 1, state }))
         };
-        stage.spawn(body, move |state| {
-            if let Some(state) = state {
-                committed.borrow_mut()[key as usize].push(state);
+        let ledger = self.ledger.clone();
+        stage.spawn(body, move |made| {
+            if let Some(made) = made {
+                committed.borrow_mut().make(&ledger, made);
             }
         });
     }
 
-    fn look(&self, transaction: &Transaction) -> Result<u64> {
-        let mut seen = 0;
+    fn look(&self, observer: &Observer<C>) -> Result<Look> {
+        let (mut seen, transaction) = (0, observer.transaction());
         for key in 0..KEYS {
             let changes = transaction.get(self.tables.changes, key)?.unwrap_or(u64::MAX);
             let state = match is_name(key) {
                 true => transaction.get(self.tables.names, name(key))?,
                 false => transaction.get(self.tables.numbers, key)?,
             };
-            expect(&self.history, &self.ledger, key, changes, state);
+            self.history.borrow_mut().see(&self.ledger, Seen { key, changes, state });
             seen = digest(seen, &changes.to_le_bytes());
         }
-        Ok(seen)
+        Ok(seen.into())
     }
 
-    fn end(&mut self, database: &Database) -> Result<()> {
+    fn end(&mut self, database: &Database<C>) -> Result<()> {
+        self.history.borrow().end(&self.ledger);
+        if self.ledger.unknown() > 0 {
+            return Ok(()); // nobody knows what lives
+        }
         let tx = database.begin()?;
-        self.look(&tx)?;
-        let alive: Vec<u64> = (0..KEYS)
-            .filter(|&key| self.history.borrow()[key as usize].last().is_some_and(Option::is_some))
-            .collect();
+        let alive = self.history.borrow().alive();
         let (mut numbers, mut names) =
             (tx.scan(self.tables.numbers, ..KEYS), tx.scan_prefix(self.tables.names, b""));
         let mut found = 0;
@@ -138,19 +158,45 @@ impl Workload for Churn {
         while names.next()?.is_some() {
             found += 1;
         }
-        self.ledger
-            .check(found == alive.len(), || format!("scans find {found} rows, alive are {}", alive.len()));
-        let (records, expected) = (database.statistics().memory.records, KEYS + alive.len() as u64);
+        self.ledger.check(found == alive, || format!("scans find {found} rows, alive are {alive}"));
+        let (records, expected) = (database.statistics().memory.records, KEYS + alive);
         self.ledger.check(records == expected, || format!("{records} records are kept for {expected} rows"));
         Ok(())
     }
 }
 
-/// After so many changes, the key's state is the one that the last of them gave it.
-fn expect(history: &RefCell<History>, ledger: &Ledger, key: u64, changes: u64, state: Option<u64>) {
-    let history = history.borrow();
-    let expected = history[key as usize].get(changes as usize);
-    ledger.check(expected == Some(&state), || {
-        format!("key {key} is {state:?} after {changes} changes, not {expected:?}")
-    });
+impl History {
+    /// An acknowledged change.
+    fn make(&mut self, ledger: &Ledger, Seen { key, changes, state }: Seen) {
+        let is_new = self.states.insert((key, changes), state).is_none();
+        ledger.check(is_new, || format!("key {key} was changed twice for the {changes}th time"));
+    }
+
+    /// After so many changes, the key's state is the one that the last of them gave it.
+    fn see(&mut self, ledger: &Ledger, seen: Seen) {
+        let Seen { key, changes, state } = seen;
+        match self.states.get(&(key, changes)) {
+            None => self.early.push(seen),
+            Some(expected) => ledger.check(*expected == state, || {
+                format!("key {key} is {state:?} after {changes} changes, not {expected:?}")
+            }),
+        }
+    }
+
+    /// All is acknowledged that ever will be.
+    fn end(&self, ledger: &Ledger) {
+        for Seen { key, changes, state } in &self.early {
+            let expected = self.states.get(&(*key, *changes));
+            let holds = expected.map_or(ledger.unknown() > 0, |expected| expected == state);
+            ledger.check(holds, || {
+                format!("key {key} was {state:?} after {changes} changes, not {expected:?}")
+            });
+        }
+    }
+
+    /// Keys that have a value in the end.
+    fn alive(&self) -> u64 {
+        let last = |key| self.states.range((key, 0)..=(key, u64::MAX)).next_back();
+        (0..KEYS).filter(|&key| last(key).is_some_and(|(_, state)| state.is_some())).count() as u64
+    }
 }

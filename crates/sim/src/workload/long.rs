@@ -1,16 +1,17 @@
 //! A snapshot that stays open from the beginning to the end: it sees the first state to the last, and holds back
 //! no more garbage than it can see.
 
-use super::{Workload, digest};
+use super::{Made, Workload, digest};
 use crate::ledger::Ledger;
+use crate::observer::{Look, Observer};
 use crate::random::Random;
-use crate::scheduler::Stage;
-use braiddb::{Database, Result, Table, Transaction, Txn};
+use crate::stage::Stage;
+use braiddb::{ConcurrencyControl, Database, Result, Table, Transaction, Txn};
 
-struct Long {
+struct Long<C: ConcurrencyControl> {
     rows: Table<u64, [u8]>,
     ledger: Ledger,
-    snapshot: Option<Transaction>,
+    snapshot: Option<Transaction<C>>,
     first: u64,
 }
 
@@ -20,7 +21,7 @@ const VALUE_BYTES_MAX: u64 = 200;
 const GARBAGE_PER_WORKER_MAX: usize = 4096 + 1024;
 
 /// The workload.
-pub fn long(database: &Database, _: &mut Random, ledger: &Ledger) -> Result<Box<dyn Workload>> {
+pub fn long<C: ConcurrencyControl>(database: &Database<C>, _: &mut Random, ledger: &Ledger) -> Made<C> {
     let rows: Table<u64, [u8]> = database.table("long")?;
     let tx = database.begin()?;
     for key in 0..ROWS {
@@ -29,46 +30,50 @@ pub fn long(database: &Database, _: &mut Random, ledger: &Ledger) -> Result<Box<
     tx.commit()?;
     let snapshot = database.begin()?;
     let mut long = Long { rows, ledger: ledger.clone(), snapshot: None, first: 0 };
-    long.first = long.look(&snapshot)?;
+    long.first = long.digest(&snapshot)?;
     long.snapshot = Some(snapshot);
     Ok(Box::new(long))
 }
 
-impl Workload for Long {
-    fn name(&self) -> &'static str {
-        "long snapshot"
-    }
-
-    fn begin(&mut self, stage: &mut Stage<'_>, random: &mut Random) {
-        let (rows, first, second) = (self.rows, random.below(ROWS), random.below(ROWS));
-        let value = vec![random.any() as u8; random.below(VALUE_BYTES_MAX) as usize];
-        let deletes = random.chance(20);
-        let body = async move |tx: &Txn| {
-            tx.put(rows, first, &value).await?;
-            if deletes { tx.delete(rows, second).await.map(drop) } else { tx.put(rows, second, &value).await }
-        };
-        stage.spawn(body, |()| ());
-    }
-
-    fn look(&self, transaction: &Transaction) -> Result<u64> {
+impl<C: ConcurrencyControl> Long<C> {
+    fn digest(&self, transaction: &Transaction<C>) -> Result<u64> {
         let (mut rows, mut seen) = (transaction.scan(self.rows, 0..ROWS), 0);
         while let Some((key, value)) = rows.next()? {
             seen = digest(digest(seen, &key.to_le_bytes()), value);
         }
         Ok(seen)
     }
+}
+
+impl<C: ConcurrencyControl> Workload<C> for Long<C> {
+    fn begin(&mut self, stage: &mut Stage<'_, C>, random: &mut Random) {
+        let (rows, first, second) = (self.rows, random.below(ROWS), random.below(ROWS));
+        let value = vec![random.any() as u8; random.below(VALUE_BYTES_MAX) as usize];
+        let deletes = random.chance(20);
+        let body = async move |tx: &Txn<C>| {
+            tx.put(rows, first, &value).await?;
+            if deletes { tx.delete(rows, second).await.map(drop) } else { tx.put(rows, second, &value).await }
+        };
+        stage.spawn(body, |()| ());
+    }
+
+    fn look(&self, observer: &Observer<C>) -> Result<Look> {
+        self.digest(observer.transaction()).map(Look::from)
+    }
 
     /// The snapshot has seen everything happen: what it saw is still there, and little else.
-    fn before_cleaning(&mut self, _: &Database, garbage: usize, workers: usize) -> Result<()> {
+    fn before_cleaning(&mut self, _: &Database<C>, garbage: usize, workers: usize) -> Result<()> {
         let garbage_max = workers * GARBAGE_PER_WORKER_MAX;
         self.ledger.check(garbage <= garbage_max, || format!("{garbage} changes wait behind one snapshot"));
         let Some(snapshot) = self.snapshot.take() else { return Ok(()) };
-        let last = self.look(&snapshot)?;
-        self.ledger.check(last == self.first, || "the long snapshot has changed".into());
-        snapshot.commit()
+        match self.digest(&snapshot).and_then(|last| snapshot.commit().map(|()| last)) {
+            Ok(last) => self.ledger.check(last == self.first, || "the long snapshot has changed".into()),
+            Err(error) => self.ledger.refused("the long snapshot", &error),
+        }
+        Ok(())
     }
 
-    fn end(&mut self, database: &Database) -> Result<()> {
+    fn end(&mut self, database: &Database<C>) -> Result<()> {
         let tx = database.begin()?;
         let (mut rows, mut alive) = (tx.scan(self.rows, 0..ROWS), 0);
         while rows.next()?.is_some() {

@@ -1,54 +1,148 @@
 //! What simulated transactions do, and what must hold. Each workload is a file of its own, with a line in
-//! [`WORKLOADS`].
+//! [`Entry::ALL`].
 
+mod append;
 mod bank;
 mod churn;
 mod counters;
+mod fork;
 mod long;
+mod mixed;
+mod monotonic;
+mod moves;
 mod own;
 mod pairs;
+mod receipts;
+mod sets;
+mod skew;
 
+pub use append::append;
 pub use bank::bank;
 pub use churn::churn;
 pub use counters::{counters, counters_losing_updates};
+pub use fork::{fork, fork_torn};
 pub use long::long;
+pub use mixed::mixed;
+pub use monotonic::{monotonic, monotonic_stale};
+pub use moves::{moves, moves_torn};
 pub use own::own;
 pub use pairs::{pairs, pairs_torn};
+pub use receipts::receipts;
+pub use sets::{sets, sets_losing_elements};
+pub use skew::skew;
 
 use crate::ledger::Ledger;
+use crate::observer::{Look, Observer};
 use crate::random::Random;
-use crate::scheduler::Stage;
-use braiddb::{Database, Result, Transaction};
+use crate::scheme::Isolation;
+use crate::stage::Stage;
+use braiddb::{ConcurrencyControl, Database, Result, Snapshot};
+use std::fmt;
 
 /// Transactions and their invariants. Violations go to the ledger.
-pub trait Workload {
-    /// The name, for reports.
-    fn name(&self) -> &'static str;
-
+///
+/// What a transaction sees while it is open is one snapshot, under every scheme; what follows from that is checked
+/// at once. What holds for committed transactions only is checked when they have committed.
+pub trait Workload<C: ConcurrencyControl> {
     /// Begins one transaction on the stage.
-    fn begin(&mut self, stage: &mut Stage<'_>, random: &mut Random);
+    fn begin(&mut self, stage: &mut Stage<'_, C>, random: &mut Random);
 
-    /// Reads through an interactive transaction and checks what it sees. Returns a hash of it: within one
-    /// transaction it must not change.
-    fn look(&self, transaction: &Transaction) -> Result<u64>;
+    /// Reads through an interactive transaction and checks what it sees. Also the last look of all, when all
+    /// transactions have ended and garbage is collected.
+    fn look(&self, observer: &Observer<C>) -> Result<Look>;
 
     /// All transactions have ended; `garbage` changes wait to be cleaned up by so many workers.
-    fn before_cleaning(&mut self, _database: &Database, _garbage: usize, _workers: usize) -> Result<()> {
+    fn before_cleaning(&mut self, _database: &Database<C>, _garbage: usize, _workers: usize) -> Result<()> {
         Ok(())
     }
 
-    /// The last look: all transactions have ended, and garbage is collected.
-    fn end(&mut self, database: &Database) -> Result<()>;
+    /// What is checked after the last look.
+    fn end(&mut self, _database: &Database<C>) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// Makes a workload in an empty database and loads its first rows.
-pub type MakeWorkload = fn(&Database, &mut Random, &Ledger) -> Result<Box<dyn Workload>>;
+pub type MakeWorkload<C> = fn(&Database<C>, &mut Random, &Ledger) -> Made<C>;
 
-/// Every workload that the engine must pass.
-pub const WORKLOADS: &[MakeWorkload] = &[pairs, bank, counters, own, churn, long];
+/// A workload, if its first rows could be loaded.
+pub type Made<C> = Result<Box<dyn Workload<C>>>;
+
+/// A workload's line in the table.
+pub struct Entry<C: ConcurrencyControl> {
+    /// As on the command line.
+    pub name: &'static str,
+    /// What an engine must promise to keep all of its invariants. A weaker one runs it too, and is judged by what it
+    /// promises: by the other invariants, and by the recorded history.
+    pub needs: Isolation,
+    /// Makes it.
+    pub make: MakeWorkload<C>,
+}
+
+impl<C: ConcurrencyControl> fmt::Debug for Entry<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Entry").field("name", &self.name).field("needs", &self.needs).finish_non_exhaustive()
+    }
+}
+
+impl<C: ConcurrencyControl> Entry<C> {
+    /// Every workload that the engine must pass.
+    pub const ALL: &'static [Entry<C>] = &[
+        Entry { name: "pairs", needs: Isolation::Snapshot, make: pairs::<C> },
+        Entry { name: "bank", needs: Isolation::Snapshot, make: bank::<C> },
+        Entry { name: "counters", needs: Isolation::Snapshot, make: counters::<C> },
+        Entry { name: "own", needs: Isolation::Snapshot, make: own::<C> },
+        Entry { name: "churn", needs: Isolation::Snapshot, make: churn::<C> },
+        Entry { name: "long", needs: Isolation::Snapshot, make: long::<C> },
+        Entry { name: "append", needs: Isolation::Snapshot, make: append::<C> },
+        Entry { name: "sets", needs: Isolation::Serializable, make: sets::<C> },
+        Entry { name: "fork", needs: Isolation::Snapshot, make: fork::<C> },
+        Entry { name: "receipts", needs: Isolation::Serializable, make: receipts::<C> },
+        Entry { name: "moves", needs: Isolation::Snapshot, make: moves::<C> },
+        Entry { name: "skew", needs: Isolation::Serializable, make: skew::<C> },
+        Entry { name: "monotonic", needs: Isolation::Snapshot, make: monotonic::<C> },
+        Entry { name: "mixed", needs: Isolation::Snapshot, make: mixed::<C> },
+    ];
+
+    /// The workload's line.
+    pub fn of(workload: WorkloadId) -> &'static Entry<C> {
+        &Self::ALL[workload.0]
+    }
+}
+
+/// A workload of the table, whatever it runs on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WorkloadId(usize);
+
+impl WorkloadId {
+    /// Every workload, in the order of the table.
+    pub fn all() -> impl ExactSizeIterator<Item = WorkloadId> {
+        (0..Entry::<Snapshot>::ALL.len()).map(WorkloadId)
+    }
+
+    /// The workload of this name.
+    pub fn named(name: &str) -> Option<WorkloadId> {
+        WorkloadId::all().find(|workload| workload.name() == name)
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        Entry::<Snapshot>::of(self).name // names do not depend on the scheme
+    }
+
+    /// What an engine must promise to keep all of its invariants.
+    pub fn needs(self) -> Isolation {
+        Entry::<Snapshot>::of(self).needs
+    }
+}
 
 /// A hash over bytes, to compare what was seen.
 pub(crate) fn digest(hash: u64, bytes: &[u8]) -> u64 {
     let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
     bytes.iter().fold(step(hash, &(bytes.len() as u8)), step)
+}
+
+/// A hash over rows, as [`digest`].
+pub(crate) fn digest_rows(rows: &[(u64, u32)]) -> u64 {
+    rows.iter().fold(0, |seen, (key, number)| digest(digest(seen, &key.to_le_bytes()), &number.to_le_bytes()))
 }

@@ -2,11 +2,12 @@
 //! stays as it was. Each attempt carries a model of what it must see: all rows at its beginning, and its own
 //! changes.
 
-use super::{Workload, digest};
+use super::{Made, Workload, digest};
 use crate::ledger::Ledger;
+use crate::observer::{Look, Observer};
 use crate::random::Random;
-use crate::scheduler::Stage;
-use braiddb::{Database, Error, Result, Table, Transaction, Txn};
+use crate::stage::Stage;
+use braiddb::{ConcurrencyControl, Database, Error, Result, Table, Txn};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -23,7 +24,7 @@ const OPERATIONS_MAX: u64 = 12;
 const VALUE_BYTES_MAX: u64 = 100;
 
 /// The workload.
-pub fn own(database: &Database, random: &mut Random, ledger: &Ledger) -> Result<Box<dyn Workload>> {
+pub fn own<C: ConcurrencyControl>(database: &Database<C>, random: &mut Random, ledger: &Ledger) -> Made<C> {
     let rows: Rows = database.table("own")?;
     let keys: Rc<[String]> = keys().into();
     let tx = database.begin()?;
@@ -48,34 +49,26 @@ fn value(random: &mut Random) -> Vec<u8> {
     vec![random.any() as u8; bytes]
 }
 
-impl Workload for Own {
-    fn name(&self) -> &'static str {
-        "own writes"
-    }
-
-    fn begin(&mut self, stage: &mut Stage<'_>, random: &mut Random) {
+impl<C: ConcurrencyControl> Workload<C> for Own {
+    fn begin(&mut self, stage: &mut Stage<'_, C>, random: &mut Random) {
         let (rows, ledger, keys) = (self.rows, self.ledger.clone(), self.keys.clone());
         let (seed, operations) = (random.any(), random.between(1, OPERATIONS_MAX));
         let body =
-            async move |tx: &Txn| attempt(tx, rows, &keys, &ledger, Random::new(seed), operations).await;
+            async move |tx: &Txn<C>| attempt(tx, rows, &keys, &ledger, Random::new(seed), operations).await;
         stage.spawn(body, |()| ());
     }
 
-    fn look(&self, transaction: &Transaction) -> Result<u64> {
-        let (mut rows, mut seen) = (transaction.scan_prefix(self.rows, b""), 0);
+    fn look(&self, observer: &Observer<C>) -> Result<Look> {
+        let (mut rows, mut seen) = (observer.transaction().scan_prefix(self.rows, b""), 0);
         while let Some((key, value)) = rows.next()? {
             seen = digest(digest(seen, key.as_bytes()), value);
         }
-        Ok(seen)
-    }
-
-    fn end(&mut self, _: &Database) -> Result<()> {
-        Ok(())
+        Ok(seen.into())
     }
 }
 
-async fn attempt(
-    tx: &Txn,
+async fn attempt<C: ConcurrencyControl>(
+    tx: &Txn<C>,
     rows: Rows,
     keys: &[String],
     ledger: &Ledger,
@@ -110,8 +103,8 @@ async fn attempt(
 }
 
 /// One write, in the transaction and in the model.
-async fn change(
-    tx: &Txn,
+async fn change<C: ConcurrencyControl>(
+    tx: &Txn<C>,
     rows: Rows,
     key: &String,
     model: &mut Model,
@@ -149,8 +142,8 @@ async fn change(
 }
 
 /// A scan over some range, in some direction, against the model.
-async fn compare(
-    tx: &Txn,
+async fn compare<C: ConcurrencyControl>(
+    tx: &Txn<C>,
     rows: Rows,
     keys: &[String],
     model: &Model,

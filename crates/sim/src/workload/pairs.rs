@@ -1,10 +1,11 @@
 //! Writers keep the two rows of each pair equal; so every snapshot sees them equal, however it reads.
 
-use super::{Workload, digest};
+use super::{Made, Workload, digest};
 use crate::ledger::Ledger;
+use crate::observer::{Look, Observer};
 use crate::random::Random;
-use crate::scheduler::Stage;
-use braiddb::{Database, Error, Result, Table, Transaction, Txn};
+use crate::stage::Stage;
+use braiddb::{ConcurrencyControl, Database, Error, Result, Table, Txn};
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -22,16 +23,16 @@ type HalfRead = (u64, Option<u64>);
 const PAIRS: u64 = 5;
 
 /// The workload.
-pub fn pairs(database: &Database, _: &mut Random, ledger: &Ledger) -> Result<Box<dyn Workload>> {
+pub fn pairs<C: ConcurrencyControl>(database: &Database<C>, _: &mut Random, ledger: &Ledger) -> Made<C> {
     make(database, ledger, false)
 }
 
 /// The workload with a bug, to show that it finds one: readers whose two reads are two transactions.
-pub fn pairs_torn(database: &Database, _: &mut Random, ledger: &Ledger) -> Result<Box<dyn Workload>> {
+pub fn pairs_torn<C: ConcurrencyControl>(database: &Database<C>, _: &mut Random, ledger: &Ledger) -> Made<C> {
     make(database, ledger, true)
 }
 
-fn make(database: &Database, ledger: &Ledger, is_torn: bool) -> Result<Box<dyn Workload>> {
+fn make<C: ConcurrencyControl>(database: &Database<C>, ledger: &Ledger, is_torn: bool) -> Made<C> {
     let rows = database.table("pairs")?;
     let tx = database.begin()?;
     for key in 0..2 * PAIRS {
@@ -41,12 +42,8 @@ fn make(database: &Database, ledger: &Ledger, is_torn: bool) -> Result<Box<dyn W
     Ok(Box::new(Pairs { rows, ledger: ledger.clone(), is_torn, half_read: Rc::default() }))
 }
 
-impl Workload for Pairs {
-    fn name(&self) -> &'static str {
-        "pairs"
-    }
-
-    fn begin(&mut self, stage: &mut Stage<'_>, random: &mut Random) {
+impl<C: ConcurrencyControl> Workload<C> for Pairs {
+    fn begin(&mut self, stage: &mut Stage<'_, C>, random: &mut Random) {
         if random.chance(50) {
             self.begin_writer(stage, random);
         } else if self.is_torn {
@@ -56,18 +53,14 @@ impl Workload for Pairs {
         }
     }
 
-    fn look(&self, transaction: &Transaction) -> Result<u64> {
+    fn look(&self, observer: &Observer<C>) -> Result<Look> {
         let mut seen = 0;
         for pair in 0..PAIRS {
-            let values = transaction.get_many(self.rows, &[2 * pair, 2 * pair + 1])?;
+            let values = observer.transaction().get_many(self.rows, &[2 * pair, 2 * pair + 1])?;
             equal(&self.ledger, "from outside", values[0], values[1]);
             seen = digest(seen, &values[0].map_or(u64::MAX, |value| value).to_le_bytes());
         }
-        Ok(seen)
-    }
-
-    fn end(&mut self, database: &Database) -> Result<()> {
-        self.look(&database.begin()?).map(drop)
+        Ok(seen.into())
     }
 }
 
@@ -76,14 +69,14 @@ fn equal(ledger: &Ledger, how: &str, x: Option<u64>, y: Option<u64>) {
 }
 
 impl Pairs {
-    fn begin_writer(&self, stage: &mut Stage<'_>, random: &mut Random) {
+    fn begin_writer<C: ConcurrencyControl>(&self, stage: &mut Stage<'_, C>, random: &mut Random) {
         let (rows, pair, value) = (self.rows, random.below(PAIRS), random.any());
         let (mut x, mut y) = (2 * pair, 2 * pair + 1);
         if random.chance(50) {
             (x, y) = (y, x);
         }
         let kind = random.below(10);
-        let body = async move |tx: &Txn| {
+        let body = async move |tx: &Txn<C>| {
             match kind {
                 0 => {
                     tx.delete(rows, x).await?;
@@ -107,11 +100,11 @@ impl Pairs {
         stage.spawn(body, |()| ());
     }
 
-    fn begin_reader(&self, stage: &mut Stage<'_>, random: &mut Random) {
+    fn begin_reader<C: ConcurrencyControl>(&self, stage: &mut Stage<'_, C>, random: &mut Random) {
         let (rows, pair, ledger) = (self.rows, random.below(PAIRS), self.ledger.clone());
         let (x, y) = (2 * pair, 2 * pair + 1);
         let kind = random.below(5);
-        let body = async move |tx: &Txn| {
+        let body = async move |tx: &Txn<C>| {
             match kind {
                 0 => {
                     let (first, second) = (tx.get(rows, y).await?, tx.get(rows, x).await?);
@@ -142,16 +135,16 @@ impl Pairs {
         stage.spawn(body, |()| ());
     }
 
-    fn begin_torn_reader(&self, stage: &mut Stage<'_>, random: &mut Random) {
+    fn begin_torn_reader<C: ConcurrencyControl>(&self, stage: &mut Stage<'_, C>, random: &mut Random) {
         let (rows, ledger, half_read) = (self.rows, self.ledger.clone(), self.half_read.clone());
         match half_read.take() {
             None => {
                 let pair = random.below(PAIRS);
-                let body = async move |tx: &Txn| tx.get(rows, 2 * pair).await;
+                let body = async move |tx: &Txn<C>| tx.get(rows, 2 * pair).await;
                 stage.spawn(body, move |x| half_read.set(Some((pair, x))));
             }
             Some((pair, x)) => {
-                let body = async move |tx: &Txn| tx.get(rows, 2 * pair + 1).await;
+                let body = async move |tx: &Txn<C>| tx.get(rows, 2 * pair + 1).await;
                 stage.spawn(body, move |y| equal(&ledger, "in two transactions", x, y));
             }
         }

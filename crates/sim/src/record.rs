@@ -1,0 +1,213 @@
+//! What transactions did, recorded for a checker of histories: every attempt with its operations, its place in real
+//! time, and its end.
+//!
+//! Invariants: each write carries a tag that no other write of the simulation has, so a read tells whose write it
+//! saw; `begin < end` for each record; the records of one session do not overlap, and with the events of all
+//! sessions in one row, `a.end < b.begin` says that `a` was acknowledged before `b` began.
+
+use crate::ledger::Ledger;
+use std::cell::{Cell, RefCell};
+
+/// Names the write that a row or an element of a list comes from. Never 0.
+pub type Tag = u32;
+
+/// One operation that has ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// A row was read.
+    Get {
+        /// Its key.
+        key: u64,
+        /// Whose write it holds; `None`: there is no row.
+        tag: Option<Tag>,
+    },
+    /// A row was written, whether or not there was one.
+    Put {
+        /// Its key.
+        key: u64,
+        /// This write.
+        tag: Tag,
+    },
+    /// A row was to be inserted.
+    Insert {
+        /// Its key.
+        key: u64,
+        /// This write; `None`: there is a row already, and nothing was written.
+        tag: Option<Tag>,
+    },
+    /// A row was to be deleted.
+    Delete {
+        /// Its key.
+        key: u64,
+        /// False: there was none, and nothing was written.
+        existed: bool,
+    },
+    /// All rows between two keys were read, both included.
+    Scan {
+        /// The lowest key.
+        from: u64,
+        /// The highest.
+        to: u64,
+        /// The rows in the order of their keys, with the writes that they hold.
+        rows: Vec<(u64, Tag)>,
+    },
+    /// A list was read.
+    List {
+        /// Its key.
+        key: u64,
+        /// Its elements, the oldest first: each is the tag of the append that it comes from.
+        elements: Vec<Tag>,
+    },
+    /// An element was added to the end of a list.
+    Append {
+        /// The list's key.
+        key: u64,
+        /// The element.
+        tag: Tag,
+    },
+}
+
+/// How an attempt ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It was acknowledged.
+    Committed,
+    /// It was undone: nobody may see it.
+    Aborted,
+    /// It was cancelled while its commit was under way: all of it may be seen, or nothing.
+    Unknown,
+}
+
+/// One attempt of one transaction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Who ran it.
+    pub session: u32,
+    /// The event after which it took its snapshot.
+    pub begin: u64,
+    /// The event at which its end was known.
+    pub end: u64,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// What it did, in the order in which the operations ended.
+    pub operations: Vec<Operation>,
+    /// The engine's own word on the snapshot that it read, where it gives one.
+    pub snapshot_timestamp: Option<u64>,
+    /// The engine's own word on when it committed, where it gives one.
+    pub commit_timestamp: Option<u64>,
+}
+
+/// The attempts of one transaction, one after another, on their way to the ledger. An attempt without recorded
+/// operations leaves no record.
+#[derive(Debug)]
+pub(crate) struct Attempts {
+    ledger: Ledger,
+    session: Cell<u32>,
+    open: RefCell<Option<Record>>,
+    is_committing: Cell<bool>,
+}
+
+impl Attempts {
+    pub(crate) fn new(ledger: &Ledger, session: u32) -> Attempts {
+        Attempts {
+            ledger: ledger.clone(),
+            session: Cell::new(session),
+            open: RefCell::default(),
+            is_committing: Cell::new(false),
+        }
+    }
+
+    pub(crate) fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    pub(crate) fn set_session(&self, session: u32) {
+        self.session.set(session);
+    }
+
+    /// An attempt begins; so the one before, if there is one, gave way to a conflict.
+    pub(crate) fn begin(&self) {
+        self.ledger.count(|report| report.conflicts += u64::from(self.open.borrow().is_some()));
+        self.end(Outcome::Aborted);
+        let begin = self.ledger.next_event();
+        self.open.replace(Some(Record {
+            session: self.session.get(),
+            begin,
+            end: begin,
+            outcome: Outcome::Aborted,
+            operations: Vec::new(),
+            snapshot_timestamp: None,
+            commit_timestamp: None,
+        }));
+    }
+
+    /// The attempt has done what it wanted, and commits now.
+    pub(crate) fn commits(&self) {
+        self.set_committing(true);
+    }
+
+    fn set_committing(&self, is_committing: bool) {
+        let committing = self.ledger.committing();
+        let was_committing = self.is_committing.replace(is_committing);
+        committing.set(committing.get() + u32::from(is_committing) - u32::from(was_committing));
+    }
+
+    pub(crate) fn operation(&self, operation: Operation) {
+        let mut open = self.open.borrow_mut();
+        let record = open.as_mut().expect("operations come from an open attempt");
+        record.operations.push(operation);
+    }
+
+    /// The attempt has ended; nothing if none is open.
+    pub(crate) fn end(&self, outcome: Outcome) {
+        self.set_committing(false);
+        let Some(mut record) = self.open.take() else { return };
+        record.end = self.ledger.next_event();
+        record.outcome = outcome;
+        assert!(record.begin < record.end, "events are counted upwards");
+        if !record.operations.is_empty() {
+            self.ledger.record(record);
+        }
+    }
+
+    /// The transaction was dropped before its end was known.
+    pub(crate) fn cancel(&self) {
+        if !self.is_committing.get() {
+            return self.end(Outcome::Aborted);
+        }
+        self.ledger.count(|report| report.unknown += 1);
+        self.end(Outcome::Unknown);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scheme::Isolation;
+
+    /// Proves that each attempt of a transaction leaves its record with its outcome, also where it is cancelled, and
+    /// that no commit is thought to be under way afterwards.
+    #[test]
+    fn attempts_leave_records() {
+        for (is_committing, last, unknown) in [(false, Outcome::Aborted, 0), (true, Outcome::Unknown, 1)] {
+            let ledger = Ledger::new(Isolation::Serializable);
+            let attempts = Attempts::new(&ledger, 7);
+            for tag in 1..=2 {
+                attempts.begin(); // the second time, after a conflict
+                attempts.operation(Operation::Put { key: 1, tag });
+            }
+            if is_committing {
+                attempts.commits();
+                assert_eq!(ledger.committing().get(), 1);
+            }
+            attempts.cancel();
+            attempts.cancel(); // has ended already
+            let history = ledger.take_history();
+            let outcomes: Vec<_> = history.iter().map(|record| record.outcome).collect();
+            assert_eq!(outcomes, [Outcome::Aborted, last]);
+            assert_eq!(ledger.report().conflicts, 1);
+            assert!(history[0].end < history[1].begin && history[1].begin < history[1].end);
+            assert_eq!((ledger.unknown(), ledger.committing().get()), (unknown, 0));
+        }
+    }
+}

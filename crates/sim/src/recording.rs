@@ -1,0 +1,160 @@
+//! A transaction whose operations are recorded. Its rows hold a number of the workload's and, below that, the tag of
+//! the write that they come from; so all values differ, and the workload need not care.
+
+use crate::ledger::Ledger;
+use crate::record::{Attempts, Operation, Outcome, Tag};
+use braiddb::{ConcurrencyControl, Database, Error, Result, Table, Txn};
+use std::fmt;
+use std::ops::RangeInclusive;
+
+/// A table whose rows can be recorded. A workload has one of them at most: keys are recorded without it.
+pub type Rows = Table<u64, u64>;
+/// A table of lists.
+pub type Lists = Table<u64, [u8]>;
+
+/// The session of the first rows' transaction: no slot and no observer has it.
+const LOADER_SESSION: u32 = 1 << 31;
+
+/// A transaction, and where its operations are written down.
+pub struct Recording<'t, C: ConcurrencyControl> {
+    tx: &'t Txn<C>,
+    attempts: &'t Attempts,
+}
+
+impl<C: ConcurrencyControl> fmt::Debug for Recording<'_, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.attempts.fmt(f)
+    }
+}
+
+fn stored(number: u32, tag: Tag) -> u64 {
+    u64::from(number) << 32 | u64::from(tag)
+}
+
+fn tag_in(value: u64) -> Tag {
+    value as u32
+}
+
+fn number_in(value: u64) -> u32 {
+    (value >> 32) as u32
+}
+
+impl<'t, C: ConcurrencyControl> Recording<'t, C> {
+    pub(crate) fn new(tx: &'t Txn<C>, attempts: &'t Attempts) -> Self {
+        Recording { tx, attempts }
+    }
+
+    /// The transaction itself: what is done through it is not recorded.
+    pub fn tx(&self) -> &'t Txn<C> {
+        self.tx
+    }
+
+    fn note(&self, operation: Operation, seen: u64) {
+        self.attempts.ledger().note(seen);
+        self.attempts.operation(operation);
+    }
+
+    /// The number in a row.
+    pub async fn get(&self, rows: Rows, key: u64) -> Result<Option<u32>> {
+        let value = self.tx.get(rows, key).await?;
+        self.note(Operation::Get { key, tag: value.map(tag_in) }, value.unwrap_or(0));
+        Ok(value.map(number_in))
+    }
+
+    /// The numbers in two rows, read at once.
+    pub async fn get_both(&self, rows: Rows, keys: [u64; 2]) -> Result<[Option<u32>; 2]> {
+        let values = self.tx.get_many(rows, &keys).await?;
+        for (key, value) in keys.into_iter().zip(values) {
+            self.note(Operation::Get { key, tag: value.map(tag_in) }, value.unwrap_or(0));
+        }
+        Ok(values.map(|value| value.map(number_in)))
+    }
+
+    /// Writes a row.
+    pub async fn put(&self, rows: Rows, key: u64, number: u32) -> Result<()> {
+        let tag = self.attempts.ledger().next_tag();
+        self.tx.put(rows, key, stored(number, tag)).await?;
+        self.note(Operation::Put { key, tag }, key);
+        Ok(())
+    }
+
+    /// Inserts a row; false: there is one.
+    pub async fn insert(&self, rows: Rows, key: u64, number: u32) -> Result<bool> {
+        let tag = self.attempts.ledger().next_tag();
+        let tag = match self.tx.insert(rows, key, stored(number, tag)).await {
+            Ok(()) => Some(tag),
+            Err(Error::KeyExists) => None,
+            Err(error) => return Err(error),
+        };
+        self.note(Operation::Insert { key, tag }, key);
+        Ok(tag.is_some())
+    }
+
+    /// Deletes a row; false: there is none.
+    pub async fn delete(&self, rows: Rows, key: u64) -> Result<bool> {
+        let existed = self.tx.delete(rows, key).await?;
+        self.note(Operation::Delete { key, existed }, key);
+        Ok(existed)
+    }
+
+    /// The rows between two keys with their numbers, in the order of their keys however they are scanned.
+    pub async fn scan(
+        &self,
+        rows: Rows,
+        range: RangeInclusive<u64>,
+        is_reverse: bool,
+    ) -> Result<Vec<(u64, u32)>> {
+        let (from, to) = (*range.start(), *range.end());
+        let scan = self.tx.scan::<_, _, u64>(rows, range);
+        let mut scan = if is_reverse { scan.reverse() } else { scan };
+        let mut found = Vec::new();
+        while let Some(row) = scan.next().await? {
+            found.push(row);
+        }
+        if is_reverse {
+            found.reverse();
+        }
+        let tags = found.iter().map(|&(key, value)| (key, tag_in(value))).collect();
+        self.note(Operation::Scan { from, to, rows: tags }, found.len() as u64);
+        Ok(found.into_iter().map(|(key, value)| (key, number_in(value))).collect())
+    }
+
+    /// The elements of a list; none if there is no list.
+    pub async fn list(&self, lists: Lists, key: u64) -> Result<Vec<Tag>> {
+        let elements = self.elements(lists, key).await?;
+        self.note(Operation::List { key, elements: elements.clone() }, elements.len() as u64);
+        Ok(elements)
+    }
+
+    /// Adds an element to a list, and returns it.
+    pub async fn append(&self, lists: Lists, key: u64) -> Result<Tag> {
+        let tag = self.attempts.ledger().next_tag();
+        let mut elements = self.elements(lists, key).await?;
+        elements.push(tag);
+        let bytes: Vec<u8> = elements.iter().flat_map(|element| element.to_le_bytes()).collect();
+        self.tx.put(lists, key, &bytes).await?;
+        self.note(Operation::Append { key, tag }, elements.len() as u64);
+        Ok(tag)
+    }
+
+    async fn elements(&self, lists: Lists, key: u64) -> Result<Vec<Tag>> {
+        let bytes = self.tx.get(lists, key).await?.unwrap_or(&[]);
+        let (elements, rest) = bytes.as_chunks();
+        self.attempts.ledger().check(rest.is_empty(), || format!("list {key} holds {} bytes", bytes.len()));
+        Ok(elements.iter().map(|element| Tag::from_le_bytes(*element)).collect())
+    }
+}
+
+/// Loads a workload's first rows, in one recorded transaction before all others.
+pub fn load<C: ConcurrencyControl>(
+    database: &Database<C>,
+    ledger: &Ledger,
+    rows: impl AsyncFnOnce(&Recording<'_, C>) -> Result<()>,
+) -> Result<()> {
+    let (transaction, attempts) = (database.begin()?, Attempts::new(ledger, LOADER_SESSION));
+    attempts.begin();
+    transaction.with(async |tx| rows(&Recording::new(tx, &attempts)).await)?;
+    transaction.commit()?;
+    attempts.end(Outcome::Committed);
+    Ok(())
+}

@@ -1,0 +1,157 @@
+//! Elements are added to sets and read by scans: none that was acknowledged before a scan began is missing from it,
+//! and none is seen whose transaction does not commit. Some writers count the set before they add to it. No two of
+//! these may find the same count: if they do, one has missed an element that the other added.
+
+use super::{Made, Workload, digest_rows};
+use crate::ledger::Ledger;
+use crate::observer::{Look, Observer};
+use crate::random::Random;
+use crate::recording::{Recording, Rows};
+use crate::scheme::Isolation;
+use crate::stage::Stage;
+use braiddb::{ConcurrencyControl, Database, Error, Result};
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+struct Sets {
+    rows: Rows,
+    ledger: Ledger,
+    known: Rc<RefCell<Known>>,
+    begun: u64,
+    added: u64,
+    /// The planted bug: an element now and then is deleted by the transaction that adds it.
+    loses: bool,
+}
+
+/// Elements by their keys: the set and, below that, the element.
+#[derive(Default)]
+struct Known {
+    acknowledged: BTreeSet<u64>,
+    seen: BTreeSet<u64>,
+    /// Sets and what counts of them the committed writers found.
+    counts: BTreeSet<(u64, usize)>,
+}
+
+/// After so many transactions, a new set is begun.
+const TRANSACTIONS_PER_SET: u64 = 60;
+const ELEMENTS_MAX: u64 = 3;
+/// Elements are spread over as many places in their set.
+const PLACES: u64 = 1 << 10;
+
+/// The workload.
+pub fn sets<C: ConcurrencyControl>(database: &Database<C>, _: &mut Random, ledger: &Ledger) -> Made<C> {
+    make(database, ledger, false)
+}
+
+/// The workload with a bug, to show that it finds one: elements that are acknowledged and not there.
+pub fn sets_losing_elements<C: ConcurrencyControl>(
+    database: &Database<C>,
+    _: &mut Random,
+    ledger: &Ledger,
+) -> Made<C> {
+    make(database, ledger, true)
+}
+
+fn make<C: ConcurrencyControl>(database: &Database<C>, ledger: &Ledger, loses: bool) -> Made<C> {
+    let (rows, known) = (database.table("sets")?, Rc::default());
+    Ok(Box::new(Sets { rows, ledger: ledger.clone(), known, begun: 0, added: 0, loses }))
+}
+
+fn key(set: u64, place: u64) -> u64 {
+    set << 32 | place
+}
+
+impl<C: ConcurrencyControl> Workload<C> for Sets {
+    fn begin(&mut self, stage: &mut Stage<'_, C>, random: &mut Random) {
+        let set = self.begun / TRANSACTIONS_PER_SET;
+        self.begun += 1;
+        if random.chance(50) {
+            self.begin_writer(stage, set, random);
+        } else {
+            self.begin_reader(stage, set, random);
+        }
+    }
+
+    fn look(&self, observer: &Observer<C>) -> Result<Look> {
+        let rows = self.rows;
+        let found = observer.recorded(async |recording| recording.scan(rows, 0..=u64::MAX, false).await)?;
+        self.known.borrow_mut().seen.extend(found.iter().map(|(key, _)| key));
+        Ok(digest_rows(&found).into())
+    }
+
+    fn end(&mut self, database: &Database<C>) -> Result<()> {
+        let known = self.known.borrow();
+        let tx = database.begin()?;
+        let (mut rows, mut found) = (tx.scan::<_, _, u64>(self.rows, ..), BTreeSet::new());
+        while let Some((key, _)) = rows.next()? {
+            found.insert(key);
+        }
+        let lost: Vec<_> = known.acknowledged.difference(&found).collect();
+        self.ledger.check(lost.is_empty(), || format!("sets have lost the elements {lost:x?}"));
+        let extra: BTreeSet<_> =
+            known.seen.union(&found).filter(|key| !known.acknowledged.contains(key)).collect();
+        self.ledger.check(extra.len() as u64 <= ELEMENTS_MAX * self.ledger.unknown(), || {
+            format!("elements {extra:x?} were seen and never committed")
+        });
+        Ok(())
+    }
+}
+
+impl Sets {
+    fn begin_writer<C: ConcurrencyControl>(
+        &mut self,
+        stage: &mut Stage<'_, C>,
+        set: u64,
+        random: &mut Random,
+    ) {
+        let (rows, loses, counts) = (self.rows, self.loses && random.chance(10), random.chance(40));
+        let elements: Vec<u64> = (0..random.between(1, ELEMENTS_MAX))
+            .map(|_| {
+                self.added += 1;
+                key(set, self.added.wrapping_mul(0x9e37_79b1) % PLACES) // odd: no two of a set are equal
+            })
+            .collect();
+        let (gives_up, added) = (random.chance(10), elements.clone());
+        let body = async move |recording: &Recording<'_, C>| {
+            let mut count = None;
+            if counts {
+                count = Some(recording.scan(rows, key(set, 0)..=key(set, PLACES), false).await?.len());
+            }
+            for &element in &elements {
+                recording.insert(rows, element, 0).await?;
+            }
+            if loses {
+                recording.delete(rows, elements[0]).await?;
+            }
+            if gives_up { Err(Error::user("changed its mind")) } else { Ok(count) }
+        };
+        let (known, ledger) = (self.known.clone(), self.ledger.clone());
+        stage.spawn_recorded(body, move |count| {
+            let mut known = known.borrow_mut();
+            known.acknowledged.extend(added);
+            let Some(count) = count else { return };
+            let is_new = known.counts.insert((set, count));
+            ledger.check_under(Isolation::Serializable, is_new, || {
+                format!("two transactions found {count} elements in set {set}, and both added to it")
+            });
+        });
+    }
+
+    fn begin_reader<C: ConcurrencyControl>(&self, stage: &mut Stage<'_, C>, set: u64, random: &mut Random) {
+        let (rows, is_reverse) = (self.rows, random.chance(50));
+        let (x, y) = (random.below(PLACES), random.below(PLACES));
+        let (from, to) = (key(set, x.min(y)), key(set, x.max(y)));
+        let (known, ledger) = (self.known.clone(), self.ledger.clone());
+        let body = async move |recording: &Recording<'_, C>| {
+            let before: Vec<u64> = known.borrow().acknowledged.range(from..=to).copied().collect();
+            let found = recording.scan(rows, from..=to, is_reverse).await?;
+            let found: BTreeSet<u64> = found.into_iter().map(|(key, _)| key).collect();
+            let lost = before.iter().find(|key| !found.contains(key));
+            ledger.check(lost.is_none(), || format!("a scan that began later misses element {lost:x?}"));
+            known.borrow_mut().seen.extend(found);
+            Ok(())
+        };
+        stage.spawn_recorded(body, |()| ());
+    }
+}

@@ -1,0 +1,146 @@
+//! Planted bugs that the simulator must find: a check that has never failed shows little.
+
+use braid_sim::workload::Made;
+use braid_sim::workload::{
+    MakeWorkload, counters_losing_updates, fork_torn, monotonic_stale, moves_torn, pairs_torn,
+    sets_losing_elements,
+};
+use braid_sim::{
+    Entry, Isolation, Ledger, Look, Observer, Random, Recording, Rows, Scheme, Settings, Stage, Violation,
+    Workload, WorkloadId, run,
+};
+use braiddb::{Database, Error, Result, Snapshot};
+use std::cell::Cell;
+
+const SEEDS: u64 = 20;
+
+/// A bug in a workload, under a name for its reports.
+fn finds(make: MakeWorkload<Snapshot>, what: &str) {
+    let entry = Entry { name: "planted", needs: Isolation::Snapshot, make };
+    check(what, |settings| run(&entry, settings, Isolation::Snapshot).map(drop));
+}
+
+/// Most of the seeds find it, and say what is wrong in these words.
+fn check(what: &str, run: impl Fn(&Settings) -> Result<(), Violation>) {
+    let violations: Vec<_> =
+        (0..SEEDS).filter_map(|seed| run(&Settings { seed, ..Settings::default() }).err()).collect();
+    let found = violations.iter().filter(|violation| violation.what.contains(what)).count() as u64;
+    assert!(found > SEEDS / 2, "{found} of {SEEDS} seeds found {what:?}: {violations:?}");
+}
+
+/// A reader that is torn over two transactions is found.
+#[test]
+fn torn_pairs_are_found() {
+    finds(pairs_torn, "a pair is torn");
+}
+
+/// An increment whose read and write are two transactions is found.
+#[test]
+fn lost_updates_are_found() {
+    finds(counters_losing_updates, "two increments made");
+}
+
+/// A sum that is read by two transactions is found.
+#[test]
+fn torn_sums_are_found() {
+    finds(moves_torn, "rows scanned in two transactions add up to");
+}
+
+/// Readers who cannot agree on an order, because each reads in two transactions, are found.
+#[test]
+fn long_forks_are_found() {
+    finds(fork_torn, "each came first to some reader");
+}
+
+/// An element that was acknowledged and is not there is found.
+#[test]
+fn lost_elements_are_found() {
+    finds(sets_losing_elements, "element");
+}
+
+/// A reader that answers from a cache is found.
+#[test]
+fn stale_reads_are_found() {
+    finds(monotonic_stale, "had been acknowledged");
+}
+
+/// Snapshot isolation that is taken for serializable is found out by the workloads that need the latter.
+#[test]
+fn snapshot_isolation_is_not_serializable() {
+    let claims = Scheme::named("snapshot").expect("the engine has it").judged_by(Isolation::Serializable);
+    let needing: Vec<_> =
+        WorkloadId::all().filter(|workload| workload.needs() == Isolation::Serializable).collect();
+    assert_eq!(needing.len(), 3, "the table below names each");
+    let messages =
+        [("skew", "nobody is left"), ("receipts", "was reported as"), ("sets", "and both added to it")];
+    for (name, what) in messages {
+        let workload = WorkloadId::named(name).expect("it is in the table");
+        assert!(needing.contains(&workload), "{name}");
+        check(what, |settings| claims.run(workload, settings).map(drop));
+    }
+}
+
+/// What is wrong with a [`Faulty`] workload.
+#[derive(Clone, Copy, PartialEq)]
+enum Fault {
+    /// It panics.
+    Panics,
+    /// Each look sees something else.
+    LooksDiffer,
+    /// Each look is refused.
+    LooksConflict,
+    /// Some of its writes are not recorded: as if the engine had made them up.
+    WritesByItself,
+}
+
+/// Writes rows, with a fault.
+struct Faulty {
+    rows: Rows,
+    fault: Fault,
+    looks: Cell<u64>,
+}
+
+fn faulty<const FAULT: u8>(database: &Database, _: &mut Random, _: &Ledger) -> Made<Snapshot> {
+    let faults = [Fault::Panics, Fault::LooksDiffer, Fault::LooksConflict, Fault::WritesByItself];
+    let (rows, fault) = (database.table("rows")?, faults[FAULT as usize]);
+    Ok(Box::new(Faulty { rows, fault, looks: Cell::new(0) }))
+}
+
+impl Workload<Snapshot> for Faulty {
+    fn begin(&mut self, stage: &mut Stage<'_, Snapshot>, random: &mut Random) {
+        let (rows, fault, key) = (self.rows, self.fault, random.below(5));
+        assert!(fault != Fault::Panics, "planted");
+        let is_own = fault == Fault::WritesByItself && random.chance(10);
+        let body = async move |recording: &Recording<'_, Snapshot>| {
+            recording.get(rows, key).await?;
+            if is_own { recording.tx().put(rows, key, 0).await } else { recording.put(rows, key, 0).await }
+        };
+        stage.spawn_recorded(body, |()| ());
+    }
+
+    fn look(&self, _: &Observer<Snapshot>) -> Result<Look> {
+        self.looks.set(self.looks.get() + 1);
+        match self.fault {
+            Fault::LooksDiffer => Ok(self.looks.get().into()),
+            Fault::LooksConflict => Err(Error::Conflict),
+            _ => Ok(0.into()),
+        }
+    }
+}
+
+/// A panic, an observer's snapshot that changes, and writes out of nowhere are found, whatever the workload says.
+#[test]
+fn the_simulator_finds_by_itself() {
+    finds(faulty::<0>, "a panic: planted");
+    finds(faulty::<1>, "an interactive transaction's snapshot has changed");
+    finds(faulty::<3>, "the history is wrong");
+}
+
+/// A reader that is refused breaks what snapshot isolation promises; where readers may be refused, it is counted.
+#[test]
+fn refused_readers() {
+    finds(faulty::<2>, "a look from outside failed");
+    let entry = Entry { name: "planted", needs: Isolation::Snapshot, make: faulty::<2> };
+    let report = run(&entry, &Settings::default(), Isolation::Serializable).expect("readers may be refused");
+    assert!(report.refused > 0 && report.looks == 0, "{report:?}");
+}
