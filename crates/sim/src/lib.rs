@@ -2,6 +2,8 @@
 //! which of its transactions, whether that one suspends at a probable cache miss, when transactions begin, are
 //! cancelled, or are looked at from outside, and when garbage is collected. The same seed replays exactly.
 //!
+//! [`script`] is the close-up: small transactions whose steps meet in every order, judged by brute force.
+//!
 //! A [`Workload`] says what the transactions do and what must hold; a [`Scheme`] names the concurrency control that
 //! they run under and what that promises. Called by the command `braid sim` and by tests.
 //!
@@ -27,6 +29,7 @@ mod recording;
 mod replay;
 mod scheduler;
 mod scheme;
+pub mod script;
 mod stage;
 pub mod workload;
 

@@ -1,0 +1,149 @@
+//! One transaction of a script on the engine: its closure, which does what the cursor says, and what the stage
+//! knows of it.
+
+use super::gate::Gate;
+use super::history::{Observed, Outcome};
+use super::program::{Cursor, Operation, Place, Seen, Transaction, Turn};
+use braiddb::{ConcurrencyControl, Error, Result, Table, Txn};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+/// The distance between two keys of a script.
+pub(super) const SPREAD: u64 = 1024;
+
+/// Where a script's key lies.
+pub(super) fn engine_key(key: u32) -> u64 {
+    u64::from(key) * SPREAD
+}
+
+/// What the stage and a transaction's closure share.
+#[derive(Clone)]
+pub(super) struct Actor {
+    pub(super) gate: Gate,
+    clock: Rc<Cell<u32>>,
+    pub(super) observed: Rc<RefCell<Observed>>,
+    /// An error that no scheme may answer with.
+    fault: Rc<RefCell<Option<String>>>,
+    /// It has not ended.
+    pub(super) is_open: Rc<Cell<bool>>,
+}
+
+impl Actor {
+    /// Before it begins. Clock and fault are those of its run.
+    pub(super) fn new(clock: &Rc<Cell<u32>>, fault: &Rc<RefCell<Option<String>>>) -> Actor {
+        let observed =
+            Observed { seen: Vec::new(), outcome: Outcome::Conflict, begins: 0, begun: 0, ends: 0, ended: 0 };
+        Actor {
+            gate: Gate::default(),
+            clock: clock.clone(),
+            observed: Rc::new(RefCell::new(observed)),
+            fault: fault.clone(),
+            is_open: Rc::new(Cell::new(true)),
+        }
+    }
+
+    /// It is about to begin, unless it has begun already: then false.
+    pub(super) fn begins(&self) -> bool {
+        let is_first = self.observed.borrow().begins == 0;
+        if is_first {
+            let now = self.now();
+            self.observed.borrow_mut().begins = now;
+        }
+        is_first
+    }
+
+    fn now(&self) -> u32 {
+        self.clock.set(self.clock.get() + 1);
+        self.clock.get()
+    }
+
+    /// It has ended.
+    pub(super) fn end(&self, result: Result<()>) {
+        let ended = self.now();
+        let mut observed = self.observed.borrow_mut();
+        observed.ended = ended;
+        match result {
+            Ok(()) => observed.outcome = Outcome::Committed,
+            Err(Error::Conflict) => observed.outcome = Outcome::Conflict,
+            Err(Error::User(_)) => observed.outcome = Outcome::GaveUp,
+            Err(error) => *self.fault.borrow_mut() = Some(error.to_string()),
+        }
+        self.is_open.set(false);
+    }
+}
+
+/// A transaction's closure.
+pub(super) async fn act<C: ConcurrencyControl>(
+    tx: &Txn<C>,
+    transaction: &Transaction,
+    tables: &[Table<u64, i64>],
+    actor: &Actor,
+) -> Result<()> {
+    let begun = actor.now();
+    actor.observed.borrow_mut().begun = begun;
+    if transaction.is_read_only {
+        tx.declare_read_only();
+    }
+    let mut cursor = Cursor::new(transaction);
+    loop {
+        match cursor.advance() {
+            Turn::Step => actor.gate.pass().await,
+            Turn::Operation(operation) => {
+                let seen = perform(tx, tables, operation).await?;
+                cursor.see(&seen);
+                actor.observed.borrow_mut().seen.push(seen);
+            }
+            Turn::Commit => {
+                let ends = actor.now();
+                actor.observed.borrow_mut().ends = ends;
+                return Ok(());
+            }
+            Turn::Abort => return Err(Error::user("given up")),
+        }
+    }
+}
+
+async fn perform<C: ConcurrencyControl>(
+    tx: &Txn<C>,
+    tables: &[Table<u64, i64>],
+    operation: Operation,
+) -> Result<Seen> {
+    let at = |place: Place| (tables[place.0 as usize], engine_key(place.1));
+    Ok(match operation {
+        Operation::Get(place) => {
+            let (table, key) = at(place);
+            Seen::Value(tx.get(table, key).await?)
+        }
+        Operation::Scan(table, from, to) => {
+            let range = engine_key(from)..engine_key(to);
+            let (mut rows, mut seen) = (tx.scan(tables[table as usize], range), Vec::new());
+            while let Some((key, value)) = rows.next().await? {
+                if key.is_multiple_of(SPREAD) {
+                    seen.push(((key / SPREAD) as u32, value));
+                }
+            }
+            Seen::Rows(seen)
+        }
+        Operation::Put(place, value) => {
+            let (table, key) = at(place);
+            tx.put(table, key, value).await?;
+            Seen::Done
+        }
+        Operation::Insert(place, value) => {
+            let (table, key) = at(place);
+            match tx.insert(table, key, value).await {
+                Ok(()) => Seen::Done,
+                Err(Error::KeyExists) => Seen::Exists,
+                Err(error) => return Err(error),
+            }
+        }
+        Operation::Update(place, value) => {
+            let (table, key) = at(place);
+            Seen::Found(tx.update(table, key, value).await?)
+        }
+        Operation::Delete(place) => {
+            let (table, key) = at(place);
+            Seen::Found(tx.delete(table, key).await?)
+        }
+    })
+}

@@ -1,0 +1,219 @@
+//! Random scripts and schedules, each from a seed, judged by the oracle.
+
+use super::history::Outcome;
+use super::oracle::{Isolation, holds};
+use super::program::Script;
+use super::shrink::shrink;
+use super::stage::{Move, Schedule};
+use super::text::{TRANSACTIONS_MAX, parse};
+use super::{Failure, Scheme};
+use crate::random::Random;
+use std::fmt::Write;
+use std::ops::Range;
+
+/// What came of many seeds.
+#[derive(Clone, Debug, Default)]
+pub struct RandomReport {
+    /// Scripts run, a seed each.
+    pub scripts: u64,
+    /// Transactions that committed.
+    pub committed: u64,
+    /// Transactions that the scheme gave up.
+    pub aborted: u64,
+    /// Runs that no serial order explains.
+    pub anomalies: u64,
+    /// Runs that a serial order explains, but none that keeps real time.
+    pub stale: u64,
+    /// What should not be: none, where the scheme keeps its promises.
+    pub failures: Vec<Failure>,
+}
+
+/// Failures after which no more seeds are tried.
+const FAILURES_MAX: usize = 5;
+
+/// Makes up a script and a schedule from each seed, and judges what comes of it.
+pub fn check_random(scheme: Scheme, seeds: Range<u64>) -> RandomReport {
+    let mut report = RandomReport::default();
+    for seed in seeds {
+        random(scheme, seed, &mut report);
+        if report.failures.len() >= FAILURES_MAX {
+            break;
+        }
+    }
+    report
+}
+
+/// Runs and judges the script of one seed.
+fn random(scheme: Scheme, seed: u64, report: &mut RandomReport) {
+    let (script, schedule) = generate(seed);
+    report.scripts += 1;
+    let history = match scheme.play(&script, &schedule) {
+        Ok(history) => history,
+        Err(_) => return report.failures.push(smallest(scheme, script, schedule)),
+    };
+    for observed in &history.transactions {
+        report.committed += u64::from(observed.is_committed());
+        report.aborted += u64::from(observed.outcome == Outcome::Conflict);
+    }
+    if !holds(Isolation::Serializable, &script, &history) {
+        report.anomalies += 1;
+    } else if !holds(Isolation::StrictlySerializable, &script, &history) {
+        report.stale += 1;
+    }
+    if scheme.broken(&script, &history).is_some() {
+        report.failures.push(smallest(scheme, script, schedule));
+    }
+}
+
+/// The smallest run found that fails as this one does.
+fn smallest(scheme: Scheme, script: Script, schedule: Schedule) -> Failure {
+    let fault = |script: &Script, schedule: &Schedule| match scheme.play(script, schedule) {
+        Ok(history) => {
+            let broken = scheme.broken(script, &history)?;
+            Some((format!("not {broken:?}"), Some(history)))
+        }
+        Err(fault) => Some((fault, None)),
+    };
+    let (script, schedule) = shrink(script, schedule, |script, schedule| fault(script, schedule).is_some());
+    let (what, history) =
+        fault(&script, &schedule).expect("it failed just now, and nothing is left to chance");
+    Failure::new(what, &script, Some(&schedule), history.as_ref())
+}
+
+/// The script and the schedule of a seed.
+pub fn generate(seed: u64) -> (Script, Schedule) {
+    let mut random = Random::new(seed);
+    let random = &mut random;
+    let text = Writer::new(random).script(random);
+    let script = parse(&format!("seed {seed}"), &text);
+    let script = script.unwrap_or_else(|error| unreachable!("{error} in a text of our own:\n{text}"));
+    let schedule = schedule(&script, random);
+    (script, schedule)
+}
+
+/// Keys lie from 1 to a number from `KEYS_MIN` to `KEYS_MAX`: few, so that transactions meet.
+const KEYS_MIN: u64 = 3;
+const KEYS_MAX: u64 = 6;
+const STATEMENTS_MAX: u64 = 4;
+
+/// Writes a script.
+struct Writer {
+    text: String,
+    keys: u64,
+    tables: &'static [&'static str],
+    /// The last value written: no two constants are equal, so that it shows who has written what is read.
+    value: u64,
+}
+
+impl Writer {
+    fn new(random: &mut Random) -> Writer {
+        let tables: &[&str] = if random.chance(80) { &["a"] } else { &["a", "b"] };
+        Writer { text: String::new(), keys: random.between(KEYS_MIN, KEYS_MAX), tables, value: 0 }
+    }
+
+    fn script(mut self, random: &mut Random) -> String {
+        for table in self.tables {
+            for key in 1..=self.keys {
+                if random.chance(60) {
+                    let value = self.next_value();
+                    self.line(format_args!("row {table}[{key}] = {value}"));
+                }
+            }
+        }
+        if random.chance(25) {
+            self.line(format_args!("filler {}", random.between(1, 30)));
+        }
+        for number in 0..random.between(2, TRANSACTIONS_MAX as u64) {
+            self.transaction(number, random);
+        }
+        self.text
+    }
+
+    fn transaction(&mut self, number: u64, random: &mut Random) {
+        let is_read_only = random.chance(10);
+        self.line(format_args!("transaction t{number}{}", if is_read_only { " readonly" } else { "" }));
+        if random.chance(25) {
+            self.line(format_args!("  begin"));
+        }
+        let mut variables = 0;
+        // The greater of two, for it takes several statements to go wrong.
+        let statements = random.between(1, STATEMENTS_MAX).max(random.between(1, STATEMENTS_MAX));
+        for _ in 0..statements {
+            if is_read_only || random.chance(55) {
+                self.read(&mut variables, random);
+            } else {
+                self.write(variables, random);
+            }
+        }
+        let end = if random.chance(95) { "commit" } else { "abort" };
+        self.line(format_args!("  {end}"));
+    }
+
+    fn read(&mut self, variables: &mut u64, random: &mut Random) {
+        let table = *random.one_of(self.tables);
+        let variable = *variables;
+        *variables += 1;
+        if random.chance(60) {
+            let key = random.between(1, self.keys);
+            return self.line(format_args!("  x{variable} = get {table}[{key}]"));
+        }
+        let from = random.between(1, self.keys);
+        let to = random.between(from + 1, self.keys + 1);
+        let fold = random.one_of(&["count", "sum", "first", "last"]);
+        self.line(format_args!("  x{variable} = {fold} {table}[{from}..{to}]"));
+    }
+
+    fn write(&mut self, variables: u64, random: &mut Random) {
+        let (table, key, value) =
+            (*random.one_of(self.tables), random.between(1, self.keys), self.next_value());
+        let known = (variables > 0).then(|| format!("x{}", random.below(variables.max(1))));
+        let condition = match &known {
+            Some(known) if random.chance(15) => format!("if {known} % 2 == {} then ", random.below(2)),
+            _ => String::new(),
+        };
+        let value = match known {
+            Some(known) if random.chance(30) => format!("{known} + {value}"),
+            _ => value.to_string(),
+        };
+        match random.below(100) {
+            0..30 => self.line(format_args!("  {condition}put {table}[{key}] = {value}")),
+            30..55 => self.line(format_args!("  {condition}insert {table}[{key}] = {value}")),
+            55..75 => self.line(format_args!("  {condition}delete {table}[{key}]")),
+            75..90 => self.line(format_args!("  {condition}update {table}[{key}] = {value}")),
+            90..95 => self.line(format_args!("  {condition}add {table}[{key}] by {value}")),
+            _ => {
+                let to = random.between(key + 1, self.keys + 1);
+                self.line(format_args!("  {condition}remove {table}[{key}..{to}] where value % 2 == 0"));
+            }
+        }
+    }
+
+    fn next_value(&mut self) -> u64 {
+        self.value += 11;
+        self.value
+    }
+
+    fn line(&mut self, line: std::fmt::Arguments<'_>) {
+        writeln!(self.text, "{line}").expect("a string takes everything");
+    }
+}
+
+/// Steps in a random order, now and then with other things happening between them.
+fn schedule(script: &Script, random: &mut Random) -> Schedule {
+    let mut left: Vec<usize> =
+        script.transactions.iter().map(|transaction| transaction.steps.len()).collect();
+    let (disturbs, is_hasty) = (random.chance(20), random.chance(30));
+    let mut moves = Vec::new();
+    while left.iter().any(|steps| *steps > 0) {
+        if disturbs && random.chance(25) {
+            moves.push(*random.one_of(&[Move::Fill, Move::Clear, Move::Tend]));
+        }
+        let at = random.below(left.len() as u64) as usize;
+        if left[at] > 0 {
+            left[at] -= 1;
+            let is_start = is_hasty && random.chance(60);
+            moves.push(if is_start { Move::Start(at as u8) } else { Move::Step(at as u8) });
+        }
+    }
+    Schedule { moves, workers: random.between(1, 2) as usize }
+}

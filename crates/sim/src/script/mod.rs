@@ -1,0 +1,104 @@
+//! Transaction scripts as data, run step by step on the real engine, and judged by brute force.
+//!
+//! A script ([`program`], read from text by [`parse`]) has initial rows and two to four transactions. A run
+//! ([`play`]) takes their steps in a given order in a database of its own, and keeps what each transaction has
+//! observed. The oracle ([`holds`]) looks for an order of the transactions that explains the observations on a
+//! model. [`check_specs`] runs the known anomalies in every interleaving, [`check_random`] scripts made up from
+//! seeds. Everything is generic over the scheme; [`Scheme`] is the one place that names them.
+
+mod actor;
+pub mod expression;
+mod gate;
+mod generate;
+mod history;
+mod interleavings;
+mod model;
+mod oracle;
+pub mod program;
+mod shrink;
+mod specs;
+mod stage;
+mod text;
+mod tokens;
+
+pub use generate::{RandomReport, check_random, generate};
+pub use history::{Described, History, Observed, Outcome};
+pub use interleavings::{count, interleavings, is_serial};
+pub use oracle::{Isolation, holds};
+pub use specs::{SPECS, SpecReport, SpecResult, check_script, check_specs, spec};
+pub use stage::{Move, Schedule, play};
+pub use text::{ParseError, TRANSACTIONS_MAX, parse};
+
+use program::Script;
+use std::fmt;
+
+/// A concurrency-control scheme of the engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scheme {
+    /// [`braiddb::Snapshot`].
+    Snapshot,
+}
+
+impl Scheme {
+    /// Every scheme.
+    pub const ALL: &[Scheme] = &[Scheme::Snapshot];
+
+    /// As in the scripts' expectations.
+    pub fn name(self) -> &'static str {
+        match self {
+            Scheme::Snapshot => "snapshot",
+        }
+    }
+
+    /// What every history under it must be, each of these.
+    pub fn promises(self) -> &'static [Isolation] {
+        match self {
+            Scheme::Snapshot => &[Isolation::Snapshot],
+        }
+    }
+
+    /// A promise that a history breaks.
+    pub fn broken(self, script: &Script, history: &History) -> Option<Isolation> {
+        self.promises().iter().copied().find(|promise| !holds(*promise, script, history))
+    }
+
+    /// Runs a script in every interleaving.
+    pub fn check_script(self, script: &Script, failures: &mut Vec<Failure>) -> SpecResult {
+        match self {
+            Scheme::Snapshot => check_script::<braiddb::Snapshot>(self, script, failures),
+        }
+    }
+
+    /// Runs a script once.
+    pub fn play(self, script: &Script, schedule: &Schedule) -> Result<History, String> {
+        match self {
+            Scheme::Snapshot => play::<braiddb::Snapshot>(script, schedule),
+        }
+    }
+}
+
+/// Something that must not be, and how to see it again.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// What it is.
+    pub what: String,
+    /// The script, the schedule and the history, in words.
+    pub how: String,
+}
+
+impl Failure {
+    fn new(what: String, script: &Script, schedule: Option<&Schedule>, history: Option<&History>) -> Failure {
+        let mut how = script.to_string();
+        how.extend(schedule.map(|schedule| format!("{schedule}\n")));
+        how.extend(history.map(|history| Described(script, history).to_string()));
+        Failure { what: format!("{}: {what}", script.name), how }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}\n{}", self.what, self.how)
+    }
+}
+
+impl std::error::Error for Failure {}

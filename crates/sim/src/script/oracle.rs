@@ -1,0 +1,143 @@
+//! The oracle: does some order explain what was seen? By brute force over all orders, on the model; it knows
+//! nothing of how the engine works.
+
+use super::history::{History, Observed};
+use super::model::replay;
+use super::program::{Place, Script, State};
+
+/// What a history is held against.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Isolation {
+    /// Some serial order of the committed transactions shows each of them what it saw, and leaves the last
+    /// state.
+    Serializable,
+    /// One that also keeps real time: who had committed before another began comes before it.
+    StrictlySerializable,
+    /// Snapshot isolation (Berenson et al., SIGMOD 1995), with the newest snapshots: each transaction, whether
+    /// or not it commits, reads the state that those committed before it began have left, and its own writes;
+    /// of those that overlap and commit, no two write the same key.
+    Snapshot,
+}
+
+/// Judges a history of `script`.
+pub fn holds(isolation: Isolation, script: &Script, history: &History) -> bool {
+    assert_eq!(script.transactions.len(), history.transactions.len());
+    assert!(script.transactions.len() <= u32::BITS as usize);
+    let search = Search { script, history, isolation };
+    match isolation {
+        Isolation::Snapshot => {
+            let mut line = vec![Committed { state: script.rows.clone(), written: Vec::new(), mask: 0 }];
+            search.snapshot_order(&mut line)
+        }
+        _ => search.serial_order(0, &script.rows),
+    }
+}
+
+struct Search<'h> {
+    script: &'h Script,
+    history: &'h History,
+    isolation: Isolation,
+}
+
+/// One more committed transaction.
+struct Committed {
+    /// What it and those before it have left.
+    state: State,
+    /// What it has written.
+    written: Vec<Place>,
+    /// It and those before it, a bit each.
+    mask: u32,
+}
+
+impl<'h> Search<'h> {
+    fn committed(&self) -> impl Iterator<Item = (usize, &'h Observed)> {
+        self.history.transactions.iter().enumerate().filter(|(_, observed)| observed.is_committed())
+    }
+
+    /// Those that may come next after those in `mask`: none of those left has to come before them.
+    fn next(&self, mask: u32) -> impl Iterator<Item = (usize, &'h Observed)> {
+        let left = move |(at, _): &(usize, &Observed)| mask >> at & 1 == 0;
+        let is_before = |a: &Observed, b: &Observed| match self.isolation {
+            Isolation::Serializable => false,
+            Isolation::StrictlySerializable => a.ended < b.begins,
+            Isolation::Snapshot => a.ended < b.ends, // the order of commits
+        };
+        self.committed()
+            .filter(left)
+            .filter(move |(_, one)| !self.committed().filter(left).any(|(_, other)| is_before(other, one)))
+    }
+
+    fn serial_order(&self, mask: u32, state: &State) -> bool {
+        if self.committed().all(|(at, _)| mask >> at & 1 == 1) {
+            return *state == self.history.last;
+        }
+        self.next(mask).any(|(at, observed)| {
+            let mut state = state.clone();
+            replay(&self.script.transactions[at], observed, &mut state).is_some()
+                && self.serial_order(mask | 1 << at, &state)
+        })
+    }
+
+    fn snapshot_order(&self, line: &mut Vec<Committed>) -> bool {
+        let last = line.last().expect("it begins with the rows of the script");
+        let mask = last.mask;
+        if self.committed().all(|(at, _)| mask >> at & 1 == 1) {
+            return last.state == self.history.last && self.aborted_saw_snapshots(line);
+        }
+        self.next(mask).any(|(at, observed)| {
+            (0..line.len()).any(|from| {
+                let Some(next) = self.commit_from(line, from, at, observed) else { return false };
+                line.push(next);
+                let holds = self.snapshot_order(line);
+                line.pop();
+                holds
+            })
+        })
+    }
+
+    /// Commits a transaction that read from number `from` of the line.
+    fn commit_from(
+        &self,
+        line: &[Committed],
+        from: usize,
+        at: usize,
+        observed: &Observed,
+    ) -> Option<Committed> {
+        if !self.is_snapshot_of(line[from].mask, observed) {
+            return None;
+        }
+        let mut seen = line[from].state.clone();
+        let written = replay(&self.script.transactions[at], observed, &mut seen)?;
+        let overlaps = line[from + 1..].iter().flat_map(|other| &other.written);
+        if overlaps.into_iter().any(|place| written.contains(place)) {
+            return None;
+        }
+        let last = line.last().expect("not empty");
+        let mut state = last.state.clone();
+        for place in &written {
+            match seen.get(place) {
+                Some(value) => state.insert(*place, *value),
+                None => state.remove(place),
+            };
+        }
+        Some(Committed { state, written, mask: last.mask | 1 << at })
+    }
+
+    /// May those in `mask`, and no others, be what this transaction reads from?
+    fn is_snapshot_of(&self, mask: u32, observed: &Observed) -> bool {
+        self.committed().all(|(at, other)| match mask >> at & 1 {
+            1 => other.ends < observed.begun,
+            _ => other.ended > observed.begins,
+        })
+    }
+
+    fn aborted_saw_snapshots(&self, line: &[Committed]) -> bool {
+        let transactions = self.history.transactions.iter().enumerate();
+        transactions.filter(|(_, observed)| !observed.is_committed()).all(|(at, observed)| {
+            line.iter().any(|snapshot| {
+                self.is_snapshot_of(snapshot.mask, observed)
+                    && replay(&self.script.transactions[at], observed, &mut snapshot.state.clone()).is_some()
+            })
+        })
+    }
+}

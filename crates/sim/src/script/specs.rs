@@ -1,0 +1,196 @@
+//! The anomaly table: well-known scripts, each in every interleaving.
+
+use super::history::{Described, History, Outcome};
+use super::interleavings::{interleavings, is_serial};
+use super::oracle::{Isolation, holds};
+use super::program::{Expectation, Script};
+use super::stage::{Schedule, play};
+use super::text::{ParseError, parse};
+use super::{Failure, Scheme};
+use braiddb::ConcurrencyControl;
+
+macro_rules! specs {
+    ($($name:literal)*) => {
+        &[$(($name, include_str!(concat!("../../specs/", $name, ".spec")))),*]
+    };
+}
+
+/// Names and texts of the files in `specs/`.
+pub const SPECS: &[(&str, &str)] = specs! {
+    "g0" "g1a" "g1b" "g1c" "otv" "pmp" "pmp-write" "p4" "g-single" "g-single-predicate"
+    "g-single-write" "g2-item" "g2" "g2-two-edges" "g2-read-only"
+    "simple-write-skew" "read-only-anomaly-1" "read-only-anomaly-2" "read-only-anomaly-3" "receipt-report"
+    "project-manager" "temporal-range-integrity" "classroom-scheduling" "referential-integrity" "ri-trigger"
+    "update-conflict-out" "total-cash" "partial-index" "index-only-scan" "two-ids"
+    "read-write-unique-1" "read-write-unique-2" "read-write-unique-3" "read-write-unique-4"
+    "multiple-row-versions" "three-ring"
+};
+
+/// What came of one script.
+#[derive(Clone, Debug)]
+pub struct SpecResult {
+    /// The script.
+    pub name: String,
+    /// Orders of its steps.
+    pub interleavings: u64,
+    /// Runs: each interleaving with the transactions on one worker, and on two.
+    pub runs: u64,
+    /// Transactions that committed.
+    pub committed: u64,
+    /// Transactions that the scheme gave up.
+    pub aborted: u64,
+    /// Runs in which all committed that wanted to.
+    pub whole: u64,
+    /// Runs that no serial order explains.
+    pub anomalies: u64,
+    /// Runs that a serial order explains, but none that keeps real time.
+    pub stale: u64,
+    /// The first run that is not serializable.
+    pub first_anomaly: Option<String>,
+}
+
+/// What came of all scripts.
+#[derive(Clone, Debug, Default)]
+pub struct SpecReport {
+    /// One per script.
+    pub specs: Vec<SpecResult>,
+    /// What should not be: none, where the scheme keeps its promises.
+    pub failures: Vec<Failure>,
+}
+
+impl SpecReport {
+    /// Interleavings of all scripts.
+    pub fn interleavings(&self) -> u64 {
+        self.specs.iter().map(|spec| spec.interleavings).sum()
+    }
+
+    /// Runs of all scripts.
+    pub fn runs(&self) -> u64 {
+        self.specs.iter().map(|spec| spec.runs).sum()
+    }
+
+    /// Transactions that the scheme gave up, of all scripts.
+    pub fn aborted(&self) -> u64 {
+        self.specs.iter().map(|spec| spec.aborted).sum()
+    }
+
+    /// Runs that no serial order explains, of all scripts.
+    pub fn anomalies(&self) -> u64 {
+        self.specs.iter().map(|spec| spec.anomalies).sum()
+    }
+}
+
+/// The script of this name in [`SPECS`].
+pub fn spec(name: &str) -> Option<Result<Script, ParseError>> {
+    let (name, text) = SPECS.iter().find(|(known, _)| *known == name)?;
+    Some(parse(&format!("{name}.spec"), text))
+}
+
+/// Runs all of [`SPECS`], each in every interleaving.
+pub fn check_specs(scheme: Scheme) -> SpecReport {
+    let mut report = SpecReport::default();
+    for (name, text) in SPECS {
+        match parse(&format!("{name}.spec"), text) {
+            Ok(script) => report.specs.push(scheme.check_script(&script, &mut report.failures)),
+            Err(error) => report.failures.push(Failure { what: error.to_string(), how: String::new() }),
+        }
+    }
+    report
+}
+
+/// Runs one script in every interleaving. The first failure goes to `failures`.
+pub fn check_script<C: ConcurrencyControl>(
+    scheme: Scheme,
+    script: &Script,
+    failures: &mut Vec<Failure>,
+) -> SpecResult {
+    let mut check = Check { scheme, script, result: SpecResult::of(script), failure: None };
+    for moves in interleavings(script) {
+        check.result.interleavings += 1;
+        for workers in [1, 2] {
+            let schedule = Schedule { moves: moves.clone(), workers };
+            match play::<C>(script, &schedule) {
+                Ok(history) => check.judge(&schedule, &history),
+                Err(fault) => check.fail(fault, &schedule, None),
+            }
+        }
+    }
+    check.conclude();
+    failures.extend(check.failure);
+    check.result
+}
+
+impl SpecResult {
+    fn of(script: &Script) -> SpecResult {
+        SpecResult {
+            name: script.name.clone(),
+            interleavings: 0,
+            runs: 0,
+            committed: 0,
+            aborted: 0,
+            whole: 0,
+            anomalies: 0,
+            stale: 0,
+            first_anomaly: None,
+        }
+    }
+}
+
+struct Check<'s> {
+    scheme: Scheme,
+    script: &'s Script,
+    result: SpecResult,
+    failure: Option<Failure>,
+}
+
+impl Check<'_> {
+    fn judge(&mut self, schedule: &Schedule, history: &History) {
+        let with = |outcome| history.transactions.iter().filter(|one| one.outcome == outcome).count() as u64;
+        let conflicts = with(Outcome::Conflict);
+        self.result.runs += 1;
+        self.result.committed += with(Outcome::Committed);
+        self.result.aborted += conflicts;
+        self.result.whole += u64::from(conflicts == 0);
+        if !holds(Isolation::Serializable, self.script, history) {
+            self.result.anomalies += 1;
+            self.result
+                .first_anomaly
+                .get_or_insert_with(|| format!("{schedule}\n{}", Described(self.script, history)));
+        } else if !holds(Isolation::StrictlySerializable, self.script, history) {
+            self.result.stale += 1;
+        }
+        if let Some(broken) = self.scheme.broken(self.script, history) {
+            self.fail(format!("not {broken:?}"), schedule, Some(history));
+        }
+        if conflicts > 0 && is_serial(&schedule.moves) {
+            self.fail("a conflict where no two transactions overlap".into(), schedule, Some(history));
+        }
+    }
+
+    fn conclude(&mut self) {
+        let name = self.scheme.name();
+        let Some((_, expected)) = self.script.expectations.iter().find(|(scheme, _)| scheme == name) else {
+            return self.fail_as_a_whole(format!("it does not say what to expect under {name}"));
+        };
+        match (expected, self.result.anomalies) {
+            (Expectation::Anomaly, 0) => {
+                self.fail_as_a_whole("the anomaly was expected, and no interleaving shows it".into());
+            }
+            (Expectation::None, 1..) => {
+                let first = self.result.first_anomaly.clone().unwrap_or_default();
+                self.fail_as_a_whole(format!("no anomaly was expected\n{first}"));
+            }
+            _ => {}
+        }
+    }
+
+    fn fail(&mut self, what: String, schedule: &Schedule, history: Option<&History>) {
+        let script = self.script;
+        self.failure.get_or_insert_with(|| Failure::new(what, script, Some(schedule), history));
+    }
+
+    fn fail_as_a_whole(&mut self, what: String) {
+        let script = self.script;
+        self.failure.get_or_insert_with(|| Failure::new(what, script, None, None));
+    }
+}

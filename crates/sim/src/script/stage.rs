@@ -1,0 +1,421 @@
+//! The stage: one run of a script on the real engine, in a database of its own, on one thread.
+//!
+//! Each transaction of the script is a closure in a worker's slot that waits at a gate before each of its steps.
+//! A schedule opens the gates one by one. After each opening the workers are stepped until all transactions are
+//! at their gates or have ended; one that is not there in time waits for another (for a lock, or for a commit
+//! that is under way). It is left waiting while the schedule goes on, and passes the gates that were opened
+//! meanwhile as soon as it can. (A schedule may also ask for a single round of the workers, so that the next
+//! transaction meets this one within an operation.)
+
+use super::actor::{Actor, SPREAD, act, engine_key};
+use super::history::History;
+use super::program::{Place, Script, State};
+use braiddb::suspend::Suspend;
+use braiddb::{
+    Clock, ConcurrencyControl, Database, Error, Options, Result, Step, Table, Txn, Worker, WorkerOptions,
+};
+use std::cell::{Cell, RefCell};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// One thing that happens next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Move {
+    /// This transaction takes a step, as far as it gets.
+    Step(u8),
+    /// This transaction sets out on a step, and others move before it has taken it: their operations meet
+    /// half-way.
+    Start(u8),
+    /// Rows that no script sees are put between the keys, so that index nodes split.
+    Fill,
+    /// They are removed, so that index nodes go.
+    Clear,
+    /// Each worker cleans up.
+    Tend,
+}
+
+impl Move {
+    /// The transaction whose step it is.
+    pub fn transaction(self) -> Option<u8> {
+        match self {
+            Move::Step(at) | Move::Start(at) => Some(at),
+            Move::Fill | Move::Clear | Move::Tend => None,
+        }
+    }
+}
+
+/// What happens when, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Schedule {
+    /// In this order. Each transaction has as many steps here as in its script.
+    pub moves: Vec<Move>,
+    /// The workers that the transactions are spread over.
+    pub workers: usize,
+}
+
+impl std::fmt::Display for Schedule {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "on {} workers:", self.workers)?;
+        for each in &self.moves {
+            match each {
+                Move::Step(transaction) => write!(f, " {transaction}")?,
+                Move::Start(transaction) => write!(f, " {transaction}~")?,
+                other => write!(f, " {other:?}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Runs the script under a scheme. An error says what the engine did that no transaction may.
+pub fn play<C: ConcurrencyControl>(script: &Script, schedule: &Schedule) -> Result<History, String> {
+    // Caught, so that a failure comes with its script: nothing of the run is used afterwards.
+    catch_unwind(AssertUnwindSafe(|| run::<C>(script, schedule))).unwrap_or_else(|payload| {
+        let message = payload.downcast_ref::<String>().map(String::as_str);
+        let message = message.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("no message");
+        Err(format!("a panic: {message}"))
+    })
+}
+
+fn run<C: ConcurrencyControl>(script: &Script, schedule: &Schedule) -> Result<History, String> {
+    let mut stage = Stage::<C>::new(script, schedule.workers)?;
+    for each in &schedule.moves {
+        stage.take(*each)?;
+        stage.settle(match each {
+            Move::Start(_) => 1,
+            Move::Fill | Move::Clear => LOOKS_OF_FILL_MAX,
+            Move::Step(_) | Move::Tend => LOOKS_MAX,
+        });
+    }
+    stage.finish()
+}
+
+/// Rounds over the workers after which a transaction that has not come to its gate is left waiting. (Where it
+/// would have come yet, nothing is lost but a schedule that was meant to be another one.)
+const LOOKS_MAX: usize = 512;
+/// The same for the rows that no script sees, which are many.
+const LOOKS_OF_FILL_MAX: usize = 8192;
+/// Rounds until everything has ended.
+const LOOKS_AT_THE_END_MAX: usize = 100_000;
+/// Transactions open on a worker at once: those of a script, and the stage's own.
+const OPEN_MAX: usize = super::text::TRANSACTIONS_MAX + 1;
+/// Rows that a `Fill` puts behind each key: enough to part the keys' index nodes.
+const FILL_ROWS: u64 = 24;
+
+/// Leaves at every probable miss, and takes transactions in turn.
+#[derive(Clone, Copy, Debug)]
+struct EveryMiss;
+
+impl Suspend for EveryMiss {
+    const SUSPENDS: bool = true;
+    const PREFETCHES: bool = false;
+    fn miss<const LINES: usize>(&mut self, _: *const u8) -> bool {
+        true
+    }
+}
+
+/// Time stands still.
+struct Still;
+
+impl Clock for Still {
+    fn now_ns(&self) -> u64 {
+        0
+    }
+}
+
+// Fields drop in this order: the transactions on the workers, then the database.
+struct Stage<'s, C: ConcurrencyControl> {
+    script: &'s Script,
+    workers: Vec<Worker<C, EveryMiss>>,
+    actors: Vec<Actor>,
+    tables: Tables,
+    database: Database<C>,
+    fault: Rc<RefCell<Option<String>>>,
+    /// A transaction of the stage's own is open.
+    is_filling: Rc<Cell<bool>>,
+}
+
+type Tables = Rc<Vec<Table<u64, i64>>>;
+
+impl<'s, C: ConcurrencyControl> Stage<'s, C> {
+    fn new(script: &'s Script, workers: usize) -> Result<Stage<'s, C>, String> {
+        let options = Options { workers: 0, ..Options::default() };
+        let database: Database<C> = Database::in_memory_with(options, Arc::new(Still)).map_err(words)?;
+        let tables: Result<Vec<_>> = script.tables.iter().map(|name| database.table(name)).collect();
+        let tables = Rc::new(tables.map_err(words)?);
+        let (clock, fault) = (Rc::new(Cell::new(0)), Rc::new(RefCell::new(None)));
+        let actors = script.transactions.iter().map(|_| Actor::new(&clock, &fault)).collect();
+        let mut stage =
+            Stage { script, workers: Vec::new(), actors, tables, database, fault, is_filling: Rc::default() };
+        for _ in 0..workers {
+            let options = WorkerOptions {
+                batch: OPEN_MAX,
+                batch_max: OPEN_MAX,
+                parked_max: OPEN_MAX,
+                ..WorkerOptions::default()
+            };
+            let mut worker = stage.database.worker_with(EveryMiss, options);
+            worker.set_retries_max(0);
+            stage.workers.push(worker);
+        }
+        stage.load().map_err(words)?;
+        Ok(stage)
+    }
+
+    fn load(&mut self) -> Result<()> {
+        let (script, tables) = (self.script, &self.tables);
+        self.workers[0].run(async |tx| {
+            for ((table, key), value) in &script.rows {
+                tx.insert(tables[*table as usize], engine_key(*key), *value).await?;
+            }
+            for place in places(script) {
+                for row in 0..u64::from(script.filler) {
+                    let key = engine_key(place.1) + SPREAD / 2 + row;
+                    tx.insert(tables[place.0 as usize], key, 0).await?;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn take(&mut self, next: Move) -> Result<(), String> {
+        match next {
+            Move::Step(transaction) | Move::Start(transaction) => self.step(transaction as usize)?,
+            Move::Fill => self.fill(true)?,
+            Move::Clear => self.fill(false)?,
+            Move::Tend => self.workers.iter_mut().for_each(|worker| {
+                worker.tend();
+            }),
+        }
+        Ok(())
+    }
+
+    /// Opens the gate of a transaction, which begins with its first step.
+    fn step(&mut self, at: usize) -> Result<(), String> {
+        let actor = &self.actors[at];
+        actor.gate.open();
+        if !actor.begins() {
+            return Ok(());
+        }
+        let (transaction, tables) = (self.script.transactions[at].clone(), self.tables.clone());
+        let (inside, outside) = (actor.clone(), actor.clone());
+        let body = async move |tx: &Txn<C>| act(tx, &transaction, &tables, &inside).await;
+        self.spawn(at, body, move |result| outside.end(result))
+    }
+
+    /// Puts rows between the keys, or removes them, in a transaction of the stage's own: one at a time, so that
+    /// there is room for those of the script.
+    fn fill(&mut self, puts: bool) -> Result<(), String> {
+        if self.is_filling.replace(true) {
+            return Ok(());
+        }
+        let (places, tables) = (places(self.script), self.tables.clone());
+        let body = async move |tx: &Txn<C>| {
+            for (table, key) in &places {
+                for row in 1..=FILL_ROWS {
+                    let (table, key) = (tables[*table as usize], engine_key(*key) + row);
+                    if puts {
+                        tx.put(table, key, 0).await?;
+                    } else {
+                        tx.delete(table, key).await?;
+                    }
+                }
+            }
+            Ok(())
+        };
+        let (fault, is_filling) = (self.fault.clone(), self.is_filling.clone());
+        let end = move |result: Result<()>| {
+            is_filling.set(false);
+            match result {
+                Ok(()) | Err(Error::Conflict) => {}
+                Err(error) => *fault.borrow_mut() = Some(error.to_string()),
+            }
+        };
+        self.spawn(self.workers.len() - 1, body, end)
+    }
+
+    fn spawn(
+        &mut self,
+        at: usize,
+        body: impl AsyncFnMut(&Txn<C>) -> Result<()> + 'static,
+        end: impl FnOnce(Result<()>) + 'static,
+    ) -> Result<(), String> {
+        let worker = at % self.workers.len();
+        let slot = self.workers[worker].spawn(body, end);
+        slot.map(drop).ok_or_else(|| "a worker has no room, although few transactions are open".into())
+    }
+
+    /// Steps the workers in turn until nothing moves. False: something still does.
+    fn settle(&mut self, looks_max: usize) -> bool {
+        for _ in 0..looks_max {
+            let mut is_idle = true;
+            for worker in &mut self.workers {
+                is_idle &= worker.step() == Step::Idle;
+            }
+            if is_idle {
+                return true;
+            }
+        }
+        false
+    }
+
+    fn finish(mut self) -> Result<History, String> {
+        self.settle(LOOKS_AT_THE_END_MAX);
+        if let Some(fault) = self.fault.borrow_mut().take() {
+            return Err(fault);
+        }
+        let waiting: Vec<&str> = self.waiting().collect();
+        if !waiting.is_empty() || self.workers.iter().any(|worker| worker.open() > 0) {
+            return Err(format!("these wait for ever: {}", waiting.join(", ")));
+        }
+        let last = self.last().map_err(words)?;
+        let transactions = self.actors.iter().map(|actor| actor.observed.borrow().clone()).collect();
+        Ok(History { transactions, last })
+    }
+
+    fn waiting(&self) -> impl Iterator<Item = &str> {
+        let all = self.script.transactions.iter().zip(&self.actors);
+        all.filter(|(_, actor)| actor.is_open.get()).map(|(transaction, _)| transaction.name.as_str())
+    }
+
+    fn last(&self) -> Result<State> {
+        let (transaction, mut state) = (self.database.begin()?, State::new());
+        for (at, table) in self.tables.iter().enumerate() {
+            let mut rows = transaction.scan(*table, 0..u64::MAX);
+            while let Some((key, value)) = rows.next()? {
+                if key.is_multiple_of(SPREAD) {
+                    state.insert((at as u8, (key / SPREAD) as u32), value);
+                }
+            }
+        }
+        transaction.commit()?;
+        Ok(state)
+    }
+}
+
+fn words(error: Error) -> String {
+    error.to_string()
+}
+
+/// Where rows are put that no script sees: behind each of the first rows, and at the head of each table.
+fn places(script: &Script) -> Vec<Place> {
+    let heads = (0..script.tables.len()).map(|table| (table as u8, 0));
+    let mut places: Vec<Place> = script.rows.keys().copied().chain(heads).collect();
+    places.sort_unstable();
+    places.dedup();
+    places
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::program::Seen;
+    use super::super::text::parse;
+    use super::*;
+    use braiddb::Snapshot;
+
+    const SCRIPT: &str = "row t[1] = 1\n\
+        transaction a\n get t[1]\n commit\n\
+        transaction b\n put t[1] = 2\n get t[1]\n commit";
+
+    /// Proves that a transaction that is long in coming holds up no other one, and that it goes on when it can.
+    #[test]
+    fn who_waits_is_left_waiting() {
+        let script = parse("waits", SCRIPT).unwrap();
+        for workers in [1, 2] {
+            let mut stage = Stage::<Snapshot>::new(&script, workers).unwrap();
+            let (may_end, has_ended) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(false)));
+            let (flag, tables) = (may_end.clone(), stage.tables.clone());
+            // Stands for a transaction that waits for another: it takes steps, and gets nowhere.
+            let waits = async move |tx: &Txn<Snapshot>| {
+                while !flag.get() {
+                    tx.get(tables[0], 0).await?;
+                }
+                Ok(())
+            };
+            let end = has_ended.clone();
+            stage.spawn(0, waits, move |result| end.set(result.is_ok())).unwrap();
+            for each in [0, 1, 1, 0, 1] {
+                stage.take(Move::Step(each)).unwrap();
+                assert!(!stage.settle(LOOKS_MAX));
+            }
+            assert!(stage.actors.iter().all(|actor| actor.observed.borrow().is_committed()));
+            assert!(!has_ended.get());
+            may_end.set(true);
+            assert!(stage.settle(LOOKS_MAX) && has_ended.get());
+            let history = stage.finish().unwrap();
+            assert_eq!(history.transactions[1].seen, [Seen::Done, Seen::Value(Some(2))]);
+            assert_eq!(history.last, [((0, 1), 2)].into());
+        }
+    }
+
+    /// Proves that a transaction that only sets out is left within its operation.
+    #[test]
+    fn who_sets_out_is_left_half_way() {
+        let script = parse("half-way", SCRIPT).unwrap();
+        let mut stage = Stage::<Snapshot>::new(&script, 1).unwrap();
+        stage.take(Move::Start(0)).unwrap();
+        stage.settle(1);
+        let seen = |stage: &Stage<'_, Snapshot>| {
+            let observed = stage.actors[0].observed.borrow();
+            (observed.begun > 0, observed.seen.len())
+        };
+        assert_eq!(seen(&stage), (true, 0));
+        assert!(stage.settle(LOOKS_MAX));
+        assert_eq!(seen(&stage), (true, 1));
+    }
+
+    /// Proves that gates that were opened too early are passed later, and that who never gets to its end is
+    /// named.
+    #[test]
+    fn who_never_ends_is_named() {
+        let script = parse("never", SCRIPT).unwrap();
+        let mut stage = Stage::<Snapshot>::new(&script, 1).unwrap();
+        for each in [0, 0, 1, 1] {
+            stage.take(Move::Step(each)).unwrap(); // nothing settles in between
+        }
+        assert_eq!(stage.finish().unwrap_err(), "these wait for ever: b");
+    }
+
+    /// Proves that a panic of the engine, here about too many workers, is a failure of the run.
+    #[test]
+    fn panics_are_reported() {
+        let script = parse("panics", SCRIPT).unwrap();
+        let fault = play::<Snapshot>(&script, &Schedule { moves: Vec::new(), workers: 0 }).unwrap_err();
+        assert!(fault.starts_with("a panic: "), "{fault}");
+    }
+
+    /// Proves that the stage's own transactions come to their end at once, however many rows they touch, and that
+    /// any number of them leaves room for the script's.
+    #[test]
+    fn filling_leaves_room() {
+        let rows: String = (1..=12).map(|key| format!("row t[{key}] = {key}\n")).collect();
+        let script =
+            parse("room", &format!("{rows}{}", &SCRIPT[SCRIPT.find("transaction").unwrap()..])).unwrap();
+        let mut moves = vec![Move::Step(0)];
+        moves.extend([Move::Fill, Move::Clear].repeat(8));
+        moves.extend([0, 1, 1, 1].map(Move::Step));
+        let mut stage = Stage::<Snapshot>::new(&script, 1).unwrap();
+        for each in &moves {
+            stage.take(*each).unwrap();
+            assert!(stage.settle(LOOKS_OF_FILL_MAX));
+            assert!(!stage.is_filling.get());
+        }
+        assert!(stage.finish().is_ok());
+        moves.retain(|each| *each != Move::Clear);
+        assert!(play::<Snapshot>(&script, &Schedule { moves, workers: 1 }).is_ok());
+    }
+
+    /// Proves that rows between the keys are neither observed nor left in the last state.
+    #[test]
+    fn filler_is_not_seen() {
+        let text = "row t[1] = 1\nrow t[2] = 2\nfiller 30\ntransaction a\n n = count t[0..9]\n scan t[0..9]\n commit";
+        let script = parse("filler", text).unwrap();
+        let step = Move::Step(0);
+        let moves = vec![step, Move::Fill, step, Move::Clear, Move::Tend, step];
+        let history = play::<Snapshot>(&script, &Schedule { moves, workers: 2 }).unwrap();
+        let rows = Seen::Rows(vec![(1, 1), (2, 2)]);
+        assert_eq!(history.transactions[0].seen, [rows.clone(), rows]);
+        assert_eq!(history.last, script.rows);
+    }
+}
