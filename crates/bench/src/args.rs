@@ -65,6 +65,9 @@ pub struct YcsbArgs {
     /// Whether a finished transaction's place is filled at once or when the whole batch is done
     #[arg(long, default_value = "immediate", value_delimiter = ',')]
     pub refill: Vec<RefillKind>,
+    /// What transactions are protected from; with several, all run side by side
+    #[arg(long, default_value = "serializable", value_delimiter = ',')]
+    pub isolation: Vec<Isolation>,
     /// Writes the results as JSON
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
@@ -103,6 +106,28 @@ pub struct PaperArgs {
 pub enum Paper {
     /// He, Lu, Wang: CoroBase (PVLDB 14(3), 2021)
     Corobase,
+}
+
+/// An isolation level.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ValueEnum)]
+pub enum Isolation {
+    /// Strict serializability
+    Serializable,
+    /// The same, and transactions that only read declare it when they begin
+    Declared,
+    /// Snapshot isolation
+    Snapshot,
+}
+
+impl Isolation {
+    /// The name on the command line and in results.
+    pub fn name(self) -> &'static str {
+        match self {
+            Isolation::Serializable => "serializable",
+            Isolation::Declared => "declared",
+            Isolation::Snapshot => "snapshot",
+        }
+    }
 }
 
 /// A way to execute transactions.

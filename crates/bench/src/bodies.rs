@@ -7,18 +7,19 @@
 
 use crate::args::{Mode, RefillKind};
 use crate::distribution::{Rng, Source};
-use crate::engine::{self, Access, Never, OnMiss, PrefetchOnly, Result, first};
+use crate::engine::{self, Access, Database, Never, OnMiss, PrefetchOnly, Result, Scheme, Txn, first};
 use crate::payload::Payload;
 use crate::workload::{Mix, Operation, Shape};
 use braiddb::suspend::Suspend;
-use braiddb::{Database, Txn};
 use hdrhistogram::Histogram;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// What one worker does in one slice.
-pub(crate) struct Job<'a> {
-    pub(crate) db: &'a Database,
+pub(crate) struct Job<'a, C: Scheme> {
+    pub(crate) db: &'a Database<C>,
+    /// Transactions that only read say so.
+    pub(crate) declares: bool,
     pub(crate) shape: Shape,
     pub(crate) mode: Mode,
     pub(crate) batch: usize,
@@ -90,10 +91,10 @@ macro_rules! modify {
 }
 
 /// Runs the job in its mode. None: the mode has no form of this workload.
-pub(crate) fn execute<A: Access>(job: &Job<'_>, table: A) -> Option<Measured> {
+pub(crate) fn execute<C: Scheme, A: Access>(job: &Job<'_, C>, table: A) -> Option<Measured> {
     match job.shape {
         Shape::Point { reads, rmws } => point(job, table, reads, rmws),
-        Shape::Update { updates } => plain(job, async |tx: &Txn, input: &Input| {
+        Shape::Update { updates } => plain(job, async |tx: &Txn<C>, input: &Input| {
             let (mut rng, mut outcome) = (Rng::new(input.seed), Outcome::of(input));
             for _ in 0..updates {
                 let number = job.draw(&mut rng);
@@ -101,18 +102,19 @@ pub(crate) fn execute<A: Access>(job: &Job<'_>, table: A) -> Option<Measured> {
             }
             Ok(outcome)
         }),
-        Shape::Scan { rows } => plain(job, async |tx: &Txn, input: &Input| {
+        Shape::Scan { rows } => plain(job, async |tx: &Txn<C>, input: &Input| {
             let mut outcome = Outcome::of(input);
+            job.declare(tx, true);
             outcome.sum = table.scan(tx, job.draw(&mut Rng::new(input.seed)), rows).await?;
             Ok(outcome)
         }),
-        Shape::Insert { inserts } => plain(job, async |tx: &Txn, input: &Input| {
+        Shape::Insert { inserts } => plain(job, async |tx: &Txn<C>, input: &Input| {
             for _ in 0..inserts {
                 table.insert(tx, job.fresh(), job.payload.value(input.seed)).await?;
             }
             Ok(Outcome::of(input))
         }),
-        Shape::Probe { probes } => plain(job, async |tx: &Txn, input: &Input| {
+        Shape::Probe { probes } => plain(job, async |tx: &Txn<C>, input: &Input| {
             let (mut rng, mut outcome) = (Rng::new(input.seed), Outcome::of(input));
             for _ in 0..probes {
                 outcome.missing += u64::from(!table.probe(tx, job.draw(&mut rng)).await?);
@@ -124,8 +126,8 @@ pub(crate) fn execute<A: Access>(job: &Job<'_>, table: A) -> Option<Measured> {
 }
 
 /// Operations drawn from a mix.
-fn mixed<A: Access>(job: &Job<'_>, table: A, mix: Mix, operations: usize) -> Option<Measured> {
-    plain(job, async |tx: &Txn, input: &Input| {
+fn mixed<C: Scheme, A: Access>(job: &Job<'_, C>, table: A, mix: Mix, operations: usize) -> Option<Measured> {
+    plain(job, async |tx: &Txn<C>, input: &Input| {
         let (mut rng, mut outcome) = (Rng::new(input.seed), Outcome::of(input));
         for _ in 0..operations {
             match mix.pick(rng.below(100)) {
@@ -151,9 +153,10 @@ fn mixed<A: Access>(job: &Job<'_>, table: A, mix: Mix, operations: usize) -> Opt
 }
 
 /// Point reads and read-modify-writes: the workloads that have every form.
-fn point<A: Access>(job: &Job<'_>, table: A, reads: usize, rmws: usize) -> Option<Measured> {
-    let single = async |tx: &Txn, input: &Input| {
+fn point<C: Scheme, A: Access>(job: &Job<'_, C>, table: A, reads: usize, rmws: usize) -> Option<Measured> {
+    let single = async |tx: &Txn<C>, input: &Input| {
         let (mut rng, mut outcome) = (Rng::new(input.seed), Outcome::of(input));
+        job.declare(tx, rmws == 0);
         for _ in 0..reads {
             outcome.saw(table.get(tx, job.draw(&mut rng)).await?);
         }
@@ -166,8 +169,9 @@ fn point<A: Access>(job: &Job<'_>, table: A, reads: usize, rmws: usize) -> Optio
         Mode::Naive => Some(drive(job, Never, single)),
         Mode::Prefetch => Some(drive(job, PrefetchOnly, single)),
         Mode::Interleaved => Some(drive(job, OnMiss, single)),
-        Mode::CorobaseFn => Some(drive(job, OnMiss, async |tx: &Txn, input: &Input| {
+        Mode::CorobaseFn => Some(drive(job, OnMiss, async |tx: &Txn<C>, input: &Input| {
             let (mut rng, mut outcome) = (Rng::new(input.seed), Outcome::of(input));
+            job.declare(tx, rmws == 0);
             for _ in 0..reads {
                 outcome.saw(table.get_nested(tx, job.draw(&mut rng)).await?);
             }
@@ -178,23 +182,24 @@ fn point<A: Access>(job: &Job<'_>, table: A, reads: usize, rmws: usize) -> Optio
         })),
         // The widest multi-get that divides the reads.
         _ if reads == 0 => None,
-        _ if reads.is_multiple_of(10) => Some(multi::<A, 10>(job, table, reads, rmws)),
-        _ if reads.is_multiple_of(8) => Some(multi::<A, 8>(job, table, reads, rmws)),
-        _ if reads.is_multiple_of(4) => Some(multi::<A, 4>(job, table, reads, rmws)),
-        _ if reads.is_multiple_of(2) => Some(multi::<A, 2>(job, table, reads, rmws)),
-        _ => Some(multi::<A, 1>(job, table, reads, rmws)),
+        _ if reads.is_multiple_of(10) => Some(multi::<C, A, 10>(job, table, reads, rmws)),
+        _ if reads.is_multiple_of(8) => Some(multi::<C, A, 8>(job, table, reads, rmws)),
+        _ if reads.is_multiple_of(4) => Some(multi::<C, A, 4>(job, table, reads, rmws)),
+        _ if reads.is_multiple_of(2) => Some(multi::<C, A, 2>(job, table, reads, rmws)),
+        _ => Some(multi::<C, A, 1>(job, table, reads, rmws)),
     }
 }
 
 /// The body of a transaction whose reads are multi-gets of N by `$get`.
 macro_rules! multi_body {
     ($job:ident, $table:ident, $get:ident, $n:ident, $reads:ident, $rmws:ident) => {
-        async |tx: &Txn, input: &Input| {
+        async |tx: &Txn<C>, input: &Input| {
             let (mut rng, mut outcome) = (Rng::new(input.seed), Outcome::of(input));
+            $job.declare(tx, $rmws == 0);
             for _ in 0..$reads / $n {
                 let mut numbers = [0; $n];
                 numbers.fill_with(|| $job.draw(&mut rng));
-                for value in $table.$get::<$n>(tx, &numbers).await? {
+                for value in $table.$get::<C, $n>(tx, &numbers).await? {
                     outcome.saw(value);
                 }
             }
@@ -207,7 +212,12 @@ macro_rules! multi_body {
 }
 
 /// The modes with multi-gets.
-fn multi<A: Access, const N: usize>(job: &Job<'_>, table: A, reads: usize, rmws: usize) -> Measured {
+fn multi<C: Scheme, A: Access, const N: usize>(
+    job: &Job<'_, C>,
+    table: A,
+    reads: usize,
+    rmws: usize,
+) -> Measured {
     let machines = multi_body!(job, table, get_many, N, reads, rmws);
     match job.mode {
         Mode::Hybrid => drive(job, OnMiss, machines),
@@ -220,7 +230,10 @@ fn multi<A: Access, const N: usize>(job: &Job<'_>, table: A, reads: usize, rmws:
 }
 
 /// The modes without forms of their own.
-fn plain(job: &Job<'_>, body: impl AsyncFn(&Txn, &Input) -> Result<Outcome>) -> Option<Measured> {
+fn plain<C: Scheme>(
+    job: &Job<'_, C>,
+    body: impl AsyncFn(&Txn<C>, &Input) -> Result<Outcome>,
+) -> Option<Measured> {
     match job.mode {
         Mode::Naive => Some(drive(job, Never, body)),
         Mode::Prefetch => Some(drive(job, PrefetchOnly, body)),
@@ -230,10 +243,10 @@ fn plain(job: &Job<'_>, body: impl AsyncFn(&Txn, &Input) -> Result<Outcome>) -> 
 }
 
 /// A worker over the transactions, first to warm up, then for the slice.
-fn drive<S: Suspend>(
-    job: &Job<'_>,
+fn drive<C: Scheme, S: Suspend>(
+    job: &Job<'_, C>,
     policy: S,
-    body: impl AsyncFn(&Txn, &Input) -> Result<Outcome>,
+    body: impl AsyncFn(&Txn<C>, &Input) -> Result<Outcome>,
 ) -> Measured {
     let mut worker = engine::worker(job.db, policy, job.batch, job.refill);
     let mut run = |length: Duration, seed: u64| {
@@ -269,7 +282,15 @@ impl Measured {
     }
 }
 
-impl Job<'_> {
+impl<C: Scheme> Job<'_, C> {
+    /// Declares a transaction read-only, if it is and the job is to say so.
+    #[inline(always)]
+    fn declare(&self, tx: &Txn<C>, only_reads: bool) {
+        if self.declares && only_reads {
+            tx.declare_read_only();
+        }
+    }
+
     /// The number of a record to work on.
     #[inline(always)]
     pub(crate) fn draw(&self, rng: &mut Rng) -> u64 {
@@ -304,7 +325,7 @@ pub(crate) struct Inputs {
 pub(crate) const LATENCY_SAMPLE_EVERY: u32 = 16;
 
 impl Inputs {
-    pub(crate) fn new(job: &Job<'_>, clock: Instant, length: Duration, seed: u64) -> Self {
+    pub(crate) fn new<C: Scheme>(job: &Job<'_, C>, clock: Instant, length: Duration, seed: u64) -> Self {
         let stride = if job.shape.weight() >= 50 { 1 } else { LATENCY_SAMPLE_EVERY };
         Inputs { seeds: Rng::new(seed), clock, length, stride, until_next: 0 }
     }

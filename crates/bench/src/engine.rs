@@ -7,11 +7,14 @@
 use crate::Failure;
 use crate::args::RefillKind;
 use braiddb::suspend::Suspend;
-use braiddb::{Database, Options, Refill, Snapshot, Table, Txn, Worker, WorkerOptions, variants};
+use braiddb::{Options, Refill, Table, WorkerOptions, variants};
+use std::sync::Arc;
 
 pub(crate) use crate::raw::{RawReader, raw_reader};
-pub(crate) use braiddb::Result;
 pub(crate) use braiddb::suspend::{Never, OnMiss, PrefetchOnly};
+pub(crate) use braiddb::{
+    ConcurrencyControl as Scheme, Database, Result, Serializable, Snapshot, SystemClock, Txn, Worker,
+};
 
 /// The longest key that `--key-bytes` accepts.
 pub(crate) const KEY_BYTES_MAX: usize = 64;
@@ -20,17 +23,18 @@ pub(crate) const KEY_BYTES_MAX: usize = 64;
 const TABLE: &str = "usertable";
 
 /// An empty database that starts no threads.
-pub(crate) fn open() -> crate::Result<Database> {
-    Database::in_memory(Options { workers: 0, ..Options::default() }).map_err(failure)
+pub(crate) fn open<C: Scheme>() -> crate::Result<Database<C>> {
+    let options = Options { workers: 0, ..Options::default() };
+    Database::in_memory_with(options, Arc::new(SystemClock::default())).map_err(failure)
 }
 
 /// The calling thread as a worker of `batch` places.
-pub(crate) fn worker<S: Suspend>(
-    db: &Database,
+pub(crate) fn worker<C: Scheme, S: Suspend>(
+    db: &Database<C>,
     policy: S,
     batch: usize,
     refill: RefillKind,
-) -> Worker<Snapshot, S> {
+) -> Worker<C, S> {
     let refill = match refill {
         RefillKind::Immediate => Refill::Immediate,
         RefillKind::Strict => Refill::Strict,
@@ -46,7 +50,7 @@ pub(crate) struct Counters {
     pub(crate) memory_bytes: u64,
 }
 
-pub(crate) fn counters(db: &Database) -> Counters {
+pub(crate) fn counters<C: Scheme>(db: &Database<C>) -> Counters {
     let s = db.statistics();
     Counters { commits: s.commits, aborts: s.aborts_conflict, memory_bytes: s.memory.total_bytes() }
 }
@@ -60,37 +64,37 @@ pub(crate) fn failure(error: braiddb::Error) -> Failure {
 /// are fixed: the engine's own future is returned, not one around it.
 pub(crate) trait Access: Copy + Send + Sync {
     /// Reads one record.
-    fn get(self, tx: &Txn, number: u64) -> impl Future<Output = Result<Option<&[u8]>>>;
+    fn get<C: Scheme>(self, tx: &Txn<C>, number: u64) -> impl Future<Output = Result<Option<&[u8]>>>;
     /// Reads one record through nested coroutines.
-    fn get_nested(self, tx: &Txn, number: u64) -> impl Future<Output = Result<Option<&[u8]>>>;
+    fn get_nested<C: Scheme>(self, tx: &Txn<C>, number: u64) -> impl Future<Output = Result<Option<&[u8]>>>;
     /// Reads several by step machines.
-    fn get_many<'t, const N: usize>(
+    fn get_many<'t, C: Scheme, const N: usize>(
         self,
-        tx: &'t Txn,
+        tx: &'t Txn<C>,
         numbers: &[u64; N],
     ) -> impl Future<Output = Result<[Option<&'t [u8]>; N]>>;
     /// Reads several by coroutines.
-    fn get_many_coroutines<'t, const N: usize>(
+    fn get_many_coroutines<'t, C: Scheme, const N: usize>(
         self,
-        tx: &'t Txn,
+        tx: &'t Txn<C>,
         numbers: &[u64; N],
     ) -> impl Future<Output = Result<[Option<&'t [u8]>; N]>>;
     /// Reads several by nested coroutines.
-    fn get_many_nested<'t, const N: usize>(
+    fn get_many_nested<'t, C: Scheme, const N: usize>(
         self,
-        tx: &'t Txn,
+        tx: &'t Txn<C>,
         numbers: &[u64; N],
     ) -> impl Future<Output = Result<[Option<&'t [u8]>; N]>>;
     /// Writes a record, there or not.
-    fn put(self, tx: &Txn, number: u64, value: &[u8]) -> impl Future<Output = Result<()>>;
+    fn put<C: Scheme>(self, tx: &Txn<C>, number: u64, value: &[u8]) -> impl Future<Output = Result<()>>;
     /// Replaces a record; false: it is absent.
-    fn update(self, tx: &Txn, number: u64, value: &[u8]) -> impl Future<Output = Result<bool>>;
+    fn update<C: Scheme>(self, tx: &Txn<C>, number: u64, value: &[u8]) -> impl Future<Output = Result<bool>>;
     /// Adds a record.
-    fn insert(self, tx: &Txn, number: u64, value: &[u8]) -> impl Future<Output = Result<()>>;
+    fn insert<C: Scheme>(self, tx: &Txn<C>, number: u64, value: &[u8]) -> impl Future<Output = Result<()>>;
     /// Asks the index alone; false: it has no such key.
-    fn probe(self, tx: &Txn, number: u64) -> impl Future<Output = Result<bool>>;
+    fn probe<C: Scheme>(self, tx: &Txn<C>, number: u64) -> impl Future<Output = Result<bool>>;
     /// Reads up to `rows` records in the order of keys from a record on, and adds up their first bytes.
-    fn scan(self, tx: &Txn, number: u64, rows: usize) -> impl Future<Output = Result<u64>>;
+    fn scan<C: Scheme>(self, tx: &Txn<C>, number: u64, rows: usize) -> impl Future<Output = Result<u64>>;
 }
 
 /// Keys of 8 bytes.
@@ -119,7 +123,7 @@ pub(crate) enum AnyTable {
 }
 
 /// Opens the table for keys of this length.
-pub(crate) fn table(db: &Database, key_bytes: usize) -> crate::Result<AnyTable> {
+pub(crate) fn table<C: Scheme>(db: &Database<C>, key_bytes: usize) -> crate::Result<AnyTable> {
     if key_bytes == 8 {
         return Ok(AnyTable::Fixed(FixedKeys(db.table(TABLE).map_err(failure)?)));
     }
@@ -137,51 +141,51 @@ pub(crate) fn mix(number: u64) -> u64 {
 
 impl Access for FixedKeys {
     #[inline(always)]
-    fn get(self, tx: &Txn, number: u64) -> impl Future<Output = Result<Option<&[u8]>>> {
+    fn get<C: Scheme>(self, tx: &Txn<C>, number: u64) -> impl Future<Output = Result<Option<&[u8]>>> {
         tx.get(self.0, mix(number))
     }
     #[inline(always)]
-    fn get_nested(self, tx: &Txn, number: u64) -> impl Future<Output = Result<Option<&[u8]>>> {
+    fn get_nested<C: Scheme>(self, tx: &Txn<C>, number: u64) -> impl Future<Output = Result<Option<&[u8]>>> {
         variants::get_nested(tx, self.0, mix(number))
     }
-    async fn get_many<'t, const N: usize>(
+    async fn get_many<'t, C: Scheme, const N: usize>(
         self,
-        tx: &'t Txn,
+        tx: &'t Txn<C>,
         numbers: &[u64; N],
     ) -> Result<[Option<&'t [u8]>; N]> {
         tx.get_many(self.0, &numbers.map(mix)).await
     }
-    async fn get_many_coroutines<'t, const N: usize>(
+    async fn get_many_coroutines<'t, C: Scheme, const N: usize>(
         self,
-        tx: &'t Txn,
+        tx: &'t Txn<C>,
         numbers: &[u64; N],
     ) -> Result<[Option<&'t [u8]>; N]> {
         variants::get_many_coroutines(tx, self.0, &numbers.map(mix)).await
     }
-    async fn get_many_nested<'t, const N: usize>(
+    async fn get_many_nested<'t, C: Scheme, const N: usize>(
         self,
-        tx: &'t Txn,
+        tx: &'t Txn<C>,
         numbers: &[u64; N],
     ) -> Result<[Option<&'t [u8]>; N]> {
         variants::get_many_nested(tx, self.0, &numbers.map(mix)).await
     }
     #[inline(always)]
-    fn put(self, tx: &Txn, number: u64, value: &[u8]) -> impl Future<Output = Result<()>> {
+    fn put<C: Scheme>(self, tx: &Txn<C>, number: u64, value: &[u8]) -> impl Future<Output = Result<()>> {
         tx.put(self.0, mix(number), value)
     }
     #[inline(always)]
-    fn update(self, tx: &Txn, number: u64, value: &[u8]) -> impl Future<Output = Result<bool>> {
+    fn update<C: Scheme>(self, tx: &Txn<C>, number: u64, value: &[u8]) -> impl Future<Output = Result<bool>> {
         tx.update(self.0, mix(number), value)
     }
     #[inline(always)]
-    fn insert(self, tx: &Txn, number: u64, value: &[u8]) -> impl Future<Output = Result<()>> {
+    fn insert<C: Scheme>(self, tx: &Txn<C>, number: u64, value: &[u8]) -> impl Future<Output = Result<()>> {
         tx.insert(self.0, mix(number), value)
     }
     #[inline(always)]
-    fn probe(self, tx: &Txn, number: u64) -> impl Future<Output = Result<bool>> {
+    fn probe<C: Scheme>(self, tx: &Txn<C>, number: u64) -> impl Future<Output = Result<bool>> {
         variants::probe(tx, self.0, mix(number))
     }
-    async fn scan(self, tx: &Txn, number: u64, rows: usize) -> Result<u64> {
+    async fn scan<C: Scheme>(self, tx: &Txn<C>, number: u64, rows: usize) -> Result<u64> {
         let mut scan = tx.scan(self.0, mix(number)..).limit(rows);
         let mut sum = 0u64;
         while let Some((_, value)) = scan.next().await? {
@@ -210,49 +214,49 @@ impl LongKeys {
 }
 
 impl Access for LongKeys {
-    async fn get(self, tx: &Txn, number: u64) -> Result<Option<&[u8]>> {
+    async fn get<C: Scheme>(self, tx: &Txn<C>, number: u64) -> Result<Option<&[u8]>> {
         tx.get(self.table, self.key(number).bytes()).await
     }
-    async fn get_nested(self, tx: &Txn, number: u64) -> Result<Option<&[u8]>> {
+    async fn get_nested<C: Scheme>(self, tx: &Txn<C>, number: u64) -> Result<Option<&[u8]>> {
         variants::get_nested(tx, self.table, self.key(number).bytes()).await
     }
-    async fn get_many<'t, const N: usize>(
+    async fn get_many<'t, C: Scheme, const N: usize>(
         self,
-        tx: &'t Txn,
+        tx: &'t Txn<C>,
         numbers: &[u64; N],
     ) -> Result<[Option<&'t [u8]>; N]> {
         let keys = numbers.map(|n| self.key(n));
         tx.get_many(self.table, &keys.each_ref().map(KeyBuffer::bytes)).await
     }
-    async fn get_many_coroutines<'t, const N: usize>(
+    async fn get_many_coroutines<'t, C: Scheme, const N: usize>(
         self,
-        tx: &'t Txn,
+        tx: &'t Txn<C>,
         numbers: &[u64; N],
     ) -> Result<[Option<&'t [u8]>; N]> {
         let keys = numbers.map(|n| self.key(n));
         variants::get_many_coroutines(tx, self.table, &keys.each_ref().map(KeyBuffer::bytes)).await
     }
-    async fn get_many_nested<'t, const N: usize>(
+    async fn get_many_nested<'t, C: Scheme, const N: usize>(
         self,
-        tx: &'t Txn,
+        tx: &'t Txn<C>,
         numbers: &[u64; N],
     ) -> Result<[Option<&'t [u8]>; N]> {
         let keys = numbers.map(|n| self.key(n));
         variants::get_many_nested(tx, self.table, &keys.each_ref().map(KeyBuffer::bytes)).await
     }
-    async fn put(self, tx: &Txn, number: u64, value: &[u8]) -> Result<()> {
+    async fn put<C: Scheme>(self, tx: &Txn<C>, number: u64, value: &[u8]) -> Result<()> {
         tx.put(self.table, self.key(number).bytes(), value).await
     }
-    async fn update(self, tx: &Txn, number: u64, value: &[u8]) -> Result<bool> {
+    async fn update<C: Scheme>(self, tx: &Txn<C>, number: u64, value: &[u8]) -> Result<bool> {
         tx.update(self.table, self.key(number).bytes(), value).await
     }
-    async fn insert(self, tx: &Txn, number: u64, value: &[u8]) -> Result<()> {
+    async fn insert<C: Scheme>(self, tx: &Txn<C>, number: u64, value: &[u8]) -> Result<()> {
         tx.insert(self.table, self.key(number).bytes(), value).await
     }
-    async fn probe(self, tx: &Txn, number: u64) -> Result<bool> {
+    async fn probe<C: Scheme>(self, tx: &Txn<C>, number: u64) -> Result<bool> {
         variants::probe(tx, self.table, self.key(number).bytes()).await
     }
-    async fn scan(self, tx: &Txn, number: u64, rows: usize) -> Result<u64> {
+    async fn scan<C: Scheme>(self, tx: &Txn<C>, number: u64, rows: usize) -> Result<u64> {
         let mut scan = tx.scan(self.table, self.key(number).bytes().to_vec()..).limit(rows);
         let mut sum = 0u64;
         while let Some((_, value)) = scan.next().await? {

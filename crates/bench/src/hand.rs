@@ -5,7 +5,7 @@
 use crate::args::Mode;
 use crate::bodies::{Input, Inputs, Job, Measured, Outcome};
 use crate::distribution::Rng;
-use crate::engine::{self, FixedKeys, RawReader, first};
+use crate::engine::{self, FixedKeys, RawReader, Scheme, first};
 use crate::workload::Shape;
 use braiddb::suspend::prefetch;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ const NODE_LINES: usize = 3;
 const SLOT_LINES: usize = 1;
 
 /// Runs point reads by hand. None: the workload is not of point reads alone.
-pub(crate) fn execute(job: &Job<'_>, table: FixedKeys) -> Option<Measured> {
+pub(crate) fn execute<C: Scheme>(job: &Job<'_, C>, table: FixedKeys) -> Option<Measured> {
     let Shape::Point { reads, rmws: 0 } = job.shape else { return None };
     let reader = engine::raw_reader(job.db, table);
     let run = |length: Duration, seed: u64| {
@@ -34,9 +34,9 @@ pub(crate) fn execute(job: &Job<'_>, table: FixedKeys) -> Option<Measured> {
 }
 
 /// One transaction after the other.
-fn sequential(
-    job: &Job<'_>,
-    reader: &RawReader,
+fn sequential<C: Scheme>(
+    job: &Job<'_, C>,
+    reader: &RawReader<C>,
     reads: usize,
     inputs: Inputs,
     clock: Instant,
@@ -58,7 +58,7 @@ fn sequential(
 
 /// The first byte of the value of a key.
 #[inline(always)]
-fn read(reader: &RawReader, key: u64, snapshot: u64) -> Option<u64> {
+fn read<C: Scheme>(reader: &RawReader<C>, key: u64, snapshot: u64) -> Option<u64> {
     'root: loop {
         let (mut node, mut level) = reader.root();
         while level > 0 {
@@ -92,9 +92,9 @@ const SLOT: u8 = u8::MAX;
 const IDLE: u8 = u8::MAX - 1;
 
 /// As many transactions at once as the batch says, each going on by one miss at a time.
-fn interleaved(
-    job: &Job<'_>,
-    reader: &RawReader,
+fn interleaved<C: Scheme>(
+    job: &Job<'_, C>,
+    reader: &RawReader<C>,
     reads: usize,
     mut inputs: Inputs,
     clock: Instant,
@@ -124,7 +124,7 @@ fn interleaved(
 
 impl Flight {
     #[inline(always)]
-    fn new(job: &Job<'_>, reader: &RawReader, reads: usize, input: &Input) -> Self {
+    fn new<C: Scheme>(job: &Job<'_, C>, reader: &RawReader<C>, reads: usize, input: &Input) -> Self {
         let outcome = Outcome { started_ns: input.started_ns, ..Outcome::default() };
         let (rng, snapshot) = (Rng::new(input.seed), reader.begin());
         let mut flight = Flight { rng, key: 0, snapshot, outcome, at: 0, stage: 0, reads_left: reads as u32 };
@@ -133,20 +133,20 @@ impl Flight {
     }
 
     #[inline(always)]
-    fn next_read(&mut self, job: &Job<'_>, reader: &RawReader) {
+    fn next_read<C: Scheme>(&mut self, job: &Job<'_, C>, reader: &RawReader<C>) {
         self.key = engine::mix(job.draw(&mut self.rng));
         self.start(reader);
     }
 
     #[inline(always)]
-    fn start(&mut self, reader: &RawReader) {
+    fn start<C: Scheme>(&mut self, reader: &RawReader<C>) {
         (self.at, self.stage) = reader.root();
         prefetch::<NODE_LINES>(reader.node(self.at));
     }
 
     /// Goes on to the next miss. True: the transaction has ended.
     #[inline(always)]
-    fn advance(&mut self, job: &Job<'_>, reader: &RawReader) -> bool {
+    fn advance<C: Scheme>(&mut self, job: &Job<'_, C>, reader: &RawReader<C>) -> bool {
         match self.stage {
             SLOT => {
                 match reader.value(self.at, self.snapshot) {
@@ -178,7 +178,7 @@ impl Flight {
     }
 
     #[inline(always)]
-    fn read_ended(&mut self, job: &Job<'_>, reader: &RawReader) -> bool {
+    fn read_ended<C: Scheme>(&mut self, job: &Job<'_, C>, reader: &RawReader<C>) -> bool {
         self.reads_left -= 1;
         if self.reads_left > 0 {
             self.next_read(job, reader);

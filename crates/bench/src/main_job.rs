@@ -1,6 +1,6 @@
 //! `braid bench` alone: on any machine, in under three minutes, whether interleaving pays and how much.
 
-use crate::args::{Mode, RefillKind, YcsbArgs, processors};
+use crate::args::{Isolation, Mode, RefillKind, YcsbArgs, processors};
 use crate::environment::memory_available_bytes;
 use crate::plan::Plan;
 use crate::report::{self, Outcome, short};
@@ -60,6 +60,7 @@ fn plan(records: u64, processors: usize) -> Result<Plan> {
         seconds: 1.0,
         repeats: REPEATS,
         refill: vec![RefillKind::Immediate],
+        isolation: vec![Isolation::Serializable],
         json: None,
         svg: None,
     };

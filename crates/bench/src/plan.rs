@@ -1,6 +1,6 @@
 //! The variants that a command line asks for, in the order in which they are run and shown.
 
-use crate::args::{Mode, RefillKind, YcsbArgs};
+use crate::args::{Isolation, Mode, RefillKind, YcsbArgs};
 use crate::distribution::Kind;
 use crate::workload::Workload;
 use crate::{Failure, Result};
@@ -17,6 +17,8 @@ pub struct Variant {
     pub theta: f64,
     /// How transactions are executed.
     pub mode: Mode,
+    /// What they are protected from.
+    pub isolation: Isolation,
     /// Worker threads.
     pub workers: usize,
     /// Transactions open at once per worker.
@@ -67,13 +69,14 @@ impl Plan {
             for &key_bytes in &args.key_bytes {
                 for &value_bytes in &args.value_bytes {
                     for (workload, distribution, theta, workers) in works(args)? {
-                        for (mode, batch, refill) in means(args) {
+                        for (isolation, mode, batch, refill) in means(args) {
                             let workload = workload.clone();
                             variants.push(Variant {
                                 workload,
                                 distribution,
                                 theta,
                                 mode,
+                                isolation,
                                 workers,
                                 batch,
                                 refill,
@@ -138,16 +141,18 @@ fn skews(args: &YcsbArgs, own: Kind) -> Result<Vec<(Kind, f64)>> {
     Ok(args.theta.iter().map(|&theta| (kind_of(theta), theta)).collect())
 }
 
-/// Modes with their batches; a mode that has one transaction open at a time has one variant.
-fn means(args: &YcsbArgs) -> Vec<(Mode, usize, RefillKind)> {
+/// Modes with their batches and isolation; a mode that has one transaction open at a time has one batch.
+fn means(args: &YcsbArgs) -> Vec<(Isolation, Mode, usize, RefillKind)> {
     let mut all = Vec::new();
     for &mode in &args.mode {
         for &batch in &args.batch {
             for &refill in &args.refill {
-                let own =
-                    if mode.interleaves() { (mode, batch, refill) } else { (mode, 1, RefillKind::Immediate) };
-                if !all.contains(&own) {
-                    all.push(own);
+                for &isolation in &args.isolation {
+                    let (batch, refill) =
+                        if mode.interleaves() { (batch, refill) } else { (1, RefillKind::Immediate) };
+                    if !all.contains(&(isolation, mode, batch, refill)) {
+                        all.push((isolation, mode, batch, refill));
+                    }
                 }
             }
         }

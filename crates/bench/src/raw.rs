@@ -1,21 +1,21 @@
 //! The engine's structures for the yardsticks: the only glue between them and `braiddb::raw`.
 
-use crate::engine::FixedKeys;
-use braiddb::{Database, raw};
+use crate::engine::{Database, FixedKeys, Scheme};
+use braiddb::raw;
 
 /// Reads the structures of one table from one thread. It stays inside an epoch from beginning to end, so
 /// nothing that it reaches is reclaimed: fit for a slice of a benchmark, not for anything else.
-pub(crate) struct RawReader(raw::Reader);
+pub(crate) struct RawReader<C: Scheme>(raw::Reader<C>);
 
 /// What a node answers that has changed meanwhile: start again from the root.
 pub(crate) struct Moved;
 
 /// A reader of the table.
-pub(crate) fn raw_reader(db: &Database, table: FixedKeys) -> RawReader {
+pub(crate) fn raw_reader<C: Scheme>(db: &Database<C>, table: FixedKeys) -> RawReader<C> {
     RawReader(raw::Reader::new(db, table.table()))
 }
 
-impl RawReader {
+impl<C: Scheme> RawReader<C> {
     /// A snapshot, as a transaction takes when it begins.
     #[inline(always)]
     pub(crate) fn begin(&self) -> u64 {

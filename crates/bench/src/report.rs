@@ -71,6 +71,7 @@ impl Row {
 #[derive(Serialize)]
 struct JsonRow<'a> {
     workload: &'a str,
+    isolation: &'static str,
     mode: &'static str,
     workers: usize,
     batch: usize,
@@ -122,6 +123,7 @@ impl Outcome {
         let variant = &row.variant;
         JsonRow {
             workload: &variant.workload.name,
+            isolation: variant.isolation.name(),
             mode: variant.mode.name(),
             workers: variant.workers,
             batch: variant.batch,
@@ -159,7 +161,7 @@ impl Outcome {
             table.add_row(columns.iter().map(|(_, column)| column(self, row)));
         }
         for (index, (name, _)) in columns.iter().enumerate() {
-            if !matches!(*name, "workload" | "mode" | "distribution" | "refill") {
+            if !matches!(*name, "workload" | "isolation" | "mode" | "distribution" | "refill") {
                 let column = table.column_mut(index).expect("the column is there");
                 column.set_cell_alignment(CellAlignment::Right);
             }
@@ -173,6 +175,7 @@ impl Outcome {
             "key B" | "value B" => "8",
             "theta" | "aborts/commit" => "0",
             "refill" => "immediate",
+            "isolation" => "serializable",
             "distribution" => "uniform",
             _ => return true,
         };
@@ -235,6 +238,7 @@ const COLUMNS: &[(&str, Column)] = &[
     ("distribution", |_, row| format!("{:?}", row.variant.distribution).to_lowercase()),
     ("theta", |_, row| row.variant.theta.to_string()),
     ("workers", |_, row| row.variant.workers.to_string()),
+    ("isolation", |_, row| row.variant.isolation.name().to_owned()),
     ("mode", |_, row| row.variant.mode.name().to_owned()),
     ("batch", |_, row| row.variant.batch.to_string()),
     ("refill", |_, row| format!("{:?}", row.variant.refill).to_lowercase()),
@@ -277,7 +281,7 @@ pub(crate) fn write(path: &Path, text: &str) -> Result<()> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::args::Mode;
+    use crate::args::{Isolation, Mode};
     use crate::workload::Workload;
     use std::time::Duration;
 
@@ -308,6 +312,7 @@ pub(crate) mod tests {
             workload: Workload::parse(name, None).unwrap(),
             distribution: Kind::Uniform,
             theta: 0.0,
+            isolation: Isolation::Serializable,
             mode,
             workers: 1,
             batch,

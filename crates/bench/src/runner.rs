@@ -1,15 +1,16 @@
 //! Loads tables and runs variants: for each table, `repeats` times over all its variants, so that what the
 //! machine does meanwhile falls on all of them alike.
 
-use crate::args::{Mode, RefillKind};
+use crate::args::{Isolation, Mode, RefillKind};
 use crate::bodies::{self, Job, Measured};
 use crate::distribution::Source;
-use crate::engine::{self, Access, AnyTable, OnMiss};
+use crate::engine::{
+    self, Access, AnyTable, Counters, Database, OnMiss, Scheme, Serializable, Snapshot, Txn,
+};
 use crate::payload::Payload;
 use crate::plan::{Plan, Variant};
 use crate::report::{Outcome, Row};
 use crate::{Failure, Result, hand};
-use braiddb::{Database, Txn};
 use hdrhistogram::Histogram;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,15 +27,58 @@ const WARM_UP_MAX: Duration = Duration::from_millis(100);
 pub(crate) fn run(plan: &Plan) -> Result<Outcome> {
     let mut rows = Vec::new();
     for variants in plan.variants.chunk_by(Variant::same_table) {
-        let loaded = Loaded::load(&variants[0], plan)?;
+        let loaded = Tables::load(variants, plan)?;
         rows.extend(interleaved(&loaded, variants, plan)?);
     }
     Ok(Outcome::new(rows, plan))
 }
 
+/// The same table in a database of each isolation that is asked for.
+struct Tables {
+    serializable: Option<Loaded<Serializable>>,
+    snapshot: Option<Loaded<Snapshot>>,
+}
+
+impl Tables {
+    fn load(variants: &[Variant], plan: &Plan) -> Result<Tables> {
+        let is_snapshot = |v: &&Variant| v.isolation == Isolation::Snapshot;
+        let (serializable, snapshot) =
+            (variants.iter().find(|v| !is_snapshot(v)), variants.iter().find(is_snapshot));
+        Ok(Tables {
+            serializable: serializable.map(|v| Loaded::load(v, plan)).transpose()?,
+            snapshot: snapshot.map(|v| Loaded::load(v, plan)).transpose()?,
+        })
+    }
+
+    /// The database that a variant runs in.
+    fn of(&self, variant: &Variant) -> &(dyn Runs + Sync) {
+        match (variant.isolation, &self.serializable, &self.snapshot) {
+            (Isolation::Snapshot, _, Some(loaded)) => loaded,
+            (Isolation::Serializable | Isolation::Declared, Some(loaded), _) => loaded,
+            _ => unreachable!("a table is loaded for each isolation of its variants"),
+        }
+    }
+}
+
+/// A database of any isolation.
+trait Runs {
+    fn records(&self) -> u64;
+    fn bytes_per_record(&self) -> f64;
+    fn counters(&self) -> Counters;
+    /// One worker's slice.
+    fn run(
+        &self,
+        index: usize,
+        variant: &Variant,
+        source: &Source,
+        slice: Duration,
+        repeat: u32,
+    ) -> Option<Measured>;
+}
+
 /// A table with its records.
-struct Loaded {
-    db: Database,
+struct Loaded<C: Scheme> {
+    db: Database<C>,
     table: AnyTable,
     payload: Payload,
     records: u64,
@@ -50,7 +94,7 @@ struct Slice {
     aborts_per_commit: f64,
 }
 
-impl Loaded {
+impl<C: Scheme> Loaded<C> {
     /// Fills a table by all processors, in random order of keys.
     fn load(variant: &Variant, plan: &Plan) -> Result<Self> {
         let db = engine::open()?;
@@ -97,14 +141,14 @@ struct Loader<'a> {
 }
 
 impl Loader<'_> {
-    fn work<A: Access>(&self, db: &Database, table: A, payload: &Payload) -> Result<()> {
+    fn work<C: Scheme, A: Access>(&self, db: &Database<C>, table: A, payload: &Payload) -> Result<()> {
         let mut worker = engine::worker(db, OnMiss, LOAD_BATCH, RefillKind::Immediate);
         let mut failed = None;
         while let Some(block) = self.claim() {
             let length = block.end - block.start;
             worker.run_each(
                 block,
-                async |tx: &Txn, &number: &u64| table.insert(tx, number, payload.value(number)).await,
+                async |tx: &Txn<C>, &number: &u64| table.insert(tx, number, payload.value(number)).await,
                 |result| failed = result.err().or(failed.take()),
             );
             if let Some(error) = failed {
@@ -129,10 +173,10 @@ impl Loader<'_> {
 }
 
 /// All variants of one table, slice by slice.
-fn interleaved(loaded: &Loaded, variants: &[Variant], plan: &Plan) -> Result<Vec<Row>> {
+fn interleaved(loaded: &Tables, variants: &[Variant], plan: &Plan) -> Result<Vec<Row>> {
     let mut slices: Vec<Vec<Slice>> = variants.iter().map(|_| Vec::new()).collect();
     let sources: Vec<Source> =
-        variants.iter().map(|v| Source::new(v.distribution, loaded.records, v.theta)).collect();
+        variants.iter().map(|v| Source::new(v.distribution, loaded.of(v).records(), v.theta)).collect();
     let bar = progress(
         variants.len() as u64 * u64::from(plan.repeats),
         "running {msg} [{bar:40}] {pos}/{len} {eta}",
@@ -140,62 +184,83 @@ fn interleaved(loaded: &Loaded, variants: &[Variant], plan: &Plan) -> Result<Vec
     for repeat in 0..plan.repeats {
         for ((variant, source), slices) in variants.iter().zip(&sources).zip(&mut slices) {
             bar.set_message(format!("{} {}", variant.workload.name, variant.mode.name()));
-            slices.extend(run_slice(loaded, variant, source, plan.slice, repeat)?);
+            slices.extend(run_slice(loaded.of(variant), variant, source, plan.slice, repeat)?);
             bar.inc(1);
         }
     }
     bar.finish_and_clear();
-    let row = |(variant, slices): (&Variant, Vec<Slice>)| summarise(loaded, variant, slices);
+    let row = |(variant, slices): (&Variant, Vec<Slice>)| summarise(loaded.of(variant), variant, slices);
     Ok(variants.iter().zip(slices).map(row).collect())
 }
 
 /// One variant for one slice. None: its mode has no form of the workload.
 fn run_slice(
-    loaded: &Loaded,
+    loaded: &(dyn Runs + Sync),
     variant: &Variant,
     source: &Source,
     slice: Duration,
     repeat: u32,
 ) -> Result<Option<Slice>> {
-    let before = engine::counters(&loaded.db);
+    let before = loaded.counters();
     let measured: Option<Vec<Measured>> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..variant.workers)
             .map(|index| {
-                let job = Job {
-                    db: &loaded.db,
-                    shape: variant.workload.shape,
-                    mode: variant.mode,
-                    batch: variant.batch,
-                    refill: variant.refill,
-                    source,
-                    payload: &loaded.payload,
-                    next_number: &loaded.next_number,
-                    slack: (variant.workers * variant.batch * variant.workload.shape.operations()) as u64,
-                    slice,
-                    warm_up: slice.mul_f64(WARM_UP_SHARE).min(WARM_UP_MAX),
-                    seed: (u64::from(repeat) << 32) + index as u64,
-                };
                 scope.spawn(move || {
                     pin(index);
-                    execute(&job, loaded.table)
+                    loaded.run(index, variant, source, slice, repeat)
                 })
             })
             .collect();
         threads.into_iter().map(|thread| thread.join().expect("a worker does not panic")).collect()
     });
     let Some(measured) = measured else { return Ok(None) };
-    let after = engine::counters(&loaded.db);
+    let after = loaded.counters();
     let commits = after.commits.saturating_sub(before.commits).max(1);
     let aborts_per_commit = after.aborts.saturating_sub(before.aborts) as f64 / commits as f64;
     merge(variant, measured, aborts_per_commit).map(Some)
 }
 
-fn execute(job: &Job<'_>, table: AnyTable) -> Option<Measured> {
-    match (job.mode, table) {
-        (Mode::HandSequential | Mode::HandInterleaved, AnyTable::Fixed(table)) => hand::execute(job, table),
-        (Mode::HandSequential | Mode::HandInterleaved, AnyTable::Long(_)) => None,
-        (_, AnyTable::Fixed(table)) => bodies::execute(job, table),
-        (_, AnyTable::Long(table)) => bodies::execute(job, table),
+impl<C: Scheme> Runs for Loaded<C> {
+    fn records(&self) -> u64 {
+        self.records
+    }
+    fn bytes_per_record(&self) -> f64 {
+        self.bytes_per_record
+    }
+    fn counters(&self) -> Counters {
+        engine::counters(&self.db)
+    }
+    fn run(
+        &self,
+        index: usize,
+        variant: &Variant,
+        source: &Source,
+        slice: Duration,
+        repeat: u32,
+    ) -> Option<Measured> {
+        let job = Job {
+            db: &self.db,
+            declares: variant.isolation == Isolation::Declared,
+            shape: variant.workload.shape,
+            mode: variant.mode,
+            batch: variant.batch,
+            refill: variant.refill,
+            source,
+            payload: &self.payload,
+            next_number: &self.next_number,
+            slack: (variant.workers * variant.batch * variant.workload.shape.operations()) as u64,
+            slice,
+            warm_up: slice.mul_f64(WARM_UP_SHARE).min(WARM_UP_MAX),
+            seed: (u64::from(repeat) << 32) + index as u64,
+        };
+        match (job.mode, self.table) {
+            (Mode::HandSequential | Mode::HandInterleaved, AnyTable::Fixed(table)) => {
+                hand::execute(&job, table)
+            }
+            (Mode::HandSequential | Mode::HandInterleaved, AnyTable::Long(_)) => None,
+            (_, AnyTable::Fixed(table)) => bodies::execute(&job, table),
+            (_, AnyTable::Long(table)) => bodies::execute(&job, table),
+        }
     }
 }
 
@@ -222,8 +287,8 @@ fn merge(variant: &Variant, measured: Vec<Measured>, aborts_per_commit: f64) -> 
 }
 
 /// Medians over the slices.
-fn summarise(loaded: &Loaded, variant: &Variant, slices: Vec<Slice>) -> Row {
-    let mut row = Row::unmeasured(Variant { records: loaded.records, ..variant.clone() });
+fn summarise(loaded: &(dyn Runs + Sync), variant: &Variant, slices: Vec<Slice>) -> Row {
+    let mut row = Row::unmeasured(Variant { records: loaded.records(), ..variant.clone() });
     if slices.is_empty() {
         return row;
     }
@@ -242,7 +307,7 @@ fn summarise(loaded: &Loaded, variant: &Variant, slices: Vec<Slice>) -> Row {
     row.p99_us = latency_ns.value_at_quantile(0.99) as f64 / 1e3;
     row.mean_us = latency_ns.mean() / 1e3;
     row.aborts_per_commit = median(&mut aborts);
-    row.bytes_per_record = loaded.bytes_per_record;
+    row.bytes_per_record = loaded.bytes_per_record();
     row
 }
 

@@ -203,7 +203,7 @@ mod tests {
     /// Proves that a violation is counted, and that the command line it prints finds it again.
     #[test]
     fn a_violation_is_replayed() {
-        let mut args = parsed("braid sim --workload bank,skew --transactions 200").unwrap();
+        let mut args = parsed("braid sim --scheme snapshot --workload bank,skew --transactions 200").unwrap();
         args.scheme = args.scheme.judged_by(Isolation::Serializable);
         let (counts, violation) = play(&args, &ProgressBar::hidden());
         let violation = violation.expect("snapshot isolation is not serializable");

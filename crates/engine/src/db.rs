@@ -1,6 +1,6 @@
 //! The database handle: tables, workers, and the ways to run a transaction.
 
-use crate::cc::{ConcurrencyControl, Snapshot};
+use crate::cc::{ConcurrencyControl, Serializable};
 use crate::error::{Error, Result};
 use crate::exec::{self, BatchTask, Executor, Lost, Refill, Step, Task, WorkerOptions, pin_to_core};
 use crate::metrics::{Clock, Statistics, SystemClock};
@@ -26,7 +26,7 @@ use std::thread::{self, JoinHandle};
 /// .wait()?;
 /// # Ok::<(), braiddb::Error>(())
 /// ```
-pub struct Database<C: ConcurrencyControl = Snapshot>(Arc<Owner<C>>);
+pub struct Database<C: ConcurrencyControl = Serializable>(Arc<Owner<C>>);
 
 /// The result of a submitted transaction: a future, or `wait`. Dropped, it
 /// cancels the transaction if that has not committed; see `detach`.
@@ -102,7 +102,7 @@ impl<C: ConcurrencyControl> Database<C> {
                     pin_to_core(i);
                 }
                 let options = worker_options(&engine.options);
-                served.serve(i, WorkerHost::new(&engine, true, true), OnMiss, options);
+                served.serve(i, WorkerHost::new::<OnMiss>(&engine), OnMiss, options);
             };
             match thread::Builder::new().name(format!("braid worker {i}")).spawn(life) {
                 Ok(thread) => threads.push(thread),
@@ -235,7 +235,7 @@ impl<C: ConcurrencyControl> Database<C> {
     /// [`PrefetchOnly`](crate::suspend::PrefetchOnly) for sequential execution with prefetching,
     /// [`OnMiss`] for interleaved execution.
     pub fn worker_with<S: Suspend>(&self, policy: S, options: WorkerOptions) -> Worker<C, S> {
-        let host = WorkerHost::new(&self.0.engine, S::SUSPENDS, S::PREFETCHES);
+        let host = WorkerHost::new::<S>(&self.0.engine);
         let retries_max = self.0.engine.options.retries_max;
         Worker { inner: exec::Worker::new(host, policy, options), retries_max }
     }
@@ -284,7 +284,7 @@ fn worker_options(options: &Options) -> WorkerOptions {
 /// assert_eq!(stored, 1000);
 /// # Ok::<(), braiddb::Error>(())
 /// ```
-pub struct Worker<C: ConcurrencyControl = Snapshot, S: Suspend = OnMiss> {
+pub struct Worker<C: ConcurrencyControl = Serializable, S: Suspend = OnMiss> {
     inner: exec::Worker<WorkerHost<C>, S>,
     retries_max: u32,
 }
@@ -338,6 +338,13 @@ impl<C: ConcurrencyControl, S: Suspend> Worker<C, S> {
         unsafe { self.inner.spawn(move |txn| drive(txn, Closure(closure), retries_max), end) }.ok()
     }
 
+    /// The place, in the order of all commits of the database, of the last transaction that this worker has
+    /// committed; for one that has written nothing, that of the last commit it may have seen, or a moment
+    /// later. In what [`spawn`](Self::spawn) calls at a transaction's end it is that transaction's.
+    pub fn last_commit_timestamp(&self) -> u64 {
+        self.inner.host().context().last_commit.get()
+    }
+
     /// Looks at one open transaction, as the policy picks: the unit that a scheduler outside deals in.
     pub fn step(&mut self) -> Step {
         self.inner.step()
@@ -353,7 +360,8 @@ impl<C: ConcurrencyControl, S: Suspend> Worker<C, S> {
         self.inner.tend()
     }
 
-    /// Drops the transaction in this slot: it is undone. False: the slot is empty.
+    /// Drops the transaction in this slot: it is undone. False: the slot is empty, or its transaction is about
+    /// to commit.
     pub fn cancel(&mut self, slot: usize) -> bool {
         self.inner.cancel(slot)
     }

@@ -16,6 +16,8 @@ pub enum Error {
     Conflict,
     /// `insert` found a value under the key.
     KeyExists,
+    /// Another open transaction has locked or written the row, and the call was not to wait for it.
+    RowLocked,
     /// The key is longer than the limit.
     KeyTooLong {
         /// Its encoded length.
@@ -106,6 +108,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::Conflict => f.write_str("another transaction was in the way"),
+            Error::RowLocked => f.write_str("another open transaction has locked the row"),
             Error::KeyExists => f.write_str("the key to insert exists already"),
             Error::KeyTooLong { bytes, bytes_max } => {
                 write!(f, "a key of {bytes} bytes is longer than the limit of {bytes_max}")

@@ -48,7 +48,9 @@ mod sync;
 mod txn;
 pub mod variants;
 
-pub use cc::{ConcurrencyControl, Snapshot};
+pub use cc::{ConcurrencyControl, Serializable, Snapshot};
+#[doc(hidden)]
+pub use cc::{Planted, planted};
 pub use db::{Batch, Database, Handle, Worker};
 pub use error::{Error, Result};
 pub use exec::{Refill, Step, WorkerOptions};
@@ -58,8 +60,8 @@ pub use record::VALUE_BYTES_MAX;
 #[cfg(feature = "serde")]
 pub use txn::Serde;
 pub use txn::{
-    AsKey, Contains, Delete, Get, GetMany, Insert, KEY_BYTES_MAX, Key, NextRow, OwnedRows, Plain, Put, Rows,
-    Table, Transaction, Txn, Update, Value,
+    AsKey, Contains, Delete, Get, GetForUpdate, GetMany, Insert, KEY_BYTES_MAX, Key, NextRow, OwnedRows,
+    Plain, Put, Rows, Table, Transaction, Txn, Update, Value,
 };
 
 /// The example of the README, compiled and run.

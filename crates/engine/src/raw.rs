@@ -1,7 +1,7 @@
 //! The engine's structures, bare: for the benchmark's hand-written yardsticks, which show what the
 //! engine costs beyond them. No part of the public interface.
 
-use crate::cc::Snapshot;
+use crate::cc::ConcurrencyControl;
 use crate::db::Database;
 use crate::index::masstree::Masstree;
 use crate::record::{RecordId, Timestamp, Version, VersionKind};
@@ -11,21 +11,21 @@ use std::sync::Arc;
 
 /// Reads one table's structures from one thread, inside an epoch from beginning to end: nothing that it
 /// reaches is reclaimed, and little else in the database is.
-pub struct Reader {
-    context: Box<Context<Snapshot>>,
+pub struct Reader<C: ConcurrencyControl> {
+    context: Box<Context<C>>,
     table: *const TableInner,
-    _engine: Arc<Engine<Snapshot>>,
+    _engine: Arc<Engine<C>>,
 }
 
-impl fmt::Debug for Reader {
+impl<C: ConcurrencyControl> fmt::Debug for Reader<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Reader").finish_non_exhaustive()
     }
 }
 
-impl Reader {
+impl<C: ConcurrencyControl> Reader<C> {
     /// A reader of a table of `db`.
-    pub fn new(db: &Database, table: Table<u64, [u8]>) -> Reader {
+    pub fn new(db: &Database<C>, table: Table<u64, [u8]>) -> Reader<C> {
         let engine = db.engine().clone();
         let table = table.inner(engine.id).expect("a table of this database");
         let context = engine.context();
@@ -47,7 +47,7 @@ impl Reader {
     /// A snapshot's timestamp.
     #[inline(always)]
     pub fn begin(&self) -> u64 {
-        self.context.env().shared.now().0
+        C::now(self.context.env().shared)
     }
 
     /// The root's id and level; borders are on level 0.
@@ -113,7 +113,7 @@ impl Reader {
     }
 }
 
-impl Drop for Reader {
+impl<C: ConcurrencyControl> Drop for Reader<C> {
     fn drop(&mut self) {
         self.context.leave();
     }

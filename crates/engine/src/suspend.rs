@@ -16,9 +16,19 @@ pub trait Suspend {
     /// False for a policy that does not ask for memory ahead.
     const PREFETCHES: bool = true;
 
+    /// True for a policy that also leaves commits: see [`pause`](Self::pause).
+    const PAUSES: bool = false;
+
     /// The object at `p`, the first `LINES` cache lines of it, is about to be read.
     /// True: leave the operation here and come back later.
     fn miss<const LINES: usize>(&mut self, p: *const u8) -> bool;
+
+    /// Between two phases of a commit, where others may come in. True: leave the commit here and come
+    /// back later. For simulation: no policy that is after speed wants that.
+    #[inline(always)]
+    fn pause(&mut self) -> bool {
+        false
+    }
 
     /// Which of `n` open transactions to step after number `last`.
     #[inline(always)]
@@ -88,6 +98,10 @@ impl Seeded {
 
 impl Suspend for Seeded {
     const SUSPENDS: bool = true;
+    const PAUSES: bool = true;
+    fn pause(&mut self) -> bool {
+        self.next_u64() & 1 == 0
+    }
     fn miss<const LINES: usize>(&mut self, _: *const u8) -> bool {
         self.next_u64() & 1 == 0
     }

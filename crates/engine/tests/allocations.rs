@@ -67,7 +67,7 @@ fn loaded(workers: usize) -> (Database, Table<u64, u64>) {
 /// Allocations of 10,000 transactions, the least of some turns: the first ones warm up, and now and then
 /// a queue of garbage grows to a length that it did not have before.
 fn allocations<S: Suspend>(
-    worker: &mut Worker<braiddb::Snapshot, S>,
+    worker: &mut Worker<braiddb::Serializable, S>,
     first: u64,
     transaction: impl AsyncFn(&Txn, &u64) -> Result<()>,
 ) -> u64 {

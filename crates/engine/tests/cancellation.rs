@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use braiddb::suspend::Seeded;
-use braiddb::{Database, Error, Options, Result, Snapshot, Table, Txn, Worker, WorkerOptions};
+use braiddb::{Database, Error, Options, Result, Serializable, Table, Txn, Worker, WorkerOptions};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -112,7 +112,7 @@ fn others(db: &Database, tables: Tables) -> u64 {
     (0..ROWS).map(|key| tx.get(tables.others, key).unwrap().unwrap()).sum()
 }
 
-fn clean<S: braiddb::suspend::Suspend>(worker: &mut Worker<Snapshot, S>) {
+fn clean<S: braiddb::suspend::Suspend>(worker: &mut Worker<Serializable, S>) {
     for _ in 0..100 {
         if !worker.tend() && worker.garbage() == 0 {
             return;
@@ -121,12 +121,12 @@ fn clean<S: braiddb::suspend::Suspend>(worker: &mut Worker<Snapshot, S>) {
     panic!("{} changes are never cleaned up", worker.garbage());
 }
 
-fn seeded(db: &Database, seed: u64) -> Worker<Snapshot, Seeded> {
+fn seeded(db: &Database, seed: u64) -> Worker<Serializable, Seeded> {
     db.worker_with(Seeded::new(seed), WorkerOptions { batch: 4, batch_max: 4, ..WorkerOptions::default() })
 }
 
 /// Spawns the body, which holds `token` until it is dropped, and one bystander. Returns the body's slot.
-fn spawn(worker: &mut Worker<Snapshot, Seeded>, tables: Tables, token: &Arc<()>, key: u64) -> usize {
+fn spawn(worker: &mut Worker<Serializable, Seeded>, tables: Tables, token: &Arc<()>, key: u64) -> usize {
     let (token, done) = (token.clone(), token.clone());
     let body = async move |tx: &Txn| {
         let _held = token.clone();

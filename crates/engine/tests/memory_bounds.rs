@@ -1,7 +1,7 @@
 //! Memory is bounded: at the limit, under updates for ever, and while a snapshot is held.
 
 use braiddb::suspend::{Never, OnMiss, Seeded, Suspend};
-use braiddb::{Database, Error, Options, Snapshot, Table, Worker, WorkerOptions};
+use braiddb::{Database, Error, Options, Serializable, Table, Worker, WorkerOptions};
 
 fn database(memory_limit_bytes: u64) -> Database {
     Database::in_memory(Options { workers: 0, memory_limit_bytes, ..Options::default() })
@@ -13,7 +13,7 @@ fn total_bytes(db: &Database) -> u64 {
 }
 
 /// Tends until nothing is left to clean up.
-fn clean<S: Suspend>(worker: &mut Worker<Snapshot, S>) {
+fn clean<S: Suspend>(worker: &mut Worker<Serializable, S>) {
     for _ in 0..100_000 {
         worker.tend();
         if worker.garbage() == 0 {
@@ -25,7 +25,7 @@ fn clean<S: Suspend>(worker: &mut Worker<Snapshot, S>) {
 
 /// Inserts rows from `first` on until memory is out; how many went in.
 fn fill<S: Suspend>(
-    worker: &mut Worker<Snapshot, S>,
+    worker: &mut Worker<Serializable, S>,
     table: Table<u64, [u8]>,
     bytes: usize,
     first: u64,

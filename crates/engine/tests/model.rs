@@ -243,7 +243,7 @@ async fn everything(tx: &Txn, tables: Tables, reverse: bool) -> Result<Model> {
 // ---- the ways of running a transaction
 /// Runs the plan in a worker, beside readers that see the state before it or after it.
 fn in_worker<S: Suspend>(
-    worker: &mut Worker<braiddb::Snapshot, S>,
+    worker: &mut Worker<braiddb::Serializable, S>,
     tables: Tables,
     model: &mut Model,
     plan: &Plan,
@@ -298,9 +298,9 @@ fn check_snapshot(snapshot: &(Transaction, Model), tables: Tables, reverse: bool
 
 struct Workers {
     interleaved: Worker,
-    naive: Worker<braiddb::Snapshot, Never>,
-    prefetching: Worker<braiddb::Snapshot, PrefetchOnly>,
-    seeded: Worker<braiddb::Snapshot, Seeded>,
+    naive: Worker<braiddb::Serializable, Never>,
+    prefetching: Worker<braiddb::Serializable, PrefetchOnly>,
+    seeded: Worker<braiddb::Serializable, Seeded>,
 }
 
 impl Workers {

@@ -4,7 +4,7 @@
 use crate::ledger::Report;
 use crate::scheduler::{Settings, Violation, run};
 use crate::workload::{Entry, WorkloadId};
-use braiddb::{ConcurrencyControl, Snapshot};
+use braiddb::{ConcurrencyControl, Serializable, Snapshot};
 
 /// What a scheme promises, the weaker first. Both are in real time: who begins after a commit was acknowledged
 /// sees it.
@@ -28,10 +28,14 @@ pub struct Scheme {
 }
 
 /// Every scheme that the engine has.
-pub const SCHEMES: &[Scheme] = &[Scheme::of::<Snapshot>("snapshot", Isolation::Snapshot)];
+pub const SCHEMES: &[Scheme] = &[
+    Scheme::of::<Serializable>("serializable", Isolation::Serializable),
+    Scheme::of::<Snapshot>("snapshot", Isolation::Snapshot),
+];
 
 impl Scheme {
-    const fn of<C: ConcurrencyControl>(name: &'static str, isolation: Isolation) -> Scheme {
+    /// A scheme under a name.
+    pub const fn of<C: ConcurrencyControl>(name: &'static str, isolation: Isolation) -> Scheme {
         let run: fn(WorkloadId, &Settings, Isolation) -> Result<Report, Violation> =
             |workload, settings, isolation| run(Entry::<C>::of(workload), settings, isolation);
         Scheme { name, isolation, run }

@@ -100,7 +100,7 @@ struct Faulty {
     looks: Cell<u64>,
 }
 
-fn faulty<const FAULT: u8>(database: &Database, _: &mut Random, _: &Ledger) -> Made<Snapshot> {
+fn faulty<const FAULT: u8>(database: &Database<Snapshot>, _: &mut Random, _: &Ledger) -> Made<Snapshot> {
     let faults = [Fault::Panics, Fault::LooksDiffer, Fault::LooksConflict, Fault::WritesByItself];
     let (rows, fault) = (database.table("rows")?, faults[FAULT as usize]);
     Ok(Box::new(Faulty { rows, fault, looks: Cell::new(0) }))

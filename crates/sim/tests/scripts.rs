@@ -4,7 +4,7 @@
 use braid_sim::Random;
 use braid_sim::script::program::Seen;
 use braid_sim::script::{
-    Isolation, SPECS, Scheme, SpecReport, check_random, check_specs, generate, holds, spec,
+    Isolation, SPECS, Scheme, SpecReport, check_random, check_script, check_specs, generate, holds, spec,
 };
 
 fn assert_none(failures: &[braid_sim::script::Failure]) {
@@ -21,7 +21,7 @@ fn every_interleaving() {
         assert_none(&report.failures);
         assert!(report.specs.iter().all(|spec| spec.whole > 0), "{report:?}");
         assert_eq!(report.specs.len(), SPECS.len());
-        if *scheme == Scheme::Snapshot {
+        if matches!(scheme, Scheme::Snapshot) {
             finds_known_anomalies(&report);
         }
     }
@@ -50,7 +50,7 @@ fn random_scripts() {
         assert_none(&report.failures);
         assert_eq!(report.scripts, 20_000);
         assert!(report.committed > report.aborted && report.aborted > 0, "{report:?}");
-        if *scheme == Scheme::Snapshot {
+        if matches!(scheme, Scheme::Snapshot) {
             assert!(report.anomalies > report.scripts / 30, "{report:?}");
             assert!(report.stale > 0, "{report:?}");
         }
@@ -114,7 +114,7 @@ fn wrong_expectations_are_found() {
         let text = format!("{expectation}{}", spec(name).unwrap().unwrap());
         let script = braid_sim::script::parse(name, &text).unwrap();
         let mut failures = Vec::new();
-        Scheme::Snapshot.check_script(&script, &mut failures);
+        check_script(Scheme::Snapshot, &script, &mut failures);
         assert_eq!(failures.len(), 1);
         assert!(failures[0].to_string().contains(expected), "{}", failures[0]);
     }

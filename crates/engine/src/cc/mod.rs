@@ -10,19 +10,26 @@
 //!   database lives; the scheme alone interprets it.
 //! - A conflict is an [`Abort`], not an error: expected, small, and retried by the engine.
 
+#[cfg(test)]
+#[cfg_attr(not(braid_shuttle), allow(dead_code, reason = "the models of schedules use a part of it"))]
+mod models;
+mod mvcc;
+mod serializable;
 mod snapshot;
 
+pub use serializable::{Planted, Serializable, planted};
 pub use snapshot::Snapshot;
 
 /// Transactions that may be open at once in a database.
-pub const OPEN_TRANSACTIONS_MAX: usize = snapshot::TXNS_MAX;
+pub const OPEN_TRANSACTIONS_MAX: usize = mvcc::TXNS_MAX;
 
 use crate::epoch::Local;
-use crate::index::Key;
 use crate::index::masstree::Masstree;
+use crate::index::{Key, Mark};
 use crate::memory::{OutOfMemory, Slab};
 use crate::record::{RecordId, Slot};
 use crate::suspend::Suspend;
+use std::ops::Bound;
 use std::sync::Arc;
 
 /// Why a transaction has to give way to another. It may be run again.
@@ -30,6 +37,10 @@ use std::sync::Arc;
 pub enum Abort {
     /// Another open transaction has written the record, or one that committed after this one began.
     WriteConflict,
+    /// Together with what others have committed meanwhile, no serial order might explain what it has read.
+    Unserializable,
+    /// Another one's commit was waited for in vain.
+    Waited,
 }
 
 /// Why a write was refused.
@@ -58,6 +69,8 @@ pub enum Change<'v> {
     Insert(&'v [u8]),
     /// No value, where there must be one.
     Delete,
+    /// The value that is there, kept as it is for this transaction until it ends.
+    Lock,
 }
 
 /// What a write came to.
@@ -71,6 +84,11 @@ pub enum Written {
     Exists,
     /// The record has been removed from the index meanwhile: find the key again.
     Gone,
+    /// It could not be locked, for another open transaction has locked or written it.
+    Locked {
+        /// Waiting for that one cannot end in a circle.
+        may_wait: bool,
+    },
 }
 
 /// The record that an operation has found, and how to find it again.
@@ -82,6 +100,21 @@ pub struct Target {
     pub key: Key,
     /// The record.
     pub id: RecordId,
+}
+
+/// A part of an index that a scan has gone through.
+#[derive(Clone, Copy, Debug)]
+pub struct Scanned<'s> {
+    /// Alive as long as the database.
+    pub index: *const Masstree,
+    /// The end that the scan began at: the lower, or where `is_reverse` the upper.
+    pub from: Bound<&'s [u8]>,
+    /// How far it came.
+    pub to: Bound<&'s [u8]>,
+    /// Downwards.
+    pub is_reverse: bool,
+    /// All that the scan has read of the index, as it was then. Empty: not known.
+    pub marks: &'s [Mark],
 }
 
 /// What a scheme works with: its shared part, its part of this worker, and the worker's epoch and
@@ -112,6 +145,10 @@ pub unsafe trait ConcurrencyControl: Sized + Send + Sync + 'static {
     /// A record of which an open transaction has read a value stays that record until the transaction
     /// ends: neither removed nor its slot used again.
     const READ_PINS_RECORD: bool;
+    /// The scheme wants to know what its transactions read: `read_range`, and marks of scans.
+    const TRACKS_READS: bool;
+    /// True only in tests: nodes of the index lose their stamps when they split.
+    const LOSES_STAMPS: bool = false;
 
     /// One per database: clocks, registries.
     type Shared: Send + Sync;
@@ -126,6 +163,8 @@ pub unsafe trait ConcurrencyControl: Sized + Send + Sync + 'static {
 
     /// The shared part of a database whose records lie in `records`.
     fn open(records: Arc<Slab>) -> Self::Shared;
+    /// What a transaction that began now would have for its snapshot's timestamp.
+    fn now(shared: &Self::Shared) -> u64;
     /// A worker's part.
     fn worker(shared: &Self::Shared) -> Self::Worker;
     /// The worker is going to run transactions; until `leave`, those that it begins are accounted for.
@@ -148,6 +187,10 @@ pub unsafe trait ConcurrencyControl: Sized + Send + Sync + 'static {
     fn drop_txn(shared: &Self::Shared, txn: &mut Self::Txn);
     /// Opens a transaction.
     fn begin(env: Env<'_, Self>, txn: &mut Self::Txn);
+    /// The open transaction will not write. If it has done nothing yet, it may be moved to a later snapshot.
+    fn declare_read_only(env: Env<'_, Self>, txn: &mut Self::Txn);
+    /// Identifies what the open transaction sees: later transactions have no lesser ones.
+    fn snapshot_timestamp(txn: &Self::Txn) -> u64;
     /// Changes made so far.
     fn savepoint(txn: &Self::Txn) -> usize;
     /// Undoes all changes made since `savepoint` returned `at`.
@@ -165,11 +208,19 @@ pub unsafe trait ConcurrencyControl: Sized + Send + Sync + 'static {
         txn: &Self::Txn,
         s: &mut S,
     ) -> bool;
-    /// The value at the end of a visit.
+    /// The value at the end of a visit. `tracked`: what the transaction goes on to do may depend on it.
     ///
     /// # Safety
     /// As `visit`, which has returned true for this one.
-    unsafe fn read(visit: &Self::Visit, txn: &mut Self::Txn) -> Result<Option<*const [u8]>, Abort>;
+    unsafe fn read(
+        visit: &Self::Visit,
+        slot: *const Slot,
+        txn: &mut Self::Txn,
+        tracked: bool,
+    ) -> Result<Option<*const [u8]>, Abort>;
+    /// The transaction knows now which keys with values there are in this range (of one key, where an
+    /// operation found none). False: the reads of its records need not be tracked one by one.
+    fn read_range(txn: &mut Self::Txn, scanned: &Scanned<'_>) -> bool;
     /// Changes an indexed record that a visit has brought to the cache.
     ///
     /// # Safety
@@ -203,15 +254,14 @@ pub unsafe trait ConcurrencyControl: Sized + Send + Sync + 'static {
     /// `slot` is what `create` was called with, and nothing else was done with it.
     unsafe fn discard(env: Env<'_, Self>, slot: *const Slot, id: RecordId);
 
-    /// True: `commit` will not suspend and costs little, so it needs no trip through the slot.
-    fn commits_at_once(txn: &Self::Txn) -> bool;
-    /// Steps a commit; `None`: suspended.
+    /// Steps a commit; `None`: suspended. The number is the commit's place in the order of all, if the
+    /// transaction has written; after an `Abort` the transaction is still open.
     fn commit<S: Suspend>(
         commit: &mut Self::Commit,
         env: Env<'_, Self>,
         txn: &mut Self::Txn,
         s: &mut S,
-    ) -> Option<Result<(), Abort>>;
+    ) -> Option<Result<u64, Abort>>;
     /// Undoes an open transaction and ends it.
     fn abort(env: Env<'_, Self>, txn: &mut Self::Txn);
 }

@@ -26,6 +26,12 @@ pub trait Mailbox {
     /// of its posting protects, so the epoch stays held.
     fn keeps(&self) -> bool;
 
+    /// Is what is left beyond recall? Then the future is polled to its end even if it has been cancelled: it
+    /// may have an outcome that somebody has seen.
+    fn is_ending(&self) -> bool {
+        false
+    }
+
     /// A future has been put in; nothing is posted. Perhaps outside an epoch: the first poll is inside one.
     fn occupied(&self);
 

@@ -106,7 +106,7 @@ where
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         // SAFETY: `future` is pinned with us, nothing else ever is.
         let me = unsafe { self.get_unchecked_mut() };
-        if me.sink.is_cancelled() {
+        if me.sink.is_cancelled() && !me.mailbox.is_ending() {
             return Poll::Ready(()); // dropping us undoes and answers
         }
         // SAFETY: `future` stays where it is until it is dropped there.

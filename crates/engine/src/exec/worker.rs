@@ -156,13 +156,14 @@ impl<H: Host, S: Suspend> Worker<H, S> {
     }
 
     /// Drops the future in slot number `index`, as [`spawn`](Self::spawn) returned it, with the operations it
-    /// has in flight. False: the slot is vacant.
+    /// has in flight. False: the slot is vacant, or its future is beyond recall.
     pub fn cancel(&mut self, index: usize) -> bool {
         let Some(slot) = self.core.slots.at(index) else { return false };
         // SAFETY: slots live as long as the worker.
         let that = unsafe { slot.as_ref() };
         match that.state.get() {
             State::Vacant => return false,
+            _ if that.mailbox.is_ending() => return false,
             State::Parked => self.core.unpark(that),
             State::Live => {
                 let at = self.live[..self.open].iter().position(|&p| p == slot);

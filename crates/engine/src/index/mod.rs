@@ -60,6 +60,15 @@ pub enum Paged {
 /// Most entries of a page.
 pub const PAGE_ENTRIES_MAX: usize = 14;
 
+/// What a walk has read of a node: as long as that is so, the node holds the same keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// Which node.
+    pub(crate) node: u32,
+    /// In which state.
+    pub(crate) head: u64,
+}
+
 /// The entries that a range walk came to, in the walk's order. A page serves one walk at a time:
 /// it keeps the walk's place between two calls.
 #[derive(Clone, Debug, Default)]
@@ -76,6 +85,10 @@ pub struct Page {
     pub ends: [u32; PAGE_ENTRIES_MAX],
     /// Whether keys have eight bytes, which are `slices` alone.
     pub is_fixed8: bool,
+    /// Whether the walk is to leave marks.
+    pub is_marking: bool,
+    /// What the walk has read, from the first page on; the caller may take it.
+    pub marks: Vec<Mark>,
     /// The walk's place: the bound it began at, and later the bytes that lead to its layer.
     pub(crate) position: Vec<u8>,
 }
@@ -133,6 +146,53 @@ pub trait Index: Send + Sync {
     /// # Safety
     /// Inside an epoch entered before `walk`; `page` is the one given to `walk`.
     unsafe fn next_page<S: Suspend>(&self, walk: &mut Self::Walk, page: &mut Page, s: &mut S) -> Paged;
+
+    /// Whether what a walk has read is so still: nothing was added there or taken away.
+    fn is_as_marked(&self, mark: &Mark) -> bool;
+
+    /// Raises the stamp of the node that the mark names, if it is as it was marked. Whatever becomes of a
+    /// node, the stamp goes with its keys: to both halves when it splits, to its heir when it goes.
+    /// Called before [`is_as_marked`](Self::is_as_marked), with a sequentially consistent fence between:
+    /// if that is true, the stamp is where [`stamp_of`](Self::stamp_of) will find it.
+    ///
+    /// # Safety
+    /// Inside an epoch.
+    unsafe fn raise_stamp(&self, mark: &Mark, stamp: u64);
+
+    /// The stamp of the node that has this key or would have it, or a greater one.
+    ///
+    /// # Safety
+    /// As `step`.
+    unsafe fn stamp_of(&self, key: &Key) -> u64;
+}
+
+impl Page {
+    /// The entries before the end of a range.
+    pub fn len_within(&self, to: Bound<&[u8]>, is_reverse: bool) -> usize {
+        (0..self.len).take_while(|&i| self.is_within(i, to, is_reverse)).count()
+    }
+
+    #[inline(always)]
+    fn is_within(&self, i: usize, to: Bound<&[u8]>, is_reverse: bool) -> bool {
+        let (bound, is_included) = match to {
+            Bound::Unbounded => return true,
+            Bound::Included(bound) => (bound, true),
+            Bound::Excluded(bound) => (bound, false),
+        };
+        let order = match self.is_fixed8 {
+            true => self.slices[i].cmp(&slice_of(bound)),
+            false => self.key(i).cmp(bound),
+        };
+        let order = if is_reverse { order.reverse() } else { order };
+        order.is_lt() || is_included && order.is_eq()
+    }
+
+    /// A whole key, where keys vary in length.
+    pub fn key(&self, i: usize) -> &[u8] {
+        debug_assert!(!self.is_fixed8 && i < self.len);
+        let start = if i == 0 { 0 } else { self.ends[i - 1] as usize };
+        &self.bytes[start..self.ends[i] as usize]
+    }
 }
 
 impl Key {
@@ -141,6 +201,16 @@ impl Key {
     pub fn new(bytes: &[u8]) -> Key {
         debug_assert!(bytes.len() <= KEY_BYTES_MAX as usize);
         Key { slice: slice_of(bytes), len: bytes.len() as u32, bytes: bytes.as_ptr() }
+    }
+
+    /// All its bytes; those of a key that travels in `slice` alone by way of `short`.
+    pub fn bytes<'k>(&'k self, short: &'k mut [u8; 8]) -> &'k [u8] {
+        if self.len > 8 {
+            // SAFETY: alive for as long as the key.
+            return unsafe { self.long_bytes() };
+        }
+        *short = self.slice.to_be_bytes();
+        &short[..self.len as usize]
     }
 
     /// All bytes of a key longer than eight.

@@ -17,7 +17,7 @@ mod stamp;
 mod version;
 
 pub use slot::Slot;
-pub use stamp::{Stamp, Tag, Timestamp};
+pub use stamp::{Stamp, TICK, Tag, Timestamp};
 pub use version::{VALUE_BYTES_MAX, Version, VersionKind};
 
 /// Names a record for its whole life: the number of its slot. Never 0.

@@ -1,8 +1,68 @@
 //! What a version says of its creation: a commit timestamp, or who is about to give it one.
+//!
+//! Commits are ticks of [`TICK`] apart. The space between two ticks says how far back a commit is to be
+//! taken for ordered (see [`Timestamp::reaching`]); it never changes how two commits compare.
 
 /// A point in the order of commits; 0 is before the first commit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(pub u64);
+
+/// From one commit to the next.
+pub const TICK: u64 = 1 << 8;
+/// Distances below this are exact; above, a power of two is divided into `1 << FRACTION_BITS` parts.
+const EXACT: u64 = 16;
+const EXACT_BITS: u32 = EXACT.trailing_zeros();
+const FRACTION_BITS: u32 = 2;
+/// Of a moment between two commits. No commit reaches that far.
+const AFTER: u64 = TICK - 1;
+
+impl Timestamp {
+    /// Later than all that could happen.
+    pub const NEVER: Timestamp = Timestamp(u64::MAX);
+
+    /// The tick itself.
+    #[inline(always)]
+    pub fn tick(self) -> Timestamp {
+        Timestamp(self.0 & !AFTER)
+    }
+
+    /// Just after this commit, and before the next.
+    #[inline(always)]
+    pub fn after(self) -> Timestamp {
+        Timestamp(self.0 | AFTER)
+    }
+
+    /// This commit, with the note that it is ordered as early as `back`, or up to a quarter of the distance
+    /// earlier: what cannot be said exactly is said on the safe side.
+    pub fn reaching(self, back: Timestamp) -> Timestamp {
+        debug_assert!(back <= self.tick());
+        let ticks = (self.tick().0 - back.tick().0) / TICK;
+        let code = if ticks < EXACT {
+            ticks
+        } else {
+            let exponent = ticks.ilog2();
+            let part = 1 << (exponent - FRACTION_BITS);
+            // Rounded up, which may carry into the exponent.
+            let parts = ticks.div_ceil(part);
+            EXACT + (u64::from(exponent - EXACT_BITS) << FRACTION_BITS) + parts - (1 << FRACTION_BITS)
+        };
+        debug_assert!(code < AFTER);
+        Timestamp(self.tick().0 | code)
+    }
+
+    /// How early the commit is ordered.
+    pub fn reach(self) -> Timestamp {
+        let code = self.0 & AFTER;
+        debug_assert!(code != AFTER, "a commit's timestamp");
+        let ticks = if code < EXACT {
+            code
+        } else {
+            let (exponent, parts) = ((code - EXACT) >> FRACTION_BITS, (code - EXACT) % (1 << FRACTION_BITS));
+            ((1 << FRACTION_BITS) + parts) << (exponent + u64::from(EXACT_BITS - FRACTION_BITS))
+        };
+        Timestamp(self.tick().0.saturating_sub(ticks.saturating_mul(TICK)))
+    }
+}
 
 /// An open transaction's mark on its versions: which descriptor tells its outcome, and which of
 /// that descriptor's transactions it is, so that a mark outliving its transaction is recognised.
@@ -104,5 +164,21 @@ mod tests {
         assert!(aborted.tag().is_none() && aborted.timestamp().is_none());
         assert_ne!(aborted, Stamp::aborted(Tag::new(3, 6)));
         assert_eq!(Stamp(7).timestamp(), Some(Timestamp(7)));
+    }
+
+    /// What a commit is said to reach back to is never later than it is, and at most a quarter too early.
+    #[test]
+    fn reaches() {
+        let at = Timestamp(TICK << 46);
+        for ticks in (0..100).chain((4..45).flat_map(|e| [(1 << e) - 1, 1 << e, (1 << e) + 1])) {
+            let back = Timestamp(at.0 - ticks * TICK);
+            let stamped = at.reaching(back);
+            assert!(stamped.tick() == at && at <= stamped && stamped < at.after());
+            assert!(stamped.reach() <= back, "{ticks}");
+            assert!((back.0 - stamped.reach().0) / TICK <= ticks / 4, "{ticks}");
+            assert_eq!(stamped.reaching(stamped.reach()), stamped, "{ticks}");
+        }
+        assert_eq!(Timestamp(3 * TICK).reach(), Timestamp(3 * TICK));
+        assert_eq!(Timestamp(3 * TICK).reaching(Timestamp(0)).reach(), Timestamp(0));
     }
 }

@@ -7,6 +7,7 @@ use crate::error::{Error, Result};
 use std::future::{Future, poll_fn};
 use std::ops::{AsyncFn, AsyncFnMut};
 use std::task::Poll;
+use std::time::Duration;
 
 /// An open attempt; dropped, it is undone (a commit forgets it). The futures that borrow from the
 /// transaction are declared after it, hence dropped before.
@@ -122,7 +123,10 @@ async fn step_aside<C: ConcurrencyControl>(txn: &Txn<C>, retries: u32) {
     for _ in 0..rounds {
         std::hint::spin_loop();
     }
-    if retries > 4 {
-        std::thread::yield_now();
+    match retries {
+        0..=4 => {}
+        5..=16 => std::thread::yield_now(),
+        // It is off its core: let it come back before all retries are used up.
+        _ => std::thread::sleep(Duration::from_micros(1 << (retries - 16).min(10))),
     }
 }

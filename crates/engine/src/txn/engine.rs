@@ -10,6 +10,7 @@ use crate::metrics::{Clock, Metrics, Statistics, WorkerMetrics};
 use crate::options::Options;
 use crate::record::Slot;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::cell::Cell;
 use std::sync::{Arc, Mutex};
 
 const NODES_MAX: u32 = 1 << 30;
@@ -69,6 +70,7 @@ impl<C: ConcurrencyControl> Engine<C> {
             local: Local::new(&self.epochs, &self.memory),
             worker: C::worker(&self.shared),
             metrics: self.metrics.worker(),
+            last_commit: Cell::new(0),
             engine: self.clone(),
         })
     }
@@ -125,6 +127,8 @@ pub(crate) struct Context<C: ConcurrencyControl> {
     pub(crate) local: Local,
     pub(crate) worker: C::Worker,
     pub(crate) metrics: Arc<WorkerMetrics>,
+    /// The place of the last commit in the order of all.
+    pub(crate) last_commit: Cell<u64>,
     pub(crate) engine: Arc<Engine<C>>,
 }
 

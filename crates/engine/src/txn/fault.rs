@@ -27,7 +27,7 @@ impl Fault {
 impl From<Abort> for Error {
     fn from(abort: Abort) -> Self {
         match abort {
-            Abort::WriteConflict => Error::Conflict,
+            Abort::WriteConflict | Abort::Unserializable | Abort::Waited => Error::Conflict,
         }
     }
 }

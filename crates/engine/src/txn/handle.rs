@@ -2,19 +2,20 @@
 
 use super::fault::Fault;
 use super::key::{AsKey, Key, encode_whole, index_key};
-use super::mailbox::Desk;
+use super::lock::GetForUpdate;
+use super::mailbox::{Desk, InPlace, Patience};
 use super::many::GetMany;
 use super::point::Point;
 use super::point_futures::{Contains, Delete, Get, Insert, Locate, Put, Update};
 use super::rows::Rows;
 use super::table::Table;
 use super::value::Value;
-use crate::cc::{Change, ConcurrencyControl, Refused, Snapshot, Target, Written};
+use crate::cc::{Abort, Change, ConcurrencyControl, Refused, Scanned, Serializable, Target, Written};
 use crate::error::{Error, Result};
 use crate::exec::Mailbox;
 use crate::index::{self, Index, Inserted};
 use crate::record::{RecordId, VALUE_BYTES_MAX};
-use crate::suspend::Suspend;
+use crate::suspend::{PrefetchOnly, Suspend};
 use std::fmt;
 use std::ops::{Bound, RangeBounds};
 
@@ -22,7 +23,7 @@ use std::ops::{Bound, RangeBounds};
 ///
 /// Every operation is a future. What reads return is borrowed until the transaction ends; later
 /// writes do not disturb it.
-pub struct Txn<C: ConcurrencyControl = Snapshot> {
+pub struct Txn<C: ConcurrencyControl = Serializable> {
     pub(crate) desk: Desk<C>,
 }
 
@@ -35,6 +36,10 @@ impl<C: ConcurrencyControl> fmt::Debug for Txn<C> {
 // ---- the closure's side
 impl<C: ConcurrencyControl> Txn<C> {
     /// The value under `key`, if there is one.
+    ///
+    /// Under serializable isolation the read is tracked: if others change what was read, the transaction may
+    /// have to give way. `.untracked()` on the future reads the snapshot and no more: what the transaction
+    /// does then must not depend on it.
     ///
     /// ```
     /// # use braiddb::{Database, Options, Table};
@@ -50,6 +55,31 @@ impl<C: ConcurrencyControl> Txn<C> {
     #[inline(always)]
     pub fn get<K: Key, V: Value + ?Sized>(&self, table: Table<K, V>, key: impl AsKey<K>) -> Get<'_, V, C> {
         Get::new(self.locate(table, &key))
+    }
+
+    /// The value under `key`, if there is one, which nobody else can change until the transaction ends.
+    ///
+    /// A row that another open transaction has locked or written is waited for; the younger of two that would
+    /// wait for each other gives way. `.no_wait()` on the future fails with [`Error::RowLocked`] instead, and
+    /// `.skip_locked()` answers as if there were no such row. Nothing is locked where there is no row.
+    ///
+    /// ```
+    /// # use braiddb::{Database, Error, Options, Table};
+    /// # let db = Database::in_memory(Options { workers: 0, ..Options::default() })?;
+    /// let jobs: Table<u64, str> = db.table("jobs")?;
+    /// db.worker().run(async |tx| tx.put(jobs, 1, "to do").await)?;
+    /// let (mine, yours) = (db.begin()?, db.begin()?);
+    /// assert_eq!(mine.get_for_update(jobs, 1)?, Some("to do"));
+    /// let taken = yours.with(async |tx| Ok(tx.get_for_update(jobs, 1).skip_locked().await?.is_none()));
+    /// assert!(taken?);
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn get_for_update<K: Key, V: Value + ?Sized>(
+        &self,
+        table: Table<K, V>,
+        key: impl AsKey<K>,
+    ) -> GetForUpdate<'_, V, C> {
+        GetForUpdate::new(self.locate(table, &key))
     }
 
     /// Several keys, their cache misses overlapped. The values come in the order of the keys.
@@ -184,9 +214,38 @@ impl<C: ConcurrencyControl> Txn<C> {
     }
 
     /// Declares that this transaction will not write: from now on writes fail with [`Error::ReadOnly`].
+    ///
+    /// Declared before anything else is done, it makes the transaction cheaper, and it will meet no conflict:
+    /// what it reads is the database as of one moment, under any isolation, and needs no tracking.
     pub fn declare_read_only(&self) {
         self.desk.read_only.set(true);
+        // SAFETY: not borrowed outside of single calls.
+        C::declare_read_only(self.desk.context().env(), unsafe { &mut *self.desk.state.get() });
     }
+
+    /// Identifies the snapshot that the transaction reads: two transactions with the same one see the same
+    /// database but for their own writes, and one that begins later has no lesser one.
+    pub fn snapshot_timestamp(&self) -> u64 {
+        // SAFETY: not borrowed outside of single calls.
+        C::snapshot_timestamp(unsafe { &*self.desk.state.get() })
+    }
+}
+
+/// Tells the scheme of a key under which there was nothing.
+#[inline(always)]
+fn note_absent<C: ConcurrencyControl>(txn: &mut C::Txn, point: &Point<C>, tracked: bool) {
+    if C::TRACKS_READS && tracked {
+        note_absent_key::<C>(txn, &point.target());
+    }
+}
+
+#[cold]
+fn note_absent_key<C: ConcurrencyControl>(txn: &mut C::Txn, target: &Target) {
+    let mut short = [0; 8];
+    let key = target.key.bytes(&mut short);
+    let (from, to) = (Bound::Included(key), Bound::Included(key));
+    let scanned = Scanned { index: target.index, from, to, is_reverse: false, marks: &[] };
+    C::read_range(txn, &scanned);
 }
 
 // ---- what the operations are made of
@@ -231,14 +290,19 @@ impl<C: ConcurrencyControl> Txn<C> {
     /// The bytes that a finished point operation has found. They last as long as the transaction: see
     /// [`ConcurrencyControl::read`].
     #[inline(always)]
-    pub(super) fn found(&self, point: &Point<C>) -> Result<Option<&[u8]>, Fault> {
-        if point.slot.is_null() {
-            return Ok(None);
-        }
+    pub(super) fn found(&self, point: &Point<C>, tracked: bool) -> Result<Option<&[u8]>, Fault> {
         // SAFETY: not borrowed outside of single calls.
         let txn = unsafe { &mut *self.desk.state.get() };
+        if point.slot.is_null() {
+            note_absent::<C>(txn, point, tracked);
+            return Ok(None);
+        }
         // SAFETY: the visit has ended.
-        let value = unsafe { C::read(&point.visit, txn) }.map_err(|abort| self.doom(Fault::Abort(abort)))?;
+        let value = unsafe { C::read(&point.visit, point.slot, txn, tracked) };
+        let value = value.map_err(|abort| self.doom(Fault::Abort(abort)))?;
+        if value.is_none() {
+            note_absent::<C>(txn, point, tracked);
+        }
         // SAFETY: `read` promises the bytes until the transaction ends.
         Ok(value.map(|bytes| unsafe { &*bytes }))
     }
@@ -255,7 +319,11 @@ impl<C: ConcurrencyControl> Txn<C> {
         }
         let result = match change {
             _ if !point.slot.is_null() => self.write(point, change),
-            Change::Update(_) | Change::Delete => return Ok(Written::Absent),
+            Change::Update(_) | Change::Delete | Change::Lock => {
+                // SAFETY: not borrowed outside of single calls.
+                note_absent::<C>(unsafe { &mut *self.desk.state.get() }, point, true);
+                return Ok(Written::Absent);
+            }
             Change::Put(value) | Change::Insert(value) => self.create(point, value, change),
         };
         result.map_err(|refused| {
@@ -326,31 +394,37 @@ impl<C: ConcurrencyControl> Txn<C> {
         self.desk.clear();
     }
 
-    /// The commit, if it does not suspend; else `None`, and the commit is posted.
+    /// The commit, if it does not suspend; else `None`, and the rest of it is posted.
     #[inline(always)]
     pub(crate) fn commit_or_post(&self) -> Option<Result<(), Fault>> {
         if let Some(fault) = self.desk.doomed.get() {
             return Some(Err(fault));
         }
-        // SAFETY: the attempt's operations are over.
-        let txn = unsafe { &mut *self.desk.state.get() };
-        if self.desk.in_place == super::mailbox::InPlace::Not && !C::commits_at_once(txn) {
-            self.desk.post_commit();
+        let mut commit = C::Commit::default();
+        if self.desk.pauses_commits {
+            self.desk.post_commit(commit);
             return None;
         }
-        Some(self.commit_now())
+        match self.desk.step_commit(&mut commit, &mut PrefetchOnly) {
+            Some(result) => Some(result.map_err(Fault::Abort)),
+            None if self.desk.in_place == InPlace::Not => {
+                self.desk.post_commit(commit);
+                None
+            }
+            None => Some(self.commit_in_place(commit)),
+        }
     }
 
-    pub(crate) fn commit_now(&self) -> Result<(), Fault> {
-        // SAFETY: the attempt's operations are over.
-        let txn = unsafe { &mut *self.desk.state.get() };
-        let mut commit = C::Commit::default();
-        loop {
-            let env = self.desk.context().env();
-            if let Some(result) = C::commit(&mut commit, env, txn, &mut crate::suspend::PrefetchOnly) {
+    /// Goes on with a commit that waits for another thread's.
+    #[cold]
+    fn commit_in_place(&self, mut commit: C::Commit) -> Result<(), Fault> {
+        let mut patience = Patience::default();
+        while patience.wait() {
+            if let Some(result) = self.desk.step_commit(&mut commit, &mut PrefetchOnly) {
                 return result.map_err(Fault::Abort);
             }
         }
+        Err(Fault::Abort(Abort::Waited))
     }
 
     /// After a successful commit.
@@ -396,7 +470,7 @@ impl<C: ConcurrencyControl> Txn<C> {
     }
 
     pub(super) fn is_in_place(&self) -> bool {
-        self.desk.in_place != super::mailbox::InPlace::Not
+        self.desk.in_place != InPlace::Not
     }
 }
 
@@ -412,6 +486,9 @@ impl<C: ConcurrencyControl> Mailbox for Txn<C> {
     #[inline(always)]
     fn keeps(&self) -> bool {
         self.desk.keeps()
+    }
+    fn is_ending(&self) -> bool {
+        self.desk.is_ending()
     }
     fn occupied(&self) {
         self.desk.occupied();

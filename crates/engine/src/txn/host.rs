@@ -6,6 +6,7 @@ use super::mailbox::{Desk, InPlace};
 use crate::cc::ConcurrencyControl;
 use crate::epoch::Local;
 use crate::exec::{Host, Pulse};
+use crate::suspend::Suspend;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -13,17 +14,18 @@ use std::sync::Arc;
 pub(crate) struct WorkerHost<C: ConcurrencyControl> {
     context: Box<Context<C>>,
     in_place: InPlace,
+    pauses_commits: bool,
 }
 
 impl<C: ConcurrencyControl> WorkerHost<C> {
-    /// Of a worker whose policy suspends (or not; then it prefetches, or does not).
-    pub(crate) fn new(engine: &Arc<Engine<C>>, suspends: bool, prefetches: bool) -> Self {
-        let in_place = match (suspends, prefetches) {
+    /// Of a worker with policy `S`.
+    pub(crate) fn new<S: Suspend>(engine: &Arc<Engine<C>>) -> Self {
+        let in_place = match (S::SUSPENDS, S::PREFETCHES) {
             (true, _) => InPlace::Not,
             (false, true) => InPlace::Prefetching,
             (false, false) => InPlace::Naive,
         };
-        WorkerHost { context: engine.context(), in_place }
+        WorkerHost { context: engine.context(), in_place, pauses_commits: S::PAUSES }
     }
 
     pub(crate) fn context(&self) -> &Context<C> {
@@ -35,7 +37,7 @@ impl<C: ConcurrencyControl> Host for WorkerHost<C> {
     type Mailbox = Txn<C>;
 
     fn mailbox(&self, _: usize) -> Txn<C> {
-        let desk = Desk::new(NonNull::from(&*self.context), self.in_place);
+        let desk = Desk::new(NonNull::from(&*self.context), self.in_place, self.pauses_commits);
         Txn { desk: desk.expect("fewer transactions than a million are open at once") }
     }
 

@@ -17,6 +17,7 @@ use crate::cc::{Abort, ConcurrencyControl};
 use crate::error::{Error, Result};
 use crate::exec::Mailbox;
 use crate::suspend::{Never, OnMiss, PrefetchOnly, Suspend};
+use crate::sync::Backoff;
 use crate::sync::atomic::Ordering;
 use std::cell::{Cell, UnsafeCell};
 use std::mem::MaybeUninit;
@@ -31,6 +32,29 @@ const STEP_ASIDE: u32 = 1 << 17;
 const VACANT: u32 = 1 << 18;
 /// No place.
 pub(crate) const NOWHERE: u8 = u8::MAX;
+
+/// Rounds over several operations in which each is taken to be getting on.
+const ROUNDS_BUSY: u32 = 1000;
+
+/// How long an operation in place waits for a commit on another thread: it is that thread's turn to go on, or
+/// this one's, if the other transaction is suspended on it. So there is an end to it.
+#[derive(Debug, Default)]
+pub(super) struct Patience {
+    backoff: Backoff,
+    waits: u32,
+}
+
+impl Patience {
+    const WAITS_MAX: u32 = 10_000;
+
+    /// Waits a little; false: it has been long enough.
+    #[cold]
+    pub(super) fn wait(&mut self) -> bool {
+        self.backoff.wait();
+        self.waits += 1;
+        self.waits < Patience::WAITS_MAX
+    }
+}
 
 /// How a transaction's operations run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +81,8 @@ pub(crate) struct Desk<C: ConcurrencyControl> {
     pub(super) todo: Cell<u32>,
     pub(super) used: Cell<u32>,
     pub(super) in_place: InPlace,
+    /// Commits go through the mailbox even if they need not: the worker's policy wants to leave them.
+    pub(super) pauses_commits: bool,
     /// The place whose released operation was the last to read, and has read a value; or `NOWHERE`.
     recent: Cell<u8>,
     pub(super) database: u64,
@@ -82,7 +108,7 @@ pub(crate) struct Desk<C: ConcurrencyControl> {
 }
 
 impl<C: ConcurrencyControl> Desk<C> {
-    pub(crate) fn new(context: NonNull<Context<C>>, in_place: InPlace) -> Result<Self> {
+    pub(crate) fn new(context: NonNull<Context<C>>, in_place: InPlace, pauses_commits: bool) -> Result<Self> {
         // SAFETY: a worker's context outlives its slots; a `Transaction`'s is lent for this call.
         let engine = unsafe { &context.as_ref().engine };
         let state = C::txn(&engine.shared)
@@ -91,6 +117,7 @@ impl<C: ConcurrencyControl> Desk<C> {
             todo: Cell::new(VACANT),
             used: Cell::new(0),
             in_place,
+            pauses_commits,
             recent: Cell::new(NOWHERE),
             database: engine.id,
             shared: &raw const engine.shared,
@@ -239,9 +266,7 @@ impl<C: ConcurrencyControl> Desk<C> {
         }
         if todo & COMMIT != 0 {
             let mut commit = self.commit.get();
-            // SAFETY: not borrowed outside of single calls.
-            let txn = unsafe { &mut *self.state.get() };
-            let result = C::commit(&mut commit, self.context().env(), txn, s);
+            let result = self.step_commit(&mut commit, s);
             self.commit.set(commit);
             if result.is_some() {
                 self.committed.set(result);
@@ -258,9 +283,23 @@ impl<C: ConcurrencyControl> Desk<C> {
         todo == 0
     }
 
+    /// Goes on with the scheme's commit.
+    #[inline(always)]
+    pub(super) fn step_commit<S: Suspend>(
+        &self,
+        commit: &mut C::Commit,
+        s: &mut S,
+    ) -> Option<Result<(), Abort>> {
+        let context = self.context();
+        // SAFETY: not borrowed outside of single calls.
+        let txn = unsafe { &mut *self.state.get() };
+        let result = C::commit(commit, context.env(), txn, s)?;
+        Some(result.map(|at| context.last_commit.set(at)))
+    }
+
     /// Has the worker step the scheme's commit.
-    pub(super) fn post_commit(&self) {
-        self.commit.set(C::Commit::default());
+    pub(super) fn post_commit(&self, commit: C::Commit) {
+        self.commit.set(commit);
         self.committed.set(None);
         self.todo.set(self.todo.get() | COMMIT);
     }
@@ -271,9 +310,10 @@ impl<C: ConcurrencyControl> Desk<C> {
         self.todo.set(self.todo.get() | STEP_ASIDE);
     }
 
-    /// Runs a point operation to its end, here and now.
+    /// Runs a point operation to its end, here and now. False: it waits in vain.
     #[inline(always)]
-    pub(super) fn run_point(&self, point: &mut Point<C>) {
+    #[must_use]
+    pub(super) fn run_point(&self, point: &mut Point<C>) -> bool {
         // SAFETY: not borrowed outside of single calls.
         let txn = unsafe { &*self.state.get() };
         // SAFETY: polls happen inside the worker's epoch, calls of a `Transaction` inside its context's.
@@ -306,13 +346,19 @@ impl<C: ConcurrencyControl> Desk<C> {
     }
 
     /// Runs several point operations to their ends, their misses overlapped: rounds over an array
-    /// (what the CoroBase paper calls AMAC).
-    pub(super) fn run_points(&self, points: &mut [Option<Point<C>>]) {
+    /// (what the CoroBase paper calls AMAC). False: one of them waits in vain.
+    #[must_use]
+    pub(super) fn run_points(&self, points: &mut [Option<Point<C>>]) -> bool {
         // SAFETY: not borrowed outside of single calls.
         let txn = unsafe { &*self.state.get() };
         assert!(points.len() < 64, "one bit per operation");
         let mut left: u64 = (1 << points.len()) - 1;
+        let (mut rounds, mut patience) = (0u32, Patience::default());
         while left != 0 {
+            rounds += 1;
+            if rounds > ROUNDS_BUSY && !patience.wait() {
+                return false;
+            }
             let mut round = left;
             while round != 0 {
                 let i = round.trailing_zeros() as usize;
@@ -324,17 +370,25 @@ impl<C: ConcurrencyControl> Desk<C> {
                 }
             }
         }
+        true
     }
 
-    /// Runs a scan's run to its end, here and now.
-    pub(super) fn run_run(&self, run: *mut Run<C>) {
+    /// Runs a scan's run to its end, here and now. False: it waits in vain.
+    #[must_use]
+    pub(super) fn run_run(&self, run: *mut Run<C>) -> bool {
         // SAFETY: not borrowed outside of single calls.
         let txn = unsafe { &*self.state.get() };
-        // SAFETY: as in `run_point`; the run is this scan's alone.
-        unsafe {
-            match self.in_place {
-                InPlace::Naive => while !(*run).step(self.shared(), txn, &mut Never) {},
-                _ => while !(*run).step(self.shared(), txn, &mut PrefetchOnly) {},
+        let mut patience = Patience::default();
+        loop {
+            // SAFETY: as in `run_point`; the run is this scan's alone.
+            let is_done = unsafe {
+                match self.in_place {
+                    InPlace::Naive => (*run).step(self.shared(), txn, &mut Never),
+                    _ => (*run).step(self.shared(), txn, &mut PrefetchOnly),
+                }
+            };
+            if is_done || !patience.wait() {
+                return is_done;
             }
         }
     }
@@ -346,6 +400,7 @@ impl<C: ConcurrencyControl> Desk<C> {
         self.recent.set(NOWHERE);
         self.doomed.set(None);
         self.read_only.set(false);
+        self.committed.set(None);
         // SAFETY: the attempt is over: nothing that it copied is used any more.
         unsafe { (*self.arena.get()).reset() };
     }
@@ -372,6 +427,10 @@ impl<C: ConcurrencyControl> Mailbox for Desk<C> {
     #[inline(always)]
     fn keeps(&self) -> bool {
         self.used.get() & !self.todo.get() != 0
+    }
+
+    fn is_ending(&self) -> bool {
+        self.todo.get() & COMMIT != 0 || self.committed.get().is_some()
     }
 
     fn occupied(&self) {

@@ -7,7 +7,7 @@ use super::mailbox::{InPlace, NOWHERE, PLACES};
 use super::point::Point;
 use super::table::{Table, TableInner};
 use super::value::Value;
-use crate::cc::{ConcurrencyControl, Snapshot};
+use crate::cc::{Abort, ConcurrencyControl, Serializable};
 use crate::error::Result;
 use crate::index::Key;
 use std::fmt;
@@ -23,7 +23,7 @@ const NO_KEY: Key = Key { slice: 0, len: 0, bytes: std::ptr::null() };
 /// Future of [`Txn::get_many`]: a window of operations over the free places of the transaction's
 /// slot; with none free, or in a sequential transaction, rounds over an array.
 #[must_use = "futures do nothing unless awaited"]
-pub struct GetMany<'t, V: Value + ?Sized, const N: usize, C: ConcurrencyControl = Snapshot> {
+pub struct GetMany<'t, V: Value + ?Sized, const N: usize, C: ConcurrencyControl = Serializable> {
     txn: &'t Txn<C>,
     table: Result<*const TableInner, Fault>,
     keys: [Key; N],
@@ -31,6 +31,7 @@ pub struct GetMany<'t, V: Value + ?Sized, const N: usize, C: ConcurrencyControl 
     /// Keys answered; the operations of the following ones are in `places`, in order.
     next: usize,
     places: [u8; PLACES],
+    is_untracked: bool,
 }
 
 impl<'t, V: Value + ?Sized, const N: usize, C: ConcurrencyControl> fmt::Debug for GetMany<'t, V, N, C> {
@@ -52,6 +53,7 @@ impl<'t, V: Value + ?Sized, const N: usize, C: ConcurrencyControl> GetMany<'t, V
             out: [const { None }; N],
             next: 0,
             places: [NOWHERE; PLACES],
+            is_untracked: false,
         };
         for (to, key) in many.keys.iter_mut().zip(keys) {
             match txn.index_key(key) {
@@ -60,6 +62,12 @@ impl<'t, V: Value + ?Sized, const N: usize, C: ConcurrencyControl> GetMany<'t, V
             }
         }
         many
+    }
+
+    /// Reads without being tracked: see [`Txn::get`].
+    pub fn untracked(mut self) -> Self {
+        self.is_untracked = true;
+        self
     }
 
     /// In rounds over an array, a window of keys after the other.
@@ -71,9 +79,11 @@ impl<'t, V: Value + ?Sized, const N: usize, C: ConcurrencyControl> GetMany<'t, V
             for (point, key) in window.iter_mut().zip(&self.keys[self.next..end]) {
                 *point = Some(Point::new(table, *key));
             }
-            self.txn.desk.run_points(window);
+            if !self.txn.desk.run_points(window) {
+                return Err(self.txn.doom(Fault::Abort(Abort::Waited)).into());
+            }
             for point in window.iter().flatten() {
-                self.out[self.next] = self.txn.found(point)?.map(V::view).transpose()?;
+                self.out[self.next] = self.txn.found(point, !self.is_untracked)?.map(V::view).transpose()?;
                 self.next += 1;
             }
         }
@@ -89,7 +99,7 @@ impl<'t, V: Value + ?Sized, const N: usize, C: ConcurrencyControl> GetMany<'t, V
             self.places.rotate_left(1);
             self.places[PLACES - 1] = NOWHERE;
             flying -= 1;
-            let found = self.txn.found(desk.point(place));
+            let found = self.txn.found(desk.point(place), !self.is_untracked);
             desk.release(place);
             self.out[self.next] = found?.map(V::view).transpose()?;
             self.next += 1;

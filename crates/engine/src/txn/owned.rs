@@ -7,7 +7,7 @@ use super::mailbox::{Desk, InPlace};
 use super::rows::Rows;
 use super::table::Table;
 use super::value::Value;
-use crate::cc::{ConcurrencyControl, Snapshot};
+use crate::cc::{ConcurrencyControl, Serializable};
 use crate::error::{Error, Result};
 use std::fmt;
 use std::future::Future;
@@ -32,7 +32,7 @@ use std::task::{Poll, Waker};
 /// assert_eq!(db.begin()?.get(stock, "apples")?, Some(12));
 /// # Ok::<(), braiddb::Error>(())
 /// ```
-pub struct Transaction<C: ConcurrencyControl = Snapshot> {
+pub struct Transaction<C: ConcurrencyControl = Serializable> {
     /// Boxed: the scheme may know its address.
     txn: Box<Txn<C>>,
     is_open: bool,
@@ -52,7 +52,7 @@ impl<C: ConcurrencyControl> fmt::Debug for Transaction<C> {
 impl<C: ConcurrencyControl> Transaction<C> {
     pub(crate) fn begin(engine: &Arc<Engine<C>>) -> Result<Self> {
         let txn = engine.with_context(|context| {
-            let txn = Box::new(Txn { desk: Desk::new(NonNull::from(context), InPlace::Prefetching)? });
+            let txn = Box::new(Txn { desk: Desk::new(NonNull::from(context), InPlace::Prefetching, false)? });
             txn.begin();
             Ok::<_, Error>(txn)
         })?;
@@ -93,6 +93,16 @@ impl<C: ConcurrencyControl> Transaction<C> {
         key: impl AsKey<K>,
     ) -> Result<Option<V::View<'_>>> {
         self.now(|txn| txn.get(table, key))
+    }
+
+    /// As [`Txn::get_for_update`]; but a transaction that another thread holds the row for is waited for only
+    /// a moment.
+    pub fn get_for_update<K: Key, V: Value + ?Sized>(
+        &self,
+        table: Table<K, V>,
+        key: impl AsKey<K>,
+    ) -> Result<Option<V::View<'_>>> {
+        self.now(|txn| txn.get_for_update(table, key))
     }
 
     /// As [`Txn::get_many`].
@@ -230,7 +240,7 @@ impl<C: ConcurrencyControl> Drop for Transaction<C> {
 }
 
 /// Rows of a [`Transaction::scan`].
-pub struct OwnedRows<'t, K, V: Value + ?Sized, C: ConcurrencyControl = Snapshot> {
+pub struct OwnedRows<'t, K, V: Value + ?Sized, C: ConcurrencyControl = Serializable> {
     rows: Rows<'t, K, V, C>,
     of: &'t Transaction<C>,
 }

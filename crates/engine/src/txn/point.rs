@@ -1,6 +1,7 @@
 //! The point operation as a step machine: the index's descent, then the scheme's visit to the
 //! record. Reads and writes of one key both begin with it.
 
+use super::mailbox::Patience;
 use super::table::TableInner;
 use crate::cc::{ConcurrencyControl, Target};
 use crate::index::masstree::Cursor;
@@ -91,17 +92,25 @@ impl<C: ConcurrencyControl> Point<C> {
         true
     }
 
-    /// The sequential mode: the same machine in a loop.
+    /// The sequential mode: the same machine in a loop. False: it waits in vain.
     ///
     /// # Safety
     /// As `step`.
     #[inline(always)]
-    pub(crate) unsafe fn run<S: Suspend>(&mut self, shared: &C::Shared, txn: &C::Txn, s: &mut S) {
-        // SAFETY: as the caller promises. (Without suspensions it loops only while another thread
-        // is about to publish its commit timestamp.)
-        while !unsafe { self.step(shared, txn, s) } {
-            std::hint::spin_loop();
+    pub(crate) unsafe fn run<S: Suspend>(&mut self, shared: &C::Shared, txn: &C::Txn, s: &mut S) -> bool {
+        // SAFETY: as the caller promises. (Without suspensions it does not come to its end only while another
+        // transaction is about to commit.)
+        if unsafe { self.step(shared, txn, s) } {
+            return true;
         }
+        let mut patience = Patience::default();
+        while patience.wait() {
+            // SAFETY: as above.
+            if unsafe { self.step(shared, txn, s) } {
+                return true;
+            }
+        }
+        false
     }
 
     /// The record, for the scheme's writes.

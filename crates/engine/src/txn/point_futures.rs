@@ -7,7 +7,7 @@ use super::mailbox::NOWHERE;
 use super::point::Point;
 use super::table::TableInner;
 use super::value::Value;
-use crate::cc::{Change, ConcurrencyControl, Snapshot, Written};
+use crate::cc::{Abort, Change, ConcurrencyControl, Serializable, Written};
 use crate::error::{Error, Result};
 use crate::index::Key;
 use std::future::Future;
@@ -29,6 +29,7 @@ pub(super) struct Locate<'t, C: ConcurrencyControl> {
     bytes: *const u8,
     len: u32,
     place: u8,
+    is_untracked: bool,
 }
 
 impl<'t, C: ConcurrencyControl> Locate<'t, C> {
@@ -36,7 +37,7 @@ impl<'t, C: ConcurrencyControl> Locate<'t, C> {
     pub(super) fn new(txn: &'t Txn<C>, found: Result<(*const TableInner, Key), Fault>) -> Self {
         match found {
             Ok((table, Key { slice, len, bytes })) => {
-                Locate { txn, table, slice, bytes, len, place: NOWHERE }
+                Locate { txn, table, slice, bytes, len, place: NOWHERE, is_untracked: false }
             }
             Err(fault) => Locate::faulty(txn, fault),
         }
@@ -48,7 +49,17 @@ impl<'t, C: ConcurrencyControl> Locate<'t, C> {
             Fault::KeyTooLong { bytes } => bytes as u64,
             _ => 0,
         };
-        Locate { txn, table: std::ptr::null(), slice, bytes: std::ptr::null(), len: 0, place: NOWHERE }
+        let (table, bytes) = (std::ptr::null(), std::ptr::null());
+        Locate { txn, table, slice, bytes, len: 0, place: NOWHERE, is_untracked: false }
+    }
+
+    pub(super) fn txn(&self) -> &'t Txn<C> {
+        self.txn
+    }
+
+    /// After `poll` has been ready.
+    pub(super) fn forget(&mut self) {
+        self.place = NOWHERE;
     }
 
     #[inline(always)]
@@ -67,7 +78,7 @@ impl<'t, C: ConcurrencyControl> Locate<'t, C> {
 
     /// Gives the operation to `end` when it is done, and then releases its place, which the caller forgets.
     #[inline(always)]
-    fn poll<R>(
+    pub(super) fn poll<R>(
         &mut self,
         end: impl FnOnce(&'t Txn<C>, &Point<C>) -> Result<R, Fault>,
     ) -> Poll<Result<R, Fault>> {
@@ -89,13 +100,16 @@ impl<'t, C: ConcurrencyControl> Locate<'t, C> {
             self.place = place;
             return Poll::Pending;
         }
-        txn.desk.run_point(&mut point);
+        if !txn.desk.run_point(&mut point) {
+            return Poll::Ready(Err(txn.doom(Fault::Abort(Abort::Waited))));
+        }
         Poll::Ready(end(txn, &point))
     }
 
     #[inline(always)]
     fn poll_found(&mut self) -> Poll<Result<Option<&'t [u8]>, Fault>> {
-        let result = self.poll(|txn, point| txn.found(point));
+        let is_tracked = !self.is_untracked;
+        let result = self.poll(|txn, point| txn.found(point, is_tracked));
         if result.is_ready() {
             if let Poll::Ready(Ok(Some(_))) = result
                 && self.place != NOWHERE
@@ -151,12 +165,18 @@ impl<C: ConcurrencyControl> std::fmt::Debug for Locate<'_, C> {
 /// Future of [`Txn::get`].
 #[derive(Debug)]
 #[must_use = "futures do nothing unless awaited"]
-pub struct Get<'t, V: ?Sized, C: ConcurrencyControl = Snapshot>(Locate<'t, C>, PhantomData<fn(&V)>);
+pub struct Get<'t, V: ?Sized, C: ConcurrencyControl = Serializable>(Locate<'t, C>, PhantomData<fn(&V)>);
 
 impl<'t, V: ?Sized, C: ConcurrencyControl> Get<'t, V, C> {
     #[inline(always)]
     pub(super) fn new(locate: Locate<'t, C>) -> Self {
         Get(locate, PhantomData)
+    }
+
+    /// Reads without being tracked: see [`Txn::get`].
+    pub fn untracked(mut self) -> Self {
+        self.0.is_untracked = true;
+        self
     }
 }
 
@@ -171,11 +191,17 @@ impl<'t, V: Value + ?Sized, C: ConcurrencyControl> Future for Get<'t, V, C> {
 /// Future of [`Txn::contains`].
 #[derive(Debug)]
 #[must_use = "futures do nothing unless awaited"]
-pub struct Contains<'t, C: ConcurrencyControl = Snapshot>(Locate<'t, C>);
+pub struct Contains<'t, C: ConcurrencyControl = Serializable>(Locate<'t, C>);
 
 impl<'t, C: ConcurrencyControl> Contains<'t, C> {
     pub(super) fn new(locate: Locate<'t, C>) -> Self {
         Contains(locate)
+    }
+
+    /// Reads without being tracked: see [`Txn::get`].
+    pub fn untracked(mut self) -> Self {
+        self.0.is_untracked = true;
+        self
     }
 }
 
@@ -189,7 +215,7 @@ impl<C: ConcurrencyControl> Future for Contains<'_, C> {
 /// Future of [`Txn::delete`].
 #[derive(Debug)]
 #[must_use = "futures do nothing unless awaited"]
-pub struct Delete<'t, C: ConcurrencyControl = Snapshot>(Locate<'t, C>);
+pub struct Delete<'t, C: ConcurrencyControl = Serializable>(Locate<'t, C>);
 
 impl<'t, C: ConcurrencyControl> Delete<'t, C> {
     pub(super) fn new(locate: Locate<'t, C>) -> Self {
@@ -224,7 +250,7 @@ macro_rules! write_futures {
     ($($(#[$doc:meta])* $name:ident, $change:ident, $output:ty, |$written:ident| $result:expr;)*) => {$(
         $(#[$doc])*
         #[must_use = "futures do nothing unless awaited"]
-        pub struct $name<'t, 'v, V: Value + ?Sized, C: ConcurrencyControl = Snapshot>(Write<'t, 'v, V, C>);
+        pub struct $name<'t, 'v, V: Value + ?Sized, C: ConcurrencyControl = Serializable>(Write<'t, 'v, V, C>);
 
         impl<'t, 'v, V: Value + ?Sized, C: ConcurrencyControl> $name<'t, 'v, V, C> {
             #[inline(always)]

@@ -38,7 +38,7 @@ impl<'t, C: ConcurrencyControl> PointRead<'t, C> {
     /// What it has found, when done.
     #[inline(always)]
     pub(crate) fn value(&self) -> Result<Option<&'t [u8]>> {
-        Ok(self.txn.found(&self.point)?)
+        Ok(self.txn.found(&self.point, true)?)
     }
 }
 

@@ -7,7 +7,7 @@ use super::mailbox::{NOWHERE, Op};
 use super::run::Run;
 use super::table::Table;
 use super::value::Value;
-use crate::cc::{ConcurrencyControl, Snapshot};
+use crate::cc::{Abort, ConcurrencyControl, Serializable};
 use crate::error::{Error, Result};
 use std::fmt;
 use std::future::Future;
@@ -42,7 +42,7 @@ const FIXED_BYTES: usize = 8;
 /// assert_eq!(last, Some(((1, "b".to_string()), 11)));
 /// # Ok::<(), braiddb::Error>(())
 /// ```
-pub struct Rows<'t, K, V: Value + ?Sized, C: ConcurrencyControl = Snapshot> {
+pub struct Rows<'t, K, V: Value + ?Sized, C: ConcurrencyControl = Serializable> {
     txn: &'t Txn<C>,
     /// The transaction's own, lent to this scan; null after a fault.
     run: *mut Run<C>,
@@ -151,6 +151,13 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Rows<'t, K, V, C> {
         self
     }
 
+    /// Reads without being tracked: see [`Txn::get`]. To be called before the first row is asked for.
+    pub fn untracked(mut self) -> Self {
+        assert!(!self.is_started, "tracking is chosen before the scan starts");
+        self.run().is_tracked = false;
+        self
+    }
+
     /// At most `rows` rows.
     pub fn limit(mut self, rows: usize) -> Self {
         self.left = self.left.min(rows);
@@ -211,7 +218,9 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Rows<'t, K, V, C> {
         match self.txn.desk.post(Op::Run(self.run)) {
             Some(place) => self.place = place,
             None => {
-                self.txn.desk.run_run(self.run);
+                if !self.txn.desk.run_run(self.run) {
+                    return Err(self.txn.doom(Fault::Abort(Abort::Waited)).into());
+                }
                 self.settle()?;
             }
         }
@@ -269,7 +278,9 @@ impl<K, V: Value + ?Sized, C: ConcurrencyControl> Drop for Rows<'_, K, V, C> {
 /// Future of [`Rows::next`].
 #[derive(Debug)]
 #[must_use = "futures do nothing unless awaited"]
-pub struct NextRow<'r, 't, K, V: Value + ?Sized, C: ConcurrencyControl = Snapshot>(&'r mut Rows<'t, K, V, C>);
+pub struct NextRow<'r, 't, K, V: Value + ?Sized, C: ConcurrencyControl = Serializable>(
+    &'r mut Rows<'t, K, V, C>,
+);
 
 impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Future for NextRow<'_, 't, K, V, C> {
     type Output = Result<Option<(K, V::View<'t>)>>;

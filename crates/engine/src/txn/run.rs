@@ -3,9 +3,10 @@
 
 use super::key::index_key;
 use super::table::TableInner;
-use crate::cc::{Abort, ConcurrencyControl};
+use crate::cc::{Abort, ConcurrencyControl, Scanned};
 use crate::index::masstree::Walk;
 use crate::index::{Index, PAGE_ENTRIES_MAX, Page, Paged};
+use crate::record::Slot;
 use crate::suspend::Suspend;
 use std::ops::Bound;
 
@@ -16,6 +17,7 @@ pub(super) struct Row<C: ConcurrencyControl> {
     pub(super) slice: u64,
     /// Else where it lies in the run's `keys`.
     pub(super) key: (u32, u32),
+    slot: *const Slot,
     visit: C::Visit,
     /// Set by `settle`; valid until the transaction ends.
     pub(super) value: *const [u8],
@@ -31,15 +33,22 @@ enum Stage {
     Visit,
 }
 
+/// Marks of the index that there is room for: a run's, as a rule.
+const MARKS_FIRST: usize = 64;
+
 /// The part of a scan between two posts: at most `want` rows from `from` on. Reused from one scan
 /// to the next, so that it allocates nothing in the long run.
 pub(crate) struct Run<C: ConcurrencyControl> {
     pub(super) table: *const TableInner,
     pub(super) is_reverse: bool,
     pub(super) fixed8: bool,
-    /// Where the run begins, and where the scan ends.
+    /// Where the run begins, or the next one; and where the scan ends.
     pub(super) from: Bound<Vec<u8>>,
     pub(super) to: Bound<Vec<u8>>,
+    /// Where the present run began, if the scheme wants to know.
+    began: Bound<Vec<u8>>,
+    /// The scheme is told what the run reads.
+    pub(super) is_tracked: bool,
     /// Rows to stop at, a page's worth more at most.
     pub(super) want: usize,
     pub(super) rows: Vec<Row<C>>,
@@ -62,6 +71,8 @@ impl<C: ConcurrencyControl> Run<C> {
             fixed8: false,
             from: Bound::Unbounded,
             to: Bound::Unbounded,
+            began: Bound::Unbounded,
+            is_tracked: true,
             want: 0,
             rows: Vec::new(),
             keys: Vec::new(),
@@ -79,6 +90,7 @@ impl<C: ConcurrencyControl> Run<C> {
         self.table = table;
         self.fixed8 = fixed8;
         self.is_reverse = false;
+        self.is_tracked = true;
         self.is_finished = false;
         self.restart(0);
     }
@@ -118,7 +130,7 @@ impl<C: ConcurrencyControl> Run<C> {
                     if !self.visit(table, shared, txn, s) {
                         return false;
                     }
-                    self.collect();
+                    self.collect(table);
                     self.stage = Stage::Walk;
                     if self.is_finished || self.rows.len() >= self.want {
                         self.remember();
@@ -135,6 +147,12 @@ impl<C: ConcurrencyControl> Run<C> {
             Bound::Unbounded => index_key(&[]),
         };
         let from = self.from.as_ref().map(|_| &key);
+        self.page.marks.clear();
+        self.page.is_marking = C::TRACKS_READS && self.is_tracked;
+        if self.page.is_marking {
+            self.page.marks.reserve(MARKS_FIRST);
+            copy_bound(&self.from, &mut self.began);
+        }
         // SAFETY: the key's bytes are the run's own.
         self.walk = Some(unsafe { table.index.walk(from, self.is_reverse, &mut self.page) });
         self.stage = Stage::Walk;
@@ -142,7 +160,7 @@ impl<C: ConcurrencyControl> Run<C> {
 
     /// Cuts the page off at the scan's end and asks for its slots. True: leave.
     fn arrive<S: Suspend>(&mut self, table: &TableInner, s: &mut S) -> bool {
-        let within = (0..self.page.len).take_while(|&i| self.is_within(i)).count();
+        let within = self.page.len_within(self.to.as_ref().map(Vec::as_slice), self.is_reverse);
         if within < self.page.len {
             self.is_finished = true;
             self.page.len = within;
@@ -155,28 +173,6 @@ impl<C: ConcurrencyControl> Run<C> {
             leave |= s.miss::<1>(table.slot(*id).cast());
         }
         leave
-    }
-
-    /// Is entry `i` of the page before the scan's end?
-    fn is_within(&self, i: usize) -> bool {
-        let (bound, is_included) = match &self.to {
-            Bound::Unbounded => return true,
-            Bound::Included(bound) => (bound, true),
-            Bound::Excluded(bound) => (bound, false),
-        };
-        let order = if self.fixed8 {
-            self.page.slices[i].cmp(&index_key(bound).slice)
-        } else {
-            let (start, end) = self.key_of(i);
-            self.page.bytes[start..end].cmp(bound)
-        };
-        let order = if self.is_reverse { order.reverse() } else { order };
-        order.is_lt() || is_included && order.is_eq()
-    }
-
-    fn key_of(&self, i: usize) -> (usize, usize) {
-        let start = if i == 0 { 0 } else { self.page.ends[i - 1] as usize };
-        (start, self.page.ends[i] as usize)
     }
 
     /// Steps the visits that have not ended. True: all have.
@@ -195,16 +191,16 @@ impl<C: ConcurrencyControl> Run<C> {
     }
 
     /// Takes over the page's entries.
-    fn collect(&mut self) {
+    fn collect(&mut self, table: &TableInner) {
         for i in 0..self.page.len {
             let at = self.keys.len();
             if !self.fixed8 {
-                let (start, end) = self.key_of(i);
-                self.keys.extend_from_slice(&self.page.bytes[start..end]);
+                self.keys.extend_from_slice(self.page.key(i));
             }
             let key = (at as u32, self.keys.len() as u32);
             let value = std::ptr::slice_from_raw_parts(std::ptr::null(), 0);
-            self.rows.push(Row { slice: self.page.slices[i], key, visit: self.visits[i], value });
+            let (slot, visit) = (table.slot(self.page.ids[i]), self.visits[i]);
+            self.rows.push(Row { slice: self.page.slices[i], key, slot, visit, value });
         }
     }
 
@@ -214,8 +210,9 @@ impl<C: ConcurrencyControl> Run<C> {
     /// Still inside the epoch of the run's steps.
     pub(super) unsafe fn settle(&mut self, txn: &mut C::Txn) -> Result<(), Abort> {
         let mut result = Ok(());
+        let is_tracked = C::TRACKS_READS && self.is_tracked && C::read_range(txn, &self.scanned());
         // SAFETY: the visits have ended.
-        self.rows.retain_mut(|row| match unsafe { C::read(&row.visit, txn) } {
+        self.rows.retain_mut(|row| match unsafe { C::read(&row.visit, row.slot, txn, is_tracked) } {
             Ok(Some(value)) => {
                 row.value = value;
                 true
@@ -229,6 +226,25 @@ impl<C: ConcurrencyControl> Run<C> {
         result
     }
 
+    /// What the finished run has gone through.
+    fn scanned(&self) -> Scanned<'_> {
+        // SAFETY: tables live as long as their database.
+        let index = &raw const unsafe { &*self.table }.index;
+        let to = match &self.from {
+            _ if self.is_finished => self.to.as_ref(),
+            // The next run begins behind the last entry of this one.
+            Bound::Excluded(last) => Bound::Included(last),
+            from => from.as_ref(),
+        };
+        Scanned {
+            index,
+            from: self.began.as_ref().map(Vec::as_slice),
+            to: to.map(Vec::as_slice),
+            is_reverse: self.is_reverse,
+            marks: &self.page.marks,
+        }
+    }
+
     /// Moves `from` behind the page, for the next run.
     fn remember(&mut self) {
         let Some(last) = self.page.len.checked_sub(1) else { return };
@@ -240,11 +256,30 @@ impl<C: ConcurrencyControl> Run<C> {
         if self.fixed8 {
             bytes.extend_from_slice(&self.page.slices[last].to_be_bytes());
         } else {
-            let (start, end) = self.key_of(last);
-            bytes.extend_from_slice(&self.page.bytes[start..end]);
+            bytes.extend_from_slice(self.page.key(last));
         }
         self.from = Bound::Excluded(bytes);
     }
+}
+
+/// Copies a bound, using its memory again.
+fn copy_bound(from: &Bound<Vec<u8>>, to: &mut Bound<Vec<u8>>) {
+    let mut bytes = match std::mem::replace(to, Bound::Unbounded) {
+        Bound::Included(bytes) | Bound::Excluded(bytes) => bytes,
+        Bound::Unbounded => Vec::new(),
+    };
+    bytes.clear();
+    *to = match from {
+        Bound::Included(from) => {
+            bytes.extend_from_slice(from);
+            Bound::Included(bytes)
+        }
+        Bound::Excluded(from) => {
+            bytes.extend_from_slice(from);
+            Bound::Excluded(bytes)
+        }
+        Bound::Unbounded => Bound::Unbounded,
+    };
 }
 
 /// Makes all runs of an ended transaction free again.

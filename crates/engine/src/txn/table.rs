@@ -87,8 +87,11 @@ pub(crate) fn open<C: ConcurrencyControl, K: Key, V: Value + ?Sized>(
         }
         None => {
             let limit_bytes = engine.memory.limit_bytes();
-            let index = Masstree::new(engine.nodes.clone(), K::FIXED8, Simd::Detect)
+            let mut index = Masstree::new(engine.nodes.clone(), K::FIXED8, Simd::Detect)
                 .map_err(|_| Error::OutOfMemory { limit_bytes })?;
+            if C::LOSES_STAMPS {
+                index.lose_stamps();
+            }
             let slots = engine.records.at(0).cast::<Slot>().cast_const();
             tables.push(Box::new(TableInner { index, slots, name: name.into(), types }));
             NonNull::from(&**tables.last().expect("pushed just now"))

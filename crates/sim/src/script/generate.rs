@@ -215,5 +215,5 @@ fn schedule(script: &Script, random: &mut Random) -> Schedule {
             moves.push(if is_start { Move::Start(at as u8) } else { Move::Step(at as u8) });
         }
     }
-    Schedule { moves, workers: random.between(1, 2) as usize }
+    Schedule { moves, workers: random.between(1, 2) as usize, seed: random.any() }
 }

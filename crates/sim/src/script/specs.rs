@@ -4,10 +4,9 @@ use super::history::{Described, History, Outcome};
 use super::interleavings::{interleavings, is_serial};
 use super::oracle::{Isolation, holds};
 use super::program::{Expectation, Script};
-use super::stage::{Schedule, play};
+use super::stage::Schedule;
 use super::text::{ParseError, parse};
 use super::{Failure, Scheme};
-use braiddb::ConcurrencyControl;
 
 macro_rules! specs {
     ($($name:literal)*) => {
@@ -91,7 +90,7 @@ pub fn check_specs(scheme: Scheme) -> SpecReport {
     let mut report = SpecReport::default();
     for (name, text) in SPECS {
         match parse(&format!("{name}.spec"), text) {
-            Ok(script) => report.specs.push(scheme.check_script(&script, &mut report.failures)),
+            Ok(script) => report.specs.push(check_script(scheme, &script, &mut report.failures)),
             Err(error) => report.failures.push(Failure { what: error.to_string(), how: String::new() }),
         }
     }
@@ -99,17 +98,13 @@ pub fn check_specs(scheme: Scheme) -> SpecReport {
 }
 
 /// Runs one script in every interleaving. The first failure goes to `failures`.
-pub fn check_script<C: ConcurrencyControl>(
-    scheme: Scheme,
-    script: &Script,
-    failures: &mut Vec<Failure>,
-) -> SpecResult {
+pub fn check_script(scheme: Scheme, script: &Script, failures: &mut Vec<Failure>) -> SpecResult {
     let mut check = Check { scheme, script, result: SpecResult::of(script), failure: None };
     for moves in interleavings(script) {
         check.result.interleavings += 1;
         for workers in [1, 2] {
-            let schedule = Schedule { moves: moves.clone(), workers };
-            match play::<C>(script, &schedule) {
+            let schedule = Schedule { moves: moves.clone(), workers, seed: check.result.interleavings };
+            match scheme.play(script, &schedule) {
                 Ok(history) => check.judge(&schedule, &history),
                 Err(fault) => check.fail(fault, &schedule, None),
             }

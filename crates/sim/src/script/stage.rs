@@ -10,7 +10,7 @@
 use super::actor::{Actor, SPREAD, act, engine_key};
 use super::history::History;
 use super::program::{Place, Script, State};
-use braiddb::suspend::Suspend;
+use braiddb::suspend::{Seeded, Suspend};
 use braiddb::{
     Clock, ConcurrencyControl, Database, Error, Options, Result, Step, Table, Txn, Worker, WorkerOptions,
 };
@@ -52,11 +52,13 @@ pub struct Schedule {
     pub moves: Vec<Move>,
     /// The workers that the transactions are spread over.
     pub workers: usize,
+    /// Decides how long commits stay between their phases.
+    pub seed: u64,
 }
 
 impl std::fmt::Display for Schedule {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "on {} workers:", self.workers)?;
+        write!(f, "on {} workers, pauses of {}:", self.workers, self.seed)?;
         for each in &self.moves {
             match each {
                 Move::Step(transaction) => write!(f, " {transaction}")?,
@@ -79,7 +81,7 @@ pub fn play<C: ConcurrencyControl>(script: &Script, schedule: &Schedule) -> Resu
 }
 
 fn run<C: ConcurrencyControl>(script: &Script, schedule: &Schedule) -> Result<History, String> {
-    let mut stage = Stage::<C>::new(script, schedule.workers)?;
+    let mut stage = Stage::<C>::new(script, schedule.workers, schedule.seed)?;
     for each in &schedule.moves {
         stage.take(*each)?;
         stage.settle(match each {
@@ -103,13 +105,31 @@ const OPEN_MAX: usize = super::text::TRANSACTIONS_MAX + 1;
 /// Rows that a `Fill` puts behind each key: enough to part the keys' index nodes.
 const FILL_ROWS: u64 = 24;
 
-/// Leaves at every probable miss, and takes transactions in turn.
+/// Leaves at every probable miss, and stays between the phases of a commit: not at all, or for a while.
 #[derive(Clone, Copy, Debug)]
-struct EveryMiss;
+struct EveryMiss {
+    random: Seeded,
+    stay: u64,
+}
+
+impl EveryMiss {
+    fn new(seed: u64) -> EveryMiss {
+        EveryMiss { random: Seeded::new(seed), stay: 0 }
+    }
+}
 
 impl Suspend for EveryMiss {
     const SUSPENDS: bool = true;
     const PREFETCHES: bool = false;
+    const PAUSES: bool = true;
+    fn pause(&mut self) -> bool {
+        if self.stay > 0 {
+            self.stay -= 1;
+            return true;
+        }
+        self.stay = [0, 0, 0, 4, 16, 64][(self.random.next_u64() % 6) as usize];
+        false
+    }
     fn miss<const LINES: usize>(&mut self, _: *const u8) -> bool {
         true
     }
@@ -139,7 +159,7 @@ struct Stage<'s, C: ConcurrencyControl> {
 type Tables = Rc<Vec<Table<u64, i64>>>;
 
 impl<'s, C: ConcurrencyControl> Stage<'s, C> {
-    fn new(script: &'s Script, workers: usize) -> Result<Stage<'s, C>, String> {
+    fn new(script: &'s Script, workers: usize, seed: u64) -> Result<Stage<'s, C>, String> {
         let options = Options { workers: 0, ..Options::default() };
         let database: Database<C> = Database::in_memory_with(options, Arc::new(Still)).map_err(words)?;
         let tables: Result<Vec<_>> = script.tables.iter().map(|name| database.table(name)).collect();
@@ -148,14 +168,15 @@ impl<'s, C: ConcurrencyControl> Stage<'s, C> {
         let actors = script.transactions.iter().map(|_| Actor::new(&clock, &fault)).collect();
         let mut stage =
             Stage { script, workers: Vec::new(), actors, tables, database, fault, is_filling: Rc::default() };
-        for _ in 0..workers {
+        for worker in 0..workers {
             let options = WorkerOptions {
                 batch: OPEN_MAX,
                 batch_max: OPEN_MAX,
                 parked_max: OPEN_MAX,
                 ..WorkerOptions::default()
             };
-            let mut worker = stage.database.worker_with(EveryMiss, options);
+            let mut worker =
+                stage.database.worker_with(EveryMiss::new(seed ^ (worker as u64) << 32), options);
             worker.set_retries_max(0);
             stage.workers.push(worker);
         }
@@ -323,7 +344,7 @@ mod tests {
     fn who_waits_is_left_waiting() {
         let script = parse("waits", SCRIPT).unwrap();
         for workers in [1, 2] {
-            let mut stage = Stage::<Snapshot>::new(&script, workers).unwrap();
+            let mut stage = Stage::<Snapshot>::new(&script, workers, 0).unwrap();
             let (may_end, has_ended) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(false)));
             let (flag, tables) = (may_end.clone(), stage.tables.clone());
             // Stands for a transaction that waits for another: it takes steps, and gets nowhere.
@@ -353,7 +374,7 @@ mod tests {
     #[test]
     fn who_sets_out_is_left_half_way() {
         let script = parse("half-way", SCRIPT).unwrap();
-        let mut stage = Stage::<Snapshot>::new(&script, 1).unwrap();
+        let mut stage = Stage::<Snapshot>::new(&script, 1, 0).unwrap();
         stage.take(Move::Start(0)).unwrap();
         stage.settle(1);
         let seen = |stage: &Stage<'_, Snapshot>| {
@@ -370,7 +391,7 @@ mod tests {
     #[test]
     fn who_never_ends_is_named() {
         let script = parse("never", SCRIPT).unwrap();
-        let mut stage = Stage::<Snapshot>::new(&script, 1).unwrap();
+        let mut stage = Stage::<Snapshot>::new(&script, 1, 0).unwrap();
         for each in [0, 0, 1, 1] {
             stage.take(Move::Step(each)).unwrap(); // nothing settles in between
         }
@@ -381,7 +402,8 @@ mod tests {
     #[test]
     fn panics_are_reported() {
         let script = parse("panics", SCRIPT).unwrap();
-        let fault = play::<Snapshot>(&script, &Schedule { moves: Vec::new(), workers: 0 }).unwrap_err();
+        let fault =
+            play::<Snapshot>(&script, &Schedule { moves: Vec::new(), workers: 0, seed: 0 }).unwrap_err();
         assert!(fault.starts_with("a panic: "), "{fault}");
     }
 
@@ -395,7 +417,7 @@ mod tests {
         let mut moves = vec![Move::Step(0)];
         moves.extend([Move::Fill, Move::Clear].repeat(8));
         moves.extend([0, 1, 1, 1].map(Move::Step));
-        let mut stage = Stage::<Snapshot>::new(&script, 1).unwrap();
+        let mut stage = Stage::<Snapshot>::new(&script, 1, 0).unwrap();
         for each in &moves {
             stage.take(*each).unwrap();
             assert!(stage.settle(LOOKS_OF_FILL_MAX));
@@ -403,7 +425,7 @@ mod tests {
         }
         assert!(stage.finish().is_ok());
         moves.retain(|each| *each != Move::Clear);
-        assert!(play::<Snapshot>(&script, &Schedule { moves, workers: 1 }).is_ok());
+        assert!(play::<Snapshot>(&script, &Schedule { moves, workers: 1, seed: 0 }).is_ok());
     }
 
     /// Proves that rows between the keys are neither observed nor left in the last state.
@@ -413,7 +435,7 @@ mod tests {
         let script = parse("filler", text).unwrap();
         let step = Move::Step(0);
         let moves = vec![step, Move::Fill, step, Move::Clear, Move::Tend, step];
-        let history = play::<Snapshot>(&script, &Schedule { moves, workers: 2 }).unwrap();
+        let history = play::<Snapshot>(&script, &Schedule { moves, workers: 2, seed: 0 }).unwrap();
         let rows = Seen::Rows(vec![(1, 1), (2, 2)]);
         assert_eq!(history.transactions[0].seen, [rows.clone(), rows]);
         assert_eq!(history.last, script.rows);

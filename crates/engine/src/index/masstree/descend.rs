@@ -7,7 +7,7 @@ use super::border::Find;
 use super::node::{Find8, Head, Node};
 use super::suffix;
 use crate::index::{Key, Probe, RecordId};
-use crate::suspend::Suspend;
+use crate::suspend::{Never, Suspend};
 use crate::sync::Backoff;
 
 /// A suspended point descent.
@@ -228,6 +228,33 @@ impl Masstree {
         }
         let next = node.next(level);
         if next != 0 && node.is_still(head) { Settled::Right(next) } else { Settled::Stay }
+    }
+
+    /// The stamp of the border that has the key or would have it.
+    pub(super) fn find_stamp(&self, key: &Key) -> u64 {
+        let mut c = self.begin(Cursor::new(key));
+        loop {
+            let _ = self.descend(&mut c, key, &mut Never);
+            let node = self.node(c.node);
+            let head = node.head();
+            if head.is_unstable() || node.is_beyond(head, c.slice) {
+                (c, _) = self.settle_cursor(c, *key);
+                continue;
+            }
+            let stamp = node.stamp();
+            // (The key may have gone to another layer since the descent: then the head has changed since, or
+            // the look finds a link.)
+            let found = match self.fixed8 {
+                true => Find::Absent,
+                false => node.find(self.simd, head, c.slice, c.remaining(key)),
+            };
+            if node.is_still(head) {
+                match found {
+                    Find::Layer(slot, level) => c.enter_layer(key, node.rid(slot), level),
+                    _ => return stamp,
+                }
+            }
+        }
     }
 
     /// The root of a layer, from any leftmost node of it, and its level.

@@ -3,7 +3,7 @@
 
 use super::border::{Entries, Entry, Find};
 use super::descend::Cursor;
-use super::node::{Head, Latched, code};
+use super::node::{Head, Latched, Node, code};
 use super::split::Spares;
 use super::{Masstree, suffix};
 use crate::epoch::Local;
@@ -103,6 +103,7 @@ impl Masstree {
         let old_rest = unsafe { suffix::bytes(old) };
         let layer = self.make_layers(local, (old_rest, border.node.rid(slot)), (rest, rid))?;
         border.change();
+        self.carry_stamp_down(border.node, layer);
         border.node.set_code(slot, code::LAYER);
         border.node.set_rid(slot, layer);
         suffix::set(border.node, slot, null_mut());
@@ -134,6 +135,18 @@ impl Masstree {
             below = self.make_border(&mut spares, &entries, null_mut());
         }
         Ok(below)
+    }
+
+    /// Who has read that a key is not here has read that it is not in these unpublished layers.
+    fn carry_stamp_down(&self, border: &Node, mut layer: u32) {
+        loop {
+            let node = self.node(layer);
+            node.carry_stamp(border);
+            match node.entry(self.shape(), 0) {
+                Entry { code, rid, .. } if code >= code::LAYER => layer = rid,
+                _ => return,
+            }
+        }
     }
 
     /// A layer of one border, not yet published.

@@ -29,7 +29,7 @@ pub use search::Simd;
 pub use walk::Walk;
 
 use crate::epoch::Local;
-use crate::index::{Index, Inserted, Key, Page, Paged, Probe, RecordId};
+use crate::index::{Index, Inserted, Key, Mark, Page, Paged, Probe, RecordId};
 use crate::memory::{OutOfMemory, Slab};
 use crate::suspend::{PrefetchOnly, Suspend};
 use crate::sync::{Arc, Latch};
@@ -58,6 +58,8 @@ pub struct Masstree {
     nodes: Arc<Slab>,
     /// Held by who takes nodes out.
     removal: Latch,
+    /// An error for tests.
+    loses_stamps: bool,
 }
 
 impl Masstree {
@@ -74,9 +76,15 @@ impl Masstree {
             fixed8,
             nodes,
             removal: Latch::new(),
+            loses_stamps: false,
         };
         tree.node(id).clear(0, Head::INFINITE | Head::LEFTMOST);
         Ok(tree)
+    }
+
+    /// Plants an error, to show that checks find it: splits leave the stamp with the left half alone.
+    pub fn lose_stamps(&mut self) {
+        self.loses_stamps = true;
     }
 
     /// Whether all keys have eight bytes.
@@ -191,5 +199,20 @@ impl Index for Masstree {
     #[inline]
     unsafe fn next_page<S: Suspend>(&self, walk: &mut Walk, page: &mut Page, s: &mut S) -> Paged {
         self.walk_on(walk, page, s)
+    }
+
+    fn is_as_marked(&self, mark: &Mark) -> bool {
+        self.node(mark.node).head().mark() == mark.head
+    }
+
+    unsafe fn raise_stamp(&self, mark: &Mark, stamp: u64) {
+        // (A node out of the tree may be another by now, in this tree or not: that is harmless, and rare.)
+        if self.is_as_marked(mark) {
+            self.node(mark.node).raise_stamp(stamp);
+        }
+    }
+
+    unsafe fn stamp_of(&self, key: &Key) -> u64 {
+        self.find_stamp(key)
     }
 }

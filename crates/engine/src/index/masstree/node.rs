@@ -42,7 +42,7 @@ pub(super) struct Node {
     low: AtomicU64,
     /// Fourteen pointers to suffixes, or null until the first suffix.
     pub(super) suffixes: AtomicPtr<AtomicPtr<u8>>,
-    /// For phantom protection: splits copy it, merges take the greater.
+    /// For phantom protection: the last commit of who has read what this node has not (see README.md).
     stamp: AtomicU64,
     /// Of a level's leftmost node: the leftmost node one level up, 0 for a root.
     up: AtomicU32,
@@ -111,6 +111,10 @@ impl Head {
     /// Keys of an interior.
     pub(super) fn count(self) -> usize {
         (self.0 >> Head::COUNT_SHIFT & 0xf) as usize
+    }
+    /// What is different whenever the node's keys are others.
+    pub(super) fn mark(self) -> u64 {
+        self.0 & !Head::LOCKED
     }
     pub(super) fn set(&mut self, flag: u64, on: bool) {
         self.0 = if on { self.0 | flag } else { self.0 & !flag };
@@ -293,11 +297,23 @@ impl Node {
         self.low.store(low, Ordering::Relaxed);
     }
 
-    /// Copies the stamp of a node that this one, latched or unpublished, takes keys from, if it is greater.
-    pub(super) fn raise_stamp(&self, from: &Node) {
-        // Relaxed: both nodes are latched or unpublished; published with the head.
-        let stamp = self.stamp.load(Ordering::Relaxed).max(from.stamp.load(Ordering::Relaxed));
-        self.stamp.store(stamp, Ordering::Relaxed);
+    /// Takes over the stamp of a node, if it is greater. This one, latched or unpublished, takes keys or a
+    /// range from that one, which readers already find changed.
+    pub(super) fn carry_stamp(&self, from: &Node) {
+        // Pairs with the fence between `raise_stamp` and `is_as_marked`: either we see the stamp, or who
+        // raised it sees the change.
+        fence(Ordering::SeqCst);
+        self.raise_stamp(from.stamp());
+    }
+
+    pub(super) fn stamp(&self) -> u64 {
+        self.stamp.load(Ordering::Acquire) // pairs with the AcqRel in raise_stamp
+    }
+
+    pub(super) fn raise_stamp(&self, stamp: u64) {
+        if self.stamp() < stamp {
+            self.stamp.fetch_max(stamp, Ordering::AcqRel); // pairs with the Acquire in stamp
+        }
     }
 
     /// Sets the head of an unpublished node.

@@ -251,7 +251,7 @@ impl Masstree {
         let beyond = gone.node.next(level);
         heir.node.set_high(gone.node.high());
         heir.node.set_next(level, beyond);
-        heir.node.raise_stamp(gone.node);
+        heir.node.carry_stamp(gone.node);
         heir.head.set(Head::INFINITE, gone.head.has(Head::INFINITE));
         if beyond != 0 {
             self.node(beyond).set_prev(heir.id);
@@ -315,6 +315,7 @@ impl Masstree {
         for node in &mut nodes {
             node.head.set(Head::DELETED, true);
             node.publish_change();
+            border.node.carry_stamp(node.node);
         }
         let emptied = border.head.live() == 0;
         let gone = unlatch_deleted(nodes);

@@ -131,6 +131,9 @@ impl Masstree {
         node.set_head(head);
 
         border.change();
+        if !self.loses_stamps {
+            node.carry_stamp(border.node);
+        }
         let live = border.node.fill(self.shape(), left);
         border.head.set_live(live);
         for slot in cut..KEYS {
@@ -179,7 +182,6 @@ impl Masstree {
         node.set_next(level, left.node.next(level));
         node.set_prev(left.id);
         node.set_low(separator);
-        node.raise_stamp(left.node);
         head
     }
 

@@ -7,7 +7,7 @@ use super::border::{Entry, Find};
 use super::descend::Settled;
 use super::node::{Head, KEYS, Node, code};
 use super::{Masstree, suffix};
-use crate::index::{Key, Page, Paged, RecordId, slice_of};
+use crate::index::{Key, Mark, Page, Paged, RecordId, slice_of};
 use crate::suspend::Suspend;
 use crate::sync::Backoff;
 use std::cmp::Ordering::{Equal, Greater, Less};
@@ -153,6 +153,13 @@ impl Page {
         self.bytes.clear();
     }
 
+    #[inline(always)]
+    fn leave_mark(&mut self, node: u32, head: Head) {
+        if self.is_marking {
+            self.marks.push(Mark { node, head: head.mark() });
+        }
+    }
+
     fn push(&mut self, entry: &Entry, suffix: &[u8]) {
         self.ids[self.len] = RecordId(entry.rid);
         self.slices[self.len] = entry.slice;
@@ -249,6 +256,9 @@ impl Masstree {
         if !node.is_still(head) {
             return Gathered::Unstable;
         }
+        if found.is_none() {
+            page.leave_mark(w.node, head);
+        }
         match found {
             Some((root, level)) => {
                 w.upper = if w.at + 1 == w.depth { w.node } else { 0 };
@@ -288,6 +298,7 @@ impl Masstree {
             w.restart(); // not a left neighbour any more
             return Gathered::Moved;
         }
+        page.leave_mark(w.node, head);
         match link {
             Some(link) if len == 0 => {
                 w.enter_layer(&link, page);

@@ -4,7 +4,8 @@
 //! it. Usually nothing is open that began before the superseding commit when its turn comes, and
 //! everything behind the newest version that all can see is cut off. Where a snapshot stays open
 //! for long, the chain is pruned between the snapshots instead: a version `[created, superseded)`
-//! is kept only if an open snapshot lies in that interval. What such a snapshot does hold is put
+//! is kept only if an open snapshot lies in that interval, or where reads are tracked, in that of the version
+//! behind it. What such a snapshot does hold is put
 //! aside under its timestamp until it closes. (Interval-based collection as in HANA: Lee et al.,
 //! SIGMOD 2016; and Steam: Böttcher et al., VLDB 2019.)
 //!
@@ -61,6 +62,9 @@ pub(super) struct Reclaimer {
     records: Arc<Slab>,
     latches: Box<[AtomicBool]>,
     orphans: Mutex<Vec<Garbage>>,
+    /// A version that a snapshot sees keeps the one that superseded it: who has read it will ask when, and
+    /// by whom.
+    keeps_successors: bool,
 }
 
 /// The right to change a chain's links.
@@ -73,9 +77,10 @@ impl Drop for PruneLatch<'_> {
 }
 
 impl Queue {
+    /// Puts an entry in line. (A commit that had to wait may come after later ones; then so does this.)
     pub(super) fn push(&mut self, garbage: Garbage) {
-        debug_assert!(self.waiting.back().is_none_or(|last| last.superseded <= garbage.superseded));
-        self.waiting.push_back(garbage);
+        let last = self.waiting.back().map_or(garbage.superseded, |last| last.superseded);
+        self.waiting.push_back(Garbage { superseded: last.max(garbage.superseded), ..garbage });
     }
 
     pub(super) fn len(&self) -> usize {
@@ -84,9 +89,13 @@ impl Queue {
 }
 
 impl Reclaimer {
-    pub(super) fn new(records: Arc<Slab>) -> Reclaimer {
+    pub(super) fn new(records: Arc<Slab>, keeps_successors: bool) -> Reclaimer {
         let latches = (0..LATCHES).map(|_| AtomicBool::new(false)).collect();
-        Reclaimer { records, latches, orphans: Mutex::new(Vec::new()) }
+        Reclaimer { records, latches, orphans: Mutex::new(Vec::new()), keeps_successors }
+    }
+
+    pub(super) fn slot(&self, id: RecordId) -> *const Slot {
+        self.records.at(id.0).cast_const().cast()
     }
 
     /// Works through what is due, a bounded number of entries. True: there is more that is due.
@@ -115,7 +124,7 @@ impl Reclaimer {
             debug_assert!(i < BATCH && garbage.superseded <= oldest);
             match self.latch(garbage.slot) {
                 Some(_latch) => self.cut(garbage.slot, oldest, local),
-                None => queue.waiting.push_back(Garbage { superseded: last_of(queue, garbage), ..garbage }),
+                None => queue.push(garbage),
             }
         }
         queue.waiting.front().is_some_and(|g| g.superseded <= oldest)
@@ -135,7 +144,7 @@ impl Reclaimer {
         for _ in 0..due {
             let garbage = queue.waiting.pop_front().expect("counted");
             let Some(_latch) = self.latch(garbage.slot) else {
-                queue.waiting.push_back(Garbage { superseded: last_of(queue, garbage), ..garbage });
+                queue.push(garbage);
                 continue;
             };
             if let Some(holder) = self.prune(&garbage, &snapshots, floor, oldest, local) {
@@ -156,7 +165,7 @@ impl Reclaimer {
         while let Some(i) = queue.held.iter().position(|(at, _)| snapshots.binary_search(at).is_err()) {
             let (_, entries) = queue.held.swap_remove(i);
             for garbage in entries {
-                queue.waiting.push_back(Garbage { superseded: last_of(queue, garbage), ..garbage });
+                queue.push(garbage);
             }
         }
         queue.snapshots = snapshots;
@@ -178,7 +187,7 @@ impl Reclaimer {
         let Some(mut orphans) = try_lock(&self.orphans) else { return };
         let from = orphans.len().saturating_sub(BATCH);
         for garbage in orphans.drain(from..) {
-            queue.waiting.push_back(Garbage { superseded: last_of(queue, garbage), ..garbage });
+            queue.push(garbage);
         }
     }
 
@@ -247,7 +256,8 @@ impl Reclaimer {
             match newer {
                 Some(n) => {
                     let superseded = n.stamp().timestamp().expect("committed before its successor");
-                    let at = holder_between(snapshots, floor, created, superseded);
+                    let at = holder_between(snapshots, floor, created, superseded)
+                        .or_else(|| self.holder_of_read(snapshots, floor, next, created));
                     if at.is_none() {
                         n.set_next(next);
                         retire_version(slot, v, local);
@@ -265,6 +275,22 @@ impl Reclaimer {
             v = next;
         }
         holder.or_else(|| self.try_remove(slot, garbage.superseded, oldest, local))
+    }
+
+    /// A snapshot that sees the version `next`, superseded at this time, if that is to keep its successor.
+    fn holder_of_read(
+        &self,
+        snapshots: &[Timestamp],
+        floor: Timestamp,
+        next: *const Version,
+        superseded: Timestamp,
+    ) -> Option<Timestamp> {
+        if !self.keeps_successors || next.is_null() {
+            return None;
+        }
+        // SAFETY: as in `cut`.
+        let created = unsafe { &*next }.stamp().timestamp()?;
+        holder_between(snapshots, floor, created, superseded)
     }
 
     /// Removes a record of which only its tombstone is left, or tells the snapshot that forbids it.
@@ -315,11 +341,6 @@ impl Reclaimer {
         // SAFETY: the index does not name it any more.
         unsafe { local.retire(records, u64::from(id.0), free_slot) };
     }
-}
-
-/// Later than all in the queue, so that it stays in order.
-fn last_of(queue: &Queue, garbage: Garbage) -> Timestamp {
-    queue.waiting.back().map_or(garbage.superseded, |last| last.superseded.max(garbage.superseded))
 }
 
 fn hold(held: &mut Vec<(Timestamp, Vec<Garbage>)>, holder: Timestamp, garbage: Garbage) {

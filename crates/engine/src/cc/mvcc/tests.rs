@@ -2,53 +2,12 @@
 //! at the chains that they leave.
 
 use super::*;
-use crate::epoch::Epochs;
-use crate::index::masstree::{Masstree, NODE_BYTES, Simd};
-use crate::index::{Index, Inserted, Key, Probe};
-use crate::memory::{Kind, Memory};
-use crate::suspend::Never;
+use crate::cc::{Snapshot, models};
 
-/// A database of one table, without executor and API.
-pub(super) struct Bench {
-    pub(super) shared: Shared,
-    pub(super) index: Masstree,
-    pub(super) records: Arc<Slab>,
-    epochs: Arc<Epochs>,
-    memory: Arc<Memory>,
-}
-
-/// A worker of it, entered.
-pub(super) struct Hand<'b> {
-    pub(super) bench: &'b Bench,
-    pub(super) worker: Worker,
-    pub(super) local: Local,
-}
+pub(super) type Bench = models::Bench<Snapshot>;
+pub(super) type Hand<'b> = models::Hand<'b, Snapshot>;
 
 impl Bench {
-    pub(super) fn new() -> Bench {
-        let memory = Memory::new(1 << 26);
-        let slab = |kind, bytes| Arc::new(Slab::reserve(&memory, kind, bytes, 4096).expect("addresses"));
-        let block_bytes = size_of::<Slot>().next_power_of_two();
-        let (records, nodes) = (slab(Kind::Records, block_bytes), slab(Kind::Index, NODE_BYTES));
-        let index = Masstree::new(nodes, true, Simd::Portable).expect("memory");
-        Bench { shared: Snapshot::open(records.clone()), index, records, epochs: Epochs::new(), memory }
-    }
-
-    pub(super) fn hand(&self) -> Hand<'_> {
-        let hand = Hand {
-            bench: self,
-            worker: Snapshot::worker(&self.shared),
-            local: Local::new(&self.epochs, &self.memory),
-        };
-        hand.local.enter();
-        Snapshot::enter(hand.env());
-        hand
-    }
-
-    fn slot(&self, id: RecordId) -> *const Slot {
-        self.records.at(id.0).cast_const().cast()
-    }
-
     fn chain(&self, id: RecordId) -> Vec<*const Version> {
         let (mut chain, mut v) = (vec![], self.head(id));
         while !v.is_null() {
@@ -66,106 +25,6 @@ impl Bench {
 }
 
 impl Hand<'_> {
-    pub(super) fn env(&self) -> Env<'_, Snapshot> {
-        Env { shared: &self.bench.shared, worker: &self.worker, local: &self.local }
-    }
-
-    pub(super) fn begin(&self) -> Txn {
-        let mut txn = Snapshot::txn(&self.bench.shared).expect("room");
-        Snapshot::begin(self.env(), &mut txn);
-        txn
-    }
-
-    pub(super) fn find(&self, key: u64) -> Option<RecordId> {
-        let key = Key::from_u64(key);
-        let mut cursor = self.bench.index.start(&key);
-        loop {
-            // SAFETY: inside the hand's epoch.
-            match unsafe { self.bench.index.step(&mut cursor, &key, &mut Never) } {
-                Probe::Suspended => {}
-                Probe::Absent => return None,
-                Probe::Found(id) => return Some(id),
-            }
-        }
-    }
-
-    /// Inserts a new record, or changes the one that is there.
-    pub(super) fn change(&self, txn: &mut Txn, key: u64, change: Change<'_>) -> Result<Written, Refused> {
-        let (bench, index_key) = (self.bench, Key::from_u64(key));
-        let target = |id| Target { index: &raw const bench.index, key: index_key, id };
-        if let Some(id) = self.find(key) {
-            // SAFETY: found inside the hand's epoch.
-            return unsafe { Snapshot::write(self.env(), txn, bench.slot(id), &target(id), change) };
-        }
-        let (Change::Put(value) | Change::Insert(value)) = change else { return Ok(Written::Absent) };
-        let id = RecordId(bench.records.allocate()?);
-        let slot = bench.slot(id).cast_mut();
-        // SAFETY: just allocated.
-        unsafe { Snapshot::create(self.env(), txn, slot, value)? };
-        let cursor = bench.index.start(&index_key);
-        // SAFETY: inside the hand's epoch.
-        match unsafe { bench.index.insert(&self.local, &cursor, &index_key, id)? } {
-            Inserted::New => {
-                // SAFETY: made by `create` just above.
-                unsafe { Snapshot::created(txn, slot, &target(id)) };
-                Ok(Written::Done)
-            }
-            Inserted::Exists(_) => {
-                // SAFETY: not indexed.
-                unsafe { Snapshot::discard(self.env(), slot, id) };
-                Ok(Written::Gone)
-            }
-        }
-    }
-
-    /// One step of a read; `None`: it has to wait.
-    pub(super) fn try_read(&self, txn: &mut Txn, key: u64) -> Option<Option<Vec<u8>>> {
-        let Some(id) = self.find(key) else { return Some(None) };
-        let (mut visit, slot) = (Visit::default(), self.bench.slot(id));
-        // SAFETY: found inside the hand's epoch.
-        if !unsafe { Snapshot::visit(&mut visit, slot, &self.bench.shared, txn, &mut Never) } {
-            return None;
-        }
-        // SAFETY: the visit has ended.
-        let value = unsafe { Snapshot::read(&visit, txn) }.expect("reads never give way");
-        // SAFETY: the transaction is open.
-        Some(value.map(|value| unsafe { &*value }.to_vec()))
-    }
-
-    pub(super) fn commit(&self, mut txn: Txn) {
-        let committed = Snapshot::commit(&mut (), self.env(), &mut txn, &mut Never);
-        assert_eq!(committed, Some(Ok(())));
-        Snapshot::drop_txn(&self.bench.shared, &mut txn);
-    }
-
-    pub(super) fn abort(&self, mut txn: Txn) {
-        Snapshot::abort(self.env(), &mut txn);
-        Snapshot::drop_txn(&self.bench.shared, &mut txn);
-    }
-
-    /// One transaction that makes one change.
-    pub(super) fn commit_change(&self, key: u64, change: Change<'_>) {
-        let mut txn = self.begin();
-        assert_eq!(self.change(&mut txn, key, change), Ok(Written::Done));
-        self.commit(txn);
-    }
-
-    /// The same, unless another transaction is in the way.
-    #[cfg(braid_shuttle)]
-    pub(super) fn commit_change_if_free(&self, key: u64, value: &[u8]) {
-        let mut txn = self.begin();
-        match self.change(&mut txn, key, Change::Put(value)) {
-            Ok(_) => self.commit(txn),
-            Err(_) => self.abort(txn),
-        }
-    }
-
-    /// Collects garbage until nothing more is due and what was retired is free.
-    pub(super) fn clean(&self) {
-        while Snapshot::tend(self.env()) {}
-        (0..6).for_each(|_| self.local.refresh(None));
-    }
-
     /// A pass around the open snapshots, as it is made when many changes wait.
     pub(super) fn prune(&self) {
         Snapshot::tend(self.env());
@@ -173,14 +32,6 @@ impl Hand<'_> {
         let mut queue = self.worker.queue.borrow_mut();
         let oldest = registry.oldest();
         self.bench.shared.reclaimer.pass_between(registry, &mut queue, oldest, &self.local);
-    }
-}
-
-impl Drop for Hand<'_> {
-    fn drop(&mut self) {
-        Snapshot::leave(self.env());
-        self.local.leave();
-        Snapshot::retire(&self.bench.shared, &mut self.worker);
     }
 }
 
@@ -343,7 +194,9 @@ fn visibility() {
     // Known to have committed, though its versions do not say so yet.
     let at = registry.draw(writer.place);
     let mut after = hand.begin();
-    assert_eq!(after.begin, at);
+    assert_eq!(after.begin, at.after());
+    assert_eq!(hand.try_read(&mut after, 1), None, "it may still abort: wait");
+    registry.settle(writer.place, at);
     assert_eq!(hand.try_read(&mut before, 1), Some(Some(b"old".to_vec())));
     assert_eq!(hand.try_read(&mut after, 1), Some(Some(b"new".to_vec())));
     // SAFETY: the head, and nothing else is at work.

@@ -1,4 +1,5 @@
-//! Snapshot isolation over version chains; the first updater wins.
+//! Version chains read as of a snapshot; the first updater wins. What several schemes have in common; a
+//! [`Tracker`] says what they add.
 //!
 //! A transaction sees what had committed when it began, and its own writes. A write puts an
 //! uncommitted version, marked with the transaction's tag, in front of the chain; who finds another
@@ -8,72 +9,87 @@
 //! - A version is installed before its transaction draws its commit timestamp, so it can become
 //!   visible only to snapshots opened after its installation.
 //! - A reader that meets a mark asks the transaction's descriptor. Who is committing but has no
-//!   timestamp yet is waited for (the operation suspends): skipping one version of it and seeing
-//!   another would tear the snapshot.
+//!   timestamp yet, or one within the snapshot but no outcome, is waited for (the operation suspends):
+//!   skipping one version of it and seeing another would tear the snapshot.
 //!
 //! After Berenson et al., SIGMOD 1995, and ERMIA (Kim et al., SIGMOD 2016).
 
+mod chain;
 mod reclaim;
 mod registry;
 #[cfg(all(test, braid_shuttle))]
 mod shuttle_tests;
 #[cfg(test)]
 mod tests;
+mod tracker;
 
-use super::{Abort, Change, ConcurrencyControl, Env, Refused, Target, Written};
-use crate::epoch::Local;
+use super::{Abort, Change, ConcurrencyControl, Env, Refused, Scanned, Target, Written};
 use crate::index::Index;
 use crate::memory::{OutOfMemory, Slab};
 use crate::record::{RecordId, Slot, Stamp, Tag, Timestamp, Version, VersionKind};
 use crate::suspend::Suspend;
+pub(super) use chain::Overwritten;
+use chain::{drop_version, new_version};
 use reclaim::{Garbage, Grave, Queue, Reclaimer};
 pub(super) use registry::TXNS_MAX;
 use registry::{Floor, Outcome, Registry};
 use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::Bound;
 use std::sync::Arc;
+pub use tracker::Tracker;
 
-/// Multi-version snapshot isolation.
-#[derive(Clone, Copy, Debug)]
-pub struct Snapshot;
+/// Multi-version concurrency control.
+pub struct Mvcc<T: Tracker>(PhantomData<fn() -> T>);
+
+impl<T: Tracker> fmt::Debug for Mvcc<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(std::any::type_name::<T>())
+    }
+}
 
 /// Versions superseded between two passes of a worker's garbage collection: fewer than a pass can take, so that
 /// it keeps up with transactions of any length.
 const CHANGES_PER_PASS: usize = 128;
 
 /// One per database.
-#[derive(Debug)]
-pub struct Shared {
+pub struct Shared<T: Tracker> {
     registry: Registry,
     reclaimer: Reclaimer,
+    pub(super) tracker: T::Shared,
 }
 
 /// One per worker.
-#[derive(Debug)]
-pub struct Worker {
+pub struct Worker<T: Tracker> {
     floor: Arc<Floor>,
     queue: RefCell<Queue>,
     grave: RefCell<Vec<u8>>,
     changes: Cell<usize>,
+    pub(super) tracker: T::Worker,
 }
 
 /// One per slot.
-#[derive(Debug)]
-pub struct Txn {
+pub struct Txn<T: Tracker> {
     begin: Timestamp,
     tag: Tag,
     place: u32,
     sequence: u64,
     writes: Vec<Write>,
+    has_locks: bool,
+    pub(super) reads: T::Reads,
 }
 
 /// A version that this transaction has installed.
 #[derive(Clone, Copy, Debug)]
-struct Write {
-    slot: *const Slot,
+pub(super) struct Write {
+    pub(super) slot: *const Slot,
     new: *const Version,
     /// What it was put in front of; null: nothing, the record is new.
-    old: *const Version,
-    target: Target,
+    pub(super) old: *const Version,
+    pub(super) target: Target,
+    /// It has the value that was there, and is nothing but a lock.
+    is_lock: bool,
 }
 // SAFETY: the pointers lead to the transaction's own uncommitted versions and their slots, and are
 // followed by one thread at a time.
@@ -101,11 +117,23 @@ enum Seen {
     Wait,
 }
 
-impl Shared {
-    /// The last commit's time.
+impl<T: Tracker> Shared<T> {
+    /// Just after the last commit.
     #[inline(always)]
     pub(crate) fn now(&self) -> Timestamp {
         self.registry.now()
+    }
+
+    /// Where the record of this id is.
+    pub(super) fn slot(&self, id: RecordId) -> *const Slot {
+        self.reclaimer.slot(id)
+    }
+
+    /// Draws the transaction's commit timestamp. Others wait for its outcome from now on.
+    #[inline(always)]
+    pub(super) fn draw(&self, txn: &Txn<T>) -> Timestamp {
+        debug_assert!(!txn.writes.is_empty());
+        self.registry.draw(txn.place)
     }
 
     #[cold]
@@ -118,9 +146,11 @@ impl Shared {
             };
             match self.registry.outcome(tag) {
                 Outcome::Active => return Seen::Invisible,
+                Outcome::Committing | Outcome::Pending(_) if T::TEARS_COMMITS => return Seen::Invisible,
                 Outcome::Committing => return Seen::Wait,
+                Outcome::Pending(at) if at <= begin => return Seen::Wait,
                 Outcome::Committed(at) if at <= begin => return Seen::Visible,
-                Outcome::Committed(_) => return Seen::Invisible,
+                Outcome::Pending(_) | Outcome::Committed(_) => return Seen::Invisible,
                 // It stamped its versions before it ended: the next look finds no mark.
                 Outcome::Ended => {}
             }
@@ -129,7 +159,7 @@ impl Shared {
 
     /// What `head` means for a write of `txn`.
     #[inline(always)]
-    fn may_write(&self, head: &Version, txn: &Txn) -> Result<(), Abort> {
+    fn may_write(&self, head: &Version, txn: &Txn<T>) -> Result<(), Abort> {
         let stamp = head.stamp();
         if stamp.is_committed_by(txn.begin) || stamp.tag() == Some(txn.tag) {
             return Ok(());
@@ -143,10 +173,48 @@ impl Shared {
     }
 }
 
-impl Txn {
+impl<T: Tracker> Shared<T> {
+    /// What `head` means for a lock of `txn`: nothing to do, `Done` if it may be had, or `Locked`.
+    fn may_lock(&self, head: &Version, txn: &Txn<T>) -> Option<Written> {
+        let Some(tag) = head.stamp().tag() else { return Some(Written::Done) };
+        if tag == txn.tag {
+            return None;
+        }
+        match self.registry.outcome(tag) {
+            // The older one waits: so nobody waits for himself.
+            Outcome::Active => {
+                let theirs = self.registry.begin_of(tag.descriptor());
+                Some(Written::Locked { may_wait: (txn.begin, txn.place) < (theirs, tag.descriptor()) })
+            }
+            Outcome::Committing | Outcome::Pending(_) => Some(Written::Locked { may_wait: true }),
+            Outcome::Committed(_) | Outcome::Ended => Some(Written::Done),
+        }
+    }
+}
+
+impl<T: Tracker> Txn<T> {
+    pub(super) fn begin(&self) -> Timestamp {
+        self.begin
+    }
+
+    pub(super) fn tag(&self) -> Tag {
+        self.tag
+    }
+
+    pub(super) fn writes(&self) -> &[Write] {
+        &self.writes
+    }
+
+    /// Moves the transaction, which has done nothing yet, to the present.
+    pub(super) fn begin_again(&mut self, shared: &Shared<T>) -> Timestamp {
+        debug_assert!(self.writes.is_empty());
+        self.begin = shared.registry.open(self.place);
+        self.begin
+    }
+
     /// The tag, made known at the first write.
     #[inline(always)]
-    fn tag(&mut self, shared: &Shared) -> Tag {
+    fn announce(&mut self, shared: &Shared<T>) -> Tag {
         if self.tag == Tag::NONE {
             self.sequence += 1;
             self.tag = Tag::new(self.place, self.sequence);
@@ -155,75 +223,60 @@ impl Txn {
         self.tag
     }
 
-    fn end(&mut self, shared: &Shared) {
+    #[inline(always)]
+    fn end(&mut self, shared: &Shared<T>) {
         debug_assert!(self.writes.is_empty());
         self.tag = Tag::NONE;
+        T::forget(&mut self.reads);
         shared.registry.close(self.place);
     }
-}
 
-/// Writes an uncommitted version: into the slot if it fits and the place is free, else into memory.
-#[inline(always)]
-fn new_version(
-    slot: &Slot,
-    local: &Local,
-    tag: Tag,
-    next: *const Version,
-    kind: VersionKind,
-    value: &[u8],
-) -> Result<*mut Version, OutOfMemory> {
-    let inline = slot.write_inline(tag, next, kind, value);
-    if !inline.is_null() {
-        return Ok(inline);
-    }
-    let bytes = Version::bytes_for(value.len());
-    let at: *mut Version = match kind {
-        VersionKind::Value => local.allocate(bytes)?.cast(),
-        // A full database can be emptied.
-        VersionKind::Tombstone => local.allocate_from_reserve(bytes)?.cast(),
-    };
-    // SAFETY: allocated with that size.
-    unsafe { Version::write(at, tag.word(), next, kind, value) };
-    Ok(at)
-}
-
-/// Gives back a version that was never published.
-///
-/// # Safety
-/// `v` is from `new_version` for `slot`, and nobody has seen it.
-unsafe fn drop_version(slot: &Slot, local: &Local, v: *mut Version) {
-    if slot.is_inline(v) {
-        // SAFETY: as above.
-        slot.free_inline(unsafe { &*v }.stamp());
-    } else {
-        // SAFETY: from `allocate` with this size, by the caller's promise.
-        unsafe { local.free(v.cast(), (*v).bytes_total()) };
+    /// Notes that there was nothing under the key of `target`.
+    fn read_absent(&mut self, target: &Target) {
+        let mut short = [0; 8];
+        let key = target.key.bytes(&mut short);
+        let (from, to) = (Bound::Included(key), Bound::Included(key));
+        let scanned = Scanned { index: target.index, from, to, is_reverse: false, marks: &[] };
+        T::read_range(&mut self.reads, &scanned);
     }
 }
 
 // SAFETY: `read` lends a version's bytes. The version is visible to the open snapshot, so it is not
 // reclaimed before that closes; or it is the transaction's own, which stays in the chain below its
 // later ones until the end.
-unsafe impl ConcurrencyControl for Snapshot {
+unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
     // The value read is visible to the open snapshot, so no tombstone over it is older than all snapshots.
     const READ_PINS_RECORD: bool = true;
 
-    type Shared = Shared;
-    type Worker = Worker;
-    type Txn = Txn;
-    type Visit = Visit;
-    type Commit = ();
+    const TRACKS_READS: bool = T::TRACKS_READS;
+    const LOSES_STAMPS: bool = T::LOSES_STAMPS;
 
-    fn open(records: Arc<Slab>) -> Shared {
-        Shared { registry: Registry::new(), reclaimer: Reclaimer::new(records) }
+    type Shared = Shared<T>;
+    type Worker = Worker<T>;
+    type Txn = Txn<T>;
+    type Visit = Visit;
+    type Commit = T::Decision;
+
+    fn open(records: Arc<Slab>) -> Shared<T> {
+        Shared {
+            registry: Registry::new(),
+            reclaimer: Reclaimer::new(records, T::TRACKS_READS && !T::FORGETS_SUCCESSORS),
+            tracker: T::Shared::default(),
+        }
     }
 
-    fn worker(shared: &Shared) -> Worker {
+    #[inline(always)]
+    fn now(shared: &Shared<T>) -> u64 {
+        shared.now().0
+    }
+
+    fn worker(shared: &Shared<T>) -> Worker<T> {
         Worker {
             floor: shared.registry.floor(),
             queue: RefCell::default(),
             grave: RefCell::default(),
             changes: Cell::new(0),
+            tracker: T::worker(&shared.tracker),
         }
     }
 
@@ -244,37 +297,47 @@ unsafe impl ConcurrencyControl for Snapshot {
         env.shared.reclaimer.pass(&env.shared.registry, &mut env.worker.queue.borrow_mut(), env.local)
     }
 
-    fn retire(shared: &Shared, worker: &mut Worker) {
+    fn retire(shared: &Shared<T>, worker: &mut Worker<T>) {
+        T::retire(&shared.tracker, &worker.tracker);
         shared.reclaimer.orphan(worker.queue.get_mut());
         shared.registry.drop_floor(&worker.floor);
     }
 
-    fn garbage(shared: &Shared, worker: &Worker) -> usize {
+    fn garbage(shared: &Shared<T>, worker: &Worker<T>) -> usize {
         worker.queue.borrow().len() + shared.reclaimer.orphans()
     }
 
-    fn txn(shared: &Shared) -> Option<Txn> {
+    fn txn(shared: &Shared<T>) -> Option<Txn<T>> {
         let place = shared.registry.join()?;
         let sequence = shared.registry.last_sequence(place);
-        Some(Txn { begin: Timestamp(0), tag: Tag::NONE, place, sequence, writes: Vec::new() })
+        let (begin, tag, reads) = (Timestamp(0), Tag::NONE, T::Reads::default());
+        Some(Txn { begin, tag, place, sequence, writes: Vec::new(), has_locks: false, reads })
     }
 
-    fn drop_txn(shared: &Shared, txn: &mut Txn) {
+    fn drop_txn(shared: &Shared<T>, txn: &mut Txn<T>) {
         debug_assert!(txn.writes.is_empty());
         shared.registry.part(txn.place);
     }
 
     #[inline(always)]
-    fn begin(env: Env<'_, Self>, txn: &mut Txn) {
+    fn begin(env: Env<'_, Self>, txn: &mut Txn<T>) {
         debug_assert!(txn.writes.is_empty() && txn.tag == Tag::NONE);
         txn.begin = env.shared.registry.open(txn.place);
     }
 
-    fn savepoint(txn: &Txn) -> usize {
+    fn declare_read_only(env: Env<'_, Self>, txn: &mut Txn<T>) {
+        T::declare_read_only(env, txn);
+    }
+
+    fn snapshot_timestamp(txn: &Txn<T>) -> u64 {
+        txn.begin.0
+    }
+
+    fn savepoint(txn: &Txn<T>) -> usize {
         txn.writes.len()
     }
 
-    fn rollback_to(env: Env<'_, Self>, txn: &mut Txn, at: usize) {
+    fn rollback_to(env: Env<'_, Self>, txn: &mut Txn<T>, at: usize) {
         debug_assert!(at <= txn.writes.len());
         while txn.writes.len() > at {
             let write = txn.writes.pop().expect("longer than `at`");
@@ -286,8 +349,8 @@ unsafe impl ConcurrencyControl for Snapshot {
     unsafe fn visit<S: Suspend>(
         visit: &mut Visit,
         slot: *const Slot,
-        shared: &Shared,
-        txn: &Txn,
+        shared: &Shared<T>,
+        txn: &Txn<T>,
         s: &mut S,
     ) -> bool {
         if visit.0.is_null() {
@@ -331,22 +394,36 @@ unsafe impl ConcurrencyControl for Snapshot {
     }
 
     #[inline(always)]
-    unsafe fn read(visit: &Visit, _: &mut Txn) -> Result<Option<*const [u8]>, Abort> {
+    unsafe fn read(
+        visit: &Visit,
+        slot: *const Slot,
+        txn: &mut Txn<T>,
+        tracked: bool,
+    ) -> Result<Option<*const [u8]>, Abort> {
         debug_assert!(!visit.0.is_null());
         if visit.0 == NOTHING {
+            if T::TRACKS_READS && tracked {
+                T::read(&mut txn.reads, slot, None);
+            }
             return Ok(None);
         }
         // SAFETY: the visit has ended at a version that the transaction sees.
-        match unsafe { &*visit.0 }.kind() {
-            // SAFETY: as above.
-            VersionKind::Value => Ok(Some(unsafe { Version::value(visit.0) })),
-            VersionKind::Tombstone => Ok(None),
+        let version = unsafe { &*visit.0 };
+        let is_value = version.kind() == VersionKind::Value;
+        if T::TRACKS_READS && tracked && version.stamp().0 != txn.tag.word() {
+            T::read(&mut txn.reads, slot, is_value.then_some(visit.0));
         }
+        // SAFETY: as above.
+        Ok(is_value.then(|| unsafe { Version::value(visit.0) }))
+    }
+
+    fn read_range(txn: &mut Txn<T>, scanned: &Scanned<'_>) -> bool {
+        T::read_range(&mut txn.reads, scanned)
     }
 
     unsafe fn write(
         env: Env<'_, Self>,
-        txn: &mut Txn,
+        txn: &mut Txn<T>,
         slot: *const Slot,
         target: &Target,
         change: Change<'_>,
@@ -359,13 +436,33 @@ unsafe impl ConcurrencyControl for Snapshot {
         }
         // SAFETY: the head, inside an epoch.
         let head = unsafe { &*old };
+        if change == Change::Lock {
+            match env.shared.may_lock(head, txn) {
+                None => return Ok(Written::Done),
+                Some(Written::Done) => {}
+                Some(locked) => return Ok(locked),
+            }
+        }
         env.shared.may_write(head, txn).map_err(Refused::Abort)?;
         let exists = head.kind() == VersionKind::Value;
-        let tag = txn.tag(env.shared);
+        let tag = txn.announce(env.shared);
         let new = match change {
-            Change::Update(_) | Change::Delete if !exists => return Ok(Written::Absent),
-            Change::Insert(_) if exists => return Ok(Written::Exists),
+            Change::Update(_) | Change::Delete | Change::Lock if !exists => {
+                txn.read_absent(target);
+                return Ok(Written::Absent);
+            }
+            Change::Insert(_) if exists => {
+                if head.stamp().tag() != Some(tag) {
+                    T::read(&mut txn.reads, slot, Some(old));
+                }
+                return Ok(Written::Exists);
+            }
             Change::Put(value) | Change::Update(value) | Change::Insert(value) => {
+                new_version(s, env.local, tag, old, VersionKind::Value, value)?
+            }
+            Change::Lock => {
+                // SAFETY: the head, inside an epoch; its value does not change.
+                let value = unsafe { &*Version::value(old) };
                 new_version(s, env.local, tag, old, VersionKind::Value, value)?
             }
             Change::Delete => {
@@ -380,15 +477,20 @@ unsafe impl ConcurrencyControl for Snapshot {
             if s.head().is_null() {
                 return Ok(Written::Gone); // it was a tombstone, and its time had come
             }
-            return Err(Refused::Abort(Abort::WriteConflict));
+            return match change {
+                Change::Lock => Ok(Written::Gone), // look again at who has got there first
+                _ => Err(Refused::Abort(Abort::WriteConflict)),
+            };
         }
-        txn.writes.push(Write { slot, new, old, target: *target });
+        let is_lock = change == Change::Lock;
+        txn.has_locks |= is_lock;
+        txn.writes.push(Write { slot, new, old, target: *target, is_lock });
         Ok(Written::Done)
     }
 
     unsafe fn create(
         env: Env<'_, Self>,
-        txn: &mut Txn,
+        txn: &mut Txn<T>,
         slot: *mut Slot,
         value: &[u8],
     ) -> Result<(), OutOfMemory> {
@@ -396,18 +498,18 @@ unsafe impl ConcurrencyControl for Snapshot {
         unsafe { Slot::reset(slot) };
         // SAFETY: as above.
         let s = unsafe { &*slot };
-        let tag = txn.tag(env.shared);
+        let tag = txn.announce(env.shared);
         let new = new_version(s, env.local, tag, std::ptr::null(), VersionKind::Value, value)?;
         let installed = s.install(std::ptr::null(), new);
         debug_assert!(installed);
         Ok(())
     }
 
-    unsafe fn created(txn: &mut Txn, slot: *const Slot, target: &Target) {
+    unsafe fn created(txn: &mut Txn<T>, slot: *const Slot, target: &Target) {
         // SAFETY: the slot of a record that this transaction has just made.
         let new = unsafe { &*slot }.head();
         debug_assert!(!new.is_null());
-        txn.writes.push(Write { slot, new, old: std::ptr::null(), target: *target });
+        txn.writes.push(Write { slot, new, old: std::ptr::null(), target: *target, is_lock: false });
     }
 
     unsafe fn discard(env: Env<'_, Self>, slot: *const Slot, id: RecordId) {
@@ -422,34 +524,36 @@ unsafe impl ConcurrencyControl for Snapshot {
     }
 
     #[inline(always)]
-    fn commits_at_once(_: &Txn) -> bool {
-        true // there is nothing to validate, hence nothing to wait for
-    }
-
-    #[inline(always)]
     fn commit<S: Suspend>(
-        _: &mut (),
+        decision: &mut T::Decision,
         env: Env<'_, Self>,
-        txn: &mut Txn,
-        _: &mut S,
-    ) -> Option<Result<(), Abort>> {
+        txn: &mut Txn<T>,
+        s: &mut S,
+    ) -> Option<Result<u64, Abort>> {
+        let at = match T::decide(decision, env, txn, s)? {
+            Ok(at) => at,
+            Err(abort) => return Some(Err(abort)),
+        };
+        unlock(env, txn);
         if !txn.writes.is_empty() {
-            publish(env, txn);
+            publish(env, txn, at);
         }
         txn.end(env.shared);
-        Some(Ok(()))
+        Some(Ok(at.0))
     }
 
-    fn abort(env: Env<'_, Self>, txn: &mut Txn) {
-        Snapshot::rollback_to(env, txn, 0);
+    fn abort(env: Env<'_, Self>, txn: &mut Txn<T>) {
+        T::abandon(env, txn);
+        txn.has_locks = false;
+        Self::rollback_to(env, txn, 0);
         txn.end(env.shared);
     }
 }
 
-/// Commits the writes: one timestamp for all, known from the descriptor before any version has it.
-fn publish(env: Env<'_, Snapshot>, txn: &mut Txn) {
-    let at = env.shared.registry.draw(txn.place);
+/// Stamps the writes: one timestamp for all, known from the descriptor before any version has it.
+fn publish<T: Tracker>(env: Env<'_, Mvcc<T>>, txn: &mut Txn<T>, at: Timestamp) {
     debug_assert!(at > txn.begin);
+    env.shared.registry.settle(txn.place, at);
     let mut queue = env.worker.queue.borrow_mut();
     let mut superseded = 0;
     for write in txn.writes.drain(..) {
@@ -466,12 +570,30 @@ fn publish(env: Env<'_, Snapshot>, txn: &mut Txn) {
     env.worker.changes.set(env.worker.changes.get() + superseded);
     while env.worker.changes.get() >= CHANGES_PER_PASS {
         env.worker.changes.set(env.worker.changes.get() - CHANGES_PER_PASS);
-        Snapshot::tend(env);
+        Mvcc::tend(env);
     }
 }
 
+/// Takes the locks back, of which nothing is to be seen by those who begin from now on: so this comes before
+/// the transaction has committed for them.
+#[inline(always)]
+fn unlock<T: Tracker>(env: Env<'_, Mvcc<T>>, txn: &mut Txn<T>) {
+    if !std::mem::take(&mut txn.has_locks) {
+        return;
+    }
+    let tag = txn.tag;
+    txn.writes.retain(|write| {
+        // SAFETY: slots are never unmapped.
+        let is_idle = write.is_lock && std::ptr::eq(unsafe { &*write.slot }.head(), write.new);
+        if is_idle {
+            undo(env, tag, write);
+        }
+        !is_idle
+    });
+}
+
 /// Takes one write back. It is the head of its chain: everybody else gives way to it.
-fn undo(env: Env<'_, Snapshot>, tag: Tag, write: &Write) {
+fn undo<T: Tracker>(env: Env<'_, Mvcc<T>>, tag: Tag, write: &Write) {
     // SAFETY: slots are never unmapped.
     let slot = unsafe { &*write.slot };
     // SAFETY: ours, and in its chain.

@@ -2,6 +2,7 @@
 //!
 //! Invariants:
 //! - `begin <= clock` for every open snapshot; a commit timestamp is drawn once, by raising `clock`.
+//! - A begin lies between two ticks: after the last commit drawn, before the next.
 //! - Outside of `enter`..`leave` a worker begins no transaction. Within, every begin it takes is at
 //!   least its published floor: the clock only rises, and the floor was read from it before.
 //! - So `oldest()`, the least of the clock, then all floors, then all begins, read in this order,
@@ -9,7 +10,7 @@
 //!   read the clock after its fence, so after `oldest` had read it; one that it did not see leave
 //!   any more had published its transactions' begins before.
 
-use crate::record::{Tag, Timestamp};
+use crate::record::{TICK, Tag, Timestamp};
 use crate::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence};
 use crate::sync::{CachePadded, Mutex, lock};
 use std::sync::Arc;
@@ -29,6 +30,8 @@ pub(super) enum Outcome {
     Active,
     /// It is drawing its timestamp: ask again.
     Committing,
+    /// It will commit at this time, or abort.
+    Pending(Timestamp),
     /// It has committed at this time, and its versions will say so soon.
     Committed(Timestamp),
     /// It has ended, and its versions say how.
@@ -37,8 +40,11 @@ pub(super) enum Outcome {
 
 const ACTIVE: u64 = 0;
 const COMMITTING: u64 = 1;
+/// Beside a timestamp: it may still abort.
+const PENDING: u64 = 1 << 63;
 /// Timestamps start above the marks.
-pub(super) const FIRST: Timestamp = Timestamp(2);
+pub(super) const FIRST: Timestamp = Timestamp(TICK);
+const _: () = assert!(COMMITTING < FIRST.0);
 
 #[derive(Debug)]
 struct Descriptor {
@@ -130,11 +136,11 @@ impl Registry {
         &self.chunk(place).descriptors[place as usize % CHUNK]
     }
 
-    /// The last commit's time.
+    /// Just after the last commit.
     #[inline(always)]
     pub(super) fn now(&self) -> Timestamp {
         // Acquire: pairs with the AcqRel in `draw`: who sees a timestamp sees its owner COMMITTING.
-        Timestamp(self.clock.load(Ordering::Acquire))
+        Timestamp(self.clock.load(Ordering::Acquire)).after()
     }
 
     /// Opens a snapshot. The worker has entered.
@@ -143,6 +149,11 @@ impl Registry {
         let begin = self.now();
         self.begin_word(place).store(begin.0, Ordering::Release); // pairs with the Acquire in `each_begin`
         begin
+    }
+
+    /// The snapshot of the transaction at this place, open or not.
+    pub(super) fn begin_of(&self, place: u32) -> Timestamp {
+        Timestamp(self.begin_word(place).load(Ordering::Acquire)) // pairs with the Release in `open`
     }
 
     #[inline(always)]
@@ -158,15 +169,22 @@ impl Registry {
         d.outcome.store(ACTIVE, Ordering::Release);
     }
 
-    /// Draws the transaction's commit timestamp.
+    /// Draws the transaction's commit timestamp. Others wait for its outcome from now on.
     pub(super) fn draw(&self, place: u32) -> Timestamp {
         let outcome = &self.descriptor(place).outcome;
         outcome.store(COMMITTING, Ordering::Release);
         // AcqRel: pairs with the Acquire in `now`: a snapshot that includes the timestamp knows its
         // owner to be committing at least.
-        let at = Timestamp(self.clock.fetch_add(1, Ordering::AcqRel) + 1);
-        outcome.store(at.0, Ordering::Release); // pairs with the Acquire in `outcome`
-        at
+        let at = self.clock.fetch_add(TICK, Ordering::AcqRel) + TICK;
+        outcome.store(PENDING | at, Ordering::Release); // pairs with the Acquire in `outcome`
+        Timestamp(at)
+    }
+
+    /// The transaction has committed, at the tick that it has drawn.
+    pub(super) fn settle(&self, place: u32, stamp: Timestamp) {
+        let outcome = &self.descriptor(place).outcome;
+        debug_assert_eq!(outcome.load(Ordering::Relaxed), PENDING | stamp.tick().0);
+        outcome.store(stamp.0, Ordering::Release); // pairs with the Acquire in `outcome`
     }
 
     /// Halts a commit half-way, for tests.
@@ -186,6 +204,7 @@ impl Registry {
         match outcome {
             ACTIVE => Outcome::Active,
             COMMITTING => Outcome::Committing,
+            at if at & PENDING != 0 => Outcome::Pending(Timestamp(at & !PENDING)),
             at => Outcome::Committed(Timestamp(at)),
         }
     }
@@ -299,7 +318,9 @@ mod tests {
         r.announce(place, first);
         assert_eq!(r.outcome(first), Outcome::Active);
         let at = r.draw(place);
-        assert_eq!((r.outcome(first), r.now()), (Outcome::Committed(at), at));
+        assert_eq!((r.outcome(first), r.now()), (Outcome::Pending(at), at.after()));
+        r.settle(place, at);
+        assert_eq!((r.outcome(first), r.now()), (Outcome::Committed(at), at.after()));
         r.announce(place, second);
         assert_eq!((r.outcome(first), r.outcome(second)), (Outcome::Ended, Outcome::Active));
     }

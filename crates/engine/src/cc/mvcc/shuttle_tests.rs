@@ -3,6 +3,10 @@
 
 use super::tests::{Bench, Hand};
 use super::*;
+use crate::cc::Snapshot;
+use crate::cc::snapshot::Untracked;
+
+type Txn = super::Txn<Untracked>;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::thread;
@@ -96,7 +100,7 @@ fn oldest_and_begin<const RAISES: bool>() {
     });
     let committer = thread::spawn({
         let registry = registry.clone();
-        move || (0..2).for_each(|_| drop(registry.draw(other)))
+        move || (0..2).for_each(|_| _ = registry.draw(other))
     });
     let (oldest, mut open) = (registry.oldest(), vec![]);
     let floor = registry.snapshots(&mut open);

@@ -1,0 +1,205 @@
+//! Schemes by hand, for tests: a database of one table without executor and API, whose transactions are taken
+//! step by step.
+
+use super::{Abort, Change, ConcurrencyControl, Env, Refused, Target, Written};
+use crate::epoch::{Epochs, Local};
+use crate::index::masstree::{Masstree, NODE_BYTES, Simd};
+use crate::index::{Index, Inserted, Key, Probe};
+use crate::memory::{Kind, Memory, Slab};
+use crate::record::{RecordId, Slot};
+use crate::suspend::Never;
+use crate::sync::Arc;
+use std::ops::Bound;
+
+/// A database of one table, without executor and API.
+pub(super) struct Bench<C: ConcurrencyControl> {
+    pub(super) shared: C::Shared,
+    pub(super) index: Masstree,
+    pub(super) records: Arc<Slab>,
+    epochs: Arc<Epochs>,
+    memory: Arc<Memory>,
+}
+
+/// A worker of it, entered.
+pub(super) struct Hand<'b, C: ConcurrencyControl> {
+    pub(super) bench: &'b Bench<C>,
+    pub(super) worker: C::Worker,
+    pub(super) local: Local,
+}
+
+impl<C: ConcurrencyControl> Bench<C> {
+    pub(super) fn new() -> Self {
+        let memory = Memory::new(1 << 26);
+        let slab = |kind, bytes| Arc::new(Slab::reserve(&memory, kind, bytes, 4096).expect("addresses"));
+        let block_bytes = size_of::<Slot>().next_power_of_two();
+        let (records, nodes) = (slab(Kind::Records, block_bytes), slab(Kind::Index, NODE_BYTES));
+        let mut index = Masstree::new(nodes, true, Simd::Portable).expect("memory");
+        if C::LOSES_STAMPS {
+            index.lose_stamps();
+        }
+        Bench { shared: C::open(records.clone()), index, records, epochs: Epochs::new(), memory }
+    }
+
+    pub(super) fn hand(&self) -> Hand<'_, C> {
+        let hand = Hand {
+            bench: self,
+            worker: C::worker(&self.shared),
+            local: Local::new(&self.epochs, &self.memory),
+        };
+        hand.local.enter();
+        C::enter(hand.env());
+        hand
+    }
+
+    pub(super) fn slot(&self, id: RecordId) -> *const Slot {
+        self.records.at(id.0).cast_const().cast()
+    }
+}
+
+impl<C: ConcurrencyControl> Hand<'_, C> {
+    pub(super) fn env(&self) -> Env<'_, C> {
+        Env { shared: &self.bench.shared, worker: &self.worker, local: &self.local }
+    }
+
+    pub(super) fn begin(&self) -> C::Txn {
+        let mut txn = C::txn(&self.bench.shared).expect("room");
+        C::begin(self.env(), &mut txn);
+        txn
+    }
+
+    pub(super) fn find(&self, key: u64) -> Option<RecordId> {
+        let key = Key::from_u64(key);
+        let mut cursor = self.bench.index.start(&key);
+        loop {
+            // SAFETY: inside the hand's epoch.
+            match unsafe { self.bench.index.step(&mut cursor, &key, &mut Never) } {
+                Probe::Suspended => {}
+                Probe::Absent => return None,
+                Probe::Found(id) => return Some(id),
+            }
+        }
+    }
+
+    /// Inserts a new record, or changes the one that is there.
+    pub(super) fn change(&self, txn: &mut C::Txn, key: u64, change: Change<'_>) -> Result<Written, Refused> {
+        let (bench, index_key) = (self.bench, Key::from_u64(key));
+        let target = |id| Target { index: &raw const bench.index, key: index_key, id };
+        if let Some(id) = self.find(key) {
+            // SAFETY: found inside the hand's epoch.
+            return unsafe { C::write(self.env(), txn, bench.slot(id), &target(id), change) };
+        }
+        let (Change::Put(value) | Change::Insert(value)) = change else { return Ok(Written::Absent) };
+        let id = RecordId(bench.records.allocate()?);
+        let slot = bench.slot(id).cast_mut();
+        // SAFETY: just allocated.
+        unsafe { C::create(self.env(), txn, slot, value)? };
+        let cursor = bench.index.start(&index_key);
+        // SAFETY: inside the hand's epoch.
+        match unsafe { bench.index.insert(&self.local, &cursor, &index_key, id)? } {
+            Inserted::New => {
+                // SAFETY: made by `create` just above.
+                unsafe { C::created(txn, slot, &target(id)) };
+                Ok(Written::Done)
+            }
+            Inserted::Exists(_) => {
+                // SAFETY: not indexed.
+                unsafe { C::discard(self.env(), slot, id) };
+                Ok(Written::Gone)
+            }
+        }
+    }
+
+    /// One step of a read; `None`: it has to wait.
+    pub(super) fn try_read(&self, txn: &mut C::Txn, key: u64) -> Option<Option<Vec<u8>>> {
+        let Some(id) = self.find(key) else {
+            self.note_absent(txn, key);
+            return Some(None);
+        };
+        let (mut visit, slot) = (C::Visit::default(), self.bench.slot(id));
+        // SAFETY: found inside the hand's epoch.
+        if !unsafe { C::visit(&mut visit, slot, &self.bench.shared, txn, &mut Never) } {
+            return None;
+        }
+        // SAFETY: the visit has ended.
+        let value = unsafe { C::read(&visit, slot, txn, true) }.expect("reads never give way");
+        if value.is_none() {
+            self.note_absent(txn, key);
+        }
+        // SAFETY: the transaction is open.
+        Some(value.map(|value| unsafe { &*value }.to_vec()))
+    }
+
+    fn note_absent(&self, txn: &mut C::Txn, key: u64) {
+        let key = key.to_be_bytes();
+        let (from, to) = (Bound::Included(&key[..]), Bound::Included(&key[..]));
+        let index = &raw const self.bench.index;
+        C::read_range(txn, &super::Scanned { index, from, to, is_reverse: false, marks: &[] });
+    }
+
+    pub(super) fn commit(&self, txn: C::Txn) {
+        assert!(self.try_commit(txn, || unreachable!("nobody is to be waited for")), "it has to give way");
+    }
+
+    /// Commits, or gives way; `wait` lets others go on.
+    pub(super) fn try_commit(&self, mut txn: C::Txn, wait: impl Fn()) -> bool {
+        let mut commit = C::Commit::default();
+        let result: Result<u64, Abort> = loop {
+            match C::commit(&mut commit, self.env(), &mut txn, &mut Never) {
+                Some(result) => break result,
+                None => wait(),
+            }
+        };
+        if result.is_err() {
+            C::abort(self.env(), &mut txn);
+        }
+        C::drop_txn(&self.bench.shared, &mut txn);
+        result.is_ok()
+    }
+
+    pub(super) fn abort(&self, mut txn: C::Txn) {
+        C::abort(self.env(), &mut txn);
+        C::drop_txn(&self.bench.shared, &mut txn);
+    }
+
+    /// One transaction that makes one change.
+    pub(super) fn commit_change(&self, key: u64, change: Change<'_>) {
+        let mut txn = self.begin();
+        assert_eq!(self.change(&mut txn, key, change), Ok(Written::Done));
+        self.commit(txn);
+    }
+
+    /// The same, unless another transaction is in the way.
+    #[cfg(braid_shuttle)]
+    pub(super) fn commit_change_if_free(&self, key: u64, value: &[u8]) {
+        let mut txn = self.begin();
+        match self.change(&mut txn, key, Change::Put(value)) {
+            Ok(_) => self.commit(txn),
+            Err(_) => self.abort(txn),
+        }
+    }
+
+    /// Reads to the end.
+    #[cfg(braid_shuttle)]
+    pub(super) fn read_or_wait(&self, txn: &mut C::Txn, key: u64, wait: impl Fn()) -> Option<Vec<u8>> {
+        loop {
+            match self.try_read(txn, key) {
+                Some(value) => return value,
+                None => wait(),
+            }
+        }
+    }
+
+    /// Collects garbage until nothing more is due and what was retired is free.
+    pub(super) fn clean(&self) {
+        while C::tend(self.env()) {}
+        (0..6).for_each(|_| self.local.refresh(None));
+    }
+}
+
+impl<C: ConcurrencyControl> Drop for Hand<'_, C> {
+    fn drop(&mut self) {
+        C::leave(self.env());
+        self.local.leave();
+        C::retire(&self.bench.shared, &mut self.worker);
+    }
+}

@@ -1,0 +1,135 @@
+//! A record's chain of versions: making one, and who has overwritten what a transaction has read.
+
+use super::registry::Outcome;
+use super::{Shared, Tracker};
+use crate::epoch::Local;
+use crate::memory::OutOfMemory;
+use crate::record::{RecordId, Slot, Tag, Timestamp, Version, VersionKind};
+
+/// Writes an uncommitted version: into the slot if it fits and the place is free, else into memory.
+#[inline(always)]
+pub(super) fn new_version(
+    slot: &Slot,
+    local: &Local,
+    tag: Tag,
+    next: *const Version,
+    kind: VersionKind,
+    value: &[u8],
+) -> Result<*mut Version, OutOfMemory> {
+    let inline = slot.write_inline(tag, next, kind, value);
+    if !inline.is_null() {
+        return Ok(inline);
+    }
+    let bytes = Version::bytes_for(value.len());
+    let at: *mut Version = match kind {
+        VersionKind::Value => local.allocate(bytes)?.cast(),
+        // A full database can be emptied.
+        VersionKind::Tombstone => local.allocate_from_reserve(bytes)?.cast(),
+    };
+    // SAFETY: allocated with that size.
+    unsafe { Version::write(at, tag.word(), next, kind, value) };
+    Ok(at)
+}
+
+/// Gives back a version that was never published.
+///
+/// # Safety
+/// `v` is from `new_version` for `slot`, and nobody has seen it.
+pub(super) unsafe fn drop_version(slot: &Slot, local: &Local, v: *mut Version) {
+    if slot.is_inline(v) {
+        // SAFETY: as above.
+        slot.free_inline(unsafe { &*v }.stamp());
+    } else {
+        // SAFETY: from `allocate` with this size, by the caller's promise.
+        unsafe { local.free(v.cast(), (*v).bytes_total()) };
+    }
+}
+
+/// What became of what a snapshot sees of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::cc) enum Overwritten {
+    /// It has not been overwritten, or by transactions alone that will commit later.
+    No,
+    /// Ask again: who has overwritten it may commit earlier.
+    Wait,
+    /// By the transaction that committed with this timestamp.
+    By(Timestamp),
+}
+
+impl<T: Tracker> Shared<T> {
+    /// Who was the first to overwrite what a snapshot opened at `begin` sees of a record, among those that
+    /// commit before `at`, the transaction of `me` excepted.
+    ///
+    /// # Safety
+    /// `slot` is a slot; the thread is inside an epoch, and the snapshot is open.
+    #[inline(always)]
+    pub(in crate::cc) unsafe fn overwriter(
+        &self,
+        slot: *const Slot,
+        begin: Timestamp,
+        at: Timestamp,
+        me: Tag,
+    ) -> Overwritten {
+        // SAFETY: slots are never unmapped.
+        let mut v = unsafe { &*slot }.head();
+        let mut first = Overwritten::No;
+        while !v.is_null() {
+            // SAFETY: reached from the head inside an epoch.
+            let version = unsafe { &*v };
+            match self.commit_of(version, begin, at, me) {
+                Commit::Seen => break,
+                Commit::Later => {}
+                Commit::Unknown => return Overwritten::Wait,
+                Commit::Earlier(stamp) => first = Overwritten::By(stamp),
+            }
+            v = version.next();
+        }
+        first
+    }
+
+    /// The slot of a record of which a snapshot opened at `begin` may not see the newest version; and that of one
+    /// that is removed just now.
+    pub(in crate::cc) fn changed_since(&self, begin: Timestamp, id: RecordId) -> Option<*const Slot> {
+        let slot = self.slot(id);
+        // SAFETY: slots are never unmapped.
+        let head = unsafe { &*slot }.head();
+        // SAFETY: the head, inside an epoch.
+        let is_seen = !head.is_null() && unsafe { &*head }.stamp().is_committed_by(begin);
+        (!is_seen).then_some(slot)
+    }
+
+    #[inline(always)]
+    fn commit_of(&self, version: &Version, begin: Timestamp, at: Timestamp, me: Tag) -> Commit {
+        loop {
+            let stamp = version.stamp();
+            if stamp.is_committed_by(begin) {
+                return Commit::Seen;
+            }
+            if let Some(committed) = stamp.timestamp() {
+                return if committed < at { Commit::Earlier(committed) } else { Commit::Later };
+            }
+            // (Rolled back: about to be unlinked.)
+            let Some(tag) = stamp.tag().filter(|&tag| tag != me) else { return Commit::Later };
+            match self.registry.outcome(tag) {
+                Outcome::Active => return Commit::Later,
+                Outcome::Committing => return Commit::Unknown,
+                Outcome::Pending(committed) if committed < at => return Commit::Unknown,
+                Outcome::Committed(committed) if committed <= begin => return Commit::Seen,
+                Outcome::Committed(committed) if committed < at => return Commit::Earlier(committed),
+                Outcome::Pending(_) | Outcome::Committed(_) => return Commit::Later,
+                // It stamped its versions before it ended: the next look finds no mark.
+                Outcome::Ended => {}
+            }
+        }
+    }
+}
+
+/// A version's commit, as seen by a transaction that is committing itself.
+enum Commit {
+    /// Within its snapshot.
+    Seen,
+    Earlier(Timestamp),
+    /// After it, or never.
+    Later,
+    Unknown,
+}

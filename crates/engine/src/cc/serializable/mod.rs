@@ -1,0 +1,140 @@
+//! Strict serializability: snapshots with the serial safety net.
+//!
+//! What each transaction reads is noted. At commit it finds out how early it has to be ordered, because
+//! others have overwritten what it read (`sstamp`), and how late, because it overwrites what others read
+//! (`pstamp`); if it had to be earlier than it has to be late, it gives way. README.md of this folder has the
+//! rules and why they suffice; docs/design/serializability.md the whole argument.
+//!
+//! After Wang, Johnson, Fekete, Pandis: Efficiently making (almost) any concurrency control mechanism
+//! serializable, VLDB Journal 2017. Different here: `sstamp` travels in the stamp of the overwriting version;
+//! readers are entered in a log of their worker, and looked for only by who would otherwise not need to care;
+//! declared readers are neither tracked nor wait.
+
+mod decision;
+mod log;
+#[cfg(test)]
+mod log_tests;
+pub mod planted;
+mod reads;
+#[cfg(all(test, braid_shuttle))]
+mod shuttle_tests;
+
+use super::mvcc::{Mvcc, Tracker, Txn};
+use super::{Abort, Env, Scanned};
+use crate::record::{Slot, Timestamp, Version};
+use crate::suspend::Suspend;
+use crate::sync::{Arc, Mutex, lock};
+pub use decision::Decision;
+use log::Log;
+use planted::*;
+pub use reads::ReadSet;
+
+/// Strict serializability, the default: transactions behave as if they had run one after the other, in an
+/// order in which each comes after those that had ended before it began.
+pub type Serializable = Mvcc<SerialSafetyNet<NONE>>;
+
+/// [`Serializable`] with an error, of those in [`planted`].
+#[doc(hidden)]
+pub type Planted<const BUG: u32> = Mvcc<SerialSafetyNet<BUG>>;
+
+/// Notes reads and validates them.
+#[derive(Clone, Copy, Debug)]
+pub struct SerialSafetyNet<const BUG: u32>;
+
+/// Transactions that a log remembers, and records that they have read, all together.
+const ENTRIES_MAX: usize = if cfg!(braid_shuttle) { 4 } else { 1024 };
+const IDS_MAX: usize = if cfg!(braid_shuttle) { 8 } else { 8192 };
+
+/// One per database.
+#[derive(Debug, Default)]
+pub struct Shared {
+    logs: Mutex<Logs>,
+}
+
+#[derive(Debug, Default)]
+struct Logs {
+    open: Vec<Arc<Log>>,
+    /// The last commit of workers that are gone.
+    gone: Timestamp,
+}
+
+impl<const BUG: u32> Tracker for SerialSafetyNet<BUG> {
+    const TRACKS_READS: bool = true;
+    const TEARS_COMMITS: bool = BUG == TORN_COMMIT;
+    const FORGETS_SUCCESSORS: bool = BUG == SUCCESSOR_UNLINKED;
+    const LOSES_STAMPS: bool = BUG == SPLIT_LOSES_STAMP;
+
+    type Shared = Shared;
+    type Worker = Arc<Log>;
+    type Reads = ReadSet;
+    type Decision = Decision;
+
+    fn worker(shared: &Shared) -> Arc<Log> {
+        let log = Arc::new(match BUG {
+            SMALL_LOGS => Log::new(4, 8),
+            _ => Log::new(ENTRIES_MAX, IDS_MAX),
+        });
+        lock(&shared.logs).open.push(log.clone());
+        log
+    }
+
+    fn retire(shared: &Shared, worker: &Arc<Log>) {
+        let mut logs = lock(&shared.logs);
+        logs.open.retain(|log| !Arc::ptr_eq(log, worker));
+        logs.gone = logs.gone.max(worker.last());
+    }
+
+    #[inline(always)]
+    fn read(reads: &mut ReadSet, slot: *const Slot, version: Option<*const Version>) {
+        match version {
+            Some(version) => reads.push(slot, version),
+            None if BUG == INVISIBLE_UNTRACKED => {}
+            None => reads.push(slot, std::ptr::null()),
+        }
+    }
+
+    fn read_range(reads: &mut ReadSet, scanned: &Scanned<'_>) -> bool {
+        if BUG == ABSENCE_UNTRACKED && scanned.marks.is_empty() {
+            return true;
+        }
+        reads.push_range(scanned)
+    }
+
+    fn declare_read_only(env: Env<'_, Mvcc<Self>>, txn: &mut Txn<Self>) {
+        if !txn.reads.is_empty() || !txn.writes().is_empty() || txn.reads.is_untracked {
+            return; // tracked like any other
+        }
+        txn.reads.is_untracked = true;
+        if BUG != READ_ONLY_UNANNOUNCED {
+            env.worker.tracker.open_untracked(|| txn.begin_again(env.shared));
+        }
+    }
+
+    #[inline(always)]
+    fn decide<S: Suspend>(
+        decision: &mut Decision,
+        env: Env<'_, Mvcc<Self>>,
+        txn: &mut Txn<Self>,
+        s: &mut S,
+    ) -> Option<Result<Timestamp, Abort>> {
+        if txn.reads.is_empty() {
+            // Ordered where it commits: after whoever has read what it overwrites.
+            return Some(Ok(decision::commit_blindly(env, txn)));
+        }
+        decision.step(env, txn, s)
+    }
+
+    fn abandon(env: Env<'_, Mvcc<Self>>, txn: &mut Txn<Self>) {
+        if let Some(entry) = txn.reads.entry.take() {
+            if !txn.reads.is_stamped {
+                env.worker.tracker.stamp(entry, env.shared.now());
+            }
+            env.worker.tracker.retract(entry);
+        }
+    }
+
+    #[inline(always)]
+    fn forget(reads: &mut ReadSet) {
+        reads.clear();
+    }
+}

@@ -1,0 +1,191 @@
+//! Models of what may meet in a serializable commit, over many schedules: every atomic access is a place where
+//! another thread may go on. Each model fails with the error planted that it is there to notice.
+
+use super::{Planted, planted};
+use crate::cc::models::{Bench, Hand};
+use crate::cc::{Change, ConcurrencyControl};
+use crate::sync::Arc;
+use crate::sync::atomic::{AtomicU64, Ordering};
+use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
+use shuttle::thread;
+use shuttle::{Config, Runner};
+
+const SCHEDULES: usize = 1_000;
+
+fn check<S: Scheduler + 'static>(scheduler: S, run: fn()) {
+    let mut config = Config::new();
+    config.stack_size = 512 << 10;
+    config.silence_warnings = true;
+    Runner::new(scheduler, config).run(run);
+}
+
+fn check_both(run: fn()) {
+    check(RandomScheduler::new(SCHEDULES), run);
+    check(PctScheduler::new(3, SCHEDULES), run);
+}
+
+/// Each of two transactions reads what the other writes. If both commit, one has missed the other.
+fn skew<C: ConcurrencyControl>(reads_gap: bool) {
+    let bench = Arc::new(Bench::<C>::new());
+    if !reads_gap {
+        let hand = bench.hand();
+        hand.commit_change(1, Change::Insert(b"0"));
+        hand.commit_change(2, Change::Insert(b"0"));
+    }
+    let committed = Arc::new(AtomicU64::new(0));
+    let one = |reads: u64, writes: u64| {
+        let (bench, committed) = (bench.clone(), committed.clone());
+        move || {
+            let hand: Hand<'_, C> = bench.hand();
+            let mut txn = hand.begin();
+            let seen = hand.read_or_wait(&mut txn, reads, thread::yield_now);
+            if hand.change(&mut txn, writes, Change::Put(b"1")).is_err() {
+                return hand.abort(txn);
+            }
+            if hand.try_commit(txn, thread::yield_now) && seen.is_none_or(|value| value == b"0") {
+                committed.fetch_add(1, Ordering::SeqCst);
+            }
+        }
+    };
+    let threads = [thread::spawn(one(1, 2)), thread::spawn(one(2, 1))];
+    threads.into_iter().for_each(|thread| thread.join().expect("its assertions hold"));
+    assert!(committed.load(Ordering::SeqCst) < 2, "both have missed the other's write");
+}
+
+/// Proves that of two transactions, each of which reads a record that the other writes, one notices.
+#[test]
+fn commits_meet() {
+    check_both(|| skew::<Planted<{ planted::NONE }>>(false));
+}
+
+/// Proves that the same holds where both insert what the other has read to be absent.
+#[test]
+fn inserts_meet() {
+    check_both(|| skew::<Planted<{ planted::NONE }>>(true));
+}
+
+/// Proves that the model notices a commit that does not look again at what it has read.
+#[test]
+#[should_panic(expected = "both have missed")]
+fn planted_no_validation() {
+    check(RandomScheduler::new(SCHEDULES), || skew::<Planted<{ planted::NO_VALIDATION }>>(false));
+}
+
+/// Proves that the model notices ranges that are not looked at again.
+#[test]
+#[should_panic(expected = "both have missed")]
+fn planted_no_rescan() {
+    check(RandomScheduler::new(SCHEDULES), || skew::<Planted<{ planted::NO_RESCAN }>>(true));
+}
+
+/// Fekete's anomaly in the closest quarters: `early` has read what was overwritten before the reader began, and
+/// overwrites what the reader reads. Reader and `early` must not both commit as if they had not met, unless
+/// the reader sees what `early` has written.
+fn reader_between<C: ConcurrencyControl>(declares: bool) {
+    let bench = Arc::new(Bench::<C>::new());
+    let hand = bench.hand();
+    hand.commit_change(1, Change::Insert(b"0"));
+    hand.commit_change(2, Change::Insert(b"0"));
+    let mut early = hand.begin();
+    assert_eq!(hand.read_or_wait(&mut early, 2, thread::yield_now), Some(b"0".to_vec()));
+    hand.commit_change(2, Change::Update(b"1"));
+    let reader = thread::spawn({
+        let bench = bench.clone();
+        move || {
+            let hand: Hand<'_, C> = bench.hand();
+            let mut txn = hand.begin();
+            if declares {
+                C::declare_read_only(hand.env(), &mut txn);
+            }
+            let seen = [2, 1].map(|key| hand.read_or_wait(&mut txn, key, thread::yield_now));
+            hand.try_commit(txn, thread::yield_now) && seen == [Some(b"1".to_vec()), Some(b"0".to_vec())]
+        }
+    });
+    assert!(hand.change(&mut early, 1, Change::Update(b"1")).is_ok());
+    let has_committed = hand.try_commit(early, thread::yield_now);
+    let is_between = reader.join().expect("its assertions hold");
+    assert!(!(has_committed && is_between), "the reader comes before and after");
+}
+
+/// Proves that a reader and who overwrites what it reads find each other, whoever comes first.
+#[test]
+fn reader_and_overwriter_meet() {
+    check_both(|| reader_between::<Planted<{ planted::NONE }>>(false));
+}
+
+/// Proves the same for a declared reader, which does nothing at its commit.
+#[test]
+fn declared_reader_and_overwriter_meet() {
+    check_both(|| reader_between::<Planted<{ planted::NONE }>>(true));
+}
+
+/// Proves that the model notices a reader that enters itself when its time is drawn already.
+#[test]
+#[should_panic(expected = "before and after")]
+fn planted_drawn_too_early() {
+    check(PctScheduler::new(4, 20 * SCHEDULES), || {
+        reader_between::<Planted<{ planted::DRAWN_TOO_EARLY }>>(false)
+    });
+}
+
+/// Proves that the model notices a reader that is struck off when it has committed.
+#[test]
+#[should_panic(expected = "before and after")]
+fn planted_reader_cleared_early() {
+    check(PctScheduler::new(4, 20 * SCHEDULES), || {
+        reader_between::<Planted<{ planted::READER_CLEARED_EARLY }>>(false);
+    });
+}
+
+/// Proves that the model notices a declared reader that does not announce itself.
+#[test]
+#[should_panic(expected = "before and after")]
+fn planted_read_only_unannounced() {
+    check(PctScheduler::new(4, 20 * SCHEDULES), || {
+        reader_between::<Planted<{ planted::READ_ONLY_UNANNOUNCED }>>(true);
+    });
+}
+
+/// A reader finds a key absent, and a writer that has to come before the reader's snapshot inserts it, while
+/// another one splits the node.
+fn gap_and_split<C: ConcurrencyControl>() {
+    let bench = Arc::new(Bench::<C>::new());
+    let hand = bench.hand();
+    for key in 0..14 {
+        hand.commit_change(10 * key, Change::Insert(b"0")); // a node full
+    }
+    let mut early = hand.begin();
+    assert_eq!(hand.read_or_wait(&mut early, 0, thread::yield_now), Some(b"0".to_vec()));
+    hand.commit_change(0, Change::Update(b"1"));
+    let reader = thread::spawn({
+        let bench = bench.clone();
+        move || {
+            let hand: Hand<'_, C> = bench.hand();
+            let mut txn = hand.begin();
+            let seen = [0, 125].map(|key| hand.read_or_wait(&mut txn, key, thread::yield_now));
+            hand.try_commit(txn, thread::yield_now) && seen == [Some(b"1".to_vec()), None]
+        }
+    });
+    let splitter = thread::spawn({
+        let bench = bench.clone();
+        move || bench.hand().commit_change(55, Change::Insert(b"0"))
+    });
+    splitter.join().expect("its assertions hold");
+    assert!(hand.change(&mut early, 125, Change::Insert(b"1")).is_ok());
+    let has_committed = hand.try_commit(early, thread::yield_now);
+    let is_between = reader.join().expect("its assertions hold");
+    assert!(!(has_committed && is_between), "the reader comes before and after");
+}
+
+/// Proves that the stamp that a reader leaves in a node is found, whatever becomes of the node meanwhile.
+#[test]
+fn stamps_survive_splits() {
+    check_both(gap_and_split::<Planted<{ planted::NONE }>>);
+}
+
+/// Proves that the model notices a split that loses the stamp.
+#[test]
+#[should_panic(expected = "before and after")]
+fn planted_split_loses_stamp() {
+    check(PctScheduler::new(4, 20 * SCHEDULES), gap_and_split::<Planted<{ planted::SPLIT_LOSES_STAMP }>>);
+}

@@ -1,0 +1,51 @@
+//! Snapshot isolation: [`Mvcc`] without any tracking of reads.
+//!
+//! After Berenson et al., SIGMOD 1995. What it does not prevent is write skew, and what follows from it.
+
+use super::mvcc::{Mvcc, Tracker, Txn};
+use super::{Abort, Env, Scanned};
+use crate::record::{Slot, Timestamp, Version};
+use crate::suspend::Suspend;
+
+/// Multi-version snapshot isolation: a transaction sees what had committed when it began, and the first to
+/// update a record wins.
+pub type Snapshot = Mvcc<Untracked>;
+
+/// Notes nothing.
+#[derive(Clone, Copy, Debug)]
+pub struct Untracked;
+
+impl Tracker for Untracked {
+    const TRACKS_READS: bool = false;
+    type Shared = ();
+    type Worker = ();
+    type Reads = ();
+    type Decision = ();
+
+    fn worker(&(): &()) {}
+    fn retire(&(): &(), &(): &()) {}
+    #[inline(always)]
+    fn read((): &mut (), _: *const Slot, _: Option<*const Version>) {}
+    fn read_range((): &mut (), _: &Scanned<'_>) -> bool {
+        false
+    }
+    fn declare_read_only(_: Env<'_, Snapshot>, _: &mut Txn<Untracked>) {}
+
+    /// There is nothing to validate, hence nothing to wait for.
+    #[inline(always)]
+    fn decide<S: Suspend>(
+        (): &mut (),
+        env: Env<'_, Snapshot>,
+        txn: &mut Txn<Untracked>,
+        _: &mut S,
+    ) -> Option<Result<Timestamp, Abort>> {
+        if txn.writes().is_empty() {
+            return Some(Ok(txn.begin()));
+        }
+        Some(Ok(env.shared.draw(txn)))
+    }
+
+    fn abandon(_: Env<'_, Snapshot>, _: &mut Txn<Untracked>) {}
+    #[inline(always)]
+    fn forget((): &mut ()) {}
+}

@@ -1,0 +1,140 @@
+//! Errors planted in the engine's serializable scheme. Each has to be found by the scripts, or these would
+//! prove nothing about the scheme without errors.
+
+use braid_sim::script::program::Script;
+use braid_sim::script::{History, Schedule, Scheme, check_random, check_script, play, spec};
+use braiddb::suspend::OnMiss;
+use braiddb::{
+    ConcurrencyControl, Database, Options, Planted, Serializable, SystemClock, Table, Worker, planted,
+};
+use std::sync::Arc;
+
+fn play_with<const BUG: u32>(script: &Script, schedule: &Schedule) -> Result<History, String> {
+    play::<Planted<BUG>>(script, schedule)
+}
+
+/// Seeds of random scripts within which an error has to be found.
+const SEEDS_MAX: u64 = 100_000;
+
+/// What a random script shows of an error.
+fn at_random<const BUG: u32>(name: &'static str) -> Option<String> {
+    let report = check_random(Scheme::Other(name, play_with::<BUG>), 0..SEEDS_MAX);
+    report.failures.first().map(|failure| format!("after {} seeds: {}", report.scripts, failure.what))
+}
+
+/// What one script in all its interleavings shows of an error.
+fn in_spec<const BUG: u32>(name: &'static str, of: &str) -> Option<String> {
+    let script = spec(of).expect("there is a script of that name").expect("it can be read");
+    let mut failures = Vec::new();
+    check_script(Scheme::Other(name, play_with::<BUG>), &script, &mut failures);
+    failures.first().map(|failure| failure.what.clone())
+}
+
+macro_rules! planted_tests {
+    ($($(#[$doc:meta])* $test:ident: $bug:ident, $($spec:literal)?;)*) => {$(
+        $(#[$doc])*
+        #[test]
+        fn $test() {
+            const BUG: u32 = planted::$bug;
+            let found = planted_tests!(@find BUG, stringify!($bug), $($spec)?);
+            println!("{}: {}", stringify!($bug), found.expect("the error is found"));
+        }
+    )*};
+    (@find $bug:ident, $name:expr,) => { at_random::<$bug>($name) };
+    (@find $bug:ident, $name:expr, $spec:literal) => { in_spec::<$bug>($name, $spec) };
+}
+
+planted_tests! {
+    /// Proves that the loss of what a commit reaches back to is found (a stamp for which 0 means unset).
+    stamp_lost: STAMP_LOST, "g2-two-edges";
+    /// Proves that a scan that leaves no trace of what it could not see yet is found.
+    invisible_untracked: INVISIBLE_UNTRACKED, "receipt-report";
+    /// Proves that an insert that forgets who has read the gap before is found.
+    gap_readers_forgotten: GAP_READERS_FORGOTTEN, "g2";
+    /// Proves that a declared reader that nobody knows of is found (Fekete's anomaly).
+    read_only_unannounced: READ_ONLY_UNANNOUNCED, "g2-read-only";
+    /// Proves that snapshots that see half of a commit are found.
+    torn_commit: TORN_COMMIT,;
+    /// Proves that readers whom nobody sees are found.
+    readers_on_a_copy: READERS_ON_A_COPY, "simple-write-skew";
+    /// Proves that a commit without validation is found.
+    no_validation: NO_VALIDATION, "simple-write-skew";
+    /// Proves that ranges that are not looked at again are found.
+    no_rescan: NO_RESCAN, "g2";
+    /// Proves that a timestamp drawn before the reader can be found is found.
+    drawn_too_early: DRAWN_TOO_EARLY,;
+    /// Proves that a reader struck off too early is found.
+    reader_cleared_early: READER_CLEARED_EARLY, "simple-write-skew";
+    /// Proves that a commit that does not wait for an earlier one is found.
+    no_wait: NO_WAIT,;
+    /// Proves that an order that contradicts real time is found.
+    no_real_time: NO_REAL_TIME,;
+    /// Proves that readers that are never validated are found.
+    readers_not_validated: READERS_NOT_VALIDATED, "receipt-report";
+    /// Proves that a read of nothing that leaves no trace is found.
+    absence_untracked: ABSENCE_UNTRACKED, "update-conflict-out";
+    /// Proves that a split that loses the stamp of a node is found.
+    split_loses_stamp: SPLIT_LOSES_STAMP,;
+    /// Proves that an overwriter whose order is not asked for is found.
+    overwriter_not_followed: OVERWRITER_NOT_FOLLOWED, "simple-write-skew";
+}
+
+/// Proves that logs that wrap around all the time cost conflicts, and nothing else.
+#[test]
+fn small_logs_are_no_error() {
+    let report = check_random(Scheme::Other("SMALL_LOGS", play_with::<{ planted::SMALL_LOGS }>), 0..20_000);
+    assert_eq!(report.failures.len(), 0, "{}", report.failures[0]);
+    let usual = check_random(Scheme::Serializable, 0..20_000);
+    assert!(report.aborted >= usual.aborted, "{} and {}", report.aborted, usual.aborted);
+}
+
+/// A reader's snapshot lies between two writers of which one must come before the other; what it has read is
+/// then overwritten so often that versions in between are unlinked while it is open. Whether it commits.
+fn reader_among_many_versions<C: ConcurrencyControl>() -> bool {
+    const UPDATES: u64 = 10_000; // so many that a pass around open snapshots is due
+    let options = Options { workers: 0, ..Options::default() };
+    let db: Database<C> =
+        Database::in_memory_with(options, Arc::new(SystemClock::default())).expect("memory");
+    let t: Table<u64, u64> = db.table("t").expect("memory");
+    let mut worker: Worker<C, OnMiss> = db.worker();
+    let mut put =
+        |key, value| worker.run(async |tx| tx.put(t, key, value).await).expect("nobody is in the way");
+    put(1, 0);
+    put(2, 0);
+    let early = db.begin().expect("few are open");
+    assert_eq!(early.get(t, 2).expect("it is there"), Some(0));
+    put(2, 1); // so that `early`, if it commits, comes before this
+    let reader = db.begin().expect("few are open");
+    assert_eq!(reader.get(t, 2).expect("it is there"), Some(1));
+    assert_eq!(reader.get(t, 1).expect("it is there"), Some(0));
+    early.put(t, 1, 1).expect("nobody has written it");
+    early.commit().expect("the reader has not committed"); // and the reader comes before this
+    for value in 2..UPDATES {
+        put(1, value);
+    }
+    worker.tend();
+    reader.commit().is_ok()
+}
+
+/// Proves that a version that is unlinked although somebody has read what it superseded is found.
+#[test]
+fn successor_unlinked() {
+    assert!(reader_among_many_versions::<braiddb::Snapshot>(), "a reader of a snapshot never gives way");
+    assert!(!reader_among_many_versions::<Serializable>(), "no serial order explains what it has read");
+    assert!(
+        reader_among_many_versions::<Planted<{ planted::SUCCESSOR_UNLINKED }>>(),
+        "the error is not found"
+    );
+}
+
+/// Proves that every error that can be planted has its test.
+#[test]
+fn none_is_left_out() {
+    let source = include_str!("planted_schemes.rs");
+    for (_, name) in planted::ALL {
+        assert!(
+            source.contains(&format!(": {name},")) || source.contains(&format!("planted::{name} }}")),
+            "{name}"
+        );
+    }
+}
