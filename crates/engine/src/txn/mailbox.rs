@@ -16,6 +16,7 @@ use super::table::TableInner;
 use crate::cc::{Abort, ConcurrencyControl};
 use crate::error::{Error, Result};
 use crate::exec::Mailbox;
+use crate::index::Key;
 use crate::suspend::{Never, OnMiss, PrefetchOnly, Suspend};
 use crate::sync::Backoff;
 use crate::sync::atomic::Ordering;
@@ -149,33 +150,40 @@ impl<C: ConcurrencyControl> Desk<C> {
         unsafe { &*self.shared }
     }
 
+    /// A free place; `None`: operations run in place.
+    #[inline(always)]
+    fn free_place(&self) -> Option<u8> {
+        let i = (!self.used.get()).trailing_zeros();
+        (self.in_place == InPlace::Not && (i as usize) < PLACES).then_some(i as u8)
+    }
+
+    /// Puts an operation into a free place.
+    #[inline(always)]
+    fn take_place(&self, i: u8, op: Op<C>) {
+        debug_assert!(self.used.get() >> i & 1 == 0);
+        // SAFETY: free, so no one looks at it.
+        unsafe { (*self.places[i as usize].get()).write(op) };
+        self.used.set(self.used.get() | 1 << i);
+        self.todo.set(self.todo.get() | 1 << i);
+        self.recent.set(NOWHERE);
+    }
+
     /// Takes a free place for an operation; `None`: run it in place.
     #[inline(always)]
     pub(super) fn post(&self, op: Op<C>) -> Option<u8> {
-        if self.in_place != InPlace::Not {
-            return None;
-        }
-        let used = self.used.get();
-        let i = (!used).trailing_zeros();
-        if i as usize >= PLACES {
-            return None;
-        }
-        // SAFETY: free, so no one looks at it.
-        unsafe { (*self.places[i as usize].get()).write(op) };
-        self.used.set(used | 1 << i);
-        self.todo.set(self.todo.get() | 1 << i);
-        self.recent.set(NOWHERE);
-        Some(i as u8)
+        let place = self.free_place()?;
+        self.take_place(place, op);
+        Some(place)
     }
 
-    /// As `post`, for the commonest operation.
+    /// As `post`, for the commonest operation, which is made where it stays: one made elsewhere, in parts, and
+    /// copied in wider words than these would have the processor wait.
     #[inline(always)]
-    pub(super) fn post_point(&self, point: Point<C>) -> Option<u8> {
-        let place = self.post(Op::Point(point));
-        if place.is_some() {
-            point.prepare();
-        }
-        place
+    pub(super) fn post_point(&self, table: &TableInner, key: Key) -> Option<u8> {
+        let place = self.free_place()?;
+        self.take_place(place, Op::Point(Point::new(table, key)));
+        self.point_at(place).prepare();
+        Some(place)
     }
 
     #[inline(always)]

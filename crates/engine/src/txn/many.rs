@@ -105,8 +105,9 @@ impl<'t, V: Value + ?Sized, const N: usize, C: ConcurrencyControl> GetMany<'t, V
             self.next += 1;
         }
         while flying < PLACES && self.next + flying < N {
-            let point = Point::new(table, self.keys[self.next + flying]);
-            let Some(place) = desk.post_point(point) else { return Ok(flying > 0) };
+            let Some(place) = desk.post_point(table, self.keys[self.next + flying]) else {
+                return Ok(flying > 0);
+            };
             self.places[flying] = place;
             flying += 1;
         }

@@ -95,11 +95,12 @@ impl<'t, C: ConcurrencyControl> Locate<'t, C> {
             return Poll::Ready(Err(self.fault()));
         }
         // SAFETY: tables live as long as their database, which the transaction's worker holds.
-        let mut point = Point::new(unsafe { &*self.table }, self.key());
-        if let Some(place) = txn.desk.post_point(point) {
+        let table = unsafe { &*self.table };
+        if let Some(place) = txn.desk.post_point(table, self.key()) {
             self.place = place;
             return Poll::Pending;
         }
+        let mut point = Point::new(table, self.key());
         if !txn.desk.run_point(&mut point) {
             return Poll::Ready(Err(txn.doom(Fault::Abort(Abort::Waited))));
         }

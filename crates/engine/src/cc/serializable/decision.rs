@@ -52,6 +52,14 @@ pub(super) fn commit_blindly<const BUG: u32>(env: Scope<'_, BUG>, txn: &mut Open
     env.shared.draw(txn)
 }
 
+/// A transaction that has only read, and since whose snapshot nobody has drawn a timestamp, is ordered there: there
+/// is nothing to validate, and it is announced as declared readers are.
+#[inline(always)]
+pub(super) fn is_undisturbed<const BUG: u32>(env: Scope<'_, BUG>, txn: &Open<BUG>) -> bool {
+    let now = || env.shared.now();
+    now() == txn.begin() && env.worker.tracker.open_untracked(now) == txn.begin()
+}
+
 impl Decision {
     #[inline]
     pub(super) fn step<const BUG: u32, S: Suspend>(
@@ -101,11 +109,12 @@ impl Decision {
     }
 
     /// Draws the commit timestamp, having entered the log: whoever draws a later one finds us there, and we
-    /// find the versions of whoever has drawn an earlier one.
+    /// find the versions of whoever has drawn an earlier one. (Of two who draw, the later acquires what the earlier
+    /// has released. Who only reads the clock needs a fence to be found.)
     #[inline(always)]
     fn draw<const BUG: u32>(&mut self, env: Scope<'_, BUG>, txn: &Open<BUG>) {
-        fence(Ordering::SeqCst); // pairs with the fence in `judge`
         if txn.writes().is_empty() {
+            fence(Ordering::SeqCst); // pairs with the fence in `last_reader`
             self.at = env.shared.now();
         } else {
             self.at = env.shared.draw(txn);

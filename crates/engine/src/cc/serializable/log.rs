@@ -80,7 +80,8 @@ impl Log {
     }
 
     /// Enters a transaction, which has read these records (and ranges; and more than can be said). The worker
-    /// alone calls this; a sequentially consistent fence follows before the transaction's timestamp is drawn.
+    /// alone calls this. The transaction's timestamp is drawn afterwards with a Release, or read after a
+    /// sequentially consistent fence.
     #[inline]
     pub(super) fn enter(
         &self,

@@ -78,6 +78,13 @@ fn planted_no_rescan() {
     check(RandomScheduler::new(SCHEDULES), || skew::<Planted<{ planted::NO_RESCAN }>>(true));
 }
 
+/// A transaction that has begun before the last commit, of which it sees nothing: so it has to be validated.
+fn disturbed<C: ConcurrencyControl>(hand: &Hand<'_, C>) -> C::Txn {
+    let txn = hand.begin();
+    hand.commit_change(1000, Change::Insert(b"0"));
+    txn
+}
+
 /// Fekete's anomaly in the closest quarters: `early` has read what was overwritten before the reader began, and
 /// overwrites what the reader reads. Reader and `early` must not both commit as if they had not met, unless
 /// the reader sees what `early` has written.
@@ -89,11 +96,12 @@ fn reader_between<C: ConcurrencyControl>(declares: bool) {
     let mut early = hand.begin();
     assert_eq!(hand.read_or_wait(&mut early, 2, thread::yield_now), Some(b"0".to_vec()));
     hand.commit_change(2, Change::Update(b"1"));
+    let begun = disturbed(&hand);
     let reader = thread::spawn({
         let bench = bench.clone();
         move || {
             let hand: Hand<'_, C> = bench.hand();
-            let mut txn = hand.begin();
+            let mut txn = if declares { hand.begin() } else { begun };
             if declares {
                 C::declare_read_only(hand.env(), &mut txn);
             }
@@ -151,17 +159,17 @@ fn planted_read_only_unannounced() {
 fn gap_and_split<C: ConcurrencyControl>() {
     let bench = Arc::new(Bench::<C>::new());
     let hand = bench.hand();
-    for key in 0..14 {
-        hand.commit_change(10 * key, Change::Insert(b"0")); // a node full
+    for key in 0..13 {
+        hand.commit_change(10 * key, Change::Insert(b"0")); // with that of `disturbed`, a node full
     }
     let mut early = hand.begin();
     assert_eq!(hand.read_or_wait(&mut early, 0, thread::yield_now), Some(b"0".to_vec()));
     hand.commit_change(0, Change::Update(b"1"));
+    let mut txn = disturbed(&hand);
     let reader = thread::spawn({
         let bench = bench.clone();
         move || {
             let hand: Hand<'_, C> = bench.hand();
-            let mut txn = hand.begin();
             let seen = [0, 125].map(|key| hand.read_or_wait(&mut txn, key, thread::yield_now));
             hand.try_commit(txn, thread::yield_now) && seen == [Some(b"1".to_vec()), None]
         }
