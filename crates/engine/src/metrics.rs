@@ -100,6 +100,9 @@ counters! {
     commits,
     /// Attempts that were undone because of a conflict with another transaction.
     aborts_conflict,
+    /// Those of them that nobody stood in the way of until they wanted to commit: no serial order was sure to
+    /// explain what they had read.
+    aborts_unserializable,
     /// Transactions undone because their closure returned an error of its own or gave up.
     aborts_user,
     /// Transactions undone because the memory limit was reached.

@@ -2,7 +2,8 @@
 //! contract; one scheme per file or folder. The index, the executor and the transaction API are
 //! written once over it.
 //!
-//! Called by `txn`. All of a scheme's waiting is in two step machines, `visit` and `commit`.
+//! Called by `txn`. All of a scheme's waiting is in two step machines, `visit` and `commit`; a lock that cannot be
+//! had is refused, and whoever wants it asks again.
 //! Rules that hold for every scheme:
 //! - A step never ends while it holds a latch; so no other transaction of the worker, and no
 //!   operation run in place, can meet a latch whose holder cannot go on.

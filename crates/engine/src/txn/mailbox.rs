@@ -302,6 +302,9 @@ impl<C: ConcurrencyControl> Desk<C> {
         // SAFETY: not borrowed outside of single calls.
         let txn = unsafe { &mut *self.state.get() };
         let result = C::commit(commit, context.env(), txn, s)?;
+        if result == Err(Abort::Unserializable) {
+            context.metrics.aborts_unserializable.add(1);
+        }
         Some(result.map(|at| context.last_commit.set(at)))
     }
 

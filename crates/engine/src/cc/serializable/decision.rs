@@ -192,10 +192,11 @@ impl Decision {
         let mut asked = std::mem::take(&mut txn.reads.overwritten);
         asked.clear();
         asked.extend(txn.writes().iter().map(|write| id_of(write.slot)));
+        asked.sort_unstable();
         let logs = lock(&env.shared.tracker.logs);
         let mut last = logs.gone;
         for log in &logs.open {
-            match log.readers(self.sstamp, self.at, |id| asked.contains(&id)) {
+            match log.readers(self.sstamp, self.at, |id| asked.binary_search(&id).is_ok()) {
                 Readers::Until(at) => last = last.max(at),
                 Readers::Wait => {
                     drop(logs);
