@@ -14,7 +14,7 @@ fn play_with<const BUG: u32>(script: &Script, schedule: &Schedule) -> Result<His
 }
 
 /// Seeds of random scripts within which an error has to be found.
-const SEEDS_MAX: u64 = 100_000;
+const SEEDS_MAX: u64 = 200_000;
 
 /// What a random script shows of an error.
 fn at_random<const BUG: u32>(name: &'static str) -> Option<String> {

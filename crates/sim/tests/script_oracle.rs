@@ -195,3 +195,41 @@ fn unseen_keys() {
     let sees = committed(4, 5, &[value(1), Seen::Exists]);
     assert_eq!(judge(text, vec![insert, sees], &[(1, 1)]), [true; 3]);
 }
+
+/// Proves that a lock is a read, that nobody may have written the row before its holder has committed, and that a
+/// lock that was refused, or skipped its row, says nothing.
+#[test]
+fn locks() {
+    let text = |how: &str| {
+        format!(
+            "row t[1] = 1\ntransaction a\n lock t[1]{how}\n commit\ntransaction b\n put t[1] = 2\n commit"
+        )
+    };
+    let b = |from, to| committed(from, to, &[Seen::Done]);
+    let judge = |how, a, b| judge(&text(how), vec![a, b], &[(1, 2)]);
+    let a = |seen: &Seen| committed(1, 4, std::slice::from_ref(seen));
+    assert_eq!(judge("", a(&value(1)), b(5, 6)), [true; 3]);
+    assert_eq!(judge("", a(&value(1)), b(3, 5)), [true; 3], "the lock was released first");
+    assert_eq!(judge("", a(&value(1)), b(2, 3)), [true, true, false], "written under the lock");
+    assert_eq!(judge("", a(&value(3)), b(2, 3)), [false; 3], "a value from nowhere");
+    for (how, free) in [(" nowait", Seen::Refused), (" skip", NONE)] {
+        assert_eq!(judge(how, a(&free), b(2, 3)), [true; 3], "{how}");
+        assert_eq!(judge(how, a(&value(3)), b(2, 3)), [false; 3], "{how}: a value from nowhere");
+    }
+    assert_eq!(judge("", a(&NONE), b(2, 3)), [false; 3], "no lock that waits skips its row");
+}
+
+/// Proves that an untracked read may be of any state in a serial order, but is one of the snapshot, and that what is
+/// made of it is held against it.
+#[test]
+fn peeks() {
+    let text = "row t[1] = 1\nrow t[2] = 1\n\
+        transaction a\n x = peek t[1]\n put t[2] = x + 10\n commit\n\
+        transaction b\n x = peek t[2]\n put t[1] = x + 10\n commit";
+    let saw = |seen| [value(seen), Seen::Done];
+    let skew = vec![committed(1, 3, &saw(1)), committed(2, 4, &saw(1))];
+    assert_eq!(judge(text, skew.clone(), &[(1, 11), (2, 11)]), [true; 3]);
+    assert_eq!(judge(text, skew, &[(1, 11), (2, 21)]), [false; 3], "it does not follow from what was read");
+    let odd = vec![committed(1, 3, &saw(5)), committed(2, 4, &saw(1))];
+    assert_eq!(judge(text, odd, &[(1, 11), (2, 15)]), [true, true, false], "of no snapshot");
+}

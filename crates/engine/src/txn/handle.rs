@@ -59,8 +59,8 @@ impl<C: ConcurrencyControl> Txn<C> {
 
     /// The value under `key`, if there is one, which nobody else can change until the transaction ends.
     ///
-    /// A row that another open transaction has locked or written is waited for; the younger of two that would
-    /// wait for each other gives way. `.no_wait()` on the future fails with [`Error::RowLocked`] instead, and
+    /// A row that another open transaction has locked or written is waited for, up to about a million rounds of the
+    /// worker; the younger of two that would wait for each other gives way. `.no_wait()` on the future fails with [`Error::RowLocked`] instead, and
     /// `.skip_locked()` answers as if there were no such row. Nothing is locked where there is no row.
     ///
     /// ```
@@ -218,9 +218,7 @@ impl<C: ConcurrencyControl> Txn<C> {
     /// Declared before anything else is done, it makes the transaction cheaper, and it will meet no conflict:
     /// what it reads is the database as of one moment, under any isolation, and needs no tracking.
     pub fn declare_read_only(&self) {
-        self.desk.read_only.set(true);
-        // SAFETY: not borrowed outside of single calls.
-        C::declare_read_only(self.desk.context().env(), unsafe { &mut *self.desk.state.get() });
+        self.desk.declare_read_only();
     }
 
     /// Identifies the snapshot that the transaction reads: two transactions with the same one see the same

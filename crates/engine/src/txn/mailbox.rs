@@ -95,6 +95,8 @@ pub(crate) struct Desk<C: ConcurrencyControl> {
     pub(super) context: Cell<NonNull<Context<C>>>,
     pub(super) doomed: Cell<Option<Fault>>,
     pub(super) read_only: Cell<bool>,
+    /// Something may have been read of which the scheme has not been told.
+    pub(super) reads_untracked: Cell<bool>,
     /// Differs between the desks of a database. (An address would make runs differ, too.)
     pub(super) number: u32,
     rounds: Cell<u32>,
@@ -127,6 +129,7 @@ impl<C: ConcurrencyControl> Desk<C> {
             context: Cell::new(context),
             doomed: Cell::new(None),
             read_only: Cell::new(false),
+            reads_untracked: Cell::new(false),
             number: engine.desks.fetch_add(1, Ordering::Relaxed), // only difference counts
             rounds: Cell::new(0),
             commit: Cell::default(),
@@ -191,6 +194,16 @@ impl<C: ConcurrencyControl> Desk<C> {
         debug_assert!(self.used.get() >> place & 1 == 1);
         self.todo.set(self.todo.get() & !(1 << place));
         self.used.set(self.used.get() & !(1 << place));
+    }
+
+    /// The transaction will not write. The scheme, which may move it to a later snapshot, is told so only while no
+    /// operation is under way in the present one, and none has lent out what that alone keeps alive.
+    pub(super) fn declare_read_only(&self) {
+        self.read_only.set(true);
+        if self.used.get() == 0 && !self.reads_untracked.get() {
+            // SAFETY: not borrowed outside of single calls.
+            C::declare_read_only(self.context().env(), unsafe { &mut *self.state.get() });
+        }
     }
 
     /// Takes a place for nothing but to hold the epoch of whatever the future itself is walking.
@@ -411,6 +424,7 @@ impl<C: ConcurrencyControl> Desk<C> {
         self.recent.set(NOWHERE);
         self.doomed.set(None);
         self.read_only.set(false);
+        self.reads_untracked.set(false);
         self.committed.set(None);
         // SAFETY: the attempt is over: nothing that it copied is used any more.
         unsafe { (*self.arena.get()).reset() };

@@ -67,6 +67,7 @@ impl<'t, V: Value + ?Sized, const N: usize, C: ConcurrencyControl> GetMany<'t, V
     /// Reads without being tracked: see [`Txn::get`].
     pub fn untracked(mut self) -> Self {
         self.is_untracked = true;
+        self.txn.desk.reads_untracked.set(true);
         self
     }
 

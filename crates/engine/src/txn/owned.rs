@@ -192,7 +192,7 @@ impl<C: ConcurrencyControl> Transaction<C> {
 
     /// As [`Txn::declare_read_only`].
     pub fn declare_read_only(&self) {
-        self.txn.declare_read_only();
+        self.lend(Txn::declare_read_only);
     }
 
     /// Runs an async closure written for `run` in this transaction. It may await the transaction's

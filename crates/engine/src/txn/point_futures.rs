@@ -57,6 +57,12 @@ impl<'t, C: ConcurrencyControl> Locate<'t, C> {
         self.txn
     }
 
+    #[inline]
+    fn untrack(&mut self) {
+        self.is_untracked = true;
+        self.txn.desk.reads_untracked.set(true);
+    }
+
     /// After `poll` has been ready.
     pub(super) fn forget(&mut self) {
         self.place = NOWHERE;
@@ -176,7 +182,7 @@ impl<'t, V: ?Sized, C: ConcurrencyControl> Get<'t, V, C> {
 
     /// Reads without being tracked: see [`Txn::get`].
     pub fn untracked(mut self) -> Self {
-        self.0.is_untracked = true;
+        self.0.untrack();
         self
     }
 }
@@ -201,7 +207,7 @@ impl<'t, C: ConcurrencyControl> Contains<'t, C> {
 
     /// Reads without being tracked: see [`Txn::get`].
     pub fn untracked(mut self) -> Self {
-        self.0.is_untracked = true;
+        self.0.untrack();
         self
     }
 }

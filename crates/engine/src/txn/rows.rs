@@ -155,6 +155,7 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Rows<'t, K, V, C> {
     pub fn untracked(mut self) -> Self {
         assert!(!self.is_started, "tracking is chosen before the scan starts");
         self.run().is_tracked = false;
+        self.txn.desk.reads_untracked.set(true);
         self
     }
 

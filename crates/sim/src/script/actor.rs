@@ -3,7 +3,7 @@
 
 use super::gate::Gate;
 use super::history::{Observed, Outcome};
-use super::program::{Cursor, Operation, Place, Seen, Transaction, Turn};
+use super::program::{Busy, Cursor, Operation, Place, Seen, Transaction, Turn};
 use braiddb::{ConcurrencyControl, Error, Result, Table, Txn};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -113,6 +113,24 @@ async fn perform<C: ConcurrencyControl>(
         Operation::Get(place) => {
             let (table, key) = at(place);
             Seen::Value(tx.get(table, key).await?)
+        }
+        Operation::Peek(place) => {
+            let (table, key) = at(place);
+            Seen::Value(tx.get(table, key).untracked().await?)
+        }
+        Operation::Lock(place, busy) => {
+            let (table, key) = at(place);
+            let lock = tx.get_for_update(table, key);
+            let locked = match busy {
+                Busy::Wait => lock.await,
+                Busy::Fail => lock.no_wait().await,
+                Busy::Skip => lock.skip_locked().await,
+            };
+            match locked {
+                Ok(value) => Seen::Value(value),
+                Err(Error::RowLocked) => Seen::Refused,
+                Err(error) => return Err(error),
+            }
         }
         Operation::Scan(table, from, to) => {
             let range = engine_key(from)..engine_key(to);

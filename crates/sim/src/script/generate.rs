@@ -140,7 +140,7 @@ impl Writer {
         let statements = random.between(1, STATEMENTS_MAX).max(random.between(1, STATEMENTS_MAX));
         for _ in 0..statements {
             if is_read_only || random.chance(55) {
-                self.read(&mut variables, random);
+                self.read(is_read_only, &mut variables, random);
             } else {
                 self.write(variables, random);
             }
@@ -149,13 +149,19 @@ impl Writer {
         self.line(format_args!("  {end}"));
     }
 
-    fn read(&mut self, variables: &mut u64, random: &mut Random) {
+    fn read(&mut self, is_read_only: bool, variables: &mut u64, random: &mut Random) {
         let table = *random.one_of(self.tables);
         let variable = *variables;
         *variables += 1;
         if random.chance(60) {
+            let (reading, manner) = *match random.below(100) {
+                0..70 => &("get", ""),
+                70..80 => &("peek", ""),
+                _ if is_read_only => &("get", ""),
+                _ => random.one_of(&[("lock", ""), ("lock", ""), ("lock", " nowait"), ("lock", " skip")]),
+            };
             let key = random.between(1, self.keys);
-            return self.line(format_args!("  x{variable} = get {table}[{key}]"));
+            return self.line(format_args!("  x{variable} = {reading} {table}[{key}]{manner}"));
         }
         let from = random.between(1, self.keys);
         let to = random.between(from + 1, self.keys + 1);

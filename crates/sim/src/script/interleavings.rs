@@ -1,18 +1,28 @@
 //! Every order in which the steps of several transactions can meet.
 
-use super::program::Script;
+use super::program::{Script, Transaction};
 use super::stage::Move;
 
 /// All interleavings of a script's steps, each once, the first one serial.
 pub fn interleavings(script: &Script) -> impl Iterator<Item = Vec<Move>> {
-    let mut next = Some(serial(script));
+    orders(script, 0)
+}
+
+/// All interleavings of the steps and of the phases of the commits.
+pub fn interleavings_of_phases(script: &Script) -> impl Iterator<Item = Vec<Move>> {
+    orders(script, script.phases)
+}
+
+fn orders(script: &Script, phases: u32) -> impl Iterator<Item = Vec<Move>> {
+    let mut next = Some(serial(script, phases));
+    let steps: Vec<usize> = script.transactions.iter().map(|transaction| transaction.steps.len()).collect();
     std::iter::from_fn(move || {
         let current = next.take()?;
         let mut following = current.clone();
         if advance(&mut following) {
             next = Some(following);
         }
-        Some(current.into_iter().map(Move::Step).collect())
+        Some(moves(&current, &steps))
     })
 }
 
@@ -30,17 +40,33 @@ pub fn count(script: &Script) -> u64 {
 
 /// Does each transaction take all of its steps before another takes one?
 pub fn is_serial(moves: &[Move]) -> bool {
-    let mut parts: Vec<Move> = moves.to_vec();
+    let mut parts: Vec<Option<u8>> = moves.iter().map(|each| each.transaction()).collect();
     parts.dedup();
     let turns = parts.len();
-    parts.sort_unstable_by_key(|part| part.transaction());
+    parts.sort_unstable();
     parts.dedup();
     parts.len() == turns
 }
 
-fn serial(script: &Script) -> Vec<u8> {
+/// Each turn of a transaction as a move: first its steps, then the phases of its commit.
+fn moves(order: &[u8], steps: &[usize]) -> Vec<Move> {
+    let mut left = steps.to_vec();
+    let each = |at: &u8| match left[*at as usize].checked_sub(1) {
+        Some(fewer) => {
+            left[*at as usize] = fewer;
+            Move::Step(*at)
+        }
+        None => Move::Phase(*at),
+    };
+    order.iter().map(each).collect()
+}
+
+fn serial(script: &Script, phases: u32) -> Vec<u8> {
+    // (A declared reader's commit has no phases.)
+    let phases = |transaction: &Transaction| if transaction.is_read_only { 0 } else { phases as usize };
+    let turns = |transaction: &Transaction| transaction.steps.len() + phases(transaction);
     let all = script.transactions.iter().enumerate();
-    all.flat_map(|(at, transaction)| std::iter::repeat_n(at as u8, transaction.steps.len())).collect()
+    all.flat_map(|(at, transaction)| std::iter::repeat_n(at as u8, turns(transaction))).collect()
 }
 
 /// The next permutation in lexicographic order; false: there is none.

@@ -14,6 +14,7 @@ mod history;
 mod interleavings;
 mod model;
 mod oracle;
+mod policy;
 pub mod program;
 mod shrink;
 mod specs;
@@ -23,7 +24,7 @@ mod tokens;
 
 pub use generate::{RandomReport, check_random, generate};
 pub use history::{Described, History, Observed, Outcome};
-pub use interleavings::{count, interleavings, is_serial};
+pub use interleavings::{count, interleavings, interleavings_of_phases, is_serial};
 pub use oracle::{Isolation, holds};
 pub use specs::{SPECS, SpecReport, SpecResult, check_script, check_specs, spec};
 pub use stage::{Move, Schedule, play};
@@ -56,6 +57,11 @@ impl Scheme {
             Scheme::Serializable | Scheme::Other(..) => "serializable",
             Scheme::Snapshot => "snapshot",
         }
+    }
+
+    /// Can others move within its commits?
+    pub fn has_phases(self) -> bool {
+        !matches!(self, Scheme::Snapshot)
     }
 
     /// What every history under it must be, each of these.

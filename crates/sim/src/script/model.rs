@@ -1,12 +1,37 @@
 //! The model: a script's operations on a map, one transaction at a time.
 
 use super::history::Observed;
-use super::program::{Cursor, Operation, Place, Seen, State, Transaction, Turn};
+use super::program::{Busy, Cursor, Operation, Place, Seen, State, Transaction, Turn};
 
-/// Does the operation. Keys that it writes go to `written`.
-pub fn perform(state: &mut State, operation: &Operation, written: &mut Vec<Place>) -> Seen {
+/// What a transaction has touched.
+#[derive(Clone, Debug, Default)]
+pub struct Touched {
+    /// What it has written.
+    pub written: Vec<Place>,
+    /// The rows that it has locked.
+    pub locked: Vec<Place>,
+}
+
+/// Is an untracked read one of the state that the transaction runs on?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Peeks {
+    /// It reads what others read.
+    See,
+    /// It may have read anything.
+    Guess,
+}
+
+/// Does the operation. Keys that it writes or locks go to `touched`.
+pub fn perform(state: &mut State, operation: &Operation, touched: &mut Touched) -> Seen {
     match *operation {
-        Operation::Get(place) => return Seen::Value(state.get(&place).copied()),
+        Operation::Lock(place, _) => {
+            let value = state.get(&place).copied();
+            if value.is_some() {
+                touched.locked.push(place);
+            }
+            return Seen::Value(value);
+        }
+        Operation::Get(place) | Operation::Peek(place) => return Seen::Value(state.get(&place).copied()),
         Operation::Scan(table, from, to) if from < to => {
             let rows = state.range((table, from)..(table, to)).map(|((_, key), value)| (*key, *value));
             return Seen::Rows(rows.collect());
@@ -22,9 +47,11 @@ pub fn perform(state: &mut State, operation: &Operation, written: &mut Vec<Place
         Operation::Put(place, value) | Operation::Insert(place, value) => (place, Some(value), Seen::Done),
         Operation::Update(place, value) => (place, Some(value), Seen::Found(true)),
         Operation::Delete(place) => (place, None, Seen::Found(true)),
-        Operation::Get(_) | Operation::Scan(..) => unreachable!("handled above"),
+        Operation::Get(_) | Operation::Peek(_) | Operation::Lock(..) | Operation::Scan(..) => {
+            unreachable!("handled above")
+        }
     };
-    written.push(place);
+    touched.written.push(place);
     match value {
         Some(value) => state.insert(place, value),
         None => state.remove(&place),
@@ -32,23 +59,42 @@ pub fn perform(state: &mut State, operation: &Operation, written: &mut Vec<Place
     seen
 }
 
-/// Runs a transaction on `state`, alone, as far as it was observed. Returns the keys that it has written;
-/// `None`: it does not see what was observed.
-pub fn replay(transaction: &Transaction, observed: &Observed, state: &mut State) -> Option<Vec<Place>> {
-    let (mut cursor, mut written) = (Cursor::new(transaction), Vec::new());
+/// Says nothing of the state: the row was another's, or the transaction does not depend on what it has read.
+fn is_free(operation: &Operation, seen: &Seen, peeks: Peeks, touched: &Touched) -> bool {
+    match operation {
+        Operation::Lock(_, Busy::Fail) => *seen == Seen::Refused,
+        Operation::Lock(_, Busy::Skip) => *seen == Seen::Value(None),
+        Operation::Peek(place) => peeks == Peeks::Guess && !touched.written.contains(place),
+        _ => false,
+    }
+}
+
+/// Runs a transaction on `state`, alone, as far as it was observed. Returns what it has touched; `None`: it does
+/// not see what was observed.
+pub fn replay(
+    transaction: &Transaction,
+    observed: &Observed,
+    peeks: Peeks,
+    state: &mut State,
+) -> Option<Touched> {
+    let (mut cursor, mut touched) = (Cursor::new(transaction), Touched::default());
     let mut observations = observed.seen.iter();
     loop {
         match cursor.advance() {
             Turn::Step => {}
             Turn::Commit | Turn::Abort => {
-                return observations.next().is_none().then_some(written);
+                return observations.next().is_none().then_some(touched);
             }
             Turn::Operation(operation) => {
                 let Some(expected) = observations.next() else {
                     // It was stopped here; one that has committed was not.
-                    return (!observed.is_committed()).then_some(written);
+                    return (!observed.is_committed()).then_some(touched);
                 };
-                let seen = perform(state, &operation, &mut written);
+                if is_free(&operation, expected, peeks, &touched) {
+                    cursor.see(expected);
+                    continue;
+                }
+                let seen = perform(state, &operation, &mut touched);
                 if seen != *expected {
                     return None;
                 }

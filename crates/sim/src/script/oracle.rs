@@ -2,7 +2,7 @@
 //! nothing of how the engine works.
 
 use super::history::{History, Observed};
-use super::model::replay;
+use super::model::{Peeks, replay};
 use super::program::{Place, Script, State};
 
 /// What a history is held against.
@@ -15,7 +15,8 @@ pub enum Isolation {
     StrictlySerializable,
     /// Snapshot isolation (Berenson et al., SIGMOD 1995), with the newest snapshots: each transaction, whether
     /// or not it commits, reads the state that those committed before it began have left, and its own writes;
-    /// of those that overlap and commit, no two write the same key.
+    /// of those that overlap and commit, no two write the same key. Nor does anybody write, and commit before it, a
+    /// row that a transaction has locked.
     Snapshot,
 }
 
@@ -73,7 +74,7 @@ impl<'h> Search<'h> {
         }
         self.next(mask).any(|(at, observed)| {
             let mut state = state.clone();
-            replay(&self.script.transactions[at], observed, &mut state).is_some()
+            replay(&self.script.transactions[at], observed, Peeks::Guess, &mut state).is_some()
                 && self.serial_order(mask | 1 << at, &state)
         })
     }
@@ -107,11 +108,12 @@ impl<'h> Search<'h> {
             return None;
         }
         let mut seen = line[from].state.clone();
-        let written = replay(&self.script.transactions[at], observed, &mut seen)?;
-        let overlaps = line[from + 1..].iter().flat_map(|other| &other.written);
-        if overlaps.into_iter().any(|place| written.contains(place)) {
+        let touched = replay(&self.script.transactions[at], observed, Peeks::See, &mut seen)?;
+        let mut overlaps = line[from + 1..].iter().flat_map(|other| &other.written);
+        if overlaps.any(|place| touched.written.contains(place) || touched.locked.contains(place)) {
             return None;
         }
+        let written = touched.written;
         let last = line.last().expect("not empty");
         let mut state = last.state.clone();
         for place in &written {
@@ -136,7 +138,13 @@ impl<'h> Search<'h> {
         transactions.filter(|(_, observed)| !observed.is_committed()).all(|(at, observed)| {
             line.iter().any(|snapshot| {
                 self.is_snapshot_of(snapshot.mask, observed)
-                    && replay(&self.script.transactions[at], observed, &mut snapshot.state.clone()).is_some()
+                    && replay(
+                        &self.script.transactions[at],
+                        observed,
+                        Peeks::See,
+                        &mut snapshot.state.clone(),
+                    )
+                    .is_some()
             })
         })
     }

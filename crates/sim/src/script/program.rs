@@ -24,6 +24,10 @@ pub struct Script {
     pub rows: State,
     /// Rows that no script sees, between each two keys, so that keys lie in different index nodes.
     pub filler: u32,
+    /// Steps into which each commit is also parted, after the one that begins it; see [`Move::Phase`].
+    ///
+    /// [`Move::Phase`]: super::Move::Phase
+    pub phases: u32,
     /// The transactions, 1 to 4.
     pub transactions: Vec<Transaction>,
 }
@@ -36,6 +40,9 @@ impl fmt::Display for Script {
         }
         if self.filler > 0 {
             writeln!(f, "filler {}", self.filler)?;
+        }
+        if self.phases > 0 {
+            writeln!(f, "phases {}", self.phases)?;
         }
         for transaction in &self.transactions {
             let readonly = if transaction.is_read_only { " readonly" } else { "" };
@@ -121,6 +128,17 @@ pub enum Fold {
     Last,
 }
 
+/// What a lock does about a row that another transaction has locked or written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Busy {
+    /// It waits.
+    Wait,
+    /// It is refused, and the transaction goes on.
+    Fail,
+    /// It takes the row for one that is not there.
+    Skip,
+}
+
 /// What a statement does.
 #[derive(Clone, Debug)]
 pub enum Action {
@@ -132,6 +150,22 @@ pub enum Action {
         into: Option<usize>,
         /// Where.
         place: PlaceExpression,
+    },
+    /// The same, but the transaction is not ordered by it.
+    Peek {
+        /// The variable, if the value is used.
+        into: Option<usize>,
+        /// Where.
+        place: PlaceExpression,
+    },
+    /// Reads a value into a variable and locks its row; 0 where there is none, or none to be had.
+    Lock {
+        /// The variable, if the value is used.
+        into: Option<usize>,
+        /// Where.
+        place: PlaceExpression,
+        /// If it is another's.
+        busy: Busy,
     },
     /// Reads a range. All of its rows are observed; `filter` chooses which of them are folded.
     Scan {
@@ -168,12 +202,12 @@ pub enum Action {
 }
 
 impl Action {
-    /// May it change something?
+    /// May it change something, or keep others from it?
     pub fn writes(&self) -> bool {
         match self {
-            Action::Begin | Action::Get { .. } | Action::Scan { .. } | Action::Commit | Action::Abort => {
-                false
-            }
+            Action::Begin | Action::Commit | Action::Abort => false,
+            Action::Get { .. } | Action::Peek { .. } | Action::Scan { .. } => false,
+            Action::Lock { .. } => true,
             Action::Put(..) | Action::Insert(..) | Action::Update(..) => true,
             Action::Delete(_) | Action::Add(..) | Action::Change { .. } => true,
         }
@@ -185,6 +219,10 @@ impl Action {
 pub enum Operation {
     /// The value there.
     Get(Place),
+    /// The same, untracked.
+    Peek(Place),
+    /// The value there, and nobody else may change it.
+    Lock(Place, Busy),
     /// The rows of this table from one key up to, not including, another.
     Scan(u8, u32, u32),
     /// Set.
@@ -200,8 +238,10 @@ pub enum Operation {
 /// What an operation has shown to its transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Seen {
-    /// Of a get.
+    /// Of a get, a peek, or a lock.
     Value(Option<i64>),
+    /// Of a lock: it is another's.
+    Refused,
     /// Of a scan.
     Rows(Vec<(u32, i64)>),
     /// Of a put or an insert that did what it was asked.
@@ -287,8 +327,16 @@ impl<'s> Cursor<'s> {
     /// Takes note of what the operation has shown.
     pub fn see(&mut self, seen: &Seen) {
         match (self.read.take(), seen) {
-            (Some(Action::Get { into: Some(variable), .. }), Seen::Value(value)) => {
-                self.scope.set(*variable, value.unwrap_or(0));
+            (
+                Some(
+                    Action::Get { into: Some(variable), .. }
+                    | Action::Peek { into: Some(variable), .. }
+                    | Action::Lock { into: Some(variable), .. },
+                ),
+                Seen::Value(_) | Seen::Refused,
+            ) => {
+                let value = if let Seen::Value(Some(value)) = seen { *value } else { 0 };
+                self.scope.set(*variable, value);
             }
             (Some(Action::Scan { into: Some((variable, fold)), filter, .. }), Seen::Rows(rows)) => {
                 let folded = self.fold(*fold, filter.as_ref(), rows);
@@ -319,6 +367,8 @@ impl<'s> Cursor<'s> {
         let value = |value: &Expression| value.value(&self.scope);
         match action {
             Action::Get { place, .. } | Action::Add(place, _) => Operation::Get(self.place(place)),
+            Action::Peek { place, .. } => Operation::Peek(self.place(place)),
+            Action::Lock { place, busy, .. } => Operation::Lock(self.place(place), *busy),
             Action::Scan { range, .. } | Action::Change { range, .. } => {
                 Operation::Scan(range.table, key_of(value(&range.from)), key_of(value(&range.to)))
             }

@@ -34,7 +34,7 @@ fn candidates<'r>(script: &'r Script, schedule: &'r Schedule) -> impl Iterator<I
         script.transactions.remove(at);
         schedule.moves.retain(|each| each.transaction() != Some(at as u8));
         for each in &mut schedule.moves {
-            if let Move::Step(other) | Move::Start(other) = each
+            if let Move::Step(other) | Move::Start(other) | Move::Phase(other) = each
                 && *other > at as u8
             {
                 *other -= 1;

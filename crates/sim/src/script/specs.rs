@@ -1,10 +1,10 @@
 //! The anomaly table: well-known scripts, each in every interleaving.
 
 use super::history::{Described, History, Outcome};
-use super::interleavings::{interleavings, is_serial};
+use super::interleavings::{interleavings, interleavings_of_phases, is_serial};
 use super::oracle::{Isolation, holds};
 use super::program::{Expectation, Script};
-use super::stage::Schedule;
+use super::stage::{Move, Schedule};
 use super::text::{ParseError, parse};
 use super::{Failure, Scheme};
 
@@ -23,6 +23,8 @@ pub const SPECS: &[(&str, &str)] = specs! {
     "update-conflict-out" "total-cash" "partial-index" "index-only-scan" "two-ids"
     "read-write-unique-1" "read-write-unique-2" "read-write-unique-3" "read-write-unique-4"
     "multiple-row-versions" "three-ring"
+    "lock-write-skew" "lock-lost-update" "lock-opposite-orders" "lock-nowait" "lock-job-queue" "lock-no-write"
+    "peek-write-skew"
 };
 
 /// What came of one script.
@@ -30,9 +32,9 @@ pub const SPECS: &[(&str, &str)] = specs! {
 pub struct SpecResult {
     /// The script.
     pub name: String,
-    /// Orders of its steps.
+    /// Orders of its steps, and of its commits' phases.
     pub interleavings: u64,
-    /// Runs: each interleaving with the transactions on one worker, and on two.
+    /// Runs: each interleaving with the transactions on one worker, and on two; with phases, on one each.
     pub runs: u64,
     /// Transactions that committed.
     pub committed: u64,
@@ -97,17 +99,16 @@ pub fn check_specs(scheme: Scheme) -> SpecReport {
     report
 }
 
-/// Runs one script in every interleaving. The first failure goes to `failures`.
+/// Runs one script in every interleaving of its steps; and where it has phases and the scheme's commits have some,
+/// of these as well. The first failure goes to `failures`.
 pub fn check_script(scheme: Scheme, script: &Script, failures: &mut Vec<Failure>) -> SpecResult {
     let mut check = Check { scheme, script, result: SpecResult::of(script), failure: None };
     for moves in interleavings(script) {
-        check.result.interleavings += 1;
-        for workers in [1, 2] {
-            let schedule = Schedule { moves: moves.clone(), workers, seed: check.result.interleavings };
-            match scheme.play(script, &schedule) {
-                Ok(history) => check.judge(&schedule, &history),
-                Err(fault) => check.fail(fault, &schedule, None),
-            }
+        check.play(&moves, &[1, 2]);
+    }
+    if script.phases > 0 && scheme.has_phases() {
+        for moves in interleavings_of_phases(script) {
+            check.play(&moves, &[script.transactions.len()]);
         }
     }
     check.conclude();
@@ -139,6 +140,19 @@ struct Check<'s> {
 }
 
 impl Check<'_> {
+    /// Runs one interleaving on so many workers each.
+    fn play(&mut self, moves: &[Move], workers: &[usize]) {
+        self.result.interleavings += 1;
+        for workers in workers {
+            let schedule =
+                Schedule { moves: moves.to_vec(), workers: *workers, seed: self.result.interleavings };
+            match self.scheme.play(self.script, &schedule) {
+                Ok(history) => self.judge(&schedule, &history),
+                Err(fault) => self.fail(fault, &schedule, None),
+            }
+        }
+    }
+
     fn judge(&mut self, schedule: &Schedule, history: &History) {
         let with = |outcome| history.transactions.iter().filter(|one| one.outcome == outcome).count() as u64;
         let conflicts = with(Outcome::Conflict);

@@ -9,10 +9,10 @@
 
 use super::actor::{Actor, SPREAD, act, engine_key};
 use super::history::History;
+use super::policy::{EveryMiss, Phases, Still};
 use super::program::{Place, Script, State};
-use braiddb::suspend::{Seeded, Suspend};
 use braiddb::{
-    Clock, ConcurrencyControl, Database, Error, Options, Result, Step, Table, Txn, Worker, WorkerOptions,
+    ConcurrencyControl, Database, Error, Options, Result, Step, Table, Txn, Worker, WorkerOptions,
 };
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -27,6 +27,9 @@ pub enum Move {
     /// This transaction sets out on a step, and others move before it has taken it: their operations meet
     /// half-way.
     Start(u8),
+    /// This transaction's commit, which its last step has begun, goes on by a phase, or looks again at what it waits
+    /// for; the last of these is to its end. Each transaction has a worker of its own then.
+    Phase(u8),
     /// Rows that no script sees are put between the keys, so that index nodes split.
     Fill,
     /// They are removed, so that index nodes go.
@@ -39,7 +42,7 @@ impl Move {
     /// The transaction whose step it is.
     pub fn transaction(self) -> Option<u8> {
         match self {
-            Move::Step(at) | Move::Start(at) => Some(at),
+            Move::Step(at) | Move::Start(at) | Move::Phase(at) => Some(at),
             Move::Fill | Move::Clear | Move::Tend => None,
         }
     }
@@ -63,6 +66,7 @@ impl std::fmt::Display for Schedule {
             match each {
                 Move::Step(transaction) => write!(f, " {transaction}")?,
                 Move::Start(transaction) => write!(f, " {transaction}~")?,
+                Move::Phase(transaction) => write!(f, " {transaction}'")?,
                 other => write!(f, " {other:?}")?,
             }
         }
@@ -82,12 +86,15 @@ pub fn play<C: ConcurrencyControl>(script: &Script, schedule: &Schedule) -> Resu
 
 fn run<C: ConcurrencyControl>(script: &Script, schedule: &Schedule) -> Result<History, String> {
     let mut stage = Stage::<C>::new(script, schedule.workers, schedule.seed)?;
+    if schedule.moves.iter().any(|each| matches!(each, Move::Phase(_))) {
+        stage.part_commits(&schedule.moves);
+    }
     for each in &schedule.moves {
         stage.take(*each)?;
         stage.settle(match each {
             Move::Start(_) => 1,
             Move::Fill | Move::Clear => LOOKS_OF_FILL_MAX,
-            Move::Step(_) | Move::Tend => LOOKS_MAX,
+            Move::Step(_) | Move::Phase(_) | Move::Tend => LOOKS_MAX,
         });
     }
     stage.finish()
@@ -105,49 +112,14 @@ const OPEN_MAX: usize = super::text::TRANSACTIONS_MAX + 1;
 /// Rows that a `Fill` puts behind each key: enough to part the keys' index nodes.
 const FILL_ROWS: u64 = 24;
 
-/// Leaves at every probable miss, and stays between the phases of a commit: not at all, or for a while.
-#[derive(Clone, Copy, Debug)]
-struct EveryMiss {
-    random: Seeded,
-    stay: u64,
-}
-
-impl EveryMiss {
-    fn new(seed: u64) -> EveryMiss {
-        EveryMiss { random: Seeded::new(seed), stay: 0 }
-    }
-}
-
-impl Suspend for EveryMiss {
-    const SUSPENDS: bool = true;
-    const PREFETCHES: bool = false;
-    const PAUSES: bool = true;
-    fn pause(&mut self) -> bool {
-        if self.stay > 0 {
-            self.stay -= 1;
-            return true;
-        }
-        self.stay = [0, 0, 0, 4, 16, 64][(self.random.next_u64() % 6) as usize];
-        false
-    }
-    fn miss<const LINES: usize>(&mut self, _: *const u8) -> bool {
-        true
-    }
-}
-
-/// Time stands still.
-struct Still;
-
-impl Clock for Still {
-    fn now_ns(&self) -> u64 {
-        0
-    }
-}
-
 // Fields drop in this order: the transactions on the workers, then the database.
 struct Stage<'s, C: ConcurrencyControl> {
     script: &'s Script,
     workers: Vec<Worker<C, EveryMiss>>,
+    /// One per worker.
+    phases: Vec<Rc<Phases>>,
+    /// Moves of this kind that are to come, of each transaction.
+    phases_left: Vec<usize>,
     actors: Vec<Actor>,
     tables: Tables,
     database: Database<C>,
@@ -166,8 +138,17 @@ impl<'s, C: ConcurrencyControl> Stage<'s, C> {
         let tables = Rc::new(tables.map_err(words)?);
         let (clock, fault) = (Rc::new(Cell::new(0)), Rc::new(RefCell::new(None)));
         let actors = script.transactions.iter().map(|_| Actor::new(&clock, &fault)).collect();
-        let mut stage =
-            Stage { script, workers: Vec::new(), actors, tables, database, fault, is_filling: Rc::default() };
+        let mut stage = Stage {
+            script,
+            workers: Vec::new(),
+            phases: (0..workers).map(|_| Rc::default()).collect(),
+            phases_left: vec![0; script.transactions.len()],
+            actors,
+            tables,
+            database,
+            fault,
+            is_filling: Rc::default(),
+        };
         for worker in 0..workers {
             let options = WorkerOptions {
                 batch: OPEN_MAX,
@@ -175,8 +156,8 @@ impl<'s, C: ConcurrencyControl> Stage<'s, C> {
                 parked_max: OPEN_MAX,
                 ..WorkerOptions::default()
             };
-            let mut worker =
-                stage.database.worker_with(EveryMiss::new(seed ^ (worker as u64) << 32), options);
+            let policy = EveryMiss::new(seed ^ (worker as u64) << 32, &stage.phases[worker]);
+            let mut worker = stage.database.worker_with(policy, options);
             worker.set_retries_max(0);
             stage.workers.push(worker);
         }
@@ -200,9 +181,30 @@ impl<'s, C: ConcurrencyControl> Stage<'s, C> {
         })
     }
 
+    /// From now on commits go on by the moves of a schedule, after one phase with which they begin.
+    fn part_commits(&mut self, moves: &[Move]) {
+        assert!(self.workers.len() >= self.script.transactions.len(), "a worker has one commit at most");
+        for each in moves {
+            if let Move::Phase(at) = each {
+                self.phases_left[*at as usize] += 1;
+            }
+        }
+        for (at, phases) in self.phases.iter().enumerate() {
+            let is_parted = self.phases_left.get(at).is_some_and(|left| *left > 0);
+            if is_parted {
+                phases.part();
+            }
+        }
+    }
+
     fn take(&mut self, next: Move) -> Result<(), String> {
         match next {
             Move::Step(transaction) | Move::Start(transaction) => self.step(transaction as usize)?,
+            Move::Phase(transaction) => {
+                let at = transaction as usize;
+                self.phases_left[at] -= 1;
+                self.phases[at].permit(self.phases_left[at] == 0);
+            }
             Move::Fill => self.fill(true)?,
             Move::Clear => self.fill(false)?,
             Move::Tend => self.workers.iter_mut().for_each(|worker| {
@@ -271,8 +273,8 @@ impl<'s, C: ConcurrencyControl> Stage<'s, C> {
     fn settle(&mut self, looks_max: usize) -> bool {
         for _ in 0..looks_max {
             let mut is_idle = true;
-            for worker in &mut self.workers {
-                is_idle &= worker.step() == Step::Idle;
+            for (worker, phases) in self.workers.iter_mut().zip(&self.phases) {
+                is_idle &= worker.step() == Step::Idle || phases.is_refused();
             }
             if is_idle {
                 return true;

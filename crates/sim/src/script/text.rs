@@ -2,8 +2,8 @@
 
 use super::expression::{Expression, Operator, Scope};
 use super::program::{
-    Action, Expectation, Fold, PlaceExpression, RangeExpression, Script, State, Statement, Step, Transaction,
-    key_of,
+    Action, Busy, Expectation, Fold, PlaceExpression, RangeExpression, Script, State, Statement, Step,
+    Transaction, key_of,
 };
 use super::tokens::{Token, tokens};
 use std::fmt;
@@ -34,6 +34,8 @@ impl std::error::Error for ParseError {}
 pub const TRANSACTIONS_MAX: usize = 4;
 const TABLES_MAX: usize = 4;
 const FILLER_MAX: u32 = 200;
+/// As many as a commit has, beyond the one that it begins with.
+const PHASES_MAX: u32 = 4;
 const SCHEMES: [&str; 2] = ["snapshot", "serializable"];
 
 /// Reads a script.
@@ -61,6 +63,7 @@ impl Parser {
             tables: Vec::new(),
             rows: State::new(),
             filler: 0,
+            phases: 0,
             transactions: Vec::new(),
         };
         Parser { script, variables: Vec::new() }
@@ -73,7 +76,14 @@ impl Parser {
             None => return Ok(()),
             Some(Token::Word("expect")) => rest.expect_line()?,
             Some(Token::Word("row")) => rest.row_line()?,
-            Some(Token::Word("filler")) => rest.filler_line()?,
+            Some(Token::Word("filler")) => {
+                let rows = rest.limited_line("rows between two keys", FILLER_MAX)?;
+                rest.parser.script.filler = rows;
+            }
+            Some(Token::Word("phases")) => {
+                let phases = rest.limited_line("phases of a commit", PHASES_MAX)?;
+                rest.parser.script.phases = phases;
+            }
             Some(Token::Word("transaction")) => rest.transaction_line()?,
             Some(_) => rest.step_line(line)?,
         }
@@ -149,15 +159,13 @@ impl Rest<'_, '_> {
         }
     }
 
-    fn filler_line(&mut self) -> Result<(), Reason> {
+    fn limited_line(&mut self, of: &str, max: u32) -> Result<u32, Reason> {
         self.take();
-        let number = self.take();
-        let Some(Token::Number(number)) = number else { return Err("a number of rows is missing".into()) };
-        self.parser.script.filler = u32::try_from(number)
-            .ok()
-            .filter(|rows| *rows <= FILLER_MAX)
-            .ok_or_else(|| format!("more than {FILLER_MAX} rows between two keys"))?;
-        Ok(())
+        let Some(Token::Number(number)) = self.take() else {
+            return Err(format!("the number of {of} is missing"));
+        };
+        let number = u32::try_from(number).ok().filter(|number| *number <= max);
+        number.ok_or_else(|| format!("more than {max} {of}"))
     }
 
     fn transaction_line(&mut self) -> Result<(), Reason> {
@@ -197,6 +205,9 @@ impl Rest<'_, '_> {
     }
 }
 
+/// What puts something into a variable.
+const READINGS: &str = "`get`, `peek`, `lock`, `count`, `sum`, `first` or `last`";
+
 // ---- statements
 impl Rest<'_, '_> {
     fn statement(&mut self) -> Result<Statement, Reason> {
@@ -214,7 +225,7 @@ impl Rest<'_, '_> {
             "begin" => Action::Begin,
             "commit" => Action::Commit,
             "abort" => Action::Abort,
-            "get" => Action::Get { into: None, place: self.place()? },
+            "get" | "peek" | "lock" => self.reading_one(word, None)?,
             "scan" => Action::Scan { into: None, range: self.range()?, filter: None },
             "put" => self.write(Action::Put)?,
             "insert" => self.write(Action::Insert)?,
@@ -238,21 +249,28 @@ impl Rest<'_, '_> {
     }
 
     fn reading(&mut self, variable: &str) -> Result<Action, Reason> {
-        let fold = match self.word("`get`, `count`, `sum`, `first` or `last`")? {
-            "get" => {
-                let place = self.place()?;
-                return Ok(Action::Get { into: Some(self.define(variable)?), place });
-            }
+        let fold = match self.word(READINGS)? {
+            word @ ("get" | "peek" | "lock") => return self.reading_one(word, Some(variable)),
             "count" => Fold::Count,
             "sum" => Fold::Sum,
             "first" => Fold::First,
             "last" => Fold::Last,
-            other => {
-                return Err(format!("`{other}` where `get`, `count`, `sum`, `first` or `last` is expected"));
-            }
+            other => return Err(format!("`{other}` where {READINGS} is expected")),
         };
         let (range, filter) = (self.range()?, self.filter()?);
         Ok(Action::Scan { into: Some((self.define(variable)?, fold)), range, filter })
+    }
+
+    fn reading_one(&mut self, word: &str, variable: Option<&str>) -> Result<Action, Reason> {
+        let place = self.place()?;
+        let into = variable.map(|variable| self.define(variable)).transpose()?;
+        Ok(match word {
+            "get" => Action::Get { into, place },
+            "peek" => Action::Peek { into, place },
+            _ if self.take_if(Token::Word("nowait")) => Action::Lock { into, place, busy: Busy::Fail },
+            _ if self.take_if(Token::Word("skip")) => Action::Lock { into, place, busy: Busy::Skip },
+            _ => Action::Lock { into, place, busy: Busy::Wait },
+        })
     }
 
     fn write(&mut self, make: fn(PlaceExpression, Expression) -> Action) -> Result<Action, Reason> {

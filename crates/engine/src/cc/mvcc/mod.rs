@@ -174,9 +174,13 @@ impl<T: Tracker> Shared<T> {
 }
 
 impl<T: Tracker> Shared<T> {
-    /// What `head` means for a lock of `txn`: nothing to do, `Done` if it may be had, or `Locked`.
+    /// What `head` means for a lock of `txn`: nothing to do, `Done` if it may be had, or what to answer.
     fn may_lock(&self, head: &Version, txn: &Txn<T>) -> Option<Written> {
-        let Some(tag) = head.stamp().tag() else { return Some(Written::Done) };
+        let stamp = head.stamp();
+        let Some(tag) = stamp.tag() else {
+            // (One that is rolled back is about to be unlinked.)
+            return Some(if stamp.timestamp().is_some() { Written::Done } else { Written::Gone });
+        };
         if tag == txn.tag {
             return None;
         }

@@ -1,0 +1,105 @@
+//! Waits for a commit that cannot go on meanwhile.
+
+use super::{database, put, table_of, value};
+use braiddb::suspend::Seeded;
+use braiddb::{Database, Error, Result, Serializable, Table, Transaction, WorkerOptions};
+use std::cell::Cell;
+use std::rc::Rc;
+
+/// Begins a transaction on a worker of this thread and leaves it after so many steps, perhaps within its commit;
+/// has `act` do something in an interactive transaction; and lets it end. Whether `act` gave way; `None`: there
+/// are not so many steps.
+fn meet(
+    seed: u64,
+    steps: u32,
+    prepare: impl FnOnce(&Transaction, Table<u64, u64>) -> Result<()>,
+    act: impl FnOnce(Transaction, Table<u64, u64>, &Database) -> Result<()>,
+) -> Option<bool> {
+    let db = database::<Serializable>();
+    let table = table_of(&db, &[(1, 10), (2, 10)]);
+    let mut worker = db.worker_with(Seeded::new(seed), WorkerOptions::default());
+    let early = db.begin().unwrap();
+    prepare(&early, table).unwrap();
+    let is_done = Rc::new(Cell::new(false));
+    let end = is_done.clone();
+    let body = async move |tx: &braiddb::Txn| {
+        let old = tx.get(table, 2).await?.unwrap();
+        tx.put(table, 1, old + 10).await
+    };
+    worker.spawn(body, move |result| end.set(result.is_ok())).unwrap();
+    for _ in 0..steps {
+        worker.step();
+        if is_done.get() {
+            return None;
+        }
+    }
+    let gave_way = match act(early, table, &db) {
+        Ok(()) => false,
+        Err(Error::Conflict) => true,
+        Err(error) => panic!("{error}"),
+    };
+    while !is_done.get() {
+        worker.step();
+    }
+    assert_eq!(value(&db, table, 1), Some(20));
+    Some(gave_way)
+}
+
+/// Lets them meet after every number of steps; some meet within the commit, and give way.
+fn check(
+    prepare: impl Fn(&Transaction, Table<u64, u64>) -> Result<()>,
+    act: impl Fn(Transaction, Table<u64, u64>, &Database) -> Result<()>,
+) {
+    let (mut met, mut gave_way) = (0, 0);
+    for seed in 0..3 {
+        for steps in 0..100 {
+            let Some(gave) = meet(seed, steps, &prepare, &act) else { break };
+            met += 1;
+            gave_way += u32::from(gave);
+        }
+    }
+    assert!(gave_way > 0 && gave_way < met, "{gave_way} of {met}");
+}
+
+/// What a new transaction finds of row 1 is the old value or the new one.
+fn finds(db: &Database, find: impl Fn(&Transaction) -> Result<Option<u64>>) -> Result<()> {
+    let tx = db.begin()?;
+    let found = find(&tx)?.unwrap();
+    assert!(found == 10 || found == 20, "{found}");
+    tx.commit()
+}
+
+/// Proves that a read of what a suspended commit on the same thread has written ends, by giving way.
+#[test]
+fn reads_end() {
+    let nothing = |_: &Transaction, _| Ok(());
+    check(nothing, |_, t, db| finds(db, |tx| tx.get(t, 1)));
+    check(nothing, |_, t, db| finds(db, |tx| Ok(tx.get_many(t, &[1, 2])?[0])));
+    check(nothing, |_, t, db| finds(db, |tx| Ok(tx.scan(t, 1..2).next()?.map(|(_, value)| value))));
+    check(nothing, |_, t, db| finds(db, |tx| tx.get_for_update(t, 1)));
+}
+
+/// Proves that a commit that has to know the outcome of a suspended one ends, by giving way.
+#[test]
+fn commits_end() {
+    check(
+        |tx, t| tx.get(t, 1).map(|found| assert_eq!(found, Some(10))),
+        |tx, t, _| tx.put(t, 3, 1).and_then(|()| tx.commit()),
+    );
+}
+
+/// Proves that nobody else is held up: what a suspended commit has not touched is read and written.
+#[test]
+fn others_go_on() {
+    for steps in 0..100 {
+        let others = |_, t, db: &Database| {
+            put(db, t, &[(5, 1)]);
+            finds(db, |tx| tx.get(t, 2))
+        };
+        match meet(1, steps, |_, _| Ok(()), others) {
+            Some(gave_way) => assert!(!gave_way),
+            None => return,
+        }
+    }
+    panic!("it never ends");
+}
