@@ -3,7 +3,9 @@
 //! Exit codes: 0 done, 1 failed, 2 the command line is wrong.
 #![forbid(unsafe_code)]
 
+mod check;
 mod history;
+mod parallel;
 mod sim;
 
 use clap::{Parser, Subcommand};
@@ -29,6 +31,8 @@ enum Command {
     Bench(braid_bench::args::BenchArgs),
     /// Runs the engine under a seeded scheduler and checks what it promises; a violation's seed replays it exactly
     Sim(sim::SimArgs),
+    /// Checks that the engine keeps what it promises
+    Check(check::CheckArgs),
     /// Checks a history of transactions, of Braid or any other engine, for anomalies
     History(history::HistoryArgs),
 }
@@ -38,6 +42,7 @@ fn main() -> ExitCode {
     let done = match &cli.command {
         Command::Bench(args) => braid_bench::run(args).map_err(Into::into),
         Command::Sim(args) => sim::simulate(args),
+        Command::Check(args) => check::check(args),
         Command::History(args) => history::history(args),
     };
     match done {
@@ -67,6 +72,8 @@ mod tests {
                 .is_ok()
         );
         assert!(Cli::try_parse_from(["braid", "bench", "ycsb", "--records", "many"]).is_err());
+        assert!(Cli::try_parse_from(["braid", "check", "isolation", "--scheme", "snapshot"]).is_ok());
+        assert!(Cli::try_parse_from(["braid", "check", "isolation", "--scheme", "none"]).is_err());
         assert!(Cli::try_parse_from(["braid", "history", "check", "a.jsonl", "--model", "strict"]).is_ok());
         assert!(Cli::try_parse_from(["braid", "history", "check", "a.jsonl", "--model", "lax"]).is_err());
     }

@@ -37,7 +37,8 @@ fn hours(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(hours * 3600.0).map_err(|error| error.to_string())
 }
 
-fn scheme(name: &str) -> Result<Scheme, String> {
+/// A scheme, as a flag names it.
+pub fn scheme(name: &str) -> Result<Scheme, String> {
     let names = || SCHEMES.iter().map(|scheme| scheme.name).collect();
     Scheme::named(name).ok_or_else(|| one_of(names()))
 }
@@ -58,7 +59,11 @@ pub fn simulate(args: &SimArgs) -> Result<(), Box<dyn std::error::Error>> {
     }
     match violation {
         None => Ok(()),
-        Some(violation) => Err(format!("{violation}\nreplay it: {}", replay(args, &violation)).into()),
+        Some(violation) => Err(format!(
+            "{violation}\nreplay it: {}",
+            replay(args.scheme, &violation, &settings(args, violation.seed))
+        )
+        .into()),
     }
 }
 
@@ -119,9 +124,8 @@ fn play(args: &SimArgs, bar: &ProgressBar) -> (Vec<Count>, Option<Violation>) {
                 None => bar.set_position(seed - args.seed),
             }
             bar.set_message(format!("{}, seed {seed}", count.workload.name()));
-            let settings = Settings { seed, workers: args.workers, transactions: args.transactions };
             count.seeds += 1;
-            match args.scheme.run(count.workload, &settings) {
+            match args.scheme.run(count.workload, &settings(args, seed)) {
                 Ok(report) => count.all = count.all.plus(report),
                 Err(violation) => {
                     count.violations += 1;
@@ -133,6 +137,10 @@ fn play(args: &SimArgs, bar: &ProgressBar) -> (Vec<Count>, Option<Violation>) {
     (counts, None)
 }
 
+fn settings(args: &SimArgs, seed: u64) -> Settings {
+    Settings { seed, workers: args.workers, transactions: args.transactions }
+}
+
 /// How far it is, on the terminal if there is one: in seconds where hours are given, else in seeds.
 fn progress(args: &SimArgs) -> ProgressBar {
     let length = args.hours.map_or(args.seeds, |hours| hours.as_secs());
@@ -141,15 +149,17 @@ fn progress(args: &SimArgs) -> ProgressBar {
 }
 
 /// The command line that shows a violation again.
-fn replay(args: &SimArgs, violation: &Violation) -> String {
+pub fn replay(scheme: Scheme, violation: &Violation, settings: &Settings) -> String {
+    let Settings { seed, workers, transactions } = settings;
+    debug_assert_eq!(*seed, violation.seed);
     format!(
-        "braid sim --scheme {} --workload {} --seed {} --seeds 1 --workers {} --transactions {}",
-        args.scheme.name, violation.workload, violation.seed, args.workers, args.transactions
+        "braid sim --scheme {} --workload {} --seed {seed} --seeds 1 --workers {workers} --transactions {transactions}",
+        scheme.name, violation.workload
     )
 }
 
 /// A number with a comma before every third digit.
-fn grouped(number: u64) -> String {
+pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::new();
     for (i, digit) in digits.chars().enumerate() {
@@ -208,7 +218,7 @@ mod tests {
         let (counts, violation) = play(&args, &ProgressBar::hidden());
         let violation = violation.expect("snapshot isolation is not serializable");
         assert_eq!((counts[0].violations, counts[1].violations), (0, 1));
-        let mut again = parsed(&replay(&args, &violation)).unwrap();
+        let mut again = parsed(&replay(args.scheme, &violation, &settings(&args, violation.seed))).unwrap();
         again.scheme = args.scheme;
         let (counts, found) = play(&again, &ProgressBar::hidden());
         let found = found.expect("the same seed finds it again");

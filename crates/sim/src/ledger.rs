@@ -1,7 +1,7 @@
 //! What one simulation has seen: counts, the first violation, the recorded history, and a hash over everything
 //! that happened.
 
-use crate::record::Record;
+use crate::record::{Outcome, Record};
 use crate::scheme::Isolation;
 use braiddb::{Error, Result};
 use std::cell::{Cell, RefCell};
@@ -45,6 +45,8 @@ pub struct Report {
     pub refused: u64,
     /// Recorded histories that were checked.
     pub histories: u64,
+    /// Anomalies in them that the engine's promise allows.
+    pub anomalies: u64,
     /// Over everything that happened, in its order: equal for equal seeds.
     pub trace: u64,
 }
@@ -63,6 +65,7 @@ impl Report {
             looks: self.looks + other.looks,
             refused: self.refused + other.refused,
             histories: self.histories + other.histories,
+            anomalies: self.anomalies + other.anomalies,
             trace: mixed(self.trace, other.trace),
         }
     }
@@ -151,6 +154,18 @@ impl Ledger {
 
     pub(crate) fn record(&self, record: Record) {
         self.0.history.borrow_mut().push(record);
+    }
+
+    /// What has just ended was, if it committed and was recorded, this commit in the order of all.
+    pub(crate) fn stamp_last(&self, commit_timestamp: u64) {
+        let is_just_now = |last: &&mut Record| last.end == self.0.events.get();
+        let mut history = self.0.history.borrow_mut();
+        if let Some(last) = history.last_mut().filter(is_just_now)
+            && last.outcome == Outcome::Committed
+        {
+            assert!(last.commit_timestamp.is_none(), "a transaction ends once");
+            last.commit_timestamp = Some(commit_timestamp);
+        }
     }
 
     /// The transactions that were recorded since the last call, by their ends.

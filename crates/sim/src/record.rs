@@ -152,9 +152,14 @@ impl Attempts {
         committing.set(committing.get() + u32::from(is_committing) - u32::from(was_committing));
     }
 
-    pub(crate) fn operation(&self, operation: Operation) {
+    /// An operation has ended, which read this snapshot.
+    pub(crate) fn operation(&self, operation: Operation, snapshot_timestamp: u64) {
         let mut open = self.open.borrow_mut();
         let record = open.as_mut().expect("operations come from an open attempt");
+        let before = record.snapshot_timestamp.replace(snapshot_timestamp);
+        self.ledger.check(before.is_none_or(|before| before == snapshot_timestamp), || {
+            format!("a snapshot has moved from {before:?} to {snapshot_timestamp}")
+        });
         record.operations.push(operation);
     }
 
@@ -194,7 +199,7 @@ mod tests {
             let attempts = Attempts::new(&ledger, 7);
             for tag in 1..=2 {
                 attempts.begin(); // the second time, after a conflict
-                attempts.operation(Operation::Put { key: 1, tag });
+                attempts.operation(Operation::Put { key: 1, tag }, 5);
             }
             if is_committing {
                 attempts.commits();
@@ -205,9 +210,46 @@ mod tests {
             let history = ledger.take_history();
             let outcomes: Vec<_> = history.iter().map(|record| record.outcome).collect();
             assert_eq!(outcomes, [Outcome::Aborted, last]);
+            assert!(history.iter().all(|record| record.snapshot_timestamp == Some(5)));
             assert_eq!(ledger.report().conflicts, 1);
             assert!(history[0].end < history[1].begin && history[1].begin < history[1].end);
             assert_eq!((ledger.unknown(), ledger.committing().get()), (unknown, 0));
         }
+    }
+
+    /// Proves that a commit timestamp goes to the record of the transaction that has just committed, and to no
+    /// other one where that one left none.
+    #[test]
+    fn commits_are_stamped() {
+        let ledger = Ledger::new(Isolation::Serializable);
+        let run = |operations: u32, outcome| {
+            let attempts = Attempts::new(&ledger, 7);
+            attempts.begin();
+            for tag in 1..=operations {
+                attempts.operation(Operation::Put { key: 1, tag }, 5);
+            }
+            attempts.end(outcome);
+        };
+        for (operations, outcome, timestamp) in
+            [(2, Outcome::Committed, 6), (0, Outcome::Committed, 7), (1, Outcome::Aborted, 8)]
+        {
+            run(operations, outcome);
+            ledger.stamp_last(timestamp);
+        }
+        let stamps: Vec<_> = ledger.take_history().iter().map(|record| record.commit_timestamp).collect();
+        assert_eq!(stamps, [Some(6), None]);
+    }
+
+    /// Proves that a transaction whose snapshot moves between two operations is found.
+    #[test]
+    fn a_snapshot_that_moves_is_found() {
+        let ledger = Ledger::new(Isolation::Snapshot);
+        let attempts = Attempts::new(&ledger, 7);
+        attempts.begin();
+        for snapshot in [5, 5, 6] {
+            assert_eq!(ledger.violation(), None);
+            attempts.operation(Operation::Get { key: 1, tag: None }, snapshot);
+        }
+        assert_eq!(ledger.violation().as_deref(), Some("a snapshot has moved from Some(5) to 6"));
     }
 }

@@ -51,7 +51,7 @@ impl<'t, C: ConcurrencyControl> Recording<'t, C> {
 
     fn note(&self, operation: Operation, seen: u64) {
         self.attempts.ledger().note(seen);
-        self.attempts.operation(operation);
+        self.attempts.operation(operation, self.tx.snapshot_timestamp());
     }
 
     /// The number in a row.
@@ -149,12 +149,15 @@ impl<'t, C: ConcurrencyControl> Recording<'t, C> {
 pub fn load<C: ConcurrencyControl>(
     database: &Database<C>,
     ledger: &Ledger,
-    rows: impl AsyncFnOnce(&Recording<'_, C>) -> Result<()>,
+    mut rows: impl AsyncFnMut(&Recording<'_, C>) -> Result<()>,
 ) -> Result<()> {
-    let (transaction, attempts) = (database.begin()?, Attempts::new(ledger, LOADER_SESSION));
-    attempts.begin();
-    transaction.with(async |tx| rows(&Recording::new(tx, &attempts)).await)?;
-    transaction.commit()?;
+    // On a worker, which says when it committed.
+    let (mut worker, attempts) = (database.worker(), Attempts::new(ledger, LOADER_SESSION));
+    worker.run(async |tx| {
+        attempts.begin();
+        rows(&Recording::new(tx, &attempts)).await
+    })?;
     attempts.end(Outcome::Committed);
+    ledger.stamp_last(worker.last_commit_timestamp());
     Ok(())
 }

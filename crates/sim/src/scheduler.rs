@@ -80,9 +80,11 @@ fn simulate<C: ConcurrencyControl>(entry: &Entry<C>, settings: &Settings, ledger
     simulation.play(settings.transactions, &mut random);
     simulation.finish();
     let history = ledger.take_history();
-    if ledger.violation().is_none() && !history.is_empty() {
-        if let Err(what) = judge(&history, ledger.isolation()) {
-            ledger.check(false, || format!("the history is wrong: {what}"));
+    ledger.check(entry.is_recorded != history.is_empty(), || "the workload records, or does not".into());
+    if ledger.violation().is_none() && entry.is_recorded {
+        match judge(&history, ledger.isolation()) {
+            Ok(anomalies) => ledger.count(|report| report.anomalies += anomalies),
+            Err(what) => ledger.check(false, || format!("the history is wrong: {what}")),
         }
         ledger.count(|report| report.histories += 1);
     }
@@ -170,7 +172,10 @@ impl<C: ConcurrencyControl> Simulation<C> {
         let what = match self.workers[at].step() {
             Step::Idle => 0,
             Step::Stepped => 1,
-            Step::Ended => 2,
+            Step::Ended => {
+                self.ledger.stamp_last(self.workers[at].last_commit_timestamp());
+                2
+            }
         };
         self.ledger.note((at as u64) << 8 | what);
     }

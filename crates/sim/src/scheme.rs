@@ -1,9 +1,12 @@
-//! The schemes of concurrency control that can be simulated, by name, and what each promises. A new one is a line in
-//! [`SCHEMES`].
+//! The one place that names the schemes of concurrency control, with what each promises, and how it runs workloads
+//! and plays scripts. A new one is a line in [`SCHEMES`].
 
 use crate::ledger::Report;
 use crate::scheduler::{Settings, Violation, run};
+use crate::script::program::Script;
+use crate::script::{History, Schedule, holds, play};
 use crate::workload::{Entry, WorkloadId};
+use braid_history::Model;
 use braiddb::{ConcurrencyControl, Serializable, Snapshot};
 
 /// What a scheme promises, the weaker first. Both are in real time: who begins after a commit was acknowledged
@@ -17,15 +20,43 @@ pub enum Isolation {
     Serializable,
 }
 
-/// A scheme that can be simulated.
+impl Isolation {
+    /// Every one.
+    pub const ALL: [Isolation; 2] = [Isolation::Snapshot, Isolation::Serializable];
+
+    /// As in the expectations of scripts.
+    pub fn name(self) -> &'static str {
+        match self {
+            Isolation::Snapshot => "snapshot",
+            Isolation::Serializable => "serializable",
+        }
+    }
+
+    /// What every history must keep, each of these. (A serializable transaction reads one snapshot too, whether or
+    /// not it commits, and the first updater wins.)
+    pub fn models(self) -> &'static [Model] {
+        match self {
+            Isolation::Snapshot => &[Model::SnapshotIsolation],
+            Isolation::Serializable => &[Model::StrictSerializable, Model::SnapshotIsolation],
+        }
+    }
+}
+
+/// A scheme.
 #[derive(Clone, Copy, Debug)]
 pub struct Scheme {
     /// As on the command line.
     pub name: &'static str,
     /// What its transactions are judged by.
     pub isolation: Isolation,
-    run: fn(WorkloadId, &Settings, Isolation) -> Result<Report, Violation>,
+    run: Run,
+    play: Play,
 }
+
+/// How a scheme runs a workload.
+type Run = fn(WorkloadId, &Settings, Isolation) -> Result<Report, Violation>;
+/// How a scheme plays a script.
+type Play = fn(&Script, &Schedule) -> Result<History, String>;
 
 /// Every scheme that the engine has.
 pub const SCHEMES: &[Scheme] = &[
@@ -36,9 +67,18 @@ pub const SCHEMES: &[Scheme] = &[
 impl Scheme {
     /// A scheme under a name.
     pub const fn of<C: ConcurrencyControl>(name: &'static str, isolation: Isolation) -> Scheme {
-        let run: fn(WorkloadId, &Settings, Isolation) -> Result<Report, Violation> =
-            |workload, settings, isolation| run(Entry::<C>::of(workload), settings, isolation);
-        Scheme { name, isolation, run }
+        let run: Run = |workload, settings, isolation| run(Entry::<C>::of(workload), settings, isolation);
+        Scheme { name, isolation, run, play: play::<C> }
+    }
+
+    /// One that plays scripts only, and refuses to run workloads: all of those, compiled for each error that can be
+    /// planted in a scheme, would take minutes.
+    pub const fn of_scripts<C: ConcurrencyControl>(name: &'static str, isolation: Isolation) -> Scheme {
+        let run: Run = |workload, settings, _| {
+            let what = "the scheme plays scripts only".to_string();
+            Err(Violation { workload: workload.name(), seed: settings.seed, what })
+        };
+        Scheme { name, isolation, run, play: play::<C> }
     }
 
     /// The scheme of this name.
@@ -54,5 +94,20 @@ impl Scheme {
     /// Runs one workload from one seed.
     pub fn run(&self, workload: WorkloadId, settings: &Settings) -> Result<Report, Violation> {
         (self.run)(workload, settings, self.isolation)
+    }
+
+    /// Runs a script once. An error says what the engine did that no transaction may.
+    pub fn play(&self, script: &Script, schedule: &Schedule) -> Result<History, String> {
+        (self.play)(script, schedule)
+    }
+
+    /// Can others move within its commits?
+    pub fn has_phases(&self) -> bool {
+        self.isolation == Isolation::Serializable
+    }
+
+    /// A promise that a script's history breaks.
+    pub fn broken(&self, script: &Script, history: &History) -> Option<Model> {
+        self.isolation.models().iter().copied().find(|model| !holds(*model, script, history))
     }
 }

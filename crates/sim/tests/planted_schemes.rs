@@ -1,16 +1,17 @@
 //! Errors planted in the engine's serializable scheme. Each has to be found by the scripts, or these would
 //! prove nothing about the scheme without errors.
 
-use braid_sim::script::program::Script;
-use braid_sim::script::{History, Schedule, Scheme, check_random, check_script, play, spec};
+use braid_sim::script::{check_random, check_script, spec};
+use braid_sim::{Isolation, SCHEMES, Scheme};
 use braiddb::suspend::OnMiss;
 use braiddb::{
     ConcurrencyControl, Database, Options, Planted, Serializable, SystemClock, Table, Worker, planted,
 };
 use std::sync::Arc;
 
-fn play_with<const BUG: u32>(script: &Script, schedule: &Schedule) -> Result<History, String> {
-    play::<Planted<BUG>>(script, schedule)
+/// The scheme with an error, and the promise of the one without.
+fn planted_scheme<const BUG: u32>(name: &'static str) -> Scheme {
+    Scheme::of_scripts::<Planted<BUG>>(name, Isolation::Serializable)
 }
 
 /// Seeds of random scripts within which an error has to be found.
@@ -18,7 +19,7 @@ const SEEDS_MAX: u64 = 200_000;
 
 /// What a random script shows of an error.
 fn at_random<const BUG: u32>(name: &'static str) -> Option<String> {
-    let report = check_random(Scheme::Other(name, play_with::<BUG>), 0..SEEDS_MAX);
+    let report = check_random(planted_scheme::<BUG>(name), 0..SEEDS_MAX);
     report.failures.first().map(|failure| format!("after {} seeds: {}", report.scripts, failure.what))
 }
 
@@ -26,7 +27,7 @@ fn at_random<const BUG: u32>(name: &'static str) -> Option<String> {
 fn in_spec<const BUG: u32>(name: &'static str, of: &str) -> Option<String> {
     let script = spec(of).expect("there is a script of that name").expect("it can be read");
     let mut failures = Vec::new();
-    check_script(Scheme::Other(name, play_with::<BUG>), &script, &mut failures);
+    check_script(planted_scheme::<BUG>(name), &script, &mut failures);
     failures.first().map(|failure| failure.what.clone())
 }
 
@@ -82,9 +83,9 @@ planted_tests! {
 /// Proves that logs that wrap around all the time cost conflicts, and nothing else.
 #[test]
 fn small_logs_are_no_error() {
-    let report = check_random(Scheme::Other("SMALL_LOGS", play_with::<{ planted::SMALL_LOGS }>), 0..20_000);
+    let report = check_random(planted_scheme::<{ planted::SMALL_LOGS }>("SMALL_LOGS"), 0..20_000);
     assert_eq!(report.failures.len(), 0, "{}", report.failures[0]);
-    let usual = check_random(Scheme::Serializable, 0..20_000);
+    let usual = check_random(SCHEMES[0], 0..20_000);
     assert!(report.aborted >= usual.aborted, "{} and {}", report.aborted, usual.aborted);
 }
 

@@ -2,9 +2,9 @@
 
 use braid_sim::script::program::{Action, Busy, Seen};
 use braid_sim::script::{
-    History, Move, Outcome, Schedule, Scheme, count, generate, interleavings, interleavings_of_phases, parse,
-    spec,
+    History, Move, Outcome, Schedule, count, generate, interleavings, interleavings_of_phases, parse, spec,
 };
+use braid_sim::{SCHEMES, Scheme};
 use std::collections::BTreeSet;
 
 /// The histories of a script in every interleaving, on one worker and on two.
@@ -25,7 +25,7 @@ fn committed(history: &History) -> usize {
 /// nobody waits for ever, and they never both give way.
 #[test]
 fn opposite_orders_end() {
-    for scheme in Scheme::ALL {
+    for scheme in SCHEMES {
         let all = histories(*scheme, "lock-opposite-orders");
         assert!(all.iter().all(|history| committed(history) >= 1), "{scheme:?}");
         assert!(all.iter().any(|history| committed(history) == 1), "{scheme:?}");
@@ -48,7 +48,7 @@ fn who_waits_goes_on_or_gives_way() {
         ("put t[1] = 2", Outcome::Conflict),
         ("delete t[1]", Outcome::Conflict),
     ] {
-        for scheme in Scheme::ALL {
+        for scheme in SCHEMES {
             for workers in [1, 2] {
                 // The older one asks for the row while the younger one has it.
                 let moves: Vec<Move> = [0, 1, 0, 1, 0, 1].map(Move::Step).into();
@@ -68,7 +68,7 @@ fn who_waits_goes_on_or_gives_way() {
 /// Proves that a lock that does not wait is refused in some interleaving, and that who is refused commits.
 #[test]
 fn refused_and_committed() {
-    for scheme in Scheme::ALL {
+    for scheme in SCHEMES {
         let all = histories(*scheme, "lock-nowait");
         let refused = |history: &&History| {
             history.transactions.iter().any(|one| one.seen.contains(&Seen::Refused) && one.is_committed())
@@ -80,7 +80,7 @@ fn refused_and_committed() {
 /// Proves that two workers take different jobs: never the same, and in some interleaving both at once.
 #[test]
 fn different_jobs() {
-    for scheme in Scheme::ALL {
+    for scheme in SCHEMES {
         let all = histories(*scheme, "lock-job-queue");
         let mut ends = BTreeSet::new();
         for history in all {
@@ -95,7 +95,7 @@ fn different_jobs() {
 /// Proves that write skew through untracked reads is let through, in every interleaving that is not serial.
 #[test]
 fn untracked_skew_commits() {
-    for scheme in Scheme::ALL {
+    for scheme in SCHEMES {
         let all = histories(*scheme, "peek-write-skew");
         assert!(all.iter().all(|history| committed(history) == 2), "{scheme:?}");
         let skew = |history: &&History| history.last.values().eq(&[21, 12]);
@@ -134,7 +134,7 @@ fn parted_commits_stay() {
         moves.extend([Move::Step(1), Move::Step(1)]);
         moves.extend([Move::Phase(1)].repeat(4));
         moves.extend([Move::Phase(0)].repeat(4 - phases));
-        let history = Scheme::Serializable.play(&script, &Schedule { moves, workers: 2, seed: 1 });
+        let history = SCHEMES[0].play(&script, &Schedule { moves, workers: 2, seed: 1 });
         let history = history.unwrap_or_else(|fault| panic!("{fault}"));
         let (a, b) = (&history.transactions[0], &history.transactions[1]);
         assert!(a.ends < b.begins && b.ended < a.ended, "{phases}: {history:?}");

@@ -1,7 +1,8 @@
 //! The oracle itself: outcomes written by hand, which it must accept or reject.
 
+use braid_history::Model;
 use braid_sim::script::program::{Seen, State};
-use braid_sim::script::{History, Isolation, Observed, Outcome, holds, parse};
+use braid_sim::script::{History, Observed, Outcome, holds, parse};
 
 const NONE: Seen = Seen::Value(None);
 
@@ -28,8 +29,8 @@ fn judge(text: &str, transactions: Vec<Observed>, last: &[(u32, i64)]) -> [bool;
     let script = parse("by hand", text).unwrap_or_else(|error| panic!("{error}"));
     let last: State = last.iter().map(|(key, value)| ((0, *key), *value)).collect();
     let history = History { transactions, last };
-    [Isolation::Serializable, Isolation::StrictlySerializable, Isolation::Snapshot]
-        .map(|isolation| holds(isolation, &script, &history))
+    [Model::Serializable, Model::StrictSerializable, Model::SnapshotIsolation]
+        .map(|model| holds(model, &script, &history))
 }
 
 const INCREMENTS: &str = "row t[1] = 10\n\

@@ -1,11 +1,14 @@
 //! Scripts on the real engine: the anomaly table in every interleaving, random scripts, and the oracle on
 //! histories that were tampered with.
 
-use braid_sim::Random;
+use braid_history::Model;
 use braid_sim::script::program::Seen;
-use braid_sim::script::{
-    Isolation, SPECS, Scheme, SpecReport, check_random, check_script, check_specs, generate, holds, spec,
-};
+use braid_sim::script::{SPECS, SpecReport, check_random, check_script, check_specs, generate, holds, spec};
+use braid_sim::{Isolation, Random, SCHEMES, Scheme};
+
+fn snapshot() -> Scheme {
+    Scheme::named("snapshot").expect("the engine has it")
+}
 
 fn assert_none(failures: &[braid_sim::script::Failure]) {
     let all: Vec<String> = failures.iter().map(ToString::to_string).collect();
@@ -16,12 +19,12 @@ fn assert_none(failures: &[braid_sim::script::Failure]) {
 /// every history is what the scheme promises.
 #[test]
 fn every_interleaving() {
-    for scheme in Scheme::ALL {
+    for scheme in SCHEMES {
         let report: SpecReport = check_specs(*scheme);
         assert_none(&report.failures);
         assert!(report.specs.iter().all(|spec| spec.whole > 0), "{report:?}");
         assert_eq!(report.specs.len(), SPECS.len());
-        if matches!(scheme, Scheme::Snapshot) {
+        if scheme.isolation == Isolation::Snapshot {
             finds_known_anomalies(&report);
         }
     }
@@ -45,12 +48,12 @@ fn finds_known_anomalies(report: &SpecReport) {
 /// where those are allowed.
 #[test]
 fn random_scripts() {
-    for scheme in Scheme::ALL {
+    for scheme in SCHEMES {
         let report = check_random(*scheme, 0..20_000);
         assert_none(&report.failures);
         assert_eq!(report.scripts, 20_000);
         assert!(report.committed > report.aborted && report.aborted > 0, "{report:?}");
-        if matches!(scheme, Scheme::Snapshot) {
+        if scheme.isolation == Isolation::Snapshot {
             assert!(report.anomalies > report.scripts / 30, "{report:?}");
             assert!(report.stale > 0, "{report:?}");
         }
@@ -62,7 +65,7 @@ fn random_scripts() {
 fn seeds_repeat() {
     let run = |seed| {
         let (script, schedule) = generate(seed);
-        let history = Scheme::Snapshot.play(&script, &schedule).expect("the engine keeps its promises");
+        let history = snapshot().play(&script, &schedule).expect("the engine keeps its promises");
         format!("{script}{schedule}{history:?}")
     };
     for seed in 0..200 {
@@ -81,8 +84,8 @@ fn tampered_histories_are_rejected() {
         if script.to_string().contains("peek") {
             continue; // serially, it may have seen anything
         }
-        let honest = Scheme::Snapshot.play(&script, &schedule).expect("the engine keeps its promises");
-        assert!(holds(Isolation::Snapshot, &script, &honest));
+        let honest = snapshot().play(&script, &schedule).expect("the engine keeps its promises");
+        assert!(holds(Model::SnapshotIsolation, &script, &honest));
         let mut random = Random::new(seed);
         let mut history = honest.clone();
         let committed = history.transactions.iter_mut().filter(|one| one.is_committed());
@@ -98,8 +101,8 @@ fn tampered_histories_are_rejected() {
             }
         }
         tampered += 1;
-        for isolation in [Isolation::Serializable, Isolation::StrictlySerializable, Isolation::Snapshot] {
-            assert!(!holds(isolation, &script, &history), "{isolation:?} seed {seed}\n{script}{history:?}");
+        for model in [Model::Serializable, Model::StrictSerializable, Model::SnapshotIsolation] {
+            assert!(!holds(model, &script, &history), "{model} seed {seed}\n{script}{history:?}");
         }
     }
     assert!(tampered > 1000, "{tampered}");
@@ -117,7 +120,7 @@ fn wrong_expectations_are_found() {
         let text = format!("{expectation}{}", spec(name).unwrap().unwrap());
         let script = braid_sim::script::parse(name, &text).unwrap();
         let mut failures = Vec::new();
-        check_script(Scheme::Snapshot, &script, &mut failures);
+        check_script(snapshot(), &script, &mut failures);
         assert_eq!(failures.len(), 1);
         assert!(failures[0].to_string().contains(expected), "{}", failures[0]);
     }

@@ -1,13 +1,15 @@
 //! Random scripts and schedules, each from a seed, judged by the oracle.
 
+use super::Failure;
 use super::history::Outcome;
-use super::oracle::{Isolation, holds};
+use super::oracle::holds;
 use super::program::Script;
 use super::shrink::shrink;
 use super::stage::{Move, Schedule};
 use super::text::{TRANSACTIONS_MAX, parse};
-use super::{Failure, Scheme};
 use crate::random::Random;
+use crate::scheme::Scheme;
+use braid_history::Model;
 use std::fmt::Write;
 use std::ops::Range;
 
@@ -26,6 +28,21 @@ pub struct RandomReport {
     pub stale: u64,
     /// What should not be: none, where the scheme keeps its promises.
     pub failures: Vec<Failure>,
+}
+
+impl RandomReport {
+    /// This and another one.
+    pub fn plus(mut self, other: RandomReport) -> RandomReport {
+        self.failures.extend(other.failures);
+        RandomReport {
+            scripts: self.scripts + other.scripts,
+            committed: self.committed + other.committed,
+            aborted: self.aborted + other.aborted,
+            anomalies: self.anomalies + other.anomalies,
+            stale: self.stale + other.stale,
+            failures: self.failures,
+        }
+    }
 }
 
 /// Failures after which no more seeds are tried.
@@ -49,35 +66,35 @@ fn random(scheme: Scheme, seed: u64, report: &mut RandomReport) {
     report.scripts += 1;
     let history = match scheme.play(&script, &schedule) {
         Ok(history) => history,
-        Err(_) => return report.failures.push(smallest(scheme, script, schedule)),
+        Err(_) => return report.failures.push(smallest(scheme, seed, script, schedule)),
     };
     for observed in &history.transactions {
         report.committed += u64::from(observed.is_committed());
         report.aborted += u64::from(observed.outcome == Outcome::Conflict);
     }
-    if !holds(Isolation::Serializable, &script, &history) {
+    if !holds(Model::Serializable, &script, &history) {
         report.anomalies += 1;
-    } else if !holds(Isolation::StrictlySerializable, &script, &history) {
+    } else if !holds(Model::StrictSerializable, &script, &history) {
         report.stale += 1;
     }
     if scheme.broken(&script, &history).is_some() {
-        report.failures.push(smallest(scheme, script, schedule));
+        report.failures.push(smallest(scheme, seed, script, schedule));
     }
 }
 
 /// The smallest run found that fails as this one does.
-fn smallest(scheme: Scheme, script: Script, schedule: Schedule) -> Failure {
+fn smallest(scheme: Scheme, seed: u64, script: Script, schedule: Schedule) -> Failure {
     let fault = |script: &Script, schedule: &Schedule| match scheme.play(script, schedule) {
         Ok(history) => {
             let broken = scheme.broken(script, &history)?;
-            Some((format!("not {broken:?}"), Some(history)))
+            Some((format!("not {broken}"), Some(history)))
         }
         Err(fault) => Some((fault, None)),
     };
     let (script, schedule) = shrink(script, schedule, |script, schedule| fault(script, schedule).is_some());
     let (what, history) =
         fault(&script, &schedule).expect("it failed just now, and nothing is left to chance");
-    Failure::new(what, &script, Some(&schedule), history.as_ref())
+    Failure { seed: Some(seed), ..Failure::new(what, &script, Some(&schedule), history.as_ref()) }
 }
 
 /// The script and the schedule of a seed.

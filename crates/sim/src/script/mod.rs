@@ -4,7 +4,7 @@
 //! ([`play`]) takes their steps in a given order in a database of its own, and keeps what each transaction has
 //! observed. The oracle ([`holds`]) looks for an order of the transactions that explains the observations on a
 //! model. [`check_specs`] runs the known anomalies in every interleaving, [`check_random`] scripts made up from
-//! seeds. Everything is generic over the scheme; [`Scheme`] is the one place that names them.
+//! seeds. Everything is generic over the scheme; [`Scheme`](crate::Scheme) is one of them.
 
 mod actor;
 pub mod expression;
@@ -25,69 +25,13 @@ mod tokens;
 pub use generate::{RandomReport, check_random, generate};
 pub use history::{Described, History, Observed, Outcome};
 pub use interleavings::{count, interleavings, interleavings_of_phases, is_serial};
-pub use oracle::{Isolation, holds};
+pub use oracle::holds;
 pub use specs::{SPECS, SpecReport, SpecResult, check_script, check_specs, spec};
 pub use stage::{Move, Schedule, play};
 pub use text::{ParseError, TRANSACTIONS_MAX, parse};
 
 use program::Script;
 use std::fmt;
-
-/// A concurrency-control scheme of the engine.
-#[derive(Clone, Copy, Debug)]
-pub enum Scheme {
-    /// [`braiddb::Serializable`].
-    Serializable,
-    /// [`braiddb::Snapshot`].
-    Snapshot,
-    /// One that is to do what [`braiddb::Serializable`] does: with an error planted, to show that it is found.
-    Other(&'static str, Play),
-}
-
-/// How a scheme plays a script.
-pub type Play = fn(&Script, &Schedule) -> Result<History, String>;
-
-impl Scheme {
-    /// Every scheme.
-    pub const ALL: &[Scheme] = &[Scheme::Serializable, Scheme::Snapshot];
-
-    /// As in the scripts' expectations.
-    pub fn name(self) -> &'static str {
-        match self {
-            Scheme::Serializable | Scheme::Other(..) => "serializable",
-            Scheme::Snapshot => "snapshot",
-        }
-    }
-
-    /// Can others move within its commits?
-    pub fn has_phases(self) -> bool {
-        !matches!(self, Scheme::Snapshot)
-    }
-
-    /// What every history under it must be, each of these.
-    pub fn promises(self) -> &'static [Isolation] {
-        match self {
-            Scheme::Serializable | Scheme::Other(..) => {
-                &[Isolation::StrictlySerializable, Isolation::Snapshot]
-            }
-            Scheme::Snapshot => &[Isolation::Snapshot],
-        }
-    }
-
-    /// A promise that a history breaks.
-    pub fn broken(self, script: &Script, history: &History) -> Option<Isolation> {
-        self.promises().iter().copied().find(|promise| !holds(*promise, script, history))
-    }
-
-    /// Runs a script once.
-    pub fn play(self, script: &Script, schedule: &Schedule) -> Result<History, String> {
-        match self {
-            Scheme::Serializable => play::<braiddb::Serializable>(script, schedule),
-            Scheme::Snapshot => play::<braiddb::Snapshot>(script, schedule),
-            Scheme::Other(_, play) => play(script, schedule),
-        }
-    }
-}
 
 /// Something that must not be, and how to see it again.
 #[derive(Clone, Debug)]
@@ -96,6 +40,10 @@ pub struct Failure {
     pub what: String,
     /// The script, the schedule and the history, in words.
     pub how: String,
+    /// The script's name.
+    pub script: String,
+    /// The seed that it was made up from.
+    pub seed: Option<u64>,
 }
 
 impl Failure {
@@ -103,7 +51,7 @@ impl Failure {
         let mut how = script.to_string();
         how.extend(schedule.map(|schedule| format!("{schedule}\n")));
         how.extend(history.map(|history| Described(script, history).to_string()));
-        Failure { what: format!("{}: {what}", script.name), how }
+        Failure { what: format!("{}: {what}", script.name), how, script: script.name.clone(), seed: None }
     }
 }
 

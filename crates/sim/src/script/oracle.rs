@@ -4,29 +4,22 @@
 use super::history::{History, Observed};
 use super::model::{Peeks, replay};
 use super::program::{Place, Script, State};
+use braid_history::Model;
 
-/// What a history is held against.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Isolation {
-    /// Some serial order of the committed transactions shows each of them what it saw, and leaves the last
-    /// state.
-    Serializable,
-    /// One that also keeps real time: who had committed before another began comes before it.
-    StrictlySerializable,
-    /// Snapshot isolation (Berenson et al., SIGMOD 1995), with the newest snapshots: each transaction, whether
-    /// or not it commits, reads the state that those committed before it began have left, and its own writes;
-    /// of those that overlap and commit, no two write the same key. Nor does anybody write, and commit before it, a
-    /// row that a transaction has locked.
-    Snapshot,
-}
-
-/// Judges a history of `script`.
-pub fn holds(isolation: Isolation, script: &Script, history: &History) -> bool {
+/// Judges a history of `script`, also by what only the engine's user can see, the last state.
+///
+/// Serializable: some serial order of the committed transactions shows each of them what it saw, and leaves the last
+/// state. Strict: one that also keeps real time, who had committed before another began comes before it. Snapshot
+/// isolation (Berenson et al., SIGMOD 1995) with the newest snapshots: each transaction, whether or not it commits,
+/// reads the state that those committed before it began have left, and its own writes; of those that overlap and
+/// commit, no two write the same key. Nor does anybody write, and commit before it, a row that a transaction has
+/// locked.
+pub fn holds(model: Model, script: &Script, history: &History) -> bool {
     assert_eq!(script.transactions.len(), history.transactions.len());
     assert!(script.transactions.len() <= u32::BITS as usize);
-    let search = Search { script, history, isolation };
-    match isolation {
-        Isolation::Snapshot => {
+    let search = Search { script, history, model };
+    match model {
+        Model::SnapshotIsolation => {
             let mut line = vec![Committed { state: script.rows.clone(), written: Vec::new(), mask: 0 }];
             search.snapshot_order(&mut line)
         }
@@ -37,7 +30,7 @@ pub fn holds(isolation: Isolation, script: &Script, history: &History) -> bool {
 struct Search<'h> {
     script: &'h Script,
     history: &'h History,
-    isolation: Isolation,
+    model: Model,
 }
 
 /// One more committed transaction.
@@ -58,10 +51,10 @@ impl<'h> Search<'h> {
     /// Those that may come next after those in `mask`: none of those left has to come before them.
     fn next(&self, mask: u32) -> impl Iterator<Item = (usize, &'h Observed)> {
         let left = move |(at, _): &(usize, &Observed)| mask >> at & 1 == 0;
-        let is_before = |a: &Observed, b: &Observed| match self.isolation {
-            Isolation::Serializable => false,
-            Isolation::StrictlySerializable => a.ended < b.begins,
-            Isolation::Snapshot => a.ended < b.ends, // the order of commits
+        let is_before = |a: &Observed, b: &Observed| match self.model {
+            Model::Serializable => false,
+            Model::StrictSerializable => a.ended < b.begins,
+            Model::SnapshotIsolation => a.ended < b.ends, // the order of commits
         };
         self.committed()
             .filter(left)

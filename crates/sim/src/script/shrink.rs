@@ -86,14 +86,17 @@ fn candidates<'r>(script: &'r Script, schedule: &'r Schedule) -> impl Iterator<I
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::script::{Isolation, Scheme, generate, holds};
+    use crate::scheme::Scheme;
+    use crate::script::{generate, holds};
+    use braid_history::Model;
 
     /// Proves that what is left of a run still fails, and that nothing more can be left out.
     #[test]
     fn little_is_left() {
+        let snapshot = Scheme::named("snapshot").expect("the engine has it");
         let is_anomaly = |script: &Script, schedule: &Schedule| {
-            let history = Scheme::Snapshot.play(script, schedule);
-            history.is_ok_and(|history| !holds(Isolation::Serializable, script, &history))
+            let history = snapshot.play(script, schedule);
+            history.is_ok_and(|history| !holds(Model::Serializable, script, &history))
         };
         let steps = |script: &Script| script.transactions.iter().map(|one| one.steps.len()).sum::<usize>();
         let mut anomalies = (0..).map(generate).filter(|(script, schedule)| is_anomaly(script, schedule));

@@ -1,12 +1,14 @@
 //! The anomaly table: well-known scripts, each in every interleaving.
 
+use super::Failure;
 use super::history::{Described, History, Outcome};
 use super::interleavings::{interleavings, interleavings_of_phases, is_serial};
-use super::oracle::{Isolation, holds};
+use super::oracle::holds;
 use super::program::{Expectation, Script};
 use super::stage::{Move, Schedule};
 use super::text::{ParseError, parse};
-use super::{Failure, Scheme};
+use crate::scheme::Scheme;
+use braid_history::Model;
 
 macro_rules! specs {
     ($($name:literal)*) => {
@@ -93,7 +95,10 @@ pub fn check_specs(scheme: Scheme) -> SpecReport {
     for (name, text) in SPECS {
         match parse(&format!("{name}.spec"), text) {
             Ok(script) => report.specs.push(check_script(scheme, &script, &mut report.failures)),
-            Err(error) => report.failures.push(Failure { what: error.to_string(), how: String::new() }),
+            Err(error) => {
+                let (what, script) = (error.to_string(), name.to_string());
+                report.failures.push(Failure { what, how: String::new(), script, seed: None });
+            }
         }
     }
     report
@@ -160,16 +165,16 @@ impl Check<'_> {
         self.result.committed += with(Outcome::Committed);
         self.result.aborted += conflicts;
         self.result.whole += u64::from(conflicts == 0);
-        if !holds(Isolation::Serializable, self.script, history) {
+        if !holds(Model::Serializable, self.script, history) {
             self.result.anomalies += 1;
             self.result
                 .first_anomaly
                 .get_or_insert_with(|| format!("{schedule}\n{}", Described(self.script, history)));
-        } else if !holds(Isolation::StrictlySerializable, self.script, history) {
+        } else if !holds(Model::StrictSerializable, self.script, history) {
             self.result.stale += 1;
         }
         if let Some(broken) = self.scheme.broken(self.script, history) {
-            self.fail(format!("not {broken:?}"), schedule, Some(history));
+            self.fail(format!("not {broken}"), schedule, Some(history));
         }
         if conflicts > 0 && is_serial(&schedule.moves) {
             self.fail("a conflict where no two transactions overlap".into(), schedule, Some(history));
@@ -177,7 +182,7 @@ impl Check<'_> {
     }
 
     fn conclude(&mut self) {
-        let name = self.scheme.name();
+        let name = self.scheme.isolation.name();
         let Some((_, expected)) = self.script.expectations.iter().find(|(scheme, _)| scheme == name) else {
             return self.fail_as_a_whole(format!("it does not say what to expect under {name}"));
         };

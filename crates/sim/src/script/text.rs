@@ -6,6 +6,7 @@ use super::program::{
     Transaction, key_of,
 };
 use super::tokens::{Token, tokens};
+use crate::scheme::Isolation;
 use std::fmt;
 
 /// What is wrong, without the place.
@@ -36,7 +37,6 @@ const TABLES_MAX: usize = 4;
 const FILLER_MAX: u32 = 200;
 /// As many as a commit has, beyond the one that it begins with.
 const PHASES_MAX: u32 = 4;
-const SCHEMES: [&str; 2] = ["snapshot", "serializable"];
 
 /// Reads a script.
 pub fn parse(name: &str, source: &str) -> Result<Script, ParseError> {
@@ -132,8 +132,9 @@ impl Rest<'_, '_> {
     fn expect_line(&mut self) -> Result<(), Reason> {
         self.take();
         let scheme = self.word("the name of a scheme")?;
-        if !SCHEMES.contains(&scheme) {
-            return Err(format!("there is no scheme `{scheme}`, only {}", SCHEMES.join(" and ")));
+        let names = Isolation::ALL.map(Isolation::name);
+        if !names.contains(&scheme) {
+            return Err(format!("there is no scheme `{scheme}`, only {}", names.join(" and ")));
         }
         let expectation = match self.word("`anomaly` or `none`")? {
             "anomaly" => Expectation::Anomaly,

@@ -26,7 +26,11 @@ impl<C: ConcurrencyControl> Workload<C> for Mixed {
         let (rows, keys, seed) = (self.rows, self.keys, random.any());
         let (operations, gives_up) = (random.between(1, OPERATIONS_MAX), random.chance(5));
         let is_reader = random.chance(25);
+        let is_declared = is_reader && random.chance(50);
         let body = async move |recording: &Recording<'_, C>| {
+            if is_declared {
+                recording.tx().declare_read_only();
+            }
             let mut random = Random::new(seed); // a retry does the same again
             for _ in 0..operations {
                 let kind = random.below(if is_reader { 4 } else { 10 });

@@ -68,6 +68,10 @@ pub type MakeWorkload<C> = fn(&Database<C>, &mut Random, &Ledger) -> Made<C>;
 /// A workload, if its first rows could be loaded.
 pub type Made<C> = Result<Box<dyn Workload<C>>>;
 
+/// In a workload's line: its transactions are recorded, or not.
+const RECORDED: bool = true;
+const PLAIN: bool = false;
+
 /// A workload's line in the table.
 pub struct Entry<C: ConcurrencyControl> {
     /// As on the command line.
@@ -75,6 +79,8 @@ pub struct Entry<C: ConcurrencyControl> {
     /// What an engine must promise to keep all of its invariants. A weaker one runs it too, and is judged by what it
     /// promises: by the other invariants, and by the recorded history.
     pub needs: Isolation,
+    /// Its transactions are recorded, and the history is judged; else its invariants say it all.
+    pub is_recorded: bool,
     /// Makes it.
     pub make: MakeWorkload<C>,
 }
@@ -88,21 +94,31 @@ impl<C: ConcurrencyControl> fmt::Debug for Entry<C> {
 impl<C: ConcurrencyControl> Entry<C> {
     /// Every workload that the engine must pass.
     pub const ALL: &'static [Entry<C>] = &[
-        Entry { name: "pairs", needs: Isolation::Snapshot, make: pairs::<C> },
-        Entry { name: "bank", needs: Isolation::Snapshot, make: bank::<C> },
-        Entry { name: "counters", needs: Isolation::Snapshot, make: counters::<C> },
-        Entry { name: "own", needs: Isolation::Snapshot, make: own::<C> },
-        Entry { name: "churn", needs: Isolation::Snapshot, make: churn::<C> },
-        Entry { name: "long", needs: Isolation::Snapshot, make: long::<C> },
-        Entry { name: "append", needs: Isolation::Snapshot, make: append::<C> },
-        Entry { name: "sets", needs: Isolation::Serializable, make: sets::<C> },
-        Entry { name: "fork", needs: Isolation::Snapshot, make: fork::<C> },
-        Entry { name: "receipts", needs: Isolation::Serializable, make: receipts::<C> },
-        Entry { name: "moves", needs: Isolation::Snapshot, make: moves::<C> },
-        Entry { name: "skew", needs: Isolation::Serializable, make: skew::<C> },
-        Entry { name: "monotonic", needs: Isolation::Snapshot, make: monotonic::<C> },
-        Entry { name: "mixed", needs: Isolation::Snapshot, make: mixed::<C> },
+        Entry::new("pairs", Isolation::Snapshot, PLAIN, pairs::<C>),
+        Entry::new("bank", Isolation::Snapshot, PLAIN, bank::<C>),
+        Entry::new("counters", Isolation::Snapshot, PLAIN, counters::<C>),
+        Entry::new("own", Isolation::Snapshot, PLAIN, own::<C>),
+        Entry::new("churn", Isolation::Snapshot, PLAIN, churn::<C>),
+        Entry::new("long", Isolation::Snapshot, PLAIN, long::<C>),
+        Entry::new("append", Isolation::Snapshot, RECORDED, append::<C>),
+        Entry::new("sets", Isolation::Serializable, RECORDED, sets::<C>),
+        Entry::new("fork", Isolation::Snapshot, RECORDED, fork::<C>),
+        Entry::new("receipts", Isolation::Serializable, RECORDED, receipts::<C>),
+        Entry::new("moves", Isolation::Snapshot, RECORDED, moves::<C>),
+        Entry::new("skew", Isolation::Serializable, RECORDED, skew::<C>),
+        Entry::new("monotonic", Isolation::Snapshot, RECORDED, monotonic::<C>),
+        Entry::new("mixed", Isolation::Snapshot, RECORDED, mixed::<C>),
     ];
+
+    /// A line.
+    pub const fn new(
+        name: &'static str,
+        needs: Isolation,
+        is_recorded: bool,
+        make: MakeWorkload<C>,
+    ) -> Entry<C> {
+        Entry { name, needs, is_recorded, make }
+    }
 
     /// The workload's line.
     pub fn of(workload: WorkloadId) -> &'static Entry<C> {
@@ -128,6 +144,11 @@ impl WorkloadId {
     /// Its name.
     pub fn name(self) -> &'static str {
         Entry::<Snapshot>::of(self).name // names do not depend on the scheme
+    }
+
+    /// Its transactions are recorded, and the history is judged.
+    pub fn is_recorded(self) -> bool {
+        Entry::<Snapshot>::of(self).is_recorded
     }
 
     /// What an engine must promise to keep all of its invariants.

@@ -1,0 +1,395 @@
+//! `braid check isolation`: the known anomalies in every interleaving, random scripts, and simulated histories.
+
+use crate::parallel::in_order;
+use crate::sim::{grouped, replay, scheme};
+use braid_sim::script::{Failure, RandomReport, SPECS, SpecReport, check_random, check_script, spec};
+use braid_sim::{Isolation, Report, SCHEMES, Scheme, Settings, Violation, WorkloadId};
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::{Value, json};
+use std::error::Error;
+use std::io::{self, Write};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// What to check, and how much of it.
+#[derive(Args, Debug)]
+pub struct IsolationArgs {
+    /// The concurrency control, and what its transactions are judged by
+    #[arg(long, default_value = SCHEMES[0].name, value_parser = scheme)]
+    scheme: Scheme,
+    /// The known anomalies to run in every interleaving; all of them if none is named
+    #[arg(long, value_delimiter = ',', value_parser = spec_name)]
+    spec: Vec<&'static str>,
+    /// Random scripts, a seed each
+    #[arg(long, default_value_t = 100_000)]
+    random: u64,
+    /// Simulations of each workload, a seed each
+    #[arg(long, default_value_t = 20)]
+    seeds: u64,
+    /// The first seed, of scripts and of simulations
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Print a JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+fn spec_name(name: &str) -> Result<&'static str, String> {
+    let mut names = SPECS.iter().map(|(known, _)| *known);
+    names.find(|known| *known == name).ok_or_else(|| format!("there is no spec {name} in crates/sim/specs"))
+}
+
+/// Random scripts that a thread takes at once.
+const SCRIPTS_PER_PIECE: u64 = 500;
+/// Transactions of one simulation.
+const TRANSACTIONS: u64 = 500;
+/// Failures that are printed.
+const SHOWN_MAX: usize = 5;
+
+/// Runs the command. A broken promise is an error, after everything was printed.
+pub fn isolation(args: &IsolationArgs) -> Result<(), Box<dyn Error>> {
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    let start = Instant::now();
+    let findings = find(args, threads, &progress(args));
+    findings.print(args, start.elapsed(), &mut io::stdout().lock())?;
+    match findings.broken().len() {
+        0 => Ok(()),
+        1 => Err("1 promise was broken".into()),
+        many => Err(format!("{many} promises were broken").into()),
+    }
+}
+
+/// How far it is, on the terminal if there is one, in pieces of work.
+fn progress(args: &IsolationArgs) -> ProgressBar {
+    let pieces =
+        specs(args).len() as u64 + args.random.div_ceil(SCRIPTS_PER_PIECE) + runs(args).count() as u64;
+    let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} {msg}");
+    ProgressBar::new(pieces).with_style(style.expect("the template is well formed"))
+}
+
+/// What came of it.
+#[derive(Debug)]
+struct Findings {
+    scheme: Scheme,
+    specs: SpecReport,
+    random: RandomReport,
+    /// All histories added up.
+    histories: Report,
+    workloads: usize,
+    violations: Vec<Violation>,
+}
+
+/// Checks everything that the arguments ask for.
+fn find(args: &IsolationArgs, threads: usize, bar: &ProgressBar) -> Findings {
+    bar.set_message("specs");
+    let specs = check_specs(args, threads, bar);
+    bar.set_message("random scripts");
+    let random = check_scripts(args, threads, bar);
+    bar.set_message("histories");
+    let mut findings = Findings {
+        scheme: args.scheme,
+        specs,
+        random,
+        histories: Report::default(),
+        workloads: 0,
+        violations: vec![],
+    };
+    findings.simulate(args, threads, bar);
+    bar.finish_and_clear();
+    findings
+}
+
+/// The names of the specs to run.
+fn specs(args: &IsolationArgs) -> Vec<&'static str> {
+    if args.spec.is_empty() { SPECS.iter().map(|(name, _)| *name).collect() } else { args.spec.clone() }
+}
+
+fn check_specs(args: &IsolationArgs, threads: usize, bar: &ProgressBar) -> SpecReport {
+    let names = specs(args);
+    let check = |piece: u64| {
+        let name = names[piece as usize];
+        let script =
+            spec(name).expect("it is in the table").expect("every spec can be read, as a test shows");
+        let mut failures = Vec::new();
+        let result = check_script(args.scheme, &script, &mut failures);
+        bar.inc(1);
+        (result, failures)
+    };
+    let all = in_order(names.len() as u64, threads, check, |_| false);
+    let (specs, failures): (Vec<_>, Vec<_>) = all.into_iter().unzip();
+    SpecReport { specs, failures: failures.into_iter().flatten().collect() }
+}
+
+/// Up to the first piece in which there is a failure.
+fn check_scripts(args: &IsolationArgs, threads: usize, bar: &ProgressBar) -> RandomReport {
+    let seed_end = args.seed.saturating_add(args.random);
+    let check = |piece: u64| {
+        let first = args.seed + piece * SCRIPTS_PER_PIECE;
+        let report = check_random(args.scheme, first..seed_end.min(first.saturating_add(SCRIPTS_PER_PIECE)));
+        bar.inc(1);
+        report
+    };
+    let pieces = (seed_end - args.seed).div_ceil(SCRIPTS_PER_PIECE);
+    let all = in_order(pieces, threads, check, |report| !report.failures.is_empty());
+    all.into_iter().fold(RandomReport::default(), RandomReport::plus)
+}
+
+/// The simulations: every workload that records, from every seed.
+fn runs(args: &IsolationArgs) -> impl Iterator<Item = (WorkloadId, Settings)> {
+    let seeds = args.seed..args.seed.saturating_add(args.seeds);
+    seeds.flat_map(|seed| {
+        let settings = Settings { seed, workers: 0, transactions: TRANSACTIONS };
+        WorkloadId::all().filter(|workload| workload.is_recorded()).map(move |workload| (workload, settings))
+    })
+}
+
+impl Findings {
+    fn simulate(&mut self, args: &IsolationArgs, threads: usize, bar: &ProgressBar) {
+        let runs: Vec<_> = runs(args).collect();
+        let simulate = |piece: u64| {
+            let (workload, settings) = &runs[piece as usize];
+            let result = args.scheme.run(*workload, settings);
+            bar.inc(1);
+            result
+        };
+        for result in in_order(runs.len() as u64, threads, simulate, |_| false) {
+            match result {
+                Ok(report) => self.histories = self.histories.plus(report),
+                Err(violation) => self.violations.push(violation),
+            }
+        }
+        self.workloads = WorkloadId::all().filter(|workload| workload.is_recorded()).count();
+    }
+
+    /// Everything that must not be, in words, and the command line that shows it again.
+    fn broken(&self) -> Vec<(String, String)> {
+        let command = format!("braid check isolation --scheme {}", self.scheme.name);
+        let script = |failure: &Failure| {
+            let again = match failure.seed {
+                Some(seed) => format!("{command} --seed {seed} --random 1 --seeds 0"),
+                None => {
+                    let name = failure.script.trim_end_matches(".spec");
+                    format!("{command} --spec {name} --random 0 --seeds 0")
+                }
+            };
+            (failure.to_string(), again)
+        };
+        let history = |violation: &Violation| {
+            let settings = Settings { seed: violation.seed, workers: 0, transactions: TRANSACTIONS };
+            (violation.to_string(), replay(self.scheme, violation, &settings))
+        };
+        let scripts = self.specs.failures.iter().chain(&self.random.failures).map(script);
+        scripts.chain(self.violations.iter().map(history)).collect()
+    }
+
+    /// Runs of specs that no serial order in real time explains.
+    fn spec_anomalies(&self) -> u64 {
+        self.specs.specs.iter().map(|spec| spec.anomalies + spec.stale).sum()
+    }
+
+    /// The same of random scripts.
+    fn random_anomalies(&self) -> u64 {
+        self.random.anomalies + self.random.stale
+    }
+
+    /// Tangles of transactions, in all histories, that no serial order in real time explains, and histories that
+    /// break a promise.
+    fn history_anomalies(&self) -> u64 {
+        self.histories.anomalies + self.violations.len() as u64
+    }
+
+    fn print(&self, args: &IsolationArgs, elapsed: Duration, to: &mut impl Write) -> io::Result<()> {
+        if args.json {
+            return writeln!(to, "{:#}", self.json(elapsed));
+        }
+        let broken = self.broken();
+        self.print_counts(to)?;
+        for (what, again) in broken.iter().take(SHOWN_MAX) {
+            writeln!(to, "\n{what}\nsee it again: {again}\n")?;
+        }
+        let models: Vec<String> = self.scheme.isolation.models().iter().map(ToString::to_string).collect();
+        let verdict = if broken.is_empty() { "as promised" } else { "NOT as promised" };
+        let seconds = elapsed.as_secs_f64();
+        writeln!(to, "{}: {verdict} ({}), {seconds:.1} s", self.scheme.name, models.join(", "))
+    }
+
+    fn print_counts(&self, to: &mut impl Write) -> io::Result<()> {
+        let anomalies = |count: u64| match self.scheme.isolation {
+            Isolation::Serializable => format!("{} anomalies", grouped(count)),
+            Isolation::Snapshot => format!("{} anomalies, which snapshot isolation allows", grouped(count)),
+        };
+        writeln!(
+            to,
+            "{} specs, {} interleavings, {} runs, {}",
+            grouped(self.specs.specs.len() as u64),
+            grouped(self.specs.interleavings()),
+            grouped(self.specs.runs()),
+            anomalies(self.spec_anomalies())
+        )?;
+        writeln!(
+            to,
+            "{} random scripts, {} transactions committed, {} gave way, {}",
+            grouped(self.random.scripts),
+            grouped(self.random.committed),
+            grouped(self.random.aborted),
+            anomalies(self.random_anomalies())
+        )?;
+        writeln!(
+            to,
+            "{} histories of {} workloads, {} transactions, {}",
+            grouped(self.histories.histories + self.violations.len() as u64),
+            self.workloads,
+            grouped(self.histories.transactions),
+            anomalies(self.history_anomalies())
+        )
+    }
+
+    fn json(&self, elapsed: Duration) -> Value {
+        let broken = self.broken();
+        let failures: Vec<Value> =
+            broken.iter().map(|(what, again)| json!({ "what": what, "again": again })).collect();
+        json!({
+            "scheme": self.scheme.name,
+            "models": self.scheme.isolation.models(),
+            "specs": {
+                "specs": self.specs.specs.len(),
+                "interleavings": self.specs.interleavings(),
+                "runs": self.specs.runs(),
+                "anomalies": self.spec_anomalies(),
+            },
+            "random": {
+                "scripts": self.random.scripts,
+                "committed": self.random.committed,
+                "gave_way": self.random.aborted,
+                "anomalies": self.random_anomalies(),
+            },
+            "histories": {
+                "histories": self.histories.histories + self.violations.len() as u64,
+                "workloads": self.workloads,
+                "transactions": self.histories.transactions,
+                "anomalies": self.history_anomalies(),
+            },
+            "failures": failures,
+            "holds": broken.is_empty(),
+            "seconds": elapsed.as_secs_f64(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Alone {
+        #[command(flatten)]
+        args: IsolationArgs,
+    }
+
+    fn parsed(flags: &str) -> IsolationArgs {
+        Alone::try_parse_from(flags.split_whitespace()).unwrap().args
+    }
+
+    /// What is printed, after a time that is always the same.
+    fn printed(findings: &Findings, args: &IsolationArgs) -> String {
+        let mut printed = Vec::new();
+        findings.print(args, Duration::from_secs(2), &mut printed).unwrap();
+        String::from_utf8(printed).unwrap()
+    }
+
+    /// Proves that each scheme keeps its promise, that what snapshot isolation allows is counted and no failure,
+    /// and that the number of threads changes nothing.
+    #[test]
+    fn promises_are_kept() {
+        for scheme in SCHEMES {
+            let args = parsed(&format!(
+                "isolation --scheme {} --spec g1c,p4 --random 1200 --seeds 2",
+                scheme.name
+            ));
+            let findings = find(&args, 2, &ProgressBar::hidden());
+            let text = printed(&findings, &args);
+            assert_eq!(text, printed(&find(&args, 1, &ProgressBar::hidden()), &args));
+            let anomalies =
+                [findings.spec_anomalies(), findings.random_anomalies(), findings.history_anomalies()];
+            let lines: Vec<&str> = text.lines().collect();
+            assert!(lines[0].starts_with("2 specs, 40 interleavings, 80 runs, "), "{text}");
+            assert!(lines[1].starts_with("1,200 random scripts, "), "{text}");
+            assert!(lines[2].starts_with("16 histories of 8 workloads, 8,000 transactions, "), "{text}");
+            let (ending, verdict) = match scheme.isolation {
+                Isolation::Serializable => {
+                    assert_eq!(anomalies, [0; 3]);
+                    (
+                        " anomalies",
+                        "serializable: as promised (strict serializable, snapshot isolation), 2.0 s",
+                    )
+                }
+                Isolation::Snapshot => {
+                    assert!(anomalies.iter().all(|count| *count > 0), "{anomalies:?}");
+                    (
+                        " anomalies, which snapshot isolation allows",
+                        "snapshot: as promised (snapshot isolation), 2.0 s",
+                    )
+                }
+            };
+            assert!(lines[..3].iter().all(|line| line.ends_with(ending)), "{text}");
+            assert_eq!(lines[3..], [verdict]);
+        }
+    }
+
+    /// Proves that broken promises of each kind are found, and printed with a command line that shows them again.
+    #[test]
+    fn broken_promises_are_shown() {
+        let claims = |flags: &str| {
+            let mut args = parsed(&format!("isolation --scheme snapshot {flags}"));
+            args.scheme = args.scheme.judged_by(Isolation::Serializable);
+            (find(&args, 2, &ProgressBar::hidden()), args)
+        };
+        let (findings, args) = claims("--spec g2 --random 100 --seeds 1");
+        let kinds =
+            [findings.specs.failures.len(), findings.random.failures.len(), findings.violations.len()];
+        assert!(kinds.iter().all(|count| *count > 0), "{kinds:?}");
+        let (broken, text) = (findings.broken(), printed(&findings, &args));
+        assert_eq!(broken.len(), kinds.iter().sum::<usize>());
+        assert!(
+            text.contains(&broken[0].0) && text.contains("see it again: braid check isolation"),
+            "{text}"
+        );
+        assert!(
+            text.ends_with("snapshot: NOT as promised (strict serializable, snapshot isolation), 2.0 s\n"),
+            "{text}"
+        );
+
+        let (what, again) = &broken[0];
+        assert_eq!(again, "braid check isolation --scheme snapshot --spec g2 --random 0 --seeds 0", "{what}");
+        let (what, again) = &broken[kinds[0]];
+        let flags = again.split_once("snapshot ").unwrap().1.to_string() + " --spec g2";
+        assert_eq!(&claims(&flags).0.random.failures[0].to_string(), what, "{again}");
+        let (what, again) = broken.last().unwrap();
+        assert!(what.contains(": seed ") && again.starts_with("braid sim --scheme snapshot "), "{again}");
+    }
+
+    /// Proves that without names all specs are run, and that names that cannot be are refused.
+    #[test]
+    fn specs_are_named() {
+        assert_eq!(specs(&parsed("isolation")).len(), SPECS.len());
+        assert_eq!(specs(&parsed("isolation --spec g2,p4")), ["g2", "p4"]);
+        assert!(Alone::try_parse_from(["isolation", "--spec", "g3"]).is_err());
+    }
+
+    /// Proves that the JSON has the counts, the failures and the verdict, and that seeds make a difference.
+    #[test]
+    fn counts_are_printed_as_json() {
+        let json = |seed| -> Value {
+            let args = parsed(&format!("isolation --json --spec p4 --random 50 --seeds 1 --seed {seed}"));
+            serde_json::from_str(&printed(&find(&args, 1, &ProgressBar::hidden()), &args)).unwrap()
+        };
+        let (first, second) = (json(0), json(1000));
+        assert_eq!(first["specs"], second["specs"]);
+        assert_ne!(first["random"], second["random"]);
+        assert_eq!((&first["random"]["scripts"], &first["histories"]["histories"]), (&json!(50), &json!(8)));
+        assert_eq!((&first["holds"], &first["failures"]), (&json!(true), &json!([])));
+        assert_eq!(first["models"], json!(["strict_serializable", "snapshot_isolation"]));
+    }
+}

@@ -1,0 +1,51 @@
+//! Errors planted in the engine's serializable scheme that whole simulations must find in what they have recorded.
+//! (`planted_schemes.rs` finds every one by scripts.) One workload has to do: all of them, compiled for every error,
+//! would take minutes.
+
+use braid_sim::workload::mixed;
+use braid_sim::{Entry, Isolation, Settings, run};
+use braiddb::{Planted, planted};
+
+/// Seeds within which an error has to be found.
+const SEEDS_MAX: u64 = 200;
+
+/// The first history that is not strictly serializable, in words.
+fn in_history<const BUG: u32>() -> Option<String> {
+    let entry = Entry::<Planted<BUG>>::new("mixed", Isolation::Snapshot, true, mixed);
+    (0..SEEDS_MAX).find_map(|seed| {
+        let settings = Settings { seed, ..Settings::default() };
+        let violation = run(&entry, &settings, Isolation::Serializable).err()?;
+        assert!(violation.what.starts_with("the history is wrong: not strict serializable"), "{violation}");
+        Some(violation.to_string())
+    })
+}
+
+macro_rules! planted_tests {
+    ($($(#[$doc:meta])* $test:ident: $bug:ident;)*) => {$(
+        $(#[$doc])*
+        #[test]
+        fn $test() {
+            let found = in_history::<{ planted::$bug }>();
+            println!("{}: {}", stringify!($bug), found.expect("the error is found"));
+        }
+    )*};
+}
+
+planted_tests! {
+    /// Proves that a commit without validation is found.
+    no_validation: NO_VALIDATION;
+    /// Proves that readers whom nobody sees are found.
+    readers_on_a_copy: READERS_ON_A_COPY;
+    /// Proves that an insert that forgets who has read the gap before is found.
+    gap_readers_forgotten: GAP_READERS_FORGOTTEN;
+    /// Proves that snapshots that see half of a commit are found.
+    torn_commit: TORN_COMMIT;
+    /// Proves that an order that contradicts real time is found.
+    no_real_time: NO_REAL_TIME;
+    /// Proves that a declared reader that nobody knows of is found.
+    read_only_unannounced: READ_ONLY_UNANNOUNCED;
+    /// Proves that the loss of what a commit reaches back to is found.
+    stamp_lost: STAMP_LOST;
+    /// Proves that ranges that are not looked at again are found.
+    no_rescan: NO_RESCAN;
+}
