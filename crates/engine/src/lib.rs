@@ -29,7 +29,7 @@
 //! In the order in which a transaction travels: [`Database`] submits it to a worker's inbox (`exec`), which
 //! polls it and steps its operations (`txn`) through the index (`index`) and the version chain (`record`)
 //! under the rules of a concurrency-control scheme (`cc`). Below lie `suspend` (prefetch and leave), `epoch`
-//! (reclamation), `memory` and `sync`.
+//! (reclamation), `memory` and `sync`. [`storage`] is the directory of files that what is durable stands on.
 
 mod cc;
 mod db;
@@ -43,6 +43,7 @@ mod options;
 #[doc(hidden)]
 pub mod raw;
 mod record;
+pub mod storage;
 pub mod suspend;
 mod sync;
 mod txn;

@@ -4,6 +4,8 @@
 //!
 //! [`script`] is the close-up: small transactions whose steps meet in every order, judged by brute force.
 //!
+//! [`storage`] is a disk that crashes and fails as the contract of [`braiddb::storage`] allows.
+//!
 //! A [`Workload`] says what the transactions do and what must hold; a [`Scheme`] names the concurrency control that
 //! they run under and what that promises. Called by the command `braid sim` and by tests.
 //!
@@ -31,6 +33,7 @@ mod scheduler;
 mod scheme;
 pub mod script;
 mod stage;
+pub mod storage;
 pub mod workload;
 
 pub use ledger::{Ledger, Report};

@@ -304,10 +304,8 @@ mod tests {
     #[test]
     fn promises_are_kept() {
         for scheme in SCHEMES {
-            let args = parsed(&format!(
-                "isolation --scheme {} --spec g1c,p4 --random 1200 --seeds 2",
-                scheme.name
-            ));
+            let args =
+                parsed(&format!("isolation --scheme {} --spec g1c,p4 --random 1200 --seeds 2", scheme.name));
             let findings = find(&args, 2, &ProgressBar::hidden());
             let text = printed(&findings, &args);
             assert_eq!(text, printed(&find(&args, 1, &ProgressBar::hidden()), &args));

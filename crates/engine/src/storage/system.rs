@@ -1,0 +1,129 @@
+//! What operating systems do differently: the only part of storage that knows them.
+
+use super::{Space, uninterrupted};
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+/// Zeros are written, and holes rewritten, in pieces of this size.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// Makes durable which names a directory has.
+pub(super) fn sync_directory(directory: &Path) -> io::Result<()> {
+    #[cfg(unix)]
+    return File::open(directory)?.sync_all();
+    // There is no such call; names are in the journal of the file system.
+    #[cfg(not(unix))]
+    return std::fs::metadata(directory).map(|_| ());
+}
+
+/// The room on the device of a directory.
+pub(super) fn space(directory: &Path) -> io::Result<Option<Space>> {
+    #[cfg(all(unix, not(miri)))]
+    {
+        let found = rustix::fs::statvfs(directory)?;
+        let bytes = |blocks: u64| blocks.saturating_mul(found.f_frsize);
+        Ok(Some(Space { total_bytes: bytes(found.f_blocks), free_bytes: bytes(found.f_bavail) }))
+    }
+    #[cfg(not(all(unix, not(miri))))]
+    std::fs::metadata(directory).map(|_| None)
+}
+
+/// A file that is read and written at offsets.
+#[cfg(unix)]
+#[derive(Debug)]
+pub(super) struct Positioned {
+    file: File,
+}
+
+#[cfg(unix)]
+impl Positioned {
+    pub(super) fn new(file: File) -> Positioned {
+        Positioned { file }
+    }
+
+    pub(super) fn file(&self) -> &File {
+        &self.file
+    }
+
+    pub(super) fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        std::os::unix::fs::FileExt::read_at(&self.file, buffer, offset)
+    }
+
+    pub(super) fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<usize> {
+        std::os::unix::fs::FileExt::write_at(&self.file, data, offset)
+    }
+}
+
+/// A file that is read and written at offsets, by moving its one position: that is all that every system has.
+#[cfg(not(unix))]
+#[derive(Debug)]
+pub(super) struct Positioned {
+    file: File,
+    /// Held from the move to the read or write.
+    moving: crate::sync::Mutex<()>,
+}
+
+#[cfg(not(unix))]
+impl Positioned {
+    pub(super) fn new(file: File) -> Positioned {
+        Positioned { file, moving: crate::sync::Mutex::new(()) }
+    }
+
+    pub(super) fn file(&self) -> &File {
+        &self.file
+    }
+
+    pub(super) fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        let _moving = crate::sync::lock(&self.moving);
+        io::Seek::seek(&mut &self.file, io::SeekFrom::Start(offset))?;
+        io::Read::read(&mut &self.file, buffer)
+    }
+
+    pub(super) fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<usize> {
+        let _moving = crate::sync::lock(&self.moving);
+        io::Seek::seek(&mut &self.file, io::SeekFrom::Start(offset))?;
+        io::Write::write(&mut &self.file, data)
+    }
+}
+
+impl Positioned {
+    /// Reserves blocks for `bytes > 0` from `offset` on, and makes the file that long.
+    pub(super) fn preallocate(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        assert!(bytes > 0, "there is something to reserve");
+        #[cfg(all(any(target_os = "linux", target_os = "android"), not(miri)))]
+        {
+            use rustix::fs::{FallocateFlags, fallocate};
+            use rustix::io::Errno;
+            let reserved =
+                rustix::io::retry_on_intr(|| fallocate(&self.file, FallocateFlags::empty(), offset, bytes));
+            match reserved {
+                Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
+                reserved => return Ok(reserved?),
+            }
+        }
+        self.preallocate_by_writing(offset, bytes)
+    }
+
+    /// As `posix_fallocate` does it where the file system has no call for it: writes what is there again,
+    /// which gives holes their blocks, and zeros beyond the end.
+    pub(super) fn preallocate_by_writing(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        let end = offset.checked_add(bytes).ok_or(io::ErrorKind::FileTooLarge)?;
+        let mut piece = vec![0; PIECE_BYTES];
+        let mut at = offset;
+        while at < end {
+            let len = PIECE_BYTES.min(usize::try_from(end - at).unwrap_or(PIECE_BYTES));
+            let piece = &mut piece[..len];
+            piece.fill(0);
+            // A short read would turn data into zeros, so it is taken for what it is.
+            let read = uninterrupted(|| self.read_at(at, piece))?;
+            let again = if read == 0 { &*piece } else { &piece[..read] };
+            let written = uninterrupted(|| self.write_at(at, again))?;
+            if written == 0 {
+                return Err(io::ErrorKind::WriteZero.into());
+            }
+            at += written as u64;
+        }
+        Ok(())
+    }
+}
