@@ -7,7 +7,7 @@ use plotters::prelude::*;
 use std::ops::Range;
 
 const SIZE: (u32, u32) = (1100, 560);
-const LEGEND_WIDTH: u32 = 190;
+const LEGEND_WIDTH: u32 = 240;
 
 /// Colours that stay apart for colour-blind eyes (Okabe and Ito, then darker ones).
 const COLOURS: [RGBColor; 10] = [
@@ -71,13 +71,27 @@ fn arrange(rows: &[&Row]) -> Data {
     }
 }
 
-/// Lines over the values of one axis, a series per mode; modes without batches are level lines.
+/// The name of what makes a series: the mode, the isolation, or both, as they vary.
+fn means(rows: &[&Row]) -> impl Fn(&Row) -> String {
+    let mode = |row: &Row| row.variant.mode.name().to_owned();
+    let isolation = |row: &Row| row.variant.isolation.name().to_owned();
+    let isolations = distinct(rows.iter().map(|row| isolation(row))).len();
+    let modes = distinct(rows.iter().map(|row| mode(row))).len();
+    move |row| match (modes, isolations) {
+        (_, 1) => mode(row),
+        (1, _) => isolation(row),
+        _ => format!("{}, {}", mode(row), isolation(row)),
+    }
+}
+
+/// Lines over the values of one axis, a series per mode and isolation; modes without batches are level lines.
 fn lines(rows: &[&Row], axis: &Axis, categories: Vec<String>) -> Data {
     let is_batch = std::ptr::eq(axis, &AXES[0]) || axis.0 == AXES[0].0;
-    let series = distinct(rows.iter().map(|row| row.variant.mode.name().to_owned()))
+    let name = means(rows);
+    let series = distinct(rows.iter().map(|row| name(row)))
         .into_iter()
         .map(|mode| {
-            let of_mode: Vec<&&Row> = rows.iter().filter(|row| row.variant.mode.name() == mode).collect();
+            let of_mode: Vec<&&Row> = rows.iter().filter(|row| name(row) == mode).collect();
             let value = |category: &String| {
                 let level = is_batch && !of_mode[0].variant.mode.interleaves();
                 let row = of_mode.iter().find(|row| level || axis.1(row) == *category)?;
@@ -90,7 +104,7 @@ fn lines(rows: &[&Row], axis: &Axis, categories: Vec<String>) -> Data {
     Data { x_name: axis.0.to_owned(), categories, series, lines: true }
 }
 
-/// Bars: a category per group of work, a series per mode (and batch and refill, where they vary).
+/// Bars: a category per group of work, a series per mode and isolation (and batch and refill, where they vary).
 fn bars(rows: &[&Row]) -> Data {
     let varied: Vec<&Axis> =
         AXES[1..6].iter().filter(|a| distinct(rows.iter().map(|r| a.1(r))).len() > 1).collect();
@@ -106,8 +120,9 @@ fn bars(rows: &[&Row]) -> Data {
             name
         }
     };
+    let means = means(rows);
     let name = |row: &Row| {
-        let mut name = row.variant.mode.name().to_owned();
+        let mut name = means(row);
         if row.variant.mode.interleaves() {
             name += &if batches { format!(" {}", row.variant.batch) } else { String::new() };
             name += &if refills { format!(" {}", AXES[6].1(row)) } else { String::new() };
@@ -225,7 +240,7 @@ fn draw_bars(chart: &mut Chart<'_, '_>, data: &Data, index: usize, colour: RGBCo
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::Mode;
+    use crate::args::{Isolation, Mode};
     use crate::report::tests::example;
 
     #[test]
@@ -241,5 +256,18 @@ mod tests {
         };
         check(&example(&["r10"], &[Mode::Naive, Mode::Interleaved], &[8, 16, 32]), true);
         check(&example(&["r10", "m"], &[Mode::Naive, Mode::Interleaved], &[48]), false);
+    }
+
+    #[test]
+    fn isolations_side_by_side_are_told_apart() {
+        // Proves that what differs in isolation alone makes series of its own, named after it.
+        let mut outcome = example(&["r10", "m"], &[Mode::Interleaved, Mode::Interleaved], &[48]);
+        for (i, row) in outcome.rows.iter_mut().enumerate() {
+            row.variant.isolation = [Isolation::Snapshot, Isolation::Serializable][i % 2];
+        }
+        let data = arrange(&outcome.rows.iter().collect::<Vec<_>>());
+        let names: Vec<&str> = data.series.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["snapshot", "serializable"]);
+        assert!(data.series.iter().all(|(_, values)| values.iter().all(Option::is_some)));
     }
 }
