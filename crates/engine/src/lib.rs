@@ -48,6 +48,8 @@ pub mod suspend;
 mod sync;
 mod txn;
 pub mod variants;
+#[doc(hidden)]
+pub mod wal;
 
 pub use cc::{ConcurrencyControl, Serializable, Snapshot};
 #[doc(hidden)]

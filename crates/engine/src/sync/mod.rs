@@ -13,16 +13,22 @@ pub use latch::Latch;
 pub use padded::CachePadded;
 
 #[cfg(braid_shuttle)]
-pub use shuttle::sync::{Mutex, MutexGuard};
+pub use shuttle::sync::{Condvar, Mutex, MutexGuard};
 pub use std::sync::Arc;
 #[cfg(not(braid_shuttle))]
-pub use std::sync::{Mutex, MutexGuard};
+pub use std::sync::{Condvar, Mutex, MutexGuard};
 
 /// Locks, whether or not a holder panicked: what the engine keeps under a mutex is consistent
 /// between any two statements of its holders.
 #[inline]
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// Waits for a condition's signal, with the same view of panics as [`lock`].
+#[inline]
+pub fn wait<'a, T>(condition: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+    condition.wait(guard).unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 /// As [`lock`], if the mutex is free.

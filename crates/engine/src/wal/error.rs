@@ -1,0 +1,102 @@
+//! What can go wrong with the log.
+
+use super::Lsn;
+use crate::storage::StorageError;
+use std::fmt;
+use std::sync::Arc;
+
+/// The result of what the log does.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why the log did not do it.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// Storage failed while the log was opened or read.
+    Storage(Arc<StorageError>),
+    /// The log has stopped, because of this. Of what was appended and is not known to be durable, the outcome is
+    /// unknown until the log is opened again.
+    Stopped(Arc<StorageError>),
+    /// There is no room for another segment, or none could be made, because of this. The record was not
+    /// appended. The log goes on when there is room.
+    Full(Arc<StorageError>),
+    /// The record does not fit into a segment. It was not appended.
+    RecordTooLarge {
+        /// How long it would be.
+        bytes: u64,
+        /// The limit.
+        bytes_max: u64,
+    },
+    /// Appending would have to wait for the flusher.
+    WouldBlock,
+    /// The log has been closed.
+    Closed,
+    /// Something durable is not as it was written. Nothing behind it is read.
+    Damaged {
+        /// The file.
+        file: String,
+        /// Where in the file.
+        offset: u64,
+        /// Where in the log.
+        lsn: Lsn,
+        /// What is wrong.
+        reason: &'static str,
+    },
+    /// The log does not reach, or does not begin before, a position that is needed.
+    Missing {
+        /// The position.
+        lsn: Lsn,
+    },
+    /// A later version of the software wrote the file.
+    UnsupportedVersion {
+        /// The file.
+        file: String,
+        /// Its version.
+        version: u32,
+    },
+    /// A segment cannot be so long.
+    SegmentBytes {
+        /// How long.
+        bytes: u64,
+    },
+}
+
+impl From<StorageError> for Error {
+    fn from(error: StorageError) -> Error {
+        Error::Storage(Arc::new(error))
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Storage(error) => error.fmt(f),
+            Error::Stopped(error) => write!(f, "the log has stopped, with an unknown outcome: {error}"),
+            Error::Full(error) => write!(f, "the log has no room: {error}"),
+            Error::RecordTooLarge { bytes, bytes_max } => {
+                write!(f, "a log record of {bytes} bytes is longer than the limit of {bytes_max}")
+            }
+            Error::WouldBlock => f.write_str("the log's buffer is full"),
+            Error::Closed => f.write_str("the log is closed"),
+            Error::Damaged { file, offset, lsn, reason } => {
+                write!(f, "the log is damaged in {file:?} at offset {offset}, lsn {lsn}: {reason}")
+            }
+            Error::Missing { lsn } => write!(f, "the log does not hold lsn {lsn}"),
+            Error::UnsupportedVersion { file, version } => {
+                write!(f, "{file:?} has version {version} of the log format, which is unknown here")
+            }
+            Error::SegmentBytes { bytes } => {
+                write!(f, "a segment of {bytes} bytes: it must be whole sectors, from 1 KiB to 1 GiB")
+            }
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Error::Storage(error) | Error::Stopped(error) | Error::Full(error) => Some(&**error),
+            _ => None,
+        }
+    }
+}

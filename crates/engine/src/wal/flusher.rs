@@ -1,0 +1,176 @@
+//! The one who writes: takes what was appended, writes and syncs it, and says that it is durable.
+
+use super::format::{Kind, SegmentHeader};
+use super::segments::{Segments, is_curable};
+use super::state::{Body, Run, Shared, State};
+use super::{Error, Lsn, Options, Result, Tail};
+use crate::metrics::Clock;
+use crate::storage::{Storage, StorageError};
+use crate::sync::{Arc, wait};
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// While the disk refuses to write, it is tried again so often.
+const STALL: Duration = Duration::from_millis(100);
+
+/// Makes a log durable, in steps that its owner drives: a thread
+/// ([`FlusherThread`](super::FlusherThread)), or a simulation.
+///
+/// Dropped without [`Flusher::close`], it leaves the log as a crash of the process would.
+#[derive(Debug)]
+pub struct Flusher {
+    shared: Arc<Shared>,
+    segments: Segments,
+    /// What was taken and is not durable yet, in order.
+    pending: VecDeque<Run>,
+}
+
+impl Flusher {
+    pub(super) fn open(
+        storage: Arc<dyn Storage>,
+        options: Options,
+        clock: Arc<dyn Clock>,
+        mut tail: Tail,
+    ) -> Result<Flusher> {
+        options.check()?;
+        let mut segments = Segments::new(storage, options, std::mem::take(&mut tail.segments));
+        segments.secure(tail.run_start, tail.lsn)?;
+        segments.prepare(Lsn(0))?;
+        let header = SegmentHeader { number: segments.number_next(), first_lsn: tail.lsn, chain: tail.chain };
+        segments.begin(&header)?;
+        let shared = Arc::new(Shared::new(options, clock, State::new(&tail, header)));
+        let mut flusher = Flusher { shared, segments, pending: VecDeque::new() };
+        flusher.flush_once()?;
+        Ok(flusher)
+    }
+
+    pub(super) fn shared(&self) -> Arc<Shared> {
+        Arc::clone(&self.shared)
+    }
+
+    /// Makes durable all that has been appended so far, then tends the segments, and says what is durable.
+    ///
+    /// An [`Error::Full`] says that a write was refused: it is made again by the next step. An
+    /// [`Error::Stopped`] is the end.
+    pub fn flush_once(&mut self) -> Result<Lsn> {
+        let truncate_before = {
+            let mut state = self.shared.state();
+            if let Some(error) = &state.stopped {
+                return Err(Error::Stopped(Arc::clone(error)));
+            }
+            state.has_request = false;
+            self.pending.extend(state.queue.drain(..));
+            Lsn(state.truncate_before)
+        };
+        if let Err(error) = self.write_pending() {
+            return Err(self.refused(error));
+        }
+        // What is given back may be the room that is needed; so the one is tried though the other failed.
+        let truncated = self.segments.truncate(truncate_before);
+        let tended = self.segments.prepare(truncate_before).and(truncated);
+        self.tended(tended)
+    }
+
+    fn write_pending(&mut self) -> Result<(), StorageError> {
+        while let Some(run) = self.pending.front_mut() {
+            let begin_ns = self.shared.clock.now_ns();
+            if let Some(header) = &run.begins {
+                self.segments.begin(header)?;
+                run.begins = None;
+            }
+            self.segments.current().write_all_at(run.offset, &run.bytes)?;
+            self.segments.current().sync_data()?;
+            let flush_ns = self.shared.clock.now_ns().saturating_sub(begin_ns);
+            let run = self.pending.pop_front().expect("it was there");
+            let mut state = self.shared.state();
+            state.stalled = None;
+            let woken = state.publish(run, flush_ns);
+            drop(state);
+            self.shared.progress.notify_all();
+            woken.into_iter().for_each(std::task::Waker::wake);
+        }
+        Ok(())
+    }
+
+    /// A write was refused for want of room, and will be tried again; any other failure is the end.
+    fn refused(&mut self, error: StorageError) -> Error {
+        if !(is_curable(&error) && error.is_full()) {
+            return self.stop(error);
+        }
+        let error = Arc::new(error);
+        self.shared.state().stalled = Some(Arc::clone(&error));
+        self.shared.progress.notify_all();
+        Error::Full(error)
+    }
+
+    fn tended(&mut self, tended: Result<(), StorageError>) -> Result<Lsn> {
+        let no_spare = match tended {
+            Err(error) if !is_curable(&error) => return Err(self.stop(error)),
+            Err(error) if !self.segments.has_spare() => Some(Arc::new(error)),
+            // An old segment that could not be removed is tried again.
+            Err(_) | Ok(()) => None,
+        };
+        let mut state = self.shared.state();
+        // Who has appended since may have taken the spare that this would announce again: it only does once.
+        state.has_spare = self.segments.has_spare() && !state.queue.iter().any(|run| run.begins.is_some());
+        state.no_spare = no_spare;
+        let durable = Lsn(state.durable_lsn);
+        drop(state);
+        self.shared.progress.notify_all();
+        Ok(durable)
+    }
+
+    /// Nothing more is written, and all learn why.
+    fn stop(&mut self, error: StorageError) -> Error {
+        let error = Arc::new(error);
+        let mut state = self.shared.state();
+        state.stopped = Some(Arc::clone(&error));
+        let woken = std::mem::take(&mut state.wakers);
+        drop(state);
+        self.shared.progress.notify_all();
+        woken.into_iter().for_each(|(_, waker)| waker.wake());
+        Error::Stopped(error)
+    }
+
+    /// Ends the log in order: makes durable what was appended, and notes that it was closed, which lets a reader
+    /// tell damage anywhere in it from a write that was never completed.
+    pub fn close(mut self) -> Result<()> {
+        self.shared.state().is_closed = true;
+        self.flush_once()?;
+        let closed = self.shared.state().push(&self.shared.options, Kind::Close, Body::new(&[], 0));
+        match closed {
+            // Without room for the note, the log is as after a crash.
+            Err(Error::Full(_) | Error::WouldBlock) => Ok(()),
+            Err(error) => Err(error),
+            Ok(_) => self.flush_once().map(drop),
+        }
+    }
+
+    /// Waits until a step has something to do. False once the log is closing.
+    pub(super) fn wait_for_work(&self) -> bool {
+        let mut state = self.shared.state();
+        while !state.is_closed {
+            if state.has_request || (state.stalled.is_none() && !state.queue.is_empty()) {
+                return true;
+            }
+            if state.stalled.is_some() {
+                let waited = self.shared.work.wait_timeout(state, STALL);
+                drop(waited.unwrap_or_else(std::sync::PoisonError::into_inner));
+                return true;
+            }
+            state = wait(&self.shared.work, state);
+        }
+        false
+    }
+}
+
+impl Drop for Flusher {
+    fn drop(&mut self) {
+        let mut state = self.shared.state();
+        (state.is_closed, state.is_abandoned) = (true, true);
+        let woken = std::mem::take(&mut state.wakers);
+        drop(state);
+        self.shared.progress.notify_all();
+        woken.into_iter().for_each(|(_, waker)| waker.wake());
+    }
+}

@@ -1,0 +1,166 @@
+//! The bytes of segment headers and record headers. All numbers are little-endian.
+
+use super::{DatabaseId, Planted};
+use crate::storage::SECTOR_BYTES;
+
+/// The version of the format that is written, and the only one that is read.
+pub(super) const VERSION: u32 = 1;
+
+/// A segment's header has a sector of its own, which is never written again.
+pub(super) const SEGMENT_HEADER_BYTES: usize = SECTOR_BYTES;
+
+/// What comes before a record's body.
+pub(super) const RECORD_HEADER_BYTES: usize = 32;
+
+const MAGIC: [u8; 8] = *b"BRAIDLOG";
+/// Of the header's sector, what is used; the rest is zero.
+const USED_BYTES: usize = 64;
+
+/// How the file of a segment is called.
+pub(super) fn name(number: u64) -> String {
+    format!("log-{number:020}")
+}
+
+/// The number of the segment that a file of this name is.
+pub(super) fn number(file: &str) -> Option<u64> {
+    let number = file.strip_prefix("log-")?.parse().ok()?;
+    (name(number) == file).then_some(number)
+}
+
+/// The head of a segment: durable before the first of its records is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SegmentHeader {
+    pub(super) number: u64,
+    pub(super) first_lsn: u64,
+    /// The checksum of the last record before the segment; of the first segment, 0.
+    pub(super) chain: u32,
+}
+
+/// What a segment's first sector is.
+pub(super) enum Decoded {
+    Valid(SegmentHeader),
+    Unsupported(u32),
+    Invalid,
+}
+
+impl SegmentHeader {
+    pub(super) fn encode(&self, database: DatabaseId) -> [u8; SEGMENT_HEADER_BYTES] {
+        let mut bytes = [0; SEGMENT_HEADER_BYTES];
+        bytes[..8].copy_from_slice(&MAGIC);
+        bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        bytes[16..32].copy_from_slice(&database.0.to_le_bytes());
+        bytes[32..40].copy_from_slice(&self.number.to_le_bytes());
+        bytes[40..48].copy_from_slice(&self.first_lsn.to_le_bytes());
+        bytes[48..52].copy_from_slice(&self.chain.to_le_bytes());
+        let checksum = header_checksum(&bytes);
+        bytes[12..16].copy_from_slice(&checksum.to_le_bytes());
+        bytes
+    }
+
+    /// The header that the segment of this number and database begins with, if these bytes are one.
+    pub(super) fn decode(bytes: &[u8], database: DatabaseId, number: u64, planted: Planted) -> Decoded {
+        if bytes.len() < USED_BYTES || bytes[..8] != MAGIC || header_checksum(bytes) != u32_at(bytes, 12) {
+            return Decoded::Invalid;
+        }
+        let is_other = u64_at(bytes, 32) != number && planted != Planted::AnySegment;
+        if bytes[16..32] != database.0.to_le_bytes() || is_other {
+            return Decoded::Invalid;
+        }
+        let version = u32_at(bytes, 8);
+        if version != VERSION {
+            return Decoded::Unsupported(version);
+        }
+        Decoded::Valid(SegmentHeader { number, first_lsn: u64_at(bytes, 40), chain: u32_at(bytes, 48) })
+    }
+}
+
+fn header_checksum(bytes: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(&bytes[..12]), &bytes[16..USED_BYTES])
+}
+
+/// What a record is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// The changes of a transaction.
+    Commit = 1,
+    /// The log was closed in order. Shows that everything before it was durable.
+    Close = 2,
+}
+
+/// The head of a record. Its checksum, which the next record repeats, covers all of this, the checksum of the
+/// body, and where it belongs: database and lsn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct RecordHeader {
+    pub(super) body_bytes: u32,
+    pub(super) body_checksum: u32,
+    /// The checksum of the record before.
+    pub(super) previous: u32,
+    /// How far before this record its run began. Everything before the run was durable when it was written.
+    pub(super) run_bytes: u32,
+    pub(super) commit_timestamp: u64,
+    pub(super) kind: Kind,
+}
+
+impl RecordHeader {
+    /// The bytes, and the checksum that the next record repeats.
+    pub(super) fn encode(&self, database: DatabaseId, lsn: u64) -> ([u8; RECORD_HEADER_BYTES], u32) {
+        let mut bytes = [0; RECORD_HEADER_BYTES];
+        bytes[4..8].copy_from_slice(&self.body_bytes.to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.body_checksum.to_le_bytes());
+        bytes[12..16].copy_from_slice(&self.previous.to_le_bytes());
+        bytes[16..20].copy_from_slice(&self.run_bytes.to_le_bytes());
+        bytes[20..28].copy_from_slice(&self.commit_timestamp.to_le_bytes());
+        bytes[28] = self.kind as u8;
+        let checksum = record_checksum(database, lsn, &bytes);
+        bytes[..4].copy_from_slice(&checksum.to_le_bytes());
+        (bytes, checksum)
+    }
+
+    /// The header and its checksum, if `bytes` begin with the header of a record that belongs at `lsn` and
+    /// whose body they have room for. What is cheap is looked at first: a search tries this at every byte.
+    pub(super) fn decode(
+        bytes: &[u8],
+        database: DatabaseId,
+        lsn: u64,
+        is_checked: bool,
+    ) -> Option<(RecordHeader, u32)> {
+        let (head, behind) = bytes.split_at_checked(RECORD_HEADER_BYTES)?;
+        let kind = match head[28..32] {
+            [1, 0, 0, 0] => Kind::Commit,
+            [2, 0, 0, 0] => Kind::Close,
+            _ => return None,
+        };
+        let header = RecordHeader {
+            body_bytes: u32_at(head, 4),
+            body_checksum: u32_at(head, 8),
+            previous: u32_at(head, 12),
+            run_bytes: u32_at(head, 16),
+            commit_timestamp: u64_at(head, 20),
+            kind,
+        };
+        let fits = header.body_bytes as usize <= behind.len() && u64::from(header.run_bytes) <= lsn;
+        let checksum = u32_at(head, 0);
+        let is_good = fits && (!is_checked || record_checksum(database, lsn, head) == checksum);
+        is_good.then_some((header, checksum))
+    }
+
+    /// The record's length with its body.
+    pub(super) fn bytes(&self) -> u64 {
+        RECORD_HEADER_BYTES as u64 + u64::from(self.body_bytes)
+    }
+}
+
+fn record_checksum(database: DatabaseId, lsn: u64, head: &[u8]) -> u32 {
+    let mut place = [0; 24];
+    place[..16].copy_from_slice(&database.0.to_le_bytes());
+    place[16..].copy_from_slice(&lsn.to_le_bytes());
+    crc32c::crc32c_append(crc32c::crc32c(&place), &head[4..RECORD_HEADER_BYTES])
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    bytes[at..at + 4].iter().rev().fold(0, |number, byte| number << 8 | u32::from(*byte))
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from(u32_at(bytes, at)) | u64::from(u32_at(bytes, at + 4)) << 32
+}

@@ -1,0 +1,91 @@
+//! The write-ahead log: a sequence of records in segment files, written in groups and read back after a crash.
+//!
+//! [`Reader`] reads a directory's log to its end and gives a [`Tail`]; [`open`] goes on behind it with a
+//! [`Writer`], to which any thread appends, and a [`Flusher`], which one thread or a simulation drives. The
+//! format, and the rule by which a torn tail is told from damage, are in `docs/design/log-format.md`.
+//!
+//! Invariants, over positions in the whole log:
+//! `truncate_before <= durable_lsn <= next_lsn`; a record lies in one segment; and before the first byte of a
+//! run (what one write puts behind what is durable) is written, everything before the run is durable.
+
+mod error;
+mod flusher;
+mod format;
+mod planted;
+mod reader;
+mod record;
+mod segments;
+#[cfg(all(test, braid_shuttle))]
+mod shuttle_tests;
+mod state;
+mod tail;
+#[cfg(all(test, not(braid_shuttle)))]
+mod tests;
+mod thread;
+mod writer;
+
+pub use error::{Error, Result};
+pub use flusher::Flusher;
+pub use planted::Planted;
+pub use reader::{Reader, Record};
+pub use record::{Change, ChangeIter, Changes};
+pub use state::Statistics;
+pub use tail::Tail;
+pub use thread::FlusherThread;
+pub use writer::{Writer, open};
+
+use crate::storage::SECTOR_BYTES;
+
+/// A position in the whole log, in bytes of records since it was created.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Lsn(pub u64);
+
+impl std::fmt::Display for Lsn {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Which database a log belongs to: chosen at random when the database is created.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DatabaseId(pub u128);
+
+/// The smallest segment: its header and a sector of records.
+const SEGMENT_BYTES_MIN: u64 = 2 * SECTOR_BYTES as u64;
+
+/// The largest segment: a reader holds one in memory, and believes no file that is longer.
+const SEGMENT_BYTES_MAX: u64 = 1 << 30;
+
+/// How a log is written.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Whose log it is.
+    pub database: DatabaseId,
+    /// How long a segment file is: whole sectors, from 1 KiB to 1 GiB. Default 64 MiB: rare enough that what
+    /// a new segment costs (two syncs) does not show, and small enough to give space back in time. No
+    /// record is longer than this less a sector.
+    pub segment_bytes: u64,
+    /// How much may wait in memory to be durable. Default 16 MiB, tens of milliseconds of a fast
+    /// disk. Beyond, appending waits.
+    pub buffer_bytes_max: usize,
+}
+
+impl Options {
+    /// The defaults, for this database.
+    pub fn new(database: DatabaseId) -> Options {
+        Options { database, segment_bytes: 64 << 20, buffer_bytes_max: 16 << 20 }
+    }
+
+    fn check(&self) -> Result<()> {
+        let is_whole = self.segment_bytes.is_multiple_of(SECTOR_BYTES as u64);
+        if is_whole && (SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX).contains(&self.segment_bytes) {
+            return Ok(());
+        }
+        Err(Error::SegmentBytes { bytes: self.segment_bytes })
+    }
+
+    /// How many bytes of records a segment has room for.
+    fn room_bytes(&self) -> u64 {
+        self.segment_bytes - format::SEGMENT_HEADER_BYTES as u64
+    }
+}

@@ -1,0 +1,111 @@
+//! The body of a record: the changes of a transaction, as varints and bytes.
+
+/// One change of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Change<'a> {
+    /// The table's number.
+    pub table: u32,
+    /// The encoded key.
+    pub key: &'a [u8],
+    /// The new value, or none if the row is gone.
+    pub value: Option<&'a [u8]>,
+}
+
+/// The changes of a transaction, ready to be appended. To be cleared and used again.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Changes {
+    bytes: Vec<u8>,
+}
+
+impl Changes {
+    /// No changes.
+    pub fn new() -> Changes {
+        Changes::default()
+    }
+
+    /// Adds one.
+    pub fn push(&mut self, change: Change<'_>) {
+        push_varint(&mut self.bytes, u64::from(change.table));
+        push_varint(&mut self.bytes, change.key.len() as u64);
+        self.bytes.extend_from_slice(change.key);
+        // A value's length is stored plus one: 0 says that there is none.
+        push_varint(&mut self.bytes, change.value.map_or(0, |value| value.len() as u64 + 1));
+        self.bytes.extend_from_slice(change.value.unwrap_or_default());
+    }
+
+    /// Removes all.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+    }
+
+    /// The encoded changes.
+    pub(super) fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// The changes in a record's body.
+#[derive(Clone, Debug)]
+pub struct ChangeIter<'a>(&'a [u8]);
+
+impl<'a> ChangeIter<'a> {
+    /// The changes, or none where the bytes are not changes and nothing else.
+    pub(super) fn new(bytes: &'a [u8]) -> Option<ChangeIter<'a>> {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            take_change(&mut rest)?;
+        }
+        Some(ChangeIter(bytes))
+    }
+}
+
+impl<'a> Iterator for ChangeIter<'a> {
+    type Item = Change<'a>;
+
+    fn next(&mut self) -> Option<Change<'a>> {
+        take_change(&mut self.0)
+    }
+}
+
+fn take_change<'a>(bytes: &mut &'a [u8]) -> Option<Change<'a>> {
+    let table = u32::try_from(take_varint(bytes)?).ok()?;
+    let key_bytes = take_varint(bytes)?;
+    let key = take(bytes, key_bytes)?;
+    let value = match take_varint(bytes)? {
+        0 => None,
+        more => Some(take(bytes, more - 1)?),
+    };
+    Some(Change { table, key, value })
+}
+
+fn take<'a>(bytes: &mut &'a [u8], count: u64) -> Option<&'a [u8]> {
+    let (taken, rest) = bytes.split_at_checked(usize::try_from(count).ok()?)?;
+    *bytes = rest;
+    Some(taken)
+}
+
+/// Seven bits per byte, the lowest first; the top bit says that more follow.
+fn push_varint(bytes: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        bytes.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    bytes.push(number as u8);
+}
+
+fn take_varint(bytes: &mut &[u8]) -> Option<u64> {
+    let mut number = 0;
+    for shift in (0..64).step_by(7) {
+        let (byte, rest) = bytes.split_first()?;
+        *bytes = rest;
+        let bits = u64::from(byte & 0x7f);
+        if bits << shift >> shift != bits {
+            return None;
+        }
+        number |= bits << shift;
+        if byte & 0x80 == 0 {
+            return Some(number);
+        }
+    }
+    None
+}

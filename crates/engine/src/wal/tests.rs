@@ -1,0 +1,322 @@
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use super::format::{RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES, name};
+use super::*;
+use crate::metrics::SystemClock;
+use crate::storage::{File, MemoryStorage, OpenMode, Storage};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Poll, Wake, Waker};
+
+const DATABASE: DatabaseId = DatabaseId(0x1234_5678_9abc_def0);
+const START: Lsn = Lsn(0);
+
+fn small() -> Options {
+    Options { segment_bytes: 1536, buffer_bytes_max: 4096, ..Options::new(DATABASE) }
+}
+
+fn memory() -> Arc<dyn Storage> {
+    Arc::new(MemoryStorage::new(1 << 24))
+}
+
+fn open_log(storage: &Arc<dyn Storage>, options: Options) -> Result<(Writer, Flusher)> {
+    let tail = Reader::open(&**storage, options.database, START)?.finish()?;
+    open(Arc::clone(storage), options, Arc::new(SystemClock::default()), tail)
+}
+
+/// A record's changes, which tell its number; some are larger than a sector.
+fn changes(i: u64) -> Changes {
+    let mut changes = Changes::new();
+    let value = vec![i as u8; (i * 37 % 600) as usize];
+    changes.push(Change { table: i as u32, key: &i.to_be_bytes(), value: Some(&value) });
+    changes.push(Change { table: u32::MAX, key: &[], value: None });
+    changes
+}
+
+/// The timestamps of the records from `start` on, each of which must hold what was appended with it.
+fn read(storage: &dyn Storage, start: Lsn) -> Result<Vec<u64>> {
+    let mut reader = Reader::open(storage, DATABASE, start)?;
+    let mut found = Vec::new();
+    while let Some(record) = reader.next_record()? {
+        assert!(record.lsn >= start && record.end_lsn > record.lsn);
+        let expected = changes(record.commit_timestamp);
+        assert!(record.changes().eq(record::ChangeIter::new(expected.as_bytes()).unwrap()));
+        found.push(record.commit_timestamp);
+    }
+    Ok(found)
+}
+
+fn up_to(count: u64) -> Vec<u64> {
+    (0..count).collect()
+}
+
+/// Appends and flushes records one by one.
+fn write(writer: &Writer, flusher: &mut Flusher, records: std::ops::Range<u64>) -> Vec<Lsn> {
+    let mut ends = Vec::new();
+    for i in records {
+        ends.push(writer.try_append(i, &changes(i)).unwrap());
+        assert_eq!(flusher.flush_once().unwrap(), ends[ends.len() - 1]);
+    }
+    ends
+}
+
+/// Proves that records come back as they were, over many segments and reopenings, from any record's start.
+#[test]
+fn round_trips() {
+    let storage = memory();
+    let mut ends = vec![START];
+    for opening in 0..4 {
+        let (writer, mut flusher) = open_log(&storage, small()).unwrap();
+        ends.extend(write(&writer, &mut flusher, opening * 10..opening * 10 + 10));
+        assert_eq!(writer.durable_lsn(), ends[ends.len() - 1]);
+        if opening % 2 == 0 {
+            flusher.close().unwrap();
+            assert!(matches!(writer.try_append(0, &changes(0)), Err(Error::Closed)));
+            ends.pop();
+            let tail = Reader::open(&*storage, DATABASE, START).unwrap().finish().unwrap();
+            assert!(tail.is_closed());
+            ends.push(tail.lsn());
+        }
+    }
+    for (i, start) in ends.iter().enumerate() {
+        assert_eq!(read(&*storage, *start).unwrap(), (i as u64..40).collect::<Vec<_>>());
+    }
+    let beyond = Lsn(ends[40].0 + 1);
+    assert!(matches!(read(&*storage, beyond), Err(Error::Missing { .. })));
+}
+
+/// Proves that one step makes one group of all that was appended, that the buffer has its bound, and that the
+/// statistics say so.
+#[test]
+fn groups_gather_and_are_bounded() {
+    let storage = memory();
+    let options = Options { segment_bytes: 1 << 16, ..small() };
+    let (writer, mut flusher) = open_log(&storage, options).unwrap();
+    let mut count = 0;
+    let full = loop {
+        match writer.try_append(count, &changes(count)) {
+            Ok(_) => count += 1,
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(full, Error::WouldBlock), "{full}");
+    let end = flusher.flush_once().unwrap();
+    let statistics = writer.statistics();
+    assert_eq!((statistics.groups, statistics.records, statistics.bytes), (1, count, end.0));
+    assert!(end.0 <= 4096 && statistics.flush_ns_min == statistics.flush_ns_max);
+    writer.try_append(count, &changes(count)).unwrap();
+    flusher.flush_once().unwrap();
+    assert_eq!(read(&*storage, START).unwrap(), up_to(count + 1));
+    let mut large = Changes::new();
+    large.push(Change { table: 0, key: &[], value: Some(&vec![0; 1 << 16]) });
+    assert!(matches!(writer.try_append(0, &large), Err(Error::RecordTooLarge { .. })));
+}
+
+/// Proves that segments are given back and used again, and that the rest can be read from where it was cut.
+#[test]
+fn truncation_recycles() {
+    let storage = memory();
+    let (writer, mut flusher) = open_log(&storage, small()).unwrap();
+    let mut files = BTreeMap::new();
+    for i in 0..200 {
+        let end = write(&writer, &mut flusher, i..i + 1)[0];
+        if i % 8 == 7 {
+            writer.truncate_before(end);
+            flusher.flush_once().unwrap();
+            *files.entry(storage.list().unwrap().len()).or_insert(0) += 1;
+            assert_eq!(read(&*storage, end).unwrap(), []);
+        }
+        if i % 8 == 3 {
+            let start = Lsn(end.0 - (changes(i).as_bytes().len() + RECORD_HEADER_BYTES) as u64);
+            assert_eq!(read(&*storage, start).unwrap(), [i]);
+        }
+    }
+    assert!(files.keys().all(|count| *count <= 5), "{files:?}");
+    assert!(matches!(read(&*storage, START), Err(Error::Missing { .. })));
+}
+
+/// Proves that records of many threads are all there, each thread's in its order, and that whoever appends after
+/// another has returned comes later.
+#[test]
+fn threads_append_in_order() {
+    const THREADS: u64 = 4;
+    const RECORDS: u64 = 300;
+    let storage = memory();
+    let (writer, flusher) = open_log(&storage, Options { segment_bytes: 8192, ..small() }).unwrap();
+    let flusher = FlusherThread::spawn(flusher).unwrap();
+    let latest = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (writer, latest) = (writer.clone(), &latest);
+            scope.spawn(move || {
+                for i in 0..RECORDS {
+                    let before = latest.load(Ordering::SeqCst);
+                    let number = thread * RECORDS + i;
+                    let end = writer.append(number, &changes(number)).unwrap();
+                    assert!(end.0 > before);
+                    latest.fetch_max(end.0, Ordering::SeqCst);
+                    if i % 16 == 0 {
+                        writer.wait_durable(end).unwrap();
+                        assert!(writer.durable_lsn() >= end);
+                    }
+                }
+            });
+        }
+    });
+    flusher.close().unwrap();
+    let found = read(&*storage, START).unwrap();
+    for thread in 0..THREADS {
+        let of_thread = found.iter().filter(|number| **number / RECORDS == thread).copied();
+        assert!(of_thread.eq(thread * RECORDS..(thread + 1) * RECORDS));
+    }
+    assert_eq!(found.len() as u64, THREADS * RECORDS);
+    let statistics = writer.statistics();
+    assert_eq!(statistics.records, THREADS * RECORDS + 1);
+}
+
+#[derive(Default)]
+struct Count(AtomicU64);
+
+impl Wake for Count {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// Proves that a task that waits is woken once, when its record is durable, and that all learn it when nobody will
+/// flush any more.
+#[test]
+fn tasks_are_woken() {
+    let storage = memory();
+    let (writer, mut flusher) = open_log(&storage, small()).unwrap();
+    let (count, end) = (Arc::new(Count::default()), writer.try_append(0, &changes(0)).unwrap());
+    let waker = Waker::from(Arc::clone(&count));
+    assert!(writer.poll_durable(end, &waker).is_pending() && writer.poll_durable(end, &waker).is_pending());
+    flusher.flush_once().unwrap();
+    assert!(matches!(writer.poll_durable(end, &waker), Poll::Ready(Ok(()))));
+    assert_eq!(count.0.load(Ordering::SeqCst), 1);
+    let end = writer.try_append(1, &changes(1)).unwrap();
+    assert!(writer.poll_durable(end, &waker).is_pending());
+    drop(flusher);
+    assert!(matches!(writer.poll_durable(end, &waker), Poll::Ready(Err(Error::Closed))));
+    assert!(matches!(writer.wait_durable(end), Err(Error::Closed)));
+    assert_eq!(count.0.load(Ordering::SeqCst), 2);
+}
+
+fn contents(storage: &dyn Storage, name: &str) -> (Box<dyn File>, Vec<u8>) {
+    let file = storage.open(name, OpenMode::ReadWrite).unwrap();
+    let mut bytes = vec![0; file.len_bytes().unwrap() as usize];
+    file.read_exact_at(0, &mut bytes).unwrap();
+    (file, bytes)
+}
+
+/// Proves that every bit flip of a log that was closed is an error or changes nothing that is read, and that of one
+/// that was not closed it may cost the last run alone.
+#[test]
+fn bit_flips_are_found() {
+    for is_closed in [true, false] {
+        let storage = memory();
+        let (writer, mut flusher) = open_log(&storage, small()).unwrap();
+        write(&writer, &mut flusher, 0..7);
+        if is_closed {
+            flusher.close().unwrap();
+        }
+        let mut errors = 0;
+        for name in storage.list().unwrap() {
+            let (file, bytes) = contents(&*storage, &name);
+            for (at, byte) in bytes.iter().enumerate() {
+                for bit in 0..8 {
+                    file.write_all_at(at as u64, &[byte ^ 1 << bit]).unwrap();
+                    match read(&*storage, START) {
+                        Ok(found) if found == up_to(7) => {}
+                        Ok(found) => assert!(!is_closed && found == up_to(6), "{name} {at} {bit}: {found:?}"),
+                        Err(_) => errors += 1,
+                    }
+                }
+                file.write_all_at(at as u64, &[*byte]).unwrap();
+            }
+        }
+        assert!(errors > 5000, "{errors}");
+    }
+}
+
+/// Proves that damage is told from a torn tail: with file, offset and lsn where something durable is bad, and with
+/// the bytes that were dropped where nothing shows that it was.
+#[test]
+fn damage_is_no_torn_tail() {
+    let storage = memory();
+    let (writer, mut flusher) = open_log(&storage, small()).unwrap();
+    writer.try_append(1, &changes(1)).unwrap();
+    let first = flusher.flush_once().unwrap();
+    let middle = writer.try_append(2, &changes(2)).unwrap();
+    let last = writer.try_append(3, &changes(3)).unwrap();
+    flusher.flush_once().unwrap();
+    let (file, bytes) = contents(&*storage, &name(1));
+    let middle_at = SEGMENT_HEADER_BYTES as u64 + first.0;
+    // The middle record's body, then the first one's. The last is whole, in a run with the middle one.
+    file.write_all_at(middle_at + 40, &[!bytes[middle_at as usize + 40]]).unwrap();
+    let tail = Reader::open(&*storage, DATABASE, START).unwrap().finish().unwrap();
+    assert_eq!((tail.lsn(), tail.dropped_bytes()), (first, last.0 - first.0));
+    file.write_all_at(SEGMENT_HEADER_BYTES as u64 + 40, &[0xff]).unwrap();
+    let error = read(&*storage, START).unwrap_err();
+    let Error::Damaged { file, offset, lsn, .. } = error else { panic!("{error}") };
+    assert_eq!((file, offset, lsn), (name(1), SEGMENT_HEADER_BYTES as u64, START));
+    assert!(middle < last);
+}
+
+/// Proves that another database's log and another version are not read.
+#[test]
+fn foreign_logs_are_refused() {
+    let storage = memory();
+    let (writer, mut flusher) = open_log(&storage, small()).unwrap();
+    write(&writer, &mut flusher, 0..3);
+    assert!(Reader::open(&*storage, DatabaseId(1), START).is_err());
+    let (file, mut bytes) = contents(&*storage, &name(1));
+    bytes[8] = 9;
+    let checksum = crc32c::crc32c_append(crc32c::crc32c(&bytes[..12]), &bytes[16..64]);
+    bytes[12..16].copy_from_slice(&checksum.to_le_bytes());
+    file.write_all_at(0, &bytes).unwrap();
+    assert!(matches!(read(&*storage, START), Err(Error::UnsupportedVersion { version: 9, .. })));
+}
+
+/// Proves that no bytes make the reader panic, and that mutations of a log give a prefix of it or an error.
+#[test]
+fn any_bytes_are_read_safely() {
+    let mut seed = 1u64;
+    let mut random = |below: u64| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) % below
+    };
+    let storage = memory();
+    let (writer, mut flusher) = open_log(&storage, small()).unwrap();
+    write(&writer, &mut flusher, 0..9);
+    let names = storage.list().unwrap();
+    for round in 0..3000 {
+        let chosen = random(names.len() as u64) as usize;
+        let (file, bytes) = contents(&*storage, &names[chosen]);
+        let start = random(bytes.len() as u64);
+        let mut changed = bytes[start as usize..].to_vec();
+        changed.truncate(1 + random(200) as usize);
+        changed
+            .iter_mut()
+            .for_each(|byte| *byte = if round % 2 == 0 { random(256) as u8 } else { random(3) as u8 });
+        file.write_all_at(start, &changed).unwrap();
+        if round % 5 == 0 {
+            file.truncate(start).unwrap();
+        }
+        if let Ok(found) = read(&*storage, START) {
+            assert_eq!(found, up_to(found.len() as u64), "round {round}");
+        }
+        file.truncate(0).unwrap();
+        file.write_all_at(0, &bytes).unwrap();
+    }
+    assert_eq!(read(&*storage, START).unwrap(), up_to(9));
+    for round in 0..3000 {
+        let bytes: Vec<u8> =
+            (0..random(80)).map(|_| if round % 2 == 0 { random(256) } else { random(2) } as u8).collect();
+        if let Some(changes) = record::ChangeIter::new(&bytes) {
+            assert!(changes.count() * 3 <= bytes.len());
+        }
+    }
+}

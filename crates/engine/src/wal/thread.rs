@@ -1,0 +1,51 @@
+//! A thread that flushes.
+
+use super::{Error, Flusher, Result};
+use crate::sync::Arc;
+use std::thread::JoinHandle;
+
+/// Drives a [`Flusher`] from a thread of its own: while a group is synced the next one gathers, so groups are as
+/// large as the disk is slow, and nobody waits for a timer.
+#[derive(Debug)]
+pub struct FlusherThread {
+    shared: Arc<super::state::Shared>,
+    thread: Option<JoinHandle<Result<()>>>,
+}
+
+impl FlusherThread {
+    /// Starts it.
+    pub fn spawn(flusher: Flusher) -> std::io::Result<FlusherThread> {
+        let shared = flusher.shared();
+        let thread = std::thread::Builder::new().name("braid-log".to_string()).spawn(move || run(flusher))?;
+        Ok(FlusherThread { shared, thread: Some(thread) })
+    }
+
+    /// Flushes what was appended, closes the log and ends the thread.
+    pub fn close(mut self) -> Result<()> {
+        self.join()
+    }
+
+    fn join(&mut self) -> Result<()> {
+        let Some(thread) = self.thread.take() else { return Ok(()) };
+        self.shared.state().is_closed = true;
+        self.shared.work.notify_all();
+        thread.join().unwrap_or(Err(Error::Closed))
+    }
+}
+
+impl Drop for FlusherThread {
+    fn drop(&mut self) {
+        // Who wants to know how it ended calls `close`.
+        let _ = self.join();
+    }
+}
+
+fn run(mut flusher: Flusher) -> Result<()> {
+    while flusher.wait_for_work() {
+        match flusher.flush_once() {
+            Ok(_) | Err(Error::Full(_)) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    flusher.close()
+}

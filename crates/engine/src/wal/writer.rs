@@ -1,0 +1,110 @@
+//! Appending to a log, and waiting until what was appended is durable.
+
+use super::flusher::Flusher;
+use super::format::Kind;
+use super::state::{Body, Shared, Statistics};
+use super::{Changes, Error, Lsn, Options, Result, Tail};
+use crate::metrics::Clock;
+use crate::storage::Storage;
+use crate::sync::{Arc, wait};
+use std::task::{Poll, Waker};
+
+/// Appends records to a log. Clones append to the same log.
+///
+/// The order of records is the order in which appends happened: one that begins after another has returned
+/// comes later in the log.
+#[derive(Clone, Debug)]
+pub struct Writer {
+    shared: Arc<Shared>,
+}
+
+/// Goes on with a log behind its tail, which a [`Reader`](super::Reader) of the same storage and database has just
+/// found, in a new segment. The caller holds the storage's lock.
+pub fn open(
+    storage: Arc<dyn Storage>,
+    options: Options,
+    clock: Arc<dyn Clock>,
+    tail: Tail,
+) -> Result<(Writer, Flusher)> {
+    let flusher = Flusher::open(storage, options, clock, tail)?;
+    Ok((Writer { shared: flusher.shared() }, flusher))
+}
+
+impl Writer {
+    /// Appends a record and says where it ends. Waits for the flusher, which must be another thread, while the
+    /// buffer is full or the next segment is being made. If it fails, nothing was appended.
+    pub fn append(&self, commit_timestamp: u64, changes: &Changes) -> Result<Lsn> {
+        let body = Body::new(changes.as_bytes(), commit_timestamp);
+        let mut state = self.shared.state();
+        loop {
+            let pushed = if state.is_closed {
+                Err(Error::Closed)
+            } else {
+                state.push(&self.shared.options, Kind::Commit, body)
+            };
+            self.shared.work.notify_one();
+            match pushed {
+                Err(Error::WouldBlock) => state = wait(&self.shared.progress, state),
+                pushed => return pushed,
+            }
+        }
+    }
+
+    /// As [`Writer::append`], but where that would wait, the error is [`Error::WouldBlock`].
+    pub fn try_append(&self, commit_timestamp: u64, changes: &Changes) -> Result<Lsn> {
+        let body = Body::new(changes.as_bytes(), commit_timestamp);
+        let mut state = self.shared.state();
+        if state.is_closed {
+            return Err(Error::Closed);
+        }
+        let pushed = state.push(&self.shared.options, Kind::Commit, body);
+        self.shared.work.notify_one();
+        pushed
+    }
+
+    /// Everything before is durable.
+    pub fn durable_lsn(&self) -> Lsn {
+        Lsn(self.shared.state().durable_lsn)
+    }
+
+    /// Waits until everything before `lsn` is durable. An error says that its outcome is unknown. While the disk
+    /// is full, it goes on waiting.
+    pub fn wait_durable(&self, lsn: Lsn) -> Result<()> {
+        let mut state = self.shared.state();
+        while !state.is_durable(lsn)? {
+            state = wait(&self.shared.progress, state);
+        }
+        Ok(())
+    }
+
+    /// As [`Writer::wait_durable`], for a task: wakes it when it should ask again.
+    pub fn poll_durable(&self, lsn: Lsn, waker: &Waker) -> Poll<Result<()>> {
+        let mut state = self.shared.state();
+        match state.is_durable(lsn) {
+            Ok(true) => Poll::Ready(Ok(())),
+            Err(error) => Poll::Ready(Err(error)),
+            Ok(false) => {
+                // A task that asks again is still one waiter.
+                let is_there = |(of, other): &(u64, Waker)| *of == lsn.0 && other.will_wake(waker);
+                if !state.wakers.iter().any(is_there) {
+                    state.wakers.push((lsn.0, waker.clone()));
+                }
+                Poll::Pending
+            }
+        }
+    }
+
+    /// Nothing before `lsn` is needed any more. The flusher's next step gives up segments that hold nothing
+    /// else, or keeps a few of them to be used again.
+    pub fn truncate_before(&self, lsn: Lsn) {
+        let mut state = self.shared.state();
+        state.truncate_before = state.truncate_before.max(lsn.0.min(state.durable_lsn));
+        state.has_request = true;
+        self.shared.work.notify_one();
+    }
+
+    /// What the log has done so far.
+    pub fn statistics(&self) -> Statistics {
+        self.shared.state().statistics
+    }
+}

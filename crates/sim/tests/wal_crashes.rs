@@ -1,0 +1,380 @@
+//! The write-ahead log on a disk that crashes: in every state that a crash can leave, what was acknowledged is there,
+//! and what is there is a prefix of what was appended. Errors planted into writing and reading are caught.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use braid_sim::storage::{Fault, FaultRule, SimulatedStorage};
+use braiddb::storage::{
+    File, Holder, LockGuard, OpenMode, Operation, Result as StorageResult, Space, Storage,
+};
+use braiddb::wal::{
+    Change, Changes, DatabaseId, Error, Flusher, Lsn, Options, Planted, Reader, Tail, Writer, open,
+};
+use braiddb::{Clock, SystemClock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+const CAPACITY: u64 = 1 << 20;
+const DATABASE: DatabaseId = DatabaseId(77);
+const OPTIONS: Options = Options { database: DATABASE, segment_bytes: 4096, buffer_bytes_max: 1 << 16 };
+
+fn changes(i: u64) -> Changes {
+    let mut changes = Changes::new();
+    let value: Vec<u8> = (0..i * 337 % 1500).map(|at| (i * 31 + at) as u8 | 1).collect();
+    changes.push(Change { table: 1, key: &i.to_be_bytes(), value: Some(&value) });
+    changes
+}
+
+/// What a careless writer leaves out once it has opened the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Careless {
+    /// Syncs of records: they are acknowledged before they are durable.
+    Data,
+    /// Syncs of names.
+    Names,
+}
+
+/// A storage that makes a careless writer of a careful one.
+#[derive(Debug)]
+struct CarelessStorage {
+    inner: SimulatedStorage,
+    careless: Careless,
+    directory_syncs: AtomicU64,
+}
+
+#[derive(Debug)]
+struct CarelessFile {
+    inner: Box<dyn File>,
+    wrote_records: AtomicBool,
+}
+
+impl Storage for CarelessStorage {
+    fn open(&self, name: &str, mode: OpenMode) -> StorageResult<Box<dyn File>> {
+        let file = self.inner.open(name, mode)?;
+        if self.careless == Careless::Names {
+            return Ok(file);
+        }
+        Ok(Box::new(CarelessFile { inner: file, wrote_records: AtomicBool::new(false) }))
+    }
+    fn list(&self) -> StorageResult<Vec<String>> {
+        self.inner.list()
+    }
+    fn remove(&self, name: &str) -> StorageResult<()> {
+        self.inner.remove(name)
+    }
+    fn rename(&self, from: &str, to: &str) -> StorageResult<()> {
+        self.inner.rename(from, to)
+    }
+    fn sync_directory(&self) -> StorageResult<()> {
+        let syncs_before = self.directory_syncs.fetch_add(1, Ordering::Relaxed);
+        // Two are made when the log is opened.
+        if self.careless == Careless::Data || syncs_before < 2 { self.inner.sync_directory() } else { Ok(()) }
+    }
+    fn lock(&self, holder: &Holder) -> StorageResult<LockGuard> {
+        self.inner.lock(holder)
+    }
+    fn space(&self) -> StorageResult<Option<Space>> {
+        self.inner.space()
+    }
+}
+
+impl File for CarelessFile {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> StorageResult<usize> {
+        self.inner.read_at(offset, buffer)
+    }
+    fn write_at(&self, offset: u64, data: &[u8]) -> StorageResult<usize> {
+        self.wrote_records.store(offset > 0, Ordering::Relaxed);
+        self.inner.write_at(offset, data)
+    }
+    fn preallocate(&self, offset: u64, bytes: u64) -> StorageResult<()> {
+        self.inner.preallocate(offset, bytes)
+    }
+    fn truncate(&self, len_bytes: u64) -> StorageResult<()> {
+        self.inner.truncate(len_bytes)
+    }
+    fn sync_data(&self) -> StorageResult<()> {
+        if self.wrote_records.load(Ordering::Relaxed) { Ok(()) } else { self.inner.sync_data() }
+    }
+    fn len_bytes(&self) -> StorageResult<u64> {
+        self.inner.len_bytes()
+    }
+}
+
+/// What happened at which boundary of the storage's history.
+#[derive(Clone, Debug, Default)]
+struct Trace {
+    /// Each record with its end, when it was appended, and when it was acknowledged.
+    records: Vec<(Lsn, u64, Option<u64>)>,
+    /// From when on nobody needs what lies before.
+    starts: Vec<(u64, Lsn)>,
+    stopped: bool,
+}
+
+impl Trace {
+    /// Where a reader starts after a crash at this boundary.
+    fn start(&self, boundary: u64) -> Lsn {
+        self.starts.iter().rev().find(|(at, _)| *at <= boundary).map_or(Lsn(0), |(_, lsn)| *lsn)
+    }
+
+    /// The same records, which are all acknowledged or not there, for a history that begins with a crash.
+    fn after_crash(&self, boundary: u64, kept: usize) -> Trace {
+        let records = self.records[..kept].iter().map(|(lsn, ..)| (*lsn, 0, Some(0))).collect();
+        Trace { records, starts: vec![(0, self.start(boundary))], stopped: false }
+    }
+}
+
+fn open_on(storage: Arc<dyn Storage>, start: Lsn) -> Result<(Writer, Flusher), Error> {
+    let tail = Reader::open(&*storage, DATABASE, start)?.finish()?;
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
+    open(storage, OPTIONS, clock, tail)
+}
+
+/// Opens the log, and appends records up to this many in groups of one to three, now and then cutting the log.
+fn work(inner: &SimulatedStorage, storage: Arc<dyn Storage>, trace: &mut Trace, until: u64) {
+    let Ok((writer, mut flusher)) = open_on(storage, trace.start(u64::MAX)) else {
+        trace.stopped = true;
+        return;
+    };
+    for i in trace.records.len() as u64..until {
+        // Before the append: the record may be on the disk from then on.
+        let boundary = inner.boundary();
+        let appended = writer.try_append(i, &changes(i)).or_else(|error| {
+            // The next segment is only made by a step.
+            if !matches!(error, Error::WouldBlock) {
+                return Err(error);
+            }
+            flusher.flush_once()?;
+            writer.try_append(i, &changes(i))
+        });
+        match appended {
+            Ok(end) => trace.records.push((end, boundary, None)),
+            Err(_) => {
+                trace.stopped = true;
+                return;
+            }
+        }
+        if i % 3 == 1 {
+            continue;
+        }
+        let durable = flusher.flush_once();
+        let durable_lsn = writer.durable_lsn();
+        for (end, _, acknowledged) in &mut trace.records {
+            if *end <= durable_lsn && acknowledged.is_none() {
+                *acknowledged = Some(inner.boundary());
+            }
+        }
+        if durable.is_err() {
+            trace.stopped = true;
+            return;
+        }
+        if i % 10 == 9 {
+            trace.starts.push((inner.boundary(), durable_lsn));
+            writer.truncate_before(durable_lsn);
+        }
+    }
+}
+
+fn run(careless: Option<Careless>, until: u64) -> (SimulatedStorage, Trace) {
+    let inner = SimulatedStorage::new(1, CAPACITY);
+    let storage: Arc<dyn Storage> = match careless {
+        None => Arc::new(inner.clone()),
+        Some(careless) => {
+            let directory_syncs = AtomicU64::new(0);
+            Arc::new(CarelessStorage { inner: inner.clone(), careless, directory_syncs })
+        }
+    };
+    let mut trace = Trace::default();
+    work(&inner, storage, &mut trace, until);
+    (inner, trace)
+}
+
+/// What a reader finds from where it has to start: the numbers of records, and the end.
+fn read(storage: &dyn Storage, start: Lsn, planted: Planted) -> Result<(Vec<u64>, Tail), String> {
+    let text = |error: Error| error.to_string();
+    let mut reader = Reader::with_planted(storage, DATABASE, start, planted).map_err(text)?;
+    let mut found = Vec::new();
+    while let Some(record) = reader.next_record().map_err(text)? {
+        let i = record.commit_timestamp;
+        let mut read = Changes::new();
+        record.changes().for_each(|change| read.push(change));
+        if read != changes(i) {
+            return Err(format!("record {i} is not what was appended"));
+        }
+        found.push(i);
+    }
+    Ok((found, reader.finish().map_err(text)?))
+}
+
+/// Whether a crash at this boundary has left what it must and nothing else; how many records there are in all.
+fn check(trace: &Trace, boundary: u64, storage: &dyn Storage, planted: Planted) -> Result<usize, String> {
+    let start = trace.start(boundary);
+    let (found, tail) = read(storage, start, planted)?;
+    if (found.clone(), tail.clone()) != read(storage, start, planted)? {
+        return Err("reading twice gives different records".to_string());
+    }
+    let first = trace.records.iter().filter(|(end, ..)| *end <= start).count() as u64;
+    if !found.iter().copied().eq(first..first + found.len() as u64) {
+        return Err(format!("from {first} on there are records {found:?}"));
+    }
+    let count = first as usize + found.len();
+    let acknowledged =
+        trace.records.iter().take_while(|(.., at)| at.is_some_and(|at| at <= boundary)).count();
+    let appended = trace.records.iter().filter(|(_, at, _)| *at <= boundary).count();
+    if !(acknowledged..=appended).contains(&count) {
+        return Err(format!("{acknowledged} acknowledged, {appended} appended, {count} are there"));
+    }
+    Ok(count)
+}
+
+/// The first of the crash states in which something is wrong, and how many were looked at.
+fn first_loss(
+    storage: &SimulatedStorage,
+    trace: &Trace,
+    planted: Planted,
+    states: u64,
+) -> (Option<String>, u64) {
+    let mut looked_at = 0;
+    for crash in storage.crash_states(7, states) {
+        looked_at += 1;
+        if let Err(loss) = check(trace, crash.boundary, &crash.storage, planted) {
+            let place = storage.describe(crash.boundary);
+            return (Some(format!("{place}, seed {}: {loss}", crash.seed)), looked_at);
+        }
+    }
+    (None, looked_at)
+}
+
+/// Proves that the log loses nothing in 10^4 crash states at every operation boundary, truncation and recycling
+/// included.
+#[test]
+fn the_log_survives_every_crash() {
+    let (storage, trace) = run(None, 60);
+    assert!(!trace.stopped && storage.operations(Operation::Rename) > 0);
+    let (loss, looked_at) = first_loss(&storage, &trace, Planted::None, 80);
+    assert_eq!(loss, None);
+    assert!(looked_at >= 10_000, "{looked_at} states");
+}
+
+/// Proves that going on after a crash loses nothing, also if that crashes too.
+#[test]
+fn recovery_survives_crashes_too() {
+    let (storage, trace) = run(None, 30);
+    for crash in storage.crash_states(3, 4) {
+        let kept = check(&trace, crash.boundary, &crash.storage, Planted::None).unwrap();
+        let mut again = trace.after_crash(crash.boundary, kept);
+        work(&crash.storage, Arc::new(crash.storage.clone()), &mut again, kept as u64 + 4);
+        assert!(!again.stopped, "{}, seed {}", storage.describe(crash.boundary), crash.seed);
+        let (loss, _) = first_loss(&crash.storage, &again, Planted::None, 4);
+        assert_eq!(loss, None, "{}, seed {}", storage.describe(crash.boundary), crash.seed);
+    }
+}
+
+/// Proves that acknowledging records that are not synced, and not syncing names, are caught.
+#[test]
+fn careless_writers_are_caught() {
+    for careless in [Careless::Data, Careless::Names] {
+        let (storage, trace) = run(Some(careless), 40);
+        let (loss, looked_at) = first_loss(&storage, &trace, Planted::None, 50);
+        let loss = loss.unwrap_or_else(|| panic!("{careless:?} is not caught in {looked_at} states"));
+        println!("{careless:?}: state {looked_at}, {loss}");
+    }
+}
+
+/// Proves that readers that check too little are caught: no checksum, a torn tail, a recycled segment.
+#[test]
+fn careless_readers_are_caught() {
+    for planted in [Planted::NoChecksum, Planted::TornTail, Planted::AnySegment] {
+        let (storage, trace) = run(None, 60);
+        let (loss, looked_at) = first_loss(&storage, &trace, planted, 50);
+        let loss = loss.unwrap_or_else(|| panic!("{planted:?} is not caught in {looked_at} states"));
+        println!("{planted:?}: state {looked_at}, {loss}");
+    }
+}
+
+/// Proves that after any one failure of any operation nothing that was acknowledged is lost, that a failed sync
+/// stops the log, and that the log can be opened again without a crash.
+#[test]
+fn the_log_survives_failures() {
+    let (clean, _) = run(None, 24);
+    for (operation, fault) in [
+        (Operation::SyncData, Fault::DropUnsynced),
+        (Operation::SyncDirectory, Fault::DropUnsynced),
+        (Operation::Write, Fault::Torn),
+        (Operation::Write, Fault::Full),
+        (Operation::Write, Fault::Short),
+        (Operation::Create, Fault::Full),
+        (Operation::Preallocate, Fault::Full),
+        (Operation::Rename, Fault::Fail),
+        (Operation::Remove, Fault::Fail),
+        (Operation::Read, Fault::Short),
+    ] {
+        for nth in 1..=clean.operations(operation) {
+            let storage = SimulatedStorage::new(nth, CAPACITY);
+            storage.inject(FaultRule::once(operation, nth, fault));
+            let mut trace = Trace::default();
+            work(&storage, Arc::new(storage.clone()), &mut trace, 24);
+            assert_eq!(storage.faults_injected(), 1, "{fault:?} at {operation} {nth}");
+            let stops = matches!(operation, Operation::SyncData | Operation::SyncDirectory);
+            assert!(!stops || trace.stopped, "{fault:?} at {operation} {nth}");
+            let (loss, _) = first_loss(&storage, &trace, Planted::None, 4);
+            assert_eq!(loss, None, "{fault:?} at {operation} {nth}");
+            let boundary = storage.boundary();
+            let kept = check(&trace, boundary, &storage, Planted::None).unwrap();
+            let mut again = trace.after_crash(boundary, kept);
+            work(&storage, Arc::new(storage.clone()), &mut again, kept as u64 + 3);
+            assert!(!again.stopped, "{fault:?} at {operation} {nth}");
+            // What a reader has found is there for good as soon as the log goes on.
+            let end = storage.boundary();
+            check(&again, end, &storage.crash(end, 0), Planted::None).unwrap();
+        }
+    }
+}
+
+/// Proves that after a failed sync waiters learn that their outcome is unknown, and appends fail.
+#[test]
+fn a_failed_sync_stops_the_log() {
+    let storage = SimulatedStorage::new(1, CAPACITY);
+    let (writer, mut flusher) = open_on(Arc::new(storage.clone()), Lsn(0)).unwrap();
+    let first = writer.try_append(0, &changes(0)).unwrap();
+    flusher.flush_once().unwrap();
+    storage.inject(FaultRule::once(Operation::SyncData, 1, Fault::DropUnsynced));
+    let second = writer.try_append(1, &changes(1)).unwrap();
+    assert!(matches!(flusher.flush_once(), Err(Error::Stopped(_))));
+    assert!(matches!(flusher.flush_once(), Err(Error::Stopped(_))));
+    assert!(matches!(writer.wait_durable(second), Err(Error::Stopped(_))));
+    assert!(matches!(writer.append(2, &changes(2)), Err(Error::Stopped(_))));
+    writer.wait_durable(first).unwrap();
+}
+
+/// Proves that a full disk refuses appends clearly, keeps what was acknowledged readable, and that the log goes on
+/// when there is room: given back by truncation, or by others.
+#[test]
+fn a_full_disk_passes() {
+    let storage = SimulatedStorage::new(1, 5 * OPTIONS.segment_bytes);
+    let (writer, mut flusher) = open_on(Arc::new(storage.clone()), Lsn(0)).unwrap();
+    let mut count = 0;
+    let mut fill = |flusher: &mut Flusher| loop {
+        match writer.try_append(count, &changes(count)) {
+            Ok(_) => count += 1,
+            Err(error) => return (count, error),
+        }
+        flusher.flush_once().unwrap();
+    };
+    let (full_at, error) = fill(&mut flusher);
+    assert!(matches!(error, Error::Full(_)) && full_at > 5, "{full_at}, {error}");
+    assert_eq!(read(&storage, Lsn(0), Planted::None).unwrap().0.len() as u64, full_at);
+    writer.truncate_before(writer.durable_lsn());
+    flusher.flush_once().unwrap();
+    let (later, error) = fill(&mut flusher);
+    assert!(matches!(error, Error::Full(_)) && later > full_at + 5, "{later}, {error}");
+    // A device without promises: a write finds no room, and does the next time.
+    storage.inject(FaultRule::once(Operation::Write, 1, Fault::Full));
+    writer.truncate_before(writer.durable_lsn());
+    flusher.flush_once().unwrap();
+    let end = writer.try_append(later, &changes(later)).unwrap();
+    assert!(matches!(flusher.flush_once(), Err(Error::Full(_))));
+    assert!(matches!(writer.try_append(later, &changes(later)), Err(Error::Full(_))));
+    assert_eq!(flusher.flush_once().unwrap(), end);
+}
