@@ -222,6 +222,14 @@ pub unsafe trait ConcurrencyControl: Sized + Send + Sync + 'static {
     /// The transaction knows now which keys with values there are in this range (of one key, where an
     /// operation found none). False: the reads of its records need not be tracked one by one.
     fn read_range(txn: &mut Self::Txn, scanned: &Scanned<'_>) -> bool;
+    /// The transaction knows now that there is no value under the key of `target`.
+    #[cold]
+    fn read_absent(txn: &mut Self::Txn, target: &Target) {
+        let mut short = [0; 8];
+        let key = target.key.bytes(&mut short);
+        let (from, to) = (Bound::Included(key), Bound::Included(key));
+        Self::read_range(txn, &Scanned { index: target.index, from, to, is_reverse: false, marks: &[] });
+    }
     /// Changes an indexed record that a visit has brought to the cache.
     ///
     /// # Safety

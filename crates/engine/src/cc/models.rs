@@ -9,7 +9,6 @@ use crate::memory::{Kind, Memory, Slab};
 use crate::record::{RecordId, Slot};
 use crate::suspend::Never;
 use crate::sync::Arc;
-use std::ops::Bound;
 
 /// A database of one table, without executor and API.
 pub(super) struct Bench<C: ConcurrencyControl> {
@@ -130,10 +129,8 @@ impl<C: ConcurrencyControl> Hand<'_, C> {
     }
 
     fn note_absent(&self, txn: &mut C::Txn, key: u64) {
-        let key = key.to_be_bytes();
-        let (from, to) = (Bound::Included(&key[..]), Bound::Included(&key[..]));
-        let index = &raw const self.bench.index;
-        C::read_range(txn, &super::Scanned { index, from, to, is_reverse: false, marks: &[] });
+        let (index, id) = (&raw const self.bench.index, RecordId(0));
+        C::read_absent(txn, &Target { index, key: Key::from_u64(key), id });
     }
 
     pub(super) fn commit(&self, txn: C::Txn) {
@@ -202,4 +199,24 @@ impl<C: ConcurrencyControl> Drop for Hand<'_, C> {
         self.local.leave();
         C::retire(&self.bench.shared, &mut self.worker);
     }
+}
+
+/// Schedules that a model is run in.
+#[cfg(braid_shuttle)]
+pub(super) const SCHEDULES: usize = 1_000;
+
+/// Runs a model in the schedules of one scheduler.
+#[cfg(braid_shuttle)]
+pub(super) fn check<S: shuttle::scheduler::Scheduler + 'static>(scheduler: S, run: fn()) {
+    let mut config = shuttle::Config::new();
+    config.stack_size = 512 << 10;
+    config.silence_warnings = true;
+    shuttle::Runner::new(scheduler, config).run(run);
+}
+
+/// Runs a model in schedules drawn at random, and in those with few switches.
+#[cfg(braid_shuttle)]
+pub(super) fn check_both(run: fn()) {
+    check(shuttle::scheduler::RandomScheduler::new(SCHEDULES), run);
+    check(shuttle::scheduler::PctScheduler::new(3, SCHEDULES), run);
 }

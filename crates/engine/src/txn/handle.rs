@@ -10,7 +10,7 @@ use super::point_futures::{Contains, Delete, Get, Insert, Locate, Put, Update};
 use super::rows::Rows;
 use super::table::Table;
 use super::value::Value;
-use crate::cc::{Abort, Change, ConcurrencyControl, Refused, Scanned, Serializable, Target, Written};
+use crate::cc::{Abort, Change, ConcurrencyControl, Refused, Serializable, Target, Written};
 use crate::error::{Error, Result};
 use crate::exec::Mailbox;
 use crate::index::{self, Index, Inserted};
@@ -233,17 +233,8 @@ impl<C: ConcurrencyControl> Txn<C> {
 #[inline(always)]
 fn note_absent<C: ConcurrencyControl>(txn: &mut C::Txn, point: &Point<C>, tracked: bool) {
     if C::TRACKS_READS && tracked {
-        note_absent_key::<C>(txn, &point.target());
+        C::read_absent(txn, &point.target());
     }
-}
-
-#[cold]
-fn note_absent_key<C: ConcurrencyControl>(txn: &mut C::Txn, target: &Target) {
-    let mut short = [0; 8];
-    let key = target.key.bytes(&mut short);
-    let (from, to) = (Bound::Included(key), Bound::Included(key));
-    let scanned = Scanned { index: target.index, from, to, is_reverse: false, marks: &[] };
-    C::read_range(txn, &scanned);
 }
 
 // ---- what the operations are made of

@@ -36,7 +36,6 @@ use registry::{Floor, Outcome, Registry};
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::marker::PhantomData;
-use std::ops::Bound;
 use std::sync::Arc;
 pub use tracker::Tracker;
 
@@ -233,15 +232,6 @@ impl<T: Tracker> Txn<T> {
         self.tag = Tag::NONE;
         T::forget(&mut self.reads);
         shared.registry.close(self.place);
-    }
-
-    /// Notes that there was nothing under the key of `target`.
-    fn read_absent(&mut self, target: &Target) {
-        let mut short = [0; 8];
-        let key = target.key.bytes(&mut short);
-        let (from, to) = (Bound::Included(key), Bound::Included(key));
-        let scanned = Scanned { index: target.index, from, to, is_reverse: false, marks: &[] };
-        T::read_range(&mut self.reads, &scanned);
     }
 }
 
@@ -452,7 +442,7 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
         let tag = txn.announce(env.shared);
         let new = match change {
             Change::Update(_) | Change::Delete | Change::Lock if !exists => {
-                txn.read_absent(target);
+                Self::read_absent(txn, target);
                 return Ok(Written::Absent);
             }
             Change::Insert(_) if exists => {

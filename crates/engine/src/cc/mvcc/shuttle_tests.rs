@@ -4,27 +4,13 @@
 use super::tests::{Bench, Hand};
 use super::*;
 use crate::cc::Snapshot;
+use crate::cc::models::{SCHEDULES, check, check_both};
 use crate::cc::snapshot::Untracked;
 
 type Txn = super::Txn<Untracked>;
 use crate::sync::atomic::{AtomicU64, Ordering};
-use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
+use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::thread;
-use shuttle::{Config, Runner};
-
-const SCHEDULES: usize = 1_000;
-
-fn check<S: Scheduler + 'static>(scheduler: S, run: fn()) {
-    let mut config = Config::new();
-    config.stack_size = 512 << 10;
-    config.silence_warnings = true;
-    Runner::new(scheduler, config).run(run);
-}
-
-fn check_both(run: fn()) {
-    check(RandomScheduler::new(SCHEDULES), run);
-    check(PctScheduler::new(3, SCHEDULES), run);
-}
 
 fn spawn(bench: &Arc<Bench>, work: impl FnOnce(&Hand<'_>) + Send + 'static) -> thread::JoinHandle<()> {
     let bench = bench.clone();

@@ -2,27 +2,12 @@
 //! another thread may go on. Each model fails with the error planted that it is there to notice.
 
 use super::{Planted, planted};
-use crate::cc::models::{Bench, Hand};
+use crate::cc::models::{Bench, Hand, SCHEDULES, check, check_both};
 use crate::cc::{Change, ConcurrencyControl};
 use crate::sync::Arc;
 use crate::sync::atomic::{AtomicU64, Ordering};
-use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
+use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::thread;
-use shuttle::{Config, Runner};
-
-const SCHEDULES: usize = 1_000;
-
-fn check<S: Scheduler + 'static>(scheduler: S, run: fn()) {
-    let mut config = Config::new();
-    config.stack_size = 512 << 10;
-    config.silence_warnings = true;
-    Runner::new(scheduler, config).run(run);
-}
-
-fn check_both(run: fn()) {
-    check(RandomScheduler::new(SCHEDULES), run);
-    check(PctScheduler::new(3, SCHEDULES), run);
-}
 
 /// Each of two transactions reads what the other writes. If both commit, one has missed the other.
 fn skew<C: ConcurrencyControl>(reads_gap: bool) {
