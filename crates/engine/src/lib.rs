@@ -32,6 +32,8 @@
 //! (reclamation), `memory` and `sync`. [`storage`] is the directory of files that what is durable stands on.
 
 mod cc;
+#[doc(hidden)]
+pub mod checkpoint;
 mod db;
 mod epoch;
 mod error;

@@ -1,5 +1,6 @@
 //! The bytes of segment headers and record headers. All numbers are little-endian.
 
+use super::codec::{u32_at, u64_at};
 use super::{DatabaseId, Planted};
 use crate::storage::SECTOR_BYTES;
 
@@ -155,12 +156,4 @@ fn record_checksum(database: DatabaseId, lsn: u64, head: &[u8]) -> u32 {
     place[..16].copy_from_slice(&database.0.to_le_bytes());
     place[16..].copy_from_slice(&lsn.to_le_bytes());
     crc32c::crc32c_append(crc32c::crc32c(&place), &head[4..RECORD_HEADER_BYTES])
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    bytes[at..at + 4].iter().rev().fold(0, |number, byte| number << 8 | u32::from(*byte))
-}
-
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    u64::from(u32_at(bytes, at)) | u64::from(u32_at(bytes, at + 4)) << 32
 }

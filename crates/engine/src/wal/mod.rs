@@ -8,6 +8,7 @@
 //! `truncate_before <= durable_lsn <= next_lsn`; a record lies in one segment; and before the first byte of a
 //! run (what one write puts behind what is durable) is written, everything before the run is durable.
 
+pub(crate) mod codec;
 mod error;
 mod flusher;
 mod format;
@@ -49,6 +50,11 @@ impl std::fmt::Display for Lsn {
 /// Which database a log belongs to: chosen at random when the database is created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DatabaseId(pub u128);
+
+/// Whether a file of this name is a segment of a log.
+pub(crate) fn is_segment(file: &str) -> bool {
+    format::number(file).is_some()
+}
 
 /// The smallest segment: its header and a sector of records.
 const SEGMENT_BYTES_MIN: u64 = 2 * SECTOR_BYTES as u64;

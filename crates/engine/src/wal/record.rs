@@ -1,5 +1,7 @@
 //! The body of a record: the changes of a transaction, as varints and bytes.
 
+use super::codec::{push_varint, take, take_varint};
+
 /// One change of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change<'a> {
@@ -76,36 +78,4 @@ fn take_change<'a>(bytes: &mut &'a [u8]) -> Option<Change<'a>> {
         more => Some(take(bytes, more - 1)?),
     };
     Some(Change { table, key, value })
-}
-
-fn take<'a>(bytes: &mut &'a [u8], count: u64) -> Option<&'a [u8]> {
-    let (taken, rest) = bytes.split_at_checked(usize::try_from(count).ok()?)?;
-    *bytes = rest;
-    Some(taken)
-}
-
-/// Seven bits per byte, the lowest first; the top bit says that more follow.
-fn push_varint(bytes: &mut Vec<u8>, mut number: u64) {
-    while number >= 0x80 {
-        bytes.push(number as u8 | 0x80);
-        number >>= 7;
-    }
-    bytes.push(number as u8);
-}
-
-fn take_varint(bytes: &mut &[u8]) -> Option<u64> {
-    let mut number = 0;
-    for shift in (0..64).step_by(7) {
-        let (byte, rest) = bytes.split_first()?;
-        *bytes = rest;
-        let bits = u64::from(byte & 0x7f);
-        if bits << shift >> shift != bits {
-            return None;
-        }
-        number |= bits << shift;
-        if byte & 0x80 == 0 {
-            return Some(number);
-        }
-    }
-    None
 }

@@ -1,0 +1,52 @@
+//! What a database knows of a table: the same bytes in manifests and in the log.
+
+use crate::wal::codec::{push_varint, take, take_varint};
+
+/// A table, but for its rows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CatalogEntry {
+    /// What changes in the log and files of rows call it.
+    pub number: u32,
+    /// Whether all keys are eight bytes long.
+    pub fixed8: bool,
+    /// What the application calls it.
+    pub name: String,
+    /// The type of its keys.
+    pub key_type: String,
+    /// The type of its values.
+    pub value_type: String,
+}
+
+impl CatalogEntry {
+    /// Adds the encoded entry to `bytes`.
+    pub fn encode(&self, bytes: &mut Vec<u8>) {
+        push_varint(bytes, u64::from(self.number));
+        bytes.push(u8::from(self.fixed8));
+        for text in [&self.name, &self.key_type, &self.value_type] {
+            push_varint(bytes, text.len() as u64);
+            bytes.extend_from_slice(text.as_bytes());
+        }
+        // How many further parts follow: a table's options and its secondary indexes, when it has such.
+        push_varint(bytes, 0);
+    }
+
+    /// The entry, if these bytes are one and nothing else.
+    pub fn decode(mut bytes: &[u8]) -> Option<CatalogEntry> {
+        let number = u32::try_from(take_varint(&mut bytes)?).ok()?;
+        let fixed8 = match take(&mut bytes, 1)? {
+            [0] => false,
+            [1] => true,
+            _ => return None,
+        };
+        let name = take_text(&mut bytes)?;
+        let key_type = take_text(&mut bytes)?;
+        let value_type = take_text(&mut bytes)?;
+        let is_end = take_varint(&mut bytes)? == 0 && bytes.is_empty();
+        is_end.then_some(CatalogEntry { number, fixed8, name, key_type, value_type })
+    }
+}
+
+fn take_text(bytes: &mut &[u8]) -> Option<String> {
+    let text_bytes = take_varint(bytes)?;
+    String::from_utf8(take(bytes, text_bytes)?.to_vec()).ok()
+}

@@ -1,0 +1,123 @@
+//! Which files there are and which are needed; how a small file is published and read.
+
+use super::error::damaged;
+use super::format::Name;
+use super::{Error, Manifest, Planted, Result};
+use crate::storage::{File, OpenMode, Storage};
+use std::collections::BTreeSet;
+use std::io::ErrorKind;
+
+/// The files of checkpoints, with what they are.
+pub(super) fn names(storage: &dyn Storage) -> Result<Vec<Name>> {
+    Ok(storage.list()?.iter().filter_map(|file| Name::parse(file)).collect())
+}
+
+/// The number for a new checkpoint: higher than that of any file there is, finished or not, so that no file is
+/// ever taken for one that was written before under the same name.
+pub fn number_next(storage: &dyn Storage) -> Result<u64> {
+    let last = names(storage)?.into_iter().max_by_key(|name| name.checkpoint());
+    let Some((last, number)) = last.and_then(|name| Some((name, name.checkpoint()?))) else { return Ok(1) };
+    number
+        .checked_add(1)
+        .ok_or_else(|| damaged(last.to_string(), 0, "no number is left for another checkpoint"))
+}
+
+/// The files that nobody needs who keeps these checkpoints: manifests of others, rows that none of these names,
+/// and what was never finished. Manifests come first. Not to be asked while a checkpoint is being written, whose
+/// files no manifest names yet.
+pub fn unneeded(storage: &dyn Storage, keep: &[Manifest]) -> Result<Vec<String>> {
+    Ok(unneeded_names(storage, keep)?.iter().map(Name::to_string).collect())
+}
+
+fn unneeded_names(storage: &dyn Storage, keep: &[Manifest]) -> Result<BTreeSet<Name>> {
+    let kept: BTreeSet<Name> = keep.iter().flat_map(Manifest::names).collect();
+    let is_unneeded = |name: &Name| match name {
+        Name::Identity => false,
+        Name::Manifest(_) | Name::Rows(..) => !kept.contains(name),
+        Name::NewIdentity | Name::NewManifest(_) => true,
+    };
+    // The order of `Name` puts manifests before rows.
+    Ok(names(storage)?.into_iter().filter(is_unneeded).collect())
+}
+
+/// Removes what [`unneeded`] names. A crash in between leaves no manifest without its files. Files may come back
+/// with a crash afterwards, as long as the directory has not been synced; they are unneeded then too.
+pub fn remove_unneeded(storage: &dyn Storage, keep: &[Manifest]) -> Result<()> {
+    let (manifests, others): (Vec<Name>, Vec<Name>) =
+        unneeded_names(storage, keep)?.into_iter().partition(|name| matches!(name, Name::Manifest(_)));
+    if !manifests.is_empty() {
+        // First, what is kept must be there for good: after a crash of the process alone a manifest may have been
+        // read whose rename is not durable yet.
+        storage.sync_directory()?;
+        remove(storage, &manifests)?;
+        storage.sync_directory()?;
+    }
+    remove(storage, &others)
+}
+
+fn remove(storage: &dyn Storage, names: &[Name]) -> Result<()> {
+    names.iter().try_for_each(|name| Ok(storage.remove(&name.to_string())?))
+}
+
+/// Writes a file under a temporary name and gives it its own when it is whole and durable. What is durable when
+/// this begins, names excepted, and all names that exist then, are durable before the file has its name.
+pub(super) fn publish_file(
+    storage: &dyn Storage,
+    temporary: Name,
+    name: Name,
+    bytes: &[u8],
+    planted: Planted,
+) -> Result<()> {
+    let (temporary, name) = (temporary.to_string(), name.to_string());
+    let file = create_anew(storage, &temporary)?;
+    file.write_all_at(0, bytes)?;
+    if planted != Planted::ManifestUnsynced {
+        file.sync_data()?;
+    }
+    if planted != Planted::NamesUnsynced {
+        storage.sync_directory()?;
+    }
+    storage.rename(&temporary, &name)?;
+    if planted != Planted::RenameUnsynced {
+        storage.sync_directory()?;
+    }
+    Ok(())
+}
+
+/// A new file, in place of one that an attempt before has left. What that holds is not known.
+fn create_anew(storage: &dyn Storage, name: &str) -> Result<Box<dyn File>> {
+    match storage.open(name, OpenMode::CreateNew) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+            storage.remove(name)?;
+            Ok(storage.open(name, OpenMode::CreateNew)?)
+        }
+        file => Ok(file?),
+    }
+}
+
+/// The file, or none if there is no such name.
+pub(super) fn open(storage: &dyn Storage, name: Name) -> Result<Option<Box<dyn File>>> {
+    match storage.open(&name.to_string(), OpenMode::Read) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        file => Ok(Some(file?)),
+    }
+}
+
+/// All bytes of a file that can be no longer than this.
+pub(super) fn read_all(file: &dyn File, bytes_max: u64) -> Result<Vec<u8>> {
+    let len_bytes = file.len_bytes()?;
+    if len_bytes > bytes_max {
+        return Err(damaged(file.name(), bytes_max, "the file is longer than it can be"));
+    }
+    let mut bytes = vec![0; len_bytes as usize];
+    file.read_exact_at(0, &mut bytes)?;
+    Ok(bytes)
+}
+
+/// An error if there are more bytes than there may be.
+pub(super) fn check_bytes(file: &str, bytes: u64, bytes_max: u64) -> Result<()> {
+    if bytes <= bytes_max {
+        return Ok(());
+    }
+    Err(Error::TooLarge { file: file.to_string(), bytes, bytes_max })
+}

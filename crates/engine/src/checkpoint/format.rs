@@ -1,0 +1,114 @@
+//! What all files of checkpoints have in common: their names, and the head with which each begins.
+
+use super::error::damaged;
+use super::{Error, Result};
+use crate::wal::DatabaseId;
+use crate::wal::codec::u32_at;
+
+/// The version of the format that is written, and the only one that is read.
+pub(super) const VERSION: u32 = 1;
+
+/// What every file begins with: magic, version, checksum, database.
+pub(super) const HEAD_BYTES: usize = 32;
+
+const DATABASE: &str = "database";
+const NEW: &str = ".new";
+
+/// The files of a database but for the log's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Name {
+    /// Which database it is.
+    Identity,
+    /// Of this checkpoint.
+    Manifest(u64),
+    /// Of the checkpoint that wrote it, and this table.
+    Rows(u64, u32),
+    /// The identity before it is published.
+    NewIdentity,
+    /// A manifest before it is published.
+    NewManifest(u64),
+}
+
+impl Name {
+    /// What a file of this name is, if it is any of these.
+    pub(super) fn parse(file: &str) -> Option<Name> {
+        let (stem, is_new) = file.strip_suffix(NEW).map_or((file, false), |stem| (stem, true));
+        let name = if stem == DATABASE {
+            if is_new { Name::NewIdentity } else { Name::Identity }
+        } else if let Some(number) = stem.strip_prefix("checkpoint-") {
+            let number = number.parse().ok()?;
+            if is_new { Name::NewManifest(number) } else { Name::Manifest(number) }
+        } else {
+            let (checkpoint, table) = stem.strip_prefix("rows-")?.split_once('-')?;
+            Name::Rows(checkpoint.parse().ok()?, table.parse().ok()?)
+        };
+        // Numbers have one spelling.
+        (name.to_string() == file).then_some(name)
+    }
+
+    /// The checkpoint that wrote the file, if one did.
+    pub(super) fn checkpoint(self) -> Option<u64> {
+        match self {
+            Name::Identity | Name::NewIdentity => None,
+            Name::Manifest(number) | Name::NewManifest(number) | Name::Rows(number, _) => Some(number),
+        }
+    }
+}
+
+impl std::fmt::Display for Name {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Name::Identity => f.write_str(DATABASE),
+            Name::NewIdentity => write!(f, "{DATABASE}{NEW}"),
+            Name::Manifest(number) => write!(f, "checkpoint-{number:020}"),
+            Name::NewManifest(number) => write!(f, "checkpoint-{number:020}{NEW}"),
+            Name::Rows(checkpoint, table) => write!(f, "rows-{checkpoint:020}-{table:010}"),
+        }
+    }
+}
+
+/// The head, its checksum still to be made.
+pub(super) fn head(magic: [u8; 8], database: DatabaseId) -> [u8; HEAD_BYTES] {
+    let mut bytes = [0; HEAD_BYTES];
+    bytes[..8].copy_from_slice(&magic);
+    bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+    bytes[16..32].copy_from_slice(&database.0.to_le_bytes());
+    bytes
+}
+
+/// Puts the checksum of all the other bytes into the head that they begin with, and says it.
+pub(super) fn seal(bytes: &mut [u8]) -> u32 {
+    let checksum = checksum(bytes);
+    bytes[12..16].copy_from_slice(&checksum.to_le_bytes());
+    checksum
+}
+
+fn checksum(bytes: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(&bytes[..12]), &bytes[16..])
+}
+
+/// Whose file it is, if these bytes begin with a head of this version and are as they were sealed.
+pub(super) fn unseal(file: Name, bytes: &[u8], magic: [u8; 8]) -> Result<DatabaseId> {
+    if bytes.len() < HEAD_BYTES {
+        return Err(damaged(file.to_string(), bytes.len() as u64, "the file ends before its head does"));
+    }
+    if bytes[..8] != magic {
+        return Err(damaged(file.to_string(), 0, "the file does not begin as one of its kind does"));
+    }
+    if checksum(bytes) != u32_at(bytes, 12) {
+        return Err(damaged(file.to_string(), 0, "the checksum is wrong"));
+    }
+    let version = u32_at(bytes, 8);
+    if version != VERSION {
+        return Err(Error::UnsupportedVersion { file: file.to_string(), version });
+    }
+    Ok(DatabaseId(bytes[16..32].iter().rev().fold(0, |id, byte| id << 8 | u128::from(*byte))))
+}
+
+/// As [`unseal`], for files that belong to a database that is known.
+pub(super) fn unseal_of(file: Name, bytes: &[u8], magic: [u8; 8], database: DatabaseId) -> Result<()> {
+    if unseal(file, bytes, magic)? != database {
+        return Err(damaged(file.to_string(), 16, "the file belongs to another database"));
+    }
+    Ok(())
+}

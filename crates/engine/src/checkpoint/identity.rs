@@ -1,0 +1,63 @@
+//! The file `database`: that a directory is a database, which one, and in which version of the format.
+
+use super::error::damaged;
+use super::format::{HEAD_BYTES, Name, head, seal, unseal};
+use super::{Error, Planted, Result, files};
+use crate::storage::{Operation, Storage, StorageError};
+use crate::wal::{DatabaseId, is_segment};
+use std::io::ErrorKind;
+
+const MAGIC: [u8; 8] = *b"BRAIDDIR";
+/// The head, and zeros for what may come.
+const BYTES: usize = 64;
+/// A longer file is something else.
+const BYTES_MAX: u64 = 512;
+
+/// What is known of a database before anything else of it is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Which database it is.
+    pub database: DatabaseId,
+}
+
+impl Identity {
+    /// The identity of the database in this directory; none if there is none yet. A directory with a log or
+    /// with checkpoints and without an identity is damaged: it is no place for a new database.
+    pub fn read(storage: &dyn Storage) -> Result<Option<Identity>> {
+        let Some(file) = files::open(storage, Name::Identity)? else {
+            let is_part =
+                |name: &Name| matches!(name, Name::Manifest(_) | Name::NewManifest(_) | Name::Rows(..));
+            let files = storage.list()?;
+            if files.iter().any(|file| is_segment(file) || Name::parse(file).as_ref().is_some_and(is_part)) {
+                return Err(damaged(
+                    Name::Identity.to_string(),
+                    0,
+                    "it is missing, and the rest of a database is there",
+                ));
+            }
+            return Ok(None);
+        };
+        let len_bytes = file.len_bytes()?;
+        let mut bytes = vec![0; len_bytes.min(BYTES_MAX) as usize];
+        file.read_exact_at(0, &mut bytes)?;
+        if len_bytes > BYTES_MAX || (bytes.len() >= MAGIC.len() && !bytes.starts_with(&MAGIC)) {
+            return Err(Error::NotADatabase { file: Name::Identity.to_string() });
+        }
+        let database = unseal(Name::Identity, &bytes, MAGIC)?;
+        Ok(Some(Identity { database }))
+    }
+
+    /// Makes a database of a directory for which [`Identity::read`] has found none. It is durable when this
+    /// returns. Nothing else is to be written before.
+    pub fn create(storage: &dyn Storage, database: DatabaseId) -> Result<Identity> {
+        if files::open(storage, Name::Identity)?.is_some() {
+            let taken = ErrorKind::AlreadyExists.into();
+            return Err(StorageError::io(Operation::Create, Name::Identity.to_string(), taken).into());
+        }
+        let mut bytes = [0; BYTES];
+        bytes[..HEAD_BYTES].copy_from_slice(&head(MAGIC, database));
+        seal(&mut bytes);
+        files::publish_file(storage, Name::NewIdentity, Name::Identity, &bytes, Planted::None)?;
+        Ok(Identity { database })
+    }
+}

@@ -1,0 +1,196 @@
+//! What a checkpoint consists of: the positions in the log that it stands for, the catalog, the files of rows.
+
+use super::error::damaged;
+use super::format::{HEAD_BYTES, Name, head, seal, unseal_of};
+use super::{CatalogEntry, Planted, Result, files};
+use crate::storage::{OpenMode, Storage};
+use crate::wal::codec::{push_varint, take, take_varint, u32_at, u64_at};
+use crate::wal::{DatabaseId, Lsn};
+
+const MAGIC: [u8; 8] = *b"BRAIDCKP";
+/// The head and what has a place of its own; the tables follow.
+const FIXED_BYTES: usize = HEAD_BYTES + 36;
+/// The longest manifest: a reader holds one in memory, and believes no file that is longer.
+const BYTES_MAX: u64 = 1 << 28;
+
+/// A checkpoint: `start_lsn <= end_lsn`, and the tables' numbers ascend.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Manifest {
+    /// The checkpoint's number; later ones have higher numbers.
+    pub number: u64,
+    /// From where on the log is to be replayed over the rows.
+    pub start_lsn: Lsn,
+    /// How far the log must reach: all that is in the rows lies before.
+    pub end_lsn: Lsn,
+    /// A timestamp that no commit in the rows exceeds.
+    pub timestamp: u64,
+    /// All tables.
+    pub tables: Vec<TableEntry>,
+}
+
+/// A table in a checkpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableEntry {
+    /// What it is.
+    pub table: CatalogEntry,
+    /// Its rows; none if it has none.
+    pub rows: Option<RowsFile>,
+}
+
+/// A finished file of rows: what a manifest says of it, so that no other is taken for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RowsFile {
+    /// The checkpoint for which it was written: that of the manifest, or an older one.
+    pub checkpoint: u64,
+    /// The table's number.
+    pub table: u32,
+    /// How many rows it has.
+    pub rows: u64,
+    /// In how many blocks.
+    pub blocks: u64,
+    /// How long it is.
+    pub bytes: u64,
+    /// The checksum of its footer, and by way of it of all its blocks.
+    pub checksum: u32,
+}
+
+impl RowsFile {
+    pub(super) fn name(&self) -> Name {
+        Name::Rows(self.checkpoint, self.table)
+    }
+
+    fn encode(&self, bytes: &mut Vec<u8>) {
+        for number in [self.checkpoint, self.rows, self.blocks, self.bytes] {
+            push_varint(bytes, number);
+        }
+        bytes.extend_from_slice(&self.checksum.to_le_bytes());
+    }
+
+    fn take(bytes: &mut &[u8], table: u32) -> Option<RowsFile> {
+        let checkpoint = take_varint(bytes)?;
+        let rows = take_varint(bytes)?;
+        let blocks = take_varint(bytes)?;
+        let file_bytes = take_varint(bytes)?;
+        let checksum = u32_at(take(bytes, 4)?, 0);
+        Some(RowsFile { checkpoint, table, rows, blocks, bytes: file_bytes, checksum })
+    }
+}
+
+impl TableEntry {
+    fn encode(&self, bytes: &mut Vec<u8>) {
+        let mut table = Vec::new();
+        self.table.encode(&mut table);
+        push_varint(bytes, table.len() as u64);
+        bytes.extend_from_slice(&table);
+        bytes.push(u8::from(self.rows.is_some()));
+        if let Some(rows) = &self.rows {
+            rows.encode(bytes);
+        }
+    }
+
+    fn take(bytes: &mut &[u8]) -> Option<TableEntry> {
+        let table_bytes = take_varint(bytes)?;
+        let table = CatalogEntry::decode(take(bytes, table_bytes)?)?;
+        let rows = match take(bytes, 1)? {
+            [0] => None,
+            [1] => Some(RowsFile::take(bytes, table.number)?),
+            _ => return None,
+        };
+        Some(TableEntry { table, rows })
+    }
+}
+
+impl Manifest {
+    /// The files that the checkpoint needs: its own, and those of rows.
+    pub(super) fn names(&self) -> impl Iterator<Item = Name> {
+        let rows = self.tables.iter().filter_map(|table| Some(table.rows.as_ref()?.name()));
+        std::iter::once(Name::Manifest(self.number)).chain(rows)
+    }
+
+    /// Whether what the type says holds.
+    fn is_sound(&self) -> bool {
+        let ascend = self.tables.windows(2).all(|pair| pair[0].table.number < pair[1].table.number);
+        let is_own = |entry: &TableEntry| {
+            entry.rows.is_none_or(|rows| rows.table == entry.table.number && rows.checkpoint <= self.number)
+        };
+        ascend && self.start_lsn <= self.end_lsn && self.tables.iter().all(is_own)
+    }
+
+    fn encode(&self, database: DatabaseId) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        bytes.extend_from_slice(&head(MAGIC, database));
+        for number in [self.number, self.start_lsn.0, self.end_lsn.0, self.timestamp] {
+            bytes.extend_from_slice(&number.to_le_bytes());
+        }
+        let tables = u32::try_from(self.tables.len()).expect("tables have numbers of 32 bits");
+        bytes.extend_from_slice(&tables.to_le_bytes());
+        debug_assert_eq!(bytes.len(), FIXED_BYTES);
+        self.tables.iter().for_each(|table| table.encode(&mut bytes));
+        seal(&mut bytes);
+        bytes
+    }
+
+    /// The manifest, if these bytes, whose checksum is right, are one.
+    fn decode(bytes: &[u8]) -> Option<Manifest> {
+        let (fixed, mut rest) = bytes.split_at_checked(FIXED_BYTES)?;
+        let mut manifest = Manifest {
+            number: u64_at(fixed, HEAD_BYTES),
+            start_lsn: Lsn(u64_at(fixed, HEAD_BYTES + 8)),
+            end_lsn: Lsn(u64_at(fixed, HEAD_BYTES + 16)),
+            timestamp: u64_at(fixed, HEAD_BYTES + 24),
+            // Grows with what is there, not with what is promised.
+            tables: Vec::new(),
+        };
+        for _ in 0..u32_at(fixed, HEAD_BYTES + 32) {
+            manifest.tables.push(TableEntry::take(&mut rest)?);
+        }
+        (rest.is_empty() && manifest.is_sound()).then_some(manifest)
+    }
+}
+
+/// Makes a checkpoint of files that are finished: their names, and the manifest, are durable when this returns. Its
+/// number is [`number_next`](super::number_next)'s from before its first file was written.
+///
+/// After an error the checkpoint may or may not be there after a restart; older ones must be kept. If a sync of the
+/// directory failed, names of other files may be lost with it, the log's among them: nothing that is written in the
+/// directory is to be trusted any more by this process.
+pub fn publish(storage: &dyn Storage, database: DatabaseId, manifest: &Manifest) -> Result<()> {
+    publish_with_planted(storage, database, manifest, Planted::None)
+}
+
+/// As [`publish`], with an error.
+pub fn publish_with_planted(
+    storage: &dyn Storage,
+    database: DatabaseId,
+    manifest: &Manifest,
+    planted: Planted,
+) -> Result<()> {
+    assert!(
+        manifest.is_sound(),
+        "tables ascend, files of rows are their tables' and no newer, and the log goes on"
+    );
+    let bytes = manifest.encode(database);
+    let name = Name::Manifest(manifest.number);
+    files::check_bytes(&name.to_string(), bytes.len() as u64, BYTES_MAX)?;
+    files::publish_file(storage, Name::NewManifest(manifest.number), name, &bytes, planted)
+}
+
+/// The numbers of the checkpoints that have been published, the oldest first.
+pub fn list(storage: &dyn Storage) -> Result<Vec<u64>> {
+    let number = |name| if let Name::Manifest(number) = name { Some(number) } else { None };
+    Ok(files::names(storage)?.into_iter().filter_map(number).collect())
+}
+
+/// The checkpoint of this number and database.
+pub fn read(storage: &dyn Storage, database: DatabaseId, number: u64) -> Result<Manifest> {
+    let name = Name::Manifest(number);
+    let file = storage.open(&name.to_string(), OpenMode::Read)?;
+    let bytes = files::read_all(&*file, BYTES_MAX)?;
+    unseal_of(name, &bytes, MAGIC, database)?;
+    let manifest = Manifest::decode(&bytes)
+        .ok_or_else(|| damaged(name.to_string(), HEAD_BYTES as u64, "it is no list of tables"))?;
+    if manifest.number != number {
+        return Err(damaged(name.to_string(), HEAD_BYTES as u64, "it is another checkpoint's"));
+    }
+    Ok(manifest)
+}

@@ -1,0 +1,33 @@
+//! The files of checkpoints: which database a directory holds, what is in a checkpoint, and the rows of its tables.
+//!
+//! [`Identity`] is the file `database`. A checkpoint is a [`Manifest`], which names one file of rows for each table;
+//! a file may serve several checkpoints. To write one: a [`RowsWriter`] for each table that has changed, then
+//! [`publish`], then [`remove_unneeded`]. To read one: [`list`], [`read()`], and a [`RowsReader`] for each table.
+//! The formats are in `docs/design/checkpoint-format.md`. Nothing here knows what rows mean, or takes snapshots.
+//!
+//! Invariants: a manifest that has its name is whole, and all files that it names are durable under theirs, in
+//! every state that a crash can leave; a file is written once, by one writer, under a name that none had before;
+//! and `rows.checkpoint <= manifest.number`, `start_lsn <= end_lsn`.
+
+mod block;
+mod catalog;
+mod error;
+mod files;
+mod format;
+mod identity;
+mod manifest;
+mod planted;
+mod read;
+mod rows;
+#[cfg(all(test, not(braid_shuttle)))]
+mod tests;
+
+pub use block::Rows;
+pub use catalog::CatalogEntry;
+pub use error::{Error, Result};
+pub use files::{number_next, remove_unneeded, unneeded};
+pub use identity::Identity;
+pub use manifest::{Manifest, RowsFile, TableEntry, list, publish, publish_with_planted, read};
+pub use planted::Planted;
+pub use read::{Block, RowsReader};
+pub use rows::RowsWriter;

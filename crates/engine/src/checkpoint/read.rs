@@ -1,0 +1,178 @@
+//! Reading the rows of a table, by several threads at once.
+
+use super::block::{
+    BLOCK_BYTES, BLOCK_HEADER_BYTES, BlockHeader, FILE_HEADER_BYTES, FOOTER_ENTRY_BYTES, MAGIC, Owner,
+    Placed, Rows, is_rows,
+};
+use super::error::damaged;
+use super::format::unseal_of;
+use super::{Error, Planted, Result, RowsFile, files};
+use crate::storage::{File, Storage};
+use crate::wal::DatabaseId;
+
+/// A file of rows, of which any thread reads any block.
+#[derive(Debug)]
+pub struct RowsReader {
+    file: Box<dyn File>,
+    owner: Owner,
+    header_checksum: u32,
+    blocks: Vec<Placed>,
+}
+
+/// Memory for a block, to be used again for the next: of about 256 KiB, or of one long row.
+#[derive(Debug, Default)]
+pub struct Block {
+    bytes: Vec<u8>,
+    /// None unless a good block has been read.
+    rows: u32,
+    fixed8: bool,
+}
+
+impl Block {
+    /// A block without rows.
+    pub fn new() -> Block {
+        Block::default()
+    }
+
+    /// Its rows, in the order in which they were pushed. All have been checked.
+    pub fn rows(&self) -> Rows<'_> {
+        Rows::new(self.bytes.get(BLOCK_HEADER_BYTES..).unwrap_or_default(), self.rows, self.fixed8)
+    }
+
+    /// Room for so many bytes, and no rows. Gives back what a long row took.
+    fn reset(&mut self, bytes: usize) -> &mut [u8] {
+        self.rows = 0;
+        self.bytes.truncate(bytes);
+        self.bytes.shrink_to(bytes.max(2 * BLOCK_BYTES));
+        self.bytes.resize(bytes, 0);
+        &mut self.bytes
+    }
+}
+
+impl RowsReader {
+    /// The file that a manifest names, of a table whose keys are all eight bytes long or not. Reads its header and
+    /// footer, and finds whether it is the file that was meant, and as long as it was.
+    pub fn open(
+        storage: &dyn Storage,
+        database: DatabaseId,
+        rows: &RowsFile,
+        fixed8: bool,
+    ) -> Result<RowsReader> {
+        RowsReader::with_planted(storage, database, rows, fixed8, Planted::None)
+    }
+
+    /// As [`RowsReader::open`], with an error.
+    pub fn with_planted(
+        storage: &dyn Storage,
+        database: DatabaseId,
+        rows: &RowsFile,
+        fixed8: bool,
+        planted: Planted,
+    ) -> Result<RowsReader> {
+        let owner = Owner { database, checkpoint: rows.checkpoint, table: rows.table, fixed8, planted };
+        let Some(file) = files::open(storage, rows.name())? else {
+            return Err(damaged(rows.name().to_string(), 0, "the file is missing"));
+        };
+        let mut reader = RowsReader { file, owner, header_checksum: 0, blocks: Vec::new() };
+        let len_bytes = reader.file.len_bytes()?;
+        if len_bytes != rows.bytes {
+            return Err(reader.damaged(len_bytes.min(rows.bytes), "the file has another length"));
+        }
+        reader.read_header(len_bytes)?;
+        reader.read_footer(rows)?;
+        Ok(reader)
+    }
+
+    fn read_header(&mut self, len_bytes: u64) -> Result<()> {
+        if len_bytes < FILE_HEADER_BYTES as u64 {
+            return Err(self.damaged(len_bytes, "the file ends before its header does"));
+        }
+        let mut bytes = [0; FILE_HEADER_BYTES];
+        self.file.read_exact_at(0, &mut bytes)?;
+        unseal_of(self.owner.name(), &bytes, MAGIC, self.owner.database)?;
+        let (expected, checksum) = self.owner.header();
+        if bytes != expected {
+            return Err(self.damaged(0, "the file has the rows of another checkpoint or table"));
+        }
+        self.header_checksum = checksum;
+        Ok(())
+    }
+
+    /// Where the blocks are. The file is as long as `rows` says.
+    fn read_footer(&mut self, rows: &RowsFile) -> Result<()> {
+        let room = (rows.bytes - FILE_HEADER_BYTES as u64) / (BLOCK_HEADER_BYTES + FOOTER_ENTRY_BYTES) as u64;
+        if rows.blocks > room {
+            return Err(self.damaged(rows.bytes, "there is no room for so many blocks"));
+        }
+        let mut footer = vec![0; rows.blocks as usize * FOOTER_ENTRY_BYTES];
+        let footer_offset = rows.bytes - footer.len() as u64;
+        self.file.read_exact_at(footer_offset, &mut footer)?;
+        let is_checked = self.owner.planted != Planted::StaleRows;
+        if is_checked && self.owner.checksum(footer_offset, &footer) != rows.checksum {
+            return Err(self.damaged(footer_offset, "the footer is not that of which the manifest knows"));
+        }
+        self.blocks.reserve_exact(rows.blocks as usize);
+        let (mut offset, mut row_count) = (FILE_HEADER_BYTES as u64, 0);
+        for entry in footer.chunks_exact(FOOTER_ENTRY_BYTES) {
+            let block = Placed::decode(entry, offset);
+            (offset, row_count) = (block.end(), row_count + u64::from(block.rows));
+            self.blocks.push(block);
+        }
+        if offset != footer_offset || row_count != rows.rows {
+            return Err(self.damaged(footer_offset, "the footer does not fit the file"));
+        }
+        Ok(())
+    }
+
+    /// How many blocks there are.
+    pub fn blocks(&self) -> u64 {
+        self.blocks.len() as u64
+    }
+
+    /// Reads the block of this number, counted from 0 and below [`RowsReader::blocks`], and checks all of it: bytes,
+    /// place, and that they are rows. After an error `block` has no rows.
+    pub fn read_block(&self, number: u64, block: &mut Block) -> Result<()> {
+        let placed = self.blocks[number as usize];
+        let previous = match number.checked_sub(1) {
+            Some(before) => self.blocks[before as usize].checksum,
+            None => self.header_checksum,
+        };
+        let bytes = block.reset((placed.end() - placed.offset) as usize);
+        self.file.read_exact_at(placed.offset, bytes)?;
+        if self.owner.planted != Planted::NoChecksum {
+            self.check(&placed, previous, bytes).map_err(|reason| self.damaged(placed.offset, reason))?;
+        }
+        if !is_rows(&bytes[BLOCK_HEADER_BYTES..], placed.rows, self.owner.fixed8) {
+            return Err(self.damaged(placed.offset, "the block is not rows"));
+        }
+        (block.rows, block.fixed8) = (placed.rows, self.owner.fixed8);
+        Ok(())
+    }
+
+    /// What is wrong with the bytes of a block, if anything is.
+    fn check(&self, placed: &Placed, previous: u32, bytes: &[u8]) -> Result<(), &'static str> {
+        let (header, checksum) = BlockHeader::decode(bytes);
+        if header.encode(&self.owner, placed.offset).1 != checksum {
+            return Err("the checksum of the block's header is wrong");
+        }
+        if self.owner.planted != Planted::AnyPlace {
+            if checksum != placed.checksum {
+                return Err("the block is not that of which the footer knows");
+            }
+            if header.previous != previous {
+                return Err("the block follows on another block");
+            }
+        }
+        if (header.body_bytes, header.rows) != (placed.body_bytes, placed.rows) {
+            return Err("the block has another length than the footer says");
+        }
+        if crc32c::crc32c(&bytes[BLOCK_HEADER_BYTES..]) != header.body_checksum {
+            return Err("the checksum of the block's rows is wrong");
+        }
+        Ok(())
+    }
+
+    fn damaged(&self, offset: u64, reason: &'static str) -> Error {
+        damaged(self.file.name(), offset, reason)
+    }
+}

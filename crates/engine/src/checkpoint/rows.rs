@@ -1,0 +1,153 @@
+//! Writing the rows of a table.
+
+use super::block::{
+    BLOCK_BYTES, BLOCK_HEADER_BYTES, BYTES_MAX, BlockHeader, FILE_HEADER_BYTES, Owner, Placed, push_row,
+};
+use super::{Error, Planted, Result, RowsFile, files};
+use crate::storage::{File, OpenMode, Storage};
+use crate::wal::DatabaseId;
+
+/// Writes a file of rows, block by block. Rows keep the order in which they are pushed, which is best that of their
+/// keys: nothing here depends on it, but what is loaded in order is loaded fast.
+///
+/// In memory there is the block that is being filled, and 12 bytes of each block before. After an error nothing
+/// more is written and there is no [`RowsFile`]: of a file whose sync has failed nothing can be trusted.
+#[derive(Debug)]
+pub struct RowsWriter {
+    file: Box<dyn File>,
+    owner: Owner,
+    /// The block that is being filled, with room for its header.
+    block: Vec<u8>,
+    block_rows: u32,
+    /// Where it will begin.
+    offset: u64,
+    /// The checksum of what lies before it.
+    previous: u32,
+    footer: Vec<u8>,
+    rows: u64,
+    blocks: u64,
+    failed: Option<Error>,
+}
+
+impl RowsWriter {
+    /// A file for this table's rows. The checkpoint's number is [`number_next`](super::number_next)'s: there is no
+    /// such file yet. With `fixed8` all keys are eight bytes long.
+    pub fn create(
+        storage: &dyn Storage,
+        database: DatabaseId,
+        checkpoint: u64,
+        table: u32,
+        fixed8: bool,
+    ) -> Result<RowsWriter> {
+        RowsWriter::with_planted(storage, database, checkpoint, table, fixed8, Planted::None)
+    }
+
+    /// As [`RowsWriter::create`], with an error.
+    pub fn with_planted(
+        storage: &dyn Storage,
+        database: DatabaseId,
+        checkpoint: u64,
+        table: u32,
+        fixed8: bool,
+        planted: Planted,
+    ) -> Result<RowsWriter> {
+        let owner = Owner { database, checkpoint, table, fixed8, planted };
+        let file = storage.open(&owner.name().to_string(), OpenMode::CreateNew)?;
+        let (header, previous) = owner.header();
+        file.write_all_at(0, &header)?;
+        Ok(RowsWriter {
+            file,
+            owner,
+            block: vec![0; BLOCK_HEADER_BYTES],
+            block_rows: 0,
+            offset: FILE_HEADER_BYTES as u64,
+            previous,
+            footer: Vec::new(),
+            rows: 0,
+            blocks: 0,
+            failed: None,
+        })
+    }
+
+    /// Adds a row, and says how many bytes were written for that: none while a block fills. Whoever calls can slow
+    /// down by this, and [`sync`](RowsWriter::sync) now and then.
+    pub fn push(&mut self, key: &[u8], value: &[u8]) -> Result<u64> {
+        if self.owner.fixed8 {
+            assert_eq!(key.len(), 8, "keys of this table are eight bytes long");
+        }
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        let bytes = key.len().max(value.len());
+        files::check_bytes(self.file.name(), bytes as u64, BYTES_MAX as u64)?;
+        let before = self.offset;
+        // A row that does not fit begins a block; one that is longer than a block has one of its own.
+        if self.block_rows > 0 && self.block.len() + key.len() + value.len() > BLOCK_BYTES {
+            self.write_block()?;
+        }
+        push_row(&mut self.block, self.owner.fixed8, key, value);
+        self.block_rows += 1;
+        if self.block.len() >= BLOCK_BYTES {
+            self.write_block()?;
+        }
+        Ok(self.offset - before)
+    }
+
+    /// Makes durable what was written so far, so that the last sync has less to do and others' need not wait long.
+    pub fn sync(&mut self) -> Result<()> {
+        self.attempt(|writer| Ok(writer.file.sync_data()?))
+    }
+
+    /// Ends the file. Its data is durable when this returns; its name is so after the next sync of the directory,
+    /// which [`publish`](super::publish) makes before a manifest has its name.
+    pub fn finish(mut self) -> Result<RowsFile> {
+        if self.block_rows > 0 {
+            self.write_block()?;
+        }
+        let footer = std::mem::take(&mut self.footer);
+        self.attempt(|writer| Ok(writer.file.write_all_at(writer.offset, &footer)?))?;
+        if self.owner.planted != Planted::RowsUnsynced {
+            self.sync()?;
+        }
+        Ok(RowsFile {
+            checkpoint: self.owner.checkpoint,
+            table: self.owner.table,
+            rows: self.rows,
+            blocks: self.blocks,
+            bytes: self.offset + footer.len() as u64,
+            checksum: self.owner.checksum(self.offset, &footer),
+        })
+    }
+
+    fn write_block(&mut self) -> Result<()> {
+        assert!(self.block_rows > 0, "blocks have rows");
+        let body = &self.block[BLOCK_HEADER_BYTES..];
+        let header = BlockHeader {
+            body_bytes: u32::try_from(body.len()).expect("a block is one row or short"),
+            rows: self.block_rows,
+            body_checksum: crc32c::crc32c(body),
+            previous: self.previous,
+        };
+        let (bytes, checksum) = header.encode(&self.owner, self.offset);
+        self.block[..BLOCK_HEADER_BYTES].copy_from_slice(&bytes);
+        self.attempt(|writer| Ok(writer.file.write_all_at(writer.offset, &writer.block)?))?;
+        let (body_bytes, rows) = (header.body_bytes, header.rows);
+        let placed = Placed { offset: self.offset, body_bytes, rows, checksum };
+        self.footer.extend_from_slice(&placed.encode());
+        (self.offset, self.previous) = (placed.end(), checksum);
+        self.rows += u64::from(rows);
+        self.blocks += 1;
+        self.block.truncate(BLOCK_HEADER_BYTES);
+        // Gives back what a long row took.
+        self.block.shrink_to(2 * BLOCK_BYTES);
+        self.block_rows = 0;
+        Ok(())
+    }
+
+    /// Does something with the file, unless something has failed before.
+    fn attempt(&mut self, act: impl FnOnce(&RowsWriter) -> Result<()>) -> Result<()> {
+        let done = self.failed.clone().map_or_else(|| act(self), Err);
+        self.failed = done.as_ref().err().cloned();
+        done
+    }
+}

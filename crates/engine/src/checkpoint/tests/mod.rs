@@ -1,0 +1,234 @@
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod damage;
+
+use super::*;
+use crate::storage::{MemoryStorage, OpenMode, Storage};
+use crate::wal::{DatabaseId, Lsn};
+use std::collections::BTreeSet;
+use std::io::ErrorKind;
+
+const DATABASE: DatabaseId = DatabaseId(0x1234_5678_9abc_def0);
+
+type Row = (Vec<u8>, Vec<u8>);
+
+fn memory() -> MemoryStorage {
+    MemoryStorage::new(1 << 24)
+}
+
+/// Rows with keys of eight bytes or of any length, of which some are longer than a block.
+fn rows(count: u64, fixed8: bool) -> Vec<Row> {
+    let key = |i: u64| if fixed8 { i.to_be_bytes().to_vec() } else { vec![i as u8; i as usize % 300] };
+    (0..count).map(|i| (key(i), vec![i as u8 ^ 0x55; (i * 37 % 600) as usize])).collect()
+}
+
+fn write(storage: &dyn Storage, checkpoint: u64, table: u32, fixed8: bool, rows: &[Row]) -> RowsFile {
+    let mut writer = RowsWriter::create(storage, DATABASE, checkpoint, table, fixed8).unwrap();
+    for (i, (key, value)) in rows.iter().enumerate() {
+        writer.push(key, value).unwrap();
+        if i % 7 == 0 {
+            writer.sync().unwrap();
+        }
+    }
+    writer.finish().unwrap()
+}
+
+/// All rows of a file, block by block.
+fn read_rows(storage: &dyn Storage, file: &RowsFile, fixed8: bool, planted: Planted) -> Result<Vec<Row>> {
+    let reader = RowsReader::with_planted(storage, DATABASE, file, fixed8, planted)?;
+    let (mut block, mut found) = (Block::new(), Vec::new());
+    for number in 0..reader.blocks() {
+        reader.read_block(number, &mut block)?;
+        found.extend(block.rows().map(|(key, value)| (key.to_vec(), value.to_vec())));
+    }
+    Ok(found)
+}
+
+fn table(number: u32, fixed8: bool, rows: Option<RowsFile>) -> TableEntry {
+    let (name, key_type) = (format!("table {number}"), "u64".to_string());
+    let table = CatalogEntry { number, fixed8, name, key_type, value_type: "bytes, ä".to_string() };
+    TableEntry { table, rows }
+}
+
+fn manifest(number: u64, tables: Vec<TableEntry>) -> Manifest {
+    Manifest { number, start_lsn: Lsn(number / 2), end_lsn: Lsn(number), timestamp: !number, tables }
+}
+
+fn contents(storage: &dyn Storage, name: &str) -> Vec<u8> {
+    let file = storage.open(name, OpenMode::Read).unwrap();
+    let mut bytes = vec![0; file.len_bytes().unwrap() as usize];
+    file.read_exact_at(0, &mut bytes).unwrap();
+    bytes
+}
+
+fn replace(storage: &dyn Storage, name: &str, bytes: &[u8]) {
+    let file = storage.open(name, OpenMode::ReadWrite).unwrap();
+    file.truncate(0).unwrap();
+    file.write_all_at(0, bytes).unwrap();
+}
+
+/// Proves that rows come back as they were pushed, whatever their number and lengths, and that the writer says what
+/// it writes.
+#[test]
+fn rows_round_trip() {
+    let storage = memory();
+    let mut blocks = BTreeSet::new();
+    for (checkpoint, (count, fixed8)) in
+        [(0, true), (0, false), (1, true), (1, false), (2, false), (500, true), (500, false)]
+            .into_iter()
+            .enumerate()
+    {
+        let rows = rows(count, fixed8);
+        let file = write(&storage, checkpoint as u64, 3, fixed8, &rows);
+        assert_eq!((file.checkpoint, file.table, file.rows), (checkpoint as u64, 3, count));
+        assert_eq!(file.bytes, contents(&storage, &file.name().to_string()).len() as u64);
+        assert_eq!(read_rows(&storage, &file, fixed8, Planted::None).unwrap(), rows);
+        blocks.insert(file.blocks);
+    }
+    assert!(blocks.len() >= 4 && blocks.contains(&0), "{blocks:?}");
+    let mut writer = RowsWriter::create(&storage, DATABASE, 1, 4, true).unwrap();
+    let written: u64 = (0..100u64).map(|i| writer.push(&i.to_be_bytes(), &[1; 8]).unwrap()).sum();
+    let file = writer.finish().unwrap();
+    assert!(written > 0 && written < file.bytes && file.blocks > 5);
+}
+
+/// Proves that several threads read the blocks of a file at once, and that memory is used again.
+#[test]
+fn blocks_are_read_independently() {
+    let storage = memory();
+    let rows = rows(300, false);
+    let file = write(&storage, 1, 1, false, &rows);
+    let reader = RowsReader::open(&storage, DATABASE, &file, false).unwrap();
+    // Each from its last to its first, so that long and short ones follow each other in other orders.
+    let read_all_from = |first: usize| -> Vec<(usize, Vec<Row>)> {
+        let mut block = Block::new();
+        let mut read = |number: usize| {
+            reader.read_block(number as u64, &mut block).unwrap();
+            assert_eq!(block.rows().len(), block.rows().count());
+            block.rows().map(|(key, value)| (key.to_vec(), value.to_vec())).collect()
+        };
+        (first..file.blocks as usize).step_by(2).rev().map(|number| (number, read(number))).collect()
+    };
+    let mut parts = std::thread::scope(|scope| {
+        let odd = scope.spawn(|| read_all_from(1));
+        let even = read_all_from(0);
+        [even, odd.join().unwrap()].concat()
+    });
+    parts.sort_by_key(|(number, _)| *number);
+    let found: Vec<Row> = parts.into_iter().flat_map(|(_, rows)| rows).collect();
+    assert_eq!(found, rows);
+}
+
+/// Proves that a manifest comes back as it was, is listed, and keeps nothing under a temporary name.
+#[test]
+fn manifests_round_trip() {
+    let storage = memory();
+    assert_eq!((list(&storage).unwrap(), number_next(&storage).unwrap()), (vec![], 1));
+    let file = write(&storage, 2, 5, true, &rows(9, true));
+    assert_eq!(number_next(&storage).unwrap(), 3, "an unfinished checkpoint has its number too");
+    let tables = vec![table(4, true, None), table(5, true, Some(file)), table(u32::MAX, false, None)];
+    for manifest in [manifest(3, tables), manifest(12, vec![])] {
+        publish(&storage, DATABASE, &manifest).unwrap();
+        assert_eq!(read(&storage, DATABASE, manifest.number).unwrap(), manifest);
+    }
+    assert_eq!((list(&storage).unwrap(), number_next(&storage).unwrap()), (vec![3, 12], 13));
+    assert!(matches!(read(&storage, DATABASE, 4), Err(Error::Storage(e)) if e.kind() == ErrorKind::NotFound));
+    assert_eq!(unneeded(&storage, &[]).unwrap().len(), 3);
+    let last = manifest(u64::MAX, vec![]);
+    publish(&storage, DATABASE, &last).unwrap();
+    assert!(matches!(number_next(&storage), Err(Error::Damaged { .. })));
+}
+
+/// Proves that a table's entry comes back alone, and that bytes that are not one entry are none.
+#[test]
+fn catalog_entries_round_trip() {
+    for fixed8 in [true, false] {
+        let entry = table(u32::MAX - 1, fixed8, None).table;
+        let mut bytes = Vec::new();
+        entry.encode(&mut bytes);
+        assert_eq!(CatalogEntry::decode(&bytes), Some(entry));
+        assert!((0..bytes.len()).all(|len| CatalogEntry::decode(&bytes[..len]).is_none()));
+        bytes.push(0);
+        assert_eq!(CatalogEntry::decode(&bytes), None);
+    }
+}
+
+/// Proves that an identity is made once, is found, and that a directory which has lost it, or is another's, is no
+/// place for a new database.
+#[test]
+fn identities_round_trip() {
+    let storage = memory();
+    assert_eq!(Identity::read(&storage).unwrap(), None);
+    // What an attempt before has left does not matter.
+    storage.open("database.new", OpenMode::CreateNew).unwrap().write_all_at(0, &[1; 100]).unwrap();
+    assert_eq!(Identity::read(&storage).unwrap(), None);
+    let identity = Identity::create(&storage, DATABASE).unwrap();
+    assert_eq!(Identity::read(&storage).unwrap(), Some(identity));
+    assert_eq!((identity.database, storage.list().unwrap()), (DATABASE, vec!["database".to_string()]));
+    let again = Identity::create(&storage, DatabaseId(1));
+    assert!(matches!(again, Err(Error::Storage(error)) if error.kind() == ErrorKind::AlreadyExists));
+    replace(&storage, "database", b"PostgreSQL 9");
+    assert!(matches!(Identity::read(&storage), Err(Error::NotADatabase { .. })));
+    for left in [
+        "log-00000000000000000001",
+        "checkpoint-00000000000000000001",
+        "rows-00000000000000000001-0000000001",
+    ] {
+        let storage = memory();
+        storage.open("log-1", OpenMode::CreateNew).unwrap();
+        assert_eq!(Identity::read(&storage).unwrap(), None);
+        storage.open(left, OpenMode::CreateNew).unwrap();
+        assert!(matches!(Identity::read(&storage), Err(Error::Damaged { .. })), "{left}");
+    }
+}
+
+/// Proves that what kept checkpoints need stays, also files of older checkpoints; that all else of checkpoints goes; and
+/// that nothing else does.
+#[test]
+fn unneeded_files_are_removed() {
+    let storage = memory();
+    Identity::create(&storage, DATABASE).unwrap();
+    let rows = rows(20, true);
+    let old = write(&storage, 1, 1, true, &rows);
+    let mut manifests = Vec::new();
+    for number in 1..=4 {
+        let own = write(&storage, number, 2, true, &rows);
+        let tables = vec![table(1, true, Some(old)), table(2, true, Some(own))];
+        manifests.push(manifest(number, tables));
+        publish(&storage, DATABASE, &manifests[number as usize - 1]).unwrap();
+    }
+    write(&storage, 5, 1, true, &rows);
+    for name in ["checkpoint-00000000000000000005.new", "log-00000000000000000001", "rows-1-1", "notes.new"] {
+        storage.open(name, OpenMode::CreateNew).unwrap();
+    }
+    let keep = &manifests[2..];
+    let before = storage.list().unwrap();
+    let unneeded = unneeded(&storage, keep).unwrap();
+    assert!(unneeded[..2].iter().all(|name| name.starts_with("checkpoint-")), "{unneeded:?}");
+    assert_eq!(unneeded.len(), 6);
+    remove_unneeded(&storage, keep).unwrap();
+    let after = storage.list().unwrap();
+    assert!(before.iter().all(|name| after.contains(name) != unneeded.contains(name)));
+    for manifest in keep {
+        let read = read(&storage, DATABASE, manifest.number).unwrap();
+        for table in &read.tables {
+            assert_eq!(read_rows(&storage, &table.rows.unwrap(), true, Planted::None).unwrap(), rows);
+        }
+    }
+}
+
+/// Proves that a name is used once, and that what cannot be held is refused.
+#[test]
+fn misuse_is_refused() {
+    let storage = memory();
+    write(&storage, 1, 1, true, &[]);
+    let again = RowsWriter::create(&storage, DATABASE, 1, 1, true);
+    assert!(matches!(again, Err(Error::Storage(error)) if error.kind() == ErrorKind::AlreadyExists));
+    let mut writer = RowsWriter::create(&storage, DATABASE, 1, 2, true).unwrap();
+    let error = writer.push(&[0; 8], &[0; block::BYTES_MAX + 1]).unwrap_err();
+    assert!(matches!(error, Error::TooLarge { bytes_max: 4096, .. }), "{error}");
+    writer.push(&[1; 8], &[1; block::BYTES_MAX]).unwrap();
+    let file = writer.finish().unwrap();
+    let found = read_rows(&storage, &file, true, Planted::None).unwrap();
+    assert_eq!(found, [(vec![1; 8], vec![1; block::BYTES_MAX])]);
+}

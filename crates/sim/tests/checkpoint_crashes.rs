@@ -1,0 +1,346 @@
+//! Checkpoints on a disk that crashes and fails: in every state that a crash can leave, each manifest that is there is
+//! whole with all of its rows, and the newest is no older than the last that was published. Errors planted into
+//! writing and reading are caught.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use braid_sim::storage::{Fault, FaultRule, SimulatedStorage};
+use braiddb::checkpoint::{
+    Block, CatalogEntry, Error, Identity, Manifest, Planted, Result, RowsFile, RowsReader, RowsWriter,
+    TableEntry, list, number_next, publish_with_planted, read, remove_unneeded,
+};
+use braiddb::storage::{OpenMode, Operation, Storage};
+use braiddb::wal::{DatabaseId, Lsn};
+
+const CAPACITY: u64 = 1 << 20;
+const DATABASE: DatabaseId = DatabaseId(77);
+/// So many checkpoints are kept.
+const KEPT: usize = 2;
+
+/// Table 1 changes with every checkpoint, table 2 with every other, table 3 has no rows.
+const TABLES: [(u32, bool); 3] = [(1, true), (2, false), (3, true)];
+
+/// What the files that checkpoint `checkpoint` writes for a table hold.
+fn rows(checkpoint: u64, table: u32) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let row = |i: u64| {
+        let mut key = (i * 3).to_be_bytes().to_vec();
+        if table == 2 {
+            key.resize(8 + i as usize % 40, 1);
+        }
+        (key, vec![(checkpoint * 16 + i) as u8 | 1; (i * 13 % 90) as usize])
+    };
+    (0..10 + checkpoint % 7).map(row).collect()
+}
+
+/// What happened at which boundary of the storage's history.
+#[derive(Clone, Debug, Default)]
+struct Trace {
+    /// When the database was there.
+    created: Option<u64>,
+    /// Each checkpoint, when it was begun, and when it was published.
+    checkpoints: Vec<(u64, u64, Option<u64>)>,
+}
+
+impl Trace {
+    /// The newest checkpoint that had been published at this boundary.
+    fn published(&self, boundary: u64) -> Option<u64> {
+        let is_before = |at: &Option<u64>| at.is_some_and(|at| at <= boundary);
+        self.checkpoints.iter().rev().find(|(.., at)| is_before(at)).map(|(number, ..)| *number)
+    }
+
+    /// The same, for a history that begins with what a crash has left.
+    fn after_crash(newest: Option<u64>) -> Trace {
+        Trace { created: None, checkpoints: newest.map(|number| (number, 0, Some(0))).into_iter().collect() }
+    }
+}
+
+/// The rows of a table for this checkpoint: a new file, or the old one if the table has not changed.
+fn write_table(
+    storage: &SimulatedStorage,
+    number: u64,
+    (table, fixed8): (u32, bool),
+    before: Option<&Manifest>,
+    planted: Planted,
+) -> Result<Option<RowsFile>> {
+    let old = before.and_then(|manifest| manifest.tables.iter().find(|entry| entry.table.number == table));
+    if let Some(old) = old.filter(|_| table == 2 && number.is_multiple_of(2)) {
+        return Ok(old.rows);
+    }
+    if table == 3 {
+        return Ok(None);
+    }
+    let mut writer = RowsWriter::with_planted(storage, DATABASE, number, table, fixed8, planted)?;
+    for (i, (key, value)) in rows(number, table).iter().enumerate() {
+        writer.push(key, value)?;
+        if i == 5 && planted != Planted::RowsUnsynced {
+            writer.sync()?;
+        }
+    }
+    writer.finish().map(Some)
+}
+
+/// Opens the database, or creates it, and makes so many checkpoints, of which it keeps the newest.
+fn work(storage: &SimulatedStorage, planted: Planted, count: u64, trace: &mut Trace) -> Result<()> {
+    if Identity::read(storage)?.is_none() {
+        Identity::create(storage, DATABASE)?;
+    }
+    trace.created = Some(storage.boundary());
+    let mut manifests = Vec::new();
+    for number in list(storage)? {
+        manifests.push(read(storage, DATABASE, number)?);
+    }
+    remove_unneeded(storage, &manifests)?;
+    for _ in 0..count {
+        let number = number_next(storage)?;
+        trace.checkpoints.push((number, storage.boundary(), None));
+        let mut tables = Vec::new();
+        for (table, fixed8) in TABLES {
+            let rows = write_table(storage, number, (table, fixed8), manifests.last(), planted)?;
+            let text = |what: &str| format!("{what} {table}");
+            let (name, key_type, value_type) = (text("table"), text("key"), text("value"));
+            let table = CatalogEntry { number: table, fixed8, name, key_type, value_type };
+            tables.push(TableEntry { table, rows });
+        }
+        let (start_lsn, end_lsn) = (Lsn(number * 10), Lsn(number * 10 + 5));
+        let manifest = Manifest { number, start_lsn, end_lsn, timestamp: number * 256, tables };
+        publish_with_planted(storage, DATABASE, &manifest, planted)?;
+        trace.checkpoints.last_mut().unwrap().2 = Some(storage.boundary());
+        manifests.push(manifest);
+        manifests.drain(..manifests.len().saturating_sub(KEPT));
+        remove_unneeded(storage, &manifests)?;
+    }
+    Ok(())
+}
+
+fn run(planted: Planted, count: u64) -> (SimulatedStorage, Trace) {
+    let (storage, mut trace) = (SimulatedStorage::new(1, CAPACITY), Trace::default());
+    work(&storage, planted, count, &mut trace).unwrap();
+    (storage, trace)
+}
+
+/// Whether a checkpoint can be read with all of its rows, and they are what was written.
+fn check_checkpoint(storage: &dyn Storage, number: u64, planted: Planted) -> Result<(), String> {
+    let text = |error: Error| error.to_string();
+    let manifest = read(storage, DATABASE, number).map_err(text)?;
+    let numbers: Vec<u32> = manifest.tables.iter().map(|entry| entry.table.number).collect();
+    if (manifest.start_lsn, manifest.timestamp, &numbers[..]) != (Lsn(number * 10), number * 256, &[1, 2, 3])
+    {
+        return Err(format!("checkpoint {number} is not what was published: {manifest:?}"));
+    }
+    for entry in &manifest.tables {
+        let Some(file) = entry.rows else { continue };
+        let reader =
+            RowsReader::with_planted(storage, DATABASE, &file, entry.table.fixed8, planted).map_err(text)?;
+        let (mut block, mut found) = (Block::new(), Vec::new());
+        for number in 0..reader.blocks() {
+            reader.read_block(number, &mut block).map_err(text)?;
+            found.extend(block.rows().map(|(key, value)| (key.to_vec(), value.to_vec())));
+        }
+        if found != rows(file.checkpoint, file.table) {
+            return Err(format!("the rows of table {} in checkpoint {number} are wrong", file.table));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a crash at this boundary has left what it must; the newest checkpoint.
+fn check(trace: &Trace, boundary: u64, storage: &dyn Storage) -> Result<Option<u64>, String> {
+    let identity = Identity::read(storage).map_err(|error| error.to_string())?;
+    if identity.is_none() && trace.created.is_some_and(|created| created <= boundary) {
+        return Err("the identity is gone".to_string());
+    }
+    if identity.is_some_and(|identity| identity.database != DATABASE) {
+        return Err("it is another database".to_string());
+    }
+    let numbers = list(storage).map_err(|error| error.to_string())?;
+    for number in &numbers {
+        check_checkpoint(storage, *number, Planted::None)?;
+    }
+    let (newest, published) = (numbers.last().copied(), trace.published(boundary));
+    if newest < published {
+        return Err(format!("checkpoint {published:?} was published, {newest:?} is the newest"));
+    }
+    let begun = trace.checkpoints.iter().rev().find(|(_, at, _)| *at <= boundary).map(|(number, ..)| *number);
+    if newest > begun {
+        return Err(format!("checkpoint {newest:?} is there, {begun:?} was begun last"));
+    }
+    Ok(newest)
+}
+
+/// The first of the crash states in which something is wrong, and how many were looked at.
+fn first_loss(storage: &SimulatedStorage, trace: &Trace, states: u64) -> (Option<String>, u64) {
+    let mut looked_at = 0;
+    for crash in storage.crash_states(7, states) {
+        looked_at += 1;
+        if let Err(loss) = check(trace, crash.boundary, &crash.storage) {
+            let place = storage.describe(crash.boundary);
+            return (Some(format!("{place}, seed {}: {loss}", crash.seed)), looked_at);
+        }
+    }
+    (None, looked_at)
+}
+
+/// Proves that in every crash state all checkpoints that are there are whole, and the last that was published or a
+/// newer one is; removal included.
+#[test]
+fn checkpoints_survive_every_crash() {
+    let (storage, trace) = run(Planted::None, 5);
+    assert!(storage.operations(Operation::Remove) >= 6);
+    assert_eq!(list(&storage).unwrap(), [4, 5]);
+    let (loss, looked_at) = first_loss(&storage, &trace, 150);
+    assert_eq!(loss, None);
+    assert!(looked_at >= 10_000, "{looked_at} states");
+}
+
+/// Proves that going on after a crash loses nothing, also if that crashes too, and leaves no file that nobody needs.
+#[test]
+fn going_on_survives_crashes_too() {
+    let (storage, trace) = run(Planted::None, 3);
+    for crash in storage.crash_states(3, 4) {
+        let place = format!("{}, seed {}", storage.describe(crash.boundary), crash.seed);
+        let newest = check(&trace, crash.boundary, &crash.storage).unwrap();
+        let mut again = Trace::after_crash(newest);
+        work(&crash.storage, Planted::None, 2, &mut again).unwrap();
+        let (loss, _) = first_loss(&crash.storage, &again, 4);
+        assert_eq!(loss, None, "{place}");
+        // The identity, two manifests, two files of table 1, and one or two of table 2.
+        assert!(crash.storage.list().unwrap().len() <= 7, "{place}");
+    }
+}
+
+/// Proves that too few syncs are caught: of rows, of a manifest, of names before the rename and after it.
+#[test]
+fn careless_writers_are_caught() {
+    for planted in
+        [Planted::RowsUnsynced, Planted::ManifestUnsynced, Planted::NamesUnsynced, Planted::RenameUnsynced]
+    {
+        let (storage, trace) = run(planted, 4);
+        let (loss, looked_at) = first_loss(&storage, &trace, 50);
+        let loss = loss.unwrap_or_else(|| panic!("{planted:?} is not caught in {looked_at} states"));
+        println!("{planted:?}: state {looked_at}, {loss}");
+    }
+}
+
+/// Proves that after any one failure of any operation nothing that was published is lost, also in a crash, and that
+/// checkpoints can be made again.
+#[test]
+fn checkpoints_survive_failures() {
+    let (clean, _) = run(Planted::None, 4);
+    for (operation, fault) in [
+        (Operation::SyncData, Fault::DropUnsynced),
+        (Operation::SyncDirectory, Fault::DropUnsynced),
+        (Operation::Write, Fault::Torn),
+        (Operation::Write, Fault::Full),
+        (Operation::Write, Fault::Short),
+        (Operation::Create, Fault::Full),
+        (Operation::Rename, Fault::Fail),
+        (Operation::Remove, Fault::Fail),
+        (Operation::List, Fault::Fail),
+    ] {
+        for nth in 1..=clean.operations(operation) {
+            let (storage, mut trace) = (SimulatedStorage::new(nth, CAPACITY), Trace::default());
+            storage.inject(FaultRule::once(operation, nth, fault));
+            let worked = work(&storage, Planted::None, 4, &mut trace);
+            let place = format!("{fault:?} at {operation} {nth}");
+            assert_eq!((storage.faults_injected(), worked.is_err()), (1, fault != Fault::Short), "{place}");
+            let (loss, _) = first_loss(&storage, &trace, 4);
+            assert_eq!(loss, None, "{place}");
+            // A fresh start, after a crash of the machine: names that a failed sync has lost are gone now.
+            let boundary = storage.boundary();
+            let fresh = storage.crash(boundary, nth);
+            let mut again = Trace::after_crash(check(&trace, boundary, &fresh).unwrap());
+            work(&fresh, Planted::None, 2, &mut again).unwrap();
+            let (loss, _) = first_loss(&fresh, &again, 2);
+            assert_eq!(loss, None, "{place}, again");
+        }
+    }
+}
+
+/// Proves that a writer whose sync has failed ends no file, although later syncs succeed.
+#[test]
+fn a_failed_sync_ends_the_file() {
+    let storage = SimulatedStorage::new(1, CAPACITY);
+    storage.inject(FaultRule::once(Operation::SyncData, 1, Fault::DropUnsynced));
+    let mut writer = RowsWriter::create(&storage, DATABASE, 1, 1, true).unwrap();
+    writer.push(&[0; 8], b"value").unwrap();
+    assert!(writer.sync().is_err());
+    assert!(matches!(writer.push(&[1; 8], b"value"), Err(Error::Storage(_))));
+    assert!(matches!(writer.sync(), Err(Error::Storage(_))));
+    assert!(matches!(writer.finish(), Err(Error::Storage(_))));
+}
+
+/// Proves that what a checkpoint replaces is not removed before the checkpoint is durable, also where it was found
+/// by a fresh start after a failure of the sync that should have made it so.
+#[test]
+fn what_is_replaced_goes_last() {
+    let (storage, mut trace) = run(Planted::None, 1);
+    // Two syncs of the directory publish a manifest. The second one fails and has done nothing.
+    storage.inject(FaultRule::once(Operation::SyncDirectory, 2, Fault::Fail));
+    assert!(work(&storage, Planted::None, 1, &mut trace).is_err());
+    let second = read(&storage, DATABASE, 2).unwrap();
+    remove_unneeded(&storage, &[second]).unwrap();
+    assert_eq!(list(&storage).unwrap(), [2]);
+    let (loss, _) = first_loss(&storage, &trace, 20);
+    assert_eq!(loss, None);
+}
+
+/// Whether what a disk that lies has left is read as what was published, or as damaged; what was read wrongly else.
+fn read_wrongly(storage: &SimulatedStorage, planted: Planted) -> Option<String> {
+    let is_wrong = |loss: &String| loss.contains("not what was published") || loss.contains("are wrong");
+    list(storage)
+        .unwrap()
+        .iter()
+        .find_map(|number| check_checkpoint(storage, *number, planted).err().filter(is_wrong))
+}
+
+/// Proves that no bit that flips, when written or read, and no write that is lost or lands elsewhere makes readers
+/// give out something else than was written; and that readers that look at no checksum are caught.
+#[test]
+fn lies_of_the_disk_are_noticed() {
+    let (clean, _) = run(Planted::None, 2);
+    let (mut noticed, mut caught) = (0, false);
+    for fault in [Fault::BitFlip, Fault::Lost, Fault::Misdirected] {
+        for nth in 1..=clean.operations(Operation::Write) {
+            for seed in 0..8 {
+                let (storage, mut trace) = (SimulatedStorage::new(seed, CAPACITY), Trace::default());
+                storage.inject(FaultRule::once(Operation::Write, nth, fault));
+                // Reading an identity or a manifest that is damaged may end it early.
+                let _ = work(&storage, Planted::None, 2, &mut trace);
+                assert_eq!(
+                    read_wrongly(&storage, Planted::None),
+                    None,
+                    "{fault:?} at write {nth}, seed {seed}"
+                );
+                let numbers = list(&storage).unwrap();
+                let is_good = |number: &u64| check_checkpoint(&storage, *number, Planted::None).is_ok();
+                noticed += u32::from(!numbers.iter().all(is_good));
+                caught |= read_wrongly(&storage, Planted::NoChecksum).is_some();
+            }
+        }
+    }
+    assert!(noticed > 50 && caught, "{noticed} noticed, without checksums caught: {caught}");
+    for nth in 1..20 {
+        clean.inject(FaultRule::once(Operation::Read, nth, Fault::BitFlip));
+        assert_eq!(read_wrongly(&clean, Planted::None), None, "read {nth}");
+        clean.heal();
+    }
+}
+
+/// Proves that a file of rows that an earlier attempt has written, and that a lying disk has brought back, is not taken
+/// for the one that was published, and that a reader that does not compare is caught.
+#[test]
+fn stale_rows_are_noticed() {
+    let (storage, _) = run(Planted::None, 1);
+    let name = "rows-00000000000000000001-0000000001";
+    storage.remove(name).unwrap();
+    let mut writer = RowsWriter::create(&storage, DATABASE, 1, 1, true).unwrap();
+    for (key, value) in rows(1, 1) {
+        writer.push(&key, &vec![0; value.len()]).unwrap();
+    }
+    let stale = writer.finish().unwrap();
+    assert_eq!(storage.open(name, OpenMode::Read).unwrap().len_bytes().unwrap(), stale.bytes);
+    assert!(
+        check_checkpoint(&storage, 1, Planted::None).is_err()
+            && read_wrongly(&storage, Planted::None).is_none()
+    );
+    assert!(read_wrongly(&storage, Planted::StaleRows).is_some());
+}
