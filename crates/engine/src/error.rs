@@ -1,7 +1,10 @@
 //! What can go wrong, in one concrete type, so that `?` and `Ok(..)` in a transaction's closure
 //! need no annotation.
 
+use crate::storage::StorageError;
+use crate::{checkpoint, wal};
 use std::fmt;
+use std::sync::Arc;
 
 /// The result of everything that can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -75,6 +78,37 @@ pub enum Error {
     Cancelled,
     /// The database was closed before the transaction began.
     Closed,
+    /// The log stopped before the transaction was known to be durable. After the database is opened again, it is
+    /// there as a whole or not at all.
+    OutcomeUnknown,
+    /// The log has refused the transaction: it has no room, or it has stopped because the storage failed. Reads
+    /// go on; so do commits when there is room again. After a failure the database has to be opened again.
+    Log(wal::Error),
+    /// The directory of the database cannot be read or written, or another process has it.
+    Storage(StorageError),
+    /// A checkpoint cannot be read or written.
+    Checkpoint(checkpoint::Error),
+    /// The last checkpoint failed. Nothing is lost by that: the log is kept for as long as it is needed.
+    CheckpointFailed(Arc<Error>),
+    /// The log and the checkpoint do not agree on which tables there are.
+    CatalogDamaged {
+        /// The name of a table that cannot be.
+        table: String,
+        /// Its number.
+        number: u32,
+    },
+    /// The system refused a thread.
+    NoThread {
+        /// What it said.
+        reason: String,
+    },
+    /// The database was to be closed while there are other handles of it.
+    InUse,
+    /// The transaction's changes do not fit into one file of the log. Nothing was committed.
+    TransactionTooLarge {
+        /// The limit of the changes, with their keys.
+        bytes_max: u64,
+    },
     /// An option has a value that cannot work.
     InvalidOption {
         /// The option's name.
@@ -128,6 +162,25 @@ impl fmt::Display for Error {
             Error::TooManyTransactions { open_max } => {
                 write!(f, "more than {open_max} transactions are open at once")
             }
+            Error::OutcomeUnknown => f.write_str(
+                "the log stopped before the transaction was known to be durable: after the database is opened \
+                 again, it is there as a whole or not at all",
+            ),
+            Error::Log(error) => error.fmt(f),
+            Error::Storage(error) => error.fmt(f),
+            Error::Checkpoint(error) => error.fmt(f),
+            Error::CheckpointFailed(error) => write!(f, "the checkpoint failed: {error}"),
+            Error::CatalogDamaged { table, number } => write!(
+                f,
+                "the database is damaged: its log makes table {table:?} number {number}, which it cannot be"
+            ),
+            Error::InUse => f.write_str("the database cannot be closed: there are other handles of it"),
+            Error::NoThread { reason } => write!(f, "the system refused a thread: {reason}"),
+            Error::TransactionTooLarge { bytes_max } => write!(
+                f,
+                "the transaction's changes are longer than the limit of {bytes_max} bytes: \
+                 split it, or open the database with a greater log_segment_bytes"
+            ),
             Error::WouldWait => f.write_str("only the transaction's own operations can be awaited here"),
             Error::WouldDeadlock => {
                 f.write_str("a worker cannot wait for a transaction that it has to run itself")
@@ -142,10 +195,26 @@ impl fmt::Display for Error {
     }
 }
 
+impl From<StorageError> for Error {
+    fn from(error: StorageError) -> Error {
+        Error::Storage(error)
+    }
+}
+
+impl From<checkpoint::Error> for Error {
+    fn from(error: checkpoint::Error) -> Error {
+        Error::Checkpoint(error)
+    }
+}
+
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Error::User(error) => error.source(),
+            Error::Log(error) => error.source(),
+            Error::Checkpoint(error) => error.source(),
+            Error::Storage(error) => error.source(),
+            Error::CheckpointFailed(error) => error.source(),
             _ => None,
         }
     }

@@ -35,6 +35,7 @@ mod cc;
 #[doc(hidden)]
 pub mod checkpoint;
 mod db;
+mod durable;
 mod epoch;
 mod error;
 mod exec;
@@ -57,10 +58,13 @@ pub use cc::{ConcurrencyControl, Serializable, Snapshot};
 #[doc(hidden)]
 pub use cc::{Planted, planted};
 pub use db::{Batch, Database, Handle, Worker};
+#[doc(hidden)]
+pub use durable::{Planted as PlantedDurability, Stepped};
+pub use durable::{Progress, Recovery, Stage};
 pub use error::{Error, Result};
 pub use exec::{Refill, Step, WorkerOptions};
-pub use metrics::{Clock, LatencyStatistics, MemoryStatistics, Statistics, SystemClock};
-pub use options::Options;
+pub use metrics::{Clock, LatencyStatistics, LogStatistics, MemoryStatistics, Statistics, SystemClock};
+pub use options::{Durability, Options};
 pub use record::VALUE_BYTES_MAX;
 #[cfg(feature = "serde")]
 pub use txn::Serde;

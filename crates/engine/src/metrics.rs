@@ -83,6 +83,8 @@ macro_rules! counters {
             $($(#[$doc])* pub $name: u64,)*
             /// Memory by use.
             pub memory: MemoryStatistics,
+            /// The log; all zero where there is none.
+            pub log: LogStatistics,
             /// From begin to commit, of a sample of the committed transactions.
             pub latency: LatencyStatistics,
         }
@@ -119,6 +121,53 @@ counters! {
     visits,
     /// Times that a transaction was parked, waiting for something outside.
     parkings,
+}
+
+/// What the log of a durable database has done since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LogStatistics {
+    /// Groups made durable: each is one write and one sync.
+    pub groups: u64,
+    /// Records in them.
+    pub records: u64,
+    /// Bytes in them.
+    pub bytes: u64,
+    /// The most records in one group.
+    pub group_records_max: u64,
+    /// The most bytes in one group.
+    pub group_bytes_max: u64,
+    /// The fastest group, from the start of its write to the end of its sync.
+    pub flush_ns_min: u64,
+    /// The slowest.
+    pub flush_ns_max: u64,
+    /// All together; by `groups`, the mean.
+    pub flush_ns_sum: u64,
+}
+
+impl LogStatistics {
+    /// Adds a group.
+    pub(crate) fn add(&mut self, records: u64, bytes: u64, flush_ns: u64) {
+        self.flush_ns_min = if self.groups == 0 { flush_ns } else { self.flush_ns_min.min(flush_ns) };
+        self.flush_ns_max = self.flush_ns_max.max(flush_ns);
+        self.flush_ns_sum += flush_ns;
+        self.groups += 1;
+        self.records += records;
+        self.bytes += bytes;
+        self.group_records_max = self.group_records_max.max(records);
+        self.group_bytes_max = self.group_bytes_max.max(bytes);
+    }
+
+    /// What has come since an earlier look; the extremes are those of all.
+    pub fn since(&self, earlier: &LogStatistics) -> LogStatistics {
+        LogStatistics {
+            groups: self.groups - earlier.groups,
+            records: self.records - earlier.records,
+            bytes: self.bytes - earlier.bytes,
+            flush_ns_sum: self.flush_ns_sum - earlier.flush_ns_sum,
+            ..*self
+        }
+    }
 }
 
 /// Memory in use, in bytes.

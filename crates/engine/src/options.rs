@@ -2,6 +2,21 @@
 
 use crate::error::{Error, Result};
 
+/// When the caller learns that a transaction has committed. Other transactions see its changes at once in any
+/// case, and what one transaction depends on is durable before it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// When it, and all that it has seen, is on disk: what was acknowledged survives every crash.
+    #[default]
+    Sync,
+    /// As soon as it has committed in memory. A crash can lose the last acknowledged transactions: those of about
+    /// two flushes as a rule; never more than `log_buffer_bytes`, nor than `log_lag_ms` and a moment.
+    /// What survives is a state that there was, whole transactions and all that they depended on.
+    Async,
+    /// As `Async`, and no log is written: what survives a crash is the last checkpoint. For a whole database only.
+    None,
+}
+
 /// Settings of a database. Every field has a default that suits most programs:
 ///
 /// ```
@@ -26,6 +41,25 @@ pub struct Options {
     pub memory_limit_bytes: u64,
     /// How often a transaction is run again after a conflict before the caller sees it. Default: 1000.
     pub retries_max: u32,
+    /// When commits are acknowledged; a transaction can choose for itself by `Txn::set_durability`. This and what
+    /// follows means nothing to a database in memory.
+    pub durability: Durability,
+    /// How long a file of the log is: whole sectors of 512 bytes, up to 1 GiB. The changes of one transaction must
+    /// fit into one. Default: 64 MiB.
+    pub log_segment_bytes: u64,
+    /// How much of the log may wait to be written; beyond, commits wait. Default: 16 MiB.
+    pub log_buffer_bytes: usize,
+    /// How long a commit may wait to be written; when one has waited longer, others wait before they commit.
+    /// Default: 1000 ms, many times what a disk takes.
+    pub log_lag_ms: u64,
+    /// A checkpoint begins when the log has grown by so much since the last one began. Default: 1 GiB. 0: none
+    /// does for that reason.
+    pub checkpoint_log_bytes: u64,
+    /// A checkpoint begins so long after the last one has, if anything has changed. Default: 600 s. 0: none does
+    /// for that reason.
+    pub checkpoint_interval_s: u64,
+    /// How fast a checkpoint is written at most. Default: 128 MiB per second.
+    pub checkpoint_bytes_per_s: u64,
 }
 
 impl Default for Options {
@@ -37,6 +71,13 @@ impl Default for Options {
             inbox_capacity: 1024,
             memory_limit_bytes: u64::MAX,
             retries_max: 1000,
+            durability: Durability::Sync,
+            log_segment_bytes: 64 << 20,
+            log_buffer_bytes: 16 << 20,
+            log_lag_ms: 1000,
+            checkpoint_log_bytes: 1 << 30,
+            checkpoint_interval_s: 600,
+            checkpoint_bytes_per_s: 128 << 20,
         }
     }
 }
@@ -53,9 +94,22 @@ impl Options {
         if self.workers > WORKERS_MAX {
             return invalid("workers", "must be at most 1024");
         }
+        let sectors = 2..=LOG_SEGMENT_BYTES_MAX / SECTOR_BYTES;
+        let is_whole = self.log_segment_bytes.is_multiple_of(SECTOR_BYTES);
+        if !is_whole || !sectors.contains(&(self.log_segment_bytes / SECTOR_BYTES)) {
+            return invalid("log_segment_bytes", "must be a multiple of 512, from 1024 to 1 GiB");
+        }
+        if self.log_buffer_bytes == 0 {
+            return invalid("log_buffer_bytes", "must be at least 1");
+        }
+        if self.checkpoint_bytes_per_s == 0 {
+            return invalid("checkpoint_bytes_per_s", "must be at least 1");
+        }
         Ok(())
     }
 }
 
+const SECTOR_BYTES: u64 = 512;
+const LOG_SEGMENT_BYTES_MAX: u64 = 1 << 30;
 const BATCH_MAX: usize = 4096;
 const WORKERS_MAX: usize = 1024;

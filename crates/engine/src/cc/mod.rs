@@ -24,12 +24,16 @@ pub use snapshot::Snapshot;
 /// Transactions that may be open at once in a database.
 pub const OPEN_TRANSACTIONS_MAX: usize = mvcc::TXNS_MAX;
 
+/// The latest time of a commit that can be restored.
+pub const RESTORED_AT_MAX: u64 = Timestamp::LAST.0;
+
 use crate::epoch::Local;
 use crate::index::masstree::Masstree;
 use crate::index::{Key, Mark};
 use crate::memory::{OutOfMemory, Slab};
-use crate::record::{RecordId, Slot};
+use crate::record::{RecordId, Slot, Timestamp};
 use crate::suspend::Suspend;
+use crate::wal::Writer;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -42,6 +46,19 @@ pub enum Abort {
     Unserializable,
     /// Another one's commit was waited for in vain.
     Waited,
+    /// The log has refused the commit's record. Running it again does not help by itself.
+    Unlogged(Unlogged),
+}
+
+/// Why the log has refused a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unlogged {
+    /// It is longer than a record can be.
+    TooLong,
+    /// There is no room for it.
+    Full,
+    /// The log has stopped, or is closed.
+    Stopped,
 }
 
 /// Why a write was refused.
@@ -128,6 +145,8 @@ pub struct Env<'e, C: ConcurrencyControl> {
     pub worker: &'e C::Worker,
     /// The worker's epoch and memory; entered.
     pub local: &'e Local,
+    /// Where commits that change something are noted before anybody sees them; none: nowhere.
+    pub log: Option<&'e Writer>,
 }
 
 impl<C: ConcurrencyControl> Clone for Env<'_, C> {
@@ -257,14 +276,39 @@ pub unsafe trait ConcurrencyControl: Sized + Send + Sync + 'static {
     /// # Safety
     /// `slot` is what `create` was called with in this transaction, and nothing else was done with it.
     unsafe fn created(txn: &mut Self::Txn, slot: *const Slot, target: &Target);
-    /// The index does not name it after all. The scheme gives the slot of record `id` back.
+    /// The index does not name it, after all or any more. The scheme gives the slot of record `id` back.
     ///
     /// # Safety
-    /// `slot` is what `create` was called with, and nothing else was done with it.
+    /// `slot` is what `create` was called with, and nothing else was done with it; or that of a restored record
+    /// which no transaction has met.
     unsafe fn discard(env: Env<'_, Self>, slot: *const Slot, id: RecordId);
+
+    /// Makes a record's value as of a commit at `at`, at most `RESTORED_AT_MAX`, in a slot that no index names
+    /// yet. It is there for every transaction once [`resume`](Self::resume) has been called with that or later.
+    ///
+    /// # Safety
+    /// The slot is the caller's alone.
+    unsafe fn restore(env: Env<'_, Self>, slot: *mut Slot, value: &[u8], at: u64) -> Result<(), OutOfMemory>;
+    /// Puts a value as of a commit at `at` in the place of a restored record's value, which is gone at once. Of
+    /// two calls at the same time one wins.
+    ///
+    /// # Safety
+    /// The slot is a record's that was made by `restore` and is still in the index; nobody reads its value until
+    /// this is done, and the thread is inside an epoch.
+    unsafe fn restore_over(
+        env: Env<'_, Self>,
+        slot: *const Slot,
+        value: &[u8],
+        at: u64,
+    ) -> Result<(), OutOfMemory>;
+    /// From now on transactions begin and commit after `at`, which is at most `RESTORED_AT_MAX`.
+    fn resume(shared: &Self::Shared, at: u64);
 
     /// Steps a commit; `None`: suspended. The number is the commit's place in the order of all, if the
     /// transaction has written; after an `Abort` the transaction is still open.
+    ///
+    /// What it has changed is appended to the log before anybody can see it. So whoever depends on it comes
+    /// later in the log.
     fn commit<S: Suspend>(
         commit: &mut Self::Commit,
         env: Env<'_, Self>,

@@ -57,7 +57,7 @@ impl<C: ConcurrencyControl> Bench<C> {
 
 impl<C: ConcurrencyControl> Hand<'_, C> {
     pub(super) fn env(&self) -> Env<'_, C> {
-        Env { shared: &self.bench.shared, worker: &self.worker, local: &self.local }
+        Env { shared: &self.bench.shared, worker: &self.worker, local: &self.local, log: None }
     }
 
     pub(super) fn begin(&self) -> C::Txn {

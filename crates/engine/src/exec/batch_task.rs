@@ -1,14 +1,15 @@
 //! Many futures of one kind, one per input: one allocation, one answer. The job's copies in several inboxes
 //! are tickets: each worker that holds one draws inputs until none is left.
 //!
-//! Invariants: input `i` belongs to whoever drew `i` from `next`; result `i` likewise, and then to whoever
-//! brings `left` to zero.
+//! Invariants: input `i` belongs to whoever drew `i` from `next`; result `i` likewise, or if it is held, to the
+//! queue in which it is; and then to whoever brings `left` to zero.
 
 use super::Executor;
+use super::held::{Announce, Fate, lose};
 use super::once::{Handle, Lost, Once, Outcome};
 use super::op::Mailbox;
 use super::serve::Home;
-use super::task::{Job, Sink, Started, Submitted, Vacancy, message, quietly};
+use super::task::{Job, Sink, Started, Vacancy, message, quietly};
 use crate::sync::atomic::{AtomicUsize, Ordering::*};
 use std::cell::UnsafeCell;
 use std::future::Future;
@@ -155,12 +156,12 @@ where
         let more = if i + 1 < self.places.len() { Started::More } else { Started::Last };
         // SAFETY: input `i` is ours.
         let input = unsafe { (*place.input.get()).take() }.expect("an input is drawn once");
-        let (mailbox, part) = (at.mailbox(), Part { task: self, i });
-        let task = Arc::as_ptr(&part.task);
+        let (mailbox, task) = (at.mailbox(), Arc::as_ptr(&self));
+        let part = Part { task: Some(self), i };
         // SAFETY: `part` keeps the task alive, and is dropped after the future.
         let task: &'static Self = unsafe { &*task };
         match catch_unwind(AssertUnwindSafe(|| (task.make)(mailbox, &task.shared, input))) {
-            Ok(future) => at.fill(Submitted::new(future, mailbox, part)),
+            Ok(future) => at.submit(future, part),
             Err(payload) => part.set(Err(Lost::Panicked(message(payload)).into())),
         }
         more
@@ -171,31 +172,62 @@ where
     }
 }
 
-/// The way back to one result of a batch.
+impl<C, I, P, T, E: From<Lost>> Announce for BatchTask<C, I, P, T, E> {
+    unsafe fn announce(&self, part: usize, fate: Fate) {
+        if fate == Fate::Unknown {
+            // SAFETY: the part is drawn and not finished: `hold` has returned it, and this is called once.
+            lose(unsafe { &mut *self.places[part].result.get() });
+        }
+        self.finish(1);
+    }
+}
+
+type Shared<C, I, P, T, E> = Arc<BatchTask<C, I, P, T, E>>;
+
+/// The way back to one result of a batch. Without a task when that result is held.
 struct Part<C, I, P, T, E: From<Lost>> {
-    task: Arc<BatchTask<C, I, P, T, E>>,
+    task: Option<Shared<C, I, P, T, E>>,
     i: usize,
 }
 
-impl<C, I, P, T, E: From<Lost>> Sink<Result<T, E>> for Part<C, I, P, T, E> {
+impl<C, I, P, T, E: From<Lost>> Part<C, I, P, T, E> {
+    fn task(&self) -> &BatchTask<C, I, P, T, E> {
+        self.task.as_ref().expect("the future has not ended")
+    }
+}
+
+impl<C, I, P, T, E> Sink<Result<T, E>> for Part<C, I, P, T, E>
+where
+    C: 'static,
+    I: 'static,
+    P: 'static,
+    T: 'static,
+    E: From<Lost> + 'static,
+{
     fn set(&self, result: Result<T, E>) {
         // SAFETY: `i` is ours.
-        unsafe { self.task.set(self.i, result) };
+        unsafe { self.task().set(self.i, result) };
+    }
+    fn hold(&mut self, result: Result<T, E>) -> (Arc<dyn Announce>, usize) {
+        self.set(result);
+        (self.task.take().expect("the future has not ended"), self.i)
     }
     fn is_cancelled(&self) -> bool {
-        self.task.once.is_cancelled()
+        self.task().once.is_cancelled()
     }
     fn park(&self, context: &Context<'_>) -> bool {
-        self.task.once.park(context.waker())
+        self.task().once.park(context.waker())
     }
 }
 
 impl<C, I, P, T, E: From<Lost>> Drop for Part<C, I, P, T, E> {
     fn drop(&mut self) {
+        let Some(task) = &self.task else { return };
         // SAFETY: `i` is ours.
-        if !unsafe { self.task.is_set(self.i) } {
-            self.set(Err(Lost::Cancelled.into()));
+        if !unsafe { task.is_set(self.i) } {
+            // SAFETY: as above.
+            unsafe { task.set(self.i, Err(Lost::Cancelled.into())) };
         }
-        self.task.finish(1);
+        task.finish(1);
     }
 }

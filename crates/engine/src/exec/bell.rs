@@ -75,6 +75,16 @@ impl Bell {
     }
 }
 
+/// For who has something for the worker as a whole.
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.ring();
+    }
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.ring();
+    }
+}
+
 /// The bell of a worker and which of its slots are woken.
 pub(crate) struct Wakes {
     pub(crate) bell: Arc<Bell>,

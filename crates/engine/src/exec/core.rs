@@ -8,6 +8,7 @@ use super::op::{Counters, Host, Pulse};
 use super::slot::{NO_STAMP, Slot, Slots, State};
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::task::Waker;
 
 /// Rounds between two announcements of the epoch.
 const REFRESH_EVERY_ROUNDS: u64 = 64;
@@ -36,13 +37,22 @@ pub struct WorkerOptions {
     /// Parked futures that may be open beyond the batch; when so many wait for something outside, those to
     /// come wait too. Default: 1024.
     pub parked_max: usize,
+    /// Outputs of ended futures that may be held back at once; while so many are, nothing is let in. Those that
+    /// are open then add theirs. Default: 65,536, which lets a million end each second and be held for 65 ms.
+    pub held_max: usize,
     /// When a free place is filled again. Default: at once.
     pub refill: Refill,
 }
 
 impl Default for WorkerOptions {
     fn default() -> Self {
-        WorkerOptions { batch: 48, batch_max: 64, parked_max: 1024, refill: Refill::Immediate }
+        WorkerOptions {
+            batch: 48,
+            batch_max: 64,
+            parked_max: 1024,
+            held_max: 1 << 16,
+            refill: Refill::Immediate,
+        }
     }
 }
 
@@ -57,6 +67,7 @@ pub(crate) struct Core<H: Host> {
     /// Parked ones with a stamp: they hold a result that they have not fetched. Rare.
     parked_stamped: usize,
     pub(crate) batch_max: usize,
+    pub(crate) held_max: usize,
     pub(crate) refill: Refill,
     pub(crate) counters: Counters,
     batch: usize,
@@ -74,6 +85,7 @@ impl<H: Host> Core<H> {
             parked: 0,
             parked_stamped: 0,
             batch_max,
+            held_max: options.held_max,
             refill: options.refill,
             counters: Counters::default(),
             batch: options.batch.clamp(1, batch_max),
@@ -192,6 +204,13 @@ impl<H: Host> Core<H> {
             }
         }
         more
+    }
+
+    /// For `Bell::sleep`: the host will ring when something is released that is held until `first`, if anything
+    /// is.
+    pub(crate) fn awaits_release(&self, first: Option<u64>) -> bool {
+        let waker = || Waker::from(self.slots.wakes.bell.clone());
+        first.is_none_or(|until| self.host.wake_when_released(until, &waker()))
     }
 
     /// Parks a slot that the caller has taken out of the live list.

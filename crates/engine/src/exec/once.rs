@@ -25,6 +25,8 @@ pub enum Lost {
     WouldDeadlock,
     /// Every inbox is full, and a worker's thread must not wait for room. The future was never started.
     Full,
+    /// It has ended, but its output was held back, and will never be released.
+    Unknown,
 }
 
 impl fmt::Display for Lost {
@@ -35,6 +37,7 @@ impl fmt::Display for Lost {
             Lost::Closed => f.write_str("the database is closed"),
             Lost::WouldDeadlock => f.write_str("a worker thread cannot wait for a transaction"),
             Lost::Full => f.write_str("too many transactions are queued"),
+            Lost::Unknown => f.write_str("whether the transaction lasts is not known"),
         }
     }
 }
@@ -81,9 +84,25 @@ impl<T> Once<T> {
 
     /// Sets the value, which nobody has done yet, and wakes who waits.
     pub(crate) fn set(&self, value: T) {
+        self.put(value);
+        self.announce();
+    }
+
+    /// Sets the value, which nobody has done yet, for the same thread to [`announce`](Self::announce).
+    pub(crate) fn put(&self, value: T) {
+        self.revise(|empty| *empty = Some(value));
+    }
+
+    /// Changes the value between `put` and `announce`.
+    pub(crate) fn revise(&self, change: impl FnOnce(&mut Option<T>)) {
         debug_assert!(!self.is_done(), "set once");
-        // SAFETY: not `DONE`, so nobody reads it; set once, so nobody else writes it.
-        unsafe { *self.value.get() = Some(value) };
+        // SAFETY: not `DONE`, so nobody reads it; one thread puts, revises and announces, so nobody else writes it.
+        change(unsafe { &mut *self.value.get() });
+    }
+
+    /// Shows the value that was put, and wakes who waits.
+    pub(crate) fn announce(&self) {
+        debug_assert!(!self.is_done(), "announced once");
         // AcqRel: the Release pairs with the Acquire in `take`, for the value; the Acquire with the Release
         // in `wait`, for the waiter (which the lock orders, too).
         if self.state.swap(DONE, AcqRel) & WAITED != 0 {

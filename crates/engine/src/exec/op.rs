@@ -3,6 +3,7 @@
 
 use crate::epoch::Local;
 use crate::suspend::Suspend;
+use std::task::Waker;
 
 /// What stands beside the future in a slot: the operations that the future has posted. Reached by `&` only,
 /// by one thread at a time.
@@ -30,6 +31,15 @@ pub trait Mailbox {
     /// may have an outcome that somebody has seen.
     fn is_ending(&self) -> bool {
         false
+    }
+
+    /// Until what the output of the future that has just ended is held back, in whatever the host's
+    /// [`released`](Host::released) counts in. 0: it may go at once. Asked once after a poll that returned `Ready`,
+    /// before [`vacated`](Self::vacated). On one worker it should not decrease: what is to be held, but asks for
+    /// less than one before it, waits for that one.
+    #[inline(always)]
+    fn held_until(&self) -> u64 {
+        0
     }
 
     /// A future has been put in; nothing is posted. Perhaps outside an epoch: the first poll is inside one.
@@ -70,6 +80,37 @@ pub trait Host {
     /// Called after every so many ended futures and when idle, inside an epoch: garbage collection, metrics,
     /// adapting the batch. A bounded amount of work; true: there is more to do at once.
     fn tend(&self, pulse: &mut Pulse) -> bool;
+
+    /// How far held outputs may go by now. Asked at most once a round, and only while some are held: one cheap
+    /// load of an atomic. Never decreases; nor does `until` increase once it is final.
+    fn released(&self) -> Released {
+        Released { until: u64::MAX, is_final: false }
+    }
+
+    /// The worker is about to sleep, and holds outputs of which the first waits for `until`. True: `waker` will be
+    /// called when that is released, or can never be. False: it is so already, or the worker had better ask again
+    /// at once; it does not sleep then. Must look after it has registered, or under the lock under which it is
+    /// released. Called again after the worker was woken otherwise: the last registration replaces those before it.
+    fn wake_when_released(&self, until: u64, waker: &Waker) -> bool {
+        let _ = (until, waker);
+        false
+    }
+
+    /// Blocks until `until` is released or never will be: the worker ends, and will then ask
+    /// [`released`](Self::released) for the last time. What is not released then is of unknown fate, also if this
+    /// did not wait. Outside the epoch, unless a panic of the host is under way.
+    fn wait_released(&self, until: u64) {
+        let _ = until;
+    }
+}
+
+/// How far held outputs may be given out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Released {
+    /// Those that are held until at most this.
+    pub until: u64,
+    /// Nothing more will ever be released: the others go with an unknown fate.
+    pub is_final: bool,
 }
 
 /// What a worker shows to [`Host::tend`].

@@ -39,8 +39,9 @@ impl Home {
 
 impl<M: super::Mailbox + 'static> Executor<M> {
     /// The life of worker number `index`, on the calling thread, until the executor is closed. Futures still
-    /// open then are dropped, and answered `Cancelled`. If the worker fails (a panic of `host`, of a
-    /// mailbox), that is passed on, after its jobs are answered so that nobody waits for them.
+    /// open then are dropped, and answered `Cancelled`; what is held is answered when it is released, which the
+    /// thread waits for. If the worker fails (a panic of `host`, of a mailbox), that is passed on, after its jobs
+    /// are answered so that nobody waits for them.
     ///
     /// The executor must not move meanwhile, which a borrow sees to.
     pub fn serve<H, S>(&self, index: usize, host: H, policy: S, options: WorkerOptions)
@@ -85,7 +86,7 @@ impl<H: Host, S: Suspend> Server<'_, H, S> {
                 looks = 0;
                 continue;
             }
-            // Nothing runs: what is open is parked.
+            // Nothing runs: what is open is parked, and what has ended is held.
             if self.steal() {
                 looks = 0;
             } else if looks < LOOKS_BEFORE_SLEEP {
@@ -102,8 +103,9 @@ impl<H: Host, S: Suspend> Server<'_, H, S> {
     fn sleep(&mut self) {
         let (executor, has_room) = (self.executor, !self.worker.is_full());
         let bell = &executor.inboxes[self.index].bell;
-        // With no room (too many are parked) jobs are no reason to stay awake; only wakers are.
-        bell.sleep(|| if has_room { executor.is_idle() } else { !executor.is_closed() });
+        // With no room (too many are parked, or held) jobs are no reason to stay awake; only wakers are.
+        let is_idle = || if has_room { executor.is_idle() } else { !executor.is_closed() };
+        bell.sleep(|| is_idle() && self.worker.awaits_release());
     }
 
     /// Fills the free places: from the inbox and from the tickets by halves.
@@ -169,7 +171,7 @@ impl<H: Host, S: Suspend> Drop for Server<'_, H, S> {
         self.executor.close_inbox(self.index);
         let left = self.taken.drain(..).chain(self.tickets.drain(..));
         left.for_each(|job| job.reject(Lost::Closed));
-        self.worker.clear(); // while the thread still counts as a worker's
+        self.worker.finish(); // while the thread still counts as a worker's
         SERVED.with(|served| served.set(self.served_before));
     }
 }

@@ -3,7 +3,8 @@
 
 use super::Refill;
 use super::core::{Core, LiveList};
-use super::op::Host;
+use super::held::{Fate, Held};
+use super::op::{Host, Mailbox};
 use super::slot::Slot;
 use super::worker::{Worker, find_done};
 use crate::suspend::Suspend;
@@ -22,37 +23,54 @@ impl<H: Host, S: Suspend> Drop for Emptied<'_, H, S> {
 }
 
 impl<H: Host, S: Suspend> Worker<H, S> {
-    /// Runs the futures that `next` returns, a batch of them at once, until it returns `None` and all have
-    /// ended; `sink` gets their outputs, as they end. While all open futures are parked, the thread sleeps.
+    /// Runs the futures that `next` returns, a batch of them at once, until it returns `None`, all have ended and
+    /// `sink` has got all their outputs: as they end, or where they are held back, as they are released, in the
+    /// order in which they ended. While all open futures are parked, or none is open but outputs are held, the
+    /// thread sleeps.
     ///
     /// `next` is given the mailbox beside the place of the new future. A panic of a future, of `next` or of
-    /// `sink` drops all futures and is passed on; the worker is empty and good for use then.
+    /// `sink` drops all futures and the outputs that are held, and is passed on; the worker is empty and good for
+    /// use then. A future whose output was dropped has ended all the same: what it did is not undone.
     ///
-    /// Panics if futures are open that were placed otherwise.
+    /// Panics if futures are open that were placed otherwise. What is held of such stays held.
     #[inline(always)]
     pub fn stream<'s, F: Future>(
         &'s mut self,
         next: impl FnMut(&'s H::Mailbox) -> Option<F>,
-        sink: impl FnMut(F::Output),
+        sink: impl FnMut(F::Output, Fate),
     ) {
         assert_eq!(self.open(), 0, "the worker has spawned futures open");
         let emptied = Emptied(self);
         let Worker { core, live, policy, .. } = &mut *emptied.0;
         core.enter();
-        let mut stream =
-            Stream { core, live, policy, next, sink, open: 0, has_next: true, hasty: false, of: PhantomData };
+        let held = Held::new(core.held_max);
+        let mut stream = Stream {
+            core,
+            live,
+            policy,
+            next,
+            sink,
+            held,
+            open: 0,
+            has_next: true,
+            admits: true,
+            hasty: false,
+            of: PhantomData,
+        };
         loop {
             stream.attend();
+            stream.release();
             stream.admit();
             if stream.open > 0 {
                 stream.round();
-            } else if stream.core.parked > 0 {
+            } else if stream.core.parked > 0 || !stream.held.is_empty() {
                 stream.sleep();
             } else {
                 break;
             }
         }
         stream.core.settle();
+        drop(stream);
         mem::forget(emptied); // nothing is left
     }
 }
@@ -73,15 +91,18 @@ enum Polled {
 }
 
 /// A stream under way; the first `open` of `live` are live.
-struct Stream<'w, H: Host, S, F, N, K> {
+struct Stream<'w, H: Host, S, F: Future, N, K> {
     core: &'w mut Core<H>,
     live: &'w mut LiveList<H::Mailbox>,
     policy: &'w mut S,
     next: N,
     sink: K,
+    held: Held<F::Output>,
     open: usize,
     /// `next` has not returned `None` yet.
     has_next: bool,
+    /// `has_next`, and not too many outputs are held.
+    admits: bool,
     /// One of the live may be woken although its operations are not done.
     hasty: bool,
     of: PhantomData<F>,
@@ -93,7 +114,7 @@ where
     S: Suspend,
     F: Future,
     N: FnMut(&'s H::Mailbox) -> Option<F>,
-    K: FnMut(F::Output),
+    K: FnMut(F::Output, Fate),
 {
     #[inline(always)]
     fn attend(&mut self) {
@@ -102,11 +123,28 @@ where
         }
     }
 
+    /// Gives out what is due of the held outputs.
+    #[inline(always)]
+    fn release(&mut self) {
+        if !self.held.is_empty() {
+            self.release_due();
+        }
+    }
+
+    #[inline(never)]
+    fn release_due(&mut self) {
+        self.held.learn(self.core.host.released());
+        while let Some((output, fate)) = self.held.pop() {
+            (self.sink)(output, fate);
+        }
+        self.admits = self.has_next && !self.held.is_full();
+    }
+
     /// Fills the batch, if it is time to.
     #[inline(always)]
     fn admit(&mut self) {
         let is_time = self.core.refill == Refill::Immediate || self.open + self.core.parked == 0;
-        while self.has_next && is_time && self.open < self.core.batch() {
+        while self.admits && is_time && self.open < self.core.batch() {
             let Some(place) = self.core.slots.vacant(&self.core.host) else { break };
             // SAFETY: slots are boxed and live as long as the worker, which `stream` has borrowed for 's.
             if self.put(unsafe { &*place.as_ptr() }) {
@@ -122,7 +160,7 @@ where
     #[inline(always)]
     fn put(&mut self, slot: &'s Slot<H::Mailbox>) -> bool {
         let Some(future) = (self.next)(&slot.mailbox) else {
-            self.has_next = false;
+            (self.has_next, self.admits) = (false, false);
             return false;
         };
         // SAFETY: the slot is vacant and does not move. `stream` empties it before 's ends, and before
@@ -183,12 +221,18 @@ where
                 Polled::Gone
             }
             Poll::Ready(output) => {
+                let until = slot.mailbox.held_until();
                 // SAFETY: as above.
                 unsafe { slot.vacate_as::<F>() };
                 self.core.counters.ended += 1;
-                (self.sink)(output);
+                if self.held.must_hold(until) {
+                    self.held.push(until, output);
+                    self.admits &= !self.held.is_full();
+                } else {
+                    (self.sink)(output, Fate::Kept);
+                }
                 let is_immediate = self.core.refill == Refill::Immediate;
-                if is_immediate && self.has_next && self.open <= self.core.batch() && self.put(slot) {
+                if is_immediate && self.admits && self.open <= self.core.batch() && self.put(slot) {
                     return Polled::Renewed;
                 }
                 self.core.slots.give_back(place);
@@ -197,11 +241,11 @@ where
         }
     }
 
-    /// All are parked: sleeps until one is woken, outside the epoch.
+    /// All are parked or held: sleeps until one is woken or released, outside the epoch.
     #[cold]
     fn sleep(&mut self) {
         if !self.core.tend_idle() {
-            self.core.slots.wakes.bell.sleep(|| true);
+            self.core.slots.wakes.bell.sleep(|| self.core.awaits_release(self.held.first()));
         }
         self.core.enter();
     }

@@ -2,6 +2,7 @@
 //! seen by the worker as a [`Job`] and by the submitter as an outcome.
 
 use super::Executor;
+use super::held::{Announce, Ending, Fate, Outbox, lose};
 use super::once::{Handle, Lost, Once, Outcome};
 use super::op::Mailbox;
 use super::serve::Home;
@@ -13,6 +14,7 @@ use std::future::Future;
 use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -38,17 +40,35 @@ pub enum Started {
 pub struct Vacancy<'w, M: 'static> {
     slot: &'w Slot<M>,
     mailbox: &'static M,
+    outbox: &'w Rc<Outbox>,
 }
 
 impl<'w, M: Mailbox> Vacancy<'w, M> {
-    pub(crate) fn new(slot: &'static Slot<M>) -> Self {
-        Vacancy { slot, mailbox: &slot.mailbox }
+    pub(crate) fn new(slot: &'static Slot<M>, outbox: &'w Rc<Outbox>) -> Self {
+        Vacancy { slot, mailbox: &slot.mailbox, outbox }
     }
 
     /// The mailbox beside the future. Good as long as the future that fills the vacancy, and to be used by it
     /// only.
     pub(crate) fn mailbox(&self) -> &'static M {
         self.mailbox
+    }
+
+    /// Where the future leaves its output if that is to be held.
+    pub(crate) fn outbox(&self) -> Rc<Outbox> {
+        self.outbox.clone()
+    }
+
+    /// Fills the vacancy with a submitted future, whose result goes to `sink`.
+    pub(crate) fn submit<T, E, F, K>(self, future: F, sink: K)
+    where
+        E: From<Lost>,
+        F: Future<Output = Result<T, E>> + 'static,
+        K: Sink<Result<T, E>> + 'static,
+    {
+        let (future, sink) = (ManuallyDrop::new(future), ManuallyDrop::new(sink));
+        let (mailbox, outbox) = (self.mailbox, self.outbox());
+        self.fill(Submitted { future, has_future: true, mailbox, outbox, sink });
     }
 
     /// Fills the vacancy.
@@ -64,6 +84,8 @@ impl<'w, M: Mailbox> Vacancy<'w, M> {
 /// cancelled.
 pub(crate) trait Sink<R> {
     fn set(&self, result: R);
+    /// As `set`, but whoever waits is not told before the task announces this part of its result.
+    fn hold(&mut self, result: R) -> (Arc<dyn Announce>, usize);
     fn is_cancelled(&self) -> bool;
     /// See `Once::park`.
     fn park(&self, context: &Context<'_>) -> bool;
@@ -75,15 +97,11 @@ pub(crate) struct Submitted<M: 'static, F, K> {
     future: ManuallyDrop<F>,
     has_future: bool,
     mailbox: &'static M,
+    outbox: Rc<Outbox>,
     sink: ManuallyDrop<K>, // goes last: `future` may borrow from what it keeps alive
 }
 
 impl<M, F, K> Submitted<M, F, K> {
-    pub(crate) fn new(future: F, mailbox: &'static M, sink: K) -> Self {
-        let (future, sink) = (ManuallyDrop::new(future), ManuallyDrop::new(sink));
-        Submitted { future, has_future: true, mailbox, sink }
-    }
-
     /// Drops the future before its answer goes out. The message of a panic, if there is one.
     fn drop_future(&mut self) -> Result<(), String> {
         if !std::mem::take(&mut self.has_future) {
@@ -111,15 +129,20 @@ where
         }
         // SAFETY: `future` stays where it is until it is dropped there.
         let future = unsafe { Pin::new_unchecked(&mut *me.future) };
-        let result = match catch_unwind(AssertUnwindSafe(|| future.poll(context))) {
+        let (result, until) = match catch_unwind(AssertUnwindSafe(|| future.poll(context))) {
             Ok(Poll::Pending) if me.mailbox.posted() || me.sink.park(context) => return Poll::Pending,
             Ok(Poll::Pending) => return Poll::Ready(()), // cancelled meanwhile
-            Ok(Poll::Ready(result)) => result,
-            Err(payload) => Err(Lost::Panicked(message(payload)).into()),
+            Ok(Poll::Ready(result)) => (result, me.mailbox.held_until()),
+            Err(payload) => (Err(Lost::Panicked(message(payload)).into()), 0),
         };
         // It has ended: a panic of its drop changes nothing about that.
         let _ = me.drop_future();
-        me.sink.set(result);
+        if me.outbox.must_hold(until) {
+            let (task, part) = me.sink.hold(result);
+            me.outbox.push(until, Ending::Submitted(task, part));
+        } else {
+            me.sink.set(result);
+        }
         Poll::Ready(())
     }
 }
@@ -224,7 +247,7 @@ where
         }
         let mailbox = at.mailbox();
         match catch_unwind(AssertUnwindSafe(|| make(mailbox))) {
-            Ok(future) => at.fill(Submitted::new(future, mailbox, Answer(self))),
+            Ok(future) => at.submit(future, Answer(Some(self))),
             Err(payload) => self.once.set(Err(Lost::Panicked(message(payload)).into())),
         }
         Started::Last
@@ -238,25 +261,52 @@ where
     }
 }
 
-/// The way back to a task's handle.
-struct Answer<P, T, E: From<Lost>>(Arc<Task<P, T, E>>);
+impl<P, T, E: From<Lost>> Announce for Task<P, T, E> {
+    unsafe fn announce(&self, _: usize, fate: Fate) {
+        if fate == Fate::Unknown {
+            self.once.revise(lose);
+        }
+        self.once.announce();
+    }
+}
 
-impl<P, T, E: From<Lost>> Sink<Result<T, E>> for Answer<P, T, E> {
+/// The way back to a task's handle. Empty when the result is held.
+struct Answer<P, T, E: From<Lost>>(Option<Arc<Task<P, T, E>>>);
+
+impl<P, T, E: From<Lost>> Answer<P, T, E> {
+    fn once(&self) -> &Once<Result<T, E>> {
+        &self.0.as_ref().expect("the future has not ended").once
+    }
+}
+
+impl<P, T, E> Sink<Result<T, E>> for Answer<P, T, E>
+where
+    P: 'static,
+    T: 'static,
+    E: From<Lost> + 'static,
+{
     fn set(&self, result: Result<T, E>) {
-        self.0.once.set(result);
+        self.once().set(result);
+    }
+    fn hold(&mut self, result: Result<T, E>) -> (Arc<dyn Announce>, usize) {
+        let task = self.0.take().expect("the future has not ended");
+        task.once.put(result);
+        (task, 0)
     }
     fn is_cancelled(&self) -> bool {
-        self.0.once.is_cancelled()
+        self.once().is_cancelled()
     }
     fn park(&self, context: &Context<'_>) -> bool {
-        self.0.once.park(context.waker())
+        self.once().park(context.waker())
     }
 }
 
 impl<P, T, E: From<Lost>> Drop for Answer<P, T, E> {
     fn drop(&mut self) {
-        if !self.0.once.is_done() {
-            self.0.once.set(Err(Lost::Cancelled.into()));
+        if let Some(task) = &self.0
+            && !task.once.is_done()
+        {
+            task.once.set(Err(Lost::Cancelled.into()));
         }
     }
 }

@@ -5,25 +5,29 @@
 use super::Refill;
 use super::bell::Bell;
 use super::core::{Core, LiveList, WorkerOptions};
+use super::held::{Ending, Fate, Outbox};
 use super::op::{Host, Mailbox};
 use super::slot::{Slot, State};
 use super::task::Vacancy;
 use crate::suspend::{PrefetchOnly, Suspend};
 use std::future::Future;
 use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::ptr::NonNull;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::thread;
 
 /// What one step of a worker did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Nothing: no future is open, or all are parked.
+    /// Nothing: no future is open or all are parked, and what is held is still held.
     Idle,
-    /// A future, or its operations, went on.
+    /// A future, or its operations, went on; or with none to do so, outputs that were held were given out.
     Stepped,
-    /// A future ended.
+    /// A future ended. Its output may be held.
     Ended,
 }
 
@@ -45,6 +49,7 @@ pub struct Worker<H: Host, S: Suspend> {
     at: usize,
     /// One of them may be woken although its operations are not done.
     hasty: bool,
+    outbox: Rc<Outbox>,
     /// Under `Refill::Strict`: the batch is still being gathered.
     gathering: bool,
 }
@@ -58,7 +63,8 @@ impl<H: Host, S: Suspend> Worker<H, S> {
     pub(crate) fn with_bell(host: H, policy: S, options: WorkerOptions, bell: Arc<Bell>) -> Self {
         bell.belongs_here();
         let core = Core::new(host, S::SUSPENDS, options, bell);
-        Worker { live: core.live_list(), core, policy, open: 0, at: 0, hasty: false, gathering: true }
+        let (live, outbox) = (core.live_list(), Rc::new(Outbox::new(core.held_max)));
+        Worker { core, policy, live, open: 0, at: 0, hasty: false, outbox, gathering: true }
     }
 
     /// Its surroundings.
@@ -89,9 +95,14 @@ impl<H: Host, S: Suspend> Worker<H, S> {
         self.core.refill = refill;
     }
 
-    /// Open futures, parked ones included.
+    /// Open futures, parked ones included. Those that have ended and whose outputs are held are not.
     pub fn open(&self) -> usize {
         self.open + self.core.parked
+    }
+
+    /// Outputs that are held, of spawned and submitted futures.
+    pub fn held(&self) -> usize {
+        self.outbox.len()
     }
 
     /// Open futures that wait for something outside.
@@ -102,6 +113,9 @@ impl<H: Host, S: Suspend> Worker<H, S> {
 
     /// Futures that may be placed now.
     pub fn room(&self) -> usize {
+        if self.outbox.is_full() {
+            return 0;
+        }
         let gathers = self.core.refill == Refill::Immediate || self.gathering || self.open() == 0;
         let places = if gathers { self.core.batch().saturating_sub(self.open) } else { 0 };
         places.min(self.core.slots.vacancies())
@@ -112,8 +126,10 @@ impl<H: Host, S: Suspend> Worker<H, S> {
         self.room() == 0
     }
 
-    /// Opens the future that `make` returns, and calls `end` with its output. Returns the number of its slot,
-    /// or the arguments if the worker is full.
+    /// Opens the future that `make` returns, and calls `end` with its output: when it ends, or where the output is
+    /// held, in the first [`step`](Self::step), [`round`](Self::round) or [`tend`](Self::tend) after its release,
+    /// or when the worker is dropped, which waits for that. Returns the number of the future's slot, which is its
+    /// own until it ends; or the arguments if the worker is full.
     ///
     /// # Safety
     /// The mailbox reference given to `make` is used by the future only: it is good until that is
@@ -122,13 +138,13 @@ impl<H: Host, S: Suspend> Worker<H, S> {
     where
         P: FnOnce(&'static H::Mailbox) -> F,
         F: Future + 'static,
-        E: FnOnce(F::Output) + 'static,
+        E: FnOnce(F::Output, Fate) + 'static,
     {
         let mut parts = Some((make, end));
         let placed = self.place(|vacancy| {
             let (make, end) = parts.take().expect("called once");
-            let future = make(vacancy.mailbox());
-            vacancy.fill(Then { future, end: Some(end) });
+            let (mailbox, outbox) = (vacancy.mailbox(), vacancy.outbox());
+            vacancy.fill(Then { future: make(mailbox), end: Some(end), mailbox, outbox });
         });
         placed.ok_or_else(|| parts.take().expect("not called"))
     }
@@ -144,7 +160,7 @@ impl<H: Host, S: Suspend> Worker<H, S> {
         // SAFETY: slots live as long as the worker, and drop their futures before their mailboxes.
         let slot: &'static Slot<H::Mailbox> = unsafe { &*at.as_ptr() };
         // If `put` panics, the slot is missing until the worker is cleared; jobs do not let panics out.
-        put(Vacancy::new(slot));
+        put(Vacancy::new(slot, &self.outbox));
         if slot.state.get() == State::Vacant {
             self.core.slots.give_back(at);
             return None;
@@ -177,9 +193,9 @@ impl<H: Host, S: Suspend> Worker<H, S> {
 
     /// Looks at one open future, as the policy picks: the unit that a simulator schedules.
     pub fn step(&mut self) -> Step {
-        self.attend();
+        let released = self.attend();
         if self.open == 0 {
-            return Step::Idle;
+            return if released { Step::Stepped } else { Step::Idle };
         }
         self.core.count_round(&self.live[..self.open]);
         self.at = self.policy.pick(self.at.min(self.open - 1), self.open);
@@ -192,11 +208,12 @@ impl<H: Host, S: Suspend> Worker<H, S> {
         if self.poll(at, early) == Polled::Ended { Step::Ended } else { Step::Stepped }
     }
 
-    /// Looks at every open future once; true: there was one that was not parked.
+    /// Looks at every open future once; true: there was one that was not parked, or outputs that were held were
+    /// given out.
     pub fn round(&mut self) -> bool {
-        self.attend();
+        let released = self.attend();
         if self.open == 0 {
-            return false;
+            return released;
         }
         self.core.count_round(&self.live[..self.open]);
         let mut at = 0;
@@ -214,11 +231,14 @@ impl<H: Host, S: Suspend> Worker<H, S> {
 
     /// Housekeeping for a scheduler that has nothing else to do. True: there is more to do.
     pub fn tend(&mut self) -> bool {
+        self.release();
         if self.open > 0 { self.core.tend() } else { self.core.tend_idle() }
     }
 
-    fn attend(&mut self) {
+    /// Takes notice of what others have done. True: outputs that were held were given out.
+    fn attend(&mut self) -> bool {
         self.gathering = false;
+        let released = self.release(); // before the bell: it may wake futures here
         if self.core.slots.wakes.bell.heard() {
             let (open, hasty) = self.core.wake(&mut self.live, self.open);
             self.open = open;
@@ -227,6 +247,26 @@ impl<H: Host, S: Suspend> Worker<H, S> {
                 self.core.enter();
             }
         }
+        released
+    }
+
+    /// Gives out what is due of the held outputs. True: there was some.
+    fn release(&mut self) -> bool {
+        if self.outbox.is_empty() {
+            return false;
+        }
+        self.outbox.learn(self.core.host.released());
+        let mut released = false;
+        while let Some((ending, fate)) = self.outbox.pop() {
+            released = true;
+            ending.give(fate);
+        }
+        released
+    }
+
+    /// For `Bell::sleep`: nothing is held, or the host will ring when some of it is released.
+    pub(crate) fn awaits_release(&self) -> bool {
+        self.core.awaits_release(self.outbox.first())
     }
 
     /// Polls the future at `at` in the list; `early`: its operations may not be done.
@@ -289,11 +329,38 @@ impl<H: Host, S: Suspend> Worker<H, S> {
         self.gathering = true;
         self.core.clear();
     }
+
+    /// Drops every future, then waits for what is held and gives it out. The first panic is passed on when all is
+    /// done (or swallowed if one is under way already).
+    pub(crate) fn finish(&mut self) {
+        let cleared = catch_unwind(AssertUnwindSafe(|| self.clear()));
+        let given = self.finish_held();
+        if let Err(payload) = cleared.and(given)
+            && !thread::panicking()
+        {
+            resume_unwind(payload);
+        }
+    }
+
+    /// Waits for what is held and gives all of it out. The first panic of the host or of an ending.
+    fn finish_held(&mut self) -> thread::Result<()> {
+        let Some(last) = self.outbox.last() else { return Ok(()) };
+        let mut given = catch_unwind(AssertUnwindSafe(|| {
+            self.core.host.wait_released(last);
+            self.outbox.learn(self.core.host.released());
+        }));
+        self.outbox.learn_no_more();
+        while let Some((ending, fate)) = self.outbox.pop() {
+            given = given.and(catch_unwind(AssertUnwindSafe(|| ending.give(fate))));
+        }
+        debug_assert!(self.outbox.is_empty());
+        given
+    }
 }
 
 impl<H: Host, S: Suspend> Drop for Worker<H, S> {
     fn drop(&mut self) {
-        self.clear(); // futures first, all of them
+        self.finish();
     }
 }
 
@@ -362,12 +429,19 @@ fn find_hastily<M: Mailbox, S: Suspend>(
 }
 
 /// A future and what to do with its output.
-struct Then<F, E> {
+struct Then<M: 'static, F, E> {
     future: F,
     end: Option<E>,
+    mailbox: &'static M,
+    outbox: Rc<Outbox>,
 }
 
-impl<F: Future, E: FnOnce(F::Output)> Future for Then<F, E> {
+impl<M, F, E> Future for Then<M, F, E>
+where
+    M: Mailbox,
+    F: Future + 'static,
+    E: FnOnce(F::Output, Fate) + 'static,
+{
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
@@ -375,8 +449,12 @@ impl<F: Future, E: FnOnce(F::Output)> Future for Then<F, E> {
         let me = unsafe { self.get_unchecked_mut() };
         // SAFETY: as above.
         let output = ready!(unsafe { Pin::new_unchecked(&mut me.future) }.poll(context));
-        if let Some(end) = me.end.take() {
-            end(output);
+        let end = me.end.take().expect("a future ends once");
+        let until = me.mailbox.held_until();
+        if me.outbox.must_hold(until) {
+            me.outbox.push(until, Ending::Spawned(Box::new(move |fate| end(output, fate))));
+        } else {
+            end(output, Fate::Kept);
         }
         Poll::Ready(())
     }

@@ -104,6 +104,14 @@ pub trait Index: Send + Sync {
     /// back for it later asks for its memory by [`prepare`](Self::prepare).
     fn start(&self, key: &Key) -> Self::Cursor;
 
+    /// As `start`, for one of many keys in ascending order: `behind` is the one before, and `cursor` is where a
+    /// descent for it has ended in this epoch. Goes on from there if it can. Where keys are not in order after all,
+    /// that costs time and nothing else.
+    ///
+    /// # Safety
+    /// Both keys' bytes are alive during the call.
+    unsafe fn start_behind(&self, cursor: &Self::Cursor, behind: &Key, key: &Key) -> Self::Cursor;
+
     /// Asks for the memory that the first step reads.
     fn prepare(&self, cursor: &Self::Cursor);
 

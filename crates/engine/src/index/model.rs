@@ -15,7 +15,13 @@ pub(crate) enum Op {
     Remove(Vec<u8>),
     RemoveOther(Vec<u8>),
     Get(Vec<u8>),
-    Scan { from: Bound<Vec<u8>>, reverse: bool, pages: usize },
+    /// Inserts keys or removes them, each searched for behind the one before, whether they ascend or not.
+    Run(Vec<(Vec<u8>, bool)>),
+    Scan {
+        from: Bound<Vec<u8>>,
+        reverse: bool,
+        pages: usize,
+    },
 }
 
 /// Keys of eight bytes, few enough to meet again, dense or far apart, extremes included.
@@ -57,7 +63,16 @@ pub(crate) fn operations(keys: BoxedStrategy<Vec<u8>>, len: usize) -> BoxedStrat
         4 => keys.clone().prop_map(Bound::Excluded),
     ];
     let scan = (bound, any::<bool>(), 0..8usize);
+    let run = (vec((keys.clone(), prop::bool::weighted(0.8)), 0..40), prop::bool::weighted(0.8)).prop_map(
+        |(mut keys, is_sorted)| {
+            if is_sorted {
+                keys.sort();
+            }
+            Op::Run(keys)
+        },
+    );
     let op = prop_oneof![
+        1 => run,
         8 => keys.clone().prop_map(Op::Insert),
         4 => keys.clone().prop_map(Op::Remove),
         1 => keys.clone().prop_map(Op::RemoveOther),
@@ -81,7 +96,16 @@ pub(crate) fn operations(keys: BoxedStrategy<Vec<u8>>, len: usize) -> BoxedStrat
 
 /// A descent from beginning to end. Returns its last cursor too.
 pub(crate) fn get<I: Index, S: Suspend>(index: &I, key: &Key, s: &mut S) -> (I::Cursor, Option<RecordId>) {
-    let mut cursor = index.start(key);
+    get_from(index, index.start(key), key, s)
+}
+
+/// As `get`, from where the descent begins.
+fn get_from<I: Index, S: Suspend>(
+    index: &I,
+    mut cursor: I::Cursor,
+    key: &Key,
+    s: &mut S,
+) -> (I::Cursor, Option<RecordId>) {
     loop {
         // SAFETY: the tests enter an epoch around everything; the key lives.
         match unsafe { index.step(&mut cursor, key, s) } {
@@ -170,6 +194,7 @@ pub(crate) fn check<I: Index, S: Suspend>(index: &I, local: &Local, ops: &[Op], 
             Op::Get(bytes) => {
                 assert_eq!(get(index, &Key::new(bytes), s).1, model.get(bytes).copied(), "{op:?}");
             }
+            Op::Run(keys) => check_run(index, local, &mut model, &mut last_id, keys, s),
             Op::Scan { from, reverse, pages } => check_scan(index, &model, from, *reverse, *pages, s),
         }
         local.leave();
@@ -189,6 +214,43 @@ pub(crate) fn check<I: Index, S: Suspend>(index: &I, local: &Local, ops: &[Op], 
     assert_eq!(scan(index, Bound::Unbounded, false, 1, s), vec![]);
     local.leave();
     local.refresh(None);
+}
+
+fn check_run<I: Index, S: Suspend>(
+    index: &I,
+    local: &Local,
+    model: &mut BTreeMap<Vec<u8>, RecordId>,
+    last_id: &mut u32,
+    keys: &[(Vec<u8>, bool)],
+    s: &mut S,
+) {
+    let mut behind = None;
+    for (bytes, is_insert) in keys {
+        let key = Key::new(bytes);
+        let cursor = match &behind {
+            // SAFETY: both keys live.
+            Some((cursor, behind)) => unsafe { index.start_behind(cursor, behind, &key) },
+            None => index.start(&key),
+        };
+        let (cursor, found) = get_from(index, cursor, &key, s);
+        assert_eq!(found, model.get(bytes).copied(), "{bytes:?} in {keys:?}");
+        match found {
+            Some(id) if !is_insert => {
+                // SAFETY: inside an epoch; the key lives.
+                assert!(unsafe { index.remove(local, &key, id) });
+                model.remove(bytes);
+            }
+            None if *is_insert => {
+                *last_id += 1;
+                // SAFETY: as above.
+                let inserted = unsafe { index.insert(local, &cursor, &key, RecordId(*last_id)) };
+                assert_eq!(inserted, Ok(Inserted::New), "{bytes:?} in {keys:?}");
+                model.insert(bytes.clone(), RecordId(*last_id));
+            }
+            _ => {}
+        }
+        behind = Some((cursor, key));
+    }
 }
 
 fn check_scan<I: Index, S: Suspend>(

@@ -7,6 +7,7 @@ use super::account::{Kind, Memory, OutOfMemory};
 use super::os::{HUGE_PAGE, Region, page_bytes};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{CachePadded, Mutex, lock};
+use std::ops::Range;
 use std::sync::Arc;
 
 const STEP_BYTES_MIN: usize = 64 << 10;
@@ -71,15 +72,23 @@ impl Slab {
     /// A free block's id, never 0. Its bytes are zero if it was never used before, else whatever they were.
     #[inline]
     pub fn allocate(&self) -> Result<u32, OutOfMemory> {
+        self.allocate_run(1).map(|run| run.start)
+    }
+
+    /// Up to `count` free blocks with ids in a row, one at least: for who needs many, and would meet others here
+    /// for each. A block that was freed comes alone, and first.
+    #[inline]
+    pub fn allocate_run(&self, count: u32) -> Result<Range<u32>, OutOfMemory> {
+        debug_assert!(count > 0);
         // Relaxed: a hint; the lock in `reuse` orders the block's contents.
         if self.freed_len.load(Ordering::Relaxed) != 0
             && let Some(id) = self.reuse()
         {
-            return Ok(id);
+            return Ok(id..id + 1);
         }
         loop {
-            if let Some(id) = self.take_next() {
-                return Ok(id);
+            if let Some(run) = self.take_next(count) {
+                return Ok(run);
             }
             self.commit_more()?;
         }
@@ -116,16 +125,17 @@ impl Slab {
         self.block_limit - 1
     }
 
-    /// Hands out the next id below the watermark.
+    /// Hands out the next ids below the watermark, `count` or what there is.
     #[inline(always)]
-    fn take_next(&self) -> Option<u32> {
+    fn take_next(&self, count: u32) -> Option<Range<u32>> {
         // Acquire: pairs with the Release in `commit_more`: the block is committed by then.
         let ready = self.ready.load(Ordering::Acquire);
         // Relaxed: ids carry nothing; the exchange makes each unique.
+        let end = |next: u64| ready.min(next + u64::from(count));
         self.next
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |next| (next < ready).then_some(next + 1))
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |next| (next < ready).then(|| end(next)))
             .ok()
-            .map(|id| id as u32)
+            .map(|next| next as u32..end(next) as u32)
     }
 
     #[cold]

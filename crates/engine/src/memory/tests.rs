@@ -82,6 +82,35 @@ fn slab_hands_out_each_block_once() {
     assert_eq!(memory.total_used_bytes(), 0);
 }
 
+/// Proves that runs of blocks overlap neither each other nor single blocks, up to the last block, and that freed blocks
+/// come first.
+#[test]
+fn slab_runs() {
+    let memory = Memory::new(PLENTY);
+    let slab = Slab::reserve(&memory, Kind::Records, 64, 10_000).unwrap();
+    let mut random = Random::new(7);
+    let mut last = 0;
+    loop {
+        let count = 1 + random.below(200) as u32;
+        match slab.allocate_run(count) {
+            Ok(run) => {
+                assert!(run.start == last + 1 && run.end > run.start && run.end <= run.start + count);
+                last = run.end - 1;
+            }
+            Err(OutOfMemory) => break,
+        }
+        if let Ok(id) = slab.allocate() {
+            last += 1;
+            assert_eq!(id, last);
+        }
+    }
+    assert_eq!((u64::from(last), slab.used()), (slab.capacity(), slab.capacity()));
+    // SAFETY: nobody uses the block.
+    unsafe { slab.free(17) };
+    assert_eq!(slab.allocate_run(5), Ok(17..18));
+    assert_eq!(slab.allocate_run(5), Err(OutOfMemory));
+}
+
 /// Proves that a small slab takes little memory, though it reserves much.
 #[test]
 fn slab_starts_small() {

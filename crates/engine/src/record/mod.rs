@@ -16,7 +16,7 @@ mod slot;
 mod stamp;
 mod version;
 
-pub use slot::Slot;
+pub use slot::{INLINE_BYTES_MAX, Slot};
 pub use stamp::{Stamp, TICK, Tag, Timestamp};
 pub use version::{VALUE_BYTES_MAX, Version, VersionKind};
 

@@ -1,6 +1,6 @@
 //! A record's place in the indirection array.
 
-use super::stamp::{Stamp, Tag};
+use super::stamp::Stamp;
 use super::version::{Version, VersionKind};
 #[cfg(not(braid_shuttle))]
 use crate::sync::atomic::{AtomicPtr, Ordering};
@@ -67,22 +67,30 @@ impl Slot {
             .is_ok()
     }
 
-    /// Takes the place inside for the transaction of `tag`, writes the version there and returns
-    /// it; null: the value is too long or the place in use.
+    /// Puts `new` in front of nothing, and returns what was there, which is the caller's alone now: for who knows
+    /// that nobody reads the record.
+    #[inline(always)]
+    pub fn exchange(&self, new: *const Version) -> *const Version {
+        // AcqRel: publishes `new` to the Acquire in `head`, and takes over what others have published.
+        self.head.swap(new.cast_mut(), Ordering::AcqRel)
+    }
+
+    /// Takes the place inside, writes the version there and returns it; null: the value is too long or
+    /// the place in use.
     #[inline(always)]
     pub fn write_inline(
         &self,
-        tag: Tag,
+        stamp: Stamp,
         next: *const Version,
         kind: VersionKind,
         value: &[u8],
     ) -> *mut Version {
-        if value.len() > INLINE_BYTES_MAX || !self.inline.claim(tag.word()) {
+        if value.len() > INLINE_BYTES_MAX || !self.inline.claim(stamp.0) {
             return std::ptr::null_mut();
         }
         let at = self.inline_version().cast_mut();
         // SAFETY: claimed, and the slot's layout has room for INLINE_BYTES_MAX bytes behind it.
-        unsafe { Version::write(at, tag.word(), next, kind, value) };
+        unsafe { Version::write(at, stamp.0, next, kind, value) };
         at
     }
 

@@ -19,6 +19,8 @@ const AFTER: u64 = TICK - 1;
 impl Timestamp {
     /// Later than all that could happen.
     pub const NEVER: Timestamp = Timestamp(u64::MAX);
+    /// No commit that is read from outside may be later: half of the way to where stamps mean something else.
+    pub const LAST: Timestamp = Timestamp(ABORTED_BIT >> 1);
 
     /// The tick itself.
     #[inline(always)]
@@ -113,6 +115,12 @@ impl Tag {
     #[inline(always)]
     pub fn word(self) -> u64 {
         self.0
+    }
+
+    /// The stamp of the transaction's versions until it ends.
+    #[inline(always)]
+    pub fn stamp(self) -> Stamp {
+        Stamp(self.0)
     }
 }
 

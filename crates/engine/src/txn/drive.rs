@@ -70,9 +70,12 @@ pub(crate) async fn drive<C: ConcurrencyControl, R>(
                     txn.count_commit(sample);
                     return Ok(result);
                 }
-                Err(fault) => Err(fault.into()),
+                Err(fault) => Err(txn.commit_error(fault)),
             },
-            Err(error) => Err(error),
+            Err(error) => {
+                txn.failed(&error);
+                Err(error)
+            }
         };
         drop(open);
         match got {

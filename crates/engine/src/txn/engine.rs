@@ -1,7 +1,7 @@
 //! What all transactions of a database share, and what each worker brings to them.
 
 use super::table::TableInner;
-use crate::cc::{ConcurrencyControl, Env};
+use crate::cc::{ConcurrencyControl, Env, Unlogged};
 use crate::epoch::{Epochs, Local};
 use crate::error::{Error, Result};
 use crate::index::masstree::NODE_BYTES;
@@ -10,8 +10,9 @@ use crate::metrics::{Clock, Metrics, Statistics, WorkerMetrics};
 use crate::options::Options;
 use crate::record::Slot;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::wal::{Lsn, Writer};
 use std::cell::Cell;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 const NODES_MAX: u32 = 1 << 30;
 const RECORDS_MAX: u32 = u32::MAX - 1;
@@ -27,6 +28,8 @@ pub(crate) struct Engine<C: ConcurrencyControl> {
     pub(crate) records: Arc<Slab>,
     pub(crate) nodes: Arc<Slab>,
     pub(crate) shared: C::Shared,
+    /// Where commits are noted; set when a durable database has been recovered.
+    pub(crate) log: OnceLock<Log>,
     /// Boxed, so that their addresses last; never removed.
     #[allow(clippy::vec_box, reason = "transactions hold the tables' addresses while the list grows")]
     pub(crate) tables: Mutex<Vec<Box<TableInner>>>,
@@ -51,6 +54,7 @@ impl<C: ConcurrencyControl> Engine<C> {
         Ok(Arc::new(Engine {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed), // only uniqueness counts
             shared: C::open(records.clone()),
+            log: OnceLock::new(),
             metrics: Metrics::default(),
             clock,
             tables: Mutex::default(),
@@ -115,10 +119,57 @@ impl<C: ConcurrencyControl> Engine<C> {
         more
     }
 
+    /// Until where the log has to be durable before a transaction that ends now is acknowledged: all that it can
+    /// have seen or done has been appended by now. 0: it is durable.
+    #[inline(always)]
+    pub(super) fn hold(&self) -> u64 {
+        let Some(log) = self.log.get() else { return 0 };
+        let appended = log.writer.appended_lsn();
+        if log.writer.durable_lsn() >= appended { 0 } else { appended.0 }
+    }
+
+    /// All tables, in the order of their numbers.
+    pub(crate) fn all_tables(&self) -> Vec<&TableInner> {
+        let tables = self.tables.lock().expect("no panic while it is held");
+        // SAFETY: tables are boxed, and none is removed while the engine is there.
+        tables.iter().map(|table| unsafe { &*std::ptr::from_ref::<TableInner>(table) }).collect()
+    }
+
+    /// What a commit that the log has refused is answered.
+    #[cold]
+    pub(super) fn unlogged(&self, why: Unlogged) -> Error {
+        let log = &self.log.get().expect("it has refused something").writer;
+        match (why, log.refusal()) {
+            (Unlogged::TooLong, _) => Error::TransactionTooLarge { bytes_max: log.record_bytes_max() },
+            (_, Some(cause)) => Error::Log(cause),
+            // There is room again, or the database is being closed.
+            (Unlogged::Full, None) => Error::Conflict,
+            (Unlogged::Stopped, None) => Error::Closed,
+        }
+    }
+
     /// Lets go of the contexts, which hold the engine.
     pub(crate) fn drop_spares(&self) {
         let spare = self.spare.lock().expect("no panic while it is held").take();
         drop(spare); // outside of the lock
+    }
+}
+
+/// Where the commits of a durable database are noted.
+pub(crate) struct Log {
+    pub(crate) writer: Writer,
+    /// Nobody flushes it but who steps the database: so nobody may wait for that.
+    pub(crate) is_stepped: bool,
+}
+
+impl Log {
+    /// Waits until the log is durable up to `lsn`, or will not be for a while. Then the outcome is not known.
+    pub(crate) fn wait(&self, lsn: Lsn) -> Result<()> {
+        let is_durable = match self.is_stepped {
+            true => self.writer.durable_lsn() >= lsn,
+            false => self.writer.wait_settled(lsn).is_ok(),
+        };
+        if is_durable { Ok(()) } else { Err(Error::OutcomeUnknown) }
     }
 }
 
@@ -136,7 +187,8 @@ impl<C: ConcurrencyControl> Context<C> {
     /// What a scheme works with.
     #[inline(always)]
     pub(crate) fn env(&self) -> Env<'_, C> {
-        Env { shared: &self.engine.shared, worker: &self.worker, local: &self.local }
+        let log = self.engine.log.get().map(|log| &log.writer);
+        Env { shared: &self.engine.shared, worker: &self.worker, local: &self.local, log }
     }
 
     pub(crate) fn enter(&self) {
@@ -177,6 +229,7 @@ impl<C: ConcurrencyControl> Engine<C> {
         statistics.memory.limit_bytes = self.memory.limit_bytes();
         statistics.memory.records = self.records.used();
         statistics.memory.nodes = self.nodes.used();
+        statistics.log = self.log.get().map(|log| log.writer.statistics()).unwrap_or_default();
         statistics
     }
 }

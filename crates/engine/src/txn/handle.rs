@@ -14,6 +14,7 @@ use crate::cc::{Abort, Change, ConcurrencyControl, Refused, Serializable, Target
 use crate::error::{Error, Result};
 use crate::exec::Mailbox;
 use crate::index::{self, Index, Inserted};
+use crate::options::Durability;
 use crate::record::{RecordId, VALUE_BYTES_MAX};
 use crate::suspend::{PrefetchOnly, Suspend};
 use std::fmt;
@@ -221,6 +222,21 @@ impl<C: ConcurrencyControl> Txn<C> {
         self.desk.declare_read_only();
     }
 
+    /// Chooses when this transaction is acknowledged, instead of the database's [`Options::durability`]. One that
+    /// only reads is acknowledged, under `Sync`, when what it may have seen is durable.
+    ///
+    /// [`Durability::None`] is for whole databases: an error here, unless it is the database's own.
+    ///
+    /// [`Options::durability`]: crate::Options::durability
+    pub fn set_durability(&self, durability: Durability) -> Result<()> {
+        if durability == Durability::None && self.desk.durability_default != Durability::None {
+            let reason = "a transaction cannot be left out of a log that others are in: Sync or Async".into();
+            return Err(Error::InvalidOption { option: "durability", reason });
+        }
+        self.desk.durability.set(durability);
+        Ok(())
+    }
+
     /// Identifies the snapshot that the transaction reads: two transactions with the same one see the same
     /// database but for their own writes, and one that begins later has no lesser one.
     pub fn snapshot_timestamp(&self) -> u64 {
@@ -419,7 +435,28 @@ impl<C: ConcurrencyControl> Txn<C> {
     /// After a successful commit.
     #[inline(always)]
     pub(crate) fn ended(&self) {
+        if self.desk.durability.get() == Durability::Sync {
+            self.desk.held_until.set(self.desk.context().engine.hold());
+        }
         self.desk.clear();
+    }
+
+    /// The closure has failed. What it says by that may rest on what it has seen, so it is held back likewise.
+    #[cold]
+    pub(super) fn failed(&self, error: &Error) {
+        let tells = matches!(error, Error::KeyExists | Error::User(_) | Error::Malformed { .. });
+        if tells && self.desk.durability.get() == Durability::Sync {
+            self.desk.held_until.set(self.desk.context().engine.hold());
+        }
+    }
+
+    /// What a commit that failed is answered.
+    #[cold]
+    pub(super) fn commit_error(&self, fault: Fault) -> Error {
+        match fault {
+            Fault::Abort(Abort::Unlogged(why)) => self.desk.context().engine.unlogged(why),
+            fault => fault.into(),
+        }
     }
 }
 
@@ -478,6 +515,10 @@ impl<C: ConcurrencyControl> Mailbox for Txn<C> {
     }
     fn is_ending(&self) -> bool {
         self.desk.is_ending()
+    }
+    #[inline(always)]
+    fn held_until(&self) -> u64 {
+        self.desk.held_until.take()
     }
     fn occupied(&self) {
         self.desk.occupied();

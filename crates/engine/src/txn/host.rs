@@ -1,14 +1,16 @@
 //! A worker's surroundings, as the executor asks for them.
 
-use super::engine::{Context, Engine};
+use super::engine::{Context, Engine, Log};
 use super::handle::Txn;
 use super::mailbox::{Desk, InPlace};
 use crate::cc::ConcurrencyControl;
 use crate::epoch::Local;
-use crate::exec::{Host, Pulse};
+use crate::exec::{Host, Pulse, Released};
 use crate::suspend::Suspend;
+use crate::wal::Lsn;
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::task::Waker;
 
 /// The engine's part of a worker: the context that its transactions share.
 pub(crate) struct WorkerHost<C: ConcurrencyControl> {
@@ -56,6 +58,30 @@ impl<C: ConcurrencyControl> Host for WorkerHost<C> {
     fn refresh(&self, oldest: Option<u64>) {
         self.context.local.refresh(oldest);
         C::refresh(self.context.env());
+    }
+
+    #[inline(always)]
+    fn released(&self) -> Released {
+        match self.context.engine.log.get() {
+            // (In this order: once it has ended, nothing more becomes durable.)
+            Some(Log { writer, .. }) => {
+                let is_final = writer.has_ended();
+                Released { until: writer.durable_lsn().0, is_final }
+            }
+            None => Released { until: u64::MAX, is_final: false },
+        }
+    }
+
+    fn wake_when_released(&self, until: u64, waker: &Waker) -> bool {
+        let log = self.context.engine.log.get().expect("without a log nothing is held");
+        log.writer.poll_durable(Lsn(until), waker).is_pending()
+    }
+
+    fn wait_released(&self, until: u64) {
+        if let Some(log) = self.context.engine.log.get() {
+            // What is not durable then is answered so.
+            let _ = log.wait(Lsn(until));
+        }
     }
 
     fn tend(&self, pulse: &mut Pulse) -> bool {

@@ -10,14 +10,15 @@
 use super::arena::Arena;
 use super::engine::Context;
 use super::fault::Fault;
-use super::point::Point;
+use super::point::{self, Point};
 use super::run::Run;
 use super::table::TableInner;
 use crate::cc::{Abort, ConcurrencyControl};
 use crate::error::{Error, Result};
 use crate::exec::Mailbox;
 use crate::index::Key;
-use crate::suspend::{Never, OnMiss, PrefetchOnly, Suspend};
+use crate::options::Durability;
+use crate::suspend::{Never, PrefetchOnly, Suspend};
 use crate::sync::Backoff;
 use crate::sync::atomic::Ordering;
 use std::cell::{Cell, UnsafeCell};
@@ -33,9 +34,6 @@ const STEP_ASIDE: u32 = 1 << 17;
 const VACANT: u32 = 1 << 18;
 /// No place.
 pub(crate) const NOWHERE: u8 = u8::MAX;
-
-/// Rounds over several operations in which each is taken to be getting on.
-const ROUNDS_BUSY: u32 = 1000;
 
 /// How long an operation in place waits for a commit on another thread: it is that thread's turn to go on, or
 /// this one's, if the other transaction is suspended on it. So there is an end to it.
@@ -95,6 +93,12 @@ pub(crate) struct Desk<C: ConcurrencyControl> {
     pub(super) context: Cell<NonNull<Context<C>>>,
     pub(super) doomed: Cell<Option<Fault>>,
     pub(super) read_only: Cell<bool>,
+    /// When the present transaction is acknowledged.
+    pub(super) durability: Cell<Durability>,
+    /// What that is if it does not say.
+    pub(super) durability_default: Durability,
+    /// Until where the log has to be durable before the output of the transaction that has just ended goes out.
+    pub(super) held_until: Cell<u64>,
     /// Something may have been read of which the scheme has not been told.
     pub(super) reads_untracked: Cell<bool>,
     /// Differs between the desks of a database. (An address would make runs differ, too.)
@@ -130,6 +134,9 @@ impl<C: ConcurrencyControl> Desk<C> {
             doomed: Cell::new(None),
             read_only: Cell::new(false),
             reads_untracked: Cell::new(false),
+            durability: Cell::new(engine.options.durability),
+            durability_default: engine.options.durability,
+            held_until: Cell::new(0),
             number: engine.desks.fetch_add(1, Ordering::Relaxed), // only difference counts
             rounds: Cell::new(0),
             commit: Cell::default(),
@@ -369,32 +376,14 @@ impl<C: ConcurrencyControl> Desk<C> {
         }
     }
 
-    /// Runs several point operations to their ends, their misses overlapped: rounds over an array
-    /// (what the CoroBase paper calls AMAC). False: one of them waits in vain.
+    /// Runs several point operations to their ends, their misses overlapped. False: one of them waits in vain.
     #[must_use]
     pub(super) fn run_points(&self, points: &mut [Option<Point<C>>]) -> bool {
         // SAFETY: not borrowed outside of single calls.
         let txn = unsafe { &*self.state.get() };
-        assert!(points.len() < 64, "one bit per operation");
-        let mut left: u64 = (1 << points.len()) - 1;
-        let (mut rounds, mut patience) = (0u32, Patience::default());
-        while left != 0 {
-            rounds += 1;
-            if rounds > ROUNDS_BUSY && !patience.wait() {
-                return false;
-            }
-            let mut round = left;
-            while round != 0 {
-                let i = round.trailing_zeros() as usize;
-                round &= round - 1;
-                let Some(point) = &mut points[i] else { continue };
-                // SAFETY: as in `run_point`.
-                if unsafe { point.step(self.shared(), txn, &mut OnMiss) } {
-                    left &= !(1 << i);
-                }
-            }
-        }
-        true
+        let mut patience = Patience::default();
+        // SAFETY: as in `run_point`.
+        unsafe { point::run_all(points, self.shared(), txn, || patience.wait()) }
     }
 
     /// Runs a scan's run to its end, here and now. False: it waits in vain.
@@ -425,6 +414,7 @@ impl<C: ConcurrencyControl> Desk<C> {
         self.doomed.set(None);
         self.read_only.set(false);
         self.reads_untracked.set(false);
+        self.durability.set(self.durability_default);
         self.committed.set(None);
         // SAFETY: the attempt is over: nothing that it copied is used any more.
         unsafe { (*self.arena.get()).reset() };

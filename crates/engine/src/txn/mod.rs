@@ -19,13 +19,17 @@ mod owned;
 mod point;
 mod point_futures;
 mod point_read;
+mod replay;
+mod restore;
+#[cfg(all(test, not(braid_shuttle)))]
+mod restore_tests;
 mod rows;
 mod run;
 mod table;
 mod value;
 
 pub(crate) use drive::{Closure, Each, drive};
-pub(crate) use engine::{Context, Engine};
+pub(crate) use engine::{Context, Engine, Log};
 pub use handle::Txn;
 pub(crate) use host::WorkerHost;
 pub use key::{AsKey, KEY_BYTES_MAX, Key};
@@ -35,9 +39,11 @@ pub use owned::{OwnedRows, Transaction};
 pub use point_futures::{Contains, Delete, Get, Insert, Put, Update};
 pub(crate) use point_read::PointRead;
 pub use point_read::Probe;
+pub(crate) use replay::{Feed, for_each_parallel, replay};
+pub(crate) use restore::resume;
 pub use rows::{NextRow, Rows};
 pub use table::Table;
-pub(crate) use table::{TableInner, open as open_table};
+pub(crate) use table::{TableInner, TableKind, open as open_table, restore as restore_table};
 #[cfg(feature = "serde")]
 pub use value::Serde;
 pub use value::{Plain, Value};

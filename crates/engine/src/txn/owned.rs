@@ -9,6 +9,8 @@ use super::table::Table;
 use super::value::Value;
 use crate::cc::{ConcurrencyControl, Serializable};
 use crate::error::{Error, Result};
+use crate::options::Durability;
+use crate::wal::Lsn;
 use std::fmt;
 use std::future::Future;
 use std::ops::{AsyncFnOnce, RangeBounds};
@@ -195,6 +197,11 @@ impl<C: ConcurrencyControl> Transaction<C> {
         self.lend(Txn::declare_read_only);
     }
 
+    /// As [`Txn::set_durability`].
+    pub fn set_durability(&self, durability: Durability) -> Result<()> {
+        self.txn.set_durability(durability)
+    }
+
     /// Runs an async closure written for `run` in this transaction. It may await the transaction's
     /// operations only: anything else is [`Error::WouldWait`].
     pub fn with<R>(&self, f: impl AsyncFnOnce(&Txn<C>) -> Result<R>) -> Result<R> {
@@ -207,22 +214,27 @@ impl<C: ConcurrencyControl> Transaction<C> {
         })
     }
 
-    /// Makes the transaction's changes visible to those that begin from now on.
+    /// Makes the transaction's changes visible to those that begin from now on, and waits until they are durable,
+    /// and what it has seen, if that is what it is to wait for.
     pub fn commit(mut self) -> Result<()> {
         self.is_open = false;
-        self.lend(|txn| match txn.commit_or_post().expect("in place") {
+        let held_until = self.lend(|txn| match txn.commit_or_post().expect("in place") {
             Ok(()) => {
                 txn.ended();
                 txn.count_commit(None);
-                Ok(())
+                Ok(txn.desk.held_until.take())
             }
             Err(fault) => {
+                let error = txn.commit_error(fault);
                 txn.abort();
-                let error = fault.into();
                 txn.count_failure(&error);
                 Err(error)
             }
-        })
+        })?;
+        match self.engine.log.get() {
+            Some(log) if held_until > 0 => log.wait(Lsn(held_until)),
+            _ => Ok(()),
+        }
     }
 
     /// Undoes the transaction. (So does dropping it.)

@@ -7,7 +7,7 @@ use crate::cc::{ConcurrencyControl, Target};
 use crate::index::masstree::Cursor;
 use crate::index::{Index, Key, Probe};
 use crate::record::{RecordId, Slot};
-use crate::suspend::Suspend;
+use crate::suspend::{OnMiss, Suspend};
 
 /// An access to one key, suspended anywhere. Owns nothing and points into no future, which may be
 /// leaked: the key is copied (long ones into the transaction's arena).
@@ -19,6 +19,44 @@ pub(crate) struct Point<C: ConcurrencyControl> {
     pub(crate) slot: *const Slot,
     pub(crate) id: RecordId,
     pub(crate) visit: C::Visit,
+}
+
+/// Rounds over several operations in which each is taken to be getting on.
+const ROUNDS_BUSY: u32 = 1000;
+
+/// Runs several operations to their ends, their misses overlapped: rounds over an array (what the CoroBase
+/// paper calls AMAC). `wait` is called before each further round where one of them has to wait for another thread;
+/// false: it waits in vain.
+///
+/// # Safety
+/// As [`Point::step`], for each.
+#[must_use]
+pub(super) unsafe fn run_all<C: ConcurrencyControl>(
+    points: &mut [Option<Point<C>>],
+    shared: &C::Shared,
+    txn: &C::Txn,
+    mut wait: impl FnMut() -> bool,
+) -> bool {
+    assert!(points.len() < 64, "one bit per operation");
+    let mut left: u64 = (1 << points.len()) - 1;
+    let mut rounds = 0u32;
+    while left != 0 {
+        rounds = rounds.saturating_add(1);
+        if rounds > ROUNDS_BUSY && !wait() {
+            return false;
+        }
+        let mut round = left;
+        while round != 0 {
+            let i = round.trailing_zeros() as usize;
+            round &= round - 1;
+            let Some(point) = &mut points[i] else { continue };
+            // SAFETY: by the caller's promise.
+            if unsafe { point.step(shared, txn, &mut OnMiss) } {
+                left &= !(1 << i);
+            }
+        }
+    }
+    true
 }
 
 impl<C: ConcurrencyControl> Clone for Point<C> {

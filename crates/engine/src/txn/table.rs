@@ -11,15 +11,13 @@ use crate::record::{RecordId, Slot};
 use std::fmt;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
-use std::sync::Arc;
 
 /// A table as the engine sees it.
 pub(crate) struct TableInner {
     pub(crate) index: Masstree,
     /// Address of slot 0: the slot of a record is found by arithmetic alone.
     slots: *const Slot,
-    name: String,
-    types: (String, String),
+    pub(crate) kind: TableKind,
 }
 // SAFETY: `slots` is an address in the records' slab; slots are Sync.
 unsafe impl Send for TableInner {}
@@ -71,31 +69,81 @@ impl<K, V: ?Sized> Table<K, V> {
     }
 }
 
-/// Creates the table, or opens it if it exists with these types.
+/// What a table is called, and what it holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TableKind {
+    pub(crate) name: String,
+    /// The types of keys and values, by name.
+    pub(crate) types: (String, String),
+    /// All keys have eight bytes.
+    pub(crate) fixed8: bool,
+}
+
+impl TableInner {
+    /// An empty table of this number.
+    fn new<C: ConcurrencyControl>(engine: &Engine<C>, number: u32, kind: TableKind) -> Result<TableInner> {
+        let limit_bytes = engine.memory.limit_bytes();
+        let mut index = Masstree::new(engine.nodes.clone(), kind.fixed8, Simd::Detect)
+            .map_err(|_| Error::OutOfMemory { limit_bytes })?
+            .numbered(number);
+        if C::LOSES_STAMPS {
+            index.lose_stamps();
+        }
+        Ok(TableInner { index, slots: engine.records.at(0).cast::<Slot>().cast_const(), kind })
+    }
+
+    /// The table's place in the database's list.
+    pub(crate) fn number(&self) -> u32 {
+        self.index.number()
+    }
+
+    /// A handle to it with these types, whatever its own are: a fixed8 table's keys can be had as `u64`, those of
+    /// others as bytes; values as bytes.
+    pub(crate) fn handle<K, V: ?Sized>(&self, database: u64) -> Table<K, V> {
+        Table { inner: NonNull::from(self), database, types: PhantomData }
+    }
+}
+
+/// Creates the table, or opens it if it exists with these types. `created` notes that there is one more, before
+/// anybody can use it; if it fails, there is not.
 pub(crate) fn open<C: ConcurrencyControl, K: Key, V: Value + ?Sized>(
-    engine: &Arc<Engine<C>>,
+    engine: &Engine<C>,
     name: &str,
+    created: impl FnOnce(u32, &TableKind) -> Result<()>,
 ) -> Result<Table<K, V>> {
     let types = (K::type_name(), V::type_name());
     let mut tables = engine.tables.lock().expect("no panic while it is held");
-    let inner = match tables.iter().find(|t| t.name == name) {
-        Some(table) if table.types == types => NonNull::from(&**table),
-        Some(table) => {
+    if let Some(table) = tables.iter().find(|table| table.kind.name == name) {
+        if table.kind.types != types {
             let whole = |types: &(String, String)| format!("{} by {}", types.1, types.0);
-            let (existing, requested) = (whole(&table.types), whole(&types));
+            let (existing, requested) = (whole(&table.kind.types), whole(&types));
             return Err(Error::TableMismatch { name: name.into(), existing, requested });
         }
-        None => {
-            let limit_bytes = engine.memory.limit_bytes();
-            let mut index = Masstree::new(engine.nodes.clone(), K::FIXED8, Simd::Detect)
-                .map_err(|_| Error::OutOfMemory { limit_bytes })?;
-            if C::LOSES_STAMPS {
-                index.lose_stamps();
-            }
-            let slots = engine.records.at(0).cast::<Slot>().cast_const();
-            tables.push(Box::new(TableInner { index, slots, name: name.into(), types }));
-            NonNull::from(&**tables.last().expect("pushed just now"))
-        }
-    };
-    Ok(Table { inner, database: engine.id, types: PhantomData })
+        return Ok(table.handle(engine.id));
+    }
+    let kind = TableKind { name: name.into(), types, fixed8: K::FIXED8 };
+    let number = tables.len() as u32;
+    let table = Box::new(TableInner::new(engine, number, kind)?);
+    created(number, &table.kind)?;
+    let handle = table.handle(engine.id);
+    tables.push(table);
+    Ok(handle)
+}
+
+/// Creates a table that there was, at recovery: the next in the database's list, if it is not in it already.
+/// False: another one has its number or name.
+pub(crate) fn restore<C: ConcurrencyControl>(
+    engine: &Engine<C>,
+    number: u32,
+    kind: TableKind,
+) -> Result<bool> {
+    let mut tables = engine.tables.lock().expect("no panic while it is held");
+    if tables.get(number as usize).is_some_and(|table| table.kind == kind) {
+        return Ok(true);
+    }
+    if number as usize != tables.len() || tables.iter().any(|table| table.kind.name == kind.name) {
+        return Ok(false);
+    }
+    tables.push(Box::new(TableInner::new(engine, number, kind)?));
+    Ok(true)
 }

@@ -82,12 +82,7 @@ impl Flusher {
             self.segments.current().sync_data()?;
             let flush_ns = self.shared.clock.now_ns().saturating_sub(begin_ns);
             let run = self.pending.pop_front().expect("it was there");
-            let mut state = self.shared.state();
-            state.stalled = None;
-            let woken = state.publish(run, flush_ns);
-            drop(state);
-            self.shared.progress.notify_all();
-            woken.into_iter().for_each(std::task::Waker::wake);
+            self.shared.publish(run, self.pending.front(), flush_ns);
         }
         Ok(())
     }
@@ -123,12 +118,7 @@ impl Flusher {
     /// Nothing more is written, and all learn why.
     fn stop(&mut self, error: StorageError) -> Error {
         let error = Arc::new(error);
-        let mut state = self.shared.state();
-        state.stopped = Some(Arc::clone(&error));
-        let woken = std::mem::take(&mut state.wakers);
-        drop(state);
-        self.shared.progress.notify_all();
-        woken.into_iter().for_each(|(_, waker)| waker.wake());
+        self.shared.end(|state| state.stopped = Some(Arc::clone(&error)));
         Error::Stopped(error)
     }
 
@@ -137,7 +127,7 @@ impl Flusher {
     pub fn close(mut self) -> Result<()> {
         self.shared.state().is_closed = true;
         self.flush_once()?;
-        let closed = self.shared.state().push(&self.shared.options, Kind::Close, Body::new(&[], 0));
+        let closed = self.shared.push(&mut self.shared.state(), Kind::Close, Body::new(&[], 0));
         match closed {
             // Without room for the note, the log is as after a crash.
             Err(Error::Full(_) | Error::WouldBlock) => Ok(()),
@@ -166,11 +156,6 @@ impl Flusher {
 
 impl Drop for Flusher {
     fn drop(&mut self) {
-        let mut state = self.shared.state();
-        (state.is_closed, state.is_abandoned) = (true, true);
-        let woken = std::mem::take(&mut state.wakers);
-        drop(state);
-        self.shared.progress.notify_all();
-        woken.into_iter().for_each(|(_, waker)| waker.wake());
+        self.shared.end(|state| (state.is_closed, state.is_abandoned) = (true, true));
     }
 }

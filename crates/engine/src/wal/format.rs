@@ -86,6 +86,8 @@ pub(super) enum Kind {
     Commit = 1,
     /// The log was closed in order. Shows that everything before it was durable.
     Close = 2,
+    /// A change of the catalog.
+    Catalog = 3,
 }
 
 /// The head of a record. Its checksum, which the next record repeats, covers all of this, the checksum of the
@@ -129,6 +131,7 @@ impl RecordHeader {
         let kind = match head[28..32] {
             [1, 0, 0, 0] => Kind::Commit,
             [2, 0, 0, 0] => Kind::Close,
+            [3, 0, 0, 0] => Kind::Catalog,
             _ => return None,
         };
         let header = RecordHeader {

@@ -25,12 +25,12 @@ mod tests;
 mod thread;
 mod writer;
 
+pub use crate::metrics::LogStatistics as Statistics;
 pub use error::{Error, Result};
 pub use flusher::Flusher;
 pub use planted::Planted;
 pub use reader::{Reader, Record};
 pub use record::{Change, ChangeIter, Changes};
-pub use state::Statistics;
 pub use tail::Tail;
 pub use thread::FlusherThread;
 pub use writer::{Writer, open};
@@ -74,12 +74,15 @@ pub struct Options {
     /// How much may wait in memory to be durable. Default 16 MiB, tens of milliseconds of a fast
     /// disk. Beyond, appending waits.
     pub buffer_bytes_max: usize,
+    /// How long the oldest record may wait to be durable, in nanoseconds. Default 1 s, several times what a slow
+    /// disk takes. Beyond, appending waits (a few more records may come in before that is noticed).
+    pub lag_ns_max: u64,
 }
 
 impl Options {
     /// The defaults, for this database.
     pub fn new(database: DatabaseId) -> Options {
-        Options { database, segment_bytes: 64 << 20, buffer_bytes_max: 16 << 20 }
+        Options { database, segment_bytes: 64 << 20, buffer_bytes_max: 16 << 20, lag_ns_max: 1_000_000_000 }
     }
 
     fn check(&self) -> Result<()> {

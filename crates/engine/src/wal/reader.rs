@@ -13,15 +13,22 @@ pub struct Record<'a> {
     pub lsn: Lsn,
     /// Where it ends.
     pub end_lsn: Lsn,
-    /// The commit timestamp that it was appended with.
+    /// The commit timestamp that it was appended with; 0 where it is no commit.
     pub commit_timestamp: u64,
+    kind: Kind,
     body: &'a [u8],
 }
 
 impl<'a> Record<'a> {
-    /// Its changes, in the order in which they were made.
+    /// The changes of a commit, in the order in which they were made; none where it is no commit.
     pub fn changes(&self) -> ChangeIter<'a> {
-        ChangeIter::new(self.body).expect("the body was looked at when it was read")
+        let changes = if self.kind == Kind::Commit { self.body } else { &[] };
+        ChangeIter::new(changes).expect("the body was looked at when it was read")
+    }
+
+    /// What a change of the catalog was appended with.
+    pub fn catalog(&self) -> Option<&'a [u8]> {
+        (self.kind == Kind::Catalog).then_some(self.body)
     }
 }
 
@@ -178,11 +185,12 @@ impl<'a> Reader<'a> {
     /// The next record, or none at the end of the log.
     pub fn next_record(&mut self) -> Result<Option<Record<'_>>> {
         while let Some(found) = self.advance()? {
-            if found.header.kind == Kind::Commit && found.lsn >= self.start {
+            if found.header.kind != Kind::Close && found.lsn >= self.start {
                 return Ok(Some(Record {
                     lsn: Lsn(found.lsn),
                     end_lsn: Lsn(self.tail.lsn),
                     commit_timestamp: found.header.commit_timestamp,
+                    kind: found.header.kind,
                     body: &self.bytes[found.body],
                 }));
             }
@@ -235,7 +243,7 @@ impl<'a> Reader<'a> {
         if !is_whole && !matches!(self.planted, Planted::NoChecksum | Planted::TornTail) {
             return Err("the body's checksum is wrong");
         }
-        if ChangeIter::new(&self.bytes[body.clone()]).is_none() {
+        if header.kind == Kind::Commit && ChangeIter::new(&self.bytes[body.clone()]).is_none() {
             return Err("the body is not a list of changes");
         }
         Ok(Found { lsn, header, checksum, body })

@@ -13,10 +13,15 @@ pub struct Change<'a> {
     pub value: Option<&'a [u8]>,
 }
 
+/// Memory that is kept from one record to the next.
+const KEPT_BYTES_MAX: usize = 1 << 20;
+
 /// The changes of a transaction, ready to be appended. To be cleared and used again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
     bytes: Vec<u8>,
+    /// The tables of the changes; some perhaps more than once.
+    tables: Vec<u32>,
 }
 
 impl Changes {
@@ -27,6 +32,9 @@ impl Changes {
 
     /// Adds one.
     pub fn push(&mut self, change: Change<'_>) {
+        if self.tables.last() != Some(&change.table) {
+            self.tables.push(change.table);
+        }
         push_varint(&mut self.bytes, u64::from(change.table));
         push_varint(&mut self.bytes, change.key.len() as u64);
         self.bytes.extend_from_slice(change.key);
@@ -38,11 +46,17 @@ impl Changes {
     /// Removes all.
     pub fn clear(&mut self) {
         self.bytes.clear();
+        self.bytes.shrink_to(KEPT_BYTES_MAX);
+        self.tables.clear();
     }
 
     /// The encoded changes.
     pub(super) fn as_bytes(&self) -> &[u8] {
         &self.bytes
+    }
+
+    pub(super) fn tables(&self) -> &[u32] {
+        &self.tables
     }
 }
 

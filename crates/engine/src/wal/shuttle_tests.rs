@@ -22,7 +22,12 @@ fn changes(i: u64) -> Changes {
 fn appends_meet_flushes() {
     let model = || {
         let storage: Arc<dyn crate::storage::Storage> = Arc::new(MemoryStorage::new(1 << 20));
-        let options = Options { database: DATABASE, segment_bytes: 1024, buffer_bytes_max: 700 };
+        let options = Options {
+            database: DATABASE,
+            segment_bytes: 1024,
+            buffer_bytes_max: 700,
+            ..Options::new(DATABASE)
+        };
         let clock = Arc::new(SystemClock::default());
         let (writer, mut flusher) = open(Arc::clone(&storage), options, clock, Tail::default()).unwrap();
         let shared = flusher.shared();

@@ -2,47 +2,13 @@
 
 use super::format::{Kind, RECORD_HEADER_BYTES, RecordHeader, SegmentHeader};
 use super::{Error, Lsn, Options, Result, Tail};
-use crate::metrics::Clock;
+use crate::metrics::{Clock, LogStatistics as Statistics};
 use crate::storage::StorageError;
-use crate::sync::{Arc, Condvar, Mutex, MutexGuard, lock};
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::{Arc, CachePadded, Condvar, Mutex, MutexGuard, lock};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::task::Waker;
-
-/// What a log has done since it was opened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Statistics {
-    /// Groups made durable: each is one write and one sync.
-    pub groups: u64,
-    /// Records in them.
-    pub records: u64,
-    /// Bytes in them.
-    pub bytes: u64,
-    /// The most records in one group.
-    pub group_records_max: u64,
-    /// The most bytes in one group.
-    pub group_bytes_max: u64,
-    /// The fastest group, from the start of its write to the end of its sync.
-    pub flush_ns_min: u64,
-    /// The slowest.
-    pub flush_ns_max: u64,
-    /// All together; by `groups`, the mean.
-    pub flush_ns_sum: u64,
-}
-
-impl Statistics {
-    fn add(&mut self, run: &Run, flush_ns: u64) {
-        let bytes = run.bytes.len() as u64;
-        self.flush_ns_min = if self.groups == 0 { flush_ns } else { self.flush_ns_min.min(flush_ns) };
-        self.flush_ns_max = self.flush_ns_max.max(flush_ns);
-        self.flush_ns_sum += flush_ns;
-        self.groups += 1;
-        self.records += run.records;
-        self.bytes += bytes;
-        self.group_records_max = self.group_records_max.max(run.records);
-        self.group_bytes_max = self.group_bytes_max.max(bytes);
-    }
-}
 
 /// Records that one write puts behind what is durable.
 #[derive(Debug)]
@@ -54,7 +20,12 @@ pub(super) struct Run {
     pub(super) offset: u64,
     pub(super) bytes: Vec<u8>,
     pub(super) records: u64,
+    /// When its first record was appended.
+    since_ns: u64,
 }
+
+/// Records between two looks at the clock: how long the oldest one has waited.
+const RECORDS_PER_LOOK: u64 = 32;
 
 /// Under one lock; `durable_lsn <= next_lsn`, and what lies between is in `queue` or with the flusher:
 /// `buffered_bytes == next_lsn - durable_lsn`.
@@ -76,6 +47,10 @@ pub(super) struct State {
     /// Whether the flusher has something to do although the queue is empty.
     pub(super) has_request: bool,
     pub(super) truncate_before: u64,
+    /// When the oldest record that is not durable was appended; of no meaning if all are.
+    waits_since_ns: u64,
+    /// Tables changed since they were last asked for.
+    touched: BTreeSet<u32>,
     pub(super) stopped: Option<Arc<StorageError>>,
     pub(super) is_closed: bool,
     /// Whether nobody will flush any more.
@@ -98,6 +73,8 @@ impl State {
             stalled: None,
             has_request: false,
             truncate_before: 0,
+            waits_since_ns: 0,
+            touched: BTreeSet::new(),
             stopped: None,
             is_closed: false,
             is_abandoned: false,
@@ -107,7 +84,7 @@ impl State {
     }
 
     /// Puts a record behind all others and says where it ends.
-    pub(super) fn push(&mut self, options: &Options, kind: Kind, body: Body<'_>) -> Result<Lsn> {
+    fn push(&mut self, options: &Options, clock: &dyn Clock, kind: Kind, body: Body<'_>) -> Result<Lsn> {
         if let Some(error) = &self.stopped {
             return Err(Error::Stopped(Arc::clone(error)));
         }
@@ -123,11 +100,14 @@ impl State {
         if buffered_bytes > 0 && buffered_bytes + bytes > options.buffer_bytes_max as u64 {
             return Err(Error::WouldBlock);
         }
+        if buffered_bytes > 0 && self.lags(options, clock) {
+            return Err(Error::WouldBlock);
+        }
         let used_bytes = self.next_lsn - self.segment.first_lsn;
         assert!(used_bytes <= bytes_max, "a segment is not longer than it is");
         let begins = (used_bytes + bytes > bytes_max).then(|| self.begin_segment()).transpose()?;
         if begins.is_some() || self.queue.is_empty() {
-            self.begin_run(begins);
+            self.begin_run(begins, clock.now_ns());
         }
         let run = self.queue.last_mut().expect("a run is open");
         let header = RecordHeader {
@@ -147,6 +127,33 @@ impl State {
         Ok(Lsn(self.next_lsn))
     }
 
+    /// The oldest record has waited for too long. Looks at the clock only now and then.
+    fn lags(&self, options: &Options, clock: &dyn Clock) -> bool {
+        let looks = self.queue.last().is_none_or(|run| run.records.is_multiple_of(RECORDS_PER_LOOK));
+        looks && clock.now_ns().saturating_sub(self.waits_since_ns) > options.lag_ns_max
+    }
+
+    /// Where the next record begins, and the tables of all changes appended since this was asked last.
+    pub(super) fn take_touched(&mut self) -> (Lsn, BTreeSet<u32>) {
+        (Lsn(self.next_lsn), std::mem::take(&mut self.touched))
+    }
+
+    pub(super) fn touch(&mut self, tables: impl IntoIterator<Item = u32>) {
+        self.touched.extend(tables);
+    }
+
+    /// Why nothing becomes durable just now, if that is so.
+    pub(super) fn stall(&self) -> Option<Error> {
+        self.stalled.as_ref().map(|error| Error::Full(Arc::clone(error)))
+    }
+
+    /// Why appending is refused now, if it is.
+    pub(super) fn refusal(&self) -> Option<Error> {
+        let full = self.stalled.as_ref().or(self.no_spare.as_ref());
+        let stopped = self.stopped.as_ref().map(|error| Error::Stopped(Arc::clone(error)));
+        stopped.or(full.map(|error| Error::Full(Arc::clone(error))))
+    }
+
     fn begin_segment(&mut self) -> Result<SegmentHeader> {
         if !self.has_spare {
             self.has_request = true;
@@ -158,18 +165,22 @@ impl State {
         Ok(self.segment)
     }
 
-    fn begin_run(&mut self, begins: Option<SegmentHeader>) {
+    fn begin_run(&mut self, begins: Option<SegmentHeader>, since_ns: u64) {
+        if self.next_lsn == self.durable_lsn {
+            self.waits_since_ns = since_ns;
+        }
         let offset = super::format::SEGMENT_HEADER_BYTES as u64 + self.next_lsn - self.segment.first_lsn;
         let bytes = std::mem::take(&mut self.spare_buffer);
-        self.queue.push(Run { begins, first_lsn: self.next_lsn, offset, bytes, records: 0 });
+        self.queue.push(Run { begins, first_lsn: self.next_lsn, offset, bytes, records: 0, since_ns });
     }
 
-    /// Notes that a run is durable. Who has waited for that is to be woken without the lock.
-    pub(super) fn publish(&mut self, mut run: Run, flush_ns: u64) -> Vec<Waker> {
+    /// Notes that a run is durable, and which one is written next. Who has waited is to be woken without the lock.
+    fn publish(&mut self, mut run: Run, next: Option<&Run>, flush_ns: u64) -> Vec<Waker> {
         assert_eq!(run.first_lsn, self.durable_lsn, "runs become durable in order");
         self.durable_lsn += run.bytes.len() as u64;
         assert!(self.durable_lsn <= self.next_lsn, "what is durable was appended");
-        self.statistics.add(&run, flush_ns);
+        self.statistics.add(run.records, run.bytes.len() as u64, flush_ns);
+        self.waits_since_ns = next.or(self.queue.first()).map_or(0, |run| run.since_ns);
         run.bytes.clear();
         self.spare_buffer = run.bytes;
         let durable_lsn = self.durable_lsn;
@@ -207,6 +218,12 @@ pub(super) struct Shared {
     pub(super) options: Options,
     pub(super) clock: Arc<dyn Clock>,
     state: Mutex<State>,
+    /// `next_lsn` and `durable_lsn`, for who only wants to look; each is late by moments at most. What was
+    /// appended before somebody could know of it is counted in what he sees of the first.
+    appended: CachePadded<AtomicU64>,
+    durable: CachePadded<AtomicU64>,
+    /// Nothing will become durable any more.
+    has_ended: AtomicBool,
     /// Something became durable, or failed, or there is room again.
     pub(super) progress: Condvar,
     /// There is something for the flusher.
@@ -215,12 +232,68 @@ pub(super) struct Shared {
 
 impl Shared {
     pub(super) fn new(options: Options, clock: Arc<dyn Clock>, state: State) -> Shared {
-        let state = Mutex::new(state);
-        Shared { options, clock, state, progress: Condvar::new(), work: Condvar::new() }
+        let lsn = |lsn| CachePadded::new(AtomicU64::new(lsn));
+        Shared {
+            options,
+            clock,
+            appended: lsn(state.next_lsn),
+            durable: lsn(state.durable_lsn),
+            has_ended: AtomicBool::new(false),
+            state: Mutex::new(state),
+            progress: Condvar::new(),
+            work: Condvar::new(),
+        }
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
         lock(&self.state)
+    }
+
+    /// Puts a record behind all others and says where it ends.
+    pub(super) fn push(&self, state: &mut State, kind: Kind, body: Body<'_>) -> Result<Lsn> {
+        let pushed = state.push(&self.options, &*self.clock, kind, body);
+        // Release: pairs with the Acquire in `appended`.
+        self.appended.store(state.next_lsn, Ordering::Release);
+        pushed
+    }
+
+    /// Notes that a run is durable, and which one is written next.
+    pub(super) fn publish(&self, run: Run, next: Option<&Run>, flush_ns: u64) {
+        let mut state = self.state();
+        if state.stopped.is_some() {
+            return; // it was ended meanwhile, and all have been told so
+        }
+        state.stalled = None;
+        let woken = state.publish(run, next, flush_ns);
+        // Release: pairs with the Acquire in `durable`.
+        self.durable.store(state.durable_lsn, Ordering::Release);
+        drop(state);
+        self.progress.notify_all();
+        woken.into_iter().for_each(Waker::wake);
+    }
+
+    /// Changes the state as `how` says, so that nothing will become durable any more, and tells all who wait.
+    pub(super) fn end(&self, how: impl FnOnce(&mut State)) {
+        let mut state = self.state();
+        how(&mut state);
+        let woken = std::mem::take(&mut state.wakers);
+        // Release: pairs with the Acquire in `has_ended`; what is durable is not going to change.
+        self.has_ended.store(true, Ordering::Release);
+        drop(state);
+        self.progress.notify_all();
+        woken.into_iter().for_each(|(_, waker)| waker.wake());
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.has_ended.load(Ordering::Acquire)
+    }
+
+    pub(super) fn appended(&self) -> Lsn {
+        Lsn(self.appended.load(Ordering::Acquire))
+    }
+
+    pub(super) fn durable(&self) -> Lsn {
+        Lsn(self.durable.load(Ordering::Acquire))
     }
 }
 

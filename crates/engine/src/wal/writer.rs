@@ -2,11 +2,12 @@
 
 use super::flusher::Flusher;
 use super::format::Kind;
-use super::state::{Body, Shared, Statistics};
-use super::{Changes, Error, Lsn, Options, Result, Tail};
+use super::state::{Body, Shared, State};
+use super::{Changes, Error, Lsn, Options, Result, Statistics, Tail};
 use crate::metrics::Clock;
-use crate::storage::Storage;
+use crate::storage::{Storage, StorageError};
 use crate::sync::{Arc, wait};
+use std::collections::BTreeSet;
 use std::task::{Poll, Waker};
 
 /// Appends records to a log. Clones append to the same log.
@@ -35,36 +36,99 @@ impl Writer {
     /// buffer is full or the next segment is being made. If it fails, nothing was appended.
     pub fn append(&self, commit_timestamp: u64, changes: &Changes) -> Result<Lsn> {
         let body = Body::new(changes.as_bytes(), commit_timestamp);
+        self.push_waiting(Kind::Commit, body, changes.tables())
+    }
+
+    /// As [`Writer::append`], of a change of the catalog, which the log does not look into.
+    pub fn append_catalog(&self, entry: &[u8]) -> Result<Lsn> {
+        self.push_waiting(Kind::Catalog, Body::new(entry, 0), &[])
+    }
+
+    fn push_waiting(&self, kind: Kind, body: Body<'_>, tables: &[u32]) -> Result<Lsn> {
         let mut state = self.shared.state();
         loop {
-            let pushed = if state.is_closed {
-                Err(Error::Closed)
-            } else {
-                state.push(&self.shared.options, Kind::Commit, body)
-            };
-            self.shared.work.notify_one();
-            match pushed {
+            match self.push(&mut state, kind, body, tables) {
                 Err(Error::WouldBlock) => state = wait(&self.shared.progress, state),
                 pushed => return pushed,
             }
         }
     }
 
-    /// As [`Writer::append`], but where that would wait, the error is [`Error::WouldBlock`].
-    pub fn try_append(&self, commit_timestamp: u64, changes: &Changes) -> Result<Lsn> {
-        let body = Body::new(changes.as_bytes(), commit_timestamp);
-        let mut state = self.shared.state();
+    fn push(&self, state: &mut State, kind: Kind, body: Body<'_>, tables: &[u32]) -> Result<Lsn> {
         if state.is_closed {
             return Err(Error::Closed);
         }
-        let pushed = state.push(&self.shared.options, Kind::Commit, body);
+        let pushed = self.shared.push(state, kind, body);
+        if pushed.is_ok() {
+            state.touch(tables.iter().copied());
+        }
         self.shared.work.notify_one();
         pushed
     }
 
+    /// As [`Writer::append`], but where that would wait, the error is [`Error::WouldBlock`].
+    pub fn try_append(&self, commit_timestamp: u64, changes: &Changes) -> Result<Lsn> {
+        let body = Body::new(changes.as_bytes(), commit_timestamp);
+        self.push(&mut self.shared.state(), Kind::Commit, body, changes.tables())
+    }
+
+    /// How long a record can be.
+    pub fn record_bytes_max(&self) -> u64 {
+        self.shared.options.room_bytes()
+    }
+
+    /// Everything appended so far lies before. Whoever has come to know of an append finds it counted.
+    #[inline(always)]
+    pub fn appended_lsn(&self) -> Lsn {
+        self.shared.appended()
+    }
+
     /// Everything before is durable.
+    #[inline(always)]
     pub fn durable_lsn(&self) -> Lsn {
-        Lsn(self.shared.state().durable_lsn)
+        self.shared.durable()
+    }
+
+    /// Nothing will become durable any more.
+    #[inline(always)]
+    pub fn has_ended(&self) -> bool {
+        self.shared.has_ended()
+    }
+
+    /// Ends the log, because of what has failed beside it: a sync of the directory, after which the log's own names
+    /// are not to be trusted either.
+    pub fn stop(&self, error: Arc<StorageError>) {
+        self.shared.end(|state| {
+            state.stopped.get_or_insert(error);
+        });
+    }
+
+    /// As [`Writer::wait_durable`], but does not wait while the disk refuses to be written to.
+    pub fn wait_settled(&self, lsn: Lsn) -> Result<()> {
+        let mut state = self.shared.state();
+        while !state.is_durable(lsn)? {
+            if let Some(refusal) = state.stall() {
+                return Err(refusal);
+            }
+            state = wait(&self.shared.progress, state);
+        }
+        Ok(())
+    }
+
+    /// Why appending is refused now, if it is.
+    pub fn refusal(&self) -> Option<Error> {
+        self.shared.state().refusal()
+    }
+
+    /// Where the next record begins; and the tables of all changes appended since this was called last, or noted
+    /// by [`Writer::touch`].
+    pub fn take_touched(&self) -> (Lsn, BTreeSet<u32>) {
+        self.shared.state().take_touched()
+    }
+
+    /// Notes that these tables have been changed.
+    pub fn touch(&self, tables: impl IntoIterator<Item = u32>) {
+        self.shared.state().touch(tables);
     }
 
     /// Waits until everything before `lsn` is durable. An error says that its outcome is unknown. While the disk

@@ -4,19 +4,19 @@ use super::registry::Outcome;
 use super::{Shared, Tracker};
 use crate::epoch::Local;
 use crate::memory::OutOfMemory;
-use crate::record::{RecordId, Slot, Tag, Timestamp, Version, VersionKind};
+use crate::record::{RecordId, Slot, Stamp, Tag, Timestamp, Version, VersionKind};
 
-/// Writes an uncommitted version: into the slot if it fits and the place is free, else into memory.
+/// Writes a version: into the slot if it fits and the place is free, else into memory.
 #[inline(always)]
 pub(super) fn new_version(
     slot: &Slot,
     local: &Local,
-    tag: Tag,
+    stamp: Stamp,
     next: *const Version,
     kind: VersionKind,
     value: &[u8],
 ) -> Result<*mut Version, OutOfMemory> {
-    let inline = slot.write_inline(tag, next, kind, value);
+    let inline = slot.write_inline(stamp, next, kind, value);
     if !inline.is_null() {
         return Ok(inline);
     }
@@ -27,14 +27,15 @@ pub(super) fn new_version(
         VersionKind::Tombstone => local.allocate_from_reserve(bytes)?.cast(),
     };
     // SAFETY: allocated with that size.
-    unsafe { Version::write(at, tag.word(), next, kind, value) };
+    unsafe { Version::write(at, stamp.0, next, kind, value) };
     Ok(at)
 }
 
-/// Gives back a version that was never published.
+/// Gives back a version at once.
 ///
 /// # Safety
-/// `v` is from `new_version` for `slot`, and nobody has seen it.
+/// `v` is from `new_version` for `slot`, and out of everybody's sight: it was never published, or nobody reads
+/// the record.
 pub(super) unsafe fn drop_version(slot: &Slot, local: &Local, v: *mut Version) {
     if slot.is_inline(v) {
         // SAFETY: as above.

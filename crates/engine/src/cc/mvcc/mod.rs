@@ -15,8 +15,10 @@
 //! After Berenson et al., SIGMOD 1995, and ERMIA (Kim et al., SIGMOD 2016).
 
 mod chain;
+mod journal;
 mod reclaim;
 mod registry;
+mod restore;
 #[cfg(all(test, braid_shuttle))]
 mod shuttle_tests;
 #[cfg(test)]
@@ -28,8 +30,10 @@ use crate::index::Index;
 use crate::memory::{OutOfMemory, Slab};
 use crate::record::{RecordId, Slot, Stamp, Tag, Timestamp, Version, VersionKind};
 use crate::suspend::Suspend;
+use crate::wal::Changes;
 pub(super) use chain::Overwritten;
 use chain::{drop_version, new_version};
+pub use journal::Commit;
 use reclaim::{Garbage, Grave, Queue, Reclaimer};
 pub(super) use registry::TXNS_MAX;
 use registry::{Floor, Outcome, Registry};
@@ -65,6 +69,8 @@ pub struct Worker<T: Tracker> {
     queue: RefCell<Queue>,
     grave: RefCell<Vec<u8>>,
     changes: Cell<usize>,
+    /// What the last commit has appended to the log; its memory is used again.
+    changes_logged: RefCell<Changes>,
     pub(super) tracker: T::Worker,
 }
 
@@ -249,7 +255,7 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
     type Worker = Worker<T>;
     type Txn = Txn<T>;
     type Visit = Visit;
-    type Commit = T::Decision;
+    type Commit = Commit<T::Decision>;
 
     fn open(records: Arc<Slab>) -> Shared<T> {
         Shared {
@@ -270,6 +276,7 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
             queue: RefCell::default(),
             grave: RefCell::default(),
             changes: Cell::new(0),
+            changes_logged: RefCell::default(),
             tracker: T::worker(&shared.tracker),
         }
     }
@@ -452,17 +459,17 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
                 return Ok(Written::Exists);
             }
             Change::Put(value) | Change::Update(value) | Change::Insert(value) => {
-                new_version(s, env.local, tag, old, VersionKind::Value, value)?
+                new_version(s, env.local, tag.stamp(), old, VersionKind::Value, value)?
             }
             Change::Lock => {
                 // SAFETY: the head, inside an epoch; its value does not change.
                 let value = unsafe { &*Version::value(old) };
-                new_version(s, env.local, tag, old, VersionKind::Value, value)?
+                new_version(s, env.local, tag.stamp(), old, VersionKind::Value, value)?
             }
             Change::Delete => {
                 let mut grave = env.worker.grave.borrow_mut();
                 Grave::write(target, &mut grave);
-                new_version(s, env.local, tag, old, VersionKind::Tombstone, &grave)?
+                new_version(s, env.local, tag.stamp(), old, VersionKind::Tombstone, &grave)?
             }
         };
         if !s.install(old, new) {
@@ -493,7 +500,7 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
         // SAFETY: as above.
         let s = unsafe { &*slot };
         let tag = txn.announce(env.shared);
-        let new = new_version(s, env.local, tag, std::ptr::null(), VersionKind::Value, value)?;
+        let new = new_version(s, env.local, tag.stamp(), std::ptr::null(), VersionKind::Value, value)?;
         let installed = s.install(std::ptr::null(), new);
         debug_assert!(installed);
         Ok(())
@@ -517,19 +524,49 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
         env.shared.reclaimer.retire_slot(slot, id, env.local);
     }
 
+    unsafe fn restore(env: Env<'_, Self>, slot: *mut Slot, value: &[u8], at: u64) -> Result<(), OutOfMemory> {
+        // SAFETY: the slot is the caller's alone.
+        unsafe { Slot::reset(slot) };
+        // SAFETY: as above.
+        unsafe { restore::put(&*slot, env.local, value, at) }
+    }
+
+    unsafe fn restore_over(
+        env: Env<'_, Self>,
+        slot: *const Slot,
+        value: &[u8],
+        at: u64,
+    ) -> Result<(), OutOfMemory> {
+        // SAFETY: slots are never unmapped; nobody reads the record.
+        unsafe { restore::put_over(&*slot, env.local, value, at) }
+    }
+
+    fn resume(shared: &Shared<T>, at: u64) {
+        shared.registry.resume(Timestamp(at));
+    }
+
     #[inline(always)]
     fn commit<S: Suspend>(
-        decision: &mut T::Decision,
+        commit: &mut Commit<T::Decision>,
         env: Env<'_, Self>,
         txn: &mut Txn<T>,
         s: &mut S,
     ) -> Option<Result<u64, Abort>> {
-        let at = match T::decide(decision, env, txn, s)? {
-            Ok(at) => at,
-            Err(abort) => return Some(Err(abort)),
+        let at = match commit.at {
+            Some(at) => at,
+            None => match T::decide(&mut commit.decision, env, txn, s)? {
+                Ok(at) => at,
+                Err(abort) => return Some(Err(abort)),
+            },
         };
         unlock(env, txn);
         if !txn.writes.is_empty() {
+            if let Some(log) = env.log {
+                commit.at = Some(at);
+                if let Err(abort) = journal::append(env, txn, at, log)? {
+                    return Some(Err(abort));
+                }
+            }
             publish(env, txn, at);
         }
         txn.end(env.shared);

@@ -143,6 +143,13 @@ impl Registry {
         Timestamp(self.clock.load(Ordering::Acquire)).after()
     }
 
+    /// Lets the clock be no earlier than the tick of `at`: what is drawn from now on is later.
+    pub(super) fn resume(&self, at: Timestamp) {
+        debug_assert!(at <= Timestamp::LAST);
+        self.clock.fetch_max(at.tick().0, Ordering::AcqRel); // pairs with the Acquire in `now`
+        debug_assert!(self.now() >= at);
+    }
+
     /// Opens a snapshot. The worker has entered.
     #[inline(always)]
     pub(super) fn open(&self, place: u32) -> Timestamp {
@@ -283,6 +290,7 @@ impl Drop for Registry {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::Stamp;
 
     /// The oldest snapshot counts, whether a transaction or a worker's floor holds it.
     #[test]
@@ -323,6 +331,20 @@ mod tests {
         assert_eq!((r.outcome(first), r.now()), (Outcome::Committed(at), at.after()));
         r.announce(place, second);
         assert_eq!((r.outcome(first), r.outcome(second)), (Outcome::Ended, Outcome::Active));
+    }
+
+    /// A resumed clock gives no timestamp again, and never goes back.
+    #[test]
+    fn resumes() {
+        let r = Registry::new();
+        let place = r.join().expect("room");
+        let at = Timestamp(1000 * TICK + 7);
+        r.resume(at);
+        assert!(r.now() >= at && r.oldest() >= at);
+        r.resume(FIRST);
+        assert_eq!(r.draw(place), Timestamp(1001 * TICK));
+        r.resume(Timestamp::LAST);
+        assert!(Stamp(r.draw(place).0).timestamp().is_some(), "there is room behind the last");
     }
 
     /// Places run out at the limit, and come back.

@@ -70,7 +70,7 @@ fn check<S: Suspend>(w: &mut Worker<ToyHost, S>, seed: u64) {
             0 | 1 if !w.is_full() => {
                 let (gate, random) = (gate.clone(), Seeded::new(random.next_u64()));
                 // SAFETY: the future alone uses `toy`.
-                let slot = unsafe { w.spawn(move |toy| random_future(toy, gate, random), |()| ()) };
+                let slot = unsafe { w.spawn(move |toy| random_future(toy, gate, random), |(), _| ()) };
                 placed.extend(slot.ok());
             }
             2 if !placed.is_empty() && random.next_u64().is_multiple_of(8) => {

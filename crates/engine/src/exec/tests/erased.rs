@@ -17,7 +17,7 @@ fn spawn<S: Suspend>(w: &mut Worker<ToyHost, S>, log: &Log, id: u32, operations:
         id
     };
     // SAFETY: the future alone uses `toy`.
-    unsafe { w.spawn(make, move |id| log.borrow_mut().push(id)) }.ok()
+    unsafe { w.spawn(make, move |id, _| log.borrow_mut().push(id)) }.ok()
 }
 
 fn settled<S: Suspend>(w: &Worker<ToyHost, S>) {
@@ -82,7 +82,7 @@ fn cancelled_futures_are_dropped_where_they_are() {
     let gate = Rc::new(Gate::default());
     let passing = gate.clone();
     // SAFETY: the future uses no mailbox.
-    let parked = unsafe { w.spawn(|_| async move { passing.pass().await }, |()| panic!("cancelled")) };
+    let parked = unsafe { w.spawn(|_| async move { passing.pass().await }, |(), _| panic!("cancelled")) };
     let parked = parked.map_err(|_| "full").unwrap();
     let busy = spawn(&mut w, &log, 1, 100).unwrap();
     spawn(&mut w, &log, 2, 5);
@@ -116,7 +116,7 @@ fn a_panic_frees_its_slot_only() {
             drop(loud);
         };
         // SAFETY: the future alone uses `toy`.
-        let bad = unsafe { w.spawn(make, |()| ()) }.map_err(|_| "full").unwrap();
+        let bad = unsafe { w.spawn(make, |(), _| ()) }.map_err(|_| "full").unwrap();
         let caught = catch_unwind(AssertUnwindSafe(|| {
             (0..4).for_each(|_| assert!(w.round()));
             w.cancel(bad)
@@ -163,7 +163,7 @@ fn a_wake_polls_even_with_operations_in_flight() {
         winning.set(true);
     };
     // SAFETY: the future alone uses `toy`.
-    assert!(unsafe { w.spawn(make, |()| ()) }.is_ok());
+    assert!(unsafe { w.spawn(make, |(), _| ()) }.is_ok());
     let log = Log::default();
     spawn(&mut w, &log, 1, 100); // so that the other is not alone, which would not suspend
     (0..5).for_each(|_| assert!(w.round()));
@@ -183,7 +183,7 @@ fn parked_futures_are_limited() {
     loop {
         let passing = gate.clone();
         // SAFETY: the future uses no mailbox.
-        if unsafe { w.spawn(|_| async move { passing.pass().await }, |()| ()) }.is_err() {
+        if unsafe { w.spawn(|_| async move { passing.pass().await }, |(), _| ()) }.is_err() {
             break;
         }
         placed += 1;
@@ -212,7 +212,7 @@ fn a_dropped_worker_drops_its_futures() {
             Toy::operation(toy, 100).await;
         };
         // SAFETY: the future alone uses `toy`.
-        assert!(unsafe { w.spawn(make, |()| ()) }.is_ok());
+        assert!(unsafe { w.spawn(make, |(), _| ()) }.is_ok());
     }
     spawn(&mut w, &log, 1, 1000);
     (0..10).for_each(|_| assert!(w.round()));

@@ -6,6 +6,10 @@ mod allocations;
 mod epochs;
 #[cfg(not(braid_shuttle))]
 mod erased;
+#[cfg(not(braid_shuttle))]
+mod held;
+#[cfg(not(braid_shuttle))]
+mod held_submitted;
 #[cfg(braid_shuttle)]
 mod shuttle_tests;
 #[cfg(not(braid_shuttle))]
@@ -13,3 +17,4 @@ mod stream;
 #[cfg(not(braid_shuttle))]
 mod submitted;
 mod toy;
+mod toy_log;

@@ -2,10 +2,11 @@
 //! deadlock) with every answer given.
 
 use super::toy::{Failed, Toy, ToyHost, step_aside};
+use super::toy_log::ToyLog;
 use crate::exec::bell::{Bell, Wakes};
 use crate::exec::once::{Handle, Lost, Once, Outcome};
 use crate::exec::task::Job;
-use crate::exec::{BatchTask, Executor, Task, WorkerOptions};
+use crate::exec::{BatchTask, Executor, Fate, Refill, Task, Worker, WorkerOptions};
 use crate::suspend::OnMiss;
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::thread::{self, JoinHandle};
@@ -23,10 +24,12 @@ fn check(model: impl Fn() + Send + Sync + 'static) {
     Runner::new(PctScheduler::new(3, 1000), config).run(move || again());
 }
 
+const OPTIONS: WorkerOptions =
+    WorkerOptions { batch: 2, batch_max: 2, parked_max: 2, held_max: 2, refill: Refill::Immediate };
+
 fn serve(executor: &Arc<Executor<Toy>>, index: usize) -> JoinHandle<()> {
     let executor = executor.clone();
-    let options = WorkerOptions { batch: 2, batch_max: 2, parked_max: 2, ..WorkerOptions::default() };
-    thread::spawn(move || executor.serve(index, ToyHost::new(), OnMiss, options))
+    thread::spawn(move || executor.serve(index, ToyHost::new(), OnMiss, OPTIONS))
 }
 
 fn task<T, F, P>(executor: &Executor<Toy>, make: P) -> (Arc<dyn Job<Toy>>, Handle<T, Failed>)
@@ -186,5 +189,72 @@ fn two_workers_draw_from_one_batch() {
         assert_eq!(handle.wait(), Ok(vec![Ok(0), Ok(1), Ok(2)]));
         executor.close();
         workers.into_iter().for_each(|thread| thread.join().unwrap());
+    });
+}
+
+#[test]
+fn a_release_is_not_lost_on_a_stream_that_falls_asleep() {
+    // Proves: releases before, while and after the worker announces sleep, and with more futures than may be
+    // held, give out everything in order; if the log stops, the rest is of unknown fate.
+    check(|| {
+        for stops in [false, true] {
+            let log = ToyLog::new();
+            let releasing = log.clone();
+            let release = thread::spawn(move || {
+                releasing.release(1);
+                releasing.release(3);
+                if stops { releasing.stop() } else { releasing.release(5) }
+            });
+            let options = WorkerOptions { batch: 1, ..OPTIONS }; // so that they end in order
+            let mut worker = Worker::new(ToyHost::with_log(Some(log)), OnMiss, options);
+            let (mut begun, mut outputs) = (0, Vec::new());
+            let next = |toy| {
+                begun += 1;
+                let until = begun;
+                (until <= 5).then_some(async move {
+                    Toy::hold_until(toy, until);
+                    until
+                })
+            };
+            worker.stream(next, |until, fate| outputs.push((until, fate)));
+            let fate = |until| if stops && until > 3 { Fate::Unknown } else { Fate::Kept };
+            assert!(outputs.into_iter().eq((1..=5).map(|until| (until, fate(until)))));
+            release.join().unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_release_races_with_jobs_and_with_closing() {
+    // Proves: what a worker holds is answered by the release alone, whether it sleeps, gets another job, or ends.
+    check(|| {
+        for closes_first in [false, true] {
+            let (log, executor) = (ToyLog::new(), Arc::new(Executor::new(1, 2)));
+            let (serving, host_log) = (executor.clone(), log.clone());
+            let worker = thread::spawn(move || {
+                serving.serve(0, ToyHost::with_log(Some(host_log)), OnMiss, OPTIONS);
+            });
+            let releasing = log.clone();
+            let release = thread::spawn(move || (1..=2).for_each(|until| releasing.release(until)));
+            let handles = [1, 2].map(|until| {
+                let (job, handle) = task(&executor, move |toy: &Toy| async move {
+                    toy.hold_until(until);
+                    Ok(until)
+                });
+                executor.submit(job);
+                handle
+            });
+            if closes_first {
+                executor.close();
+            }
+            for (until, handle) in [1, 2].into_iter().zip(handles) {
+                let result = handle.wait();
+                let is_closed = closes_first && result == Err(Failed(Lost::Closed));
+                assert!(result == Ok(until) || is_closed, "{result:?}");
+            }
+            executor.close();
+            worker.join().unwrap();
+            release.join().unwrap();
+        }
     });
 }

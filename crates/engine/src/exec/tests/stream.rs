@@ -25,7 +25,7 @@ fn run<S: Suspend>(worker: &mut Worker<ToyHost, S>, lengths: &[u32]) -> Vec<usiz
             i
         })
     };
-    worker.stream(next, |i| ended.push(i));
+    worker.stream(next, |i, _| ended.push(i));
     assert_eq!(worker.open(), 0);
     assert!(!worker.host().local().is_entered());
     let life = &worker.host().life;
@@ -89,7 +89,7 @@ fn big_futures_run_in_a_kept_buffer() {
             }
         })
     };
-    w.stream(next, |n| sum += n);
+    w.stream(next, |n, _| sum += n);
     assert_eq!((sum, drops.get()), (55, 10));
 }
 
@@ -117,7 +117,7 @@ fn a_panic_leaves_the_worker_usable() {
                     i
                 })
             };
-            w.stream(next, |i| assert!(bad != "sink" || i != 6, "sink"));
+            w.stream(next, |i, _| assert!(bad != "sink" || i != 6, "sink"));
         }));
         assert!(caught.is_err());
         assert_eq!(drops.get(), i, "{bad}");
@@ -147,7 +147,7 @@ fn parked_futures_give_way_up_to_a_limit() {
             }
         })
     };
-    w.stream(next, |i| ended.borrow_mut().push(i));
+    w.stream(next, |i, _| ended.borrow_mut().push(i));
     assert_eq!(ended.borrow().len(), 11);
     assert_eq!(w.counters().parkings, 10);
     assert_eq!(run(&mut w, &[1; 5]).len(), 5);
@@ -183,7 +183,7 @@ fn a_worker_sleeps_while_all_are_parked() {
                 .await;
             })
         };
-        w.stream(next, |()| ());
+        w.stream(next, |(), _| ());
     });
     assert_eq!(polls.get(), 2);
     assert!(w.host().life.tended.get() >= 1);
@@ -203,7 +203,7 @@ fn stepping_aside_is_no_end() {
                 step_aside().await;
             })
         };
-        w.stream(next, |()| ended += 1);
+        w.stream(next, |(), _| ended += 1);
         assert_eq!(ended, 20);
     }
 }

@@ -1,4 +1,5 @@
 use super::toy::{Failed, Toy, ToyHost};
+use super::toy_log::ToyLog;
 use crate::exec::task::Job;
 use crate::exec::{BatchTask, Executor, Handle, Lost, Task, WorkerOptions};
 use crate::suspend::OnMiss;
@@ -10,26 +11,30 @@ use std::task::{Poll, Waker};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-type Outcome<T> = Result<T, Failed>;
+pub(super) type Outcome<T> = Result<T, Failed>;
 
 /// An executor and its threads.
-struct Pool {
-    executor: Arc<Executor<Toy>>,
+pub(super) struct Pool {
+    pub(super) executor: Arc<Executor<Toy>>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Pool {
     fn new(workers: usize, jobs_max: usize) -> Pool {
+        Pool::with_log(workers, jobs_max, None)
+    }
+
+    pub(super) fn with_log(workers: usize, jobs_max: usize, log: Option<Arc<ToyLog>>) -> Pool {
         let executor = Arc::new(Executor::new(workers, jobs_max));
         let options = WorkerOptions { batch: 8, ..WorkerOptions::default() };
         let spawn = |i| {
-            let executor = executor.clone();
-            thread::spawn(move || executor.serve(i, ToyHost::new(), OnMiss, options))
+            let (executor, log) = (executor.clone(), log.clone());
+            thread::spawn(move || executor.serve(i, ToyHost::with_log(log), OnMiss, options))
         };
         Pool { threads: (0..workers).map(spawn).collect(), executor }
     }
 
-    fn run<T, F, P>(&self, make: P) -> Handle<T, Failed>
+    pub(super) fn run<T, F, P>(&self, make: P) -> Handle<T, Failed>
     where
         T: Send + 'static,
         P: FnOnce(&'static Toy) -> F + Send + 'static,
@@ -61,7 +66,7 @@ impl Drop for Pool {
     }
 }
 
-fn task<T, F, P>(executor: &Executor<Toy>, make: P) -> (Arc<dyn Job<Toy>>, Handle<T, Failed>)
+pub(super) fn task<T, F, P>(executor: &Executor<Toy>, make: P) -> (Arc<dyn Job<Toy>>, Handle<T, Failed>)
 where
     T: Send + 'static,
     P: FnOnce(&'static Toy) -> F + Send + 'static,

@@ -1,6 +1,8 @@
-//! A mailbox whose operations take a number of steps and touch nothing.
+//! A mailbox whose operations take a number of steps and touch nothing, and a host that holds what it is told to.
 
+use super::toy_log::ToyLog;
 use crate::epoch::{Epochs, Local};
+use crate::exec::op::Released;
 use crate::exec::{Host, Lost, Mailbox, Pulse};
 use crate::memory::Memory;
 use crate::suspend::Suspend;
@@ -8,7 +10,8 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 
 const PLACES: usize = 4;
 
@@ -28,6 +31,8 @@ pub(super) struct Toy {
     used: Cell<u32>,
     steps_left: [Cell<u32>; PLACES],
     occupied: Cell<bool>,
+    /// `None` once it has been asked for.
+    held_until: Cell<Option<u64>>,
     pub(super) life: Rc<Life>,
 }
 
@@ -42,6 +47,8 @@ pub(super) struct Life {
     pub(super) mailboxes: Cell<u32>,
     pub(super) tended: Cell<u32>,
     pub(super) fails: Cell<bool>,
+    /// Retires nothing, and so allocates nothing.
+    pub(super) is_idle: Cell<bool>,
     pub(super) batch_wanted: Cell<Option<usize>>,
 }
 
@@ -69,8 +76,13 @@ impl Mailbox for Toy {
     fn keeps(&self) -> bool {
         self.used.get() & !self.todo.get() != 0
     }
+    fn held_until(&self) -> u64 {
+        assert!(self.occupied.get());
+        self.held_until.take().expect("asked once for each future")
+    }
     fn occupied(&self) {
         assert!(!self.occupied.replace(true));
+        self.held_until.set(Some(0));
         self.life.occupied.update(|n| n + 1);
     }
     fn vacated(&self) {
@@ -85,6 +97,11 @@ impl Toy {
     /// An operation of so many suspensions.
     pub(super) fn operation(&self, steps: u32) -> Operation<'_> {
         Operation { toy: self, steps, place: None, found: None }
+    }
+
+    /// The future's output is to be held.
+    pub(super) fn hold_until(&self, until: u64) {
+        self.held_until.set(Some(until));
     }
 }
 
@@ -153,13 +170,20 @@ impl Life {
 pub(super) struct ToyHost {
     local: Rc<Local>,
     pub(super) life: Rc<Life>,
+    log: Option<Arc<ToyLog>>,
 }
 
 impl ToyHost {
+    /// Holds nothing.
     pub(super) fn new() -> Self {
+        ToyHost::with_log(None)
+    }
+
+    /// Holds outputs as the log says.
+    pub(super) fn with_log(log: Option<Arc<ToyLog>>) -> Self {
         let local = Rc::new(Local::new(&Epochs::new(), &Memory::new(1 << 30)));
         let life = Rc::new(Life { local: OnceCell::from(local.clone()), ..Life::default() });
-        ToyHost { local, life }
+        ToyHost { local, life, log }
     }
 }
 
@@ -177,11 +201,25 @@ impl Host for ToyHost {
         assert!(self.local.is_entered());
         assert!(!self.life.fails.get(), "the host fails");
         self.life.tended.update(|n| n + 1);
-        self.life.replace_object(); // so that the epoch has a reason to move on
+        if !self.life.is_idle.get() {
+            self.life.replace_object(); // so that the epoch has a reason to move on
+        }
         if let Some(batch) = self.life.batch_wanted.take() {
             pulse.batch = batch;
         }
         false
+    }
+    fn released(&self) -> Released {
+        let everything = Released { until: u64::MAX, is_final: false };
+        self.log.as_ref().map_or(everything, |log| log.released())
+    }
+    fn wake_when_released(&self, until: u64, waker: &Waker) -> bool {
+        assert!(!self.local.is_entered());
+        self.log.as_ref().is_some_and(|log| log.wake_when_released(until, waker))
+    }
+    fn wait_released(&self, until: u64) {
+        assert!(!self.local.is_entered());
+        self.log.iter().for_each(|log| log.wait_released(until));
     }
 }
 

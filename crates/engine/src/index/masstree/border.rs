@@ -65,14 +65,17 @@ impl Entries {
     }
 
     /// Where to cut a full border and the entry that came to `place`: never between keys of one
-    /// slice, of which there are at most ten.
-    pub(super) fn cut(&self, place: usize, is_last: bool) -> usize {
+    /// slice, of which there are at most ten. Ascending insertions leave full nodes behind: those at the end
+    /// of their layer, and those of a run of keys that is known to ascend (`ascends`), which sheds the
+    /// keys that it is about to pass.
+    pub(super) fn cut(&self, place: usize, is_last: bool, ascends: bool) -> usize {
         debug_assert!(self.len == KEYS + 1);
         let fits = |at: usize| self.array[at - 1].slice != self.array[at].slice;
-        if is_last && place == KEYS && fits(KEYS) {
-            return KEYS; // ascending insertions leave full nodes behind
-        }
         let middle = self.len.div_ceil(2);
+        let behind = (place + 1).min(KEYS);
+        if (is_last && place == KEYS || ascends && behind >= middle) && fits(behind) {
+            return behind;
+        }
         let by_distance = (0..middle).flat_map(|d| [middle - d, (middle + d).min(KEYS)]);
         by_distance.into_iter().find(|&at| at > 0 && fits(at)).expect("one slice has at most ten keys")
     }

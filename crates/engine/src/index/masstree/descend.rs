@@ -25,6 +25,8 @@ pub struct Cursor {
     pub(super) level: u8,
     /// Misses reported at this border beyond its own lines: its suffix block, then the suffix.
     asked: u8,
+    /// Keys come in ascending order: a border that is full at its end will get no more.
+    pub(super) ascends: bool,
 }
 
 /// What a look into a border came to.
@@ -49,7 +51,23 @@ pub(super) enum Settled {
 impl Cursor {
     #[inline(always)]
     pub(super) fn new(key: &Key) -> Cursor {
-        Cursor { slice: key.slice, node: 0, layer: 0, depth: 0, level: 0, asked: 0 }
+        Cursor { slice: key.slice, node: 0, layer: 0, depth: 0, level: 0, asked: 0, ascends: false }
+    }
+
+    /// Goes on for `key` where a descent for `behind` has ended, if the key is a greater one of the same layer:
+    /// it is in that border, or to the right of it, where descents that meet a split go as well.
+    #[inline(always)]
+    pub(super) fn follow(&self, behind: &Key, key: &Key) -> Option<Cursor> {
+        let above = 8 * self.depth as usize;
+        let is_same_layer = self.depth == 0
+            || behind.len as usize > above
+                && key.len as usize > above
+                && suffix::bytes_of(behind)[..above] == suffix::bytes_of(key)[..above];
+        if self.node == 0 || self.level > 0 || !is_same_layer {
+            return None;
+        }
+        let slice = suffix::slice_at(key, self.depth);
+        (slice > self.slice).then_some(Cursor { slice, asked: 0, ascends: true, ..*self })
     }
 
     /// Goes to a layer's root from the border entry that links to it.

@@ -55,6 +55,8 @@ pub struct Masstree {
     simd: Simd,
     /// All keys have eight bytes.
     fixed8: bool,
+    /// What its owner calls it.
+    number: u32,
     nodes: Arc<Slab>,
     /// Held by who takes nodes out.
     removal: Latch,
@@ -74,12 +76,23 @@ impl Masstree {
             base: nodes.at(0),
             simd: simd.resolve(),
             fixed8,
+            number: 0,
             nodes,
             removal: Latch::new(),
             loses_stamps: false,
         };
         tree.node(id).clear(0, Head::INFINITE | Head::LEFTMOST);
         Ok(tree)
+    }
+
+    /// The same, called by this number.
+    pub fn numbered(self, number: u32) -> Masstree {
+        Masstree { number, ..self }
+    }
+
+    /// What its owner calls it.
+    pub fn number(&self) -> u32 {
+        self.number
     }
 
     /// Plants an error, to show that checks find it: splits leave the stamp with the left half alone.
@@ -166,6 +179,11 @@ impl Index for Masstree {
     #[inline(always)]
     fn start(&self, key: &Key) -> Cursor {
         self.begin(Cursor::new(key))
+    }
+
+    #[inline(always)]
+    unsafe fn start_behind(&self, cursor: &Cursor, behind: &Key, key: &Key) -> Cursor {
+        cursor.follow(behind, key).unwrap_or_else(|| self.start(key))
     }
 
     #[inline(always)]

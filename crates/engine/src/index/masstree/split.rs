@@ -119,7 +119,7 @@ impl Masstree {
         let block = if has_block { suffix::make_block(local)? } else { null_mut() };
         let mut entries = border.node.entries(self.shape());
         let place = entries.insert(*entry);
-        let cut = entries.cut(place, border.head.has(Head::INFINITE));
+        let cut = entries.cut(place, border.head.has(Head::INFINITE), c.ascends);
         let (left, right) = entries.as_slice().split_at(cut);
         let separator = right[0].slice;
 

@@ -71,6 +71,37 @@ fn ascending_keys_fill_nodes() {
 }
 
 #[test]
+fn ascending_runs_fill_nodes() {
+    // So do keys that ascend in several runs at once, where each search begins behind the one before.
+    for fixed8 in [true, false] {
+        let (tree, local) = make(fixed8, Simd::Detect);
+        let mut last: Vec<Option<(Cursor, Vec<u8>)>> = vec![None; 10];
+        for n in 0..10_000u64 {
+            for (run, last) in (0..).zip(&mut last) {
+                let number = (run << 32) + n;
+                let bytes =
+                    if fixed8 { number.to_be_bytes().to_vec() } else { format!("{number:020}").into() };
+                let key = Key::new(&bytes);
+                let mut cursor = match last {
+                    // SAFETY: both keys live.
+                    Some((cursor, behind)) => unsafe { tree.start_behind(cursor, &Key::new(behind), &key) },
+                    None => tree.start(&key),
+                };
+                // SAFETY: alone; the key lives.
+                assert_eq!(unsafe { tree.step(&mut cursor, &key, &mut Never) }, Probe::Absent);
+                // SAFETY: as above.
+                assert_eq!(unsafe { tree.insert(&local, &cursor, &key, RecordId(1)) }, Ok(Inserted::New));
+                *last = Some((cursor, bytes));
+            }
+        }
+        tree.check_structure();
+        // (With keys of twenty digits, ten at a time have a layer of their own half-way.)
+        let most = if fixed8 { 100_000.0 / 14.0 * 1.2 } else { 100_000.0 / 10.0 * 1.3 };
+        assert!((nodes_used(&tree, &local) as f64) < most, "{}", nodes_used(&tree, &local));
+    }
+}
+
+#[test]
 fn sliding_window_keeps_its_size() {
     // First in, first out: nodes do not pile up, whatever the direction.
     for ascending in [true, false] {

@@ -1,8 +1,11 @@
 //! The database handle: tables, workers, and the ways to run a transaction.
 
+mod open;
+
 use crate::cc::{ConcurrencyControl, Serializable};
+use crate::durable::{Durable, log_table};
 use crate::error::{Error, Result};
-use crate::exec::{self, BatchTask, Executor, Lost, Refill, Step, Task, WorkerOptions, pin_to_core};
+use crate::exec::{self, BatchTask, Executor, Fate, Lost, Refill, Step, Task, WorkerOptions, pin_to_core};
 use crate::metrics::{Clock, Statistics, SystemClock};
 use crate::options::Options;
 use crate::suspend::{OnMiss, Suspend};
@@ -51,10 +54,12 @@ struct Owner<C: ConcurrencyControl> {
     engine: Arc<Engine<C>>,
     executor: Arc<Executor<Txn<C>>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    /// Goes after the workers, who may have to wait for the log.
+    durable: Option<Durable>,
 }
 
-impl<C: ConcurrencyControl> Drop for Owner<C> {
-    fn drop(&mut self) {
+impl<C: ConcurrencyControl> Owner<C> {
+    fn end_workers(&mut self) {
         self.executor.close();
         for t in self.threads.get_mut().unwrap_or_else(PoisonError::into_inner).drain(..) {
             // The last handle may go inside a transaction, on a worker: that one ends by itself.
@@ -66,6 +71,12 @@ impl<C: ConcurrencyControl> Drop for Owner<C> {
     }
 }
 
+impl<C: ConcurrencyControl> Drop for Owner<C> {
+    fn drop(&mut self) {
+        self.end_workers();
+    }
+}
+
 impl From<Lost> for Error {
     fn from(lost: Lost) -> Self {
         match lost {
@@ -74,7 +85,17 @@ impl From<Lost> for Error {
             Lost::Closed => Error::Closed,
             Lost::WouldDeadlock => Error::WouldDeadlock,
             Lost::Full => Error::Busy,
+            Lost::Unknown => Error::OutcomeUnknown,
         }
+    }
+}
+
+/// What a transaction's result is worth. An error stays: of that transaction nothing is to last.
+#[inline(always)]
+fn known<R>(result: Result<R>, fate: Fate) -> Result<R> {
+    match fate {
+        Fate::Kept => result,
+        Fate::Unknown => result.and(Err(Error::OutcomeUnknown)),
     }
 }
 
@@ -90,7 +111,11 @@ impl<C: ConcurrencyControl> Database<C> {
     /// A database in memory under any concurrency control, with the clock that its statistics read.
     pub fn in_memory_with(options: Options, clock: Arc<dyn Clock>) -> Result<Database<C>> {
         options.check()?;
-        let engine = Engine::new(options, clock)?;
+        Database::serve(Engine::new(options, clock)?, None)
+    }
+
+    /// Starts the engine's workers.
+    fn serve(engine: Arc<Engine<C>>, durable: Option<Durable>) -> Result<Database<C>> {
         let options = &engine.options;
         let executor = Arc::new(Executor::new(options.workers, options.inbox_capacity));
         let mut threads = Vec::with_capacity(options.workers);
@@ -108,14 +133,11 @@ impl<C: ConcurrencyControl> Database<C> {
                 Ok(thread) => threads.push(thread),
                 Err(error) => {
                     executor.close();
-                    return Err(Error::InvalidOption {
-                        option: "workers",
-                        reason: format!("the system refused thread {i}: {error}"),
-                    });
+                    return Err(Error::NoThread { reason: error.to_string() });
                 }
             }
         }
-        Ok(Database(Arc::new(Owner { engine, executor, threads: Mutex::new(threads) })))
+        Ok(Database(Arc::new(Owner { engine, executor, threads: Mutex::new(threads), durable })))
     }
 
     /// The table of this name: created, or opened if it exists with the same types.
@@ -130,7 +152,8 @@ impl<C: ConcurrencyControl> Database<C> {
     /// # Ok::<(), Error>(())
     /// ```
     pub fn table<K: Key, V: Value + ?Sized>(&self, name: &str) -> Result<Table<K, V>> {
-        open_table(&self.0.engine, name)
+        let engine = &*self.0.engine;
+        open_table(engine, name, |number, kind| log_table(engine, number, kind))
     }
 
     /// Submits a transaction, from any thread. It runs on one of the database's worker threads; on a
@@ -302,21 +325,25 @@ impl<C: ConcurrencyControl, S: Suspend> Worker<C, S> {
         &mut self,
         inputs: impl IntoIterator<Item = I>,
         closure: impl AsyncFn(&Txn<C>, &I) -> Result<R>,
-        sink: impl FnMut(Result<R>),
+        mut sink: impl FnMut(Result<R>),
     ) {
         let (mut inputs, closure, retries_max) = (inputs.into_iter(), &closure, self.retries_max);
-        self.inner
-            .stream(|txn| inputs.next().map(|input| drive(txn, Each(closure, input), retries_max)), sink);
+        self.inner.stream(
+            |txn| inputs.next().map(|input| drive(txn, Each(closure, input), retries_max)),
+            |result, fate| sink(known(result, fate)),
+        );
     }
 
     /// A stream of closures of one type.
-    pub fn run_all<F, R>(&mut self, closures: impl IntoIterator<Item = F>, sink: impl FnMut(Result<R>))
+    pub fn run_all<F, R>(&mut self, closures: impl IntoIterator<Item = F>, mut sink: impl FnMut(Result<R>))
     where
         F: AsyncFnMut(&Txn<C>) -> Result<R>,
     {
         let (mut closures, retries_max) = (closures.into_iter(), self.retries_max);
-        self.inner
-            .stream(|txn| closures.next().map(|closure| drive(txn, Closure(closure), retries_max)), sink);
+        self.inner.stream(
+            |txn| closures.next().map(|closure| drive(txn, Closure(closure), retries_max)),
+            |result, fate| sink(known(result, fate)),
+        );
     }
 
     /// One transaction, here and now.
@@ -334,13 +361,14 @@ impl<C: ConcurrencyControl, S: Suspend> Worker<C, S> {
         end: impl FnOnce(Result<R>) + 'static,
     ) -> Option<usize> {
         let retries_max = self.retries_max;
+        let end = move |result, fate| end(known(result, fate));
         // SAFETY: as in `Database::submit`.
         unsafe { self.inner.spawn(move |txn| drive(txn, Closure(closure), retries_max), end) }.ok()
     }
 
     /// The place, in the order of all commits of the database, of the last transaction that this worker has
     /// committed; for one that has written nothing, that of the last commit it may have seen, or a moment
-    /// later. In what [`spawn`](Self::spawn) calls at a transaction's end it is that transaction's.
+    /// later. When [`step`](Self::step) answers [`Step::Ended`] it is that transaction's.
     pub fn last_commit_timestamp(&self) -> u64 {
         self.inner.host().context().last_commit.get()
     }
@@ -364,6 +392,11 @@ impl<C: ConcurrencyControl, S: Suspend> Worker<C, S> {
     /// to commit.
     pub fn cancel(&mut self, slot: usize) -> bool {
         self.inner.cancel(slot)
+    }
+
+    /// Transactions that have ended, and whose results are held back until it is known that they last.
+    pub fn held(&self) -> usize {
+        self.inner.held()
     }
 
     /// Transactions open.

@@ -1,0 +1,125 @@
+//! Opening and closing durable databases.
+
+use super::{Database, Owner};
+use crate::cc::ConcurrencyControl;
+use crate::durable::{Durable, Opening, Planted, Progress, Recovery, Stepped};
+use crate::error::{Error, Result};
+use crate::metrics::{Clock, SystemClock};
+use crate::options::{Durability, Options};
+use crate::storage::{FileStorage, Holder, Storage};
+use crate::txn::Engine;
+use crate::wal::DatabaseId;
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+// (On the default alone, so that `Database::open` needs no annotation.)
+impl Database {
+    /// The database in this directory, which is made if it is not there: what was acknowledged as durable is in
+    /// it, whatever happened to the process or the machine.
+    ///
+    /// ```
+    /// # use braiddb::{Database, Options, Table};
+    /// # let directory = std::env::temp_dir().join(format!("braid-open-{}", std::process::id()));
+    /// # let options = || Options { workers: 1, log_segment_bytes: 1 << 20, ..Options::default() };
+    /// let db = Database::open(&directory, options())?;
+    /// let names: Table<u64, str> = db.table("names")?;
+    /// db.run(async move |tx| tx.put(names, 1, "Ada").await).wait()?; // on disk when this returns
+    /// db.close()?;
+    ///
+    /// let db = Database::open(&directory, options())?;
+    /// let names: Table<u64, str> = db.table("names")?;
+    /// assert_eq!(db.begin()?.get(names, 1)?, Some("Ada"));
+    /// # drop(db);
+    /// # std::fs::remove_dir_all(directory).unwrap();
+    /// # Ok::<(), braiddb::Error>(())
+    /// ```
+    pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Database> {
+        let storage = Arc::new(FileStorage::create(path.as_ref())?);
+        Database::open_with(storage, options, Arc::new(SystemClock::default()), &mut |_| {})
+    }
+}
+
+impl<C: ConcurrencyControl> Database<C> {
+    /// The database in this storage, under any concurrency control; with the clock that statistics and checkpoints
+    /// read. `progress` is told how far recovery is, perhaps from several threads in turn.
+    pub fn open_with(
+        storage: Arc<dyn Storage>,
+        options: Options,
+        clock: Arc<dyn Clock>,
+        progress: &mut (dyn FnMut(&Progress) + Send),
+    ) -> Result<Database<C>> {
+        options.check()?;
+        let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let (holder, planted) = (Holder::this_process(now_s), Planted::None);
+        let opening = Opening { storage, clock: clock.clone(), holder, fresh: fresh_id(), planted, progress };
+        let make = || Engine::new(options.clone(), clock.clone());
+        let recovered = opening.recover(&make, false)?;
+        let engine = recovered.engine.clone();
+        Database::serve(engine, Some(recovered.start()?))
+    }
+
+    /// As [`Database::open_with`], but without threads of its own for the log and checkpoints: whoever holds the
+    /// [`Stepped`] does what they would. For simulations; with an error planted for tests.
+    #[doc(hidden)]
+    pub fn open_stepped(
+        storage: Arc<dyn Storage>,
+        options: Options,
+        clock: Arc<dyn Clock>,
+        planted: Planted,
+    ) -> Result<(Database<C>, Stepped<C>)> {
+        options.check()?;
+        let (holder, fresh) = (Holder { pid: 0, program: "simulation".into(), started_s: 0 }, DatabaseId(1));
+        let opening =
+            Opening { storage, clock: clock.clone(), holder, fresh, planted, progress: &mut |_| {} };
+        let make = || Engine::new(options.clone(), clock.clone());
+        let recovered = opening.recover(&make, true)?;
+        let engine = recovered.engine.clone();
+        let (stepped, durable) = recovered.into_stepped();
+        Ok((Database::serve(engine, Some(durable))?, stepped))
+    }
+
+    /// Makes a checkpoint: recovery then begins with it, and the log from before the last but one is given up.
+    /// Transactions go on meanwhile. (Checkpoints are also made by themselves, see [`Options`].) Nothing happens
+    /// in a database in memory.
+    pub fn checkpoint(&self) -> Result<()> {
+        self.0.durable.as_ref().map_or(Ok(()), Durable::checkpoint)
+    }
+
+    /// What was found when the database was opened; `None`: it is one in memory.
+    pub fn recovery(&self) -> Option<Recovery> {
+        self.0.durable.as_ref().map(|durable| durable.recovery().clone())
+    }
+
+    /// Closes the database, and says whether all went well: what has been submitted and not begun is answered
+    /// [`Error::Closed`], what is open is rolled back. Without a log ([`Durability::None`]) this makes a checkpoint
+    /// first. Dropping the last handle does the same but for that, silently.
+    ///
+    /// An error if there are other handles of the database, which keep it open. Workers and transactions that are
+    /// left can go on to read; their commits are refused.
+    pub fn close(self) -> Result<()> {
+        if self.0.engine.options.durability == Durability::None {
+            self.checkpoint()?;
+        }
+        match Arc::try_unwrap(self.0) {
+            Ok(owner) => owner.close(),
+            Err(_) => Err(Error::InUse),
+        }
+    }
+}
+
+impl<C: ConcurrencyControl> Owner<C> {
+    fn close(mut self) -> Result<()> {
+        self.end_workers();
+        self.durable.take().map_or(Ok(()), Durable::close)
+    }
+}
+
+/// A number that no other database has, by any likelihood: from the seeds of the system's randomness that the
+/// standard library gives each hasher.
+fn fresh_id() -> DatabaseId {
+    let half = || u128::from(RandomState::new().hash_one(std::process::id()));
+    DatabaseId(half() << 64 | half())
+}

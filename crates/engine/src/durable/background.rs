@@ -1,0 +1,220 @@
+//! Who writes checkpoints, and when: a thread of its own; or a simulation, step by step.
+
+use super::checkpointer::{Checkpointer, Step};
+use crate::cc::ConcurrencyControl;
+use crate::error::{Error, Result};
+use crate::metrics::Clock;
+use crate::options::Options;
+use crate::sync::{Condvar, Mutex, lock, wait};
+use crate::wal::{Flusher, Writer};
+use std::sync::{Arc, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// How often it is asked whether a checkpoint is due.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// About what a flush of the log takes.
+const FLUSH: Duration = Duration::from_millis(2);
+
+const NS_PER_S: u64 = 1_000_000_000;
+
+/// What the checkpoints' thread and those who call for one say to each other.
+#[derive(Default)]
+struct Requests {
+    /// Checkpoints that were asked for, and those of them that are over.
+    asked: u64,
+    answered: u64,
+    /// Why the last one failed, for those who have asked.
+    failure: Option<Arc<Error>>,
+    is_closed: bool,
+}
+
+#[derive(Default)]
+struct Shared {
+    requests: Mutex<Requests>,
+    signal: Condvar,
+}
+
+/// The thread that writes checkpoints.
+pub(super) struct CheckpointThread {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl CheckpointThread {
+    pub(super) fn spawn<C: ConcurrencyControl>(
+        checkpointer: Checkpointer<C>,
+        options: &Options,
+        clock: Arc<dyn Clock>,
+        log: Option<Writer>,
+    ) -> std::io::Result<CheckpointThread> {
+        let shared = Arc::new(Shared::default());
+        let began_ns = clock.now_ns();
+        let (options, of_thread) = (options.clone(), shared.clone());
+        let mut keeper = Keeper { checkpointer, options, clock, log, shared: of_thread, began_ns };
+        let thread =
+            std::thread::Builder::new().name("braid-checkpoint".into()).spawn(move || keeper.run())?;
+        Ok(CheckpointThread { shared, thread: Some(thread) })
+    }
+
+    /// Has a checkpoint made that begins after this call, and waits for it.
+    pub(super) fn checkpoint(&self) -> Result<()> {
+        let mut requests = lock(&self.shared.requests);
+        requests.asked += 1;
+        let mine = requests.asked;
+        self.shared.signal.notify_all();
+        while requests.answered < mine {
+            if requests.is_closed {
+                return Err(Error::Closed);
+            }
+            requests = wait(&self.shared.signal, requests);
+        }
+        match &requests.failure {
+            None => Ok(()),
+            Some(failure) => Err(Error::CheckpointFailed(failure.clone())),
+        }
+    }
+}
+
+impl Drop for CheckpointThread {
+    fn drop(&mut self) {
+        lock(&self.shared.requests).is_closed = true;
+        self.shared.signal.notify_all();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join(); // what it has begun is as after a crash
+        }
+    }
+}
+
+/// What runs on the thread.
+struct Keeper<C: ConcurrencyControl> {
+    checkpointer: Checkpointer<C>,
+    options: Options,
+    clock: Arc<dyn Clock>,
+    log: Option<Writer>,
+    shared: Arc<Shared>,
+    /// When the last checkpoint began.
+    began_ns: u64,
+}
+
+impl<C: ConcurrencyControl> Keeper<C> {
+    fn run(&mut self) {
+        while let Some(asked) = self.await_turn() {
+            self.began_ns = self.clock.now_ns();
+            let result = self.checkpoint();
+            let mut requests = lock(&self.shared.requests);
+            requests.answered = requests.answered.max(asked);
+            requests.failure = result.err().map(Arc::new);
+            drop(requests);
+            self.shared.signal.notify_all();
+        }
+    }
+
+    /// Waits until a checkpoint is due; returns how many had been asked for when it was, or `None` at the end.
+    fn await_turn(&self) -> Option<u64> {
+        let mut requests = lock(&self.shared.requests);
+        loop {
+            if requests.is_closed {
+                return None;
+            }
+            if requests.asked > requests.answered || self.is_due() {
+                return Some(requests.asked);
+            }
+            let waited = self.shared.signal.wait_timeout(requests, LOOK);
+            requests = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Whether enough has been logged, or enough time has passed.
+    fn is_due(&self) -> bool {
+        let Some(log) = &self.log else { return false };
+        let (bytes_max, seconds) = (self.options.checkpoint_log_bytes, self.options.checkpoint_interval_s);
+        let grown = log.appended_lsn().0.saturating_sub(self.checkpointer.start_lsn().0);
+        let passed_ns = self.clock.now_ns().saturating_sub(self.began_ns);
+        // After one that failed, the next is not tried at once.
+        let is_long = bytes_max > 0 && grown >= bytes_max && passed_ns >= NS_PER_S;
+        let is_old = seconds > 0 && grown > 0 && passed_ns >= seconds.saturating_mul(NS_PER_S);
+        is_long || is_old
+    }
+
+    fn checkpoint(&mut self) -> Result<()> {
+        let (start_ns, mut bytes) = (self.clock.now_ns(), 0);
+        loop {
+            if lock(&self.shared.requests).is_closed {
+                return Err(Error::Closed);
+            }
+            match self.checkpointer.step()? {
+                Step::Done => return Ok(()),
+                Step::Await(_) => self.await_flush()?,
+                Step::Wrote(more) => {
+                    bytes += more;
+                    self.pace(start_ns, bytes);
+                }
+            }
+        }
+    }
+
+    /// Rests for about a flush. (Not until it is durable: that may be never, and the database may be closed.)
+    fn await_flush(&self) -> Result<()> {
+        match &self.log {
+            Some(log) if log.has_ended() => Err(log.refusal().map_or(Error::Closed, Error::Log)),
+            _ => {
+                self.rest(FLUSH);
+                Ok(())
+            }
+        }
+    }
+
+    /// Rests until no more has been written than the options allow.
+    fn pace(&self, start_ns: u64, bytes: u64) {
+        let due_ns =
+            u128::from(bytes) * u128::from(NS_PER_S) / u128::from(self.options.checkpoint_bytes_per_s);
+        let passed_ns = u128::from(self.clock.now_ns().saturating_sub(start_ns));
+        let rest_ns = u64::try_from(due_ns.saturating_sub(passed_ns)).unwrap_or(u64::MAX);
+        if rest_ns > 0 {
+            self.rest(Duration::from_nanos(rest_ns));
+        }
+    }
+
+    /// Sleeps; less, if there is a request.
+    fn rest(&self, time: Duration) {
+        let requests = lock(&self.shared.requests);
+        if !requests.is_closed {
+            drop(self.shared.signal.wait_timeout(requests, time).unwrap_or_else(PoisonError::into_inner));
+        }
+    }
+}
+
+/// What the threads of a durable database do, to be done by a simulation instead.
+pub struct Stepped<C: ConcurrencyControl> {
+    pub(super) flusher: Option<Flusher>,
+    pub(super) checkpointer: Checkpointer<C>,
+}
+
+impl<C: ConcurrencyControl> Stepped<C> {
+    /// Makes durable what has been appended so far. An [`Error::Log`] that says that there is no room can be tried
+    /// again.
+    pub fn flush(&mut self) -> Result<()> {
+        match &mut self.flusher {
+            Some(flusher) => flusher.flush_once().map(drop).map_err(Error::Log),
+            None => Ok(()),
+        }
+    }
+
+    /// Begins a checkpoint or goes on with it; true: it counts now. (It may have to wait for a flush.)
+    pub fn checkpoint_step(&mut self) -> Result<bool> {
+        Ok(self.checkpointer.step()? == Step::Done)
+    }
+
+    /// Closes the log in order.
+    pub fn close(mut self) -> Result<()> {
+        self.flusher.take().map_or(Ok(()), |flusher| flusher.close().map_err(Error::Log))
+    }
+}
+
+impl<C: ConcurrencyControl> std::fmt::Debug for Stepped<C> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Stepped").field("flusher", &self.flusher).finish_non_exhaustive()
+    }
+}

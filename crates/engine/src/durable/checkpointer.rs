@@ -1,0 +1,307 @@
+//! Writing checkpoints while transactions go on.
+//!
+//! A checkpoint is fuzzy: each run of rows is read as of a snapshot of its own, later than the position `start_lsn`
+//! of the log that recovery goes on from. All that was appended before that position is in every run; what
+//! came later may or may not be, and is replayed: values, not differences, so that once more does no harm. Hence
+//! no snapshot is open for long, and what a checkpoint holds is a state only together with the log up to
+//! `end_lsn`, which is durable before the checkpoint counts.
+//!
+//! Without a log all is read as of one snapshot.
+
+use super::Planted;
+use crate::cc::ConcurrencyControl;
+use crate::checkpoint::{self, CatalogEntry, Manifest, RowsFile, RowsWriter, TableEntry};
+use crate::error::{Error, Result};
+use crate::storage::{Operation, Storage};
+use crate::txn::{AsKey, Engine, Key, TableInner, TableKind, Transaction};
+use crate::wal::{DatabaseId, Lsn, Writer};
+use std::collections::BTreeSet;
+use std::ops::Bound;
+use std::sync::Arc;
+
+/// Rows are read in runs of about so many bytes: short enough to give the core back soon, and to hold a snapshot for
+/// moments only.
+const RUN_BYTES: usize = 256 << 10;
+
+/// What there is to a run at most.
+const RUN_ROWS_MAX: usize = 4096;
+
+/// Checkpoints that are kept: the newest, and one to fall back on.
+const KEPT: usize = 2;
+
+/// Makes checkpoints of one database, one after the other.
+pub(super) struct Checkpointer<C: ConcurrencyControl> {
+    engine: Arc<Engine<C>>,
+    storage: Arc<dyn Storage>,
+    database: DatabaseId,
+    planted: Planted,
+    log: Option<Writer>,
+    /// The newest last.
+    kept: Vec<Manifest>,
+    /// Where the log ended when the database was opened: nothing before is needed beside what was recovered.
+    base_lsn: Lsn,
+    current: Option<Current<C>>,
+}
+
+/// A checkpoint under way.
+struct Current<C: ConcurrencyControl> {
+    number: u64,
+    start_lsn: Lsn,
+    touched: BTreeSet<u32>,
+    /// Tables in the order of their numbers, as they were when it began.
+    tables: Vec<TableEntry>,
+    /// The first table that is not done.
+    at: usize,
+    rows: Option<RowsWriter>,
+    /// Behind which key of the present table to go on.
+    behind: Bound<Vec<u8>>,
+    /// The one snapshot, where there is no log.
+    snapshot: Option<Transaction<C>>,
+    end_lsn: Option<Lsn>,
+}
+
+/// What a step came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// So many bytes have been written; there is more to do.
+    Wrote(u64),
+    /// The log has to become durable up to here first.
+    Await(Lsn),
+    /// The checkpoint counts.
+    Done,
+}
+
+impl<C: ConcurrencyControl> Checkpointer<C> {
+    /// Goes on behind the checkpoints that there are.
+    pub(super) fn new(
+        engine: Arc<Engine<C>>,
+        storage: Arc<dyn Storage>,
+        database: DatabaseId,
+        planted: Planted,
+        kept: Vec<Manifest>,
+        base_lsn: Lsn,
+    ) -> Self {
+        let log = engine.log.get().map(|log| log.writer.clone());
+        Checkpointer { engine, storage, database, planted, log, kept, base_lsn, current: None }
+    }
+
+    /// Where the log stood when the newest checkpoint began.
+    pub(super) fn start_lsn(&self) -> Lsn {
+        self.kept.last().map_or(Lsn(0), |manifest| manifest.start_lsn)
+    }
+
+    /// Begins a checkpoint, or goes on with it. After an error the next step begins a new one.
+    pub(super) fn step(&mut self) -> Result<Step> {
+        let mut current = match self.current.take() {
+            Some(current) => current,
+            None => self.begin()?,
+        };
+        match self.step_current(&mut current) {
+            Ok(Step::Done) => Ok(Step::Done),
+            Ok(step) => {
+                self.current = Some(current);
+                Ok(step)
+            }
+            Err(error) => {
+                if let Some(log) = &self.log {
+                    // What it would have covered is left to the next one.
+                    log.touch(current.touched);
+                    if let Error::Checkpoint(checkpoint::Error::Storage(error)) = &error
+                        && error.operation() == Operation::SyncDirectory
+                    {
+                        log.stop(error.clone());
+                    }
+                }
+                Err(error)
+            }
+        }
+    }
+
+    fn begin(&mut self) -> Result<Current<C>> {
+        // In this order: what is appended before is seen by every snapshot opened from now on.
+        let of_log = self.log.as_ref().map(Writer::take_touched);
+        let (start_lsn, touched) = of_log.unwrap_or((self.base_lsn, BTreeSet::new()));
+        let snapshot = match &self.log {
+            Some(_) => None,
+            None => Some(self.snapshot()?),
+        };
+        let tables = self.engine.all_tables();
+        let tables =
+            tables.iter().map(|table| TableEntry { table: entry(table.number(), &table.kind), rows: None });
+        let (tables, number) = (tables.collect(), checkpoint::number_next(&*self.storage)?);
+        let behind = Bound::Unbounded;
+        Ok(Current { number, start_lsn, touched, tables, at: 0, rows: None, behind, snapshot, end_lsn: None })
+    }
+
+    fn snapshot(&self) -> Result<Transaction<C>> {
+        let snapshot = Transaction::begin(&self.engine)?;
+        snapshot.declare_read_only();
+        Ok(snapshot)
+    }
+
+    fn step_current(&mut self, current: &mut Current<C>) -> Result<Step> {
+        if let Some(entry) = current.tables.get_mut(current.at) {
+            if let Some(rows) = self.unchanged(&current.touched, entry.table.number) {
+                entry.rows = Some(rows);
+                current.at += 1;
+                return Ok(Step::Wrote(0));
+            }
+            return self.step_table(current).map(Step::Wrote);
+        }
+        let Some(log) = &self.log else { return self.publish(current, self.base_lsn) };
+        // All that was read has been appended by now.
+        let end_lsn = *current.end_lsn.get_or_insert_with(|| log.appended_lsn());
+        if log.durable_lsn() < end_lsn && self.planted != Planted::CheckpointBeforeLog {
+            return Ok(Step::Await(end_lsn));
+        }
+        self.publish(current, end_lsn)
+    }
+
+    /// The rows of a table that nothing has been committed to since the last checkpoint.
+    fn unchanged(&self, touched: &BTreeSet<u32>, table: u32) -> Option<RowsFile> {
+        let last = self.kept.last().filter(|_| self.log.is_some())?;
+        let rows = last.tables.get(table as usize)?.rows;
+        rows.filter(|_| !touched.contains(&table))
+    }
+
+    /// Writes a run of rows of the present table; says how many bytes there were.
+    fn step_table(&self, current: &mut Current<C>) -> Result<u64> {
+        let entry = &mut current.tables[current.at];
+        let rows = match &mut current.rows {
+            Some(rows) => rows,
+            None => {
+                let (storage, number, table) = (&*self.storage, current.number, &entry.table);
+                let rows = RowsWriter::create(storage, self.database, number, table.number, table.fixed8)?;
+                current.rows.insert(rows)
+            }
+        };
+        let own;
+        let snapshot = match &current.snapshot {
+            Some(snapshot) => snapshot,
+            None => {
+                own = self.snapshot()?;
+                &own
+            }
+        };
+        let mut run = Run { rows, behind: &mut current.behind, bytes: 0, count: 0 };
+        let is_finished = {
+            let table = self.engine.all_tables()[current.at];
+            match entry.table.fixed8 {
+                true => run.write::<u64, C>(snapshot, table, self.engine.id)?,
+                false => run.write::<Vec<u8>, C>(snapshot, table, self.engine.id)?,
+            }
+        };
+        let bytes = run.bytes as u64;
+        if is_finished {
+            let rows = current.rows.take().expect("there just now");
+            entry.rows = Some(rows.finish()?);
+            current.at += 1;
+            current.behind = Bound::Unbounded;
+        }
+        Ok(bytes)
+    }
+
+    fn publish(&mut self, current: &mut Current<C>, end_lsn: Lsn) -> Result<Step> {
+        let manifest = Manifest {
+            number: current.number,
+            start_lsn: if self.planted == Planted::StartNotedLate { end_lsn } else { current.start_lsn },
+            end_lsn,
+            timestamp: C::now(&self.engine.shared),
+            tables: std::mem::take(&mut current.tables),
+        };
+        checkpoint::publish(&*self.storage, self.database, &manifest)?;
+        self.kept.push(manifest);
+        let surplus = self.kept.len().saturating_sub(KEPT);
+        self.kept.drain(..surplus);
+        checkpoint::remove_unneeded(&*self.storage, &self.kept)?;
+        let is_early = self.planted == Planted::LogTruncatedTooEarly;
+        let needed = if is_early { self.kept.last() } else { self.kept.first() };
+        if let (Some(log), Some(needed)) = (&self.log, needed.filter(|_| is_early || self.kept.len() == KEPT))
+        {
+            log.truncate_before(needed.start_lsn);
+        }
+        Ok(Step::Done)
+    }
+}
+
+/// A table's line in a manifest, and in the log.
+pub(super) fn entry(number: u32, kind: &TableKind) -> CatalogEntry {
+    let (key_type, value_type) = kind.types.clone();
+    CatalogEntry { number, fixed8: kind.fixed8, name: kind.name.clone(), key_type, value_type }
+}
+
+/// Keys as their bytes.
+trait RawKey: Key + AsKey<Self> {
+    fn of(bytes: &[u8]) -> Self;
+    fn copy_to(&self, bytes: &mut Vec<u8>);
+}
+
+impl RawKey for u64 {
+    fn of(bytes: &[u8]) -> u64 {
+        u64::from_be_bytes(bytes.try_into().expect("a fixed8 key"))
+    }
+    fn copy_to(&self, bytes: &mut Vec<u8>) {
+        bytes.extend_from_slice(&self.to_be_bytes());
+    }
+}
+
+impl RawKey for Vec<u8> {
+    fn of(bytes: &[u8]) -> Vec<u8> {
+        bytes.to_vec()
+    }
+    fn copy_to(&self, bytes: &mut Vec<u8>) {
+        bytes.extend_from_slice(self);
+    }
+}
+
+/// A run of rows on its way to a file.
+struct Run<'r> {
+    rows: &'r mut RowsWriter,
+    behind: &'r mut Bound<Vec<u8>>,
+    bytes: usize,
+    count: usize,
+}
+
+impl Run<'_> {
+    /// Writes rows behind `behind`, which moves along; true: there are no more. A row is written once, also if
+    /// this fails midway and is called again.
+    fn write<K: RawKey, C: ConcurrencyControl>(
+        &mut self,
+        snapshot: &Transaction<C>,
+        table: &TableInner,
+        database: u64,
+    ) -> Result<bool> {
+        let from = match &*self.behind {
+            Bound::Included(key) | Bound::Excluded(key) => Bound::Excluded(K::of(key)),
+            Bound::Unbounded => Bound::Unbounded,
+        };
+        let table = table.handle::<K, [u8]>(database);
+        let result = snapshot.with(async |txn| {
+            let mut rows = txn.scan(table, (from, Bound::Unbounded)).untracked();
+            while self.bytes < RUN_BYTES && self.count < RUN_ROWS_MAX {
+                let Some((key, value)) = rows.next().await? else { return Ok(true) };
+                self.put(&key, value)?;
+            }
+            Ok(false)
+        });
+        match result {
+            // Another one's commit takes long; some rows more or less in a run make no difference.
+            Err(Error::Conflict) => Ok(false),
+            result => result,
+        }
+    }
+
+    fn put<K: RawKey>(&mut self, key: &K, value: &[u8]) -> Result<()> {
+        let mut bytes = match std::mem::replace(self.behind, Bound::Unbounded) {
+            Bound::Included(bytes) | Bound::Excluded(bytes) => bytes,
+            Bound::Unbounded => Vec::new(),
+        };
+        bytes.clear();
+        key.copy_to(&mut bytes);
+        self.rows.push(&bytes, value)?;
+        self.bytes += bytes.len() + value.len();
+        self.count += 1;
+        *self.behind = Bound::Excluded(bytes);
+        Ok(())
+    }
+}

@@ -1,0 +1,166 @@
+//! What makes a database survive: its directory, its log, checkpoints, and recovery. The design is in
+//! `docs/design/durability.md`.
+//!
+//! Invariants:
+//! - What is appended to the log is visible to nobody yet; so the log's order respects every dependency.
+//! - A checkpoint counts only when the log is durable up to `end_lsn`, and the log is kept from the `start_lsn` of the
+//!   older of two checkpoints on.
+//! - Recovery writes nothing before it has read everything.
+
+mod background;
+mod checkpointer;
+mod planted;
+mod recovery;
+
+use background::CheckpointThread;
+pub use background::Stepped;
+use checkpointer::Checkpointer;
+pub use planted::Planted;
+pub use recovery::{Progress, Recovery, Stage};
+
+use crate::cc::ConcurrencyControl;
+use crate::checkpoint::Identity;
+use crate::error::{Error, Result};
+use crate::metrics::Clock;
+use crate::options::{Durability, Options};
+use crate::storage::{Holder, LockGuard, Storage};
+use crate::sync::Mutex;
+use crate::txn::{Engine, Log, TableKind};
+use crate::wal::{self, DatabaseId, FlusherThread, Tail, Writer};
+use recovery::{Found, Recoverer};
+use std::sync::Arc;
+
+/// How a directory is opened.
+pub(crate) struct Opening<'o> {
+    pub(crate) storage: Arc<dyn Storage>,
+    pub(crate) clock: Arc<dyn Clock>,
+    /// What others are told who find it in use.
+    pub(crate) holder: Holder,
+    /// What the database is called if it is made now: a number that no other has.
+    pub(crate) fresh: DatabaseId,
+    pub(crate) planted: Planted,
+    pub(crate) progress: &'o mut (dyn FnMut(&Progress) + Send),
+}
+
+/// A recovered database whose background has not been started.
+pub(crate) struct Recovered<C: ConcurrencyControl> {
+    pub(crate) engine: Arc<Engine<C>>,
+    pub(crate) recovery: Recovery,
+    stepped: Stepped<C>,
+    lock: LockGuard,
+}
+
+impl Opening<'_> {
+    /// Makes or opens the database, in an empty engine that `make` makes. `is_stepped`: no thread will flush.
+    pub(crate) fn recover<C: ConcurrencyControl>(
+        self,
+        make: &dyn Fn() -> Result<Arc<Engine<C>>>,
+        is_stepped: bool,
+    ) -> Result<Recovered<C>> {
+        let Opening { storage, clock, holder, fresh, planted, progress } = self;
+        let lock = storage.lock(&holder)?;
+        let identity = match Identity::read(&*storage)? {
+            Some(identity) => identity,
+            None => Identity::create(&*storage, fresh)?,
+        };
+        let database = identity.database;
+        let progress = Mutex::new(progress);
+        let found =
+            Recoverer { storage: &*storage, database, planted, clock: &*clock, progress }.run(make)?;
+        let Found { engine, tail, kept, touched, recovery } = found;
+        let base_lsn = tail.lsn();
+        let flusher = match engine.options.durability {
+            Durability::None => None,
+            Durability::Sync | Durability::Async => {
+                let (writer, flusher) = open_log(&engine, storage.clone(), database, tail)?;
+                writer.touch(touched);
+                let set = engine.log.set(Log { writer, is_stepped });
+                assert!(set.is_ok(), "a log is begun once");
+                Some(flusher)
+            }
+        };
+        let checkpointer = Checkpointer::new(engine.clone(), storage, database, planted, kept, base_lsn);
+        Ok(Recovered { engine, recovery, stepped: Stepped { flusher, checkpointer }, lock })
+    }
+}
+
+fn open_log<C: ConcurrencyControl>(
+    engine: &Engine<C>,
+    storage: Arc<dyn Storage>,
+    database: DatabaseId,
+    tail: Tail,
+) -> Result<(Writer, wal::Flusher)> {
+    let options: &Options = &engine.options;
+    let options = wal::Options {
+        database,
+        segment_bytes: options.log_segment_bytes,
+        buffer_bytes_max: options.log_buffer_bytes,
+        lag_ns_max: options.log_lag_ms.saturating_mul(1_000_000),
+    };
+    wal::open(storage, options, engine.clock.clone(), tail).map_err(Error::Log)
+}
+
+impl<C: ConcurrencyControl> Recovered<C> {
+    /// Leaves the background to the caller, who keeps the lock, too.
+    pub(crate) fn into_stepped(self) -> (Stepped<C>, Durable) {
+        let durable = Durable { checkpoints: None, flusher: None, recovery: self.recovery, _lock: self.lock };
+        (self.stepped, durable)
+    }
+
+    /// Starts the threads.
+    pub(crate) fn start(self) -> Result<Durable> {
+        let Recovered { engine, recovery, stepped: Stepped { flusher, checkpointer }, lock } = self;
+        let refused = |error: std::io::Error| Error::NoThread { reason: error.to_string() };
+        let flusher = flusher.map(FlusherThread::spawn).transpose().map_err(refused)?;
+        let log = engine.log.get().map(|log| log.writer.clone());
+        let clock = engine.clock.clone();
+        let checkpoints =
+            CheckpointThread::spawn(checkpointer, &engine.options, clock, log).map_err(refused)?;
+        Ok(Durable { checkpoints: Some(checkpoints), flusher, recovery, _lock: lock })
+    }
+}
+
+/// The durable side of an open database. Dropped, it closes the log in order; whoever appends must be gone.
+pub(crate) struct Durable {
+    /// Before the log, which a checkpoint under way waits for.
+    checkpoints: Option<CheckpointThread>,
+    flusher: Option<FlusherThread>,
+    recovery: Recovery,
+    /// Last: then another process may open the directory.
+    _lock: LockGuard,
+}
+
+impl Durable {
+    /// What recovery has found.
+    pub(crate) fn recovery(&self) -> &Recovery {
+        &self.recovery
+    }
+
+    /// Has a checkpoint made that begins now, and waits for it.
+    pub(crate) fn checkpoint(&self) -> Result<()> {
+        let checkpoints = self.checkpoints.as_ref().ok_or(Error::Closed)?;
+        checkpoints.checkpoint()
+    }
+
+    /// Closes the log in order, and says whether it could.
+    pub(crate) fn close(mut self) -> Result<()> {
+        self.checkpoints = None;
+        self.flusher.take().map_or(Ok(()), |flusher| flusher.close().map_err(Error::Log))
+    }
+}
+
+/// Notes a new table in the log; where that lasts, it has lasted when this returns.
+pub(crate) fn log_table<C: ConcurrencyControl>(
+    engine: &Engine<C>,
+    number: u32,
+    kind: &TableKind,
+) -> Result<()> {
+    let Some(log) = engine.log.get() else { return Ok(()) };
+    let mut bytes = Vec::new();
+    checkpointer::entry(number, kind).encode(&mut bytes);
+    let lsn = log.writer.append_catalog(&bytes).map_err(Error::Log)?;
+    if engine.options.durability == Durability::Sync && !log.is_stepped {
+        return log.writer.wait_durable(lsn).map_err(Error::Log);
+    }
+    Ok(())
+}

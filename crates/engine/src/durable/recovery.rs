@@ -1,0 +1,286 @@
+//! Filling an engine from its directory: the newest good checkpoint, then the log from where that begins.
+//!
+//! Only reads; so whatever interrupts it, the next attempt finds the same. (`wal::open` writes, afterwards.)
+
+use super::Planted;
+use crate::cc::ConcurrencyControl;
+use crate::checkpoint::{self, Block, CatalogEntry, Manifest, RowsReader};
+use crate::error::{Error, Result};
+use crate::metrics::Clock;
+use crate::storage::Storage;
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{Mutex, try_lock};
+use crate::txn::{Engine, Feed, TableInner, TableKind, for_each_parallel, replay, restore_table, resume};
+use crate::wal::{self, DatabaseId, Lsn, Reader, Record, Tail};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// What recovery is busy with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Loading the rows of a checkpoint.
+    Checkpoint,
+    /// Applying what the log has beyond it.
+    Log,
+}
+
+/// How far recovery is.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    /// With what.
+    pub stage: Stage,
+    /// Rows loaded; or transactions applied.
+    pub done: u64,
+    /// Of how many, where that is known.
+    pub total: Option<u64>,
+}
+
+/// What recovery has found.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Recovery {
+    /// The number of the checkpoint that was loaded.
+    pub checkpoint: Option<u64>,
+    /// Newer checkpoints that were not used, and why.
+    pub damaged_checkpoints: Vec<(u64, String)>,
+    /// Rows of the checkpoint.
+    pub rows: u64,
+    /// Transactions of the log that were applied.
+    pub transactions: u64,
+    /// How many bytes of the log they took.
+    pub log_bytes: u64,
+    /// Bytes at the end of the log that were dropped: of writes that were never completed, hence never acknowledged.
+    pub dropped_bytes: u64,
+    /// The database had been closed in order.
+    pub was_closed: bool,
+    /// How long loading the checkpoint took, in nanoseconds.
+    pub load_ns: u64,
+    /// How long applying the log took.
+    pub replay_ns: u64,
+}
+
+/// Where an engine that has been filled goes on.
+pub(super) struct Found<C: ConcurrencyControl> {
+    pub(super) engine: Arc<Engine<C>>,
+    pub(super) tail: Tail,
+    /// Good checkpoints to keep, the newest last.
+    pub(super) kept: Vec<Manifest>,
+    /// Tables that the log has changed since the newest.
+    pub(super) touched: BTreeSet<u32>,
+    pub(super) recovery: Recovery,
+}
+
+/// Recovery of one directory.
+pub(super) struct Recoverer<'r, 'p> {
+    pub(super) storage: &'r dyn Storage,
+    pub(super) database: DatabaseId,
+    pub(super) planted: Planted,
+    pub(super) clock: &'r dyn Clock,
+    pub(super) progress: Mutex<&'p mut (dyn FnMut(&Progress) + Send)>,
+}
+
+impl Recoverer<'_, '_> {
+    /// Fills an engine, of which `make` makes empty ones: one that was filled with half of a damaged checkpoint is
+    /// of no use.
+    pub(super) fn run<C: ConcurrencyControl>(
+        &self,
+        make: &dyn Fn() -> Result<Arc<Engine<C>>>,
+    ) -> Result<Found<C>> {
+        let mut recovery = Recovery::default();
+        let begin_ns = self.clock.now_ns();
+        let (engine, kept) = self.load_newest(make, &mut recovery)?;
+        let loaded_ns = self.clock.now_ns();
+        let newest = kept.last();
+        let start_lsn = newest.map_or(Lsn(0), |manifest| manifest.start_lsn);
+        let applied = self.apply_log(&engine, start_lsn, newest.map_or(0, |manifest| manifest.timestamp))?;
+        let tail = applied.tail;
+        if let Some(end_lsn) = newest.map(|manifest| manifest.end_lsn).filter(|end| *end > tail.lsn()) {
+            return Err(Error::Log(wal::Error::Missing { lsn: end_lsn }));
+        }
+        recovery.load_ns = loaded_ns.saturating_sub(begin_ns);
+        recovery.replay_ns = self.clock.now_ns().saturating_sub(loaded_ns);
+        recovery.transactions = applied.transactions;
+        recovery.log_bytes = tail.lsn().0.saturating_sub(start_lsn.0);
+        recovery.dropped_bytes = tail.dropped_bytes();
+        recovery.was_closed = tail.is_closed();
+        if self.planted != Planted::ClockNotResumed {
+            resume(&engine, applied.timestamp)?;
+        }
+        let touched =
+            if self.planted == Planted::TouchedForgotten { BTreeSet::new() } else { applied.touched };
+        Ok(Found { engine, tail, kept, touched, recovery })
+    }
+
+    /// Loads the newest checkpoint that is whole. Returns it behind the one before, if that is there.
+    fn load_newest<C: ConcurrencyControl>(
+        &self,
+        make: &dyn Fn() -> Result<Arc<Engine<C>>>,
+        recovery: &mut Recovery,
+    ) -> Result<(Arc<Engine<C>>, Vec<Manifest>)> {
+        let numbers = checkpoint::list(self.storage)?;
+        let mut failure = None;
+        for (at, number) in numbers.iter().enumerate().rev() {
+            let engine = make()?;
+            match self.load(&engine, *number) {
+                Ok((manifest, rows)) => {
+                    (recovery.checkpoint, recovery.rows) = (Some(*number), rows);
+                    let before = at.checked_sub(1).map(|at| self.read(numbers[at]));
+                    let kept = before.and_then(Result::ok).into_iter().chain([manifest]).collect();
+                    return Ok((engine, kept));
+                }
+                Err(Error::Checkpoint(error @ checkpoint::Error::Damaged { .. })) => {
+                    recovery.damaged_checkpoints.push((*number, error.to_string()));
+                    failure.get_or_insert(Error::Checkpoint(error));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        // Without any, the whole log is needed.
+        match (failure, Reader::open(self.storage, self.database, Lsn(0))) {
+            (Some(failure), Err(wal::Error::Missing { .. })) => Err(failure),
+            _ => Ok((make()?, Vec::new())),
+        }
+    }
+
+    fn read(&self, number: u64) -> Result<Manifest> {
+        checkpoint::read(self.storage, self.database, number).map_err(Error::Checkpoint)
+    }
+
+    /// Loads a checkpoint into an empty engine; says how many rows there were.
+    fn load<C: ConcurrencyControl>(&self, engine: &Arc<Engine<C>>, number: u64) -> Result<(Manifest, u64)> {
+        let manifest = self.read(number)?;
+        for entry in &manifest.tables {
+            create(engine, &entry.table)?;
+        }
+        let tables = engine.all_tables();
+        let (mut readers, mut total) = (Vec::new(), 0);
+        for (entry, table) in manifest.tables.iter().zip(&tables) {
+            if let Some(rows) = &entry.rows {
+                let (storage, fixed8) = (self.storage, entry.table.fixed8);
+                readers.push((*table, RowsReader::open(storage, self.database, rows, fixed8)?));
+                total += rows.rows;
+            }
+        }
+        let blocks =
+            |(of, (_, rows)): (usize, &(_, RowsReader))| (0..rows.blocks()).map(move |block| (of, block));
+        let blocks: Vec<(usize, u64)> = readers.iter().enumerate().flat_map(blocks).collect();
+        let loaded = AtomicU64::new(0);
+        for_each_parallel(engine, threads(engine), blocks.len(), |restorer, i| {
+            let (of, number) = blocks[i];
+            let (table, reader) = &readers[of];
+            let mut block = Block::new();
+            reader.read_block(number, &mut block)?;
+            let rows = block.rows();
+            let count = rows.len() as u64;
+            restorer.load(table, rows, manifest.timestamp)?;
+            self.show(Stage::Checkpoint, &loaded, count, Some(total));
+            Ok(())
+        })?;
+        let loaded = loaded.into_inner();
+        debug_assert_eq!(loaded, total, "a file has as many rows as its manifest says");
+        Ok((manifest, loaded))
+    }
+
+    fn show(&self, stage: Stage, counter: &AtomicU64, more: u64, total: Option<u64>) {
+        let done = counter.fetch_add(more, Ordering::Relaxed) + more;
+        // If another thread is showing its progress just now, that will do.
+        if let Some(mut progress) = try_lock(&self.progress) {
+            progress(&Progress { stage, done, total });
+        }
+    }
+
+    /// Applies all records of the log from `start_lsn` on.
+    fn apply_log<C: ConcurrencyControl>(
+        &self,
+        engine: &Arc<Engine<C>>,
+        start_lsn: Lsn,
+        timestamp: u64,
+    ) -> Result<Applied> {
+        let mut reader = Reader::open(self.storage, self.database, start_lsn).map_err(Error::Log)?;
+        let records_max = match self.planted {
+            Planted::LastRecordDropped => self.count_records(start_lsn)?.saturating_sub(1),
+            _ => u64::MAX,
+        };
+        let (mut transactions, mut touched, mut timestamp) = (0, BTreeSet::new(), timestamp);
+        let done = AtomicU64::new(0);
+        let progress = |changes: usize| self.show(Stage::Log, &done, changes as u64, None);
+        replay(engine, threads(engine), &progress, |feed| {
+            let mut tables = engine.all_tables();
+            while let Some(record) = reader.next_record().map_err(Error::Log)? {
+                if let Some(entry) = record.catalog() {
+                    let entry = CatalogEntry::decode(entry).ok_or_else(|| damaged(&record, "no table"))?;
+                    create(engine, &entry)?;
+                    tables = engine.all_tables();
+                } else if transactions < records_max {
+                    apply(feed, &tables, &record, &mut touched)?;
+                    transactions += 1;
+                }
+                timestamp = timestamp.max(record.commit_timestamp);
+            }
+            if self.planted == Planted::FirstRecordAgain {
+                let mut again = Reader::open(self.storage, self.database, start_lsn).map_err(Error::Log)?;
+                if let Some(record) = again.next_record().map_err(Error::Log)? {
+                    apply(feed, &tables, &record, &mut touched)?;
+                }
+            }
+            Ok(())
+        })?;
+        let tail = reader.finish().map_err(Error::Log)?;
+        Ok(Applied { tail, transactions, timestamp, touched })
+    }
+
+    fn count_records(&self, start_lsn: Lsn) -> Result<u64> {
+        let mut reader = Reader::open(self.storage, self.database, start_lsn).map_err(Error::Log)?;
+        let mut count = 0;
+        while let Some(record) = reader.next_record().map_err(Error::Log)? {
+            count += u64::from(record.catalog().is_none());
+        }
+        Ok(count)
+    }
+}
+
+/// What the log had.
+struct Applied {
+    tail: Tail,
+    transactions: u64,
+    /// The latest, of the checkpoint too.
+    timestamp: u64,
+    touched: BTreeSet<u32>,
+}
+
+fn threads<C: ConcurrencyControl>(engine: &Engine<C>) -> usize {
+    engine.options.workers.max(1)
+}
+
+/// Makes a table that there was, unless the checkpoint has it already.
+fn create<C: ConcurrencyControl>(engine: &Engine<C>, entry: &CatalogEntry) -> Result<()> {
+    let kind = TableKind {
+        name: entry.name.clone(),
+        types: (entry.key_type.clone(), entry.value_type.clone()),
+        fixed8: entry.fixed8,
+    };
+    if restore_table(engine, entry.number, kind)? {
+        return Ok(());
+    }
+    Err(Error::CatalogDamaged { table: entry.name.clone(), number: entry.number })
+}
+
+fn apply<'t, C: ConcurrencyControl>(
+    feed: &mut Feed<'t, '_, C>,
+    tables: &[&'t TableInner],
+    record: &Record<'_>,
+    touched: &mut BTreeSet<u32>,
+) -> Result<()> {
+    for change in record.changes() {
+        let table =
+            tables.get(change.table as usize).ok_or_else(|| damaged(record, "a change of no table"))?;
+        touched.insert(change.table);
+        feed.push(table, change.key, change.value, record.commit_timestamp)?;
+    }
+    Ok(())
+}
+
+/// A record that is as it was written, and makes no sense.
+fn damaged(record: &Record<'_>, reason: &'static str) -> Error {
+    Error::Log(wal::Error::Damaged { file: "log".into(), offset: 0, lsn: record.lsn, reason })
+}

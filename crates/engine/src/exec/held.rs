@@ -1,0 +1,212 @@
+//! Outputs of futures that have ended, held back until the host releases them; see `Host::released`. One queue
+//! per stream, of its type, and one per worker, of spawned and submitted futures, which reach it while they are
+//! polled.
+//!
+//! An output costs a place in a ring here, and no slot, waker, lock or, once the ring has grown, allocation
+//! (but for a spawned future: a box).
+//!
+//! Invariants: what is queued ascends in `until`, and once what was due has been given out, each `until` is above
+//! what is known to be released. So held outputs are given out in the order in which they came.
+
+use super::once::Lost;
+use super::op::Released;
+use super::task::quietly;
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// What is known of an output when it is given out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It was not held, or was released.
+    Kept,
+    /// It was held, and will never be released: nobody knows whether what it tells will last.
+    Unknown,
+}
+
+/// The outputs that are held, of one type. Dropped with some left, it drops them; a panic of one is swallowed.
+pub(crate) struct Held<T> {
+    queue: VecDeque<(u64, T)>,
+    /// As the host said when it was asked last.
+    released: Released,
+    held_max: usize,
+}
+
+impl<T> Held<T> {
+    /// Calls itself full from `held_max` outputs on; what is open then may still add its own.
+    pub(crate) fn new(held_max: usize) -> Self {
+        Held {
+            queue: VecDeque::new(),
+            released: Released { until: 0, is_final: false },
+            held_max: held_max.max(1),
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    #[inline(always)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    #[inline(always)]
+    pub(crate) fn is_full(&self) -> bool {
+        self.queue.len() >= self.held_max
+    }
+
+    /// Must an output be held that asks for `until`? Never one that asks for 0.
+    #[inline(always)]
+    pub(crate) fn must_hold(&self, until: u64) -> bool {
+        until > self.released.until
+    }
+
+    /// Holds an output. If it asks for less than the one before, it waits for that one.
+    #[inline]
+    pub(crate) fn push(&mut self, until: u64, output: T) {
+        debug_assert!(self.must_hold(until));
+        let until = self.last().map_or(until, |last| last.max(until));
+        debug_assert!(self.first().is_none_or(|first| first <= until), "what is held ascends");
+        self.queue.push_back((until, output));
+    }
+
+    /// What the first to go waits for.
+    pub(crate) fn first(&self) -> Option<u64> {
+        self.queue.front().map(|(until, _)| *until)
+    }
+
+    /// What the last to go waits for.
+    pub(crate) fn last(&self) -> Option<u64> {
+        self.queue.back().map(|(until, _)| *until)
+    }
+
+    /// Learns what is released. Then everything that is due is to be popped before more is pushed.
+    pub(crate) fn learn(&mut self, released: Released) {
+        debug_assert!(released.until >= self.released.until, "what is released stays so");
+        debug_assert!(released.is_final || !self.released.is_final, "final is final");
+        self.released = released;
+    }
+
+    /// Takes what is known to be released for all that ever will be.
+    pub(crate) fn learn_no_more(&mut self) {
+        self.released.is_final = true;
+    }
+
+    /// The next output that is due.
+    pub(crate) fn pop(&mut self) -> Option<(T, Fate)> {
+        let fate = match self.first()? {
+            until if until <= self.released.until => Fate::Kept,
+            _ if self.released.is_final => Fate::Unknown,
+            _ => return None,
+        };
+        let (_, output) = self.queue.pop_front()?;
+        Some((output, fate))
+    }
+}
+
+impl<T> Drop for Held<T> {
+    fn drop(&mut self) {
+        for (_, output) in self.queue.drain(..) {
+            let _ = quietly(|| drop(output));
+        }
+    }
+}
+
+/// A submitted future's way to announce a result that it has left with its task.
+pub(crate) trait Announce {
+    /// Tells who waits for it.
+    ///
+    /// # Safety
+    /// Called once for each pair that `Sink::hold` has returned, on the same thread.
+    unsafe fn announce(&self, part: usize, fate: Fate);
+}
+
+/// How a held future of a worker ends.
+pub(crate) enum Ending {
+    /// A submitted one: a part of a task, as `Sink::hold` returned them.
+    Submitted(Arc<dyn Announce>, usize),
+    /// A spawned one.
+    Spawned(Box<dyn FnOnce(Fate)>),
+}
+
+impl Ending {
+    /// Gives the output out. Of a spawned future a panic is passed on.
+    pub(crate) fn give(self, fate: Fate) {
+        match self {
+            Ending::Submitted(task, part) => {
+                // A result that nobody wants may be dropped here, and panic. Nobody is there to be told.
+                let _ = quietly(|| {
+                    // SAFETY: made of what `hold` returned, and used up here; the queue never leaves its thread.
+                    unsafe { task.announce(part, fate) };
+                    drop(task);
+                });
+            }
+            Ending::Spawned(end) => end(fate),
+        }
+    }
+}
+
+/// What is held of a worker's spawned and submitted futures; shared with these, on the worker's thread.
+pub(crate) struct Outbox(RefCell<Held<Ending>>);
+
+impl Outbox {
+    pub(crate) fn new(held_max: usize) -> Self {
+        Outbox(RefCell::new(Held::new(held_max)))
+    }
+
+    /// See `Held::must_hold`.
+    pub(crate) fn must_hold(&self, until: u64) -> bool {
+        self.0.borrow().must_hold(until)
+    }
+
+    /// See `Held::push`.
+    pub(crate) fn push(&self, until: u64, ending: Ending) {
+        self.0.borrow_mut().push(until, ending);
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.borrow().len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.borrow().is_empty()
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.0.borrow().is_full()
+    }
+
+    /// See `Held::first`.
+    pub(crate) fn first(&self) -> Option<u64> {
+        self.0.borrow().first()
+    }
+
+    /// See `Held::last`.
+    pub(crate) fn last(&self) -> Option<u64> {
+        self.0.borrow().last()
+    }
+
+    /// See `Held::learn`.
+    pub(crate) fn learn(&self, released: Released) {
+        self.0.borrow_mut().learn(released);
+    }
+
+    /// See `Held::learn_no_more`.
+    pub(crate) fn learn_no_more(&self) {
+        self.0.borrow_mut().learn_no_more();
+    }
+
+    /// See `Held::pop`. Nothing is borrowed when it returns, so an ending may run any code.
+    pub(crate) fn pop(&self) -> Option<(Ending, Fate)> {
+        self.0.borrow_mut().pop()
+    }
+}
+
+/// What a handle gets in place of a result of unknown fate. An error has nothing to lose, and stays.
+pub(crate) fn lose<T, E: From<Lost>>(result: &mut Option<Result<T, E>>) {
+    if let Some(Ok(_)) = result {
+        let lost = result.replace(Err(Lost::Unknown.into()));
+        let _ = quietly(|| drop(lost));
+    }
+}
