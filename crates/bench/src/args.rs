@@ -20,6 +20,10 @@ pub enum BenchCommand {
     Ycsb(Box<YcsbArgs>),
     /// A figure of a paper: its shape here, beside its ratio there
     Paper(PaperArgs),
+    /// One client's commits, one after the other, beside writes and syncs of the disk by hand
+    Commit(CommitArgs),
+    /// Recovery from a checkpoint and from a log: records and transactions per second
+    Recovery(RecoveryArgs),
 }
 
 /// `braid bench ycsb`.
@@ -68,12 +72,39 @@ pub struct YcsbArgs {
     /// What transactions are protected from; with several, all run side by side
     #[arg(long, default_value = "serializable", value_delimiter = ',')]
     pub isolation: Vec<Isolation>,
+    /// What a crash of the machine leaves; with several, all run side by side
+    #[arg(long, default_value = "memory", value_delimiter = ',')]
+    pub durability: Vec<DurabilityKind>,
+    /// Where directories of durable databases are made, and removed afterwards [default: the system's for
+    /// temporary files]
+    #[arg(long, value_name = "DIR")]
+    pub directory: Option<PathBuf>,
+    /// Has checkpoints made, one after the other, while variants run
+    #[arg(long)]
+    pub checkpoints: bool,
     /// Writes the results as JSON
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
     /// Draws the results as SVG
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
+}
+
+/// `braid bench commit`.
+#[derive(Args, Clone, Debug)]
+pub struct CommitArgs {
+    /// Commits measured in each way
+    #[arg(long, default_value = "1000", value_parser = parse_count)]
+    pub commits: u64,
+    /// Bytes that a transaction writes
+    #[arg(long, default_value = "8", value_parser = parse_value_bytes)]
+    pub value_bytes: usize,
+    /// Where a directory is made, and removed afterwards [default: the system's for temporary files]
+    #[arg(long, value_name = "DIR")]
+    pub directory: Option<PathBuf>,
+    /// Writes the results as JSON
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
 }
 
 /// `braid bench paper`.
@@ -101,6 +132,32 @@ pub struct PaperArgs {
     pub svg: Option<PathBuf>,
 }
 
+/// `braid bench recovery`.
+#[derive(Args, Clone, Debug)]
+pub struct RecoveryArgs {
+    /// Records in the table
+    #[arg(long, default_value = "10M", value_parser = parse_count)]
+    pub records: u64,
+    /// Transactions in the log behind the checkpoint
+    #[arg(long, default_value = "1M", value_parser = parse_count)]
+    pub transactions: u64,
+    /// Records that each of them updates
+    #[arg(long, default_value = "2", value_parser = parse_operations)]
+    pub updates: usize,
+    /// Threads that recover, or `all`
+    #[arg(long, default_value = "1,all", value_delimiter = ',', value_parser = parse_workers)]
+    pub workers: Vec<usize>,
+    /// How often each is measured; medians are reported
+    #[arg(long, default_value = "3", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub repeats: u32,
+    /// Where a directory is made, and removed afterwards [default: the system's for temporary files]
+    #[arg(long, value_name = "DIR")]
+    pub directory: Option<PathBuf>,
+    /// Writes the results as JSON
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
 /// The papers whose figures have presets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Paper {
@@ -126,6 +183,31 @@ impl Isolation {
             Isolation::Serializable => "serializable",
             Isolation::Declared => "declared",
             Isolation::Snapshot => "snapshot",
+        }
+    }
+}
+
+/// What a crash of the machine leaves of a database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ValueEnum)]
+pub enum DurabilityKind {
+    /// Nothing: the database is in memory
+    Memory,
+    /// The last checkpoint: there is no log
+    None,
+    /// All but what was acknowledged last
+    Async,
+    /// All that was acknowledged
+    Sync,
+}
+
+impl DurabilityKind {
+    /// The name on the command line and in results.
+    pub fn name(self) -> &'static str {
+        match self {
+            DurabilityKind::Memory => "memory",
+            DurabilityKind::None => "none",
+            DurabilityKind::Async => "async",
+            DurabilityKind::Sync => "sync",
         }
     }
 }

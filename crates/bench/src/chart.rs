@@ -71,20 +71,22 @@ fn arrange(rows: &[&Row]) -> Data {
     }
 }
 
-/// The name of what makes a series: the mode, the isolation, or both, as they vary.
+/// The name of what makes a series: those of mode, isolation and durability that vary; the mode, if none does.
 fn means(rows: &[&Row]) -> impl Fn(&Row) -> String {
-    let mode = |row: &Row| row.variant.mode.name().to_owned();
-    let isolation = |row: &Row| row.variant.isolation.name().to_owned();
-    let isolations = distinct(rows.iter().map(|row| isolation(row))).len();
-    let modes = distinct(rows.iter().map(|row| mode(row))).len();
-    move |row| match (modes, isolations) {
-        (_, 1) => mode(row),
-        (1, _) => isolation(row),
-        _ => format!("{}, {}", mode(row), isolation(row)),
+    const MEANS: [fn(&Row) -> &'static str; 3] = [
+        |row| row.variant.mode.name(),
+        |row| row.variant.isolation.name(),
+        |row| row.variant.durability.name(),
+    ];
+    let varies = |of: &fn(&Row) -> &'static str| rows.iter().any(|row| of(row) != of(rows[0]));
+    let mut varied: Vec<_> = MEANS.into_iter().filter(varies).collect();
+    if varied.is_empty() {
+        varied.push(MEANS[0]);
     }
+    move |row| varied.iter().map(|of| of(row)).collect::<Vec<_>>().join(", ")
 }
 
-/// Lines over the values of one axis, a series per mode and isolation; modes without batches are level lines.
+/// Lines over the values of one axis, a series per mode, isolation and durability; modes without batches are level lines.
 fn lines(rows: &[&Row], axis: &Axis, categories: Vec<String>) -> Data {
     let is_batch = std::ptr::eq(axis, &AXES[0]) || axis.0 == AXES[0].0;
     let name = means(rows);
@@ -104,7 +106,7 @@ fn lines(rows: &[&Row], axis: &Axis, categories: Vec<String>) -> Data {
     Data { x_name: axis.0.to_owned(), categories, series, lines: true }
 }
 
-/// Bars: a category per group of work, a series per mode and isolation (and batch and refill, where they vary).
+/// Bars: a category per group of work, a series per mode, isolation and durability (and batch and refill, where they vary).
 fn bars(rows: &[&Row]) -> Data {
     let varied: Vec<&Axis> =
         AXES[1..6].iter().filter(|a| distinct(rows.iter().map(|r| a.1(r))).len() > 1).collect();

@@ -5,15 +5,19 @@
 //! numbers in ascending order insert in random order, and popular records lie anywhere in the index.
 
 use crate::Failure;
-use crate::args::RefillKind;
+use crate::args::{DurabilityKind, RefillKind};
+use braiddb::storage::FileStorage;
 use braiddb::suspend::Suspend;
-use braiddb::{Options, Refill, Table, WorkerOptions, variants};
+use braiddb::{Durability, Refill, Table, WorkerOptions, variants};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 pub(crate) use crate::raw::{RawReader, raw_reader};
 pub(crate) use braiddb::suspend::{Never, OnMiss, PrefetchOnly};
 pub(crate) use braiddb::{
-    ConcurrencyControl as Scheme, Database, Result, Serializable, Snapshot, SystemClock, Txn, Worker,
+    ConcurrencyControl as Scheme, Database, LogStatistics, Options, Result, Serializable, Snapshot,
+    SystemClock, Txn, Worker,
 };
 
 /// The longest key that `--key-bytes` accepts.
@@ -22,10 +26,56 @@ pub(crate) const KEY_BYTES_MAX: usize = 64;
 /// The name of the one table.
 const TABLE: &str = "usertable";
 
-/// An empty database that starts no threads.
-pub(crate) fn open<C: Scheme>() -> crate::Result<Database<C>> {
-    let options = Options { workers: 0, ..Options::default() };
-    Database::in_memory_with(options, Arc::new(SystemClock::default())).map_err(failure)
+/// An empty database that starts no workers, and its directory if it has one.
+pub(crate) fn open<C: Scheme>(
+    durability: DurabilityKind,
+    directory: &Path,
+) -> crate::Result<(Database<C>, Option<Directory>)> {
+    let clock = Arc::new(SystemClock::default());
+    let durability = match durability {
+        DurabilityKind::Memory => {
+            let options = Options { workers: 0, ..Options::default() };
+            return Ok((Database::in_memory_with(options, clock).map_err(failure)?, None));
+        }
+        DurabilityKind::None => Durability::None,
+        DurabilityKind::Async => Durability::Async,
+        DurabilityKind::Sync => Durability::Sync,
+    };
+    let directory = Directory::new(directory);
+    // Checkpoints are made when the plan says so.
+    let options = Options {
+        workers: 0,
+        durability,
+        checkpoint_log_bytes: 0,
+        checkpoint_interval_s: 0,
+        ..Options::default()
+    };
+    Ok((open_in(&directory, options)?, Some(directory)))
+}
+
+/// The database in a directory.
+pub(crate) fn open_in<C: Scheme>(directory: &Directory, options: Options) -> crate::Result<Database<C>> {
+    let storage = FileStorage::create(&directory.0).map_err(|error| failure(error.into()))?;
+    let clock = Arc::new(SystemClock::default());
+    Database::open_with(Arc::new(storage), options, clock, &mut |_| {}).map_err(failure)
+}
+
+/// A directory that is removed with it.
+pub(crate) struct Directory(pub(crate) PathBuf);
+
+impl Directory {
+    /// One within `parent`, of a name that no other process uses.
+    pub(crate) fn new(parent: &Path) -> Directory {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed); // only uniqueness counts
+        Directory(parent.join(format!("braid-bench-{}-{number}", std::process::id())))
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0); // what is left is the user's to remove
+    }
 }
 
 /// The calling thread as a worker of `batch` places.
@@ -48,11 +98,17 @@ pub(crate) struct Counters {
     pub(crate) commits: u64,
     pub(crate) aborts: u64,
     pub(crate) memory_bytes: u64,
+    pub(crate) log: LogStatistics,
 }
 
 pub(crate) fn counters<C: Scheme>(db: &Database<C>) -> Counters {
     let s = db.statistics();
-    Counters { commits: s.commits, aborts: s.aborts_conflict, memory_bytes: s.memory.total_bytes() }
+    Counters {
+        commits: s.commits,
+        aborts: s.aborts_conflict,
+        memory_bytes: s.memory.total_bytes(),
+        log: s.log,
+    }
 }
 
 /// An error of the engine, for the user.

@@ -16,12 +16,14 @@ pub mod workload;
 
 mod bodies;
 mod chart;
+mod commit;
 mod engine;
 #[allow(unsafe_code, reason = "the yardsticks by hand read the engine's structures")]
 mod hand;
 mod payload;
 #[allow(unsafe_code, reason = "the engine's structures below transactions promise little")]
 mod raw;
+mod recovery;
 mod runner;
 
 use args::{BenchArgs, BenchCommand};
@@ -58,5 +60,7 @@ pub fn run(args: &BenchArgs) -> Result<()> {
             report::show(&outcome, ycsb.json.as_deref(), ycsb.svg.as_deref())
         }
         Some(BenchCommand::Paper(paper)) => paper::run(paper),
+        Some(BenchCommand::Commit(commit)) => commit::run(commit),
+        Some(BenchCommand::Recovery(recovery)) => recovery::run(recovery),
     }
 }

@@ -1,6 +1,6 @@
 //! `braid bench` alone: on any machine, in under three minutes, whether interleaving pays and how much.
 
-use crate::args::{Isolation, Mode, RefillKind, YcsbArgs, processors};
+use crate::args::{DurabilityKind, Isolation, Mode, RefillKind, YcsbArgs, processors};
 use crate::environment::memory_available_bytes;
 use crate::plan::Plan;
 use crate::report::{self, Outcome, short};
@@ -61,6 +61,9 @@ fn plan(records: u64, processors: usize) -> Result<Plan> {
         repeats: REPEATS,
         refill: vec![RefillKind::Immediate],
         isolation: vec![Isolation::Serializable],
+        durability: vec![DurabilityKind::Memory],
+        directory: None,
+        checkpoints: false,
         json: None,
         svg: None,
     };

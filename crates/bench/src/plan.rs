@@ -1,9 +1,10 @@
 //! The variants that a command line asks for, in the order in which they are run and shown.
 
-use crate::args::{Isolation, Mode, RefillKind, YcsbArgs};
+use crate::args::{DurabilityKind, Isolation, Mode, RefillKind, YcsbArgs};
 use crate::distribution::Kind;
 use crate::workload::Workload;
 use crate::{Failure, Result};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// One combination of all that can be varied.
@@ -19,6 +20,8 @@ pub struct Variant {
     pub mode: Mode,
     /// What they are protected from.
     pub isolation: Isolation,
+    /// What a crash leaves of them.
+    pub durability: DurabilityKind,
     /// Worker threads.
     pub workers: usize,
     /// Transactions open at once per worker.
@@ -59,6 +62,10 @@ pub struct Plan {
     pub slice: Duration,
     /// Loading stops here, with fewer records; None: never.
     pub load_time_max: Option<Duration>,
+    /// Where durable databases are made.
+    pub directory: PathBuf,
+    /// Whether checkpoints are made meanwhile.
+    pub checkpoints: bool,
 }
 
 impl Plan {
@@ -69,7 +76,7 @@ impl Plan {
             for &key_bytes in &args.key_bytes {
                 for &value_bytes in &args.value_bytes {
                     for (workload, distribution, theta, workers) in works(args)? {
-                        for (isolation, mode, batch, refill) in means(args) {
+                        for (durability, isolation, mode, batch, refill) in means(args) {
                             let workload = workload.clone();
                             variants.push(Variant {
                                 workload,
@@ -77,6 +84,7 @@ impl Plan {
                                 theta,
                                 mode,
                                 isolation,
+                                durability,
                                 workers,
                                 batch,
                                 refill,
@@ -93,7 +101,9 @@ impl Plan {
             return Err(Failure::new(format!("{} variants are more than 10,000", variants.len())));
         }
         let slice = Duration::from_secs_f64(args.seconds / f64::from(args.repeats));
-        Ok(Plan { variants, repeats: args.repeats, slice, load_time_max: None })
+        let directory = args.directory.clone().unwrap_or_else(std::env::temp_dir);
+        let (repeats, checkpoints) = (args.repeats, args.checkpoints);
+        Ok(Plan { variants, repeats, slice, load_time_max: None, directory, checkpoints })
     }
 
     /// Adds the variants of another plan that are not yet in this one.
@@ -141,22 +151,28 @@ fn skews(args: &YcsbArgs, own: Kind) -> Result<Vec<(Kind, f64)>> {
     Ok(args.theta.iter().map(|&theta| (kind_of(theta), theta)).collect())
 }
 
-/// Modes with their batches and isolation; a mode that has one transaction open at a time has one batch.
-fn means(args: &YcsbArgs) -> Vec<(Isolation, Mode, usize, RefillKind)> {
+/// Modes with their batches, isolation and durability; a mode that has one transaction open at a time has one
+/// batch.
+fn means(args: &YcsbArgs) -> Vec<(DurabilityKind, Isolation, Mode, usize, RefillKind)> {
     let mut all = Vec::new();
     for &mode in &args.mode {
         for &batch in &args.batch {
             for &refill in &args.refill {
+                let (batch, refill) =
+                    if mode.interleaves() { (batch, refill) } else { (1, RefillKind::Immediate) };
                 for &isolation in &args.isolation {
-                    let (batch, refill) =
-                        if mode.interleaves() { (batch, refill) } else { (1, RefillKind::Immediate) };
-                    if !all.contains(&(isolation, mode, batch, refill)) {
-                        all.push((isolation, mode, batch, refill));
-                    }
+                    all.extend(args.durability.iter().map(|&of| (of, isolation, mode, batch, refill)));
                 }
             }
         }
     }
+    let mut seen = Vec::new();
+    all.retain(|one| {
+        !seen.contains(one) && {
+            seen.push(*one);
+            true
+        }
+    });
     all
 }
 

@@ -48,6 +48,10 @@ pub struct Row {
     pub aborts_per_commit: f64,
     /// Memory of the engine after loading, by records.
     pub bytes_per_record: f64,
+    /// Transactions that were written and synced together, on average; 0 without a log.
+    pub group_records: f64,
+    /// From the start of such a write to the end of its sync, on average.
+    pub flush_us: f64,
 }
 
 impl Row {
@@ -63,6 +67,8 @@ impl Row {
             mean_us: 0.0,
             aborts_per_commit: 0.0,
             bytes_per_record: 0.0,
+            group_records: 0.0,
+            flush_us: 0.0,
         }
     }
 }
@@ -72,6 +78,7 @@ impl Row {
 struct JsonRow<'a> {
     workload: &'a str,
     isolation: &'static str,
+    durability: &'static str,
     mode: &'static str,
     workers: usize,
     batch: usize,
@@ -92,6 +99,8 @@ struct JsonRow<'a> {
     mean_us: f64,
     aborts_per_commit: f64,
     bytes_per_record: f64,
+    group_records: f64,
+    flush_us: f64,
 }
 
 #[derive(Serialize)]
@@ -124,6 +133,7 @@ impl Outcome {
         JsonRow {
             workload: &variant.workload.name,
             isolation: variant.isolation.name(),
+            durability: variant.durability.name(),
             mode: variant.mode.name(),
             workers: variant.workers,
             batch: variant.batch,
@@ -144,6 +154,8 @@ impl Outcome {
             mean_us: row.mean_us,
             aborts_per_commit: row.aborts_per_commit,
             bytes_per_record: row.bytes_per_record,
+            group_records: row.group_records,
+            flush_us: row.flush_us,
         }
     }
 
@@ -161,7 +173,8 @@ impl Outcome {
             table.add_row(columns.iter().map(|(_, column)| column(self, row)));
         }
         for (index, (name, _)) in columns.iter().enumerate() {
-            if !matches!(*name, "workload" | "isolation" | "mode" | "distribution" | "refill") {
+            if !matches!(*name, "workload" | "isolation" | "durability" | "mode" | "distribution" | "refill")
+            {
                 let column = table.column_mut(index).expect("the column is there");
                 column.set_cell_alignment(CellAlignment::Right);
             }
@@ -176,6 +189,8 @@ impl Outcome {
             "theta" | "aborts/commit" => "0",
             "refill" => "immediate",
             "isolation" => "serializable",
+            "durability" => "memory",
+            "group" | "flush us" => "0.0",
             "distribution" => "uniform",
             _ => return true,
         };
@@ -239,6 +254,7 @@ const COLUMNS: &[(&str, Column)] = &[
     ("theta", |_, row| row.variant.theta.to_string()),
     ("workers", |_, row| row.variant.workers.to_string()),
     ("isolation", |_, row| row.variant.isolation.name().to_owned()),
+    ("durability", |_, row| row.variant.durability.name().to_owned()),
     ("mode", |_, row| row.variant.mode.name().to_owned()),
     ("batch", |_, row| row.variant.batch.to_string()),
     ("refill", |_, row| format!("{:?}", row.variant.refill).to_lowercase()),
@@ -253,6 +269,8 @@ const COLUMNS: &[(&str, Column)] = &[
         0.0 => "0".to_owned(),
         aborts => figure(row, aborts, 4),
     }),
+    ("group", |_, row| figure(row, row.group_records, 1)),
+    ("flush us", |_, row| figure(row, row.flush_us, 1)),
 ];
 
 fn figure(row: &Row, value: f64, digits: usize) -> String {
@@ -281,7 +299,7 @@ pub(crate) fn write(path: &Path, text: &str) -> Result<()> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::args::{Isolation, Mode};
+    use crate::args::{DurabilityKind, Isolation, Mode};
     use crate::workload::Workload;
     use std::time::Duration;
 
@@ -303,7 +321,14 @@ pub(crate) mod tests {
                 }
             }
         }
-        let plan = Plan { variants: vec![], repeats: 3, slice: Duration::from_secs(1), load_time_max: None };
+        let plan = Plan {
+            variants: vec![],
+            repeats: 3,
+            slice: Duration::from_secs(1),
+            load_time_max: None,
+            directory: std::env::temp_dir(),
+            checkpoints: false,
+        };
         Outcome::new(rows, &plan)
     }
 
@@ -313,6 +338,7 @@ pub(crate) mod tests {
             distribution: Kind::Uniform,
             theta: 0.0,
             isolation: Isolation::Serializable,
+            durability: DurabilityKind::Memory,
             mode,
             workers: 1,
             batch,

@@ -1,11 +1,11 @@
 //! Loads tables and runs variants: for each table, `repeats` times over all its variants, so that what the
 //! machine does meanwhile falls on all of them alike.
 
-use crate::args::{Isolation, Mode, RefillKind};
+use crate::args::{DurabilityKind, Isolation, Mode, RefillKind};
 use crate::bodies::{self, Job, Measured};
 use crate::distribution::Source;
 use crate::engine::{
-    self, Access, AnyTable, Counters, Database, OnMiss, Scheme, Serializable, Snapshot, Txn,
+    self, Access, AnyTable, Counters, Database, LogStatistics, OnMiss, Scheme, Serializable, Snapshot, Txn,
 };
 use crate::payload::Payload;
 use crate::plan::{Plan, Variant};
@@ -13,7 +13,8 @@ use crate::report::{Outcome, Row};
 use crate::{Failure, Result, hand};
 use hdrhistogram::Histogram;
 use indicatif::{ProgressBar, ProgressStyle};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
 /// Records that a loading worker takes on at once.
@@ -33,30 +34,40 @@ pub(crate) fn run(plan: &Plan) -> Result<Outcome> {
     Ok(Outcome::new(rows, plan))
 }
 
-/// The same table in a database of each isolation that is asked for.
-struct Tables {
-    serializable: Option<Loaded<Serializable>>,
-    snapshot: Option<Loaded<Snapshot>>,
+/// The same table in a database of each isolation and durability that is asked for.
+struct Tables(Vec<(Home, Box<dyn Runs + Sync>)>);
+
+/// What tells the databases of one table apart: whether it is under snapshot isolation, and its durability.
+type Home = (bool, DurabilityKind);
+
+fn home(variant: &Variant) -> Home {
+    (variant.isolation == Isolation::Snapshot, variant.durability)
 }
 
 impl Tables {
     fn load(variants: &[Variant], plan: &Plan) -> Result<Tables> {
-        let is_snapshot = |v: &&Variant| v.isolation == Isolation::Snapshot;
-        let (serializable, snapshot) =
-            (variants.iter().find(|v| !is_snapshot(v)), variants.iter().find(is_snapshot));
-        Ok(Tables {
-            serializable: serializable.map(|v| Loaded::load(v, plan)).transpose()?,
-            snapshot: snapshot.map(|v| Loaded::load(v, plan)).transpose()?,
-        })
+        let mut tables: Vec<(Home, Box<dyn Runs + Sync>)> = Vec::new();
+        for variant in variants {
+            let home = home(variant);
+            if tables.iter().any(|(other, _)| *other == home) {
+                continue;
+            }
+            let loaded: Box<dyn Runs + Sync> = match variant.isolation {
+                Isolation::Snapshot => Box::new(Loaded::<Snapshot>::load(variant, plan)?),
+                Isolation::Serializable | Isolation::Declared => {
+                    Box::new(Loaded::<Serializable>::load(variant, plan)?)
+                }
+            };
+            tables.push((home, loaded));
+        }
+        Ok(Tables(tables))
     }
 
     /// The database that a variant runs in.
     fn of(&self, variant: &Variant) -> &(dyn Runs + Sync) {
-        match (variant.isolation, &self.serializable, &self.snapshot) {
-            (Isolation::Snapshot, _, Some(loaded)) => loaded,
-            (Isolation::Serializable | Isolation::Declared, Some(loaded), _) => loaded,
-            _ => unreachable!("a table is loaded for each isolation of its variants"),
-        }
+        let mut tables = self.0.iter();
+        let found = tables.find(|(other, _)| *other == home(variant));
+        &*found.expect("a table is loaded for each home of its variants").1
     }
 }
 
@@ -65,6 +76,7 @@ trait Runs {
     fn records(&self) -> u64;
     fn bytes_per_record(&self) -> f64;
     fn counters(&self) -> Counters;
+    fn checkpoint(&self) -> Result<()>;
     /// One worker's slice.
     fn run(
         &self,
@@ -85,6 +97,8 @@ struct Loaded<C: Scheme> {
     /// Numbers from here on are free.
     next_number: AtomicU64,
     bytes_per_record: f64,
+    /// Removed after the database.
+    _directory: Option<engine::Directory>,
 }
 
 /// What one variant did in one slice.
@@ -92,12 +106,14 @@ struct Slice {
     transactions_per_s: f64,
     latency_ns: Histogram<u64>,
     aborts_per_commit: f64,
+    /// What the log did meanwhile.
+    log: LogStatistics,
 }
 
 impl<C: Scheme> Loaded<C> {
     /// Fills a table by all processors, in random order of keys.
     fn load(variant: &Variant, plan: &Plan) -> Result<Self> {
-        let db = engine::open()?;
+        let (db, directory) = engine::open(variant.durability, &plan.directory)?;
         let table = engine::table(&db, variant.key_bytes)?;
         let payload = Payload::new(variant.value_bytes);
         let bar = progress(variant.records, "loading {msg} [{bar:40}] {percent}% {eta}");
@@ -128,7 +144,8 @@ impl<C: Scheme> Loaded<C> {
         let records = loader.claimed.load(Ordering::Relaxed).min(variant.records);
         let bytes_per_record = engine::counters(&db).memory_bytes as f64 / records as f64;
         let next_number = AtomicU64::new(records);
-        Ok(Loaded { db, table, payload, records, next_number, bytes_per_record })
+        db.checkpoint().map_err(engine::failure)?; // so that the log is short
+        Ok(Loaded { db, table, payload, records, next_number, bytes_per_record, _directory: directory })
     }
 }
 
@@ -184,7 +201,7 @@ fn interleaved(loaded: &Tables, variants: &[Variant], plan: &Plan) -> Result<Vec
     for repeat in 0..plan.repeats {
         for ((variant, source), slices) in variants.iter().zip(&sources).zip(&mut slices) {
             bar.set_message(format!("{} {}", variant.workload.name, variant.mode.name()));
-            slices.extend(run_slice(loaded.of(variant), variant, source, plan.slice, repeat)?);
+            slices.extend(run_slice(loaded.of(variant), variant, source, plan, repeat)?);
             bar.inc(1);
         }
     }
@@ -198,11 +215,18 @@ fn run_slice(
     loaded: &(dyn Runs + Sync),
     variant: &Variant,
     source: &Source,
-    slice: Duration,
+    plan: &Plan,
     repeat: u32,
 ) -> Result<Option<Slice>> {
-    let before = loaded.counters();
+    let (before, slice, is_over) = (loaded.counters(), plan.slice, AtomicBool::new(false));
     let measured: Option<Vec<Measured>> = std::thread::scope(|scope| {
+        if plan.checkpoints {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    loaded.checkpoint().expect("a checkpoint succeeds");
+                }
+            });
+        }
         let threads: Vec<_> = (0..variant.workers)
             .map(|index| {
                 scope.spawn(move || {
@@ -211,13 +235,17 @@ fn run_slice(
                 })
             })
             .collect();
-        threads.into_iter().map(|thread| thread.join().expect("a worker does not panic")).collect()
+        let join = |thread: ScopedJoinHandle<'_, _>| thread.join().expect("a worker does not panic");
+        let measured = threads.into_iter().map(join).collect();
+        is_over.store(true, Ordering::Relaxed); // a checkpoint under way is waited for
+        measured
     });
     let Some(measured) = measured else { return Ok(None) };
     let after = loaded.counters();
     let commits = after.commits.saturating_sub(before.commits).max(1);
     let aborts_per_commit = after.aborts.saturating_sub(before.aborts) as f64 / commits as f64;
-    merge(variant, measured, aborts_per_commit).map(Some)
+    let log = after.log.since(&before.log);
+    Ok(Some(Slice { log, ..merge(variant, measured, aborts_per_commit)? }))
 }
 
 impl<C: Scheme> Runs for Loaded<C> {
@@ -229,6 +257,9 @@ impl<C: Scheme> Runs for Loaded<C> {
     }
     fn counters(&self) -> Counters {
         engine::counters(&self.db)
+    }
+    fn checkpoint(&self) -> Result<()> {
+        self.db.checkpoint().map_err(engine::failure)
     }
     fn run(
         &self,
@@ -283,7 +314,8 @@ fn merge(variant: &Variant, measured: Vec<Measured>, aborts_per_commit: f64) -> 
             all.missing
         )));
     }
-    Ok(Slice { transactions_per_s, latency_ns: all.latency_ns, aborts_per_commit })
+    let log = LogStatistics::default();
+    Ok(Slice { transactions_per_s, latency_ns: all.latency_ns, aborts_per_commit, log })
 }
 
 /// Medians over the slices.
@@ -308,6 +340,10 @@ fn summarise(loaded: &(dyn Runs + Sync), variant: &Variant, slices: Vec<Slice>) 
     row.mean_us = latency_ns.mean() / 1e3;
     row.aborts_per_commit = median(&mut aborts);
     row.bytes_per_record = loaded.bytes_per_record();
+    let sum = |of: fn(&LogStatistics) -> u64| slices.iter().map(|slice| of(&slice.log)).sum::<u64>() as f64;
+    let groups = sum(|log| log.groups).max(1.0);
+    row.group_records = sum(|log| log.records) / groups;
+    row.flush_us = sum(|log| log.flush_ns_sum) / groups / 1e3;
     row
 }
 
