@@ -128,14 +128,12 @@ impl<C: ConcurrencyControl> Keeper<C> {
 
     /// Whether enough has been logged, or enough time has passed.
     fn is_due(&self) -> bool {
-        let Some(log) = &self.log else { return false };
         let (bytes_max, seconds) = (self.options.checkpoint_log_bytes, self.options.checkpoint_interval_s);
-        let grown = log.appended_lsn().0.saturating_sub(self.checkpointer.start_lsn().0);
         let passed_ns = self.clock.now_ns().saturating_sub(self.began_ns);
         // After one that failed, the next is not tried at once.
-        let is_long = bytes_max > 0 && grown >= bytes_max && passed_ns >= NS_PER_S;
-        let is_old = seconds > 0 && grown > 0 && passed_ns >= seconds.saturating_mul(NS_PER_S);
-        is_long || is_old
+        let is_long = bytes_max > 0 && self.checkpointer.log_bytes() >= bytes_max && passed_ns >= NS_PER_S;
+        let is_old = seconds > 0 && passed_ns >= seconds.saturating_mul(NS_PER_S);
+        is_long || (is_old && self.checkpointer.is_behind())
     }
 
     fn checkpoint(&mut self) -> Result<()> {

@@ -41,6 +41,8 @@ pub(super) struct Checkpointer<C: ConcurrencyControl> {
     /// Where the log ended when the database was opened: nothing before is needed beside what was recovered.
     base_lsn: Lsn,
     current: Option<Current<C>>,
+    /// No number below is used again, also if its files are gone.
+    number_next: u64,
 }
 
 /// A checkpoint under way.
@@ -82,12 +84,31 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
         base_lsn: Lsn,
     ) -> Self {
         let log = engine.log.get().map(|log| log.writer.clone());
-        Checkpointer { engine, storage, database, planted, log, kept, base_lsn, current: None }
+        Checkpointer {
+            engine,
+            storage,
+            database,
+            planted,
+            log,
+            kept,
+            base_lsn,
+            current: None,
+            number_next: 0,
+        }
     }
 
-    /// Where the log stood when the newest checkpoint began.
-    pub(super) fn start_lsn(&self) -> Lsn {
-        self.kept.last().map_or(Lsn(0), |manifest| manifest.start_lsn)
+    /// How many bytes of log recovery would have to replay.
+    pub(super) fn log_bytes(&self) -> u64 {
+        let start_lsn = self.kept.last().map_or(Lsn(0), |manifest| manifest.start_lsn);
+        self.log.as_ref().map_or(0, |log| log.appended_lsn().0.saturating_sub(start_lsn.0))
+    }
+
+    /// Whether anything has been committed that the newest checkpoint may not have.
+    pub(super) fn is_behind(&self) -> bool {
+        match &self.log {
+            Some(_) => self.log_bytes() > 0,
+            None => self.kept.last().is_none_or(|last| C::now(&self.engine.shared) > last.timestamp),
+        }
     }
 
     /// Begins a checkpoint, or goes on with it. After an error the next step begins a new one.
@@ -103,32 +124,43 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
                 Ok(step)
             }
             Err(error) => {
-                if let Some(log) = &self.log {
-                    // What it would have covered is left to the next one.
-                    log.touch(current.touched);
-                    if let Error::Checkpoint(checkpoint::Error::Storage(error)) = &error
-                        && error.operation() == Operation::SyncDirectory
-                    {
-                        log.stop(error.clone());
-                    }
-                }
+                self.give_up(current, &error);
                 Err(error)
             }
         }
     }
 
+    /// A checkpoint that has failed leaves nothing behind, and what it would have covered is left to the next one.
+    fn give_up(&mut self, current: Current<C>, error: &Error) {
+        if let Some(log) = &self.log {
+            log.touch(current.touched);
+            if let Error::Checkpoint(checkpoint::Error::Storage(error)) = error
+                && error.operation() == Operation::SyncDirectory
+            {
+                log.stop(error.clone());
+                return;
+            }
+        }
+        drop(current.rows);
+        // If that fails too, the next checkpoint that succeeds does it.
+        let _ = checkpoint::remove_unneeded(&*self.storage, &self.kept);
+    }
+
     fn begin(&mut self) -> Result<Current<C>> {
-        // In this order: what is appended before is seen by every snapshot opened from now on.
-        let of_log = self.log.as_ref().map(Writer::take_touched);
-        let (start_lsn, touched) = of_log.unwrap_or((self.base_lsn, BTreeSet::new()));
+        // First what can fail: once they are asked for, the tables that have been changed are known here alone.
+        let number = checkpoint::number_next(&*self.storage)?.max(self.number_next);
+        self.number_next = number + 1;
         let snapshot = match &self.log {
             Some(_) => None,
             None => Some(self.snapshot()?),
         };
+        // Then where the log is, and then the tables: one that is not among them is made by a later record.
+        let of_log = self.log.as_ref().map(Writer::take_touched);
+        let (start_lsn, touched) = of_log.unwrap_or((self.base_lsn, BTreeSet::new()));
         let tables = self.engine.all_tables();
-        let tables =
-            tables.iter().map(|table| TableEntry { table: entry(table.number(), &table.kind), rows: None });
-        let (tables, number) = (tables.collect(), checkpoint::number_next(&*self.storage)?);
+        let entry =
+            |table: &&TableInner| TableEntry { table: entry(table.number(), &table.kind), rows: None };
+        let tables = tables.iter().map(entry).collect();
         let behind = Bound::Unbounded;
         Ok(Current { number, start_lsn, touched, tables, at: 0, rows: None, behind, snapshot, end_lsn: None })
     }
@@ -206,7 +238,10 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
             number: current.number,
             start_lsn: if self.planted == Planted::StartNotedLate { end_lsn } else { current.start_lsn },
             end_lsn,
-            timestamp: C::now(&self.engine.shared),
+            timestamp: match &current.snapshot {
+                Some(snapshot) => snapshot.snapshot_timestamp(),
+                None => C::now(&self.engine.shared),
+            },
             tables: std::mem::take(&mut current.tables),
         };
         checkpoint::publish(&*self.storage, self.database, &manifest)?;

@@ -197,6 +197,11 @@ impl<C: ConcurrencyControl> Transaction<C> {
         self.lend(Txn::declare_read_only);
     }
 
+    /// As [`Txn::snapshot_timestamp`].
+    pub fn snapshot_timestamp(&self) -> u64 {
+        self.txn.snapshot_timestamp()
+    }
+
     /// As [`Txn::set_durability`].
     pub fn set_durability(&self, durability: Durability) -> Result<()> {
         self.txn.set_durability(durability)

@@ -148,6 +148,7 @@ impl Flusher {
                 drop(waited.unwrap_or_else(std::sync::PoisonError::into_inner));
                 return true;
             }
+            state.is_flusher_idle = true;
             state = wait(&self.shared.work, state);
         }
         false

@@ -44,6 +44,8 @@ pub(super) struct State {
     pub(super) no_spare: Option<Arc<StorageError>>,
     /// Why a write that there should be room for was refused. It is tried again.
     pub(super) stalled: Option<Arc<StorageError>>,
+    /// Whether the flusher's thread sleeps until it is told of work.
+    pub(super) is_flusher_idle: bool,
     /// Whether the flusher has something to do although the queue is empty.
     pub(super) has_request: bool,
     pub(super) truncate_before: u64,
@@ -71,6 +73,7 @@ impl State {
             durable_lsn: tail.lsn,
             no_spare: None,
             stalled: None,
+            is_flusher_idle: false,
             has_request: false,
             truncate_before: 0,
             waits_since_ns: 0,

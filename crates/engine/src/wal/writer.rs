@@ -62,7 +62,9 @@ impl Writer {
         if pushed.is_ok() {
             state.touch(tables.iter().copied());
         }
-        self.shared.work.notify_one();
+        if std::mem::take(&mut state.is_flusher_idle) {
+            self.shared.work.notify_one(); // (a call of the system, whether or not anybody waits)
+        }
         pushed
     }
 
