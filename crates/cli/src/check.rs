@@ -1,5 +1,7 @@
-//! `braid check`: whether the engine keeps what it promises, for who wants to see it with their own eyes.
+//! `braid check`: whether the engine keeps what it promises, and the files of a database are good, for who wants to
+//! see it with their own eyes.
 
+mod database;
 mod isolation;
 
 use clap::{Args, Subcommand};
@@ -17,11 +19,14 @@ enum CheckCommand {
     /// Known anomalies in every interleaving, random transactions, and simulated histories, each judged by what the
     /// scheme promises
     Isolation(isolation::IsolationArgs),
+    /// Every file of a database on disk: its checkpoints, its log, and whether it would open
+    Db(database::DatabaseArgs),
 }
 
 /// Runs the command. A broken promise is an error, after everything was printed.
 pub fn check(args: &CheckArgs) -> Result<(), Box<dyn Error>> {
     match &args.command {
         CheckCommand::Isolation(args) => isolation::isolation(args),
+        CheckCommand::Db(args) => database::database(args),
     }
 }

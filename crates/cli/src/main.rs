@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod check;
+mod database;
 mod history;
 mod parallel;
 mod sim;
@@ -31,8 +32,16 @@ enum Command {
     Bench(braid_bench::args::BenchArgs),
     /// Runs the engine under a seeded scheduler and checks what it promises; a violation's seed replays it exactly
     Sim(sim::SimArgs),
-    /// Checks that the engine keeps what it promises
+    /// Checks that the engine keeps what it promises, or that a database on disk is good
     Check(check::CheckArgs),
+    /// Copies a database on disk, also one that is in use
+    Backup(database::backup::BackupArgs),
+    /// Writes the rows of a database on disk as text, as of one moment
+    Dump(database::dump::DumpArgs),
+    /// Reads rows that `dump` has written into a database on disk
+    Load(database::load::LoadArgs),
+    /// Takes everything that can be read of a damaged database into a new one
+    Salvage(database::salvage::SalvageArgs),
     /// Checks a history of transactions, of Braid or any other engine, for anomalies
     History(history::HistoryArgs),
 }
@@ -44,6 +53,10 @@ fn main() -> ExitCode {
         Command::Sim(args) => sim::simulate(args),
         Command::Check(args) => check::check(args),
         Command::History(args) => history::history(args),
+        Command::Backup(args) => database::backup::backup(args),
+        Command::Dump(args) => database::dump::dump(args),
+        Command::Load(args) => database::load::load(args),
+        Command::Salvage(args) => database::salvage::salvage(args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

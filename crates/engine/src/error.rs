@@ -102,6 +102,19 @@ pub enum Error {
         /// What it said.
         reason: String,
     },
+    /// There is no database in the directory.
+    NoDatabase,
+    /// What was to be written to a new place was to be written to one where something is already.
+    NotEmpty,
+    /// The database is in memory, and has no files.
+    InMemory,
+    /// What was copied is not whole. Others may have changed the files too fast, or they are damaged.
+    BackupFailed {
+        /// How often it was tried.
+        attempts: u32,
+        /// Why the last one failed.
+        reason: String,
+    },
     /// The database was to be closed while there are other handles of it.
     InUse,
     /// The transaction's changes do not fit into one file of the log. Nothing was committed.
@@ -174,6 +187,12 @@ impl fmt::Display for Error {
                 f,
                 "the database is damaged: its log makes table {table:?} number {number}, which it cannot be"
             ),
+            Error::NoDatabase => f.write_str("there is no database in this directory"),
+            Error::NotEmpty => f.write_str("the destination is not empty: choose a new one"),
+            Error::InMemory => f.write_str("the database is in memory and has no files"),
+            Error::BackupFailed { attempts, reason } => {
+                write!(f, "no copy of {attempts} was whole, the last because of this: {reason}")
+            }
             Error::InUse => f.write_str("the database cannot be closed: there are other handles of it"),
             Error::NoThread { reason } => write!(f, "the system refused a thread: {reason}"),
             Error::TransactionTooLarge { bytes_max } => write!(
@@ -198,6 +217,12 @@ impl fmt::Display for Error {
 impl From<StorageError> for Error {
     fn from(error: StorageError) -> Error {
         Error::Storage(error)
+    }
+}
+
+impl From<wal::Error> for Error {
+    fn from(error: wal::Error) -> Error {
+        Error::Log(error)
     }
 }
 

@@ -57,10 +57,13 @@ pub mod wal;
 pub use cc::{ConcurrencyControl, Serializable, Snapshot};
 #[doc(hidden)]
 pub use cc::{Planted, planted};
-pub use db::{Batch, Database, Handle, Worker};
+pub use db::{Batch, Database, Handle, TableInfo, Worker, salvage};
+pub use durable::{
+    Backup, Damage, FileReport, Outlook, Progress, Recovery, Salvage, SalvageOptions, SalvagedTable, Stage,
+    Verification, backup, verify,
+};
 #[doc(hidden)]
 pub use durable::{Planted as PlantedDurability, Stepped};
-pub use durable::{Progress, Recovery, Stage};
 pub use error::{Error, Result};
 pub use exec::{Refill, Step, WorkerOptions};
 pub use metrics::{Clock, LatencyStatistics, LogStatistics, MemoryStatistics, Statistics, SystemClock};
@@ -70,7 +73,7 @@ pub use record::VALUE_BYTES_MAX;
 pub use txn::Serde;
 pub use txn::{
     AsKey, Contains, Delete, Get, GetForUpdate, GetMany, Insert, KEY_BYTES_MAX, Key, NextRow, OwnedRows,
-    Plain, Put, Rows, Table, Transaction, Txn, Update, Value,
+    Plain, Put, RawRows, RawTable, Rows, Table, Transaction, Txn, Update, Value,
 };
 
 /// The example of the README, compiled and run.

@@ -11,7 +11,7 @@ pub(super) const VERSION: u32 = 1;
 /// What every file begins with: magic, version, checksum, database.
 pub(super) const HEAD_BYTES: usize = 32;
 
-const DATABASE: &str = "database";
+const DATABASE: &str = super::Identity::FILE;
 const NEW: &str = ".new";
 
 /// The files of a database but for the log's.

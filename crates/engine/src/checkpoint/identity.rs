@@ -21,6 +21,9 @@ pub struct Identity {
 }
 
 impl Identity {
+    /// What the file is called.
+    pub const FILE: &str = "database";
+
     /// The identity of the database in this directory; none if there is none yet. A directory with a log or
     /// with checkpoints and without an identity is damaged: it is no place for a new database.
     pub fn read(storage: &dyn Storage) -> Result<Option<Identity>> {

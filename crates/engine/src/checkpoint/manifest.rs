@@ -1,7 +1,7 @@
 //! What a checkpoint consists of: the positions in the log that it stands for, the catalog, the files of rows.
 
 use super::error::damaged;
-use super::format::{HEAD_BYTES, Name, head, seal, unseal_of};
+use super::format::{HEAD_BYTES, Name, head, seal, unseal, unseal_of};
 use super::{CatalogEntry, Planted, Result, files};
 use crate::storage::{OpenMode, Storage};
 use crate::wal::codec::{push_varint, take, take_varint, u32_at, u64_at};
@@ -59,6 +59,11 @@ impl RowsFile {
         Name::Rows(self.checkpoint, self.table)
     }
 
+    /// What the file is called.
+    pub fn file(&self) -> String {
+        self.name().to_string()
+    }
+
     fn encode(&self, bytes: &mut Vec<u8>) {
         for number in [self.checkpoint, self.rows, self.blocks, self.bytes] {
             push_varint(bytes, number);
@@ -101,6 +106,11 @@ impl TableEntry {
 }
 
 impl Manifest {
+    /// What the file of the checkpoint of this number is called.
+    pub fn file(number: u64) -> String {
+        Name::Manifest(number).to_string()
+    }
+
     /// The files that the checkpoint needs: its own, and those of rows.
     pub(super) fn names(&self) -> impl Iterator<Item = Name> {
         let rows = self.tables.iter().filter_map(|table| Some(table.rows.as_ref()?.name()));
@@ -179,6 +189,15 @@ pub fn publish_with_planted(
 pub fn list(storage: &dyn Storage) -> Result<Vec<u64>> {
     let number = |name| if let Name::Manifest(number) = name { Some(number) } else { None };
     Ok(files::names(storage)?.into_iter().filter_map(number).collect())
+}
+
+/// The database whose checkpoints are here, by what the newest good manifest says.
+pub fn claimed_database(storage: &dyn Storage) -> Option<DatabaseId> {
+    list(storage).ok()?.into_iter().rev().find_map(|number| {
+        let name = Name::Manifest(number);
+        let file = storage.open(&name.to_string(), OpenMode::Read).ok()?;
+        unseal(name, &files::read_all(&*file, BYTES_MAX).ok()?, MAGIC).ok()
+    })
 }
 
 /// The checkpoint of this number and database.

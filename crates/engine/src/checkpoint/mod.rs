@@ -27,7 +27,9 @@ pub use catalog::CatalogEntry;
 pub use error::{Error, Result};
 pub use files::{number_next, remove_unneeded, unneeded};
 pub use identity::Identity;
-pub use manifest::{Manifest, RowsFile, TableEntry, list, publish, publish_with_planted, read};
+pub use manifest::{
+    Manifest, RowsFile, TableEntry, claimed_database, list, publish, publish_with_planted, read,
+};
 pub use planted::Planted;
 pub use read::{Block, RowsReader};
 pub use rows::RowsWriter;

@@ -129,6 +129,11 @@ impl RowsReader {
         self.blocks.len() as u64
     }
 
+    /// How many rows the block of this number has, by what the footer says.
+    pub fn rows_of(&self, number: u64) -> u64 {
+        u64::from(self.blocks[number as usize].rows)
+    }
+
     /// Reads the block of this number, counted from 0 and below [`RowsReader::blocks`], and checks all of it: bytes,
     /// place, and that they are rows. After an error `block` has no rows.
     pub fn read_block(&self, number: u64, block: &mut Block) -> Result<()> {

@@ -1,6 +1,9 @@
 //! The database handle: tables, workers, and the ways to run a transaction.
 
+mod catalog;
 mod open;
+
+pub use catalog::{TableInfo, salvage};
 
 use crate::cc::{ConcurrencyControl, Serializable};
 use crate::durable::{Durable, log_table};
@@ -9,7 +12,9 @@ use crate::exec::{self, BatchTask, Executor, Fate, Lost, Refill, Step, Task, Wor
 use crate::metrics::{Clock, Statistics, SystemClock};
 use crate::options::Options;
 use crate::suspend::{OnMiss, Suspend};
-use crate::txn::{Closure, Each, Engine, Key, Table, Transaction, Txn, Value, WorkerHost, drive, open_table};
+use crate::txn::{
+    Closure, Each, Engine, Key, Table, TableKind, Transaction, Txn, Value, WorkerHost, drive, open_table,
+};
 use std::fmt;
 use std::ops::{AsyncFn, AsyncFnMut};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -153,7 +158,8 @@ impl<C: ConcurrencyControl> Database<C> {
     /// ```
     pub fn table<K: Key, V: Value + ?Sized>(&self, name: &str) -> Result<Table<K, V>> {
         let engine = &*self.0.engine;
-        open_table(engine, name, |number, kind| log_table(engine, number, kind))
+        let created = |number, kind: &TableKind| log_table(engine, number, kind);
+        open_table(engine, TableKind::of::<K, V>(name), created, |table| table.handle(engine.id))
     }
 
     /// Submits a transaction, from any thread. It runs on one of the database's worker threads; on a

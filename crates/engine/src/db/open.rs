@@ -2,7 +2,7 @@
 
 use super::{Database, Owner};
 use crate::cc::ConcurrencyControl;
-use crate::durable::{Durable, Opening, Planted, Progress, Recovery, Stepped};
+use crate::durable::{Durable, Opening, Planted, Progress, Recovery, Stepped, holder};
 use crate::error::{Error, Result};
 use crate::metrics::{Clock, SystemClock};
 use crate::options::{Durability, Options};
@@ -13,7 +13,6 @@ use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 // (On the default alone, so that `Database::open` needs no annotation.)
 impl Database {
@@ -52,8 +51,7 @@ impl<C: ConcurrencyControl> Database<C> {
         progress: &mut (dyn FnMut(&Progress) + Send),
     ) -> Result<Database<C>> {
         options.check()?;
-        let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        let (holder, planted) = (Holder::this_process(now_s), Planted::None);
+        let (holder, planted) = (holder(), Planted::None);
         let opening = Opening { storage, clock: clock.clone(), holder, fresh: fresh_id(), planted, progress };
         let make = || Engine::new(options.clone(), clock.clone());
         let recovered = opening.recover(&make, false)?;

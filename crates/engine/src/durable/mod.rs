@@ -8,15 +8,25 @@
 //! - Recovery writes nothing before it has read everything.
 
 mod background;
+mod backup;
 mod checkpointer;
+mod damage;
 mod planted;
 mod recovery;
+mod salvage;
+mod verify;
 
 use background::CheckpointThread;
 pub use background::Stepped;
+pub use backup::{Backup, backup};
 use checkpointer::Checkpointer;
+pub use damage::Damage;
+pub(crate) use damage::holder;
 pub use planted::Planted;
 pub use recovery::{Progress, Recovery, Stage};
+pub(crate) use salvage::Salvager;
+pub use salvage::{Salvage, SalvageOptions, SalvagedTable};
+pub use verify::{FileReport, Outlook, Verification, verify};
 
 use crate::cc::ConcurrencyControl;
 use crate::checkpoint::Identity;
@@ -46,6 +56,7 @@ pub(crate) struct Opening<'o> {
 pub(crate) struct Recovered<C: ConcurrencyControl> {
     pub(crate) engine: Arc<Engine<C>>,
     pub(crate) recovery: Recovery,
+    storage: Arc<dyn Storage>,
     stepped: Stepped<C>,
     lock: LockGuard,
 }
@@ -79,8 +90,9 @@ impl Opening<'_> {
                 Some(flusher)
             }
         };
-        let checkpointer = Checkpointer::new(engine.clone(), storage, database, planted, kept, base_lsn);
-        Ok(Recovered { engine, recovery, stepped: Stepped { flusher, checkpointer }, lock })
+        let checkpointer =
+            Checkpointer::new(engine.clone(), storage.clone(), database, planted, kept, base_lsn);
+        Ok(Recovered { engine, recovery, storage, stepped: Stepped { flusher, checkpointer }, lock })
     }
 }
 
@@ -103,20 +115,20 @@ fn open_log<C: ConcurrencyControl>(
 impl<C: ConcurrencyControl> Recovered<C> {
     /// Leaves the background to the caller, who keeps the lock, too.
     pub(crate) fn into_stepped(self) -> (Stepped<C>, Durable) {
-        let durable = Durable { checkpoints: None, flusher: None, recovery: self.recovery, _lock: self.lock };
-        (self.stepped, durable)
+        let Recovered { recovery, storage, stepped, lock, .. } = self;
+        (stepped, Durable { checkpoints: None, flusher: None, recovery, storage, _lock: lock })
     }
 
     /// Starts the threads.
     pub(crate) fn start(self) -> Result<Durable> {
-        let Recovered { engine, recovery, stepped: Stepped { flusher, checkpointer }, lock } = self;
+        let Recovered { engine, recovery, storage, stepped: Stepped { flusher, checkpointer }, lock } = self;
         let refused = |error: std::io::Error| Error::NoThread { reason: error.to_string() };
         let flusher = flusher.map(FlusherThread::spawn).transpose().map_err(refused)?;
         let log = engine.log.get().map(|log| log.writer.clone());
         let clock = engine.clock.clone();
         let checkpoints =
             CheckpointThread::spawn(checkpointer, &engine.options, clock, log).map_err(refused)?;
-        Ok(Durable { checkpoints: Some(checkpoints), flusher, recovery, _lock: lock })
+        Ok(Durable { checkpoints: Some(checkpoints), flusher, recovery, storage, _lock: lock })
     }
 }
 
@@ -126,6 +138,7 @@ pub(crate) struct Durable {
     checkpoints: Option<CheckpointThread>,
     flusher: Option<FlusherThread>,
     recovery: Recovery,
+    storage: Arc<dyn Storage>,
     /// Last: then another process may open the directory.
     _lock: LockGuard,
 }
@@ -134,6 +147,11 @@ impl Durable {
     /// What recovery has found.
     pub(crate) fn recovery(&self) -> &Recovery {
         &self.recovery
+    }
+
+    /// Where its files are.
+    pub(crate) fn storage(&self) -> &dyn Storage {
+        &*self.storage
     }
 
     /// Has a checkpoint made that begins now, and waits for it.

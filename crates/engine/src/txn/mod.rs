@@ -19,6 +19,7 @@ mod owned;
 mod point;
 mod point_futures;
 mod point_read;
+mod raw_table;
 mod replay;
 mod restore;
 #[cfg(all(test, not(braid_shuttle)))]
@@ -39,6 +40,7 @@ pub use owned::{OwnedRows, Transaction};
 pub use point_futures::{Contains, Delete, Get, Insert, Put, Update};
 pub(crate) use point_read::PointRead;
 pub use point_read::Probe;
+pub use raw_table::{RawRows, RawTable};
 pub(crate) use replay::{Feed, for_each_parallel, replay};
 pub(crate) use restore::resume;
 pub use rows::{NextRow, Rows};

@@ -79,6 +79,20 @@ pub(crate) struct TableKind {
     pub(crate) fixed8: bool,
 }
 
+impl TableKind {
+    /// A table of this name for these types.
+    pub(crate) fn of<K: Key, V: Value + ?Sized>(name: &str) -> TableKind {
+        TableKind { name: name.into(), types: (K::type_name(), V::type_name()), fixed8: K::FIXED8 }
+    }
+
+    /// What it holds, for people.
+    fn what(&self) -> String {
+        let (key_type, value_type) = &self.types;
+        let fixed8 = if self.fixed8 { " of eight bytes" } else { "" };
+        format!("{value_type} by {key_type}{fixed8}")
+    }
+}
+
 impl TableInner {
     /// An empty table of this number.
     fn new<C: ConcurrencyControl>(engine: &Engine<C>, number: u32, kind: TableKind) -> Result<TableInner> {
@@ -104,28 +118,26 @@ impl TableInner {
     }
 }
 
-/// Creates the table, or opens it if it exists with these types. `created` notes that there is one more, before
-/// anybody can use it; if it fails, there is not.
-pub(crate) fn open<C: ConcurrencyControl, K: Key, V: Value + ?Sized>(
+/// Creates the table, or opens it if it exists with these types, and makes a handle of it. `created` notes that there
+/// is one more, before anybody can use it; if it fails, there is not.
+pub(crate) fn open<C: ConcurrencyControl, R>(
     engine: &Engine<C>,
-    name: &str,
+    kind: TableKind,
     created: impl FnOnce(u32, &TableKind) -> Result<()>,
-) -> Result<Table<K, V>> {
-    let types = (K::type_name(), V::type_name());
+    handle: impl FnOnce(&TableInner) -> R,
+) -> Result<R> {
     let mut tables = engine.tables.lock().expect("no panic while it is held");
-    if let Some(table) = tables.iter().find(|table| table.kind.name == name) {
-        if table.kind.types != types {
-            let whole = |types: &(String, String)| format!("{} by {}", types.1, types.0);
-            let (existing, requested) = (whole(&table.kind.types), whole(&types));
-            return Err(Error::TableMismatch { name: name.into(), existing, requested });
+    if let Some(table) = tables.iter().find(|table| table.kind.name == kind.name) {
+        if table.kind != kind {
+            let (existing, requested) = (table.kind.what(), kind.what());
+            return Err(Error::TableMismatch { name: kind.name, existing, requested });
         }
-        return Ok(table.handle(engine.id));
+        return Ok(handle(table));
     }
-    let kind = TableKind { name: name.into(), types, fixed8: K::FIXED8 };
     let number = tables.len() as u32;
     let table = Box::new(TableInner::new(engine, number, kind)?);
     created(number, &table.kind)?;
-    let handle = table.handle(engine.id);
+    let handle = handle(&table);
     tables.push(table);
     Ok(handle)
 }

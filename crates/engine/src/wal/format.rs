@@ -58,6 +58,13 @@ impl SegmentHeader {
         bytes
     }
 
+    /// The database whose segment this number these bytes say to begin.
+    pub(super) fn claimed(bytes: &[u8], number: u64) -> Option<DatabaseId> {
+        let id = DatabaseId(u128::from(u64_at(bytes, 16)) | u128::from(u64_at(bytes, 24)) << 64);
+        let is_valid = matches!(Self::decode(bytes, id, number, Planted::None), Decoded::Valid(_));
+        is_valid.then_some(id)
+    }
+
     /// The header that the segment of this number and database begins with, if these bytes are one.
     pub(super) fn decode(bytes: &[u8], database: DatabaseId, number: u64, planted: Planted) -> Decoded {
         if bytes.len() < USED_BYTES || bytes[..8] != MAGIC || header_checksum(bytes) != u32_at(bytes, 12) {

@@ -9,12 +9,14 @@
 //! run (what one write puts behind what is durable) is written, everything before the run is durable.
 
 pub(crate) mod codec;
+mod copy;
 mod error;
 mod flusher;
 mod format;
 mod planted;
 mod reader;
 mod record;
+mod remains;
 mod segments;
 #[cfg(all(test, braid_shuttle))]
 mod shuttle_tests;
@@ -26,11 +28,13 @@ mod thread;
 mod writer;
 
 pub use crate::metrics::LogStatistics as Statistics;
+pub use copy::copy;
 pub use error::{Error, Result};
 pub use flusher::Flusher;
 pub use planted::Planted;
 pub use reader::{Reader, Record};
 pub use record::{Change, ChangeIter, Changes};
+pub use remains::{Gap, Remains, Remnant, claimed_database};
 pub use tail::Tail;
 pub use thread::FlusherThread;
 pub use writer::{Writer, open};

@@ -3,7 +3,7 @@
 use super::format::{self, Decoded, Kind, RecordHeader, SEGMENT_HEADER_BYTES, SegmentHeader};
 use super::record::ChangeIter;
 use super::{DatabaseId, Error, Lsn, Planted, Result, SEGMENT_BYTES_MAX, Tail};
-use crate::storage::{OpenMode, Storage};
+use crate::storage::{File, OpenMode, Storage};
 use std::ops::Range;
 
 /// A record that was read.
@@ -51,11 +51,18 @@ pub struct Reader<'a> {
 }
 
 /// A record in the segment that is being read.
-struct Found {
+pub(super) struct Found {
     lsn: u64,
     header: RecordHeader,
     checksum: u32,
     body: Range<usize>,
+}
+
+impl Found {
+    /// Whether it is one to give out to who reads from `start` on.
+    pub(super) fn is_wanted(&self, start: u64) -> bool {
+        self.header.kind != Kind::Close && self.lsn >= start
+    }
 }
 
 impl<'a> Reader<'a> {
@@ -93,11 +100,54 @@ impl<'a> Reader<'a> {
         Ok(reader)
     }
 
+    /// A reader of one segment that has begun, as if the log began there, whatever is missing or damaged elsewhere.
+    /// It ends where the log does, unless `next` is the header of the segment behind: then, by the caller's care, when
+    /// [`Reader::lsn`] is where that begins. `prepared`: what may be there behind the last one.
+    pub(super) fn of_segment(
+        storage: &'a dyn Storage,
+        database: DatabaseId,
+        segment: (SegmentHeader, u64),
+        next: Option<(SegmentHeader, u64)>,
+        prepared: Option<u64>,
+    ) -> Result<Reader<'a>> {
+        debug_assert!(next.is_none() || prepared.is_none(), "what is prepared comes last");
+        let segments = std::iter::once(segment).chain(next).collect();
+        let mut reader = Reader {
+            storage,
+            database,
+            planted: Planted::None,
+            start: 0,
+            tail: Tail { segments, ..Tail::default() },
+            at: 0,
+            prepared,
+            bytes: Vec::new(),
+            is_done: false,
+        };
+        reader.enter(0)?;
+        Ok(reader)
+    }
+
+    /// Behind the last record that was read.
+    pub(super) fn lsn(&self) -> u64 {
+        self.tail.lsn
+    }
+
+    /// Where that is in the file, from its beginning.
+    pub(super) fn file_offset(&self) -> u64 {
+        self.offset(self.tail.lsn) as u64
+    }
+
+    /// What is known of the end so far.
+    pub(super) fn tail(&self) -> &Tail {
+        &self.tail
+    }
+
     /// Finds the segments that have begun, and the one to start with. All from there on must be there.
     fn find_segments(&mut self) -> Result<()> {
         let mut numbers = Vec::new();
         for number in self.storage.list()?.iter().filter_map(|name| format::number(name)) {
-            numbers.push((number, self.read_header(number)?));
+            let file = self.storage.open(&format::name(number), OpenMode::Read)?;
+            numbers.push((number, read_header(&*file, self.database, number, self.planted)?));
         }
         let covers =
             |header: &Option<(SegmentHeader, u64)>| header.is_some_and(|(h, _)| h.first_lsn <= self.start);
@@ -135,23 +185,6 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The header of a segment that has begun, and the length of the file.
-    fn read_header(&self, number: u64) -> Result<Option<(SegmentHeader, u64)>> {
-        let name = format::name(number);
-        let file = self.storage.open(&name, OpenMode::Read)?;
-        let len_bytes = file.len_bytes()?;
-        if !(SEGMENT_HEADER_BYTES as u64..=SEGMENT_BYTES_MAX).contains(&len_bytes) {
-            return Ok(None);
-        }
-        let mut bytes = [0; SEGMENT_HEADER_BYTES];
-        file.read_exact_at(0, &mut bytes)?;
-        match SegmentHeader::decode(&bytes, self.database, number, self.planted) {
-            Decoded::Valid(header) => Ok(Some((header, len_bytes))),
-            Decoded::Unsupported(version) => Err(Error::UnsupportedVersion { file: name, version }),
-            Decoded::Invalid => Ok(None),
-        }
-    }
-
     fn load(&self, number: u64) -> Result<Vec<u8>> {
         let file = self.storage.open(&format::name(number), OpenMode::Read)?;
         let len_bytes = file.len_bytes()?;
@@ -185,17 +218,22 @@ impl<'a> Reader<'a> {
     /// The next record, or none at the end of the log.
     pub fn next_record(&mut self) -> Result<Option<Record<'_>>> {
         while let Some(found) = self.advance()? {
-            if found.header.kind != Kind::Close && found.lsn >= self.start {
-                return Ok(Some(Record {
-                    lsn: Lsn(found.lsn),
-                    end_lsn: Lsn(self.tail.lsn),
-                    commit_timestamp: found.header.commit_timestamp,
-                    kind: found.header.kind,
-                    body: &self.bytes[found.body],
-                }));
+            if found.is_wanted(self.start) {
+                return Ok(Some(self.record(found)));
             }
         }
         Ok(None)
+    }
+
+    /// The record that `advance` has gone over just now.
+    pub(super) fn record(&self, found: Found) -> Record<'_> {
+        Record {
+            lsn: Lsn(found.lsn),
+            end_lsn: Lsn(self.tail.lsn),
+            commit_timestamp: found.header.commit_timestamp,
+            kind: found.header.kind,
+            body: &self.bytes[found.body],
+        }
     }
 
     /// Reads the rest and says where the log ends.
@@ -205,7 +243,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Goes over the next record, of whatever kind.
-    fn advance(&mut self) -> Result<Option<Found>> {
+    pub(super) fn advance(&mut self) -> Result<Option<Found>> {
         while !self.is_done {
             let end_lsn = self.tail.segments.get(self.at + 1).map(|(next, _)| next.first_lsn);
             if end_lsn == Some(self.tail.lsn) {
@@ -303,6 +341,28 @@ impl<'a> Reader<'a> {
 
     fn damaged(&self, reason: &'static str) -> Error {
         damaged(self.segment().number, self.offset(self.tail.lsn) as u64, self.tail.lsn, reason)
+    }
+}
+
+/// The header of a segment that has begun, and the length of the file.
+pub(super) fn read_header(
+    file: &dyn File,
+    database: DatabaseId,
+    number: u64,
+    planted: Planted,
+) -> Result<Option<(SegmentHeader, u64)>> {
+    let len_bytes = file.len_bytes()?;
+    if !(SEGMENT_HEADER_BYTES as u64..=SEGMENT_BYTES_MAX).contains(&len_bytes) {
+        return Ok(None);
+    }
+    let mut bytes = [0; SEGMENT_HEADER_BYTES];
+    file.read_exact_at(0, &mut bytes)?;
+    match SegmentHeader::decode(&bytes, database, number, planted) {
+        Decoded::Valid(header) => Ok(Some((header, len_bytes))),
+        Decoded::Unsupported(version) => {
+            Err(Error::UnsupportedVersion { file: format::name(number), version })
+        }
+        Decoded::Invalid => Ok(None),
     }
 }
 

@@ -1,0 +1,104 @@
+//! `braid check db`: whether the files of a database are as they were written, and whether it would open.
+
+use crate::database::open::{Bar, Failure, advise, existing};
+use crate::sim::grouped;
+use braiddb::{Damage, Outlook, Verification};
+use clap::Args;
+use serde_json::{Value, json};
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+/// Which database to check.
+#[derive(Args, Debug)]
+pub struct DatabaseArgs {
+    /// The database's directory; nobody has it open, and it is only read
+    path: PathBuf,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the command. Damage is an error, after everything was printed.
+pub fn database(args: &DatabaseArgs) -> Result<(), Failure> {
+    let storage = existing(&args.path)?;
+    let bar = Bar::new();
+    let found = braiddb::verify(&storage, &mut |progress| bar.show(progress));
+    let found = found.map_err(|error| advise(error, &args.path))?;
+    drop(bar);
+    let to = &mut io::stdout().lock();
+    if args.json {
+        writeln!(to, "{:#}", object(&found))?
+    } else {
+        print(&found, to)?
+    }
+    match (found.is_good(), found.would_open()) {
+        (true, _) => Ok(()),
+        (false, true) => Err("the database is damaged".into()),
+        (false, false) => Err(format!(
+            "the database is damaged and would not open; `braid salvage {} NEW` takes what can be read",
+            args.path.display()
+        )
+        .into()),
+    }
+}
+
+fn print(found: &Verification, to: &mut impl Write) -> io::Result<()> {
+    for file in &found.files {
+        let verdict = if file.damages.is_empty() { "good" } else { "DAMAGED" };
+        writeln!(to, "{verdict:7} {:>15} bytes  {}", grouped(file.bytes), file.file)?;
+        for damage in &file.damages {
+            writeln!(to, "        {damage}")?;
+        }
+    }
+    for damage in &found.missing {
+        writeln!(to, "MISSING {damage}")?;
+    }
+    let (records, bytes) = (grouped(found.records), grouped(found.log_bytes));
+    let end = if found.was_closed { "closed in order" } else { "not closed" };
+    writeln!(to, "the log has {records} good records of {bytes} bytes, and was {end}")?;
+    if found.dropped_bytes > 0 {
+        let dropped = grouped(found.dropped_bytes);
+        writeln!(to, "{dropped} bytes at its end are of commits that were never acknowledged: no damage")?;
+    }
+    if !found.was_locked {
+        writeln!(to, "no lock could be made here: somebody may have been writing meanwhile")?;
+    }
+    match &found.outlook {
+        Outlook::Opens { checkpoint: Some(number) } => {
+            writeln!(to, "the database opens, with the {} rows of checkpoint {number}", grouped(found.rows))
+        }
+        Outlook::Opens { checkpoint: None } => writeln!(to, "the database opens, with the log alone"),
+        Outlook::Refused { reason } => writeln!(to, "the database DOES NOT OPEN: {reason}"),
+    }
+}
+
+fn object(found: &Verification) -> Value {
+    let files = found.files.iter().map(|file| {
+        let damages: Vec<Value> = file.damages.iter().map(damage).collect();
+        json!({ "file": file.file, "bytes": file.bytes, "good": damages.is_empty(), "damages": damages })
+    });
+    let (opens, checkpoint, reason) = match &found.outlook {
+        Outlook::Opens { checkpoint } => (true, *checkpoint, None),
+        Outlook::Refused { reason } => (false, None, Some(reason)),
+    };
+    json!({
+        "good": found.is_good(),
+        "database": found.database.map(|id| format!("{id:032x}")),
+        "files": files.collect::<Vec<_>>(),
+        "missing": found.missing.iter().map(damage).collect::<Vec<_>>(),
+        "opens": opens,
+        "checkpoint": checkpoint,
+        "reason": reason,
+        "rows": found.rows,
+        "records": found.records,
+        "log_bytes": found.log_bytes,
+        "dropped_bytes": found.dropped_bytes,
+        "closed": found.was_closed,
+        "locked": found.was_locked,
+    })
+}
+
+fn damage(damage: &Damage) -> Value {
+    let Damage { file, offset, lsn, reason } = damage;
+    json!({ "file": file, "offset": offset, "lsn": lsn, "reason": reason })
+}

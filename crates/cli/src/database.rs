@@ -1,0 +1,8 @@
+//! The commands for a database on disk: what they share is how one is opened.
+
+pub mod backup;
+pub mod dump;
+pub mod load;
+pub mod open;
+pub mod salvage;
+mod text;

@@ -1,0 +1,130 @@
+//! `braid dump`: the rows of a database as text, all as of one moment.
+
+use super::open::{Failure, open};
+use super::text::Column;
+use braiddb::{Database, RawTable, TableInfo, Transaction};
+use clap::{Args, ValueEnum};
+use serde_json::json;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::PathBuf;
+
+/// What to write, and where.
+#[derive(Args, Debug)]
+pub struct DumpArgs {
+    /// The database's directory
+    path: PathBuf,
+    /// A table; by default all of them
+    #[arg(long)]
+    table: Vec<String>,
+    /// How rows are written; CSV takes one table
+    #[arg(long, value_enum, default_value_t = Format::Json)]
+    format: Format,
+    /// The file to write; by default the standard output
+    #[arg(long)]
+    output: Option<PathBuf>,
+}
+
+/// How rows are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// A JSON object per line: first the table with its types, then its rows; and the next table
+    Json,
+    /// A header with the types, and a line per row
+    Csv,
+}
+
+/// Runs the command.
+pub fn dump(args: &DumpArgs) -> Result<(), Failure> {
+    let db = open(&args.path)?;
+    let tables = chosen(&db, &args.table)?;
+    if args.format == Format::Csv && tables.len() != 1 {
+        let names: Vec<String> = tables.into_iter().map(|table| table.name).collect();
+        return Err(format!("CSV takes one table; choose by --table one of {names:?}").into());
+    }
+    let to: Box<dyn Write> = match &args.output {
+        Some(path) => Box::new(File::create(path).map_err(|error| format!("{}: {error}", path.display()))?),
+        None => Box::new(io::stdout().lock()),
+    };
+    let mut to = BufWriter::new(to);
+    write(&db, &tables, args.format, &mut to)?;
+    to.flush()?;
+    Ok(db.close()?)
+}
+
+/// The tables of these names, or all.
+fn chosen(db: &Database, names: &[String]) -> Result<Vec<TableInfo>, Failure> {
+    let all = db.tables();
+    if names.is_empty() {
+        return Ok(all);
+    }
+    let find = |name: &String| {
+        let found = all.iter().find(|table| table.name == *name).cloned();
+        found.ok_or_else(|| {
+            let names: Vec<&String> = all.iter().map(|table| &table.name).collect();
+            format!("there is no table {name:?}, but {names:?}").into()
+        })
+    };
+    names.iter().map(find).collect()
+}
+
+fn write(db: &Database, tables: &[TableInfo], format: Format, to: &mut dyn Write) -> Result<(), Failure> {
+    let snapshot = db.begin()?;
+    snapshot.declare_read_only();
+    for info in tables {
+        let table = db.raw_table(&info.name).expect("tables are never removed");
+        match format {
+            Format::Json => write_json(&snapshot, info, table, to)?,
+            Format::Csv => write_csv(&snapshot, info, table, to)?,
+        }
+    }
+    Ok(())
+}
+
+fn write_json(
+    snapshot: &Transaction,
+    info: &TableInfo,
+    table: RawTable,
+    to: &mut dyn Write,
+) -> Result<(), Failure> {
+    let (keys, values) = (Column::keys(&info.key_type), Column::values(&info.value_type));
+    let name = json!(info.name);
+    let (key_type, value_type) = (json!(info.key_type), json!(info.value_type));
+    write!(to, r#"{{"table":{name},"key_type":{key_type},"value_type":{value_type}"#)?;
+    if keys.is_fixed8().is_none() {
+        write!(to, r#","fixed8":{}"#, table.is_fixed8())?;
+    }
+    writeln!(to, "}}")?;
+    let (mut rows, mut line) = (table.scan(snapshot), String::new());
+    while let Some((key, value)) = rows.next()? {
+        line.clear();
+        keys.write_json(&key, &mut line);
+        line.push_str(r#","value":"#);
+        values.write_json(value, &mut line);
+        writeln!(to, r#"{{"table":{name},"key":{line}}}"#)?;
+    }
+    Ok(())
+}
+
+fn write_csv(
+    snapshot: &Transaction,
+    info: &TableInfo,
+    table: RawTable,
+    to: &mut dyn Write,
+) -> Result<(), Failure> {
+    let (keys, values) = (Column::keys(&info.key_type), Column::values(&info.value_type));
+    let mut csv = csv::Writer::from_writer(to);
+    csv.write_record([format!("key: {}", info.key_type), format!("value: {}", info.value_type)])?;
+    let mut rows = table.scan(snapshot);
+    while let Some((key, value)) = rows.next()? {
+        let (Some(key), Some(value)) = (keys.cell(&key), values.cell(value)) else {
+            return Err(format!(
+                "table {:?} has a string that is not UTF-8, which CSV cannot tell from others: use JSON",
+                info.name
+            )
+            .into());
+        };
+        csv.write_record([key, value])?;
+    }
+    Ok(csv.flush()?)
+}

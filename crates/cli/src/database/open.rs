@@ -1,0 +1,115 @@
+//! Opening the database in a directory, with a progress bar for people who wait for it.
+
+use braiddb::checkpoint::Identity;
+use braiddb::storage::{Cause, FileStorage, StorageError};
+use braiddb::{Database, Error, Options, Progress, Stage, SystemClock};
+use indicatif::{ProgressBar, ProgressStyle};
+use std::path::Path;
+use std::sync::Arc;
+
+/// What went wrong, with what to do about it.
+pub type Failure = Box<dyn std::error::Error>;
+
+/// The database in this directory, recovered.
+pub fn open(path: &Path) -> Result<Database, Failure> {
+    recover(existing(path)?, path)
+}
+
+/// The database in this directory, which is made if there is none.
+pub fn open_or_create(path: &Path) -> Result<Database, Failure> {
+    recover(FileStorage::create(path)?, path)
+}
+
+/// A new database. In the directory there is nothing yet.
+pub fn create(path: &Path) -> Result<Database, Failure> {
+    recover(empty(path)?, path)
+}
+
+/// The directory of a database, which is one by its files.
+pub fn existing(path: &Path) -> Result<FileStorage, Failure> {
+    let none = |why: &str| format!("there is no database in {}: {why}", path.display());
+    let storage = FileStorage::open(path).map_err(|error| none(&error.to_string()))?;
+    match Identity::read(&storage) {
+        Ok(None) => Err(none("it has none of the files of one").into()),
+        // Damage is for who reads on to tell.
+        Ok(Some(_)) | Err(_) => Ok(storage),
+    }
+}
+
+/// A directory in which there is nothing yet.
+pub fn empty(path: &Path) -> Result<FileStorage, Failure> {
+    let is_empty = match std::fs::read_dir(path) {
+        Ok(mut entries) => entries.next().is_none(),
+        Err(_) => true, // or no directory, as creating it will say
+    };
+    if !is_empty {
+        return Err(
+            format!("{} is not empty: choose a directory that is not there yet", path.display()).into()
+        );
+    }
+    Ok(FileStorage::create(path)?)
+}
+
+fn recover(storage: FileStorage, path: &Path) -> Result<Database, Failure> {
+    let bar = Bar::new();
+    let clock = Arc::new(SystemClock::default());
+    let opened =
+        Database::open_with(Arc::new(storage), Options::default(), clock, &mut |progress| bar.show(progress));
+    opened.map_err(|error| advise(error, path))
+}
+
+/// The error, and what can be done.
+pub fn advise(error: Error, path: &Path) -> Failure {
+    let path = path.display();
+    let advice = match &error {
+        Error::Storage(error) if is_locked(error) => {
+            "stop that process first; `braid backup` copies a database that is in use".to_string()
+        }
+        Error::Checkpoint(_) | Error::Log(_) | Error::CatalogDamaged { .. } => format!(
+            "`braid check db {path}` says what is wrong, `braid salvage {path} NEW` takes what can be read"
+        ),
+        _ => return error.into(),
+    };
+    format!("{error}\n{advice}").into()
+}
+
+fn is_locked(error: &StorageError) -> bool {
+    matches!(error.cause(), Cause::Locked(_))
+}
+
+/// How far it is, on the terminal if there is one.
+pub struct Bar(ProgressBar);
+
+impl Bar {
+    /// At the beginning.
+    pub fn new() -> Bar {
+        Bar(ProgressBar::no_length())
+    }
+
+    /// Shows it.
+    pub fn show(&self, progress: &Progress) {
+        let (what, template) = match (progress.stage, progress.total) {
+            (Stage::Checkpoint, Some(_)) => {
+                ("rows of the checkpoint", "{wide_bar} {human_pos}/{human_len} {msg}")
+            }
+            (Stage::Checkpoint, None) => ("rows of the checkpoint", "{spinner} {human_pos} {msg}"),
+            (Stage::Log, _) => ("changes of the log", "{spinner} {human_pos} {msg}"),
+        };
+        if self.0.message() != what {
+            self.0.set_style(ProgressStyle::with_template(template).expect("the template is well formed"));
+            self.0.set_message(what);
+        }
+        self.0.update(|state| {
+            state.set_pos(progress.done);
+            if let Some(total) = progress.total {
+                state.set_len(total);
+            }
+        });
+    }
+}
+
+impl Drop for Bar {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}

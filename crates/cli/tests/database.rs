@@ -1,0 +1,262 @@
+//! The commands for a database on disk, as they are called: their output, their messages, their exit status.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use braiddb::{Database, Options, Plain, Table};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// A directory that is removed with it.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new(name: &str) -> Directory {
+        let path = std::env::temp_dir().join(format!("braid-cli-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(&path).unwrap();
+        Directory(path)
+    }
+
+    fn file(&self, name: &str, contents: &str) -> PathBuf {
+        let path = self.0.join(name);
+        fs::write(&path, contents).unwrap();
+        path
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Runs `braid` with these words and paths, in the directory.
+fn braid(directory: &Directory, line: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_braid"));
+    command.current_dir(&directory.0).args(line.split(' ')).output().unwrap()
+}
+
+/// What it prints, where it does what it was told.
+fn printed(directory: &Directory, line: &str) -> String {
+    let output = braid(directory, line);
+    assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+    assert!(output.stderr.is_empty(), "no progress bar without a terminal");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// What it says, where it does not.
+fn refused(directory: &Directory, line: &str) -> String {
+    let output = braid(directory, line);
+    assert_eq!(output.status.code(), Some(1), "{line}");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+fn open(path: &Path) -> Database {
+    let options =
+        Options { workers: 1, pin_workers: false, log_segment_bytes: 1 << 20, ..Options::default() };
+    Database::open(path, options).unwrap()
+}
+
+/// A key of keys.
+type Nested = (i32, (Vec<u8>, String), u64);
+
+/// Tables of many types, awkward strings, and an empty table.
+fn fill(path: &Path) {
+    let db = open(path);
+    let words: Table<String, str> = db.table("words, \"quoted\"\n").unwrap();
+    let pairs: Table<Nested, i128> = db.table("pairs").unwrap();
+    let floats: Table<u64, f64> = db.table("floats").unwrap();
+    let small: Table<i8, f32> = db.table("small").unwrap();
+    let set: Table<Vec<u8>, ()> = db.table("set").unwrap();
+    let plain: Table<u16, Plain<[u32; 2]>> = db.table("plain").unwrap();
+    db.table::<i64, [u8]>("empty").unwrap();
+    db.run(async move |tx| {
+        for text in ["", "a", "\0", "line\nline", "cr\rlf\r\n", "\"quoted\", and é", "hex:00", " "] {
+            tx.put(words, text, text).await?;
+        }
+        for (i, bytes) in [vec![], vec![0], vec![0, 255, 0]].into_iter().enumerate() {
+            let key = (i as i32 - 1, (bytes, "x\0y".to_string()), u64::MAX);
+            tx.put(pairs, key, i128::MIN + i as i128).await?;
+        }
+        let odd = [0.1, -0.0, 1e300, 5e-324, f64::NAN, f64::from_bits(0x7ff8_0000_0000_0001), f64::INFINITY];
+        for (key, value) in odd.into_iter().enumerate() {
+            tx.put(floats, key as u64, value).await?;
+        }
+        tx.put(small, i8::MIN, f32::MIN_POSITIVE).await?;
+        tx.put(small, 0, 0.1).await?;
+        tx.put(set, [0u8, 1], ()).await?;
+        tx.put(plain, 7, &[1, u32::MAX]).await
+    })
+    .wait()
+    .unwrap();
+    db.close().unwrap();
+}
+
+#[test]
+fn what_is_dumped_and_loaded_is_dumped_again() {
+    // Proves that all types survive JSON byte for byte, and that the tables are the same.
+    let directory = Directory::new("json");
+    fill(&directory.0.join("db"));
+    let first = printed(&directory, "dump db");
+    assert!(
+        first.contains(r#"{"table":"pairs","key":[-1,["","x\u0000y"],18446744073709551615],"value":-1701"#)
+    );
+    assert!(first.contains(r#"{"table":"empty","key_type":"i64","value_type":"bytes"}"#), "{first}");
+    fs::write(directory.0.join("dump"), &first).unwrap();
+    let loaded = printed(&directory, "load copy dump");
+    assert_eq!(loaded, "22 rows of 7 tables were loaded\n");
+    assert_eq!(printed(&directory, "dump copy"), first);
+    assert_eq!(open(&directory.0.join("copy")).tables(), open(&directory.0.join("db")).tables());
+    // Loaded again, rows take their own places.
+    printed(&directory, "load copy dump");
+    printed(&directory, "dump copy --output again");
+    assert_eq!(fs::read_to_string(directory.0.join("again")).unwrap(), first);
+}
+
+#[test]
+fn a_table_survives_csv() {
+    // Proves the same for CSV, table by table.
+    let directory = Directory::new("csv");
+    fill(&directory.0.join("db"));
+    for table in ["pairs", "floats", "small", "set", "plain", "empty"] {
+        let first = printed(&directory, &format!("dump db --format csv --table {table}"));
+        assert!(first.lines().next().unwrap().contains("key: "), "{first}");
+        fs::write(directory.0.join("dump"), &first).unwrap();
+        printed(&directory, &format!("load copy dump --format csv --table {table}"));
+        assert_eq!(printed(&directory, &format!("dump copy --format csv --table {table}")), first, "{table}");
+    }
+    let db = open(&directory.0.join("words"));
+    let words: Table<String, str> = db.table("words").unwrap();
+    let texts = ["", "a", "\0", "line\nline", "cr\rlf\r\n", "\"quoted\", and é", "hex:00", " "];
+    db.run(async move |tx| {
+        for text in texts {
+            tx.put(words, text, text).await?;
+        }
+        Ok(())
+    })
+    .wait()
+    .unwrap();
+    db.close().unwrap();
+    let first = printed(&directory, "dump words --format csv");
+    fs::write(directory.0.join("dump"), &first).unwrap();
+    printed(&directory, "load copy dump --format csv --table words");
+    let db = open(&directory.0.join("copy"));
+    let words: Table<String, str> = db.table("words").unwrap();
+    let tx = db.begin().unwrap();
+    for text in texts {
+        assert_eq!(tx.get(words, text).unwrap(), Some(text));
+    }
+    drop((tx, db));
+    let error = refused(&directory, "dump db --format csv");
+    assert!(error.contains("CSV takes one table"), "{error}");
+}
+
+#[test]
+fn many_rows_are_loaded_and_the_last_of_a_key_wins() {
+    // Proves that rows over many transactions are all there, in the end as the file has them.
+    let directory = Directory::new("many");
+    let mut text = String::from("{\"table\":\"t\",\"key_type\":\"u32\",\"value_type\":\"u64\"}\n");
+    for value in 0..50_000u64 {
+        text.push_str(&format!("{{\"table\":\"t\",\"key\":{},\"value\":{value}}}\n", value % 20_000));
+    }
+    directory.file("dump", &text);
+    assert_eq!(printed(&directory, "load db dump"), "50,000 rows of 1 table were loaded\n");
+    let db = open(&directory.0.join("db"));
+    let table: Table<u32, u64> = db.table("t").unwrap();
+    let tx = db.begin().unwrap();
+    for key in 0..20_000 {
+        let last = if key < 10_000 { 40_000 } else { 20_000 } + u64::from(key);
+        assert_eq!(tx.get(table, key).unwrap(), Some(last));
+    }
+}
+
+#[test]
+fn lines_that_are_no_rows_are_named() {
+    // Proves that the message says file, line and what is wrong, and that rows before are loaded.
+    let directory = Directory::new("bad");
+    let table = r#"{"table":"t","key_type":"(u32, string)","value_type":"u8"}"#;
+    let row = r#"{"table":"t","key":[1,"a"],"value":1}"#;
+    for (line, expected) in [
+        ("{", "column 1: EOF while parsing"),
+        ("[]", "column 2: "),
+        (r#"{"table":"t"}"#, "a line has either"),
+        (r#"{"table":"t","key":[1,"a"],"value":1,"more":2}"#, "unknown field `more`"),
+        (r#"{"table":"u","key":1,"value":1}"#, "there is no table \"u\""),
+        (r#"{"table":"t","key":[1],"value":1}"#, "the key: [1] is not a list of 2"),
+        (r#"{"table":"t","key":[1,"b"],"value":256}"#, "the value: 256 is not a number of type u8"),
+        (r#"{"table":"t","key":[1,"b"],"value":null}"#, "the value: null is not"),
+        (r#"{"table":"t","key_type":"u8","value_type":"u8"}"#, "table \"t\" holds u8 by (u32, string)"),
+        (r#"{"table":"u","key_type":"mine","value_type":"u8"}"#, "mine is not known here"),
+        (r#"{"table":"u","key_type":"u64","value_type":"u8","fixed8":false}"#, "is not what u64 says"),
+    ] {
+        directory.file("dump", &format!("{table}\n{row}\n\n{line}\n{row}\n"));
+        let error = refused(&directory, "load db dump");
+        assert!(error.contains("dump, line 4: ") && error.contains(expected), "{line}: {error}");
+    }
+    for (csv, line, expected) in [
+        ("", 1, "the first line of CSV"),
+        ("1,2\n", 1, "the first line of CSV"),
+        ("key: u8,value: u8\n1,2\n\"3\n\",4\n", 3, "the key: "),
+        ("key: u8,value: u8\n1,2\n1,2,3\n", 3, "3 fields"),
+    ] {
+        directory.file("dump", csv);
+        let error = refused(&directory, "load db dump --format csv --table c");
+        assert!(
+            error.contains(&format!("dump, line {line}: ")) && error.contains(expected),
+            "{csv}: {error}"
+        );
+    }
+    let usage = braid(&directory, "load db dump --format csv");
+    assert_eq!(usage.status.code(), Some(2), "CSV does not say which table");
+}
+
+#[test]
+fn a_database_is_checked_copied_and_salvaged() {
+    // Proves the way from a good database over a damaged one to what is left of it.
+    let directory = Directory::new("tools");
+    fill(&directory.0.join("db"));
+    assert!(printed(&directory, "check db db").ends_with("the database opens, with the log alone\n"));
+    assert!(printed(&directory, "backup db copy").starts_with("copied and checked: without a checkpoint"));
+    assert!(refused(&directory, "backup db copy").contains("not empty"));
+    let first = printed(&directory, "dump copy");
+    let log = directory.0.join("db").join("log-00000000000000000001");
+    let mut bytes = fs::read(&log).unwrap();
+    let at = bytes.windows(9).position(|window| window == b"line\nline").unwrap();
+    bytes[at] ^= 1;
+    fs::write(&log, bytes).unwrap();
+    let output = braid(&directory, "check db db --json");
+    assert_eq!(output.status.code(), Some(1));
+    let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&found["good"], &found["opens"]), (&false.into(), &false.into()), "{found:#}");
+    assert!(String::from_utf8(output.stderr).unwrap().contains("braid salvage db NEW"));
+    assert!(refused(&directory, "dump db").contains("`braid check db db` says what is wrong"));
+    let salvaged = printed(&directory, "salvage db new");
+    assert!(salvaged.contains("damaged: log-00000000000000000001 at offset "), "{salvaged}");
+    assert!(refused(&directory, "salvage db new").contains("is not empty"));
+    // Of the one transaction nothing is left; of the tables, all.
+    let tables = first.lines().filter(|line| line.contains("key_type")).collect::<Vec<_>>();
+    assert_eq!(printed(&directory, "dump new").lines().collect::<Vec<_>>(), tables);
+}
+
+#[test]
+fn what_is_no_database_or_in_use_is_refused() {
+    // Proves that messages say what is wrong and what to do, and that nothing is made where nothing was.
+    let directory = Directory::new("refused");
+    for line in ["dump none", "check db none", "salvage none new", "backup none new"] {
+        assert!(refused(&directory, line).contains("there is no database in none"), "{line}");
+    }
+    assert!(!directory.0.join("none").exists() && !directory.0.join("new").exists());
+    directory.file("file", "text");
+    assert!(refused(&directory, "dump file").contains("there is no database in file"));
+    assert!(refused(&directory, "load db none").contains("none: "));
+    assert!(!directory.0.join("db").exists(), "the file is looked at first");
+    let db = open(&directory.0.join("db"));
+    db.table::<u64, u64>("t").unwrap();
+    for line in ["dump db", "check db db", "salvage db new"] {
+        let error = refused(&directory, line);
+        let pid = std::process::id().to_string();
+        assert!(error.contains(&pid) && error.contains("stop that process first"), "{line}: {error}");
+    }
+    printed(&directory, "backup db copy");
+    assert!(refused(&directory, "dump copy --table u").contains("there is no table \"u\", but [\"t\"]"));
+}

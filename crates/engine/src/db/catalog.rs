@@ -1,0 +1,123 @@
+//! What tools need of a database: its tables without their types, copies of its files, what is left of a damaged one.
+
+use super::Database;
+use crate::cc::ConcurrencyControl;
+use crate::durable::{Backup, Durable, Progress, Salvage, SalvageOptions, Salvager, log_table};
+use crate::error::{Error, Result};
+use crate::options::Durability;
+use crate::storage::{FileStorage, Storage};
+use crate::txn::{RawTable, TableKind, open_table};
+use std::path::Path;
+
+/// A table, and the names of its types.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TableInfo {
+    /// What it is called.
+    pub name: String,
+    /// The type of its keys: `u64`, `string`, `(u32, bytes)`, …
+    pub key_type: String,
+    /// The type of its values.
+    pub value_type: String,
+}
+
+impl TableInfo {
+    /// A table of this name with types of these names.
+    pub fn new(
+        name: impl Into<String>,
+        key_type: impl Into<String>,
+        value_type: impl Into<String>,
+    ) -> TableInfo {
+        TableInfo { name: name.into(), key_type: key_type.into(), value_type: value_type.into() }
+    }
+}
+
+impl<C: ConcurrencyControl> Database<C> {
+    /// All tables, in the order in which they were created.
+    ///
+    /// ```
+    /// # use braiddb::{Database, Options, Table};
+    /// # let db = Database::in_memory(Options { workers: 0, ..Options::default() })?;
+    /// let people: Table<(u32, String), i64> = db.table("people")?;
+    /// let tables = db.tables();
+    /// assert_eq!(tables[0].name, "people");
+    /// assert_eq!((&*tables[0].key_type, &*tables[0].value_type), ("(u32, string)", "i64"));
+    /// # Ok::<(), braiddb::Error>(())
+    /// ```
+    pub fn tables(&self) -> Vec<TableInfo> {
+        let info = |kind: &TableKind| {
+            let (key_type, value_type) = kind.types.clone();
+            TableInfo { name: kind.name.clone(), key_type, value_type }
+        };
+        self.engine().all_tables().into_iter().map(|table| info(&table.kind)).collect()
+    }
+
+    /// The table of this name, if there is one, by the bytes of its keys and values.
+    pub fn raw_table(&self, name: &str) -> Option<RawTable> {
+        let engine = self.engine();
+        let tables = engine.all_tables();
+        let table = tables.into_iter().find(|table| table.kind.name == name)?;
+        Some(RawTable::new(table, engine.id))
+    }
+
+    /// As [`Database::table`], with types that are known by name only; with `fixed8` every key has eight bytes, as
+    /// those of [`Key::FIXED8`](crate::Key::FIXED8) types do.
+    pub fn create_raw_table(&self, info: &TableInfo, fixed8: bool) -> Result<RawTable> {
+        let engine = &**self.engine();
+        let TableInfo { name, key_type, value_type } = info.clone();
+        let kind = TableKind { name, types: (key_type, value_type), fixed8 };
+        let created = |number, kind: &TableKind| log_table(engine, number, kind);
+        open_table(engine, kind, created, |table| RawTable::new(table, engine.id))
+    }
+
+    /// Copies the database to an empty directory, which is made if it is not there, while transactions go on. The copy
+    /// has every transaction that had committed before this was called. Without a log ([`Durability::None`]) a
+    /// checkpoint is made for that.
+    ///
+    /// [`backup`](crate::backup()) copies a database that another process has open.
+    ///
+    /// ```
+    /// # use braiddb::{Database, Options, Table};
+    /// # let directory = std::env::temp_dir().join(format!("braid-backup-{}", std::process::id()));
+    /// # let options = || Options { workers: 1, log_segment_bytes: 1 << 20, ..Options::default() };
+    /// # std::fs::create_dir_all(&directory).unwrap();
+    /// let db = Database::open(directory.join("database"), options())?;
+    /// let names: Table<u64, str> = db.table("names")?;
+    /// db.run(async move |tx| tx.put(names, 1, "Ada").await).wait()?;
+    /// db.backup(directory.join("copy"))?;
+    ///
+    /// let copy = Database::open(directory.join("copy"), options())?;
+    /// let names: Table<u64, str> = copy.table("names")?;
+    /// assert_eq!(copy.begin()?.get(names, 1)?, Some("Ada"));
+    /// # drop((db, copy));
+    /// # std::fs::remove_dir_all(directory).unwrap();
+    /// # Ok::<(), braiddb::Error>(())
+    /// ```
+    pub fn backup(&self, path: impl AsRef<Path>) -> Result<Backup> {
+        let durable = self.0.durable.as_ref().ok_or(Error::InMemory)?;
+        self.backup_to(durable, &FileStorage::create(path.as_ref())?)
+    }
+
+    fn backup_to(&self, durable: &Durable, to: &dyn Storage) -> Result<Backup> {
+        match &self.engine().log.get() {
+            Some(log) => log.writer.wait_durable(log.writer.appended_lsn()).map_err(Error::Log)?,
+            None => {
+                debug_assert_eq!(self.engine().options.durability, Durability::None);
+                durable.checkpoint()?;
+            }
+        }
+        crate::durable::backup(durable.storage(), to)
+    }
+}
+
+/// Takes everything that can be read of a damaged database, which nobody has open, into a new one without tables:
+/// rows of its newest checkpoint, and the log behind it up to the first damage. What it returns says what was left out;
+/// what was taken is durable by then. The design is in `docs/design/durability.md`.
+pub fn salvage<C: ConcurrencyControl>(
+    from: &dyn Storage,
+    to: &Database<C>,
+    options: SalvageOptions,
+    progress: &mut dyn FnMut(&Progress),
+) -> Result<Salvage> {
+    Salvager { from, engine: to.engine(), options, progress }.run()
+}

@@ -1,0 +1,130 @@
+//! Copying a database that is in use, without its help: by what its files promise to whoever reads them.
+//!
+//! What a checkpoint needs are files of rows that nobody changes any more, and the log from its start to its end or
+//! beyond. Both may be given up meanwhile, for newer checkpoints; then the copy begins again with a newer one.
+
+use super::damage::holder;
+use super::verify::{Outlook, inspect};
+use crate::checkpoint::{self, Identity, Manifest};
+use crate::error::{Error, Result};
+use crate::storage::{OpenMode, Storage};
+use crate::wal::{self, Lsn};
+use std::io::ErrorKind;
+
+/// How often a copy is begun. Each new beginning means that two checkpoints were made while the last was copied.
+const ATTEMPTS_MAX: u32 = 8;
+
+/// What is copied at once of a file of rows.
+const CHUNK_BYTES: usize = 1 << 20;
+
+/// What was copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Backup {
+    /// The checkpoint in the copy; none: the log alone.
+    pub checkpoint: Option<u64>,
+    /// How many rows the checkpoint has.
+    pub rows: u64,
+    /// How many records the log has beyond.
+    pub records: u64,
+    /// How many bytes the files have.
+    pub bytes: u64,
+    /// How often the copy was begun.
+    pub attempts: u32,
+}
+
+/// Copies a database, which may be in use meanwhile by this process or another, to an empty directory: what was durable
+/// when this began, and some of what came later, as a crash would leave it. The copy is durable, and has been read as
+/// recovery would read it.
+///
+/// Only the newest checkpoint is copied. A copy that was not finished is refused when it is opened.
+pub fn backup(from: &dyn Storage, to: &dyn Storage) -> Result<Backup> {
+    let _lock = to.lock(&holder())?;
+    if !to.list()?.is_empty() {
+        return Err(Error::NotEmpty);
+    }
+    if Identity::read(from)?.is_none() {
+        return Err(Error::NoDatabase);
+    }
+    let mut reason = String::new();
+    for attempts in 1..=ATTEMPTS_MAX {
+        match copy(from, to) {
+            Ok(backup) => return Ok(Backup { attempts, ..backup }),
+            Err(Failed::Moved(why)) => reason = why,
+            Err(Failed::For(error)) => return Err(error),
+        }
+        // The identity is the last file that is made, and is the first to go.
+        let mut files = to.list()?;
+        files.sort_unstable_by_key(|file| file != Identity::FILE);
+        files.iter().try_for_each(|file| to.remove(file))?;
+    }
+    Err(Error::BackupFailed { attempts: ATTEMPTS_MAX, reason })
+}
+
+/// Why an attempt failed.
+enum Failed {
+    /// Files went away, or did not fit together: another attempt may find newer ones.
+    Moved(String),
+    For(Error),
+}
+
+impl<E: Into<Error>> From<E> for Failed {
+    fn from(error: E) -> Failed {
+        let error = error.into();
+        let storage = match &error {
+            Error::Storage(error) => Some(error),
+            Error::Checkpoint(checkpoint::Error::Storage(error)) => Some(&**error),
+            Error::Log(wal::Error::Storage(error)) => Some(&**error),
+            _ => None,
+        };
+        match storage.map(|error| error.kind()) {
+            Some(ErrorKind::NotFound | ErrorKind::UnexpectedEof) => Failed::Moved(error.to_string()),
+            _ => Failed::For(error),
+        }
+    }
+}
+
+/// One attempt.
+fn copy(from: &dyn Storage, to: &dyn Storage) -> Result<Backup, Failed> {
+    let database = Identity::read(from)?.ok_or(Error::NoDatabase)?.database;
+    let newest = checkpoint::list(from)?.pop();
+    let manifest = newest.map(|number| checkpoint::read(from, database, number)).transpose()?;
+    // The log first: a checkpoint counts when the log is durable up to its end, so what is copied now reaches that.
+    let start_lsn = manifest.as_ref().map_or(Lsn(0), |manifest| manifest.start_lsn);
+    if !wal::copy(from, to, database, start_lsn)? {
+        return Err(Failed::Moved("the log was given up while it was copied".into()));
+    }
+    for rows in manifest.iter().flat_map(|manifest| &manifest.tables).filter_map(|entry| entry.rows) {
+        copy_file(from, to, &rows.file())?;
+    }
+    match &manifest {
+        Some(manifest) => checkpoint::publish(to, database, manifest)?,
+        None => to.sync_directory()?,
+    }
+    Identity::create(to, database)?;
+    let found = inspect(to, &mut |_| {})?;
+    if let Some(damage) = found.damages().next() {
+        return Err(Failed::Moved(damage.to_string()));
+    }
+    if let Outlook::Refused { reason } = found.outlook {
+        return Err(Failed::Moved(reason));
+    }
+    let bytes = found.files.iter().map(|file| file.bytes).sum();
+    let checkpoint = manifest.as_ref().map(|manifest: &Manifest| manifest.number);
+    Ok(Backup { checkpoint, rows: found.rows, records: found.records, bytes, attempts: 1 })
+}
+
+/// Copies a file that nobody changes.
+fn copy_file(from: &dyn Storage, to: &dyn Storage, name: &str) -> Result<(), Failed> {
+    let file = from.open(name, OpenMode::Read)?;
+    let copy = to.open(name, OpenMode::CreateNew)?;
+    let (len_bytes, mut offset) = (file.len_bytes()?, 0);
+    let mut chunk = vec![0; CHUNK_BYTES];
+    while offset < len_bytes {
+        let bytes = CHUNK_BYTES.min(usize::try_from(len_bytes - offset).unwrap_or(CHUNK_BYTES));
+        file.read_exact_at(offset, &mut chunk[..bytes])?;
+        copy.write_all_at(offset, &chunk[..bytes])?;
+        offset += bytes as u64;
+    }
+    Ok(copy.sync_data()?)
+}

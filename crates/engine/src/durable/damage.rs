@@ -1,0 +1,109 @@
+//! What is wrong with the files of a database, as the tools that look at them tell it.
+
+use crate::checkpoint;
+use crate::error::Result;
+use crate::storage::{Holder, LockGuard, Operation, Storage};
+use crate::wal::{self, Gap};
+use std::fmt;
+use std::io::ErrorKind;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Something in a database's files that is not as it was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// The file.
+    pub file: String,
+    /// Where in the file, if that is known.
+    pub offset: Option<u64>,
+    /// Where in the log, for a file of the log.
+    pub lsn: Option<u64>,
+    /// What is wrong.
+    pub reason: String,
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.file)?;
+        if let Some(offset) = self.offset {
+            write!(f, " at offset {offset}")?;
+        }
+        if let Some(lsn) = self.lsn {
+            write!(f, " (lsn {lsn})")?;
+        }
+        write!(f, ": {}", self.reason)
+    }
+}
+
+impl From<Gap> for Damage {
+    fn from(gap: Gap) -> Damage {
+        let Gap { file, offset, lsn, reason, .. } = gap;
+        Damage { file, offset: Some(offset), lsn: Some(lsn.0), reason }
+    }
+}
+
+impl Damage {
+    /// What an error of reading this file of a checkpoint says.
+    pub(super) fn of(file: impl Into<String>, error: &checkpoint::Error) -> Damage {
+        let (offset, reason) = match error {
+            checkpoint::Error::Damaged { offset, reason, .. } => (Some(*offset), (*reason).to_string()),
+            checkpoint::Error::Storage(error) => (error.offset(), error.to_string()),
+            error => (None, error.to_string()),
+        };
+        Damage { file: file.into(), offset, lsn: None, reason }
+    }
+}
+
+/// Keeps others from writing to a database that is only read here. None where nothing can be written at all, not even
+/// a lock: the medium is read-only, or this user may not.
+pub(super) fn lock_to_read(storage: &dyn Storage) -> Result<Option<LockGuard>> {
+    match storage.lock(&holder()) {
+        Ok(guard) => Ok(Some(guard)),
+        Err(error)
+            if error.operation() == Operation::Lock
+                && matches!(error.kind(), ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied) =>
+        {
+            Ok(None)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// This process, from now on.
+pub(crate) fn holder() -> Holder {
+    let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    Holder::this_process(now_s)
+}
+
+/// Which tables there are, as the catalog's records make them, one after the other.
+#[derive(Debug, Default)]
+pub(super) struct Catalog(Vec<checkpoint::CatalogEntry>);
+
+impl Catalog {
+    /// Notes a table, which may be there already; false: another one is in its place.
+    pub(super) fn add(&mut self, entry: checkpoint::CatalogEntry) -> bool {
+        if let Some(existing) = self.0.get(entry.number as usize) {
+            return *existing == entry;
+        }
+        let is_next = entry.number as usize == self.0.len() && self.0.iter().all(|e| e.name != entry.name);
+        if is_next {
+            self.0.push(entry);
+        }
+        is_next
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+/// As recovery reads a log: every record, and what it says of tables.
+pub(super) fn check_record(catalog: &mut Catalog, record: &wal::Record<'_>) -> Result<(), &'static str> {
+    if let Some(bytes) = record.catalog() {
+        let entry = checkpoint::CatalogEntry::decode(bytes).ok_or("the record is no table")?;
+        return if catalog.add(entry) { Ok(()) } else { Err("the record makes a table that cannot be") };
+    }
+    match record.changes().all(|change| (change.table as usize) < catalog.len()) {
+        true => Ok(()),
+        false => Err("the record changes a table that is not there"),
+    }
+}

@@ -1,0 +1,364 @@
+//! Everything that can be read of a damaged database, into a new one. The rule is in `docs/design/durability.md`.
+//!
+//! Invariant: of each table the new database has the state that some checkpoint's file and an unbroken part of the log
+//! behind its start give, but for what the report says was left out.
+
+use super::damage::{Damage, lock_to_read};
+use super::{Progress, Stage, log_table};
+use crate::cc::ConcurrencyControl;
+use crate::checkpoint::{self, Block, CatalogEntry, Identity, Manifest, RowsFile, RowsReader};
+use crate::error::{Error, Result};
+use crate::options::Durability;
+use crate::storage::Storage;
+use crate::txn::{Engine, RawTable, TableKind, Transaction, open_table};
+use crate::wal::{self, DatabaseId, Gap, Lsn, Record, Remains, Remnant};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A transaction of the new database makes the changes of so many bytes, or of one transaction of the old one.
+const BATCH_BYTES: u64 = 1 << 20;
+
+/// What a change takes in the log beside its key and value, at most.
+const CHANGE_BYTES: u64 = 32;
+
+/// How a database is salvaged.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SalvageOptions {
+    /// Go on behind damage of the log. Default: no, so that what is salvaged of each table is a state that it once
+    /// had. With this, later changes are there whose predecessors may be missing.
+    pub beyond_damage: bool,
+}
+
+/// What was salvaged, and what was not.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Salvage {
+    /// What came of each table, in the order in which they were made.
+    pub tables: Vec<SalvagedTable>,
+    /// Transactions of the log of which something was applied.
+    pub transactions: u64,
+    /// What is damaged or missing.
+    pub damages: Vec<Damage>,
+    /// Changes that were left out because nothing says which table they belong to.
+    pub unknown_changes: u64,
+    /// Bytes at the end of the log of writes that were never completed, hence never acknowledged.
+    pub dropped_bytes: u64,
+}
+
+/// What came of a table.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SalvagedTable {
+    /// What it is called.
+    pub name: String,
+    /// The checkpoint whose rows were taken; none: it is newer than all.
+    pub checkpoint: Option<u64>,
+    /// Rows of that checkpoint.
+    pub rows: u64,
+    /// Blocks of rows that were left out, being damaged.
+    pub lost_blocks: u64,
+    /// How many rows those had.
+    pub lost_rows: u64,
+    /// Changes of the log that were made.
+    pub changes: u64,
+    /// Changes of the log that could be read and were left out, being behind damage.
+    pub left_out_changes: u64,
+}
+
+impl Salvage {
+    /// Whether nothing was damaged or left out.
+    pub fn is_complete(&self) -> bool {
+        self.damages.is_empty() && self.unknown_changes == 0
+    }
+}
+
+/// A table of the new database.
+struct Target {
+    raw: RawTable,
+    /// Its rows are as of here or later; older changes are in them.
+    start: Lsn,
+    /// Something of the log from `start` on is missing, and nothing behind it counts.
+    is_cut: bool,
+    report: SalvagedTable,
+}
+
+/// Salvages one directory.
+pub(crate) struct Salvager<'s, C: ConcurrencyControl> {
+    pub(crate) from: &'s dyn Storage,
+    pub(crate) engine: &'s Arc<Engine<C>>,
+    pub(crate) options: SalvageOptions,
+    pub(crate) progress: &'s mut dyn FnMut(&Progress),
+}
+
+/// Work under way.
+struct Salvaging<'s, C: ConcurrencyControl> {
+    of: Salvager<'s, C>,
+    database: DatabaseId,
+    tables: BTreeMap<u32, Target>,
+    batch: Batch,
+    /// Where the newest checkpoint begins: tables that it does not have were made later.
+    newest_start: Lsn,
+    gaps: Vec<Gap>,
+    done: Salvage,
+}
+
+impl<'s, C: ConcurrencyControl> Salvager<'s, C> {
+    pub(crate) fn run(self) -> Result<Salvage> {
+        if !self.engine.all_tables().is_empty() {
+            return Err(Error::NotEmpty);
+        }
+        let _lock = lock_to_read(self.from)?;
+        let mut done = Salvage::default();
+        let database = database(self.from, &mut done)?;
+        let bytes_max = BATCH_BYTES.min(self.engine.options.log_segment_bytes / 2);
+        let batch = Batch { changes: Vec::new(), bytes: 0, bytes_max };
+        let mut work = Salvaging {
+            of: self,
+            database,
+            tables: BTreeMap::new(),
+            batch,
+            newest_start: Lsn(0),
+            gaps: Vec::new(),
+            done,
+        };
+        work.take_rows()?;
+        work.take_log()?;
+        work.finish()
+    }
+}
+
+/// Which database it is: if its identity is damaged, by what other files say.
+fn database(from: &dyn Storage, done: &mut Salvage) -> Result<DatabaseId> {
+    match Identity::read(from) {
+        Ok(Some(identity)) => Ok(identity.database),
+        Ok(None) => Err(Error::NoDatabase),
+        Err(error) => {
+            done.damages.push(Damage::of(Identity::FILE, &error));
+            let claimed = checkpoint::claimed_database(from).or_else(|| wal::claimed_database(from));
+            claimed.ok_or(Error::Checkpoint(error))
+        }
+    }
+}
+
+impl<C: ConcurrencyControl> Salvaging<'_, C> {
+    /// Takes the rows of all tables of the newest checkpoint whose manifest is good.
+    fn take_rows(&mut self) -> Result<()> {
+        let mut manifests = Vec::new();
+        for number in checkpoint::list(self.of.from)? {
+            match checkpoint::read(self.of.from, self.database, number) {
+                Ok(manifest) => manifests.insert(0, manifest),
+                Err(error) => self.done.damages.push(Damage::of(Manifest::file(number), &error)),
+            }
+        }
+        let Some(newest) = manifests.first() else { return Ok(()) };
+        self.newest_start = newest.start_lsn;
+        for entry in &newest.tables {
+            self.take_table(&entry.table, &manifests)?;
+        }
+        self.batch.commit(self.of.engine)
+    }
+
+    /// Takes the rows of a table from the newest checkpoint whose file of it is whole; if there is none, what is good
+    /// in the newest file that can be opened. Files are not mixed: which keys a bad block had is not known, and a row
+    /// that an older file has may have been deleted since.
+    fn take_table(&mut self, entry: &CatalogEntry, manifests: &[Manifest]) -> Result<()> {
+        let mut best: Option<(&Manifest, Option<RowsReader>)> = None;
+        for manifest in manifests {
+            let Some(found) = manifest.tables.iter().find(|other| other.table == *entry) else { continue };
+            let (reader, is_whole) = match &found.rows {
+                None => (None, true),
+                Some(rows) => match self.look_at(rows, entry.fixed8) {
+                    Some((reader, is_whole)) => (Some(reader), is_whole),
+                    None => continue,
+                },
+            };
+            if is_whole || best.is_none() {
+                best = Some((manifest, reader));
+            }
+            if is_whole {
+                break;
+            }
+        }
+        let newest = manifests.first().expect("the table is of one");
+        let (manifest, reader) = best.unwrap_or((newest, None));
+        self.add_table(entry, manifest.start_lsn, Some(manifest.number))?;
+        reader.map_or(Ok(()), |reader| self.take_blocks(entry.number, &reader))
+    }
+
+    /// The file of rows, and whether it is whole; notes what is wrong with it.
+    fn look_at(&mut self, rows: &RowsFile, fixed8: bool) -> Option<(RowsReader, bool)> {
+        let note = |damages: &mut Vec<Damage>, error| {
+            let damage = Damage::of(rows.file(), &error);
+            if !damages.contains(&damage) {
+                damages.push(damage);
+            }
+        };
+        let damages = &mut self.done.damages;
+        let reader = RowsReader::open(self.of.from, self.database, rows, fixed8);
+        let reader = reader.map_err(|error| note(damages, error)).ok()?;
+        let (mut block, mut is_whole) = (Block::new(), true);
+        for number in 0..reader.blocks() {
+            if let Err(error) = reader.read_block(number, &mut block) {
+                note(damages, error);
+                is_whole = false;
+            }
+        }
+        Some((reader, is_whole))
+    }
+
+    fn take_blocks(&mut self, table: u32, reader: &RowsReader) -> Result<()> {
+        let mut block = Block::new();
+        for number in 0..reader.blocks() {
+            let target = self.tables.get_mut(&table).expect("added just now");
+            if reader.read_block(number, &mut block).is_err() {
+                target.report.lost_blocks += 1;
+                target.report.lost_rows += reader.rows_of(number);
+                continue;
+            }
+            for (key, value) in block.rows() {
+                self.batch.make_room(self.of.engine, bytes_of(key, Some(value)))?;
+                self.batch.push(target.raw, key, Some(value));
+                target.report.rows += 1;
+            }
+            let done = target.report.rows;
+            (self.of.progress)(&Progress { stage: Stage::Checkpoint, done, total: None });
+        }
+        Ok(())
+    }
+
+    /// Makes a table in the new database.
+    fn add_table(&mut self, entry: &CatalogEntry, start: Lsn, checkpoint: Option<u64>) -> Result<()> {
+        let engine = &**self.of.engine;
+        let CatalogEntry { name, key_type, value_type, fixed8, .. } = entry.clone();
+        let kind = TableKind { name: name.clone(), types: (key_type, value_type), fixed8 };
+        let created = |number, kind: &TableKind| log_table(engine, number, kind);
+        let raw = open_table(engine, kind, created, |table| RawTable::new(table, engine.id))?;
+        let report = SalvagedTable { name, checkpoint, ..SalvagedTable::default() };
+        let is_cut = self.gaps.iter().any(|gap| self.cuts(gap, start));
+        self.tables.insert(entry.number, Target { raw, start, is_cut, report });
+        Ok(())
+    }
+
+    /// Whether what is missing ends a table whose rows are as of `start`.
+    fn cuts(&self, gap: &Gap, start: Lsn) -> bool {
+        !self.of.options.beyond_damage && gap.resumes.is_none_or(|resumes| start < resumes)
+    }
+
+    /// Makes the changes of the log from the oldest start on.
+    fn take_log(&mut self) -> Result<()> {
+        let starts = self.tables.values().map(|table| table.start).chain([self.newest_start]);
+        let start = starts.min().expect("there is one");
+        let mut remains = Remains::open(self.of.from, self.database, start)?;
+        let mut records = 0;
+        while let Some(remnant) = remains.next_remnant() {
+            match remnant {
+                Remnant::Gap(gap) => self.note_gap(gap),
+                Remnant::Record(record) => {
+                    self.take_record(&record)?;
+                    records += 1;
+                    (self.of.progress)(&Progress { stage: Stage::Log, done: records, total: None });
+                }
+            }
+        }
+        self.done.dropped_bytes = remains.dropped_bytes();
+        self.batch.commit(self.of.engine)
+    }
+
+    fn note_gap(&mut self, gap: Gap) {
+        let mut tables = std::mem::take(&mut self.tables);
+        for table in tables.values_mut() {
+            table.is_cut |= self.cuts(&gap, table.start);
+        }
+        self.tables = tables;
+        self.done.damages.push(gap.clone().into());
+        self.gaps.push(gap);
+    }
+
+    fn take_record(&mut self, record: &Record<'_>) -> Result<()> {
+        if let Some(bytes) = record.catalog() {
+            let entry = CatalogEntry::decode(bytes);
+            let is_free = |entry: &CatalogEntry| {
+                let mut tables = self.tables.iter();
+                !tables.any(|(number, table)| *number == entry.number || table.report.name == entry.name)
+            };
+            return match entry.filter(is_free) {
+                Some(entry) => self.add_table(&entry, self.newest_start, None),
+                None => Ok(()), // the checkpoint has it
+            };
+        }
+        let mut is_applied = false;
+        // Its changes stay together.
+        let bytes = record.changes().map(|change| bytes_of(change.key, change.value)).sum();
+        self.batch.make_room(self.of.engine, bytes)?;
+        for change in record.changes() {
+            let Some(table) = self.tables.get_mut(&change.table) else {
+                self.done.unknown_changes += 1;
+                continue;
+            };
+            if record.lsn < table.start {
+                continue; // in the rows
+            }
+            if table.is_cut {
+                table.report.left_out_changes += 1;
+                continue;
+            }
+            self.batch.push(table.raw, change.key, change.value);
+            table.report.changes += 1;
+            is_applied = true;
+        }
+        self.done.transactions += u64::from(is_applied);
+        Ok(())
+    }
+
+    /// Waits until all is durable.
+    fn finish(mut self) -> Result<Salvage> {
+        debug_assert!(self.batch.changes.is_empty(), "all was committed");
+        let last = Transaction::begin(self.of.engine)?;
+        last.set_durability(Durability::Sync)?;
+        last.commit()?;
+        self.done.tables = self.tables.into_values().map(|table| table.report).collect();
+        Ok(self.done)
+    }
+}
+
+/// Changes for the next transaction of the new database, in order.
+struct Batch {
+    changes: Vec<(RawTable, Vec<u8>, Option<Vec<u8>>)>,
+    bytes: u64,
+    bytes_max: u64,
+}
+
+/// About what a change takes in the log.
+fn bytes_of(key: &[u8], value: Option<&[u8]>) -> u64 {
+    (key.len() + value.map_or(0, <[u8]>::len)) as u64 + CHANGE_BYTES
+}
+
+impl Batch {
+    /// Commits what there is, unless there is room for so much more.
+    fn make_room<C: ConcurrencyControl>(&mut self, engine: &Arc<Engine<C>>, bytes: u64) -> Result<()> {
+        let is_full = !self.changes.is_empty() && self.bytes + bytes > self.bytes_max;
+        if is_full { self.commit(engine) } else { Ok(()) }
+    }
+
+    fn push(&mut self, table: RawTable, key: &[u8], value: Option<&[u8]>) {
+        self.bytes += bytes_of(key, value);
+        self.changes.push((table, key.to_vec(), value.map(<[u8]>::to_vec)));
+    }
+
+    fn commit<C: ConcurrencyControl>(&mut self, engine: &Arc<Engine<C>>) -> Result<()> {
+        let transaction = Transaction::begin(engine)?;
+        transaction.set_durability(Durability::Async)?;
+        transaction.with(async |txn| {
+            for (table, key, value) in &self.changes {
+                match value {
+                    Some(value) => table.put(txn, key, value).await?,
+                    None => drop(table.delete(txn, key).await?),
+                }
+            }
+            Ok(())
+        })?;
+        self.changes.clear();
+        self.bytes = 0;
+        transaction.commit()
+    }
+}

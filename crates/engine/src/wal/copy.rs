@@ -1,0 +1,90 @@
+//! Copying a log that somebody else may be writing, without a word with them.
+//!
+//! The writer writes one run behind the other, each only when the one before is whole, and a segment's header before
+//! its records. So whoever reads backwards is safe: when he has seen a byte of some run, every run before was whole
+//! by then, and he reads those later. Segments are read from the last to the first, and each from its end to its
+//! beginning. Within one chunk, which a read does not take at one moment, the same follows if two reads one after the
+//! other find the same: what the first has seen, the second was after.
+//!
+//! A segment that is taken for another use meanwhile gets its new header first. The header is read last here; so if it
+//! is still the old one, all that was read behind it was.
+
+use super::format::{self, SEGMENT_HEADER_BYTES, SegmentHeader};
+use super::reader::read_header;
+use super::{DatabaseId, Lsn, Planted, Result};
+use crate::storage::{File, OpenMode, Storage};
+use std::io::ErrorKind;
+
+/// What is read at once.
+const CHUNK_BYTES: u64 = if cfg!(test) { 512 } else { 64 << 10 };
+
+/// How often a chunk is read until two reads find the same. The writer changes one only while the log's end is in it.
+const READS_MAX: u32 = 1000;
+
+/// Copies the log from `start` on, up to an end not before that of what was durable when this began, and makes its
+/// data durable; of names only the caller does. False: what is needed has been given up meanwhile, and there is
+/// nothing that can be used.
+pub fn copy(from: &dyn Storage, to: &dyn Storage, database: DatabaseId, start: Lsn) -> Result<bool> {
+    let names = from.list()?;
+    let mut is_any = false;
+    for number in names.iter().rev().filter_map(|name| format::number(name)) {
+        let file = match from.open(&format::name(number), OpenMode::Read) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
+            file => file?,
+        };
+        // One that has not begun holds nothing that was durable when this began.
+        let Some((header, _)) = read_header(&*file, database, number, Planted::None)? else { continue };
+        // When a later segment has begun, this one has ended.
+        let is_changing = !is_any;
+        if !copy_segment(&*file, to, database, header, is_changing)? {
+            return Ok(false);
+        }
+        is_any = true;
+        if header.first_lsn <= start.0 {
+            return Ok(true);
+        }
+    }
+    Ok(start == Lsn(0) && !is_any)
+}
+
+/// Copies a segment from its end to its beginning; false: it has become another.
+fn copy_segment(
+    file: &dyn File,
+    to: &dyn Storage,
+    database: DatabaseId,
+    header: SegmentHeader,
+    is_changing: bool,
+) -> Result<bool> {
+    let len_bytes = file.len_bytes()?;
+    let copy = to.open(&format::name(header.number), OpenMode::CreateNew)?;
+    copy.truncate(len_bytes)?;
+    let (mut chunk, mut again) = (Vec::new(), Vec::new());
+    for offset in (0..len_bytes.div_ceil(CHUNK_BYTES)).rev().map(|at| at * CHUNK_BYTES) {
+        let bytes = (len_bytes - offset).min(CHUNK_BYTES) as usize;
+        chunk.resize(bytes, 0);
+        file.read_exact_at(offset, &mut chunk)?;
+        if is_changing && !read_again(file, offset, &mut chunk, &mut again)? {
+            return Ok(false);
+        }
+        // What was never written stays a hole.
+        if chunk.iter().any(|byte| *byte != 0) {
+            copy.write_all_at(offset, &chunk)?;
+        }
+    }
+    copy.sync_data()?;
+    let head = chunk.get(..SEGMENT_HEADER_BYTES).unwrap_or_default();
+    Ok(SegmentHeader::claimed(head, header.number) == Some(database))
+}
+
+/// Reads a chunk until it is what it was the time before; false: it changes too often.
+fn read_again(file: &dyn File, offset: u64, chunk: &mut Vec<u8>, again: &mut Vec<u8>) -> Result<bool> {
+    again.resize(chunk.len(), 0);
+    for _ in 0..READS_MAX {
+        file.read_exact_at(offset, again)?;
+        if chunk == again {
+            return Ok(true);
+        }
+        std::mem::swap(chunk, again);
+    }
+    Ok(false)
+}

@@ -1,0 +1,270 @@
+//! What is left of a log that may be damaged: every good record that can be reached, and what is missing between them.
+//!
+//! [`Reader`] decides whether a log is whole, and gives out nothing behind damage. This goes on behind it, at the next
+//! segment whose header is good: inside a segment nothing says where the next record begins.
+
+use super::format::{self, SEGMENT_HEADER_BYTES, SegmentHeader};
+use super::reader::{Reader, Record, read_header};
+use super::{DatabaseId, Error, Lsn, Planted, Result};
+use crate::storage::{OpenMode, Storage};
+
+/// Something of a log that is not there, or is not as it was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gap {
+    /// The file in which it begins.
+    pub file: String,
+    /// Where in the file.
+    pub offset: u64,
+    /// Where in the log.
+    pub lsn: Lsn,
+    /// Where good records go on; none: nowhere.
+    pub resumes: Option<Lsn>,
+    /// What is wrong.
+    pub reason: String,
+}
+
+/// The next thing in what is left of a log.
+#[derive(Debug)]
+pub enum Remnant<'r> {
+    /// A record as it was written.
+    Record(Record<'r>),
+    /// Something is missing before the next record, or the end.
+    Gap(Gap),
+}
+
+/// What is wrong between two segments, and in the place of which file.
+#[derive(Debug)]
+struct Fault {
+    number: u64,
+    reason: String,
+}
+
+/// A segment that has begun, and what is wrong before it.
+#[derive(Debug)]
+struct Part {
+    segment: (SegmentHeader, u64),
+    fault: Option<Fault>,
+}
+
+impl Fault {
+    fn new(number: u64, reason: impl Into<String>) -> Fault {
+        Fault { number, reason: reason.into() }
+    }
+}
+
+/// Reads what is left of a log from a position on.
+#[derive(Debug)]
+pub struct Remains<'a> {
+    storage: &'a dyn Storage,
+    database: DatabaseId,
+    start: u64,
+    /// From the one that holds `start` on.
+    parts: Vec<Part>,
+    /// What is wrong behind the last.
+    fault: Option<Fault>,
+    /// The file behind the last, if it is as it should be.
+    prepared: Option<u64>,
+    /// The next part to read.
+    at: usize,
+    reader: Option<Reader<'a>>,
+    /// Behind the last good record, and the checksum with which the next segment has to go on; none behind a gap.
+    lsn: u64,
+    chain: Option<u32>,
+    gap: Option<Gap>,
+    dropped_bytes: u64,
+    is_closed: bool,
+}
+
+impl<'a> Remains<'a> {
+    /// What is left of this database's log from `start` on.
+    pub fn open(storage: &'a dyn Storage, database: DatabaseId, start: Lsn) -> Result<Remains<'a>> {
+        let mut remains = Remains {
+            storage,
+            database,
+            start: start.0,
+            parts: Vec::new(),
+            fault: None,
+            prepared: None,
+            at: 0,
+            reader: None,
+            lsn: start.0,
+            chain: None,
+            gap: None,
+            dropped_bytes: 0,
+            is_closed: false,
+        };
+        remains.find_parts()?;
+        Ok(remains)
+    }
+
+    fn find_parts(&mut self) -> Result<()> {
+        let numbers: Vec<u64> = self.storage.list()?.iter().filter_map(|file| format::number(file)).collect();
+        for (at, &number) in numbers.iter().enumerate() {
+            let before = at.checked_sub(1).map(|before| numbers[before]);
+            if let Some(missing) = before.map(|before| before + 1).filter(|missing| *missing != number) {
+                self.fault.get_or_insert(Fault::new(missing, "the segment is missing"));
+            }
+            let is_last = at + 1 == numbers.len();
+            match self.read_header(number) {
+                Ok(Some(segment)) => self.parts.push(Part { segment, fault: self.fault.take() }),
+                Ok(None) if is_last && self.fault.is_none() && (at > 0 || number == 1) => {
+                    self.prepared = Some(number);
+                }
+                Ok(None) => {
+                    self.fault.get_or_insert(Fault::new(number, "the segment has no good header"));
+                }
+                Err(error) => {
+                    self.fault.get_or_insert(Fault::new(number, error.to_string()));
+                }
+            }
+        }
+        let covering = self.parts.iter().rposition(|part| part.segment.0.first_lsn <= self.start);
+        self.parts.drain(..covering.unwrap_or(0));
+        let Some(first) = self.parts.first_mut() else {
+            if self.start > 0 {
+                self.fault.get_or_insert(Fault::new(1, "there is no log"));
+            }
+            return Ok(());
+        };
+        let number = first.segment.0.number;
+        first.fault = match covering {
+            Some(_) => None,
+            None => Some(Fault::new(number, "the log does not go back so far")),
+        };
+        Ok(())
+    }
+
+    fn read_header(&self, number: u64) -> Result<Option<(SegmentHeader, u64)>> {
+        let file = self.storage.open(&format::name(number), OpenMode::Read)?;
+        read_header(&*file, self.database, number, Planted::None)
+    }
+
+    /// The files of the segments that are read, with their lengths.
+    pub fn files(&self) -> impl Iterator<Item = (String, u64)> {
+        self.parts.iter().map(|part| (format::name(part.segment.0.number), part.segment.1))
+    }
+
+    /// The next record or gap, or none at the end.
+    pub fn next_remnant(&mut self) -> Option<Remnant<'_>> {
+        loop {
+            if let Some(gap) = self.gap.take() {
+                return Some(Remnant::Gap(gap));
+            }
+            let next_lsn = self.follower().map(|(next, _)| next.first_lsn);
+            let Some(reader) = &mut self.reader else {
+                if !self.enter() {
+                    return None;
+                }
+                continue;
+            };
+            if next_lsn == Some(reader.lsn()) {
+                self.leave();
+                continue;
+            }
+            match reader.advance() {
+                Ok(Some(found)) if found.is_wanted(self.start) => {
+                    return self.reader.as_ref().map(|reader| Remnant::Record(reader.record(found)));
+                }
+                Ok(Some(_)) => {}
+                Ok(None) => self.leave(),
+                Err(error) => self.stumble(&error),
+            }
+        }
+    }
+
+    /// Behind the last good record. To be asked at the end.
+    pub fn end_lsn(&self) -> Lsn {
+        Lsn(self.lsn)
+    }
+
+    /// Bytes at the end that were dropped, of writes that were never completed. To be asked at the end.
+    pub fn dropped_bytes(&self) -> u64 {
+        self.dropped_bytes
+    }
+
+    /// Whether the log was closed in order. To be asked at the end.
+    pub fn is_closed(&self) -> bool {
+        self.is_closed
+    }
+
+    /// The next part's segment, if nothing is wrong between it and the one before.
+    fn follower(&self) -> Option<(SegmentHeader, u64)> {
+        self.parts.get(self.at).filter(|part| part.fault.is_none()).map(|part| part.segment)
+    }
+
+    /// Goes on with the next part, or finds out what is wrong before it; false: there is nothing more.
+    fn enter(&mut self) -> bool {
+        let Some(part) = self.parts.get_mut(self.at) else { return self.end() };
+        let (segment, fault) = (part.segment, part.fault.take());
+        let goes_on = self.chain.is_none_or(|chain| chain == segment.0.chain);
+        if let Some(fault) = fault {
+            self.report(fault, 0);
+            return true;
+        }
+        if !goes_on {
+            self.report(Fault::new(segment.0.number, "the segment follows on another record"), 0);
+            return true;
+        }
+        self.at += 1;
+        self.lsn = segment.0.first_lsn;
+        let prepared = self.prepared.filter(|_| self.at == self.parts.len());
+        match Reader::of_segment(self.storage, self.database, segment, self.follower(), prepared) {
+            Ok(reader) => self.reader = Some(reader),
+            Err(error) => self.report(Fault::new(segment.0.number, error.to_string()), 0),
+        }
+        true
+    }
+
+    /// Behind the last part; false: there is nothing more to say.
+    fn end(&mut self) -> bool {
+        let last = self.parts.last().map_or(1, |part| part.segment.0.number);
+        let is_short = self.lsn < self.start;
+        let short = is_short.then(|| Fault::new(last, "the log ends before the position that is needed"));
+        let Some(fault) = self.fault.take().or(short) else { return false };
+        self.report(fault, 0);
+        self.lsn = self.lsn.max(self.start);
+        true
+    }
+
+    /// The segment has ended as it should.
+    fn leave(&mut self) {
+        let Some(reader) = self.reader.take() else { return };
+        let tail = reader.tail();
+        let is_empty = tail.lsn == tail.segments[0].0.first_lsn;
+        self.is_closed = tail.is_closed || (self.is_closed && is_empty);
+        (self.lsn, self.chain, self.dropped_bytes) = (tail.lsn, Some(tail.chain), tail.dropped_bytes);
+    }
+
+    /// The segment goes on with something else than it should.
+    fn stumble(&mut self, error: &Error) {
+        let Some(reader) = self.reader.take() else { return };
+        self.lsn = reader.lsn();
+        let number = reader.tail().segments[0].0.number;
+        let (number, offset, reason) = match error {
+            Error::Damaged { file, offset, reason, .. } => {
+                (format::number(file).unwrap_or(number), *offset, (*reason).to_string())
+            }
+            error => (number, reader.file_offset(), error.to_string()),
+        };
+        self.report(Fault { number, reason }, offset);
+    }
+
+    /// Notes that something is missing behind the last good record, and before the next part.
+    fn report(&mut self, fault: Fault, offset: u64) {
+        let resumes = self.parts.get(self.at).map(|part| Lsn(part.segment.0.first_lsn));
+        let Fault { number, reason } = fault;
+        (self.chain, self.is_closed) = (None, false);
+        self.gap = Some(Gap { file: format::name(number), offset, lsn: Lsn(self.lsn), resumes, reason });
+    }
+}
+
+/// The database whose log is here, by what its segments say.
+pub fn claimed_database(storage: &dyn Storage) -> Option<DatabaseId> {
+    let numbers = storage.list().ok()?;
+    numbers.iter().rev().find_map(|name| {
+        let number = format::number(name)?;
+        let mut bytes = [0; SEGMENT_HEADER_BYTES];
+        storage.open(name, OpenMode::Read).ok()?.read_exact_at(0, &mut bytes).ok()?;
+        SegmentHeader::claimed(&bytes, number)
+    })
+}
