@@ -152,6 +152,9 @@ impl Drop for Held {
     fn drop(&mut self) {
         // What it says would be out of date. If it fails, nobody looks at it while the lock is free.
         let _stale = self.file.set_len(0);
+        // Closing the file would do, but for a process that is being started just now: until it has become another
+        // program it has the file open, too, and what it has open stays locked.
+        let _still_closed = self.file.unlock();
     }
 }
 

@@ -153,6 +153,28 @@ fn a_lock_holds_between_processes() {
     storage.lock(&holder("second")).unwrap();
 }
 
+/// Proves that a lock ends when its guard is dropped, although a process that is being started by another thread has
+/// the lock's file open for a moment.
+#[cfg(unix)]
+#[test]
+fn a_lock_ends_while_processes_are_started() {
+    let scratch = Scratch::new("starts");
+    let storage = FileStorage::open(&scratch.0).unwrap();
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                    std::process::Command::new("true").status().unwrap();
+                }
+            });
+        }
+        let failed = (0..2000).find_map(|_| storage.lock(&holder("me")).err());
+        is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert!(failed.is_none(), "{failed:?}");
+    });
+}
+
 /// Proves that a directory that cannot be written can be listed, and that the rest fails and says why. The
 /// directory is one of the kernel's, which refuses even the superuser.
 #[cfg(target_os = "linux")]
