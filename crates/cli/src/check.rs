@@ -1,6 +1,7 @@
 //! `braid check`: whether the engine keeps what it promises, and the files of a database are good, for who wants to
 //! see it with their own eyes.
 
+mod crash;
 mod database;
 mod isolation;
 
@@ -21,6 +22,11 @@ enum CheckCommand {
     Isolation(isolation::IsolationArgs),
     /// Every file of a database on disk: its checkpoints, its log, and whether it would open
     Db(database::DatabaseArgs),
+    /// Crashes at every operation of a simulated disk, and processes that are killed: nothing acknowledged is lost
+    Crash(crash::CrashArgs),
+    /// The process that `crash` kills
+    #[command(hide = true)]
+    CrashChild(crash::ChildArgs),
 }
 
 /// Runs the command. A broken promise is an error, after everything was printed.
@@ -28,5 +34,7 @@ pub fn check(args: &CheckArgs) -> Result<(), Box<dyn Error>> {
     match &args.command {
         CheckCommand::Isolation(args) => isolation::isolation(args),
         CheckCommand::Db(args) => database::database(args),
+        CheckCommand::Crash(args) => crash::crash(args),
+        CheckCommand::CrashChild(args) => crash::child(args),
     }
 }

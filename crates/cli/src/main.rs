@@ -87,6 +87,10 @@ mod tests {
         assert!(Cli::try_parse_from(["braid", "bench", "ycsb", "--records", "many"]).is_err());
         assert!(Cli::try_parse_from(["braid", "check", "isolation", "--scheme", "snapshot"]).is_ok());
         assert!(Cli::try_parse_from(["braid", "check", "isolation", "--scheme", "none"]).is_err());
+        assert!(
+            Cli::try_parse_from(["braid", "check", "crash", "--seed", "7", "--replay", "12:3/4:5"]).is_ok()
+        );
+        assert!(Cli::try_parse_from(["braid", "check", "crash", "--replay", "12"]).is_err());
         assert!(Cli::try_parse_from(["braid", "history", "check", "a.jsonl", "--model", "strict"]).is_ok());
         assert!(Cli::try_parse_from(["braid", "history", "check", "a.jsonl", "--model", "lax"]).is_err());
     }

@@ -4,6 +4,8 @@
 //!
 //! [`script`] is the close-up: small transactions whose steps meet in every order, judged by brute force.
 //!
+//! [`crash`] runs a durable database on a disk that crashes, and judges what recovery finds.
+//!
 //! [`storage`] is a disk that crashes and fails as the contract of [`braiddb::storage`] allows.
 //!
 //! A [`Workload`] says what the transactions do and what must hold; a [`Scheme`] names the concurrency control that
@@ -22,6 +24,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod crash;
 mod judge;
 mod ledger;
 mod observer;

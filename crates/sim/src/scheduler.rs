@@ -103,7 +103,7 @@ pub(crate) type SimulatedWorker<C> = Worker<C, Seeded>;
 
 /// Time that goes on when it is looked at.
 #[derive(Default)]
-struct Ticks(AtomicU64);
+pub(crate) struct Ticks(AtomicU64);
 
 impl Clock for Ticks {
     fn now_ns(&self) -> u64 {

@@ -28,15 +28,9 @@ impl Identity {
     /// with checkpoints and without an identity is damaged: it is no place for a new database.
     pub fn read(storage: &dyn Storage) -> Result<Option<Identity>> {
         let Some(file) = files::open(storage, Name::Identity)? else {
-            let is_part =
-                |name: &Name| matches!(name, Name::Manifest(_) | Name::NewManifest(_) | Name::Rows(..));
-            let files = storage.list()?;
-            if files.iter().any(|file| is_segment(file) || Name::parse(file).as_ref().is_some_and(is_part)) {
-                return Err(damaged(
-                    Name::Identity.to_string(),
-                    0,
-                    "it is missing, and the rest of a database is there",
-                ));
+            if has_more(storage)? {
+                let missing = "it is missing, and the rest of a database is there";
+                return Err(damaged(Name::Identity.to_string(), 0, missing));
             }
             return Ok(None);
         };
@@ -57,10 +51,29 @@ impl Identity {
             let taken = ErrorKind::AlreadyExists.into();
             return Err(StorageError::io(Operation::Create, Name::Identity.to_string(), taken).into());
         }
-        let mut bytes = [0; BYTES];
-        bytes[..HEAD_BYTES].copy_from_slice(&head(MAGIC, database));
-        seal(&mut bytes);
-        files::publish_file(storage, Name::NewIdentity, Name::Identity, &bytes, Planted::None)?;
-        Ok(Identity { database })
+        let identity = Identity { database };
+        identity.publish(storage)?;
+        Ok(identity)
     }
+
+    /// Makes sure that an identity which [`Identity::read`] has found is durable, before anything else is written. A
+    /// process that was killed, or whose sync has failed, may have left one that can be read and that a crash of the
+    /// machine would undo; but only where it is all that there is of the database.
+    pub fn secure(&self, storage: &dyn Storage) -> Result<()> {
+        if has_more(storage)? { Ok(()) } else { self.publish(storage) }
+    }
+
+    fn publish(&self, storage: &dyn Storage) -> Result<()> {
+        let mut bytes = [0; BYTES];
+        bytes[..HEAD_BYTES].copy_from_slice(&head(MAGIC, self.database));
+        seal(&mut bytes);
+        files::publish_file(storage, Name::NewIdentity, Name::Identity, &bytes, Planted::None)
+    }
+}
+
+/// Whether there is more of a database than its identity.
+fn has_more(storage: &dyn Storage) -> Result<bool> {
+    let is_part = |name: &Name| matches!(name, Name::Manifest(_) | Name::NewManifest(_) | Name::Rows(..));
+    let is_more = |file: &String| is_segment(file) || Name::parse(file).as_ref().is_some_and(is_part);
+    Ok(storage.list()?.iter().any(is_more))
 }

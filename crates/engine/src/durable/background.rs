@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::metrics::Clock;
 use crate::options::Options;
 use crate::sync::{Condvar, Mutex, lock, wait};
-use crate::wal::{Flusher, Writer};
+use crate::wal::Flusher;
 use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -47,12 +47,11 @@ impl CheckpointThread {
         checkpointer: Checkpointer<C>,
         options: &Options,
         clock: Arc<dyn Clock>,
-        log: Option<Writer>,
     ) -> std::io::Result<CheckpointThread> {
         let shared = Arc::new(Shared::default());
         let began_ns = clock.now_ns();
         let (options, of_thread) = (options.clone(), shared.clone());
-        let mut keeper = Keeper { checkpointer, options, clock, log, shared: of_thread, began_ns };
+        let mut keeper = Keeper { checkpointer, options, clock, shared: of_thread, began_ns };
         let thread =
             std::thread::Builder::new().name("braid-checkpoint".into()).spawn(move || keeper.run())?;
         Ok(CheckpointThread { shared, thread: Some(thread) })
@@ -92,7 +91,6 @@ struct Keeper<C: ConcurrencyControl> {
     checkpointer: Checkpointer<C>,
     options: Options,
     clock: Arc<dyn Clock>,
-    log: Option<Writer>,
     shared: Arc<Shared>,
     /// When the last checkpoint began.
     began_ns: u64,
@@ -144,22 +142,12 @@ impl<C: ConcurrencyControl> Keeper<C> {
             }
             match self.checkpointer.step()? {
                 Step::Done => return Ok(()),
-                Step::Await(_) => self.await_flush()?,
+                // Not until it is durable: that may be never. The next step knows if it will not be.
+                Step::Await(_) => self.rest(FLUSH),
                 Step::Wrote(more) => {
                     bytes += more;
                     self.pace(start_ns, bytes);
                 }
-            }
-        }
-    }
-
-    /// Rests for about a flush. (Not until it is durable: that may be never, and the database may be closed.)
-    fn await_flush(&self) -> Result<()> {
-        match &self.log {
-            Some(log) if log.has_ended() => Err(log.refusal().map_or(Error::Closed, Error::Log)),
-            _ => {
-                self.rest(FLUSH);
-                Ok(())
             }
         }
     }

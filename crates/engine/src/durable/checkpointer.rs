@@ -113,6 +113,10 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
 
     /// Begins a checkpoint, or goes on with it. After an error the next step begins a new one.
     pub(super) fn step(&mut self) -> Result<Step> {
+        if let Err(ended) = self.check_log() {
+            self.current = None;
+            return Err(ended);
+        }
         let mut current = match self.current.take() {
             Some(current) => current,
             None => self.begin()?,
@@ -133,17 +137,32 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
     /// A checkpoint that has failed leaves nothing behind, and what it would have covered is left to the next one.
     fn give_up(&mut self, current: Current<C>, error: &Error) {
         if let Some(log) = &self.log {
-            log.touch(current.touched);
+            if self.planted != Planted::TouchedForgottenByFailure {
+                log.touch(current.touched);
+            }
             if let Error::Checkpoint(checkpoint::Error::Storage(error)) = error
                 && error.operation() == Operation::SyncDirectory
             {
                 log.stop(error.clone());
-                return;
+            }
+            if log.has_ended() {
+                return; // nobody knows which names there are
             }
         }
         drop(current.rows);
         // If that fails too, the next checkpoint that succeeds does it.
         let _ = checkpoint::remove_unneeded(&*self.storage, &self.kept);
+    }
+
+    /// An error once the log has ended. If a sync of the directory has failed, names of files that a checkpoint needs
+    /// may be lost although they can be seen: then none counts any more, and what there was before is kept.
+    fn check_log(&self) -> Result<()> {
+        match &self.log {
+            Some(log) if log.has_ended() && self.planted != Planted::CheckpointAfterLog => {
+                Err(log.refusal().map_or(Error::Closed, Error::Log))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn begin(&mut self) -> Result<Current<C>> {
@@ -203,7 +222,9 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
             Some(rows) => rows,
             None => {
                 let (storage, number, table) = (&*self.storage, current.number, &entry.table);
-                let rows = RowsWriter::create(storage, self.database, number, table.number, table.fixed8)?;
+                let (database, planted) = (self.database, self.planted.of_checkpoint());
+                let rows =
+                    RowsWriter::with_planted(storage, database, number, table.number, table.fixed8, planted)?;
                 current.rows.insert(rows)
             }
         };
@@ -244,7 +265,9 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
             },
             tables: std::mem::take(&mut current.tables),
         };
-        checkpoint::publish(&*self.storage, self.database, &manifest)?;
+        let planted = self.planted.of_checkpoint();
+        checkpoint::publish_with_planted(&*self.storage, self.database, &manifest, planted)?;
+        self.check_log()?;
         self.kept.push(manifest);
         let surplus = self.kept.len().saturating_sub(KEPT);
         self.kept.drain(..surplus);

@@ -71,7 +71,10 @@ impl Opening<'_> {
         let Opening { storage, clock, holder, fresh, planted, progress } = self;
         let lock = storage.lock(&holder)?;
         let identity = match Identity::read(&*storage)? {
-            Some(identity) => identity,
+            Some(identity) => {
+                identity.secure(&*storage)?;
+                identity
+            }
             None => Identity::create(&*storage, fresh)?,
         };
         let database = identity.database;
@@ -124,10 +127,8 @@ impl<C: ConcurrencyControl> Recovered<C> {
         let Recovered { engine, recovery, storage, stepped: Stepped { flusher, checkpointer }, lock } = self;
         let refused = |error: std::io::Error| Error::NoThread { reason: error.to_string() };
         let flusher = flusher.map(FlusherThread::spawn).transpose().map_err(refused)?;
-        let log = engine.log.get().map(|log| log.writer.clone());
         let clock = engine.clock.clone();
-        let checkpoints =
-            CheckpointThread::spawn(checkpointer, &engine.options, clock, log).map_err(refused)?;
+        let checkpoints = CheckpointThread::spawn(checkpointer, &engine.options, clock).map_err(refused)?;
         Ok(Durable { checkpoints: Some(checkpoints), flusher, recovery, storage, _lock: lock })
     }
 }

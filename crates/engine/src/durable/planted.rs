@@ -1,5 +1,7 @@
 //! Errors that tests plant into what is made durable when, to show that they would be noticed.
 
+use crate::{checkpoint, wal};
+
 /// What is to be done wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Planted {
@@ -13,10 +15,34 @@ pub enum Planted {
     StartNotedLate,
     /// The tables that the log has changed are forgotten when the database is opened.
     TouchedForgotten,
+    /// The tables that a checkpoint would have covered are forgotten when it fails.
+    TouchedForgottenByFailure,
+    /// Checkpoints are written after the log has ended.
+    CheckpointAfterLog,
     /// Recovery leaves the last record of the log out.
     LastRecordDropped,
     /// Recovery applies the first record of the log again at its end.
     FirstRecordAgain,
     /// Timestamps begin anew after recovery.
     ClockNotResumed,
+    /// An error in writing or reading the rows and manifests of checkpoints.
+    Checkpoint(checkpoint::Planted),
+    /// An error in reading the log.
+    Log(wal::Planted),
+}
+
+impl Planted {
+    pub(super) fn of_checkpoint(self) -> checkpoint::Planted {
+        match self {
+            Planted::Checkpoint(planted) => planted,
+            _ => checkpoint::Planted::None,
+        }
+    }
+
+    pub(super) fn of_log(self) -> wal::Planted {
+        match self {
+            Planted::Log(planted) => planted,
+            _ => wal::Planted::None,
+        }
+    }
 }

@@ -136,7 +136,7 @@ impl Recoverer<'_, '_> {
             }
         }
         // Without any, the whole log is needed.
-        match (failure, Reader::open(self.storage, self.database, Lsn(0))) {
+        match (failure, self.open_log(Lsn(0))) {
             (Some(failure), Err(wal::Error::Missing { .. })) => Err(failure),
             _ => Ok((make()?, Vec::new())),
         }
@@ -156,8 +156,9 @@ impl Recoverer<'_, '_> {
         let (mut readers, mut total) = (Vec::new(), 0);
         for (entry, table) in manifest.tables.iter().zip(&tables) {
             if let Some(rows) = &entry.rows {
-                let (storage, fixed8) = (self.storage, entry.table.fixed8);
-                readers.push((*table, RowsReader::open(storage, self.database, rows, fixed8)?));
+                let (fixed8, planted) = (entry.table.fixed8, self.planted.of_checkpoint());
+                let reader = RowsReader::with_planted(self.storage, self.database, rows, fixed8, planted)?;
+                readers.push((*table, reader));
                 total += rows.rows;
             }
         }
@@ -196,7 +197,7 @@ impl Recoverer<'_, '_> {
         start_lsn: Lsn,
         timestamp: u64,
     ) -> Result<Applied> {
-        let mut reader = Reader::open(self.storage, self.database, start_lsn).map_err(Error::Log)?;
+        let mut reader = self.open_log(start_lsn).map_err(Error::Log)?;
         let records_max = match self.planted {
             Planted::LastRecordDropped => self.count_records(start_lsn)?.saturating_sub(1),
             _ => u64::MAX,
@@ -218,7 +219,7 @@ impl Recoverer<'_, '_> {
                 timestamp = timestamp.max(record.commit_timestamp);
             }
             if self.planted == Planted::FirstRecordAgain {
-                let mut again = Reader::open(self.storage, self.database, start_lsn).map_err(Error::Log)?;
+                let mut again = self.open_log(start_lsn).map_err(Error::Log)?;
                 if let Some(record) = again.next_record().map_err(Error::Log)? {
                     apply(feed, &tables, &record, &mut touched)?;
                 }
@@ -229,8 +230,12 @@ impl Recoverer<'_, '_> {
         Ok(Applied { tail, transactions, timestamp, touched })
     }
 
+    fn open_log(&self, start_lsn: Lsn) -> wal::Result<Reader<'_>> {
+        Reader::with_planted(self.storage, self.database, start_lsn, self.planted.of_log())
+    }
+
     fn count_records(&self, start_lsn: Lsn) -> Result<u64> {
-        let mut reader = Reader::open(self.storage, self.database, start_lsn).map_err(Error::Log)?;
+        let mut reader = self.open_log(start_lsn).map_err(Error::Log)?;
         let mut count = 0;
         while let Some(record) = reader.next_record().map_err(Error::Log)? {
             count += u64::from(record.catalog().is_none());

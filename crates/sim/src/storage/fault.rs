@@ -90,6 +90,11 @@ impl FaultRule {
         FaultRule::new(operation.into(), nth, Repeat::Every, fault)
     }
 
+    /// Whether names are lost by it that can be seen for as long as the machine runs.
+    pub fn loses_names(&self) -> bool {
+        (self.operation, self.fault) == (Some(Operation::SyncDirectory), Fault::DropUnsynced)
+    }
+
     /// Counts an operation, and says what happens to it.
     pub(super) fn meet(&mut self, operation: Operation) -> Option<Fault> {
         if self.operation.is_some_and(|of| of != operation) {

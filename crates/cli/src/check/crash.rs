@@ -1,0 +1,253 @@
+//! `braid check crash`: simulated crashes at every operation, and processes that are killed.
+
+mod kill;
+
+use crate::parallel::in_order;
+use crate::sim::grouped;
+use braid_sim::crash::{Failure, Place, Report, Settings, check, replay};
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+pub use kill::{ChildArgs, child};
+use kill::{Kills, kill};
+use serde_json::{Value, json};
+use std::error::Error;
+use std::io::{self, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// What to check, and how much of it.
+#[derive(Args, Debug)]
+pub struct CrashArgs {
+    /// Simulated crash states to recover from
+    #[arg(long, default_value_t = 20_000)]
+    states: u64,
+    /// Processes to kill
+    #[arg(long, default_value_t = 60)]
+    kills: u64,
+    /// The first seed
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Look at one simulated crash of the seed again: boundary:seed, as a failure prints it
+    #[arg(long, conflicts_with_all = ["states", "kills", "json"])]
+    replay: Option<Place>,
+    /// Where to make the databases of processes that are killed; else where temporary files are
+    #[arg(long)]
+    directory: Option<PathBuf>,
+    /// Print a JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the command. Anything lost is an error, after everything was printed.
+pub fn crash(args: &CrashArgs) -> Result<(), Box<dyn Error>> {
+    if let Some(place) = &args.replay {
+        let report = replay(&Settings::seeded(args.seed), place).map_err(|failure| failure.to_string())?;
+        println!("nothing is lost there, in {} recoveries", report.recoveries);
+        return Ok(());
+    }
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    let start = Instant::now();
+    let bar = progress(args);
+    let (report, failure) = look(args, threads, &bar);
+    let simulated = start.elapsed();
+    let kills = match args.kills {
+        0 => Kills::default(),
+        _ => kill(args.directory.as_deref(), args.kills, args.seed, &bar)?,
+    };
+    bar.finish_and_clear();
+    let findings = Findings { report, failure, kills, simulated, elapsed: start.elapsed() };
+    findings.print(args, &mut io::stdout().lock())?;
+    match findings.lost().len() {
+        0 => Ok(()),
+        lost => Err(format!("{lost} lost").into()),
+    }
+}
+
+/// How far it is, on the terminal if there is one.
+fn progress(args: &CrashArgs) -> ProgressBar {
+    let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} {msg}");
+    let bar = ProgressBar::new(args.states + args.kills);
+    bar.with_style(style.expect("the template is well formed")).with_message("crash states")
+}
+
+/// Looks at all states, seed by seed, up to the first seed with a failure.
+fn look(args: &CrashArgs, threads: usize, bar: &ProgressBar) -> (Report, Option<Failure>) {
+    let of_seed = Settings::seeded(args.seed).states;
+    let work = |piece: u64| {
+        let seed = args.seed.saturating_add(piece);
+        let states = of_seed.min(args.states - piece * of_seed);
+        let result = check_caught(&Settings { states, ..Settings::seeded(seed) });
+        bar.inc(states);
+        result
+    };
+    let all = in_order(args.states.div_ceil(of_seed), threads, work, Result::is_err);
+    let (mut report, mut failure) = (Report::default(), None);
+    for result in all {
+        match result {
+            Ok(more) => report = report.plus(more),
+            Err(found) => failure = failure.or(Some(*found)),
+        }
+    }
+    (report, failure)
+}
+
+/// A panic is a failure like any other.
+fn check_caught(settings: &Settings) -> Result<Report, Box<Failure>> {
+    catch_unwind(AssertUnwindSafe(|| check(settings))).unwrap_or_else(|_| {
+        let what = "the engine, or the check, has panicked".to_string();
+        Err(Box::new(Failure { seed: settings.seed, place: Place::default(), after: String::new(), what }))
+    })
+}
+
+/// What came of it.
+#[derive(Debug)]
+struct Findings {
+    report: Report,
+    failure: Option<Failure>,
+    kills: Kills,
+    simulated: Duration,
+    elapsed: Duration,
+}
+
+impl Findings {
+    /// Everything that must not be, in words, and how to see it again.
+    fn lost(&self) -> Vec<(String, String)> {
+        let again = |failure: &Failure| match failure.place.crashes().len() {
+            0 => format!("braid check crash --seed {} --states 1 --kills 0", failure.seed),
+            _ => format!("braid check crash --seed {} --replay {}", failure.seed, failure.place),
+        };
+        let simulated = self.failure.iter().map(|failure| (failure.to_string(), again(failure)));
+        simulated.chain(self.kills.lost.iter().cloned()).collect()
+    }
+
+    fn print(&self, args: &CrashArgs, to: &mut impl Write) -> io::Result<()> {
+        if args.json {
+            return writeln!(to, "{:#}", self.json());
+        }
+        let Findings { report, kills, .. } = self;
+        writeln!(
+            to,
+            "{} crash states in {} lives of {} transactions, {} recoveries, {} from a checkpoint; \
+             {} faults of the disk, {} damaged checkpoints",
+            grouped(report.states),
+            grouped(report.lives),
+            grouped(report.transactions),
+            grouped(report.recoveries),
+            grouped(report.checkpoints),
+            grouped(report.faults),
+            grouped(report.fallbacks)
+        )?;
+        if kills.is_possible || args.kills == 0 {
+            writeln!(
+                to,
+                "{} processes killed, {} of them while a checkpoint was written; {} transactions acknowledged",
+                grouped(kills.kills),
+                grouped(kills.in_checkpoints),
+                grouped(kills.acknowledged)
+            )?;
+        } else {
+            writeln!(to, "no process was killed: this system cannot, so that is not checked")?;
+        }
+        for (what, again) in self.lost() {
+            writeln!(to, "\n{what}\nsee it again: {again}\n")?;
+        }
+        let (lost, seconds) = (self.lost().len(), self.elapsed.as_secs_f64());
+        writeln!(to, "{lost} lost, {seconds:.1} s")
+    }
+
+    fn json(&self) -> Value {
+        let lost = self.lost();
+        let failures: Vec<Value> =
+            lost.iter().map(|(what, again)| json!({ "what": what, "again": again })).collect();
+        json!({
+            "simulated": {
+                "states": self.report.states,
+                "recoveries": self.report.recoveries,
+                "lives": self.report.lives,
+                "transactions": self.report.transactions,
+                "from_checkpoints": self.report.checkpoints,
+                "faults": self.report.faults,
+                "damaged_checkpoints": self.report.fallbacks,
+                "torn_logs": self.report.torn,
+                "trace": format!("{:016x}", self.report.trace),
+                "seconds": self.simulated.as_secs_f64(),
+            },
+            "killed": {
+                "is_possible": self.kills.is_possible,
+                "kills": self.kills.kills,
+                "in_checkpoints": self.kills.in_checkpoints,
+                "acknowledged": self.kills.acknowledged,
+                "seconds": (self.elapsed - self.simulated).as_secs_f64(),
+            },
+            "failures": failures,
+            "lost": lost.len(),
+            "seconds": self.elapsed.as_secs_f64(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Alone {
+        #[command(flatten)]
+        args: CrashArgs,
+    }
+
+    fn parsed(line: &str) -> CrashArgs {
+        Alone::try_parse_from(line.split(' ')).unwrap().args
+    }
+
+    fn looked(line: &str, threads: usize) -> Findings {
+        let (report, failure) = look(&parsed(line), threads, &ProgressBar::hidden());
+        let seconds = Duration::from_secs(2);
+        Findings { report, failure, kills: Kills::default(), simulated: seconds, elapsed: seconds }
+    }
+
+    fn printed(findings: &Findings, line: &str) -> String {
+        let mut text = Vec::new();
+        findings.print(&parsed(line), &mut text).unwrap();
+        String::from_utf8(text).unwrap()
+    }
+
+    /// Proves that as many states are looked at as were asked for, and that the result does not depend on threads.
+    #[test]
+    fn states_are_counted() {
+        let line = "crash --states 260 --kills 0 --seed 5";
+        let findings = looked(line, 1);
+        assert_eq!((findings.report.states, findings.failure.clone()), (260, None));
+        assert_eq!(findings.report, looked(line, 2).report);
+        let text = printed(&findings, line);
+        assert!(text.starts_with("260 crash states in ") && text.ends_with("\n0 lost, 2.0 s\n"), "{text}");
+        let json: Value = serde_json::from_str(&printed(&findings, &format!("{line} --json"))).unwrap();
+        assert_eq!((&json["simulated"]["states"], &json["lost"]), (&json!(260), &json!(0)));
+    }
+
+    /// Proves that what is lost is printed with the command line that shows it again.
+    #[test]
+    fn losses_are_shown() {
+        let failure = |place: &str| Failure {
+            seed: 7,
+            place: place.parse().unwrap_or_default(),
+            after: "boundary 3".into(),
+            what: "transaction 2 is lost".into(),
+        };
+        let mut findings = looked("crash --states 1", 1);
+        for (place, again) in [("3:9", "--replay 3:9"), ("", "--states 1 --kills 0")] {
+            findings.failure = Some(failure(place));
+            let text = printed(&findings, "crash");
+            assert!(text.contains("transaction 2 is lost"), "{text}");
+            assert!(text.contains(&format!("see it again: braid check crash --seed 7 {again}\n")), "{text}");
+            assert!(text.ends_with("1 lost, 2.0 s\n"), "{text}");
+        }
+        assert!(crash(&parsed("crash --replay 3:9")).is_ok());
+        assert!(crash(&parsed("crash --replay 999999:9")).is_err());
+    }
+}

@@ -1,0 +1,344 @@
+//! Processes that are killed while they commit: real threads, real files, SIGKILL.
+//!
+//! A child opens a database and has several clients write to it, one transaction after the other, and writes a line for
+//! each that was acknowledged. Its parent kills it after some milliseconds, opens the database itself, judges what is
+//! there, and starts the next child on the same directory.
+
+use braid_sim::Random;
+use braiddb::{Database, Error, Options, Table, Txn};
+use clap::Args;
+use indicatif::ProgressBar;
+use std::collections::BTreeMap;
+use std::io::{self, BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::mpsc::{Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+const CLIENTS: u64 = 6;
+const ACCOUNTS: u64 = 20;
+/// After so many kills a new directory is begun: a database that has grown takes long to check.
+const KILLS_PER_DIRECTORY: u64 = 50;
+/// So long a process has to acknowledge something.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What came of the kills.
+#[derive(Clone, Debug, Default)]
+pub struct Kills {
+    /// This system can kill processes.
+    pub is_possible: bool,
+    /// Processes killed.
+    pub kills: u64,
+    /// Of them, those that have left an unfinished checkpoint.
+    pub in_checkpoints: u64,
+    /// Transactions that were acknowledged by them.
+    pub acknowledged: u64,
+    /// What must not be, and how to see it again.
+    pub lost: Vec<(String, String)>,
+}
+
+/// Kills so many processes; ends with the first loss, and leaves the directory in which it is.
+pub fn kill(directory: Option<&Path>, kills: u64, seed: u64, bar: &ProgressBar) -> io::Result<Kills> {
+    let mut all = Kills { is_possible: cfg!(unix), ..Kills::default() };
+    if !all.is_possible {
+        return Ok(all);
+    }
+    bar.set_message("kills");
+    let root = directory.map_or_else(std::env::temp_dir, Path::to_path_buf);
+    let mut random = Random::new(seed);
+    for round in 0..kills.div_ceil(KILLS_PER_DIRECTORY) {
+        let directory = root.join(format!("braid-crash-{}-{round}", std::process::id()));
+        let mut last = BTreeMap::new();
+        for _ in 0..KILLS_PER_DIRECTORY.min(kills - round * KILLS_PER_DIRECTORY) {
+            let acknowledged = kill_one(&directory, &mut random)?;
+            all.kills += 1;
+            all.in_checkpoints += u64::from(has_unfinished_checkpoint(&directory)?);
+            all.acknowledged += acknowledged.values().map(|(_, count)| count).sum::<u64>();
+            bar.inc(1);
+            if let Err(what) = judge(&directory, &acknowledged, &mut last) {
+                let again = format!(
+                    "kills depend on time; the directory is {}; braid check crash --states 0 --kills {kills} --seed {seed}",
+                    directory.display()
+                );
+                all.lost.push((format!("after kill {}: {what}", all.kills), again));
+                return Ok(all);
+            }
+        }
+        std::fs::remove_dir_all(directory)?;
+    }
+    Ok(all)
+}
+
+/// By client: the last transaction that was acknowledged, and how many were.
+type Acknowledged = BTreeMap<u64, (u64, u64)>;
+
+/// Runs a process for a while, and kills it.
+fn kill_one(directory: &Path, random: &mut Random) -> io::Result<Acknowledged> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["check", "crash-child", "--seed", &random.any().to_string(), "--directory"]).arg(directory);
+    let mut process = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
+    let (first, has_begun) = channel();
+    let lines = process.stdout.take().expect("it is piped");
+    let reader = thread::spawn(move || read(lines, &first));
+    // Some are killed while they recover, most while they commit.
+    if random.chance(80) {
+        let _ = has_begun.recv_timeout(PATIENCE);
+    }
+    thread::sleep(Duration::from_micros(random.below(40_000)));
+    end(&mut process)?;
+    Ok(reader.join().expect("reading does not panic"))
+}
+
+/// Kills a process, which has not ended before.
+fn end(process: &mut Child) -> io::Result<()> {
+    if let Some(status) = process.try_wait()? {
+        return Err(io::Error::other(format!("a process to be killed has ended before: {status}")));
+    }
+    process.kill()?;
+    process.wait().map(drop)
+}
+
+/// What a process has acknowledged, up to its last whole line.
+fn read(lines: ChildStdout, first: &Sender<()>) -> Acknowledged {
+    let mut acknowledged = Acknowledged::new();
+    let (mut lines, mut line) = (BufReader::new(lines), String::new());
+    while lines.read_line(&mut line).is_ok() && line.ends_with('\n') {
+        let numbers = line.trim_end().split_once(' ');
+        let numbers = numbers.and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
+        let (client, number): (u64, u64) = numbers.expect("a client and a number");
+        let (last, count) = acknowledged.entry(client).or_default();
+        (*last, *count) = (number, *count + 1);
+        let _ = first.send(());
+        line.clear();
+    }
+    acknowledged
+}
+
+/// Whether a checkpoint has been begun that was not published.
+fn has_unfinished_checkpoint(directory: &Path) -> io::Result<bool> {
+    if !directory.is_dir() {
+        return Ok(false);
+    }
+    let names: Result<Vec<_>, _> =
+        std::fs::read_dir(directory)?.map(|entry| entry.map(|e| e.file_name())).collect();
+    let names: Vec<String> = names?.into_iter().filter_map(|name| name.into_string().ok()).collect();
+    let number = |name: &String, prefix: &str| name.strip_prefix(prefix)?.get(..20).map(String::from);
+    let newest = |prefix: &str| names.iter().filter_map(|name| number(name, prefix)).max();
+    let is_published = |name: &&String| !name.ends_with(".new");
+    let published = names.iter().filter(is_published).filter_map(|name| number(name, "checkpoint-")).max();
+    Ok(newest("rows-") > published || newest("checkpoint-") > published)
+}
+
+/// Opens what a killed process has left: each client's transactions are there without a gap, up to the last that was
+/// acknowledged or the one after it, each of them as a whole. `last` are those that were there after the kill before.
+fn judge(directory: &Path, acknowledged: &Acknowledged, last: &mut BTreeMap<u64, u64>) -> Result<(), String> {
+    let text = |error: Error| format!("the database cannot be opened and read: {error}");
+    let database = Database::open(directory, options()).map_err(text)?;
+    let tables = Tables::open(&database).map_err(text)?;
+    let Rows { journal, present, balances } = tables.rows(&database).map_err(text)?;
+    let (mut found, mut expected) = (BTreeMap::new(), BTreeMap::new());
+    for ((client, number), transfer) in journal {
+        let before = found.insert(client, number).unwrap_or_default();
+        if number != before + 1 {
+            return Err(format!("of client {client} transaction {} is lost, {number} is there", before + 1));
+        }
+        transfer_of(transfer).into_iter().for_each(|(account, amount)| {
+            *expected.entry(account).or_default() += amount;
+        });
+    }
+    for client in 0..CLIENTS {
+        let there = found.get(&client).copied().unwrap_or_default();
+        let known = last.get(&client).copied().unwrap_or_default();
+        let known = acknowledged.get(&client).map_or(known, |(number, _)| *number);
+        if there < known {
+            return Err(format!(
+                "of client {client} {known} transactions were acknowledged, {there} are there"
+            ));
+        }
+        if there > known + 1 {
+            return Err(format!("of client {client} {there} are there, and only {known} were answered"));
+        }
+    }
+    if found != present {
+        return Err(format!("the last transactions are {found:?} in one table, {present:?} in another"));
+    }
+    if balances != expected {
+        return Err(format!("the accounts hold {balances:?}, the transfers make {expected:?}"));
+    }
+    *last = found;
+    Ok(())
+}
+
+fn options() -> Options {
+    Options {
+        workers: 2,
+        pin_workers: false,
+        log_segment_bytes: 64 << 10,
+        checkpoint_log_bytes: 64 << 10,
+        ..Options::default()
+    }
+}
+
+/// The tables of the load.
+#[derive(Clone, Copy)]
+struct Tables {
+    /// By client and number: what was transferred.
+    journal: Table<(u64, u64), u64>,
+    /// By client and number: of each client's last transaction only, and long.
+    last: Table<(u64, u64), [u8]>,
+    accounts: Table<u64, i64>,
+}
+
+/// What is in them.
+struct Rows {
+    journal: Vec<((u64, u64), u64)>,
+    present: BTreeMap<u64, u64>,
+    balances: BTreeMap<u64, i64>,
+}
+
+/// How the accounts change.
+fn transfer_of(transfer: u64) -> [(u64, i64); 2] {
+    let (from, to, amount) = (transfer % ACCOUNTS, transfer / ACCOUNTS % ACCOUNTS, transfer % 97);
+    [(from, -(amount as i64)), (to, amount as i64)]
+}
+
+impl Tables {
+    fn open(database: &Database) -> Result<Tables, Error> {
+        let (journal, last) = (database.table("journal")?, database.table("last")?);
+        Ok(Tables { journal, last, accounts: database.table("accounts")? })
+    }
+
+    fn rows(self, database: &Database) -> Result<Rows, Error> {
+        let (mut journal, mut present, mut balances) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
+        let snapshot = database.begin()?;
+        let mut rows = snapshot.scan::<_, _, (u64, u64)>(self.journal, ..);
+        while let Some(row) = rows.next()? {
+            journal.push(row);
+        }
+        let mut rows = snapshot.scan::<_, _, (u64, u64)>(self.last, ..);
+        while let Some(((client, number), filler)) = rows.next()? {
+            let is_whole = filler == filler_of(client, number) && present.insert(client, number).is_none();
+            if !is_whole {
+                return Err(Error::user(format!(
+                    "the row of client {client}, transaction {number}, is wrong"
+                )));
+            }
+        }
+        let mut rows = snapshot.scan::<_, _, u64>(self.accounts, ..);
+        while let Some((account, amount)) = rows.next()? {
+            balances.insert(account, amount);
+        }
+        Ok(Rows { journal, present, balances })
+    }
+
+    /// A client's next transaction.
+    async fn commit(self, tx: &Txn, client: u64, number: u64, transfer: u64) -> Result<(), Error> {
+        tx.insert(self.journal, (client, number), transfer).await?;
+        tx.delete(self.last, (client, number - 1)).await?;
+        tx.insert(self.last, (client, number), &filler_of(client, number)).await?;
+        for (account, change) in transfer_of(transfer) {
+            let amount = tx.get(self.accounts, account).await?.unwrap_or_default();
+            tx.put(self.accounts, account, amount + change).await?;
+        }
+        Ok(())
+    }
+}
+
+fn filler_of(client: u64, number: u64) -> Vec<u8> {
+    vec![(client * 7 + number) as u8; (number * 131 % 1500) as usize]
+}
+
+/// What a child is told.
+#[derive(Args, Debug)]
+pub struct ChildArgs {
+    #[arg(long)]
+    directory: PathBuf,
+    #[arg(long)]
+    seed: u64,
+}
+
+/// The child: commits, and says what was acknowledged, until it is killed.
+pub fn child(args: &ChildArgs) -> Result<(), Box<dyn std::error::Error>> {
+    let database = Database::open(&args.directory, options())?;
+    let tables = Tables::open(&database)?;
+    let present = tables.rows(&database)?.present;
+    thread::scope(|scope| {
+        let clients: Vec<_> = (0..CLIENTS)
+            .map(|client| {
+                let number = present.get(&client).copied().unwrap_or_default();
+                let (database, random) = (&database, Random::new(args.seed ^ client << 32));
+                scope.spawn(move || commit_for_ever(database, tables, (client, number), random))
+            })
+            .collect();
+        let checkpoints = scope.spawn(|| -> Result<(), Error> {
+            loop {
+                database.checkpoint()?;
+            }
+        });
+        for thread in clients.into_iter().chain([checkpoints]) {
+            thread.join().expect("no client panics")?;
+        }
+        Ok(())
+    })
+}
+
+fn commit_for_ever(
+    database: &Database,
+    tables: Tables,
+    (client, mut number): (u64, u64),
+    mut random: Random,
+) -> Result<(), Error> {
+    loop {
+        number += 1;
+        let (next, transfer) = (number, random.any());
+        database.run(async move |tx| tables.commit(tx, client, next, transfer).await).wait()?;
+        // One write, so that lines do not mix; if nobody reads them any more, the kill is on its way.
+        let _ = io::stdout().lock().write_all(format!("{client} {number}\n").as_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use super::*;
+
+    /// Proves that what was acknowledged and is not there is a loss, and so are gaps, torn transactions, more than was
+    /// answered, and wrong sums; and that what is there as it should be is none.
+    #[test]
+    fn losses_are_told() {
+        let directory = std::env::temp_dir().join(format!("braid-kill-test-{}", std::process::id()));
+        let judged = |acknowledged: u64, change: &dyn Fn(&Database, Tables)| {
+            let _ = std::fs::remove_dir_all(&directory);
+            let database = Database::open(&directory, options()).unwrap();
+            let tables = Tables::open(&database).unwrap();
+            for number in 1..=3 {
+                let done = database.run(async move |tx| tables.commit(tx, 0, number, number * 1001).await);
+                done.wait().unwrap();
+            }
+            change(&database, tables);
+            database.close().unwrap();
+            judge(&directory, &BTreeMap::from([(0, (acknowledged, 1))]), &mut BTreeMap::new())
+        };
+        let nothing = |_: &Database, _: Tables| {};
+        assert_eq!((judged(3, &nothing), judged(2, &nothing)), (Ok(()), Ok(())));
+        let whatever = |what: &str, result: Result<(), String>| {
+            assert!(result.as_ref().is_err_and(|error| error.contains(what)), "{result:?}");
+        };
+        whatever("acknowledged", judged(4, &nothing));
+        whatever("only 1 were answered", judged(1, &nothing));
+        let changed = |change: fn(&braiddb::Transaction, Tables) -> Result<(), Error>| {
+            judged(3, &|database, tables| {
+                let transaction = database.begin().unwrap();
+                change(&transaction, tables).unwrap();
+                transaction.commit().unwrap();
+            })
+        };
+        whatever("transaction 2 is lost", changed(|tx, tables| tx.delete(tables.journal, (0, 2)).map(drop)));
+        whatever("in another", changed(|tx, tables| tx.delete(tables.last, (0, 3)).map(drop)));
+        whatever("is wrong", changed(|tx, tables| tx.put(tables.last, (0, 3), b"torn")));
+        whatever("the transfers make", changed(|tx, tables| tx.put(tables.accounts, 1, 12345)));
+        std::fs::remove_dir_all(directory).unwrap();
+    }
+}

@@ -1,0 +1,156 @@
+//! Storages that make a careless database of a careful one: mistakes that the oracle must find.
+
+use crate::storage::SimulatedStorage;
+use braiddb::storage::{File, Holder, LockGuard, OpenMode, Operation, Result, Space, Storage};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What is done wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Careless {
+    /// Files whose names begin so are not synced.
+    DataUnsynced(&'static str),
+    /// The directory is not synced.
+    NamesUnsynced,
+    /// The directory is not synced after a file whose name begins so was created or renamed to.
+    NameUnsynced(&'static str),
+    /// A sync of data that fails is taken for one that has worked.
+    FailedSyncIgnored,
+    /// A sync of data that fails is made again, and what that says counts.
+    FailedSyncRepeated,
+    /// A sync of the directory that fails is made again, and what that says counts.
+    FailedNamesRepeated,
+    /// A write that fails is taken for one that has worked.
+    FailedWriteIgnored,
+    /// A write that was cut short is taken for a whole one.
+    ShortWriteIgnored,
+    /// What is written to a file whose name begins so is kept back until the write after it.
+    WriteKeptBack(&'static str),
+}
+
+impl Careless {
+    /// The storage with this mistake in it.
+    pub(super) fn over(self, inner: &SimulatedStorage) -> CarelessStorage {
+        CarelessStorage { inner: inner.clone(), careless: self, is_deaf: AtomicBool::new(false) }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct CarelessStorage {
+    inner: SimulatedStorage,
+    careless: Careless,
+    /// The next sync of the directory is left out.
+    is_deaf: AtomicBool,
+}
+
+impl CarelessStorage {
+    fn names(&self, name: &str) {
+        if let Careless::NameUnsynced(prefix) = self.careless {
+            self.is_deaf.store(name.starts_with(prefix), Ordering::Relaxed);
+        }
+    }
+}
+
+impl Storage for CarelessStorage {
+    fn open(&self, name: &str, mode: OpenMode) -> Result<Box<dyn File>> {
+        let inner: Arc<dyn File> = self.inner.open(name, mode)?.into();
+        if mode == OpenMode::CreateNew {
+            self.names(name);
+        }
+        Ok(Box::new(CarelessFile { inner, careless: self.careless, kept_back: Mutex::new(None) }))
+    }
+    fn list(&self) -> Result<Vec<String>> {
+        self.inner.list()
+    }
+    fn remove(&self, name: &str) -> Result<()> {
+        self.inner.remove(name)
+    }
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
+        self.names(to);
+        self.inner.rename(from, to)
+    }
+    fn sync_directory(&self) -> Result<()> {
+        if self.careless == Careless::NamesUnsynced || self.is_deaf.swap(false, Ordering::Relaxed) {
+            return Ok(());
+        }
+        self.inner.sync_directory().or_else(|error| match self.careless {
+            Careless::FailedNamesRepeated => self.inner.sync_directory(),
+            _ => Err(error),
+        })
+    }
+    fn lock(&self, holder: &Holder) -> Result<LockGuard> {
+        self.inner.lock(holder)
+    }
+    fn space(&self) -> Result<Option<Space>> {
+        self.inner.space()
+    }
+}
+
+#[derive(Debug)]
+struct CarelessFile {
+    inner: Arc<dyn File>,
+    careless: Careless,
+    kept_back: Mutex<Option<(u64, Vec<u8>)>>,
+}
+
+impl CarelessFile {
+    /// Writes now what was kept back.
+    fn write_kept_back(&self, next: Option<(u64, Vec<u8>)>) -> Result<()> {
+        let mut kept_back = self.kept_back.lock().unwrap_or_else(PoisonError::into_inner);
+        match std::mem::replace(&mut *kept_back, next) {
+            Some((offset, data)) => self.inner.write_all_at(offset, &data),
+            None => Ok(()),
+        }
+    }
+}
+
+impl File for CarelessFile {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        self.inner.read_at(offset, buffer)
+    }
+    fn write_at(&self, offset: u64, data: &[u8]) -> Result<usize> {
+        if let Careless::WriteKeptBack(prefix) = self.careless
+            && self.name().starts_with(prefix)
+        {
+            self.write_kept_back(Some((offset, data.to_vec())))?;
+            return Ok(data.len());
+        }
+        match (self.inner.write_at(offset, data), self.careless) {
+            (Ok(_), Careless::ShortWriteIgnored) => Ok(data.len()),
+            (Err(error), Careless::FailedWriteIgnored) if error.operation() == Operation::Write => {
+                Ok(data.len())
+            }
+            (written, _) => written,
+        }
+    }
+    fn preallocate(&self, offset: u64, bytes: u64) -> Result<()> {
+        self.inner.preallocate(offset, bytes)
+    }
+    fn truncate(&self, len_bytes: u64) -> Result<()> {
+        self.inner.truncate(len_bytes)
+    }
+    fn sync_data(&self) -> Result<()> {
+        if let Careless::DataUnsynced(prefix) = self.careless
+            && self.name().starts_with(prefix)
+        {
+            return Ok(());
+        }
+        self.inner.sync_data().or_else(|error| match self.careless {
+            Careless::FailedSyncIgnored => Ok(()),
+            Careless::FailedSyncRepeated => self.inner.sync_data(),
+            _ => Err(error),
+        })
+    }
+    fn len_bytes(&self) -> Result<u64> {
+        self.inner.len_bytes()
+    }
+}
+
+impl Drop for CarelessFile {
+    fn drop(&mut self) {
+        let _ = self.write_kept_back(None); // late, but not never
+    }
+}

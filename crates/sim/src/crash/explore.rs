@@ -1,0 +1,274 @@
+//! Which crash states are looked at, and what is asked of each.
+
+use super::life::{Course, live, open};
+use super::oracle::{Found, judge};
+use super::tables::Contents;
+use super::trace::Trace;
+use super::{Failure, Place, Report, Settings};
+use crate::Random;
+use crate::storage::{Crash, EVERYTHING, SimulatedStorage};
+use braiddb::Recovery;
+use braiddb::storage::{OpenMode, Storage};
+
+/// Room on the simulated device.
+pub(super) const CAPACITY: u64 = 4 << 20;
+
+/// One in so many states is recovered from again, and one has its newest checkpoint damaged.
+const STATES_PER_EXTRA: u64 = 8;
+/// One in so many has a further life, which has this share of the states.
+const STATES_PER_LIFE: u64 = 50;
+const LATER_STATES_PER_CENT: u64 = 60;
+/// With fewer states to look at there are no further lives.
+const STATES_MIN: u64 = 20;
+/// How many are chosen from at each boundary at least: nothing survives in one, everything in another.
+const STATES_PER_BOUNDARY_MIN: u64 = 6;
+/// Transactions of a further life.
+const LATER_TRANSACTIONS: u64 = 10;
+
+/// Lives as the settings say, and looks at crash states. Ends with the first failure.
+pub fn check(settings: &Settings) -> Result<Report, Box<Failure>> {
+    let mut explorer = Explorer { settings, report: Report::default() };
+    let lived = explorer.first_lives()?;
+    explorer.explore(&lived, &Place::default(), settings.states)?;
+    Ok(explorer.report)
+}
+
+/// Looks at one crash state again, with all that may be asked of it.
+pub fn replay(settings: &Settings, place: &Place) -> Result<Report, Box<Failure>> {
+    let mut explorer = Explorer { settings, report: Report::default() };
+    let (mut lived, mut here) = (explorer.first_lives()?, Place::default());
+    for (at, (boundary, seed)) in place.crashes().iter().enumerate() {
+        let described = lived.storage.describe(*boundary);
+        if *boundary < lived.storage.boundary_first() || *boundary > lived.storage.boundary() {
+            return Err(explorer.failure(&here, described, "the life has no such boundary".into()));
+        }
+        let storage = lived.storage.crash(*boundary, *seed);
+        let crash = Crash { boundary: *boundary, seed: *seed, storage };
+        here = here.then(*boundary, *seed);
+        let trace = lived.trace_at(*boundary);
+        let is_last = at + 1 == place.crashes().len();
+        let looked = if is_last { explorer.look(trace, &crash, Extra::All) } else { Ok(()) };
+        let later = looked.and_then(|()| explorer.later_life(trace, crash, &here));
+        lived = later.map_err(|what| explorer.failure(&here, described, what))?;
+    }
+    Ok(explorer.report)
+}
+
+/// A storage with what has happened on it: several lives if the database was opened again without a crash.
+struct Lived {
+    storage: SimulatedStorage,
+    traces: Vec<Trace>,
+}
+
+impl Lived {
+    /// What is to be judged by after a crash at this boundary. While a database is being opened again, the life before
+    /// counts.
+    fn trace_at(&self, boundary: u64) -> &Trace {
+        let begun = self.traces.iter().rev().find(|trace| trace.opened <= boundary);
+        begun.unwrap_or(&self.traces[0])
+    }
+}
+
+/// What else is asked of a state.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Extra {
+    Nothing,
+    Again,
+    Damage,
+    All,
+}
+
+struct Explorer<'s> {
+    settings: &'s Settings,
+    report: Report,
+}
+
+impl Explorer<'_> {
+    fn failure(&self, place: &Place, after: String, what: String) -> Box<Failure> {
+        Box::new(Failure { seed: self.settings.seed, place: place.clone(), after, what })
+    }
+
+    /// The first life; and where the disk fails in it, a second one without a crash in between, in which it does again.
+    /// (Names that are lost and seen all the same are lost only to a machine that has been started anew.)
+    fn first_lives(&mut self) -> Result<Lived, Box<Failure>> {
+        let Settings { seed, transactions, mistake, .. } = *self.settings;
+        let mut lived = Lived { storage: SimulatedStorage::new(seed, CAPACITY), traces: Vec::new() };
+        let may_fail = self.settings.fault.is_some();
+        let reopens = self.settings.fault.as_ref().is_some_and(|fault| !fault.loses_names());
+        let first = Course { seed, transactions, mistake, may_fail, reopens, closes: seed % 5 == 4 };
+        let again = Course { transactions: LATER_TRANSACTIONS, ..first };
+        let courses = [Some(first), reopens.then_some(again)];
+        for course in courses.iter().flatten() {
+            self.settings.fault.iter().for_each(|fault| lived.storage.inject(fault.clone()));
+            let nothing = Trace::default();
+            let before = lived.traces.last().unwrap_or(&nothing);
+            let trace = live(&lived.storage, before, lived.storage.boundary(), course);
+            lived.storage.heal();
+            let trace = trace.map_err(|what| self.failure(&Place::default(), String::new(), what))?;
+            self.count_life(&trace);
+            lived.traces.push(trace);
+        }
+        self.report.faults += lived.storage.faults_injected();
+        Ok(lived)
+    }
+
+    /// What is chosen in a place follows from the place.
+    fn seed_at(&self, place: &Place) -> u64 {
+        let mix = |seed: u64, (boundary, of_state): &(u64, u64)| {
+            Random::new(seed ^ boundary.rotate_left(20) ^ of_state).any()
+        };
+        place.crashes().iter().fold(self.settings.seed, mix)
+    }
+
+    fn count_life(&mut self, trace: &Trace) {
+        self.report.lives += 1;
+        self.report.transactions += trace.transactions.len() as u64;
+    }
+
+    /// Looks at so many states, evenly over all boundaries of the life.
+    fn explore(&mut self, lived: &Lived, place: &Place, states: u64) -> Result<(), Box<Failure>> {
+        let storage = &lived.storage;
+        let lives = if states < STATES_MIN { 0 } else { (states / STATES_PER_LIFE).max(1) };
+        let later_states = (states * LATER_STATES_PER_CENT / 100).checked_div(lives).unwrap_or_default();
+        let states = states - lives * later_states;
+        let boundaries = storage.boundary() - storage.boundary_first() + 1;
+        let per_boundary = states.div_ceil(boundaries).max(STATES_PER_BOUNDARY_MIN);
+        let mut random = Random::new(self.seed_at(place));
+        let mut crashes = storage.crash_states(random.any(), per_boundary).enumerate();
+        // One of each piece of as many, so that all boundaries and all kinds of states have their share.
+        let ends = |at: u64| at * boundaries * per_boundary / states;
+        for at in 0..states {
+            let chosen = random.between(ends(at), ends(at + 1) - 1) as usize;
+            let (_, crash) = crashes.find(|(number, _)| *number == chosen).expect("there are so many");
+            let here = place.then(crash.boundary, crash.seed);
+            let extra = match at % STATES_PER_EXTRA {
+                2 => Extra::Again,
+                5 => Extra::Damage,
+                _ => Extra::Nothing,
+            };
+            let (trace, described) = (lived.trace_at(crash.boundary), storage.describe(crash.boundary));
+            self.look(trace, &crash, extra).map_err(|what| self.failure(&here, described.clone(), what))?;
+            if (at + 1) * lives / states > at * lives / states {
+                let later = self.later_life(trace, crash, &here);
+                let later = later.map_err(|what| self.failure(&here, described, what))?;
+                self.explore(&later, &here, later_states)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Recovers from a copy of the state and judges it.
+    fn look(&mut self, trace: &Trace, crash: &Crash, extra: Extra) -> Result<(), String> {
+        let copy = copy_of(&crash.storage);
+        let found = self.recover(trace, crash.boundary, &copy)?;
+        self.report.states += 1;
+        self.report.note(crash.boundary << 32 ^ crash.seed ^ found.present.len() as u64);
+        if matches!(extra, Extra::Again | Extra::All) {
+            let again =
+                self.recover(trace, crash.boundary, &copy).map_err(|what| format!("again: {what}"))?;
+            if again.contents != found.contents {
+                return Err("recovering again gives another state".into());
+            }
+        }
+        if matches!(extra, Extra::Damage | Extra::All) {
+            self.look_at_damage(trace, crash, &found.contents)?;
+        }
+        Ok(())
+    }
+
+    /// Recovers from what a crash has left: every checkpoint that had been published is there, whole.
+    fn recover(&mut self, trace: &Trace, boundary: u64, storage: &SimulatedStorage) -> Result<Found, String> {
+        let (found, recovery) = self.recover_any(trace, boundary, storage)?;
+        if let Some((number, reason)) = recovery.damaged_checkpoints.first() {
+            return Err(format!("checkpoint {number} is damaged by a crash: {reason}"));
+        }
+        if recovery.checkpoint < trace.published(boundary) {
+            let (found, published) = (recovery.checkpoint, trace.published(boundary));
+            return Err(format!("checkpoint {published:?} was published, and {found:?} is the newest"));
+        }
+        Ok(found)
+    }
+
+    fn recover_any(
+        &mut self,
+        trace: &Trace,
+        boundary: u64,
+        storage: &SimulatedStorage,
+    ) -> Result<(Found, Recovery), String> {
+        let opened = open(storage, self.settings.mistake, self.settings.seed);
+        let (database, stepped) = opened.map_err(|error| format!("recovery fails: {error}"))?;
+        let recovery = database.recovery().expect("it is durable");
+        self.report.recoveries += 1;
+        self.report.checkpoints += u64::from(recovery.checkpoint.is_some());
+        self.report.torn += u64::from(recovery.dropped_bytes > 0);
+        self.report.fallbacks += recovery.damaged_checkpoints.len() as u64;
+        let found = judge(trace, boundary, &database);
+        drop((stepped, database));
+        Ok((found?, recovery))
+    }
+
+    /// Damages a file that only the newest checkpoint has, and recovers: from the one before, to the same state.
+    fn look_at_damage(&mut self, trace: &Trace, crash: &Crash, expected: &Contents) -> Result<(), String> {
+        let copy = copy_of(&crash.storage);
+        let Some(file) = file_of_newest_checkpoint(&copy, crash.seed) else { return Ok(()) };
+        damage(&copy, &file, crash.seed);
+        let found = self.recover_any(trace, crash.boundary, &copy);
+        let (found, _) = found.map_err(|what| format!("with {file} damaged: {what}"))?;
+        if found.contents != *expected {
+            return Err(format!("with {file} damaged, recovery gives another state"));
+        }
+        Ok(())
+    }
+
+    /// Lives on where a crash has left the database.
+    fn later_life(&mut self, trace: &Trace, crash: Crash, place: &Place) -> Result<Lived, String> {
+        let (seed, mistake) = (self.seed_at(place), self.settings.mistake);
+        let closes = crash.seed % 3 == 2;
+        let course = Course {
+            seed,
+            transactions: LATER_TRANSACTIONS,
+            mistake,
+            may_fail: false,
+            reopens: false,
+            closes,
+        };
+        let later = live(&crash.storage, trace, crash.boundary, &course);
+        let later = later.map_err(|what| format!("in the life after it: {what}"))?;
+        self.count_life(&later);
+        Ok(Lived { storage: crash.storage, traces: vec![later] })
+    }
+}
+
+/// A storage of its own with the same files.
+pub(super) fn copy_of(storage: &SimulatedStorage) -> SimulatedStorage {
+    storage.crash(storage.boundary(), EVERYTHING)
+}
+
+/// The newest manifest, or a file of rows that was written for it.
+fn file_of_newest_checkpoint(storage: &SimulatedStorage, seed: u64) -> Option<String> {
+    let names = storage.list().expect("the disk does not fail");
+    let newest = manifest_numbers(&names).next_back()?;
+    let (manifest, rows) = (format!("checkpoint-{newest:020}"), format!("rows-{newest:020}-"));
+    let files: Vec<_> =
+        names.into_iter().filter(|name| *name == manifest || name.starts_with(&rows)).collect();
+    Some(Random::new(seed).one_of(&files).clone())
+}
+
+/// The numbers of the checkpoints whose manifests have these names, ascending if the names are.
+pub(super) fn manifest_numbers(names: &[String]) -> impl DoubleEndedIterator<Item = u64> {
+    names.iter().filter_map(|name| name.strip_prefix("checkpoint-")?.parse().ok())
+}
+
+/// Flips a bit of the file, anywhere.
+fn damage(storage: &SimulatedStorage, name: &str, seed: u64) {
+    let file = storage.open(name, OpenMode::ReadWrite).expect("it is there");
+    let len_bytes = file.len_bytes().expect("the disk does not fail");
+    if len_bytes == 0 {
+        return; // there is nothing that could be damaged
+    }
+    let at = Random::new(seed).below(len_bytes);
+    let mut byte = [0];
+    file.read_exact_at(at, &mut byte).expect("it is inside of the file");
+    byte[0] ^= 1 << (seed % 8);
+    file.write_all_at(at, &byte).expect("there is room");
+}

@@ -1,0 +1,351 @@
+//! One life of a durable database: opened, used by transactions on a few workers, flushed and checkpointed, all in
+//! one thread and in an order that a seed decides, until it ends.
+
+use super::Mistake;
+use super::explore::manifest_numbers;
+use super::oracle::{Found, judge};
+use super::plan::{Attempt, Plan};
+use super::tables::{Act, Row, TABLES_FIRST, TABLES_MAX, Table};
+use super::trace::{Shared, Trace};
+use crate::Random;
+use crate::scheduler::Ticks;
+use crate::storage::SimulatedStorage;
+use braiddb::storage::Storage;
+use braiddb::suspend::Seeded;
+use braiddb::{
+    Database, Durability, Error, Options, Result, Serializable, Step, Stepped, Txn, Worker, WorkerOptions,
+};
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Steps after which transactions are taken to be stuck.
+const STEPS_MAX: u64 = 100_000;
+
+/// A database on its way through a life. (Fields drop in this order: transactions, then the log, then the rest.)
+struct Life {
+    workers: Vec<Worker<Serializable, Seeded>>,
+    stepped: Stepped<Serializable>,
+    database: Database,
+    tables: Vec<Table>,
+    trace: Shared,
+    storage: SimulatedStorage,
+    mistake: Mistake,
+    random: Random,
+    pace: Pace,
+    /// A sync has failed: nothing becomes durable any more.
+    is_stopped: bool,
+}
+
+/// How often what happens, in a thousand steps.
+struct Pace {
+    begin: u64,
+    flush: u64,
+    checkpoint: u64,
+}
+
+impl Pace {
+    fn random(random: &mut Random) -> Pace {
+        Pace {
+            begin: *random.one_of(&[40, 120]),
+            flush: *random.one_of(&[5, 20, 60]),
+            checkpoint: *random.one_of(&[20, 100, 250]),
+        }
+    }
+}
+
+/// What a life is to be.
+#[derive(Clone, Copy)]
+pub(super) struct Course {
+    pub(super) seed: u64,
+    pub(super) transactions: u64,
+    pub(super) mistake: Mistake,
+    /// The disk may fail while it goes on.
+    pub(super) may_fail: bool,
+    /// After a failure the database is opened again on the same machine.
+    pub(super) reopens: bool,
+    /// The log is closed at the end.
+    pub(super) closes: bool,
+}
+
+/// How a recovered database is looked at and used.
+pub(super) fn open(
+    storage: &SimulatedStorage,
+    mistake: Mistake,
+    seed: u64,
+) -> Result<(Database, Stepped<Serializable>)> {
+    let mut random = Random::new(seed);
+    let options = Options {
+        workers: 0,
+        log_segment_bytes: *random.one_of(&[4096, 4096, 8192, 16384]),
+        log_buffer_bytes: *random.one_of(&[2048, 8192]),
+        log_lag_ms: u64::MAX,
+        ..Options::default()
+    };
+    let storage: Arc<dyn Storage> = match mistake {
+        Mistake::Storage(careless) => Arc::new(careless.over(storage)),
+        _ => Arc::new(storage.clone()),
+    };
+    Database::open_stepped(storage, options, Arc::new(Ticks::default()), mistake.of_engine())
+}
+
+/// Lives through a course on this storage, after a life with which something was over at this boundary; what has
+/// happened then. An error: something that must not be.
+pub(super) fn live(
+    storage: &SimulatedStorage,
+    before: &Trace,
+    boundary: u64,
+    course: &Course,
+) -> Result<Trace, String> {
+    let mut opened = open(storage, course.mistake, course.seed);
+    if opened.is_err() && course.may_fail {
+        if !course.reopens {
+            return Ok(before.clone());
+        }
+        storage.heal();
+        opened = open(storage, course.mistake, course.seed);
+    }
+    let (database, stepped) = opened.map_err(|error| format!("the database cannot be opened: {error}"))?;
+    let found = judge(before, boundary, &database)?;
+    let trace = before.afterwards(boundary, &found.present, storage.boundary());
+    let trace = Rc::new(RefCell::new(trace));
+    let mut life = Life::new(storage, database, stepped, found, trace.clone(), course);
+    life.play(course);
+    if course.may_fail {
+        life.outlive_faults();
+    }
+    life.end(course.closes);
+    let trace = trace.take();
+    trace.violation.clone().map_or(Ok(trace), Err)
+}
+
+impl Life {
+    fn new(
+        storage: &SimulatedStorage,
+        database: Database,
+        stepped: Stepped<Serializable>,
+        found: Found,
+        trace: Shared,
+        course: &Course,
+    ) -> Life {
+        let mut random = Random::new(course.seed ^ 0x11fe);
+        let batch = *random.one_of(&[1, 2, 4, 8]);
+        let worker = |_| {
+            let options = WorkerOptions { batch, batch_max: batch, ..WorkerOptions::default() };
+            database.worker_with(Seeded::new(random.any()), options)
+        };
+        let workers = (0..1 + course.seed % 3).map(worker).collect();
+        let pace = Pace::random(&mut random);
+        let (storage, tables, mistake) = (storage.clone(), found.tables, course.mistake);
+        let mut life = Life {
+            workers,
+            stepped,
+            database,
+            tables,
+            trace,
+            storage,
+            mistake,
+            random,
+            pace,
+            is_stopped: false,
+        };
+        if found.present.is_empty() {
+            life.found();
+        }
+        life
+    }
+
+    /// Makes the first tables and the accounts.
+    fn found(&mut self) {
+        while self.tables.len() < TABLES_FIRST && self.make_table() {}
+        if self.tables.len() >= TABLES_FIRST {
+            self.spawn(0, Plan::Found, Durability::Sync);
+            self.drain();
+        }
+    }
+
+    /// Begins so many transactions, and goes on until all have ended.
+    fn play(&mut self, course: &Course) {
+        let mut left = course.transactions;
+        for _ in 0..STEPS_MAX {
+            if left == 0 || self.tables.len() < TABLES_FIRST {
+                break;
+            }
+            let at = self.random.below(self.workers.len() as u64) as usize;
+            let Pace { begin, flush, checkpoint } = self.pace;
+            let choice = self.random.below(1000);
+            if choice < begin {
+                if !self.workers[at].is_full() {
+                    left -= 1;
+                    let plan = Plan::random(&mut self.random, self.tables.len());
+                    let is_async = self.random.chance(20);
+                    self.spawn(at, plan, if is_async { Durability::Async } else { Durability::Sync });
+                }
+            } else if choice < begin + flush {
+                self.flush();
+            } else if choice < begin + flush + checkpoint {
+                self.checkpoint();
+            } else if choice > 995 && self.tables.len() < TABLES_MAX {
+                self.make_table();
+            } else if choice > 990 {
+                self.workers[at].tend();
+            } else {
+                self.step(at);
+            }
+        }
+        self.drain();
+    }
+
+    /// Begins a transaction, which is judged by this durability; its number.
+    fn spawn(&mut self, at: usize, plan: Plan, noted: Durability) -> u64 {
+        let is_async = match self.mistake {
+            Mistake::AsyncAsSync => true,
+            Mistake::ReadersAsyncAsSync => plan.is_read_only(),
+            _ => false,
+        };
+        let durability = if is_async { Durability::Async } else { noted };
+        let number = self.trace.borrow_mut().number(noted);
+        let (trace, tables) = (self.trace.clone(), self.tables.clone());
+        let ending = Ending { trace: trace.clone(), number };
+        let body = async move |tx: &Txn| {
+            let attempt = Attempt { tx, tables: &tables, trace: &ending.trace, number };
+            ending.trace.borrow_mut().begins(number);
+            let result = attempt.perform(&plan, durability).await;
+            ending.trace.borrow_mut().returns(number, result.is_ok());
+            result
+        };
+        let storage = self.storage.clone();
+        let answer = move |result| trace.borrow_mut().is_answered(number, result, storage.boundary());
+        let slot = self.workers[at].spawn(body, answer);
+        assert!(slot.is_some(), "there was room");
+        number
+    }
+
+    fn step(&mut self, at: usize) {
+        let worker = &mut self.workers[at];
+        if worker.step() == Step::Ended {
+            self.trace.borrow_mut().stamp(worker.last_commit_timestamp());
+        }
+    }
+
+    /// Makes durable what there is. Nothing can be promised once a sync has failed.
+    fn flush(&mut self) -> bool {
+        let flushed = self.stepped.flush();
+        let mut trace = self.trace.borrow_mut();
+        match flushed {
+            Ok(()) => {
+                let boundary = self.storage.boundary();
+                trace.tables.iter_mut().for_each(|durable| *durable = durable.or(Some(boundary)));
+                true
+            }
+            Err(error) => {
+                let is_stopped = matches!(&error, Error::Log(braiddb::wal::Error::Stopped(_)));
+                trace.check(is_stopped || !self.is_stopped, || format!("a stopped log says: {error}"));
+                if is_stopped && !self.is_stopped {
+                    self.is_stopped = true;
+                    trace.is_stopped = true;
+                }
+                false
+            }
+        }
+    }
+
+    /// Goes on with a checkpoint; not while a commit is under way, which it would wait for in place.
+    fn checkpoint(&mut self) {
+        if self.trace.borrow().has_committing() {
+            return;
+        }
+        match self.stepped.checkpoint_step() {
+            Ok(false) => {}
+            Ok(true) => {
+                let names = self.storage.list().unwrap_or_default();
+                let newest =
+                    manifest_numbers(&names).next_back().map(|number| (number, self.storage.boundary()));
+                self.trace.borrow_mut().checkpoints.extend(newest);
+            }
+            // The next step begins anew. If the log has stopped by this, a flush says so.
+            Err(_) => _ = self.flush(),
+        }
+    }
+
+    /// Makes the next table; not without a flush, which nobody would make while it waits for room in the log.
+    fn make_table(&mut self) -> bool {
+        if !self.flush() {
+            return false;
+        }
+        let Ok(table) = Table::open(&self.database, self.tables.len()) else { return false };
+        self.tables.push(table);
+        self.trace.borrow_mut().tables.push(None);
+        true
+    }
+
+    /// Goes on until all transactions have ended and been answered, or the log goes no further.
+    fn drain(&mut self) {
+        for round in 0..STEPS_MAX {
+            let is_idle = self.workers.iter().all(|worker| worker.open() == 0);
+            if is_idle && (self.workers.iter().all(|worker| worker.held() == 0)) {
+                return;
+            }
+            for at in 0..self.workers.len() {
+                self.step(at);
+            }
+            if round % 64 == 63 && !self.flush() && !self.is_stopped {
+                // The disk refuses for now: what waits for it goes on later, or is given up.
+                if round > 2048 {
+                    return;
+                }
+            }
+        }
+        self.trace.borrow_mut().check(false, || "transactions do not come to an end".into());
+    }
+
+    /// The disk is good again. Unless a sync has failed, all goes on; else reads do, and nothing commits.
+    fn outlive_faults(&mut self) {
+        self.storage.heal();
+        let is_flushed = self.flush();
+        self.trace.borrow_mut().check(is_flushed || self.is_stopped, || "a healed disk is refused".into());
+        self.drain();
+        if self.tables.len() < TABLES_FIRST {
+            return;
+        }
+        let row = Row { table: TABLES_FIRST - 1, key: 99 };
+        for (plan, durability, goes_on) in [
+            (Plan::Write(vec![(Act::Put, row, 20)]), Durability::Sync, !self.is_stopped),
+            (Plan::Read(vec![row]), Durability::Async, true),
+        ] {
+            let number = self.spawn(0, plan, durability);
+            self.drain();
+            let mut trace = self.trace.borrow_mut();
+            let answer = trace.of(number).answer.clone();
+            let is_kept = answer.as_ref().is_some_and(Result::is_ok) == goes_on;
+            let stopped = self.is_stopped;
+            trace.check(is_kept, || {
+                format!("transaction {number}, stopped: {stopped}, is answered {answer:?}")
+            });
+        }
+    }
+
+    /// Ends as a killed process does, or in order.
+    fn end(self, closes: bool) {
+        let Life { workers, stepped, database, .. } = self;
+        drop(workers);
+        if closes {
+            let _ = stepped.close(); // with a failing disk it is as after a crash
+        } else {
+            drop(stepped);
+        }
+        drop(database);
+    }
+}
+
+/// Goes with a transaction, and is dropped when that has ended.
+struct Ending {
+    trace: Shared,
+    number: u64,
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.trace.borrow_mut().ends(self.number);
+    }
+}

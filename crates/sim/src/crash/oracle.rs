@@ -1,0 +1,126 @@
+//! Whether what is found after a crash is what must be there, and nothing else.
+
+use super::tables::{ACCOUNTS, AMOUNT, Contents, JOURNAL, Row, Table, contents, stamp};
+use super::trace::Trace;
+use braiddb::Database;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What a good state holds.
+pub(super) struct Found {
+    /// Its transactions.
+    pub(super) present: BTreeSet<u64>,
+    pub(super) contents: Contents,
+    /// Its tables, open.
+    pub(super) tables: Vec<Table>,
+}
+
+/// Judges a database that was recovered after a crash at this boundary.
+pub(super) fn judge(trace: &Trace, boundary: u64, database: &Database) -> Result<Found, String> {
+    for (number, durable) in trace.tables.iter().enumerate() {
+        if durable.is_some_and(|at| at <= boundary) && !Table::exists(database, number) {
+            return Err(format!("table {number} was durable and is gone"));
+        }
+    }
+    let text = |error: braiddb::Error| format!("the tables cannot be read: {error}");
+    let tables: Result<Vec<Table>, _> =
+        (0..trace.tables.len()).map(|number| Table::open(database, number)).collect();
+    let tables = tables.map_err(text)?;
+    let contents = contents(database, &tables).map_err(text)?;
+    let present: BTreeSet<u64> =
+        contents.keys().filter(|row| row.table == JOURNAL).map(|row| row.key).collect();
+    check_acknowledged(trace, boundary, &present)?;
+    check_closed(trace, &present)?;
+    check_rows(trace, &present, &contents)?;
+    check_sum(&contents)?;
+    Ok(Found { present, contents, tables })
+}
+
+/// What a caller relied on is there, and what it had seen.
+fn check_acknowledged(trace: &Trace, boundary: u64, present: &BTreeSet<u64>) -> Result<(), String> {
+    for (number, transaction) in &trace.transactions {
+        if !transaction.is_relied_on(boundary) {
+            continue;
+        }
+        if transaction.is_writer() && !present.contains(number) {
+            return Err(format!("transaction {number} was acknowledged and is lost"));
+        }
+        if let Some(lost) = transaction.seen.difference(present).next() {
+            return Err(format!("transaction {lost} is lost, which {number} has seen and was answered"));
+        }
+        let began = transaction.began;
+        let lost = |(other, earlier): &(&u64, &super::trace::Transaction)| {
+            earlier.is_writer() && earlier.ended < began && !present.contains(other)
+        };
+        if let Some((lost, _)) = trace.transactions.iter().find(lost) {
+            return Err(format!("transaction {lost} is lost, which ended before {number}, answered, began"));
+        }
+    }
+    Ok(())
+}
+
+/// Of what is there, all that it depends on is there: a beginning of the log.
+fn check_closed(trace: &Trace, present: &BTreeSet<u64>) -> Result<(), String> {
+    let mut began_last = 0;
+    for number in present {
+        let transaction = trace.transactions.get(number).filter(|transaction| transaction.is_writer());
+        let Some(transaction) = transaction else {
+            return Err(format!("transaction {number} is there, and has never committed"));
+        };
+        if let Some(lost) = transaction.seen.difference(present).next() {
+            return Err(format!("transaction {lost} is lost, and {number}, which has seen it, is there"));
+        }
+        began_last = began_last.max(transaction.began);
+    }
+    let mut all = trace.transactions.iter();
+    let early = all.find(|(number, transaction)| {
+        transaction.is_writer() && transaction.ended < began_last && !present.contains(number)
+    });
+    match early {
+        Some((lost, _)) => {
+            Err(format!("transaction {lost} is lost, and one that began after its end is there"))
+        }
+        None => Ok(()),
+    }
+}
+
+/// The rows are what the transactions that are there have made of them, and no earlier writer of a row is missing.
+fn check_rows(trace: &Trace, present: &BTreeSet<u64>, contents: &Contents) -> Result<(), String> {
+    let mut writers: Vec<_> = trace.transactions.iter().filter(|(_, writer)| writer.is_writer()).collect();
+    writers.sort_unstable_by_key(|(_, writer)| writer.committed);
+    let (mut model, mut absent): (BTreeMap<Row, &[u8]>, BTreeMap<Row, u64>) = Default::default();
+    for (number, writer) in writers {
+        for (row, value) in &writer.writes {
+            if !present.contains(number) {
+                absent.insert(*row, *number);
+                continue;
+            }
+            if let Some(lost) = absent.get(row) {
+                return Err(format!("transaction {lost} is lost, and {number} has overwritten its {row:?}"));
+            }
+            match value {
+                Some(value) => model.insert(*row, value),
+                None => model.remove(row),
+            };
+        }
+    }
+    if model.len() == contents.len() && model.iter().zip(contents).all(|(a, b)| *a.0 == *b.0 && *a.1 == b.1) {
+        return Ok(());
+    }
+    let is_wrong = |row: &&Row| model.get(row).copied() != contents.get(row).map(Vec::as_slice);
+    let row = model.keys().chain(contents.keys()).find(is_wrong);
+    let row = row.expect("what differs differs somewhere");
+    let writer = |value: Option<&[u8]>| match value.map(stamp) {
+        Some(Some((number, _))) => format!("the value of {number}"),
+        Some(None) => "a value of nobody".to_string(),
+        None => "nothing".to_string(),
+    };
+    let (expected, found) = (model.get(row).copied(), contents.get(row).map(Vec::as_slice));
+    Err(format!("{row:?} holds {} instead of {}", writer(found), writer(expected)))
+}
+
+fn check_sum(contents: &Contents) -> Result<(), String> {
+    let accounts = || contents.iter().filter(|(row, _)| row.table == ACCOUNTS);
+    let sum: u64 = accounts().filter_map(|(_, value)| stamp(value)).map(|(_, amount)| amount).sum();
+    let expected = accounts().count() as u64 * AMOUNT;
+    if sum == expected { Ok(()) } else { Err(format!("the accounts add up to {sum} instead of {expected}")) }
+}

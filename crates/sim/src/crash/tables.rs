@@ -1,0 +1,168 @@
+//! The tables of a durable workload, and the values that say who wrote them.
+
+use braiddb::{Database, Error, Result, Transaction, Txn};
+use std::collections::BTreeMap;
+
+/// A row for every transaction that writes: whether it is there is whether the transaction is.
+pub(super) const JOURNAL: usize = 0;
+/// Amounts whose sum no transaction changes.
+pub(super) const ACCOUNTS: usize = 1;
+/// The tables that every life begins with, the last of them without a purpose of its own.
+pub(super) const TABLES_FIRST: usize = 3;
+/// More are made on the way.
+pub(super) const TABLES_MAX: usize = 6;
+
+/// What each account holds at first.
+pub(super) const AMOUNT: u64 = 100;
+
+/// A value's number and amount.
+const STAMP_BYTES: usize = 16;
+
+/// A row of any table. In tables of odd number its key is a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Row {
+    pub(super) table: usize,
+    pub(super) key: u64,
+}
+
+/// All rows of all tables.
+pub(super) type Contents = BTreeMap<Row, Vec<u8>>;
+
+/// How a row is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Act {
+    Put,
+    Insert,
+    Update,
+    Delete,
+}
+
+/// A value of this transaction. The shortest of all is empty, and says nothing.
+pub(super) fn value(number: u64, amount: u64, bytes: usize) -> Vec<u8> {
+    if bytes == 0 {
+        return Vec::new();
+    }
+    let mut value = [number.to_le_bytes(), amount.to_le_bytes()].concat();
+    value.extend((STAMP_BYTES..bytes).map(|at| (number as usize * 31 + at) as u8));
+    value
+}
+
+/// The number and the amount in a value.
+pub(super) fn stamp(value: &[u8]) -> Option<(u64, u64)> {
+    let (number, rest) = value.split_first_chunk()?;
+    let (amount, _) = rest.split_first_chunk()?;
+    Some((u64::from_le_bytes(*number), u64::from_le_bytes(*amount)))
+}
+
+/// A key that is a word: some of them longer than others, with long beginnings in common.
+fn word(key: u64) -> String {
+    format!("the row of number {key:06}{}", "!".repeat(key as usize % 5 * 9))
+}
+
+fn of_word(word: &str) -> Option<u64> {
+    let digits = word.strip_prefix("the row of number ")?.get(..6)?;
+    digits.parse().ok()
+}
+
+/// A table, open.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Table {
+    Numbers(braiddb::Table<u64, [u8]>),
+    Words(braiddb::Table<String, [u8]>),
+}
+
+impl Table {
+    /// The table of this number, which is made if it is not there.
+    pub(super) fn open(database: &Database, number: usize) -> Result<Table> {
+        Ok(match number % 2 {
+            0 => Table::Numbers(database.table(&Table::name(number))?),
+            _ => Table::Words(database.table(&Table::name(number))?),
+        })
+    }
+
+    /// Whether it is there. If not, it is made, with types that no table has.
+    pub(super) fn exists(database: &Database, number: usize) -> bool {
+        let other = database.table::<(u64, u64), ()>(&Table::name(number));
+        matches!(other, Err(Error::TableMismatch { .. }))
+    }
+
+    fn name(number: usize) -> String {
+        match number {
+            JOURNAL => "journal".into(),
+            ACCOUNTS => "accounts".into(),
+            other => format!("table {other}"),
+        }
+    }
+
+    pub(super) async fn get(self, tx: &Txn, key: u64) -> Result<Option<&[u8]>> {
+        match self {
+            Table::Numbers(table) => tx.get(table, key).await,
+            Table::Words(table) => tx.get(table, word(key)).await,
+        }
+    }
+
+    /// Writes a row; whether that has changed anything.
+    pub(super) async fn write(self, tx: &Txn, act: Act, key: u64, value: &[u8]) -> Result<bool> {
+        let done = |()| true;
+        match (self, act) {
+            (Table::Numbers(table), Act::Put) => tx.put(table, key, value).await.map(done),
+            (Table::Numbers(table), Act::Insert) => tx.insert(table, key, value).await.map(done),
+            (Table::Numbers(table), Act::Update) => tx.update(table, key, value).await,
+            (Table::Numbers(table), Act::Delete) => tx.delete(table, key).await,
+            (Table::Words(table), Act::Put) => tx.put(table, word(key), value).await.map(done),
+            (Table::Words(table), Act::Insert) => tx.insert(table, word(key), value).await.map(done),
+            (Table::Words(table), Act::Update) => tx.update(table, word(key), value).await,
+            (Table::Words(table), Act::Delete) => tx.delete(table, word(key)).await,
+        }
+    }
+
+    /// Adds the rows of the table, which has this number.
+    fn read(self, snapshot: &Transaction, table: usize, contents: &mut Contents) -> Result<()> {
+        match self {
+            Table::Numbers(handle) => {
+                let mut rows = snapshot.scan::<_, _, u64>(handle, ..);
+                while let Some((key, value)) = rows.next()? {
+                    contents.insert(Row { table, key }, value.to_vec());
+                }
+            }
+            Table::Words(handle) => {
+                let mut rows = snapshot.scan::<_, _, &str>(handle, ..);
+                while let Some((key, value)) = rows.next()? {
+                    let key = of_word(&key).ok_or_else(|| Error::user(format!("a key {key:?}")))?;
+                    contents.insert(Row { table, key }, value.to_vec());
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// All rows of these tables.
+pub(super) fn contents(database: &Database, tables: &[Table]) -> Result<Contents> {
+    let snapshot = database.begin()?;
+    snapshot.declare_read_only();
+    let mut contents = Contents::new();
+    for (number, table) in tables.iter().enumerate() {
+        table.read(&snapshot, number, &mut contents)?;
+    }
+    Ok(contents)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Proves that values and words say what they were made of, and that the empty value says nothing.
+    #[test]
+    fn values_and_words_are_read_back() {
+        for bytes in [1, 16, 17, 3000] {
+            let value = value(7, 12, bytes);
+            assert_eq!((stamp(&value), value.len()), (Some((7, 12)), bytes.max(16)));
+        }
+        assert_eq!((value(7, 12, 0), stamp(&[])), (vec![], None));
+        for key in [0, 3, 999_999] {
+            assert_eq!(of_word(&word(key)), Some(key));
+        }
+        assert_eq!(of_word("another word"), None);
+    }
+}

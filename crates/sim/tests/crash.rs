@@ -1,0 +1,104 @@
+//! Durable databases on a disk that crashes, fails and lies: nothing that was acknowledged is lost.
+//! (`braid check crash` goes on with further seeds.)
+
+use braid_sim::crash::{Lie, Report, Settings, check, check_lie};
+use braid_sim::storage::{Fault, FaultRule};
+use braiddb::storage::Operation;
+
+fn checked(settings: &Settings) -> Report {
+    check(settings).unwrap_or_else(|failure| panic!("{failure}, with {settings:?}"))
+}
+
+fn all(settings: impl Iterator<Item = Settings>) -> Report {
+    settings.map(|settings| checked(&settings)).fold(Report::default(), Report::plus)
+}
+
+/// Proves that nothing is lost in crash states of the lives of some seeds, and that these come across everything:
+/// faults, checkpoints, torn logs, checkpoints that stand in for damaged ones, further lives.
+#[test]
+fn nothing_is_lost() {
+    let all = all((0..24).map(Settings::seeded));
+    assert_eq!(all.states, 24 * Settings::seeded(0).states);
+    let counts = [all.faults, all.checkpoints, all.fallbacks, all.torn, all.lives - 24];
+    assert!(counts.iter().all(|count| *count >= 5), "{all:?}");
+}
+
+/// Proves that equal settings give equal runs, and other seeds others.
+#[test]
+fn a_seed_replays_exactly() {
+    let run = |seed| checked(&Settings { states: 60, ..Settings::seeded(seed) });
+    for seed in [1, 3, 7] {
+        assert_eq!(run(seed), run(seed), "seed {seed}");
+    }
+    assert_ne!(run(1).trace, run(5).trace);
+}
+
+/// Proves that no failure of this operation costs anything, whichever it strikes, once, for ever, or again and again:
+/// what was acknowledged is there; the log that has failed commits nothing and reads go on; the log that has not goes
+/// on when the disk does.
+fn survives(operation: Operation, fault: Fault) {
+    const NTH_MAX: u64 = 10;
+    const SEEDS: u64 = 1;
+    let rules = |nth| {
+        [
+            FaultRule::once(operation, nth, fault),
+            FaultRule::for_ever(operation, nth, fault),
+            FaultRule::every(operation, nth, fault),
+        ]
+    };
+    let settings = (1..=NTH_MAX * SEEDS).flat_map(|at| {
+        let (nth, seed) = (at.div_ceil(SEEDS), 100 + at);
+        rules(nth).map(|rule| Settings { fault: Some(rule), states: 20, ..Settings::seeded(seed) })
+    });
+    let all = all(settings);
+    assert!(all.faults > NTH_MAX, "{all:?}");
+}
+
+/// A line of the table: a test's name, and what fails how.
+macro_rules! survived {
+    ($($name:ident: $operation:ident $fault:expr;)+) => {
+        $(#[test]
+        fn $name() {
+            survives(Operation::$operation, $fault);
+        })+
+    };
+}
+
+survived! {
+    a_failed_sync_of_data: SyncData Fault::Fail;
+    a_sync_of_data_that_loses_what_it_was_to_write: SyncData Fault::DropUnsynced;
+    a_failed_sync_of_names: SyncDirectory Fault::Fail;
+    a_sync_of_names_that_loses_some: SyncDirectory Fault::DropUnsynced;
+    a_failed_write: Write Fault::Fail;
+    a_torn_write: Write Fault::Torn;
+    a_short_write: Write Fault::Short;
+    a_write_without_room: Write Fault::Full;
+    a_slow_write: Write Fault::Slow { ticks: 1_000_000 };
+    a_failed_creation: Create Fault::Fail;
+    a_creation_without_room: Create Fault::Full;
+    a_preallocation_without_room: Preallocate Fault::Full;
+    a_failed_rename: Rename Fault::Fail;
+    a_failed_removal: Remove Fault::Fail;
+    a_failed_list: List Fault::Fail;
+    a_failed_opening: Open Fault::Fail;
+    a_failed_read: Read Fault::Fail;
+    a_short_read: Read Fault::Short;
+}
+
+/// Proves that no write that lies makes recovery give a wrong state: a flipped bit, a write that goes astray or is
+/// lost. What is damaged is named, or the checkpoint before stands in.
+#[test]
+fn lies_of_the_disk_are_noticed() {
+    let mut ends = Vec::new();
+    for fault in [Fault::BitFlip, Fault::Misdirected, Fault::Lost] {
+        for nth in 1..=80 {
+            for seed in 0..3 {
+                let end = check_lie(seed, fault, nth).unwrap_or_else(|failure| panic!("{failure}"));
+                ends.push(end);
+            }
+        }
+    }
+    let count = |end| ends.iter().filter(|other| **other == end).count();
+    let counts = [Lie::Harmless, Lie::Replaced, Lie::Refused].map(count);
+    assert!(counts.iter().all(|count| *count >= 5), "harmless, replaced, refused: {counts:?}");
+}
