@@ -1,6 +1,6 @@
 //! The one who writes: takes what was appended, writes and syncs it, and says that it is durable.
 
-use super::format::{Kind, SegmentHeader};
+use super::format::{Kind, POSITION_MAX, SegmentHeader, name};
 use super::segments::{Segments, is_curable};
 use super::state::{Body, Run, Shared, State};
 use super::{Error, Lsn, Options, Result, Tail};
@@ -34,9 +34,14 @@ impl Flusher {
     ) -> Result<Flusher> {
         options.check()?;
         let mut segments = Segments::new(storage, options, std::mem::take(&mut tail.segments));
+        let header = SegmentHeader { number: segments.number_next(), first_lsn: tail.lsn, chain: tail.chain };
+        // Half of what can be read: no process writes the rest.
+        if header.number.max(header.first_lsn) > POSITION_MAX / 2 {
+            let (file, lsn, reason) = (name(header.number), Lsn(tail.lsn), "no log is so long");
+            return Err(Error::Damaged { file, offset: 0, lsn, reason });
+        }
         segments.secure(tail.run_start, tail.lsn)?;
         segments.prepare(Lsn(0))?;
-        let header = SegmentHeader { number: segments.number_next(), first_lsn: tail.lsn, chain: tail.chain };
         segments.begin(&header)?;
         let shared = Arc::new(Shared::new(options, clock, State::new(&tail, header)));
         let mut flusher = Flusher { shared, segments, pending: VecDeque::new() };

@@ -13,6 +13,10 @@ pub(super) const SEGMENT_HEADER_BYTES: usize = SECTOR_BYTES;
 /// What comes before a record's body.
 pub(super) const RECORD_HEADER_BYTES: usize = 32;
 
+/// No segment has a higher number, or begins later: to write that much takes decades. A header that says otherwise is
+/// none, so what is read can be added up without overflow.
+pub(super) const POSITION_MAX: u64 = 1 << 62;
+
 const MAGIC: [u8; 8] = *b"BRAIDLOG";
 /// Of the header's sector, what is used; the rest is zero.
 const USED_BYTES: usize = 64;
@@ -78,7 +82,11 @@ impl SegmentHeader {
         if version != VERSION {
             return Decoded::Unsupported(version);
         }
-        Decoded::Valid(SegmentHeader { number, first_lsn: u64_at(bytes, 40), chain: u32_at(bytes, 48) })
+        let (first_lsn, chain) = (u64_at(bytes, 40), u32_at(bytes, 48));
+        if number.max(first_lsn) > POSITION_MAX {
+            return Decoded::Invalid;
+        }
+        Decoded::Valid(SegmentHeader { number, first_lsn, chain })
     }
 }
 

@@ -318,10 +318,10 @@ impl<'a> Reader<'a> {
             self.tail.dropped_bytes = self.tail.dropped_bytes.max(dropped);
         }
         self.check_prepared()?;
-        self.is_done = true;
         if lsn < self.start {
             return Err(Error::Missing { lsn: Lsn(self.start) });
         }
+        self.is_done = true;
         Ok(())
     }
 

@@ -3,7 +3,7 @@
 use super::format::{RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES, name};
 use super::*;
 use crate::metrics::SystemClock;
-use crate::storage::{File, MemoryStorage, OpenMode, Storage};
+use crate::storage::{File, FileStorage, MemoryStorage, OpenMode, Storage};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -64,26 +64,40 @@ fn write(writer: &Writer, flusher: &mut Flusher, records: std::ops::Range<u64>) 
 /// Proves that records come back as they were, over many segments and reopenings, from any record's start.
 #[test]
 fn round_trips() {
-    let storage = memory();
+    check_round_trips(&memory());
+}
+
+/// Proves the same over a file system, and of threads that append.
+#[test]
+fn logs_in_files() {
+    for check in [check_round_trips, check_threads] {
+        let path = std::env::temp_dir().join(format!("braid-log-{}", std::process::id()));
+        let _left = std::fs::remove_dir_all(&path);
+        check(&(Arc::new(FileStorage::create(&path).unwrap()) as Arc<dyn Storage>));
+        std::fs::remove_dir_all(&path).unwrap();
+    }
+}
+
+fn check_round_trips(storage: &Arc<dyn Storage>) {
     let mut ends = vec![START];
     for opening in 0..4 {
-        let (writer, mut flusher) = open_log(&storage, small()).unwrap();
+        let (writer, mut flusher) = open_log(storage, small()).unwrap();
         ends.extend(write(&writer, &mut flusher, opening * 10..opening * 10 + 10));
         assert_eq!(writer.durable_lsn(), ends[ends.len() - 1]);
         if opening % 2 == 0 {
             flusher.close().unwrap();
             assert!(matches!(writer.try_append(0, &changes(0)), Err(Error::Closed)));
             ends.pop();
-            let tail = Reader::open(&*storage, DATABASE, START).unwrap().finish().unwrap();
+            let tail = Reader::open(&**storage, DATABASE, START).unwrap().finish().unwrap();
             assert!(tail.is_closed());
             ends.push(tail.lsn());
         }
     }
     for (i, start) in ends.iter().enumerate() {
-        assert_eq!(read(&*storage, *start).unwrap(), (i as u64..40).collect::<Vec<_>>());
+        assert_eq!(read(&**storage, *start).unwrap(), (i as u64..40).collect::<Vec<_>>());
     }
     let beyond = Lsn(ends[40].0 + 1);
-    assert!(matches!(read(&*storage, beyond), Err(Error::Missing { .. })));
+    assert!(matches!(read(&**storage, beyond), Err(Error::Missing { .. })));
 }
 
 /// Proves that one step makes one group of all that was appended, that the buffer has its bound, and that the
@@ -140,10 +154,13 @@ fn truncation_recycles() {
 /// another has returned comes later.
 #[test]
 fn threads_append_in_order() {
+    check_threads(&memory());
+}
+
+fn check_threads(storage: &Arc<dyn Storage>) {
     const THREADS: u64 = 4;
     const RECORDS: u64 = 300;
-    let storage = memory();
-    let (writer, flusher) = open_log(&storage, Options { segment_bytes: 8192, ..small() }).unwrap();
+    let (writer, flusher) = open_log(storage, Options { segment_bytes: 8192, ..small() }).unwrap();
     let flusher = FlusherThread::spawn(flusher).unwrap();
     let latest = AtomicU64::new(0);
     std::thread::scope(|scope| {
@@ -165,7 +182,7 @@ fn threads_append_in_order() {
         }
     });
     flusher.close().unwrap();
-    let found = read(&*storage, START).unwrap();
+    let found = read(&**storage, START).unwrap();
     for thread in 0..THREADS {
         let of_thread = found.iter().filter(|number| **number / RECORDS == thread).copied();
         assert!(of_thread.eq(thread * RECORDS..(thread + 1) * RECORDS));

@@ -1,0 +1,108 @@
+//! The fuzzer's targets for what is durable on pseudo-random bytes, so that they are exercised without the fuzzer; with
+//! all memory counted that the readers ask for. (The engine's own memory is bounded by its limit.)
+
+use braiddb::suspend::Seeded;
+use durable::Case;
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+#[path = "../../../fuzz/durable/mod.rs"]
+mod durable;
+
+struct Counting;
+
+static USED: AtomicUsize = AtomicUsize::new(0);
+static PEAK: AtomicUsize = AtomicUsize::new(0);
+/// One test at a time, for the count of all threads.
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn take(bytes: usize) {
+    let used = USED.fetch_add(bytes, Ordering::Relaxed) + bytes;
+    PEAK.fetch_max(used, Ordering::Relaxed);
+}
+
+fn give(bytes: usize) {
+    USED.fetch_sub(bytes, Ordering::Relaxed);
+}
+
+// SAFETY: the system's allocator, counted.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        take(layout.size());
+        // SAFETY: as the caller promises.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        take(layout.size());
+        // SAFETY: as the caller promises.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+    unsafe fn realloc(&self, p: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
+        take(bytes);
+        give(layout.size());
+        // SAFETY: as the caller promises.
+        unsafe { System.realloc(p, layout, bytes) }
+    }
+    unsafe fn dealloc(&self, p: *mut u8, layout: Layout) {
+        give(layout.size());
+        // SAFETY: as the caller promises.
+        unsafe { System.dealloc(p, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+/// Reads what each seed makes of a target. Memory asked for at once stays below `base_bytes` and `factor` times the
+/// files; and the readers find enough that is good, or the target would not get far.
+fn check(target: fn(&[u8]) -> Case, seeds: u64, factor: u64, base_bytes: u64, good_min: u64) {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut good = 0;
+    for seed in 0..seeds {
+        let mut random = Seeded::new(seed);
+        let len = random.next_u64() % 3000;
+        // A third of the inputs is nothing but small numbers: rare choices are not made in them.
+        let mask = [0xff, 0xff, 0x0f][seed as usize % 3];
+        let bytes: Vec<u8> = (0..len).map(|_| random.next_u64() as u8 & mask).collect();
+        let case = target(&bytes);
+        let (file_bytes, before) = (case.bytes, USED.load(Ordering::Relaxed));
+        PEAK.store(before, Ordering::Relaxed);
+        let outcome = catch_unwind(AssertUnwindSafe(|| case.read()));
+        let peak_bytes = (PEAK.load(Ordering::Relaxed) - before) as u64;
+        assert!(outcome.is_ok(), "seed {seed}");
+        assert!(
+            peak_bytes <= base_bytes + factor * file_bytes,
+            "seed {seed}: {peak_bytes} bytes of memory for {file_bytes} of files"
+        );
+        good += outcome.unwrap_or_default();
+    }
+    assert!(good >= good_min, "{good} good");
+}
+
+/// Proves that no files of a log make its reader panic, or take more memory than twice the files.
+#[test]
+fn logs() {
+    check(durable::log, 6000, 2, 2 << 10, 20_000);
+}
+
+/// Proves the same of identities, manifests and files of rows; a table without rows takes eight bytes of a manifest, and
+/// some 150 in memory, twice while a list of them grows.
+#[test]
+fn checkpoints() {
+    check(durable::checkpoints, 6000, 40, 4 << 10, 10_000);
+}
+
+/// Proves the same of catalog entries.
+#[test]
+fn catalog_entries() {
+    check(durable::catalog, 6000, 3, 512, 1000);
+}
+
+/// Proves the same of a whole directory that is opened, but for what any database takes, and that what opens once,
+/// opens again with the same content.
+#[test]
+fn directories() {
+    check(durable::directory, 3000, 8, 256 << 10, 1000);
+}
