@@ -10,7 +10,8 @@ pub enum Durability {
     #[default]
     Sync,
     /// As soon as it has committed in memory. A crash can lose the last acknowledged transactions: those of about
-    /// two flushes as a rule; never more than `log_buffer_bytes`, nor than `log_lag_ms` and a moment.
+    /// two flushes as a rule; no more than `log_buffer_bytes` (but for a single longer transaction), nor than
+    /// `log_lag_ms` and a moment.
     /// What survives is a state that there was, whole transactions and all that they depended on.
     Async,
     /// As `Async`, and no log is written: what survives a crash is the last checkpoint. For a whole database only.
@@ -58,7 +59,7 @@ pub struct Options {
     /// A checkpoint begins so long after the last one has, if anything has changed. Default: 600 s. 0: none does
     /// for that reason.
     pub checkpoint_interval_s: u64,
-    /// How fast a checkpoint is written at most. Default: 128 MiB per second.
+    /// How fast a checkpoint is written at most: commits wait for the same disk. Default: 64 MiB per second.
     pub checkpoint_bytes_per_s: u64,
 }
 
@@ -77,7 +78,7 @@ impl Default for Options {
             log_lag_ms: 1000,
             checkpoint_log_bytes: 1 << 30,
             checkpoint_interval_s: 600,
-            checkpoint_bytes_per_s: 128 << 20,
+            checkpoint_bytes_per_s: 64 << 20,
         }
     }
 }

@@ -2,7 +2,7 @@
 //! simulated in crates/sim.)
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use braiddb::storage::{FileStorage, MemoryStorage, Storage};
+use braiddb::storage::{FileStorage, MemoryStorage, OpenMode, Storage};
 use braiddb::{Database, Durability, Error, Options, Snapshot, SystemClock, Table};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -296,4 +296,71 @@ fn a_directory_of_something_else_is_refused() {
     assert!(error.to_string().contains("database"), "{error}");
     let storage = FileStorage::open(&directory.0).unwrap();
     assert!(!storage.list().unwrap().iter().any(|name| name.starts_with("log-")), "nothing was written");
+}
+
+/// Flips a bit in the middle of a file.
+fn damage(storage: &Arc<dyn Storage>, name: &str) {
+    let file = storage.open(name, OpenMode::ReadWrite).unwrap();
+    let (at, mut byte) = (file.len_bytes().unwrap() / 2, [0]);
+    file.read_exact_at(at, &mut byte).unwrap();
+    file.write_all_at(at, &[byte[0] ^ 1]).unwrap();
+}
+
+/// Proves that a damaged checkpoint is passed over where the log has what it had, and refused where it has not: in a
+/// database that was open without one, now or before.
+#[test]
+fn a_damaged_checkpoint_is_passed_over_only_if_the_log_has_it() {
+    for durability in [Durability::Sync, Durability::None] {
+        let storage = memory();
+        let db = open(&storage, Options { durability, ..options() }).unwrap();
+        put_all(&db, db.table("t").unwrap(), 0..100, 1);
+        db.checkpoint().unwrap();
+        db.close().unwrap();
+        let newest =
+            storage.list().unwrap().into_iter().rfind(|name| name.starts_with("checkpoint-")).unwrap();
+        damage(&storage, &newest);
+        match (durability, open(&storage, options())) {
+            (Durability::Sync, Ok(db)) => {
+                assert_eq!(contents(&db, db.table("t").unwrap()).len(), 100);
+                assert_eq!(db.recovery().unwrap().damaged_checkpoints.len(), 1);
+            }
+            (Durability::None, Err(error)) => {
+                assert!(error.to_string().contains(&newest), "{error}");
+                assert!(storage.list().unwrap().contains(&newest), "nothing was removed");
+            }
+            (durability, opened) => panic!("{durability:?}: {opened:?}"),
+        }
+    }
+}
+
+/// Proves that programs that open and close a database again and again do not fill the disk.
+#[test]
+fn closing_gives_back_what_was_reserved() {
+    let storage = memory();
+    for life in 0..20 {
+        let db = open(&storage, Options { log_segment_bytes: 1 << 20, ..options() }).unwrap();
+        put_all(&db, db.table("t").unwrap(), life..life + 1, life);
+        db.close().unwrap();
+    }
+    let bytes = |name: &String| storage.open(name, OpenMode::Read).unwrap().len_bytes().unwrap();
+    let all: u64 = storage.list().unwrap().iter().map(bytes).sum();
+    assert!(all < 100_000, "{all} bytes");
+    let db = open(&storage, options()).unwrap();
+    assert_eq!(contents(&db, db.table("t").unwrap()).len(), 20);
+}
+
+/// Proves that a transaction longer than the log's buffer commits although shorter ones commit all the time.
+#[test]
+fn a_long_transaction_gets_its_turn() {
+    let storage = memory();
+    let db = open(&storage, Options { log_buffer_bytes: 1000, ..options() }).unwrap();
+    let (short, long) = (db.table::<u64, u64>("short").unwrap(), db.table::<u64, [u8]>("long").unwrap());
+    let results = db.run_each((0..5000).collect(), async move |tx, key: &u64| tx.put(short, *key, 1).await);
+    for key in 0..20 {
+        db.run(async move |tx| tx.put(long, key, &[7; 5000]).await).wait().unwrap();
+    }
+    assert!(results.wait().unwrap().iter().all(Result::is_ok));
+    drop(db);
+    let db = open(&storage, options()).unwrap();
+    assert_eq!(contents(&db, db.table("short").unwrap()).len(), 5000);
 }

@@ -104,5 +104,5 @@ fn catalog_entries() {
 /// opens again with the same content.
 #[test]
 fn directories() {
-    check(durable::directory, 3000, 8, 256 << 10, 1000);
+    check(durable::directory, 3000, 8, 256 << 10, 800);
 }

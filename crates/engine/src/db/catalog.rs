@@ -100,7 +100,7 @@ impl<C: ConcurrencyControl> Database<C> {
 
     fn backup_to(&self, durable: &Durable, to: &dyn Storage) -> Result<Backup> {
         match &self.engine().log.get() {
-            Some(log) => log.writer.wait_durable(log.writer.appended_lsn()).map_err(Error::Log)?,
+            Some(log) => log.writer.wait_settled(log.writer.appended_lsn()).map_err(Error::Log)?,
             None => {
                 debug_assert_eq!(self.engine().options.durability, Durability::None);
                 durable.checkpoint()?;

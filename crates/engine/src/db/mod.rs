@@ -95,12 +95,12 @@ impl From<Lost> for Error {
     }
 }
 
-/// What a transaction's result is worth. An error stays: of that transaction nothing is to last.
+/// What a transaction's result is worth. (An error that is held back rests on what may be lost.)
 #[inline(always)]
 fn known<R>(result: Result<R>, fate: Fate) -> Result<R> {
     match fate {
         Fate::Kept => result,
-        Fate::Unknown => result.and(Err(Error::OutcomeUnknown)),
+        Fate::Unknown => Err(Error::OutcomeUnknown),
     }
 }
 

@@ -93,14 +93,11 @@ impl<C: ConcurrencyControl> Database<C> {
 
     /// Closes the database, and says whether all went well: what has been submitted and not begun is answered
     /// [`Error::Closed`], what is open is rolled back. Without a log ([`Durability::None`]) this makes a checkpoint
-    /// first. Dropping the last handle does the same but for that, silently.
+    /// then. Dropping the last handle does the same but for that, silently.
     ///
     /// An error if there are other handles of the database, which keep it open. Workers and transactions that are
     /// left can go on to read; their commits are refused.
     pub fn close(self) -> Result<()> {
-        if self.0.engine.options.durability == Durability::None {
-            self.checkpoint()?;
-        }
         match Arc::try_unwrap(self.0) {
             Ok(owner) => owner.close(),
             Err(_) => Err(Error::InUse),
@@ -111,6 +108,9 @@ impl<C: ConcurrencyControl> Database<C> {
 impl<C: ConcurrencyControl> Owner<C> {
     fn close(mut self) -> Result<()> {
         self.end_workers();
+        if let (Durability::None, Some(durable)) = (self.engine.options.durability, &self.durable) {
+            durable.checkpoint()?;
+        }
         self.durable.take().map_or(Ok(()), Durable::close)
     }
 }

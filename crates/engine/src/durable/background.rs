@@ -52,8 +52,10 @@ impl CheckpointThread {
         let began_ns = clock.now_ns();
         let (options, of_thread) = (options.clone(), shared.clone());
         let mut keeper = Keeper { checkpointer, options, clock, shared: of_thread, began_ns };
-        let thread =
-            std::thread::Builder::new().name("braid-checkpoint".into()).spawn(move || keeper.run())?;
+        let thread = std::thread::Builder::new().name("braid-checkpoint".into()).spawn(move || {
+            let _closing = Closing(keeper.shared.clone());
+            keeper.run();
+        })?;
         Ok(CheckpointThread { shared, thread: Some(thread) })
     }
 
@@ -83,6 +85,16 @@ impl Drop for CheckpointThread {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join(); // what it has begun is as after a crash
         }
+    }
+}
+
+/// Lets nobody wait for the thread when it is gone, also by a panic.
+struct Closing(Arc<Shared>);
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        lock(&self.0.requests).is_closed = true;
+        self.0.signal.notify_all();
     }
 }
 

@@ -23,6 +23,9 @@ use std::sync::Arc;
 /// moments only.
 const RUN_BYTES: usize = 256 << 10;
 
+/// Rows are synced in pieces: what has piled up in the system's memory delays the log's syncs.
+const SYNC_BYTES: u64 = 1 << 20;
+
 /// What there is to a run at most.
 const RUN_ROWS_MAX: usize = 4096;
 
@@ -55,6 +58,8 @@ struct Current<C: ConcurrencyControl> {
     /// The first table that is not done.
     at: usize,
     rows: Option<RowsWriter>,
+    /// Bytes of it that were written since it was synced.
+    unsynced: u64,
     /// Behind which key of the present table to go on.
     behind: Bound<Vec<u8>>,
     /// The one snapshot, where there is no log.
@@ -181,7 +186,18 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
             |table: &&TableInner| TableEntry { table: entry(table.number(), &table.kind), rows: None };
         let tables = tables.iter().map(entry).collect();
         let behind = Bound::Unbounded;
-        Ok(Current { number, start_lsn, touched, tables, at: 0, rows: None, behind, snapshot, end_lsn: None })
+        Ok(Current {
+            number,
+            start_lsn,
+            touched,
+            tables,
+            at: 0,
+            rows: None,
+            unsynced: 0,
+            behind,
+            snapshot,
+            end_lsn: None,
+        })
     }
 
     fn snapshot(&self) -> Result<Transaction<C>> {
@@ -245,11 +261,16 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
             }
         };
         let bytes = run.bytes as u64;
+        current.unsynced += bytes;
+        if current.unsynced >= SYNC_BYTES {
+            rows.sync()?;
+            current.unsynced = 0;
+        }
         if is_finished {
             let rows = current.rows.take().expect("there just now");
             entry.rows = Some(rows.finish()?);
             current.at += 1;
-            current.behind = Bound::Unbounded;
+            (current.behind, current.unsynced) = (Bound::Unbounded, 0);
         }
         Ok(bytes)
     }

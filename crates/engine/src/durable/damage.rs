@@ -2,7 +2,7 @@
 
 use crate::checkpoint;
 use crate::error::Result;
-use crate::storage::{Holder, LockGuard, Operation, Storage};
+use crate::storage::{Holder, LockGuard, OpenMode, Operation, Storage};
 use crate::wal::{self, Gap};
 use std::fmt;
 use std::io::ErrorKind;
@@ -106,4 +106,20 @@ pub(super) fn check_record(catalog: &mut Catalog, record: &wal::Record<'_>) -> R
         true => Ok(()),
         false => Err("the record changes a table that is not there"),
     }
+}
+
+/// There in a directory whose database has been open without a log: what its checkpoints have is then nowhere else.
+const UNLOGGED: &str = "unlogged";
+
+/// Notes for good that checkpoints are not covered by the log.
+pub(super) fn note_unlogged(storage: &dyn Storage) -> Result<()> {
+    if has_fallback(storage)? {
+        storage.open(UNLOGGED, OpenMode::CreateNew)?.sync_data()?;
+    }
+    Ok(storage.sync_directory()?)
+}
+
+/// Whether a damaged checkpoint may be passed over: the log has all that it has beyond the one before.
+pub(super) fn has_fallback(storage: &dyn Storage) -> Result<bool> {
+    Ok(!storage.list()?.iter().any(|name| name == UNLOGGED))
 }

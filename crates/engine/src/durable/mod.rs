@@ -5,7 +5,7 @@
 //! - What is appended to the log is visible to nobody yet; so the log's order respects every dependency.
 //! - A checkpoint counts only when the log is durable up to `end_lsn`, and the log is kept from the `start_lsn` of the
 //!   older of two checkpoints on.
-//! - Recovery writes nothing before it has read everything.
+//! - But for the lock and the identity, recovery writes nothing before it has read everything.
 
 mod background;
 mod backup;
@@ -84,10 +84,18 @@ impl Opening<'_> {
         let Found { engine, tail, kept, touched, recovery } = found;
         let base_lsn = tail.lsn();
         let flusher = match engine.options.durability {
-            Durability::None => None,
+            Durability::None => {
+                damage::note_unlogged(&*storage)?;
+                // What was read counts from now on, whether or not it was durable.
+                wal::secure(storage.clone(), database, tail)?;
+                None
+            }
             Durability::Sync | Durability::Async => {
                 let (writer, flusher) = open_log(&engine, storage.clone(), database, tail)?;
                 writer.touch(touched);
+                if let [older, _] = &kept[..] {
+                    writer.truncate_before(older.start_lsn);
+                }
                 let set = engine.log.set(Log { writer, is_stepped });
                 assert!(set.is_ok(), "a log is begun once");
                 Some(flusher)

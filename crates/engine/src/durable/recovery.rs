@@ -2,7 +2,7 @@
 //!
 //! Only reads; so whatever interrupts it, the next attempt finds the same. (`wal::open` writes, afterwards.)
 
-use super::Planted;
+use super::{Planted, damage};
 use crate::cc::ConcurrencyControl;
 use crate::checkpoint::{self, Block, CatalogEntry, Manifest, RowsReader};
 use crate::error::{Error, Result};
@@ -118,7 +118,7 @@ impl Recoverer<'_, '_> {
         recovery: &mut Recovery,
     ) -> Result<(Arc<Engine<C>>, Vec<Manifest>)> {
         let numbers = checkpoint::list(self.storage)?;
-        let mut failure = None;
+        let (has_fallback, mut failure) = (damage::has_fallback(self.storage)?, None);
         for (at, number) in numbers.iter().enumerate().rev() {
             let engine = make()?;
             match self.load(&engine, *number) {
@@ -128,7 +128,7 @@ impl Recoverer<'_, '_> {
                     let kept = before.and_then(Result::ok).into_iter().chain([manifest]).collect();
                     return Ok((engine, kept));
                 }
-                Err(Error::Checkpoint(error @ checkpoint::Error::Damaged { .. })) => {
+                Err(Error::Checkpoint(error @ checkpoint::Error::Damaged { .. })) if has_fallback => {
                     recovery.damaged_checkpoints.push((*number, error.to_string()));
                     failure.get_or_insert(Error::Checkpoint(error));
                 }
@@ -138,6 +138,7 @@ impl Recoverer<'_, '_> {
         // Without any, the whole log is needed.
         match (failure, self.open_log(Lsn(0))) {
             (Some(failure), Err(wal::Error::Missing { .. })) => Err(failure),
+            (Some(failure), Ok(reader)) if !reader.has_begun() => Err(failure),
             _ => Ok((make()?, Vec::new())),
         }
     }

@@ -1,6 +1,6 @@
 //! Looking at all files of a database that is not open: which are good, and whether it would open.
 
-use super::damage::{Catalog, Damage, check_record, lock_to_read};
+use super::damage::{Catalog, Damage, check_record, has_fallback, lock_to_read};
 use super::{Progress, Stage};
 use crate::checkpoint::{self, Block, Identity, Manifest, RowsFile, RowsReader};
 use crate::error::{Error, Result};
@@ -181,6 +181,11 @@ impl Inspector<'_> {
         let checkpoint = chosen.as_ref().map(|chosen| chosen.number);
         self.found.rows = chosen.as_ref().map_or(0, rows);
         let replayed = would_replay(self.storage, database, chosen.as_ref());
+        let is_newest = checkpoint == checkpoint::list(self.storage)?.last().copied();
+        let has_log = Reader::open(self.storage, database, Lsn(0)).is_ok_and(|reader| reader.has_begun());
+        if !is_newest && (!has_fallback(self.storage)? || (checkpoint.is_none() && !has_log)) {
+            self.refused = self.refused.take().or_else(|| failure.clone());
+        }
         self.found.outlook = match (self.refused.take(), replayed) {
             (Some(reason), _) => Outlook::Refused { reason },
             (None, Ok(())) => Outlook::Opens { checkpoint },

@@ -203,9 +203,9 @@ impl Outbox {
     }
 }
 
-/// What a handle gets in place of a result of unknown fate. An error has nothing to lose, and stays.
+/// What a handle gets in place of a result of unknown fate. (An error that is held back rests on what may be lost.)
 pub(crate) fn lose<T, E: From<Lost>>(result: &mut Option<Result<T, E>>) {
-    if let Some(Ok(_)) = result {
+    if result.is_some() {
         let lost = result.replace(Err(Lost::Unknown.into()));
         let _ = quietly(|| drop(lost));
     }

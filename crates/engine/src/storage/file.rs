@@ -40,14 +40,12 @@ impl FileStorage {
             _ => Path::new("."),
         };
         let made = match fs::create_dir(&storage.directory) {
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-                return FileStorage::open(storage.directory);
-            }
-            Err(error) => Err(error),
-            Ok(()) => system::sync_directory(parent),
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
+            // (Also of one that was there: who has made it may not have come to this.)
+            _ => system::sync_directory(parent),
         };
         made.map_err(|error| storage.failed(Operation::Create, "", error))?;
-        Ok(storage)
+        FileStorage::open(storage.directory)
     }
 
     /// What errors call a file: its path; the directory's own for no name.

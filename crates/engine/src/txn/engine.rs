@@ -10,7 +10,7 @@ use crate::metrics::{Clock, Metrics, Statistics, WorkerMetrics};
 use crate::options::Options;
 use crate::record::Slot;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use crate::wal::{Lsn, Writer};
+use crate::wal::{self, Lsn, Writer};
 use std::cell::Cell;
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -135,16 +135,25 @@ impl<C: ConcurrencyControl> Engine<C> {
         tables.iter().map(|table| unsafe { &*std::ptr::from_ref::<TableInner>(table) }).collect()
     }
 
+    /// Waits until a flush of the log that is under way has ended. False: there is none to wait for.
+    #[cold]
+    pub(super) fn await_flush(&self) -> bool {
+        let Some(log) = self.log.get().filter(|log| !log.is_stepped) else { return false };
+        let durable = log.writer.durable_lsn();
+        durable < log.writer.appended_lsn() && log.writer.wait_settled(Lsn(durable.0 + 1)).is_ok()
+    }
+
     /// What a commit that the log has refused is answered.
     #[cold]
     pub(super) fn unlogged(&self, why: Unlogged) -> Error {
         let log = &self.log.get().expect("it has refused something").writer;
         match (why, log.refusal()) {
             (Unlogged::TooLong, _) => Error::TransactionTooLarge { bytes_max: log.record_bytes_max() },
-            (_, Some(cause)) => Error::Log(cause),
-            // There is room again, or the database is being closed.
+            (Unlogged::Full, Some(cause)) => Error::Log(cause),
+            // There is room again.
             (Unlogged::Full, None) => Error::Conflict,
-            (Unlogged::Stopped, None) => Error::Closed,
+            (Unlogged::Stopped, Some(cause @ wal::Error::Stopped(_))) => Error::Log(cause),
+            (Unlogged::Stopped, _) => Error::Closed,
         }
     }
 

@@ -245,6 +245,9 @@ impl<C: ConcurrencyControl> Txn<C> {
     }
 }
 
+/// Flushes of the log that a commit in place waits for, perhaps for room.
+const FLUSHES_MAX: u32 = 1000;
+
 /// Tells the scheme of a key under which there was nothing.
 #[inline(always)]
 fn note_absent<C: ConcurrencyControl>(txn: &mut C::Txn, point: &Point<C>, tracked: bool) {
@@ -423,8 +426,9 @@ impl<C: ConcurrencyControl> Txn<C> {
     /// Goes on with a commit that waits for another thread's.
     #[cold]
     fn commit_in_place(&self, mut commit: C::Commit) -> Result<(), Fault> {
-        let mut patience = Patience::default();
-        while patience.wait() {
+        let (mut patience, mut flushes) = (Patience::default(), 0);
+        while patience.wait() || (flushes < FLUSHES_MAX && self.desk.context().engine.await_flush()) {
+            flushes += u32::from(patience.is_over());
             if let Some(result) = self.desk.step_commit(&mut commit, &mut PrefetchOnly) {
                 return result.map_err(Fault::Abort);
             }

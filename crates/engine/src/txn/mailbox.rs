@@ -46,6 +46,11 @@ pub(super) struct Patience {
 impl Patience {
     const WAITS_MAX: u32 = 10_000;
 
+    /// It has been long enough.
+    pub(super) fn is_over(&self) -> bool {
+        self.waits >= Patience::WAITS_MAX
+    }
+
     /// Waits a little; false: it has been long enough.
     #[cold]
     pub(super) fn wait(&mut self) -> bool {

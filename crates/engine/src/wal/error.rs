@@ -71,7 +71,10 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::Storage(error) => error.fmt(f),
-            Error::Stopped(error) => write!(f, "the log has stopped, with an unknown outcome: {error}"),
+            Error::Stopped(error) => write!(
+                f,
+                "the log has stopped, and nothing more is committed until the database is opened again: {error}"
+            ),
             Error::Full(error) => write!(f, "the log has no room: {error}"),
             Error::RecordTooLarge { bytes, bytes_max } => {
                 write!(f, "a log record of {bytes} bytes is longer than the limit of {bytes_max}")

@@ -49,6 +49,11 @@ impl Flusher {
         Ok(flusher)
     }
 
+    pub(super) fn secure(storage: Arc<dyn Storage>, options: Options, mut tail: Tail) -> Result<()> {
+        let segments = Segments::new(storage, options, std::mem::take(&mut tail.segments));
+        Ok(segments.secure(tail.run_start, tail.lsn)?)
+    }
+
     pub(super) fn shared(&self) -> Arc<Shared> {
         Arc::clone(&self.shared)
     }
@@ -68,7 +73,12 @@ impl Flusher {
             Lsn(state.truncate_before)
         };
         if let Err(error) = self.write_pending() {
-            return Err(self.refused(error));
+            let refused = self.refused(error);
+            if matches!(refused, Error::Full(_)) {
+                // What is given back may be the room that is needed. If it fails, it is tried again with the write.
+                let _ = self.segments.truncate(truncate_before);
+            }
+            return Err(refused);
         }
         // What is given back may be the room that is needed; so the one is tried though the other failed.
         let truncated = self.segments.truncate(truncate_before);
@@ -137,7 +147,12 @@ impl Flusher {
             // Without room for the note, the log is as after a crash.
             Err(Error::Full(_) | Error::WouldBlock) => Ok(()),
             Err(error) => Err(error),
-            Ok(_) => self.flush_once().map(drop),
+            Ok(end_lsn) => {
+                self.flush_once()?;
+                // Room that was reserved and not used. If it is not given back, it is some room lost, and no more.
+                let _ = self.segments.finish(end_lsn);
+                Ok(())
+            }
         }
     }
 

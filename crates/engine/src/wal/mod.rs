@@ -37,7 +37,7 @@ pub use record::{Change, ChangeIter, Changes};
 pub use remains::{Gap, Remains, Remnant, claimed_database};
 pub use tail::Tail;
 pub use thread::FlusherThread;
-pub use writer::{Writer, open};
+pub use writer::{Writer, open, secure};
 
 use crate::storage::SECTOR_BYTES;
 

@@ -138,6 +138,11 @@ impl<'a> Reader<'a> {
     }
 
     /// What is known of the end so far.
+    /// Whether any of the log is there.
+    pub fn has_begun(&self) -> bool {
+        !self.tail.segments.is_empty()
+    }
+
     pub(super) fn tail(&self) -> &Tail {
         &self.tail
     }

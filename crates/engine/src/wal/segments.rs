@@ -117,6 +117,18 @@ impl Segments {
         (next.first_lsn <= before.0).then(|| self.segments[0])
     }
 
+    /// Gives back what was reserved behind the end of the log: the rest of the last segment, and the spare.
+    pub(super) fn finish(&mut self, end: Lsn) -> Result<()> {
+        let Some((last, _)) = self.segments.back() else { return Ok(()) };
+        let used = super::format::SEGMENT_HEADER_BYTES as u64 + end.0 - last.first_lsn;
+        self.current().truncate(used)?;
+        self.current().sync_data()?;
+        if self.spare.take().is_some() {
+            self.storage.remove(&name(self.number_next()))?;
+        }
+        self.storage.sync_directory()
+    }
+
     /// Writes again what a reader saw of the last segment behind what is durable for sure, and syncs it: after a
     /// crash of the process alone, or a sync that failed, it may be in memory only.
     pub(super) fn secure(&self, run_start: u64, lsn: u64) -> Result<()> {

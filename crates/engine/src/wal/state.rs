@@ -27,6 +27,9 @@ pub(super) struct Run {
 /// Records between two looks at the clock: how long the oldest one has waited.
 const RECORDS_PER_LOOK: u64 = 32;
 
+/// Records that are refused in favour of one that is too long for the room that there is.
+const TURNS_MAX: u32 = 1000;
+
 /// Under one lock; `durable_lsn <= next_lsn`, and what lies between is in `queue` or with the flusher:
 /// `buffered_bytes == next_lsn - durable_lsn`.
 pub(super) struct State {
@@ -51,6 +54,10 @@ pub(super) struct State {
     pub(super) truncate_before: u64,
     /// When the oldest record that is not durable was appended; of no meaning if all are.
     waits_since_ns: u64,
+    /// The longest record that there was no room for, while others give way to it; else 0.
+    longest_refused: u64,
+    /// How many have.
+    turns_given: u32,
     /// Tables changed since they were last asked for.
     touched: BTreeSet<u32>,
     pub(super) stopped: Option<Arc<StorageError>>,
@@ -77,6 +84,8 @@ impl State {
             has_request: false,
             truncate_before: 0,
             waits_since_ns: 0,
+            longest_refused: 0,
+            turns_given: 0,
             touched: BTreeSet::new(),
             stopped: None,
             is_closed: false,
@@ -101,6 +110,10 @@ impl State {
         }
         let buffered_bytes = self.next_lsn - self.durable_lsn;
         if buffered_bytes > 0 && buffered_bytes + bytes > options.buffer_bytes_max as u64 {
+            self.queue_up(bytes);
+            return Err(Error::WouldBlock);
+        }
+        if kind == Kind::Commit && self.gives_way(bytes) {
             return Err(Error::WouldBlock);
         }
         if buffered_bytes > 0 && self.lags(options, clock) {
@@ -128,6 +141,23 @@ impl State {
         (self.chain, self.next_lsn) = (checksum, self.next_lsn + bytes);
         debug_assert_eq!(run.first_lsn + run.bytes.len() as u64, self.next_lsn);
         Ok(Lsn(self.next_lsn))
+    }
+
+    /// A record has been refused for its length: shorter ones give way to it until there is room. (It may never come
+    /// again: then they go on after so many refusals.)
+    fn queue_up(&mut self, bytes: u64) {
+        if bytes >= self.longest_refused {
+            (self.longest_refused, self.turns_given) = (bytes, 0);
+        }
+    }
+
+    fn gives_way(&mut self, bytes: u64) -> bool {
+        if bytes >= self.longest_refused || self.turns_given == TURNS_MAX {
+            self.longest_refused = 0;
+            return false;
+        }
+        self.turns_given += 1;
+        true
     }
 
     /// The oldest record has waited for too long. Looks at the clock only now and then.

@@ -3,7 +3,7 @@
 use super::flusher::Flusher;
 use super::format::Kind;
 use super::state::{Body, Shared, State};
-use super::{Changes, Error, Lsn, Options, Result, Statistics, Tail};
+use super::{Changes, DatabaseId, Error, Lsn, Options, Result, Statistics, Tail};
 use crate::metrics::Clock;
 use crate::storage::{Storage, StorageError};
 use crate::sync::{Arc, wait};
@@ -29,6 +29,11 @@ pub fn open(
 ) -> Result<(Writer, Flusher)> {
     let flusher = Flusher::open(storage, options, clock, tail)?;
     Ok((Writer { shared: flusher.shared() }, flusher))
+}
+
+/// Makes durable what a [`Reader`](super::Reader) has just found, for who does not go on with the log.
+pub fn secure(storage: Arc<dyn Storage>, database: DatabaseId, tail: Tail) -> Result<()> {
+    Flusher::secure(storage, Options::new(database), tail)
 }
 
 impl Writer {

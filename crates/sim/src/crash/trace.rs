@@ -125,11 +125,9 @@ impl Trace {
 
     /// The caller of a transaction learns of its outcome.
     pub(super) fn is_answered(&mut self, number: u64, result: Result<()>, boundary: u64) {
-        let is_stopped = self.is_stopped;
         let transaction = self.of(number);
         assert!(transaction.answer.is_none(), "a transaction is answered once");
-        // An error that rests on what was seen is given out also where the log has stopped meanwhile.
-        let tells = matches!(result, Err(Error::KeyExists | Error::User(_))) && !is_stopped;
+        let tells = matches!(result, Err(Error::KeyExists | Error::User(_)));
         if result.is_ok() || tells {
             transaction.acknowledged = Some(boundary);
         }
@@ -180,7 +178,8 @@ impl Trace {
             durability: Durability::Sync,
             began: 0,
             ended: 0,
-            acknowledged: Some(0),
+            // The others count when the database is open again: until then nobody has been told of them.
+            acknowledged: Some(if transaction.is_relied_on(boundary) { 0 } else { opened }),
             ..transaction.clone()
         };
         let left = self.transactions.iter().filter(|(number, _)| present.contains(number));
