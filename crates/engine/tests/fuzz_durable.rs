@@ -4,27 +4,29 @@
 use braiddb::suspend::Seeded;
 use durable::Case;
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 #[path = "../../../fuzz/durable/mod.rs"]
 mod durable;
 
 struct Counting;
 
-static USED: AtomicUsize = AtomicUsize::new(0);
-static PEAK: AtomicUsize = AtomicUsize::new(0);
-/// One test at a time, for the count of all threads.
-static ALONE: Mutex<()> = Mutex::new(());
+thread_local! {
+    /// What the thread has in use, and had at most: other tests, and the harness, do not count. (What is freed by
+    /// another thread than asked for it would be wrong here; the readers start none.)
+    static USED: Cell<isize> = const { Cell::new(0) };
+    static PEAK: Cell<isize> = const { Cell::new(0) };
+}
 
 fn take(bytes: usize) {
-    let used = USED.fetch_add(bytes, Ordering::Relaxed) + bytes;
-    PEAK.fetch_max(used, Ordering::Relaxed);
+    let used = USED.get() + bytes as isize;
+    USED.set(used);
+    PEAK.set(PEAK.get().max(used));
 }
 
 fn give(bytes: usize) {
-    USED.fetch_sub(bytes, Ordering::Relaxed);
+    USED.set(USED.get() - bytes as isize);
 }
 
 // SAFETY: the system's allocator, counted.
@@ -58,7 +60,6 @@ static COUNTING: Counting = Counting;
 /// Reads what each seed makes of a target. Memory asked for at once stays below `base_bytes` and `factor` times the
 /// files; and the readers find enough that is good, or the target would not get far.
 fn check(target: fn(&[u8]) -> Case, seeds: u64, factor: u64, base_bytes: u64, good_min: u64) {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let mut good = 0;
     for seed in 0..seeds {
         let mut random = Seeded::new(seed);
@@ -67,10 +68,10 @@ fn check(target: fn(&[u8]) -> Case, seeds: u64, factor: u64, base_bytes: u64, go
         let mask = [0xff, 0xff, 0x0f][seed as usize % 3];
         let bytes: Vec<u8> = (0..len).map(|_| random.next_u64() as u8 & mask).collect();
         let case = target(&bytes);
-        let (file_bytes, before) = (case.bytes, USED.load(Ordering::Relaxed));
-        PEAK.store(before, Ordering::Relaxed);
+        let (file_bytes, before) = (case.bytes, USED.get());
+        PEAK.set(before);
         let outcome = catch_unwind(AssertUnwindSafe(|| case.read()));
-        let peak_bytes = (PEAK.load(Ordering::Relaxed) - before) as u64;
+        let peak_bytes = (PEAK.get() - before) as u64;
         assert!(outcome.is_ok(), "seed {seed}");
         assert!(
             peak_bytes <= base_bytes + factor * file_bytes,
