@@ -59,7 +59,7 @@ pub struct Options {
     /// A checkpoint begins so long after the last one has, if anything has changed. Default: 600 s. 0: none does
     /// for that reason.
     pub checkpoint_interval_s: u64,
-    /// How fast a checkpoint is written at most: commits wait for the same disk. Default: 64 MiB per second.
+    /// How fast a checkpoint is written at most: commits wait for the same disk. Default: 32 MiB per second.
     pub checkpoint_bytes_per_s: u64,
 }
 
@@ -78,7 +78,7 @@ impl Default for Options {
             log_lag_ms: 1000,
             checkpoint_log_bytes: 1 << 30,
             checkpoint_interval_s: 600,
-            checkpoint_bytes_per_s: 64 << 20,
+            checkpoint_bytes_per_s: 32 << 20,
         }
     }
 }

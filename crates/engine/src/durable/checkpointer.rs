@@ -24,7 +24,7 @@ use std::sync::Arc;
 const RUN_BYTES: usize = 256 << 10;
 
 /// Rows are synced in pieces: what has piled up in the system's memory delays the log's syncs.
-const SYNC_BYTES: u64 = 1 << 20;
+const SYNC_BYTES: u64 = 256 << 10;
 
 /// What there is to a run at most.
 const RUN_ROWS_MAX: usize = 4096;
