@@ -85,11 +85,18 @@ impl TableKind {
         TableKind { name: name.into(), types: (K::type_name(), V::type_name()), fixed8: K::FIXED8 }
     }
 
-    /// What it holds, for people.
-    fn what(&self) -> String {
+    /// What it holds, for people, in so far as that tells it from another one.
+    fn unlike(&self, other: &TableKind) -> String {
         let (key_type, value_type) = &self.types;
-        let fixed8 = if self.fixed8 { " of eight bytes" } else { "" };
-        format!("{value_type} by {key_type}{fixed8}")
+        let is_told = self.types != other.types || self.fixed8 == other.fixed8;
+        let how = if is_told {
+            ""
+        } else if self.fixed8 {
+            " of eight bytes"
+        } else {
+            " of any length"
+        };
+        format!("{value_type} by {key_type}{how}")
     }
 }
 
@@ -129,7 +136,7 @@ pub(crate) fn open<C: ConcurrencyControl, R>(
     let mut tables = engine.tables.lock().expect("no panic while it is held");
     if let Some(table) = tables.iter().find(|table| table.kind.name == kind.name) {
         if table.kind != kind {
-            let (existing, requested) = (table.kind.what(), kind.what());
+            let (existing, requested) = (table.kind.unlike(&kind), kind.unlike(&table.kind));
             return Err(Error::TableMismatch { name: kind.name, existing, requested });
         }
         return Ok(handle(table));
