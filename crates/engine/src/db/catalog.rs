@@ -80,7 +80,7 @@ impl<C: ConcurrencyControl> Database<C> {
     /// # use braiddb::{Database, Options, Table};
     /// # let directory = std::env::temp_dir().join(format!("braid-backup-{}", std::process::id()));
     /// # let options = || Options { workers: 1, log_segment_bytes: 1 << 20, ..Options::default() };
-    /// # std::fs::create_dir_all(&directory).unwrap();
+    /// # std::fs::create_dir_all(&directory).expect("a place for temporary files");
     /// let db = Database::open(directory.join("database"), options())?;
     /// let names: Table<u64, str> = db.table("names")?;
     /// db.run(async move |tx| tx.put(names, 1, "Ada").await).wait()?;
@@ -90,7 +90,7 @@ impl<C: ConcurrencyControl> Database<C> {
     /// let names: Table<u64, str> = copy.table("names")?;
     /// assert_eq!(copy.begin()?.get(names, 1)?, Some("Ada"));
     /// # drop((db, copy));
-    /// # std::fs::remove_dir_all(directory).unwrap();
+    /// # std::fs::remove_dir_all(directory).expect("it was made above");
     /// # Ok::<(), braiddb::Error>(())
     /// ```
     pub fn backup(&self, path: impl AsRef<Path>) -> Result<Backup> {

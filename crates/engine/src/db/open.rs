@@ -32,7 +32,7 @@ impl Database {
     /// let names: Table<u64, str> = db.table("names")?;
     /// assert_eq!(db.begin()?.get(names, 1)?, Some("Ada"));
     /// # drop(db);
-    /// # std::fs::remove_dir_all(directory).unwrap();
+    /// # std::fs::remove_dir_all(directory).expect("it was made above");
     /// # Ok::<(), braiddb::Error>(())
     /// ```
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Database> {
