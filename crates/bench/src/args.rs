@@ -63,6 +63,10 @@ pub struct YcsbArgs {
     /// Seconds per variant, shared out among the repeats
     #[arg(long, default_value = "3", value_parser = parse_seconds)]
     pub seconds: f64,
+    /// Transactions of each worker and repeat, without warm-up, if they end before its time does: for counting
+    /// instructions
+    #[arg(long, value_parser = parse_count)]
+    pub transactions: Option<u64>,
     /// Times that all variants are run, one after the other; medians are reported
     #[arg(long, default_value = "3", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeats: u32,

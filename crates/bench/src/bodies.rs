@@ -32,6 +32,8 @@ pub(crate) struct Job<'a, C: Scheme> {
     pub(crate) slack: u64,
     pub(crate) slice: Duration,
     pub(crate) warm_up: Duration,
+    /// The slice ends after so many transactions, if it has not by then.
+    pub(crate) transactions_max: u64,
     pub(crate) seed: u64,
 }
 
@@ -317,6 +319,8 @@ pub(crate) struct Inputs {
     seeds: Rng,
     clock: Instant,
     length: Duration,
+    /// Strides left.
+    left: u64,
     stride: u32,
     until_next: u32,
 }
@@ -327,7 +331,8 @@ pub(crate) const LATENCY_SAMPLE_EVERY: u32 = 16;
 impl Inputs {
     pub(crate) fn new<C: Scheme>(job: &Job<'_, C>, clock: Instant, length: Duration, seed: u64) -> Self {
         let stride = if job.shape.weight() >= 50 { 1 } else { LATENCY_SAMPLE_EVERY };
-        Inputs { seeds: Rng::new(seed), clock, length, stride, until_next: 0 }
+        let left = job.transactions_max.div_ceil(u64::from(stride));
+        Inputs { seeds: Rng::new(seed), clock, length, left, stride, until_next: 0 }
     }
 }
 
@@ -342,9 +347,10 @@ impl Iterator for Inputs {
             return Some(Input { seed, started_ns: 0 });
         }
         let now = self.clock.elapsed();
-        if now >= self.length {
+        if now >= self.length || self.left == 0 {
             return None;
         }
+        self.left -= 1;
         self.until_next = self.stride - 1;
         Some(Input { seed, started_ns: now.as_nanos() as u64 | 1 })
     }

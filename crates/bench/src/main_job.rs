@@ -57,6 +57,7 @@ fn plan(records: u64, processors: usize) -> Result<Plan> {
         key_bytes: vec![8],
         value_bytes: vec![8],
         reads: vec![],
+        transactions: None,
         seconds: 1.0,
         repeats: REPEATS,
         refill: vec![RefillKind::Immediate],

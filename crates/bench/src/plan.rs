@@ -51,6 +51,10 @@ impl Variant {
     }
 }
 
+/// A slice is preceded by this share of it, not counted, or by `WARM_UP_MAX`.
+const WARM_UP_SHARE: f64 = 0.1;
+const WARM_UP_MAX: Duration = Duration::from_millis(100);
+
 /// What to run.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -60,6 +64,8 @@ pub struct Plan {
     pub repeats: u32,
     /// How long each runs in one repeat.
     pub slice: Duration,
+    /// Transactions that a worker runs at most in one repeat.
+    pub transactions_max: u64,
     /// Loading stops here, with fewer records; None: never.
     pub load_time_max: Option<Duration>,
     /// Where durable databases are made.
@@ -103,7 +109,16 @@ impl Plan {
         let slice = Duration::from_secs_f64(args.seconds / f64::from(args.repeats));
         let directory = args.directory.clone().unwrap_or_else(std::env::temp_dir);
         let (repeats, checkpoints) = (args.repeats, args.checkpoints);
-        Ok(Plan { variants, repeats, slice, load_time_max: None, directory, checkpoints })
+        let transactions_max = args.transactions.unwrap_or(u64::MAX);
+        Ok(Plan { variants, repeats, slice, transactions_max, load_time_max: None, directory, checkpoints })
+    }
+
+    /// How long each variant runs unmeasured before a slice. Not at all where transactions are counted.
+    pub(crate) fn warm_up(&self) -> Duration {
+        if self.transactions_max < u64::MAX {
+            return Duration::ZERO;
+        }
+        self.slice.mul_f64(WARM_UP_SHARE).min(WARM_UP_MAX)
     }
 
     /// Adds the variants of another plan that are not yet in this one.

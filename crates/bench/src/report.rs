@@ -325,6 +325,7 @@ pub(crate) mod tests {
             variants: vec![],
             repeats: 3,
             slice: Duration::from_secs(1),
+            transactions_max: u64::MAX,
             load_time_max: None,
             directory: std::env::temp_dir(),
             checkpoints: false,

@@ -15,14 +15,11 @@ use hdrhistogram::Histogram;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::ScopedJoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Records that a loading worker takes on at once.
 const LOAD_BLOCK: u64 = 8192;
 const LOAD_BATCH: usize = 32;
-/// A slice is preceded by this share of it, not counted, or by `WARM_UP_MAX`.
-const WARM_UP_SHARE: f64 = 0.1;
-const WARM_UP_MAX: Duration = Duration::from_millis(100);
 
 /// Runs the plan.
 pub(crate) fn run(plan: &Plan) -> Result<Outcome> {
@@ -83,7 +80,7 @@ trait Runs {
         index: usize,
         variant: &Variant,
         source: &Source,
-        slice: Duration,
+        plan: &Plan,
         repeat: u32,
     ) -> Option<Measured>;
 }
@@ -218,7 +215,7 @@ fn run_slice(
     plan: &Plan,
     repeat: u32,
 ) -> Result<Option<Slice>> {
-    let (before, slice, is_over) = (loaded.counters(), plan.slice, AtomicBool::new(false));
+    let (before, is_over) = (loaded.counters(), AtomicBool::new(false));
     let measured: Option<Vec<Measured>> = std::thread::scope(|scope| {
         if plan.checkpoints {
             scope.spawn(|| {
@@ -231,7 +228,7 @@ fn run_slice(
             .map(|index| {
                 scope.spawn(move || {
                     pin(index);
-                    loaded.run(index, variant, source, slice, repeat)
+                    loaded.run(index, variant, source, plan, repeat)
                 })
             })
             .collect();
@@ -266,7 +263,7 @@ impl<C: Scheme> Runs for Loaded<C> {
         index: usize,
         variant: &Variant,
         source: &Source,
-        slice: Duration,
+        plan: &Plan,
         repeat: u32,
     ) -> Option<Measured> {
         let job = Job {
@@ -280,8 +277,9 @@ impl<C: Scheme> Runs for Loaded<C> {
             payload: &self.payload,
             next_number: &self.next_number,
             slack: (variant.workers * variant.batch * variant.workload.shape.operations()) as u64,
-            slice,
-            warm_up: slice.mul_f64(WARM_UP_SHARE).min(WARM_UP_MAX),
+            slice: plan.slice,
+            warm_up: plan.warm_up(),
+            transactions_max: plan.transactions_max,
             seed: (u64::from(repeat) << 32) + index as u64,
         };
         match (job.mode, self.table) {

@@ -1,15 +1,29 @@
-//! `cargo xtask tidy`: checks the habits of STYLE.md on the whole workspace.
+//! Chores of the workspace. `cargo xtask tidy` checks the habits of STYLE.md, `cargo xtask cache` counts instructions
+//! and simulated cache misses.
 #![forbid(unsafe_code)]
 
+use clap::Parser;
 use std::process::ExitCode;
 
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "Chores of the workspace")]
+enum Chore {
+    /// Checks the habits of STYLE.md on the whole workspace
+    Tidy,
+    /// Instructions and simulated cache misses per transaction, under valgrind
+    Cache(xtask::cache::CacheArgs),
+}
+
 fn main() -> ExitCode {
-    match std::env::args().nth(1).as_deref() {
-        Some("tidy") => tidy(),
-        _ => {
-            eprintln!("usage: cargo xtask tidy");
-            ExitCode::from(2)
-        }
+    match Chore::parse() {
+        Chore::Tidy => tidy(),
+        Chore::Cache(args) => match xtask::cache::run(&xtask::workspace_root(), &args) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("{error}");
+                ExitCode::FAILURE
+            }
+        },
     }
 }
 
