@@ -1,6 +1,7 @@
 //! The command line of `braid bench`. Lists with commas give a sweep.
 
 use crate::distribution::Kind;
+use crate::kit::args::{MicroArgs, SmallbankArgs, TpcbArgs};
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -24,6 +25,12 @@ pub enum BenchCommand {
     Commit(CommitArgs),
     /// Recovery from a checkpoint and from a log: records and transactions per second
     Recovery(RecoveryArgs),
+    /// TPC-B: a transfer to an account through a teller of a branch
+    Tpcb(Box<TpcbArgs>),
+    /// SmallBank: six short transactions on customers' accounts
+    Smallbank(Box<SmallbankArgs>),
+    /// Reads or updates of a few random rows of a table of two columns
+    Micro(Box<MicroArgs>),
 }
 
 /// `braid bench ycsb`.
@@ -92,6 +99,9 @@ pub struct YcsbArgs {
     /// Draws the results as SVG
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
+    /// Writes a page of HTML with tables and charts into this directory, and the JSON beside it
+    #[arg(long, value_name = "DIR")]
+    pub report: Option<PathBuf>,
 }
 
 /// `braid bench commit`.
@@ -134,6 +144,9 @@ pub struct PaperArgs {
     /// Draws the results as SVG
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
+    /// Writes a page of HTML with tables and charts into this directory, and the JSON beside it
+    #[arg(long, value_name = "DIR")]
+    pub report: Option<PathBuf>,
 }
 
 /// `braid bench recovery`.
@@ -302,7 +315,7 @@ pub fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-fn parse_workers(text: &str) -> Result<usize, String> {
+pub(crate) fn parse_workers(text: &str) -> Result<usize, String> {
     if text == "all" {
         Ok(processors())
     } else {
@@ -310,7 +323,7 @@ fn parse_workers(text: &str) -> Result<usize, String> {
     }
 }
 
-fn parse_batch(text: &str) -> Result<usize, String> {
+pub(crate) fn parse_batch(text: &str) -> Result<usize, String> {
     parse_within(text, 1, 4096)
 }
 
@@ -326,7 +339,7 @@ fn parse_operations(text: &str) -> Result<usize, String> {
     parse_within(text, 1, 1_000_000)
 }
 
-fn parse_within(text: &str, low: u64, high: u64) -> Result<usize, String> {
+pub(crate) fn parse_within(text: &str, low: u64, high: u64) -> Result<usize, String> {
     let n = parse_count(text)?;
     if (low..=high).contains(&n) { Ok(n as usize) } else { Err(format!("expected {low} to {high}")) }
 }
@@ -338,7 +351,7 @@ fn parse_theta(text: &str) -> Result<f64, String> {
         .ok_or_else(|| "expected a number from 0 to 10".into())
 }
 
-fn parse_seconds(text: &str) -> Result<f64, String> {
+pub(crate) fn parse_seconds(text: &str) -> Result<f64, String> {
     text.parse().ok().filter(|s| (0.01..=86_400.0).contains(s)).ok_or_else(|| "expected 0.01 to 86400".into())
 }
 

@@ -8,6 +8,13 @@ use std::ops::Range;
 
 const SIZE: (u32, u32) = (1100, 560);
 const LEGEND_WIDTH: u32 = 240;
+/// What is left of the width for the names of categories, and roughly what a letter of them takes.
+const PLOT_WIDTH: u32 = SIZE.0 - LEGEND_WIDTH - 110;
+const LETTER_WIDTH: u32 = 7;
+/// Beyond, names may touch.
+const PANELS_MAX: usize = 12;
+/// The height of a panel where there are several.
+const PANEL_HEIGHT: u32 = 400;
 
 /// Colours that stay apart for colour-blind eyes (Okabe and Ito, then darker ones).
 const COLOURS: [RGBColor; 10] = [
@@ -24,13 +31,20 @@ const COLOURS: [RGBColor; 10] = [
 ];
 
 /// What a chart shows: a value per series and category.
-struct Data {
-    x_name: String,
-    categories: Vec<String>,
-    /// Names, and values in thousands per second by category; None where there is none.
-    series: Vec<(String, Vec<Option<f64>>)>,
-    lines: bool,
+pub(crate) struct Data {
+    pub(crate) caption: &'static str,
+    pub(crate) x_name: String,
+    /// What the values are, with their unit.
+    pub(crate) y_name: &'static str,
+    pub(crate) categories: Vec<String>,
+    /// Names, and values by category; None where there is none.
+    pub(crate) series: Vec<(String, Vec<Option<f64>>)>,
+    pub(crate) lines: bool,
 }
+
+/// The caption and the unit of throughput, in thousands.
+pub(crate) const THROUGHPUT: (&str, &str) =
+    ("Transactions committed per second", "thousand transactions per second");
 
 /// A parameter that can be swept: its name on the axis, its value for a row.
 type Axis = (&'static str, fn(&Row) -> String);
@@ -52,8 +66,13 @@ pub(crate) fn svg(outcome: &Outcome) -> Result<String> {
     if rows.is_empty() {
         return Err(Failure::new("there is nothing to draw: no mode has a form of the workload"));
     }
+    svg_of(&arrange(&rows))
+}
+
+/// A chart of anything as SVG text.
+pub(crate) fn svg_of(data: &Data) -> Result<String> {
     let mut text = String::new();
-    draw(&arrange(&rows), &mut text).map_err(|e| Failure::new(format!("cannot draw the chart: {e}")))?;
+    draw(data, &mut text).map_err(|e| Failure::new(format!("cannot draw the chart: {e}")))?;
     Ok(text)
 }
 
@@ -103,7 +122,8 @@ fn lines(rows: &[&Row], axis: &Axis, categories: Vec<String>) -> Data {
             (mode, values)
         })
         .collect();
-    Data { x_name: axis.0.to_owned(), categories, series, lines: true }
+    let (caption, y_name) = THROUGHPUT;
+    Data { caption, x_name: axis.0.to_owned(), y_name, categories, series, lines: true }
 }
 
 /// Bars: a category per group of work, a series per mode, isolation and durability (and batch and refill, where they vary).
@@ -143,11 +163,12 @@ fn bars(rows: &[&Row]) -> Data {
             (series, values)
         })
         .collect();
-    Data { x_name: "workload".to_owned(), categories, series, lines: false }
+    let (caption, y_name) = THROUGHPUT;
+    Data { caption, x_name: "workload".to_owned(), y_name, categories, series, lines: false }
 }
 
 /// The values without repetition, in the order of their first appearance.
-fn distinct(values: impl Iterator<Item = String>) -> Vec<String> {
+pub(crate) fn distinct(values: impl Iterator<Item = String>) -> Vec<String> {
     let mut seen = Vec::new();
     for value in values {
         if !seen.contains(&value) {
@@ -182,46 +203,69 @@ impl ValueFormatter<f64> for Categories<'_> {
 
 type Drawn = std::result::Result<(), Box<dyn std::error::Error>>;
 
+/// Draws the categories in as many panels, one below the other, as their names need room.
 fn draw(data: &Data, text: &mut String) -> Drawn {
-    let root = SVGBackend::with_string(text, SIZE).into_drawing_area();
+    let all = data.categories.len();
+    let longest = data.categories.iter().map(|name| name.chars().count()).max().unwrap_or(0) as u32;
+    let in_a_row = (PLOT_WIDTH / (longest * LETTER_WIDTH + LETTER_WIDTH * 2)).max(1) as usize;
+    // Lines are not broken: their categories are numbers, and short.
+    let panels = if data.lines { 1 } else { all.div_ceil(in_a_row).clamp(1, PANELS_MAX) };
+    let in_a_panel = all.div_ceil(panels).max(1);
+    let height = if panels == 1 { SIZE.1 } else { PANEL_HEIGHT * panels as u32 };
+    let root = SVGBackend::with_string(text, (SIZE.0, height)).into_drawing_area();
     root.fill(&WHITE)?;
-    let (plot, legend) = root.split_horizontally(SIZE.0 - LEGEND_WIDTH);
-    let values = data.series.iter().flat_map(|(_, values)| values.iter().flatten());
+    for (panel, area) in root.split_evenly((panels, 1)).into_iter().enumerate() {
+        let range = (panel * in_a_panel).min(all)..((panel + 1) * in_a_panel).min(all);
+        draw_panel(data, range, &area)?;
+    }
+    root.present()?;
+    Ok(())
+}
+
+type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
+
+fn draw_panel(data: &Data, range: Range<usize>, area: &Area<'_>) -> Drawn {
+    let (plot, legend) = area.split_horizontally(SIZE.0 - LEGEND_WIDTH);
+    let values = data.series.iter().flat_map(|(_, values)| values[range.clone()].iter().flatten());
     let top = values.fold(0.0f64, |top, &value| top.max(value)) * 1.06;
+    let categories = &data.categories[range.clone()];
     let mut chart = ChartBuilder::on(&plot)
-        .caption("Transactions committed per second", ("sans-serif", 22))
+        .caption(data.caption, ("sans-serif", 22))
         .margin(14)
         .x_label_area_size(52)
         .y_label_area_size(78)
-        .build_cartesian_2d(Categories(&data.categories), 0.0..top.max(1e-9))?;
+        .build_cartesian_2d(Categories(categories), 0.0..top.max(1e-9))?;
     chart
         .configure_mesh()
         .disable_x_mesh()
         .light_line_style(TRANSPARENT)
         .bold_line_style(RGBColor(225, 225, 225))
         .x_desc(&data.x_name)
-        .y_desc("thousand transactions per second")
+        .y_desc(data.y_name)
         .axis_desc_style(("sans-serif", 16))
         .label_style(("sans-serif", 14))
         .y_label_formatter(&|value| value.to_string())
         .draw()?;
     let draw_series = if data.lines { draw_line } else { draw_bars };
-    for (index, (name, _)) in data.series.iter().enumerate() {
+    for (index, (name, values)) in data.series.iter().enumerate() {
         let colour = COLOURS[index % COLOURS.len()];
-        draw_series(&mut chart, data, index, colour)?;
+        let place = (index, data.series.len());
+        draw_series(&mut chart, &values[range.clone()], place, colour)?;
         let y = 60 + 24 * index as i32;
         legend.draw(&Rectangle::new([(6, y), (22, y + 14)], colour.filled()))?;
         legend.draw(&Text::new(name.clone(), (30, y), ("sans-serif", 15)))?;
     }
-    root.present()?;
-    drop(chart);
     Ok(())
 }
 
 type Chart<'a, 'b> =
     ChartContext<'a, SVGBackend<'b>, Cartesian2d<Categories<'a>, plotters::coord::types::RangedCoordf64>>;
-fn draw_line(chart: &mut Chart<'_, '_>, data: &Data, index: usize, colour: RGBColor) -> Drawn {
-    let values = data.series[index].1.iter().enumerate();
+
+/// The number of a series, and how many there are.
+type Place = (usize, usize);
+
+fn draw_line(chart: &mut Chart<'_, '_>, values: &[Option<f64>], _: Place, colour: RGBColor) -> Drawn {
+    let values = values.iter().enumerate();
     let points: Vec<(f64, f64)> =
         values.filter_map(|(at, value)| Some((at as f64 + 0.5, (*value)?))).collect();
     chart.draw_series(points.iter().map(|&point| Circle::new(point, 4, colour.filled())))?;
@@ -229,9 +273,14 @@ fn draw_line(chart: &mut Chart<'_, '_>, data: &Data, index: usize, colour: RGBCo
     Ok(())
 }
 
-fn draw_bars(chart: &mut Chart<'_, '_>, data: &Data, index: usize, colour: RGBColor) -> Drawn {
-    let width = 0.84 / data.series.len() as f64;
-    let bars = data.series[index].1.iter().enumerate().filter_map(|(category, value)| {
+fn draw_bars(
+    chart: &mut Chart<'_, '_>,
+    values: &[Option<f64>],
+    (index, of): Place,
+    colour: RGBColor,
+) -> Drawn {
+    let width = 0.84 / of as f64;
+    let bars = values.iter().enumerate().filter_map(|(category, value)| {
         let left = category as f64 + 0.08 + width * index as f64;
         Some(Rectangle::new([(left, 0.0), (left + width * 0.92, (*value)?)], colour.filled()))
     });
@@ -244,6 +293,22 @@ mod tests {
     use super::*;
     use crate::args::{Isolation, Mode};
     use crate::report::tests::example;
+
+    #[test]
+    fn long_names_get_panels_of_their_own() {
+        // Proves that a chart grows by panels when the names of its categories need room, and loses none of them.
+        let draw = |names: &[&str]| {
+            let categories: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
+            let series = vec![("naive".to_owned(), vec![Some(1.0); names.len()])];
+            let x_name = "work".to_owned();
+            svg_of(&Data { caption: "", x_name, y_name: "", categories, series, lines: false }).unwrap()
+        };
+        let panels = |svg: &str| svg.matches("\nwork\n</text>").count();
+        let long = ["a name that is as long as half of the chart", "another one", "a third", "a fourth"];
+        let svg = draw(&long);
+        assert!(long.iter().all(|name| svg.contains(name)));
+        assert_eq!((panels(&draw(&["a", "b", "c", "d"])), panels(&svg)), (1, 2));
+    }
 
     #[test]
     fn a_sweep_makes_lines_and_a_comparison_bars() {

@@ -1,8 +1,9 @@
 //! The benchmark of Braid, as a library: YCSB and the workloads of the papers, run over every way of
-//! executing a transaction, the variants interleaved, reported as a table, JSON and an SVG chart.
+//! executing a transaction, the variants interleaved, reported as a table, JSON, an SVG chart and a page.
 //!
 //! `args` says what to run, `plan` unfolds it into variants, `runner` loads tables and runs variants through
 //! `bodies` (the transactions) and `engine` (every call of the engine), `report` shows what came out.
+//! Workloads of transactions of several kinds over tables of their own are in `kit`, with all that is theirs.
 #![deny(unsafe_code)]
 
 pub mod args;
@@ -18,8 +19,12 @@ mod bodies;
 mod chart;
 mod commit;
 mod engine;
+mod grid;
 #[allow(unsafe_code, reason = "the yardsticks by hand read the engine's structures")]
 mod hand;
+mod kit;
+mod machine;
+mod page;
 mod payload;
 #[allow(unsafe_code, reason = "the engine's structures below transactions promise little")]
 mod raw;
@@ -57,10 +62,14 @@ pub fn run(args: &BenchArgs) -> Result<()> {
         Some(BenchCommand::Ycsb(ycsb)) => {
             let plan = plan::Plan::new(ycsb)?;
             let outcome = runner::run(&plan)?;
-            report::show(&outcome, ycsb.json.as_deref(), ycsb.svg.as_deref())
+            let (json, svg, page) = (ycsb.json.as_deref(), ycsb.svg.as_deref(), ycsb.report.as_deref());
+            report::show(&outcome, &report::Outputs { title: "YCSB", json, svg, page })
         }
         Some(BenchCommand::Paper(paper)) => paper::run(paper),
         Some(BenchCommand::Commit(commit)) => commit::run(commit),
         Some(BenchCommand::Recovery(recovery)) => recovery::run(recovery),
+        Some(BenchCommand::Tpcb(tpcb)) => kit::tpcb::bench(tpcb),
+        Some(BenchCommand::Smallbank(smallbank)) => kit::smallbank::bench(smallbank),
+        Some(BenchCommand::Micro(micro)) => kit::micro::bench(micro),
     }
 }

@@ -67,6 +67,7 @@ fn plan(records: u64, processors: usize) -> Result<Plan> {
         checkpoints: false,
         json: None,
         svg: None,
+        report: None,
     };
     let all = [Naive, Prefetch, AmacMk, CoroMk, CoroFnMk, CorobaseFn, Interleaved, Hybrid];
     let mut plan = Plan::new(&args(1, &all))?;

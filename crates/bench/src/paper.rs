@@ -97,7 +97,8 @@ pub fn run(args: &PaperArgs) -> Result<()> {
         let numbers: Vec<String> = COROBASE.iter().map(|figure| figure.number.to_string()).collect();
         Failure::new(format!("figure {} has no preset: expected {}", args.figure, numbers.join(", ")))
     })?;
-    println!("CoroBase (PVLDB 14(3), 2021), figure {}: {}", figure.number, figure.title);
+    let title = format!("CoroBase (PVLDB 14(3), 2021), figure {}: {}", figure.number, figure.title);
+    println!("{title}");
     let mut outcome: Option<Outcome> = None;
     for flags in figure.runs {
         let line = fill(flags, args);
@@ -109,7 +110,8 @@ pub fn run(args: &PaperArgs) -> Result<()> {
         }
     }
     let outcome = outcome.expect("a figure has at least one run");
-    report::show(&outcome, args.json.as_deref(), args.svg.as_deref())?;
+    let (json, svg, page) = (args.json.as_deref(), args.svg.as_deref(), args.report.as_deref());
+    report::show(&outcome, &report::Outputs { title: &title, json, svg, page })?;
     println!("paper: {}", figure.paper);
     println!("ours:  {}", best_ratios(&outcome));
     Ok(())
@@ -164,6 +166,7 @@ mod tests {
             seconds: 1.0,
             json: None,
             svg: None,
+            report: None,
         };
         for figure in COROBASE {
             for flags in figure.runs {

@@ -5,9 +5,10 @@ use crate::bodies::LATENCY_SAMPLE_EVERY;
 use crate::chart;
 use crate::distribution::Kind;
 use crate::environment::Environment;
+use crate::grid::Grid;
+use crate::page::{Page, Part};
 use crate::plan::{Plan, Variant};
 use crate::{Failure, Result};
-use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::path::Path;
@@ -161,25 +162,24 @@ impl Outcome {
 
     /// The table, and notes on how to read it.
     pub fn text(&self) -> String {
+        format!("{}\n\n{}\n\n{}", self.environment.summary(), self.grid().text(), self.notes())
+    }
+
+    /// The table.
+    fn grid(&self) -> Grid {
         let columns: Vec<&(&str, Column)> =
             COLUMNS.iter().filter(|(name, column)| self.is_wanted(name, *column)).collect();
-        let mut table = Table::new();
-        table.load_style(presets::NOTHING);
-        table.set_header(columns.iter().map(|(name, _)| *name));
+        let is_text = |name| {
+            matches!(name, "workload" | "isolation" | "durability" | "mode" | "distribution" | "refill")
+        };
+        let mut grid = Grid::new(columns.iter().map(|(name, _)| (*name, !is_text(*name))));
         for (index, row) in self.rows.iter().enumerate() {
             if index > 0 && !row.variant.same_group(&self.rows[index - 1].variant) {
-                table.add_row(columns.iter().map(|_| ""));
+                grid.begin_group();
             }
-            table.add_row(columns.iter().map(|(_, column)| column(self, row)));
+            grid.push(columns.iter().map(|(_, column)| column(self, row)));
         }
-        for (index, (name, _)) in columns.iter().enumerate() {
-            if !matches!(*name, "workload" | "isolation" | "durability" | "mode" | "distribution" | "refill")
-            {
-                let column = table.column_mut(index).expect("the column is there");
-                column.set_cell_alignment(CellAlignment::Right);
-            }
-        }
-        format!("{}\n\n{table}\n\n{}", self.environment.summary(), self.notes())
+        grid
     }
 
     /// Whether a column says something: those for parameters do where they vary or are unusual.
@@ -277,16 +277,39 @@ fn figure(row: &Row, value: f64, digits: usize) -> String {
     if row.measured { format!("{value:.digits$}") } else { "-".to_owned() }
 }
 
+/// What is asked for beside the table on the terminal.
+pub(crate) struct Outputs<'a> {
+    /// What was measured, in a few words.
+    pub(crate) title: &'a str,
+    pub(crate) json: Option<&'a Path>,
+    pub(crate) svg: Option<&'a Path>,
+    /// The directory of a page.
+    pub(crate) page: Option<&'a Path>,
+}
+
 /// Prints the table and writes the files that were asked for.
-pub(crate) fn show(outcome: &Outcome, json: Option<&Path>, svg: Option<&Path>) -> Result<()> {
+pub(crate) fn show(outcome: &Outcome, outputs: &Outputs<'_>) -> Result<()> {
     println!("{}", outcome.text());
-    if let Some(path) = json {
+    if let Some(path) = outputs.json {
         write(path, &outcome.json())?;
     }
-    if let Some(path) = svg {
+    if let Some(path) = outputs.svg {
         write(path, &chart::svg(outcome)?)?;
     }
-    Ok(())
+    let Some(directory) = outputs.page else { return Ok(()) };
+    page(outcome, outputs.title)?.write(directory, &outcome.json())
+}
+
+/// The page.
+fn page<'a>(outcome: &'a Outcome, title: &'a str) -> Result<Page<'a>> {
+    let parts = vec![
+        Part::Heading("Throughput"),
+        Part::Chart(chart::svg(outcome)?),
+        Part::Heading("All figures"),
+        Part::Table(outcome.grid()),
+        Part::Notes(outcome.notes()),
+    ];
+    Ok(Page { title, environment: &outcome.environment, parts })
 }
 
 /// Writes a file and says so.
@@ -390,6 +413,19 @@ pub(crate) mod tests {
         assert_eq!(outcome.ratio(&outcome.rows[3]), None);
         assert!(outcome.text().contains("no form of this workload"), "{}", outcome.text());
         assert!(!outcome.text().contains("theta"));
+    }
+
+    #[test]
+    fn the_page_has_every_row() {
+        // Proves that each variant's line is in the page, and that groups of them are set off.
+        let outcome = example(&["r10", "m"], &[Mode::Naive, Mode::Interleaved], &[8, 48]);
+        let html = page(&outcome, "YCSB").unwrap().html();
+        assert_eq!(html.matches("<tr").count(), 1 + outcome.rows.len());
+        assert_eq!(html.matches("<tr class=\"g\">").count(), 1);
+        for row in &outcome.rows {
+            let cell = figure(row, row.transactions_per_s / 1e3, 1);
+            assert!(html.contains(&format!(">{cell}</td>")), "{cell}");
+        }
     }
 
     #[test]

@@ -7,12 +7,13 @@ use crate::distribution::Source;
 use crate::engine::{
     self, Access, AnyTable, Counters, Database, LogStatistics, OnMiss, Scheme, Serializable, Snapshot, Txn,
 };
+use crate::machine::{median, pin, progress};
 use crate::payload::Payload;
 use crate::plan::{Plan, Variant};
 use crate::report::{Outcome, Row};
 use crate::{Failure, Result, hand};
 use hdrhistogram::Histogram;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::ScopedJoinHandle;
 use std::time::Instant;
@@ -345,36 +346,6 @@ fn summarise(loaded: &(dyn Runs + Sync), variant: &Variant, slices: Vec<Slice>) 
     row
 }
 
-/// The middle value; leaves the values sorted.
-fn median(values: &mut [f64]) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let n = values.len();
-    (values[(n - 1) / 2] + values[n / 2]) / 2.0
-}
-
-/// A bar on the terminal; none where standard error is none.
-fn progress(length: u64, template: &str) -> ProgressBar {
-    let style = ProgressStyle::with_template(template).expect("the template is valid");
-    ProgressBar::new(length).with_style(style)
-}
-
-/// Binds the thread to the `index`-th of the processors it may use. Where that fails it runs unbound.
-#[cfg(target_os = "linux")]
-fn pin(index: usize) {
-    use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-    let Ok(allowed) = sched_getaffinity(None) else { return };
-    let cpus: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu)).collect();
-    if cpus.is_empty() {
-        return;
-    }
-    let mut one = CpuSet::new();
-    one.set(cpus[index % cpus.len()]);
-    let _ = sched_setaffinity(None, &one);
-}
-
-#[cfg(not(target_os = "linux"))]
-fn pin(_: usize) {}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -406,12 +377,5 @@ mod tests {
         let line = "bench ycsb --records 20K --seconds 0.01 --repeats 1 --mode naive,hand-sequential,hand-interleaved";
         let outcome = run(&crate::paper::plan(line).unwrap()).unwrap();
         assert!(outcome.rows.iter().all(|row| row.measured && row.transactions_per_s > 0.0));
-    }
-
-    #[test]
-    fn the_median_of_an_even_number_is_between() {
-        // Proves both cases of the median.
-        assert_eq!(median(&mut [3.0, 1.0, 2.0]), 2.0);
-        assert_eq!(median(&mut [4.0, 1.0, 2.0, 3.0]), 2.5);
     }
 }

@@ -1,0 +1,148 @@
+//! The variants that a command line asks for, in the order in which they are run and shown.
+
+use super::args::KitArgs;
+use crate::args::{DurabilityKind, Isolation, Mode};
+use crate::{Failure, Result};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The modes that kits have a form for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// One after the other, no prefetching.
+    Naive,
+    /// One after the other, prefetching.
+    Prefetch,
+    /// Interleaved.
+    Interleaved,
+    /// Interleaved, with multi-gets inside.
+    Hybrid,
+}
+
+impl Form {
+    /// The form of a mode; an error where kits have none.
+    pub(crate) fn of(mode: Mode) -> Result<Form> {
+        match mode {
+            Mode::Naive => Ok(Form::Naive),
+            Mode::Prefetch => Ok(Form::Prefetch),
+            Mode::Interleaved => Ok(Form::Interleaved),
+            Mode::Hybrid => Ok(Form::Hybrid),
+            _ => Err(Failure::new(format!(
+                "mode {} has no form of these transactions: choose from naive, prefetch, interleaved and hybrid",
+                mode.name()
+            ))),
+        }
+    }
+
+    /// The mode's name on the command line.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Form::Naive => Mode::Naive.name(),
+            Form::Prefetch => Mode::Prefetch.name(),
+            Form::Interleaved => Mode::Interleaved.name(),
+            Form::Hybrid => Mode::Hybrid.name(),
+        }
+    }
+
+    /// True if several transactions of one worker are open at once.
+    pub(crate) fn interleaves(self) -> bool {
+        matches!(self, Form::Interleaved | Form::Hybrid)
+    }
+}
+
+/// One combination of all that can be varied without loading other tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Variant {
+    pub(crate) workers: usize,
+    pub(crate) isolation: Isolation,
+    pub(crate) durability: DurabilityKind,
+    pub(crate) form: Form,
+    /// Transactions open at once per worker.
+    pub(crate) batch: usize,
+}
+
+/// What tells the databases of a benchmark apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Home {
+    pub(crate) is_snapshot: bool,
+    pub(crate) durability: DurabilityKind,
+}
+
+impl Variant {
+    /// The database that it runs in.
+    pub(crate) fn home(&self) -> Home {
+        Home { is_snapshot: self.isolation == Isolation::Snapshot, durability: self.durability }
+    }
+}
+
+impl Home {
+    /// Its isolation, for people.
+    pub(crate) fn isolation(self) -> &'static str {
+        if self.is_snapshot { Isolation::Snapshot.name() } else { Isolation::Serializable.name() }
+    }
+}
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    /// In order: by workers, then by mode.
+    pub(crate) variants: Vec<Variant>,
+    /// How often each runs.
+    pub(crate) repeats: u32,
+    /// How long each runs in one repeat.
+    pub(crate) slice: Duration,
+    /// Where durable databases are made.
+    pub(crate) directory: PathBuf,
+    pub(crate) seed: u64,
+}
+
+/// Beyond, a run would take days.
+const VARIANTS_MAX: usize = 1000;
+
+impl Plan {
+    /// Unfolds the lists of a command line.
+    pub(crate) fn new(args: &KitArgs) -> Result<Plan> {
+        let mut variants = Vec::new();
+        for &workers in &args.workers {
+            for &mode in &args.mode {
+                let form = Form::of(mode)?;
+                for &batch in &args.batch {
+                    let batch = if form.interleaves() { batch } else { 1 };
+                    for &isolation in &args.isolation {
+                        variants.extend(args.durability.iter().map(|&durability| Variant {
+                            workers,
+                            isolation,
+                            durability,
+                            form,
+                            batch,
+                        }));
+                    }
+                }
+            }
+        }
+        let mut seen = Vec::new();
+        variants.retain(|one| {
+            !seen.contains(one) && {
+                seen.push(*one);
+                true
+            }
+        });
+        if variants.len() > VARIANTS_MAX {
+            return Err(Failure::new(format!("{} variants are more than {VARIANTS_MAX}", variants.len())));
+        }
+        let slice = Duration::from_secs_f64(args.seconds / f64::from(args.repeats));
+        let directory = args.directory.clone().unwrap_or_else(std::env::temp_dir);
+        Ok(Plan { variants, repeats: args.repeats, slice, directory, seed: args.seed })
+    }
+
+    /// The databases that the variants run in.
+    pub(crate) fn homes(&self) -> Vec<Home> {
+        let mut homes = Vec::new();
+        for home in self.variants.iter().map(Variant::home) {
+            if !homes.contains(&home) {
+                homes.push(home);
+            }
+        }
+        homes
+    }
+}
