@@ -228,10 +228,22 @@ pub unsafe trait ConcurrencyControl: Sized + Send + Sync + 'static {
         txn: &Self::Txn,
         s: &mut S,
     ) -> bool;
-    /// The value at the end of a visit. `tracked`: what the transaction goes on to do may depend on it.
+    /// Begins and ends a visit where nothing but the slot needs to be looked at; false: nothing has happened, and
+    /// `visit` has to be called. For who has many to make, and leaves between them all or none.
+    ///
+    /// # Safety
+    /// As `visit`.
+    unsafe fn visit_at_hand(visit: &mut Self::Visit, slot: *const Slot, txn: &Self::Txn) -> bool;
+    /// Lets `read` be called after the epoch, for a visit that has ended by `visit`. (One that has ended by
+    /// `visit_at_hand` needs no more.)
     ///
     /// # Safety
     /// As `visit`, which has returned true for this one.
+    unsafe fn outlast(visit: &mut Self::Visit, txn: &Self::Txn);
+    /// The value at the end of a visit. `tracked`: what the transaction goes on to do may depend on it.
+    ///
+    /// # Safety
+    /// As `visit`, which has returned true for this one; but the epoch may have passed if `outlast` was called in it.
     unsafe fn read(
         visit: &Self::Visit,
         slot: *const Slot,

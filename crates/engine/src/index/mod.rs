@@ -155,6 +155,10 @@ pub trait Index: Send + Sync {
     /// Inside an epoch entered before `walk`; `page` is the one given to `walk`.
     unsafe fn next_page<S: Suspend>(&self, walk: &mut Self::Walk, page: &mut Page, s: &mut S) -> Paged;
 
+    /// Asks for the memory that `next_page` reads first, where that is known: for who has got a page, wants another,
+    /// and has something else to do meanwhile. (An answer of `s` is ignored.)
+    fn prepare_page<S: Suspend>(&self, walk: &Self::Walk, s: &mut S);
+
     /// Whether what a walk has read is so still: nothing was added there or taken away.
     fn is_as_marked(&self, mark: &Mark) -> bool;
 
@@ -177,6 +181,10 @@ pub trait Index: Send + Sync {
 impl Page {
     /// The entries before the end of a range.
     pub fn len_within(&self, to: Bound<&[u8]>, is_reverse: bool) -> usize {
+        // As a rule the whole page is.
+        if matches!(to, Bound::Unbounded) || self.len > 0 && self.is_within(self.len - 1, to, is_reverse) {
+            return self.len;
+        }
         (0..self.len).take_while(|&i| self.is_within(i, to, is_reverse)).count()
     }
 

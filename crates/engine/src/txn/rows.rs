@@ -4,7 +4,7 @@ use super::fault::Fault;
 use super::handle::Txn;
 use super::key::{AsKey, Key, decode_whole, encode_whole};
 use super::mailbox::{NOWHERE, Op};
-use super::run::Run;
+use super::run::{Row, Run, Want};
 use super::table::Table;
 use super::value::Value;
 use crate::cc::{Abort, ConcurrencyControl, Serializable};
@@ -17,9 +17,10 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 /// Rows of the first run, and the most of a later one. Runs grow, so that a short scan reads little
-/// more than it returns and a long one seldom begins anew.
+/// more than it returns and a long one seldom begins anew. A known limit is better than a guess: of two runs' worth
+/// at most, to bound what a run holds.
 const RUN_FIRST: usize = 16;
-const RUN_MAX: usize = 128;
+const RUN_MAX: usize = 256;
 /// Length of every key of a table whose keys are all of that length.
 const FIXED_BYTES: usize = 8;
 
@@ -47,8 +48,10 @@ pub struct Rows<'t, K, V: Value + ?Sized, C: ConcurrencyControl = Serializable> 
     /// The transaction's own, lent to this scan; null after a fault.
     run: *mut Run<C>,
     fault: Option<Fault>,
-    /// Rows of the run that have been returned, and rows to return yet.
+    /// The next row of the run, and how far it may be read now: not beyond `at` where `left` is 0.
     at: usize,
+    end: usize,
+    /// Rows to return yet.
     left: usize,
     is_started: bool,
     place: u8,
@@ -87,6 +90,7 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Rows<'t, K, V, C> {
             run,
             fault: None,
             at: 0,
+            end: 0,
             left: usize::MAX,
             is_started: false,
             place: NOWHERE,
@@ -162,6 +166,9 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Rows<'t, K, V, C> {
     /// At most `rows` rows.
     pub fn limit(mut self, rows: usize) -> Self {
         self.left = self.left.min(rows);
+        if self.left == 0 {
+            self.end = self.at;
+        }
         self
     }
 
@@ -173,9 +180,7 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Rows<'t, K, V, C> {
 
     /// The next row's key alone: values are neither decoded nor their types checked.
     pub async fn next_key(&mut self) -> Result<Option<K>> {
-        std::future::poll_fn(|_| self.poll_filled()).await?;
-        let Some(at) = self.take() else { return Ok(None) };
-        self.key_at(at).map(Some)
+        std::future::poll_fn(|_| self.poll_row(|run, at, row, _| key_of(run, at, row))).await
     }
 
     fn run(&mut self) -> &mut Run<C> {
@@ -183,9 +188,45 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Rows<'t, K, V, C> {
         unsafe { &mut *self.run }
     }
 
-    /// Waits until a row is there or the range has ended.
+    /// The next row as `view` has it.
     #[inline(always)]
-    fn poll_filled(&mut self) -> Poll<Result<()>> {
+    fn poll_row<R>(
+        &mut self,
+        view: impl FnOnce(&Run<C>, usize, &Row<C>, &'t [u8]) -> Result<R>,
+    ) -> Poll<Result<Option<R>>> {
+        loop {
+            // SAFETY: lent to this scan; settled if there is a row to read.
+            let run = unsafe { &*self.run };
+            while self.at < self.end {
+                let (at, row) = (self.at, run.row(self.at));
+                self.at += 1;
+                // SAFETY: not borrowed outside of single calls.
+                let state = unsafe { &mut *self.txn.desk.state.get() };
+                // SAFETY: the transaction's own run.
+                let value = match unsafe { run.read(row, state) } {
+                    Ok(Some(value)) => value,
+                    Ok(None) => continue,
+                    Err(abort) => return Poll::Ready(Err(self.txn.doom(Fault::Abort(abort)).into())),
+                };
+                self.left -= 1;
+                if self.left == 0 {
+                    self.end = self.at;
+                }
+                // SAFETY: `read` promises the bytes until the transaction ends.
+                return Poll::Ready(view(run, at, row, unsafe { &*value }).map(Some));
+            }
+            match self.poll_filled() {
+                Poll::Ready(Ok(true)) => {}
+                Poll::Ready(Ok(false)) => return Poll::Ready(Ok(None)),
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+    }
+
+    /// Waits until more rows are there (true) or nothing is left to return.
+    fn poll_filled(&mut self) -> Poll<Result<bool>> {
+        debug_assert!(self.at == self.end);
         loop {
             if self.place != NOWHERE {
                 if !self.txn.desk.is_done(self.place) {
@@ -193,16 +234,16 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Rows<'t, K, V, C> {
                 }
                 self.txn.desk.release(self.place);
                 self.place = NOWHERE;
-                self.settle()?;
+                self.settle();
             }
-            if self.left == 0 || self.fault.is_none() && self.at < self.run().rows.len() {
-                return Poll::Ready(Ok(()));
+            if self.left == 0 || self.fault.is_none() && self.at < self.end {
+                return Poll::Ready(Ok(self.left > 0));
             }
             if let Some(fault) = self.fault {
                 return Poll::Ready(Err(self.txn.doom(fault).into()));
             }
             if self.run().is_finished {
-                return Poll::Ready(Ok(()));
+                return Poll::Ready(Ok(false));
             }
             self.refill()?;
         }
@@ -210,11 +251,17 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Rows<'t, K, V, C> {
 
     /// Posts the next run, or runs it in place.
     fn refill(&mut self) -> Result<()> {
-        let last = if self.is_started { self.run().want * 2 } else { RUN_FIRST };
-        // A known limit is better than a guess; two runs' worth at most, to bound what a run holds.
-        let want = if self.left <= 2 * RUN_MAX { self.left } else { last.min(RUN_MAX) };
-        self.is_started = true;
-        self.at = 0;
+        let is_first = !std::mem::replace(&mut self.is_started, true);
+        let last = self.run().want;
+        let want = match last {
+            _ if self.left <= 2 * RUN_MAX && is_first => Want::Exactly(self.left),
+            // Some rows were not seen: more of these may come.
+            _ if self.left <= 2 * RUN_MAX => Want::About(self.left),
+            _ if self.left < usize::MAX => Want::About(RUN_MAX),
+            Want::About(last) if !is_first => Want::About(RUN_MAX.min(2 * last)),
+            _ => Want::About(RUN_FIRST),
+        };
+        (self.at, self.end) = (0, 0);
         self.run().restart(want);
         match self.txn.desk.post(Op::Run(self.run)) {
             Some(place) => self.place = place,
@@ -222,49 +269,26 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Rows<'t, K, V, C> {
                 if !self.txn.desk.run_run(self.run) {
                     return Err(self.txn.doom(Fault::Abort(Abort::Waited)).into());
                 }
-                self.settle()?;
+                self.settle();
             }
         }
         Ok(())
     }
 
-    fn settle(&mut self) -> Result<()> {
-        let txn = self.txn;
+    fn settle(&mut self) {
         // SAFETY: not borrowed outside of single calls.
-        let state = unsafe { &mut *txn.desk.state.get() };
-        // SAFETY: in the poll that ends the operation, hence in its epoch.
-        unsafe { self.run().settle(state) }.map_err(|abort| txn.doom(Fault::Abort(abort)).into())
+        let state = unsafe { &mut *self.txn.desk.state.get() };
+        self.run().settle(state);
+        self.end = if self.left == 0 { 0 } else { self.run().len() };
     }
+}
 
-    /// The number of the next row in the run.
-    #[inline(always)]
-    fn take(&mut self) -> Option<usize> {
-        if self.left == 0 || self.at == self.run().rows.len() {
-            return None;
-        }
-        self.left -= 1;
-        self.at += 1;
-        Some(self.at - 1)
+#[inline(always)]
+fn key_of<K: Key, C: ConcurrencyControl>(run: &Run<C>, at: usize, row: &Row<C>) -> Result<K> {
+    if K::FIXED8 {
+        return decode_whole(&row.key_of_eight());
     }
-
-    #[inline(always)]
-    fn key_at(&mut self, at: usize) -> Result<K> {
-        let run = self.run();
-        let row = &run.rows[at];
-        if K::FIXED8 {
-            return decode_whole(&row.slice.to_be_bytes());
-        }
-        decode_whole(&run.keys[row.key.0 as usize..row.key.1 as usize])
-    }
-
-    #[inline(always)]
-    fn next_now(&mut self) -> Result<Option<(K, V::View<'t>)>> {
-        let Some(at) = self.take() else { return Ok(None) };
-        let key = self.key_at(at)?;
-        // SAFETY: `read` promises the bytes until the transaction ends.
-        let value = unsafe { &*self.run().rows[at].value };
-        Ok(Some((key, V::view(value)?)))
-    }
+    decode_whole(run.key_bytes(at))
 }
 
 impl<K, V: Value + ?Sized, C: ConcurrencyControl> Drop for Rows<'_, K, V, C> {
@@ -287,11 +311,7 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Future for NextRow<'_
     type Output = Result<Option<(K, V::View<'t>)>>;
     #[inline(always)]
     fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
-        match self.0.poll_filled() {
-            Poll::Ready(Ok(())) => Poll::Ready(self.0.next_now()),
-            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
-            Poll::Pending => Poll::Pending,
-        }
+        self.0.poll_row(|run, at, row, value| Ok((key_of(run, at, row)?, V::view(value)?)))
     }
 }
 

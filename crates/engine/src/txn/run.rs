@@ -1,26 +1,27 @@
-//! A run of rows: the step machine of range scans. It walks the index page by page, asks for the
-//! slots of a whole page at once, then for the versions, and collects what the transaction sees.
+//! A run of rows: the step machine of range scans. It walks the index page by page, asks for the slots of a whole
+//! page at once and for the node after it, and looks at the slots of the page before, which have come meanwhile.
+//!
+//! Invariants:
+//! - `seen <= rows.len()`; the visits of the rows below `seen` have begun, and all but those that `late` lists have
+//!   ended.
+//! - The visits of a run that is done have all ended.
 
 use super::key::index_key;
 use super::table::TableInner;
 use crate::cc::{Abort, ConcurrencyControl, Scanned};
 use crate::index::masstree::Walk;
-use crate::index::{Index, PAGE_ENTRIES_MAX, Page, Paged};
+use crate::index::{Index, Page, Paged};
 use crate::record::Slot;
-use crate::suspend::Suspend;
+use crate::suspend::{OnMiss, Suspend};
 use std::ops::Bound;
 
 /// One row, as the run has found it.
 #[derive(Clone, Copy)]
 pub(super) struct Row<C: ConcurrencyControl> {
-    /// The key where keys have eight bytes.
-    pub(super) slice: u64,
-    /// Else where it lies in the run's `keys`.
-    pub(super) key: (u32, u32),
+    /// The key where keys have eight bytes; else where it ends in the run's `keys`.
+    key: u64,
     slot: *const Slot,
     visit: C::Visit,
-    /// Set by `settle`; valid until the transaction ends.
-    pub(super) value: *const [u8],
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,15 +30,24 @@ enum Stage {
     Begin,
     /// The walk looks for the next page.
     Walk,
-    /// The page's slots have been asked for.
+    /// All rows are there; the last visits have to end.
     Visit,
 }
 
 /// Marks of the index that there is room for: a run's, as a rule.
 const MARKS_FIRST: usize = 64;
 
-/// The part of a scan between two posts: at most `want` rows from `from` on. Reused from one scan
-/// to the next, so that it allocates nothing in the long run.
+/// How many rows a run is to look for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Want {
+    /// So many and no more.
+    Exactly(usize),
+    /// Until there are so many: a page's worth more at most.
+    About(usize),
+}
+
+/// The part of a scan between two posts: rows from `from` on. Reused from one scan to the next, so that it allocates
+/// nothing in the long run.
 pub(crate) struct Run<C: ConcurrencyControl> {
     pub(super) table: *const TableInner,
     pub(super) is_reverse: bool,
@@ -49,18 +59,26 @@ pub(crate) struct Run<C: ConcurrencyControl> {
     began: Bound<Vec<u8>>,
     /// The scheme is told what the run reads.
     pub(super) is_tracked: bool,
-    /// Rows to stop at, a page's worth more at most.
-    pub(super) want: usize,
-    pub(super) rows: Vec<Row<C>>,
-    pub(super) keys: Vec<u8>,
+    /// It wants to know of each row.
+    notes_rows: bool,
+    pub(super) want: Want,
+    rows: Vec<Row<C>>,
+    keys: Vec<u8>,
+    seen: usize,
+    late: Vec<u32>,
     /// Nothing is left of the range.
     pub(super) is_finished: bool,
     stage: Stage,
     walk: Option<Walk>,
     page: Page,
-    visits: [C::Visit; PAGE_ENTRIES_MAX],
-    /// Entries of the page whose visits have not ended.
-    left: u32,
+}
+
+impl<C: ConcurrencyControl> Row<C> {
+    /// The key, where keys have eight bytes.
+    #[inline(always)]
+    pub(super) fn key_of_eight(&self) -> [u8; 8] {
+        self.key.to_be_bytes()
+    }
 }
 
 impl<C: ConcurrencyControl> Run<C> {
@@ -73,15 +91,16 @@ impl<C: ConcurrencyControl> Run<C> {
             to: Bound::Unbounded,
             began: Bound::Unbounded,
             is_tracked: true,
-            want: 0,
+            notes_rows: false,
+            want: Want::About(0),
             rows: Vec::new(),
             keys: Vec::new(),
+            seen: 0,
+            late: Vec::new(),
             is_finished: false,
             stage: Stage::Begin,
             walk: None,
             page: Page::default(),
-            visits: [C::Visit::default(); PAGE_ENTRIES_MAX],
-            left: 0,
         }
     }
 
@@ -92,15 +111,48 @@ impl<C: ConcurrencyControl> Run<C> {
         self.is_reverse = false;
         self.is_tracked = true;
         self.is_finished = false;
-        self.restart(0);
+        self.restart(Want::About(0));
     }
 
     /// Makes it look for rows at `from` when it is stepped next.
-    pub(super) fn restart(&mut self, want: usize) {
+    pub(super) fn restart(&mut self, want: Want) {
         self.rows.clear();
         self.keys.clear();
+        self.late.clear();
+        self.seen = 0;
         self.want = want;
         self.stage = Stage::Begin;
+    }
+
+    /// Rows that the run has found, those included that the transaction does not see.
+    #[inline(always)]
+    pub(super) fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Row `at`.
+    #[inline(always)]
+    pub(super) fn row(&self, at: usize) -> &Row<C> {
+        &self.rows[at]
+    }
+
+    /// The key of row `at`, where keys vary in length.
+    #[inline(always)]
+    pub(super) fn key_bytes(&self, at: usize) -> &[u8] {
+        debug_assert!(!self.fixed8);
+        let start = if at == 0 { 0 } else { self.rows[at - 1].key };
+        &self.keys[start as usize..self.rows[at].key as usize]
+    }
+
+    /// The value of a row of this run, which is settled: valid until the transaction ends. `None`: it sees none. To
+    /// be called for each row of whose value or absence the transaction learns, and for no other.
+    ///
+    /// # Safety
+    /// `txn` is the transaction that the run was stepped for, still open.
+    #[inline(always)]
+    pub(super) unsafe fn read(&self, row: &Row<C>, txn: &mut C::Txn) -> Result<Option<*const [u8]>, Abort> {
+        // SAFETY: the visits have ended, so that they outlast the epoch.
+        unsafe { C::read(&row.visit, row.slot, txn, self.notes_rows) }
     }
 
     /// Goes on to the next probable miss; true: the rows are there.
@@ -110,35 +162,39 @@ impl<C: ConcurrencyControl> Run<C> {
     pub(super) unsafe fn step<S: Suspend>(&mut self, shared: &C::Shared, txn: &C::Txn, s: &mut S) -> bool {
         // SAFETY: tables live as long as their database.
         let table = unsafe { &*self.table };
-        loop {
-            match self.stage {
-                Stage::Begin => self.begin(table),
-                Stage::Walk => {
-                    let walk = self.walk.as_mut().expect("begun");
-                    // SAFETY: in the epoch that the walk began in.
-                    match unsafe { table.index.next_page(walk, &mut self.page, s) } {
-                        Paged::Suspended => return false,
-                        Paged::End => {
-                            self.is_finished = true;
-                            return true;
-                        }
-                        Paged::Page if self.arrive(table, s) => return false,
-                        Paged::Page => {}
-                    }
+        if self.stage == Stage::Begin {
+            self.begin(table);
+        }
+        while self.stage == Stage::Walk {
+            let walk = self.walk.as_mut().expect("begun");
+            // SAFETY: in the epoch that the walk began in.
+            match unsafe { table.index.next_page(walk, &mut self.page, s) } {
+                Paged::Suspended => return false,
+                Paged::End => {
+                    self.is_finished = true;
+                    self.stage = Stage::Visit;
                 }
-                Stage::Visit => {
-                    if !self.visit(table, shared, txn, s) {
+                Paged::Page => {
+                    // Who asks for memory ahead looks at a page while the next one's slots are on their way.
+                    let before = self.rows.len();
+                    let leave = self.take_page(table, s);
+                    // SAFETY: by the caller's promise.
+                    unsafe {
+                        self.visit(if S::PREFETCHES { before } else { self.rows.len() }, shared, txn, s)
+                    };
+                    if leave {
                         return false;
-                    }
-                    self.collect(table);
-                    self.stage = Stage::Walk;
-                    if self.is_finished || self.rows.len() >= self.want {
-                        self.remember();
-                        return true;
                     }
                 }
             }
         }
+        // SAFETY: as above.
+        unsafe { self.visit(self.rows.len(), shared, txn, s) };
+        if !S::SUSPENDS && !self.late.is_empty() {
+            // SAFETY: as above.
+            unsafe { self.visit(self.rows.len(), shared, txn, s) };
+        }
+        self.late.is_empty()
     }
 
     fn begin(&mut self, table: &TableInner) {
@@ -158,72 +214,107 @@ impl<C: ConcurrencyControl> Run<C> {
         self.stage = Stage::Walk;
     }
 
-    /// Cuts the page off at the scan's end and asks for its slots. True: leave.
-    fn arrive<S: Suspend>(&mut self, table: &TableInner, s: &mut S) -> bool {
-        let within = self.page.len_within(self.to.as_ref().map(Vec::as_slice), self.is_reverse);
-        if within < self.page.len {
-            self.is_finished = true;
-            self.page.len = within;
-        }
-        self.left = (1 << within) - 1;
-        self.visits = [C::Visit::default(); PAGE_ENTRIES_MAX];
-        self.stage = Stage::Visit;
+    /// Takes over the page's entries up to the scan's end, and asks for their slots and for the next node. True:
+    /// leave.
+    #[inline]
+    fn take_page<S: Suspend>(&mut self, table: &TableInner, s: &mut S) -> bool {
+        let mut within = self.page.len_within(self.to.as_ref().map(Vec::as_slice), self.is_reverse);
+        self.is_finished = within < self.page.len;
+        let found = self.rows.len() + within;
+        let is_enough = match self.want {
+            Want::Exactly(want) => {
+                if found > want {
+                    within -= found - want;
+                    self.is_finished = false;
+                }
+                found >= want
+            }
+            Want::About(want) => found >= want,
+        };
+        self.page.len = within;
         let mut leave = false;
-        for id in &self.page.ids[..within] {
-            leave |= s.miss::<1>(table.slot(*id).cast());
+        let entries = self.page.ids[..within].iter().zip(&self.page.slices[..within]);
+        self.rows.extend(entries.map(|(id, slice)| {
+            let slot = table.slot(*id);
+            leave |= s.miss::<1>(slot.cast());
+            Row { key: *slice, slot, visit: C::Visit::default() }
+        }));
+        if !self.fixed8 {
+            self.take_keys(within);
+        }
+        if self.is_finished || is_enough {
+            self.remember();
+            self.stage = Stage::Visit;
+        } else if let Some(walk) = &self.walk {
+            table.index.prepare_page(walk, s);
         }
         leave
     }
 
-    /// Steps the visits that have not ended. True: all have.
-    fn visit<S: Suspend>(&mut self, table: &TableInner, shared: &C::Shared, txn: &C::Txn, s: &mut S) -> bool {
-        let mut round = self.left;
-        while round != 0 {
-            let i = round.trailing_zeros() as usize;
-            round &= round - 1;
-            let slot = table.slot(self.page.ids[i]);
-            // SAFETY: the index named the record in this operation.
-            if unsafe { C::visit(&mut self.visits[i], slot, shared, txn, s) } {
-                self.left &= !(1 << i);
-            }
+    /// The same of the keys of the rows just taken over.
+    fn take_keys(&mut self, within: usize) {
+        let (before, first) = (self.keys.len(), self.rows.len() - within);
+        for (row, end) in self.rows[first..].iter_mut().zip(self.page.ends) {
+            row.key = (before + end as usize) as u64;
         }
-        self.left == 0
+        let end = within.checked_sub(1).map_or(0, |last| self.page.ends[last] as usize);
+        self.keys.extend_from_slice(&self.page.bytes[..end]);
     }
 
-    /// Takes over the page's entries.
-    fn collect(&mut self, table: &TableInner) {
-        for i in 0..self.page.len {
-            let at = self.keys.len();
-            if !self.fixed8 {
-                self.keys.extend_from_slice(self.page.key(i));
-            }
-            let key = (at as u32, self.keys.len() as u32);
-            let value = std::ptr::slice_from_raw_parts(std::ptr::null(), 0);
-            let (slot, visit) = (table.slot(self.page.ids[i]), self.visits[i]);
-            self.rows.push(Row { slice: self.page.slices[i], key, slot, visit, value });
-        }
-    }
-
-    /// Reads what the finished run has visited, and keeps the rows that the transaction sees.
+    /// Goes on with the visits that are late, and begins those of the rows below `until`.
     ///
     /// # Safety
-    /// Still inside the epoch of the run's steps.
-    pub(super) unsafe fn settle(&mut self, txn: &mut C::Txn) -> Result<(), Abort> {
-        let mut result = Ok(());
-        let is_tracked = C::TRACKS_READS && self.is_tracked && C::read_range(txn, &self.scanned());
-        // SAFETY: the visits have ended.
-        self.rows.retain_mut(|row| match unsafe { C::read(&row.visit, row.slot, txn, is_tracked) } {
-            Ok(Some(value)) => {
-                row.value = value;
-                true
+    /// As `step`.
+    #[inline]
+    unsafe fn visit<S: Suspend>(&mut self, until: usize, shared: &C::Shared, txn: &C::Txn, s: &mut S) {
+        debug_assert!(self.seen <= until && until <= self.rows.len());
+        if !self.late.is_empty() {
+            let rows = &mut self.rows;
+            self.late.retain(|&at| {
+                let row = &mut rows[at as usize];
+                // SAFETY: the index named the record in this operation.
+                !unsafe { Self::visit_row(row, shared, txn, s) }
+            });
+        }
+        for (row, at) in self.rows[self.seen..until].iter_mut().zip(self.seen as u32..) {
+            // SAFETY: as above.
+            if unsafe { C::visit_at_hand(&mut row.visit, row.slot, txn) } {
+                continue;
             }
-            Ok(None) => false,
-            Err(abort) => {
-                result = Err(abort);
-                false
+            // SAFETY: as above. (Versions elsewhere are asked for all together also by who does not leave.)
+            let is_done = unsafe {
+                if S::PREFETCHES && !S::SUSPENDS {
+                    Self::visit_row(row, shared, txn, &mut OnMiss)
+                } else {
+                    Self::visit_row(row, shared, txn, s)
+                }
+            };
+            if !is_done {
+                self.late.push(at);
             }
-        });
-        result
+        }
+        self.seen = until;
+    }
+
+    /// Goes on with a visit. True: it has ended, and its value can be read when the closure comes to it.
+    ///
+    /// # Safety
+    /// As `step`.
+    #[inline(always)]
+    unsafe fn visit_row<S: Suspend>(row: &mut Row<C>, shared: &C::Shared, txn: &C::Txn, s: &mut S) -> bool {
+        // SAFETY: the index named the record in this operation.
+        let is_done = unsafe { C::visit(&mut row.visit, row.slot, shared, txn, s) };
+        if is_done {
+            // SAFETY: it has ended just now.
+            unsafe { C::outlast(&mut row.visit, txn) };
+        }
+        is_done
+    }
+
+    /// Tells the scheme what the finished run has gone through.
+    pub(super) fn settle(&mut self, txn: &mut C::Txn) {
+        debug_assert!(self.seen == self.rows.len() && self.late.is_empty());
+        self.notes_rows = C::TRACKS_READS && self.is_tracked && C::read_range(txn, &self.scanned());
     }
 
     /// What the finished run has gone through.

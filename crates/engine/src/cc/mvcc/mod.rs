@@ -395,6 +395,39 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
     }
 
     #[inline(always)]
+    unsafe fn visit_at_hand(visit: &mut Visit, slot: *const Slot, txn: &Txn<T>) -> bool {
+        debug_assert!(visit.0.is_null());
+        // SAFETY: slots are never unmapped.
+        let slot = unsafe { &*slot };
+        let head = slot.head();
+        if !slot.is_inline(head) {
+            return false;
+        }
+        // SAFETY: in the slot.
+        let version = unsafe { &*head };
+        if !version.stamp().is_committed_by(txn.begin) || version.kind() != VersionKind::Value {
+            return false;
+        }
+        visit.0 = head;
+        true
+    }
+
+    #[inline(always)]
+    unsafe fn outlast(visit: &mut Visit, txn: &Txn<T>) {
+        debug_assert!(!visit.0.is_null());
+        if visit.0 == NOTHING {
+            return;
+        }
+        // SAFETY: the visit has ended there in this epoch.
+        let version = unsafe { &*visit.0 };
+        // A value is kept by the snapshot that sees it, what the transaction has written by its writes; but a
+        // tombstone goes as soon as everybody sees it.
+        if version.kind() != VersionKind::Value && version.stamp().0 != txn.tag.word() {
+            visit.0 = NOTHING;
+        }
+    }
+
+    #[inline(always)]
     unsafe fn read(
         visit: &Visit,
         slot: *const Slot,

@@ -201,6 +201,7 @@ impl ReadSet {
                 Paged::Suspended => {}
                 Paged::End => break,
                 Paged::Page => {
+                    index.prepare_page(&walk, &mut PrefetchOnly);
                     let within = page.len_within(to, range.is_reverse);
                     let changed = page.ids[..within].iter().filter_map(|&id| changed(id));
                     self.records.extend(changed.map(|slot| ReadRecord { slot, version: std::ptr::null() }));

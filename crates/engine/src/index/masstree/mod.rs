@@ -219,6 +219,11 @@ impl Index for Masstree {
         self.walk_on(walk, page, s)
     }
 
+    #[inline(always)]
+    fn prepare_page<S: Suspend>(&self, walk: &Walk, s: &mut S) {
+        self.prepare_walk(walk, s);
+    }
+
     fn is_as_marked(&self, mark: &Mark) -> bool {
         self.node(mark.node).head().mark() == mark.head
     }

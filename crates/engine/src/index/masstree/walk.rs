@@ -42,6 +42,15 @@ const TURN_MIN: u8 = 0;
 const TURN_MAX: u8 = 2 * code::SUFFIX + 1;
 const TURN_LONG: u8 = 2 * code::SUFFIX;
 
+/// What a border says of itself and its neighbours.
+struct Around {
+    head: Head,
+    low: u64,
+    high: u64,
+    prev: u32,
+    next: u32,
+}
+
 /// What reading a border came to.
 enum Gathered {
     /// It could not be read.
@@ -132,6 +141,34 @@ impl Walk {
         }
     }
 
+    /// What has been read of a border is not to be used.
+    #[inline(always)]
+    fn misread(&mut self, node: &Node, around: &Around) -> Option<Gathered> {
+        if !node.is_still(around.head) {
+            return Some(Gathered::Unstable);
+        }
+        if self.slice < around.low && !around.head.has(Head::LEFTMOST) {
+            self.restart(); // not a left neighbour any more
+            return Some(Gathered::Moved);
+        }
+        None
+    }
+
+    /// Goes on to behind what the page shows: `link`, or the whole border.
+    #[inline(always)]
+    fn pass(&mut self, around: &Around, link: Option<Entry>, page: &mut Page) -> Gathered {
+        let is_end = around.head.has(if self.reverse { Head::LEFTMOST } else { Head::INFINITE });
+        match link {
+            Some(link) => (self.slice, self.turn) = (link.slice, TURN_LONG + u8::from(self.reverse)),
+            None if is_end => self.leave_layer(page),
+            None if self.reverse => {
+                (self.node, self.slice, self.turn) = (around.prev, around.low - 1, TURN_MAX);
+            }
+            None => (self.node, self.slice, self.turn) = (around.next, around.high, TURN_MIN),
+        }
+        if page.len > 0 { Gathered::Page } else { Gathered::Moved }
+    }
+
     /// Beyond the layer at `depth`, which is read or gone: up to the one above, behind its link.
     fn leave_layer(&mut self, page: &mut Page) {
         if self.depth == 0 {
@@ -202,13 +239,7 @@ impl Masstree {
                 true => self.gather(w, page),
             };
             match gathered {
-                Gathered::Page => {
-                    if w.node != 0 && !w.done {
-                        // The next border comes while the caller reads the records of this page.
-                        let _ = self.walk_miss(w, s);
-                    }
-                    return Paged::Page;
-                }
+                Gathered::Page => return Paged::Page,
                 Gathered::Moved if w.node != 0 && !w.done => {
                     if self.walk_miss(w, s) {
                         return Paged::Suspended;
@@ -223,6 +254,14 @@ impl Masstree {
             }
         }
         Paged::End
+    }
+
+    /// Asks for the node that the walk reads next, if it is known.
+    #[inline(always)]
+    pub(super) fn prepare_walk<S: Suspend>(&self, w: &Walk, s: &mut S) {
+        if w.node != 0 && !w.done {
+            let _ = self.walk_miss(w, s);
+        }
     }
 
     #[inline(always)]
@@ -282,39 +321,37 @@ impl Masstree {
         if head.is_unstable() || node.is_beyond(head, w.slice) {
             return Gathered::Unstable;
         }
-        let (low, high) = (node.low(), node.high());
-        let (prev, next) = (node.prev(), node.next(0));
+        let around =
+            Around { head, low: node.low(), high: node.high(), prev: node.prev(), next: node.next(0) };
         page.clear();
-        let mut entries = [Entry::NONE; KEYS];
-        let (len, link) = if self.fixed8 {
-            (copy_eight(w, node, head, page), None)
-        } else {
-            self.copy_entries(w, node, head, &mut entries)
-        };
-        if !node.is_still(head) {
-            return Gathered::Unstable;
+        if !self.fixed8 {
+            return self.gather_mixed(w, page, node, &around);
         }
-        if w.slice < low && !head.has(Head::LEFTMOST) {
-            w.restart(); // not a left neighbour any more
-            return Gathered::Moved;
+        let len = copy_eight(w, node, head, page);
+        if let Some(misread) = w.misread(node, &around) {
+            return misread;
         }
         page.leave_mark(w.node, head);
+        page.len = len;
+        w.pass(&around, None, page)
+    }
+
+    /// The rest of `gather` where keys vary in length.
+    fn gather_mixed(&self, w: &mut Walk, page: &mut Page, node: &Node, around: &Around) -> Gathered {
+        let mut entries = [Entry::NONE; KEYS];
+        let (len, link) = self.copy_entries(w, node, around.head, &mut entries);
+        if let Some(misread) = w.misread(node, around) {
+            return misread;
+        }
+        page.leave_mark(w.node, around.head);
         match link {
             Some(link) if len == 0 => {
                 w.enter_layer(&link, page);
                 return Gathered::Moved;
             }
-            _ if self.fixed8 => page.len = len,
             _ => show(w, page, &entries[..len]),
         }
-        let is_end = head.has(if w.reverse { Head::LEFTMOST } else { Head::INFINITE });
-        match link {
-            Some(link) => (w.slice, w.turn) = (link.slice, TURN_LONG + u8::from(w.reverse)),
-            None if is_end => w.leave_layer(page),
-            None if w.reverse => (w.node, w.slice, w.turn) = (prev, low - 1, TURN_MAX),
-            None => (w.node, w.slice, w.turn) = (next, high, TURN_MIN),
-        }
-        if page.len > 0 { Gathered::Page } else { Gathered::Moved }
+        w.pass(around, link, page)
     }
 
     /// How many entries come before the first link to a layer, and that. The caller validates.
@@ -350,14 +387,33 @@ impl Masstree {
 #[inline]
 fn copy_eight(w: &Walk, node: &Node, head: Head, page: &mut Page) -> usize {
     let order = node.permutation();
-    let mut len = 0;
-    for i in 0..order.len() {
-        let slot = order.slot(if w.reverse { order.len() - 1 - i } else { i });
-        let slice = node.key(slot);
-        (page.slices[len], page.ids[len]) = (slice, RecordId(node.rid(slot)));
-        len += usize::from(head.is_live(slot) & w.admits(slice, 8));
+    let count = order.len();
+    let (first, step) = if w.reverse { (count.wrapping_sub(1), usize::MAX) } else { (0, 1) };
+    let mut place = first;
+    for i in 0..count {
+        let slot = order.slot(place);
+        (page.slices[i], page.ids[i]) = (node.key(slot), RecordId(node.rid(slot)));
+        place = place.wrapping_add(step);
     }
-    len
+    let mut len = count;
+    if head.live().count_ones() as usize != count {
+        (len, place) = (0, first);
+        for i in 0..count {
+            (page.slices[len], page.ids[len]) = (page.slices[i], page.ids[i]);
+            len += usize::from(head.is_live(order.slot(place))); // else it is being inserted
+            place = place.wrapping_add(step);
+        }
+    }
+    // Entries are in order: those that the walk has passed come first, and only in the border that it begins in.
+    let mut passed = 0;
+    while passed < len && !w.admits(page.slices[passed], 8) {
+        passed += 1;
+    }
+    if passed > 0 {
+        page.slices.copy_within(passed..len, 0);
+        page.ids.copy_within(passed..len, 0);
+    }
+    len - passed
 }
 
 /// Puts validated entries on the page, but not the one with the bound's slice that the bound's

@@ -1,0 +1,204 @@
+//! Scans whatever lies in their way: values in their slots and outside, rows that are gone, limits, directions, and
+//! ways to run; and what a scan that ends early has not read.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use braiddb::suspend::{Never, OnMiss, PrefetchOnly, Seeded, Suspend};
+use braiddb::{Database, Options, Result, Table, Txn, WorkerOptions};
+
+const ROWS: u64 = 1500;
+
+fn database() -> Database {
+    Database::in_memory(Options { workers: 0, ..Options::default() }).unwrap()
+}
+
+/// Short and long ones, so that some lie in their slots.
+fn value(key: u64) -> Vec<u8> {
+    vec![key as u8; (key % 3 * 20) as usize]
+}
+
+fn is_there(key: u64) -> bool {
+    key % 7 != 3 && !(600..900).contains(&key)
+}
+
+/// Rows of both tables, some of them removed again, and some with a newer version.
+fn fill(db: &Database, numbers: Table<u64, [u8]>, names: Table<String, [u8]>) {
+    let mut worker = db.worker();
+    for round in 0..3 {
+        worker.run_each(
+            0..ROWS,
+            async |tx: &Txn, &key| {
+                let name = name(key);
+                match round {
+                    0 => {
+                        tx.put(numbers, key, &value(key + 1)).await?;
+                        tx.put(names, &*name, &value(key + 1)).await
+                    }
+                    1 => {
+                        tx.put(numbers, key, &value(key)).await?;
+                        tx.put(names, &*name, &value(key)).await
+                    }
+                    _ if is_there(key) => Ok(()),
+                    _ => {
+                        tx.delete(numbers, key).await?;
+                        tx.delete(names, &*name).await.map(drop)
+                    }
+                }
+            },
+            |result: Result<()>| result.unwrap(),
+        );
+    }
+}
+
+/// Some names share their first eight bytes, and go on.
+fn name(key: u64) -> String {
+    format!("{:07}{}{}", key / 20, if key % 20 < 10 { "" } else { "0-and-on-" }, key % 10)
+}
+
+fn check<S: Suspend>(db: &Database, numbers: Table<u64, [u8]>, names: Table<String, [u8]>, policy: S) {
+    let mut worker = db.worker_with(policy, WorkerOptions::default());
+    let mut names_sorted: Vec<(String, u64)> =
+        (0..ROWS).filter(|&k| is_there(k)).map(|k| (name(k), k)).collect();
+    names_sorted.sort();
+    let inputs =
+        [0, 1, 599, 1490].into_iter().flat_map(|from| [0, 1, 10, 100, 1000, usize::MAX].map(|n| (from, n)));
+    let inputs = inputs.flat_map(|(from, limit)| [(from, limit, false), (from, limit, true)]);
+    let ended = |result: Result<()>| result.unwrap();
+    worker.run_each(
+        inputs,
+        async |tx: &Txn, &(from, limit, reverse)| {
+            let mut rows = tx.scan(numbers, from..).limit(limit);
+            let mut wanted: Vec<u64> = (from..ROWS).filter(|&key| is_there(key)).collect();
+            if reverse {
+                rows = rows.reverse();
+                wanted.reverse();
+            }
+            wanted.truncate(limit);
+            for key in wanted {
+                assert_eq!(rows.next().await?, Some((key, &*value(key))), "{from} {limit} {reverse}");
+            }
+            assert_eq!(rows.next().await?, None, "{from} {limit} {reverse}");
+            assert_eq!(rows.next().await?, None);
+            let mut rows = tx.scan(names, &*name(from)..).limit(limit);
+            let all = names_sorted.iter().filter(|(name_, _)| *name_ >= name(from));
+            let mut wanted: Vec<_> = all.collect();
+            if reverse {
+                rows = rows.reverse();
+                wanted.reverse();
+            }
+            wanted.truncate(limit);
+            for (name, key) in wanted {
+                assert_eq!(
+                    rows.next().await?,
+                    Some((name.clone(), &*value(*key))),
+                    "{from} {limit} {reverse}"
+                );
+            }
+            assert_eq!(rows.next_key().await?, None, "{from} {limit} {reverse}");
+            Ok(())
+        },
+        ended,
+    );
+}
+
+/// Proves that scans of any limit, in both directions and under every policy, return exactly the rows that are there,
+/// wherever their versions lie.
+#[test]
+fn rows_and_nothing_else() {
+    let db = database();
+    let (numbers, names) = (db.table("numbers").unwrap(), db.table("names").unwrap());
+    fill(&db, numbers, names);
+    check(&db, numbers, names, Never);
+    check(&db, numbers, names, PrefetchOnly);
+    check(&db, numbers, names, OnMiss);
+    for seed in 0..3 {
+        check(&db, numbers, names, Seeded::new(seed));
+    }
+}
+
+/// Proves that a limit given between two rows is kept, and that no limit is undone by a later one.
+#[test]
+fn limits_in_between() {
+    let db = database();
+    let t: Table<u64, u64> = db.table("t").unwrap();
+    let found = db.worker().run(async |tx| {
+        for key in 0..100 {
+            tx.put(t, key, key).await?;
+        }
+        let mut rows = tx.scan(t, ..100).limit(50);
+        assert_eq!(rows.next().await?, Some((0, 0)));
+        let mut rows = rows.limit(2).limit(90);
+        assert_eq!((rows.next().await?, rows.next().await?), (Some((1, 1)), Some((2, 2))));
+        assert_eq!((rows.next().await?, rows.next().await?), (None, None));
+        let mut rows = tx.scan(t, ..100);
+        assert_eq!(rows.next().await?, Some((0, 0)));
+        rows.limit(0).next().await
+    });
+    assert_eq!(found.unwrap(), None);
+}
+
+/// Proves that a row that a scan has only read ahead is not taken for read, and that one that it has returned is: of
+/// two transactions of which each has read what the other changes, one gives way.
+#[test]
+fn rows_read_ahead_are_not_read() {
+    for (returned, commits) in [(3, 2), (8, 1)] {
+        let db = database();
+        let t: Table<u64, u64> = db.table("t").unwrap();
+        let side: Table<u64, u64> = db.table("side").unwrap();
+        db.worker()
+            .run(async |tx| {
+                tx.put(side, 1, 0).await?;
+                for key in 0..50 {
+                    tx.put(t, key, key).await?;
+                }
+                Ok(())
+            })
+            .unwrap();
+        let (scanner, changer) = (db.begin().unwrap(), db.begin().unwrap());
+        changer.get(side, 1).unwrap();
+        let mut rows = scanner.scan(t, ..50);
+        for key in 0..returned {
+            assert_eq!(rows.next().unwrap(), Some((key, key)));
+        }
+        drop(rows);
+        changer.update(t, 6, 0).unwrap();
+        scanner.put(side, 1, 1).unwrap();
+        let ended = [changer.commit(), scanner.commit()];
+        assert_eq!(ended.iter().filter(|result| result.is_ok()).count(), commits, "{returned} returned");
+    }
+}
+
+/// Proves that a row that had been deleted when it was read ahead stays so, whatever its record has become when the
+/// scan comes to it.
+#[test]
+fn a_deleted_row_that_was_read_ahead_stays_deleted() {
+    let db = database();
+    let t: Table<u64, u64> = db.table("t").unwrap();
+    let mut worker = db.worker();
+    worker
+        .run(async |tx| {
+            for key in 0..10 {
+                tx.put(t, key, key).await?;
+            }
+            Ok(())
+        })
+        .unwrap();
+    worker.run(async |tx| tx.delete(t, 5).await).unwrap();
+    let scanner = db.begin().unwrap();
+    let records = db.statistics().memory.records;
+    let mut rows = scanner.scan(t, ..100);
+    assert_eq!(rows.next().unwrap(), Some((0, 0)));
+    // Nobody sees the deleted row any more: its record goes, and is used for another one.
+    for _ in 0..100 {
+        while worker.tend() || db.tend() {}
+    }
+    assert_eq!(db.statistics().memory.records, records - 1);
+    let other: Table<u64, [u8]> = db.table("other").unwrap();
+    for key in 0..640 {
+        worker.run(async |tx| tx.put(other, key, &vec![7; key as usize / 10]).await).unwrap();
+    }
+    for key in (1..10).filter(|&key| key != 5) {
+        assert_eq!(rows.next().unwrap(), Some((key, key)));
+    }
+    assert_eq!(rows.next().unwrap(), None);
+}
