@@ -19,6 +19,33 @@ pub enum Error {
     Conflict,
     /// `insert` found a value under the key.
     KeyExists,
+    /// Another row has the key of a unique index that the row would have. Nothing was changed.
+    UniqueViolation {
+        /// The index's name.
+        index: String,
+    },
+    /// Rows were to be found one by one by an index in which several may have the same key.
+    IndexNotUnique {
+        /// Its name.
+        index: String,
+    },
+    /// An index of that name exists on the table, with keys of another type or other uniqueness.
+    IndexMismatch {
+        /// Its name.
+        name: String,
+        /// What it is.
+        existing: String,
+        /// What was asked for.
+        requested: String,
+    },
+    /// An index could not be built: rows have the same key where none may, transactions stayed open or held rows
+    /// locked for too long, or the table has no room for one more.
+    IndexNotBuilt {
+        /// Its name.
+        index: String,
+        /// What was in the way.
+        reason: String,
+    },
     /// Another open transaction has locked or written the row, and the call was not to wait for it.
     RowLocked,
     /// The key is longer than the limit.
@@ -156,6 +183,16 @@ impl fmt::Display for Error {
         match self {
             Error::Conflict => f.write_str("another transaction was in the way"),
             Error::RowLocked => f.write_str("another open transaction has locked the row"),
+            Error::UniqueViolation { index } => write!(f, "another row has this key of index {index:?}"),
+            Error::IndexNotUnique { index } => {
+                write!(f, "several rows may have the same key of index {index:?}: scan it")
+            }
+            Error::IndexMismatch { name, existing, requested } => {
+                write!(f, "index {name:?} is {existing}, not {requested}")
+            }
+            Error::IndexNotBuilt { index, reason } => {
+                write!(f, "index {index:?} could not be built: {reason}")
+            }
             Error::KeyExists => f.write_str("the key to insert exists already"),
             Error::KeyTooLong { bytes, bytes_max } => {
                 write!(f, "a key of {bytes} bytes is longer than the limit of {bytes_max}")

@@ -72,8 +72,9 @@ pub use record::VALUE_BYTES_MAX;
 #[cfg(feature = "serde")]
 pub use txn::Serde;
 pub use txn::{
-    AsKey, Contains, Delete, Get, GetForUpdate, GetMany, Insert, KEY_BYTES_MAX, Key, NextRow, OwnedRows,
-    Plain, Put, RawRows, RawTable, Rows, Table, Transaction, Txn, Update, Value,
+    AsKey, Contains, Delete, Get, GetBy, GetForUpdate, GetInto, GetMany, Index, IndexRows, Insert,
+    KEY_BYTES_MAX, Key, NextIndexRow, NextRow, OwnedIndexRows, OwnedRows, Plain, Put, RawRows, RawTable,
+    Rows, Table, Transaction, Txn, Update, Value,
 };
 
 /// The example of the README, compiled and run.

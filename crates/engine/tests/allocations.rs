@@ -2,7 +2,7 @@
 //! from the engine's own slabs and pools.)
 
 use braiddb::suspend::{Never, OnMiss, Suspend};
-use braiddb::{Database, Options, Result, Table, Txn, Worker, WorkerOptions};
+use braiddb::{Database, Index, Options, Result, Table, Txn, Worker, WorkerOptions};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -160,6 +160,52 @@ fn long_keys_and_conflicts() {
     });
     assert_eq!(counted, 0);
     assert!(db.statistics().aborts_conflict > 1000, "{:?}", db.statistics());
+}
+
+/// Proves that writes that maintain indexes, whether or not entries change, and reads by them allocate nothing either.
+#[test]
+fn indexes() {
+    let _alone = alone();
+    let (db, t) = loaded(0);
+    // A tenth of the rows under each key; keys that are longer than a slice of the tree.
+    let by_group =
+        db.index(t, "by group", |_, value: u64| Some((*b"a long group", value % 10))).expect("memory");
+    let by_value = db.unique_index(t, "by value", |_, value: u64| Some(value)).expect("memory");
+    fn check<S: Suspend>(
+        db: &Database,
+        policy: S,
+        t: Table<u64, u64>,
+        by_group: Index<([u8; 12], u64), u64, u64>,
+        by_value: Index<u64, u64, u64>,
+    ) {
+        let mut worker = db.worker_with(policy, WorkerOptions::default());
+        let w = &mut worker;
+        let reads = allocations(w, 0, async |tx, i| {
+            let mut rows =
+                tx.scan_by(by_group, (*b"a long group", i % 10)..=(*b"a long group", i % 10)).limit(30);
+            while rows.next().await?.is_some() {}
+            let (mut out, keys) = ([None; 20], [1, 2, 3, key(*i, 0)]);
+            tx.get_into(t, &keys, &mut out).await?;
+            tx.get_by(by_value, key(*i, 0)).await.map(drop)
+        });
+        assert_eq!(reads, 0, "reads by indexes");
+        let kept = allocations(w, 0, async |tx, i| {
+            let key = key(*i, 0);
+            let value = tx.get(t, key).await?.expect("it stays");
+            tx.put(t, key, value).await
+        });
+        assert_eq!(kept, 0, "writes that change no entry");
+        // There and back, so that in the long run the trees stay as they are.
+        let moved = allocations(w, 0, async |tx, i| {
+            let key = key(*i, 0);
+            let value = tx.get(t, key).await?.expect("it stays");
+            tx.put(t, key, value ^ 1 << 40).await
+        });
+        // Splits and removals of nodes take lists.
+        assert!(moved < TRANSACTIONS / 2, "{moved} in {TRANSACTIONS} writes that change two entries each");
+    }
+    check(&db, OnMiss, t, by_group, by_value);
+    check(&db, Never, t, by_group, by_value);
 }
 
 /// Proves that what is submitted in batches of 256 costs less than a twentieth of an allocation each.

@@ -185,6 +185,11 @@ pub unsafe trait ConcurrencyControl: Sized + Send + Sync + 'static {
     fn open(records: Arc<Slab>) -> Self::Shared;
     /// What a transaction that began now would have for its snapshot's timestamp.
     fn now(shared: &Self::Shared) -> u64;
+    /// No transaction that is open or begins later has a lesser snapshot.
+    fn oldest(shared: &Self::Shared) -> u64;
+    /// Lets time go on. Transactions with a snapshot that is no less than what this returns have begun after the call
+    /// did, and have seen what was done before it.
+    fn advance(shared: &Self::Shared) -> u64;
     /// A worker's part.
     fn worker(shared: &Self::Shared) -> Self::Worker;
     /// The worker is going to run transactions; until `leave`, those that it begins are accounted for.

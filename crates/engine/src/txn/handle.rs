@@ -4,7 +4,7 @@ use super::fault::Fault;
 use super::key::{AsKey, Key, encode_whole, index_key};
 use super::lock::GetForUpdate;
 use super::mailbox::{Desk, InPlace, Patience};
-use super::many::GetMany;
+use super::many::{GetInto, GetMany};
 use super::point::Point;
 use super::point_futures::{Contains, Delete, Get, Insert, Locate, Put, Update};
 use super::rows::Rows;
@@ -103,6 +103,32 @@ impl<C: ConcurrencyControl> Txn<C> {
         keys: &[A; N],
     ) -> GetMany<'t, V, N, C> {
         GetMany::new(self, table, keys)
+    }
+
+    /// As many keys as `keys` has, their cache misses overlapped; without an allocation, whatever their number. The
+    /// values go to `out`, in the order of the keys: keys for which `out` has no place are not read, and places for
+    /// which there is no key are emptied.
+    ///
+    /// ```
+    /// # use braiddb::{Database, Options, Table};
+    /// # let db = Database::in_memory(Options { workers: 0, ..Options::default() })?;
+    /// let squares: Table<u64, u64> = db.table("squares")?;
+    /// let sum = db.worker().run(async |tx| {
+    ///     tx.put(squares, 3, 9).await?;
+    ///     let (keys, mut found) = (vec![3u64, 4], [None; 16]);
+    ///     tx.get_into(squares, &keys, &mut found).await?;
+    ///     Ok(found.iter().flatten().sum::<u64>())
+    /// })?;
+    /// assert_eq!(sum, 9);
+    /// # Ok::<(), braiddb::Error>(())
+    /// ```
+    pub fn get_into<'t, 'k, K: Key, V: Value + ?Sized, A: AsKey<K>>(
+        &'t self,
+        table: Table<K, V>,
+        keys: &'k [A],
+        out: &'k mut [Option<V::View<'t>>],
+    ) -> GetInto<'t, 'k, K, V, A, C> {
+        GetInto::new(self, table, keys, out)
     }
 
     /// Is there a value under `key`?
@@ -364,6 +390,7 @@ impl<C: ConcurrencyControl> Txn<C> {
         }
         // SAFETY: inside the operation's epoch; the key's bytes live as long as the transaction.
         let inserted = unsafe { table.index.insert(&context.local, &point.cursor, &point.key, id) };
+        self.desk.created.set(id);
         if let Ok(Inserted::New) = inserted {
             let target = Target { index: &raw const table.index, key: point.key, id };
             // SAFETY: `create` has just been called with the slot.
@@ -374,7 +401,10 @@ impl<C: ConcurrencyControl> Txn<C> {
         unsafe { C::discard(context.env(), slot, id) };
         match inserted? {
             Inserted::New => unreachable!("handled above"),
-            Inserted::Exists(id) => self.write(&Point { id, slot: table.slot(id), ..*point }, change),
+            Inserted::Exists(id) => {
+                self.desk.created.set(id);
+                self.write(&Point { id, slot: table.slot(id), ..*point }, change)
+            }
         }
     }
 
@@ -448,7 +478,10 @@ impl<C: ConcurrencyControl> Txn<C> {
     /// The closure has failed. What it says by that may rest on what it has seen, so it is held back likewise.
     #[cold]
     pub(super) fn failed(&self, error: &Error) {
-        let tells = matches!(error, Error::KeyExists | Error::User(_) | Error::Malformed { .. });
+        let tells = matches!(
+            error,
+            Error::KeyExists | Error::UniqueViolation { .. } | Error::User(_) | Error::Malformed { .. }
+        );
         if tells && self.desk.durability.get() == Durability::Sync {
             self.desk.held_until.set(self.desk.context().engine.hold());
         }

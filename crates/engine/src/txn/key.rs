@@ -152,6 +152,33 @@ impl Key for String {
     }
 }
 
+/// Text or bytes of one length: a column that is read where it lies, without an allocation.
+impl<const N: usize> Key for [u8; N] {
+    const FIXED8: bool = N == 8;
+    const NAME: &'static str = "byte array";
+    fn type_name() -> String {
+        format!("{N} bytes")
+    }
+    fn encode(&self, _: bool, out: &mut Vec<u8>) {
+        out.extend_from_slice(self);
+    }
+    fn decode(_: bool, bytes: &mut &[u8]) -> Option<Self> {
+        let (head, rest) = bytes.split_first_chunk()?;
+        *bytes = rest;
+        Some(*head)
+    }
+}
+
+impl<const N: usize> AsKey<[u8; N]> for [u8; N] {
+    #[inline(always)]
+    fn short(&self) -> Option<(u64, u32)> {
+        short_bytes(self)
+    }
+    fn encode_as(&self, last: bool, out: &mut Vec<u8>) {
+        self.encode(last, out);
+    }
+}
+
 macro_rules! bytes_as_key {
     ($(($key:ty, $from:ty $(, $n:ident)?);)*) => {$(
         impl$(<const $n: usize>)? AsKey<$key> for $from {
@@ -264,6 +291,8 @@ mod tests {
             check(a.0, b.0);
             check(a.1, b.1);
             check(a.2, b.2);
+            check(a.0.to_be_bytes(), b.0.to_be_bytes());
+            check((a.2.to_be_bytes(), a.1), (b.2.to_be_bytes(), b.1));
             check(a.3, b.3);
             check(s.clone(), t.clone());
             check(v.clone(), w.clone());

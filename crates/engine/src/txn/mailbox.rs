@@ -11,13 +11,16 @@ use super::arena::Arena;
 use super::engine::Context;
 use super::fault::Fault;
 use super::point::{self, Point};
+use super::pool::Pool;
 use super::run::Run;
+use super::secondary::Upkeep;
 use super::table::TableInner;
 use crate::cc::{Abort, ConcurrencyControl};
 use crate::error::{Error, Result};
 use crate::exec::Mailbox;
 use crate::index::Key;
 use crate::options::Durability;
+use crate::record::RecordId;
 use crate::suspend::{Never, PrefetchOnly, Suspend};
 use crate::sync::Backoff;
 use crate::sync::atomic::Ordering;
@@ -77,6 +80,7 @@ pub(crate) enum Op<C: ConcurrencyControl> {
     /// A point operation that ends where it would visit the record.
     Probe(Point<C>),
     Run(*mut Run<C>),
+    Upkeep(*mut Upkeep<C>),
 }
 
 /// The inside of [`Txn`](super::Txn).
@@ -113,10 +117,12 @@ pub(crate) struct Desk<C: ConcurrencyControl> {
     pub(super) committed: Cell<Option<Result<(), Abort>>>,
     pub(super) arena: UnsafeCell<Arena>,
     pub(super) scratch: Cell<Vec<u8>>,
-    /// Runs of scans, boxed; those in use come first.
-    #[allow(clippy::vec_box, reason = "operations hold their addresses")]
-    pub(super) runs: UnsafeCell<Vec<Box<Run<C>>>>,
-    pub(super) runs_free: UnsafeCell<Vec<*mut Run<C>>>,
+    /// Of scans.
+    pub(super) runs: Pool<Run<C>>,
+    /// Of writes of tables that have indexes.
+    pub(super) upkeeps: Pool<Upkeep<C>>,
+    /// The record of the last write under a key that the index did not have.
+    pub(super) created: Cell<RecordId>,
 }
 
 impl<C: ConcurrencyControl> Desk<C> {
@@ -148,8 +154,9 @@ impl<C: ConcurrencyControl> Desk<C> {
             committed: Cell::new(None),
             arena: UnsafeCell::default(),
             scratch: Cell::default(),
-            runs: UnsafeCell::default(),
-            runs_free: UnsafeCell::default(),
+            runs: Pool::default(),
+            upkeeps: Pool::default(),
+            created: Cell::new(RecordId(0)),
         })
     }
 
@@ -189,6 +196,19 @@ impl<C: ConcurrencyControl> Desk<C> {
         let place = self.free_place()?;
         self.take_place(place, op);
         Some(place)
+    }
+
+    /// Has the operation in this taken place, which has come to an end, stepped again.
+    pub(super) fn go_on(&self, place: u8) {
+        debug_assert!(self.is_done(place));
+        self.todo.set(self.todo.get() | 1 << place);
+        self.recent.set(NOWHERE);
+    }
+
+    /// The operation in this taken place needs no step.
+    pub(super) fn set_done(&self, place: u8) {
+        debug_assert!(!self.is_done(place));
+        self.todo.set(self.todo.get() & !(1 << place));
     }
 
     /// As `post`, for the commonest operation, which is made where it stays: one made elsewhere, in parts, and
@@ -265,7 +285,7 @@ impl<C: ConcurrencyControl> Desk<C> {
         // SAFETY: taken, now or before, so written; not stepped meanwhile.
         match unsafe { (*self.places[place as usize].get()).assume_init_ref() } {
             Op::Point(point) | Op::Probe(point) => point,
-            Op::Run(_) => unreachable!("a point future's place holds a point operation"),
+            Op::Run(_) | Op::Upkeep(_) => unreachable!("a point future's place holds a point operation"),
         }
     }
 
@@ -282,6 +302,8 @@ impl<C: ConcurrencyControl> Desk<C> {
             Op::Probe(point) => unsafe { point.probe(s) },
             // SAFETY: runs are boxed and live as long as the transaction; else as above.
             Op::Run(run) => unsafe { (**run).step(self.shared(), txn, s) },
+            // SAFETY: likewise.
+            Op::Upkeep(upkeep) => unsafe { (**upkeep).step(self.shared(), txn, s) },
         }
     }
 
@@ -396,15 +418,35 @@ impl<C: ConcurrencyControl> Desk<C> {
     pub(super) fn run_run(&self, run: *mut Run<C>) -> bool {
         // SAFETY: not borrowed outside of single calls.
         let txn = unsafe { &*self.state.get() };
+        // SAFETY: as in `run_point`; the run is this scan's alone.
+        self.run_steps(|is_naive| unsafe {
+            match is_naive {
+                true => (*run).step(self.shared(), txn, &mut Never),
+                false => (*run).step(self.shared(), txn, &mut PrefetchOnly),
+            }
+        })
+    }
+
+    /// Runs what a write looks for to its end, here and now. False: it waits in vain.
+    #[must_use]
+    pub(super) fn run_upkeep(&self, upkeep: &mut Upkeep<C>) -> bool {
+        // SAFETY: not borrowed outside of single calls.
+        let txn = unsafe { &*self.state.get() };
+        // SAFETY: as in `run_point`.
+        self.run_steps(|is_naive| unsafe {
+            match is_naive {
+                true => upkeep.step(self.shared(), txn, &mut Never),
+                false => upkeep.step(self.shared(), txn, &mut PrefetchOnly),
+            }
+        })
+    }
+
+    /// Calls `step` until it is done; false: it waits in vain.
+    #[inline(always)]
+    fn run_steps(&self, mut step: impl FnMut(bool) -> bool) -> bool {
         let mut patience = Patience::default();
         loop {
-            // SAFETY: as in `run_point`; the run is this scan's alone.
-            let is_done = unsafe {
-                match self.in_place {
-                    InPlace::Naive => (*run).step(self.shared(), txn, &mut Never),
-                    _ => (*run).step(self.shared(), txn, &mut PrefetchOnly),
-                }
-            };
+            let is_done = step(self.in_place == InPlace::Naive);
             if is_done || !patience.wait() {
                 return is_done;
             }
@@ -461,8 +503,9 @@ impl<C: ConcurrencyControl> Mailbox for Desk<C> {
     fn vacated(&self) {
         self.todo.set(VACANT);
         self.used.set(0);
-        // SAFETY: no scan is left; those leaked have given nothing back.
-        unsafe { super::run::reclaim(&mut *self.runs.get(), &mut *self.runs_free.get()) };
+        // No operation is left; those leaked have given nothing back.
+        self.runs.reclaim();
+        self.upkeeps.reclaim();
     }
 }
 

@@ -12,6 +12,7 @@ use crate::error::Result;
 use crate::index::Key;
 use std::fmt;
 use std::future::Future;
+use std::marker::PhantomData;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -20,18 +21,122 @@ const WINDOW: usize = 16;
 
 const NO_KEY: Key = Key { slice: 0, len: 0, bytes: std::ptr::null() };
 
-/// Future of [`Txn::get_many`]: a window of operations over the free places of the transaction's
-/// slot; with none free, or in a sequential transaction, rounds over an array.
-#[must_use = "futures do nothing unless awaited"]
-pub struct GetMany<'t, V: Value + ?Sized, const N: usize, C: ConcurrencyControl = Serializable> {
+/// Reads of several keys: a window of operations over the free places of the transaction's slot; with none free, or
+/// in a sequential transaction, rounds over an array.
+struct Window<'t, C: ConcurrencyControl> {
     txn: &'t Txn<C>,
     table: Result<*const TableInner, Fault>,
-    keys: [Key; N],
-    out: [Option<V::View<'t>>; N],
     /// Keys answered; the operations of the following ones are in `places`, in order.
     next: usize,
     places: [u8; PLACES],
     is_untracked: bool,
+}
+
+impl<'t, C: ConcurrencyControl> Window<'t, C> {
+    #[inline(always)]
+    fn new(txn: &'t Txn<C>, table: Result<&TableInner, Fault>) -> Self {
+        let table = table.map(std::ptr::from_ref);
+        Window { txn, table, next: 0, places: [NOWHERE; PLACES], is_untracked: false }
+    }
+
+    fn untrack(&mut self) {
+        self.is_untracked = true;
+        self.txn.desk.reads_untracked.set(true);
+    }
+
+    /// In rounds over an array, some keys after the others.
+    fn run(
+        &mut self,
+        table: &TableInner,
+        count: usize,
+        key: impl Fn(usize) -> Result<Key, Fault>,
+        mut found: impl FnMut(usize, Option<&'t [u8]>) -> Result<()>,
+    ) -> Result<()> {
+        while self.next < count {
+            let end = count.min(self.next + WINDOW);
+            let mut points = [const { None }; WINDOW];
+            let window = &mut points[..end - self.next];
+            for (i, point) in window.iter_mut().enumerate() {
+                let key = key(self.next + i).map_err(|fault| self.txn.doom(fault))?;
+                *point = Some(Point::new(table, key));
+            }
+            if !self.txn.desk.run_points(window) {
+                return Err(self.txn.doom(Fault::Abort(Abort::Waited)).into());
+            }
+            for point in window.iter().flatten() {
+                found(self.next, self.txn.found(point, !self.is_untracked)?)?;
+                self.next += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes finished operations out, in order, and posts more. False: no place was free for the next key.
+    #[inline(always)]
+    fn advance(
+        &mut self,
+        table: &TableInner,
+        count: usize,
+        key: impl Fn(usize) -> Result<Key, Fault>,
+        mut found: impl FnMut(usize, Option<&'t [u8]>) -> Result<()>,
+    ) -> Result<bool> {
+        let desk = &self.txn.desk;
+        let mut flying = self.places.iter().take_while(|&&place| place != NOWHERE).count();
+        while flying > 0 && desk.is_done(self.places[0]) {
+            let place = self.places[0];
+            self.places.rotate_left(1);
+            self.places[PLACES - 1] = NOWHERE;
+            flying -= 1;
+            let bytes = self.txn.found(desk.point(place), !self.is_untracked);
+            desk.release(place);
+            found(self.next, bytes?)?;
+            self.next += 1;
+        }
+        while flying < PLACES && self.next + flying < count {
+            let key = key(self.next + flying).map_err(|fault| self.txn.doom(fault))?;
+            let Some(place) = desk.post_point(table, key) else {
+                return Ok(flying > 0);
+            };
+            self.places[flying] = place;
+            flying += 1;
+        }
+        Ok(true)
+    }
+
+    /// Reads `count` keys, each of which goes to `found`, in order.
+    #[inline(always)]
+    fn poll(
+        &mut self,
+        count: usize,
+        key: impl Fn(usize) -> Result<Key, Fault>,
+        mut found: impl FnMut(usize, Option<&'t [u8]>) -> Result<()>,
+    ) -> Poll<Result<()>> {
+        let table = match self.table {
+            // SAFETY: tables live as long as their database, which the transaction's worker holds.
+            Ok(table) => unsafe { &*table },
+            Err(fault) => return Poll::Ready(Err(self.txn.doom(fault).into())),
+        };
+        if self.txn.desk.in_place != InPlace::Not || !self.advance(table, count, &key, &mut found)? {
+            self.run(table, count, key, found)?;
+        }
+        if self.next < count { Poll::Pending } else { Poll::Ready(Ok(())) }
+    }
+}
+
+impl<C: ConcurrencyControl> Drop for Window<'_, C> {
+    fn drop(&mut self) {
+        for &place in self.places.iter().take_while(|&&place| place != NOWHERE) {
+            self.txn.desk.release(place);
+        }
+    }
+}
+
+/// Future of [`Txn::get_many`].
+#[must_use = "futures do nothing unless awaited"]
+pub struct GetMany<'t, V: Value + ?Sized, const N: usize, C: ConcurrencyControl = Serializable> {
+    window: Window<'t, C>,
+    keys: [Key; N],
+    out: [Option<V::View<'t>>; N],
 }
 
 impl<'t, V: Value + ?Sized, const N: usize, C: ConcurrencyControl> fmt::Debug for GetMany<'t, V, N, C> {
@@ -46,19 +151,12 @@ impl<'t, V: Value + ?Sized, const N: usize, C: ConcurrencyControl> Unpin for Get
 impl<'t, V: Value + ?Sized, const N: usize, C: ConcurrencyControl> GetMany<'t, V, N, C> {
     #[inline(always)]
     pub(super) fn new<K: KeyType, A: AsKey<K>>(txn: &'t Txn<C>, table: Table<K, V>, keys: &[A; N]) -> Self {
-        let mut many = GetMany {
-            txn,
-            table: table.inner(txn.desk.database).map(std::ptr::from_ref),
-            keys: [NO_KEY; N],
-            out: [const { None }; N],
-            next: 0,
-            places: [NOWHERE; PLACES],
-            is_untracked: false,
-        };
+        let window = Window::new(txn, table.inner(txn.desk.database));
+        let mut many = GetMany { window, keys: [NO_KEY; N], out: [const { None }; N] };
         for (to, key) in many.keys.iter_mut().zip(keys) {
             match txn.index_key(key) {
                 Ok(key) => *to = key,
-                Err(fault) => many.table = Err(fault),
+                Err(fault) => many.window.table = Err(fault),
             }
         }
         many
@@ -66,53 +164,8 @@ impl<'t, V: Value + ?Sized, const N: usize, C: ConcurrencyControl> GetMany<'t, V
 
     /// Reads without being tracked: see [`Txn::get`].
     pub fn untracked(mut self) -> Self {
-        self.is_untracked = true;
-        self.txn.desk.reads_untracked.set(true);
+        self.window.untrack();
         self
-    }
-
-    /// In rounds over an array, a window of keys after the other.
-    fn run(&mut self, table: &TableInner) -> Result<()> {
-        while self.next < N {
-            let end = N.min(self.next + WINDOW);
-            let mut points = [const { None }; WINDOW];
-            let window = &mut points[..end - self.next];
-            for (point, key) in window.iter_mut().zip(&self.keys[self.next..end]) {
-                *point = Some(Point::new(table, *key));
-            }
-            if !self.txn.desk.run_points(window) {
-                return Err(self.txn.doom(Fault::Abort(Abort::Waited)).into());
-            }
-            for point in window.iter().flatten() {
-                self.out[self.next] = self.txn.found(point, !self.is_untracked)?.map(V::view).transpose()?;
-                self.next += 1;
-            }
-        }
-        Ok(())
-    }
-
-    /// Takes finished operations out, in order, and posts more. False: no place was free for the next key.
-    fn advance(&mut self, table: &TableInner) -> Result<bool> {
-        let desk = &self.txn.desk;
-        let mut flying = self.places.iter().take_while(|&&place| place != NOWHERE).count();
-        while flying > 0 && desk.is_done(self.places[0]) {
-            let place = self.places[0];
-            self.places.rotate_left(1);
-            self.places[PLACES - 1] = NOWHERE;
-            flying -= 1;
-            let found = self.txn.found(desk.point(place), !self.is_untracked);
-            desk.release(place);
-            self.out[self.next] = found?.map(V::view).transpose()?;
-            self.next += 1;
-        }
-        while flying < PLACES && self.next + flying < N {
-            let Some(place) = desk.post_point(table, self.keys[self.next + flying]) else {
-                return Ok(flying > 0);
-            };
-            self.places[flying] = place;
-            flying += 1;
-        }
-        Ok(true)
     }
 }
 
@@ -120,26 +173,71 @@ impl<'t, V: Value + ?Sized, const N: usize, C: ConcurrencyControl> Future for Ge
     type Output = Result<[Option<V::View<'t>>; N]>;
 
     fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
-        let me = &mut *self;
-        let table = match me.table {
-            // SAFETY: tables live as long as their database, which the transaction's worker holds.
-            Ok(table) => unsafe { &*table },
-            Err(fault) => return Poll::Ready(Err(me.txn.doom(fault).into())),
+        let GetMany { window, keys, out } = &mut *self;
+        let found = |at: usize, bytes: Option<&'t [u8]>| {
+            out[at] = bytes.map(V::view).transpose()?;
+            Ok(())
         };
-        if me.txn.desk.in_place != InPlace::Not || !me.advance(table)? {
-            me.run(table)?;
+        match window.poll(N, |at| Ok(keys[at]), found) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+            Poll::Ready(Ok(())) => Poll::Ready(Ok(std::mem::replace(out, [const { None }; N]))),
         }
-        if me.next < N {
-            return Poll::Pending;
-        }
-        Poll::Ready(Ok(std::mem::replace(&mut me.out, [const { None }; N])))
     }
 }
 
-impl<'t, V: Value + ?Sized, const N: usize, C: ConcurrencyControl> Drop for GetMany<'t, V, N, C> {
-    fn drop(&mut self) {
-        for &place in self.places.iter().take_while(|&&place| place != NOWHERE) {
-            self.txn.desk.release(place);
+/// Future of [`Txn::get_into`].
+#[must_use = "futures do nothing unless awaited"]
+pub struct GetInto<'t, 'k, K, V: Value + ?Sized, A, C: ConcurrencyControl = Serializable> {
+    window: Window<'t, C>,
+    keys: &'k [A],
+    out: &'k mut [Option<V::View<'t>>],
+    types: PhantomData<fn(K)>,
+}
+
+impl<K, V: Value + ?Sized, A, C: ConcurrencyControl> fmt::Debug for GetInto<'_, '_, K, V, A, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GetInto").field("keys", &self.keys.len()).finish_non_exhaustive()
+    }
+}
+
+// Nothing in it is ever pinned.
+impl<K, V: Value + ?Sized, A, C: ConcurrencyControl> Unpin for GetInto<'_, '_, K, V, A, C> {}
+
+impl<'t, 'k, K: KeyType, V: Value + ?Sized, A: AsKey<K>, C: ConcurrencyControl> GetInto<'t, 'k, K, V, A, C> {
+    pub(super) fn new(
+        txn: &'t Txn<C>,
+        table: Table<K, V>,
+        keys: &'k [A],
+        out: &'k mut [Option<V::View<'t>>],
+    ) -> Self {
+        let count = keys.len().min(out.len());
+        for beyond in &mut out[count..] {
+            *beyond = None;
         }
+        let window = Window::new(txn, table.inner(txn.desk.database));
+        GetInto { window, keys: &keys[..count], out, types: PhantomData }
+    }
+
+    /// Reads without being tracked: see [`Txn::get`].
+    pub fn untracked(mut self) -> Self {
+        self.window.untrack();
+        self
+    }
+}
+
+impl<'t, K: KeyType, V: Value + ?Sized, A: AsKey<K>, C: ConcurrencyControl> Future
+    for GetInto<'t, '_, K, V, A, C>
+{
+    type Output = Result<()>;
+
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
+        let GetInto { window, keys, out, .. } = &mut *self;
+        let (txn, keys) = (window.txn, *keys);
+        let found = |at: usize, bytes: Option<&'t [u8]>| {
+            out[at] = bytes.map(V::view).transpose()?;
+            Ok(())
+        };
+        window.poll(keys.len(), |at| txn.index_key(&keys[at]), found)
     }
 }

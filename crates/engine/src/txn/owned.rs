@@ -62,7 +62,7 @@ impl<C: ConcurrencyControl> Transaction<C> {
     }
 
     /// Lends the transaction a context for one call.
-    fn lend<R>(&self, f: impl FnOnce(&Txn<C>) -> R) -> R {
+    pub(super) fn lend<R>(&self, f: impl FnOnce(&Txn<C>) -> R) -> R {
         /// Puts back the context of a call that this one is inside of: `f` may come back here.
         struct Lent<'t, C: ConcurrencyControl>(&'t Txn<C>, NonNull<Context<C>>);
         impl<C: ConcurrencyControl> Drop for Lent<'_, C> {
@@ -78,7 +78,7 @@ impl<C: ConcurrencyControl> Transaction<C> {
     }
 
     /// Runs a future of the transaction's own operations, which end at their first poll.
-    fn now<'t, F: Future>(&'t self, f: impl FnOnce(&'t Txn<C>) -> F) -> F::Output {
+    pub(super) fn now<'t, F: Future>(&'t self, f: impl FnOnce(&'t Txn<C>) -> F) -> F::Output {
         self.lend(|_| {
             let mut future = pin!(f(&self.txn));
             match future.as_mut().poll(&mut std::task::Context::from_waker(Waker::noop())) {
@@ -86,6 +86,10 @@ impl<C: ConcurrencyControl> Transaction<C> {
                 Poll::Pending => unreachable!("operations run in place do not suspend"),
             }
         })
+    }
+
+    pub(super) fn txn(&self) -> &Txn<C> {
+        &self.txn
     }
 
     /// As [`Txn::get`].
@@ -114,6 +118,16 @@ impl<C: ConcurrencyControl> Transaction<C> {
         keys: &[A; N],
     ) -> Result<[Option<V::View<'_>>; N]> {
         self.now(|txn| txn.get_many(table, keys))
+    }
+
+    /// As [`Txn::get_into`].
+    pub fn get_into<'t, K: Key, V: Value + ?Sized, A: AsKey<K>>(
+        &'t self,
+        table: Table<K, V>,
+        keys: &[A],
+        out: &mut [Option<V::View<'t>>],
+    ) -> Result<()> {
+        self.now(|txn| txn.get_into(table, keys, out))
     }
 
     /// As [`Txn::contains`].

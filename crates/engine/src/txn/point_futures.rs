@@ -20,25 +20,35 @@ use std::task::{Context, Poll};
 /// It lives in the user's future: few bytes make few instructions at every poll. So a fault that was
 /// found when it was made takes the key's place.
 pub(super) struct Locate<'t, C: ConcurrencyControl> {
-    txn: &'t Txn<C>,
+    pub(super) txn: &'t Txn<C>,
     /// Null: there is a fault.
-    table: *const TableInner,
+    pub(super) table: *const TableInner,
     /// The key, in parts: copied whole, it would be loaded in wider words than it was stored in just
     /// before, for which the processor has to wait.
-    slice: u64,
-    bytes: *const u8,
-    len: u32,
-    place: u8,
+    pub(super) slice: u64,
+    /// With an upkeep, that: the key is there.
+    pub(super) bytes: *const u8,
+    pub(super) len: u32,
+    pub(super) place: u8,
     is_untracked: bool,
+    /// It is a write of a table that has indexes, under way.
+    pub(super) has_upkeep: bool,
 }
 
 impl<'t, C: ConcurrencyControl> Locate<'t, C> {
     #[inline(always)]
     pub(super) fn new(txn: &'t Txn<C>, found: Result<(*const TableInner, Key), Fault>) -> Self {
         match found {
-            Ok((table, Key { slice, len, bytes })) => {
-                Locate { txn, table, slice, bytes, len, place: NOWHERE, is_untracked: false }
-            }
+            Ok((table, Key { slice, len, bytes })) => Locate {
+                txn,
+                table,
+                slice,
+                bytes,
+                len,
+                place: NOWHERE,
+                is_untracked: false,
+                has_upkeep: false,
+            },
             Err(fault) => Locate::faulty(txn, fault),
         }
     }
@@ -50,7 +60,7 @@ impl<'t, C: ConcurrencyControl> Locate<'t, C> {
             _ => 0,
         };
         let (table, bytes) = (std::ptr::null(), std::ptr::null());
-        Locate { txn, table, slice, bytes, len: 0, place: NOWHERE, is_untracked: false }
+        Locate { txn, table, slice, bytes, len: 0, place: NOWHERE, is_untracked: false, has_upkeep: false }
     }
 
     pub(super) fn txn(&self) -> &'t Txn<C> {
@@ -58,7 +68,7 @@ impl<'t, C: ConcurrencyControl> Locate<'t, C> {
     }
 
     #[inline]
-    fn untrack(&mut self) {
+    pub(super) fn untrack(&mut self) {
         self.is_untracked = true;
         self.txn.desk.reads_untracked.set(true);
     }
@@ -69,7 +79,7 @@ impl<'t, C: ConcurrencyControl> Locate<'t, C> {
     }
 
     #[inline(always)]
-    fn key(&self) -> Key {
+    pub(super) fn key(&self) -> Key {
         Key { slice: self.slice, len: self.len, bytes: self.bytes }
     }
 
@@ -113,8 +123,15 @@ impl<'t, C: ConcurrencyControl> Locate<'t, C> {
         Poll::Ready(end(txn, &point))
     }
 
+    /// Does whoever writes the row maintain indexes as well?
     #[inline(always)]
-    fn poll_found(&mut self) -> Poll<Result<Option<&'t [u8]>, Fault>> {
+    fn is_indexed(&self) -> bool {
+        // SAFETY: tables live as long as their database.
+        !self.table.is_null() && !unsafe { &*self.table }.indexes.is_empty()
+    }
+
+    #[inline(always)]
+    pub(super) fn poll_found(&mut self) -> Poll<Result<Option<&'t [u8]>, Fault>> {
         let is_tracked = !self.is_untracked;
         let result = self.poll(|txn, point| txn.found(point, is_tracked));
         if result.is_ready() {
@@ -131,6 +148,9 @@ impl<'t, C: ConcurrencyControl> Locate<'t, C> {
     /// Makes the change when the record is found; as often as it turns out to be gone meanwhile.
     #[inline(always)]
     fn poll_change(&mut self, change: Change<'_>) -> Poll<Result<Written>> {
+        if self.has_upkeep || self.place == NOWHERE && self.is_indexed() {
+            return self.poll_indexed(change);
+        }
         if self.place == NOWHERE
             && !self.table.is_null()
             && let Some(point) = self.txn.desk.take_recent(self.table, self.slice, self.len)
@@ -158,6 +178,9 @@ impl<C: ConcurrencyControl> Drop for Locate<'_, C> {
     #[inline(always)]
     fn drop(&mut self) {
         if self.place != NOWHERE {
+            if self.has_upkeep {
+                return self.end_upkeep();
+            }
             self.txn.desk.release(self.place);
         }
     }

@@ -5,7 +5,7 @@ use super::handle::Txn;
 use super::key::{AsKey, Key, decode_whole, encode_whole};
 use super::mailbox::{NOWHERE, Op};
 use super::run::{Row, Run, Want};
-use super::table::Table;
+use super::table::{Table, TableInner};
 use super::value::Value;
 use crate::cc::{Abort, ConcurrencyControl, Serializable};
 use crate::error::{Error, Result};
@@ -44,15 +44,15 @@ const FIXED_BYTES: usize = 8;
 /// # Ok::<(), braiddb::Error>(())
 /// ```
 pub struct Rows<'t, K, V: Value + ?Sized, C: ConcurrencyControl = Serializable> {
-    txn: &'t Txn<C>,
+    pub(super) txn: &'t Txn<C>,
     /// The transaction's own, lent to this scan; null after a fault.
     run: *mut Run<C>,
-    fault: Option<Fault>,
+    pub(super) fault: Option<Fault>,
     /// The next row of the run, and how far it may be read now: not beyond `at` where `left` is 0.
     at: usize,
     end: usize,
     /// Rows to return yet.
-    left: usize,
+    pub(super) left: usize,
     is_started: bool,
     place: u8,
     types: PhantomData<fn(K, &V)>,
@@ -84,7 +84,12 @@ fn encode_bound<K: Key, A: AsKey<K>>(bound: Bound<&A>, to: &mut Bound<Vec<u8>>) 
 
 impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Rows<'t, K, V, C> {
     fn empty(txn: &'t Txn<C>, table: Table<K, V>) -> Self {
-        let run = txn.take_run();
+        Rows::over(txn, table.inner(txn.desk.database))
+    }
+
+    /// Of a table with keys as `K` has them.
+    pub(super) fn over(txn: &'t Txn<C>, table: Result<&TableInner, Fault>) -> Self {
+        let run = txn.desk.runs.take(Run::new);
         let mut rows = Rows {
             txn,
             run,
@@ -97,7 +102,7 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Rows<'t, K, V, C> {
             types: PhantomData,
         };
         let fixed8 = K::FIXED8;
-        match table.inner(txn.desk.database) {
+        match table {
             Ok(inner) => rows.run().reset(inner, fixed8),
             Err(fault) => rows.fault = Some(fault),
         }
@@ -180,19 +185,19 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Rows<'t, K, V, C> {
 
     /// The next row's key alone: values are neither decoded nor their types checked.
     pub async fn next_key(&mut self) -> Result<Option<K>> {
-        std::future::poll_fn(|_| self.poll_row(|run, at, row, _| key_of(run, at, row))).await
+        std::future::poll_fn(|_| self.poll_row(|run, at, row, _| key_of(run, at, row).map(Some))).await
     }
 
-    fn run(&mut self) -> &mut Run<C> {
+    pub(super) fn run(&mut self) -> &mut Run<C> {
         // SAFETY: lent to this scan, and not posted: a posted run is touched by `poll_filled` alone.
         unsafe { &mut *self.run }
     }
 
-    /// The next row as `view` has it.
+    /// The next row as `view` has it, which may pass one by.
     #[inline(always)]
-    fn poll_row<R>(
+    pub(super) fn poll_row<R>(
         &mut self,
-        view: impl FnOnce(&Run<C>, usize, &Row<C>, &'t [u8]) -> Result<R>,
+        view: impl Fn(&Run<C>, usize, &Row<C>, &'t [u8]) -> Result<Option<R>>,
     ) -> Poll<Result<Option<R>>> {
         loop {
             // SAFETY: lent to this scan; settled if there is a row to read.
@@ -208,12 +213,16 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Rows<'t, K, V, C> {
                     Ok(None) => continue,
                     Err(abort) => return Poll::Ready(Err(self.txn.doom(Fault::Abort(abort)).into())),
                 };
+                // SAFETY: `read` promises the bytes until the transaction ends.
+                let viewed = view(run, at, row, unsafe { &*value });
+                if let Ok(None) = viewed {
+                    continue;
+                }
                 self.left -= 1;
                 if self.left == 0 {
                     self.end = self.at;
                 }
-                // SAFETY: `read` promises the bytes until the transaction ends.
-                return Poll::Ready(view(run, at, row, unsafe { &*value }).map(Some));
+                return Poll::Ready(viewed);
             }
             match self.poll_filled() {
                 Poll::Ready(Ok(true)) => {}
@@ -234,7 +243,10 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Rows<'t, K, V, C> {
                 }
                 self.txn.desk.release(self.place);
                 self.place = NOWHERE;
-                self.settle();
+                if self.settle()? {
+                    self.post()?;
+                    continue;
+                }
             }
             if self.left == 0 || self.fault.is_none() && self.at < self.end {
                 return Poll::Ready(Ok(self.left > 0));
@@ -263,23 +275,34 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Rows<'t, K, V, C> {
         };
         (self.at, self.end) = (0, 0);
         self.run().restart(want);
-        match self.txn.desk.post(Op::Run(self.run)) {
-            Some(place) => self.place = place,
-            None => {
-                if !self.txn.desk.run_run(self.run) {
-                    return Err(self.txn.doom(Fault::Abort(Abort::Waited)).into());
-                }
-                self.settle();
-            }
-        }
-        Ok(())
+        self.post()
     }
 
-    fn settle(&mut self) {
+    fn post(&mut self) -> Result<()> {
+        loop {
+            if let Some(place) = self.txn.desk.post(Op::Run(self.run)) {
+                self.place = place;
+                return Ok(());
+            }
+            if !self.txn.desk.run_run(self.run) {
+                return Err(self.txn.doom(Fault::Abort(Abort::Waited)).into());
+            }
+            if !self.settle()? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// True: the run has more to do.
+    fn settle(&mut self) -> Result<bool> {
+        let txn = self.txn;
         // SAFETY: not borrowed outside of single calls.
-        let state = unsafe { &mut *self.txn.desk.state.get() };
-        self.run().settle(state);
+        let state = unsafe { &mut *txn.desk.state.get() };
+        if self.run().settle(state).map_err(|abort| txn.doom(Fault::Abort(abort)))? {
+            return Ok(true);
+        }
         self.end = if self.left == 0 { 0 } else { self.run().len() };
+        Ok(false)
     }
 }
 
@@ -296,7 +319,7 @@ impl<K, V: Value + ?Sized, C: ConcurrencyControl> Drop for Rows<'_, K, V, C> {
         if self.place != NOWHERE {
             self.txn.desk.release(self.place);
         }
-        self.txn.give_run_back(self.run);
+        self.txn.desk.runs.give_back(self.run);
     }
 }
 
@@ -311,27 +334,6 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Future for NextRow<'_
     type Output = Result<Option<(K, V::View<'t>)>>;
     #[inline(always)]
     fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
-        self.0.poll_row(|run, at, row, value| Ok((key_of(run, at, row)?, V::view(value)?)))
-    }
-}
-
-// ---- the transaction's store of runs
-impl<C: ConcurrencyControl> Txn<C> {
-    fn take_run(&self) -> *mut Run<C> {
-        // SAFETY: used within this call only.
-        let free = unsafe { &mut *self.desk.runs_free.get() };
-        if let Some(run) = free.pop() {
-            return run;
-        }
-        // SAFETY: as above.
-        let runs = unsafe { &mut *self.desk.runs.get() };
-        runs.push(Box::new(Run::new()));
-        free.reserve(runs.len());
-        &raw mut **runs.last_mut().expect("pushed just now")
-    }
-
-    fn give_run_back(&self, run: *mut Run<C>) {
-        // SAFETY: used within this call only.
-        unsafe { &mut *self.desk.runs_free.get() }.push(run);
+        self.0.poll_row(|run, at, row, value| Ok(Some((key_of(run, at, row)?, V::view(value)?))))
     }
 }

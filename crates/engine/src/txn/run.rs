@@ -6,6 +6,7 @@
 //!   ended.
 //! - The visits of a run that is done have all ended.
 
+use super::follow::Follow;
 use super::key::index_key;
 use super::table::TableInner;
 use crate::cc::{Abort, ConcurrencyControl, Scanned};
@@ -32,6 +33,8 @@ enum Stage {
     Walk,
     /// All rows are there; the last visits have to end.
     Visit,
+    /// They are entries of an index; the rows that they name are visited.
+    Follow,
 }
 
 /// Marks of the index that there is room for: a run's, as a rule.
@@ -71,6 +74,9 @@ pub(crate) struct Run<C: ConcurrencyControl> {
     stage: Stage,
     walk: Option<Walk>,
     page: Page,
+    /// The table whose records the values begin with, where `rows` are entries of an index; else null.
+    pub(super) base: *const TableInner,
+    follow: Follow<C>,
 }
 
 impl<C: ConcurrencyControl> Row<C> {
@@ -78,6 +84,27 @@ impl<C: ConcurrencyControl> Row<C> {
     #[inline(always)]
     pub(super) fn key_of_eight(&self) -> [u8; 8] {
         self.key.to_be_bytes()
+    }
+
+    /// Goes on with a visit. True: it has ended, and its value can be read when the closure comes to it.
+    ///
+    /// # Safety
+    /// As [`ConcurrencyControl::visit`].
+    #[inline(always)]
+    pub(super) unsafe fn visit<S: Suspend>(
+        visit: &mut C::Visit,
+        slot: *const Slot,
+        shared: &C::Shared,
+        txn: &C::Txn,
+        s: &mut S,
+    ) -> bool {
+        // SAFETY: by the caller's promise.
+        let is_done = unsafe { C::visit(visit, slot, shared, txn, s) };
+        if is_done {
+            // SAFETY: it has ended just now.
+            unsafe { C::outlast(visit, txn) };
+        }
+        is_done
     }
 }
 
@@ -101,6 +128,8 @@ impl<C: ConcurrencyControl> Run<C> {
             stage: Stage::Begin,
             walk: None,
             page: Page::default(),
+            base: std::ptr::null(),
+            follow: Follow::new(),
         }
     }
 
@@ -111,6 +140,7 @@ impl<C: ConcurrencyControl> Run<C> {
         self.is_reverse = false;
         self.is_tracked = true;
         self.is_finished = false;
+        self.base = std::ptr::null();
         self.restart(Want::About(0));
     }
 
@@ -119,6 +149,7 @@ impl<C: ConcurrencyControl> Run<C> {
         self.rows.clear();
         self.keys.clear();
         self.late.clear();
+        self.follow.clear();
         self.seen = 0;
         self.want = want;
         self.stage = Stage::Begin;
@@ -155,6 +186,19 @@ impl<C: ConcurrencyControl> Run<C> {
         unsafe { C::read(&row.visit, row.slot, txn, self.notes_rows) }
     }
 
+    /// The value of the row that entry `at` names, which has been read: as `read`.
+    ///
+    /// # Safety
+    /// As `read`.
+    pub(super) unsafe fn read_followed(
+        &self,
+        at: usize,
+        txn: &mut C::Txn,
+    ) -> Result<Option<*const [u8]>, Abort> {
+        // SAFETY: by the caller's promise.
+        unsafe { self.follow.read(at, txn, C::TRACKS_READS && self.is_tracked) }
+    }
+
     /// Goes on to the next probable miss; true: the rows are there.
     ///
     /// # Safety
@@ -187,6 +231,10 @@ impl<C: ConcurrencyControl> Run<C> {
                     }
                 }
             }
+        }
+        if self.stage == Stage::Follow {
+            // SAFETY: as above.
+            return unsafe { self.follow.step(shared, txn, s) };
         }
         // SAFETY: as above.
         unsafe { self.visit(self.rows.len(), shared, txn, s) };
@@ -273,7 +321,7 @@ impl<C: ConcurrencyControl> Run<C> {
             self.late.retain(|&at| {
                 let row = &mut rows[at as usize];
                 // SAFETY: the index named the record in this operation.
-                !unsafe { Self::visit_row(row, shared, txn, s) }
+                !unsafe { Row::<C>::visit(&mut row.visit, row.slot, shared, txn, s) }
             });
         }
         for (row, at) in self.rows[self.seen..until].iter_mut().zip(self.seen as u32..) {
@@ -284,9 +332,9 @@ impl<C: ConcurrencyControl> Run<C> {
             // SAFETY: as above. (Versions elsewhere are asked for all together also by who does not leave.)
             let is_done = unsafe {
                 if S::PREFETCHES && !S::SUSPENDS {
-                    Self::visit_row(row, shared, txn, &mut OnMiss)
+                    Row::<C>::visit(&mut row.visit, row.slot, shared, txn, &mut OnMiss)
                 } else {
-                    Self::visit_row(row, shared, txn, s)
+                    Row::<C>::visit(&mut row.visit, row.slot, shared, txn, s)
                 }
             };
             if !is_done {
@@ -296,25 +344,31 @@ impl<C: ConcurrencyControl> Run<C> {
         self.seen = until;
     }
 
-    /// Goes on with a visit. True: it has ended, and its value can be read when the closure comes to it.
-    ///
-    /// # Safety
-    /// As `step`.
-    #[inline(always)]
-    unsafe fn visit_row<S: Suspend>(row: &mut Row<C>, shared: &C::Shared, txn: &C::Txn, s: &mut S) -> bool {
-        // SAFETY: the index named the record in this operation.
-        let is_done = unsafe { C::visit(&mut row.visit, row.slot, shared, txn, s) };
-        if is_done {
-            // SAFETY: it has ended just now.
-            unsafe { C::outlast(&mut row.visit, txn) };
+    /// Tells the scheme what the finished run has gone through. True: the rows are entries, and the run is to be
+    /// stepped on to what they name.
+    pub(super) fn settle(&mut self, txn: &mut C::Txn) -> Result<bool, Abort> {
+        debug_assert!(self.seen == self.rows.len() && self.late.is_empty());
+        if self.stage == Stage::Follow {
+            return Ok(false);
         }
-        is_done
+        self.notes_rows = C::TRACKS_READS && self.is_tracked && C::read_range(txn, &self.scanned());
+        // SAFETY: tables live as long as their database.
+        match unsafe { self.base.as_ref() } {
+            Some(base) if !self.rows.is_empty() => self.set_out(base, txn).map(|()| true),
+            _ => Ok(false),
+        }
     }
 
-    /// Tells the scheme what the finished run has gone through.
-    pub(super) fn settle(&mut self, txn: &mut C::Txn) {
-        debug_assert!(self.seen == self.rows.len() && self.late.is_empty());
-        self.notes_rows = C::TRACKS_READS && self.is_tracked && C::read_range(txn, &self.scanned());
+    /// Makes the run look for the rows that its entries name. An entry counts as read when the closure comes to it.
+    #[inline(never)]
+    fn set_out(&mut self, base: &TableInner, txn: &mut C::Txn) -> Result<(), Abort> {
+        for row in &self.rows {
+            // SAFETY: the visits have ended.
+            let entry = unsafe { C::read(&row.visit, row.slot, txn, false) }?;
+            self.follow.push(base, entry);
+        }
+        self.stage = Stage::Follow;
+        Ok(())
     }
 
     /// What the finished run has gone through.
@@ -371,12 +425,4 @@ fn copy_bound(from: &Bound<Vec<u8>>, to: &mut Bound<Vec<u8>>) {
         }
         Bound::Unbounded => Bound::Unbounded,
     };
-}
-
-/// Makes all runs of an ended transaction free again.
-pub(super) fn reclaim<C: ConcurrencyControl>(runs: &mut [Box<Run<C>>], free: &mut Vec<*mut Run<C>>) {
-    if free.len() != runs.len() {
-        free.clear();
-        free.extend(runs.iter_mut().map(|run| &raw mut **run));
-    }
 }

@@ -3,6 +3,7 @@
 use super::engine::Engine;
 use super::fault::Fault;
 use super::key::Key;
+use super::secondary::Indexes;
 use super::value::Value;
 use crate::cc::ConcurrencyControl;
 use crate::error::{Error, Result};
@@ -17,6 +18,8 @@ pub(crate) struct TableInner {
     pub(crate) index: Masstree,
     /// Address of slot 0: the slot of a record is found by arithmetic alone.
     slots: *const Slot,
+    /// Maintained by whoever writes rows.
+    pub(super) indexes: Indexes,
     pub(crate) kind: TableKind,
 }
 // SAFETY: `slots` is an address in the records' slab; slots are Sync.
@@ -102,7 +105,11 @@ impl TableKind {
 
 impl TableInner {
     /// An empty table of this number.
-    fn new<C: ConcurrencyControl>(engine: &Engine<C>, number: u32, kind: TableKind) -> Result<TableInner> {
+    pub(super) fn new<C: ConcurrencyControl>(
+        engine: &Engine<C>,
+        number: u32,
+        kind: TableKind,
+    ) -> Result<TableInner> {
         let limit_bytes = engine.memory.limit_bytes();
         let mut index = Masstree::new(engine.nodes.clone(), kind.fixed8, Simd::Detect)
             .map_err(|_| Error::OutOfMemory { limit_bytes })?
@@ -110,7 +117,8 @@ impl TableInner {
         if C::LOSES_STAMPS {
             index.lose_stamps();
         }
-        Ok(TableInner { index, slots: engine.records.at(0).cast::<Slot>().cast_const(), kind })
+        let slots = engine.records.at(0).cast::<Slot>().cast_const();
+        Ok(TableInner { index, slots, indexes: Indexes::new(), kind })
     }
 
     /// The table's place in the database's list.

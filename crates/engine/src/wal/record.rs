@@ -43,6 +43,11 @@ impl Changes {
         self.bytes.extend_from_slice(change.value.unwrap_or_default());
     }
 
+    /// There are none.
+    pub fn is_empty(&self) -> bool {
+        self.tables.is_empty()
+    }
+
     /// Removes all.
     pub fn clear(&mut self) {
         self.bytes.clear();

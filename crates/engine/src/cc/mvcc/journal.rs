@@ -2,6 +2,7 @@
 
 use super::{Mvcc, Tracker, Txn};
 use crate::cc::{Abort, Env, Unlogged};
+use crate::index::masstree::DERIVED;
 use crate::record::{Timestamp, Version, VersionKind};
 use crate::wal::{Change, Changes, Error, Writer};
 
@@ -33,6 +34,9 @@ pub(super) fn append<T: Tracker>(
     let mut changes = env.worker.changes_logged.borrow_mut();
     changes.clear();
     collect(txn, &mut changes);
+    if changes.is_empty() {
+        return Some(Ok(())); // what follows from other changes, and is not logged
+    }
     match log.try_append(at.0, &changes) {
         Ok(_) => Some(Ok(())),
         Err(Error::WouldBlock) => None,
@@ -53,6 +57,9 @@ fn collect<T: Tracker>(txn: &Txn<T>, changes: &mut Changes) {
         }
         // SAFETY: indexes live as long as the database.
         let table = unsafe { &*write.target.index }.number();
+        if table == DERIVED {
+            continue;
+        }
         // SAFETY: ours, and in its chain.
         let is_value = unsafe { &*write.new }.kind() == VersionKind::Value;
         // SAFETY: as above; its value does not change.

@@ -270,6 +270,14 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
         shared.now().0
     }
 
+    fn oldest(shared: &Shared<T>) -> u64 {
+        shared.registry.oldest().0
+    }
+
+    fn advance(shared: &Shared<T>) -> u64 {
+        shared.registry.advance().0
+    }
+
     fn worker(shared: &Shared<T>) -> Worker<T> {
         Worker {
             floor: shared.registry.floor(),

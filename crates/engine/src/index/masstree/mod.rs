@@ -64,6 +64,9 @@ pub struct Masstree {
     loses_stamps: bool,
 }
 
+/// The number of trees that hold what is derived from other tables: no log and no checkpoint has their records.
+pub const DERIVED: u32 = u32::MAX;
+
 impl Masstree {
     /// An empty index whose nodes are blocks of `nodes` ([`NODE_BYTES`] each, and aligned so).
     /// Where `fixed8`, all keys have exactly eight bytes, and a lookup touches a line less.

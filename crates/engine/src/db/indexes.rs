@@ -1,0 +1,86 @@
+//! Declaring secondary indexes.
+
+use super::Database;
+use crate::cc::ConcurrencyControl;
+use crate::error::Result;
+use crate::txn::{Declared, Index, Key, Table, Value, extractor, open_index};
+
+impl<C: ConcurrencyControl> Database<C> {
+    /// An index of a table: its rows in the order of what `extract` makes of them; those it makes nothing of are left
+    /// out. Several rows may have the same key. From now on every write of a row, by whomever, maintains the index in
+    /// the same transaction; [`Txn::scan_by`](crate::Txn::scan_by) reads by it. A write that changes no key of the
+    /// index costs a comparison.
+    ///
+    /// An index is not stored: it is declared each time that the database is opened, and built there and then. The
+    /// table can be in use meanwhile; transactions that are open when an index is declared have to end first, which
+    /// is waited for up to a minute. So this must not be called while the calling thread has a transaction open. If
+    /// the index cannot be built, that is an error, and there is no such index.
+    ///
+    /// Declared again with keys of the same type, it is the index that there is. `extract` must answer the same for
+    /// the same row, always and in every declaration.
+    ///
+    /// ```
+    /// use braiddb::{Database, Options, Plain, Table};
+    /// use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+    ///
+    /// #[derive(FromBytes, IntoBytes, KnownLayout, Immutable)]
+    /// #[repr(C)]
+    /// struct Customer { balance: i64, district: u32, last: [u8; 16], first: [u8; 12] }
+    ///
+    /// let db = Database::in_memory(Options { workers: 0, ..Options::default() })?;
+    /// let customers: Table<u32, Plain<Customer>> = db.table("customers")?;
+    /// // By two columns; rows are read where they lie, here and by those who scan.
+    /// let by_name = db.index(customers, "by name", |_, customer: &Customer| {
+    ///     Some((customer.district, customer.last))
+    /// })?;
+    ///
+    /// let (last, first) = (*b"Lovelace\0\0\0\0\0\0\0\0", *b"Ada\0\0\0\0\0\0\0\0\0");
+    /// let balance = db.worker().run(async |tx| {
+    ///     tx.put(customers, 7, &Customer { balance: 100, district: 3, last, first }).await?;
+    ///     let mut rows = tx.scan_by(by_name, (3, last)..=(3, last));
+    ///     let Some((_, key, customer)) = rows.next().await? else { return Ok(None) };
+    ///     assert_eq!(key, 7);
+    ///     Ok(Some(customer.balance))
+    /// })?;
+    /// assert_eq!(balance, Some(100));
+    /// # Ok::<(), braiddb::Error>(())
+    /// ```
+    pub fn index<I: Key, K: Key, V: Value + ?Sized>(
+        &self,
+        table: Table<K, V>,
+        name: &str,
+        extract: impl for<'v> Fn(&K, V::View<'v>) -> Option<I> + Send + Sync + 'static,
+    ) -> Result<Index<I, K, V>> {
+        self.declare(table, name, false, extract)
+    }
+
+    /// As [`index`](Self::index), but no two rows may have the same key: a write that would make two is
+    /// [`Error::UniqueViolation`](crate::Error::UniqueViolation), and changes nothing.
+    /// [`Txn::get_by`](crate::Txn::get_by) finds the row with a key.
+    pub fn unique_index<I: Key, K: Key, V: Value + ?Sized>(
+        &self,
+        table: Table<K, V>,
+        name: &str,
+        extract: impl for<'v> Fn(&K, V::View<'v>) -> Option<I> + Send + Sync + 'static,
+    ) -> Result<Index<I, K, V>> {
+        self.declare(table, name, true, extract)
+    }
+
+    fn declare<I: Key, K: Key, V: Value + ?Sized>(
+        &self,
+        table: Table<K, V>,
+        name: &str,
+        is_unique: bool,
+        extract: impl for<'v> Fn(&K, V::View<'v>) -> Option<I> + Send + Sync + 'static,
+    ) -> Result<Index<I, K, V>> {
+        let engine = self.engine();
+        let table = table.inner(engine.id)?;
+        let declared = Declared {
+            name: name.into(),
+            key_type: I::type_name(),
+            is_unique,
+            extract: extractor::<I, K, V>(is_unique, extract),
+        };
+        open_index(engine, table, declared).map(|index| Index::new(index, engine.id))
+    }
+}

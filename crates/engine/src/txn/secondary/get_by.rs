@@ -1,0 +1,156 @@
+//! One row by its key in a unique index.
+
+use super::{Index, IndexInner, split_entry};
+use crate::cc::{Abort, ConcurrencyControl, Serializable};
+use crate::error::{Error, Result};
+use crate::suspend::{PrefetchOnly, Suspend};
+use crate::txn::fault::Fault;
+use crate::txn::handle::Txn;
+use crate::txn::key::{AsKey, Key, decode_whole, index_key};
+use crate::txn::mailbox::{NOWHERE, Op};
+use crate::txn::point::Point;
+use crate::txn::point_futures::Locate;
+use crate::txn::value::Value;
+use std::fmt;
+use std::future::Future;
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+/// Future of [`Txn::get_by`].
+#[must_use = "futures do nothing unless awaited"]
+pub struct GetBy<'t, K, V: ?Sized, C: ConcurrencyControl = Serializable> {
+    index: Result<&'t IndexInner, Fault>,
+    /// Finds the entry.
+    locate: Locate<'t, C>,
+    /// Once the entry has been read: the row's key, and the place of the visit to its record.
+    row: Option<(&'t [u8], u8)>,
+    is_untracked: bool,
+    types: PhantomData<fn(K, &V)>,
+}
+
+impl<K, V: ?Sized, C: ConcurrencyControl> fmt::Debug for GetBy<'_, K, V, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GetBy").field("locate", &self.locate).finish_non_exhaustive()
+    }
+}
+
+impl<C: ConcurrencyControl> Txn<C> {
+    /// The row with this key in a unique index ([`Database::unique_index`]), if there is one: its own key and its value.
+    ///
+    /// ```
+    /// # use braiddb::{Database, Options, Table};
+    /// # let db = Database::in_memory(Options { workers: 0, ..Options::default() })?;
+    /// let people: Table<u64, str> = db.table("people")?;
+    /// let by_name = db.unique_index(people, "by name", |_, name: &str| Some(name.to_string()))?;
+    /// let tx = db.begin()?;
+    /// tx.put(people, 7, "Ada")?;
+    /// assert_eq!(tx.get_by(by_name, "Ada")?, Some((7, "Ada")));
+    /// assert!(tx.put(people, 8, "Ada").is_err());
+    /// # Ok::<(), braiddb::Error>(())
+    /// ```
+    ///
+    /// [`Database::unique_index`]: crate::Database::unique_index
+    pub fn get_by<I: Key, K: Key, V: Value + ?Sized>(
+        &self,
+        index: Index<I, K, V>,
+        key: impl AsKey<I>,
+    ) -> GetBy<'_, K, V, C> {
+        let inner = index.inner(self.desk.database).map(|inner| {
+            // SAFETY: indexes live as long as their database, which the transaction's worker holds.
+            unsafe { &*std::ptr::from_ref::<IndexInner>(inner) }
+        });
+        let found = match (inner, self.index_key(&key)) {
+            (Ok(inner), Ok(key)) => Ok((&raw const inner.entries, key)),
+            (Err(fault), _) | (_, Err(fault)) => Err(fault),
+        };
+        let locate = Locate::new(self, found);
+        GetBy { index: inner, locate, row: None, is_untracked: false, types: PhantomData }
+    }
+}
+
+impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> GetBy<'t, K, V, C> {
+    /// Reads without being tracked: see [`Txn::get`].
+    pub fn untracked(mut self) -> Self {
+        self.is_untracked = true;
+        self.locate.untrack();
+        self
+    }
+
+    /// Whether the transaction may look for rows by the index.
+    fn check(&self) -> Result<&'t IndexInner> {
+        let txn = self.locate.txn();
+        let index = self.index.map_err(|fault| txn.doom(fault))?;
+        if !index.is_unique {
+            return Err(Error::IndexNotUnique { index: index.name.clone() });
+        }
+        index.check_snapshot(txn.snapshot_timestamp()).map_err(|fault| txn.doom(fault))?;
+        Ok(index)
+    }
+
+    /// Sets out for the row that an entry names.
+    fn follow(&mut self, index: &IndexInner, entry: &'t [u8]) -> Point<C> {
+        let (id, key) = split_entry(entry);
+        // SAFETY: the table holds the index.
+        let base = unsafe { &*index.base };
+        // (The transaction sees the entry, hence the row: its record stays what it is.)
+        let point = Point { slot: base.slot(id), id, ..Point::new(base, index_key(key)) };
+        let _ = PrefetchOnly.miss::<1>(point.slot.cast());
+        self.row = Some((key, NOWHERE));
+        point
+    }
+
+    fn row(&self, key: &[u8], point: &Point<C>) -> Result<Option<(K, V::View<'t>)>> {
+        let Some(value) = self.locate.txn().found(point, !self.is_untracked)? else { return Ok(None) };
+        Ok(Some((decode_whole(key)?, V::view(value)?)))
+    }
+}
+
+impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Future for GetBy<'t, K, V, C> {
+    type Output = Result<Option<(K, V::View<'t>)>>;
+
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
+        let me = &mut *self;
+        let txn = me.locate.txn();
+        if let Some((key, place)) = me.row {
+            if !txn.desk.is_done(place) {
+                return Poll::Pending;
+            }
+            let row = me.row(key, txn.desk.point(place));
+            me.row = None;
+            txn.desk.release(place);
+            return Poll::Ready(row);
+        }
+        let index = me.check()?;
+        let entry = match me.locate.poll_found() {
+            Poll::Pending => return Poll::Pending,
+            Poll::Ready(entry) => entry?,
+        };
+        let Some(entry) = entry else { return Poll::Ready(Ok(None)) };
+        let mut point = me.follow(index, entry);
+        if let Some((_, place)) = &mut me.row
+            && let Some(posted) = txn.desk.post(Op::Point(point))
+        {
+            *place = posted;
+            return Poll::Pending;
+        }
+        let key = me.row.take().expect("set by `follow`").0;
+        if !txn.desk.run_point(&mut point) {
+            return Poll::Ready(Err(txn.doom(Fault::Abort(Abort::Waited)).into()));
+        }
+        Poll::Ready(me.row(key, &point))
+    }
+}
+
+impl<K, V: ?Sized, C: ConcurrencyControl> Drop for GetBy<'_, K, V, C> {
+    fn drop(&mut self) {
+        if let Some((_, place)) = self.row
+            && place != NOWHERE
+        {
+            self.locate.txn().desk.release(place);
+        }
+    }
+}
+
+// Nothing in it is ever pinned.
+impl<K, V: ?Sized, C: ConcurrencyControl> Unpin for GetBy<'_, K, V, C> {}
