@@ -23,6 +23,10 @@ pub enum BenchCommand {
     Paper(PaperArgs),
     /// One client's commits, one after the other, beside writes and syncs of the disk by hand
     Commit(CommitArgs),
+    /// Auto beside each fixed mode, over sizes, skews and workloads: how far it is from the best of them
+    Robust(RobustArgs),
+    /// Latency of short transactions beside long ones, with hints and without
+    Classes(ClassesArgs),
     /// Recovery from a checkpoint and from a log: records and transactions per second
     Recovery(RecoveryArgs),
     /// TPC-B: a transfer to an account through a teller of a branch
@@ -149,6 +153,61 @@ pub struct PaperArgs {
     pub report: Option<PathBuf>,
 }
 
+/// `braid bench robust`.
+#[derive(Args, Clone, Debug)]
+pub struct RobustArgs {
+    /// Records in the tables
+    #[arg(long, default_value = "10K,1M,50M", value_delimiter = ',', value_parser = parse_count)]
+    pub records: Vec<u64>,
+    /// Workloads, as of ycsb
+    #[arg(long, default_value = "r1,r10,m,u10,rmw10,s100", value_delimiter = ',')]
+    pub workload: Vec<String>,
+    /// Skews, 0 for uniform
+    #[arg(long, default_value = "0,0.99", value_delimiter = ',', value_parser = parse_theta)]
+    pub theta: Vec<f64>,
+    /// Worker threads
+    #[arg(long, default_value = "1,2", value_delimiter = ',', value_parser = parse_workers)]
+    pub workers: Vec<usize>,
+    /// Batches of the interleaved mode
+    #[arg(long, default_value = "8,16,48", value_delimiter = ',', value_parser = parse_batch)]
+    pub batch: Vec<usize>,
+    /// Seconds per variant, shared out among the repeats; auto has half a second more each time, to find its level
+    #[arg(long, default_value = "1.5", value_parser = parse_seconds)]
+    pub seconds: f64,
+    /// Times that all variants of a table are run, one after the other; medians are reported
+    #[arg(long, default_value = "3", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub repeats: u32,
+    /// Writes the results as JSON
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Draws the ratios as SVG
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
+}
+
+/// `braid bench classes`.
+#[derive(Args, Clone, Debug)]
+pub struct ClassesArgs {
+    /// Records in the table
+    #[arg(long, default_value = "10M", value_parser = parse_count)]
+    pub records: u64,
+    /// Records that a long transaction scans
+    #[arg(long, default_value = "100K", value_parser = parse_count)]
+    pub rows: u64,
+    /// Short transactions, of ten reads each, to one long one
+    #[arg(long, default_value = "10K", value_parser = parse_count)]
+    pub every: u64,
+    /// Seconds per variant, shared out among the repeats
+    #[arg(long, default_value = "6", value_parser = parse_seconds)]
+    pub seconds: f64,
+    /// Times that all variants are run, one after the other
+    #[arg(long, default_value = "3", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub repeats: u32,
+    /// Writes the results as JSON
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
 /// `braid bench recovery`.
 #[derive(Args, Clone, Debug)]
 pub struct RecoveryArgs {
@@ -248,6 +307,9 @@ pub enum Mode {
     Interleaved,
     /// Transactions interleaved, and multi-gets inside
     Hybrid,
+    /// As many transactions open at once as the engine finds to pay, from one after the other on; finding that out
+    /// takes it up to half a second before each slice
+    Auto,
     /// Yardstick: the reads as one hand-written sequential function
     HandSequential,
     /// Yardstick: a whole transaction as one hand-written state machine
@@ -266,12 +328,18 @@ impl Mode {
             Mode::CorobaseFn => "corobase-fn",
             Mode::Interleaved => "interleaved",
             Mode::Hybrid => "hybrid",
+            Mode::Auto => "auto",
             Mode::HandSequential => "hand-sequential",
             Mode::HandInterleaved => "hand-interleaved",
         }
     }
 
-    /// True if several transactions of one worker are open at once.
+    /// How many transactions of one worker may be open at once, where `batch` is asked for.
+    pub fn open_max(self, batch: usize) -> usize {
+        if self == Mode::Auto { crate::engine::AUTO_BATCH_MAX } else { batch }
+    }
+
+    /// True if a number of transactions of one worker that is given is open at once.
     pub fn interleaves(self) -> bool {
         matches!(self, Mode::CorobaseFn | Mode::Interleaved | Mode::Hybrid | Mode::HandInterleaved)
     }

@@ -10,6 +10,7 @@ use crate::distribution::{Rng, Source};
 use crate::engine::{self, Access, Database, Never, OnMiss, PrefetchOnly, Result, Scheme, Txn, first};
 use crate::payload::Payload;
 use crate::workload::{Mix, Operation, Shape};
+use braiddb::BatchSize;
 use braiddb::suspend::Suspend;
 use hdrhistogram::Histogram;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -170,7 +171,7 @@ fn point<C: Scheme, A: Access>(job: &Job<'_, C>, table: A, reads: usize, rmws: u
     match job.mode {
         Mode::Naive => Some(drive(job, Never, single)),
         Mode::Prefetch => Some(drive(job, PrefetchOnly, single)),
-        Mode::Interleaved => Some(drive(job, OnMiss, single)),
+        Mode::Interleaved | Mode::Auto => Some(drive(job, OnMiss, single)),
         Mode::CorobaseFn => Some(drive(job, OnMiss, async |tx: &Txn<C>, input: &Input| {
             let (mut rng, mut outcome) = (Rng::new(input.seed), Outcome::of(input));
             job.declare(tx, rmws == 0);
@@ -239,7 +240,7 @@ fn plain<C: Scheme>(
     match job.mode {
         Mode::Naive => Some(drive(job, Never, body)),
         Mode::Prefetch => Some(drive(job, PrefetchOnly, body)),
-        Mode::Interleaved => Some(drive(job, OnMiss, body)),
+        Mode::Interleaved | Mode::Auto => Some(drive(job, OnMiss, body)),
         _ => None,
     }
 }
@@ -250,7 +251,8 @@ fn drive<C: Scheme, S: Suspend>(
     policy: S,
     body: impl AsyncFn(&Txn<C>, &Input) -> Result<Outcome>,
 ) -> Measured {
-    let mut worker = engine::worker(job.db, policy, job.batch, job.refill);
+    let batch = if job.mode == Mode::Auto { BatchSize::Auto } else { job.batch.into() };
+    let mut worker = engine::worker(job.db, policy, batch, job.refill);
     let mut run = |length: Duration, seed: u64| {
         let mut measured = Measured::new();
         let clock = Instant::now();

@@ -6,6 +6,7 @@
 
 use crate::Failure;
 use crate::args::{DurabilityKind, RefillKind};
+pub(crate) use braiddb::BatchSize;
 use braiddb::storage::FileStorage;
 use braiddb::suspend::Suspend;
 use braiddb::{Durability, Refill, Table, WorkerOptions, variants};
@@ -78,18 +79,25 @@ impl Drop for Directory {
     }
 }
 
+/// The most that `BatchSize::Auto` has open at once.
+pub(crate) const AUTO_BATCH_MAX: usize = 64;
+
 /// The calling thread as a worker of `batch` places.
 pub(crate) fn worker<C: Scheme, S: Suspend>(
     db: &Database<C>,
     policy: S,
-    batch: usize,
+    batch: BatchSize,
     refill: RefillKind,
 ) -> Worker<C, S> {
+    let batch_max = match batch {
+        BatchSize::Auto => AUTO_BATCH_MAX,
+        BatchSize::Fixed(batch) => batch,
+    };
     let refill = match refill {
         RefillKind::Immediate => Refill::Immediate,
         RefillKind::Strict => Refill::Strict,
     };
-    db.worker_with(policy, WorkerOptions { batch, batch_max: batch, refill, ..WorkerOptions::default() })
+    db.worker_with(policy, WorkerOptions { batch, batch_max, refill, ..WorkerOptions::default() })
 }
 
 /// Counters of the database, now.

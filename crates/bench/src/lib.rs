@@ -17,6 +17,7 @@ pub mod workload;
 
 mod bodies;
 mod chart;
+mod classes;
 mod commit;
 mod engine;
 mod grid;
@@ -29,6 +30,7 @@ mod payload;
 #[allow(unsafe_code, reason = "the engine's structures below transactions promise little")]
 mod raw;
 mod recovery;
+mod robust;
 mod runner;
 
 use args::{BenchArgs, BenchCommand};
@@ -67,6 +69,8 @@ pub fn run(args: &BenchArgs) -> Result<()> {
         }
         Some(BenchCommand::Paper(paper)) => paper::run(paper),
         Some(BenchCommand::Commit(commit)) => commit::run(commit),
+        Some(BenchCommand::Robust(robust)) => robust::run(robust),
+        Some(BenchCommand::Classes(classes)) => classes::run(classes),
         Some(BenchCommand::Recovery(recovery)) => recovery::run(recovery),
         Some(BenchCommand::Tpcb(tpcb)) => kit::tpcb::bench(tpcb),
         Some(BenchCommand::Smallbank(smallbank)) => kit::smallbank::bench(smallbank),

@@ -54,6 +54,8 @@ impl Variant {
 /// A slice is preceded by this share of it, not counted, or by `WARM_UP_MAX`.
 const WARM_UP_SHARE: f64 = 0.1;
 const WARM_UP_MAX: Duration = Duration::from_millis(100);
+/// A mode that looks for its level has this instead.
+const WARM_UP_AUTO: Duration = Duration::from_millis(500);
 
 /// What to run.
 #[derive(Clone, Debug)]
@@ -114,9 +116,12 @@ impl Plan {
     }
 
     /// How long each variant runs unmeasured before a slice. Not at all where transactions are counted.
-    pub(crate) fn warm_up(&self) -> Duration {
+    pub(crate) fn warm_up(&self, mode: Mode) -> Duration {
         if self.transactions_max < u64::MAX {
             return Duration::ZERO;
+        }
+        if mode == Mode::Auto {
+            return WARM_UP_AUTO;
         }
         self.slice.mul_f64(WARM_UP_SHARE).min(WARM_UP_MAX)
     }

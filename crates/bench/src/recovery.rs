@@ -70,7 +70,7 @@ fn fill(directory: &Directory, args: &RecoveryArgs) -> Result<()> {
     let table: Records = db.table("records").map_err(engine::failure)?;
     let mut failed = None;
     let mut keep = |result: braiddb::Result<()>| failed = result.err().or(failed.take());
-    let mut worker = engine::worker(&db, OnMiss, 32, crate::args::RefillKind::Immediate);
+    let mut worker = engine::worker(&db, OnMiss, 32.into(), crate::args::RefillKind::Immediate);
     worker.run_each(
         0..args.records,
         async |tx, number| tx.put(table, mix(*number), *number).await,

@@ -157,7 +157,7 @@ struct Loader<'a> {
 
 impl Loader<'_> {
     fn work<C: Scheme, A: Access>(&self, db: &Database<C>, table: A, payload: &Payload) -> Result<()> {
-        let mut worker = engine::worker(db, OnMiss, LOAD_BATCH, RefillKind::Immediate);
+        let mut worker = engine::worker(db, OnMiss, LOAD_BATCH.into(), RefillKind::Immediate);
         let mut failed = None;
         while let Some(block) = self.claim() {
             let length = block.end - block.start;
@@ -277,9 +277,11 @@ impl<C: Scheme> Runs for Loaded<C> {
             source,
             payload: &self.payload,
             next_number: &self.next_number,
-            slack: (variant.workers * variant.batch * variant.workload.shape.operations()) as u64,
+            slack: (variant.workers
+                * variant.mode.open_max(variant.batch)
+                * variant.workload.shape.operations()) as u64,
             slice: plan.slice,
-            warm_up: plan.warm_up(),
+            warm_up: plan.warm_up(variant.mode),
             transactions_max: plan.transactions_max,
             seed: (u64::from(repeat) << 32) + index as u64,
         };
@@ -354,7 +356,7 @@ mod tests {
     fn every_workload_runs_in_every_mode_that_has_a_form_of_it() {
         // Proves that all transactions commit and find their records, in tables of short and of long keys.
         const RUN: &str = "bench ycsb --records 2K --seconds 0.01 --repeats 1 --batch 4 --workers 2";
-        const MODES: &str = "naive,prefetch,amac-mk,coro-mk,coro-fn-mk,corobase-fn,interleaved,hybrid";
+        const MODES: &str = "naive,prefetch,amac-mk,coro-mk,coro-fn-mk,corobase-fn,interleaved,hybrid,auto";
         for key_bytes in [8, 20] {
             let line = format!(
                 "{RUN} --key-bytes {key_bytes} --mode {MODES} --workload a,b,c,d,e,f,r4,r7,r10,m,u10,rmw2,s10,i,probe"
@@ -363,7 +365,8 @@ mod tests {
             for row in &outcome.rows {
                 let (shape, mode) = (row.variant.workload.shape, row.variant.mode);
                 let point = matches!(shape, crate::workload::Shape::Point { .. });
-                let expected = point || matches!(mode, Mode::Naive | Mode::Prefetch | Mode::Interleaved);
+                let expected =
+                    point || matches!(mode, Mode::Naive | Mode::Prefetch | Mode::Interleaved | Mode::Auto);
                 let no_reads = shape == crate::workload::Shape::Point { reads: 0, rmws: 2 };
                 assert!(row.measured == expected || no_reads, "{} {mode:?}", row.variant.workload.name);
                 assert!(!row.measured || row.transactions_per_s > 0.0);

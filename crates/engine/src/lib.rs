@@ -65,7 +65,7 @@ pub use durable::{
 #[doc(hidden)]
 pub use durable::{Planted as PlantedDurability, Stepped};
 pub use error::{Error, Result};
-pub use exec::{Refill, Step, WorkerOptions};
+pub use exec::{BatchSize, Hint, Refill, Step, WorkerOptions};
 pub use metrics::{Clock, LatencyStatistics, LogStatistics, MemoryStatistics, Statistics, SystemClock};
 pub use options::{Durability, Options};
 pub use record::VALUE_BYTES_MAX;

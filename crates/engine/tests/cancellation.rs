@@ -122,7 +122,10 @@ fn clean<S: braiddb::suspend::Suspend>(worker: &mut Worker<Serializable, S>) {
 }
 
 fn seeded(db: &Database, seed: u64) -> Worker<Serializable, Seeded> {
-    db.worker_with(Seeded::new(seed), WorkerOptions { batch: 4, batch_max: 4, ..WorkerOptions::default() })
+    db.worker_with(
+        Seeded::new(seed),
+        WorkerOptions { batch: 4.into(), batch_max: 4, ..WorkerOptions::default() },
+    )
 }
 
 /// Spawns the body, which holds `token` until it is dropped, and one bystander. Returns the body's slot.

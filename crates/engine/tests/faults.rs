@@ -192,8 +192,8 @@ fn options() {
         Error::InvalidOption { option, reason } if !reason.is_empty() => option,
         other => panic!("{other}"),
     };
-    assert_eq!(refused(Options { batch: 0, ..Options::default() }), "batch");
-    assert_eq!(refused(Options { batch: 1 << 20, ..Options::default() }), "batch");
+    assert_eq!(refused(Options { batch: 0.into(), ..Options::default() }), "batch");
+    assert_eq!(refused(Options { batch: (1 << 20).into(), ..Options::default() }), "batch");
     assert_eq!(refused(Options { inbox_capacity: 0, ..Options::default() }), "inbox_capacity");
     assert_eq!(refused(Options { workers: 1 << 20, ..Options::default() }), "workers");
 }

@@ -47,7 +47,7 @@ fn work<S: Suspend, R>(
     until: &Until,
     transaction: impl AsyncFn(&Txn, &u64) -> Result<R>,
 ) -> u64 {
-    let mut worker = db.worker_with(policy, WorkerOptions { batch: 16, ..WorkerOptions::default() });
+    let mut worker = db.worker_with(policy, WorkerOptions { batch: 16.into(), ..WorkerOptions::default() });
     let (mut random, mut commits) = (Seeded::new(SEED ^ seed), 0);
     while !until.is_over() {
         let inputs = (0..500).map(|_| random.next_u64());

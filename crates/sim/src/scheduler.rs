@@ -136,7 +136,7 @@ impl<C: ConcurrencyControl> Simulation<C> {
             .map(|_| {
                 let refill = if random.chance(80) { Refill::Immediate } else { Refill::Strict };
                 let options =
-                    WorkerOptions { batch: batch_max, batch_max, refill, ..WorkerOptions::default() };
+                    WorkerOptions { batch: batch_max.into(), batch_max, refill, ..WorkerOptions::default() };
                 database.worker_with(Seeded::new(random.any()), options)
             })
             .collect();

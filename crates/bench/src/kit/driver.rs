@@ -1,7 +1,7 @@
 //! Loads a database for each isolation and durability, runs all variants in turns, as often as is asked for, so
 //! that what the machine does meanwhile falls on all of them alike, and checks the conditions after each turn.
 
-use super::plan::{Home, Plan, Variant};
+use super::plan::{Form, Home, Plan, Variant};
 use super::report::{DatabaseLine, Part, Row};
 use super::worker::{self, Counts, Job, Measured};
 use super::{Benchmark, Condition, Kit, Loaded, Parameters};
@@ -13,6 +13,8 @@ use std::time::Duration;
 /// A slice is preceded by this share of it, not counted, or by `WARM_UP_MAX`.
 const WARM_UP_SHARE: f64 = 0.1;
 const WARM_UP_MAX: Duration = Duration::from_millis(100);
+/// A mode that looks for its level has this instead.
+const WARM_UP_AUTO: Duration = Duration::from_millis(500);
 
 /// Runs the plan.
 pub(crate) fn run<B: Benchmark>(benchmark: &B, plan: &Plan) -> Result<Part> {
@@ -129,7 +131,10 @@ impl<C: Scheme, K: Kit> Runs for Ready<C, K> {
         &self.kits[kit].parameters
     }
     fn run(&self, kit: usize, variant: &Variant, worker: usize, slice: Duration, seed: u64) -> Measured {
-        let warm_up = slice.mul_f64(WARM_UP_SHARE).min(WARM_UP_MAX);
+        let warm_up = match variant.form {
+            Form::Auto => WARM_UP_AUTO,
+            _ => slice.mul_f64(WARM_UP_SHARE).min(WARM_UP_MAX),
+        };
         worker::execute(&Job {
             db: &self.db,
             kit: &self.kits[kit].kit,

@@ -28,7 +28,7 @@ pub(crate) fn fill<C: Scheme>(
         goes_on.then(|| start..(start + BLOCK).min(rows))
     };
     let work = || {
-        let mut worker = engine::worker(db, OnMiss, BATCH, RefillKind::Immediate);
+        let mut worker = engine::worker(db, OnMiss, BATCH.into(), RefillKind::Immediate);
         let mut failed = None;
         while let Some(block) = claim() {
             let length = block.end - block.start;
@@ -62,7 +62,7 @@ pub(crate) fn read_all<C: Scheme, R>(
     db: &Database<C>,
     read: impl AsyncFn(&Txn<C>) -> Result<R>,
 ) -> crate::Result<R> {
-    let mut worker = engine::worker(db, PrefetchOnly, 1, RefillKind::Immediate);
+    let mut worker = engine::worker(db, PrefetchOnly, 1.into(), RefillKind::Immediate);
     let read = async |tx: &Txn<C>| {
         tx.declare_read_only();
         read(tx).await

@@ -3,6 +3,7 @@
 use super::args::KitArgs;
 use crate::args::{DurabilityKind, Isolation, Mode};
 use crate::{Failure, Result};
+use braiddb::BatchSize;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -17,6 +18,8 @@ pub(crate) enum Form {
     Interleaved,
     /// Interleaved, with multi-gets inside.
     Hybrid,
+    /// Interleaved or not, as each worker finds out to be best.
+    Auto,
 }
 
 impl Form {
@@ -27,8 +30,10 @@ impl Form {
             Mode::Prefetch => Ok(Form::Prefetch),
             Mode::Interleaved => Ok(Form::Interleaved),
             Mode::Hybrid => Ok(Form::Hybrid),
+            Mode::Auto => Ok(Form::Auto),
             _ => Err(Failure::new(format!(
-                "mode {} has no form of these transactions: choose from naive, prefetch, interleaved and hybrid",
+                "mode {} has no form of these transactions: choose from naive, prefetch, interleaved, hybrid and \
+                 auto",
                 mode.name()
             ))),
         }
@@ -41,10 +46,11 @@ impl Form {
             Form::Prefetch => Mode::Prefetch.name(),
             Form::Interleaved => Mode::Interleaved.name(),
             Form::Hybrid => Mode::Hybrid.name(),
+            Form::Auto => Mode::Auto.name(),
         }
     }
 
-    /// True if several transactions of one worker are open at once.
+    /// True if a number of transactions of one worker is open at once.
     pub(crate) fn interleaves(self) -> bool {
         matches!(self, Form::Interleaved | Form::Hybrid)
     }
@@ -69,6 +75,11 @@ pub(crate) struct Home {
 }
 
 impl Variant {
+    /// Transactions open at once per worker.
+    pub(crate) fn batch_size(&self) -> BatchSize {
+        if self.form == Form::Auto { BatchSize::Auto } else { BatchSize::Fixed(self.batch) }
+    }
+
     /// The database that it runs in.
     pub(crate) fn home(&self) -> Home {
         Home { is_snapshot: self.isolation == Isolation::Snapshot, durability: self.durability }

@@ -81,6 +81,7 @@ pub(crate) fn execute<C: Scheme, K: Kit>(job: &Job<'_, C, K>) -> Measured {
         Form::Prefetch => drive(job, PrefetchOnly, false),
         Form::Interleaved => drive(job, OnMiss, false),
         Form::Hybrid => drive(job, OnMiss, true),
+        Form::Auto => drive(job, OnMiss, false),
     }
 }
 
@@ -88,7 +89,7 @@ pub(crate) fn execute<C: Scheme, K: Kit>(job: &Job<'_, C, K>) -> Measured {
 fn drive<C: Scheme, K: Kit, S: Suspend>(job: &Job<'_, C, K>, policy: S, many: bool) -> Measured {
     let (kit, variant) = (job.kit, job.variant);
     let declares = variant.isolation == Isolation::Declared;
-    let mut worker = engine::worker(job.db, policy, variant.batch, RefillKind::Immediate);
+    let mut worker = engine::worker(job.db, policy, variant.batch_size(), RefillKind::Immediate);
     let mut source = kit.source(job.worker, variant.workers, job.seed);
     let mut run = |length: Duration| {
         let attempts: Vec<Cell<u64>> = kit.kinds().iter().map(|_| Cell::new(0)).collect();

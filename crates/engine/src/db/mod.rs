@@ -9,12 +9,15 @@ pub use catalog::{TableInfo, salvage};
 use crate::cc::{ConcurrencyControl, Serializable};
 use crate::durable::{Durable, log_table};
 use crate::error::{Error, Result};
-use crate::exec::{self, BatchTask, Executor, Fate, Lost, Refill, Step, Task, WorkerOptions, pin_to_core};
+use crate::exec::{
+    self, BatchSize, BatchTask, Executor, Fate, Hint, Lost, Refill, Step, Task, WorkerOptions, pin_to_core,
+};
 use crate::metrics::{Clock, Statistics, SystemClock};
 use crate::options::Options;
 use crate::suspend::{OnMiss, Suspend};
 use crate::txn::{
-    Closure, Each, Engine, Key, Table, TableKind, Transaction, Txn, Value, WorkerHost, drive, open_table,
+    Closure, Each, Engine, Key, Table, TableKind, Transaction, Txn, Value, WorkerHost, drive, drive_in_turn,
+    open_table,
 };
 use std::fmt;
 use std::ops::{AsyncFn, AsyncFnMut};
@@ -207,6 +210,38 @@ impl<C: ConcurrencyControl> Database<C> {
         handle
     }
 
+    /// As [`run`](Self::run), with what a worker should know beforehand. Transactions with equal hints go to the same
+    /// worker as long as none is idle; there, those whose hints overlap run in the order in which they were submitted,
+    /// and do not conflict with each other.
+    ///
+    /// ```
+    /// # use braiddb::{Database, Hint, Options, Table};
+    /// # let db = Database::in_memory(Options { workers: 1, ..Options::default() })?;
+    /// let hits: Table<u64, u64> = db.table("hits")?;
+    /// let page = 7;
+    /// let hit = db.run_hinted(Hint::default().touches(page), async move |tx| {
+    ///     let count = tx.get(hits, page).await?.unwrap_or(0);
+    ///     tx.put(hits, page, count + 1).await
+    /// });
+    /// hit.wait()?;
+    /// # Ok::<(), braiddb::Error>(())
+    /// ```
+    pub fn run_hinted<R, F>(&self, hint: Hint, closure: F) -> Handle<R>
+    where
+        F: AsyncFnMut(&Txn<C>) -> Result<R> + Send + 'static,
+        R: Send + 'static,
+    {
+        let retries_max = self.0.engine.options.retries_max;
+        let make = move |txn: &'static Txn<C>| drive_in_turn(txn, hint, Closure(closure), retries_max);
+        // SAFETY: as in `submit`.
+        let (job, handle) = unsafe { Task::job(&self.0.executor, make) };
+        match hint.home() {
+            Some(worker) => self.0.executor.submit_to(job, worker),
+            None => self.0.executor.submit(job),
+        }
+        handle
+    }
+
     /// Submits several transactions at once.
     pub fn run_all<R, F>(&self, closures: impl IntoIterator<Item = F>) -> Vec<Handle<R>>
     where
@@ -256,6 +291,32 @@ impl<C: ConcurrencyControl> Database<C> {
         handle
     }
 
+    /// As [`run_each`](Self::run_each), with what a worker should know of each transaction before it starts. Those whose
+    /// hints overlap do not conflict on one worker.
+    pub fn run_each_hinted<I, R, F>(
+        &self,
+        inputs: Vec<I>,
+        hint: impl Fn(&I) -> Hint + Send + Sync + 'static,
+        closure: F,
+    ) -> Batch<R>
+    where
+        F: AsyncFn(&Txn<C>, &I) -> Result<R> + Send + Sync + 'static,
+        I: Send + 'static,
+        R: Send + 'static,
+    {
+        let (count, retries_max) = (inputs.len(), self.0.engine.options.retries_max);
+        let make = move |txn: &'static Txn<C>, closure: &'static F, input: I| {
+            let hint = hint(&input);
+            drive_in_turn(txn, hint, Each(closure, input), retries_max)
+        };
+        // SAFETY: as in `run_each`.
+        let (job, handle) = unsafe { BatchTask::job(&self.0.executor, closure, inputs, make) };
+        if count > 0 {
+            self.0.executor.submit_batch(job, count);
+        }
+        handle
+    }
+
     /// Makes the calling thread a worker: for a stream of transactions with no queue in between.
     pub fn worker(&self) -> Worker<C, OnMiss> {
         self.worker_with(OnMiss, worker_options(&self.0.engine.options))
@@ -292,11 +353,12 @@ impl<C: ConcurrencyControl> Database<C> {
 }
 
 fn worker_options(options: &Options) -> WorkerOptions {
-    WorkerOptions {
-        batch: options.batch,
-        batch_max: options.batch.max(WorkerOptions::default().batch_max),
-        ..WorkerOptions::default()
-    }
+    let usual = WorkerOptions::default();
+    let batch_max = match options.batch {
+        BatchSize::Auto => usual.batch_max,
+        BatchSize::Fixed(batch) => batch.max(usual.batch_max),
+    };
+    WorkerOptions { batch: options.batch, batch_max, ..usual }
 }
 
 /// A worker of the calling thread's own. Closures may borrow from the caller, and need not be `Send`.
@@ -341,6 +403,43 @@ impl<C: ConcurrencyControl, S: Suspend> Worker<C, S> {
         );
     }
 
+    /// As [`run_each`](Self::run_each), with what the worker should know of each transaction before it starts. Two
+    /// whose hints overlap are not open together, and run in the order of the inputs: so they do not conflict. Up to
+    /// 64 inputs that have to wait are put aside, while later ones go on.
+    ///
+    /// ```
+    /// # use braiddb::{Database, Hint, Options, Table};
+    /// # let db = Database::in_memory(Options { workers: 0, ..Options::default() })?;
+    /// let counts: Table<u64, u64> = db.table("counts")?;
+    /// let mut worker = db.worker();
+    /// worker.run_each_hinted(
+    ///     (0..1000).map(|i| i % 3),
+    ///     |key| Hint::default().touches(*key),
+    ///     async |tx, key| {
+    ///         let count = tx.get(counts, *key).await?.unwrap_or(0);
+    ///         tx.put(counts, *key, count + 1).await
+    ///     },
+    ///     |result| result.unwrap(),
+    /// );
+    /// assert_eq!(db.statistics().aborts_conflict, 0);
+    /// # Ok::<(), braiddb::Error>(())
+    /// ```
+    pub fn run_each_hinted<I, R>(
+        &mut self,
+        inputs: impl IntoIterator<Item = I>,
+        hint: impl FnMut(&I) -> Hint,
+        closure: impl AsyncFn(&Txn<C>, &I) -> Result<R>,
+        mut sink: impl FnMut(Result<R>),
+    ) {
+        let (closure, retries_max) = (&closure, self.retries_max);
+        self.inner.stream_hinted(
+            inputs.into_iter(),
+            hint,
+            |txn, input| drive(txn, Each(closure, input), retries_max),
+            |result, fate| sink(known(result, fate)),
+        );
+    }
+
     /// A stream of closures of one type.
     pub fn run_all<F, R>(&mut self, closures: impl IntoIterator<Item = F>, mut sink: impl FnMut(Result<R>))
     where
@@ -356,7 +455,9 @@ impl<C: ConcurrencyControl, S: Suspend> Worker<C, S> {
     /// One transaction, here and now.
     pub fn run<R>(&mut self, closure: impl AsyncFnMut(&Txn<C>) -> Result<R>) -> Result<R> {
         let mut got = None;
+        self.inner.set_alone(true);
         self.run_all([closure], |result| got = Some(result));
+        self.inner.set_alone(false);
         got.expect("run_all has run it")
     }
 
@@ -417,7 +518,7 @@ impl<C: ConcurrencyControl, S: Suspend> Worker<C, S> {
     }
 
     /// Transactions to keep open at once, from now on: 1 to the `batch_max` that it was made with.
-    pub fn set_batch(&mut self, batch: usize) {
+    pub fn set_batch(&mut self, batch: impl Into<BatchSize>) {
         self.inner.set_batch(batch);
     }
 

@@ -3,15 +3,20 @@
 //! Invariant: while a future is polled, stepped or dropped, the worker is inside an epoch no later than the
 //! stamp of any slot.
 
+use super::adapt::{BatchSize, Level, Search, Style};
 use super::bell::Bell;
-use super::op::{Counters, Host, Pulse};
+use super::op::{Counters, Host};
 use super::slot::{NO_STAMP, Slot, Slots, State};
+use super::tune::Tuner;
+use crate::suspend::Suspend;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::task::Waker;
 
-/// Rounds between two announcements of the epoch.
+/// Rounds between two announcements of the epoch: a power of two.
 const REFRESH_EVERY_ROUNDS: u64 = 64;
+/// In sequential execution a round is a whole transaction, whatever it leaves behind.
+const REFRESH_EVERY_SEQUENTIAL: u64 = 8;
 /// Ended futures between two calls of `Host::tend`.
 const TEND_EVERY_ENDED: u64 = 256;
 /// Calls of `Host::tend` in a row, at most, before the worker looks for work again.
@@ -30,9 +35,10 @@ pub enum Refill {
 /// How a worker works.
 #[derive(Clone, Copy, Debug)]
 pub struct WorkerOptions {
-    /// Futures open at once, parked ones not counted; 1 or more. Default: 48.
-    pub batch: usize,
-    /// The limit of `batch`, for `set_batch`. Default: 64.
+    /// Futures open at once, parked ones not counted. Default: what pays, found out by measuring; that needs a policy
+    /// that is after speed, [`OnMiss`](crate::suspend::OnMiss); with others it means 48.
+    pub batch: BatchSize,
+    /// The limit of `batch`, also for `set_batch`. Default: 64.
     pub batch_max: usize,
     /// Parked futures that may be open beyond the batch; when so many wait for something outside, those to
     /// come wait too. Default: 1024.
@@ -47,7 +53,7 @@ pub struct WorkerOptions {
 impl Default for WorkerOptions {
     fn default() -> Self {
         WorkerOptions {
-            batch: 48,
+            batch: BatchSize::Auto,
             batch_max: 64,
             parked_max: 1024,
             held_max: 1 << 16,
@@ -55,6 +61,9 @@ impl Default for WorkerOptions {
         }
     }
 }
+
+/// `BatchSize::Auto` where nothing is adapted.
+const BATCH_DEFAULT: usize = 48;
 
 /// Slots of open futures that are not parked, in the order of visiting: the first so many of an array that
 /// the loop keeps count of. Each is valid as long as the worker's slots.
@@ -71,15 +80,42 @@ pub(crate) struct Core<H: Host> {
     pub(crate) refill: Refill,
     pub(crate) counters: Counters,
     batch: usize,
-    suspends: bool,
+    refresh_every: u64,
+    policy: Policy,
+    /// Where the batch is to be found out.
+    tuner: Option<Tuner>,
     tended_at_ended: u64,
 }
 
+/// What a worker is to know of its policy.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Policy {
+    /// The style of its futures.
+    style: Style,
+    /// What pays with it can be found out by the clock: it is there for speed.
+    is_tunable: bool,
+}
+
+impl Policy {
+    pub(crate) fn of<S: Suspend>() -> Policy {
+        let style = match (S::SUSPENDS, S::PREFETCHES) {
+            (true, _) => Style::Interleaved,
+            (false, true) => Style::Prefetching,
+            (false, false) => Style::Naive,
+        };
+        Policy { style, is_tunable: S::SUSPENDS && !S::PAUSES }
+    }
+
+    fn suspends(self) -> bool {
+        self.style == Style::Interleaved
+    }
+}
+
 impl<H: Host> Core<H> {
-    pub(crate) fn new(host: H, suspends: bool, options: WorkerOptions, bell: Arc<Bell>) -> Self {
-        let batch_max = if suspends { options.batch_max.max(1) } else { 1 };
+    pub(crate) fn new(host: H, policy: Policy, options: WorkerOptions, bell: Arc<Bell>) -> Self {
+        let batch_max = if policy.suspends() { options.batch_max.max(1) } else { 1 };
         let slots = Slots::new(&host, batch_max, batch_max + options.parked_max, bell);
-        Core {
+        let mut core = Core {
             slots,
             host,
             parked: 0,
@@ -88,10 +124,14 @@ impl<H: Host> Core<H> {
             held_max: options.held_max,
             refill: options.refill,
             counters: Counters::default(),
-            batch: options.batch.clamp(1, batch_max),
-            suspends,
+            batch: 1,
+            refresh_every: REFRESH_EVERY_ROUNDS,
+            policy,
+            tuner: None,
             tended_at_ended: 0,
-        }
+        };
+        core.set_batch(options.batch);
+        core
     }
 
     /// Futures to keep open: 1 where operations do not suspend, for there is nothing to overlap.
@@ -99,9 +139,76 @@ impl<H: Host> Core<H> {
         self.batch
     }
 
-    pub(crate) fn set_batch(&mut self, batch: usize) {
-        debug_assert!(self.suspends || self.batch_max == 1);
-        self.batch = batch.clamp(1, self.batch_max);
+    pub(crate) fn set_batch(&mut self, batch: BatchSize) {
+        self.tuner = None;
+        let batch = match batch {
+            BatchSize::Auto if self.policy.is_tunable => {
+                let tuner = Tuner::new(Search::new(self.batch_max, self.host.known_level()));
+                let level = tuner.level();
+                self.tuner = Some(tuner);
+                return self.set_level(level);
+            }
+            BatchSize::Auto => BATCH_DEFAULT,
+            BatchSize::Fixed(batch) => batch,
+        };
+        self.set_level(Level { style: self.policy.style, batch: batch.clamp(1, self.batch_max) });
+    }
+
+    fn set_level(&mut self, level: Level) {
+        self.batch = level.batch;
+        self.tell(level);
+        self.make_room_beside_longs();
+    }
+
+    /// Tells the host; of the level, the style may be another one for a while.
+    fn tell(&mut self, level: Level) {
+        self.host.set_level(level);
+        let is_sequential = self.policy.is_tunable && level.is_sequential();
+        self.refresh_every = if is_sequential { REFRESH_EVERY_SEQUENTIAL } else { REFRESH_EVERY_ROUNDS };
+    }
+
+    /// One after the other still means: beside the long ones, which leave room.
+    pub(crate) fn make_room_beside_longs(&mut self) {
+        if let Some(level) = self.tuner.as_ref().map(Tuner::level)
+            && level.is_sequential()
+        {
+            self.batch = (1 + self.host.longs()).min(self.batch_max);
+        }
+    }
+
+    /// The next futures that are let in will be alone, or not any more: alone they run as in sequential execution.
+    pub(crate) fn set_alone(&mut self, is_alone: bool) {
+        if let Some(tuner) = &mut self.tuner {
+            tuner.interrupt();
+            let level = tuner.level();
+            let level = if is_alone { Level { style: tuner.alone(), ..level } } else { level };
+            self.tell(level);
+        }
+    }
+
+    /// There is nothing to do: what is measured now says nothing.
+    pub(crate) fn interrupt(&mut self) {
+        if let Some(tuner) = &mut self.tuner {
+            tuner.interrupt();
+        }
+    }
+
+    /// Looks at what the present level has brought.
+    fn tune(&mut self) {
+        self.make_room_beside_longs();
+        let Some(tuner) = &mut self.tuner else { return };
+        if !tuner.is_due() {
+            return;
+        }
+        let known = tuner.incumbent();
+        let changed = tuner.look(self.host.reading(), self.counters);
+        let incumbent = tuner.incumbent();
+        if incumbent != known {
+            self.host.learn_level(incumbent);
+        }
+        if let Some(level) = changed {
+            self.set_level(level);
+        }
     }
 
     /// An array that could hold every slot.
@@ -159,7 +266,7 @@ impl<H: Host> Core<H> {
     pub(crate) fn count_round(&mut self, live: &[NonNull<Slot<H::Mailbox>>]) {
         self.counters.rounds += 1;
         self.counters.visits += live.len() as u64;
-        if self.counters.rounds.is_multiple_of(REFRESH_EVERY_ROUNDS) {
+        if self.counters.rounds & (self.refresh_every - 1) == 0 {
             self.keep_house(live);
         }
     }
@@ -177,6 +284,9 @@ impl<H: Host> Core<H> {
     #[inline(never)]
     fn keep_house(&mut self, live: &[NonNull<Slot<H::Mailbox>>]) {
         self.host.refresh(self.oldest_stamp(live));
+        if self.tuner.is_some() {
+            self.tune();
+        }
         if self.counters.ended - self.tended_at_ended >= TEND_EVERY_ENDED {
             self.tend();
         }
@@ -186,14 +296,12 @@ impl<H: Host> Core<H> {
     pub(crate) fn tend(&mut self) -> bool {
         self.tended_at_ended = self.counters.ended;
         self.enter();
-        let mut pulse = Pulse { counters: self.counters, batch: self.batch };
-        let more = self.host.tend(&mut pulse);
-        self.set_batch(pulse.batch);
-        more
+        self.host.tend(&self.counters)
     }
 
     /// Housekeeping while nothing runs; then the epoch is left. True: there is more to do.
     pub(crate) fn tend_idle(&mut self) -> bool {
+        self.interrupt();
         let more = (0..TEND_IN_A_ROW_MAX).all(|_| self.tend());
         self.settle();
         // What is retired is due when others have moved on: give it some chances, then wait for better times.

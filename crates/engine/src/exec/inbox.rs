@@ -148,7 +148,8 @@ impl<M: 'static> Executor<M> {
         let mut jobs = jobs.into_iter();
         let mut first = jobs.next();
         while first.is_some() {
-            if let Err(why) = self.push_some(&mut jobs, &mut first, !Home::of(self).is_here()) {
+            let blocks = !Home::of(self).is_here();
+            if let Err(why) = self.push_some(&mut jobs, &mut first, blocks, None) {
                 first.take().into_iter().chain(jobs).for_each(|job| job.reject(why.clone()));
                 return;
             }
@@ -159,7 +160,16 @@ impl<M: 'static> Executor<M> {
     /// Queues a job unless every inbox is full. Never blocks. Where it is not taken (`Full` or `Closed`), its
     /// handle has no answer yet: keep a copy to submit again or reject.
     pub fn try_submit(&self, job: Arc<dyn Job<M>>) -> Result<(), Lost> {
-        self.push_some(&mut std::iter::empty(), &mut Some(job), false)
+        self.push_some(&mut std::iter::empty(), &mut Some(job), false, None)
+    }
+
+    /// As [`submit`](Self::submit), but with the worker of this number, modulo how many there are, if there is
+    /// room: jobs that conflict had better meet there. (An idle worker may take it all the same.)
+    pub fn submit_to(&self, job: Arc<dyn Job<M>>, worker: usize) {
+        let (blocks, mut first) = (!Home::of(self).is_here(), Some(job));
+        if let Err(why) = self.push_some(&mut std::iter::empty(), &mut first, blocks, Some(worker)) {
+            first.into_iter().for_each(|job| job.reject(why.clone()));
+        }
     }
 
     /// Queues tickets of one job of `futures` futures, so that several workers can draw from it. Refused or
@@ -207,6 +217,7 @@ impl<M: 'static> Executor<M> {
         jobs: &mut impl Iterator<Item = Queued<M>>,
         first: &mut Option<Queued<M>>,
         blocks: bool,
+        worker: Option<usize>,
     ) -> Result<(), Lost> {
         let n = self.inboxes.len();
         if n == 0 || self.is_closed() {
@@ -216,7 +227,7 @@ impl<M: 'static> Executor<M> {
         let turn = self.turn.fetch_add(1, Relaxed);
         let (a, b) = (turn % n, (turn + 1) % n);
         let length = |i: usize| self.inboxes[i].len.load(Relaxed);
-        let start = if length(b) < length(a) { b } else { a };
+        let start = worker.map_or(if length(b) < length(a) { b } else { a }, |worker| worker % n);
         for k in 0..n {
             let i = (start + k) % n;
             if self.inboxes[i].push(jobs, first, false) {

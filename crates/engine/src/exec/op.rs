@@ -1,6 +1,7 @@
 //! The two contracts between the executor and what it executes. The executor runs any future and does not
 //! know what a transaction is: it sees a [`Mailbox`] beside each future and a [`Host`] around the worker.
 
+use super::adapt::Level;
 use crate::epoch::Local;
 use crate::suspend::Suspend;
 use std::task::Waker;
@@ -42,8 +43,13 @@ pub trait Mailbox {
         0
     }
 
-    /// A future has been put in; nothing is posted. Perhaps outside an epoch: the first poll is inside one.
+    /// A future has been put in; nothing is posted. Perhaps outside an epoch: the first poll is inside one. Its
+    /// operations run in the style of the level that the host was told last.
     fn occupied(&self);
+
+    /// The future that has just been put in is known to be a long one: its operations are to be posted, whatever
+    /// the style, so that others run between them.
+    fn set_long(&self) {}
 
     /// The future has gone: it ended, was dropped, or panicked. Whatever was posted is cancelled. Inside an
     /// epoch, as the future's drop was.
@@ -77,9 +83,34 @@ pub trait Host {
         self.local().refresh(oldest);
     }
 
-    /// Called after every so many ended futures and when idle, inside an epoch: garbage collection, metrics,
-    /// adapting the batch. A bounded amount of work; true: there is more to do at once.
-    fn tend(&self, pulse: &mut Pulse) -> bool;
+    /// Called after every so many ended futures and when idle, inside an epoch: garbage collection, metrics. A
+    /// bounded amount of work; true: there is more to do at once.
+    fn tend(&self, counters: &Counters) -> bool;
+
+    /// The worker's level from now on: the style in which futures that are put in run, and how many are open.
+    fn set_level(&self, level: Level) {
+        let _ = level;
+    }
+
+    /// What has been done so far, and the time. Without a clock a worker stays at the level that it began with.
+    fn reading(&self) -> Reading {
+        Reading::default()
+    }
+
+    /// Open futures that are long: known to be, or found out. They post their operations in any style.
+    fn longs(&self) -> usize {
+        0
+    }
+
+    /// The level that workers like this one have found best before.
+    fn known_level(&self) -> Option<Level> {
+        None
+    }
+
+    /// This level has been found best.
+    fn learn_level(&self, level: Level) {
+        let _ = level;
+    }
 
     /// How far held outputs may go by now. Asked at most once a round, and only while some are held: one cheap
     /// load of an atomic. Never decreases; nor does `until` increase once it is final.
@@ -113,13 +144,15 @@ pub struct Released {
     pub is_final: bool,
 }
 
-/// What a worker shows to [`Host::tend`].
-#[derive(Clone, Debug)]
-pub struct Pulse {
-    /// What has been counted since the worker was made.
-    pub counters: Counters,
-    /// Futures to keep open at once; may be changed, and is brought into its limits then.
-    pub batch: usize,
+/// What a worker is judged by when it looks for the level that pays.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Reading {
+    /// Nanoseconds since some fixed moment.
+    pub ns: u64,
+    /// Useful work since the worker was made, in units of about one operation. What was undone is none.
+    pub work: u64,
+    /// Attempts that were undone because of others.
+    pub conflicts: u64,
 }
 
 /// Plain counts of one worker, from its making.

@@ -149,7 +149,15 @@ impl<H: Host, S: Suspend> Server<'_, H, S> {
 
     fn start_taken(&mut self) {
         let mut taken = std::mem::take(&mut self.taken);
+        // With nobody to overlap with, sequential execution has the least latency.
+        let is_alone = taken.len() == 1 && self.worker.open() == 0 && self.tickets.is_empty();
+        if is_alone {
+            self.worker.set_alone(true);
+        }
         taken.drain(..).for_each(|job| self.start(job));
+        if is_alone {
+            self.worker.set_alone(false);
+        }
         self.taken = taken; // keeps its memory
     }
 

@@ -4,8 +4,10 @@
 use super::Refill;
 use super::core::{Core, LiveList};
 use super::held::{Fate, Held};
+use super::hints::Hint;
 use super::op::{Host, Mailbox};
 use super::slot::Slot;
+use super::source::{Hinted, Plain, Source};
 use super::worker::{Worker, find_done};
 use crate::suspend::Suspend;
 use std::future::Future;
@@ -39,6 +41,28 @@ impl<H: Host, S: Suspend> Worker<H, S> {
         next: impl FnMut(&'s H::Mailbox) -> Option<F>,
         sink: impl FnMut(F::Output, Fate),
     ) {
+        self.stream_from(Plain(next), sink);
+    }
+
+    /// As [`stream`](Self::stream), of the futures that `make` makes of inputs; two whose hints overlap are not open
+    /// together, and are let in in the order of the inputs. What must wait is put aside, `ASIDE_MAX` inputs at most,
+    /// while others that come later go on.
+    pub fn stream_hinted<'s, I: Iterator, F: Future>(
+        &'s mut self,
+        inputs: I,
+        hint: impl FnMut(&I::Item) -> Hint,
+        make: impl FnMut(&'s H::Mailbox, I::Item) -> F,
+        sink: impl FnMut(F::Output, Fate),
+    ) {
+        self.stream_from(Hinted::new(inputs, hint, make), sink);
+    }
+
+    #[inline(always)]
+    fn stream_from<'s, N: Source<'s, H::Mailbox>>(
+        &'s mut self,
+        source: N,
+        sink: impl FnMut(<N::Future as Future>::Output, Fate),
+    ) {
         assert_eq!(self.open(), 0, "the worker has spawned futures open");
         let emptied = Emptied(self);
         let Worker { core, live, policy, .. } = &mut *emptied.0;
@@ -48,7 +72,7 @@ impl<H: Host, S: Suspend> Worker<H, S> {
             core,
             live,
             policy,
-            next,
+            source,
             sink,
             held,
             open: 0,
@@ -69,6 +93,7 @@ impl<H: Host, S: Suspend> Worker<H, S> {
                 break;
             }
         }
+        debug_assert!(!stream.has_next, "what was put aside can go when nothing is open");
         stream.core.settle();
         drop(stream);
         mem::forget(emptied); // nothing is left
@@ -91,30 +116,29 @@ enum Polled {
 }
 
 /// A stream under way; the first `open` of `live` are live.
-struct Stream<'w, H: Host, S, F: Future, N, K> {
+struct Stream<'w, 's, H: Host<Mailbox: 's>, S, N: Source<'s, H::Mailbox>, K> {
     core: &'w mut Core<H>,
     live: &'w mut LiveList<H::Mailbox>,
     policy: &'w mut S,
-    next: N,
+    source: N,
     sink: K,
-    held: Held<F::Output>,
+    held: Held<<N::Future as Future>::Output>,
     open: usize,
-    /// `next` has not returned `None` yet.
+    /// The source is not exhausted, as far as is known.
     has_next: bool,
-    /// `has_next`, and not too many outputs are held.
+    /// `has_next`, it does not wait for one to end, and not too many outputs are held.
     admits: bool,
     /// One of the live may be woken although its operations are not done.
     hasty: bool,
-    of: PhantomData<F>,
+    of: PhantomData<&'s ()>,
 }
 
-impl<'s, H, S, F, N, K> Stream<'_, H, S, F, N, K>
+impl<'s, H, S, N, K> Stream<'_, 's, H, S, N, K>
 where
     H: Host<Mailbox: 's>,
     S: Suspend,
-    F: Future,
-    N: FnMut(&'s H::Mailbox) -> Option<F>,
-    K: FnMut(F::Output, Fate),
+    N: Source<'s, H::Mailbox>,
+    K: FnMut(<N::Future as Future>::Output, Fate),
 {
     #[inline(always)]
     fn attend(&mut self) {
@@ -159,14 +183,18 @@ where
     /// Puts the next future into a vacant slot. False: there is none.
     #[inline(always)]
     fn put(&mut self, slot: &'s Slot<H::Mailbox>) -> bool {
-        let Some(future) = (self.next)(&slot.mailbox) else {
-            (self.has_next, self.admits) = (false, false);
+        let Some(future) = self.source.next(&slot.mailbox, slot.index, self.core.batch()) else {
+            (self.has_next, self.admits) = (!self.source.is_exhausted(), false);
             return false;
         };
         // SAFETY: the slot is vacant and does not move. `stream` empties it before 's ends, and before
-        // anything ends that the caller of `stream` lends to `F`.
+        // anything ends that the caller of `stream` lends to its futures.
         unsafe { slot.future.put(future) };
         slot.occupied();
+        if self.source.is_long(slot.index) {
+            slot.mailbox.set_long();
+            self.core.make_room_beside_longs();
+        }
         true
     }
 
@@ -211,8 +239,8 @@ where
         let place = self.live[at];
         // SAFETY: as in `admit`.
         let slot: &'s Slot<H::Mailbox> = unsafe { &*place.as_ptr() };
-        // SAFETY: a live slot holds an `F`.
-        match unsafe { slot.future.poll_as::<F>(&mut Context::from_waker(&slot.waker)) } {
+        // SAFETY: a live slot holds a future of the source.
+        match unsafe { slot.future.poll_as::<N::Future>(&mut Context::from_waker(&slot.waker)) } {
             Poll::Pending => {
                 if slot.pended(self.core.host.local(), early) {
                     return Polled::Posted;
@@ -223,8 +251,12 @@ where
             Poll::Ready(output) => {
                 let until = slot.mailbox.held_until();
                 // SAFETY: as above.
-                unsafe { slot.vacate_as::<F>() };
+                unsafe { slot.vacate_as::<N::Future>() };
                 self.core.counters.ended += 1;
+                self.source.ended(slot.index);
+                if N::WAITS {
+                    self.admits = self.has_next && !self.held.is_full();
+                }
                 if self.held.must_hold(until) {
                     self.held.push(until, output);
                     self.admits &= !self.held.is_full();
@@ -244,6 +276,7 @@ where
     /// All are parked or held: sleeps until one is woken or released, outside the epoch.
     #[cold]
     fn sleep(&mut self) {
+        self.core.interrupt();
         if !self.core.tend_idle() {
             self.core.slots.wakes.bell.sleep(|| self.core.awaits_release(self.held.first()));
         }

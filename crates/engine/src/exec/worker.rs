@@ -2,13 +2,13 @@
 //! outside scheduler or [`serve`](super::Executor::serve) drives. `stream.rs`: the loop over futures of one
 //! type.
 
-use super::Refill;
 use super::bell::Bell;
-use super::core::{Core, LiveList, WorkerOptions};
+use super::core::{Core, LiveList, Policy, WorkerOptions};
 use super::held::{Ending, Fate, Outbox};
 use super::op::{Host, Mailbox};
 use super::slot::{Slot, State};
 use super::task::Vacancy;
+use super::{BatchSize, Refill};
 use crate::suspend::{PrefetchOnly, Suspend};
 use std::future::Future;
 use std::mem;
@@ -62,7 +62,7 @@ impl<H: Host, S: Suspend> Worker<H, S> {
 
     pub(crate) fn with_bell(host: H, policy: S, options: WorkerOptions, bell: Arc<Bell>) -> Self {
         bell.belongs_here();
-        let core = Core::new(host, S::SUSPENDS, options, bell);
+        let core = Core::new(host, Policy::of::<S>(), options, bell);
         let (live, outbox) = (core.live_list(), Rc::new(Outbox::new(core.held_max)));
         Worker { core, policy, live, open: 0, at: 0, hasty: false, outbox, gathering: true }
     }
@@ -86,8 +86,14 @@ impl<H: Host, S: Suspend> Worker<H, S> {
 
     /// Changes that, within 1 and the options' `batch_max` (1 where the policy never suspends). If it
     /// shrinks, the surplus drains.
-    pub fn set_batch(&mut self, batch: usize) {
-        self.core.set_batch(batch);
+    pub fn set_batch(&mut self, batch: impl Into<BatchSize>) {
+        self.core.set_batch(batch.into());
+    }
+
+    /// The futures that are placed from now on are alone in the worker, or not any more. Alone, where the batch is to
+    /// be found out, they run as in sequential execution.
+    pub fn set_alone(&mut self, is_alone: bool) {
+        self.core.set_alone(is_alone);
     }
 
     /// Changes when free places are filled again.
@@ -327,6 +333,7 @@ impl<H: Host, S: Suspend> Worker<H, S> {
     pub(crate) fn clear(&mut self) {
         self.open = 0;
         self.gathering = true;
+        self.core.set_alone(false); // a panic may have cut off who would have
         self.core.clear();
     }
 

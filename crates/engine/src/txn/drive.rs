@@ -111,7 +111,8 @@ async fn commit<C: ConcurrencyControl>(txn: &Txn<C>) -> Result<(), Fault> {
 async fn step_aside<C: ConcurrencyControl>(txn: &Txn<C>, retries: u32) {
     let rounds_max = ROUNDS_MAX.min(ROUNDS_FIRST << retries.min(16));
     let rounds = 1 + txn.desk.number.wrapping_mul(0x9e37_79b9).rotate_left(retries) % rounds_max;
-    if !txn.is_in_place() {
+    // (The other one may be open on the same worker: so not in place, where there is a choice.)
+    if !txn.is_in_place() || txn.desk.leave_place() {
         let mut is_posted = false;
         return poll_fn(|_| {
             if std::mem::replace(&mut is_posted, true) {

@@ -1,9 +1,12 @@
 //! What all transactions of a database share, and what each worker brings to them.
 
+use super::mailbox::InPlace;
 use super::table::TableInner;
+use super::turn::Place;
 use crate::cc::{ConcurrencyControl, Env, Unlogged};
 use crate::epoch::{Epochs, Local};
 use crate::error::{Error, Result};
+use crate::exec::Turns;
 use crate::index::masstree::NODE_BYTES;
 use crate::memory::{Kind, Memory, OutOfMemory, Slab};
 use crate::metrics::{Clock, Metrics, Statistics, WorkerMetrics};
@@ -11,7 +14,7 @@ use crate::options::Options;
 use crate::record::Slot;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::wal::{self, Lsn, Writer};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::sync::{Arc, Mutex, OnceLock};
 
 const NODES_MAX: u32 = 1 << 30;
@@ -39,6 +42,8 @@ pub(crate) struct Engine<C: ConcurrencyControl> {
     epochs: Arc<Epochs>,
     /// Desks made so far, which number them.
     pub(super) desks: AtomicU32,
+    /// The level that a worker has found best last, for new ones to begin with: style and batch; 0: none.
+    pub(super) known_level: AtomicU64,
 }
 
 impl<C: ConcurrencyControl> Engine<C> {
@@ -61,6 +66,7 @@ impl<C: ConcurrencyControl> Engine<C> {
             spare: Mutex::new(Some(Vec::new())),
             epochs: Epochs::new(),
             desks: AtomicU32::new(1),
+            known_level: AtomicU64::new(0),
             memory,
             records,
             nodes,
@@ -75,6 +81,11 @@ impl<C: ConcurrencyControl> Engine<C> {
             worker: C::worker(&self.shared),
             metrics: self.metrics.worker(),
             last_commit: Cell::new(0),
+            in_place: Cell::new(InPlace::Prefetching),
+            may_leave_place: Cell::new(false),
+            longs: Cell::new(0),
+            work: Cell::new(0),
+            turns: RefCell::new(Turns::new(0)),
             engine: self.clone(),
         })
     }
@@ -189,6 +200,16 @@ pub(crate) struct Context<C: ConcurrencyControl> {
     pub(crate) metrics: Arc<WorkerMetrics>,
     /// The place of the last commit in the order of all.
     pub(crate) last_commit: Cell<u64>,
+    /// How transactions run that are put into a slot.
+    pub(super) in_place: Cell<InPlace>,
+    /// Those that run in place may go on through the mailbox: the worker's policy steps it.
+    pub(super) may_leave_place: Cell<bool>,
+    /// Open transactions that are long.
+    pub(super) longs: Cell<usize>,
+    /// What those that have ended have done, in operations.
+    pub(super) work: Cell<u64>,
+    /// Who waits for whom, of submitted transactions with hints.
+    pub(super) turns: RefCell<Turns<Arc<Place>>>,
     pub(crate) engine: Arc<Engine<C>>,
 }
 

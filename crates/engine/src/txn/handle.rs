@@ -273,6 +273,8 @@ impl<C: ConcurrencyControl> Txn<C> {
 
 /// Flushes of the log that a commit in place waits for, perhaps for room.
 const FLUSHES_MAX: u32 = 1000;
+/// What beginning and ending a transaction is worth, in operations.
+const WORK_OF_ENDS: u64 = 2;
 
 /// Tells the scheme of a key under which there was nothing.
 #[inline(always)]
@@ -421,6 +423,7 @@ impl<C: ConcurrencyControl> Txn<C> {
 impl<C: ConcurrencyControl> Txn<C> {
     #[inline(always)]
     pub(crate) fn begin(&self) {
+        self.desk.operations.set(0);
         // SAFETY: no attempt is open: nothing borrows from the state.
         C::begin(self.desk.context().env(), unsafe { &mut *self.desk.state.get() });
     }
@@ -445,7 +448,7 @@ impl<C: ConcurrencyControl> Txn<C> {
         }
         match self.desk.step_commit(&mut commit, &mut PrefetchOnly) {
             Some(result) => Some(result.map_err(Fault::Abort)),
-            None if self.desk.in_place == InPlace::Not => {
+            None if self.desk.in_place.get() == InPlace::Not => {
                 self.desk.post_commit(commit);
                 None
             }
@@ -510,6 +513,7 @@ impl<C: ConcurrencyControl> Txn<C> {
     pub(super) fn count_commit(&self, sample: Option<u64>) {
         let context = self.desk.context();
         context.metrics.commits.add(1);
+        self.count_work();
         if let Some(start_ns) = sample {
             context.metrics.record_latency(context.engine.clock.now_ns().saturating_sub(start_ns));
         }
@@ -528,12 +532,22 @@ impl<C: ConcurrencyControl> Txn<C> {
         match error {
             Error::Conflict => self.count_conflict(false),
             Error::OutOfMemory { .. } => metrics.aborts_out_of_memory.add(1),
-            _ => metrics.aborts_user.add(1),
+            _ => {
+                metrics.aborts_user.add(1);
+                self.count_work(); // as it wanted
+            }
         }
     }
 
+    /// What it has done was not in vain.
+    #[inline(always)]
+    fn count_work(&self) {
+        let work = &self.desk.context().work;
+        work.set(work.get() + WORK_OF_ENDS + u64::from(self.desk.operations.get()));
+    }
+
     pub(super) fn is_in_place(&self) -> bool {
-        self.desk.in_place != InPlace::Not
+        self.desk.in_place.get() != InPlace::Not
     }
 }
 
@@ -559,6 +573,9 @@ impl<C: ConcurrencyControl> Mailbox for Txn<C> {
     }
     fn occupied(&self) {
         self.desk.occupied();
+    }
+    fn set_long(&self) {
+        self.desk.set_long();
     }
     fn vacated(&self) {
         self.desk.vacated();

@@ -5,8 +5,9 @@ use super::handle::Txn;
 use super::mailbox::{Desk, InPlace};
 use crate::cc::ConcurrencyControl;
 use crate::epoch::Local;
-use crate::exec::{Host, Pulse, Released};
+use crate::exec::{Counters, Host, Level, Reading, Released, Style};
 use crate::suspend::Suspend;
+use crate::sync::atomic::Ordering::Relaxed;
 use crate::wal::Lsn;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -27,7 +28,10 @@ impl<C: ConcurrencyControl> WorkerHost<C> {
             (false, true) => InPlace::Prefetching,
             (false, false) => InPlace::Naive,
         };
-        WorkerHost { context: engine.context(), in_place, pauses_commits: S::PAUSES }
+        let context = engine.context();
+        context.in_place.set(in_place);
+        context.may_leave_place.set(S::SUSPENDS);
+        WorkerHost { context, in_place, pauses_commits: S::PAUSES }
     }
 
     pub(crate) fn context(&self) -> &Context<C> {
@@ -84,13 +88,55 @@ impl<C: ConcurrencyControl> Host for WorkerHost<C> {
         }
     }
 
-    fn tend(&self, pulse: &mut Pulse) -> bool {
+    fn set_level(&self, level: Level) {
+        self.context.in_place.set(match level.style {
+            Style::Interleaved => InPlace::Not,
+            Style::Prefetching => InPlace::Prefetching,
+            Style::Naive => InPlace::Naive,
+        });
+        self.context.turns.borrow_mut().set_places(level.batch);
+    }
+
+    fn reading(&self) -> Reading {
+        Reading {
+            ns: self.context.engine.clock.now_ns(),
+            work: self.context.work.get(),
+            conflicts: self.context.metrics.aborts_conflict.get(),
+        }
+    }
+
+    fn longs(&self) -> usize {
+        self.context.longs.get()
+    }
+
+    fn known_level(&self) -> Option<Level> {
+        let known = self.context.engine.known_level.load(Relaxed);
+        let style = match known & 3 {
+            1 => Style::Interleaved,
+            2 => Style::Prefetching,
+            3 => Style::Naive,
+            _ => return None,
+        };
+        Some(Level { style, batch: (known >> 2) as usize })
+    }
+
+    fn learn_level(&self, level: Level) {
+        let style = match level.style {
+            Style::Interleaved => 1,
+            Style::Prefetching => 2,
+            Style::Naive => 3,
+        };
+        // Relaxed: a hint for those to come.
+        self.context.engine.known_level.store((level.batch as u64) << 2 | style, Relaxed);
+    }
+
+    fn tend(&self, counters: &Counters) -> bool {
         let metrics = &self.context.metrics;
-        metrics.suspensions.set(pulse.counters.suspensions);
-        metrics.polls.set(pulse.counters.polls);
-        metrics.rounds.set(pulse.counters.rounds);
-        metrics.visits.set(pulse.counters.visits);
-        metrics.parkings.set(pulse.counters.parkings);
+        metrics.suspensions.set(counters.suspensions);
+        metrics.polls.set(counters.polls);
+        metrics.rounds.set(counters.rounds);
+        metrics.visits.set(counters.visits);
+        metrics.parkings.set(counters.parkings);
         C::tend(self.context.env())
     }
 }

@@ -106,7 +106,7 @@ impl<'t, V: Value + ?Sized, C: ConcurrencyControl> Future for GetForUpdate<'t, V
             if let Some(result) = me.refused(may_wait) {
                 return Poll::Ready(result);
             }
-            if txn.is_in_place() {
+            if txn.is_in_place() && !txn.desk.leave_place() {
                 std::thread::yield_now();
                 continue;
             }

@@ -35,6 +35,8 @@ const PLACES_MASK: u32 = (1 << PLACES) - 1;
 const COMMIT: u32 = 1 << 16;
 const STEP_ASIDE: u32 = 1 << 17;
 const VACANT: u32 = 1 << 18;
+/// A transaction that has more operations is long: about a tenth of a millisecond where all memory is in caches.
+const OPERATIONS_SHORT_MAX: u32 = 1024;
 /// No place.
 pub(crate) const NOWHERE: u8 = u8::MAX;
 
@@ -88,7 +90,7 @@ pub(crate) enum Op<C: ConcurrencyControl> {
 pub(crate) struct Desk<C: ConcurrencyControl> {
     pub(super) todo: Cell<u32>,
     pub(super) used: Cell<u32>,
-    pub(super) in_place: InPlace,
+    pub(super) in_place: Cell<InPlace>,
     /// Commits go through the mailbox even if they need not: the worker's policy wants to leave them.
     pub(super) pauses_commits: bool,
     /// The place whose released operation was the last to read, and has read a value; or `NOWHERE`.
@@ -110,6 +112,10 @@ pub(crate) struct Desk<C: ConcurrencyControl> {
     pub(super) held_until: Cell<u64>,
     /// Something may have been read of which the scheme has not been told.
     pub(super) reads_untracked: Cell<bool>,
+    /// Operations of this attempt so far; four rows of a scan count as one.
+    pub(super) operations: Cell<u32>,
+    /// Known to be a long transaction, or found to be.
+    is_long: Cell<bool>,
     /// Differs between the desks of a database. (An address would make runs differ, too.)
     pub(super) number: u32,
     rounds: Cell<u32>,
@@ -134,7 +140,7 @@ impl<C: ConcurrencyControl> Desk<C> {
         Ok(Desk {
             todo: Cell::new(VACANT),
             used: Cell::new(0),
-            in_place,
+            in_place: Cell::new(in_place),
             pauses_commits,
             recent: Cell::new(NOWHERE),
             database: engine.id,
@@ -148,6 +154,8 @@ impl<C: ConcurrencyControl> Desk<C> {
             durability: Cell::new(engine.options.durability),
             durability_default: engine.options.durability,
             held_until: Cell::new(0),
+            operations: Cell::new(0),
+            is_long: Cell::new(false),
             number: engine.desks.fetch_add(1, Ordering::Relaxed), // only difference counts
             rounds: Cell::new(0),
             commit: Cell::default(),
@@ -175,8 +183,42 @@ impl<C: ConcurrencyControl> Desk<C> {
     /// A free place; `None`: operations run in place.
     #[inline(always)]
     fn free_place(&self) -> Option<u8> {
+        self.count_operations(1);
+        if self.operations.get() > OPERATIONS_SHORT_MAX {
+            self.become_long();
+        }
+        if self.in_place.get() != InPlace::Not {
+            return None;
+        }
         let i = (!self.used.get()).trailing_zeros();
-        (self.in_place == InPlace::Not && (i as usize) < PLACES).then_some(i as u8)
+        ((i as usize) < PLACES).then_some(i as u8)
+    }
+
+    /// Counts what the attempt does.
+    #[inline(always)]
+    pub(super) fn count_operations(&self, n: u32) {
+        self.operations.set(self.operations.get().saturating_add(n));
+    }
+
+    /// It is known to be long, or has turned out to be: others may run between its operations from now on, and it can
+    /// be cancelled there.
+    #[cold]
+    fn become_long(&self) {
+        if !self.is_long.get() && self.leave_place() {
+            self.is_long.set(true);
+            self.context().longs.update(|n| n + 1);
+        }
+    }
+
+    /// Operations go through the mailbox from now on, for the rest of the transaction. (Those in place have ended: no
+    /// poll leaves one behind.) False: the worker does not step it.
+    #[cold]
+    pub(super) fn leave_place(&self) -> bool {
+        let may = self.context().may_leave_place.get();
+        if may {
+            self.in_place.set(InPlace::Not);
+        }
+        may
     }
 
     /// Puts an operation into a free place.
@@ -376,7 +418,7 @@ impl<C: ConcurrencyControl> Desk<C> {
         let txn = unsafe { &*self.state.get() };
         // SAFETY: polls happen inside the worker's epoch, calls of a `Transaction` inside its context's.
         unsafe {
-            match self.in_place {
+            match self.in_place.get() {
                 InPlace::Naive => point.run(self.shared(), txn, &mut Never),
                 _ => point.run(self.shared(), txn, &mut PrefetchOnly),
             }
@@ -396,7 +438,7 @@ impl<C: ConcurrencyControl> Desk<C> {
     pub(super) fn probe_now(&self, point: &mut Point<C>) {
         // SAFETY: as in `run_point`.
         unsafe {
-            match self.in_place {
+            match self.in_place.get() {
                 InPlace::Naive => while !point.probe(&mut Never) {},
                 _ => while !point.probe(&mut PrefetchOnly) {},
             }
@@ -446,7 +488,7 @@ impl<C: ConcurrencyControl> Desk<C> {
     fn run_steps(&self, mut step: impl FnMut(bool) -> bool) -> bool {
         let mut patience = Patience::default();
         loop {
-            let is_done = step(self.in_place == InPlace::Naive);
+            let is_done = step(self.in_place.get() == InPlace::Naive);
             if is_done || !patience.wait() {
                 return is_done;
             }
@@ -498,11 +540,19 @@ impl<C: ConcurrencyControl> Mailbox for Desk<C> {
     fn occupied(&self) {
         self.todo.set(0);
         self.used.set(0);
+        self.in_place.set(self.context().in_place.get());
+    }
+
+    fn set_long(&self) {
+        self.become_long();
     }
 
     fn vacated(&self) {
         self.todo.set(VACANT);
         self.used.set(0);
+        if self.is_long.take() {
+            self.context().longs.update(|n| n - 1);
+        }
         // No operation is left; those leaked have given nothing back.
         self.runs.reclaim();
         self.upkeeps.reclaim();

@@ -63,6 +63,7 @@ impl<'t, C: ConcurrencyControl> Window<'t, C> {
             if !self.txn.desk.run_points(window) {
                 return Err(self.txn.doom(Fault::Abort(Abort::Waited)).into());
             }
+            self.txn.desk.count_operations(window.len() as u32);
             for point in window.iter().flatten() {
                 found(self.next, self.txn.found(point, !self.is_untracked)?)?;
                 self.next += 1;
@@ -116,7 +117,7 @@ impl<'t, C: ConcurrencyControl> Window<'t, C> {
             Ok(table) => unsafe { &*table },
             Err(fault) => return Poll::Ready(Err(self.txn.doom(fault).into())),
         };
-        if self.txn.desk.in_place != InPlace::Not || !self.advance(table, count, &key, &mut found)? {
+        if self.txn.desk.in_place.get() != InPlace::Not || !self.advance(table, count, &key, &mut found)? {
             self.run(table, count, key, found)?;
         }
         if self.next < count { Poll::Pending } else { Poll::Ready(Ok(())) }

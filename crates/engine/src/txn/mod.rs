@@ -30,6 +30,7 @@ mod rows;
 mod run;
 mod secondary;
 mod table;
+mod turn;
 mod value;
 
 pub(crate) use drive::{Closure, Each, drive};
@@ -51,6 +52,7 @@ pub(crate) use secondary::{Declared, extractor, open as open_index};
 pub use secondary::{GetBy, Index, IndexRows, NextIndexRow, OwnedIndexRows};
 pub use table::Table;
 pub(crate) use table::{TableInner, TableKind, open as open_table, restore as restore_table};
+pub(crate) use turn::drive_in_turn;
 #[cfg(feature = "serde")]
 pub use value::Serde;
 pub use value::{Plain, Value};

@@ -21,6 +21,8 @@ use std::task::{Context, Poll};
 /// at most, to bound what a run holds.
 const RUN_FIRST: usize = 16;
 const RUN_MAX: usize = 256;
+/// A row of a scan is less work than a search for a key.
+const ROWS_PER_OPERATION: u32 = 4;
 /// Length of every key of a table whose keys are all of that length.
 const FIXED_BYTES: usize = 8;
 
@@ -298,6 +300,7 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Rows<'t, K, V, C> {
         let txn = self.txn;
         // SAFETY: not borrowed outside of single calls.
         let state = unsafe { &mut *txn.desk.state.get() };
+        txn.desk.count_operations(self.run().len() as u32 / ROWS_PER_OPERATION);
         if self.run().settle(state).map_err(|abort| txn.doom(Fault::Abort(abort)))? {
             return Ok(true);
         }

@@ -228,7 +228,7 @@ fn skipping_takes_different_rows() {
 /// Transactions that lock two rows, half of them in the opposite order, and add 1 to each.
 fn add_in_both_orders<C: ConcurrencyControl, S: Suspend>(db: &Database<C>, policy: S, first: u64) {
     let table = db.table::<u64, u64>("t").unwrap();
-    let mut worker = db.worker_with(policy, WorkerOptions { batch: 8, ..WorkerOptions::default() });
+    let mut worker = db.worker_with(policy, WorkerOptions { batch: 8.into(), ..WorkerOptions::default() });
     let add = async |tx: &Txn<C>, number: &u64| {
         let keys = if number.is_multiple_of(2) { [1, 2] } else { [2, 1] };
         let first = tx.get_for_update(table, keys[0]).await?.unwrap();

@@ -157,6 +157,7 @@ fn a_declaration_amid_a_read_keeps_the_snapshot() {
     let db = database::<Serializable>();
     let table: Table<u64, [u8]> = db.table("t").unwrap();
     let (mut worker, mut other) = (db.worker(), db.worker());
+    worker.set_batch(48); // a lone transaction would run where it stands
     for scans in [false, true] {
         other.run(async |tx| tx.put(table, 1, &[255; 500]).await).unwrap();
         let read = worker.run(async |tx| {

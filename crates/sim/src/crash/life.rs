@@ -131,7 +131,7 @@ impl Life {
         let mut random = Random::new(course.seed ^ 0x11fe);
         let batch = *random.one_of(&[1, 2, 4, 8]);
         let worker = |_| {
-            let options = WorkerOptions { batch, batch_max: batch, ..WorkerOptions::default() };
+            let options = WorkerOptions { batch: batch.into(), batch_max: batch, ..WorkerOptions::default() };
             database.worker_with(Seeded::new(random.any()), options)
         };
         let workers = (0..1 + course.seed % 3).map(worker).collect();

@@ -151,7 +151,7 @@ impl<'s, C: ConcurrencyControl> Stage<'s, C> {
         };
         for worker in 0..workers {
             let options = WorkerOptions {
-                batch: OPEN_MAX,
+                batch: OPEN_MAX.into(),
                 batch_max: OPEN_MAX,
                 parked_max: OPEN_MAX,
                 ..WorkerOptions::default()

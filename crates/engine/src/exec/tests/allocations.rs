@@ -62,7 +62,7 @@ fn streaming_does_not_allocate() {
 fn holding(log: &std::sync::Arc<ToyLog>) -> Worker<ToyHost, OnMiss> {
     let host = ToyHost::with_log(Some(log.clone()));
     host.life.is_idle.set(true);
-    Worker::new(host, OnMiss, WorkerOptions { batch: 8, ..WorkerOptions::default() })
+    Worker::new(host, OnMiss, WorkerOptions { batch: 8.into(), ..WorkerOptions::default() })
 }
 
 #[test]

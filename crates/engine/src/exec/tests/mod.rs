@@ -1,7 +1,11 @@
 //! The executor under toy mailboxes: no transactions.
 
 #[cfg(not(braid_shuttle))]
+mod adapt;
+#[cfg(not(braid_shuttle))]
 mod allocations;
+#[cfg(not(braid_shuttle))]
+mod auto;
 #[cfg(not(braid_shuttle))]
 mod epochs;
 #[cfg(not(braid_shuttle))]
@@ -10,6 +14,8 @@ mod erased;
 mod held;
 #[cfg(not(braid_shuttle))]
 mod held_submitted;
+#[cfg(not(braid_shuttle))]
+mod hints;
 #[cfg(braid_shuttle)]
 mod shuttle_tests;
 #[cfg(not(braid_shuttle))]

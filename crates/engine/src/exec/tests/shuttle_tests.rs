@@ -6,7 +6,7 @@ use super::toy_log::ToyLog;
 use crate::exec::bell::{Bell, Wakes};
 use crate::exec::once::{Handle, Lost, Once, Outcome};
 use crate::exec::task::Job;
-use crate::exec::{BatchTask, Executor, Fate, Refill, Task, Worker, WorkerOptions};
+use crate::exec::{BatchSize, BatchTask, Executor, Fate, Refill, Task, Worker, WorkerOptions};
 use crate::suspend::OnMiss;
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::thread::{self, JoinHandle};
@@ -24,8 +24,13 @@ fn check(model: impl Fn() + Send + Sync + 'static) {
     Runner::new(PctScheduler::new(3, 1000), config).run(move || again());
 }
 
-const OPTIONS: WorkerOptions =
-    WorkerOptions { batch: 2, batch_max: 2, parked_max: 2, held_max: 2, refill: Refill::Immediate };
+const OPTIONS: WorkerOptions = WorkerOptions {
+    batch: BatchSize::Fixed(2),
+    batch_max: 2,
+    parked_max: 2,
+    held_max: 2,
+    refill: Refill::Immediate,
+};
 
 fn serve(executor: &Arc<Executor<Toy>>, index: usize) -> JoinHandle<()> {
     let executor = executor.clone();
@@ -205,7 +210,7 @@ fn a_release_is_not_lost_on_a_stream_that_falls_asleep() {
                 releasing.release(3);
                 if stops { releasing.stop() } else { releasing.release(5) }
             });
-            let options = WorkerOptions { batch: 1, ..OPTIONS }; // so that they end in order
+            let options = WorkerOptions { batch: BatchSize::Fixed(1), ..OPTIONS }; // so that they end in order
             let mut worker = Worker::new(ToyHost::with_log(Some(log)), OnMiss, options);
             let (mut begun, mut outputs) = (0, Vec::new());
             let next = |toy| {

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 pub(super) fn worker<S: Suspend>(policy: S, batch: usize, refill: Refill) -> Worker<ToyHost, S> {
-    let options = WorkerOptions { batch, refill, parked_max: 16, ..WorkerOptions::default() };
+    let options = WorkerOptions { batch: batch.into(), refill, parked_max: 16, ..WorkerOptions::default() };
     Worker::new(ToyHost::new(), policy, options)
 }
 
@@ -209,16 +209,13 @@ fn stepping_aside_is_no_end() {
 }
 
 #[test]
-fn the_host_adapts_the_batch() {
-    // Proves: what `tend` wants of the batch holds from then on, within its limits.
+fn a_batch_holds_from_when_it_is_set() {
+    // Proves: so many are open from then on, within the limits.
     let mut w = worker(OnMiss, 8, Refill::Immediate);
-    w.host().life.batch_wanted.set(Some(3));
-    assert_eq!(run(&mut w, &[2; 3000]).len(), 3000);
-    assert_eq!(w.batch(), 3);
+    w.set_batch(3);
     let before = w.counters();
-    run(&mut w, &[2; 3000]);
-    let (now, all) = (w.counters(), w.counters().ended);
-    assert_eq!(all, 6000);
+    assert_eq!(run(&mut w, &[2; 3000]).len(), 3000);
+    let now = w.counters();
     let occupancy = (now.visits - before.visits) as f64 / (now.rounds - before.rounds) as f64;
     assert!((2.9..=3.0).contains(&occupancy), "{occupancy}");
     w.set_batch(0);

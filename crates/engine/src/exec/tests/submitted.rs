@@ -26,7 +26,7 @@ impl Pool {
 
     pub(super) fn with_log(workers: usize, jobs_max: usize, log: Option<Arc<ToyLog>>) -> Pool {
         let executor = Arc::new(Executor::new(workers, jobs_max));
-        let options = WorkerOptions { batch: 8, ..WorkerOptions::default() };
+        let options = WorkerOptions { batch: 8.into(), ..WorkerOptions::default() };
         let spawn = |i| {
             let (executor, log) = (executor.clone(), log.clone());
             thread::spawn(move || executor.serve(i, ToyHost::with_log(log), OnMiss, options))

@@ -3,7 +3,7 @@
 use super::toy_log::ToyLog;
 use crate::epoch::{Epochs, Local};
 use crate::exec::op::Released;
-use crate::exec::{Host, Lost, Mailbox, Pulse};
+use crate::exec::{Counters, Host, Level, Lost, Mailbox, Reading};
 use crate::memory::Memory;
 use crate::suspend::Suspend;
 use std::cell::{Cell, OnceCell, RefCell};
@@ -49,7 +49,13 @@ pub(super) struct Life {
     pub(super) fails: Cell<bool>,
     /// Retires nothing, and so allocates nothing.
     pub(super) is_idle: Cell<bool>,
-    pub(super) batch_wanted: Cell<Option<usize>>,
+    /// What the worker works at.
+    pub(super) level: Cell<Option<Level>>,
+    /// What it looks at: the time passes by what the futures say.
+    pub(super) reading: Cell<Reading>,
+    pub(super) longs: Cell<usize>,
+    /// What was found best.
+    pub(super) known: Cell<Option<Level>>,
 }
 
 impl Mailbox for Toy {
@@ -197,17 +203,29 @@ impl Host for ToyHost {
     fn local(&self) -> &Local {
         &self.local
     }
-    fn tend(&self, pulse: &mut Pulse) -> bool {
+    fn tend(&self, _: &Counters) -> bool {
         assert!(self.local.is_entered());
         assert!(!self.life.fails.get(), "the host fails");
         self.life.tended.update(|n| n + 1);
         if !self.life.is_idle.get() {
             self.life.replace_object(); // so that the epoch has a reason to move on
         }
-        if let Some(batch) = self.life.batch_wanted.take() {
-            pulse.batch = batch;
-        }
         false
+    }
+    fn set_level(&self, level: Level) {
+        self.life.level.set(Some(level));
+    }
+    fn reading(&self) -> Reading {
+        self.life.reading.get()
+    }
+    fn longs(&self) -> usize {
+        self.life.longs.get()
+    }
+    fn known_level(&self) -> Option<Level> {
+        self.life.known.get()
+    }
+    fn learn_level(&self, level: Level) {
+        self.life.known.set(Some(level));
     }
     fn released(&self) -> Released {
         let everything = Released { until: u64::MAX, is_final: false };

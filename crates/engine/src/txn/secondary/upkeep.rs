@@ -408,7 +408,7 @@ impl<C: ConcurrencyControl> Locate<'_, C> {
                 upkeep.restart_same(self.txn);
             }
         }
-        upkeep.is_in_place = desk.in_place != InPlace::Not;
+        upkeep.is_in_place = desk.in_place.get() != InPlace::Not;
         self.place = match desk.post(Op::Upkeep(taken)) {
             Some(place) => {
                 if is_located {

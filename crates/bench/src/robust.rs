@@ -1,0 +1,328 @@
+//! How far the engine's own choice of level is from the best that could have been chosen by hand: a grid of sizes,
+//! skews and workloads, in each cell of which auto runs beside every fixed mode; and the latency of a transaction
+//! that is alone.
+
+use crate::args::{Mode, RobustArgs};
+use crate::distribution::Rng;
+use crate::engine::{self, Access, AnyTable, BatchSize, Database, Never, OnMiss, Serializable, Txn, first};
+use crate::environment::Environment;
+use crate::report::{Outcome, Row, short};
+use crate::{Failure, Result, paper, report, runner};
+use braiddb::suspend::Suspend;
+use comfy_table::{CellAlignment, Table, presets};
+use hdrhistogram::Histogram;
+use serde::Serialize;
+use std::fmt::Write as _;
+use std::time::Instant;
+
+/// What came out of one cell.
+#[derive(Serialize)]
+struct Cell {
+    records: u64,
+    theta: f64,
+    workers: usize,
+    workload: String,
+    best_mode: &'static str,
+    best_batch: usize,
+    best_transactions_per_s: f64,
+    auto_transactions_per_s: f64,
+    /// Auto by the best of the fixed modes.
+    ratio: f64,
+    /// The larger one of the two spreads.
+    spread: f64,
+    /// Auto by the worst of the fixed modes: what a wrong choice by hand would have cost.
+    ratio_to_worst: f64,
+    p50_us: f64,
+    p99_us: f64,
+}
+
+/// Median latencies of transactions that are run one at a time.
+#[derive(Serialize)]
+struct Lone {
+    records: u64,
+    reads: usize,
+    naive_p50_ns: u64,
+    auto_p50_ns: u64,
+}
+
+#[derive(Serialize)]
+struct Json<'a> {
+    environment: &'a Environment,
+    seconds: f64,
+    repeats: u32,
+    cells: &'a [Cell],
+    lone: &'a [Lone],
+}
+
+/// Runs `braid bench robust`.
+pub(crate) fn run(args: &RobustArgs) -> Result<()> {
+    let outcome = runner::run(&paper::plan(&line(args))?)?;
+    let cells = cells(&outcome);
+    if cells.is_empty() {
+        return Err(Failure::new("no workload has a form in the modes that are compared"));
+    }
+    let lone = lone()?;
+    println!("{}", text(&outcome, &cells, &lone));
+    if let Some(path) = &args.json {
+        let (seconds, repeats) = (args.seconds, args.repeats);
+        let json = Json { environment: &outcome.environment, seconds, repeats, cells: &cells, lone: &lone };
+        let text = serde_json::to_string_pretty(&json).map_err(|error| Failure::new(error.to_string()))?;
+        report::write(path, &text)?;
+    }
+    match &args.svg {
+        Some(path) => report::write(path, &svg(&cells)),
+        None => Ok(()),
+    }
+}
+
+fn list<T: ToString>(values: &[T]) -> String {
+    values.iter().map(T::to_string).collect::<Vec<_>>().join(",")
+}
+
+fn line(args: &RobustArgs) -> String {
+    format!(
+        "bench ycsb --records {} --workload {} --theta {} --workers {} --batch {} --seconds {} --repeats {} \
+         --mode naive,prefetch,interleaved,auto",
+        list(&args.records),
+        list(&args.workload),
+        list(&args.theta),
+        list(&args.workers),
+        list(&args.batch),
+        args.seconds,
+        args.repeats
+    )
+}
+
+/// Auto's row of each group, beside the others'.
+fn cells(outcome: &Outcome) -> Vec<Cell> {
+    let is_auto = |row: &&Row| row.measured && row.variant.mode == Mode::Auto;
+    let cell = |auto: &Row| {
+        let fixed = || {
+            let others = outcome.rows.iter().filter(|row| row.measured && row.variant.mode != Mode::Auto);
+            others.filter(|row| row.variant.same_group(&auto.variant))
+        };
+        let speed = |row: &&Row| row.transactions_per_s;
+        let best = fixed().max_by(|a, b| speed(a).total_cmp(&speed(b)))?;
+        let worst = fixed().map(|row| speed(&row)).fold(f64::INFINITY, f64::min);
+        let variant = &auto.variant;
+        Some(Cell {
+            records: variant.records,
+            theta: variant.theta,
+            workers: variant.workers,
+            workload: variant.workload.name.clone(),
+            best_mode: best.variant.mode.name(),
+            best_batch: best.variant.batch,
+            best_transactions_per_s: best.transactions_per_s,
+            auto_transactions_per_s: auto.transactions_per_s,
+            ratio: auto.transactions_per_s / best.transactions_per_s,
+            spread: auto.spread.max(best.spread),
+            ratio_to_worst: auto.transactions_per_s / worst,
+            p50_us: auto.p50_us,
+            p99_us: auto.p99_us,
+        })
+    };
+    outcome.rows.iter().filter(is_auto).filter_map(cell).collect()
+}
+
+const LONE_RECORDS: u64 = 1_000_000;
+const LONE_TURNS: u64 = 200;
+const LONE_PER_TURN: u64 = 500;
+
+/// Transactions run one at a time, naive and auto by turns.
+fn lone() -> Result<Vec<Lone>> {
+    let (db, _) =
+        engine::open::<Serializable>(crate::args::DurabilityKind::Memory, std::path::Path::new("."))?;
+    let AnyTable::Fixed(table) = engine::table(&db, 8)? else {
+        return Err(Failure::new("keys of eight bytes have another table"));
+    };
+    let mut failed = None;
+    engine::worker(&db, OnMiss, BatchSize::Auto, crate::args::RefillKind::Immediate).run_each(
+        0..LONE_RECORDS,
+        async |tx: &Txn, &number: &u64| table.insert(tx, number, &[1; 8]).await,
+        |result| failed = result.err().or(failed.take()),
+    );
+    if let Some(error) = failed {
+        return Err(engine::failure(error));
+    }
+    let of = |reads: usize| {
+        let mut ns = [0, 1].map(|_| Histogram::new_with_bounds(1, 60_000_000_000, 3).expect("valid bounds"));
+        for turn in 0..LONE_TURNS {
+            take_turn(&db, table, Never, (reads, turn), &mut ns[0])?;
+            take_turn(&db, table, OnMiss, (reads, turn), &mut ns[1])?;
+        }
+        let [naive_p50_ns, auto_p50_ns] = ns.map(|ns: Histogram<u64>| ns.value_at_quantile(0.5));
+        Ok(Lone { records: LONE_RECORDS, reads, naive_p50_ns, auto_p50_ns })
+    };
+    [1, 10].into_iter().map(of).collect()
+}
+
+fn take_turn<A: Access>(
+    db: &Database<Serializable>,
+    table: A,
+    policy: impl Suspend,
+    (reads, turn): (usize, u64),
+    ns: &mut Histogram<u64>,
+) -> Result<()> {
+    let mut worker = engine::worker(db, policy, BatchSize::Auto, crate::args::RefillKind::Immediate);
+    let mut seeds = Rng::new(turn);
+    for _ in 0..LONE_PER_TURN {
+        let (mut rng, began) = (Rng::new(seeds.next_u64()), Instant::now());
+        let sum = worker.run(async |tx: &Txn| {
+            let mut sum = 0;
+            for _ in 0..reads {
+                sum += table.get(tx, rng.below(LONE_RECORDS)).await?.map_or(0, first);
+            }
+            Ok(sum)
+        });
+        std::hint::black_box(sum.map_err(engine::failure)?);
+        ns.saturating_record(began.elapsed().as_nanos() as u64);
+    }
+    Ok(())
+}
+
+fn text(outcome: &Outcome, cells: &[Cell], lone: &[Lone]) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    let head = ["records", "theta", "workers", "workload", "best fixed", "best txn/s", "auto txn/s"];
+    table.set_header(head.into_iter().chain(["ratio", "spread", "to worst", "p50 us", "p99 us"]));
+    for cell in cells {
+        let best = match cell.best_batch {
+            1 => cell.best_mode.to_owned(),
+            batch => format!("{} {batch}", cell.best_mode),
+        };
+        table.add_row([
+            short(cell.records),
+            cell.theta.to_string(),
+            cell.workers.to_string(),
+            cell.workload.clone(),
+            best,
+            format!("{:.0}", cell.best_transactions_per_s),
+            format!("{:.0}", cell.auto_transactions_per_s),
+            format!("{:.2}", cell.ratio),
+            format!("{:.0} %", 100.0 * cell.spread),
+            format!("{:.2}", cell.ratio_to_worst),
+            format!("{:.1}", cell.p50_us),
+            format!("{:.1}", cell.p99_us),
+        ]);
+    }
+    for column in [0, 1, 2, 5, 6, 7, 8, 9, 10, 11] {
+        table.column_mut(column).expect("it is there").set_cell_alignment(CellAlignment::Right);
+    }
+    let mut text = format!("{}\n\n{table}\n\n", outcome.environment.summary());
+    text += "ratio: auto by the best fixed mode, of medians; to worst: by the worst one\n";
+    let worst = cells.iter().min_by(|a, b| a.ratio.total_cmp(&b.ratio)).expect("there are cells");
+    let mean = (cells.iter().map(|cell| cell.ratio.ln()).sum::<f64>() / cells.len() as f64).exp();
+    let (size, theta, workers) = (short(worst.records), worst.theta, worst.workers);
+    let _ = writeln!(
+        text,
+        "worst cell: {} at {size} records, theta {theta}, {workers} workers: {:.2}; geometric mean of all: {mean:.2}",
+        worst.workload, worst.ratio
+    );
+    for one in lone {
+        let ratio = one.auto_p50_ns as f64 / one.naive_p50_ns as f64;
+        let _ = writeln!(
+            text,
+            "one at a time, r{} at {} records: p50 {} ns by auto, {} ns naive: {ratio:.2}",
+            one.reads,
+            short(one.records),
+            one.auto_p50_ns,
+            one.naive_p50_ns
+        );
+    }
+    text
+}
+
+const CELL: (usize, usize) = (92, 26);
+const LEFT: usize = 220;
+const TOP: usize = 54;
+
+/// A map of the ratios: workloads across, all else down.
+fn svg(cells: &[Cell]) -> String {
+    let place = |cell: &Cell| {
+        let workers = if cell.workers == 1 { "worker" } else { "workers" };
+        format!("{}, theta {}, {} {workers}", short(cell.records), cell.theta, cell.workers)
+    };
+    let (mut columns, mut rows): (Vec<&str>, Vec<String>) = (Vec::new(), Vec::new());
+    for cell in cells {
+        if !columns.contains(&cell.workload.as_str()) {
+            columns.push(&cell.workload);
+        }
+        if !rows.contains(&place(cell)) {
+            rows.push(place(cell));
+        }
+    }
+    let (width, height) = (LEFT + columns.len() * CELL.0 + 10, TOP + rows.len() * CELL.1 + 10);
+    let mut svg = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" font-family=\"sans-serif\" \
+         font-size=\"13\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n\
+         <text x=\"10\" y=\"20\">throughput of auto by the best fixed mode</text>\n"
+    );
+    for (x, column) in columns.iter().enumerate() {
+        let _ = writeln!(svg, "<text x=\"{}\" y=\"{}\">{column}</text>", LEFT + x * CELL.0 + 30, TOP - 8);
+    }
+    for (y, row) in rows.iter().enumerate() {
+        let _ = writeln!(svg, "<text x=\"10\" y=\"{}\">{row}</text>", TOP + y * CELL.1 + 18);
+    }
+    for cell in cells {
+        let x = columns.iter().position(|column| *column == cell.workload).unwrap_or_default();
+        let y = rows.iter().position(|row| *row == place(cell)).unwrap_or_default();
+        // White at the best fixed mode's speed, red a quarter below, blue a quarter above.
+        let off = ((cell.ratio - 1.0) * 4.0).clamp(-1.0, 1.0);
+        let fade = (255.0 * (1.0 - off.abs() * 0.7)) as u8;
+        let fill =
+            if off < 0.0 { format!("rgb(255,{fade},{fade})") } else { format!("rgb({fade},{fade},255)") };
+        let (x, y) = (LEFT + x * CELL.0, TOP + y * CELL.1);
+        let _ = writeln!(
+            svg,
+            "<rect x=\"{x}\" y=\"{y}\" width=\"{}\" height=\"{}\" fill=\"{fill}\"/><text x=\"{}\" y=\"{}\">{:.2}</text>",
+            CELL.0 - 2,
+            CELL.1 - 2,
+            x + 30,
+            y + 17,
+            cell.ratio
+        );
+    }
+    svg + "</svg>\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::tests::example;
+
+    #[test]
+    fn a_cell_is_auto_by_the_best_of_the_others() {
+        // Proves that each group's auto is compared with the fastest fixed mode, and that the map shows all cells.
+        let modes = [Mode::Naive, Mode::Prefetch, Mode::Interleaved, Mode::Auto];
+        let outcome = example(&["r10", "m"], &modes, &[48]);
+        let cells = cells(&outcome);
+        assert_eq!(cells.iter().map(|cell| cell.workload.as_str()).collect::<Vec<_>>(), ["r10", "m"]);
+        for cell in &cells {
+            let fixed = outcome
+                .rows
+                .iter()
+                .filter(|r| r.variant.mode != Mode::Auto && r.variant.workload.name == cell.workload);
+            let best = fixed.map(|row| row.transactions_per_s).fold(0.0, f64::max);
+            assert_eq!(cell.best_transactions_per_s, best);
+        }
+        assert_eq!(svg(&cells).matches("</text>").count(), 1 + 2 + 1 + 2);
+        assert!(text(&outcome, &cells, &[]).contains("worst cell"));
+    }
+
+    #[test]
+    fn the_grid_is_a_valid_command_line() {
+        // Proves that the defaults unfold into six variants per cell.
+        let args = RobustArgs {
+            records: vec![10_000, 1_000_000],
+            workload: vec!["r1".into(), "s100".into()],
+            theta: vec![0.0, 0.99],
+            workers: vec![1, 2],
+            batch: vec![8, 16, 48],
+            seconds: 1.0,
+            repeats: 3,
+            json: None,
+            svg: None,
+        };
+        assert_eq!(paper::plan(&line(&args)).unwrap().variants.len(), 16 * 6);
+    }
+}

@@ -1,0 +1,292 @@
+//! How many futures a worker keeps open, found out while it works: a search by measurement. Pure: it is
+//! told what was measured and answers with a level; `core.rs` measures and applies. See
+//! docs/design/adaptive.md for the arithmetic of what the search costs.
+//!
+//! Invariants:
+//! - `levels[at]` is the incumbent; what is open meanwhile is that or the challenger of a trial.
+//! - A trial has at most `PAIRS_MAX` pairs of windows; between two series of trials lies a hold of at least
+//!   `HOLD_NS_MIN`, which doubles up to `HOLD_NS_MAX` while nothing better is found.
+
+/// How many transactions a worker keeps open at once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BatchSize {
+    /// What measures best on the work at hand, from one after the other to `batch_max` at once; found out while
+    /// the worker works, and again when the work changes.
+    #[default]
+    Auto,
+    /// So many, 1 or more.
+    Fixed(usize),
+}
+
+impl From<usize> for BatchSize {
+    fn from(batch: usize) -> Self {
+        BatchSize::Fixed(batch)
+    }
+}
+
+/// How the operations of a future run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Style {
+    /// Posted, and stepped by the worker's policy.
+    Interleaved,
+    /// Where they stand, with prefetching.
+    Prefetching,
+    /// Where they stand, without.
+    Naive,
+}
+
+/// How a worker works: futures open at once, and how those that are let in run. Interleaved ones alone can be
+/// several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Level {
+    /// How their operations run.
+    pub style: Style,
+    /// Futures open at once.
+    pub batch: usize,
+}
+
+impl Level {
+    pub(crate) const fn interleaved(batch: usize) -> Level {
+        Level { style: Style::Interleaved, batch }
+    }
+
+    pub(crate) fn is_sequential(self) -> bool {
+        self.style != Style::Interleaved
+    }
+}
+
+/// What a window has shown.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sample {
+    /// When it ended.
+    pub(crate) now_ns: u64,
+    /// Useful work per nanosecond.
+    pub(crate) rate: f64,
+    /// Attempts in vain per future that ended.
+    pub(crate) wasted: f64,
+}
+
+const BATCHES: [usize; 6] = [4, 8, 16, 32, 48, 64];
+/// The first two levels are sequential.
+const SEQUENTIAL: usize = 2;
+/// Where the search starts if nothing is known: two steps from most optima.
+const BATCH_FIRST: usize = 16;
+/// Pairs of windows, one of the incumbent and one of the challenger, that a trial takes at most.
+const PAIRS_MAX: usize = 5;
+/// A challenger takes over if it is better by this.
+const BETTER: f64 = 1.03;
+/// Decides a trial early: when each of two pairs or more says at least this,
+const FAR_BETTER: f64 = 1.15;
+/// at most this,
+const FAR_WORSE: f64 = 0.9;
+/// or the first one this.
+const HOPELESS: f64 = 0.6;
+/// The incumbent's own rate has changed.
+const CHANGED: f64 = 0.15;
+/// Its attempts in vain per future have changed.
+const WASTED_CHANGED: f64 = 0.1;
+/// Windows in a row that say so before it is believed.
+const CHANGED_WINDOWS: u32 = 3;
+/// Without a find, trials rest for so long,
+const HOLD_NS_MIN: u64 = 16_000_000;
+/// doubling, at most.
+const HOLD_NS_MAX: u64 = 2_048_000_000;
+/// Trials of a series, at most.
+const QUEUE_MAX: usize = 3;
+
+#[derive(Clone, Copy, Debug)]
+enum State {
+    Holding {
+        since_ns: u64,
+        changed: u32,
+    },
+    /// Windows alternate A B B A A B …, A being the incumbent: so that a drift falls on both alike.
+    Trying {
+        other: usize,
+        windows: usize,
+        last: f64,
+        ratios: [f64; PAIRS_MAX],
+    },
+}
+
+/// The search for the best level.
+#[derive(Debug)]
+pub(crate) struct Search {
+    levels: Vec<Level>,
+    at: usize,
+    state: State,
+    /// Challengers that the present series has still to try.
+    queue: [Option<usize>; QUEUE_MAX],
+    hold_ns: u64,
+    /// The incumbent's rate and waste, when it was last compared.
+    usual: Option<(f64, f64)>,
+}
+
+impl Search {
+    /// Among the levels up to `batch_max`, from `known` on if that is one of them.
+    pub(crate) fn new(batch_max: usize, known: Option<Level>) -> Search {
+        let mut levels =
+            vec![Level { style: Style::Naive, batch: 1 }, Level { style: Style::Prefetching, batch: 1 }];
+        levels.extend(BATCHES.into_iter().filter(|&n| n < batch_max).map(Level::interleaved));
+        if batch_max > 1 {
+            levels.push(Level::interleaved(batch_max));
+        }
+        let known = known.and_then(|known| levels.iter().position(|&level| level == known));
+        let first = levels.iter().rposition(|level| level.batch <= BATCH_FIRST).unwrap_or(0);
+        let mut search = Search {
+            levels,
+            at: known.unwrap_or(first),
+            state: State::Holding { since_ns: 0, changed: 0 },
+            queue: [None; QUEUE_MAX],
+            hold_ns: HOLD_NS_MIN,
+            usual: None,
+        };
+        if known.is_some() {
+            search.hold_ns *= 4; // it was found on other data: to be looked at soon, but not first of all
+        } else {
+            search.begin_series(None);
+        }
+        search
+    }
+
+    /// What is to be open now.
+    pub(crate) fn level(&self) -> Level {
+        match self.state {
+            State::Trying { other, windows, .. } if is_challengers(windows) => self.levels[other],
+            _ => self.incumbent(),
+        }
+    }
+
+    /// The best level known.
+    pub(crate) fn incumbent(&self) -> Level {
+        self.levels[self.at]
+    }
+
+    /// The sequential level to use for a future that is alone.
+    pub(crate) fn alone(&self) -> Style {
+        if self.incumbent().is_sequential() { self.incumbent().style } else { Style::Prefetching }
+    }
+
+    /// Nothing is being tried: windows may be long.
+    pub(crate) fn is_holding(&self) -> bool {
+        matches!(self.state, State::Holding { .. })
+    }
+
+    /// Windows could not be had: a trial under way is given up.
+    pub(crate) fn give_up(&mut self, now_ns: u64) {
+        self.queue = [None; QUEUE_MAX];
+        self.state = State::Holding { since_ns: now_ns, changed: 0 };
+    }
+
+    /// Takes a window of `level()` into account.
+    pub(crate) fn sample(&mut self, sample: Sample) {
+        match self.state {
+            State::Holding { since_ns, changed } => self.watch(sample, since_ns, changed),
+            State::Trying { other, windows, last, ratios } => {
+                self.compare(sample, other, windows, last, ratios);
+            }
+        }
+    }
+
+    /// Begins a series of trials when it is time, or when the incumbent's own rate has changed.
+    fn watch(&mut self, sample: Sample, since_ns: u64, changed: u32) {
+        let since_ns = if since_ns == 0 { sample.now_ns } else { since_ns };
+        let (rate, wasted) = *self.usual.get_or_insert((sample.rate, sample.wasted));
+        let differs =
+            (sample.rate / rate - 1.0).abs() > CHANGED || (sample.wasted - wasted).abs() > WASTED_CHANGED;
+        let changed = if differs { changed + 1 } else { 0 };
+        self.state = State::Holding { since_ns, changed };
+        if changed >= CHANGED_WINDOWS {
+            self.hold_ns = (self.hold_ns / 4).max(HOLD_NS_MIN);
+        } else if sample.now_ns.saturating_sub(since_ns) < self.hold_ns {
+            return;
+        }
+        self.usual = None;
+        self.begin_series(None);
+        if self.is_holding() {
+            self.state = State::Holding { since_ns: sample.now_ns, changed: 0 }; // there is one level only
+        }
+    }
+
+    fn compare(
+        &mut self,
+        sample: Sample,
+        other: usize,
+        windows: usize,
+        last: f64,
+        mut ratios: [f64; PAIRS_MAX],
+    ) {
+        if windows.is_multiple_of(2) {
+            self.state = State::Trying { other, windows: windows + 1, last: sample.rate, ratios };
+            return;
+        }
+        let pairs = windows / 2 + 1;
+        ratios[pairs - 1] = if is_challengers(windows) { sample.rate / last } else { last / sample.rate };
+        match verdict(&ratios[..pairs]) {
+            None => self.state = State::Trying { other, windows: windows + 1, last: sample.rate, ratios },
+            Some(gain) if gain > BETTER => {
+                let from = std::mem::replace(&mut self.at, other);
+                // A small gain may be noise: so it does not speed up the trials to come.
+                self.hold_ns = if gain > FAR_BETTER { HOLD_NS_MIN } else { self.hold_ns };
+                self.begin_series(Some(from));
+                self.rest_if_idle(sample.now_ns);
+            }
+            Some(_) => {
+                self.next_trial();
+                self.rest_if_idle(sample.now_ns);
+            }
+        }
+    }
+
+    /// After the last trial of a series: for longer each time.
+    fn rest_if_idle(&mut self, now_ns: u64) {
+        if self.is_holding() {
+            self.hold_ns = (self.hold_ns * 2).min(HOLD_NS_MAX);
+            self.state = State::Holding { since_ns: now_ns, changed: 0 };
+        }
+    }
+
+    /// Lists the levels to try: the neighbours, first the one in the direction of the last move; then one from
+    /// the other side of the great divide, for the best levels of both sides need not be neighbours.
+    fn begin_series(&mut self, from: Option<usize>) {
+        let (at, top) = (self.at, self.levels.len() - 1);
+        let of_batch =
+            |batch| self.levels.iter().rposition(|l| l.batch <= batch).filter(|&i| i >= SEQUENTIAL);
+        let (up, down) = (Some(at + 1).filter(|&i| i <= top), at.checked_sub(1));
+        let all = match at {
+            0 | 1 => [Some(1 - at), of_batch(BATCHES[0]), of_batch(BATCH_FIRST)],
+            _ if from.is_some_and(|from| from > at) => [down, up, Some(0)],
+            _ => [up, down, Some(0)],
+        };
+        self.queue = all.map(|level| level.filter(|&i| Some(i) != from && i <= top));
+        self.next_trial();
+    }
+
+    fn next_trial(&mut self) {
+        let next = self.queue.iter_mut().find_map(Option::take);
+        self.state = match next {
+            Some(other) => State::Trying { other, windows: 0, last: 0.0, ratios: [0.0; PAIRS_MAX] },
+            None => State::Holding { since_ns: 0, changed: 0 },
+        };
+    }
+}
+
+/// Whose turn a window of a trial is.
+fn is_challengers(window: usize) -> bool {
+    matches!(window % 4, 1 | 2)
+}
+
+/// What pairs of windows say of the challenger's rate, by the incumbent's: `None`: not enough.
+fn verdict(ratios: &[f64]) -> Option<f64> {
+    let mut sorted = [0.0; PAIRS_MAX];
+    let sorted = &mut sorted[..ratios.len()];
+    sorted.copy_from_slice(ratios);
+    sorted.sort_by(f64::total_cmp);
+    let (least, median, most) = (sorted[0], sorted[sorted.len() / 2], sorted[sorted.len() - 1]);
+    let is_clear = match sorted.len() {
+        1 => most < HOPELESS,
+        PAIRS_MAX => true,
+        _ => most < FAR_WORSE || least > FAR_BETTER,
+    };
+    is_clear.then_some(median)
+}

@@ -1,0 +1,118 @@
+//! Where a stream takes its futures from: a closure, or inputs with hints, of which those that would conflict with
+//! open ones are put aside.
+
+use super::hints::{Hint, Turns};
+use std::future::Future;
+
+/// Inputs that may be put aside at once; while so many are, no further one is looked at.
+pub(crate) const ASIDE_MAX: usize = 64;
+
+/// A stream's futures, in the slots of a worker whose mailboxes are `M`.
+pub(crate) trait Source<'s, M: 's> {
+    type Future: Future;
+    /// `next` may have none now and some later.
+    const WAITS: bool;
+
+    /// The next future, for this slot of a worker that keeps `batch` open. `None`: there is none, or none that may
+    /// be let in before another one has ended.
+    fn next(&mut self, mailbox: &'s M, slot: u32, batch: usize) -> Option<Self::Future>;
+
+    /// `next` will never have one again.
+    fn is_exhausted(&self) -> bool;
+
+    /// The future that was put into this slot is a long one.
+    fn is_long(&self, slot: u32) -> bool;
+
+    /// It has ended.
+    fn ended(&mut self, slot: u32);
+}
+
+/// A closure that returns futures until there are none.
+pub(super) struct Plain<N>(pub(super) N);
+
+impl<'s, M: 's, F: Future, N: FnMut(&'s M) -> Option<F>> Source<'s, M> for Plain<N> {
+    type Future = F;
+    const WAITS: bool = false;
+
+    #[inline(always)]
+    fn next(&mut self, mailbox: &'s M, _: u32, _: usize) -> Option<F> {
+        (self.0)(mailbox)
+    }
+    #[inline(always)]
+    fn is_exhausted(&self) -> bool {
+        true // asked after `next` has returned `None`
+    }
+    #[inline(always)]
+    fn is_long(&self, _: u32) -> bool {
+        false
+    }
+    #[inline(always)]
+    fn ended(&mut self, _: u32) {}
+}
+
+/// Inputs, what is known of each, and what makes a future of one.
+pub(super) struct Hinted<I: Iterator, H, N> {
+    inputs: I,
+    hint: H,
+    make: N,
+    turns: Turns<I::Item>,
+    /// Of the futures in the slots.
+    open: Vec<Hint>,
+    has_more: bool,
+}
+
+impl<I: Iterator, H: FnMut(&I::Item) -> Hint, N> Hinted<I, H, N> {
+    pub(super) fn new(inputs: I, hint: H, make: N) -> Self {
+        Hinted { inputs, hint, make, turns: Turns::new(ASIDE_MAX), open: Vec::new(), has_more: true }
+    }
+
+    /// The next input that may be let in: the first of those put aside, or a new one.
+    fn take(&mut self) -> Option<(Hint, I::Item)> {
+        if let Some(found) = self.turns.next() {
+            return Some(found);
+        }
+        while self.has_more && self.turns.waiting() < ASIDE_MAX {
+            let Some(input) = self.inputs.next() else {
+                self.has_more = false;
+                break;
+            };
+            let hint = (self.hint)(&input);
+            if let Some(input) = self.turns.offer(hint, input) {
+                return Some((hint, input));
+            }
+        }
+        None
+    }
+}
+
+impl<'s, M: 's, I, F, H, N> Source<'s, M> for Hinted<I, H, N>
+where
+    I: Iterator,
+    F: Future,
+    H: FnMut(&I::Item) -> Hint,
+    N: FnMut(&'s M, I::Item) -> F,
+{
+    type Future = F;
+    const WAITS: bool = true;
+
+    fn next(&mut self, mailbox: &'s M, slot: u32, batch: usize) -> Option<F> {
+        self.turns.set_places(batch);
+        let (hint, input) = self.take()?;
+        let slot = slot as usize;
+        if self.open.len() <= slot {
+            self.open.resize(slot + 1, Hint::default());
+        }
+        self.open[slot] = hint;
+        Some((self.make)(mailbox, input))
+    }
+    fn is_exhausted(&self) -> bool {
+        !self.has_more && self.turns.waiting() == 0
+    }
+    fn is_long(&self, slot: u32) -> bool {
+        self.open[slot as usize].is_long()
+    }
+    fn ended(&mut self, slot: u32) {
+        let hint = std::mem::take(&mut self.open[slot as usize]);
+        self.turns.leave(&hint);
+    }
+}

@@ -1,0 +1,138 @@
+//! Workers that find their batch out, under a clock that the futures move.
+
+use super::toy::{Failed, Life, Toy, ToyHost};
+use crate::exec::{BatchSize, Executor, Handle, Level, Lost, Style, Task, Worker, WorkerOptions};
+use crate::suspend::{OnMiss, Seeded};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::thread;
+
+fn options() -> WorkerOptions {
+    WorkerOptions { batch: BatchSize::Auto, ..WorkerOptions::default() }
+}
+
+/// Nanoseconds that a future takes at a level.
+type Cost = fn(Level) -> u64;
+
+/// Point reads of a large table.
+fn of_misses(level: Level) -> u64 {
+    match level.batch {
+        _ if level.style != Style::Interleaved => 2000,
+        batch if batch <= 32 => 2000 / batch as u64 + 200,
+        batch => 250 + 2 * batch as u64,
+    }
+}
+
+/// Reads of what the caches hold.
+fn of_hits(level: Level) -> u64 {
+    if level.style == Style::Interleaved { 300 + level.batch as u64 } else { 200 }
+}
+
+/// Moves the clock by what a future costs at the worker's level, and counts its work.
+fn spend(life: &Life, cost: Cost) {
+    let level = life.level.get().expect("a worker says its level when it is made");
+    let mut reading = life.reading.get();
+    reading.ns += cost(level);
+    reading.work += 1;
+    life.reading.set(reading);
+}
+
+fn run(worker: &mut Worker<ToyHost, OnMiss>, futures: u32, cost: Cost) {
+    let (life, mut left) = (worker.host().life.clone(), futures);
+    let next = |toy| {
+        left = left.checked_sub(1)?;
+        let life: Rc<Life> = life.clone();
+        Some(async move {
+            if life.level.get().is_some_and(|level| level.style == Style::Interleaved) {
+                Toy::operation(toy, 3).await;
+            }
+            spend(&life, cost);
+        })
+    };
+    let mut ended = 0;
+    worker.stream(next, |(), _| ended += 1);
+    assert_eq!(ended, futures);
+}
+
+fn level(worker: &Worker<ToyHost, OnMiss>) -> Level {
+    worker.host().life.level.get().expect("it has one")
+}
+
+#[test]
+fn a_stream_finds_its_level_and_follows_the_work() {
+    // Proves: a worker goes to about 32 open where that is best, to one after the other where that is, and back; all
+    // futures end on the way.
+    let mut worker = Worker::new(ToyHost::new(), OnMiss, options());
+    for _ in 0..2 {
+        run(&mut worker, 3_000_000, of_misses);
+        let best = worker.host().life.known.get().expect("something was found");
+        assert!((16..=48).contains(&best.batch), "{best:?}");
+        run(&mut worker, 3_000_000, of_hits);
+        let best = worker.host().life.known.get().expect("something was found");
+        assert!(best.style != Style::Interleaved && best.batch == 1, "{best:?}");
+    }
+}
+
+#[test]
+fn what_one_worker_has_found_the_next_begins_with() {
+    // Proves: a level that the host knows is begun with, and one that is set by hand is kept.
+    let host = ToyHost::new();
+    host.life.known.set(Some(Level { style: Style::Naive, batch: 1 }));
+    let mut worker = Worker::new(host, OnMiss, options());
+    assert_eq!(level(&worker), Level { style: Style::Naive, batch: 1 });
+    worker.set_batch(5);
+    run(&mut worker, 100_000, of_misses);
+    assert_eq!(level(&worker), Level { style: Style::Interleaved, batch: 5 });
+    worker.set_batch(BatchSize::Auto);
+    run(&mut worker, 1_000_000, of_misses);
+    assert_ne!(level(&worker).batch, 5);
+}
+
+#[test]
+fn a_simulator_s_policy_is_left_alone() {
+    // Proves: nothing depends on the time under a policy that is not after speed.
+    let worker = Worker::new(ToyHost::new(), Seeded::new(1), options());
+    assert_eq!(worker.host().life.level.get(), Some(Level { style: Style::Interleaved, batch: 48 }));
+}
+
+#[test]
+fn long_ones_leave_room_in_sequential_execution() {
+    // Proves: beside so many long ones, one more may be open; without, one.
+    let host = ToyHost::new();
+    host.life.known.set(Some(Level { style: Style::Prefetching, batch: 1 }));
+    let mut worker = Worker::new(host, OnMiss, options());
+    let life = worker.host().life.clone();
+    for (longs, batch) in [(2, 3), (0, 1), (100, 64)] {
+        life.longs.set(longs);
+        run(&mut worker, 10_000, of_hits);
+        assert_eq!(worker.batch(), batch);
+    }
+}
+
+#[test]
+fn a_lone_future_runs_as_in_sequential_execution() {
+    // Proves: where little is submitted each future is told to run in place, whatever the level; and the worker's level
+    // is the old one for those that come together.
+    let executor = Arc::new(Executor::new(1, 8));
+    let serving = executor.clone();
+    let thread = thread::spawn(move || serving.serve(0, ToyHost::new(), OnMiss, options()));
+    let style = |executor: &Executor<Toy>| {
+        let make = |toy: &'static Toy| {
+            let style = toy.life.level.get().map(|level| level.style);
+            async move {
+                toy.operation(1).await;
+                Ok::<_, Failed>(style)
+            }
+        };
+        // SAFETY: the future drops the mailbox reference with itself.
+        let (job, handle): (_, Handle<Option<Style>, Failed>) = unsafe { Task::job(executor, make) };
+        executor.submit(job);
+        handle.wait()
+    };
+    for _ in 0..100 {
+        assert_eq!(style(&executor), Ok(Some(Style::Prefetching)));
+    }
+    executor.close();
+    thread.join().expect("no panic");
+    assert_eq!(style(&executor), Err(Failed(Lost::Closed)));
+}

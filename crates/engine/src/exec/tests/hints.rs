@@ -1,0 +1,184 @@
+use super::toy::{Toy, ToyHost};
+use crate::exec::hints::Turns;
+use crate::exec::source::ASIDE_MAX;
+use crate::exec::{Hint, Worker, WorkerOptions};
+use crate::suspend::{Never, OnMiss, Seeded, Suspend};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+/// Inputs with the keys that they touch, and how many steps they take.
+#[derive(Clone, Debug)]
+struct Input {
+    number: usize,
+    keys: Vec<u64>,
+    is_long: bool,
+    operations: u32,
+}
+
+impl Input {
+    fn hint(&self) -> Hint {
+        let hint = self.keys.iter().fold(Hint::default(), |hint, &key| hint.touches(key));
+        if self.is_long { hint.long() } else { hint }
+    }
+}
+
+/// Who is open, and who has ended, in order.
+#[derive(Default)]
+struct Log {
+    open: RefCell<Vec<Input>>,
+    began: RefCell<Vec<Input>>,
+    ended: RefCell<Vec<usize>>,
+    pulled: Cell<usize>,
+    longs_max: Cell<usize>,
+    aside_max: Cell<usize>,
+}
+
+impl Log {
+    fn enter(&self, input: &Input) {
+        let mut open = self.open.borrow_mut();
+        for other in open.iter() {
+            assert!(input.keys.iter().all(|key| !other.keys.contains(key)), "{input:?} beside {other:?}");
+        }
+        open.push(input.clone());
+        self.began.borrow_mut().push(input.clone());
+        self.longs_max.set(self.longs_max.get().max(open.iter().filter(|i| i.is_long).count()));
+        let aside = self.pulled.get() - open.len() - self.ended.borrow().len();
+        self.aside_max.set(self.aside_max.get().max(aside));
+    }
+
+    fn leave(&self, number: usize) {
+        self.open.borrow_mut().retain(|input| input.number != number);
+        self.ended.borrow_mut().push(number);
+    }
+}
+
+fn run<S: Suspend>(policy: S, batch: usize, inputs: &[Input]) -> Rc<Log> {
+    let options = WorkerOptions { batch: batch.into(), ..WorkerOptions::default() };
+    let mut worker = Worker::new(ToyHost::new(), policy, options);
+    let log = Rc::new(Log::default());
+    let source = inputs.iter().inspect(|_| log.pulled.update(|n| n + 1));
+    let make = |toy, input: &Input| {
+        let (log, input) = (log.clone(), input.clone());
+        async move {
+            log.enter(&input);
+            for _ in 0..input.operations {
+                Toy::operation(toy, 1).await;
+            }
+            log.leave(input.number);
+        }
+    };
+    let mut ended = 0;
+    worker.stream_hinted(source, |input| input.hint(), make, |(), _| ended += 1);
+    assert_eq!(ended, inputs.len());
+    assert_eq!(worker.open(), 0);
+    log
+}
+
+fn inputs(seed: u64, count: usize, keys: u64, longs_percent: u64) -> Vec<Input> {
+    let mut random = Seeded::new(seed);
+    let mut below = |n: u64| random.next_u64() % n;
+    let input = |number| Input {
+        number,
+        keys: (0..below(3)).map(|_| below(keys)).collect(),
+        is_long: below(100) < longs_percent,
+        operations: 1 + below(5) as u32,
+    };
+    (0..count).map(input).collect()
+}
+
+#[test]
+fn two_that_overlap_are_never_open_together_and_keep_their_order() {
+    // Proves: over random hints, batches and policies, no key has two openers at once, and those of one key begin in
+    // the order of the inputs; and no more are put aside than there is room for.
+    for seed in 0..20 {
+        for keys in [1, 4, 40] {
+            let all = inputs(seed, 500, keys, 0);
+            for batch in [1, 2, 8, 48] {
+                for log in
+                    [run(OnMiss, batch, &all), run(Seeded::new(seed), batch, &all), run(Never, 1, &all)]
+                {
+                    // (Those that are let in but not yet polled are no opener's.)
+                    assert!(log.aside_max.get() <= ASIDE_MAX + batch, "{}", log.aside_max.get());
+                    let began = log.began.borrow();
+                    for key in 0..keys {
+                        let of_key: Vec<usize> =
+                            began.iter().filter(|i| i.keys.contains(&key)).map(|i| i.number).collect();
+                        assert!(of_key.is_sorted(), "seed {seed}, key {key}: {of_key:?}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn others_go_on_beside_those_put_aside() {
+    // Proves: behind a slow opener of a hot key all inputs without it end before the second of that key begins.
+    let mut all: Vec<Input> = (0..100)
+        .map(|number| Input { number, keys: vec![1000 + number as u64], is_long: false, operations: 1 })
+        .collect();
+    all[0] = Input { number: 0, keys: vec![7], is_long: false, operations: 500 };
+    all[1] = Input { number: 1, keys: vec![7], is_long: false, operations: 1 };
+    // (A hash may have another key fall in with that one: those wait as well.)
+    let waits = |input: &Input| input.hint().touches(7) == input.hint() || input.number == 1;
+    let log = run(OnMiss, 8, &all);
+    let ended = log.ended.borrow();
+    let position = |number: usize| ended.iter().position(|&n| n == number);
+    for input in all[2..].iter().filter(|input| !waits(input)) {
+        assert!(position(input.number) < position(0), "{input:?}");
+    }
+    assert!(position(0) < position(1));
+}
+
+#[test]
+fn one_that_waits_is_not_passed_for_ever() {
+    // Proves: one that overlaps with two of the hot keys has its turn although openers of either never cease.
+    let mut all: Vec<Input> = (0..1000)
+        .map(|number| Input { number, keys: vec![number as u64 % 2], is_long: false, operations: 3 })
+        .collect();
+    all[10].keys = vec![0, 1];
+    let log = run(OnMiss, 8, &all);
+    let began = log.began.borrow();
+    assert_eq!(began.iter().position(|input| input.number == 10), Some(10));
+}
+
+#[test]
+fn long_ones_have_a_quarter_of_the_places() {
+    // Proves: never more than a quarter of the batch, and at least one place, is taken by long ones; short ones overtake.
+    for (batch, longs_max) in [(1, 1), (4, 1), (8, 2), (48, 12)] {
+        let all = inputs(3, 2000, 1_000_000, 50);
+        let log = run(OnMiss, batch, &all);
+        assert_eq!(log.longs_max.get(), longs_max, "batch {batch}");
+    }
+}
+
+#[test]
+fn a_hint_is_a_set() {
+    // Proves: the order and the number of times that keys are named say nothing; a hint without keys has no home, and
+    // equal ones have the same.
+    let (a, b) = (Hint::default().touches(1).touches(2), Hint::default().touches(2).touches(1).touches(1));
+    assert_eq!(a, b);
+    assert_eq!((a.home(), Hint::default().long().home()), (b.home(), None));
+    assert!(a.home().is_some());
+    // Of 100 keys, all but a few have bits of their own.
+    let distinct: std::collections::HashSet<String> =
+        (0..100).map(|key| format!("{:?}", Hint::default().touches(key))).collect();
+    assert!(distinct.len() > 75, "{}", distinct.len());
+}
+
+#[test]
+fn one_that_goes_while_it_waits_makes_way() {
+    // Proves: those behind one that is forgotten do not wait for it.
+    let mut turns = Turns::new(0);
+    let (one, both, two) =
+        (Hint::default().touches(1), Hint::default().touches(1).touches(2), Hint::default().touches(2));
+    assert_eq!(turns.offer(one, 'a'), Some('a'));
+    assert_eq!(turns.offer(both, 'b'), None);
+    assert_eq!(turns.offer(two, 'c'), None); // in order: behind b
+    assert!(turns.next().is_none());
+    turns.forget(|&name| name == 'b');
+    assert_eq!(turns.next(), Some((two, 'c')));
+    turns.leave(&two);
+    turns.leave(&one);
+    assert_eq!((turns.waiting(), turns.next()), (0, None));
+}

@@ -1,0 +1,169 @@
+//! Measures windows of a worker's own work for the search in `adapt.rs`. Called between rounds, by `core.rs`.
+
+use super::adapt::{Level, Sample, Search, Style};
+use super::op::{Counters, Reading};
+
+/// A window of a trial lasts so long at least,
+const TRIAL_NS_MIN: u64 = 1_000_000;
+/// has at least so many futures end,
+const TRIAL_ENDED_MIN: u64 = 1000;
+/// but lasts no longer than this.
+const TRIAL_NS_MAX: u64 = 4_000_000;
+/// A window of the incumbent, between trials.
+const HOLD_NS: u64 = 16_000_000;
+/// While nothing is tried the clock is read at every so many-th look.
+const HOLD_LOOKS: u32 = 16;
+/// Of the places of the level, in a hundred, that have to be taken on average: else there is too little to do
+/// for a window to say anything.
+const OCCUPANCY_MIN_PERCENT: u64 = 70;
+/// Windows that said nothing, after which a trial is given up.
+const VOID_MAX: u32 = 8;
+
+/// The thread was off its core, if from one look to the next it took so long, and so many times the usual.
+const AWAY_NS_MIN: u64 = 500_000;
+const AWAY_TIMES: u64 = 8;
+/// Looks after which it is known what is usual.
+const USUAL_LOOKS: u64 = 4;
+
+/// What was counted at a moment.
+#[derive(Clone, Copy)]
+struct Mark {
+    reading: Reading,
+    counters: Counters,
+}
+
+/// A window under way.
+#[derive(Clone, Copy)]
+struct Window {
+    began: Mark,
+    looks: u64,
+    last_ns: u64,
+    /// Time in it that the thread has been away.
+    away_ns: u64,
+}
+
+impl Window {
+    fn new(began: Mark) -> Window {
+        Window { began, looks: 0, last_ns: began.reading.ns, away_ns: 0 }
+    }
+
+    /// How long it has been, as of this moment, without the time away: what the system gives to other threads says
+    /// nothing of the level.
+    fn ns(&mut self, now_ns: u64) -> u64 {
+        let began_ns = self.began.reading.ns;
+        if self.looks >= USUAL_LOOKS {
+            let usual = (self.last_ns - began_ns).saturating_sub(self.away_ns) / self.looks;
+            let took = now_ns.saturating_sub(self.last_ns);
+            if took > AWAY_NS_MIN.max(AWAY_TIMES * usual) {
+                self.away_ns += took - usual;
+            }
+        }
+        self.looks += 1;
+        self.last_ns = now_ns;
+        now_ns.saturating_sub(began_ns).saturating_sub(self.away_ns)
+    }
+}
+
+/// The level of one worker.
+pub(crate) struct Tuner {
+    search: Search,
+    level: Level,
+    /// `None`: one begins with the next look.
+    window: Option<Window>,
+    /// Looks to pass over: what is open after a change of level was let in before it.
+    pass_over: u32,
+    voids: u32,
+}
+
+impl Tuner {
+    pub(crate) fn new(search: Search) -> Tuner {
+        let level = search.level();
+        Tuner { search, level, window: None, pass_over: 0, voids: 0 }
+    }
+
+    /// The level to work at now.
+    pub(crate) fn level(&self) -> Level {
+        self.level
+    }
+
+    /// The best one known.
+    pub(crate) fn incumbent(&self) -> Level {
+        self.search.incumbent()
+    }
+
+    /// The style for a future that is alone.
+    pub(crate) fn alone(&self) -> Style {
+        self.search.alone()
+    }
+
+    /// It is time to read the clock: once in this many calls.
+    #[inline]
+    pub(crate) fn is_due(&mut self) -> bool {
+        self.pass_over = self.pass_over.saturating_sub(1);
+        self.pass_over == 0
+    }
+
+    /// The worker had nothing to do: the window says nothing.
+    pub(crate) fn interrupt(&mut self) {
+        self.voids += u32::from(self.window.take().is_some());
+    }
+
+    /// Looks at the window; a change of level, if there is one.
+    pub(crate) fn look(&mut self, reading: Reading, counters: Counters) -> Option<Level> {
+        let now = Mark { reading, counters };
+        if self.voids >= VOID_MAX {
+            self.voids = 0;
+            self.search.give_up(reading.ns);
+        }
+        let is_holding = self.search.is_holding();
+        self.pass_over = if is_holding { HOLD_LOOKS } else { 1 };
+        let Some(window) = &mut self.window else {
+            self.window = Some(Window::new(now));
+            return self.change();
+        };
+        let (began, ns) = (window.began, window.ns(reading.ns));
+        let ended = counters.ended - began.counters.ended;
+        let is_over = match is_holding {
+            true => ns >= HOLD_NS,
+            false => ns >= TRIAL_NS_MAX || ns >= TRIAL_NS_MIN && ended >= TRIAL_ENDED_MIN,
+        };
+        if !is_over {
+            return None;
+        }
+        self.window = Some(Window::new(now));
+        match sample(&began, &now, ns, self.level) {
+            Some(sample) => {
+                self.voids = 0;
+                self.search.sample(sample);
+            }
+            None => self.voids += 1,
+        }
+        self.change()
+    }
+
+    /// Takes over the level that the search wants, if it is another one.
+    fn change(&mut self) -> Option<Level> {
+        let level = self.search.level();
+        if level == self.level {
+            return None;
+        }
+        self.level = level;
+        self.window = None;
+        self.pass_over = 2; // one look to let the old ones end, the next begins the window
+        Some(level)
+    }
+}
+
+/// What lies between two marks, in so many nanoseconds; `None`: it says nothing.
+fn sample(began: &Mark, now: &Mark, ns: u64, level: Level) -> Option<Sample> {
+    let since = |of: fn(&Counters) -> u64| of(&now.counters) - of(&began.counters);
+    let (rounds, visits, ended) = (since(|c| c.rounds), since(|c| c.visits), since(|c| c.ended));
+    let work = now.reading.work - began.reading.work;
+    let wanted = rounds * level.batch as u64 * OCCUPANCY_MIN_PERCENT / 100;
+    if work == 0 || level.batch > 1 && visits < wanted {
+        return None;
+    }
+    let conflicts = now.reading.conflicts - began.reading.conflicts;
+    let wasted = conflicts as f64 / ended.max(1) as f64;
+    Some(Sample { now_ns: now.reading.ns, rate: work as f64 / ns.max(1) as f64, wasted })
+}
