@@ -196,7 +196,7 @@ pub(crate) fn table<C: Scheme>(db: &Database<C>, key_bytes: usize) -> crate::Res
 
 /// A bijection of 64-bit numbers that looks random (the finisher of MurmurHash3).
 #[inline(always)]
-pub(crate) fn mix(number: u64) -> u64 {
+pub fn mix(number: u64) -> u64 {
     let mut k = number;
     k = (k ^ (k >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
     k = (k ^ (k >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);

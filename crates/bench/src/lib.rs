@@ -33,6 +33,8 @@ mod recovery;
 mod robust;
 mod runner;
 
+pub use engine::mix;
+
 use args::{BenchArgs, BenchCommand};
 
 /// What went wrong, in one line fit for the user.

@@ -229,7 +229,7 @@ impl Outcome {
 }
 
 /// A number of records in few characters.
-pub(crate) fn short(n: u64) -> String {
+pub fn short(n: u64) -> String {
     let (value, suffix) = match n {
         0..1_000 => (n as f64, ""),
         1_000..1_000_000 => (n as f64 / 1e3, "K"),
@@ -313,7 +313,7 @@ fn page<'a>(outcome: &'a Outcome, title: &'a str) -> Result<Page<'a>> {
 }
 
 /// Writes a file and says so.
-pub(crate) fn write(path: &Path, text: &str) -> Result<()> {
+pub fn write(path: &Path, text: &str) -> Result<()> {
     std::fs::write(path, text).map_err(|e| Failure::new(format!("cannot write {}: {e}", path.display())))?;
     println!("wrote {}", path.display());
     Ok(())

@@ -1,0 +1,62 @@
+//! The engines, a file to each, and the one table of them.
+
+mod braid;
+mod fjall;
+#[allow(unsafe_code, reason = "mapping a file is unsafe by its interface")]
+mod lmdb;
+mod locked;
+mod maps;
+mod postgres;
+mod redb;
+mod rocks;
+mod sqlite;
+mod surreal;
+#[cfg(test)]
+mod tests;
+
+use crate::peer::{Facts, Peer};
+use std::sync::{Mutex, RwLock};
+
+/// Something that is done with a peer whose type is known.
+pub trait Visitor {
+    /// What comes of it.
+    type Answer;
+    /// Does it.
+    fn visit<P: Peer>(self) -> Self::Answer;
+}
+
+/// The table of peers, in the order of reports: both what is known of all, and the way from a name to a type.
+macro_rules! peers {
+    ($($peer:ty),+ $(,)?) => {
+        /// What is known of each peer, in the order of reports.
+        pub const PEERS: &[Facts] = &[$(<$peer as Peer>::FACTS),+];
+
+        /// Lets a visitor see the peer of a name. None: there is none.
+        pub fn visit<V: Visitor>(name: &str, visitor: V) -> Option<V::Answer> {
+            $(if name == <$peer as Peer>::FACTS.name {
+                return Some(visitor.visit::<$peer>());
+            })+
+            None
+        }
+    };
+}
+
+peers![
+    braid::Braid<true>,
+    braid::Braid<false>,
+    surreal::Surreal,
+    lmdb::Lmdb,
+    redb::Redb<false>,
+    redb::Redb<true>,
+    sqlite::Sqlite<false>,
+    sqlite::Sqlite<true>,
+    rocks::Rocks<rocksdb::OptimisticTransactionDB>,
+    rocks::Rocks<rocksdb::TransactionDB>,
+    fjall::Fjall,
+    postgres::Postgres,
+    locked::Locked<Mutex<locked::Trees>>,
+    locked::Locked<RwLock<locked::Trees>>,
+    maps::Maps<congee::Congee<usize, usize>>,
+    maps::Maps<crossbeam_skiplist::SkipMap<u64, std::sync::atomic::AtomicU64>>,
+    maps::Maps<papaya::HashMap<u64, std::sync::atomic::AtomicU64>>,
+];

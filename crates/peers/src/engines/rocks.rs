@@ -1,0 +1,332 @@
+//! RocksDB: its optimistic and its pessimistic transactions, a column family to a table. Reads are as of a snapshot;
+//! what is read to be written is validated at commit, or locked at once.
+
+use crate::measure::file_bytes;
+use crate::peer::{
+    self, Attempt, Class, Facts, Fault, Peer, Session, Setting, Tried, in_groups, perform, read_only, retry,
+};
+use crate::work::{Outcome, Table, Task, Work};
+use braid_bench::Result;
+use rocksdb::{
+    BlockBasedOptions, BottommostLevelCompaction, Cache, ColumnFamily, ColumnFamilyDescriptor, DBAccess,
+    Error, ErrorKind, OptimisticTransactionDB, OptimisticTransactionOptions, Options, ReadOptions,
+    SnapshotWithThreadMode, Transaction, TransactionDB, TransactionDBOptions, TransactionOptions,
+    WriteBatchWithTransaction, WriteOptions,
+};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+fn failed(error: Error) -> braid_bench::Failure {
+    peer::failed("rocksdb", error)
+}
+
+fn fault(error: Error) -> Fault {
+    match error.kind() {
+        // A lost validation, a lock that was not to be had, a history that is too short to tell.
+        ErrorKind::Busy | ErrorKind::TimedOut | ErrorKind::TryAgain | ErrorKind::Aborted => Fault::Conflict,
+        _ => Fault::Failed(failed(error)),
+    }
+}
+
+/// What the two kinds of database have under different names.
+pub trait Kind: DBAccess + Sync + Sized {
+    /// Its name as a peer.
+    const NAME: &'static str;
+    /// Opens it.
+    fn open(
+        options: &Options,
+        path: &Path,
+        families: Vec<ColumnFamilyDescriptor>,
+    ) -> std::result::Result<Self, Error>;
+    /// The family of a table.
+    fn family(&self, name: &str) -> Option<&ColumnFamily>;
+    /// Begins a transaction that has a snapshot.
+    fn begin(&self, options: &WriteOptions) -> Transaction<'_, Self>;
+    /// Writes many records at once.
+    fn store(
+        &self,
+        batch: WriteBatchWithTransaction<true>,
+        options: &WriteOptions,
+    ) -> std::result::Result<(), Error>;
+    /// Leaves nothing in memory to be written.
+    fn flush(&self, family: &ColumnFamily) -> std::result::Result<(), Error>;
+}
+
+impl Kind for OptimisticTransactionDB {
+    const NAME: &'static str = "rocksdb-optimistic";
+
+    fn open(
+        options: &Options,
+        path: &Path,
+        families: Vec<ColumnFamilyDescriptor>,
+    ) -> std::result::Result<Self, Error> {
+        Self::open_cf_descriptors(options, path, families)
+    }
+
+    fn family(&self, name: &str) -> Option<&ColumnFamily> {
+        self.cf_handle(name)
+    }
+
+    fn begin(&self, options: &WriteOptions) -> Transaction<'_, Self> {
+        let mut own = OptimisticTransactionOptions::default();
+        own.set_snapshot(true);
+        self.transaction_opt(options, &own)
+    }
+
+    fn store(
+        &self,
+        batch: WriteBatchWithTransaction<true>,
+        options: &WriteOptions,
+    ) -> std::result::Result<(), Error> {
+        self.write_opt(batch, options)
+    }
+
+    fn flush(&self, family: &ColumnFamily) -> std::result::Result<(), Error> {
+        self.flush_cf(family)?;
+        let mut options = rocksdb::CompactOptions::default();
+        options.set_bottommost_level_compaction(BottommostLevelCompaction::Force);
+        self.compact_range_cf_opt(family, None::<&[u8]>, None::<&[u8]>, &options);
+        Ok(())
+    }
+}
+
+impl Kind for TransactionDB {
+    const NAME: &'static str = "rocksdb-pessimistic";
+
+    fn open(
+        options: &Options,
+        path: &Path,
+        families: Vec<ColumnFamilyDescriptor>,
+    ) -> std::result::Result<Self, Error> {
+        Self::open_cf_descriptors(options, &TransactionDBOptions::default(), path, families)
+    }
+
+    fn family(&self, name: &str) -> Option<&ColumnFamily> {
+        self.cf_handle(name)
+    }
+
+    fn begin(&self, options: &WriteOptions) -> Transaction<'_, Self> {
+        let mut own = TransactionOptions::default();
+        own.set_snapshot(true);
+        self.transaction_opt(options, &own)
+    }
+
+    fn store(
+        &self,
+        batch: WriteBatchWithTransaction<true>,
+        options: &WriteOptions,
+    ) -> std::result::Result<(), Error> {
+        self.write_opt(batch, options)
+    }
+
+    // (It has no call that compacts by hand.)
+    fn flush(&self, family: &ColumnFamily) -> std::result::Result<(), Error> {
+        self.flush_cf(family)
+    }
+}
+
+/// A database of either kind.
+pub struct Rocks<D> {
+    db: D,
+    class: Class,
+    directory: PathBuf,
+}
+
+impl<D: Kind> Rocks<D> {
+    fn families(&self) -> Result<[&ColumnFamily; 5]> {
+        let mut families = Vec::new();
+        for table in Table::ALL {
+            let missing = || peer::failed("rocksdb", format!("there is no family {}", table.name()));
+            families.push(self.db.family(table.name()).ok_or_else(missing)?);
+        }
+        Ok(families.try_into().unwrap_or_else(|_| unreachable!("a family for each")))
+    }
+
+    fn write_options(&self) -> WriteOptions {
+        let mut options = WriteOptions::default();
+        match self.class {
+            Class::Memory => options.disable_wal(true),
+            Class::Sync => options.set_sync(true),
+        }
+        options
+    }
+}
+
+/// All of the data fits into the cache, with filters for points; nothing is compressed.
+fn options(setting: &Setting) -> Options {
+    let mut blocks = BlockBasedOptions::default();
+    let cache = Cache::new_hyper_clock_cache(setting.records as usize * 64 + (1 << 28), 8192);
+    blocks.set_block_cache(&cache);
+    blocks.set_bloom_filter(10.0, false);
+    blocks.set_data_block_index_type(rocksdb::DataBlockIndexType::BinaryAndHash);
+    let mut options = Options::default();
+    options.create_if_missing(true);
+    options.create_missing_column_families(true);
+    options.increase_parallelism(setting.threads.max(2) as i32);
+    options.set_block_based_table_factory(&blocks);
+    options.set_compression_type(rocksdb::DBCompressionType::None);
+    options.set_write_buffer_size(128 << 20);
+    options.set_max_write_buffer_number(4);
+    options
+}
+
+impl<D: Kind> Peer for Rocks<D> {
+    const FACTS: Facts = Facts {
+        name: D::NAME,
+        isolation: "snapshot",
+        transactional: true,
+        ordered: true,
+        classes: &[Class::Memory, Class::Sync],
+        multiplexes: false,
+    };
+
+    type Session<'a>
+        = Open<'a, D>
+    where
+        D: 'a;
+
+    fn open(setting: &Setting) -> Result<Self> {
+        let options = options(setting);
+        let family = |table: Table| ColumnFamilyDescriptor::new(table.name(), options.clone());
+        let families = Table::ALL.map(family).into_iter().collect();
+        let db = D::open(&options, &setting.directory, families).map_err(failed)?;
+        Ok(Rocks { db, class: setting.class, directory: setting.directory.clone() })
+    }
+
+    fn load(&self, table: Table, rows: &mut dyn Iterator<Item = (u64, u64)>) -> Result<()> {
+        let family = self.families()?[table.index()];
+        let mut options = WriteOptions::default();
+        options.disable_wal(true);
+        in_groups(rows, |group| {
+            let mut batch = WriteBatchWithTransaction::<true>::default();
+            for (key, value) in group {
+                batch.put_cf(family, key.to_be_bytes(), value.to_le_bytes());
+            }
+            self.db.store(batch, &options).map_err(failed)
+        })
+    }
+
+    fn settle(&self) -> Result<()> {
+        for family in self.families()? {
+            self.db.flush(family).map_err(failed)?;
+        }
+        // What loading has left to compact is done when the files no longer change; two minutes are enough.
+        let (mut bytes, mut rounds_alike) = (0, 0);
+        for _ in 0..1200 {
+            let now = file_bytes(&self.directory);
+            rounds_alike = if now == bytes { rounds_alike + 1 } else { 0 };
+            if rounds_alike == 10 {
+                break;
+            }
+            bytes = now;
+            thread::sleep(Duration::from_millis(100));
+        }
+        Ok(())
+    }
+
+    fn session(&self, _: Option<usize>) -> Result<Open<'_, D>> {
+        let families = self.families()?;
+        Ok(Open { db: &self.db, families, write: self.write_options(), read: ReadOptions::default() })
+    }
+}
+
+/// One thread's use of the database.
+pub struct Open<'a, D> {
+    db: &'a D,
+    families: [&'a ColumnFamily; 5],
+    write: WriteOptions,
+    /// For a read that is a transaction by itself.
+    read: ReadOptions,
+}
+
+impl<D: Kind> Session for Open<'_, D> {
+    fn execute(&mut self, work: &Work, task: &Task) -> Result<Outcome> {
+        let (operations, families) = (work.operations(task), &self.families);
+        if work.only_reads(task) && work.is_single(task) {
+            let mut reading = View { on: self.db, families, options: &self.read };
+            return retry(|| perform(&mut reading, operations.clone()));
+        }
+        if work.only_reads(task) {
+            let snapshot = SnapshotWithThreadMode::new(self.db);
+            let mut options = ReadOptions::default();
+            options.set_snapshot(&snapshot);
+            let mut reading = View { on: self.db, families, options: &options };
+            return retry(|| perform(&mut reading, operations.clone()));
+        }
+        retry(|| {
+            let txn = self.db.begin(&self.write);
+            let snapshot = txn.snapshot();
+            let mut options = ReadOptions::default();
+            options.set_snapshot(&snapshot);
+            let view = View { on: &txn, families, options: &options };
+            let outcome = perform(&mut Writing(view), operations.clone())?;
+            drop(snapshot);
+            txn.commit().map_err(fault)?;
+            Ok(outcome)
+        })
+    }
+}
+
+/// Reads, of a database or of a transaction.
+struct View<'a, D> {
+    on: &'a D,
+    families: &'a [&'a ColumnFamily; 5],
+    options: &'a ReadOptions,
+}
+
+fn number(bytes: &[u8]) -> Tried<u64> {
+    let bytes = bytes.try_into().map_err(|_| peer::failed("rocksdb", "a value is not of 8 bytes"))?;
+    Ok(u64::from_le_bytes(bytes))
+}
+
+impl<D: DBAccess> Attempt for View<'_, D> {
+    fn get(&mut self, table: Table, key: u64) -> Tried<Option<u64>> {
+        let family = self.families[table.index()];
+        let value = self.on.get_pinned_cf_opt(&family, key.to_be_bytes(), self.options).map_err(fault)?;
+        value.map(|bytes| number(&bytes)).transpose()
+    }
+
+    fn update(&mut self, _: Table, _: u64, _: u64) -> Tried<()> {
+        Err(read_only())
+    }
+
+    fn scan(&mut self, table: Table, from: u64, rows: usize, mut seen: impl FnMut(u64)) -> Tried<()> {
+        let snapshot = SnapshotWithThreadMode::new(self.on);
+        let mut iterator = snapshot.raw_iterator_cf(&self.families[table.index()]);
+        iterator.seek(from.to_be_bytes());
+        for _ in 0..rows {
+            let Some(value) = iterator.value() else { break };
+            seen(number(value)?);
+            iterator.next();
+        }
+        iterator.status().map_err(fault)
+    }
+}
+
+/// A transaction that writes.
+struct Writing<'a, D>(View<'a, Transaction<'a, D>>);
+
+impl<D: Kind> Attempt for Writing<'_, D> {
+    fn get(&mut self, table: Table, key: u64) -> Tried<Option<u64>> {
+        self.0.get(table, key)
+    }
+
+    fn update(&mut self, table: Table, key: u64, value: u64) -> Tried<()> {
+        let family = self.0.families[table.index()];
+        self.0.on.put_cf(&family, key.to_be_bytes(), value.to_le_bytes()).map_err(fault)
+    }
+
+    fn add(&mut self, table: Table, key: u64, delta: u64) -> Tried<Option<u64>> {
+        let (family, key_bytes) = (self.0.families[table.index()], key.to_be_bytes());
+        let old = self.0.on.get_pinned_for_update_cf_opt(&family, key_bytes, true, self.0.options);
+        let Some(old) = old.map_err(fault)? else { return Ok(None) };
+        let new = number(&old)?.wrapping_add(delta);
+        self.update(table, key, new)?;
+        Ok(Some(new))
+    }
+
+    fn scan(&mut self, table: Table, from: u64, rows: usize, seen: impl FnMut(u64)) -> Tried<()> {
+        self.0.scan(table, from, rows, seen)
+    }
+}

@@ -1,0 +1,209 @@
+//! SQLite with prepared statements, a connection to each thread: one writer at a time. In memory (its `memdb`, which
+//! connections share), or in a file with a write-ahead log.
+
+use crate::peer::{self, Attempt, Class, Facts, Fault, Peer, Session, Setting, Tried, perform, retry};
+use crate::work::{Outcome, Table, Task, Work};
+use braid_bench::Result;
+use rusqlite::types::Value;
+use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Params};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+/// A database; `FILE`: in a file, else in memory.
+pub struct Sqlite<const FILE: bool> {
+    name: String,
+    class: Class,
+    records: u64,
+    /// The database in memory lives as long as a connection to it.
+    _keeper: Mutex<Connection>,
+    /// Writers line up here: polling for the lock of the database, many of them starve.
+    line: Mutex<()>,
+}
+
+fn failed(error: rusqlite::Error) -> braid_bench::Failure {
+    peer::failed("sqlite", error)
+}
+
+fn fault(error: rusqlite::Error) -> Fault {
+    match error.sqlite_error_code() {
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Fault::Conflict,
+        _ => Fault::Failed(failed(error)),
+    }
+}
+
+/// Its integers are signed: this keeps the order of keys.
+fn signed(key: u64) -> i64 {
+    (key ^ (1 << 63)) as i64
+}
+
+/// Waits for a lock: soon again at first, as locks are short. False: long enough.
+fn wait_for_lock(tries: i32) -> bool {
+    match tries {
+        0..64 => thread::yield_now(),
+        _ => thread::sleep(Duration::from_micros(50)),
+    }
+    tries < 1_000_000
+}
+
+/// How each connection is set up: the same for the whole file or the whole memory.
+fn connect(name: &str, is_file: bool, class: Class, records: u64) -> rusqlite::Result<Connection> {
+    let mut flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
+    flags |= OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
+    let mut connection = Connection::open_with_flags(name, flags)?;
+    connection.busy_handler(Some(wait_for_lock))?;
+    connection.set_prepared_statement_cache_capacity(64);
+    if is_file {
+        connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
+        let synchronous = if class == Class::Sync { "FULL" } else { "OFF" };
+        connection.pragma_update(None, "synchronous", synchronous)?;
+        // Larger than the file: pages are read where they lie.
+        connection.pragma_update_and_check(None, "mmap_size", 1i64 << 36, |_| Ok(()))?;
+        connection.pragma_update_and_check(None, "wal_autocheckpoint", 10_000, |_| Ok(()))?;
+    } else {
+        connection.pragma_update_and_check(None, "journal_mode", "MEMORY", |_| Ok(()))?;
+    }
+    // In KiB, negative: room for all records.
+    connection.pragma_update(None, "cache_size", -(records as i64 * 64 / 1024 + 65_536))?;
+    Ok(connection)
+}
+
+impl<const FILE: bool> Peer for Sqlite<FILE> {
+    const FACTS: Facts = Facts {
+        name: if FILE { "sqlite" } else { "sqlite-memory" },
+        isolation: "serializable, one writer",
+        transactional: true,
+        ordered: true,
+        classes: if FILE { &[Class::Memory, Class::Sync] } else { &[Class::Memory] },
+        multiplexes: false,
+    };
+
+    type Session<'a> = Connected<'a>;
+
+    fn open(setting: &Setting) -> Result<Self> {
+        std::fs::create_dir_all(&setting.directory).map_err(|error| peer::failed("sqlite", error))?;
+        let name = setting.directory.display();
+        let name = if FILE { format!("{name}/sqlite") } else { format!("file:{name}?vfs=memdb") };
+        let keeper = connect(&name, FILE, setting.class, setting.records).map_err(failed)?;
+        for table in Table::ALL {
+            let name = table.name();
+            let sql = format!("CREATE TABLE {name} (key INTEGER PRIMARY KEY, value INTEGER NOT NULL)");
+            keeper.execute_batch(&sql).map_err(failed)?;
+        }
+        let (class, records) = (setting.class, setting.records);
+        Ok(Sqlite { name, class, records, _keeper: Mutex::new(keeper), line: Mutex::new(()) })
+    }
+
+    fn load(&self, table: Table, rows: &mut dyn Iterator<Item = (u64, u64)>) -> Result<()> {
+        let connection = connect(&self.name, FILE, self.class, self.records).map_err(failed)?;
+        connection.execute_batch("BEGIN IMMEDIATE").map_err(failed)?;
+        let mut statement = connection.prepare(SQL[table.index()].insert).map_err(failed)?;
+        for (key, value) in rows {
+            statement.execute((signed(key), value as i64)).map_err(failed)?;
+        }
+        connection.execute_batch("COMMIT").map_err(failed)
+    }
+
+    fn session(&self, _: Option<usize>) -> Result<Connected<'_>> {
+        let connection = connect(&self.name, FILE, self.class, self.records).map_err(failed)?;
+        Ok(Connected(connection, &self.line))
+    }
+}
+
+/// The statements of a table.
+struct Statements {
+    get: &'static str,
+    update: &'static str,
+    add: &'static str,
+    insert: &'static str,
+    scan: &'static str,
+}
+
+/// The statements of the table of this name.
+macro_rules! statements {
+    ($table:literal) => {
+        Statements {
+            get: concat!("SELECT value FROM ", $table, " WHERE key = ?1"),
+            update: concat!("UPDATE ", $table, " SET value = ?2 WHERE key = ?1"),
+            add: concat!("UPDATE ", $table, " SET value = value + ?2 WHERE key = ?1 RETURNING value"),
+            insert: concat!("INSERT INTO ", $table, " VALUES (?1, ?2)"),
+            scan: concat!("SELECT value FROM ", $table, " WHERE key >= ?1 ORDER BY key LIMIT ?2"),
+        }
+    };
+}
+
+/// By the index of the table.
+const SQL: [Statements; 5] = [
+    statements!("records"),
+    statements!("branches"),
+    statements!("tellers"),
+    statements!("accounts"),
+    statements!("history"),
+];
+
+/// One thread's connection.
+pub struct Connected<'a>(Connection, &'a Mutex<()>);
+
+impl Connected<'_> {
+    fn execute_prepared(&self, sql: &str, params: impl Params) -> Tried<usize> {
+        self.0.prepare_cached(sql).map_err(fault)?.execute(params).map_err(fault)
+    }
+}
+
+impl Session for Connected<'_> {
+    fn execute(&mut self, work: &Work, task: &Task) -> Result<Outcome> {
+        // One statement is a transaction by itself.
+        let is_bracketed = !work.is_single(task);
+        let only_reads = work.only_reads(task);
+        let begin = if only_reads { "BEGIN" } else { "BEGIN IMMEDIATE" };
+        let line = self.1;
+        let _place = (!only_reads).then(|| line.lock().unwrap_or_else(PoisonError::into_inner));
+        retry(|| {
+            if is_bracketed {
+                self.execute_prepared(begin, ())?;
+            }
+            let result = perform(&mut *self, work.operations(task)).and_then(|outcome| {
+                if is_bracketed {
+                    self.execute_prepared("COMMIT", ())?;
+                }
+                Ok(outcome)
+            });
+            if result.is_err() && !self.0.is_autocommit() {
+                self.execute_prepared("ROLLBACK", ())?;
+            }
+            result
+        })
+    }
+}
+
+impl Attempt for Connected<'_> {
+    fn get(&mut self, table: Table, key: u64) -> Tried<Option<u64>> {
+        let mut statement = self.0.prepare_cached(SQL[table.index()].get).map_err(fault)?;
+        let value = statement.query_row([signed(key)], |row| row.get::<_, i64>(0)).optional();
+        Ok(value.map_err(fault)?.map(|value| value as u64))
+    }
+
+    fn update(&mut self, table: Table, key: u64, value: u64) -> Tried<()> {
+        self.execute_prepared(SQL[table.index()].update, (signed(key), value as i64)).map(drop)
+    }
+
+    fn add(&mut self, table: Table, key: u64, delta: u64) -> Tried<Option<u64>> {
+        let mut statement = self.0.prepare_cached(SQL[table.index()].add).map_err(fault)?;
+        let new = statement.query_row([signed(key), delta as i64], |row| row.get::<_, i64>(0)).optional();
+        Ok(new.map_err(fault)?.map(|value| value as u64))
+    }
+
+    fn insert(&mut self, table: Table, key: u64, value: u64) -> Tried<()> {
+        self.execute_prepared(SQL[table.index()].insert, (signed(key), value as i64)).map(drop)
+    }
+
+    fn scan(&mut self, table: Table, from: u64, rows: usize, mut seen: impl FnMut(u64)) -> Tried<()> {
+        let mut statement = self.0.prepare_cached(SQL[table.index()].scan).map_err(fault)?;
+        let parameters = [Value::from(signed(from)), Value::from(rows as i64)];
+        let mut rows = statement.query(rusqlite::params_from_iter(parameters)).map_err(fault)?;
+        while let Some(row) = rows.next().map_err(fault)? {
+            seen(row.get::<_, i64>(0).map_err(fault)? as u64);
+        }
+        Ok(())
+    }
+}

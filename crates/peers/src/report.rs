@@ -1,0 +1,358 @@
+//! What came out: tables for people, JSON for programs.
+
+use crate::args::Args;
+use crate::measure::{Cell, CellOrder, Found};
+use crate::peer::{Class, Facts};
+use braid_bench::environment::Environment;
+use braid_bench::{Failure, Result, report};
+use comfy_table::{CellAlignment, Table, presets};
+use serde::Serialize;
+use std::fmt::Write as _;
+use std::path::Path;
+
+/// Braid, by its name among the peers.
+const BRAID: &str = "braid";
+
+/// One peer's turns.
+#[derive(Clone, Debug)]
+pub struct Turns {
+    facts: &'static Facts,
+    /// One for each repeat.
+    pub found: Vec<Found>,
+    /// Why there are no more.
+    pub failure: Option<String>,
+}
+
+impl Turns {
+    /// None yet.
+    pub fn new(facts: &'static Facts) -> Self {
+        Turns { facts, found: Vec::new(), failure: None }
+    }
+}
+
+/// A line: one peer in one workload; medians over its turns.
+#[derive(Clone, Debug, Serialize)]
+struct Row {
+    workload: String,
+    class: &'static str,
+    clients: usize,
+    peer: &'static str,
+    isolation: &'static str,
+    transactional: bool,
+    repeats: usize,
+    transactions_per_s: f64,
+    spread: f64,
+    p50_us: f64,
+    p99_us: f64,
+    retries_per_commit: f64,
+    memory_bytes_per_record: f64,
+    file_bytes_per_record: f64,
+}
+
+/// Braid beside the best of the others, in one workload.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct Comparison {
+    workload: String,
+    class: &'static str,
+    clients: usize,
+    braid_transactions_per_s: f64,
+    /// The fastest with transactions, and Braid's throughput by its.
+    best_transactional: Option<(&'static str, f64)>,
+    /// The fastest of all, and Braid's throughput by its.
+    best_of_all: Option<(&'static str, f64)>,
+}
+
+#[derive(Serialize)]
+struct FailedPeer<'a> {
+    peer: &'static str,
+    reason: &'a str,
+}
+
+#[derive(Serialize)]
+struct Json<'a> {
+    environment: &'a Environment,
+    records: u64,
+    theta: f64,
+    seconds: f64,
+    repeats: usize,
+    rows: &'a [Row],
+    comparisons: &'a [Comparison],
+    failed: Vec<FailedPeer<'a>>,
+}
+
+/// The results of all peers.
+#[derive(Debug)]
+pub struct Outcome {
+    environment: Environment,
+    records: u64,
+    theta: f64,
+    seconds: f64,
+    repeats: usize,
+    rows: Vec<Row>,
+    comparisons: Vec<Comparison>,
+    failed: Vec<(&'static str, String)>,
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    match values.len() {
+        0 => 0.0,
+        n if n % 2 == 1 => values[n / 2],
+        n => (values[n / 2 - 1] + values[n / 2]) / 2.0,
+    }
+}
+
+/// (Highest - lowest) / median.
+fn spread(values: &[f64]) -> f64 {
+    let (low, high) = (values.iter().copied().reduce(f64::min), values.iter().copied().reduce(f64::max));
+    let middle = median(values.to_vec());
+    if middle > 0.0 { (high.unwrap_or(0.0) - low.unwrap_or(0.0)) / middle } else { 0.0 }
+}
+
+fn row(turns: &Turns, number: usize, order: &CellOrder, class: Class, records: u64) -> Option<Row> {
+    let cells: Vec<Cell> = turns.found.iter().filter_map(|found| *found.cells.get(number)?).collect();
+    if cells.is_empty() {
+        return None;
+    }
+    let of = |value: fn(&Cell) -> f64| median(cells.iter().map(value).collect());
+    let bytes =
+        |value: fn(&Found) -> u64| median(turns.found.iter().map(|found| value(found) as f64).collect());
+    let throughputs: Vec<f64> = cells.iter().map(|cell| cell.transactions_per_s).collect();
+    Some(Row {
+        workload: order.workload.clone(),
+        class: class.name(),
+        clients: order.clients,
+        peer: turns.facts.name,
+        isolation: turns.facts.isolation,
+        transactional: turns.facts.transactional,
+        repeats: cells.len(),
+        transactions_per_s: of(|cell| cell.transactions_per_s),
+        spread: spread(&throughputs),
+        p50_us: of(|cell| cell.p50_us),
+        p99_us: of(|cell| cell.p99_us),
+        retries_per_commit: of(|cell| cell.retries_per_commit),
+        memory_bytes_per_record: bytes(|found| found.memory_bytes) / records as f64,
+        file_bytes_per_record: bytes(|found| found.file_bytes) / records as f64,
+    })
+}
+
+/// Braid in one workload, if it was there.
+fn comparison(rows: &[Row]) -> Option<Comparison> {
+    let braid = rows.iter().find(|row| row.peer == BRAID)?;
+    let best = |may: fn(&Row) -> bool| {
+        // (Braid's other forms are no rivals.)
+        let others = rows.iter().filter(|row| !row.peer.starts_with(BRAID) && may(row));
+        let best = others.max_by(|a, b| a.transactions_per_s.total_cmp(&b.transactions_per_s))?;
+        Some((best.peer, braid.transactions_per_s / best.transactions_per_s))
+    };
+    Some(Comparison {
+        workload: braid.workload.clone(),
+        class: braid.class,
+        clients: braid.clients,
+        braid_transactions_per_s: braid.transactions_per_s,
+        best_transactional: best(|row| row.transactional),
+        best_of_all: best(|_| true),
+    })
+}
+
+impl Outcome {
+    /// What the turns say together.
+    pub fn new(environment: Environment, args: &Args, cells: Vec<CellOrder>, turns: Vec<Turns>) -> Self {
+        let (mut rows, mut comparisons) = (Vec::new(), Vec::new());
+        for (number, order) in cells.iter().enumerate() {
+            let group: Vec<Row> = turns
+                .iter()
+                .filter_map(|turns| row(turns, number, order, args.class, args.records))
+                .collect();
+            comparisons.extend(comparison(&group));
+            rows.extend(group);
+        }
+        let failed = turns.into_iter().filter_map(|turns| Some((turns.facts.name, turns.failure?))).collect();
+        let (records, theta, seconds, repeats) = (args.records, args.theta, args.seconds, args.repeats);
+        Outcome { environment, records, theta, seconds, repeats, rows, comparisons, failed }
+    }
+
+    /// Prints the tables and writes the file that was asked for. A peer that has failed is an error in the end.
+    pub fn show(&self, json: Option<&Path>) -> Result<()> {
+        println!("{}", self.text());
+        if let Some(path) = json {
+            report::write(path, &self.json()?)?;
+        }
+        match self.failed.as_slice() {
+            [] => Ok(()),
+            failed => Err(Failure::new(format!("{} peers have failed", failed.len()))),
+        }
+    }
+
+    fn json(&self) -> Result<String> {
+        let failed = self.failed.iter().map(|(peer, reason)| FailedPeer { peer, reason }).collect();
+        let json = Json {
+            environment: &self.environment,
+            records: self.records,
+            theta: self.theta,
+            seconds: self.seconds,
+            repeats: self.repeats,
+            rows: &self.rows,
+            comparisons: &self.comparisons,
+            failed,
+        };
+        serde_json::to_string_pretty(&json).map_err(|error| Failure::new(error.to_string()))
+    }
+
+    fn text(&self) -> String {
+        let mut text = format!("{}\n\n{}\n\n{}\n\n", self.environment.summary(), self.table(), self.ratios());
+        let skew = if self.theta == 0.0 { "uniform".to_owned() } else { format!("Zipf {}", self.theta) };
+        let _ = writeln!(
+            text,
+            "{} records of 8 + 8 bytes, {skew}; medians of {} repeats of {} s in which peers take turns, each in a \
+             process of its own\nspread is (highest - lowest) / median; latency includes retries; memory B and \
+             file B: of the process and its files after loading, by records\n*: no transactions, a ceiling",
+            report::short(self.records),
+            self.repeats,
+            self.seconds,
+        );
+        for (peer, reason) in &self.failed {
+            let _ = writeln!(text, "{peer} failed: {reason}");
+        }
+        text
+    }
+
+    fn table(&self) -> Table {
+        let head = [
+            "workload",
+            "class",
+            "clients",
+            "peer",
+            "isolation",
+            "k txn/s",
+            "braid/peer",
+            "spread",
+            "p50 us",
+            "p99 us",
+            "retries",
+            "memory B",
+            "file B",
+        ];
+        let mut table = table(&head, 5);
+        let mut last = None;
+        for row in &self.rows {
+            let group = (&row.workload, row.clients);
+            if last.is_some_and(|last| last != group) {
+                table.add_row(head.map(|_| ""));
+            }
+            last = Some(group);
+            let braid = self.comparisons.iter().find(|c| (&c.workload, c.clients) == group);
+            let ratio = braid.map(|braid| braid.braid_transactions_per_s / row.transactions_per_s);
+            table.add_row([
+                row.workload.clone(),
+                row.class.to_owned(),
+                row.clients.to_string(),
+                format!("{}{}", row.peer, if row.transactional { "" } else { " *" }),
+                row.isolation.to_owned(),
+                format!("{:.1}", row.transactions_per_s / 1e3),
+                ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.2}")),
+                format!("{:.0} %", row.spread * 100.0),
+                format!("{:.1}", row.p50_us),
+                format!("{:.1}", row.p99_us),
+                format!("{:.3}", row.retries_per_commit),
+                format!("{:.0}", row.memory_bytes_per_record),
+                format!("{:.0}", row.file_bytes_per_record),
+            ]);
+        }
+        table
+    }
+
+    fn ratios(&self) -> Table {
+        let head = [
+            "workload",
+            "class",
+            "clients",
+            "braid k txn/s",
+            "best with transactions",
+            "ratio",
+            "best of all",
+            "ratio",
+        ];
+        let mut table = table(&head, 3);
+        for c in &self.comparisons {
+            let name = |best: &Option<(&str, f64)>| best.map_or("-".to_owned(), |(peer, _)| peer.to_owned());
+            let ratio = |best: &Option<(&str, f64)>| best.map_or("-".to_owned(), |(_, r)| format!("{r:.2}"));
+            table.add_row([
+                c.workload.clone(),
+                c.class.to_owned(),
+                c.clients.to_string(),
+                format!("{:.1}", c.braid_transactions_per_s / 1e3),
+                name(&c.best_transactional),
+                ratio(&c.best_transactional),
+                name(&c.best_of_all),
+                ratio(&c.best_of_all),
+            ]);
+        }
+        table
+    }
+}
+
+/// A table without lines; from the column `right` on, numbers stand to the right.
+fn table(head: &[&str], right: usize) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header(head.iter().copied());
+    for number in right..head.len() {
+        if let Some(column) = table.column_mut(number) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engines::PEERS;
+    use clap::Parser;
+
+    fn turns(name: &str, speeds: &[f64]) -> Turns {
+        let facts = PEERS.iter().find(|facts| facts.name == name).unwrap();
+        let found = |speed: &f64| {
+            let cell = Cell { transactions_per_s: *speed, ..Cell::default() };
+            Found { memory_bytes: 64_000, cells: vec![Some(cell), None], ..Found::default() }
+        };
+        Turns { found: speeds.iter().map(found).collect(), ..Turns::new(facts) }
+    }
+
+    fn outcome(turns: Vec<Turns>) -> Outcome {
+        let args = Args::parse_from(["braid-peers", "--records", "1000"]);
+        let cells = ["r1", "s10"].map(|name| CellOrder { workload: name.into(), clients: 1 });
+        Outcome::new(Environment::of_this_machine(), &args, cells.into(), turns)
+    }
+
+    #[test]
+    fn braid_is_compared_with_the_best_of_both_kinds() {
+        // Proves that medians are compared, ceilings apart from transactions, and Braid not with itself.
+        let all = outcome(vec![
+            turns("braid", &[100.0, 200.0, 900.0]),
+            turns("braid-interactive", &[5000.0]),
+            turns("lmdb", &[40.0]),
+            turns("surrealmx", &[50.0]),
+            turns("congee", &[400.0]),
+        ]);
+        let [only] = all.comparisons.as_slice() else { panic!("one workload was measured") };
+        assert_eq!(only.braid_transactions_per_s, 200.0);
+        assert_eq!(only.best_transactional, Some(("surrealmx", 4.0)));
+        assert_eq!(only.best_of_all, Some(("congee", 0.5)));
+        assert_eq!(all.rows.len(), 5);
+        assert_eq!(all.rows[0].spread, 4.0);
+        assert_eq!(all.rows[0].memory_bytes_per_record, 64.0);
+        assert!(all.text().contains("congee *") && all.json().unwrap().contains("\"best_of_all\""));
+    }
+
+    #[test]
+    fn a_failed_peer_is_an_error_and_named() {
+        // Proves that the others' results are shown and the failure is not passed over.
+        let failed = Turns { failure: Some("it fell over".into()), ..turns("lmdb", &[]) };
+        let all = outcome(vec![turns("braid", &[1.0]), failed]);
+        assert!(all.text().contains("lmdb failed: it fell over"));
+        assert!(all.show(None).is_err());
+        assert_eq!(all.comparisons[0].best_of_all, None);
+    }
+}
