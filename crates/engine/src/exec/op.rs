@@ -170,4 +170,6 @@ pub struct Counters {
     pub visits: u64,
     /// Times a future was parked.
     pub parkings: u64,
+    /// Times that a place stayed empty because all that waited would have conflicted with open ones.
+    pub turned_away: u64,
 }

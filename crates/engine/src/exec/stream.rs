@@ -185,6 +185,7 @@ where
     fn put(&mut self, slot: &'s Slot<H::Mailbox>) -> bool {
         let Some(future) = self.source.next(&slot.mailbox, slot.index, self.core.batch()) else {
             (self.has_next, self.admits) = (!self.source.is_exhausted(), false);
+            self.core.counters.turned_away += u64::from(self.has_next);
             return false;
         };
         // SAFETY: the slot is vacant and does not move. `stream` empties it before 's ends, and before

@@ -160,7 +160,9 @@ fn sample(began: &Mark, now: &Mark, ns: u64, level: Level) -> Option<Sample> {
     let (rounds, visits, ended) = (since(|c| c.rounds), since(|c| c.visits), since(|c| c.ended));
     let work = now.reading.work - began.reading.work;
     let wanted = rounds * level.batch as u64 * OCCUPANCY_MIN_PERCENT / 100;
-    if work == 0 || level.batch > 1 && visits < wanted {
+    // (Where hints leave places empty there is enough to do all the same.)
+    let is_full = visits >= wanted || since(|c| c.turned_away) > 0;
+    if work == 0 || level.batch > 1 && !is_full {
         return None;
     }
     let conflicts = now.reading.conflicts - began.reading.conflicts;

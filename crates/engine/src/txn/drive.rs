@@ -45,9 +45,15 @@ impl<C: ConcurrencyControl, R, I, F: AsyncFn(&Txn<C>, &I) -> Result<R>> Body<C, 
     }
 }
 
-/// Rounds of its worker that a transaction stands aside after its first conflict, and at most.
-const ROUNDS_FIRST: u32 = 1;
-const ROUNDS_MAX: u32 = 1024;
+/// Rounds of its worker that a transaction stands aside at most after so many retries: one at first, soon a thousand, and
+/// when it still meets conflicts many more, for whoever is in its way may be off its core.
+fn rounds_max(retries: u32) -> u32 {
+    const LONG: u32 = 10;
+    const PATIENT_FROM: u32 = 64;
+    let doublings =
+        if retries < PATIENT_FROM { retries.min(LONG) } else { LONG + (retries - PATIENT_FROM) / 16 };
+    1 << doublings.min(16)
+}
 
 /// Runs `body` until it commits, fails, or has met `retries_max + 1` conflicts. The closure lives in
 /// this future; so the future it returns may borrow from it, and a retry calls the same closure again.
@@ -109,8 +115,7 @@ async fn commit<C: ConcurrencyControl>(txn: &Txn<C>) -> Result<(), Fault> {
 /// between transactions, so that two of them do not meet again and again.
 #[cold]
 async fn step_aside<C: ConcurrencyControl>(txn: &Txn<C>, retries: u32) {
-    let rounds_max = ROUNDS_MAX.min(ROUNDS_FIRST << retries.min(16));
-    let rounds = 1 + txn.desk.number.wrapping_mul(0x9e37_79b9).rotate_left(retries) % rounds_max;
+    let rounds = 1 + txn.desk.number.wrapping_mul(0x9e37_79b9).rotate_left(retries) % rounds_max(retries);
     // (The other one may be open on the same worker: so not in place, where there is a choice.)
     if !txn.is_in_place() || txn.desk.leave_place() {
         let mut is_posted = false;
