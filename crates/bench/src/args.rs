@@ -2,6 +2,7 @@
 
 use crate::distribution::Kind;
 use crate::kit::args::{MicroArgs, SmallbankArgs, TpcbArgs};
+use crate::tpcc::TpccArgs;
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -35,6 +36,8 @@ pub enum BenchCommand {
     Smallbank(Box<SmallbankArgs>),
     /// Reads or updates of a few random rows of a table of two columns
     Micro(Box<MicroArgs>),
+    /// TPC-C, and with it TPC-CR and TPC-CH: orders, payments and deliveries of a wholesaler
+    Tpcc(Box<TpccArgs>),
 }
 
 /// `braid bench ycsb`.

@@ -13,6 +13,7 @@ pub mod main_job;
 pub mod paper;
 pub mod plan;
 pub mod report;
+pub mod tpcc;
 pub mod workload;
 
 mod bodies;
@@ -77,5 +78,6 @@ pub fn run(args: &BenchArgs) -> Result<()> {
         Some(BenchCommand::Tpcb(tpcb)) => kit::tpcb::bench(tpcb),
         Some(BenchCommand::Smallbank(smallbank)) => kit::smallbank::bench(smallbank),
         Some(BenchCommand::Micro(micro)) => kit::micro::bench(micro),
+        Some(BenchCommand::Tpcc(tpcc)) => tpcc::bench(tpcc),
     }
 }

@@ -4,6 +4,7 @@
 mod crash;
 mod database;
 mod isolation;
+mod tpcc;
 
 use clap::{Args, Subcommand};
 use std::error::Error;
@@ -24,6 +25,8 @@ enum CheckCommand {
     Db(database::DatabaseArgs),
     /// Crashes at every operation of a simulated disk, and processes that are killed: nothing acknowledged is lost
     Crash(crash::CrashArgs),
+    /// TPC-C in every mix, mode and isolation, and its twelve consistency conditions after each run
+    Tpcc(tpcc::TpccArgs),
     /// The process that `crash` kills
     #[command(hide = true)]
     CrashChild(crash::ChildArgs),
@@ -35,6 +38,7 @@ pub fn check(args: &CheckArgs) -> Result<(), Box<dyn Error>> {
         CheckCommand::Isolation(args) => isolation::isolation(args),
         CheckCommand::Db(args) => database::database(args),
         CheckCommand::Crash(args) => crash::crash(args),
+        CheckCommand::Tpcc(args) => tpcc::tpcc(args),
         CheckCommand::CrashChild(args) => crash::child(args),
     }
 }

@@ -12,12 +12,16 @@ pub struct KitArgs {
     /// Worker threads, or `all` for one per processor
     #[arg(long, default_value = "1", value_delimiter = ',', value_parser = parse_workers)]
     pub workers: Vec<usize>,
-    /// How transactions are executed: naive, prefetch, interleaved, hybrid; ratios are against the first
+    /// How transactions are executed: naive, prefetch, interleaved, hybrid, auto; ratios are against the first
     #[arg(long, default_value = "naive,prefetch,interleaved", value_delimiter = ',')]
     pub mode: Vec<Mode>,
     /// Transactions open at once per worker, in the interleaved modes
     #[arg(long, default_value = "48", value_delimiter = ',', value_parser = parse_batch)]
     pub batch: Vec<usize>,
+    /// Whether workers are told which transactions would conflict, and do not have them open together, in the
+    /// interleaved modes and auto; with both, they run side by side
+    #[arg(long, default_value = "on", value_delimiter = ',')]
+    pub hints: Vec<HintsKind>,
     /// What transactions are protected from; with several, all run side by side
     #[arg(long, default_value = "serializable", value_delimiter = ',')]
     pub isolation: Vec<Isolation>,
@@ -47,6 +51,25 @@ pub struct KitArgs {
     /// Writes a page of HTML with tables and charts into this directory, and the JSON beside it
     #[arg(long, value_name = "DIR")]
     pub report: Option<PathBuf>,
+}
+
+/// Whether workers are told what conflicts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum HintsKind {
+    /// They are
+    On,
+    /// They find out
+    Off,
+}
+
+impl HintsKind {
+    /// The name on the command line and in results.
+    pub fn name(self) -> &'static str {
+        match self {
+            HintsKind::On => "on",
+            HintsKind::Off => "off",
+        }
+    }
 }
 
 /// `braid bench tpcb`.

@@ -3,7 +3,7 @@
 
 use super::plan::{Form, Home, Plan, Variant};
 use super::report::{DatabaseLine, Part, Row};
-use super::worker::{self, Counts, Job, Measured};
+use super::worker::{self, Counts, Job, Length, Measured};
 use super::{Benchmark, Condition, Kit, Loaded, Parameters};
 use crate::engine::{self, Database, Scheme, Serializable, Snapshot};
 use crate::machine::{pin, progress};
@@ -135,15 +135,8 @@ impl<C: Scheme, K: Kit> Runs for Ready<C, K> {
             Form::Auto => WARM_UP_AUTO,
             _ => slice.mul_f64(WARM_UP_SHARE).min(WARM_UP_MAX),
         };
-        worker::execute(&Job {
-            db: &self.db,
-            kit: &self.kits[kit].kit,
-            variant,
-            worker,
-            slice,
-            warm_up,
-            seed,
-        })
+        let length = Length::Time { warm_up, slice };
+        worker::execute(&Job { db: &self.db, kit: &self.kits[kit].kit, variant, worker, length, seed })
     }
     fn check(&self) -> Result<Vec<Condition>> {
         self.kits.first().map_or(Ok(Vec::new()), |loaded| loaded.kit.check(&self.db))
@@ -156,22 +149,33 @@ impl<C: Scheme, K: Kit> Runs for Ready<C, K> {
     }
 }
 
-/// One variant for one slice: its workers, each on a processor of its own.
+/// One variant for one slice.
 fn run_slice(database: &dyn Runs, kit: usize, variant: &Variant, plan: &Plan, repeat: u32) -> Result<Slice> {
+    together(variant.workers, database.kinds(kit).len(), |worker| {
+        // Every mode gets the same inputs in the same repeat.
+        let seed = plan.seed.wrapping_add((u64::from(repeat) << 32) + worker as u64);
+        database.run(kit, variant, worker, plan.slice, engine::mix(seed))
+    })
+}
+
+/// So many workers at once, each on a processor of its own, and what all of them did.
+pub(crate) fn together(
+    workers: usize,
+    kinds: usize,
+    run: impl Fn(usize) -> Measured + Sync,
+) -> Result<Slice> {
     let measured: Vec<Measured> = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..variant.workers)
+        let run = &run;
+        let threads: Vec<_> = (0..workers)
             .map(|worker| {
-                // Every mode gets the same inputs in the same repeat.
-                let seed = plan.seed.wrapping_add((u64::from(repeat) << 32) + worker as u64);
                 scope.spawn(move || {
                     pin(worker);
-                    database.run(kit, variant, worker, plan.slice, engine::mix(seed))
+                    run(worker)
                 })
             })
             .collect();
         threads.into_iter().map(|thread| thread.join().expect("a worker does not panic")).collect()
     });
-    let kinds = database.kinds(kit).len();
     let mut all =
         Slice { kinds: (0..kinds).map(|_| Counts::new()).collect(), per_s: vec![0.0; kinds], given_up: 0 };
     for one in measured {

@@ -4,20 +4,20 @@
 //! A kit says what its transactions are, once; `plan` unfolds the command line into variants, `driver` loads a
 //! database for each isolation and durability and runs the variants in turns, `worker` is what one thread does
 //! in one slice, and `report` shows what came out, by kind of transaction. `tpcb`, `smallbank` and `micro` are
-//! the kits.
+//! kits; one that takes more than a file has a folder beside this one: `tpcc`.
 
 pub mod args;
 
-mod driver;
 mod load;
-mod plan;
-mod report;
 mod text;
-mod worker;
 
+pub(crate) mod driver;
 pub(crate) mod micro;
+pub(crate) mod plan;
+pub(crate) mod report;
 pub(crate) mod smallbank;
 pub(crate) mod tpcb;
+pub(crate) mod worker;
 
 #[cfg(test)]
 mod tests;
@@ -57,6 +57,13 @@ pub(crate) trait Kit: Sized + Send + Sync {
         false
     }
 
+    /// Keys of what the transaction is likely to fight for with others, and how many of them: two inputs that share
+    /// one are not open together on one worker. Keys of different tables differ, in their high bits.
+    fn conflicts(&self, input: &Self::Input) -> Conflicts {
+        let _ = input;
+        ([0; 4], 0)
+    }
+
     /// True if the transaction writes nothing, and may say so when it begins (`--isolation declared`).
     fn only_reads(&self, input: &Self::Input) -> bool {
         let _ = input;
@@ -88,6 +95,9 @@ pub(crate) trait Kit: Sized + Send + Sync {
     /// What has to hold while no transaction is open. A condition that does not hold fails the run.
     fn check<C: Scheme>(&self, db: &Database<C>) -> crate::Result<Vec<Condition>>;
 }
+
+/// Keys, and how many of them count.
+pub(crate) type Conflicts = ([u64; 4], usize);
 
 /// What has to hold of a database after a run, and whether it does.
 #[derive(Clone, Debug, serde::Serialize)]
@@ -158,7 +168,7 @@ impl Ledger {
 }
 
 /// Runs a benchmark by the common flags and shows what came out.
-fn bench(benchmark: &impl Benchmark, title: &str, args: &KitArgs) -> crate::Result<()> {
+pub(crate) fn bench(benchmark: &impl Benchmark, title: &str, args: &KitArgs) -> crate::Result<()> {
     let plan = plan::Plan::new(args)?;
     let mut outcome = report::Outcome::new(benchmark.name(), &plan);
     outcome.extend(driver::run(benchmark, &plan)?);

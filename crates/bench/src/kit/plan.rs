@@ -1,6 +1,6 @@
 //! The variants that a command line asks for, in the order in which they are run and shown.
 
-use super::args::KitArgs;
+use super::args::{HintsKind, KitArgs};
 use crate::args::{DurabilityKind, Isolation, Mode};
 use crate::{Failure, Result};
 use braiddb::BatchSize;
@@ -50,6 +50,11 @@ impl Form {
         }
     }
 
+    /// True if more than one transaction of a worker can be open.
+    pub(crate) fn may_interleave(self) -> bool {
+        self.interleaves() || self == Form::Auto
+    }
+
     /// True if a number of transactions of one worker is open at once.
     pub(crate) fn interleaves(self) -> bool {
         matches!(self, Form::Interleaved | Form::Hybrid)
@@ -65,6 +70,8 @@ pub(crate) struct Variant {
     pub(crate) form: Form,
     /// Transactions open at once per worker.
     pub(crate) batch: usize,
+    /// Off where one comes after the other.
+    pub(crate) hints: HintsKind,
 }
 
 /// What tells the databases of a benchmark apart.
@@ -117,8 +124,11 @@ impl Plan {
         for &workers in &args.workers {
             for &mode in &args.mode {
                 let form = Form::of(mode)?;
-                for &batch in &args.batch {
+                for (&batch, &hints) in
+                    args.batch.iter().flat_map(|batch| args.hints.iter().map(move |hints| (batch, hints)))
+                {
                     let batch = if form.interleaves() { batch } else { 1 };
+                    let hints = if form.may_interleave() { hints } else { HintsKind::Off };
                     for &isolation in &args.isolation {
                         variants.extend(args.durability.iter().map(|&durability| Variant {
                             workers,
@@ -126,6 +136,7 @@ impl Plan {
                             durability,
                             form,
                             batch,
+                            hints,
                         }));
                     }
                 }

@@ -134,6 +134,7 @@ struct JsonRow<'a> {
     durability: &'static str,
     mode: &'static str,
     batch: usize,
+    hints: &'static str,
     seconds: f64,
     repeats: u32,
     seed: u64,
@@ -223,6 +224,7 @@ impl Outcome {
             durability: variant.durability.name(),
             mode: variant.form.name(),
             batch: variant.batch,
+            hints: variant.hints.name(),
             seconds: self.slice_s * f64::from(self.repeats),
             repeats: self.repeats,
             seed: self.seed,
@@ -247,8 +249,11 @@ impl Outcome {
 
     /// The table: parameters first, those of the variant where they vary, then the figures.
     pub(crate) fn grid(&self) -> Grid {
-        let parameters =
-            distinct(self.rows.iter().flat_map(|row| row.parameters.iter().map(|p| p.0.to_owned())));
+        // Those that are the same everywhere are in the notes.
+        let varies = |p: &&Parameter| self.rows.iter().any(|row| !row.parameters.contains(p));
+        let parameters = distinct(
+            self.rows.iter().flat_map(|row| row.parameters.iter().filter(varies).map(|p| p.0.to_owned())),
+        );
         let columns: Vec<&(&str, bool, Cell)> =
             COLUMNS.iter().filter(|column| self.is_wanted(column)).collect();
         let is_number = |name: &str| {
@@ -417,6 +422,7 @@ const COLUMNS: &[(&str, bool, Cell)] = &[
     ("durability", false, |_, row| row.variant.durability.name().to_owned()),
     ("mode", false, |_, row| row.variant.form.name().to_owned()),
     ("batch", true, |_, row| row.variant.batch.to_string()),
+    ("hints", false, |_, row| row.variant.hints.name().to_owned()),
     ("kind", false, |_, row| row.kind.to_owned()),
     ("k txn/s", true, |_, row| format!("{:.1}", row.transactions_per_s / 1e3)),
     ("ratio", true, |all, row| all.ratio(row).map_or("-".to_owned(), |ratio| format!("{ratio:.2}"))),

@@ -4,7 +4,7 @@
 
 use super::args::SmallbankArgs;
 use super::text::Text;
-use super::{Benchmark, Condition, Kit, Ledger, Loaded, Parameters, fill, read_all};
+use super::{Benchmark, Condition, Conflicts, Kit, Ledger, Loaded, Parameters, fill, read_all};
 use crate::Failure;
 use crate::distribution::Rng;
 use crate::engine::{self, Database, Result, Scheme, Txn};
@@ -17,6 +17,9 @@ const FIRST_BALANCE: std::ops::RangeInclusive<i64> = 1_000_000..=5_000_000;
 const AMOUNT_MAX: u64 = 10_000;
 /// What writing a check costs whose amount is not there.
 const PENALTY: i64 = 100;
+
+/// Among more customers than these, hints would keep more transactions apart that do not meet than those that do.
+const CONTENDED_MAX: u64 = 1000;
 
 /// The transactions, in the order of `KINDS`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +59,8 @@ pub(crate) struct Smallbank {
     pub(crate) checking: Table<u64, i64>,
     customers: u64,
     hot: Hot,
+    /// The first so many customers are worth telling workers about: they are few.
+    contended: u64,
     /// The sum of all first balances.
     loaded: i128,
     ledger: Ledger,
@@ -149,6 +154,9 @@ impl Smallbank {
             savings,
             checking,
             customers: setup.customers,
+            contended: Some(setup.hot.map_or(setup.customers, |hot| hot.customers))
+                .filter(|&customers| customers <= CONTENDED_MAX)
+                .unwrap_or(0),
             hot: setup.hot.unwrap_or(Hot { customers: 0, share: 0.0 }),
             loaded: (0..setup.customers).map(both).sum(),
             ledger: Ledger::default(),
@@ -261,6 +269,24 @@ impl Kit for Smallbank {
     }
 
     #[inline(always)]
+    fn conflicts(&self, input: &Input) -> Conflicts {
+        let sides = match input.act {
+            // What is merely read puts transactions in order, and makes none give way.
+            Act::Balance => 0,
+            Act::DepositChecking | Act::TransactSavings | Act::WriteCheck => 1,
+            Act::Amalgamate | Act::SendPayment => 2,
+        };
+        let (mut keys, mut count) = ([0; 4], 0);
+        for customer in [input.customer, input.other].into_iter().take(sides) {
+            if customer < self.contended {
+                keys[count] = customer;
+                count += 1;
+            }
+        }
+        (keys, count)
+    }
+
+    #[inline(always)]
     fn kind(&self, input: &Input) -> usize {
         input.act as usize
     }
@@ -342,7 +368,8 @@ mod tests {
 
     #[test]
     fn inputs_have_the_usual_mix_and_the_hot_customers() {
-        // Proves the shares of the transactions and of the hot customers, and that a payment has two sides.
+        // Proves the shares of the transactions and of the hot customers, and that a payment has two sides,
+        // and that a transaction names the hot ones whom it takes from or gives to.
         let (db, _) = engine::open::<Serializable>(DurabilityKind::Memory, &std::env::temp_dir()).unwrap();
         let hot = Some(Hot { customers: 10, share: 0.9 });
         let kit = Smallbank::load(&db, &Setup { customers: 1000, hot }).unwrap();
@@ -353,6 +380,11 @@ mod tests {
             assert!(input.amount != 0 && input.amount.unsigned_abs() <= AMOUNT_MAX);
             assert!(input.amount > 0 || input.act == Act::TransactSavings);
             acts[kit.kind(&input)] += 1;
+            let sides = [0, 1, 1, 2, 1, 2][input.act as usize];
+            let (keys, count) = kit.conflicts(&input);
+            let mut named = [input.customer, input.other][..sides].to_vec();
+            named.retain(|&customer| customer < 10);
+            assert_eq!(&keys[..count], &named);
             of_hot += u64::from(input.customer < 10 && input.other < 10);
         }
         for (act, share) in MIX {

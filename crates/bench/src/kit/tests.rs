@@ -1,8 +1,9 @@
 //! All kits in all modes, and the faults that their conditions have to find.
 
+use super::args::HintsKind;
 use super::plan::{Form, Plan, Variant};
 use super::report::{Outcome, page};
-use super::worker::{Job, execute};
+use super::worker::{Job, Length, execute};
 use super::{Benchmark, Condition, Kit, Loaded, driver, micro, smallbank, tpcb};
 use crate::args::{DurabilityKind, Isolation};
 use crate::distribution::Rng;
@@ -103,9 +104,13 @@ fn json_has_the_fields_that_readers_rely_on() {
     for field in numbers.split_whitespace() {
         assert!(row[field].is_number(), "{field}");
     }
-    for (field, value) in
-        [("benchmark", "smallbank"), ("mode", "naive"), ("kind", "total"), ("isolation", "serializable")]
-    {
+    for (field, value) in [
+        ("benchmark", "smallbank"),
+        ("mode", "naive"),
+        ("hints", "off"),
+        ("kind", "total"),
+        ("isolation", "serializable"),
+    ] {
         assert_eq!(row[field], value);
     }
     assert_eq!(row["ratio"], 1.0);
@@ -242,9 +247,11 @@ fn broken(benchmark: &impl Benchmark<Kit: Loses>, what: usize) -> Vec<bool> {
         durability: DurabilityKind::Memory,
         form: Form::Naive,
         batch: 1,
+        hints: HintsKind::Off,
     };
     let slice = Duration::from_millis(10);
-    let job = Job { db: &db, kit: &kit, variant: &variant, worker: 0, slice, warm_up: slice, seed: 1 };
+    let length = Length::Time { warm_up: slice, slice };
+    let job = Job { db: &db, kit: &kit, variant: &variant, worker: 0, length, seed: 1 };
     let measured = execute(&job);
     assert!(measured.error.is_none() && kit.is_lost.load(Ordering::Relaxed), "{:?}", measured.error);
     kit.check(&db).unwrap().iter().map(|condition| !condition.holds).collect()

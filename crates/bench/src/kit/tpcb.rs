@@ -2,7 +2,7 @@
 //! branch, and into a history. One kind of transaction, all of it writes.
 
 use super::args::TpcbArgs;
-use super::{Benchmark, Condition, Kit, Ledger, Loaded, fill, read_all};
+use super::{Benchmark, Condition, Conflicts, Kit, Ledger, Loaded, fill, read_all};
 use crate::distribution::Rng;
 use crate::engine::{self, Database, Result, Scheme, Txn};
 use braiddb::{Error, Plain, Table};
@@ -172,6 +172,12 @@ impl Kit for Tpcb {
         0
     }
 
+    #[inline(always)]
+    fn conflicts(&self, input: &Input) -> Conflicts {
+        // Whoever shares a teller shares the branch, and an account has no more than one of so many.
+        ([input.branch, 0, 0, 0], 1)
+    }
+
     async fn run<C: Scheme>(&self, tx: &Txn<C>, input: &Input, _: bool) -> Result<()> {
         let &Input { account, teller, branch, delta, entry } = input;
         // In the order of the standard: what most others want comes last.
@@ -293,7 +299,7 @@ mod tests {
     #[test]
     fn inputs_have_the_profile_of_the_standard() {
         // Proves the share of accounts of the own branch, that a teller is of its branch, the bounds of the
-        // deltas, and that two sources have no key of the history in common.
+        // deltas, that two sources have no key of the history in common, and that the branch is named to workers.
         let (db, _) = engine::open::<Serializable>(DurabilityKind::Memory, &std::env::temp_dir()).unwrap();
         let kit = Tpcb::load(&db, &Setup { scale: 4, accounts_of_branch: 100 }).unwrap();
         let mut source = kit.source(0, 2, 7);
@@ -307,6 +313,8 @@ mod tests {
         assert!((16_700..17_300).contains(&own), "{own}");
         assert!(lowest >= -DELTA_MAX && highest <= DELTA_MAX && lowest < -900_000 && highest > 900_000);
         let other = kit.next(&mut kit.source(1, 2, 7));
+        let (keys, count) = kit.conflicts(&other);
+        assert_eq!(&keys[..count], [other.branch]);
         assert_ne!(other.entry >> 32, source.next_entry >> 32);
     }
 }

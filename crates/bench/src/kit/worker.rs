@@ -1,11 +1,12 @@
 //! What one worker does in one slice: a stream of transactions, counted and timed by kind.
 
-use super::Kit;
+use super::args::HintsKind;
 use super::plan::{Form, Variant};
+use super::{Conflicts, Kit};
 use crate::args::{Isolation, RefillKind};
 use crate::engine::{self, Database, Never, OnMiss, PrefetchOnly, Result, Scheme, Txn};
-use braiddb::Error;
 use braiddb::suspend::Suspend;
+use braiddb::{Error, Hint};
 use hdrhistogram::Histogram;
 use std::cell::Cell;
 use std::fmt;
@@ -21,18 +22,29 @@ pub(crate) struct Job<'a, C: Scheme, K: Kit> {
     pub(crate) variant: &'a Variant,
     /// The worker's number.
     pub(crate) worker: usize,
-    pub(crate) slice: Duration,
-    /// Comes before the slice and is not counted.
-    pub(crate) warm_up: Duration,
+    pub(crate) length: Length,
     pub(crate) seed: u64,
 }
+
+/// How long a worker works.
+#[derive(Clone, Copy)]
+pub(crate) enum Length {
+    /// What comes before the slice is not counted.
+    Time { warm_up: Duration, slice: Duration },
+    /// So many transactions.
+    Transactions(u64),
+}
+
+/// How often a transaction is run again. Where few rows are fought for, conflicts are the rule; and where another
+/// program has the core of the worker that is in the way, thousands of attempts pass before it is back.
+const RETRIES_MAX: u32 = 1_000_000;
 
 /// What came of it.
 pub(crate) struct Measured {
     /// In the order of the kit's kinds.
     pub(crate) kinds: Vec<Counts>,
     pub(crate) elapsed: Duration,
-    /// Transactions that conflicts have kept from committing as often as the engine retries.
+    /// Transactions that conflicts have kept from committing in a million attempts.
     pub(crate) given_up: u64,
     pub(crate) error: Option<Error>,
     effects: i64,
@@ -90,12 +102,13 @@ fn drive<C: Scheme, K: Kit, S: Suspend>(job: &Job<'_, C, K>, policy: S, many: bo
     let (kit, variant) = (job.kit, job.variant);
     let declares = variant.isolation == Isolation::Declared;
     let mut worker = engine::worker(job.db, policy, variant.batch_size(), RefillKind::Immediate);
+    worker.set_retries_max(RETRIES_MAX);
     let mut source = kit.source(job.worker, variant.workers, job.seed);
-    let mut run = |length: Duration| {
+    let mut run = |length: Duration, left: u64| {
         let attempts: Vec<Cell<u64>> = kit.kinds().iter().map(|_| Cell::new(0)).collect();
         let mut measured = Measured::new(attempts.len());
         let clock = Instant::now();
-        let inputs = Inputs { kit, source: &mut source, clock, length, until_next: 0 };
+        let inputs = Inputs { kit, source: &mut source, clock, length, left, until_next: 0 };
         let body = async |tx: &Txn<C>, ticket: &Ticket<K::Input>| {
             let (input, count) = (&ticket.input, &attempts[ticket.kind]);
             count.set(count.get() + 1);
@@ -110,7 +123,12 @@ fn drive<C: Scheme, K: Kit, S: Suspend>(job: &Job<'_, C, K>, policy: S, many: bo
                 Err(error) => Err(error),
             }
         };
-        worker.run_each(inputs, body, |result| measured.ended(clock, result));
+        if variant.hints == HintsKind::On {
+            let hint = |ticket: &Ticket<K::Input>| hint(kit.conflicts(&ticket.input));
+            worker.run_each_hinted(inputs, hint, body, |result| measured.ended(clock, result));
+        } else {
+            worker.run_each(inputs, body, |result| measured.ended(clock, result));
+        }
         measured.elapsed = clock.elapsed();
         for (kind, attempts) in measured.kinds.iter_mut().zip(&attempts) {
             kind.attempts = attempts.get();
@@ -118,8 +136,17 @@ fn drive<C: Scheme, K: Kit, S: Suspend>(job: &Job<'_, C, K>, policy: S, many: bo
         kit.settle(measured.kinds.iter().map(|kind| kind.committed).sum(), measured.effects);
         measured
     };
-    let warmed = run(job.warm_up);
-    if warmed.error.is_some() { warmed } else { run(job.slice) }
+    let (warm_up, slice) = match job.length {
+        Length::Time { warm_up, slice } => (warm_up, slice),
+        Length::Transactions(transactions) => return run(Duration::MAX, transactions),
+    };
+    let warmed = run(warm_up, u64::MAX);
+    if warmed.error.is_some() { warmed } else { run(slice, u64::MAX) }
+}
+
+#[inline(always)]
+fn hint((keys, count): Conflicts) -> Hint {
+    keys[..count].iter().fold(Hint::default(), |hint, &key| hint.touches(key))
 }
 
 /// An input with what is to be known of it when the transaction ends.
@@ -192,13 +219,14 @@ impl Measured {
     }
 }
 
-/// Inputs until the slice is over, made as places become free. The clock is read once in a few transactions,
+/// Inputs until the slice is over or none are left, made as places become free. The clock is read once in a few transactions,
 /// for both the end and the latency.
 struct Inputs<'a, K: Kit> {
     kit: &'a K,
     source: &'a mut K::Source,
     clock: Instant,
     length: Duration,
+    left: u64,
     until_next: u32,
 }
 
@@ -208,6 +236,7 @@ impl<K: Kit> Iterator for Inputs<'_, K> {
     #[inline(always)]
     fn next(&mut self) -> Option<Ticket<K::Input>> {
         let mut started_ns = 0;
+        self.left = self.left.checked_sub(1)?;
         if self.until_next > 0 {
             self.until_next -= 1;
         } else {

@@ -17,6 +17,9 @@ use std::ops::RangeBounds;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+/// The key that an index has a row under, the row's own, and the row.
+type IndexRow<'t, I, K, V> = (I, K, <V as Value>::View<'t>);
+
 /// Rows in the order of an index's keys, and of their own where several have the same; made by [`Txn::scan_by`] and
 /// [`Txn::scan_by_prefix`].
 ///
@@ -96,7 +99,7 @@ impl<'t, I: Key, K: Key, V: Value + ?Sized, C: ConcurrencyControl> IndexRows<'t,
         NextIndexRow(self)
     }
 
-    fn poll_next(&mut self) -> Poll<Result<Option<(I, K, V::View<'t>)>>> {
+    fn poll_next(&mut self) -> Poll<Result<Option<IndexRow<'t, I, K, V>>>> {
         let (txn, is_unique) = (self.rows.txn, self.is_unique);
         self.rows.poll_row(|run, at, _, entry| {
             // SAFETY: not borrowed outside of single calls.

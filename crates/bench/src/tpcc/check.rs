@@ -1,0 +1,161 @@
+//! Every mix in every way of execution, briefly, and what holds afterwards.
+
+use super::conditions::CONDITIONS;
+use super::{Mix, Scale, Settings, Tpcc};
+use crate::args::{DurabilityKind, Isolation, Mode};
+use crate::engine::{self, Database, Scheme, Serializable, Snapshot};
+use crate::kit::Kit;
+use crate::kit::args::HintsKind;
+use crate::kit::driver::{Slice, together};
+use crate::kit::plan::{Form, Variant};
+use crate::kit::worker::{Job, Length, execute};
+use crate::{Failure, Result};
+use std::time::{Duration, Instant};
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub struct RunPlan {
+    /// The size of the database.
+    pub scale: Scale,
+    /// Isolations; each has a database of its own.
+    pub isolation: Vec<Isolation>,
+    /// Mixes, one after the other on the same database.
+    pub mix: Vec<Mix>,
+    /// Ways to execute each mix: naive, prefetch, interleaved, hybrid or auto.
+    pub mode: Vec<Mode>,
+    /// Threads.
+    pub workers: usize,
+    /// Transactions open at once per worker, in the interleaved modes.
+    pub batch: usize,
+    /// Transactions of each worker.
+    pub transactions: u64,
+    /// The first seed.
+    pub seed: u64,
+}
+
+/// What one mix did in one way, and what held afterwards.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// What transactions are protected from.
+    pub isolation: Isolation,
+    /// Which transactions.
+    pub mix: Mix,
+    /// How they were executed.
+    pub mode: Mode,
+    /// Those that have committed, by the kinds of the mix.
+    pub commits: Vec<(&'static str, u64)>,
+    /// Orders rolled back on purpose.
+    pub rolled_back: u64,
+    /// Attempts that gave way to another transaction.
+    pub aborts: u64,
+    /// From the first transaction to the last, the start of the workers included.
+    pub elapsed: Duration,
+    /// Conditions that were checked.
+    pub conditions: usize,
+    /// Those that do not hold, and where.
+    pub violations: Vec<String>,
+}
+
+/// Runs everything that the plan asks for, and shows each run as it ends. A condition that does not hold is no error
+/// here; a transaction that fails is one.
+pub fn run_all(plan: &RunPlan, show: &mut dyn FnMut(&Run)) -> Result<Vec<Run>> {
+    plan.scale.check()?;
+    let mut runs = Vec::new();
+    for &isolation in &plan.isolation {
+        runs.extend(match isolation {
+            Isolation::Snapshot => run_isolation::<Snapshot>(plan, isolation, show)?,
+            Isolation::Serializable | Isolation::Declared => {
+                run_isolation::<Serializable>(plan, isolation, show)?
+            }
+        });
+    }
+    Ok(runs)
+}
+
+fn run_isolation<C: Scheme>(
+    plan: &RunPlan,
+    isolation: Isolation,
+    show: &mut dyn FnMut(&Run),
+) -> Result<Vec<Run>> {
+    let settings = Settings::new(plan.scale);
+    let (db, kit) = loaded::<C>(settings, plan.seed, plan.workers)?;
+    let mut runs = Vec::new();
+    for (mix, mode) in plan.mix.iter().flat_map(|mix| plan.mode.iter().map(move |mode| (*mix, *mode))) {
+        let kit = kit.with(Settings { mix, ..settings });
+        let work = Work { isolation, mode, workers: plan.workers, batch: plan.batch };
+        let start = Instant::now();
+        let slice = run(&db, &kit, &work, plan.transactions, plan.seed.wrapping_add(runs.len() as u64))?;
+        let elapsed = start.elapsed();
+        let conditions = kit.check(&db)?;
+        let violated = conditions.iter().filter(|condition| !condition.holds);
+        let run = Run {
+            isolation,
+            mix,
+            mode,
+            commits: kit.kinds().iter().copied().zip(slice.kinds.iter().map(|kind| kind.committed)).collect(),
+            rolled_back: slice.kinds.iter().map(|kind| kind.rolled_back).sum(),
+            aborts: slice.kinds.iter().map(|kind| kind.aborts()).sum(),
+            elapsed,
+            conditions: CONDITIONS.len(),
+            violations: violated
+                .map(|condition| format!("{}: {}", condition.name, condition.detail))
+                .collect(),
+        };
+        show(&run);
+        runs.push(run);
+    }
+    Ok(runs)
+}
+
+/// A filled database in memory.
+pub(super) fn loaded<C: Scheme>(
+    settings: Settings,
+    seed: u64,
+    threads: usize,
+) -> Result<(Database<C>, Tpcc)> {
+    let (db, _) = engine::open::<C>(DurabilityKind::Memory, &std::env::temp_dir())?;
+    let kit = Tpcc::load(&db, settings, seed, threads, &|_, _| {})?;
+    Ok((db, kit))
+}
+
+/// How transactions are run.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Work {
+    pub(super) isolation: Isolation,
+    pub(super) mode: Mode,
+    pub(super) workers: usize,
+    pub(super) batch: usize,
+}
+
+/// Runs so many transactions on each worker; just those orders are rolled back that are to be.
+pub(super) fn run<C: Scheme>(
+    db: &Database<C>,
+    kit: &Tpcc,
+    work: &Work,
+    transactions: u64,
+    seed: u64,
+) -> Result<Slice> {
+    let &Work { isolation, mode, workers, batch } = work;
+    let form = Form::of(mode)?;
+    let batch = if form.interleaves() { batch } else { 1 };
+    let hints = if form.may_interleave() { HintsKind::On } else { HintsKind::Off };
+    let variant = Variant { workers, isolation, durability: DurabilityKind::Memory, form, batch, hints };
+    let slice = together(workers, kit.kinds().len(), |worker| {
+        let length = Length::Transactions(transactions);
+        execute(&Job { db, kit, variant: &variant, worker, length, seed })
+    })?;
+    if slice.given_up > 0 {
+        return Err(Failure::new(format!("{} transactions met nothing but conflicts", slice.given_up)));
+    }
+    let to_roll_back = |worker: usize| {
+        let mut source = kit.source(worker, workers, seed);
+        (0..transactions).filter(|_| kit.rolls_back(&kit.next(&mut source))).count() as u64
+    };
+    let to: u64 = (0..workers).map(to_roll_back).sum();
+    let rolled_back: u64 = slice.kinds.iter().map(|kind| kind.rolled_back).sum();
+    if rolled_back == to {
+        Ok(slice)
+    } else {
+        Err(Failure::new(format!("{rolled_back} orders were rolled back, not {to}")))
+    }
+}

@@ -1,0 +1,29 @@
+//! A scan that can be looked at without taking its next row, to walk through two tables side by side.
+
+use crate::engine::{Result, Scheme};
+use braiddb::{Rows, Value};
+
+pub(super) struct Cursor<'t, V: Value + ?Sized, C: Scheme> {
+    rows: Rows<'t, u64, V, C>,
+    head: Option<(u64, V::View<'t>)>,
+}
+
+impl<'t, V: Value + ?Sized, C: Scheme> Cursor<'t, V, C> {
+    pub(super) async fn new(mut rows: Rows<'t, u64, V, C>) -> Result<Self> {
+        let head = rows.next().await?;
+        Ok(Cursor { rows, head })
+    }
+
+    /// Takes the next row if it is there and has such a key.
+    pub(super) async fn next_if(
+        &mut self,
+        is_wanted: impl FnOnce(u64) -> bool,
+    ) -> Result<Option<(u64, V::View<'t>)>> {
+        match &self.head {
+            Some((key, _)) if is_wanted(*key) => {}
+            _ => return Ok(None),
+        }
+        let next = self.rows.next().await?;
+        Ok(std::mem::replace(&mut self.head, next))
+    }
+}

@@ -1,0 +1,143 @@
+//! Payment (clause 2.5): a customer pays, six times out of ten by last name, and 15 times of 100 elsewhere.
+
+use super::digest::Digest;
+use super::inputs::{Payment, Who};
+use super::keys::District;
+use super::random::last_name;
+use super::rows::{Customer, DistrictRow, History, Text, Warehouse, zeroed};
+use super::schema::{Tables, found};
+use crate::engine::{Result, Scheme, Txn};
+use std::io::Write;
+
+/// The mark of customers whose payments are noted in C_DATA.
+pub(crate) const BAD_CREDIT: [u8; 2] = *b"BC";
+
+/// Runs the transaction; returns what the terminal would show.
+pub(crate) async fn payment<C: Scheme>(tables: &Tables, tx: &Txn<C>, input: &Payment) -> Result<u64> {
+    // First what others want as well: if it comes to a conflict, little work is lost.
+    let key = u64::from(input.district.warehouse());
+    let warehouse = found(tx.get(tables.warehouses, key).await?, "warehouse", key)?;
+    let row = Warehouse { ytd: warehouse.ytd + input.amount, ..*warehouse };
+    tx.put(tables.warehouses, key, &row).await?;
+
+    let key = input.district.key();
+    let district = found(tx.get(tables.districts, key).await?, "district", key)?;
+    let row = DistrictRow { ytd: district.ytd + input.amount, ..*district };
+    tx.put(tables.districts, key, &row).await?;
+
+    let (number, customer) = customer(tables, tx, input.customer_district, input.customer).await?;
+    let paid = pay(customer, input, number);
+    tx.put(tables.customers, input.customer_district.customer(number), &paid).await?;
+
+    let history = history(input, number, warehouse, district);
+    tx.insert(tables.history, input.history, &history).await?;
+
+    let mut digest = Digest::default();
+    digest.add(paid.balance as u64).add(u64::from(paid.discount)).add_text(paid.data.as_bytes());
+    digest.add_text(paid.last.as_bytes()).add_text(paid.address.city.as_bytes());
+    digest.add_text(warehouse.address.city.as_bytes()).add_text(district.address.city.as_bytes());
+    Ok(digest.value())
+}
+
+/// The customer who is asked for, with the number.
+pub(crate) async fn customer<'t, C: Scheme>(
+    tables: &Tables,
+    tx: &'t Txn<C>,
+    district: District,
+    who: Who,
+) -> Result<(u16, &'t Customer)> {
+    match who {
+        Who::Number(number) => {
+            let key = district.customer(number);
+            Ok((number, found(tx.get(tables.customers, key).await?, "customer", key)?))
+        }
+        Who::Name(name) => {
+            let customer = tables.customer_by_last_name(tx, district, &last_name(name)).await?;
+            found(customer, "customer by name", district.key())
+        }
+    }
+}
+
+/// The customer after the payment.
+fn pay(customer: &Customer, input: &Payment, number: u16) -> Customer {
+    let mut paid = *customer;
+    paid.balance -= input.amount;
+    paid.ytd_payment += input.amount;
+    paid.payments += 1;
+    if paid.credit == BAD_CREDIT {
+        note(&mut paid.data, input, number);
+    }
+    paid
+}
+
+/// Puts the payment in front of what is in C_DATA.
+fn note(data: &mut Text<500>, input: &Payment, number: u16) {
+    let (theirs, ours) = (input.customer_district, input.district);
+    let mut text = [0; 64];
+    let mut rest = &mut text[..];
+    write!(
+        rest,
+        "{number} {} {} {} {} {}.{:02} ",
+        theirs.number(),
+        theirs.warehouse(),
+        ours.number(),
+        ours.warehouse(),
+        input.amount / 100,
+        input.amount % 100
+    )
+    .expect("six numbers of a few digits each fit");
+    let length = 64 - rest.len();
+    data.prepend(&text[..length]);
+}
+
+fn history(input: &Payment, number: u16, warehouse: &Warehouse, district: &DistrictRow) -> History {
+    let (name, other) = (warehouse.name.as_bytes(), district.name.as_bytes());
+    let mut data = [b' '; 24];
+    data[..name.len()].copy_from_slice(name);
+    data[name.len() + 4..][..other.len()].copy_from_slice(other);
+    History {
+        date: input.date,
+        amount: input.amount,
+        customer_warehouse: input.customer_district.warehouse(),
+        customer_district: input.customer_district.number(),
+        customer: number,
+        warehouse: input.district.warehouse(),
+        district: input.district.number(),
+        data: Text::new(&data[..name.len() + 4 + other.len()]),
+        ..zeroed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn input(amount: i64) -> Payment {
+        let (district, customer_district) = (District::new(65_535, 10), District::new(65_534, 9));
+        Payment { district, customer_district, customer: Who::Number(4095), amount, date: 1, history: 1 }
+    }
+
+    #[test]
+    fn bad_credit_is_noted() {
+        // Proves the amounts, the note in front of the data, that the longest one fits, and that others have none.
+        let mut customer = zeroed::<Customer>();
+        customer.data = Text::new(&[b'x'; 490]);
+        let paid = pay(&customer, &input(12_305), 4095);
+        assert_eq!((paid.balance, paid.ytd_payment, paid.payments), (-12_305, 12_305, 1));
+        assert_eq!(paid.data, customer.data);
+        customer.credit = BAD_CREDIT;
+        let paid = pay(&customer, &input(500_000), 4095);
+        assert!(paid.data.as_bytes().starts_with(b"4095 9 65534 10 65535 5000.00 xxx"));
+        assert_eq!(paid.data.len(), 500);
+    }
+
+    #[test]
+    fn the_history_has_both_names() {
+        // Proves that the longest names fit into H_DATA, four spaces between them.
+        let warehouse = Warehouse { name: Text::new(b"0123456789"), ..zeroed() };
+        let district = DistrictRow { name: Text::new(b"abcdefghij"), ..zeroed() };
+        let row = history(&input(5), 3, &warehouse, &district);
+        assert_eq!(row.data.as_bytes(), b"0123456789    abcdefghij");
+        assert_eq!((row.amount, row.customer, row.customer_district, row.district), (5, 3, 9, 10));
+    }
+}

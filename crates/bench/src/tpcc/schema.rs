@@ -1,0 +1,129 @@
+//! The tables, and the two ways to rows that are not by their primary key: customers by their last name, and a
+//! customer's newest order. Both are indexes that the engine keeps up to date.
+
+use super::keys::{self, District};
+use super::rows::{
+    Customer, DistrictRow, History, Item, Nation, Order, OrderLine, Region, Stock, Supplier, Text, Warehouse,
+};
+use crate::engine::{Database, Result, Scheme, Txn, failure};
+use braiddb::{Error, Index, Plain, Table};
+
+/// What customers are sorted by: district, last name, first name. The engine puts the row's key behind, so by their
+/// numbers in the end. Of one width, so that making and reading one allocates nothing.
+type Name = (u32, [u8; 16], [u8; 16]);
+
+/// The tables of a database.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tables {
+    pub(crate) warehouses: Table<u64, Plain<Warehouse>>,
+    pub(crate) districts: Table<u64, Plain<DistrictRow>>,
+    pub(crate) customers: Table<u64, Plain<Customer>>,
+    pub(crate) history: Table<u64, Plain<History>>,
+    pub(crate) orders: Table<u64, Plain<Order>>,
+    pub(crate) new_orders: Table<u64, ()>,
+    pub(crate) lines: Table<u64, Plain<OrderLine>>,
+    pub(crate) items: Table<u64, Plain<Item>>,
+    pub(crate) stocks: Table<u64, Plain<Stock>>,
+    pub(crate) suppliers: Table<u64, Plain<Supplier>>,
+    pub(crate) nations: Table<u64, Plain<Nation>>,
+    pub(crate) regions: Table<u64, Plain<Region>>,
+    customers_by_name: Index<Name, u64, Plain<Customer>>,
+    /// By `District::customer_order`, which has the order's number as well: so the key has eight bytes, and is unique.
+    orders_by_customer: Index<u64, u64, Plain<Order>>,
+}
+
+impl Tables {
+    /// The tables of this database, which are made if they are not there.
+    pub(crate) fn open<C: Scheme>(db: &Database<C>) -> crate::Result<Tables> {
+        Tables::open_all(db).map_err(failure)
+    }
+
+    fn open_all<C: Scheme>(db: &Database<C>) -> Result<Tables> {
+        let (customers, orders) = (db.table("customer")?, db.table("order")?);
+        let customers_by_name = db.index(customers, "customer by name", |key, row: &Customer| {
+            Some(name(keys::district_of_customer(*key), &row.last, *row.first.padded()))
+        })?;
+        let orders_by_customer = db.unique_index(orders, "order by customer", |key, row: &Order| {
+            Some(keys::district_of_order(*key).customer_order(row.customer, keys::order_of(*key)))
+        })?;
+        Ok(Tables {
+            warehouses: db.table("warehouse")?,
+            districts: db.table("district")?,
+            customers,
+            history: db.table("history")?,
+            orders,
+            new_orders: db.table("new order")?,
+            lines: db.table("order line")?,
+            items: db.table("item")?,
+            stocks: db.table("stock")?,
+            suppliers: db.table("supplier")?,
+            nations: db.table("nation")?,
+            regions: db.table("region")?,
+            customers_by_name,
+            orders_by_customer,
+        })
+    }
+
+    /// The customer of that last name who is in the middle (the earlier of two) when they are sorted by first name,
+    /// and then by number; with the number.
+    pub(crate) async fn customer_by_last_name<'t, C: Scheme>(
+        &self,
+        tx: &'t Txn<C>,
+        district: District,
+        last: &Text<16>,
+    ) -> Result<Option<(u16, &'t Customer)>> {
+        // As many as seldom share a name; of more, the middle one is looked for again.
+        let mut customers = [None; 32];
+        let mut count = 0;
+        let (least, most) = (name(district, last, [0; 16]), name(district, last, [u8::MAX; 16]));
+        let mut rows = tx.scan_by(self.customers_by_name, least..=most);
+        while let Some((_, key, row)) = rows.next().await? {
+            if let Some(place) = customers.get_mut(count) {
+                *place = Some((keys::customer_of(key), row));
+            }
+            count += 1;
+        }
+        drop(rows);
+        let middle = count.div_ceil(2).saturating_sub(1);
+        if let Some(customer) = customers.get(middle) {
+            return Ok(*customer);
+        }
+        let mut rows = tx.scan_by(self.customers_by_name, least..=most).limit(middle + 1);
+        let mut found = None;
+        while let Some((_, key, row)) = rows.next().await? {
+            found = Some((keys::customer_of(key), row));
+        }
+        Ok(found)
+    }
+
+    /// A customer's newest order, with its number.
+    pub(crate) async fn newest_order<'t, C: Scheme>(
+        &self,
+        tx: &'t Txn<C>,
+        district: District,
+        customer: u16,
+    ) -> Result<Option<(u32, &'t Order)>> {
+        let all = district.customer_order(customer, 0)..=district.customer_order(customer, u32::MAX);
+        let mut newest = tx.scan_by(self.orders_by_customer, all).reverse().limit(1);
+        Ok(newest.next().await?.map(|(_, key, row)| (keys::order_of(key), row)))
+    }
+}
+
+#[inline(always)]
+fn name(district: District, last: &Text<16>, first: [u8; 16]) -> Name {
+    (district.number_of_all(), *last.padded(), first)
+}
+
+/// A row that has to be there.
+#[inline(always)]
+pub(crate) fn found<T>(row: Option<T>, table: &'static str, key: u64) -> Result<T> {
+    match row {
+        Some(row) => Ok(row),
+        None => Err(missing(table, key)),
+    }
+}
+
+#[cold]
+fn missing(table: &'static str, key: u64) -> Error {
+    Error::user(format!("there is no {table} with key {key:#x}: the tables are not as they were loaded"))
+}

@@ -1,0 +1,35 @@
+//! StockLevel (clause 2.8): of the items in a district's last 20 orders, how many are low in stock.
+
+use super::inputs::StockLevel;
+use super::keys;
+use super::many::visit_stocks;
+use super::schema::{Tables, found};
+use crate::engine::{Result, Scheme, Txn};
+
+/// Orders that are looked at.
+pub(crate) const ORDERS: u32 = 20;
+
+/// Runs the transaction; returns the number of items below the threshold.
+pub(crate) async fn stock_level<C: Scheme>(
+    tables: &Tables,
+    tx: &Txn<C>,
+    input: &StockLevel,
+    many: bool,
+) -> Result<u64> {
+    let district = input.district;
+    let row = found(tx.get(tables.districts, district.key()).await?, "district", district.key())?;
+    let (first, last) = (row.next_order.saturating_sub(ORDERS), row.next_order - 1);
+    // On the heap: as a part of the future it would make those of all kinds longer.
+    let mut stocks = Vec::with_capacity(ORDERS as usize * keys::LINES_MAX);
+    let mut lines = tx.scan(tables.lines, district.lines(first..=last));
+    while let Some((_, line)) = lines.next().await? {
+        stocks.push(keys::stock(district.warehouse(), line.item));
+    }
+    drop(lines);
+    stocks.sort_unstable();
+    stocks.dedup();
+    let mut low = 0;
+    visit_stocks(tables, tx, &stocks, many, |_, stock| low += u64::from(stock.quantity < input.threshold))
+        .await?;
+    Ok(low)
+}

@@ -1,0 +1,174 @@
+//! `braid check tpcc`: TPC-C in every mix, mode and isolation, and its consistency conditions after each run.
+
+use braid_bench::args::{Isolation, Mode, processors};
+use braid_bench::tpcc::{Mix, Run, RunPlan, Scale, run_all};
+use clap::Args;
+use serde_json::json;
+use std::error::Error;
+use std::io::{self, Write};
+use std::num::NonZeroU64;
+use std::time::Instant;
+
+/// What to run.
+#[derive(Args, Debug)]
+pub struct TpccArgs {
+    /// Warehouses
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    warehouses: u32,
+    /// Load the specification's numbers of customers and items, not a small database
+    #[arg(long)]
+    full_size: bool,
+    /// What transactions are protected from
+    #[arg(long, default_value = "serializable,declared,snapshot", value_delimiter = ',')]
+    isolation: Vec<Isolation>,
+    /// Which transactions; all mixes if none is named
+    #[arg(long, value_delimiter = ',')]
+    mix: Vec<Mix>,
+    /// How they are executed
+    #[arg(long, default_value = "naive,prefetch,interleaved,hybrid,auto", value_delimiter = ',')]
+    mode: Vec<Mode>,
+    /// Worker threads [default: one per processor, and at least two]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=256))]
+    workers: Option<u16>,
+    /// Transactions open at once per worker, in the interleaved modes
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=4096))]
+    batch: u16,
+    /// Transactions of each worker in each run
+    #[arg(long, default_value = "2000")]
+    transactions: NonZeroU64,
+    /// The first seed
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Print a JSON object per run
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the command. A condition that does not hold is an error, after everything was printed.
+pub fn tpcc(args: &TpccArgs) -> Result<(), Box<dyn Error>> {
+    let start = Instant::now();
+    let scale = if args.full_size { Scale::full(args.warehouses) } else { Scale::small(args.warehouses) };
+    let plan = RunPlan {
+        scale,
+        isolation: args.isolation.clone(),
+        mix: if args.mix.is_empty() { Mix::ALL.to_vec() } else { args.mix.clone() },
+        mode: args.mode.clone(),
+        workers: args.workers.map_or(processors().max(2), usize::from),
+        batch: usize::from(args.batch),
+        transactions: args.transactions.get(),
+        seed: args.seed,
+    };
+    // Shown as they end; what cannot be written is the next one's to report, and the summary's.
+    let mut broken_pipe = None;
+    let runs = run_all(&plan, &mut |run| {
+        let text = if args.json { line_of_json(run) } else { line(run) };
+        broken_pipe = writeln!(io::stdout().lock(), "{text}").err().or(broken_pipe.take());
+    })?;
+    if let Some(error) = broken_pipe {
+        return Err(error.into());
+    }
+    let broken: usize = runs.iter().map(|run| run.violations.len()).sum();
+    if !args.json {
+        let (count, seconds) = (runs.len(), start.elapsed().as_secs_f64());
+        writeln!(io::stdout().lock(), "{count} runs, {broken} conditions broken, {seconds:.1} s")?;
+    }
+    match broken {
+        0 => Ok(()),
+        1 => Err("1 condition does not hold".into()),
+        many => Err(format!("{many} conditions do not hold").into()),
+    }
+}
+
+fn isolation_and_mode(run: &Run) -> (&'static str, &'static str) {
+    (run.isolation.name(), run.mode.name())
+}
+
+fn line(run: &Run) -> String {
+    let (isolation, mode) = isolation_and_mode(run);
+    let commits: u64 = run.commits.iter().map(|(_, commits)| commits).sum();
+    let mut text = format!(
+        "{isolation:12} {:12} {mode:11} {commits:>8} committed {:>6} rolled back {:>8} retried {:>9.0}/s   {}",
+        run.mix.name(),
+        run.rolled_back,
+        run.aborts,
+        commits as f64 / run.elapsed.as_secs_f64().max(1e-9),
+        if run.violations.is_empty() {
+            format!("conditions 1-{} hold", run.conditions)
+        } else {
+            "BROKEN".into()
+        }
+    );
+    for violation in &run.violations {
+        text += &format!("\n    {violation}");
+    }
+    text
+}
+
+fn line_of_json(run: &Run) -> String {
+    let (isolation, mode) = isolation_and_mode(run);
+    json!({
+        "isolation": isolation,
+        "mix": run.mix,
+        "mode": mode,
+        "commits": run.commits.iter().copied().collect::<std::collections::BTreeMap<_, _>>(),
+        "rolled_back": run.rolled_back,
+        "aborts": run.aborts,
+        "seconds": run.elapsed.as_secs_f64(),
+        "conditions": run.conditions,
+        "violations": run.violations,
+    })
+    .to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::ValueEnum;
+    use std::time::Duration;
+
+    /// A run that went well but for these.
+    fn run(violations: Vec<String>) -> Run {
+        Run {
+            isolation: Isolation::Declared,
+            mix: Mix::Reads,
+            mode: Mode::Hybrid,
+            commits: vec![("order-status", 3), ("stock-level", 4)],
+            rolled_back: 5,
+            aborts: 6,
+            elapsed: Duration::from_millis(500),
+            conditions: 12,
+            violations,
+        }
+    }
+
+    #[test]
+    fn runs_are_shown() {
+        // Proves that a line has the counts, and that what does not hold is there in text and in JSON.
+        let good = line(&run(vec![]));
+        assert!(good.contains("cr") && good.contains("7 committed") && good.contains(" 14/s"), "{good}");
+        assert!(good.ends_with("conditions 1-12 hold"), "{good}");
+        let bad = run(vec!["2. it should: warehouse 1".into()]);
+        assert!(line(&bad).contains("BROKEN\n    2. it should: warehouse 1"), "{}", line(&bad));
+        let value: serde_json::Value = serde_json::from_str(&line_of_json(&bad)).unwrap();
+        assert_eq!(value["violations"][0], "2. it should: warehouse 1");
+        assert_eq!((&value["commits"]["stock-level"], &value["mix"]), (&json!(4), &json!("cr")));
+    }
+
+    #[test]
+    fn all_modes_can_be_checked() {
+        // Proves that a small check passes from the command line on, and that a mode without a form is refused.
+        #[derive(clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            args: TpccArgs,
+        }
+        let parsed = |line: &str| {
+            let words = ["tpcc"].into_iter().chain(line.split_whitespace());
+            <Line as clap::Parser>::try_parse_from(words).unwrap().args
+        };
+        assert!(tpcc(&parsed("--warehouses 1 --mix full --transactions 50 --json")).is_ok());
+        let error = tpcc(&parsed("--warehouses 1 --mode coro-mk --transactions 1")).unwrap_err();
+        assert!(error.to_string().contains("coro-mk"), "{error}");
+        assert!(Mode::value_variants().len() > parsed("").mode.len());
+    }
+}
