@@ -87,10 +87,14 @@ const CHANGED: f64 = 0.15;
 const WASTED_CHANGED: f64 = 0.1;
 /// Windows in a row that say so before it is believed.
 const CHANGED_WINDOWS: u32 = 3;
+/// What a window weighs in the incumbent's usual rate, while it has not changed.
+const WEIGHT: f64 = 0.2;
 /// Without a find, trials rest for so long,
 const HOLD_NS_MIN: u64 = 16_000_000;
-/// doubling, at most.
-const HOLD_NS_MAX: u64 = 2_048_000_000;
+/// doubling, and for so many times what the series before has taken that found nothing better,
+const HOLD_TIMES: u64 = 16;
+/// at most.
+const HOLD_NS_MAX: u64 = 4_096_000_000;
 /// Trials of a series, at most.
 const QUEUE_MAX: usize = 3;
 
@@ -118,7 +122,11 @@ pub(crate) struct Search {
     /// Challengers that the present series has still to try.
     queue: [Option<usize>; QUEUE_MAX],
     hold_ns: u64,
-    /// The incumbent's rate and waste, when it was last compared.
+    /// When the present series began; 0: with the next window.
+    series_ns: u64,
+    /// It has found something better.
+    has_moved: bool,
+    /// The incumbent's rate and waste since the last series.
     usual: Option<(f64, f64)>,
 }
 
@@ -139,6 +147,8 @@ impl Search {
             state: State::Holding { since_ns: 0, changed: 0 },
             queue: [None; QUEUE_MAX],
             hold_ns: HOLD_NS_MIN,
+            series_ns: 0,
+            has_moved: false,
             usual: None,
         };
         if known.is_some() {
@@ -194,14 +204,19 @@ impl Search {
         let (rate, wasted) = *self.usual.get_or_insert((sample.rate, sample.wasted));
         let differs =
             (sample.rate / rate - 1.0).abs() > CHANGED || (sample.wasted - wasted).abs() > WASTED_CHANGED;
+        if !differs {
+            let towards = |old: f64, new: f64| old + WEIGHT * (new - old);
+            self.usual = Some((towards(rate, sample.rate), towards(wasted, sample.wasted)));
+        }
         let changed = if differs { changed + 1 } else { 0 };
         self.state = State::Holding { since_ns, changed };
         if changed >= CHANGED_WINDOWS {
-            self.hold_ns = (self.hold_ns / 4).max(HOLD_NS_MIN);
+            self.hold_ns = HOLD_NS_MIN; // all is to be found out anew
         } else if sample.now_ns.saturating_sub(since_ns) < self.hold_ns {
             return;
         }
         self.usual = None;
+        (self.series_ns, self.has_moved) = (sample.now_ns, false);
         self.begin_series(None);
         if self.is_holding() {
             self.state = State::Holding { since_ns: sample.now_ns, changed: 0 }; // there is one level only
@@ -216,6 +231,9 @@ impl Search {
         last: f64,
         mut ratios: [f64; PAIRS_MAX],
     ) {
+        if self.series_ns == 0 {
+            self.series_ns = sample.now_ns;
+        }
         if windows.is_multiple_of(2) {
             self.state = State::Trying { other, windows: windows + 1, last: sample.rate, ratios };
             return;
@@ -226,6 +244,7 @@ impl Search {
             None => self.state = State::Trying { other, windows: windows + 1, last: sample.rate, ratios },
             Some(gain) if gain > BETTER => {
                 let from = std::mem::replace(&mut self.at, other);
+                self.has_moved = true;
                 // A small gain may be noise: so it does not speed up the trials to come.
                 self.hold_ns = if gain > FAR_BETTER { HOLD_NS_MIN } else { self.hold_ns };
                 self.begin_series(Some(from));
@@ -241,7 +260,10 @@ impl Search {
     /// After the last trial of a series: for longer each time.
     fn rest_if_idle(&mut self, now_ns: u64) {
         if self.is_holding() {
-            self.hold_ns = (self.hold_ns * 2).min(HOLD_NS_MAX);
+            // What was found just now is to be looked at again soon.
+            let times = if self.has_moved { 1 } else { HOLD_TIMES };
+            let spent_ns = now_ns.saturating_sub(self.series_ns);
+            self.hold_ns = (self.hold_ns * 2).max(times * spent_ns).min(HOLD_NS_MAX);
             self.state = State::Holding { since_ns: now_ns, changed: 0 };
         }
     }

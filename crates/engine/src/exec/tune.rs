@@ -8,7 +8,7 @@ const TRIAL_NS_MIN: u64 = 1_000_000;
 /// has at least so many futures end,
 const TRIAL_ENDED_MIN: u64 = 1000;
 /// but lasts no longer than this.
-const TRIAL_NS_MAX: u64 = 4_000_000;
+const TRIAL_NS_MAX: u64 = 10_000_000;
 /// A window of the incumbent, between trials.
 const HOLD_NS: u64 = 16_000_000;
 /// While nothing is tried the clock is read at every so many-th look.
@@ -18,6 +18,9 @@ const HOLD_LOOKS: u32 = 16;
 const OCCUPANCY_MIN_PERCENT: u64 = 70;
 /// Windows that said nothing, after which a trial is given up.
 const VOID_MAX: u32 = 8;
+
+/// Looks after a change of level that are not measured: what was let in before ends, and the places are filled.
+const SETTLING_LOOKS: u32 = 8;
 
 /// The thread was off its core, if from one look to the next it took so long, and so many times the usual.
 const AWAY_NS_MIN: u64 = 500_000;
@@ -149,7 +152,7 @@ impl Tuner {
         }
         self.level = level;
         self.window = None;
-        self.pass_over = 2; // one look to let the old ones end, the next begins the window
+        self.pass_over = 2 + SETTLING_LOOKS; // and one that begins the window
         Some(level)
     }
 }
