@@ -100,6 +100,9 @@ pub struct YcsbArgs {
     /// Has checkpoints made, one after the other, while variants run
     #[arg(long)]
     pub checkpoints: bool,
+    /// Has workers tell where their time goes, and shows it beside the rest
+    #[arg(long)]
+    pub breakdown: bool,
     /// Writes the results as JSON
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,

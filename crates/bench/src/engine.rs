@@ -17,8 +17,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(crate) use crate::raw::{RawReader, raw_reader};
 pub(crate) use braiddb::suspend::{Never, OnMiss, PrefetchOnly};
 pub(crate) use braiddb::{
-    ConcurrencyControl as Scheme, Database, LogStatistics, Options, Result, Serializable, Snapshot,
-    SystemClock, Txn, Worker,
+    Breakdown, ConcurrencyControl as Scheme, Database, LogStatistics, Options, Result, Serializable,
+    Snapshot, SystemClock, Txn, Worker,
 };
 
 /// The longest key that `--key-bytes` accepts.
@@ -107,6 +107,7 @@ pub(crate) struct Counters {
     pub(crate) aborts: u64,
     pub(crate) memory_bytes: u64,
     pub(crate) log: LogStatistics,
+    pub(crate) breakdown: Breakdown,
 }
 
 pub(crate) fn counters<C: Scheme>(db: &Database<C>) -> Counters {
@@ -116,6 +117,7 @@ pub(crate) fn counters<C: Scheme>(db: &Database<C>) -> Counters {
         aborts: s.aborts_conflict,
         memory_bytes: s.memory.total_bytes(),
         log: s.log,
+        breakdown: s.breakdown,
     }
 }
 

@@ -17,6 +17,7 @@ pub mod tpcc;
 pub mod workload;
 
 mod bodies;
+mod breakdown;
 mod chart;
 mod classes;
 mod commit;

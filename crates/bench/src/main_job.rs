@@ -65,6 +65,7 @@ fn plan(records: u64, processors: usize) -> Result<Plan> {
         durability: vec![DurabilityKind::Memory],
         directory: None,
         checkpoints: false,
+        breakdown: false,
         json: None,
         svg: None,
         report: None,

@@ -74,6 +74,8 @@ pub struct Plan {
     pub directory: PathBuf,
     /// Whether checkpoints are made meanwhile.
     pub checkpoints: bool,
+    /// Whether workers tell where their time goes.
+    pub breakdown: bool,
 }
 
 impl Plan {
@@ -110,9 +112,19 @@ impl Plan {
         }
         let slice = Duration::from_secs_f64(args.seconds / f64::from(args.repeats));
         let directory = args.directory.clone().unwrap_or_else(std::env::temp_dir);
-        let (repeats, checkpoints) = (args.repeats, args.checkpoints);
+        let (repeats, checkpoints, breakdown) = (args.repeats, args.checkpoints, args.breakdown);
         let transactions_max = args.transactions.unwrap_or(u64::MAX);
-        Ok(Plan { variants, repeats, slice, transactions_max, load_time_max: None, directory, checkpoints })
+        let load_time_max = None;
+        Ok(Plan {
+            variants,
+            repeats,
+            slice,
+            transactions_max,
+            load_time_max,
+            directory,
+            checkpoints,
+            breakdown,
+        })
     }
 
     /// How long each variant runs unmeasured before a slice. Not at all where transactions are counted.

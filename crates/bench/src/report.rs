@@ -2,8 +2,10 @@
 
 use crate::args::RefillKind;
 use crate::bodies::LATENCY_SAMPLE_EVERY;
+use crate::breakdown;
 use crate::chart;
 use crate::distribution::Kind;
+use crate::engine::Breakdown;
 use crate::environment::Environment;
 use crate::grid::Grid;
 use crate::page::{Page, Part};
@@ -24,6 +26,8 @@ pub struct Outcome {
     pub repeats: u32,
     /// Seconds of a slice.
     pub slice_s: f64,
+    /// Workers have told where their time goes.
+    pub breakdown: bool,
 }
 
 /// The result of one variant: medians over its slices.
@@ -53,6 +57,8 @@ pub struct Row {
     pub group_records: f64,
     /// From the start of such a write to the end of its sync, on average.
     pub flush_us: f64,
+    /// Where the workers' time went, of all slices together; empty where it was not asked for.
+    pub breakdown: Breakdown,
 }
 
 impl Row {
@@ -70,6 +76,7 @@ impl Row {
             bytes_per_record: 0.0,
             group_records: 0.0,
             flush_us: 0.0,
+            breakdown: Breakdown::default(),
         }
     }
 }
@@ -102,6 +109,8 @@ struct JsonRow<'a> {
     bytes_per_record: f64,
     group_records: f64,
     flush_us: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    breakdown: Option<serde_json::Value>,
 }
 
 #[derive(Serialize)]
@@ -113,7 +122,8 @@ struct Json<'a> {
 impl Outcome {
     pub(crate) fn new(rows: Vec<Row>, plan: &Plan) -> Self {
         let environment = Environment::of_this_machine();
-        Outcome { environment, rows, repeats: plan.repeats, slice_s: plan.slice.as_secs_f64() }
+        let (repeats, slice_s, breakdown) = (plan.repeats, plan.slice.as_secs_f64(), plan.breakdown);
+        Outcome { environment, rows, repeats, slice_s, breakdown }
     }
 
     /// The throughput of a row by that of the first measured row of its group.
@@ -157,12 +167,41 @@ impl Outcome {
             bytes_per_record: row.bytes_per_record,
             group_records: row.group_records,
             flush_us: row.flush_us,
+            breakdown: self
+                .breakdown
+                .then(|| breakdown::fields(&row.breakdown, variant.workers, row.transactions_per_s)),
         }
     }
 
     /// The table, and notes on how to read it.
     pub fn text(&self) -> String {
-        format!("{}\n\n{}\n\n{}", self.environment.summary(), self.grid().text(), self.notes())
+        let mut text =
+            format!("{}\n\n{}\n\n{}", self.environment.summary(), self.grid().text(), self.notes());
+        if self.breakdown {
+            let lines = self.breakdowns();
+            let _ = write!(text, "\n{}\n\n{}", breakdown::grid(&lines).text(), breakdown::notes(&lines));
+        }
+        text
+    }
+
+    /// Where the time went, by variant.
+    fn breakdowns(&self) -> Vec<breakdown::Line> {
+        let line = |row: &Row| {
+            let v = &row.variant;
+            let mut name = format!("{} {}, {}", v.workload.name, short(v.records), v.mode.name());
+            if v.mode.interleaves() {
+                let _ = write!(name, " {}", v.batch);
+            }
+            for usual in [(v.isolation.name(), "serializable"), (v.durability.name(), "memory")] {
+                name += &if usual.0 == usual.1 { String::new() } else { format!(", {}", usual.0) };
+            }
+            if v.workers > 1 {
+                let _ = write!(name, ", {} workers", v.workers);
+            }
+            let (workers, transactions_per_s) = (v.workers, row.transactions_per_s);
+            breakdown::Line { name, workers, transactions_per_s, breakdown: row.breakdown }
+        };
+        self.rows.iter().filter(|row| row.measured).map(line).collect()
     }
 
     /// The table.
@@ -302,13 +341,16 @@ pub(crate) fn show(outcome: &Outcome, outputs: &Outputs<'_>) -> Result<()> {
 
 /// The page.
 fn page<'a>(outcome: &'a Outcome, title: &'a str) -> Result<Page<'a>> {
-    let parts = vec![
+    let mut parts = vec![
         Part::Heading("Throughput"),
         Part::Chart(chart::svg(outcome)?),
         Part::Heading("All figures"),
         Part::Table(outcome.grid()),
         Part::Notes(outcome.notes()),
     ];
+    if outcome.breakdown {
+        parts.extend(breakdown::parts(&outcome.breakdowns()));
+    }
     Ok(Page { title, environment: &outcome.environment, parts })
 }
 
@@ -352,6 +394,7 @@ pub(crate) mod tests {
             load_time_max: None,
             directory: std::env::temp_dir(),
             checkpoints: false,
+            breakdown: false,
         };
         Outcome::new(rows, &plan)
     }
@@ -426,6 +469,20 @@ pub(crate) mod tests {
             let cell = figure(row, row.transactions_per_s / 1e3, 1);
             assert!(html.contains(&format!(">{cell}</td>")), "{cell}");
         }
+    }
+
+    #[test]
+    fn breakdowns_are_shown_when_asked_for() {
+        // Proves that where the time goes is in the text, the JSON and the page with the flag, and only then.
+        let mut outcome = example(&["r10"], &[Mode::Naive, Mode::Interleaved], &[48]);
+        for (breakdown, times) in [(false, 0), (true, 1)] {
+            outcome.breakdown = breakdown;
+            assert_eq!(outcome.text().matches("concurrency control").count(), times);
+            assert_eq!(outcome.json().matches("\"breakdown\"").count(), times * outcome.rows.len());
+            let html = page(&outcome, "YCSB").unwrap().html();
+            assert_eq!(html.matches("Where the time goes").count(), times);
+        }
+        assert!(outcome.text().contains("r10 10M, interleaved 48"), "{}", outcome.text());
     }
 
     #[test]

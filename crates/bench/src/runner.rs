@@ -5,7 +5,8 @@ use crate::args::{DurabilityKind, Isolation, Mode, RefillKind};
 use crate::bodies::{self, Job, Measured};
 use crate::distribution::Source;
 use crate::engine::{
-    self, Access, AnyTable, Counters, Database, LogStatistics, OnMiss, Scheme, Serializable, Snapshot, Txn,
+    self, Access, AnyTable, Breakdown, Counters, Database, LogStatistics, OnMiss, Scheme, Serializable,
+    Snapshot, Txn,
 };
 use crate::machine::{median, pin, progress};
 use crate::payload::Payload;
@@ -106,6 +107,8 @@ struct Slice {
     aborts_per_commit: f64,
     /// What the log did meanwhile.
     log: LogStatistics,
+    /// Where the workers' time went, if that was asked for.
+    breakdown: Breakdown,
 }
 
 impl<C: Scheme> Loaded<C> {
@@ -143,6 +146,7 @@ impl<C: Scheme> Loaded<C> {
         let bytes_per_record = engine::counters(&db).memory_bytes as f64 / records as f64;
         let next_number = AtomicU64::new(records);
         db.checkpoint().map_err(engine::failure)?; // so that the log is short
+        db.set_profiling(plan.breakdown);
         Ok(Loaded { db, table, payload, records, next_number, bytes_per_record, _directory: directory })
     }
 }
@@ -243,7 +247,8 @@ fn run_slice(
     let commits = after.commits.saturating_sub(before.commits).max(1);
     let aborts_per_commit = after.aborts.saturating_sub(before.aborts) as f64 / commits as f64;
     let log = after.log.since(&before.log);
-    Ok(Some(Slice { log, ..merge(variant, measured, aborts_per_commit)? }))
+    let breakdown = after.breakdown.since(&before.breakdown);
+    Ok(Some(Slice { log, breakdown, ..merge(variant, measured, aborts_per_commit)? }))
 }
 
 impl<C: Scheme> Runs for Loaded<C> {
@@ -316,7 +321,13 @@ fn merge(variant: &Variant, measured: Vec<Measured>, aborts_per_commit: f64) -> 
         )));
     }
     let log = LogStatistics::default();
-    Ok(Slice { transactions_per_s, latency_ns: all.latency_ns, aborts_per_commit, log })
+    Ok(Slice {
+        transactions_per_s,
+        latency_ns: all.latency_ns,
+        aborts_per_commit,
+        log,
+        breakdown: Breakdown::default(),
+    })
 }
 
 /// Medians over the slices.
@@ -341,6 +352,7 @@ fn summarise(loaded: &(dyn Runs + Sync), variant: &Variant, slices: Vec<Slice>) 
     row.mean_us = latency_ns.mean() / 1e3;
     row.aborts_per_commit = median(&mut aborts);
     row.bytes_per_record = loaded.bytes_per_record();
+    slices.iter().for_each(|slice| row.breakdown.add(&slice.breakdown));
     let sum = |of: fn(&LogStatistics) -> u64| slices.iter().map(|slice| of(&slice.log)).sum::<u64>() as f64;
     let groups = sum(|log| log.groups).max(1.0);
     row.group_records = sum(|log| log.records) / groups;

@@ -43,6 +43,7 @@ mod index;
 mod memory;
 mod metrics;
 mod options;
+mod profile;
 #[doc(hidden)]
 pub mod raw;
 mod record;
@@ -68,6 +69,7 @@ pub use error::{Error, Result};
 pub use exec::{BatchSize, Hint, Refill, Step, WorkerOptions};
 pub use metrics::{Clock, LatencyStatistics, LogStatistics, MemoryStatistics, Statistics, SystemClock};
 pub use options::{Durability, Options};
+pub use profile::{Activity, Breakdown};
 pub use record::VALUE_BYTES_MAX;
 #[cfg(feature = "serde")]
 pub use txn::Serde;

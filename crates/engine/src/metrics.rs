@@ -3,6 +3,7 @@
 //! Invariant: a `WorkerMetrics` is written by one thread at a time, so counting is a load and a
 //! store, not an atomic addition; readers see each counter as it was at some recent moment.
 
+use crate::profile::{Breakdown, Sums};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -64,6 +65,8 @@ macro_rules! counters {
             $(pub(crate) $name: Counter,)*
             ticks: Counter,
             latency: Histogram,
+            /// Where its time goes.
+            pub(crate) profile: Arc<Sums>,
         }
 
         impl Default for WorkerMetrics {
@@ -72,6 +75,7 @@ macro_rules! counters {
                     $($name: Counter::default(),)*
                     ticks: Counter::default(),
                     latency: Histogram([const { AtomicU64::new(0) }; BUCKETS]),
+                    profile: Arc::default(),
                 }
             }
         }
@@ -87,11 +91,14 @@ macro_rules! counters {
             pub log: LogStatistics,
             /// From begin to commit, of a sample of the committed transactions.
             pub latency: LatencyStatistics,
+            /// Where the workers' time has gone, while that was asked for.
+            pub breakdown: Breakdown,
         }
 
         impl Statistics {
             fn add(&mut self, worker: &WorkerMetrics) {
                 $(self.$name += worker.$name.get();)*
+                self.breakdown.add(&worker.profile.breakdown());
             }
         }
     };

@@ -4,6 +4,8 @@
 //!
 //! Called by the step machines of `index`, `record`, `cc` and `txn`; chosen by whoever steps them.
 
+use crate::profile::{Activity, Profile};
+
 /// Bytes of a cache line.
 pub const CACHE_LINE: usize = 64;
 
@@ -30,6 +32,18 @@ pub trait Suspend {
         false
     }
 
+    /// What comes next is `activity`; for a policy that times operations.
+    #[inline(always)]
+    fn enter(&mut self, activity: Activity) {
+        let _ = activity;
+    }
+
+    /// What has come since the last [`enter`](Self::enter) has turned out to be `activity`.
+    #[inline(always)]
+    fn was(&mut self, activity: Activity) {
+        let _ = activity;
+    }
+
     /// Which of `n` open transactions to step after number `last`.
     #[inline(always)]
     fn pick(&mut self, last: usize, n: usize) -> usize {
@@ -54,6 +68,42 @@ pub struct OnMiss;
 /// Leaves (or does not) and picks transactions by a seeded generator: the simulator's policy.
 #[derive(Clone, Copy, Debug)]
 pub struct Seeded(u64);
+
+/// Another policy, timed: what operations are at goes into a worker's profile.
+#[derive(Debug)]
+pub(crate) struct Timed<'p, S> {
+    policy: &'p mut S,
+    profile: &'p Profile,
+}
+
+impl<'p, S> Timed<'p, S> {
+    /// `policy`, timed.
+    pub(crate) fn new(policy: &'p mut S, profile: &'p Profile) -> Self {
+        Timed { policy, profile }
+    }
+}
+
+impl<S: Suspend> Suspend for Timed<'_, S> {
+    const SUSPENDS: bool = S::SUSPENDS;
+    const PREFETCHES: bool = S::PREFETCHES;
+    const PAUSES: bool = S::PAUSES;
+    #[inline(always)]
+    fn miss<const LINES: usize>(&mut self, p: *const u8) -> bool {
+        self.policy.miss::<LINES>(p)
+    }
+    fn pause(&mut self) -> bool {
+        self.policy.pause()
+    }
+    fn enter(&mut self, activity: Activity) {
+        self.profile.enter(activity);
+    }
+    fn was(&mut self, activity: Activity) {
+        self.profile.was(activity);
+    }
+    fn pick(&mut self, last: usize, n: usize) -> usize {
+        self.policy.pick(last, n)
+    }
+}
 
 impl Suspend for Never {
     const SUSPENDS: bool = false;

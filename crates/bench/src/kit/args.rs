@@ -42,6 +42,9 @@ pub struct KitArgs {
     /// What the inputs are drawn from: equal seeds, equal inputs
     #[arg(long, default_value = "1")]
     pub seed: u64,
+    /// Has workers tell where their time goes, and shows it beside the rest
+    #[arg(long)]
+    pub breakdown: bool,
     /// Writes the results as JSON
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,

@@ -5,7 +5,7 @@ use super::plan::{Form, Home, Plan, Variant};
 use super::report::{DatabaseLine, Part, Row};
 use super::worker::{self, Counts, Job, Length, Measured};
 use super::{Benchmark, Condition, Kit, Loaded, Parameters};
-use crate::engine::{self, Database, Scheme, Serializable, Snapshot};
+use crate::engine::{self, Breakdown, Database, Scheme, Serializable, Snapshot};
 use crate::machine::{pin, progress};
 use crate::{Failure, Result};
 use std::time::Duration;
@@ -75,6 +75,8 @@ pub(crate) struct Slice {
     /// Transactions done per second, likewise.
     pub(crate) per_s: Vec<f64>,
     pub(crate) given_up: u64,
+    /// Where the workers' time went, if that was asked for.
+    pub(crate) breakdown: Breakdown,
 }
 
 /// A loaded database of any isolation.
@@ -88,6 +90,7 @@ trait Runs: Sync {
     fn check(&self) -> Result<Vec<Condition>>;
     fn memory_before_bytes(&self) -> u64;
     fn memory_bytes(&self) -> u64;
+    fn breakdown(&self) -> Breakdown;
 }
 
 struct Ready<C: Scheme, K: Kit> {
@@ -116,6 +119,7 @@ impl<C: Scheme, K: Kit> Ready<C, K> {
         assert!(kits.iter().all(|one| !one.kit.kinds().is_empty()), "a kit has kinds of transactions");
         let memory_before_bytes = engine::counters(&db).memory_bytes;
         db.checkpoint().map_err(engine::failure)?; // so that the log is short
+        db.set_profiling(plan.breakdown);
         Ok(Ready { db, kits, memory_before_bytes, _directory: directory })
     }
 }
@@ -147,15 +151,20 @@ impl<C: Scheme, K: Kit> Runs for Ready<C, K> {
     fn memory_bytes(&self) -> u64 {
         engine::counters(&self.db).memory_bytes
     }
+    fn breakdown(&self) -> Breakdown {
+        engine::counters(&self.db).breakdown
+    }
 }
 
 /// One variant for one slice.
 fn run_slice(database: &dyn Runs, kit: usize, variant: &Variant, plan: &Plan, repeat: u32) -> Result<Slice> {
-    together(variant.workers, database.kinds(kit).len(), |worker| {
+    let before = database.breakdown();
+    let slice = together(variant.workers, database.kinds(kit).len(), |worker| {
         // Every mode gets the same inputs in the same repeat.
         let seed = plan.seed.wrapping_add((u64::from(repeat) << 32) + worker as u64);
         database.run(kit, variant, worker, plan.slice, engine::mix(seed))
-    })
+    })?;
+    Ok(Slice { breakdown: database.breakdown().since(&before), ..slice })
 }
 
 /// So many workers at once, each on a processor of its own, and what all of them did.
@@ -176,8 +185,8 @@ pub(crate) fn together(
             .collect();
         threads.into_iter().map(|thread| thread.join().expect("a worker does not panic")).collect()
     });
-    let mut all =
-        Slice { kinds: (0..kinds).map(|_| Counts::new()).collect(), per_s: vec![0.0; kinds], given_up: 0 };
+    let (counts, per_s) = ((0..kinds).map(|_| Counts::new()).collect(), vec![0.0; kinds]);
+    let mut all = Slice { kinds: counts, per_s, given_up: 0, breakdown: Breakdown::default() };
     for one in measured {
         if let Some(error) = one.error {
             return Err(engine::failure(error));

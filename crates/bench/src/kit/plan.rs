@@ -112,6 +112,8 @@ pub(crate) struct Plan {
     /// Where durable databases are made.
     pub(crate) directory: PathBuf,
     pub(crate) seed: u64,
+    /// Whether workers tell where their time goes.
+    pub(crate) breakdown: bool,
 }
 
 /// Beyond, a run would take days.
@@ -154,7 +156,8 @@ impl Plan {
         }
         let slice = Duration::from_secs_f64(args.seconds / f64::from(args.repeats));
         let directory = args.directory.clone().unwrap_or_else(std::env::temp_dir);
-        Ok(Plan { variants, repeats: args.repeats, slice, directory, seed: args.seed })
+        let (repeats, seed, breakdown) = (args.repeats, args.seed, args.breakdown);
+        Ok(Plan { variants, repeats, slice, directory, seed, breakdown })
     }
 
     /// The databases that the variants run in.

@@ -5,7 +5,9 @@ use super::driver::Slice;
 use super::plan::{Home, Plan, Variant};
 use super::worker::{Counts, LATENCY_SAMPLE_EVERY};
 use super::{Condition, Parameter, Parameters};
+use crate::breakdown;
 use crate::chart::{self, Data, distinct};
+use crate::engine::Breakdown;
 use crate::environment::Environment;
 use crate::grid::Grid;
 use crate::machine::median;
@@ -60,6 +62,8 @@ pub(crate) struct Row {
     pub(crate) aborts_per_commit: f64,
     /// Transactions of all kinds that conflicts have kept from committing at all.
     pub(crate) given_up: u64,
+    /// In the first row of a variant: where the workers' time went, if that was asked for.
+    pub(crate) breakdown: Option<Breakdown>,
 }
 
 impl Row {
@@ -91,6 +95,7 @@ impl Row {
                 mean_us: counts.latency_ns.mean() / 1e3,
                 aborts_per_commit: counts.aborts() as f64 / counts.done().max(1) as f64,
                 given_up: slices.iter().map(|slice| slice.given_up).sum(),
+                breakdown: None,
             }
         };
         let all: Vec<usize> = (0..kinds.len()).collect();
@@ -99,6 +104,9 @@ impl Row {
             rows.push(row(TOTAL, &all));
         }
         rows.extend(all.iter().map(|&at| row(kinds[at], &[at])));
+        let mut breakdown = Breakdown::default();
+        slices.iter().for_each(|slice| breakdown.add(&slice.breakdown));
+        rows[0].breakdown = (breakdown.rounds() > 0).then_some(breakdown);
         rows
     }
 
@@ -150,6 +158,8 @@ struct JsonRow<'a> {
     p99_us: f64,
     mean_us: f64,
     aborts_per_commit: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    breakdown: Option<Value>,
 }
 
 #[derive(Serialize)]
@@ -239,12 +249,32 @@ impl Outcome {
             p99_us: row.p99_us,
             mean_us: row.mean_us,
             aborts_per_commit: row.aborts_per_commit,
+            breakdown: row
+                .breakdown
+                .map(|breakdown| breakdown::fields(&breakdown, variant.workers, row.transactions_per_s)),
         }
     }
 
     /// The table, and notes on how to read it.
     pub(crate) fn text(&self) -> String {
-        format!("{}\n\n{}\n\n{}", self.environment.summary(), self.grid().text(), self.notes())
+        let mut text =
+            format!("{}\n\n{}\n\n{}", self.environment.summary(), self.grid().text(), self.notes());
+        let lines = self.breakdowns();
+        if !lines.is_empty() {
+            let _ = write!(text, "\n{}\n\n{}", breakdown::grid(&lines).text(), breakdown::notes(&lines));
+        }
+        text
+    }
+
+    /// Where the time went, by variant; none where that was not asked for.
+    fn breakdowns(&self) -> Vec<breakdown::Line> {
+        let (category, series) = (self.categories(), self.series());
+        let line = |row: &Row| {
+            let (workers, transactions_per_s) = (row.variant.workers, row.transactions_per_s);
+            let name = format!("{}, {}", category(row), series(row));
+            Some(breakdown::Line { name, workers, transactions_per_s, breakdown: row.breakdown? })
+        };
+        self.rows.iter().filter_map(line).collect()
     }
 
     /// The table: parameters first, those of the variant where they vary, then the figures.
@@ -457,7 +487,7 @@ pub(crate) fn show(outcome: &Outcome, title: &str, args: &KitArgs) -> Result<()>
 /// The page.
 pub(crate) fn page<'a>(outcome: &'a Outcome, title: &'a str) -> Result<Page<'a>> {
     let [usual, slow] = outcome.latencies()?;
-    let parts = vec![
+    let mut parts = vec![
         PagePart::Heading("Throughput"),
         PagePart::Chart(outcome.throughput()?),
         PagePart::Heading("Latency"),
@@ -467,5 +497,9 @@ pub(crate) fn page<'a>(outcome: &'a Outcome, title: &'a str) -> Result<Page<'a>>
         PagePart::Table(outcome.grid()),
         PagePart::Notes(outcome.notes()),
     ];
+    let lines = outcome.breakdowns();
+    if !lines.is_empty() {
+        parts.extend(breakdown::parts(&lines));
+    }
     Ok(Page { title, environment: &outcome.environment, parts })
 }

@@ -86,6 +86,20 @@ fn conditions_hold_in_every_mode_and_isolation() {
 }
 
 #[test]
+fn breakdowns_are_shown_when_asked_for() {
+    // Proves that each variant has one breakdown, in the text, the JSON and the page, and none without the flag.
+    let line = "--mode naive,interleaved --seconds 0.4 --repeats 2 --batch 4";
+    let outcome = check_all(&small_bank(), &format!("{line} --breakdown"));
+    assert_eq!(outcome.rows.iter().filter(|row| row.breakdown.is_some()).count(), 2);
+    assert!(outcome.text().contains("concurrency control"), "{}", outcome.text());
+    let json: serde_json::Value = serde_json::from_str(&outcome.json()).unwrap();
+    assert!(json["rows"][0]["breakdown"]["shares"]["index"].as_f64() > Some(0.0));
+    assert!(page(&outcome, "title").unwrap().html().contains("Where the time goes"));
+    let without = check_all(&small_bank(), line);
+    assert!(!without.text().contains("concurrency control") && !without.json().contains("breakdown"));
+}
+
+#[test]
 fn durable_databases_hold_them_too() {
     // Proves that kits run on databases in directories, whose results come late.
     let line = "--mode interleaved --durability none,async,sync --seconds 0.03 --repeats 1 --batch 4";

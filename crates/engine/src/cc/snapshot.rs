@@ -4,6 +4,7 @@
 
 use super::mvcc::{Mvcc, Tracker, Txn};
 use super::{Abort, Env, Scanned};
+use crate::profile::Activity;
 use crate::record::{Slot, Timestamp, Version};
 use crate::suspend::Suspend;
 
@@ -37,11 +38,12 @@ impl Tracker for Untracked {
         (): &mut (),
         env: Env<'_, Snapshot>,
         txn: &mut Txn<Untracked>,
-        _: &mut S,
+        s: &mut S,
     ) -> Option<Result<Timestamp, Abort>> {
         if txn.writes().is_empty() {
             return Some(Ok(txn.begin()));
         }
+        s.enter(Activity::Timestamps);
         Some(Ok(env.shared.draw(txn)))
     }
 

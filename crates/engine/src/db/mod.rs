@@ -15,6 +15,7 @@ use crate::exec::{
 use crate::metrics::{Clock, Statistics, SystemClock};
 use crate::options::Options;
 use crate::suspend::{OnMiss, Suspend};
+use crate::sync::atomic::Ordering::Relaxed;
 use crate::txn::{
     Closure, Each, Engine, Key, Table, TableKind, Transaction, Txn, Value, WorkerHost, drive, drive_in_turn,
     open_table,
@@ -339,6 +340,13 @@ impl<C: ConcurrencyControl> Database<C> {
     /// What the database has counted, and where its memory is.
     pub fn statistics(&self) -> Statistics {
         self.0.engine.statistics()
+    }
+
+    /// Has workers tell, from now on or no more, what they spend their time on: see
+    /// [`Statistics::breakdown`](crate::Statistics::breakdown). They notice within 64 rounds over their transactions. One
+    /// round in 64 is timed then; off, which is the default, nothing is. Interactive transactions are not included.
+    pub fn set_profiling(&self, is_on: bool) {
+        self.0.engine.profiling.store(is_on, Relaxed); // Relaxed: a wish, and nothing behind it
     }
 
     /// Cleans up after interactive transactions what their own calls could not, because older snapshots were

@@ -8,6 +8,7 @@ use super::bell::Bell;
 use super::op::{Counters, Host};
 use super::slot::{NO_STAMP, Slot, Slots, State};
 use super::tune::Tuner;
+use crate::profile::Profile;
 use crate::suspend::Suspend;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -81,6 +82,12 @@ pub(crate) struct Core<H: Host> {
     pub(crate) counters: Counters,
     batch: usize,
     refresh_every: u64,
+    /// The round at which the epoch is announced next, and the rest of housekeeping is done.
+    house_at: u64,
+    /// The first round before which something is to be done that is not done in every one.
+    mark_at: u64,
+    /// The present round is timed.
+    pub(crate) is_timing: bool,
     policy: Policy,
     /// Where the batch is to be found out.
     tuner: Option<Tuner>,
@@ -126,6 +133,9 @@ impl<H: Host> Core<H> {
             counters: Counters::default(),
             batch: 1,
             refresh_every: REFRESH_EVERY_ROUNDS,
+            house_at: REFRESH_EVERY_ROUNDS,
+            mark_at: REFRESH_EVERY_ROUNDS,
+            is_timing: false,
             policy,
             tuner: None,
             tended_at_ended: 0,
@@ -165,6 +175,8 @@ impl<H: Host> Core<H> {
         self.host.set_level(level);
         let is_sequential = self.policy.is_tunable && level.is_sequential();
         self.refresh_every = if is_sequential { REFRESH_EVERY_SEQUENTIAL } else { REFRESH_EVERY_ROUNDS };
+        self.set_house_at();
+        self.mark_at = self.mark_at.min(self.house_at);
     }
 
     /// One after the other still means: beside the long ones, which leave room.
@@ -188,6 +200,7 @@ impl<H: Host> Core<H> {
 
     /// There is nothing to do: what is measured now says nothing.
     pub(crate) fn interrupt(&mut self) {
+        self.stop_timing();
         if let Some(tuner) = &mut self.tuner {
             tuner.interrupt();
         }
@@ -266,8 +279,41 @@ impl<H: Host> Core<H> {
     pub(crate) fn count_round(&mut self, live: &[NonNull<Slot<H::Mailbox>>]) {
         self.counters.rounds += 1;
         self.counters.visits += live.len() as u64;
-        if self.counters.rounds & (self.refresh_every - 1) == 0 {
+        if self.counters.rounds >= self.mark_at {
+            self.pass_mark(live);
+        }
+    }
+
+    /// The next multiple of `refresh_every`.
+    fn set_house_at(&mut self) {
+        debug_assert!(self.refresh_every.is_power_of_two());
+        self.house_at = (self.counters.rounds | (self.refresh_every - 1)) + 1;
+    }
+
+    /// What is due before this round, and when something is due next.
+    #[cold]
+    #[inline(never)]
+    fn pass_mark(&mut self, live: &[NonNull<Slot<H::Mailbox>>]) {
+        self.stop_timing();
+        let round = self.counters.rounds;
+        if round >= self.house_at {
             self.keep_house(live);
+            self.set_house_at();
+        }
+        self.mark_at = self.house_at;
+        if let Some(profile) = self.host.profile() {
+            self.is_timing = profile.begin(round);
+            let next = if self.is_timing { round + 1 } else { profile.next() };
+            self.mark_at = self.mark_at.min(next);
+        }
+    }
+
+    /// The timed round, if the last one was, is over.
+    pub(crate) fn stop_timing(&mut self) {
+        if std::mem::take(&mut self.is_timing)
+            && let Some(profile) = self.host.profile()
+        {
+            profile.end();
         }
     }
 
@@ -280,15 +326,17 @@ impl<H: Host> Core<H> {
         of_all.or(of_live).filter(|&stamp| stamp != NO_STAMP)
     }
 
-    #[cold]
-    #[inline(never)]
     fn keep_house(&mut self, live: &[NonNull<Slot<H::Mailbox>>]) {
+        let started = self.host.profile().and_then(Profile::begin_housekeeping);
         self.host.refresh(self.oldest_stamp(live));
         if self.tuner.is_some() {
             self.tune();
         }
         if self.counters.ended - self.tended_at_ended >= TEND_EVERY_ENDED {
             self.tend();
+        }
+        if let (Some(profile), Some(started)) = (self.host.profile(), started) {
+            profile.end_housekeeping(started);
         }
     }
 
@@ -346,6 +394,7 @@ impl<H: Host> Core<H> {
                 self.0.settle();
             }
         }
+        self.stop_timing();
         self.enter();
         let me = Settled(self);
         me.0.slots.clear();

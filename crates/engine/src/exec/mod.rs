@@ -19,6 +19,7 @@ mod slot;
 mod source;
 mod stream;
 mod task;
+mod timed;
 mod tune;
 mod worker;
 

@@ -3,6 +3,7 @@
 
 use super::adapt::Level;
 use crate::epoch::Local;
+use crate::profile::Profile;
 use crate::suspend::Suspend;
 use std::task::Waker;
 
@@ -95,6 +96,11 @@ pub trait Host {
     /// What has been done so far, and the time. Without a clock a worker stays at the level that it began with.
     fn reading(&self) -> Reading {
         Reading::default()
+    }
+
+    /// Where it is noted what the worker's time goes to; a host without never has a round timed.
+    fn profile(&self) -> Option<&Profile> {
+        None
     }
 
     /// Open futures that are long: known to be, or found out. They post their operations in any style.

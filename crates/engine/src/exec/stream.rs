@@ -8,6 +8,7 @@ use super::hints::Hint;
 use super::op::{Host, Mailbox};
 use super::slot::Slot;
 use super::source::{Hinted, Plain, Source};
+use super::timed::find_rarely;
 use super::worker::{Worker, find_done};
 use crate::suspend::Suspend;
 use std::future::Future;
@@ -94,6 +95,7 @@ impl<H: Host, S: Suspend> Worker<H, S> {
             }
         }
         debug_assert!(!stream.has_next, "what was put aside can go when nothing is open");
+        stream.core.stop_timing();
         stream.core.settle();
         drop(stream);
         mem::forget(emptied); // nothing is left
@@ -203,9 +205,14 @@ where
     #[inline(always)]
     fn round(&mut self) {
         self.core.count_round(&self.live[..self.open]);
+        let is_rare = self.hasty | self.core.is_timing;
         let (mut at, mut polls, mut suspensions) = (0, 0, 0);
         while at < self.open {
-            let (found, mut early) = find_done(&self.live[..self.open], at, self.policy, self.hasty);
+            let live = &self.live[..self.open];
+            let (found, mut early) = match is_rare {
+                false => (find_done(live, at, self.policy), false),
+                true => find_rarely(&self.core.host, live, at, self.policy, self.hasty),
+            };
             suspensions += (found - at) as u64;
             at = found;
             if at == self.open {

@@ -8,6 +8,7 @@ use super::held::{Ending, Fate, Outbox};
 use super::op::{Host, Mailbox};
 use super::slot::{Slot, State};
 use super::task::Vacancy;
+use super::timed::find_rarely;
 use super::{BatchSize, Refill};
 use crate::suspend::{PrefetchOnly, Suspend};
 use std::future::Future;
@@ -206,7 +207,7 @@ impl<H: Host, S: Suspend> Worker<H, S> {
         self.core.count_round(&self.live[..self.open]);
         self.at = self.policy.pick(self.at.min(self.open - 1), self.open);
         let at = self.at;
-        let (found, early) = find_done(&self.live[..=at], at, &mut self.policy, true);
+        let (found, early) = find_rarely(&self.core.host, &self.live[..=at], at, &mut self.policy, true);
         if found > at {
             self.core.counters.suspensions += 1;
             return Step::Stepped;
@@ -219,12 +220,18 @@ impl<H: Host, S: Suspend> Worker<H, S> {
     pub fn round(&mut self) -> bool {
         let released = self.attend();
         if self.open == 0 {
+            self.core.stop_timing();
             return released;
         }
         self.core.count_round(&self.live[..self.open]);
+        let is_rare = self.hasty | self.core.is_timing;
         let mut at = 0;
         while at < self.open {
-            let (found, early) = find_done(&self.live[..self.open], at, &mut self.policy, self.hasty);
+            let live = &self.live[..self.open];
+            let (found, early) = match is_rare {
+                false => (find_done(live, at, &mut self.policy), false),
+                true => find_rarely(&self.core.host, live, at, &mut self.policy, self.hasty),
+            };
             self.core.counters.suspensions += (found - at) as u64;
             at = found;
             if at < self.open && self.poll(at, early) == Polled::Stays {
@@ -379,26 +386,23 @@ struct Unwound<'w, H: Host, S: Suspend> {
 
 impl<H: Host, S: Suspend> Drop for Unwound<'_, H, S> {
     fn drop(&mut self) {
+        self.worker.core.stop_timing();
         self.worker.end(self.at);
     }
 }
 
-/// Steps the mailboxes of `live` from number `at` on, up to the first one that has nothing left: the number
-/// of that one, and whether it is to be polled although its operations are not done. None: `live.len()`.
-/// `hasty`: there may be such ones.
+/// Steps the mailboxes of `live` from number `at` on, up to the first one that has nothing left: the number of that
+/// one. None: `live.len()`.
 #[inline(always)]
 pub(crate) fn find_done<M: Mailbox, S: Suspend>(
     live: &[NonNull<Slot<M>>],
     at: usize,
     policy: &mut S,
-    hasty: bool,
-) -> (usize, bool) {
-    if hasty {
-        find_hastily(live, at, policy)
-    } else if S::SUSPENDS && live.len() == 1 {
-        (scan(live, at, &mut PrefetchOnly), false) // alone there is nothing to overlap with
+) -> usize {
+    if S::SUSPENDS && live.len() == 1 {
+        scan(live, at, &mut PrefetchOnly) // alone there is nothing to overlap with
     } else {
-        (scan(live, at, policy), false)
+        scan(live, at, policy)
     }
 }
 
@@ -415,24 +419,6 @@ fn scan<M: Mailbox, S: Suspend>(live: &[NonNull<Slot<M>>], at: usize, policy: &m
         i += 1;
     }
     i
-}
-
-#[cold]
-#[inline(never)]
-fn find_hastily<M: Mailbox, S: Suspend>(
-    live: &[NonNull<Slot<M>>],
-    at: usize,
-    policy: &mut S,
-) -> (usize, bool) {
-    for (i, slot) in live.iter().enumerate().skip(at) {
-        // SAFETY: as in `scan`.
-        let slot = unsafe { slot.as_ref() };
-        let early = slot.woken.take();
-        if early || slot.mailbox.step(policy) {
-            return (i, early);
-        }
-    }
-    (live.len(), false)
 }
 
 /// A future and what to do with its output.

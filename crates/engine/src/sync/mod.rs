@@ -7,10 +7,12 @@ mod latch;
 mod padded;
 #[cfg(all(test, not(braid_shuttle)))]
 mod tests;
+mod ticks;
 
 pub use backoff::Backoff;
 pub use latch::Latch;
 pub use padded::CachePadded;
+pub use ticks::ticks;
 
 #[cfg(braid_shuttle)]
 pub use shuttle::sync::{Condvar, Mutex, MutexGuard};

@@ -4,6 +4,7 @@ use super::fault::Fault;
 use super::handle::Txn;
 use crate::cc::ConcurrencyControl;
 use crate::error::{Error, Result};
+use crate::profile::Activity;
 use std::future::{Future, poll_fn};
 use std::ops::{AsyncFn, AsyncFnMut};
 use std::task::Poll;
@@ -123,7 +124,7 @@ async fn step_aside<C: ConcurrencyControl>(txn: &Txn<C>, retries: u32) {
             if std::mem::replace(&mut is_posted, true) {
                 return Poll::Ready(());
             }
-            txn.desk.post_step_aside(rounds);
+            txn.desk.post_step_aside(rounds, Activity::BackOff);
             Poll::Pending
         })
         .await;

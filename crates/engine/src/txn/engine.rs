@@ -11,8 +11,9 @@ use crate::index::masstree::NODE_BYTES;
 use crate::memory::{Kind, Memory, OutOfMemory, Slab};
 use crate::metrics::{Clock, Metrics, Statistics, WorkerMetrics};
 use crate::options::Options;
+use crate::profile::Profile;
 use crate::record::Slot;
-use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use crate::wal::{self, Lsn, Writer};
 use std::cell::{Cell, RefCell};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -44,6 +45,8 @@ pub(crate) struct Engine<C: ConcurrencyControl> {
     pub(super) desks: AtomicU32,
     /// The level that a worker has found best last, for new ones to begin with: style and batch; 0: none.
     pub(super) known_level: AtomicU64,
+    /// Workers are to tell where their time goes.
+    pub(crate) profiling: Arc<AtomicBool>,
 }
 
 impl<C: ConcurrencyControl> Engine<C> {
@@ -67,6 +70,7 @@ impl<C: ConcurrencyControl> Engine<C> {
             epochs: Epochs::new(),
             desks: AtomicU32::new(1),
             known_level: AtomicU64::new(0),
+            profiling: Arc::default(),
             memory,
             records,
             nodes,
@@ -76,10 +80,12 @@ impl<C: ConcurrencyControl> Engine<C> {
 
     /// A worker's part.
     pub(crate) fn context(self: &Arc<Self>) -> Box<Context<C>> {
+        let metrics = self.metrics.worker();
         Box::new(Context {
             local: Local::new(&self.epochs, &self.memory),
             worker: C::worker(&self.shared),
-            metrics: self.metrics.worker(),
+            profile: Profile::new(self.profiling.clone(), metrics.profile.clone()),
+            metrics,
             last_commit: Cell::new(0),
             in_place: Cell::new(InPlace::Prefetching),
             may_leave_place: Cell::new(false),
@@ -198,6 +204,8 @@ pub(crate) struct Context<C: ConcurrencyControl> {
     pub(crate) local: Local,
     pub(crate) worker: C::Worker,
     pub(crate) metrics: Arc<WorkerMetrics>,
+    /// Where the worker's time goes. Off in contexts that are not a worker's.
+    pub(super) profile: Profile,
     /// The place of the last commit in the order of all.
     pub(crate) last_commit: Cell<u64>,
     /// How transactions run that are put into a slot.

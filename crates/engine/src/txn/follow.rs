@@ -3,6 +3,7 @@
 use super::run::Row;
 use super::table::TableInner;
 use crate::cc::{Abort, ConcurrencyControl};
+use crate::profile::Activity;
 use crate::record::{RecordId, Slot};
 use crate::suspend::Suspend;
 
@@ -51,6 +52,7 @@ impl<C: ConcurrencyControl> Follow<C> {
     /// As [`Point::step`](super::point::Point::step).
     #[inline(never)]
     pub(super) unsafe fn step<S: Suspend>(&mut self, shared: &C::Shared, txn: &C::Txn, s: &mut S) -> bool {
+        s.enter(Activity::Versions);
         loop {
             if self.left == 0 {
                 if self.asked == self.rows.len() {

@@ -15,8 +15,9 @@ use crate::error::{Error, Result};
 use crate::exec::Mailbox;
 use crate::index::{self, Index, Inserted};
 use crate::options::Durability;
+use crate::profile::Activity;
 use crate::record::{RecordId, VALUE_BYTES_MAX};
-use crate::suspend::{PrefetchOnly, Suspend};
+use crate::suspend::Suspend;
 use std::fmt;
 use std::ops::{Bound, RangeBounds};
 
@@ -327,6 +328,23 @@ impl<C: ConcurrencyControl> Txn<C> {
     /// [`ConcurrencyControl::read`].
     #[inline(always)]
     pub(super) fn found(&self, point: &Point<C>, tracked: bool) -> Result<Option<&[u8]>, Fault> {
+        match self.desk.context().profile.is_timing() {
+            false => self.find(point, tracked),
+            true => self.find_timed(point, tracked),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn find_timed(&self, point: &Point<C>, tracked: bool) -> Result<Option<&[u8]>, Fault> {
+        self.desk.enter(Activity::Control);
+        let found = self.find(point, tracked);
+        self.desk.enter(Activity::Useful);
+        found
+    }
+
+    #[inline(always)]
+    fn find(&self, point: &Point<C>, tracked: bool) -> Result<Option<&[u8]>, Fault> {
         // SAFETY: not borrowed outside of single calls.
         let txn = unsafe { &mut *self.desk.state.get() };
         if point.slot.is_null() {
@@ -345,6 +363,14 @@ impl<C: ConcurrencyControl> Txn<C> {
 
     /// Makes a change where a finished point operation has led. `Ok(Gone)`: look again.
     pub(super) fn change(&self, point: &Point<C>, change: Change<'_>) -> Result<Written, Fault> {
+        self.desk.enter(Activity::Versions);
+        let written = self.make_change(point, change);
+        self.desk.enter(Activity::Useful);
+        written
+    }
+
+    #[inline(always)]
+    fn make_change(&self, point: &Point<C>, change: Change<'_>) -> Result<Written, Fault> {
         if self.desk.read_only.get() {
             return Err(self.doom(Fault::ReadOnly));
         }
@@ -390,8 +416,10 @@ impl<C: ConcurrencyControl> Txn<C> {
             unsafe { records.free(id.0) };
             return Err(error.into());
         }
+        self.desk.enter(Activity::Index);
         // SAFETY: inside the operation's epoch; the key's bytes live as long as the transaction.
         let inserted = unsafe { table.index.insert(&context.local, &point.cursor, &point.key, id) };
+        self.desk.enter(Activity::Versions);
         self.desk.created.set(id);
         if let Ok(Inserted::New) = inserted {
             let target = Target { index: &raw const table.index, key: point.key, id };
@@ -424,15 +452,21 @@ impl<C: ConcurrencyControl> Txn<C> {
     #[inline(always)]
     pub(crate) fn begin(&self) {
         self.desk.operations.set(0);
+        self.desk.enter(Activity::Timestamps);
         // SAFETY: no attempt is open: nothing borrows from the state.
         C::begin(self.desk.context().env(), unsafe { &mut *self.desk.state.get() });
+        self.desk.enter(Activity::Useful);
     }
 
     /// Undoes the attempt, and cancels what the mailbox holds, whose futures may have been leaked.
     pub(crate) fn abort(&self) {
+        self.desk.enter(Activity::Control);
         // SAFETY: the attempt's futures are gone, or leaked and never polled again.
         C::abort(self.desk.context().env(), unsafe { &mut *self.desk.state.get() });
         self.desk.clear();
+        if self.desk.context().profile.is_on() {
+            self.desk.context().profile.undo(self.desk.slot);
+        }
     }
 
     /// The commit, if it does not suspend; else `None`, and the rest of it is posted.
@@ -446,7 +480,7 @@ impl<C: ConcurrencyControl> Txn<C> {
             self.desk.post_commit(commit);
             return None;
         }
-        match self.desk.step_commit(&mut commit, &mut PrefetchOnly) {
+        match self.desk.commit_now(&mut commit) {
             Some(result) => Some(result.map_err(Fault::Abort)),
             None if self.desk.in_place.get() == InPlace::Not => {
                 self.desk.post_commit(commit);
@@ -462,7 +496,7 @@ impl<C: ConcurrencyControl> Txn<C> {
         let (mut patience, mut flushes) = (Patience::default(), 0);
         while patience.wait() || (flushes < FLUSHES_MAX && self.desk.context().engine.await_flush()) {
             flushes += u32::from(patience.is_over());
-            if let Some(result) = self.desk.step_commit(&mut commit, &mut PrefetchOnly) {
+            if let Some(result) = self.desk.commit_now(&mut commit) {
                 return result.map_err(Fault::Abort);
             }
         }
@@ -476,6 +510,9 @@ impl<C: ConcurrencyControl> Txn<C> {
             self.desk.held_until.set(self.desk.context().engine.hold());
         }
         self.desk.clear();
+        if self.desk.context().profile.is_on() {
+            self.desk.context().profile.keep(self.desk.slot);
+        }
     }
 
     /// The closure has failed. What it says by that may rest on what it has seen, so it is held back likewise.

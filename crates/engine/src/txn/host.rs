@@ -6,6 +6,7 @@ use super::mailbox::{Desk, InPlace};
 use crate::cc::ConcurrencyControl;
 use crate::epoch::Local;
 use crate::exec::{Counters, Host, Level, Reading, Released, Style};
+use crate::profile::Profile;
 use crate::suspend::Suspend;
 use crate::sync::atomic::Ordering::Relaxed;
 use crate::wal::Lsn;
@@ -42,8 +43,8 @@ impl<C: ConcurrencyControl> WorkerHost<C> {
 impl<C: ConcurrencyControl> Host for WorkerHost<C> {
     type Mailbox = Txn<C>;
 
-    fn mailbox(&self, _: usize) -> Txn<C> {
-        let desk = Desk::new(NonNull::from(&*self.context), self.in_place, self.pauses_commits);
+    fn mailbox(&self, slot: usize) -> Txn<C> {
+        let desk = Desk::new(NonNull::from(&*self.context), slot, self.in_place, self.pauses_commits);
         Txn { desk: desk.expect("fewer transactions than a million are open at once") }
     }
 
@@ -103,6 +104,10 @@ impl<C: ConcurrencyControl> Host for WorkerHost<C> {
             work: self.context.work.get(),
             conflicts: self.context.metrics.aborts_conflict.get(),
         }
+    }
+
+    fn profile(&self) -> Option<&Profile> {
+        Some(&self.context.profile)
     }
 
     fn longs(&self) -> usize {

@@ -6,6 +6,7 @@ use super::value::Value;
 use crate::cc::{Abort, Change, ConcurrencyControl, Serializable, Written};
 use crate::error::{Error, Result};
 use crate::exec::Mailbox;
+use crate::profile::Activity;
 use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
@@ -110,7 +111,7 @@ impl<'t, V: Value + ?Sized, C: ConcurrencyControl> Future for GetForUpdate<'t, V
                 std::thread::yield_now();
                 continue;
             }
-            txn.desk.post_step_aside(1);
+            txn.desk.post_step_aside(1, Activity::Waiting);
             me.is_aside = true;
             return Poll::Pending;
         }

@@ -10,7 +10,7 @@
 use super::arena::Arena;
 use super::engine::Context;
 use super::fault::Fault;
-use super::point::{self, Point};
+use super::point::Point;
 use super::pool::Pool;
 use super::run::Run;
 use super::secondary::Upkeep;
@@ -20,8 +20,9 @@ use crate::error::{Error, Result};
 use crate::exec::Mailbox;
 use crate::index::Key;
 use crate::options::Durability;
+use crate::profile::Activity;
 use crate::record::RecordId;
-use crate::suspend::{Never, PrefetchOnly, Suspend};
+use crate::suspend::{PrefetchOnly, Suspend, Timed};
 use crate::sync::Backoff;
 use crate::sync::atomic::Ordering;
 use std::cell::{Cell, UnsafeCell};
@@ -118,7 +119,11 @@ pub(crate) struct Desk<C: ConcurrencyControl> {
     is_long: Cell<bool>,
     /// Differs between the desks of a database. (An address would make runs differ, too.)
     pub(super) number: u32,
+    /// Of the worker's slots, the one that this is beside.
+    pub(super) slot: usize,
     rounds: Cell<u32>,
+    /// What the transaction is at while the worker passes by.
+    aside: Cell<Activity>,
     commit: Cell<C::Commit>,
     pub(super) committed: Cell<Option<Result<(), Abort>>>,
     pub(super) arena: UnsafeCell<Arena>,
@@ -132,7 +137,13 @@ pub(crate) struct Desk<C: ConcurrencyControl> {
 }
 
 impl<C: ConcurrencyControl> Desk<C> {
-    pub(crate) fn new(context: NonNull<Context<C>>, in_place: InPlace, pauses_commits: bool) -> Result<Self> {
+    /// Of slot number `slot` of the worker with this context, or of a `Transaction`.
+    pub(crate) fn new(
+        context: NonNull<Context<C>>,
+        slot: usize,
+        in_place: InPlace,
+        pauses_commits: bool,
+    ) -> Result<Self> {
         // SAFETY: a worker's context outlives its slots; a `Transaction`'s is lent for this call.
         let engine = unsafe { &context.as_ref().engine };
         let state = C::txn(&engine.shared)
@@ -157,7 +168,9 @@ impl<C: ConcurrencyControl> Desk<C> {
             operations: Cell::new(0),
             is_long: Cell::new(false),
             number: engine.desks.fetch_add(1, Ordering::Relaxed), // only difference counts
+            slot,
             rounds: Cell::new(0),
+            aside: Cell::new(Activity::BackOff),
             commit: Cell::default(),
             committed: Cell::new(None),
             arena: UnsafeCell::default(),
@@ -178,6 +191,15 @@ impl<C: ConcurrencyControl> Desk<C> {
     pub(super) fn shared(&self) -> &C::Shared {
         // SAFETY: the engine is held by the worker or the `Transaction`.
         unsafe { &*self.shared }
+    }
+
+    /// What comes next is `activity`, if that is being noted.
+    #[inline(always)]
+    pub(super) fn enter(&self, activity: Activity) {
+        let profile = &self.context().profile;
+        if profile.is_timing() {
+            profile.enter(activity);
+        }
     }
 
     /// A free place; `None`: operations run in place.
@@ -371,6 +393,7 @@ impl<C: ConcurrencyControl> Desk<C> {
             }
         }
         if todo & STEP_ASIDE != 0 {
+            s.was(self.aside.get());
             self.rounds.set(self.rounds.get().saturating_sub(1));
             if self.rounds.get() == 0 {
                 todo &= !STEP_ASIDE;
@@ -380,17 +403,32 @@ impl<C: ConcurrencyControl> Desk<C> {
         todo == 0
     }
 
+    /// Goes on with the scheme's commit, here and now.
+    #[inline(always)]
+    pub(super) fn commit_now(&self, commit: &mut C::Commit) -> Option<Result<(), Abort>> {
+        match self.context().profile.is_timing() {
+            false => self.step_commit(commit, &mut PrefetchOnly),
+            true => self.commit_timed(commit),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn commit_timed(&self, commit: &mut C::Commit) -> Option<Result<(), Abort>> {
+        self.step_commit(commit, &mut Timed::new(&mut PrefetchOnly, &self.context().profile))
+    }
+
     /// Goes on with the scheme's commit.
     #[inline(always)]
-    pub(super) fn step_commit<S: Suspend>(
-        &self,
-        commit: &mut C::Commit,
-        s: &mut S,
-    ) -> Option<Result<(), Abort>> {
+    fn step_commit<S: Suspend>(&self, commit: &mut C::Commit, s: &mut S) -> Option<Result<(), Abort>> {
         let context = self.context();
+        s.enter(Activity::Control);
         // SAFETY: not borrowed outside of single calls.
         let txn = unsafe { &mut *self.state.get() };
-        let result = C::commit(commit, context.env(), txn, s)?;
+        let Some(result) = C::commit(commit, context.env(), txn, s) else {
+            s.was(Activity::Waiting);
+            return None;
+        };
         if result == Err(Abort::Unserializable) {
             context.metrics.aborts_unserializable.add(1);
         }
@@ -404,95 +442,11 @@ impl<C: ConcurrencyControl> Desk<C> {
         self.todo.set(self.todo.get() | COMMIT);
     }
 
-    /// Lets the worker pass by for some rounds.
-    pub(super) fn post_step_aside(&self, rounds: u32) {
+    /// Lets the worker pass by for some rounds, in which the transaction is at `activity`.
+    pub(super) fn post_step_aside(&self, rounds: u32, activity: Activity) {
         self.rounds.set(rounds);
+        self.aside.set(activity);
         self.todo.set(self.todo.get() | STEP_ASIDE);
-    }
-
-    /// Runs a point operation to its end, here and now. False: it waits in vain.
-    #[inline(always)]
-    #[must_use]
-    pub(super) fn run_point(&self, point: &mut Point<C>) -> bool {
-        // SAFETY: not borrowed outside of single calls.
-        let txn = unsafe { &*self.state.get() };
-        // SAFETY: polls happen inside the worker's epoch, calls of a `Transaction` inside its context's.
-        unsafe {
-            match self.in_place.get() {
-                InPlace::Naive => point.run(self.shared(), txn, &mut Never),
-                _ => point.run(self.shared(), txn, &mut PrefetchOnly),
-            }
-        }
-    }
-
-    /// Steps a point operation that is in no place.
-    #[inline(always)]
-    pub(super) fn step_point<S: Suspend>(&self, point: &mut Point<C>, s: &mut S) -> bool {
-        // SAFETY: not borrowed outside of single calls.
-        let txn = unsafe { &*self.state.get() };
-        // SAFETY: as in `run_point`.
-        unsafe { point.step(self.shared(), txn, s) }
-    }
-
-    /// Runs an index search to its end, here and now.
-    pub(super) fn probe_now(&self, point: &mut Point<C>) {
-        // SAFETY: as in `run_point`.
-        unsafe {
-            match self.in_place.get() {
-                InPlace::Naive => while !point.probe(&mut Never) {},
-                _ => while !point.probe(&mut PrefetchOnly) {},
-            }
-        }
-    }
-
-    /// Runs several point operations to their ends, their misses overlapped. False: one of them waits in vain.
-    #[must_use]
-    pub(super) fn run_points(&self, points: &mut [Option<Point<C>>]) -> bool {
-        // SAFETY: not borrowed outside of single calls.
-        let txn = unsafe { &*self.state.get() };
-        let mut patience = Patience::default();
-        // SAFETY: as in `run_point`.
-        unsafe { point::run_all(points, self.shared(), txn, || patience.wait()) }
-    }
-
-    /// Runs a scan's run to its end, here and now. False: it waits in vain.
-    #[must_use]
-    pub(super) fn run_run(&self, run: *mut Run<C>) -> bool {
-        // SAFETY: not borrowed outside of single calls.
-        let txn = unsafe { &*self.state.get() };
-        // SAFETY: as in `run_point`; the run is this scan's alone.
-        self.run_steps(|is_naive| unsafe {
-            match is_naive {
-                true => (*run).step(self.shared(), txn, &mut Never),
-                false => (*run).step(self.shared(), txn, &mut PrefetchOnly),
-            }
-        })
-    }
-
-    /// Runs what a write looks for to its end, here and now. False: it waits in vain.
-    #[must_use]
-    pub(super) fn run_upkeep(&self, upkeep: &mut Upkeep<C>) -> bool {
-        // SAFETY: not borrowed outside of single calls.
-        let txn = unsafe { &*self.state.get() };
-        // SAFETY: as in `run_point`.
-        self.run_steps(|is_naive| unsafe {
-            match is_naive {
-                true => upkeep.step(self.shared(), txn, &mut Never),
-                false => upkeep.step(self.shared(), txn, &mut PrefetchOnly),
-            }
-        })
-    }
-
-    /// Calls `step` until it is done; false: it waits in vain.
-    #[inline(always)]
-    fn run_steps(&self, mut step: impl FnMut(bool) -> bool) -> bool {
-        let mut patience = Patience::default();
-        loop {
-            let is_done = step(self.in_place.get() == InPlace::Naive);
-            if is_done || !patience.wait() {
-                return is_done;
-            }
-        }
     }
 
     /// Forgets whatever is posted or lent; operations' futures may have been leaked.

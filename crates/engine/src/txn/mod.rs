@@ -12,6 +12,7 @@ mod fault;
 mod follow;
 mod handle;
 mod host;
+mod in_place;
 mod key;
 mod lock;
 mod mailbox;

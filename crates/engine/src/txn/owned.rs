@@ -54,7 +54,8 @@ impl<C: ConcurrencyControl> fmt::Debug for Transaction<C> {
 impl<C: ConcurrencyControl> Transaction<C> {
     pub(crate) fn begin(engine: &Arc<Engine<C>>) -> Result<Self> {
         let txn = engine.with_context(|context| {
-            let txn = Box::new(Txn { desk: Desk::new(NonNull::from(context), InPlace::Prefetching, false)? });
+            let txn =
+                Box::new(Txn { desk: Desk::new(NonNull::from(context), 0, InPlace::Prefetching, false)? });
             txn.begin();
             Ok::<_, Error>(txn)
         })?;

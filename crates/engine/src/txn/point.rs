@@ -1,13 +1,13 @@
 //! The point operation as a step machine: the index's descent, then the scheme's visit to the
 //! record. Reads and writes of one key both begin with it.
 
-use super::mailbox::Patience;
 use super::table::TableInner;
 use crate::cc::{ConcurrencyControl, Target};
 use crate::index::masstree::Cursor;
 use crate::index::{Index, Key, Probe};
+use crate::profile::Activity;
 use crate::record::{RecordId, Slot};
-use crate::suspend::{OnMiss, Suspend};
+use crate::suspend::Suspend;
 
 /// An access to one key, suspended anywhere. Owns nothing and points into no future, which may be
 /// leaked: the key is copied (long ones into the transaction's arena).
@@ -35,6 +35,7 @@ pub(super) unsafe fn run_all<C: ConcurrencyControl>(
     points: &mut [Option<Point<C>>],
     shared: &C::Shared,
     txn: &C::Txn,
+    s: &mut impl Suspend,
     mut wait: impl FnMut() -> bool,
 ) -> bool {
     assert!(points.len() < 64, "one bit per operation");
@@ -51,7 +52,7 @@ pub(super) unsafe fn run_all<C: ConcurrencyControl>(
             round &= round - 1;
             let Some(point) = &mut points[i] else { continue };
             // SAFETY: by the caller's promise.
-            if unsafe { point.step(shared, txn, &mut OnMiss) } {
+            if unsafe { point.step(shared, txn, s) } {
                 left &= !(1 << i);
             }
         }
@@ -95,6 +96,7 @@ impl<C: ConcurrencyControl> Point<C> {
     #[inline(always)]
     pub(crate) unsafe fn step<S: Suspend>(&mut self, shared: &C::Shared, txn: &C::Txn, s: &mut S) -> bool {
         if self.slot.is_null() {
+            s.enter(Activity::Index);
             // SAFETY: by the caller's promise.
             let table = unsafe { &*self.table };
             // SAFETY: as above.
@@ -110,6 +112,7 @@ impl<C: ConcurrencyControl> Point<C> {
                 return false;
             }
         }
+        s.enter(Activity::Versions);
         // SAFETY: the index named the record in this operation.
         unsafe { C::visit(&mut self.visit, self.slot, shared, txn, s) }
     }
@@ -119,6 +122,7 @@ impl<C: ConcurrencyControl> Point<C> {
     /// # Safety
     /// As `step`.
     pub(crate) unsafe fn probe<S: Suspend>(&mut self, s: &mut S) -> bool {
+        s.enter(Activity::Index);
         // SAFETY: by the caller's promise.
         let table = unsafe { &*self.table };
         // SAFETY: as above.
@@ -128,27 +132,6 @@ impl<C: ConcurrencyControl> Point<C> {
             Probe::Found(id) => self.id = id,
         }
         true
-    }
-
-    /// The sequential mode: the same machine in a loop. False: it waits in vain.
-    ///
-    /// # Safety
-    /// As `step`.
-    #[inline(always)]
-    pub(crate) unsafe fn run<S: Suspend>(&mut self, shared: &C::Shared, txn: &C::Txn, s: &mut S) -> bool {
-        // SAFETY: as the caller promises. (Without suspensions it does not come to its end only while another
-        // transaction is about to commit.)
-        if unsafe { self.step(shared, txn, s) } {
-            return true;
-        }
-        let mut patience = Patience::default();
-        while patience.wait() {
-            // SAFETY: as above.
-            if unsafe { self.step(shared, txn, s) } {
-                return true;
-            }
-        }
-        false
     }
 
     /// The record, for the scheme's writes.

@@ -9,6 +9,7 @@ use super::table::Table;
 use super::value::Value;
 use crate::cc::ConcurrencyControl;
 use crate::error::Result;
+use crate::profile::Activity;
 use crate::record::RecordId;
 use crate::suspend::OnMiss;
 use std::fmt;
@@ -137,7 +138,7 @@ impl<C: ConcurrencyControl> Txn<C> {
 
     /// Has the worker poll the transaction again when its turn comes.
     pub(crate) fn post_visit(&self) {
-        self.desk.post_step_aside(1);
+        self.desk.post_step_aside(1, Activity::Scheduling);
     }
 }
 

@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::index::{Index, Inserted, Key};
 use crate::memory::OutOfMemory;
 use crate::record::{RecordId, VALUE_BYTES_MAX};
-use crate::suspend::PrefetchOnly;
+use crate::suspend::{OnMiss, PrefetchOnly};
 use crate::sync::Backoff;
 use std::ops::Range;
 use std::sync::Arc;
@@ -195,7 +195,8 @@ impl<C: ConcurrencyControl> Entered<'_, C> {
         // epoch entered.
         let all_found = unsafe {
             // Only latches of the index are waited for, whose holders do not wait.
-            point::run_all(&mut points[..changes.len()], &self.context.engine.shared, self.txn, || {
+            let shared = &self.context.engine.shared;
+            point::run_all(&mut points[..changes.len()], shared, self.txn, &mut OnMiss, || {
                 backoff.wait();
                 true
             })

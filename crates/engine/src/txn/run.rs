@@ -12,6 +12,7 @@ use super::table::TableInner;
 use crate::cc::{Abort, ConcurrencyControl, Scanned};
 use crate::index::masstree::Walk;
 use crate::index::{Index, Page, Paged};
+use crate::profile::Activity;
 use crate::record::Slot;
 use crate::suspend::{OnMiss, Suspend};
 use std::ops::Bound;
@@ -210,6 +211,7 @@ impl<C: ConcurrencyControl> Run<C> {
             self.begin(table);
         }
         while self.stage == Stage::Walk {
+            s.enter(Activity::Index);
             let walk = self.walk.as_mut().expect("begun");
             // SAFETY: in the epoch that the walk began in.
             match unsafe { table.index.next_page(walk, &mut self.page, s) } {
@@ -316,6 +318,7 @@ impl<C: ConcurrencyControl> Run<C> {
     #[inline]
     unsafe fn visit<S: Suspend>(&mut self, until: usize, shared: &C::Shared, txn: &C::Txn, s: &mut S) {
         debug_assert!(self.seen <= until && until <= self.rows.len());
+        s.enter(Activity::Versions);
         if !self.late.is_empty() {
             let rows = &mut self.rows;
             self.late.retain(|&at| {

@@ -28,6 +28,7 @@ mod tracker;
 use super::{Abort, Change, ConcurrencyControl, Env, Refused, Scanned, Target, Written};
 use crate::index::Index;
 use crate::memory::{OutOfMemory, Slab};
+use crate::profile::Activity;
 use crate::record::{RecordId, Slot, Stamp, Tag, Timestamp, Version, VersionKind};
 use crate::suspend::Suspend;
 use crate::wal::Changes;
@@ -387,7 +388,10 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
             if stamp.tag().is_some() {
                 match shared.resolve(version, txn.begin) {
                     Seen::Visible => return true,
-                    Seen::Wait => return false,
+                    Seen::Wait => {
+                        s.was(Activity::Waiting);
+                        return false;
+                    }
                     Seen::Invisible => {}
                 }
             }
@@ -600,6 +604,7 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
                 Err(abort) => return Some(Err(abort)),
             },
         };
+        s.enter(Activity::Commit);
         unlock(env, txn);
         if !txn.writes.is_empty() {
             if let Some(log) = env.log {

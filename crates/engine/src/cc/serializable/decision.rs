@@ -9,6 +9,7 @@ use super::{SerialSafetyNet, lock};
 use crate::cc::mvcc::{Mvcc, Overwritten, Txn};
 use crate::cc::{Abort, Env};
 use crate::index::Index;
+use crate::profile::Activity;
 use crate::record::{Timestamp, VersionKind};
 use crate::suspend::Suspend;
 use crate::sync::atomic::{Ordering, fence};
@@ -83,7 +84,9 @@ impl Decision {
                 }
                 Stage::Draw => {
                     if BUG != DRAWN_TOO_EARLY {
+                        s.enter(Activity::Timestamps);
                         self.draw(env, txn);
+                        s.enter(Activity::Control);
                     }
                     Stage::Publish
                 }

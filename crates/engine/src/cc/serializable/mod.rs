@@ -21,6 +21,7 @@ mod shuttle_tests;
 
 use super::mvcc::{Mvcc, Tracker, Txn};
 use super::{Abort, Env, Scanned};
+use crate::profile::Activity;
 use crate::record::{Slot, Timestamp, Version};
 use crate::suspend::Suspend;
 use crate::sync::{Arc, Mutex, lock};
@@ -119,6 +120,7 @@ impl<const BUG: u32> Tracker for SerialSafetyNet<BUG> {
     ) -> Option<Result<Timestamp, Abort>> {
         if txn.reads.is_empty() {
             // Ordered where it commits: after whoever has read what it overwrites.
+            s.enter(Activity::Timestamps);
             return Some(Ok(decision::commit_blindly(env, txn)));
         }
         let is_first_look = txn.writes().is_empty() && txn.reads.entry.is_none();

@@ -1,0 +1,28 @@
+//! The processor's own count of time: what `profile` measures by. No clock that anything depends on.
+
+/// Ticks since some moment, all at one rate, read when what the thread has loaded before has come. They differ between
+/// processors by little, and mean nothing but in differences. 0, always, where the processor has no such counter that
+/// the engine knows.
+#[inline(always)]
+pub fn ticks() -> u64 {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_mm_lfence, _rdtsc};
+        // Without this the counter is read while what is to be measured still waits for memory.
+        // SAFETY: every processor of this architecture has the instruction.
+        unsafe { _mm_lfence() };
+        // SAFETY: likewise.
+        unsafe { _rdtsc() }
+    }
+    #[cfg(target_arch = "aarch64")]
+    {
+        let ticks: u64;
+        // SAFETY: reads a register that programs may read, and nothing else.
+        unsafe { std::arch::asm!("isb", "mrs {t}, cntvct_el0", t = out(reg) ticks, options(nostack, nomem)) };
+        ticks
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    {
+        0
+    }
+}
