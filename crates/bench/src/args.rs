@@ -20,7 +20,7 @@ pub struct BenchArgs {
 pub enum BenchCommand {
     /// YCSB and the workloads of the papers
     Ycsb(Box<YcsbArgs>),
-    /// A figure of a paper: its shape here, beside its ratio there
+    /// A figure or table of a paper: its shape here, beside its ratios there
     Paper(PaperArgs),
     /// One client's commits, one after the other, beside writes and syncs of the disk by hand
     Commit(CommitArgs),
@@ -137,14 +137,29 @@ pub struct PaperArgs {
     /// The paper
     pub paper: Paper,
     /// The figure's number
+    #[arg(long, required_unless_present = "table", conflicts_with = "table")]
+    pub figure: Option<u32>,
+    /// The table's number
     #[arg(long)]
-    pub figure: u32,
-    /// Records in the table (the paper's had a billion)
+    pub table: Option<u32>,
+    /// Records in the table of YCSB (the paper's had a billion)
     #[arg(long, default_value = "50M", value_parser = parse_count)]
     pub records: u64,
-    /// Worker threads, or `all` for one per processor
-    #[arg(long, default_value = "1", value_parser = parse_workers)]
-    pub workers: usize,
+    /// Bytes of the micro-benchmark's largest table (the paper's had 100 GB)
+    #[arg(long, default_value = "1Gi", value_parser = parse_count)]
+    pub size: u64,
+    /// Warehouses of TPC-C, about 100 MB each (the papers' had 1000)
+    #[arg(long, default_value = "8", value_parser = clap::value_parser!(u32).range(1..=65_535))]
+    pub warehouses: u32,
+    /// Branches of TPC-B, about 10 MB each
+    #[arg(long, default_value = "50", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub branches: u32,
+    /// Worker threads, or `all` for one per processor [default: 1; all where workers are what is swept]
+    #[arg(long, value_parser = parse_workers)]
+    pub workers: Option<usize>,
+    /// What transactions are protected from
+    #[arg(long, default_value = "serializable")]
+    pub isolation: Isolation,
     /// Seconds per variant
     #[arg(long, default_value = "3", value_parser = parse_seconds)]
     pub seconds: f64,
@@ -245,6 +260,8 @@ pub struct RecoveryArgs {
 pub enum Paper {
     /// He, Lu, Wang: CoroBase (PVLDB 14(3), 2021)
     Corobase,
+    /// Sirin, Tözün, Porobic, Yasin, Ailamaki: Micro-architectural analysis of in-memory OLTP (VLDB Journal 30, 2021)
+    Microarchitecture,
 }
 
 /// An isolation level.

@@ -3,6 +3,7 @@
 use crate::report::{Outcome, Row, short};
 use crate::{Failure, Result};
 use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
+use plotters::element::DashedPathElement;
 use plotters::prelude::*;
 use std::ops::Range;
 
@@ -13,6 +14,9 @@ const PLOT_WIDTH: u32 = SIZE.0 - LEGEND_WIDTH - 110;
 const LETTER_WIDTH: u32 = 7;
 /// Beyond, names may touch.
 const PANELS_MAX: usize = 12;
+/// What is drawn and what is left out of a dashed line.
+const DASH: i32 = 5;
+const GAP: i32 = 4;
 /// The height of a panel where there are several.
 const PANEL_HEIGHT: u32 = 400;
 
@@ -40,6 +44,15 @@ pub(crate) struct Data {
     /// Names, and values by category; None where there is none.
     pub(crate) series: Vec<(String, Vec<Option<f64>>)>,
     pub(crate) lines: bool,
+}
+
+/// A series that somebody else has measured: drawn dashed beside ours.
+pub(crate) struct Theirs {
+    pub(crate) name: String,
+    /// Our series that it belongs to, whose colour it has; any other name, and it has a colour of its own.
+    pub(crate) like: String,
+    /// By category; None where there is none.
+    pub(crate) values: Vec<Option<f64>>,
 }
 
 /// The caption and the unit of throughput, in thousands.
@@ -71,8 +84,13 @@ pub(crate) fn svg(outcome: &Outcome) -> Result<String> {
 
 /// A chart of anything as SVG text.
 pub(crate) fn svg_of(data: &Data) -> Result<String> {
+    svg_beside(data, &[])
+}
+
+/// A chart of anything, with what others have measured beside it, as SVG text.
+pub(crate) fn svg_beside(data: &Data, theirs: &[Theirs]) -> Result<String> {
     let mut text = String::new();
-    draw(data, &mut text).map_err(|e| Failure::new(format!("cannot draw the chart: {e}")))?;
+    draw(data, theirs, &mut text).map_err(|e| Failure::new(format!("cannot draw the chart: {e}")))?;
     Ok(text)
 }
 
@@ -203,8 +221,33 @@ impl ValueFormatter<f64> for Categories<'_> {
 
 type Drawn = std::result::Result<(), Box<dyn std::error::Error>>;
 
+/// A series as it is drawn.
+struct Series<'a> {
+    name: &'a str,
+    values: &'a [Option<f64>],
+    colour: RGBColor,
+    is_dashed: bool,
+}
+
+/// Ours, then theirs.
+fn series_of<'a>(data: &'a Data, theirs: &'a [Theirs]) -> Vec<Series<'a>> {
+    let colour = |index: usize| COLOURS[index % COLOURS.len()];
+    let ours = data.series.iter().enumerate().map(|(index, (name, values))| Series {
+        name,
+        values,
+        colour: colour(index),
+        is_dashed: false,
+    });
+    let theirs = theirs.iter().enumerate().map(|(index, one)| {
+        let like = data.series.iter().position(|(name, _)| *name == one.like);
+        let colour = colour(like.unwrap_or(data.series.len() + index));
+        Series { name: &one.name, values: &one.values, colour, is_dashed: true }
+    });
+    ours.chain(theirs).collect()
+}
+
 /// Draws the categories in as many panels, one below the other, as their names need room.
-fn draw(data: &Data, text: &mut String) -> Drawn {
+fn draw(data: &Data, theirs: &[Theirs], text: &mut String) -> Drawn {
     let all = data.categories.len();
     let longest = data.categories.iter().map(|name| name.chars().count()).max().unwrap_or(0) as u32;
     let in_a_row = (PLOT_WIDTH / (longest * LETTER_WIDTH + LETTER_WIDTH * 2)).max(1) as usize;
@@ -216,7 +259,7 @@ fn draw(data: &Data, text: &mut String) -> Drawn {
     root.fill(&WHITE)?;
     for (panel, area) in root.split_evenly((panels, 1)).into_iter().enumerate() {
         let range = (panel * in_a_panel).min(all)..((panel + 1) * in_a_panel).min(all);
-        draw_panel(data, range, &area)?;
+        draw_panel(data, &series_of(data, theirs), range, &area)?;
     }
     root.present()?;
     Ok(())
@@ -224,9 +267,9 @@ fn draw(data: &Data, text: &mut String) -> Drawn {
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
 
-fn draw_panel(data: &Data, range: Range<usize>, area: &Area<'_>) -> Drawn {
+fn draw_panel(data: &Data, series: &[Series<'_>], range: Range<usize>, area: &Area<'_>) -> Drawn {
     let (plot, legend) = area.split_horizontally(SIZE.0 - LEGEND_WIDTH);
-    let values = data.series.iter().flat_map(|(_, values)| values[range.clone()].iter().flatten());
+    let values = series.iter().flat_map(|one| one.values[range.clone()].iter().flatten());
     let top = values.fold(0.0f64, |top, &value| top.max(value)) * 1.06;
     let categories = &data.categories[range.clone()];
     let mut chart = ChartBuilder::on(&plot)
@@ -247,13 +290,17 @@ fn draw_panel(data: &Data, range: Range<usize>, area: &Area<'_>) -> Drawn {
         .y_label_formatter(&|value| value.to_string())
         .draw()?;
     let draw_series = if data.lines { draw_line } else { draw_bars };
-    for (index, (name, values)) in data.series.iter().enumerate() {
-        let colour = COLOURS[index % COLOURS.len()];
-        let place = (index, data.series.len());
-        draw_series(&mut chart, &values[range.clone()], place, colour)?;
+    for (index, one) in series.iter().enumerate() {
+        let part = Series { values: &one.values[range.clone()], ..*one };
+        draw_series(&mut chart, &part, (index, series.len()))?;
         let y = 60 + 24 * index as i32;
-        legend.draw(&Rectangle::new([(6, y), (22, y + 14)], colour.filled()))?;
-        legend.draw(&Text::new(name.clone(), (30, y), ("sans-serif", 15)))?;
+        if one.is_dashed {
+            let across = [(6, y + 7), (22, y + 7)];
+            legend.draw(&DashedPathElement::new(across, DASH, GAP, one.colour.stroke_width(3)))?;
+        } else {
+            legend.draw(&Rectangle::new([(6, y), (22, y + 14)], one.colour.filled()))?;
+        }
+        legend.draw(&Text::new(one.name.to_owned(), (30, y), ("sans-serif", 15)))?;
     }
     Ok(())
 }
@@ -264,27 +311,40 @@ type Chart<'a, 'b> =
 /// The number of a series, and how many there are.
 type Place = (usize, usize);
 
-fn draw_line(chart: &mut Chart<'_, '_>, values: &[Option<f64>], _: Place, colour: RGBColor) -> Drawn {
-    let values = values.iter().enumerate();
+fn draw_line(chart: &mut Chart<'_, '_>, series: &Series<'_>, _: Place) -> Drawn {
+    let values = series.values.iter().enumerate();
     let points: Vec<(f64, f64)> =
         values.filter_map(|(at, value)| Some((at as f64 + 0.5, (*value)?))).collect();
-    chart.draw_series(points.iter().map(|&point| Circle::new(point, 4, colour.filled())))?;
-    chart.draw_series(LineSeries::new(points, colour.stroke_width(3)))?;
+    let (dot, line) = (series.colour.filled(), series.colour.stroke_width(3));
+    if series.is_dashed {
+        chart
+            .draw_series(points.iter().map(|&point| Circle::new(point, 5, series.colour.stroke_width(2))))?;
+        chart.draw_series(DashedLineSeries::new(points, DASH, GAP, line))?;
+    } else {
+        chart.draw_series(points.iter().map(|&point| Circle::new(point, 4, dot)))?;
+        chart.draw_series(LineSeries::new(points, line))?;
+    }
     Ok(())
 }
 
-fn draw_bars(
-    chart: &mut Chart<'_, '_>,
-    values: &[Option<f64>],
-    (index, of): Place,
-    colour: RGBColor,
-) -> Drawn {
+fn draw_bars(chart: &mut Chart<'_, '_>, series: &Series<'_>, (index, of): Place) -> Drawn {
     let width = 0.84 / of as f64;
-    let bars = values.iter().enumerate().filter_map(|(category, value)| {
+    let bars = series.values.iter().enumerate().filter_map(|(category, value)| {
         let left = category as f64 + 0.08 + width * index as f64;
-        Some(Rectangle::new([(left, 0.0), (left + width * 0.92, (*value)?)], colour.filled()))
+        Some((left, left + width * 0.92, (*value)?))
     });
-    chart.draw_series(bars)?;
+    if series.is_dashed {
+        let outline = |(left, right, top)| {
+            let corners = vec![(left, 0.0), (left, top), (right, top), (right, 0.0)];
+            DashedPathElement::new(corners, DASH, GAP, series.colour.stroke_width(2))
+        };
+        chart.draw_series(bars.map(outline))?;
+    } else {
+        let colour = series.colour.filled();
+        chart.draw_series(
+            bars.map(|(left, right, top)| Rectangle::new([(left, 0.0), (right, top)], colour)),
+        )?;
+    }
     Ok(())
 }
 
@@ -308,6 +368,26 @@ mod tests {
         let svg = draw(&long);
         assert!(long.iter().all(|name| svg.contains(name)));
         assert_eq!((panels(&draw(&["a", "b", "c", "d"])), panels(&svg)), (1, 2));
+    }
+
+    #[test]
+    fn figures_of_others_are_dashed_beside_ours() {
+        // Proves that they are in the chart and its legend, in our series' colour, as lines and as bars, and that
+        // the axis reaches as far as they do.
+        let naive = ("naive".to_owned(), vec![Some(1.0), Some(1.0)]);
+        let values = vec![Some(4.0), Some(2.0)];
+        let theirs = Theirs { name: "ERMIA (paper)".to_owned(), like: "naive".to_owned(), values };
+        for lines in [true, false] {
+            let categories = vec!["a".to_owned(), "b".to_owned()];
+            let (x_name, series) = ("work".to_owned(), vec![naive.clone()]);
+            let data = Data { caption: "", x_name, y_name: "", categories, series, lines };
+            let [alone, beside] =
+                [svg_of(&data), svg_beside(&data, std::slice::from_ref(&theirs))].map(|svg| svg.unwrap());
+            assert!(!alone.contains("ERMIA") && beside.contains("ERMIA (paper)"));
+            assert!(!alone.contains("\n4") && beside.contains("\n4"), "{beside}");
+            let dashes = |svg: &str| svg.matches("stroke=\"#999999\"").count();
+            assert!(dashes(&beside) > dashes(&alone) + 3, "{beside}");
+        }
     }
 
     #[test]

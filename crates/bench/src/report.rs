@@ -340,7 +340,7 @@ pub(crate) fn show(outcome: &Outcome, outputs: &Outputs<'_>) -> Result<()> {
 }
 
 /// The page.
-fn page<'a>(outcome: &'a Outcome, title: &'a str) -> Result<Page<'a>> {
+pub(crate) fn page<'a>(outcome: &'a Outcome, title: &'a str) -> Result<Page<'a>> {
     let mut parts = vec![
         Part::Heading("Throughput"),
         Part::Chart(chart::svg(outcome)?),

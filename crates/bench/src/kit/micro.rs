@@ -148,6 +148,11 @@ pub(crate) struct Setup<T: Column> {
 
 /// Runs `braid bench micro`.
 pub(crate) fn bench(args: &MicroArgs) -> crate::Result<()> {
+    report::show(&run(args)?, "Micro-benchmark: a few random rows of two columns", &args.kit)
+}
+
+/// The same without showing anything.
+pub(crate) fn run(args: &MicroArgs) -> crate::Result<Outcome> {
     let plan = Plan::new(&args.kit)?;
     for &column in &args.column {
         for &size in &args.size {
@@ -166,7 +171,7 @@ pub(crate) fn bench(args: &MicroArgs) -> crate::Result<()> {
             });
         }
     }
-    report::show(&outcome, "Micro-benchmark: a few random rows of two columns", &args.kit)
+    Ok(outcome)
 }
 
 /// Refuses tables that memory does not hold: one for each database that the plan has open at once.

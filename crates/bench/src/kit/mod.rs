@@ -27,6 +27,7 @@ use args::KitArgs;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 pub(crate) use load::{fill, read_all};
+pub(crate) use report::{Outcome, page};
 
 /// A workload of transactions of several kinds over tables of its own.
 ///
@@ -167,10 +168,15 @@ impl Ledger {
     }
 }
 
-/// Runs a benchmark by the common flags and shows what came out.
-pub(crate) fn bench(benchmark: &impl Benchmark, title: &str, args: &KitArgs) -> crate::Result<()> {
+/// Runs a benchmark by the common flags.
+pub(crate) fn run(benchmark: &impl Benchmark, args: &KitArgs) -> crate::Result<Outcome> {
     let plan = plan::Plan::new(args)?;
-    let mut outcome = report::Outcome::new(benchmark.name(), &plan);
+    let mut outcome = Outcome::new(benchmark.name(), &plan);
     outcome.extend(driver::run(benchmark, &plan)?);
-    report::show(&outcome, title, args)
+    Ok(outcome)
+}
+
+/// The same, and shows what came out.
+fn bench(benchmark: &impl Benchmark, title: &str, args: &KitArgs) -> crate::Result<()> {
+    report::show(&run(benchmark, args)?, title, args)
 }

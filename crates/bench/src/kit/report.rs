@@ -122,7 +122,8 @@ impl Row {
 
 /// The results of a benchmark.
 pub(crate) struct Outcome {
-    name: &'static str,
+    /// The benchmark's name.
+    pub(crate) name: &'static str,
     pub(crate) environment: Environment,
     pub(crate) rows: Vec<Row>,
     pub(crate) databases: Vec<DatabaseLine>,

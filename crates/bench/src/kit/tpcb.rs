@@ -2,7 +2,7 @@
 //! branch, and into a history. One kind of transaction, all of it writes.
 
 use super::args::TpcbArgs;
-use super::{Benchmark, Condition, Conflicts, Kit, Ledger, Loaded, fill, read_all};
+use super::{Benchmark, Condition, Conflicts, Kit, Ledger, Loaded, Outcome, fill, read_all, report};
 use crate::distribution::Rng;
 use crate::engine::{self, Database, Result, Scheme, Txn};
 use braiddb::{Error, Plain, Table};
@@ -77,8 +77,13 @@ pub(crate) struct Setup {
 
 /// Runs `braid bench tpcb`.
 pub(crate) fn bench(args: &TpcbArgs) -> crate::Result<()> {
+    report::show(&run(args)?, "TPC-B", &args.kit)
+}
+
+/// The same without showing anything.
+pub(crate) fn run(args: &TpcbArgs) -> crate::Result<Outcome> {
     let setup = Setup { scale: args.scale, accounts_of_branch: args.accounts };
-    super::bench(&setup, "TPC-B", &args.kit)
+    super::run(&setup, &args.kit)
 }
 
 impl Benchmark for Setup {

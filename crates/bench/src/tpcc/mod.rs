@@ -159,8 +159,13 @@ pub(crate) struct Tpcc {
 
 /// Runs `braid bench tpcc`.
 pub(crate) fn bench(args: &TpccArgs) -> crate::Result<()> {
+    kit::report::show(&run(args)?, "TPC-C", &args.kit)
+}
+
+/// The same without showing anything.
+pub(crate) fn run(args: &TpccArgs) -> crate::Result<kit::Outcome> {
     args.scale()?;
-    kit::bench(&Setup(args), "TPC-C", &args.kit)
+    kit::run(&Setup(args), &args.kit)
 }
 
 /// How the tables are made, and the mixes that run on them.

@@ -1,0 +1,266 @@
+//! What a preset is: command lines of `braid bench`, and how the ratios of their results stand beside the
+//! paper's. Results are known here by the names that the JSON files have for them.
+
+use super::outcome::Point;
+use crate::Result;
+use crate::args::PaperArgs;
+use crate::chart::{self, Data, distinct};
+use crate::grid::Grid;
+use serde::Serialize;
+
+/// A paper whose figures and tables have presets.
+pub(super) struct Publication {
+    pub(super) title: &'static str,
+    /// What it measured on.
+    pub(super) machine: &'static str,
+    pub(super) presets: &'static [Preset],
+}
+
+/// What a preset reproduces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Id {
+    Figure(u32),
+    Table(u32),
+}
+
+/// A figure or a table.
+pub(super) struct Preset {
+    pub(super) id: Id,
+    pub(super) title: &'static str,
+    /// What the paper says, in words.
+    pub(super) paper: &'static str,
+    /// How large the paper's tables were.
+    pub(super) scale: &'static str,
+    /// Command lines after `braid bench`; what is in braces is filled in by [`fill`].
+    pub(super) runs: &'static [&'static str],
+    /// Ratios, with the paper's where it gives numbers; the first is what `--svg` draws.
+    pub(super) comparisons: &'static [Comparison],
+    /// True if the paper's figure is of what only hardware counters tell.
+    pub(super) counts_hardware: bool,
+}
+
+/// Ratios of ours, with the paper's beside them.
+pub(super) struct Comparison {
+    /// What the ratios are.
+    pub(super) caption: &'static str,
+    /// What the columns are.
+    pub(super) x_name: &'static str,
+    /// The column of a result; None: it is not part of this.
+    pub(super) column: fn(&Point) -> Option<String>,
+    /// The series of a result.
+    pub(super) series: fn(&Point) -> String,
+    /// The figure.
+    pub(super) value: fn(&Point) -> f64,
+    /// What it is divided by.
+    pub(super) base: Base,
+    pub(super) paper: &'static [PaperSeries],
+    /// Whether the paper's ratios are to the same thing as ours, so that one chart holds both.
+    pub(super) same_scale: bool,
+    /// Columns that grow make lines, others bars.
+    pub(super) lines: bool,
+}
+
+/// What figures are divided by.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Base {
+    /// The series of this name, in the same column.
+    Series(&'static str),
+    /// The column of this name, in the same series.
+    Column(&'static str),
+    /// The first column, in the same series.
+    FirstColumn,
+    /// The same without writes.
+    Reads,
+}
+
+/// A series of the paper's.
+pub(super) struct PaperSeries {
+    pub(super) name: &'static str,
+    /// Our series that it belongs to, for its colour.
+    pub(super) like: &'static str,
+    /// By column; see [`EVERYWHERE`].
+    pub(super) cells: &'static [(&'static str, f64)],
+}
+
+/// A cell of this name is in every column.
+pub(super) const EVERYWHERE: &str = "*";
+
+/// A comparison with its figures.
+#[derive(Debug, Serialize)]
+pub(super) struct Compared {
+    pub(super) caption: &'static str,
+    pub(super) columns: Vec<String>,
+    pub(super) series: Vec<Line>,
+}
+
+/// A series: values by column.
+#[derive(Debug, Serialize)]
+pub(super) struct Line {
+    pub(super) name: String,
+    /// The paper's; otherwise measured here.
+    pub(super) is_paper: bool,
+    pub(super) ratios: Vec<Option<f64>>,
+    #[serde(skip)]
+    like: &'static str,
+}
+
+impl Publication {
+    /// The preset of a number.
+    pub(super) fn preset(&self, id: Id) -> Option<&'static Preset> {
+        self.presets.iter().find(|preset| preset.id == id)
+    }
+}
+
+impl std::fmt::Display for Id {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Id::Figure(number) => write!(f, "figure {number}"),
+            Id::Table(number) => write!(f, "table {number}"),
+        }
+    }
+}
+
+impl Preset {
+    /// What is said of a preset; what it runs and compares is for its fields.
+    pub(super) const fn new(id: Id, title: &'static str, paper: &'static str) -> Preset {
+        Preset { id, title, paper, scale: "", runs: &[], comparisons: &[], counts_hardware: false }
+    }
+
+    /// Its command lines.
+    pub(super) fn lines(&self, args: &PaperArgs) -> Vec<String> {
+        self.runs.iter().map(|run| fill(run, args)).collect()
+    }
+}
+
+/// The sizes of the micro-benchmark's tables, up to the one that is asked for.
+const SIZES: [u64; 6] = [1 << 20, 10 << 20, 100 << 20, 1 << 30, 10 << 30, 100 << 30];
+/// Numbers of workers beyond are not swept.
+const WORKERS_MAX: usize = 1024;
+
+/// A command line with the flags of `args` in it.
+fn fill(run: &str, args: &PaperArgs) -> String {
+    let comma = |numbers: Vec<String>| numbers.join(",");
+    let sizes = SIZES.into_iter().filter(|&size| size < args.size).chain([args.size]);
+    let all = args.workers.unwrap_or_else(crate::args::processors);
+    let doubled = std::iter::successors(Some(1), |n| Some(n * 2)).take_while(|&n| n < all.min(WORKERS_MAX));
+    let swept = doubled.chain([all]).map(|n| n.to_string());
+    let line = run
+        .replace("{records}", &args.records.to_string())
+        .replace("{size}", &args.size.to_string())
+        .replace("{sizes}", &comma(sizes.map(|size| size.to_string()).collect()))
+        .replace("{warehouses}", &args.warehouses.to_string())
+        .replace("{branches}", &args.branches.to_string())
+        .replace("{workers}", &args.workers.unwrap_or(1).to_string())
+        .replace("{workers swept}", &comma(swept.collect()));
+    format!("bench {line} --seconds {} --isolation {}", args.seconds, args.isolation.name())
+}
+
+impl Comparison {
+    /// Throughput by that of a series, column by column.
+    pub(super) const fn new(caption: &'static str, x_name: &'static str) -> Comparison {
+        Comparison {
+            caption,
+            x_name,
+            column: |point| Some(point.text("mode")),
+            series: |_| "ours".to_owned(),
+            value: |point| point.number("transactions_per_s"),
+            base: Base::FirstColumn,
+            paper: &[],
+            same_scale: true,
+            lines: false,
+        }
+    }
+
+    /// The figures: the paper's first, then ours.
+    pub(super) fn of(&self, points: &[Point]) -> Compared {
+        let found: Vec<(String, String, &Point)> = points
+            .iter()
+            .filter_map(|point| Some(((self.column)(point)?, (self.series)(point), point)))
+            .collect();
+        let of_paper = self.paper.iter().flat_map(|series| series.cells.iter());
+        let of_paper = of_paper.map(|cell| cell.0.to_owned()).filter(|name| name != EVERYWHERE);
+        let columns = distinct(found.iter().map(|one| one.0.clone()).chain(of_paper));
+        let figure = |column: &str, series: &str, writes: Option<bool>| {
+            let fits = |one: &&(String, String, &Point)| {
+                one.0 == column && one.1 == series && writes.is_none_or(|writes| one.2.writes() == writes)
+            };
+            found.iter().find(fits).map(|one| (self.value)(one.2))
+        };
+        let ratio = |column: &String, series: &String| {
+            let (above, below) = match self.base {
+                Base::Series(name) => (figure(column, series, None)?, figure(column, name, None)?),
+                Base::Column(name) => (figure(column, series, None)?, figure(name, series, None)?),
+                Base::FirstColumn => (figure(column, series, None)?, figure(&columns[0], series, None)?),
+                Base::Reads => (figure(column, series, Some(true))?, figure(column, series, Some(false))?),
+            };
+            (below > 0.0).then(|| above / below)
+        };
+        let paper = self.paper.iter().map(|series| Line {
+            name: format!("{} (paper)", series.name),
+            is_paper: true,
+            ratios: columns.iter().map(|column| series.cell(column)).collect(),
+            like: series.like,
+        });
+        let ours = distinct(found.iter().map(|one| one.1.clone())).into_iter().map(|name| Line {
+            ratios: columns.iter().map(|column| ratio(column, &name)).collect(),
+            name,
+            is_paper: false,
+            like: "",
+        });
+        let series = paper.chain(ours).collect();
+        Compared { caption: self.caption, columns, series }
+    }
+
+    /// The chart: ours, and the paper's dashed where they are on the same scale.
+    pub(super) fn svg(&self, compared: &Compared) -> Result<String> {
+        let has_ratios = |column: usize| {
+            compared.series.iter().any(|line| self.is_drawn(line) && line.ratios[column].is_some())
+        };
+        let drawn: Vec<usize> = (0..compared.columns.len()).filter(|&column| has_ratios(column)).collect();
+        let values = |line: &Line| drawn.iter().map(|&column| line.ratios[column]).collect();
+        let of = |is_paper: bool| compared.series.iter().filter(move |line| line.is_paper == is_paper);
+        let data = Data {
+            caption: self.caption,
+            x_name: self.x_name.to_owned(),
+            y_name: "ratio",
+            categories: drawn.iter().map(|&column| compared.columns[column].clone()).collect(),
+            series: of(false).map(|line| (line.name.clone(), values(line))).collect(),
+            lines: self.lines,
+        };
+        let paper: Vec<chart::Theirs> = of(true)
+            .filter(|line| self.is_drawn(line))
+            .map(|line| chart::Theirs {
+                name: line.name.clone(),
+                like: line.like.to_owned(),
+                values: values(line),
+            })
+            .collect();
+        chart::svg_beside(&data, &paper)
+    }
+
+    fn is_drawn(&self, line: &Line) -> bool {
+        self.same_scale || !line.is_paper
+    }
+}
+
+impl PaperSeries {
+    fn cell(&self, column: &str) -> Option<f64> {
+        self.cells.iter().find(|cell| cell.0 == column || cell.0 == EVERYWHERE).map(|cell| cell.1)
+    }
+}
+
+impl Compared {
+    /// The table: the paper's rows, then ours.
+    pub(super) fn grid(&self) -> Grid {
+        let columns = self.columns.iter().map(|name| (name.as_str(), true));
+        let mut grid = Grid::new([(self.caption, false)].into_iter().chain(columns));
+        for (index, line) in self.series.iter().enumerate() {
+            if index > 0 && line.is_paper != self.series[index - 1].is_paper {
+                grid.begin_group();
+            }
+            let cell = |ratio: &Option<f64>| ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.2}"));
+            grid.push(std::iter::once(line.name.clone()).chain(line.ratios.iter().map(cell)));
+        }
+        grid
+    }
+}

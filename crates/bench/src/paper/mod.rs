@@ -1,0 +1,78 @@
+//! `braid bench paper PAPER --figure N` and `--table N`: presets for figures and tables of papers, with the paper's
+//! ratios beside ours.
+//!
+//! `corobase` and `microarchitecture` are tables of presets; `figure` says what a preset is and compares ratios;
+//! `outcome` holds what its command lines gave, and shows it.
+
+mod corobase;
+mod figure;
+mod microarchitecture;
+mod outcome;
+#[cfg(test)]
+mod tests;
+
+use crate::args::{BenchCommand, Paper, PaperArgs};
+use crate::plan::Plan;
+use crate::{Failure, Result};
+use clap::{FromArgMatches, Subcommand};
+use figure::{Id, Preset, Publication};
+use outcome::{Outcome, Results};
+
+/// Runs the preset of a figure or table.
+pub fn run(args: &PaperArgs) -> Result<()> {
+    let publication = publication(args.paper);
+    let preset = preset(publication, args)?;
+    println!("{}", Results::title(publication, preset));
+    Results { publication, preset, outcomes: measure(preset, args)? }.show(args)
+}
+
+fn publication(paper: Paper) -> &'static Publication {
+    match paper {
+        Paper::Corobase => &corobase::COROBASE,
+        Paper::Microarchitecture => &microarchitecture::MICROARCHITECTURE,
+    }
+}
+
+fn preset(publication: &Publication, args: &PaperArgs) -> Result<&'static Preset> {
+    let asked = args.figure.map(Id::Figure).or(args.table.map(Id::Table));
+    if let Some(preset) = asked.and_then(|id| publication.preset(id)) {
+        return Ok(preset);
+    }
+    let there: Vec<String> = publication.presets.iter().map(|preset| preset.id.to_string()).collect();
+    let asked = asked.map_or("nothing".to_owned(), |id| id.to_string());
+    Err(Failure::new(format!(
+        "{asked} of {} has no preset: expected {}",
+        publication.title,
+        there.join(", ")
+    )))
+}
+
+/// Runs the command lines of a preset; results of one benchmark are put together.
+fn measure(preset: &Preset, args: &PaperArgs) -> Result<Vec<Outcome>> {
+    let mut outcomes: Vec<Outcome> = Vec::new();
+    for line in preset.lines(args) {
+        println!("braid {line}");
+        let mut rest = Some(Outcome::of(&parsed(&line)?)?);
+        for outcome in &mut outcomes {
+            rest = rest.and_then(|one| outcome.join(one));
+        }
+        outcomes.extend(rest);
+    }
+    Ok(outcomes)
+}
+
+/// A command line that begins with `bench`.
+fn parsed(line: &str) -> Result<BenchCommand> {
+    let words = line.split_whitespace();
+    let command = BenchCommand::augment_subcommands(clap::Command::new("bench"));
+    let found = command.try_get_matches_from(words).and_then(|found| BenchCommand::from_arg_matches(&found));
+    found.map_err(|error| Failure::new(format!("the preset is wrong: {error}")))
+}
+
+/// The plan of a command line that begins with `bench ycsb`.
+pub(crate) fn plan(line: &str) -> Result<Plan> {
+    match parsed(line)? {
+        BenchCommand::Ycsb(args) => Plan::new(&args),
+        _ => Err(Failure::new("the line is none of ycsb")),
+    }
+}

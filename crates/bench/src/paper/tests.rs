@@ -1,0 +1,232 @@
+//! Every preset, the papers' figures in it, and small runs.
+
+use super::figure::{Base, Comparison, EVERYWHERE, Id, PaperSeries};
+use super::outcome::{Point, Results};
+use super::*;
+use crate::args::Isolation;
+use clap::ValueEnum;
+use serde_json::json;
+
+fn args(paper: Paper) -> PaperArgs {
+    PaperArgs {
+        paper,
+        figure: None,
+        table: None,
+        records: 50_000_000,
+        size: 1 << 30,
+        warehouses: 8,
+        branches: 50,
+        workers: None,
+        isolation: Isolation::Serializable,
+        seconds: 1.0,
+        json: None,
+        svg: None,
+        report: None,
+    }
+}
+
+#[test]
+fn every_preset_is_a_valid_command_line() {
+    // Proves that all flags of all presets are understood, with several variants each, and that numbers are told
+    // apart.
+    for &paper in Paper::value_variants() {
+        let publication = publication(paper);
+        for (index, preset) in publication.presets.iter().enumerate() {
+            assert!(!preset.scale.is_empty() && !preset.runs.is_empty(), "{}", preset.id);
+            assert!(publication.presets[..index].iter().all(|other| other.id != preset.id), "{}", preset.id);
+            for line in preset.lines(&args(paper)) {
+                assert!(!line.contains(['{', '}']), "{line}");
+                let kit = match parsed(&line).unwrap_or_else(|error| panic!("{}: {error}", preset.id)) {
+                    BenchCommand::Ycsb(args) => {
+                        assert!(Plan::new(&args).unwrap().variants.len() > 1, "{line}");
+                        continue;
+                    }
+                    BenchCommand::Micro(args) => args.kit,
+                    BenchCommand::Tpcb(args) => args.kit,
+                    BenchCommand::Tpcc(args) => {
+                        assert!(args.scale().unwrap().warehouses == 8, "{line}");
+                        args.kit
+                    }
+                    _ => panic!("{line} is no workload"),
+                };
+                assert!(crate::kit::plan::Plan::new(&kit).unwrap().variants.len() > 1, "{line}");
+            }
+        }
+    }
+}
+
+#[test]
+fn flags_are_filled_in() {
+    // Proves what stands in for sizes and workers, given and not.
+    let lines = |preset: Id, args: &PaperArgs| publication(args.paper).preset(preset).unwrap().lines(args);
+    let mut args = args(Paper::Microarchitecture);
+    args.size = 20 << 20;
+    assert!(lines(Id::Table(2), &args)[0].contains("--size 1048576,10485760,20971520 "));
+    assert!(lines(Id::Table(2), &args)[0].contains("--workers 1 "));
+    args.workers = Some(6);
+    let scaling = PaperArgs { paper: Paper::Corobase, ..args.clone() };
+    assert!(lines(Id::Figure(15), &scaling).last().unwrap().contains("--workers 1,2,4,6 "));
+    assert!(lines(Id::Table(3), &args)[0].contains("--size 20971520 --rows 1,10,100 --workers 6 "));
+}
+
+#[test]
+fn figures_of_the_papers_are_as_printed() {
+    // Proves numbers of each table, taken from the papers' text, where they stand in ours, and that they are drawn
+    // only where they are ratios to the same thing.
+    let check = |paper: Paper, id: Id, comparison: usize, row: &str, cells: &[(&str, f64)]| {
+        let comparison = &publication(paper).preset(id).unwrap().comparisons[comparison];
+        let compared = comparison.of(&[]);
+        let name = format!("{row} (paper)");
+        let line =
+            compared.series.iter().find(|line| line.name == name).unwrap_or_else(|| panic!("{id}: {row}"));
+        for (column, expected) in cells {
+            let at = compared.columns.iter().position(|name| name == column).unwrap();
+            let ratio = line.ratios[at].unwrap();
+            assert!((ratio - expected).abs() < 0.005, "{id}, {row}, {column}: {ratio}");
+        }
+        assert_eq!(comparison.svg(&compared).unwrap().contains(&name), comparison.same_scale);
+    };
+    let corobase = |id, row, cells| check(Paper::Corobase, id, 0, row, cells);
+    corobase(Id::Figure(5), "48 threads, at best", &[("amac-mk", 2.3), ("coro-mk", 2.56)]);
+    corobase(Id::Figure(6), "48 threads", &[("interleaved 8", 1.8), ("corobase-fn 8", 1.25)]);
+    corobase(Id::Figure(6), "96 hyperthreads", &[("interleaved 8", 1.3)]);
+    corobase(Id::Figure(8), "CoroBase at best", &[("u10", 1.77)]);
+    corobase(Id::Figure(11), "CoroBase at worst", &[("10K", 0.8736)]);
+    // 1,487,147 by 1,306,197, and so on.
+    corobase(
+        Id::Table(2),
+        "48 threads",
+        &[("prefetch", 1.139), ("interleaved 8", 1.14), ("hybrid 8", 1.288)],
+    );
+    corobase(
+        Id::Table(2),
+        "96 hyperthreads",
+        &[("prefetch", 1.106), ("interleaved 8", 1.068), ("hybrid 8", 1.107)],
+    );
+    corobase(Id::Figure(14), "48 threads, at best", &[("naive", 1.0), ("interleaved 8", 1.3)]);
+    corobase(Id::Figure(15), "CoroBase at best", &[("48", 1.34)]);
+    let micro = |table, comparison, row, cells| {
+        check(Paper::Microarchitecture, Id::Table(table), comparison, row, cells)
+    };
+    // 27.5 x DBMS D's 0.84 by 75.4, and so on.
+    micro(2, 0, "Silo", &[("1 MB", 1.0), ("10 MB", 0.776), ("10 GB", 0.306), ("100 GB", 0.207)]);
+    micro(2, 0, "DBMS M", &[("1 MB", 1.0), ("10 GB", 0.9)]);
+    micro(2, 1, "Silo", &[("1 MB", 75.4), ("10 MB", 62.9), ("10 GB", 27.5), ("100 GB", 19.3)]);
+    micro(2, 1, "DBMS N", &[("1 MB", 7.8), ("100 GB", 3.9)]);
+    micro(3, 0, "Silo", &[("1 row", 19.3), ("10 rows", 8.0), ("100 rows", 6.0)]);
+    micro(4, 0, "Silo", &[("tpcb", 18.5), ("tpcc", 20.0)]);
+    micro(6, 0, "Silo", &[("long", 1.0), ("text50", 0.7)]);
+    micro(14, 0, "Silo", &[("1 MB", 0.8), ("100 GB", 0.9)]);
+    micro(15, 0, "DBMS M", &[("1 row", 0.7), ("100 rows", 0.5)]);
+    micro(17, 0, "DBMS N", &[("text50", 0.9)]);
+}
+
+#[test]
+fn ratios_are_to_what_is_asked_for() {
+    // Proves each base, cells that are everywhere, columns of the paper's alone, and what is left out.
+    let point = |mode: &str, size: u64, write: bool, speed: f64| {
+        Point::of(json!({"mode": mode, "size": size, "write": write, "transactions_per_s": speed}))
+    };
+    let points =
+        [point("naive", 1, false, 10.0), point("naive", 2, false, 5.0), point("auto", 1, false, 40.0)];
+    let written = [point("naive", 1, false, 10.0), point("naive", 1, true, 8.0)];
+    let ratios = |base: Base, points: &[Point]| {
+        let comparison = Comparison {
+            column: |point| (point.number("size") > 0.0).then(|| point.text("size")),
+            series: |point| point.text("mode"),
+            base,
+            paper: &[PaperSeries { name: "theirs", like: "naive", cells: &[("9", 3.0), (EVERYWHERE, 2.0)] }],
+            ..Comparison::new("ratios", "size")
+        };
+        let compared = comparison.of(points);
+        // A line for the names, and one between the paper's and ours.
+        assert_eq!(compared.grid().text().lines().count(), 2 + compared.series.len());
+        compared.series.into_iter().map(|line| (line.name, line.ratios)).collect::<Vec<_>>()
+    };
+    let line = |name: &str, ratios: &[Option<f64>]| (name.to_owned(), ratios.to_vec());
+    let theirs = line("theirs (paper)", &[Some(2.0), Some(2.0), Some(3.0)]);
+    assert_eq!(
+        ratios(Base::Series("naive"), &points),
+        [
+            theirs.clone(),
+            line("naive", &[Some(1.0), Some(1.0), None]),
+            line("auto", &[Some(4.0), None, None])
+        ]
+    );
+    for base in [Base::FirstColumn, Base::Column("1")] {
+        assert_eq!(
+            ratios(base, &points),
+            [
+                theirs.clone(),
+                line("naive", &[Some(1.0), Some(0.5), None]),
+                line("auto", &[Some(1.0), None, None])
+            ]
+        );
+    }
+    assert_eq!(ratios(Base::Reads, &written)[1], line("naive", &[Some(0.8), None]));
+    assert_eq!(ratios(Base::Series("auto"), &written)[1], line("naive", &[None, None]));
+}
+
+/// Runs a preset for moments and looks at all that it shows.
+fn check_run(args: &PaperArgs, expected: &[&str]) -> serde_json::Value {
+    let publication = publication(args.paper);
+    let preset = preset(publication, args).unwrap();
+    let results = Results { publication, preset, outcomes: measure(preset, args).unwrap() };
+    let directory = tempdir(&preset.id.to_string());
+    let files = PaperArgs {
+        json: Some(directory.join("out.json")),
+        svg: Some(directory.join("out.svg")),
+        report: Some(directory.join("page")),
+        ..args.clone()
+    };
+    results.show(&files).unwrap();
+    let read = |name: &str| std::fs::read_to_string(directory.join(name)).unwrap();
+    let (notes, svg, html) = (results.notes(), read("out.svg"), read("page/index.html"));
+    for text in expected {
+        assert!(svg.contains(text) && html.contains(text), "{text}");
+    }
+    assert!(notes.contains(preset.paper) && notes.contains("set-up: there"), "{notes}");
+    assert_eq!(read("out.json"), read("page/results.json"));
+    let json = serde_json::from_str(&read("out.json")).unwrap();
+    std::fs::remove_dir_all(directory).unwrap();
+    json
+}
+
+fn tempdir(name: &str) -> std::path::PathBuf {
+    let name = format!("braid-paper-{}-{}", std::process::id(), name.replace(' ', "-"));
+    let directory = std::env::temp_dir().join(name);
+    std::fs::create_dir_all(&directory).unwrap();
+    directory
+}
+
+#[test]
+fn presets_run_to_their_end() {
+    // Proves that one preset of YCSB and some of kits run, and that rows, ratios and the paper's figures are in all
+    // that is written.
+    let args = |paper| PaperArgs { records: 2000, size: 20 << 10, seconds: 0.01, branches: 2, ..args(paper) };
+    let of_corobase = PaperArgs { figure: Some(8), ..args(Paper::Corobase) };
+    let json = check_run(&of_corobase, &["CoroBase at best (paper)", "interleaved"]);
+    assert_eq!(json["rows"].as_array().unwrap().len(), 6);
+    assert_eq!(json["rows"][0]["benchmark"], "ycsb");
+    assert_eq!(json["comparisons"][0]["series"].as_array().unwrap().len(), 5);
+    let of_types = PaperArgs { table: Some(6), ..args(Paper::Microarchitecture) };
+    let json = check_run(&of_types, &["Silo (paper)", "auto", "text50"]);
+    assert_eq!(
+        (&json["rows"][0]["benchmark"], &json["paper"]["preset"]),
+        (&"micro".into(), &"table 6".into())
+    );
+    assert_eq!(json["databases"].as_array().unwrap().len(), 2);
+    let of_writes = PaperArgs { table: Some(15), ..args(Paper::Microarchitecture) };
+    let json = check_run(&of_writes, &["Silo (paper)", "100 rows"]);
+    let ours =
+        json["comparisons"][0]["series"].as_array().unwrap().iter().find(|line| line["name"] == "naive");
+    assert!(ours.unwrap()["ratios"].as_array().unwrap().iter().all(|ratio| ratio.as_f64().unwrap() > 0.0));
+}
+
+#[test]
+fn numbers_without_a_preset_are_refused() {
+    // Proves that the message names what there is.
+    let asked = PaperArgs { table: Some(99), ..args(Paper::Microarchitecture) };
+    let error = run(&asked).unwrap_err().to_string();
+    assert!(error.contains("table 99") && error.contains("table 17"), "{error}");
+}
