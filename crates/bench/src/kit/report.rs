@@ -324,7 +324,7 @@ impl Outcome {
             "medians of {} slices of {:.2} s, the variants in turns; spread is (highest - lowest) / median; ratio is \
              to the first mode, of the same kind\nk txn/s: transactions done, those included that roll back on \
              purpose; aborts/commit: attempts that a conflict ended, for each\nlatency from a transaction's start in \
-             its slot to its end, retries included, of one transaction in {LATENCY_SAMPLE_EVERY}\n",
+             its slot to its end, retries included, and with hints its wait for its turn, of one transaction in {LATENCY_SAMPLE_EVERY}\n",
             self.repeats, self.slice_s
         );
         for database in &self.databases {

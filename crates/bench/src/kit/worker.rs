@@ -58,7 +58,8 @@ pub(crate) struct Counts {
     pub(crate) rolled_back: u64,
     /// How often closures ran: those that did neither had a conflict.
     pub(crate) attempts: u64,
-    /// Nanoseconds from a transaction's start in its slot to its end, retries included.
+    /// Nanoseconds from a transaction's start in its slot to its end, retries included; with hints, its wait for its
+    /// turn before that as well.
     pub(crate) latency_ns: Histogram<u64>,
 }
 

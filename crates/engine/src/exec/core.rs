@@ -184,7 +184,9 @@ impl<H: Host> Core<H> {
         if let Some(level) = self.tuner.as_ref().map(Tuner::level)
             && level.is_sequential()
         {
-            self.batch = (1 + self.host.longs()).min(self.batch_max);
+            // So many as may be long at once: more, and that would be another level.
+            let longs_max = (self.batch_max / 4).max(1);
+            self.batch = (1 + self.host.longs().min(longs_max)).min(self.batch_max);
         }
     }
 
@@ -207,8 +209,11 @@ impl<H: Host> Core<H> {
     }
 
     /// Looks at what the present level has brought.
-    fn tune(&mut self) {
+    fn tune(&mut self, open: usize) {
         self.make_room_beside_longs();
+        if open > self.batch {
+            return; // some were let in at the level before
+        }
         let Some(tuner) = &mut self.tuner else { return };
         if !tuner.is_due() {
             return;
@@ -330,7 +335,7 @@ impl<H: Host> Core<H> {
         let started = self.host.profile().and_then(Profile::begin_housekeeping);
         self.host.refresh(self.oldest_stamp(live));
         if self.tuner.is_some() {
-            self.tune();
+            self.tune(live.len());
         }
         if self.counters.ended - self.tended_at_ended >= TEND_EVERY_ENDED {
             self.tend();

@@ -20,6 +20,9 @@ const BITS: u32 = WORDS as u32 * 64;
 /// let report = Hint::default().long();
 /// # assert_ne!(transfer, report);
 /// ```
+///
+/// A transaction keeps its turn until it ends. So one with a hint must not wait for another one with a hint, by awaiting
+/// its handle, say: that one may be waiting for its turn, of keys that share a bit of the set or of a place for long ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[must_use = "a hint is changed by value"]
 pub struct Hint {

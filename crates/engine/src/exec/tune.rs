@@ -55,10 +55,10 @@ impl Window {
     fn ns(&mut self, now_ns: u64) -> u64 {
         let began_ns = self.began.reading.ns;
         if self.looks >= USUAL_LOOKS {
-            let usual = (self.last_ns - began_ns).saturating_sub(self.away_ns) / self.looks;
+            let usual = self.last_ns.saturating_sub(began_ns).saturating_sub(self.away_ns) / self.looks;
             let took = now_ns.saturating_sub(self.last_ns);
             if took > AWAY_NS_MIN.max(AWAY_TIMES * usual) {
-                self.away_ns += took - usual;
+                self.away_ns += took.saturating_sub(usual);
             }
         }
         self.looks += 1;
@@ -117,6 +117,7 @@ impl Tuner {
         if self.voids >= VOID_MAX {
             self.voids = 0;
             self.search.give_up(reading.ns);
+            self.window = None;
         }
         let is_holding = self.search.is_holding();
         self.pass_over = if is_holding { HOLD_LOOKS } else { 1 };

@@ -130,6 +130,7 @@ async fn step_aside<C: ConcurrencyControl>(txn: &Txn<C>, retries: u32) {
         .await;
     }
     // Sequential execution: the other transaction is on another thread.
+    txn.desk.enter(Activity::BackOff);
     for _ in 0..rounds {
         std::hint::spin_loop();
     }
