@@ -256,3 +256,38 @@ fn after_a_restart() {
     assert_eq!(rows[&id(407)], row(457, 407));
     db.close().unwrap();
 }
+
+/// Proves that a row that loses its duplicate key while a unique index is being built leaves the other row's entry there.
+#[test]
+fn a_duplicate_mended_meanwhile_harms_no_other_row() {
+    const ROWS: u64 = 600;
+    for change in ["update", "delete"] {
+        let db: Database = database(0);
+        let rows: Table<u64, u64> = db.table("numbers").unwrap();
+        // The first and the last but some have the same number; the builder comes to the first long before.
+        let number = |key: u64| if key == 500 { 0 } else { key };
+        let put = async |tx: &Txn, key: &u64| tx.put(rows, *key, number(*key)).await;
+        db.worker().run_each(0..ROWS, put, |result| result.unwrap());
+        let mends = std::sync::Mutex::new(Some(db.clone()));
+        let by_number = db
+            .unique_index(rows, change, move |key: &u64, number: u64| {
+                let mend = if *key == 400 { mends.lock().unwrap().take() } else { None };
+                if let Some(db) = mend {
+                    let tx = db.begin().unwrap();
+                    match change {
+                        "update" => assert!(tx.update(rows, 500, 5000).unwrap()),
+                        _ => assert!(tx.delete(rows, 500).unwrap()),
+                    }
+                    tx.commit().unwrap();
+                }
+                Some(number)
+            })
+            .unwrap();
+        let tx = db.begin().unwrap();
+        assert_eq!(tx.get_by(by_number, 0).unwrap(), Some((0, 0)), "{change}");
+        assert_eq!(tx.get_by(by_number, 5000).unwrap(), (change == "update").then_some((500, 5000)));
+        drop(tx);
+        let tx = db.begin().unwrap();
+        assert!(matches!(tx.insert(rows, 1000, 0), Err(Error::UniqueViolation { .. })), "{change}");
+    }
+}

@@ -13,7 +13,7 @@ use crate::suspend::{PrefetchOnly, Suspend};
 use crate::txn::fault::Fault;
 use crate::txn::handle::Txn;
 use crate::txn::key::index_key;
-use crate::txn::mailbox::{InPlace, NOWHERE, Op};
+use crate::txn::mailbox::{NOWHERE, Op};
 use crate::txn::point::Point;
 use crate::txn::point_futures::Locate;
 use crate::txn::table::TableInner;
@@ -46,6 +46,28 @@ pub(crate) struct Upkeep<C: ConcurrencyControl> {
     bytes: Vec<u8>,
     /// Memory for a value that does not lie as values in records do.
     aligned: Vec<u64>,
+}
+
+impl<C: ConcurrencyControl> Entry<C> {
+    /// How it goes, being that of the row in record `id`. While a unique index is being built another row may have it:
+    /// then it stays, and is locked, so that whoever has changed it meanwhile is met.
+    fn going(&mut self, txn: &Txn<C>, id: RecordId) -> Result<Change<'static>, Fault> {
+        // SAFETY: indexes live as long as their database.
+        let is_unique = unsafe { &*self.index }.is_unique;
+        if !is_unique || self.point.slot.is_null() {
+            return Ok(Change::Delete);
+        }
+        self.point.visit = C::Visit::default(); // as of now, from the record's head
+        if !txn.desk.run_point(&mut self.point) {
+            return Err(txn.doom(Fault::Abort(Abort::Waited)));
+        }
+        let there = txn.found(&self.point, false)?;
+        Ok(if there.is_some_and(|entry| super::split_entry(entry).0 != id) {
+            Change::Lock
+        } else {
+            Change::Delete
+        })
+    }
 }
 
 const _: () = assert!(2 * super::INDEXES_MAX <= u64::BITS as usize, "one bit per entry");
@@ -244,8 +266,12 @@ impl<C: ConcurrencyControl> Upkeep<C> {
                 // Since the row has been changed nobody builds entries of it: this look is the last word.
                 txn.look_again(&mut entry.point);
             }
-            match txn.change(&entry.point, Change::Delete).map_err(Err)? {
+            let going = entry.going(txn, id).map_err(Err)?;
+            match txn.change(&entry.point, going).map_err(Err)? {
                 Written::Gone => return Err(Ok(Undone::Gone)),
+                Written::Locked { .. } => {
+                    return Err(Err(txn.doom(Fault::Abort(Abort::WriteConflict))));
+                }
                 // Absent: an index that is being built has not come to the row.
                 written => debug_assert!(matches!(written, Written::Done | Written::Absent)),
             }
@@ -408,9 +434,10 @@ impl<C: ConcurrencyControl> Locate<'_, C> {
                 upkeep.restart_same(self.txn);
             }
         }
-        upkeep.is_in_place = desk.in_place.get() != InPlace::Not;
+        // (Posting may be what makes the transaction leave its place.)
         self.place = match desk.post(Op::Upkeep(taken)) {
             Some(place) => {
+                upkeep.is_in_place = false;
                 if is_located {
                     desk.set_done(place);
                 }
@@ -434,6 +461,8 @@ impl<C: ConcurrencyControl> Locate<'_, C> {
     #[inline(never)]
     pub(in crate::txn) fn end_upkeep(&mut self) {
         let (desk, upkeep) = (&self.txn.desk, self.upkeep());
+        // SAFETY: lent to this operation. The key goes back to where it is looked for if the future is polled again.
+        self.bytes = unsafe { &*upkeep }.base().key.bytes;
         if self.place != IN_PLACE {
             desk.release(self.place);
         }
