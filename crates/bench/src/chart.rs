@@ -287,7 +287,7 @@ fn draw_panel(data: &Data, series: &[Series<'_>], range: Range<usize>, area: &Ar
         .y_desc(data.y_name)
         .axis_desc_style(("sans-serif", 16))
         .label_style(("sans-serif", 14))
-        .y_label_formatter(&|value| value.to_string())
+        .y_label_formatter(&|value| ((value * 1e6).round() / 1e6).to_string())
         .draw()?;
     let draw_series = if data.lines { draw_line } else { draw_bars };
     for (index, one) in series.iter().enumerate() {
