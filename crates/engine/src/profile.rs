@@ -104,7 +104,7 @@ impl Activity {
 /// # let db = Database::in_memory(Options { workers: 0, ..Options::default() })?;
 /// let t: Table<u64, u64> = db.table("t")?;
 /// db.set_profiling(true);
-/// db.worker().run_each(0..10_000, async |tx, key| tx.put(t, *key, 1).await, |result| result.unwrap());
+/// db.worker().run_each(0..10_000, async |tx, key| tx.put(t, *key, 1).await, |result| assert!(result.is_ok()));
 /// let breakdown = db.statistics().breakdown;
 /// for (activity, share) in breakdown.shares() {
 ///     println!("{}: {:.1} %", activity.name(), share * 100.0);

@@ -427,7 +427,7 @@ impl<C: ConcurrencyControl, S: Suspend> Worker<C, S> {
     ///         let count = tx.get(counts, *key).await?.unwrap_or(0);
     ///         tx.put(counts, *key, count + 1).await
     ///     },
-    ///     |result| result.unwrap(),
+    ///     |result| assert!(result.is_ok()),
     /// );
     /// assert_eq!(db.statistics().aborts_conflict, 0);
     /// # Ok::<(), braiddb::Error>(())

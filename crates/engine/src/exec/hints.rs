@@ -11,7 +11,8 @@ use std::collections::VecDeque;
 const WORDS: usize = 4;
 const BITS: u32 = WORDS as u32 * 64;
 
-/// What a worker should know of a transaction before it starts. A wrong hint costs speed and nothing else.
+/// What a worker should know of a transaction before it starts. A wrong hint costs speed, not
+/// correctness.
 ///
 /// ```
 /// use braiddb::Hint;
