@@ -280,16 +280,10 @@ impl<C: ConcurrencyControl> Database<C> {
         I: Send + 'static,
         R: Send + 'static,
     {
-        let (count, retries_max) = (inputs.len(), self.0.engine.options.retries_max);
-        let make = move |txn: &'static Txn<C>, closure: &'static F, input: I| {
+        let retries_max = self.0.engine.options.retries_max;
+        self.submit_each(inputs, closure, move |txn, closure, input| {
             drive(txn, Each(closure, input), retries_max)
-        };
-        // SAFETY: as in `submit`; the closure is called by the future only.
-        let (job, handle) = unsafe { BatchTask::job(&self.0.executor, closure, inputs, make) };
-        if count > 0 {
-            self.0.executor.submit_batch(job, count);
-        }
-        handle
+        })
     }
 
     /// As [`run_each`](Self::run_each), with what a worker should know of each transaction before it starts. Those whose
@@ -305,12 +299,29 @@ impl<C: ConcurrencyControl> Database<C> {
         I: Send + 'static,
         R: Send + 'static,
     {
-        let (count, retries_max) = (inputs.len(), self.0.engine.options.retries_max);
-        let make = move |txn: &'static Txn<C>, closure: &'static F, input: I| {
+        let retries_max = self.0.engine.options.retries_max;
+        self.submit_each(inputs, closure, move |txn, closure, input| {
             let hint = hint(&input);
             drive_in_turn(txn, hint, Each(closure, input), retries_max)
-        };
-        // SAFETY: as in `run_each`.
+        })
+    }
+
+    /// Submits what `make` makes of the closure and each input: a future that gives the transaction and the closure's
+    /// reference to nobody else.
+    fn submit_each<I, R, F, D>(
+        &self,
+        inputs: Vec<I>,
+        closure: F,
+        make: impl Fn(&'static Txn<C>, &'static F, I) -> D + Send + Sync + 'static,
+    ) -> Batch<R>
+    where
+        F: Send + Sync + 'static,
+        I: Send + 'static,
+        R: Send + 'static,
+        D: Future<Output = Result<R>> + 'static,
+    {
+        let count = inputs.len();
+        // SAFETY: as in `submit`; the closure is called by the future only.
         let (job, handle) = unsafe { BatchTask::job(&self.0.executor, closure, inputs, make) };
         if count > 0 {
             self.0.executor.submit_batch(job, count);
