@@ -5,6 +5,7 @@ use crate::kit::args::{MicroArgs, SmallbankArgs, TpcbArgs};
 use crate::tpcc::TpccArgs;
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// `braid bench`: without a subcommand, the main job: a table past the caches, reads and a mix over the
 /// modes, in under three minutes.
@@ -74,19 +75,24 @@ pub struct YcsbArgs {
     /// Operations per transaction, for workloads whose name does not say [default: 1]
     #[arg(long, value_delimiter = ',', value_parser = parse_operations)]
     pub reads: Vec<usize>,
-    /// Seconds per variant, shared out among the repeats
-    #[arg(long, default_value = "3", value_parser = parse_seconds)]
-    pub seconds: f64,
     /// Transactions of each worker and repeat, without warm-up, if they end before its time does: for counting
     /// instructions
     #[arg(long, value_parser = parse_count)]
     pub transactions: Option<u64>,
-    /// Times that all variants are run, one after the other; medians are reported
-    #[arg(long, default_value = "3", value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub repeats: u32,
     /// Whether a finished transaction's place is filled at once or when the whole batch is done
     #[arg(long, default_value = "immediate", value_delimiter = ',')]
     pub refill: Vec<RefillKind>,
+    /// Has checkpoints made, one after the other, while variants run
+    #[arg(long)]
+    pub checkpoints: bool,
+    /// What every workload takes.
+    #[command(flatten)]
+    pub run: RunArgs,
+}
+
+/// What every workload takes, of one table or of many.
+#[derive(Args, Clone, Debug)]
+pub struct RunArgs {
     /// What transactions are protected from; with several, all run side by side
     #[arg(long, default_value = "serializable", value_delimiter = ',')]
     pub isolation: Vec<Isolation>,
@@ -97,9 +103,13 @@ pub struct YcsbArgs {
     /// temporary files]
     #[arg(long, value_name = "DIR")]
     pub directory: Option<PathBuf>,
-    /// Has checkpoints made, one after the other, while variants run
-    #[arg(long)]
-    pub checkpoints: bool,
+    /// Seconds per variant, shared out among the repeats
+    #[arg(long, default_value = "3", value_parser = parse_seconds)]
+    pub seconds: f64,
+    /// Times that all variants are run, one after the other; medians are reported, and conditions, where there are any,
+    /// checked after each
+    #[arg(long, default_value = "3", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub repeats: u32,
     /// Has workers tell where their time goes, and shows it beside the rest
     #[arg(long)]
     pub breakdown: bool,
@@ -112,6 +122,18 @@ pub struct YcsbArgs {
     /// Writes a page of HTML with tables and charts into this directory, and the JSON beside it
     #[arg(long, value_name = "DIR")]
     pub report: Option<PathBuf>,
+}
+
+impl RunArgs {
+    /// How long a variant runs in one repeat.
+    pub(crate) fn slice(&self) -> Duration {
+        Duration::from_secs_f64(self.seconds / f64::from(self.repeats))
+    }
+
+    /// Where directories are made.
+    pub(crate) fn parent(&self) -> PathBuf {
+        self.directory.clone().unwrap_or_else(std::env::temp_dir)
+    }
 }
 
 /// `braid bench commit`.

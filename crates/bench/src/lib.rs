@@ -68,7 +68,8 @@ pub fn run(args: &BenchArgs) -> Result<()> {
         Some(BenchCommand::Ycsb(ycsb)) => {
             let plan = plan::Plan::new(ycsb)?;
             let outcome = runner::run(&plan)?;
-            let (json, svg, page) = (ycsb.json.as_deref(), ycsb.svg.as_deref(), ycsb.report.as_deref());
+            let (json, svg, page) =
+                (ycsb.run.json.as_deref(), ycsb.run.svg.as_deref(), ycsb.run.report.as_deref());
             report::show(&outcome, &report::Outputs { title: "YCSB", json, svg, page })
         }
         Some(BenchCommand::Paper(paper)) => paper::run(paper),

@@ -1,6 +1,6 @@
 //! `braid bench` alone: on any machine, in under three minutes, whether interleaving pays and how much.
 
-use crate::args::{DurabilityKind, Isolation, Mode, RefillKind, YcsbArgs, processors};
+use crate::args::{DurabilityKind, Isolation, Mode, RefillKind, RunArgs, YcsbArgs, processors};
 use crate::environment::memory_available_bytes;
 use crate::plan::Plan;
 use crate::report::{self, Outcome, short};
@@ -58,17 +58,19 @@ fn plan(records: u64, processors: usize) -> Result<Plan> {
         value_bytes: vec![8],
         reads: vec![],
         transactions: None,
-        seconds: 1.0,
-        repeats: REPEATS,
         refill: vec![RefillKind::Immediate],
-        isolation: vec![Isolation::Serializable],
-        durability: vec![DurabilityKind::Memory],
-        directory: None,
         checkpoints: false,
-        breakdown: false,
-        json: None,
-        svg: None,
-        report: None,
+        run: RunArgs {
+            isolation: vec![Isolation::Serializable],
+            durability: vec![DurabilityKind::Memory],
+            directory: None,
+            seconds: 1.0,
+            repeats: REPEATS,
+            breakdown: false,
+            json: None,
+            svg: None,
+            report: None,
+        },
     };
     let all = [Naive, Prefetch, AmacMk, CoroMk, CoroFnMk, CorobaseFn, Interleaved, Hybrid];
     let mut plan = Plan::new(&args(1, &all))?;

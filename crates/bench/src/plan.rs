@@ -110,9 +110,8 @@ impl Plan {
         if variants.len() > 10_000 {
             return Err(Failure::new(format!("{} variants are more than 10,000", variants.len())));
         }
-        let slice = Duration::from_secs_f64(args.seconds / f64::from(args.repeats));
-        let directory = args.directory.clone().unwrap_or_else(std::env::temp_dir);
-        let (repeats, checkpoints, breakdown) = (args.repeats, args.checkpoints, args.breakdown);
+        let (slice, directory) = (args.run.slice(), args.run.parent());
+        let (repeats, checkpoints, breakdown) = (args.run.repeats, args.checkpoints, args.run.breakdown);
         let transactions_max = args.transactions.unwrap_or(u64::MAX);
         let load_time_max = None;
         Ok(Plan {
@@ -192,8 +191,8 @@ fn means(args: &YcsbArgs) -> Vec<(DurabilityKind, Isolation, Mode, usize, Refill
             for &refill in &args.refill {
                 let (batch, refill) =
                     if mode.interleaves() { (batch, refill) } else { (1, RefillKind::Immediate) };
-                for &isolation in &args.isolation {
-                    all.extend(args.durability.iter().map(|&of| (of, isolation, mode, batch, refill)));
+                for &isolation in &args.run.isolation {
+                    all.extend(args.run.durability.iter().map(|&of| (of, isolation, mode, batch, refill)));
                 }
             }
         }

@@ -1,10 +1,7 @@
 //! The command lines of the kits: what all of them have, and what each has of its own.
 
-use crate::args::{
-    DurabilityKind, Isolation, Mode, parse_batch, parse_count, parse_seconds, parse_within, parse_workers,
-};
+use crate::args::{Mode, RunArgs, parse_batch, parse_count, parse_within, parse_workers};
 use clap::{Args, ValueEnum};
-use std::path::PathBuf;
 
 /// What every kit takes. Lists with commas give a sweep.
 #[derive(Args, Clone, Debug)]
@@ -22,38 +19,12 @@ pub struct KitArgs {
     /// interleaved modes and auto; with both, they run side by side
     #[arg(long, default_value = "on", value_delimiter = ',')]
     pub hints: Vec<HintsKind>,
-    /// What transactions are protected from; with several, all run side by side
-    #[arg(long, default_value = "serializable", value_delimiter = ',')]
-    pub isolation: Vec<Isolation>,
-    /// What a crash of the machine leaves; with several, all run side by side
-    #[arg(long, default_value = "memory", value_delimiter = ',')]
-    pub durability: Vec<DurabilityKind>,
-    /// Where directories of durable databases are made, and removed afterwards [default: the system's for
-    /// temporary files]
-    #[arg(long, value_name = "DIR")]
-    pub directory: Option<PathBuf>,
-    /// Seconds per variant, shared out among the repeats
-    #[arg(long, default_value = "3", value_parser = parse_seconds)]
-    pub seconds: f64,
-    /// Times that all variants are run, one after the other; medians are reported, and conditions are
-    /// checked after each
-    #[arg(long, default_value = "3", value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub repeats: u32,
     /// What the inputs are drawn from: equal seeds, equal inputs
     #[arg(long, default_value = "1")]
     pub seed: u64,
-    /// Has workers tell where their time goes, and shows it beside the rest
-    #[arg(long)]
-    pub breakdown: bool,
-    /// Writes the results as JSON
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
-    /// Draws the results as SVG
-    #[arg(long, value_name = "FILE")]
-    pub svg: Option<PathBuf>,
-    /// Writes a page of HTML with tables and charts into this directory, and the JSON beside it
-    #[arg(long, value_name = "DIR")]
-    pub report: Option<PathBuf>,
+    /// What every workload takes.
+    #[command(flatten)]
+    pub run: RunArgs,
 }
 
 /// Whether workers are told what conflicts.

@@ -131,8 +131,8 @@ impl Plan {
                 {
                     let batch = if form.interleaves() { batch } else { 1 };
                     let hints = if form.may_interleave() { hints } else { HintsKind::Off };
-                    for &isolation in &args.isolation {
-                        variants.extend(args.durability.iter().map(|&durability| Variant {
+                    for &isolation in &args.run.isolation {
+                        variants.extend(args.run.durability.iter().map(|&durability| Variant {
                             workers,
                             isolation,
                             durability,
@@ -154,9 +154,8 @@ impl Plan {
         if variants.len() > VARIANTS_MAX {
             return Err(Failure::new(format!("{} variants are more than {VARIANTS_MAX}", variants.len())));
         }
-        let slice = Duration::from_secs_f64(args.seconds / f64::from(args.repeats));
-        let directory = args.directory.clone().unwrap_or_else(std::env::temp_dir);
-        let (repeats, seed, breakdown) = (args.repeats, args.seed, args.breakdown);
+        let (slice, directory) = (args.run.slice(), args.run.parent());
+        let (repeats, seed, breakdown) = (args.run.repeats, args.seed, args.run.breakdown);
         Ok(Plan { variants, repeats, slice, directory, seed, breakdown })
     }
 

@@ -475,13 +475,13 @@ const COLUMNS: &[(&str, bool, Cell)] = &[
 /// Prints the table and writes the files that were asked for.
 pub(crate) fn show(outcome: &Outcome, title: &str, args: &KitArgs) -> Result<()> {
     println!("{}", outcome.text());
-    if let Some(path) = &args.json {
+    if let Some(path) = &args.run.json {
         write(path, &outcome.json())?;
     }
-    if let Some(path) = &args.svg {
+    if let Some(path) = &args.run.svg {
         write(path, &outcome.throughput()?)?;
     }
-    let Some(directory) = &args.report else { return Ok(()) };
+    let Some(directory) = &args.run.report else { return Ok(()) };
     page(outcome, title)?.write(directory, &outcome.json())
 }
 
