@@ -4,8 +4,9 @@
 //! is asked for and released if it is refused. Chunks live until the account goes: pools and slabs
 //! hold it by `Arc`, so nothing of it is in use by then.
 
+use super::chunks::Chunks;
 use super::classes::CLASSES;
-use super::os::{HUGE_PAGE, Region};
+use super::os::HUGE_PAGE;
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::sync::{CachePadded, Mutex, lock};
 use std::alloc::Layout;
@@ -35,7 +36,7 @@ pub struct Memory {
     /// The sum over `kinds`, or more for a moment while something is being charged.
     total: CachePadded<AtomicU64>,
     kinds: [CachePadded<AtomicU64>; KINDS],
-    chunks: Mutex<Vec<Region>>,
+    chunks: Mutex<Chunks>,
     large: Mutex<HashMap<usize, Large>>,
     shared: [SharedPool; KINDS],
 }
@@ -116,7 +117,7 @@ impl Memory {
             limit_bytes,
             total: CachePadded::new(AtomicU64::new(0)),
             kinds: std::array::from_fn(|_| CachePadded::new(AtomicU64::new(0))),
-            chunks: Mutex::new(Vec::new()),
+            chunks: Mutex::new(Chunks::new()),
             large: Mutex::new(HashMap::new()),
             shared: std::array::from_fn(|_| SharedPool {
                 classes: std::array::from_fn(|_| SharedClass::default()),
@@ -176,10 +177,8 @@ impl Memory {
         let mut bytes = bytes;
         while bytes >= CHUNK_BYTES_MIN {
             if self.charge(kind, bytes as u64).is_ok() {
-                if let Some(region) = Region::map(bytes) {
-                    let rest = Rest { next: region.base(), bytes: region.bytes() };
-                    lock(&self.chunks).push(region);
-                    return Ok(rest);
+                if let Some(chunk) = lock(&self.chunks).take(bytes) {
+                    return Ok(chunk);
                 }
                 self.release(kind, bytes as u64);
             }
@@ -192,13 +191,11 @@ impl Memory {
     pub(super) fn chunk_from_reserve(&self, kind: Kind) -> Result<Rest, OutOfMemory> {
         let reserve = (self.limit_bytes / RESERVE_PART).clamp(RESERVE_BYTES_MIN, RESERVE_BYTES_MAX);
         self.charge_up_to(self.limit_bytes.saturating_add(reserve), kind, CHUNK_BYTES_MIN as u64)?;
-        let Some(region) = Region::map(CHUNK_BYTES_MIN) else {
+        let chunk = lock(&self.chunks).take(CHUNK_BYTES_MIN);
+        chunk.ok_or_else(|| {
             self.release(kind, CHUNK_BYTES_MIN as u64);
-            return Err(OutOfMemory);
-        };
-        let rest = Rest { next: region.base(), bytes: region.bytes() };
-        lock(&self.chunks).push(region);
-        Ok(rest)
+            OutOfMemory
+        })
     }
 
     /// An object too large for the classes, registered so that it goes with the account.

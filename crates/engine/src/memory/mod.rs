@@ -3,6 +3,7 @@
 //! against one limit ([`Memory`]), and freed wholesale when the database goes.
 
 mod account;
+mod chunks;
 mod classes;
 mod os;
 mod pool;

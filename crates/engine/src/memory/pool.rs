@@ -6,6 +6,9 @@
 //! class, nothing is walked to split a list, and workers that only free feed those that only
 //! allocate. What lists do not have is cut from a chunk.
 //!
+//! Objects come back when no snapshot may need them, and by then have often left the caches. So each that is handed
+//! out has the next one fetched: its link is read then, and the caller writes to the rest.
+//!
 //! Invariants: `count` and `spare_count` are the lengths of the lists; `count` is below a batch;
 //! `chunk` is a multiple of 16 bytes, 16-byte aligned, and nobody else's.
 
@@ -14,6 +17,7 @@ use super::classes::{
     BATCH_OBJECTS, CLASSES, POOLED_BYTES_MAX, SMALL_BYTES_MAX, batch_objects, class_bytes, class_of,
     class_within, small_class,
 };
+use crate::suspend::{CACHE_LINE, prefetch};
 use crate::sync::lock;
 use std::ptr::null_mut;
 use std::sync::Arc;
@@ -36,6 +40,9 @@ struct FreeList {
     spare_count: u32,
 }
 
+/// How much of the next object is fetched: lines of a small one, bytes of another.
+const SMALL_LINES_AHEAD: usize = 2;
+const BIG_BYTES_AHEAD: usize = 1024;
 /// Rests of chunks of at least this size are kept whole for other pools; smaller ones become objects.
 const REST_BYTES_MIN: usize = 4 << 10;
 const EMPTY: FreeList = FreeList { head: null_mut(), spare: null_mut(), count: 0, spare_count: 0 };
@@ -67,7 +74,9 @@ impl Pool {
             let list = &mut self.lists[class];
             if !list.head.is_null() {
                 // SAFETY: the list is not empty.
-                return Ok(unsafe { list.pop() });
+                let p = unsafe { list.pop() };
+                prefetch::<SMALL_LINES_AHEAD>(list.head);
+                return Ok(p);
             }
             return self.refill(class);
         }
@@ -115,7 +124,12 @@ impl Pool {
             return self.refill(class);
         }
         // SAFETY: the list is not empty.
-        Ok(unsafe { list.pop() })
+        let p = unsafe { list.pop() };
+        let next = list.head;
+        (0..bytes.min(BIG_BYTES_AHEAD))
+            .step_by(CACHE_LINE)
+            .for_each(|at| prefetch::<1>(next.wrapping_add(at)));
+        Ok(p)
     }
 
     /// # Safety

@@ -1,4 +1,5 @@
 use super::account::{CHUNK_BYTES_MAX, CHUNK_BYTES_MIN};
+use super::chunks::Chunks;
 use super::classes::{
     BATCH_OBJECTS, CLASSES, POOLED_BYTES_MAX, SMALL_BYTES_MAX, batch_objects, class_bytes, class_of,
     class_within,
@@ -395,4 +396,26 @@ fn freed_objects_are_poisoned() {
     // SAFETY: as above.
     let beyond_link = unsafe { std::slice::from_raw_parts(p.add(8), 56) };
     assert!(beyond_link.iter().all(|&byte| byte == 0xDD));
+}
+
+/// Proves that the chunks of many small pools share huge pages, and lie side by side without overlapping.
+#[test]
+fn small_chunks_share_regions() {
+    let mut chunks = Chunks::new();
+    let sizes = [CHUNK_BYTES_MIN, 4 * CHUNK_BYTES_MIN, CHUNK_BYTES_MIN, CHUNK_BYTES_MAX / 2];
+    let mut taken: Vec<(usize, usize)> = Vec::new();
+    for _ in 0..10 {
+        for bytes in sizes {
+            let chunk = chunks.take(bytes).unwrap();
+            assert_eq!(chunk.bytes, bytes);
+            // SAFETY: just taken, and nobody else's.
+            assert!(unsafe { std::slice::from_raw_parts(chunk.next, bytes) }.iter().all(|&b| b == 0));
+            taken.push((chunk.next.addr(), bytes));
+        }
+    }
+    taken.sort_unstable();
+    assert!(taken.windows(2).all(|pair| pair[0].0 + pair[0].1 <= pair[1].0), "{taken:x?}");
+    let pages: HashSet<usize> = taken.iter().map(|(at, _)| at / CHUNK_BYTES_MAX).collect();
+    let bytes: usize = taken.iter().map(|(_, bytes)| bytes).sum();
+    assert_eq!(pages.len(), bytes.div_ceil(CHUNK_BYTES_MAX), "no huge page is taken before it is needed");
 }
