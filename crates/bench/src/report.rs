@@ -41,6 +41,8 @@ pub struct Row {
     pub transactions_per_s: f64,
     /// Their operations.
     pub operations_per_s: f64,
+    /// Those of each slice, in the order of the repeats.
+    pub slices_per_s: Vec<f64>,
     /// (Highest - lowest) / median of the slices' throughputs.
     pub spread: f64,
     /// Median latency of a transaction, from its start in a slot to its end, retries included.
@@ -68,6 +70,7 @@ impl Row {
             measured: false,
             transactions_per_s: 0.0,
             operations_per_s: 0.0,
+            slices_per_s: Vec::new(),
             spread: 0.0,
             p50_us: 0.0,
             p99_us: 0.0,
@@ -379,6 +382,7 @@ pub(crate) mod tests {
                         measured: true,
                         transactions_per_s: speed,
                         operations_per_s: speed * 10.0,
+                        slices_per_s: vec![speed; 3],
                         spread: 0.02,
                         ..Row::unmeasured(variant(name, mode, batch))
                     });

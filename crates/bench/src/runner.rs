@@ -342,6 +342,7 @@ fn summarise(loaded: &(dyn Runs + Sync), variant: &Variant, slices: Vec<Slice>) 
     }
     let mut speeds: Vec<f64> = slices.iter().map(|s| s.transactions_per_s).collect();
     let mut aborts: Vec<f64> = slices.iter().map(|s| s.aborts_per_commit).collect();
+    row.slices_per_s.clone_from(&speeds);
     let middle = median(&mut speeds);
     row.measured = true;
     row.transactions_per_s = middle;
