@@ -5,7 +5,7 @@
 
 use super::adapt::{BatchSize, Level, Search, Style};
 use super::bell::Bell;
-use super::op::{Counters, Host};
+use super::op::{Counters, Host, Mailbox};
 use super::slot::{NO_STAMP, Slot, Slots, State};
 use super::tune::Tuner;
 use crate::profile::Profile;
@@ -219,7 +219,13 @@ impl<H: Host> Core<H> {
             return;
         }
         let known = tuner.incumbent();
-        let changed = tuner.look(self.host.reading(), self.counters);
+        let mut reading = self.host.reading();
+        // What long ones have done counts as it is done: else a level would be charged for those that it began, and
+        // paid for those that another one did. (Where there is one open at a time, it is short, and looks are frequent.)
+        if !tuner.level().is_sequential() || self.host.longs() > 0 {
+            reading.work += self.slots.iter().map(|slot| slot.mailbox.work_under_way()).sum::<u64>();
+        }
+        let changed = tuner.look(reading, self.counters);
         let incumbent = tuner.incumbent();
         if incumbent != known {
             self.host.learn_level(incumbent);

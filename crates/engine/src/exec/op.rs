@@ -44,6 +44,12 @@ pub trait Mailbox {
         0
     }
 
+    /// Work of the present future that [`Host::reading`] does not have yet, in the same units; it may turn out to have been in
+    /// vain.
+    fn work_under_way(&self) -> u64 {
+        0
+    }
+
     /// A future has been put in; nothing is posted. Perhaps outside an epoch: the first poll is inside one. Its
     /// operations run in the style of the level that the host was told last.
     fn occupied(&self);

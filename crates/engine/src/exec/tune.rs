@@ -22,7 +22,8 @@ const VOID_MAX: u32 = 8;
 /// Looks after a change of level that are not measured: what was let in before ends, and the places are filled.
 const SETTLING_LOOKS: u32 = 8;
 
-/// The thread was off its core, if from one look to the next it took so long, and so many times the usual.
+/// The thread was off its core, if from one look to the next it took so long, and so many times what the work done
+/// usually takes.
 const AWAY_NS_MIN: u64 = 500_000;
 const AWAY_TIMES: u64 = 8;
 /// Looks after which it is known what is usual.
@@ -40,30 +41,35 @@ struct Mark {
 struct Window {
     began: Mark,
     looks: u64,
-    last_ns: u64,
+    last: Reading,
     /// Time in it that the thread has been away.
     away_ns: u64,
 }
 
 impl Window {
     fn new(began: Mark) -> Window {
-        Window { began, looks: 0, last_ns: began.reading.ns, away_ns: 0 }
+        Window { began, looks: 0, last: began.reading, away_ns: 0 }
     }
 
     /// How long it has been, as of this moment, without the time away: what the system gives to other threads says
     /// nothing of the level.
-    fn ns(&mut self, now_ns: u64) -> u64 {
-        let began_ns = self.began.reading.ns;
-        if self.looks >= USUAL_LOOKS {
-            let usual = self.last_ns.saturating_sub(began_ns).saturating_sub(self.away_ns) / self.looks;
-            let took = now_ns.saturating_sub(self.last_ns);
+    fn ns(&mut self, now: Reading) -> u64 {
+        let began = self.began.reading;
+        let worked_ns = self.last.ns.saturating_sub(began.ns).saturating_sub(self.away_ns);
+        let worked = self.last.work.saturating_sub(began.work);
+        if self.looks >= USUAL_LOOKS && worked > 0 {
+            let took = now.ns.saturating_sub(self.last.ns);
+            // (A look in which little was done is a short one, not one that took no time.)
+            let least = worked_ns / self.looks;
+            let work = now.work.saturating_sub(self.last.work);
+            let usual = least.max((u128::from(worked_ns) * u128::from(work) / u128::from(worked)) as u64);
             if took > AWAY_NS_MIN.max(AWAY_TIMES * usual) {
                 self.away_ns += took.saturating_sub(usual);
             }
         }
         self.looks += 1;
-        self.last_ns = now_ns;
-        now_ns.saturating_sub(began_ns).saturating_sub(self.away_ns)
+        self.last = now;
+        now.ns.saturating_sub(began.ns).saturating_sub(self.away_ns)
     }
 }
 
@@ -125,7 +131,7 @@ impl Tuner {
             self.window = Some(Window::new(now));
             return self.change();
         };
-        let (began, ns) = (window.began, window.ns(reading.ns));
+        let (began, ns) = (window.began, window.ns(reading));
         let ended = counters.ended - began.counters.ended;
         let is_over = match is_holding {
             true => ns >= HOLD_NS,
@@ -162,7 +168,8 @@ impl Tuner {
 fn sample(began: &Mark, now: &Mark, ns: u64, level: Level) -> Option<Sample> {
     let since = |of: fn(&Counters) -> u64| of(&now.counters) - of(&began.counters);
     let (rounds, visits, ended) = (since(|c| c.rounds), since(|c| c.visits), since(|c| c.ended));
-    let work = now.reading.work - began.reading.work;
+    // (Less, where more was undone than done.)
+    let work = now.reading.work.saturating_sub(began.reading.work);
     let wanted = rounds * level.batch as u64 * OCCUPANCY_MIN_PERCENT / 100;
     // (Where hints leave places empty there is enough to do all the same.)
     let is_full = visits >= wanted || since(|c| c.turned_away) > 0;

@@ -561,6 +561,7 @@ impl<C: ConcurrencyControl> Txn<C> {
         let metrics = &self.desk.context().metrics;
         metrics.aborts_conflict.add(1);
         metrics.retries.add(u64::from(is_retried));
+        self.desk.operations.set(0); // they were in vain
     }
 
     #[cold]
@@ -610,6 +611,9 @@ impl<C: ConcurrencyControl> Mailbox for Txn<C> {
     }
     fn occupied(&self) {
         self.desk.occupied();
+    }
+    fn work_under_way(&self) -> u64 {
+        self.desk.work_under_way()
     }
     fn set_long(&self) {
         self.desk.set_long();

@@ -491,9 +491,14 @@ impl<C: ConcurrencyControl> Mailbox for Desk<C> {
         self.todo.get() & COMMIT != 0 || self.committed.get().is_some()
     }
 
+    fn work_under_way(&self) -> u64 {
+        if self.todo.get() & VACANT == 0 { u64::from(self.operations.get()) } else { 0 }
+    }
+
     fn occupied(&self) {
         self.todo.set(0);
         self.used.set(0);
+        self.operations.set(0);
         self.in_place.set(self.context().in_place.get());
     }
 

@@ -1,7 +1,7 @@
 //! Workers that find their batch out, under a clock that the futures move.
 
 use super::toy::{Failed, Life, Toy, ToyHost};
-use crate::exec::{BatchSize, Executor, Handle, Level, Lost, Style, Task, Worker, WorkerOptions};
+use crate::exec::{BatchSize, Executor, Handle, Level, Lost, Reading, Style, Task, Worker, WorkerOptions};
 use crate::suspend::{OnMiss, Seeded};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -54,6 +54,29 @@ fn run(worker: &mut Worker<ToyHost, OnMiss>, futures: u32, cost: Cost) {
     assert_eq!(ended, futures);
 }
 
+/// As `run`, of futures of 5 pieces of work each, and one of a hundred of 5000; a piece costs what a future does there.
+fn run_mixed(worker: &mut Worker<ToyHost, OnMiss>, futures: u32, cost: Cost) {
+    let (life, mut left) = (worker.host().life.clone(), futures);
+    let next = |toy| {
+        left = left.checked_sub(1)?;
+        let life: Rc<Life> = life.clone();
+        let pieces = if left.is_multiple_of(100) { 5000 } else { 5 };
+        let is_interleaved = life.level.get().is_some_and(|level| level.style == Style::Interleaved);
+        Some(async move {
+            for done in 0..pieces {
+                if is_interleaved {
+                    Toy::operation(toy, 1).await;
+                }
+                let level = life.level.get().expect("a worker says its level when it is made");
+                life.reading.update(|reading| Reading { ns: reading.ns + cost(level), ..reading });
+                Toy::has_done(toy, done + 1);
+            }
+            life.reading.update(|reading| Reading { work: reading.work + pieces, ..reading });
+        })
+    };
+    worker.stream(next, |(), _| ());
+}
+
 fn level(worker: &Worker<ToyHost, OnMiss>) -> Level {
     worker.host().life.level.get().expect("it has one")
 }
@@ -71,6 +94,18 @@ fn a_stream_finds_its_level_and_follows_the_work() {
         let best = worker.host().life.known.get().expect("something was found");
         assert!(best.style != Style::Interleaved && best.batch == 1, "{best:?}");
     }
+}
+
+#[test]
+fn long_futures_do_not_blur_the_search() {
+    // Proves: where nearly all work is that of few long futures, more of which begin or end in a window than in
+    // another, the level is found all the same.
+    let mut worker = Worker::new(ToyHost::new(), OnMiss, options());
+    run_mixed(&mut worker, 50_000, of_misses);
+    let best = worker.host().life.known.get().expect("something was found");
+    assert!((16..=48).contains(&best.batch), "{best:?}");
+    let incumbents = worker.host().life.found.get();
+    assert!(incumbents < 20, "it does not wander: {incumbents} levels in turn");
 }
 
 #[test]

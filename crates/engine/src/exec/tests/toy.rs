@@ -33,6 +33,8 @@ pub(super) struct Toy {
     occupied: Cell<bool>,
     /// `None` once it has been asked for.
     held_until: Cell<Option<u64>>,
+    /// Of the present future so far.
+    work: Cell<u64>,
     pub(super) life: Rc<Life>,
 }
 
@@ -56,6 +58,8 @@ pub(super) struct Life {
     pub(super) longs: Cell<usize>,
     /// What was found best.
     pub(super) known: Cell<Option<Level>>,
+    /// How often.
+    pub(super) found: Cell<u32>,
 }
 
 impl Mailbox for Toy {
@@ -86,8 +90,12 @@ impl Mailbox for Toy {
         assert!(self.occupied.get());
         self.held_until.take().expect("asked once for each future")
     }
+    fn work_under_way(&self) -> u64 {
+        if self.occupied.get() { self.work.get() } else { 0 }
+    }
     fn occupied(&self) {
         assert!(!self.occupied.replace(true));
+        self.work.set(0);
         self.held_until.set(Some(0));
         self.life.occupied.update(|n| n + 1);
     }
@@ -103,6 +111,11 @@ impl Toy {
     /// An operation of so many suspensions.
     pub(super) fn operation(&self, steps: u32) -> Operation<'_> {
         Operation { toy: self, steps, place: None, found: None }
+    }
+
+    /// The future has done so much work so far.
+    pub(super) fn has_done(&self, work: u64) {
+        self.work.set(work);
     }
 
     /// The future's output is to be held.
@@ -226,6 +239,7 @@ impl Host for ToyHost {
     }
     fn learn_level(&self, level: Level) {
         self.life.known.set(Some(level));
+        self.life.found.update(|n| n + 1);
     }
     fn released(&self) -> Released {
         let everything = Released { until: u64::MAX, is_final: false };
