@@ -1,6 +1,7 @@
 //! Where workers' time has gone (`--breakdown`): a table, fields of the JSON, and stacked bars for the page.
 
 use crate::grid::{Grid, escaped};
+use crate::hardware::{self, Events};
 use crate::page::Part;
 use braiddb::{Activity, Breakdown};
 use serde_json::{Map, Value, json};
@@ -13,6 +14,7 @@ pub(crate) struct Line {
     pub(crate) workers: usize,
     pub(crate) transactions_per_s: f64,
     pub(crate) breakdown: Breakdown,
+    pub(crate) events: Events,
 }
 
 /// Nanoseconds of a worker's time that a transaction takes.
@@ -51,8 +53,19 @@ pub(crate) fn notes(lines: &[Line]) -> String {
     notes
 }
 
+/// Both tables, each with how to read it.
+pub(crate) fn text(lines: &[Line]) -> String {
+    let (times, counts) = (grid(lines).text(), hardware::grid(lines).text());
+    format!("{times}\n\n{}\n{counts}\n\n{}", notes(lines), hardware::notes(lines))
+}
+
 /// The fields of a row of the JSON.
-pub(crate) fn fields(breakdown: &Breakdown, workers: usize, transactions_per_s: f64) -> Value {
+pub(crate) fn fields(
+    breakdown: &Breakdown,
+    events: &Events,
+    workers: usize,
+    transactions_per_s: f64,
+) -> Value {
     let whole_ns = transaction_ns(workers, transactions_per_s);
     let of_each = |of: &dyn Fn(f64) -> f64| -> Map<String, Value> {
         breakdown.shares().map(|(activity, share)| (key(activity), json!(of(share)))).collect()
@@ -62,6 +75,7 @@ pub(crate) fn fields(breakdown: &Breakdown, workers: usize, transactions_per_s: 
         "ns_per_transaction": of_each(&|share| share * whole_ns),
         "rounds": breakdown.rounds(),
         "dropped": breakdown.dropped(),
+        "counters": events.fields(),
     })
 }
 
@@ -121,12 +135,14 @@ pub(crate) fn bars(lines: &[Line]) -> String {
 }
 
 /// What the page has of it.
-pub(crate) fn parts(lines: &[Line]) -> [Part; 4] {
+pub(crate) fn parts(lines: &[Line]) -> [Part; 6] {
     [
         Part::Heading("Where the time goes"),
         Part::Chart(bars(lines)),
         Part::Table(grid(lines)),
         Part::Notes(notes(lines)),
+        Part::Table(hardware::grid(lines)),
+        Part::Notes(hardware::notes(lines)),
     ]
 }
 
@@ -143,14 +159,20 @@ mod tests {
         db.worker().run_each(0..20_000, async |tx, key| tx.put(table, *key, 1).await, |r| r.unwrap());
         let breakdown = db.statistics().breakdown;
         assert!(breakdown.total_ticks() > 0);
-        Line { name: "a < b".to_owned(), workers: 2, transactions_per_s: 1e6, breakdown }
+        Line {
+            name: "a < b".to_owned(),
+            workers: 2,
+            transactions_per_s: 1e6,
+            breakdown,
+            events: Events::default(),
+        }
     }
 
     #[test]
     fn parts_come_to_the_whole() {
         // Proves that the shares of the JSON add up to 1, and the nanoseconds to those of a transaction.
         let line = line();
-        let fields = fields(&line.breakdown, line.workers, line.transactions_per_s);
+        let fields = fields(&line.breakdown, &line.events, line.workers, line.transactions_per_s);
         let sum = |of: &str| -> f64 {
             let parts = fields[of].as_object().unwrap();
             assert_eq!(parts.len(), Activity::ALL.len());
@@ -184,9 +206,10 @@ mod tests {
             workers: 1,
             transactions_per_s: 0.0,
             breakdown: Breakdown::default(),
+            events: Events::default(),
         }];
         assert!(notes(&lines).contains("all 0"));
         assert!(grid(&lines).text().contains("0.0"));
-        assert_eq!(fields(&lines[0].breakdown, 1, 0.0)["shares"]["index"], 0.0);
+        assert_eq!(fields(&lines[0].breakdown, &lines[0].events, 1, 0.0)["shares"]["index"], 0.0);
     }
 }

@@ -25,6 +25,7 @@ mod engine;
 mod grid;
 #[allow(unsafe_code, reason = "the yardsticks by hand read the engine's structures")]
 mod hand;
+mod hardware;
 mod kit;
 mod machine;
 mod page;

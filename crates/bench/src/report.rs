@@ -8,6 +8,7 @@ use crate::distribution::Kind;
 use crate::engine::Breakdown;
 use crate::environment::Environment;
 use crate::grid::Grid;
+use crate::hardware::Events;
 use crate::page::{Page, Part};
 use crate::plan::{Plan, Variant};
 use crate::{Failure, Result};
@@ -61,6 +62,8 @@ pub struct Row {
     pub flush_us: f64,
     /// Where the workers' time went, of all slices together; empty where it was not asked for.
     pub breakdown: Breakdown,
+    /// What the processor counted meanwhile; likewise.
+    pub(crate) events: Events,
 }
 
 impl Row {
@@ -80,6 +83,7 @@ impl Row {
             group_records: 0.0,
             flush_us: 0.0,
             breakdown: Breakdown::default(),
+            events: Events::default(),
         }
     }
 }
@@ -170,9 +174,9 @@ impl Outcome {
             bytes_per_record: row.bytes_per_record,
             group_records: row.group_records,
             flush_us: row.flush_us,
-            breakdown: self
-                .breakdown
-                .then(|| breakdown::fields(&row.breakdown, variant.workers, row.transactions_per_s)),
+            breakdown: self.breakdown.then(|| {
+                breakdown::fields(&row.breakdown, &row.events, variant.workers, row.transactions_per_s)
+            }),
         }
     }
 
@@ -181,8 +185,7 @@ impl Outcome {
         let mut text =
             format!("{}\n\n{}\n\n{}", self.environment.summary(), self.grid().text(), self.notes());
         if self.breakdown {
-            let lines = self.breakdowns();
-            let _ = write!(text, "\n{}\n\n{}", breakdown::grid(&lines).text(), breakdown::notes(&lines));
+            let _ = write!(text, "\n{}", breakdown::text(&self.breakdowns()));
         }
         text
     }
@@ -202,7 +205,8 @@ impl Outcome {
                 let _ = write!(name, ", {} workers", v.workers);
             }
             let (workers, transactions_per_s) = (v.workers, row.transactions_per_s);
-            breakdown::Line { name, workers, transactions_per_s, breakdown: row.breakdown }
+            let events = row.events.clone();
+            breakdown::Line { name, workers, transactions_per_s, breakdown: row.breakdown, events }
         };
         self.rows.iter().filter(|row| row.measured).map(line).collect()
     }

@@ -8,6 +8,7 @@ use crate::engine::{
     self, Access, AnyTable, Breakdown, Counters, Database, LogStatistics, OnMiss, Scheme, Serializable,
     Snapshot, Txn,
 };
+use crate::hardware::{Counting, Events};
 use crate::machine::{median, pin, progress};
 use crate::payload::Payload;
 use crate::plan::{Plan, Variant};
@@ -109,6 +110,7 @@ struct Slice {
     log: LogStatistics,
     /// Where the workers' time went, if that was asked for.
     breakdown: Breakdown,
+    events: Events,
 }
 
 impl<C: Scheme> Loaded<C> {
@@ -221,6 +223,7 @@ fn run_slice(
     repeat: u32,
 ) -> Result<Option<Slice>> {
     let (before, is_over) = (loaded.counters(), AtomicBool::new(false));
+    let counting = plan.breakdown.then(Counting::start);
     let measured: Option<Vec<Measured>> = std::thread::scope(|scope| {
         if plan.checkpoints {
             scope.spawn(|| {
@@ -243,12 +246,13 @@ fn run_slice(
         measured
     });
     let Some(measured) = measured else { return Ok(None) };
+    let events = counting.map(Counting::end).unwrap_or_default();
     let after = loaded.counters();
     let commits = after.commits.saturating_sub(before.commits).max(1);
     let aborts_per_commit = after.aborts.saturating_sub(before.aborts) as f64 / commits as f64;
     let log = after.log.since(&before.log);
     let breakdown = after.breakdown.since(&before.breakdown);
-    Ok(Some(Slice { log, breakdown, ..merge(variant, measured, aborts_per_commit)? }))
+    Ok(Some(Slice { log, breakdown, events, ..merge(variant, measured, aborts_per_commit)? }))
 }
 
 impl<C: Scheme> Runs for Loaded<C> {
@@ -327,6 +331,7 @@ fn merge(variant: &Variant, measured: Vec<Measured>, aborts_per_commit: f64) -> 
         aborts_per_commit,
         log,
         breakdown: Breakdown::default(),
+        events: Events::default(),
     })
 }
 
@@ -353,7 +358,10 @@ fn summarise(loaded: &(dyn Runs + Sync), variant: &Variant, slices: Vec<Slice>) 
     row.mean_us = latency_ns.mean() / 1e3;
     row.aborts_per_commit = median(&mut aborts);
     row.bytes_per_record = loaded.bytes_per_record();
-    slices.iter().for_each(|slice| row.breakdown.add(&slice.breakdown));
+    for slice in &slices {
+        row.breakdown.add(&slice.breakdown);
+        row.events.add(&slice.events);
+    }
     let sum = |of: fn(&LogStatistics) -> u64| slices.iter().map(|slice| of(&slice.log)).sum::<u64>() as f64;
     let groups = sum(|log| log.groups).max(1.0);
     row.group_records = sum(|log| log.records) / groups;

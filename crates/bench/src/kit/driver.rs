@@ -6,6 +6,7 @@ use super::report::{DatabaseLine, Part, Row};
 use super::worker::{self, Counts, Job, Length, Measured};
 use super::{Benchmark, Condition, Kit, Loaded, Parameters};
 use crate::engine::{self, Breakdown, Database, Scheme, Serializable, Snapshot};
+use crate::hardware::{Counting, Events};
 use crate::machine::{pin, progress};
 use crate::{Failure, Result};
 use std::time::Duration;
@@ -77,6 +78,7 @@ pub(crate) struct Slice {
     pub(crate) given_up: u64,
     /// Where the workers' time went, if that was asked for.
     pub(crate) breakdown: Breakdown,
+    pub(crate) events: Events,
 }
 
 /// A loaded database of any isolation.
@@ -158,13 +160,14 @@ impl<C: Scheme, K: Kit> Runs for Ready<C, K> {
 
 /// One variant for one slice.
 fn run_slice(database: &dyn Runs, kit: usize, variant: &Variant, plan: &Plan, repeat: u32) -> Result<Slice> {
-    let before = database.breakdown();
+    let (before, counting) = (database.breakdown(), plan.breakdown.then(Counting::start));
     let slice = together(variant.workers, database.kinds(kit).len(), |worker| {
         // Every mode gets the same inputs in the same repeat.
         let seed = plan.seed.wrapping_add((u64::from(repeat) << 32) + worker as u64);
         database.run(kit, variant, worker, plan.slice, engine::mix(seed))
     })?;
-    Ok(Slice { breakdown: database.breakdown().since(&before), ..slice })
+    let events = counting.map(Counting::end).unwrap_or_default();
+    Ok(Slice { breakdown: database.breakdown().since(&before), events, ..slice })
 }
 
 /// So many workers at once, each on a processor of its own, and what all of them did.
@@ -186,7 +189,8 @@ pub(crate) fn together(
         threads.into_iter().map(|thread| thread.join().expect("a worker does not panic")).collect()
     });
     let (counts, per_s) = ((0..kinds).map(|_| Counts::new()).collect(), vec![0.0; kinds]);
-    let mut all = Slice { kinds: counts, per_s, given_up: 0, breakdown: Breakdown::default() };
+    let (breakdown, events) = (Breakdown::default(), Events::default());
+    let mut all = Slice { kinds: counts, per_s, given_up: 0, breakdown, events };
     for one in measured {
         if let Some(error) = one.error {
             return Err(engine::failure(error));

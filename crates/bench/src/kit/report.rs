@@ -10,6 +10,7 @@ use crate::chart::{self, Data, distinct};
 use crate::engine::Breakdown;
 use crate::environment::Environment;
 use crate::grid::Grid;
+use crate::hardware::Events;
 use crate::machine::median;
 use crate::page::{Page, Part as PagePart, size};
 use crate::report::{short, write};
@@ -64,6 +65,8 @@ pub(crate) struct Row {
     pub(crate) given_up: u64,
     /// In the first row of a variant: where the workers' time went, if that was asked for.
     pub(crate) breakdown: Option<Breakdown>,
+    /// What the processor counted meanwhile.
+    pub(crate) events: Events,
 }
 
 impl Row {
@@ -96,6 +99,7 @@ impl Row {
                 aborts_per_commit: counts.aborts() as f64 / counts.done().max(1) as f64,
                 given_up: slices.iter().map(|slice| slice.given_up).sum(),
                 breakdown: None,
+                events: Events::default(),
             }
         };
         let all: Vec<usize> = (0..kinds.len()).collect();
@@ -106,6 +110,7 @@ impl Row {
         rows.extend(all.iter().map(|&at| row(kinds[at], &[at])));
         let mut breakdown = Breakdown::default();
         slices.iter().for_each(|slice| breakdown.add(&slice.breakdown));
+        slices.iter().for_each(|slice| rows[0].events.add(&slice.events));
         rows[0].breakdown = (breakdown.rounds() > 0).then_some(breakdown);
         rows
     }
@@ -250,9 +255,9 @@ impl Outcome {
             p99_us: row.p99_us,
             mean_us: row.mean_us,
             aborts_per_commit: row.aborts_per_commit,
-            breakdown: row
-                .breakdown
-                .map(|breakdown| breakdown::fields(&breakdown, variant.workers, row.transactions_per_s)),
+            breakdown: row.breakdown.map(|breakdown| {
+                breakdown::fields(&breakdown, &row.events, variant.workers, row.transactions_per_s)
+            }),
         }
     }
 
@@ -262,7 +267,7 @@ impl Outcome {
             format!("{}\n\n{}\n\n{}", self.environment.summary(), self.grid().text(), self.notes());
         let lines = self.breakdowns();
         if !lines.is_empty() {
-            let _ = write!(text, "\n{}\n\n{}", breakdown::grid(&lines).text(), breakdown::notes(&lines));
+            let _ = write!(text, "\n{}", breakdown::text(&lines));
         }
         text
     }
@@ -273,7 +278,13 @@ impl Outcome {
         let line = |row: &Row| {
             let (workers, transactions_per_s) = (row.variant.workers, row.transactions_per_s);
             let name = format!("{}, {}", category(row), series(row));
-            Some(breakdown::Line { name, workers, transactions_per_s, breakdown: row.breakdown? })
+            Some(breakdown::Line {
+                name,
+                workers,
+                transactions_per_s,
+                breakdown: row.breakdown?,
+                events: row.events.clone(),
+            })
         };
         self.rows.iter().filter_map(line).collect()
     }

@@ -284,8 +284,8 @@ const COUNTERS: [&str; 3] = ["cpu", "cpu_core", "armv8_pmuv3_0"];
 fn counters() -> String {
     let devices = std::path::Path::new("/sys/bus/event_source/devices");
     match COUNTERS.iter().find(|name| devices.join(name).exists()) {
-        Some(_) => "hardware counters: this machine has them; run the commands above one mode at a time under `perf \
-                    stat --topdown` for the stall cycles themselves\n"
+        Some(_) => "hardware counters: this machine has them; `--breakdown` on the commands above counts them, \
+                    and `perf stat --topdown` tells the stall cycles themselves\n"
             .to_owned(),
         None => "hardware counters: this machine shows none, so no stall cycles, only what they cost; `cargo xtask \
                  cache` simulates the misses, and `--breakdown` on the commands above says where the time goes\n"
