@@ -120,3 +120,20 @@ fn no_lost_updates() {
     let statistics = db.statistics();
     assert!(statistics.retries > 0 && statistics.commits == 20_001, "{statistics:?}");
 }
+
+#[test]
+fn statistics_outlive_workers() {
+    // Proves that what workers have counted only grows, when they go and others take their places.
+    let db = local();
+    let table: Table<u64, u64> = db.table("t").unwrap();
+    let mut before = db.statistics();
+    for count in [10_000_u64, 100, 1000] {
+        let mut worker = db.worker();
+        worker.run_each(0..count, async |tx, key| tx.put(table, *key, 1).await, |result| result.unwrap());
+        while worker.tend() {}
+        drop(worker);
+        let after = db.statistics();
+        assert!(after.polls >= before.polls + count && after.rounds > before.rounds, "{before:?}\n{after:?}");
+        before = after;
+    }
+}

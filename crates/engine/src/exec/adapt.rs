@@ -281,6 +281,9 @@ impl Search {
             _ => [up, down, Some(0)],
         };
         self.queue = all.map(|level| level.filter(|&i| Some(i) != from && i <= top));
+        if self.queue[1] == self.queue[2] {
+            self.queue[2] = None; // there are few levels
+        }
         self.next_trial();
     }
 

@@ -10,6 +10,7 @@ use crate::profile::Profile;
 use crate::suspend::Suspend;
 use crate::sync::atomic::Ordering::Relaxed;
 use crate::wal::Lsn;
+use std::cell::Cell;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::task::Waker;
@@ -19,6 +20,8 @@ pub(crate) struct WorkerHost<C: ConcurrencyControl> {
     context: Box<Context<C>>,
     in_place: InPlace,
     pauses_commits: bool,
+    /// What has been added to the metrics, which may have been another worker's before.
+    told: Cell<Counters>,
 }
 
 impl<C: ConcurrencyControl> WorkerHost<C> {
@@ -32,7 +35,7 @@ impl<C: ConcurrencyControl> WorkerHost<C> {
         let context = engine.context();
         context.in_place.set(in_place);
         context.may_leave_place.set(S::SUSPENDS);
-        WorkerHost { context, in_place, pauses_commits: S::PAUSES }
+        WorkerHost { context, in_place, pauses_commits: S::PAUSES, told: Cell::default() }
     }
 
     pub(crate) fn context(&self) -> &Context<C> {
@@ -137,11 +140,12 @@ impl<C: ConcurrencyControl> Host for WorkerHost<C> {
 
     fn tend(&self, counters: &Counters) -> bool {
         let metrics = &self.context.metrics;
-        metrics.suspensions.set(counters.suspensions);
-        metrics.polls.set(counters.polls);
-        metrics.rounds.set(counters.rounds);
-        metrics.visits.set(counters.visits);
-        metrics.parkings.set(counters.parkings);
+        let told = self.told.replace(*counters);
+        metrics.suspensions.add(counters.suspensions - told.suspensions);
+        metrics.polls.add(counters.polls - told.polls);
+        metrics.rounds.add(counters.rounds - told.rounds);
+        metrics.visits.add(counters.visits - told.visits);
+        metrics.parkings.add(counters.parkings - told.parkings);
         C::tend(self.context.env())
     }
 }
