@@ -119,6 +119,9 @@ impl<C: Scheme> View<'_, C> {
                     return Ok(Some(format!("{}, customer {number}: {what}", place(district))));
                 }
             }
+            if u32::from(number) < self.scale.customers {
+                return Ok(Some(format!("{}: there is no customer {}", place(district), number + 1)));
+            }
         }
         Ok(None)
     }

@@ -10,9 +10,12 @@ fn place() -> District {
     District::new(PLACE.0, PLACE.1)
 }
 
+/// Of each district.
+const CUSTOMERS: u32 = 40;
+
 /// A database after some transactions is corrupted; just these conditions notice, and say where.
 fn check(expected: &[usize], corrupt: impl AsyncFn(&Txn, &Tables) -> Result<()>) {
-    let scale = Scale { warehouses: 2, districts: 2, customers: 40, items: 50, suppliers: 5 };
+    let scale = Scale { warehouses: 2, districts: 2, customers: CUSTOMERS, items: 50, suppliers: 5 };
     let (db, kit) = loaded::<Serializable>(Settings::new(scale), SEED, 2).unwrap();
     run(&db, &kit, &work(Mode::Naive, 1), 100, SEED).unwrap();
     assert_eq!(violated(&db, &kit).0, [0; 0]);
@@ -177,4 +180,15 @@ fn a_delivery_that_was_not_counted_is_noticed() {
     check(&[11], async |tx, tables| {
         edit(tx, tables.customers, customer, |row: &mut Customer| row.deliveries += 1).await
     });
+}
+
+#[test]
+fn a_lost_customer_is_noticed() {
+    // Proves that conditions 10 and 12, which ask of every customer, notice that one is not there, in the middle of a
+    // district or at its end; the latter here has had a delivery, which condition 11 counts.
+    for (number, expected) in [(2, &[10, 12][..]), (CUSTOMERS as u16, &[10, 11, 12])] {
+        check(expected, async |tx, tables| {
+            tx.delete(tables.customers, place().customer(number)).await.map(drop)
+        });
+    }
 }
