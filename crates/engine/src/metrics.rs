@@ -229,10 +229,6 @@ impl Counter {
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
     }
 
-    pub(crate) fn set(&self, n: u64) {
-        self.0.store(n, Ordering::Relaxed);
-    }
-
     #[inline(always)]
     pub(crate) fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)

@@ -72,7 +72,9 @@ const SEQUENTIAL: usize = 2;
 /// Where the search starts if nothing is known: two steps from most optima.
 const BATCH_FIRST: usize = 16;
 /// Pairs of windows, one of the incumbent and one of the challenger, that a trial takes at most.
-const PAIRS_MAX: usize = 5;
+const PAIRS_MAX: usize = 9;
+/// Of these so many may speak against the challenger.
+const AGAINST_MAX: usize = 2;
 /// A challenger takes over if it is better by this.
 const BETTER: f64 = 1.03;
 /// Decides a trial early: when each of two pairs or more says at least this,
@@ -81,14 +83,18 @@ const FAR_BETTER: f64 = 1.15;
 const FAR_WORSE: f64 = 0.9;
 /// or the first one this.
 const HOPELESS: f64 = 0.6;
-/// The incumbent's own rate has changed.
+/// The incumbent's own rate has changed: by this,
 const CHANGED: f64 = 0.15;
+/// and by so many times what it usually is off.
+const CHANGED_TIMES: f64 = 2.5;
 /// Its attempts in vain per future have changed.
 const WASTED_CHANGED: f64 = 0.1;
-/// Windows in a row that say so before it is believed.
-const CHANGED_WINDOWS: u32 = 3;
+/// Windows in a row that say so, to the same side, before it is believed.
+const CHANGED_WINDOWS: i32 = 3;
 /// What a window weighs in the incumbent's usual rate, while it has not changed.
 const WEIGHT: f64 = 0.2;
+/// What a window weighs in what the rate is usually off.
+const OFF_WEIGHT: f64 = 0.1;
 /// Without a find, trials rest for so long,
 const HOLD_NS_MIN: u64 = 16_000_000;
 /// doubling, and for so many times what the series before has taken that found nothing better,
@@ -102,15 +108,37 @@ const QUEUE_MAX: usize = 3;
 enum State {
     Holding {
         since_ns: u64,
-        changed: u32,
+        /// Windows in a row whose rate is another one: above 0 for a higher one, below for a lower.
+        changed: i32,
     },
     /// Windows alternate A B B A A B …, A being the incumbent: so that a drift falls on both alike.
-    Trying {
-        other: usize,
-        windows: usize,
-        last: f64,
-        ratios: [f64; PAIRS_MAX],
-    },
+    Trying { other: usize, windows: usize, last: f64, ratios: [f64; PAIRS_MAX] },
+}
+
+/// A running picture of the incumbent.
+#[derive(Clone, Copy, Debug)]
+struct Usual {
+    rate: f64,
+    wasted: f64,
+    /// How far a window's rate is off, on average.
+    off: f64,
+}
+
+impl Usual {
+    /// Takes a window into account; to which side it is out of the ordinary, 0 if it is not.
+    fn look(&mut self, sample: &Sample) -> i32 {
+        let off = sample.rate / self.rate - 1.0;
+        let wasted = sample.wasted - self.wasted;
+        let towards = |old: f64, new: f64, weight: f64| old + weight * (new - old);
+        let differs = off.abs() > CHANGED.max(CHANGED_TIMES * self.off) || wasted.abs() > WASTED_CHANGED;
+        self.off = towards(self.off, off.abs(), OFF_WEIGHT);
+        if !differs {
+            self.rate = towards(self.rate, sample.rate, WEIGHT);
+            self.wasted = towards(self.wasted, sample.wasted, WEIGHT);
+            return 0;
+        }
+        if off > 0.0 { 1 } else { -1 }
+    }
 }
 
 /// The search for the best level.
@@ -124,10 +152,10 @@ pub(crate) struct Search {
     hold_ns: u64,
     /// When the present series began; 0: with the next window.
     series_ns: u64,
-    /// It has found something better.
-    has_moved: bool,
-    /// The incumbent's rate and waste since the last series.
-    usual: Option<(f64, f64)>,
+    /// Series in a row that have found nothing better.
+    in_vain: u32,
+    /// What windows of the incumbent have shown since the last series.
+    usual: Option<Usual>,
 }
 
 impl Search {
@@ -148,7 +176,7 @@ impl Search {
             queue: [None; QUEUE_MAX],
             hold_ns: HOLD_NS_MIN,
             series_ns: 0,
-            has_moved: false,
+            in_vain: 0,
             usual: None,
         };
         if known.is_some() {
@@ -199,24 +227,20 @@ impl Search {
     }
 
     /// Begins a series of trials when it is time, or when the incumbent's own rate has changed.
-    fn watch(&mut self, sample: Sample, since_ns: u64, changed: u32) {
+    fn watch(&mut self, sample: Sample, since_ns: u64, changed: i32) {
         let since_ns = if since_ns == 0 { sample.now_ns } else { since_ns };
-        let (rate, wasted) = *self.usual.get_or_insert((sample.rate, sample.wasted));
-        let differs =
-            (sample.rate / rate - 1.0).abs() > CHANGED || (sample.wasted - wasted).abs() > WASTED_CHANGED;
-        if !differs {
-            let towards = |old: f64, new: f64| old + WEIGHT * (new - old);
-            self.usual = Some((towards(rate, sample.rate), towards(wasted, sample.wasted)));
-        }
-        let changed = if differs { changed + 1 } else { 0 };
+        let usual = self.usual.get_or_insert(Usual { rate: sample.rate, wasted: sample.wasted, off: 0.0 });
+        let side = usual.look(&sample);
+        let changed = if side == 0 || side.signum() == -changed.signum() { side } else { changed + side };
         self.state = State::Holding { since_ns, changed };
-        if changed >= CHANGED_WINDOWS {
-            self.hold_ns = HOLD_NS_MIN; // all is to be found out anew
+        if changed.abs() >= CHANGED_WINDOWS {
+            (self.hold_ns, self.in_vain) = (HOLD_NS_MIN, 0); // all is to be found out anew
         } else if sample.now_ns.saturating_sub(since_ns) < self.hold_ns {
             return;
         }
         self.usual = None;
-        (self.series_ns, self.has_moved) = (sample.now_ns, false);
+        self.series_ns = sample.now_ns;
+        self.in_vain += 1; // unless it is not
         self.begin_series(None);
         if self.is_holding() {
             self.state = State::Holding { since_ns: sample.now_ns, changed: 0 }; // there is one level only
@@ -244,7 +268,7 @@ impl Search {
             None => self.state = State::Trying { other, windows: windows + 1, last: sample.rate, ratios },
             Some(gain) if gain > BETTER => {
                 let from = std::mem::replace(&mut self.at, other);
-                self.has_moved = true;
+                self.in_vain = 0;
                 // A small gain may be noise: so it does not speed up the trials to come.
                 self.hold_ns = if gain > FAR_BETTER { HOLD_NS_MIN } else { self.hold_ns };
                 self.begin_series(Some(from));
@@ -260,8 +284,8 @@ impl Search {
     /// After the last trial of a series: for longer each time.
     fn rest_if_idle(&mut self, now_ns: u64) {
         if self.is_holding() {
-            // What was found just now is to be looked at again soon.
-            let times = if self.has_moved { 1 } else { HOLD_TIMES };
+            // What was found just now is to be looked at again soon: noise hides steps of the way.
+            let times = HOLD_TIMES.min(1 << (2 * self.in_vain).min(32));
             let spent_ns = now_ns.saturating_sub(self.series_ns);
             self.hold_ns = (self.hold_ns * 2).max(times * spent_ns).min(HOLD_NS_MAX);
             self.state = State::Holding { since_ns: now_ns, changed: 0 };
@@ -310,8 +334,11 @@ fn verdict(ratios: &[f64]) -> Option<f64> {
     let (least, median, most) = (sorted[0], sorted[sorted.len() / 2], sorted[sorted.len() - 1]);
     let is_clear = match sorted.len() {
         1 => most < HOPELESS,
+        2 => most < FAR_WORSE,
         PAIRS_MAX => true,
         _ => most < FAR_WORSE || least > FAR_BETTER,
     };
-    is_clear.then_some(median)
+    // Of nine coins at most two show tails in one of eleven throws.
+    let decided = if sorted.len() == PAIRS_MAX { sorted[AGAINST_MAX] } else { least };
+    is_clear.then(|| if decided > 1.0 { median } else { median.min(1.0) })
 }

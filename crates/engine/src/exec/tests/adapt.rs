@@ -196,3 +196,33 @@ fn few_levels_are_enough() {
     assert_eq!(Search::new(64, Some(known)).level(), known);
     assert_eq!(Search::new(64, Some(Level::interleaved(63))).level(), Level::interleaved(16));
 }
+
+/// As a mix of scans and reads: interleaving pays, and it matters little how many are open.
+fn plateau(level: Level, _: u64) -> f64 {
+    match (level.style, level.batch) {
+        (Style::Naive, _) => 1.0,
+        (Style::Prefetching, _) => 1.02,
+        (_, 4) => 2.0,
+        (_, 8) => 2.76,
+        (_, 16) => 2.9,
+        (_, 32) => 2.8,
+        _ => 2.7,
+    }
+}
+
+#[test]
+fn noise_is_not_followed() {
+    // Proves: where windows are off by up to 30 %, as on a machine that is shared, the search neither takes levels over for
+    // what noise says of them nor begins anew all the time: what it loses in three seconds stays small on average.
+    for (curve, loss_max) in
+        [(peak_at_one as Curve, 0.03), (peak_at_48, 0.045), (behind_a_valley, 0.02), (plateau, 0.025)]
+    {
+        let loss = |seed| {
+            let mut course = Course::new(seed);
+            course.run(curve, 0.5, 0.3);
+            course.loss(curve, 3.0, 0.3)
+        };
+        let mean = (0..100).map(loss).sum::<f64>() / 100.0;
+        assert!(mean < loss_max, "{mean} of at most {loss_max}");
+    }
+}
