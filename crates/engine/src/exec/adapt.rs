@@ -130,14 +130,18 @@ impl Usual {
         let off = sample.rate / self.rate - 1.0;
         let wasted = sample.wasted - self.wasted;
         let towards = |old: f64, new: f64, weight: f64| old + weight * (new - old);
-        let differs = off.abs() > CHANGED.max(CHANGED_TIMES * self.off) || wasted.abs() > WASTED_CHANGED;
+        let off_max = CHANGED.max(CHANGED_TIMES * self.off);
         self.off = towards(self.off, off.abs(), OFF_WEIGHT);
-        if !differs {
-            self.rate = towards(self.rate, sample.rate, WEIGHT);
-            self.wasted = towards(self.wasted, sample.wasted, WEIGHT);
-            return 0;
+        let side = |by: f64| if by > 0.0 { 1 } else { -1 };
+        if wasted.abs() > WASTED_CHANGED {
+            return -side(wasted);
         }
-        if off > 0.0 { 1 } else { -1 }
+        if off.abs() > off_max {
+            return side(off);
+        }
+        self.rate = towards(self.rate, sample.rate, WEIGHT);
+        self.wasted = towards(self.wasted, sample.wasted, WEIGHT);
+        0
     }
 }
 

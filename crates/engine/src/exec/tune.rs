@@ -5,8 +5,9 @@ use super::op::{Counters, Reading};
 
 /// A window of a trial lasts so long at least,
 const TRIAL_NS_MIN: u64 = 1_000_000;
-/// has at least so many futures end,
+/// has at least so many futures end, or so much work done: a thousand short ones, or fewer long ones,
 const TRIAL_ENDED_MIN: u64 = 1000;
+const TRIAL_WORK_MIN: u64 = 10_000;
 /// but lasts no longer than this.
 const TRIAL_NS_MAX: u64 = 10_000_000;
 /// A window of the incumbent, between trials.
@@ -133,9 +134,11 @@ impl Tuner {
         };
         let (began, ns) = (window.began, window.ns(reading));
         let ended = counters.ended - began.counters.ended;
+        let work = reading.work.saturating_sub(began.reading.work);
+        let is_enough = ended >= TRIAL_ENDED_MIN || work >= TRIAL_WORK_MIN;
         let is_over = match is_holding {
             true => ns >= HOLD_NS,
-            false => ns >= TRIAL_NS_MAX || ns >= TRIAL_NS_MIN && ended >= TRIAL_ENDED_MIN,
+            false => ns >= TRIAL_NS_MAX || ns >= TRIAL_NS_MIN && is_enough,
         };
         if !is_over {
             return None;

@@ -34,9 +34,9 @@ impl Chunks {
     pub(super) fn take(&mut self, bytes: usize) -> Option<Rest> {
         debug_assert!(bytes.is_power_of_two() && (CHUNK_BYTES_MIN..=HUGE_PAGE).contains(&bytes));
         let size = (bytes / CHUNK_BYTES_MIN).ilog2() as usize;
-        let next =
-            if size == SIZES { self.map(HUGE_PAGE) } else { self.half(size).or_else(|| self.map(bytes)) };
-        next.map(|next| Rest { next, bytes })
+        // (With memory short, a region of this size may still be had.)
+        let next = self.half(size).or_else(|| self.map(bytes))?;
+        Some(Rest { next, bytes })
     }
 
     /// A piece of this size: one that waits, or half of one twice as large.
