@@ -21,7 +21,7 @@ const GAP: i32 = 4;
 const PANEL_HEIGHT: u32 = 400;
 
 /// Colours that stay apart for colour-blind eyes (Okabe and Ito, then darker ones).
-const COLOURS: [RGBColor; 10] = [
+const COLOURS: [RGBColor; 16] = [
     RGBColor(153, 153, 153),
     RGBColor(86, 180, 233),
     RGBColor(230, 159, 0),
@@ -32,6 +32,12 @@ const COLOURS: [RGBColor; 10] = [
     RGBColor(240, 228, 66),
     RGBColor(80, 80, 80),
     RGBColor(136, 34, 85),
+    RGBColor(153, 102, 51),
+    RGBColor(68, 51, 136),
+    RGBColor(170, 204, 85),
+    RGBColor(34, 85, 51),
+    RGBColor(255, 170, 150),
+    RGBColor(0, 200, 200),
 ];
 
 /// What a chart shows: a value per series and category.
