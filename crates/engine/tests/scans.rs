@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use braiddb::suspend::{Never, OnMiss, PrefetchOnly, Seeded, Suspend};
-use braiddb::{Database, Options, Result, Table, Txn, WorkerOptions};
+use braiddb::{Database, Error, Options, Result, Table, Txn, WorkerOptions};
 
 const ROWS: u64 = 1500;
 
@@ -201,4 +201,89 @@ fn a_deleted_row_that_was_read_ahead_stays_deleted() {
         assert_eq!(rows.next().unwrap(), Some((key, key)));
     }
     assert_eq!(rows.next().unwrap(), None);
+}
+
+/// Every way to change a row that the scan has just returned; `None`: it is deleted.
+fn changed(key: u64) -> Option<u64> {
+    match key % 5 {
+        0 => Some(key),
+        1 => None,
+        2 => Some(key + 1),
+        3 => Some(key + 2),
+        _ => Some(key + 3),
+    }
+}
+
+/// Changes rows while it scans them, by every policy and in both directions.
+fn change_all<S: Suspend>(policy: S, is_reverse: bool) {
+    let db = database();
+    let t: Table<u64, u64> = db.table("t").unwrap();
+    let mut worker = db.worker_with(policy, WorkerOptions::default());
+    let fill = async |tx: &Txn| {
+        for key in 0..100 {
+            tx.put(t, key, key).await?;
+        }
+        Ok(())
+    };
+    worker.run(fill).unwrap();
+    let change = async |tx: &Txn| {
+        tx.put(t, 2, 1000).await?; // the scan meets its own write
+        let mut rows = tx.scan(t, ..100);
+        if is_reverse {
+            rows = rows.reverse();
+        }
+        while let Some((key, value)) = rows.next().await? {
+            assert_eq!(value, if key == 2 { 1000 } else { key });
+            match key % 5 {
+                0 => {}
+                1 => assert!(tx.delete(t, key).await?),
+                2 => tx.put(t, key, changed(key).unwrap()).await?,
+                3 => {
+                    assert!(matches!(tx.insert(t, key, 0).await, Err(Error::KeyExists)));
+                    assert!(tx.update(t, key, changed(key).unwrap()).await?);
+                }
+                _ => {
+                    assert!(tx.delete(t, key).await?);
+                    assert!(!tx.delete(t, key).await?);
+                    assert!(!tx.update(t, key, 0).await?);
+                    tx.insert(t, key, changed(key).unwrap()).await?;
+                }
+            }
+        }
+        Ok(())
+    };
+    worker.run(change).unwrap();
+    worker
+        .run(async |tx| {
+            for key in 0..100 {
+                assert_eq!(tx.get(t, key).await?, changed(key), "key {key}");
+            }
+            Ok(())
+        })
+        .unwrap();
+}
+
+/// Proves that rows may be changed in every way while they are scanned.
+#[test]
+fn rows_change_under_a_scan() {
+    for is_reverse in [false, true] {
+        change_all(Never, is_reverse);
+        change_all(PrefetchOnly, is_reverse);
+        change_all(OnMiss, is_reverse);
+    }
+}
+
+/// Proves that a row which another transaction changes after the scan has returned it is a conflict for a write of it.
+#[test]
+fn a_scanned_row_that_another_changes_is_a_conflict() {
+    let db = database();
+    let t: Table<u64, u64> = db.table("t").unwrap();
+    db.worker().run(async |tx| tx.put(t, 1, 1).await).unwrap();
+    let (scanner, changer) = (db.begin().unwrap(), db.begin().unwrap());
+    let mut rows = scanner.scan(t, ..100);
+    assert_eq!(rows.next().unwrap(), Some((1, 1)));
+    drop(rows);
+    changer.delete(t, 1).unwrap();
+    changer.commit().unwrap();
+    assert!(matches!(scanner.put(t, 1, 2), Err(Error::Conflict)));
 }

@@ -12,6 +12,7 @@ use super::engine::Context;
 use super::fault::Fault;
 use super::point::Point;
 use super::pool::Pool;
+use super::recent::Recent;
 use super::run::Run;
 use super::secondary::Upkeep;
 use super::table::TableInner;
@@ -94,8 +95,7 @@ pub(crate) struct Desk<C: ConcurrencyControl> {
     pub(super) in_place: Cell<InPlace>,
     /// Commits go through the mailbox even if they need not: the worker's policy wants to leave them.
     pub(super) pauses_commits: bool,
-    /// The place whose released operation was the last to read, and has read a value; or `NOWHERE`.
-    recent: Cell<u8>,
+    pub(super) recent: Recent<C>,
     pub(super) database: u64,
     pub(super) shared: *const C::Shared,
     /// The scheme's part. Borrowed only within single calls.
@@ -153,7 +153,7 @@ impl<C: ConcurrencyControl> Desk<C> {
             used: Cell::new(0),
             in_place: Cell::new(in_place),
             pauses_commits,
-            recent: Cell::new(NOWHERE),
+            recent: Recent::default(),
             database: engine.id,
             shared: &raw const engine.shared,
             state: UnsafeCell::new(state),
@@ -251,7 +251,6 @@ impl<C: ConcurrencyControl> Desk<C> {
         unsafe { (*self.places[i as usize].get()).write(op) };
         self.used.set(self.used.get() | 1 << i);
         self.todo.set(self.todo.get() | 1 << i);
-        self.recent.set(NOWHERE);
     }
 
     /// Takes a free place for an operation; `None`: run it in place.
@@ -266,7 +265,6 @@ impl<C: ConcurrencyControl> Desk<C> {
     pub(super) fn go_on(&self, place: u8) {
         debug_assert!(self.is_done(place));
         self.todo.set(self.todo.get() | 1 << place);
-        self.recent.set(NOWHERE);
     }
 
     /// The operation in this taken place needs no step.
@@ -312,22 +310,13 @@ impl<C: ConcurrencyControl> Desk<C> {
         Some(place as u8)
     }
 
-    /// The operation in `place`, which has just been released, has read a value.
+    /// An operation on a row that the transaction has read a value of lately, with the record found.
     #[inline(always)]
-    pub(super) fn set_recent(&self, place: u8) {
-        self.recent.set(place);
-    }
-
-    /// The last read, if it was of this key (of at most eight bytes) and has found a value: under a scheme
-    /// that pins what a transaction has read, a write of the same key need not look for the record again.
-    #[inline(always)]
-    pub(super) fn take_recent(&self, table: *const TableInner, slice: u64, len: u32) -> Option<Point<C>> {
-        let place = self.recent.replace(NOWHERE);
-        if !C::READ_PINS_RECORD || place == NOWHERE || len > 8 {
-            return None;
-        }
-        let point = self.point_at(place);
-        (point.table == table && point.key.slice == slice && point.key.len == len).then_some(*point)
+    pub(super) fn recent_point(&self, table: *const TableInner, key: Key) -> Option<Point<C>> {
+        // SAFETY: not borrowed outside of single calls.
+        let slot = self.recent.find(table, &key, unsafe { &mut *self.state.get() })?;
+        // SAFETY: tables live as long as their database.
+        Some(Point::at(unsafe { &*table }, key, slot))
     }
 
     /// Has the operation in this taken place been stepped to its end?
@@ -453,7 +442,7 @@ impl<C: ConcurrencyControl> Desk<C> {
     pub(super) fn clear(&self) {
         self.todo.set(0);
         self.used.set(0);
-        self.recent.set(NOWHERE);
+        self.recent.clear();
         self.doomed.set(None);
         self.read_only.set(false);
         self.reads_untracked.set(false);

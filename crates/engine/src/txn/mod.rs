@@ -23,6 +23,9 @@ mod point_futures;
 mod point_read;
 mod pool;
 mod raw_table;
+mod recent;
+#[cfg(all(test, not(braid_shuttle)))]
+mod recent_tests;
 mod replay;
 mod restore;
 #[cfg(all(test, not(braid_shuttle)))]

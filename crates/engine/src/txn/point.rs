@@ -80,6 +80,12 @@ impl<C: ConcurrencyControl> Point<C> {
         }
     }
 
+    /// One that has found its record: the one in `slot`.
+    #[inline(always)]
+    pub(super) fn at(table: &TableInner, key: Key, slot: *const Slot) -> Self {
+        Point { slot, id: table.id(slot), ..Point::new(table, key) }
+    }
+
     /// Asks for the memory that the first step reads.
     #[inline(always)]
     pub(crate) fn prepare(&self) {

@@ -133,13 +133,14 @@ impl<'t, C: ConcurrencyControl> Locate<'t, C> {
     #[inline(always)]
     pub(super) fn poll_found(&mut self) -> Poll<Result<Option<&'t [u8]>, Fault>> {
         let is_tracked = !self.is_untracked;
-        let result = self.poll(|txn, point| txn.found(point, is_tracked));
-        if result.is_ready() {
-            if let Poll::Ready(Ok(Some(_))) = result
-                && self.place != NOWHERE
-            {
-                self.txn.desk.set_recent(self.place);
+        let result = self.poll(|txn, point| {
+            let found = txn.found(point, is_tracked)?;
+            if found.is_some() {
+                txn.desk.recent.note(point);
             }
+            Ok(found)
+        });
+        if result.is_ready() {
             self.place = NOWHERE;
         }
         result
@@ -153,7 +154,7 @@ impl<'t, C: ConcurrencyControl> Locate<'t, C> {
         }
         if self.place == NOWHERE
             && !self.table.is_null()
-            && let Some(point) = self.txn.desk.take_recent(self.table, self.slice, self.len)
+            && let Some(point) = self.txn.desk.recent_point(self.table, self.key())
         {
             match self.txn.change(&point, change)? {
                 Written::Gone => {}

@@ -305,6 +305,7 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Rows<'t, K, V, C> {
             return Ok(true);
         }
         self.end = if self.left == 0 { 0 } else { self.run().len() };
+        txn.desk.recent.note_rows(self.run);
         Ok(false)
     }
 }

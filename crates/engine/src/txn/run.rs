@@ -187,6 +187,23 @@ impl<C: ConcurrencyControl> Run<C> {
         unsafe { C::read(&row.visit, row.slot, txn, self.notes_rows) }
     }
 
+    /// Where the row with this key of eight bytes is, if the run is done and has found a value there.
+    ///
+    /// # Safety
+    /// As `read`.
+    #[inline(never)]
+    pub(super) unsafe fn find(&self, key: u64, txn: &mut C::Txn) -> Option<*const Slot> {
+        let is_done = self.stage == Stage::Visit && self.seen == self.rows.len() && self.late.is_empty();
+        if !is_done || !self.fixed8 {
+            return None;
+        }
+        let order = |row: &Row<C>| if self.is_reverse { key.cmp(&row.key) } else { row.key.cmp(&key) };
+        let row = &self.rows[self.rows.binary_search_by(order).ok()?];
+        // SAFETY: the run is done, so the visit has ended.
+        let value = unsafe { C::read(&row.visit, row.slot, txn, false) };
+        value.ok().flatten().map(|_| row.slot)
+    }
+
     /// The value of the row that entry `at` names, which has been read: as `read`.
     ///
     /// # Safety

@@ -33,6 +33,14 @@ impl TableInner {
     pub(crate) fn slot(&self, id: RecordId) -> *const Slot {
         self.slots.wrapping_add(id.0 as usize)
     }
+
+    /// The record whose slot this is.
+    #[inline(always)]
+    pub(super) fn id(&self, slot: *const Slot) -> RecordId {
+        let id = (slot.addr() - self.slots.addr()) / size_of::<Slot>();
+        debug_assert_eq!(self.slot(RecordId(id as u32)), slot, "a slot of this table");
+        RecordId(id as u32)
+    }
 }
 
 /// A table of one database, with keys `K` and values `V`. `Copy`: closures take it along without ado.

@@ -418,7 +418,7 @@ impl<C: ConcurrencyControl> Locate<'_, C> {
 
     fn begin_upkeep(&mut self) {
         let desk = &self.txn.desk;
-        let recent = desk.take_recent(self.table, self.slice, self.len);
+        let recent = desk.recent_point(self.table, self.key());
         let taken = desk.upkeeps.take(Upkeep::new);
         // SAFETY: lent to this operation, and in no place yet.
         let upkeep = unsafe { &mut *taken };
@@ -428,7 +428,7 @@ impl<C: ConcurrencyControl> Locate<'_, C> {
         let mut is_located = false;
         if let Some(recent) = recent {
             // It was read just now, but perhaps written since: look at it again, where it is.
-            let base = upkeep.base.insert(Point { visit: C::Visit::default(), ..recent });
+            let base = upkeep.base.insert(recent);
             is_located = desk.step_point(base, &mut PrefetchOnly);
             if !is_located {
                 upkeep.restart_same(self.txn);
