@@ -44,6 +44,20 @@ impl<'t, C: ConcurrencyControl> Window<'t, C> {
         self.txn.desk.reads_untracked.set(true);
     }
 
+    /// What the next operation, which is done, has found.
+    #[inline(always)]
+    fn read(&self, point: &Point<C>) -> Result<Option<&'t [u8]>, Fault> {
+        let recent = &self.txn.desk.recent;
+        if self.next == 0 {
+            recent.note_many(point.table);
+        }
+        let found = self.txn.found(point, !self.is_untracked)?;
+        if found.is_some() {
+            recent.note_one_of_many(point);
+        }
+        Ok(found)
+    }
+
     /// In rounds over an array, some keys after the others.
     fn run(
         &mut self,
@@ -65,7 +79,7 @@ impl<'t, C: ConcurrencyControl> Window<'t, C> {
             }
             self.txn.desk.count_operations(window.len() as u32);
             for point in window.iter().flatten() {
-                found(self.next, self.txn.found(point, !self.is_untracked)?)?;
+                found(self.next, self.read(point)?)?;
                 self.next += 1;
             }
         }
@@ -88,7 +102,7 @@ impl<'t, C: ConcurrencyControl> Window<'t, C> {
             self.places.rotate_left(1);
             self.places[PLACES - 1] = NOWHERE;
             flying -= 1;
-            let bytes = self.txn.found(desk.point(place), !self.is_untracked);
+            let bytes = self.read(desk.point(place));
             desk.release(place);
             found(self.next, bytes?)?;
             self.next += 1;

@@ -16,12 +16,19 @@ use std::ptr;
 /// The longest key that is its own slice.
 const SLICE_BYTES: u32 = 8;
 
-/// The last row read by its key, and the last rows that a scan has read.
+/// Rows of one multi-get that are remembered.
+const MANY: usize = 16;
+
+/// The last row read by its key, the first ones of the last multi-get, and the last ones that a scan has read.
 pub(super) struct Recent<C: ConcurrencyControl> {
     table: Cell<*const TableInner>,
     slice: Cell<u64>,
     len: Cell<u32>,
     slot: Cell<*const Slot>,
+    many_table: Cell<*const TableInner>,
+    many_len: Cell<usize>,
+    /// Under keys of eight bytes.
+    many: [Cell<(u64, *const Slot)>; MANY],
     /// One of the transaction's runs, which are kept as long as its desk; or null.
     rows: Cell<*const Run<C>>,
 }
@@ -33,6 +40,9 @@ impl<C: ConcurrencyControl> Default for Recent<C> {
             slice: Cell::new(0),
             len: Cell::new(0),
             slot: Cell::new(ptr::null()),
+            many_table: Cell::new(ptr::null()),
+            many_len: Cell::new(0),
+            many: [const { Cell::new((0, ptr::null())) }; MANY],
             rows: Cell::new(ptr::null()),
         }
     }
@@ -50,6 +60,23 @@ impl<C: ConcurrencyControl> Recent<C> {
         }
     }
 
+    /// A multi-get of rows of this table begins.
+    pub(super) fn note_many(&self, table: *const TableInner) {
+        self.many_table.set(table);
+        self.many_len.set(0);
+    }
+
+    /// One of its operations has read a value.
+    #[inline(always)]
+    pub(super) fn note_one_of_many(&self, point: &Point<C>) {
+        let at = self.many_len.get();
+        let is_wanted = C::READ_PINS_RECORD && self.many_table.get() == point.table;
+        if is_wanted && point.key.len == SLICE_BYTES && at < MANY {
+            self.many[at].set((point.key.slice, point.slot));
+            self.many_len.set(at + 1);
+        }
+    }
+
     /// A scan hands out the rows of this run from now on.
     pub(super) fn note_rows(&self, run: *const Run<C>) {
         if C::READ_PINS_RECORD {
@@ -60,6 +87,7 @@ impl<C: ConcurrencyControl> Recent<C> {
     /// The transaction is over, and so is the pinning.
     pub(super) fn clear(&self) {
         self.table.set(ptr::null());
+        self.many_table.set(ptr::null());
         self.rows.set(ptr::null());
     }
 
@@ -72,12 +100,22 @@ impl<C: ConcurrencyControl> Recent<C> {
         if self.table.get() == table && self.slice.get() == key.slice && self.len.get() == key.len {
             return Some(self.slot.get());
         }
-        // SAFETY: noted in this transaction, so its desk's, and nobody changes it during this call.
-        let rows = unsafe { self.rows.get().as_ref() }?;
-        if rows.table != table || key.len != SLICE_BYTES {
+        if key.len != SLICE_BYTES {
             return None;
         }
+        if self.many_table.get() == table
+            && let Some(slot) = self.find_of_many(key.slice)
+        {
+            return Some(slot);
+        }
+        // SAFETY: noted in this transaction, so its desk's, and nobody changes it during this call.
+        let rows = unsafe { self.rows.get().as_ref() }.filter(|rows| rows.table == table)?;
         // SAFETY: the run was stepped for this transaction.
         unsafe { rows.find(key.slice, txn) }
+    }
+
+    fn find_of_many(&self, slice: u64) -> Option<*const Slot> {
+        let many = &self.many[..self.many_len.get()];
+        many.iter().map(Cell::get).find(|one| one.0 == slice).map(|one| one.1)
     }
 }

@@ -46,6 +46,13 @@ fn check<S: Suspend>(policy: S) -> Result<()> {
             tx.put(rows, 8, 80).await?;
             assert!(remembers(tx, others, 20) && remembers(tx, rows, 8) && !remembers(tx, others, 1000));
 
+            // Those that a multi-get has found, as many as there is room for.
+            tx.get_many(others, &[30, 1000, 31]).await?;
+            assert!(remembers(tx, others, 30) && remembers(tx, others, 31) && !remembers(tx, others, 1000));
+            let keys: [u64; 40] = std::array::from_fn(|i| 50 + i as u64);
+            tx.get_many(others, &keys).await?;
+            assert!(!remembers(tx, others, 30) && remembers(tx, others, 51) && !remembers(tx, others, 89));
+
             // The memory of the scan is used again.
             drop(scan);
             let mut scan = tx.scan(others, 0..ROWS);
