@@ -77,6 +77,8 @@ const PAIRS_MAX: usize = 9;
 const AGAINST_MAX: usize = 2;
 /// A challenger takes over if it is better by this.
 const BETTER: f64 = 1.03;
+/// So many attempts in vain per future are contention: then fewer at once take over if they are no worse.
+const CONTENDED: f64 = 0.25;
 /// Decides a trial early: when each of two pairs or more says at least this,
 const FAR_BETTER: f64 = 1.15;
 /// at most this,
@@ -160,6 +162,8 @@ pub(crate) struct Search {
     in_vain: u32,
     /// What windows of the incumbent have shown since the last series.
     usual: Option<Usual>,
+    /// In the last window of the incumbent there was contention.
+    is_contended: bool,
 }
 
 impl Search {
@@ -182,6 +186,7 @@ impl Search {
             series_ns: 0,
             in_vain: 0,
             usual: None,
+            is_contended: false,
         };
         if known.is_some() {
             search.hold_ns *= 4; // it was found on other data: to be looked at soon, but not first of all
@@ -222,6 +227,9 @@ impl Search {
 
     /// Takes a window of `level()` into account.
     pub(crate) fn sample(&mut self, sample: Sample) {
+        if self.level() == self.incumbent() {
+            self.is_contended = sample.wasted > CONTENDED;
+        }
         match self.state {
             State::Holding { since_ns, changed } => self.watch(sample, since_ns, changed),
             State::Trying { other, windows, last, ratios } => {
@@ -270,7 +278,7 @@ impl Search {
         ratios[pairs - 1] = if is_challengers(windows) { sample.rate / last } else { last / sample.rate };
         match verdict(&ratios[..pairs]) {
             None => self.state = State::Trying { other, windows: windows + 1, last: sample.rate, ratios },
-            Some(gain) if gain > BETTER => {
+            Some(gain) if gain > BETTER || self.is_contended && other < self.at && gain >= 1.0 => {
                 let from = std::mem::replace(&mut self.at, other);
                 self.in_vain = 0;
                 // A small gain may be noise: so it does not speed up the trials to come.
@@ -305,7 +313,7 @@ impl Search {
         let (up, down) = (Some(at + 1).filter(|&i| i <= top), at.checked_sub(1));
         let all = match at {
             0 | 1 => [Some(1 - at), of_batch(BATCHES[0]), of_batch(BATCH_FIRST)],
-            _ if from.is_some_and(|from| from > at) => [down, up, Some(0)],
+            _ if self.is_contended || from.is_some_and(|from| from > at) => [down, up, Some(0)],
             _ => [up, down, Some(0)],
         };
         self.queue = all.map(|level| level.filter(|&i| Some(i) != from && i <= top));

@@ -70,3 +70,33 @@ fn rows_that_were_read_are_remembered_until_the_end() {
     check(PrefetchOnly).unwrap();
     check(OnMiss).unwrap();
 }
+
+/// Operations that a transaction of reads and writes of the same rows counts.
+fn operations_counted<S: Suspend>(policy: S) -> u32 {
+    let db = Database::in_memory(Options { workers: 0, ..Options::default() }).unwrap();
+    let rows: Table<u64, u64> = db.table("rows").unwrap();
+    let mut worker = db.worker_with(policy, WorkerOptions::default());
+    let work = async |tx: &Txn<Serializable>| {
+        for key in 0..10 {
+            let value = tx.get(rows, key).await?.unwrap_or(0);
+            tx.put(rows, key, value + 1).await?;
+        }
+        let mut scan = tx.scan(rows, 0..10);
+        while let Some((key, value)) = scan.next().await? {
+            tx.put(rows, key, value + 1).await?;
+        }
+        tx.get_many(rows, &[1, 2, 3]).await?;
+        tx.delete(rows, 1).await?;
+        Ok(tx.desk.operations.get())
+    };
+    worker.run(work).unwrap();
+    worker.run(work).unwrap()
+}
+
+#[test]
+fn all_ways_to_run_count_the_same_work() {
+    // Proves: Auto compares levels by work, so a transaction is the same work at each of them.
+    let counted = operations_counted(Never);
+    assert_eq!(operations_counted(PrefetchOnly), counted);
+    assert_eq!(operations_counted(OnMiss), counted);
+}

@@ -12,6 +12,8 @@ struct Course {
     search: Search,
     now_ns: u64,
     random: Seeded,
+    /// Attempts in vain per transaction, for each that is open beside others.
+    wasted: f64,
     /// Work done, and what the best level would have done.
     done: f64,
     best: f64,
@@ -30,7 +32,7 @@ fn levels() -> impl Iterator<Item = Level> {
 impl Course {
     fn new(seed: u64) -> Course {
         let search = Search::new(64, None);
-        Course { search, now_ns: 0, random: Seeded::new(seed), done: 0.0, best: 0.0 }
+        Course { search, now_ns: 0, random: Seeded::new(seed), wasted: 0.0, done: 0.0, best: 0.0 }
     }
 
     /// Goes on for so long; each window's rate is off by up to `noise` either way.
@@ -45,7 +47,7 @@ impl Course {
             self.done += rate * ns as f64;
             self.best += best * ns as f64;
             let off = (self.random.next_u64() % 2001) as f64 / 1000.0 - 1.0;
-            let wasted = 0.0;
+            let wasted = self.wasted * (level.batch - 1) as f64;
             self.search.sample(Sample { now_ns: self.now_ns, rate: rate * (1.0 + noise * off), wasted });
         }
     }
@@ -146,6 +148,26 @@ fn trials_cost_less_than_a_percent_in_the_long_run() {
         let loss = course.loss(curve, 60.0, 0.0);
         assert!(loss < 0.01, "{loss}");
     }
+}
+
+#[test]
+fn contention_shrinks_the_batch() {
+    // Proves: where fewer at once are about as fast and many are undone, the search goes to fewer, under noise too; and
+    // that it does not where nothing is undone.
+    fn alike(level: Level, _: u64) -> f64 {
+        if level.is_sequential() { 1.0 } else { 1.5 - 0.0005 * level.batch as f64 }
+    }
+    let mean_batch = |wasted| {
+        let batch = |seed| {
+            let mut course = Course::new(seed);
+            course.wasted = wasted;
+            course.run(alike, 20.0, 0.1);
+            course.search.incumbent().batch
+        };
+        (0..40).map(batch).sum::<usize>() as f64 / 40.0
+    };
+    let (contended, free) = (mean_batch(0.05), mean_batch(0.0));
+    assert!(contended < 9.0 && free > 12.0, "{contended}, {free}");
 }
 
 #[test]
