@@ -218,7 +218,7 @@ pub struct RobustArgs {
     #[arg(long, default_value = "1.5", value_parser = parse_seconds)]
     pub seconds: f64,
     /// Times that all variants of a table are run, one after the other; medians are reported
-    #[arg(long, default_value = "3", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, default_value = "5", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeats: u32,
     /// Writes the results as JSON
     #[arg(long, value_name = "FILE")]
