@@ -17,15 +17,16 @@ pub(crate) async fn visit_stocks<'t, C: Scheme>(
     mut visit: impl FnMut(u64, &'t Stock),
 ) -> Result<()> {
     debug_assert!(keys.iter().all(|key| keys::item_of_stock(*key) > 0));
-    let width = if many { TOGETHER } else { 1 };
-    for keys in keys.chunks(width) {
+    if !many {
+        for key in keys {
+            visit(*key, found(tx.get(tables.stocks, *key).await?, "stock", *key)?);
+        }
+        return Ok(());
+    }
+    for keys in keys.chunks(TOGETHER) {
         let mut rows = [None; TOGETHER];
         let rows = &mut rows[..keys.len()];
-        if many {
-            tx.get_into(tables.stocks, keys, rows).await?;
-        } else {
-            rows[0] = tx.get(tables.stocks, keys[0]).await?;
-        }
+        tx.get_into(tables.stocks, keys, rows).await?;
         for (key, row) in keys.iter().zip(rows) {
             visit(*key, found(*row, "stock", *key)?);
         }
