@@ -66,8 +66,8 @@ impl Entries {
 
     /// Where to cut a full border and the entry that came to `place`: never between keys of one
     /// slice, of which there are at most ten. Ascending insertions leave full nodes behind: those at the end
-    /// of their layer, and those of a run of keys that is known to ascend (`ascends`), which sheds the
-    /// keys that it is about to pass.
+    /// of their layer, and those of a run of keys that is known or seen to ascend (`ascends`), which
+    /// sheds the keys that it is about to pass.
     pub(super) fn cut(&self, place: usize, is_last: bool, ascends: bool) -> usize {
         debug_assert!(self.len == KEYS + 1);
         let fits = |at: usize| self.array[at - 1].slice != self.array[at].slice;
