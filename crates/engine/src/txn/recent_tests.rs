@@ -1,5 +1,7 @@
 //! Which rows a transaction remembers to have read.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use super::handle::Txn;
 use super::table::Table;
 use crate::suspend::{Never, OnMiss, PrefetchOnly, Suspend};
