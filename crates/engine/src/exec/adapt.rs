@@ -53,6 +53,26 @@ impl Level {
     pub(crate) fn is_sequential(self) -> bool {
         self.style != Style::Interleaved
     }
+
+    /// In one word, not 0.
+    pub(crate) fn to_bits(self) -> u32 {
+        let style = match self.style {
+            Style::Interleaved => 1,
+            Style::Prefetching => 2,
+            Style::Naive => 3,
+        };
+        (self.batch as u32) << 2 | style
+    }
+
+    pub(crate) fn from_bits(bits: u32) -> Option<Level> {
+        let style = match bits & 3 {
+            1 => Style::Interleaved,
+            2 => Style::Prefetching,
+            3 => Style::Naive,
+            _ => return None,
+        };
+        Some(Level { style, batch: (bits >> 2) as usize })
+    }
 }
 
 /// What a window has shown.
@@ -79,6 +99,8 @@ const AGAINST_MAX: usize = 2;
 const BETTER: f64 = 1.03;
 /// So many attempts in vain per future are contention: then fewer at once take over if they are no worse.
 const CONTENDED: f64 = 0.25;
+/// It has ended when there are fewer than these.
+const CALM: f64 = 0.02;
 /// Decides a trial early: when each of two pairs or more says at least this,
 const FAR_BETTER: f64 = 1.15;
 /// at most this,
@@ -219,6 +241,25 @@ impl Search {
         matches!(self.state, State::Holding { .. })
     }
 
+    /// Many of the incumbent's attempts are in vain, or were, and still are some.
+    pub(crate) fn is_contended(&self) -> bool {
+        self.is_contended
+    }
+
+    /// A window of the incumbent has had so many attempts in vain per future.
+    pub(crate) fn note_waste(&mut self, wasted: f64) {
+        self.is_contended = wasted > if self.is_contended { CALM } else { CONTENDED };
+    }
+
+    /// Takes over the level of another worker, which searches for both.
+    pub(crate) fn follow(&mut self, level: Level) {
+        if let Some(at) = self.levels.iter().position(|&one| one == level) {
+            self.at = at;
+            self.usual = None;
+            self.give_up(0);
+        }
+    }
+
     /// Windows could not be had: a trial under way is given up.
     pub(crate) fn give_up(&mut self, now_ns: u64) {
         self.queue = [None; QUEUE_MAX];
@@ -228,7 +269,7 @@ impl Search {
     /// Takes a window of `level()` into account.
     pub(crate) fn sample(&mut self, sample: Sample) {
         if self.level() == self.incumbent() {
-            self.is_contended = sample.wasted > CONTENDED;
+            self.note_waste(sample.wasted);
         }
         match self.state {
             State::Holding { since_ns, changed } => self.watch(sample, since_ns, changed),

@@ -5,6 +5,7 @@
 
 use super::adapt::{BatchSize, Level, Search, Style};
 use super::bell::Bell;
+use super::lead::Member;
 use super::op::{Counters, Host, Mailbox};
 use super::slot::{NO_STAMP, Slot, Slots, State};
 use super::tune::Tuner;
@@ -153,7 +154,8 @@ impl<H: Host> Core<H> {
         self.tuner = None;
         let batch = match batch {
             BatchSize::Auto if self.policy.is_tunable => {
-                let tuner = Tuner::new(Search::new(self.batch_max, self.host.known_level()));
+                let search = Search::new(self.batch_max, self.host.known_level());
+                let tuner = Tuner::new(search, self.host.lead().map(Member::new));
                 let level = tuner.level();
                 self.tuner = Some(tuner);
                 return self.set_level(level);
@@ -218,7 +220,7 @@ impl<H: Host> Core<H> {
         if !tuner.is_due() {
             return;
         }
-        let known = tuner.incumbent();
+        let known = tuner.known();
         let mut reading = self.host.reading();
         // What long ones have done counts as it is done: else a level would be charged for those that it began, and
         // paid for those that another one did. (Where there is one open at a time, it is short, and looks are frequent.)
@@ -226,8 +228,7 @@ impl<H: Host> Core<H> {
             reading.work += self.slots.iter().map(|slot| slot.mailbox.work_under_way()).sum::<u64>();
         }
         let changed = tuner.look(reading, self.counters);
-        let incumbent = tuner.incumbent();
-        if incumbent != known {
+        if let Some(incumbent) = tuner.known().filter(|_| tuner.known() != known) {
             self.host.learn_level(incumbent);
         }
         if let Some(level) = changed {

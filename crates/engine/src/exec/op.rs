@@ -2,9 +2,11 @@
 //! know what a transaction is: it sees a [`Mailbox`] beside each future and a [`Host`] around the worker.
 
 use super::adapt::Level;
+use super::lead::Lead;
 use crate::epoch::Local;
 use crate::profile::Profile;
 use crate::suspend::Suspend;
+use crate::sync::Arc;
 use std::task::Waker;
 
 /// What stands beside the future in a slot: the operations that the future has posted. Reached by `&` only,
@@ -112,6 +114,11 @@ pub trait Host {
     /// Open futures that are long: known to be, or found out. They post their operations in any style.
     fn longs(&self) -> usize {
         0
+    }
+
+    /// What those have in common that search for a level together.
+    fn lead(&self) -> Option<Arc<Lead>> {
+        None
     }
 
     /// The level that workers like this one have found best before.

@@ -1,6 +1,7 @@
 //! Measures windows of a worker's own work for the search in `adapt.rs`. Called between rounds, by `core.rs`.
 
 use super::adapt::{Level, Sample, Search, Style};
+use super::lead::Member;
 use super::op::{Counters, Reading};
 
 /// A window of a trial lasts so long at least,
@@ -83,12 +84,15 @@ pub(crate) struct Tuner {
     /// Looks to pass over: what is open after a change of level was let in before it.
     pass_over: u32,
     voids: u32,
+    /// Among the workers that search together when they fight.
+    member: Option<Member>,
+    follows: bool,
 }
 
 impl Tuner {
-    pub(crate) fn new(search: Search) -> Tuner {
+    pub(crate) fn new(search: Search, member: Option<Member>) -> Tuner {
         let level = search.level();
-        Tuner { search, level, window: None, pass_over: 0, voids: 0 }
+        Tuner { search, level, window: None, pass_over: 0, voids: 0, member, follows: false }
     }
 
     /// The level to work at now.
@@ -96,9 +100,9 @@ impl Tuner {
         self.level
     }
 
-    /// The best one known.
-    pub(crate) fn incumbent(&self) -> Level {
-        self.search.incumbent()
+    /// The best one known; `None` while another worker knows.
+    pub(crate) fn known(&self) -> Option<Level> {
+        (!self.follows).then(|| self.search.incumbent())
     }
 
     /// The style for a future that is alone.
@@ -116,18 +120,22 @@ impl Tuner {
     /// The worker had nothing to do: the window says nothing.
     pub(crate) fn interrupt(&mut self) {
         self.voids += u32::from(self.window.take().is_some());
+        self.member.iter().for_each(Member::resign);
     }
 
     /// Looks at the window; a change of level, if there is one.
     pub(crate) fn look(&mut self, reading: Reading, counters: Counters) -> Option<Level> {
         let now = Mark { reading, counters };
+        if self.follow() {
+            return self.change();
+        }
         if self.voids >= VOID_MAX {
             self.voids = 0;
             self.search.give_up(reading.ns);
             self.window = None;
         }
         let is_holding = self.search.is_holding();
-        self.pass_over = if is_holding { HOLD_LOOKS } else { 1 };
+        self.pass_over = if is_holding && !self.follows { HOLD_LOOKS } else { 1 };
         let Some(window) = &mut self.window else {
             self.window = Some(Window::new(now));
             return self.change();
@@ -145,6 +153,7 @@ impl Tuner {
         }
         self.window = Some(Window::new(now));
         match sample(&began, &now, ns, self.level) {
+            Some(sample) if self.follows => self.search.note_waste(sample.wasted),
             Some(sample) => {
                 self.voids = 0;
                 self.search.sample(sample);
@@ -152,6 +161,18 @@ impl Tuner {
             None => self.voids += 1,
         }
         self.change()
+    }
+
+    /// Looks at what the leader is at, or leads. True: the level is another one.
+    fn follow(&mut self) -> bool {
+        let Some(member) = &self.member else { return false };
+        let leaders = member.follow(self.search.level(), self.search.is_contended());
+        self.follows = leaders.is_some();
+        let is_at = |level| self.search.is_holding() && self.search.incumbent() == level;
+        if let Some(level) = leaders.filter(|&level| !is_at(level)) {
+            self.search.follow(level);
+        }
+        self.search.level() != self.level
     }
 
     /// Takes over the level that the search wants, if it is another one.

@@ -6,7 +6,7 @@ use super::turn::Place;
 use crate::cc::{ConcurrencyControl, Env, Unlogged};
 use crate::epoch::{Epochs, Local};
 use crate::error::{Error, Result};
-use crate::exec::Turns;
+use crate::exec::{Lead, Turns};
 use crate::index::masstree::NODE_BYTES;
 use crate::memory::{Kind, Memory, OutOfMemory, Slab};
 use crate::metrics::{Clock, Metrics, Statistics, WorkerMetrics};
@@ -43,8 +43,10 @@ pub(crate) struct Engine<C: ConcurrencyControl> {
     epochs: Arc<Epochs>,
     /// Desks made so far, which number them.
     pub(super) desks: AtomicU32,
-    /// The level that a worker has found best last, for new ones to begin with: style and batch; 0: none.
-    pub(super) known_level: AtomicU64,
+    /// The bits of the level that a worker has found best last, for new ones to begin with; 0: none.
+    pub(super) known_level: AtomicU32,
+    /// Of workers that fight with each other.
+    pub(super) lead: Arc<Lead>,
     /// Workers are to tell where their time goes.
     pub(crate) profiling: Arc<AtomicBool>,
 }
@@ -69,7 +71,8 @@ impl<C: ConcurrencyControl> Engine<C> {
             spare: Mutex::new(Some(Vec::new())),
             epochs: Epochs::new(),
             desks: AtomicU32::new(1),
-            known_level: AtomicU64::new(0),
+            known_level: AtomicU32::new(0),
+            lead: Arc::default(),
             profiling: Arc::default(),
             memory,
             records,

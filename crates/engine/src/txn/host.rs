@@ -5,7 +5,7 @@ use super::handle::Txn;
 use super::mailbox::{Desk, InPlace};
 use crate::cc::ConcurrencyControl;
 use crate::epoch::Local;
-use crate::exec::{Counters, Host, Level, Reading, Released, Style};
+use crate::exec::{Counters, Host, Lead, Level, Reading, Released, Style};
 use crate::profile::Profile;
 use crate::suspend::Suspend;
 use crate::sync::atomic::Ordering::Relaxed;
@@ -117,25 +117,16 @@ impl<C: ConcurrencyControl> Host for WorkerHost<C> {
         self.context.longs.get()
     }
 
+    fn lead(&self) -> Option<Arc<Lead>> {
+        Some(self.context.engine.lead.clone())
+    }
+
     fn known_level(&self) -> Option<Level> {
-        let known = self.context.engine.known_level.load(Relaxed);
-        let style = match known & 3 {
-            1 => Style::Interleaved,
-            2 => Style::Prefetching,
-            3 => Style::Naive,
-            _ => return None,
-        };
-        Some(Level { style, batch: (known >> 2) as usize })
+        Level::from_bits(self.context.engine.known_level.load(Relaxed))
     }
 
     fn learn_level(&self, level: Level) {
-        let style = match level.style {
-            Style::Interleaved => 1,
-            Style::Prefetching => 2,
-            Style::Naive => 3,
-        };
-        // Relaxed: a hint for those to come.
-        self.context.engine.known_level.store((level.batch as u64) << 2 | style, Relaxed);
+        self.context.engine.known_level.store(level.to_bits(), Relaxed); // a hint for those to come
     }
 
     fn tend(&self, counters: &Counters) -> bool {

@@ -1,0 +1,68 @@
+//! Workers that fight with each other search for their level together: one leads, and the others take over whatever it is at.
+//! By itself, each would find that more open at once get it a larger share of what all fight for.
+//!
+//! Invariant: only the worker whose number the word has changes it; anyone may take the lead while it has none.
+
+use super::adapt::Level;
+use crate::sync::Arc;
+use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+/// What the workers of a database have in common. Relaxed throughout: levels order nothing.
+#[derive(Debug, Default)]
+pub(crate) struct Lead {
+    /// The leader's number, from 1 on, above the bits of its level; 0: nobody leads.
+    word: AtomicU64,
+    members: AtomicU32,
+}
+
+/// One worker's part in it.
+#[derive(Debug)]
+pub(crate) struct Member {
+    lead: Arc<Lead>,
+    number: u64,
+}
+
+impl Member {
+    pub(crate) fn new(lead: Arc<Lead>) -> Member {
+        let number = u64::from(lead.members.fetch_add(1, Relaxed)) + 1;
+        Member { lead, number }
+    }
+
+    /// Of a worker at `level`: the level to take over, if it fights with others and another one leads.
+    pub(crate) fn follow(&self, level: Level, is_contended: bool) -> Option<Level> {
+        let word = &self.lead.word;
+        let seen = word.load(Relaxed);
+        if !is_contended {
+            self.resign();
+            return None;
+        }
+        match seen >> 32 {
+            0 => {
+                let _ = word.compare_exchange(0, self.word_at(level), Relaxed, Relaxed); // or another has been first
+                None
+            }
+            leader if leader == self.number => {
+                word.store(self.word_at(level), Relaxed);
+                None
+            }
+            _ => Level::from_bits(seen as u32),
+        }
+    }
+
+    /// Others need not follow any longer.
+    pub(crate) fn resign(&self) {
+        if self.lead.word.load(Relaxed) >> 32 == self.number {
+            self.lead.word.store(0, Relaxed);
+        }
+    }
+
+    fn word_at(&self, level: Level) -> u64 {
+        self.number << 32 | u64::from(level.to_bits())
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        self.resign();
+    }
+}

@@ -1,0 +1,100 @@
+//! Workers that search for a level together.
+
+use crate::exec::adapt::{Level, Search, Style};
+use crate::exec::lead::{Lead, Member};
+use crate::exec::tune::Tuner;
+use crate::exec::{Counters, Reading};
+use std::sync::Arc;
+
+/// A worker by its figures alone.
+struct Figures {
+    tuner: Tuner,
+    reading: Reading,
+    counters: Counters,
+    done: f64,
+}
+
+impl Figures {
+    fn new(lead: Option<&Arc<Lead>>) -> Figures {
+        let member = lead.map(|lead| Member::new(lead.clone()));
+        let tuner = Tuner::new(Search::new(64, None), member);
+        Figures { tuner, reading: Reading::default(), counters: Counters::default(), done: 0.0 }
+    }
+
+    fn open(&self) -> f64 {
+        self.tuner.level().batch as f64
+    }
+
+    /// A millisecond beside a worker that keeps so many open. Both share what there is by how many they keep open, and the more
+    /// these are in all, the more is in vain.
+    fn work(&mut self, others_open: f64) {
+        let (mine, all) = (self.open(), self.open() + others_open);
+        let rate = 20_000.0 * (1.0 - 0.005 * all) * mine / all;
+        let ended = rate / 10.0;
+        self.done += rate;
+        self.reading.ns += 1_000_000;
+        self.reading.work = self.done as u64;
+        self.reading.conflicts += (0.1 * all * ended) as u64;
+        self.counters.ended += ended as u64;
+        self.counters.rounds += 100;
+        self.counters.visits += 100 * self.tuner.level().batch as u64;
+        if self.tuner.is_due() {
+            self.tuner.look(self.reading, self.counters);
+        }
+    }
+}
+
+/// What two workers do in ten seconds, of which one begins later, so that they do not try the same at the same time.
+fn both(lead: Option<&Arc<Lead>>) -> (f64, [Level; 2]) {
+    let [mut a, mut b] = [(); 2].map(|()| Figures::new(lead));
+    for ms in 0..10_000 {
+        let (of_a, of_b) = (a.open(), b.open());
+        a.work(of_b);
+        if ms >= 313 {
+            b.work(of_a);
+        }
+    }
+    (a.done + b.done, [a.tuner.level(), b.tuner.level()])
+}
+
+#[test]
+fn workers_that_fight_do_better_together() {
+    // Proves: two workers of which each gains by more open at once, at the other's cost, go on with few when they search
+    // together, and do more than by themselves.
+    let (alone, levels) = both(None);
+    assert!(levels.iter().map(|level| level.batch).sum::<usize>() >= 48, "{levels:?}");
+    let (together, levels) = both(Some(&Arc::default()));
+    assert!(levels.iter().all(|level| level.batch <= 4), "{levels:?}");
+    assert!(together > 1.3 * alone, "{together}, {alone}");
+}
+
+#[test]
+fn one_leads_and_others_follow() {
+    // Proves: who fights first leads; others take its level over as long as they fight, until it is calm, or goes.
+    let lead = Arc::<Lead>::default();
+    let [a, b, c] = [(); 3].map(|()| Member::new(lead.clone()));
+    let (few, many) = (Level { style: Style::Naive, batch: 1 }, Level::interleaved(48));
+    assert_eq!(a.follow(few, false), None);
+    assert_eq!(b.follow(many, true), None);
+    assert_eq!(a.follow(few, true), Some(many));
+    assert_eq!(b.follow(few, true), None);
+    assert_eq!((a.follow(many, true), a.follow(many, false)), (Some(few), None));
+    // A follower that is calm leaves the lead alone; a leader gives it up.
+    assert_eq!(c.follow(many, true), Some(few));
+    assert_eq!(b.follow(few, false), None);
+    assert_eq!(c.follow(many, true), None);
+    assert_eq!(a.follow(few, true), Some(many));
+    drop(c);
+    assert_eq!((a.follow(few, true), b.follow(many, true)), (None, Some(few)));
+}
+
+#[test]
+fn a_level_is_its_bits() {
+    // Proves: every level comes back from its bits, and 0 is none.
+    for style in [Style::Naive, Style::Prefetching, Style::Interleaved] {
+        for batch in [1, 48, 1 << 20] {
+            assert_eq!(Level::from_bits(Level { style, batch }.to_bits()), Some(Level { style, batch }));
+        }
+    }
+    assert_eq!(Level::from_bits(0), None);
+}
