@@ -210,6 +210,12 @@ impl<H: Host> Core<H> {
         }
     }
 
+    /// The worker's caller may not come back.
+    pub(crate) fn rest(&mut self) {
+        self.stop_timing();
+        self.tuner.iter().for_each(Tuner::rest);
+    }
+
     /// Looks at what the present level has brought.
     fn tune(&mut self, open: usize) {
         self.make_room_beside_longs();

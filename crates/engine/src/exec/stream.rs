@@ -95,7 +95,7 @@ impl<H: Host, S: Suspend> Worker<H, S> {
             }
         }
         debug_assert!(!stream.has_next, "what was put aside can go when nothing is open");
-        stream.core.stop_timing();
+        stream.core.rest();
         stream.core.settle();
         drop(stream);
         mem::forget(emptied); // nothing is left

@@ -120,6 +120,11 @@ impl Tuner {
     /// The worker had nothing to do: the window says nothing.
     pub(crate) fn interrupt(&mut self) {
         self.voids += u32::from(self.window.take().is_some());
+        self.rest();
+    }
+
+    /// The worker is not at work: it does not lead others.
+    pub(crate) fn rest(&self) {
         self.member.iter().for_each(Member::resign);
     }
 
