@@ -27,22 +27,30 @@ pub(crate) const KEY_BYTES_MAX: usize = 64;
 /// The name of the one table.
 const TABLE: &str = "usertable";
 
-/// An empty database that starts no workers, and its directory if it has one.
+/// An empty database that starts no workers, and its directory if it has one, to be made in `parent`.
 pub(crate) fn open<C: Scheme>(
     durability: DurabilityKind,
-    directory: &Path,
+    parent: &Path,
 ) -> crate::Result<(Database<C>, Option<Directory>)> {
-    let clock = Arc::new(SystemClock::default());
+    if durability == DurabilityKind::Memory {
+        let options = Options { workers: 0, ..Options::default() };
+        let db = Database::in_memory_with(options, Arc::new(SystemClock::default())).map_err(failure)?;
+        return Ok((db, None));
+    }
+    let directory = Directory::new(parent);
+    Ok((open_again(&directory, durability)?, Some(directory)))
+}
+
+/// The database that `open` has made in this directory, which is not open any more.
+pub(crate) fn open_again<C: Scheme>(
+    directory: &Directory,
+    durability: DurabilityKind,
+) -> crate::Result<Database<C>> {
     let durability = match durability {
-        DurabilityKind::Memory => {
-            let options = Options { workers: 0, ..Options::default() };
-            return Ok((Database::in_memory_with(options, clock).map_err(failure)?, None));
-        }
-        DurabilityKind::None => Durability::None,
+        DurabilityKind::Memory | DurabilityKind::None => Durability::None,
         DurabilityKind::Async => Durability::Async,
         DurabilityKind::Sync => Durability::Sync,
     };
-    let directory = Directory::new(directory);
     // Checkpoints are made when the plan says so.
     let options = Options {
         workers: 0,
@@ -51,7 +59,7 @@ pub(crate) fn open<C: Scheme>(
         checkpoint_interval_s: 0,
         ..Options::default()
     };
-    Ok((open_in(&directory, options)?, Some(directory)))
+    open_in(directory, options)
 }
 
 /// The database in a directory.

@@ -1,6 +1,7 @@
 //! Every mix in every way of execution, briefly, and what holds afterwards.
 
 use super::conditions::CONDITIONS;
+use super::inputs::KINDS;
 use super::{Mix, Scale, Settings, Tpcc};
 use crate::args::{DurabilityKind, Isolation, Mode};
 use crate::engine::{self, Database, Scheme, Serializable, Snapshot};
@@ -10,6 +11,7 @@ use crate::kit::driver::{Slice, together};
 use crate::kit::plan::{Form, Variant};
 use crate::kit::worker::{Job, Length, execute};
 use crate::{Failure, Result};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// What to run.
@@ -17,8 +19,13 @@ use std::time::{Duration, Instant};
 pub struct RunPlan {
     /// The size of the database.
     pub scale: Scale,
-    /// Isolations; each has a database of its own.
+    /// Isolations; each has a database of its own for each durability.
     pub isolation: Vec<Isolation>,
+    /// Durabilities. A database that is in a directory is closed after each run and opened again: conditions are checked
+    /// on what has been recovered, with the indexes that were made anew.
+    pub durability: Vec<DurabilityKind>,
+    /// Where directories of durable databases are made.
+    pub directory: PathBuf,
     /// Mixes, one after the other on the same database.
     pub mix: Vec<Mix>,
     /// Ways to execute each mix: naive, prefetch, interleaved, hybrid or auto.
@@ -38,6 +45,8 @@ pub struct RunPlan {
 pub struct Run {
     /// What transactions are protected from.
     pub isolation: Isolation,
+    /// What a crash would leave.
+    pub durability: DurabilityKind,
     /// Which transactions.
     pub mix: Mix,
     /// How they were executed.
@@ -61,38 +70,45 @@ pub struct Run {
 pub fn run_all(plan: &RunPlan, show: &mut dyn FnMut(&Run)) -> Result<Vec<Run>> {
     plan.scale.check()?;
     let mut runs = Vec::new();
-    for &isolation in &plan.isolation {
-        runs.extend(match isolation {
-            Isolation::Snapshot => run_isolation::<Snapshot>(plan, isolation, show)?,
-            Isolation::Serializable | Isolation::Declared => {
-                run_isolation::<Serializable>(plan, isolation, show)?
-            }
+    let homes = plan.isolation.iter().flat_map(|one| plan.durability.iter().map(move |other| (*one, *other)));
+    for home in homes {
+        runs.extend(match home.0 {
+            Isolation::Snapshot => run_home::<Snapshot>(plan, home, show)?,
+            Isolation::Serializable | Isolation::Declared => run_home::<Serializable>(plan, home, show)?,
         });
     }
     Ok(runs)
 }
 
-fn run_isolation<C: Scheme>(
+fn run_home<C: Scheme>(
     plan: &RunPlan,
-    isolation: Isolation,
+    (isolation, durability): (Isolation, DurabilityKind),
     show: &mut dyn FnMut(&Run),
 ) -> Result<Vec<Run>> {
     let settings = Settings::new(plan.scale);
-    let (db, kit) = loaded::<C>(settings, plan.seed, plan.workers)?;
+    let (mut db, directory) = engine::open::<C>(durability, &plan.directory)?;
+    let mut kit = Tpcc::load(&db, settings, plan.seed, plan.workers, &|_, _| {})?;
     let mut runs = Vec::new();
     for (mix, mode) in plan.mix.iter().flat_map(|mix| plan.mode.iter().map(move |mode| (*mix, *mode))) {
-        let kit = kit.with(Settings { mix, ..settings });
         let work = Work { isolation, mode, workers: plan.workers, batch: plan.batch };
         let start = Instant::now();
-        let slice = run(&db, &kit, &work, plan.transactions, plan.seed.wrapping_add(runs.len() as u64))?;
+        let seed = plan.seed.wrapping_add(runs.len() as u64);
+        let slice = run(&db, &kit.with(Settings { mix, ..settings }), &work, plan.transactions, seed)?;
         let elapsed = start.elapsed();
+        if let Some(directory) = &directory {
+            db.close().map_err(engine::failure)?;
+            db = engine::open_again(directory, durability)?;
+            kit = kit.of(&db)?;
+        }
         let conditions = kit.check(&db)?;
         let violated = conditions.iter().filter(|condition| !condition.holds);
+        let kinds = KINDS[mix.kinds()].iter().zip(&slice.kinds);
         let run = Run {
             isolation,
+            durability,
             mix,
             mode,
-            commits: kit.kinds().iter().copied().zip(slice.kinds.iter().map(|kind| kind.committed)).collect(),
+            commits: kinds.map(|(name, kind)| (*name, kind.committed)).collect(),
             rolled_back: slice.kinds.iter().map(|kind| kind.rolled_back).sum(),
             aborts: slice.kinds.iter().map(|kind| kind.aborts()).sum(),
             elapsed,
@@ -108,6 +124,7 @@ fn run_isolation<C: Scheme>(
 }
 
 /// A filled database in memory.
+#[cfg(test)]
 pub(super) fn loaded<C: Scheme>(
     settings: Settings,
     seed: u64,

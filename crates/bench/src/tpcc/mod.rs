@@ -229,6 +229,11 @@ impl Tpcc {
         })
     }
 
+    /// The same in another database: the one that was filled, opened again.
+    pub(crate) fn of<C: Scheme>(self, db: &Database<C>) -> crate::Result<Tpcc> {
+        Ok(Tpcc { tables: Tables::open(db)?, ..self })
+    }
+
     /// Other transactions on the same tables.
     pub(crate) fn with(&self, settings: Settings) -> Tpcc {
         assert_eq!(self.settings.scale, settings.scale, "the database is loaded");

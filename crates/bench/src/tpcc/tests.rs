@@ -8,7 +8,7 @@ use super::keys::{District, item_of_stock, order_of, stock};
 use super::new_order::UnusedItem;
 use super::rows::{Customer, Stock, Text, zeroed};
 use super::*;
-use crate::args::{Isolation, Mode, RefillKind};
+use crate::args::{DurabilityKind, Isolation, Mode, RefillKind};
 use crate::distribution::Rng;
 use crate::engine::{self, Never, OnMiss, Serializable, Snapshot};
 use braiddb::{Error, Plain, Table};
@@ -121,20 +121,26 @@ fn loading_twice_gives_the_same() {
     assert_eq!(contents(&one, &kit.tables), contents(&two, &other.tables));
 }
 
-/// Runs mixes in all modes and checks that all kinds of each mix have committed and that all conditions hold.
-fn check(isolation: Isolation, mix: &[Mix]) {
-    let plan = RunPlan {
+/// Runs in all modes, in memory.
+fn plan(isolation: Isolation, mix: &[Mix]) -> RunPlan {
+    RunPlan {
         scale: Scale::small(2),
         isolation: vec![isolation],
+        durability: vec![DurabilityKind::Memory],
+        directory: std::env::temp_dir(),
         mix: mix.to_vec(),
         mode: vec![Mode::Naive, Mode::Prefetch, Mode::Interleaved, Mode::Hybrid, Mode::Auto],
         workers: 2,
         batch: 8,
         transactions: 400,
         seed: SEED,
-    };
-    let runs = run_all(&plan, &mut |_| {}).unwrap();
-    assert_eq!(runs.len(), 5 * mix.len());
+    }
+}
+
+/// Runs what is planned and checks that all kinds of each mix have committed and that all conditions hold.
+fn check(plan: &RunPlan) {
+    let runs = run_all(plan, &mut |_| {}).unwrap();
+    assert_eq!(runs.len(), plan.durability.len() * plan.mix.len() * plan.mode.len());
     for run in &runs {
         assert_eq!(run.violations, [""; 0], "{run:?}");
         let commits: u64 = run.commits.iter().map(|(_, commits)| commits).sum();
@@ -149,19 +155,44 @@ fn check(isolation: Isolation, mix: &[Mix]) {
 #[test]
 fn all_mixes_hold_the_conditions_when_serializable() {
     // Proves the conditions after every mix in every mode with two workers, eight transactions open on each.
-    check(Isolation::Serializable, &Mix::ALL);
+    check(&plan(Isolation::Serializable, &Mix::ALL));
 }
 
 #[test]
 fn all_mixes_hold_the_conditions_under_snapshots() {
     // Proves the same under snapshot isolation, under which TPC-C is serializable.
-    check(Isolation::Snapshot, &Mix::ALL);
+    check(&plan(Isolation::Snapshot, &Mix::ALL));
 }
 
 #[test]
 fn declared_readers_hold_the_conditions() {
     // Proves that OrderStatus and StockLevel may be declared read-only, that is, write nothing.
-    check(Isolation::Declared, &[Mix::Full]);
+    check(&plan(Isolation::Declared, &[Mix::Full]));
+}
+
+#[test]
+fn databases_that_are_opened_again_hold_the_conditions() {
+    // Proves that a checkpoint alone, and the log, bring back tables and indexes between any two runs.
+    let durability = vec![DurabilityKind::None, DurabilityKind::Async, DurabilityKind::Sync];
+    let mode = vec![Mode::Naive, Mode::Interleaved];
+    check(&RunPlan { durability, mode, ..plan(Isolation::Serializable, &[Mix::Full, Mix::Narrow]) });
+}
+
+#[test]
+fn what_is_opened_again_is_what_was_closed() {
+    // Proves that no row with columns changes by that, and that transactions go on with the indexes made anew.
+    let kind = DurabilityKind::Async;
+    let (db, directory) = engine::open::<Serializable>(kind, &std::env::temp_dir()).unwrap();
+    let kit = Tpcc::load(&db, small(Mix::Full), SEED, 2, &|_, _| {}).unwrap();
+    run(&db, &kit, &work(Mode::Interleaved, 2), 400, SEED).unwrap();
+    let before = contents(&db, &kit.tables);
+    db.close().unwrap();
+    let directory = directory.unwrap();
+    let db = engine::open_again::<Serializable>(&directory, kind).unwrap();
+    let kit = kit.of(&db).unwrap();
+    assert_eq!(contents(&db, &kit.tables), before);
+    run(&db, &kit, &work(Mode::Interleaved, 2), 400, SEED + 1).unwrap();
+    assert_eq!(violated(&db, &kit).0, [0; 0]);
 }
 
 #[test]

@@ -1,12 +1,13 @@
 //! `braid check tpcc`: TPC-C in every mix, mode and isolation, and its consistency conditions after each run.
 
-use braid_bench::args::{Isolation, Mode, processors};
+use braid_bench::args::{DurabilityKind, Isolation, Mode, processors};
 use braid_bench::tpcc::{Mix, Run, RunPlan, Scale, run_all};
 use clap::Args;
 use serde_json::json;
 use std::error::Error;
 use std::io::{self, Write};
 use std::num::NonZeroU64;
+use std::path::PathBuf;
 use std::time::Instant;
 
 /// What to run.
@@ -21,6 +22,13 @@ pub struct TpccArgs {
     /// What transactions are protected from
     #[arg(long, default_value = "serializable,declared,snapshot", value_delimiter = ',')]
     isolation: Vec<Isolation>,
+    /// What a crash of the machine would leave. A database that is not just in memory is closed after each run and opened
+    /// again, and the conditions are checked on what has been recovered
+    #[arg(long, default_value = "memory", value_delimiter = ',')]
+    durability: Vec<DurabilityKind>,
+    /// Where directories of durable databases are made, and removed afterwards [default: the system's for temporary files]
+    #[arg(long, value_name = "DIR")]
+    directory: Option<PathBuf>,
     /// Which transactions; all mixes if none is named
     #[arg(long, value_delimiter = ',')]
     mix: Vec<Mix>,
@@ -51,6 +59,8 @@ pub fn tpcc(args: &TpccArgs) -> Result<(), Box<dyn Error>> {
     let plan = RunPlan {
         scale,
         isolation: args.isolation.clone(),
+        durability: args.durability.clone(),
+        directory: args.directory.clone().unwrap_or_else(std::env::temp_dir),
         mix: if args.mix.is_empty() { Mix::ALL.to_vec() } else { args.mix.clone() },
         mode: args.mode.clone(),
         workers: args.workers.map_or(processors().max(2), usize::from),
@@ -79,15 +89,11 @@ pub fn tpcc(args: &TpccArgs) -> Result<(), Box<dyn Error>> {
     }
 }
 
-fn isolation_and_mode(run: &Run) -> (&'static str, &'static str) {
-    (run.isolation.name(), run.mode.name())
-}
-
 fn line(run: &Run) -> String {
-    let (isolation, mode) = isolation_and_mode(run);
+    let (isolation, durability, mode) = (run.isolation.name(), run.durability.name(), run.mode.name());
     let commits: u64 = run.commits.iter().map(|(_, commits)| commits).sum();
     let mut text = format!(
-        "{isolation:12} {:12} {mode:11} {commits:>8} committed {:>6} rolled back {:>8} retried {:>9.0}/s   {}",
+        "{isolation:12} {durability:6} {:12} {mode:11} {commits:>8} committed {:>6} rolled back {:>8} retried {:>9.0}/s   {}",
         run.mix.name(),
         run.rolled_back,
         run.aborts,
@@ -105,11 +111,11 @@ fn line(run: &Run) -> String {
 }
 
 fn line_of_json(run: &Run) -> String {
-    let (isolation, mode) = isolation_and_mode(run);
     json!({
-        "isolation": isolation,
+        "isolation": run.isolation.name(),
+        "durability": run.durability.name(),
         "mix": run.mix,
-        "mode": mode,
+        "mode": run.mode.name(),
         "commits": run.commits.iter().copied().collect::<std::collections::BTreeMap<_, _>>(),
         "rolled_back": run.rolled_back,
         "aborts": run.aborts,
@@ -130,6 +136,7 @@ mod tests {
     fn run(violations: Vec<String>) -> Run {
         Run {
             isolation: Isolation::Declared,
+            durability: DurabilityKind::Async,
             mix: Mix::Reads,
             mode: Mode::Hybrid,
             commits: vec![("order-status", 3), ("stock-level", 4)],
@@ -145,13 +152,17 @@ mod tests {
     fn runs_are_shown() {
         // Proves that a line has the counts, and that what does not hold is there in text and in JSON.
         let good = line(&run(vec![]));
-        assert!(good.contains("cr") && good.contains("7 committed") && good.contains(" 14/s"), "{good}");
+        assert!(
+            good.contains("async  cr") && good.contains("7 committed") && good.contains(" 14/s"),
+            "{good}"
+        );
         assert!(good.ends_with("conditions 1-12 hold"), "{good}");
         let bad = run(vec!["2. it should: warehouse 1".into()]);
         assert!(line(&bad).contains("BROKEN\n    2. it should: warehouse 1"), "{}", line(&bad));
         let value: serde_json::Value = serde_json::from_str(&line_of_json(&bad)).unwrap();
         assert_eq!(value["violations"][0], "2. it should: warehouse 1");
         assert_eq!((&value["commits"]["stock-level"], &value["mix"]), (&json!(4), &json!("cr")));
+        assert_eq!(value["durability"], "async");
     }
 
     #[test]
