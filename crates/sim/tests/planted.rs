@@ -2,7 +2,7 @@
 
 use braid_sim::workload::Made;
 use braid_sim::workload::{
-    MakeWorkload, counters_losing_updates, fork_torn, monotonic_stale, moves_torn, pairs_torn,
+    MakeWorkload, counters_losing_updates, fork_torn, indexed_torn, monotonic_stale, moves_torn, pairs_torn,
     sets_losing_elements,
 };
 use braid_sim::{
@@ -46,6 +46,12 @@ fn torn_sums_are_found() {
     finds(moves_torn, true, "rows scanned in two transactions add up to");
 }
 
+/// An index that is read in another transaction than its rows is found.
+#[test]
+fn torn_indexes_are_found() {
+    finds(indexed_torn, false, "the indexes find");
+}
+
 /// Readers who cannot agree on an order, because each reads in two transactions, are found.
 #[test]
 fn long_forks_are_found() {
@@ -70,9 +76,13 @@ fn snapshot_isolation_is_not_serializable() {
     let claims = Scheme::named("snapshot").expect("the engine has it").judged_by(Isolation::Serializable);
     let needing: Vec<_> =
         WorkloadId::all().filter(|workload| workload.needs() == Isolation::Serializable).collect();
-    assert_eq!(needing.len(), 3, "the table below names each");
-    let messages =
-        [("skew", "nobody is left"), ("receipts", "was reported as"), ("sets", "and both added to it")];
+    assert_eq!(needing.len(), 4, "the table below names each");
+    let messages = [
+        ("skew", "nobody is left"),
+        ("receipts", "was reported as"),
+        ("sets", "and both added to it"),
+        ("indexed", "at most 4 should"),
+    ];
     for (name, what) in messages {
         let workload = WorkloadId::named(name).expect("it is in the table");
         assert!(needing.contains(&workload), "{name}");

@@ -2,22 +2,35 @@
 //! (`planted_schemes.rs` finds every one by scripts.) One workload has to do: all of them, compiled for every error,
 //! would take minutes.
 
-use braid_sim::workload::mixed;
+use braid_sim::workload::{MakeWorkload, indexed, mixed};
 use braid_sim::{Entry, Isolation, Settings, run};
 use braiddb::{Planted, planted};
 
 /// Seeds within which an error has to be found.
 const SEEDS_MAX: u64 = 200;
 
-/// The first history that is not strictly serializable, in words.
-fn in_history<const BUG: u32>() -> Option<String> {
-    let entry = Entry::<Planted<BUG>>::new("mixed", Isolation::Snapshot, true, mixed);
+/// The first violation of a workload, which has to say this.
+fn found<const BUG: u32>(make: MakeWorkload<Planted<BUG>>, is_recorded: bool, what: &str) -> Option<String> {
+    let entry = Entry::new("planted", Isolation::Snapshot, is_recorded, make);
     (0..SEEDS_MAX).find_map(|seed| {
         let settings = Settings { seed, ..Settings::default() };
         let violation = run(&entry, &settings, Isolation::Serializable).err()?;
-        assert!(violation.what.starts_with("the history is wrong: not strict serializable"), "{violation}");
+        assert!(violation.what.contains(what), "{violation}");
         Some(violation.to_string())
     })
+}
+
+/// The first history that is not strictly serializable, in words.
+fn in_history<const BUG: u32>() -> Option<String> {
+    found::<BUG>(mixed, true, "the history is wrong: not strict serializable")
+}
+
+/// Proves that phantoms by an index are found by what transactions count on that have counted by it.
+#[test]
+fn index_readers_forgotten() {
+    let what = "at most 4 should";
+    println!("{}", found::<{ planted::NO_VALIDATION }>(indexed, false, what).expect("the error is found"));
+    println!("{}", found::<{ planted::GAP_READERS_FORGOTTEN }>(indexed, false, what).expect("it is found"));
 }
 
 macro_rules! planted_tests {

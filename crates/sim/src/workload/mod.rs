@@ -6,6 +6,7 @@ mod bank;
 mod churn;
 mod counters;
 mod fork;
+mod indexed;
 mod long;
 mod mixed;
 mod monotonic;
@@ -21,6 +22,7 @@ pub use bank::bank;
 pub use churn::churn;
 pub use counters::{counters, counters_losing_updates};
 pub use fork::{fork, fork_torn};
+pub use indexed::{indexed, indexed_torn};
 pub use long::long;
 pub use mixed::mixed;
 pub use monotonic::{monotonic, monotonic_stale};
@@ -100,6 +102,7 @@ impl<C: ConcurrencyControl> Entry<C> {
         Entry::new("own", Isolation::Snapshot, PLAIN, own::<C>),
         Entry::new("churn", Isolation::Snapshot, PLAIN, churn::<C>),
         Entry::new("long", Isolation::Snapshot, PLAIN, long::<C>),
+        Entry::new("indexed", Isolation::Serializable, PLAIN, indexed::<C>),
         Entry::new("append", Isolation::Snapshot, RECORDED, append::<C>),
         Entry::new("sets", Isolation::Serializable, RECORDED, sets::<C>),
         Entry::new("fork", Isolation::Snapshot, RECORDED, fork::<C>),
