@@ -40,7 +40,7 @@ pub(crate) fn grid(lines: &[Line]) -> Grid {
 /// How to read it.
 pub(crate) fn notes(lines: &[Line]) -> String {
     let mut notes =
-        "shares of the workers' time, told by timing one round over their transactions in 64 by the \
+        "shares of the workers' time, told by timing one round over their transactions in 512 (one after the other: in 64) by the \
                      processor's counter; ns/txn: the share of a worker's time for each transaction done\n"
             .to_owned();
     if lines.iter().any(|line| line.breakdown.total_ticks() == 0) {

@@ -15,8 +15,10 @@ use crate::sync::ticks;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
-/// Rounds of a worker of which one is timed: a power of two. What is measured stands for so many.
-const ROUNDS_PER_SAMPLE: u64 = 64;
+/// Rounds of a worker of which one is timed: powers of two. What is measured stands for so many. Where a round is a
+/// step each of many transactions, timing takes several times what they do; where it is a whole one, next to nothing.
+const ROUNDS_OF_ONE: u64 = 64;
+const ROUNDS_OF_MANY: u64 = 512;
 /// Pairs of readings of the counter by which the cost of one is told.
 const CALIBRATION_PAIRS: usize = 64;
 /// A stretch that takes so many times the usual round, and so many ticks, is put down to the thread's having been off
@@ -196,6 +198,14 @@ impl Sums {
     }
 }
 
+/// Ticks of an attempt, as many times as the rounds stand for in which they were timed.
+#[derive(Clone, Copy, Debug, Default)]
+struct Spent {
+    /// There are any: of most attempts nothing is timed.
+    any: bool,
+    ticks: [u64; ACTIVITIES],
+}
+
 /// What one worker times.
 #[derive(Debug)]
 pub(crate) struct Profile {
@@ -206,10 +216,11 @@ pub(crate) struct Profile {
     since: Cell<u64>,
     /// The slot whose attempt it is at.
     slot: Cell<usize>,
-    /// Ticks by slot and activity, of attempts that have not ended.
-    spent: RefCell<Vec<[u64; ACTIVITIES]>>,
-    /// The round that is timed next.
+    /// By slot, of attempts that have not ended.
+    spent: RefCell<Vec<Spent>>,
+    /// The round that is timed next, and how many the present one stands for.
     next: Cell<u64>,
+    weight: Cell<u64>,
     /// Ticks that reading the counter takes by itself.
     read_ticks: Cell<u64>,
     /// Ticks of the present timed round, of the usual one, and of the longest stretch that is believed.
@@ -233,6 +244,7 @@ impl Profile {
             slot: Cell::new(0),
             spent: RefCell::default(),
             next: Cell::new(0),
+            weight: Cell::new(1),
             read_ticks: Cell::new(0),
             round: Cell::new(0),
             usual: Cell::new(0),
@@ -285,16 +297,18 @@ impl Profile {
         if self.is_on() { self.next.get() } else { u64::MAX }
     }
 
-    /// Begins to time round number `round`, if it is due.
-    pub(crate) fn begin(&self, round: u64) -> bool {
+    /// Begins to time round number `round`, over so many open transactions, if it is due.
+    pub(crate) fn begin(&self, round: u64, open: usize) -> bool {
         debug_assert!(!self.is_timing());
         if round < self.next() {
             return false;
         }
         // Somewhere in the next so many rounds: a fixed distance might fall in step with the work.
-        let block = round / ROUNDS_PER_SAMPLE + 1;
-        let within = block.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32 & (ROUNDS_PER_SAMPLE - 1);
-        self.next.set(block * ROUNDS_PER_SAMPLE + within);
+        let rounds = if open > 1 { ROUNDS_OF_MANY } else { ROUNDS_OF_ONE };
+        let block = round / rounds + 1;
+        let within = block.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32 & (rounds - 1);
+        self.next.set(block * rounds + within);
+        self.weight.set(rounds);
         self.at.set(Activity::Scheduling);
         self.round.set(0);
         self.is_timing.set(true);
@@ -345,7 +359,7 @@ impl Profile {
         self.slot.set(slot);
         let mut spent = self.spent.borrow_mut();
         if slot >= spent.len() {
-            spent.resize(slot + 1, [0; ACTIVITIES]); // as many as the worker has slots, at most
+            spent.resize(slot + 1, Spent::default()); // as many as the worker has slots, at most
         }
     }
 
@@ -355,26 +369,28 @@ impl Profile {
             return;
         }
         self.round.set(self.round.get() + took);
+        let stands_for = took * self.weight.get();
         if activity.is_of_attempt()
             && let Some(spent) = self.spent.borrow_mut().get_mut(self.slot.get())
         {
-            spent[activity as usize] += took;
+            spent.any = true;
+            spent.ticks[activity as usize] += stands_for;
         } else {
-            self.add(activity, took);
+            self.add(activity, stands_for);
         }
     }
 
-    fn add(&self, activity: Activity, took: u64) {
-        Sums::add(&self.sums.ticks[activity as usize], took * ROUNDS_PER_SAMPLE);
+    fn add(&self, activity: Activity, ticks: u64) {
+        Sums::add(&self.sums.ticks[activity as usize], ticks);
     }
 
     /// The attempt in a slot has committed: what it did was what it was.
     #[cold]
     pub(crate) fn keep(&self, slot: usize) {
         self.enter(Activity::Scheduling);
-        for (activity, took) in Activity::ALL.into_iter().zip(self.take(slot)) {
-            if took > 0 {
-                self.add(activity, took);
+        if let Some(spent) = self.take(slot) {
+            for (activity, ticks) in Activity::ALL.into_iter().zip(spent) {
+                self.add(activity, ticks);
             }
         }
     }
@@ -383,11 +399,16 @@ impl Profile {
     #[cold]
     pub(crate) fn undo(&self, slot: usize) {
         self.enter(Activity::Scheduling);
-        self.add(Activity::AbortedWork, self.take(slot).iter().sum());
+        if let Some(spent) = self.take(slot) {
+            self.add(Activity::AbortedWork, spent.iter().sum());
+        }
     }
 
-    fn take(&self, slot: usize) -> [u64; ACTIVITIES] {
-        self.spent.borrow_mut().get_mut(slot).map_or([0; ACTIVITIES], std::mem::take)
+    /// What was timed of the attempt in a slot, if anything was.
+    fn take(&self, slot: usize) -> Option<[u64; ACTIVITIES]> {
+        let mut spent = self.spent.borrow_mut();
+        let spent = spent.get_mut(slot).filter(|spent| spent.any)?;
+        Some(std::mem::take(spent).ticks)
     }
 
     /// Between rounds: does what the database wishes from now on, and tells when housekeeping began, which is timed
@@ -422,7 +443,7 @@ mod tests {
         // Proves that a stretch goes to what it was, under the attempt until that ends, and that shares add up to 1.
         let (profile, switch, sums) = make();
         switch.store(true, Relaxed);
-        assert!(profile.follow_switch() && profile.begin(0));
+        assert!(profile.follow_switch() && profile.begin(0, 1));
         profile.set_slot(3);
         profile.enter(Activity::Index);
         spin();
@@ -433,11 +454,11 @@ mod tests {
         profile.end();
         assert_eq!(sums.breakdown().ticks(Activity::Index), 0, "the attempt has not ended");
         let waited = sums.breakdown().ticks(Activity::Waiting);
-        assert!(waited >= 9_000 * ROUNDS_PER_SAMPLE, "{waited}");
+        assert!(waited >= 9_000 * ROUNDS_OF_ONE, "{waited}");
         profile.keep(3);
         let breakdown = sums.breakdown();
         for activity in [Activity::Index, Activity::Useful] {
-            assert!(breakdown.ticks(activity) >= 9_000 * ROUNDS_PER_SAMPLE, "{breakdown:?}");
+            assert!(breakdown.ticks(activity) >= 9_000 * ROUNDS_OF_ONE, "{breakdown:?}");
         }
         assert!((breakdown.shares().map(|(_, share)| share).sum::<f64>() - 1.0).abs() < 1e-9);
         profile.undo(3);
@@ -449,7 +470,7 @@ mod tests {
         // Proves that the work of an attempt that is undone is aborted work, and its waiting is not.
         let (profile, switch, sums) = make();
         switch.store(true, Relaxed);
-        assert!(profile.follow_switch() && profile.begin(0));
+        assert!(profile.follow_switch() && profile.begin(0, 1));
         profile.set_slot(0);
         profile.enter(Activity::Versions);
         spin();
@@ -466,22 +487,24 @@ mod tests {
     #[test]
     fn one_round_of_a_block_is_timed() {
         // Proves that exactly one round of every so many is due, at places that differ, and none when it is off.
-        let (profile, switch, sums) = make();
-        assert!(!profile.follow_switch() && !profile.begin(0));
-        switch.store(true, Relaxed);
-        profile.follow_switch();
-        let timed: Vec<u64> = (0..64_000)
-            .filter(|&round| {
-                let is_timed = profile.begin(round);
-                profile.end();
-                is_timed
-            })
-            .collect();
-        assert!((999..=1000).contains(&timed.len()), "{}", timed.len());
-        assert!(timed[1..].windows(2).all(|two| two[0] / 64 + 1 == two[1] / 64));
-        let places: std::collections::BTreeSet<u64> = timed.iter().map(|round| round % 64).collect();
-        assert!(places.len() > 32, "{places:?}");
-        assert_eq!(sums.breakdown().rounds(), timed.len() as u64);
+        for (open, rounds) in [(1, ROUNDS_OF_ONE), (2, ROUNDS_OF_MANY)] {
+            let (profile, switch, sums) = make();
+            assert!(!profile.follow_switch() && !profile.begin(0, open));
+            switch.store(true, Relaxed);
+            profile.follow_switch();
+            let timed: Vec<u64> = (0..1000 * rounds)
+                .filter(|&round| {
+                    let is_timed = profile.begin(round, open);
+                    profile.end();
+                    is_timed
+                })
+                .collect();
+            assert!((999..=1000).contains(&timed.len()), "{}", timed.len());
+            assert!(timed[1..].windows(2).all(|two| two[0] / rounds + 1 == two[1] / rounds));
+            let places: std::collections::BTreeSet<u64> = timed.iter().map(|round| round % rounds).collect();
+            assert!(places.len() as u64 > rounds / 2, "{places:?}");
+            assert_eq!(sums.breakdown().rounds(), timed.len() as u64);
+        }
     }
 
     #[test]
@@ -491,11 +514,11 @@ mod tests {
         switch.store(true, Relaxed);
         profile.follow_switch();
         for block in 0..USUAL_ROUNDS + 1 {
-            assert!(profile.begin(block * 2 * ROUNDS_PER_SAMPLE));
+            assert!(profile.begin(block * 2 * ROUNDS_OF_ONE, 1));
             profile.end();
         }
         let before = sums.breakdown();
-        assert!(profile.begin(1 << 20));
+        assert!(profile.begin(1 << 20, 1));
         profile.enter(Activity::Waiting);
         let until = ticks() + 4 * AWAY_TICKS_MIN;
         while ticks() < until {}

@@ -89,7 +89,7 @@ fn closures_that_think_are_useful() {
     for batch in [1, 16] {
         let before = db.statistics().breakdown;
         db.worker_with(OnMiss, fixed(batch)).run_each(
-            0..4_000u64,
+            0..40_000u64,
             async |tx, i| {
                 think(10_000);
                 tx.get(table, i % 1000).await
@@ -97,7 +97,7 @@ fn closures_that_think_are_useful() {
             |result| assert_eq!(result.unwrap(), Some(0)),
         );
         let breakdown = db.statistics().breakdown.since(&before);
-        assert!(breakdown.share(Activity::Useful) > 0.8, "batch {batch}: {breakdown:?}");
+        assert!(breakdown.share(Activity::Useful) > 0.7, "batch {batch}: {breakdown:?}");
     }
 }
 

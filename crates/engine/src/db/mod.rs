@@ -355,7 +355,8 @@ impl<C: ConcurrencyControl> Database<C> {
 
     /// Has workers tell, from now on or no more, what they spend their time on: see
     /// [`Statistics::breakdown`](crate::Statistics::breakdown). They notice within 64 rounds over their transactions. One
-    /// round in 64 is timed then; off, which is the default, nothing is. Interactive transactions are not included.
+    /// round in 512 is timed then, in 64 where transactions run one after the other; off, which is the default,
+    /// nothing is. Interactive transactions are not included.
     pub fn set_profiling(&self, is_on: bool) {
         self.0.engine.profiling.store(is_on, Relaxed); // Relaxed: a wish, and nothing behind it
     }

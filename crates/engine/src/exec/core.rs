@@ -320,7 +320,7 @@ impl<H: Host> Core<H> {
         }
         self.mark_at = self.house_at;
         if let Some(profile) = self.host.profile() {
-            self.is_timing = profile.begin(round);
+            self.is_timing = profile.begin(round, live.len());
             let next = if self.is_timing { round + 1 } else { profile.next() };
             self.mark_at = self.mark_at.min(next);
         }
