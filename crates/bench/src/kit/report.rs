@@ -377,7 +377,10 @@ impl Outcome {
             return Err(Failure::new("there is nothing to draw: no variant was run"));
         }
         let (category, series) = (self.categories(), self.series());
-        let categories = distinct(self.rows.iter().map(&category));
+        // Kind by kind: what one panel has no room for is another kind, not the same one with more workers.
+        let kinds = distinct(self.rows.iter().map(|row| row.kind.to_owned()));
+        let by_kind = kinds.iter().flat_map(|kind| self.rows.iter().filter(move |row| row.kind == *kind));
+        let categories = distinct(by_kind.map(&category));
         let of_series = |name: String| {
             let of = |wanted: &String| {
                 let mut rows = self.rows.iter();

@@ -100,6 +100,17 @@ fn breakdowns_are_shown_when_asked_for() {
 }
 
 #[test]
+fn charts_go_kind_by_kind() {
+    // Proves that a kind's bars for one worker and for two are neighbours.
+    let outcome = check_all(&small_bank(), "--mode naive --workers 1,2 --seconds 0.03 --repeats 1");
+    let svg = outcome.throughput().unwrap();
+    let kinds = outcome.rows.iter().filter(|row| row.variant.workers == 1).map(|row| row.kind);
+    let expected: Vec<_> = kinds.flat_map(|kind| [1, 2].map(|n| format!("{kind}, workers {n}"))).collect();
+    let places: Vec<_> = expected.iter().map(|name| svg.find(name).expect("it is drawn")).collect();
+    assert!(expected.len() > 4 && places.is_sorted(), "{expected:?} at {places:?}");
+}
+
+#[test]
 fn durable_databases_hold_them_too() {
     // Proves that kits run on databases in directories, whose results come late.
     let line = "--mode interleaved --durability none,async,sync --seconds 0.03 --repeats 1 --batch 4";
