@@ -123,18 +123,6 @@ fn run_home<C: Scheme>(
     Ok(runs)
 }
 
-/// A filled database in memory.
-#[cfg(test)]
-pub(super) fn loaded<C: Scheme>(
-    settings: Settings,
-    seed: u64,
-    threads: usize,
-) -> Result<(Database<C>, Tpcc)> {
-    let (db, _) = engine::open::<C>(DurabilityKind::Memory, &std::env::temp_dir())?;
-    let kit = Tpcc::load(&db, settings, seed, threads, &|_, _| {})?;
-    Ok((db, kit))
-}
-
 /// How transactions are run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Work {

@@ -2,7 +2,7 @@
 
 mod planted;
 
-use super::check::{RunPlan, Work, loaded, run, run_all};
+use super::check::{RunPlan, Work, run, run_all};
 use super::inputs::{Input, NewOrder, Query2, StockLevel};
 use super::keys::{District, item_of_stock, order_of, stock};
 use super::new_order::UnusedItem;
@@ -21,6 +21,13 @@ const FUTURE_BYTES_MAX: usize = 4096;
 
 fn small(mix: Mix) -> Settings {
     Settings { mix, ..Settings::new(Scale::small(2)) }
+}
+
+/// A filled database in memory.
+fn loaded<C: Scheme>(settings: Settings, seed: u64, threads: usize) -> crate::Result<(Database<C>, Tpcc)> {
+    let (db, _) = engine::open::<C>(DurabilityKind::Memory, &std::env::temp_dir())?;
+    let kit = Tpcc::load(&db, settings, seed, threads, &|_, _| {})?;
+    Ok((db, kit))
 }
 
 fn work(mode: Mode, workers: usize) -> Work {

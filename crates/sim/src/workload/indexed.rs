@@ -1,4 +1,4 @@
-//! Rows that are found by two secondary indexes: by their colour, of which each has a limited number of rows, and by
+//! Rows that are found by two secondary indexes: by their color, of which each has a limited number of rows, and by
 //! their badge, which is one row's alone. Whatever becomes of the rows, a snapshot finds by each index what it finds
 //! without; a limit that everybody keeps who has counted by the index is kept; and in the end entries have gone with
 //! their rows.
@@ -15,7 +15,7 @@ use std::rc::Rc;
 
 const KEYS: u64 = 20;
 const COLORS: u64 = 4;
-/// Rows of one colour.
+/// Rows of one color.
 const OF_A_COLOR_MAX: usize = 4;
 /// Numbered from 1 on; a row with badge 0 has none.
 const BADGES: u64 = 8;
@@ -77,7 +77,7 @@ fn make<C: ConcurrencyControl>(database: &Database<C>, ledger: &Ledger, is_torn:
     Ok(Box::new(Indexed { tables, ledger: ledger.clone(), is_torn, found: Rc::default() }))
 }
 
-/// What a reader has found by the two indexes: keys and rows by colour, and by badge.
+/// What a reader has found by the two indexes: keys and rows by color, and by badge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Found {
     by_color: Vec<(u64, u64, u64)>,
@@ -151,7 +151,7 @@ impl Tables {
         Ok(rows)
     }
 
-    /// Gives a row a colour, the row itself if need be, unless there are enough of it. Returns how many there were.
+    /// Gives a row a color, the row itself if need be, unless there are enough of it. Returns how many there were.
     async fn paint<C: ConcurrencyControl>(&self, tx: &Txn<C>, key: u64, color: u64) -> Result<usize> {
         let (mut scan, mut count) = (tx.scan_by(self.by_color, color..=color), 0);
         while scan.next().await?.is_some() {
@@ -202,7 +202,7 @@ impl Tables {
         Ok(())
     }
 
-    /// Moves a row to another key, if there is none, with its colour and its badge; else both go.
+    /// Moves a row to another key, if there is none, with its color and its badge; else both go.
     async fn shift<C: ConcurrencyControl>(&self, tx: &Txn<C>, from: u64, to: u64) -> Result<()> {
         let [Some(row), target] = tx.get_many(self.rows, &[from, to]).await? else { return Ok(()) };
         tx.delete(self.rows, from).await?;
