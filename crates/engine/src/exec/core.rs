@@ -234,7 +234,9 @@ impl<H: Host> Core<H> {
             reading.work += self.slots.iter().map(|slot| slot.mailbox.work_under_way()).sum::<u64>();
         }
         let changed = tuner.look(reading, self.counters);
-        if let Some(incumbent) = tuner.known().filter(|_| tuner.known() != known) {
+        if let Some(incumbent) = tuner.known()
+            && known != Some(incumbent)
+        {
             self.host.learn_level(incumbent);
         }
         if let Some(level) = changed {

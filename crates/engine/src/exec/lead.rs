@@ -30,12 +30,12 @@ impl Member {
 
     /// Of a worker at `level`: the level to take over, if it fights with others and another one leads.
     pub(crate) fn follow(&self, level: Level, is_contended: bool) -> Option<Level> {
-        let word = &self.lead.word;
-        let seen = word.load(Relaxed);
         if !is_contended {
             self.resign();
             return None;
         }
+        let word = &self.lead.word;
+        let seen = word.load(Relaxed);
         match seen >> 32 {
             0 => {
                 let _ = word.compare_exchange(0, self.word_at(level), Relaxed, Relaxed); // or another has been first

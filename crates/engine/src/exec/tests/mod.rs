@@ -16,6 +16,7 @@ mod held;
 mod held_submitted;
 #[cfg(not(braid_shuttle))]
 mod hints;
+#[cfg(not(braid_shuttle))]
 mod lead;
 #[cfg(braid_shuttle)]
 mod shuttle_tests;
