@@ -1,6 +1,6 @@
 //! What a database knows of a table: the same bytes in manifests and in the log.
 
-use crate::wal::codec::{push_varint, take, take_varint};
+use crate::wal::codec::{pass_parts, push_varint, take, take_varint};
 
 /// A table, but for its rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,11 +26,12 @@ impl CatalogEntry {
             push_varint(bytes, text.len() as u64);
             bytes.extend_from_slice(text.as_bytes());
         }
-        // How many further parts follow: a table's options and its secondary indexes, when it has such.
+        // How many further parts follow: there are none yet.
         push_varint(bytes, 0);
     }
 
-    /// The entry, if these bytes are one and nothing else.
+    /// The entry, if these bytes are one and nothing else. Optional parts that are not known are passed over, and not
+    /// written again with the entry.
     pub fn decode(mut bytes: &[u8]) -> Option<CatalogEntry> {
         let number = u32::try_from(take_varint(&mut bytes)?).ok()?;
         let fixed8 = match take(&mut bytes, 1)? {
@@ -41,8 +42,8 @@ impl CatalogEntry {
         let name = take_text(&mut bytes)?;
         let key_type = take_text(&mut bytes)?;
         let value_type = take_text(&mut bytes)?;
-        let is_end = take_varint(&mut bytes)? == 0 && bytes.is_empty();
-        is_end.then_some(CatalogEntry { number, fixed8, name, key_type, value_type })
+        pass_parts(&mut bytes)?;
+        bytes.is_empty().then_some(CatalogEntry { number, fixed8, name, key_type, value_type })
     }
 }
 

@@ -4,7 +4,7 @@ use super::error::damaged;
 use super::format::{HEAD_BYTES, Name, head, seal, unseal, unseal_of};
 use super::{CatalogEntry, Planted, Result, files};
 use crate::storage::{OpenMode, Storage};
-use crate::wal::codec::{push_varint, take, take_varint, u32_at, u64_at};
+use crate::wal::codec::{pass_parts, push_varint, take, take_varint, u32_at, u64_at};
 use crate::wal::{DatabaseId, Lsn};
 
 const MAGIC: [u8; 8] = *b"BRAIDCKP";
@@ -136,6 +136,8 @@ impl Manifest {
         bytes.extend_from_slice(&tables.to_le_bytes());
         debug_assert_eq!(bytes.len(), FIXED_BYTES);
         self.tables.iter().for_each(|table| table.encode(&mut bytes));
+        // How many further parts follow: there are none yet.
+        push_varint(&mut bytes, 0);
         seal(&mut bytes);
         bytes
     }
@@ -154,6 +156,7 @@ impl Manifest {
         for _ in 0..u32_at(fixed, HEAD_BYTES + 32) {
             manifest.tables.push(TableEntry::take(&mut rest)?);
         }
+        pass_parts(&mut rest)?;
         (rest.is_empty() && manifest.is_sound()).then_some(manifest)
     }
 }

@@ -1,4 +1,9 @@
-//! How numbers are written in files: little-endian, or as varints where most are small.
+//! How numbers are written in files: little-endian, or as varints where most are small; and the rule by which later
+//! versions add to what there is.
+
+/// What has a kind of this or a higher number is optional: a reader that does not know the kind passes over it. Any
+/// other has to be known.
+pub(crate) const OPTIONAL_KIND_MIN: u8 = 128;
 
 /// Seven bits per byte, the lowest first; the top bit says that more follow.
 #[inline]
@@ -35,6 +40,21 @@ pub(crate) fn take<'a>(bytes: &mut &'a [u8], count: u64) -> Option<&'a [u8]> {
     let (taken, rest) = bytes.split_at_checked(usize::try_from(count).ok()?)?;
     *bytes = rest;
     Some(taken)
+}
+
+/// Passes over further parts: how many there are, then of each its kind in a byte, its length, and so many bytes. No
+/// kind is known here, so none of them may be one that has to be.
+pub(crate) fn pass_parts(bytes: &mut &[u8]) -> Option<()> {
+    // Each takes bytes, so a number that is wrong soon comes to their end.
+    for _ in 0..take_varint(bytes)? {
+        let kind = take(bytes, 1)?[0];
+        let part_bytes = take_varint(bytes)?;
+        take(bytes, part_bytes)?;
+        if kind < OPTIONAL_KIND_MIN {
+            return None;
+        }
+    }
+    Some(())
 }
 
 /// The number in the four bytes at this place, which are there.

@@ -1,6 +1,7 @@
 //! What can go wrong with the log.
 
 use super::Lsn;
+use super::format::VERSION;
 use crate::storage::StorageError;
 use std::fmt;
 use std::sync::Arc;
@@ -47,6 +48,15 @@ pub enum Error {
         /// The position.
         lsn: Lsn,
     },
+    /// The log has a record of a kind that has to be known, and is not.
+    UnknownRecord {
+        /// The file.
+        file: String,
+        /// Where in the log.
+        lsn: Lsn,
+        /// The kind.
+        kind: u8,
+    },
     /// A later version of the software wrote the file.
     UnsupportedVersion {
         /// The file.
@@ -85,6 +95,11 @@ impl fmt::Display for Error {
                 write!(f, "the log is damaged in {file:?} at offset {offset}, lsn {lsn}: {reason}")
             }
             Error::Missing { lsn } => write!(f, "the log does not hold lsn {lsn}"),
+            Error::UnknownRecord { file, lsn, kind } => write!(
+                f,
+                "{file:?} has a record of kind {kind} at lsn {lsn}, which version {VERSION} of the log format does \
+                 not have: use the software that wrote it, or a later one"
+            ),
             Error::UnsupportedVersion { file, version } => {
                 write!(f, "{file:?} has version {version} of the log format, which is unknown here")
             }

@@ -1,6 +1,6 @@
 //! The bytes of segment headers and record headers. All numbers are little-endian.
 
-use super::codec::{u32_at, u64_at};
+use super::codec::{OPTIONAL_KIND_MIN, u32_at, u64_at};
 use super::{DatabaseId, Planted};
 use crate::storage::SECTOR_BYTES;
 
@@ -98,11 +98,42 @@ fn header_checksum(bytes: &[u8]) -> u32 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// The changes of a transaction.
-    Commit = 1,
+    Commit,
     /// The log was closed in order. Shows that everything before it was durable.
-    Close = 2,
+    Close,
     /// A change of the catalog.
-    Catalog = 3,
+    Catalog,
+    /// Not known to this version.
+    Other(u8),
+}
+
+impl Kind {
+    fn of(number: u8) -> Option<Kind> {
+        match number {
+            0 => None,
+            1 => Some(Kind::Commit),
+            2 => Some(Kind::Close),
+            3 => Some(Kind::Catalog),
+            other => Some(Kind::Other(other)),
+        }
+    }
+
+    fn number(self) -> u8 {
+        match self {
+            Kind::Commit => 1,
+            Kind::Close => 2,
+            Kind::Catalog => 3,
+            Kind::Other(number) => number,
+        }
+    }
+
+    /// The number of a kind that is not known here and that a reader has to know.
+    pub(super) fn unknown(self) -> Option<u8> {
+        match self {
+            Kind::Other(number) if number < OPTIONAL_KIND_MIN => Some(number),
+            _ => None,
+        }
+    }
 }
 
 /// The head of a record. Its checksum, which the next record repeats, covers all of this, the checksum of the
@@ -128,7 +159,7 @@ impl RecordHeader {
         bytes[12..16].copy_from_slice(&self.previous.to_le_bytes());
         bytes[16..20].copy_from_slice(&self.run_bytes.to_le_bytes());
         bytes[20..28].copy_from_slice(&self.commit_timestamp.to_le_bytes());
-        bytes[28] = self.kind as u8;
+        bytes[28] = self.kind.number();
         let checksum = record_checksum(database, lsn, &bytes);
         bytes[..4].copy_from_slice(&checksum.to_le_bytes());
         (bytes, checksum)
@@ -143,12 +174,8 @@ impl RecordHeader {
         is_checked: bool,
     ) -> Option<(RecordHeader, u32)> {
         let (head, behind) = bytes.split_at_checked(RECORD_HEADER_BYTES)?;
-        let kind = match head[28..32] {
-            [1, 0, 0, 0] => Kind::Commit,
-            [2, 0, 0, 0] => Kind::Close,
-            [3, 0, 0, 0] => Kind::Catalog,
-            _ => return None,
-        };
+        let [kind, 0, 0, 0] = head[28..32] else { return None };
+        let kind = Kind::of(kind)?;
         let header = RecordHeader {
             body_bytes: u32_at(head, 4),
             body_checksum: u32_at(head, 8),

@@ -61,7 +61,7 @@ pub(super) struct Found {
 impl Found {
     /// Whether it is one to give out to who reads from `start` on.
     pub(super) fn is_wanted(&self, start: u64) -> bool {
-        self.header.kind != Kind::Close && self.lsn >= start
+        matches!(self.header.kind, Kind::Commit | Kind::Catalog) && self.lsn >= start
     }
 }
 
@@ -256,6 +256,11 @@ impl<'a> Reader<'a> {
                 continue;
             }
             match self.find() {
+                Ok(Found { lsn, header: RecordHeader { kind, .. }, .. }) if kind.unknown().is_some() => {
+                    let file = format::name(self.segment().number);
+                    let kind = kind.unknown().expect("looked at just now");
+                    return Err(Error::UnknownRecord { file, lsn: Lsn(lsn), kind });
+                }
                 Ok(found) if end_lsn.is_none_or(|end| found.lsn + found.header.bytes() <= end) => {
                     self.tail.lsn += found.header.bytes();
                     self.tail.chain = found.checksum;

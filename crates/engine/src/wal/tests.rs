@@ -1,6 +1,6 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use super::format::{RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES, name};
+use super::format::{Kind, RECORD_HEADER_BYTES, RecordHeader, SEGMENT_HEADER_BYTES, name};
 use super::*;
 use crate::metrics::SystemClock;
 use crate::storage::{File, FileStorage, MemoryStorage, OpenMode, Storage};
@@ -295,6 +295,43 @@ fn foreign_logs_are_refused() {
     bytes[12..16].copy_from_slice(&checksum.to_le_bytes());
     file.write_all_at(0, &bytes).unwrap();
     assert!(matches!(read(&*storage, START), Err(Error::UnsupportedVersion { version: 9, .. })));
+}
+
+/// Proves that a record of an unknown kind is passed over where its number says that it may be, wherever it lies, and
+/// that any other is an error that says where it is.
+#[test]
+fn unknown_kinds() {
+    for (kind, is_optional) in [(4, false), (127, false), (129, true), (255, true)] {
+        for changed in 0..4 {
+            let storage = memory();
+            let (writer, mut flusher) =
+                open_log(&storage, Options { segment_bytes: 1 << 16, ..small() }).unwrap();
+            let ends = write(&writer, &mut flusher, 0..4);
+            let (file, mut bytes) = contents(&*storage, &name(1));
+            let (mut lsn, mut previous) = (0, 0);
+            for (i, end) in ends.iter().enumerate() {
+                let at = SEGMENT_HEADER_BYTES + lsn as usize;
+                let (header, _) = RecordHeader::decode(&bytes[at..], DATABASE, lsn, true).unwrap();
+                let kind = if i == changed { Kind::Other(kind) } else { header.kind };
+                let (header, checksum) = RecordHeader { kind, previous, ..header }.encode(DATABASE, lsn);
+                bytes[at..at + RECORD_HEADER_BYTES].copy_from_slice(&header);
+                (lsn, previous) = (end.0, checksum);
+            }
+            file.write_all_at(0, &bytes).unwrap();
+            let found = read(&*storage, START);
+            if is_optional {
+                assert_eq!(found.unwrap(), (0..4).filter(|i| *i != changed as u64).collect::<Vec<_>>());
+                continue;
+            }
+            let at = changed.checked_sub(1).map_or(START, |before| ends[before]);
+            let error = found.unwrap_err();
+            assert!(matches!(error, Error::UnknownRecord { lsn, kind: of, .. } if lsn == at && of == kind));
+            assert!(
+                error.to_string().contains("version 1") && error.to_string().contains(&name(1)),
+                "{error}"
+            );
+        }
+    }
 }
 
 /// Proves that no bytes make the reader panic, and that mutations of a log give a prefix of it or an error.

@@ -119,6 +119,38 @@ fn blocks_are_read_independently() {
     assert_eq!(found, rows);
 }
 
+/// Proves that further parts of a catalog entry and of a manifest are passed over where their kind says that they may
+/// be, and else are not.
+#[test]
+fn further_parts() {
+    let entry = table(3, true, None).table;
+    let mut plain = Vec::new();
+    entry.encode(&mut plain);
+    assert_eq!(plain.pop(), Some(0), "the number of parts comes last");
+    for (parts, is_good) in [
+        (&[0u8][..], true),
+        (&[1, 128, 0], true),
+        (&[2, 255, 3, 1, 2, 3, 128, 1, 0], true),
+        (&[1, 127, 0], false),
+        (&[2, 128, 0, 1, 1, 9], false),
+        (&[1, 128, 2, 0], false),
+        (&[1], false),
+        (&[0, 0], false),
+        (&[255, 255, 255, 255, 255, 255, 255, 255, 255, 1], false),
+    ] {
+        let bytes = [&plain, parts].concat();
+        assert_eq!(CatalogEntry::decode(&bytes), is_good.then(|| entry.clone()), "{parts:?}");
+        let (storage, manifest) = (memory(), manifest(4, vec![table(6, false, None)]));
+        publish(&storage, DATABASE, &manifest).unwrap();
+        let mut bytes = contents(&storage, &Manifest::file(4));
+        assert_eq!(bytes.pop(), Some(0), "the number of parts comes last");
+        bytes.extend_from_slice(parts);
+        super::format::seal(&mut bytes);
+        replace(&storage, &Manifest::file(4), &bytes);
+        assert_eq!(read(&storage, DATABASE, 4).ok(), is_good.then_some(manifest), "{parts:?}");
+    }
+}
+
 /// Proves that a manifest comes back as it was, is listed, and keeps nothing under a temporary name.
 #[test]
 fn manifests_round_trip() {
