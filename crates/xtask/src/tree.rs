@@ -69,7 +69,8 @@ fn read_folder(root: &Path, folder: &str, ignored: &[String], files: &mut Vec<Fi
         let Ok(name) = entry.file_name().into_string() else { continue };
         let path = if folder.is_empty() { name.clone() } else { format!("{folder}/{name}") };
         let kind = entry.file_type()?;
-        if ignored.iter().any(|ignored| *ignored == name || *ignored == path) {
+        // (In a linked working tree it is a file.)
+        if name == ".git" || ignored.iter().any(|ignored| *ignored == name || *ignored == path) {
             continue;
         }
         if kind.is_file() {
