@@ -131,6 +131,12 @@ pub enum Error {
     },
     /// There is no database in the directory.
     NoDatabase,
+    /// There is no database in the directory, but there are other files: none is made among them unless
+    /// [`Options::among_others`](crate::Options::among_others) says so.
+    Occupied {
+        /// What was found.
+        found: Vec<String>,
+    },
     /// What was to be written to a new place was to be written to one where something is already.
     NotEmpty,
     /// The database is in memory, and has no files.
@@ -212,10 +218,7 @@ impl fmt::Display for Error {
             Error::TooManyTransactions { open_max } => {
                 write!(f, "more than {open_max} transactions are open at once")
             }
-            Error::OutcomeUnknown => f.write_str(
-                "the log stopped before the transaction was known to be durable: after the database is opened \
-                 again, it is there as a whole or not at all",
-            ),
+            Error::OutcomeUnknown => f.write_str(OUTCOME_UNKNOWN),
             Error::Log(error) => error.fmt(f),
             Error::Storage(error) => error.fmt(f),
             Error::Checkpoint(error) => error.fmt(f),
@@ -225,6 +228,7 @@ impl fmt::Display for Error {
                 "the database is damaged: its log makes table {table:?} number {number}, which it cannot be"
             ),
             Error::NoDatabase => f.write_str("there is no database in this directory"),
+            Error::Occupied { found } => occupied(f, found),
             Error::NotEmpty => f.write_str("the destination is not empty: choose a new one"),
             Error::InMemory => f.write_str("the database is in memory and has no files"),
             Error::BackupFailed { attempts, reason } => {
@@ -249,6 +253,25 @@ impl fmt::Display for Error {
             Error::User(error) => error.fmt(f),
         }
     }
+}
+
+const OUTCOME_UNKNOWN: &str = "the log stopped before the transaction was known to be durable: after the database is \
+                               opened again, it is there as a whole or not at all";
+
+/// Says what is in a directory in which no database is made.
+fn occupied(f: &mut fmt::Formatter<'_>, found: &[String]) -> fmt::Result {
+    const SHOWN_MAX: usize = 3;
+    let shown: Vec<String> = found.iter().take(SHOWN_MAX).map(|name| format!("{name:?}")).collect();
+    let more = match found.len().saturating_sub(SHOWN_MAX) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    write!(
+        f,
+        "there is no database in this directory, but there is {}{more}: choose an empty directory, or open it with \
+         among_others to make a database beside them",
+        shown.join(", ")
+    )
 }
 
 impl From<StorageError> for Error {

@@ -47,6 +47,9 @@ pub struct Options {
     /// When commits are acknowledged; a transaction can choose for itself by `Txn::set_durability`. This and what
     /// follows means nothing to a database in memory.
     pub durability: Durability,
+    /// Whether a database may be made in a directory in which others keep files. Default: false: such a directory is
+    /// more likely a mistake, and is refused with [`Error::Occupied`]. It counts only where there is no database yet.
+    pub among_others: bool,
     /// How long a file of the log is: whole sectors of 512 bytes, up to 1 GiB. The changes of one transaction must
     /// fit into one. Default: 64 MiB.
     pub log_segment_bytes: u64,
@@ -75,6 +78,7 @@ impl Default for Options {
             memory_limit_bytes: u64::MAX,
             retries_max: 1000,
             durability: Durability::Sync,
+            among_others: false,
             log_segment_bytes: 64 << 20,
             log_buffer_bytes: 16 << 20,
             log_lag_ms: 1000,

@@ -364,3 +364,40 @@ fn a_long_transaction_gets_its_turn() {
     let db = open(&storage, options()).unwrap();
     assert_eq!(contents(&db, db.table("short").unwrap()).len(), 5000);
 }
+
+/// Proves that a directory in which others keep files is left as it is, unless it is asked for; and that nothing else
+/// is needed for an empty one, for one that a file system has made something in, and for a database that is there.
+#[test]
+fn a_directory_of_others_is_refused() {
+    let directory = Directory::new("others");
+    let inside = |name: &str| directory.0.join(name);
+    std::fs::create_dir(&directory.0).unwrap();
+    std::fs::create_dir(inside("lost+found")).unwrap();
+    std::fs::write(inside("database.new"), "").unwrap();
+    for names in [&["notes.txt"][..], &[".git"], &["with space"], &["a", "b", "c", "d", "e"]] {
+        names.iter().for_each(|name| std::fs::write(inside(name), "mine").unwrap());
+        let error = Database::open(&directory.0, options()).unwrap_err();
+        assert!(matches!(&error, Error::Occupied { found } if found == names), "{error}");
+        let text = error.to_string();
+        assert!(text.contains(names[0]) && text.contains("among_others"), "{text}");
+        assert!(!inside("lock").exists());
+        for name in names {
+            assert_eq!(std::fs::read(inside(name)).unwrap(), b"mine");
+            std::fs::remove_file(inside(name)).unwrap();
+        }
+    }
+    std::fs::write(inside("lock"), "mine").unwrap();
+    let error = Database::open(&directory.0, options()).unwrap_err();
+    assert!(matches!(error, Error::Storage(_)), "{error}");
+    assert_eq!(std::fs::read(inside("lock")).unwrap(), b"mine");
+    std::fs::remove_file(inside("lock")).unwrap();
+    directory.open(options()).close().unwrap();
+    std::fs::write(inside("notes.txt"), "mine").unwrap();
+    directory.open(options()).close().unwrap();
+
+    let asked = Directory::new("asked");
+    std::fs::create_dir(&asked.0).unwrap();
+    std::fs::write(asked.0.join("notes.txt"), "mine").unwrap();
+    asked.open(Options { among_others: true, ..options() }).close().unwrap();
+    assert_eq!(std::fs::read(asked.0.join("notes.txt")).unwrap(), b"mine");
+}

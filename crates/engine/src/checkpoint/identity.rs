@@ -63,6 +63,11 @@ impl Identity {
         if has_more(storage)? { Ok(()) } else { self.publish(storage) }
     }
 
+    /// Whether a file of this name is what [`Identity::create`] leaves where it does not come to its end.
+    pub fn is_unfinished(file: &str) -> bool {
+        Name::parse(file) == Some(Name::NewIdentity)
+    }
+
     fn publish(&self, storage: &dyn Storage) -> Result<()> {
         let mut bytes = [0; BYTES];
         bytes[..HEAD_BYTES].copy_from_slice(&head(MAGIC, self.database));

@@ -17,7 +17,8 @@ use std::sync::Arc;
 // (On the default alone, so that `Database::open` needs no annotation.)
 impl Database {
     /// The database in this directory, which is made if it is not there: what was acknowledged as durable is in
-    /// it, whatever happened to the process or the machine.
+    /// it, whatever happened to the process or the machine. A directory without a database in which others keep files
+    /// is refused ([`Options::among_others`]); the `lost+found` of a file system does no harm.
     ///
     /// ```
     /// # use braiddb::{Database, Options, Table};
@@ -51,8 +52,15 @@ impl<C: ConcurrencyControl> Database<C> {
         progress: &mut (dyn FnMut(&Progress) + Send),
     ) -> Result<Database<C>> {
         options.check()?;
-        let (holder, planted) = (holder(), Planted::None);
-        let opening = Opening { storage, clock: clock.clone(), holder, fresh: fresh_id(), planted, progress };
+        let opening = Opening {
+            storage,
+            clock: clock.clone(),
+            holder: holder(),
+            fresh: fresh_id(),
+            planted: Planted::None,
+            among_others: options.among_others,
+            progress,
+        };
         let make = || Engine::new(options.clone(), clock.clone());
         let recovered = opening.recover(&make, false)?;
         let engine = recovered.engine.clone();
@@ -70,8 +78,16 @@ impl<C: ConcurrencyControl> Database<C> {
     ) -> Result<(Database<C>, Stepped<C>)> {
         options.check()?;
         let (holder, fresh) = (Holder { pid: 0, program: "simulation".into(), started_s: 0 }, DatabaseId(1));
-        let opening =
-            Opening { storage, clock: clock.clone(), holder, fresh, planted, progress: &mut |_| {} };
+        let among_others = options.among_others;
+        let opening = Opening {
+            storage,
+            clock: clock.clone(),
+            holder,
+            fresh,
+            planted,
+            among_others,
+            progress: &mut |_| {},
+        };
         let make = || Engine::new(options.clone(), clock.clone());
         let recovered = opening.recover(&make, true)?;
         let engine = recovered.engine.clone();

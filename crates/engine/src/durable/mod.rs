@@ -49,6 +49,8 @@ pub(crate) struct Opening<'o> {
     /// What the database is called if it is made now: a number that no other has.
     pub(crate) fresh: DatabaseId,
     pub(crate) planted: Planted,
+    /// It may be made where others keep files.
+    pub(crate) among_others: bool,
     pub(crate) progress: &'o mut (dyn FnMut(&Progress) + Send),
 }
 
@@ -68,14 +70,21 @@ impl Opening<'_> {
         make: &dyn Fn() -> Result<Arc<Engine<C>>>,
         is_stepped: bool,
     ) -> Result<Recovered<C>> {
-        let Opening { storage, clock, holder, fresh, planted, progress } = self;
+        let Opening { storage, clock, holder, fresh, planted, among_others, progress } = self;
+        // Before the lock: a directory that is refused is left as it was.
+        if let Ok(None) = Identity::read(&*storage) {
+            check_place(&*storage, among_others)?;
+        }
         let lock = storage.lock(&holder)?;
         let identity = match Identity::read(&*storage)? {
             Some(identity) => {
                 identity.secure(&*storage)?;
                 identity
             }
-            None => Identity::create(&*storage, fresh)?,
+            None => {
+                check_place(&*storage, among_others)?;
+                Identity::create(&*storage, fresh)?
+            }
         };
         let database = identity.database;
         let progress = Mutex::new(progress);
@@ -105,6 +114,21 @@ impl Opening<'_> {
             Checkpointer::new(engine.clone(), storage.clone(), database, planted, kept, base_lsn);
         Ok(Recovered { engine, recovery, storage, stepped: Stepped { flusher, checkpointer }, lock })
     }
+}
+
+/// What a file system makes in the root of a device by itself.
+const OF_DEVICES: &str = "lost+found";
+
+/// Where there is no database, one may be made if nobody has put anything there.
+fn check_place(storage: &dyn Storage, among_others: bool) -> Result<()> {
+    if among_others {
+        return Ok(());
+    }
+    let mut found = storage.list()?;
+    // (What is left of making one.)
+    found.retain(|name| !Identity::is_unfinished(name));
+    found.extend(storage.strangers()?.into_iter().filter(|name| name != OF_DEVICES));
+    if found.is_empty() { Ok(()) } else { Err(Error::Occupied { found }) }
 }
 
 fn open_log<C: ConcurrencyControl>(

@@ -5,7 +5,7 @@ use super::{
     check_name, is_name, system,
 };
 use std::fs;
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
 /// No lock file of ours is longer.
@@ -57,6 +57,44 @@ impl FileStorage {
     fn failed(&self, operation: Operation, name: &str, error: io::Error) -> StorageError {
         StorageError::io(operation, self.shown(name), error)
     }
+
+    /// The entries of the directory, sorted, of which `wanted` says yes to the name, if that is text, and to whether
+    /// it is a regular file.
+    fn entries(&self, wanted: impl Fn(Option<&str>, bool) -> bool) -> Result<Vec<String>> {
+        let failed = |error| self.failed(Operation::List, "", error);
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&self.directory).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            let is_file = entry.file_type().map_err(failed)?.is_file();
+            let name = entry.file_name();
+            if wanted(name.to_str(), is_file) {
+                names.push(name.to_string_lossy().into_owned());
+            }
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    /// The lock's file, open and not yet locked. Whatever else has its name is refused: it is somebody's.
+    fn open_lock_file(&self) -> io::Result<fs::File> {
+        let path = self.directory.join(LOCK_NAME);
+        let no_lock = |kind: fs::FileType| {
+            let what = match (kind.is_symlink(), kind.is_dir()) {
+                (true, _) => "it is a symbolic link",
+                (_, true) => "it is a directory",
+                _ => "it is no regular file",
+            };
+            io::Error::other(format!("{what}, and not the lock of a database: move it away"))
+        };
+        match fs::symlink_metadata(&path) {
+            Ok(found) if !found.is_file() => return Err(no_lock(found.file_type())),
+            // What is there by the time it is opened is looked at again.
+            Ok(_) | Err(_) => {}
+        }
+        let file = system::open_unfollowed(&path)?;
+        let found = file.metadata()?;
+        if found.is_file() { Ok(file) } else { Err(no_lock(found.file_type())) }
+    }
 }
 
 impl Storage for FileStorage {
@@ -79,16 +117,11 @@ impl Storage for FileStorage {
     }
 
     fn list(&self) -> Result<Vec<String>> {
-        let failed = |error| self.failed(Operation::List, "", error);
-        let mut names = Vec::new();
-        for entry in fs::read_dir(&self.directory).map_err(failed)? {
-            let entry = entry.map_err(failed)?;
-            let is_file = entry.file_type().map_err(failed)?.is_file();
-            let name = entry.file_name().into_string().ok();
-            names.extend(name.filter(|name| is_file && is_name(name)));
-        }
-        names.sort_unstable();
-        Ok(names)
+        self.entries(|name, is_file| is_file && name.is_some_and(is_name))
+    }
+
+    fn strangers(&self) -> Result<Vec<String>> {
+        self.entries(|name, is_file| name != Some(LOCK_NAME) && !(is_file && name.is_some_and(is_name)))
     }
 
     fn remove(&self, name: &str) -> Result<()> {
@@ -111,10 +144,7 @@ impl Storage for FileStorage {
 
     fn lock(&self, holder: &Holder) -> Result<LockGuard> {
         let failed = |error| self.failed(Operation::Lock, LOCK_NAME, error);
-        // Never truncated before it is held: it may name another holder.
-        let mut options = fs::OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false);
-        let file = options.open(self.directory.join(LOCK_NAME)).map_err(failed)?;
+        let file = self.open_lock_file().map_err(failed)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(fs::TryLockError::WouldBlock) => {
@@ -123,9 +153,13 @@ impl Storage for FileStorage {
             }
             Err(fs::TryLockError::Error(error)) => return Err(failed(error)),
         }
+        if !is_ours(&file) {
+            let what = "it holds something else than the lock of a database: move it away";
+            return Err(failed(io::Error::other(what)));
+        }
         let held = Held { file };
         // On a full disk the lock holds without a name: then others are told only that it is held.
-        let _unnamed = held.file.set_len(0).and_then(|()| (&held.file).write_all(holder.text().as_bytes()));
+        let _unnamed = held.name(holder);
         Ok(LockGuard::new(held))
     }
 
@@ -134,10 +168,24 @@ impl Storage for FileStorage {
     }
 }
 
-fn read_holder(mut file: &fs::File) -> Option<Holder> {
-    let mut text = String::new();
-    Read::by_ref(&mut file).take(LOCK_BYTES_MAX).read_to_string(&mut text).ok()?;
-    Holder::parse(&text)
+/// What a lock file holds, up to a byte more than one of ours can.
+fn read_lock(mut file: &fs::File) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.rewind()?;
+    Read::by_ref(&mut file).take(LOCK_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn read_holder(file: &fs::File) -> Option<Holder> {
+    Holder::parse(str::from_utf8(&read_lock(file).ok()?).ok()?)
+}
+
+/// Whether the file may be written over: it is empty, names a holder, or holds the zeros that a crash of the machine
+/// can leave in place of a text. Anything else is somebody's.
+fn is_ours(file: &fs::File) -> bool {
+    let Ok(bytes) = read_lock(file) else { return false };
+    let is_short = bytes.len() as u64 <= LOCK_BYTES_MAX;
+    is_short && (bytes.iter().all(|byte| *byte == 0) || Holder::is_text(&bytes))
 }
 
 /// A lock file that is locked. The file stays: to remove it would let a third process lock a new one while
@@ -146,10 +194,20 @@ struct Held {
     file: fs::File,
 }
 
+impl Held {
+    fn name(&self, holder: &Holder) -> io::Result<()> {
+        self.file.set_len(0)?;
+        (&self.file).rewind()?;
+        (&self.file).write_all(holder.text().as_bytes())
+    }
+}
+
 impl Drop for Held {
     fn drop(&mut self) {
         // What it says would be out of date. If it fails, nobody looks at it while the lock is free.
-        let _stale = self.file.set_len(0);
+        if is_ours(&self.file) {
+            let _stale = self.file.set_len(0);
+        }
         // Closing the file would do, but for a process that is being started just now: until it has become another
         // program it has the file open, too, and what it has open stays locked.
         let _still_closed = self.file.unlock();

@@ -39,6 +39,12 @@ impl Holder {
         let started_s = field("started_s")?.parse().ok()?;
         Some(Holder { pid, program: field("program")?.to_string(), started_s })
     }
+
+    /// Whether these bytes are the text of some holder, and nothing else.
+    pub(super) fn is_text(bytes: &[u8]) -> bool {
+        let text = str::from_utf8(bytes).ok();
+        text.is_some_and(|text| Holder::parse(text).is_some_and(|holder| holder.text() == text))
+    }
 }
 
 impl fmt::Display for Holder {
@@ -95,6 +101,8 @@ mod tests {
         let holder = Holder { pid: 42, program: "my program".to_string(), started_s: 7 };
         let text = holder.text();
         assert_eq!(Holder::parse(&text), Some(holder));
+        assert!(Holder::is_text(text.as_bytes()));
+        assert!(!Holder::is_text(format!("{text}and a line of somebody's\n").as_bytes()));
         for end in 0..text.len() {
             assert_eq!(Holder::parse(&text[..end]), None, "{end}");
         }

@@ -105,6 +105,11 @@ pub trait Storage: Send + Sync + fmt::Debug {
     /// The names of all files, sorted. Passes over what could not have been made through this trait.
     fn list(&self) -> Result<Vec<String>>;
 
+    /// What [`Storage::list`] passes over, sorted, the lock's file excepted: what others keep in the directory.
+    fn strangers(&self) -> Result<Vec<String>> {
+        Ok(Vec::new())
+    }
+
     /// Removes a file. Its space is free when its last handle is gone.
     fn remove(&self, name: &str) -> Result<()>;
 
@@ -115,7 +120,8 @@ pub trait Storage: Send + Sync + fmt::Debug {
     fn sync_directory(&self) -> Result<()>;
 
     /// Takes the directory for oneself until the guard is dropped or the process ends, however it ends.
-    /// Never waits: where it is taken, the error is [`Cause::Locked`] and names the holder.
+    /// Never waits: where it is taken, the error is [`Cause::Locked`] and names the holder. Where something else has
+    /// the lock's name, that is left as it is, and an error.
     fn lock(&self, holder: &Holder) -> Result<LockGuard>;
 
     /// The room on the device, where that is known.

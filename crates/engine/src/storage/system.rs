@@ -29,6 +29,20 @@ pub(super) fn space(directory: &Path) -> io::Result<Option<Space>> {
     std::fs::metadata(directory).map(|_| None)
 }
 
+/// Opens a file to read and write, and creates it if it is not there. What is in it stays. A symbolic link is an error,
+/// and a pipe does not wait for its other end.
+pub(super) fn open_unfollowed(path: &Path) -> io::Result<File> {
+    let mut options = std::fs::OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false);
+    #[cfg(all(unix, not(miri)))]
+    {
+        use rustix::fs::OFlags;
+        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK; // (the standard library adds close-on-exec)
+        std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, flags.bits() as i32);
+    }
+    options.open(path)
+}
+
 /// A file that is read and written at offsets.
 #[cfg(unix)]
 #[derive(Debug)]

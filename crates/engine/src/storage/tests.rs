@@ -95,6 +95,7 @@ fn strange_entries_are_passed_over() {
     fs::write(scratch.0.join(".hidden"), "").unwrap();
     let _guard = storage.lock(&holder("me")).unwrap();
     assert!(storage.list().unwrap().is_empty());
+    assert_eq!(storage.strangers().unwrap(), [".hidden", "folder", "with space"]);
     let error = storage.open("folder", OpenMode::Read).unwrap_err();
     assert!(error.to_string().contains("no regular file"), "{error}");
 }
@@ -114,9 +115,72 @@ fn a_lock_file_left_behind_is_no_lock() {
     fs::write(&path, "nonsense").unwrap();
     let error = storage.lock(&holder("third")).unwrap_err();
     assert!(matches!(error.cause(), Cause::Locked(None)), "{error}");
+    fs::write(&path, holder("second").text()).unwrap();
     drop(guard);
     assert_eq!(fs::read(&path).unwrap(), b"");
     drop(storage.lock(&holder("third")).unwrap());
+    // What a crash of the machine may leave of a text.
+    fs::write(&path, [0; 40]).unwrap();
+    drop(storage.lock(&holder("third")).unwrap());
+}
+
+/// Proves that a file of somebody's that is called as the lock is, is neither written nor cut, whether it was there
+/// before the lock was taken or has come since.
+#[test]
+fn somebodys_file_is_no_lock() {
+    let scratch = Scratch::new("somebodys");
+    let storage = FileStorage::open(&scratch.0).unwrap();
+    let path = scratch.0.join(LOCK_NAME);
+    for text in ["my notes".to_string(), "x".repeat(5000), holder("me").text() + "and more\n"] {
+        fs::write(&path, &text).unwrap();
+        let error = storage.lock(&holder("me")).unwrap_err();
+        assert_eq!(error.operation(), Operation::Lock);
+        assert!(error.to_string().contains("lock\": it holds something else than the lock"), "{error}");
+        assert_eq!(fs::read(&path).unwrap(), text.as_bytes());
+    }
+    fs::remove_file(&path).unwrap();
+    let guard = storage.lock(&holder("me")).unwrap();
+    fs::write(&path, "my notes").unwrap();
+    drop(guard);
+    assert_eq!(fs::read(&path).unwrap(), b"my notes");
+}
+
+/// Proves that a symbolic link, a directory or a pipe in the lock's place is an error that says so, at once, and that
+/// what a link leads to stays as it is, or is not made.
+#[cfg(unix)]
+#[test]
+fn only_a_regular_file_is_a_lock() {
+    let scratch = Scratch::new("irregular");
+    let storage = FileStorage::open(&scratch.0).unwrap();
+    let (path, other) = (scratch.0.join(LOCK_NAME), scratch.0.join("other"));
+    let refused = |what: &str| {
+        let error = storage.lock(&holder("me")).unwrap_err();
+        assert!(error.to_string().contains(what), "{error}");
+        assert!(error.to_string().contains("lock\""), "{error}");
+    };
+    std::os::unix::fs::symlink(&other, &path).unwrap();
+    refused("it is a symbolic link");
+    assert!(!other.exists());
+    fs::write(&other, "").unwrap();
+    refused("it is a symbolic link");
+    assert_eq!(fs::read(&other).unwrap(), b"");
+    fs::remove_file(&path).unwrap();
+    fs::create_dir(&path).unwrap();
+    refused("it is a directory");
+    fs::remove_dir(&path).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+    refused("it is no regular file");
+}
+
+/// Proves that a link that takes the lock's place after it was looked at is not followed.
+#[cfg(all(unix, not(miri)))]
+#[test]
+fn a_link_is_not_followed() {
+    let scratch = Scratch::new("followed");
+    let (path, other) = (scratch.0.join("link"), scratch.0.join("other"));
+    std::os::unix::fs::symlink(&other, &path).unwrap();
+    assert!(system::open_unfollowed(&path).is_err());
+    assert!(!other.exists());
 }
 
 /// Proves that a lock holds between processes, names the other one, and ends when that one is killed.
