@@ -160,21 +160,23 @@ pub fn record(input: &mut Input<'_>, place: &mut Place, segment_lsn: u64, tables
     bytes
 }
 
-/// What a manifest says of a file of rows: checkpoint, rows, blocks, bytes, checksum of the footer.
-pub type Promise = (u64, u64, u64, u64, u32);
+/// What a manifest says of a file of rows: checkpoint, part, rows, blocks, bytes, checksum of the footer.
+pub type Promise = (u64, u64, u64, u64, u64, u32);
 
 /// A file of rows.
-pub fn rows_file(input: &mut Input<'_>, checkpoint: u64, table: u64) -> (Vec<u8>, Promise) {
+pub fn rows_file(input: &mut Input<'_>, checkpoint: u64, table: u64, part: u64) -> (Vec<u8>, Promise) {
     let mut bytes = head(input, b"BRAIDROW");
     bytes.extend(input.mostly(checkpoint).to_le_bytes());
     bytes.extend((input.mostly(table) as u32).to_le_bytes());
-    bytes.extend([(table % 2) as u8]);
+    bytes.extend([(table % 2) as u8, 0, 0, 0]);
+    bytes.extend((input.mostly(part) as u32).to_le_bytes());
     bytes.resize(64, 0);
     let mut previous = seal(input, &mut bytes);
     let belongs = |offset: usize| {
         let mut place = DATABASE.to_le_bytes().to_vec();
         place.extend(checkpoint.to_le_bytes());
         place.extend((table as u32).to_le_bytes());
+        place.extend((part as u32).to_le_bytes());
         place.extend((offset as u64).to_le_bytes());
         crc32c(&place)
     };
@@ -198,11 +200,11 @@ pub fn rows_file(input: &mut Input<'_>, checkpoint: u64, table: u64) -> (Vec<u8>
     let checksum = crc32c_append(belongs(bytes.len()), &footer);
     bytes.extend(footer);
     let len = bytes.len() as u64;
-    (bytes, (checkpoint, row_count, blocks, len, checksum))
+    (bytes, (checkpoint, part, row_count, blocks, len, checksum))
 }
 
 /// A manifest of these tables, or of any bytes in their place.
-pub fn manifest(input: &mut Input<'_>, number: u64, log: (u64, u64), tables: &[Option<Promise>]) -> Vec<u8> {
+pub fn manifest(input: &mut Input<'_>, number: u64, log: (u64, u64), tables: &[Vec<Promise>]) -> Vec<u8> {
     let mut bytes = head(input, b"BRAIDCKP");
     bytes.extend(input.mostly(number).to_le_bytes());
     bytes.extend(input.mostly(log.0).to_le_bytes());
@@ -212,16 +214,20 @@ pub fn manifest(input: &mut Input<'_>, number: u64, log: (u64, u64), tables: &[O
     if input.is_rare() {
         bytes.extend(input.bytes(80));
     }
-    for (table, promise) in tables.iter().enumerate() {
+    for (table, promises) in tables.iter().enumerate() {
         let entry = catalog_entry(input, table as u64);
         push_varint(&mut bytes, input.mostly(entry.len() as u64));
         bytes.extend(entry);
-        bytes.push(u8::from(promise.is_some()));
-        let Some((checkpoint, rows, blocks, len_bytes, checksum)) = *promise else { continue };
-        for number in [checkpoint, rows, blocks, len_bytes] {
-            push_varint(&mut bytes, input.mostly(number));
+        push_varint(&mut bytes, input.mostly(promises.len() as u64));
+        for (checkpoint, part, rows, blocks, len_bytes, checksum) in promises {
+            let from = vec![input.mostly(*part) as u8; *part as usize];
+            push_varint(&mut bytes, input.mostly(from.len() as u64));
+            bytes.extend(from);
+            for number in [checkpoint, part, rows, blocks, len_bytes] {
+                push_varint(&mut bytes, input.mostly(*number));
+            }
+            bytes.extend((input.mostly((*checksum).into()) as u32).to_le_bytes());
         }
-        bytes.extend((input.mostly(checksum.into()) as u32).to_le_bytes());
     }
     seal(input, &mut bytes);
     bytes

@@ -94,16 +94,16 @@ impl Files {
 
     /// Adds a checkpoint, with a file of rows for some of its tables, over this part of the log.
     fn add_checkpoint(&mut self, input: &mut Input<'_>, number: u64, log: (u64, u64), tables: u64) {
-        let promises: Vec<Option<Promise>> = (0..tables)
-            .map(|table| {
-                let has_rows = input.below(3) > 0;
-                has_rows.then(|| {
-                    let (bytes, promise) = format::rows_file(input, number, table);
-                    self.add(input, &format!("rows-{number:020}-{table:010}"), bytes);
-                    promise
-                })
-            })
-            .collect();
+        let mut promises: Vec<Vec<Promise>> = Vec::new();
+        for table in 0..tables {
+            let parts = input.below(4);
+            let mut part = |part| {
+                let (bytes, promise) = format::rows_file(input, number, table, part);
+                self.add(input, &format!("rows-{number:020}-{table:010}-{part:010}"), bytes);
+                promise
+            };
+            promises.push((0..parts).map(&mut part).collect());
+        }
         let bytes = if input.is_rare() {
             input.bytes(255).to_vec()
         } else {
@@ -166,15 +166,17 @@ fn read_checkpoints(storage: &dyn Storage) -> u64 {
         let Ok(manifest) = checkpoint::read(storage, database, number) else { continue };
         assert!(manifest.start_lsn <= manifest.end_lsn);
         for entry in &manifest.tables {
-            let Some(rows) = &entry.rows else { continue };
+            assert!(entry.ranges.is_sorted_by(|a, b| a.from < b.from), "ranges ascend");
             let fixed8 = entry.table.fixed8;
-            let Ok(reader) = RowsReader::open(storage, database, rows, fixed8) else { continue };
-            for number in 0..reader.blocks() {
-                let is_good = reader.read_block(number, &mut block).is_ok();
-                assert!(is_good || block.rows().len() == 0, "a bad block has no rows");
-                assert!(block.rows().all(|(key, _)| !fixed8 || key.len() == 8));
-                assert_eq!(block.rows().count(), block.rows().len());
-                good += u64::from(is_good);
+            for file in entry.files() {
+                let Ok(reader) = RowsReader::open(storage, database, file, fixed8) else { continue };
+                for number in 0..reader.blocks() {
+                    let is_good = reader.read_block(number, &mut block).is_ok();
+                    assert!(is_good || block.rows().len() == 0, "a bad block has no rows");
+                    assert!(block.rows().all(|(key, _)| !fixed8 || key.len() == 8));
+                    assert_eq!(block.rows().count(), block.rows().len());
+                    good += u64::from(is_good);
+                }
             }
         }
     }

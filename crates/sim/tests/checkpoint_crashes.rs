@@ -5,8 +5,8 @@
 
 use braid_sim::storage::{Fault, FaultRule, SimulatedStorage};
 use braiddb::checkpoint::{
-    Block, CatalogEntry, Error, Identity, Manifest, Planted, Result, RowsFile, RowsReader, RowsWriter,
-    TableEntry, list, number_next, publish_with_planted, read, remove_unneeded,
+    Block, CatalogEntry, Error, Identity, Manifest, Planted, Result, RowsOf, RowsRange, RowsReader,
+    RowsWriter, TableEntry, list, number_next, publish_with_planted, read, remove_unneeded,
 };
 use braiddb::storage::{OpenMode, Operation, Storage};
 use braiddb::wal::{DatabaseId, Lsn};
@@ -16,13 +16,19 @@ const DATABASE: DatabaseId = DatabaseId(77);
 /// So many checkpoints are kept.
 const KEPT: usize = 2;
 
-/// Table 1 changes with every checkpoint, table 2 with every other, table 3 has no rows.
-const TABLES: [(u32, bool); 3] = [(1, true), (2, false), (3, true)];
+/// Tables, whether their keys have eight bytes, and how many ranges of keys they have. The first range of table 1
+/// changes with every checkpoint, its second one and table 2 with every other, table 3 has no rows.
+const TABLES: [(u32, bool, u32); 3] = [(1, true, 2), (2, false, 1), (3, true, 0)];
 
-/// What the files that checkpoint `checkpoint` writes for a table hold.
-fn rows(checkpoint: u64, table: u32) -> Vec<(Vec<u8>, Vec<u8>)> {
+/// The least key of a range, but for the first.
+fn from(range: u32) -> Vec<u8> {
+    if range == 0 { Vec::new() } else { (u64::from(range) * 1000).to_be_bytes()[..7].to_vec() }
+}
+
+/// What the file that checkpoint `checkpoint` writes for a table's range holds.
+fn rows(checkpoint: u64, table: u32, range: u32) -> Vec<(Vec<u8>, Vec<u8>)> {
     let row = |i: u64| {
-        let mut key = (i * 3).to_be_bytes().to_vec();
+        let mut key = (u64::from(range) * 1000 + i * 3).to_be_bytes().to_vec();
         if table == 2 {
             key.resize(8 + i as usize % 40, 1);
         }
@@ -53,29 +59,26 @@ impl Trace {
     }
 }
 
-/// The rows of a table for this checkpoint: a new file, or the old one if the table has not changed.
-fn write_table(
+/// The rows of a table's range for this checkpoint: a new file, or the old one if the range has not changed.
+fn write_range(
     storage: &SimulatedStorage,
-    number: u64,
-    (table, fixed8): (u32, bool),
+    of: RowsOf,
+    fixed8: bool,
     before: Option<&Manifest>,
     planted: Planted,
-) -> Result<Option<RowsFile>> {
-    let old = before.and_then(|manifest| manifest.tables.iter().find(|entry| entry.table.number == table));
-    if let Some(old) = old.filter(|_| table == 2 && number.is_multiple_of(2)) {
-        return Ok(old.rows);
+) -> Result<RowsRange> {
+    let old = before.and_then(|manifest| manifest.tables.iter().find(|entry| entry.table.number == of.table));
+    if let Some(old) = old.filter(|_| (of.table, of.part) != (1, 0) && of.checkpoint.is_multiple_of(2)) {
+        return Ok(old.ranges[of.part as usize].clone());
     }
-    if table == 3 {
-        return Ok(None);
-    }
-    let mut writer = RowsWriter::with_planted(storage, DATABASE, number, table, fixed8, planted)?;
-    for (i, (key, value)) in rows(number, table).iter().enumerate() {
+    let mut writer = RowsWriter::with_planted(storage, DATABASE, of, fixed8, planted)?;
+    for (i, (key, value)) in rows(of.checkpoint, of.table, of.part).iter().enumerate() {
         writer.push(key, value)?;
         if i == 5 && planted != Planted::RowsUnsynced {
             writer.sync()?;
         }
     }
-    writer.finish().map(Some)
+    Ok(RowsRange { from: from(of.part), file: writer.finish()? })
 }
 
 /// Opens the database, or creates it, and makes so many checkpoints, of which it keeps the newest.
@@ -93,12 +96,16 @@ fn work(storage: &SimulatedStorage, planted: Planted, count: u64, trace: &mut Tr
         let number = number_next(storage)?;
         trace.checkpoints.push((number, storage.boundary(), None));
         let mut tables = Vec::new();
-        for (table, fixed8) in TABLES {
-            let rows = write_table(storage, number, (table, fixed8), manifests.last(), planted)?;
+        for (table, fixed8, parts) in TABLES {
+            let mut ranges = Vec::new();
+            for part in 0..parts {
+                let of = RowsOf { checkpoint: number, table, part };
+                ranges.push(write_range(storage, of, fixed8, manifests.last(), planted)?);
+            }
             let text = |what: &str| format!("{what} {table}");
             let (name, key_type, value_type) = (text("table"), text("key"), text("value"));
             let table = CatalogEntry { number: table, fixed8, name, key_type, value_type };
-            tables.push(TableEntry { table, rows });
+            tables.push(TableEntry { table, ranges });
         }
         let (start_lsn, end_lsn) = (Lsn(number * 10), Lsn(number * 10 + 5));
         let manifest = Manifest { number, start_lsn, end_lsn, timestamp: number * 256, tables };
@@ -127,16 +134,17 @@ fn check_checkpoint(storage: &dyn Storage, number: u64, planted: Planted) -> Res
         return Err(format!("checkpoint {number} is not what was published: {manifest:?}"));
     }
     for entry in &manifest.tables {
-        let Some(file) = entry.rows else { continue };
-        let reader =
-            RowsReader::with_planted(storage, DATABASE, &file, entry.table.fixed8, planted).map_err(text)?;
-        let (mut block, mut found) = (Block::new(), Vec::new());
-        for number in 0..reader.blocks() {
-            reader.read_block(number, &mut block).map_err(text)?;
-            found.extend(block.rows().map(|(key, value)| (key.to_vec(), value.to_vec())));
-        }
-        if found != rows(file.checkpoint, file.table) {
-            return Err(format!("the rows of table {} in checkpoint {number} are wrong", file.table));
+        for file in entry.files() {
+            let fixed8 = entry.table.fixed8;
+            let reader = RowsReader::with_planted(storage, DATABASE, file, fixed8, planted).map_err(text)?;
+            let (mut block, mut found) = (Block::new(), Vec::new());
+            for number in 0..reader.blocks() {
+                reader.read_block(number, &mut block).map_err(text)?;
+                found.extend(block.rows().map(|(key, value)| (key.to_vec(), value.to_vec())));
+            }
+            if found != rows(file.checkpoint, file.table, file.part) {
+                return Err(format!("the rows of table {} in checkpoint {number} are wrong", file.table));
+            }
         }
     }
     Ok(())
@@ -202,8 +210,8 @@ fn going_on_survives_crashes_too() {
         work(&crash.storage, Planted::None, 2, &mut again).unwrap();
         let (loss, _) = first_loss(&crash.storage, &again, 4);
         assert_eq!(loss, None, "{place}");
-        // The identity, two manifests, two files of table 1, and one or two of table 2.
-        assert!(crash.storage.list().unwrap().len() <= 7, "{place}");
+        // The identity, two manifests, two files of the first range, and one or two of each of the others.
+        assert!(crash.storage.list().unwrap().len() <= 9, "{place}");
     }
 }
 
@@ -260,7 +268,8 @@ fn checkpoints_survive_failures() {
 fn a_failed_sync_ends_the_file() {
     let storage = SimulatedStorage::new(1, CAPACITY);
     storage.inject(FaultRule::once(Operation::SyncData, 1, Fault::DropUnsynced));
-    let mut writer = RowsWriter::create(&storage, DATABASE, 1, 1, true).unwrap();
+    let of = RowsOf { checkpoint: 1, table: 1, part: 0 };
+    let mut writer = RowsWriter::create(&storage, DATABASE, of, true).unwrap();
     writer.push(&[0; 8], b"value").unwrap();
     assert!(writer.sync().is_err());
     assert!(matches!(writer.push(&[1; 8], b"value"), Err(Error::Storage(_))));
@@ -330,10 +339,11 @@ fn lies_of_the_disk_are_noticed() {
 #[test]
 fn stale_rows_are_noticed() {
     let (storage, _) = run(Planted::None, 1);
-    let name = "rows-00000000000000000001-0000000001";
+    let name = "rows-00000000000000000001-0000000001-0000000000";
     storage.remove(name).unwrap();
-    let mut writer = RowsWriter::create(&storage, DATABASE, 1, 1, true).unwrap();
-    for (key, value) in rows(1, 1) {
+    let of = RowsOf { checkpoint: 1, table: 1, part: 0 };
+    let mut writer = RowsWriter::create(&storage, DATABASE, of, true).unwrap();
+    for (key, value) in rows(1, 1, 0) {
         writer.push(&key, &vec![0; value.len()]).unwrap();
     }
     let stale = writer.finish().unwrap();

@@ -25,12 +25,13 @@ pub(super) const BYTES_MAX: usize = if cfg!(test) { 1 << 12 } else { 1 << 30 };
 
 const _: () = assert!(BLOCK_HEADER_BYTES as u64 + 2 * (BYTES_MAX as u64 + 10) < u32::MAX as u64);
 
-/// Which table's rows a file has, and for which checkpoint.
+/// Which part of a table's rows a file has, and for which checkpoint.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Owner {
     pub(super) database: DatabaseId,
     pub(super) checkpoint: u64,
     pub(super) table: u32,
+    pub(super) part: u32,
     /// Whether keys are eight bytes without a length.
     pub(super) fixed8: bool,
     pub(super) planted: Planted,
@@ -38,7 +39,7 @@ pub(super) struct Owner {
 
 impl Owner {
     pub(super) fn name(&self) -> Name {
-        Name::Rows(self.checkpoint, self.table)
+        Name::Rows(self.checkpoint, self.table, self.part)
     }
 
     /// The file's first bytes, and their checksum.
@@ -48,18 +49,20 @@ impl Owner {
         bytes[32..40].copy_from_slice(&self.checkpoint.to_le_bytes());
         bytes[40..44].copy_from_slice(&self.table.to_le_bytes());
         bytes[44] = u8::from(self.fixed8);
+        bytes[48..52].copy_from_slice(&self.part.to_le_bytes());
         let checksum = seal(&mut bytes);
         (bytes, checksum)
     }
 
     /// The checksum of bytes that belong at this offset of the file.
     pub(super) fn checksum(&self, offset: u64, bytes: &[u8]) -> u32 {
-        let mut place = [0; 36];
+        let mut place = [0; 40];
         place[..16].copy_from_slice(&self.database.0.to_le_bytes());
         place[16..24].copy_from_slice(&self.checkpoint.to_le_bytes());
         place[24..28].copy_from_slice(&self.table.to_le_bytes());
+        place[28..32].copy_from_slice(&self.part.to_le_bytes());
         if self.planted != Planted::AnyPlace {
-            place[28..].copy_from_slice(&offset.to_le_bytes());
+            place[32..].copy_from_slice(&offset.to_le_bytes());
         }
         crc32c::crc32c_append(crc32c::crc32c(&place), bytes)
     }

@@ -21,8 +21,8 @@ pub(super) enum Name {
     Identity,
     /// Of this checkpoint.
     Manifest(u64),
-    /// Of the checkpoint that wrote it, and this table.
-    Rows(u64, u32),
+    /// Of the checkpoint that wrote it, this table, and the part of this number.
+    Rows(u64, u32, u32),
     /// The identity before it is published.
     NewIdentity,
     /// A manifest before it is published.
@@ -39,8 +39,9 @@ impl Name {
             let number = number.parse().ok()?;
             if is_new { Name::NewManifest(number) } else { Name::Manifest(number) }
         } else {
-            let (checkpoint, table) = stem.strip_prefix("rows-")?.split_once('-')?;
-            Name::Rows(checkpoint.parse().ok()?, table.parse().ok()?)
+            let (checkpoint, of_checkpoint) = stem.strip_prefix("rows-")?.split_once('-')?;
+            let (table, part) = of_checkpoint.split_once('-')?;
+            Name::Rows(checkpoint.parse().ok()?, table.parse().ok()?, part.parse().ok()?)
         };
         // Numbers have one spelling.
         (name.to_string() == file).then_some(name)
@@ -50,7 +51,7 @@ impl Name {
     pub(super) fn checkpoint(self) -> Option<u64> {
         match self {
             Name::Identity | Name::NewIdentity => None,
-            Name::Manifest(number) | Name::NewManifest(number) | Name::Rows(number, _) => Some(number),
+            Name::Manifest(number) | Name::NewManifest(number) | Name::Rows(number, ..) => Some(number),
         }
     }
 }
@@ -62,7 +63,7 @@ impl std::fmt::Display for Name {
             Name::NewIdentity => write!(f, "{DATABASE}{NEW}"),
             Name::Manifest(number) => write!(f, "checkpoint-{number:020}"),
             Name::NewManifest(number) => write!(f, "checkpoint-{number:020}{NEW}"),
-            Name::Rows(checkpoint, table) => write!(f, "rows-{checkpoint:020}-{table:010}"),
+            Name::Rows(checkpoint, table, part) => write!(f, "rows-{checkpoint:020}-{table:010}-{part:010}"),
         }
     }
 }

@@ -33,8 +33,19 @@ pub struct Manifest {
 pub struct TableEntry {
     /// What it is.
     pub table: CatalogEntry,
-    /// Its rows; none if it has none.
-    pub rows: Option<RowsFile>,
+    /// Its rows, in files for consecutive ranges of keys; none if it has no rows. The first range begins before all
+    /// keys, and `from` ascends.
+    pub ranges: Vec<RowsRange>,
+}
+
+/// The rows of a table whose keys lie in a range.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RowsRange {
+    /// No key of the range comes before this, in the order of bytes. The range ends where the next one of the table
+    /// begins, and the last one behind all keys.
+    pub from: Vec<u8>,
+    /// The file.
+    pub file: RowsFile,
 }
 
 /// A finished file of rows: what a manifest says of it, so that no other is taken for it.
@@ -44,6 +55,8 @@ pub struct RowsFile {
     pub checkpoint: u64,
     /// The table's number.
     pub table: u32,
+    /// Which of the files that this checkpoint wrote for the table.
+    pub part: u32,
     /// How many rows it has.
     pub rows: u64,
     /// In how many blocks.
@@ -56,7 +69,7 @@ pub struct RowsFile {
 
 impl RowsFile {
     pub(super) fn name(&self) -> Name {
-        Name::Rows(self.checkpoint, self.table)
+        Name::Rows(self.checkpoint, self.table, self.part)
     }
 
     /// What the file is called.
@@ -65,7 +78,7 @@ impl RowsFile {
     }
 
     fn encode(&self, bytes: &mut Vec<u8>) {
-        for number in [self.checkpoint, self.rows, self.blocks, self.bytes] {
+        for number in [self.checkpoint, self.part.into(), self.rows, self.blocks, self.bytes] {
             push_varint(bytes, number);
         }
         bytes.extend_from_slice(&self.checksum.to_le_bytes());
@@ -73,35 +86,65 @@ impl RowsFile {
 
     fn take(bytes: &mut &[u8], table: u32) -> Option<RowsFile> {
         let checkpoint = take_varint(bytes)?;
+        let part = u32::try_from(take_varint(bytes)?).ok()?;
         let rows = take_varint(bytes)?;
         let blocks = take_varint(bytes)?;
         let file_bytes = take_varint(bytes)?;
         let checksum = u32_at(take(bytes, 4)?, 0);
-        Some(RowsFile { checkpoint, table, rows, blocks, bytes: file_bytes, checksum })
+        Some(RowsFile { checkpoint, table, part, rows, blocks, bytes: file_bytes, checksum })
+    }
+}
+
+impl RowsRange {
+    fn encode(&self, bytes: &mut Vec<u8>) {
+        push_varint(bytes, self.from.len() as u64);
+        bytes.extend_from_slice(&self.from);
+        self.file.encode(bytes);
+    }
+
+    fn take(bytes: &mut &[u8], table: u32) -> Option<RowsRange> {
+        let from_bytes = take_varint(bytes)?;
+        let from = take(bytes, from_bytes)?.to_vec();
+        Some(RowsRange { from, file: RowsFile::take(bytes, table)? })
     }
 }
 
 impl TableEntry {
+    /// How many rows the table has.
+    pub fn rows(&self) -> u64 {
+        self.files().map(|file| file.rows).sum()
+    }
+
+    /// The files that have them, in the order of keys.
+    pub fn files(&self) -> impl Iterator<Item = &RowsFile> {
+        self.ranges.iter().map(|range| &range.file)
+    }
+
     fn encode(&self, bytes: &mut Vec<u8>) {
         let mut table = Vec::new();
         self.table.encode(&mut table);
         push_varint(bytes, table.len() as u64);
         bytes.extend_from_slice(&table);
-        bytes.push(u8::from(self.rows.is_some()));
-        if let Some(rows) = &self.rows {
-            rows.encode(bytes);
-        }
+        push_varint(bytes, self.ranges.len() as u64);
+        self.ranges.iter().for_each(|range| range.encode(bytes));
     }
 
     fn take(bytes: &mut &[u8]) -> Option<TableEntry> {
         let table_bytes = take_varint(bytes)?;
         let table = CatalogEntry::decode(take(bytes, table_bytes)?)?;
-        let rows = match take(bytes, 1)? {
-            [0] => None,
-            [1] => Some(RowsFile::take(bytes, table.number)?),
-            _ => return None,
-        };
-        Some(TableEntry { table, rows })
+        // Grows with what is there, not with what is promised.
+        let mut ranges = Vec::new();
+        for _ in 0..take_varint(bytes)? {
+            ranges.push(RowsRange::take(bytes, table.number)?);
+        }
+        Some(TableEntry { table, ranges })
+    }
+
+    /// Whether what the type says holds, in a checkpoint of this number.
+    pub(super) fn is_sound(&self, number: u64) -> bool {
+        let ascend = self.ranges.windows(2).all(|pair| pair[0].from < pair[1].from);
+        let is_own = |file: &RowsFile| file.table == self.table.number && file.checkpoint <= number;
+        ascend && self.ranges.first().is_none_or(|first| first.from.is_empty()) && self.files().all(is_own)
     }
 }
 
@@ -111,19 +154,22 @@ impl Manifest {
         Name::Manifest(number).to_string()
     }
 
+    /// How many rows all tables have.
+    pub fn rows(&self) -> u64 {
+        self.tables.iter().map(TableEntry::rows).sum()
+    }
+
     /// The files that the checkpoint needs: its own, and those of rows.
     pub(super) fn names(&self) -> impl Iterator<Item = Name> {
-        let rows = self.tables.iter().filter_map(|table| Some(table.rows.as_ref()?.name()));
+        let rows = self.tables.iter().flat_map(TableEntry::files).map(RowsFile::name);
         std::iter::once(Name::Manifest(self.number)).chain(rows)
     }
 
     /// Whether what the type says holds.
     fn is_sound(&self) -> bool {
         let ascend = self.tables.windows(2).all(|pair| pair[0].table.number < pair[1].table.number);
-        let is_own = |entry: &TableEntry| {
-            entry.rows.is_none_or(|rows| rows.table == entry.table.number && rows.checkpoint <= self.number)
-        };
-        ascend && self.start_lsn <= self.end_lsn && self.tables.iter().all(is_own)
+        let are_sound = self.tables.iter().all(|entry| entry.is_sound(self.number));
+        ascend && self.start_lsn <= self.end_lsn && are_sound
     }
 
     fn encode(&self, database: DatabaseId) -> Vec<u8> {
@@ -180,7 +226,7 @@ pub fn publish_with_planted(
 ) -> Result<()> {
     assert!(
         manifest.is_sound(),
-        "tables ascend, files of rows are their tables' and no newer, and the log goes on"
+        "tables and ranges ascend, files of rows are their tables' and no newer, and the log goes on"
     );
     let bytes = manifest.encode(database);
     let name = Name::Manifest(manifest.number);

@@ -1,8 +1,9 @@
 //! The files of checkpoints: which database a directory holds, what is in a checkpoint, and the rows of its tables.
 //!
-//! [`Identity`] is the file `database`. A checkpoint is a [`Manifest`], which names one file of rows for each table;
-//! a file may serve several checkpoints. To write one: a [`RowsWriter`] for each table that has changed, then
-//! [`publish`], then [`remove_unneeded`]. To read one: [`list`], [`read()`], and a [`RowsReader`] for each table.
+//! [`Identity`] is the file `database`. A checkpoint is a [`Manifest`], which names files of rows for each
+//! table, one per range of keys; a file may serve several checkpoints. To write one: a [`RowsWriter`] for each range
+//! that has changed, then
+//! [`publish`], then [`remove_unneeded`]. To read one: [`list`], [`read()`], and a [`RowsReader`] for each file.
 //! The formats are in `docs/design/checkpoint-format.md`. Nothing here knows what rows mean, or takes snapshots.
 //!
 //! Invariants: a manifest that has its name is whole, and all files that it names are durable under theirs, in
@@ -28,8 +29,8 @@ pub use error::{Error, Result};
 pub use files::{number_next, remove_unneeded, unneeded};
 pub use identity::Identity;
 pub use manifest::{
-    Manifest, RowsFile, TableEntry, claimed_database, list, publish, publish_with_planted, read,
+    Manifest, RowsFile, RowsRange, TableEntry, claimed_database, list, publish, publish_with_planted, read,
 };
 pub use planted::Planted;
 pub use read::{Block, RowsReader};
-pub use rows::RowsWriter;
+pub use rows::{RowsOf, RowsWriter};

@@ -69,7 +69,8 @@ impl RowsReader {
         fixed8: bool,
         planted: Planted,
     ) -> Result<RowsReader> {
-        let owner = Owner { database, checkpoint: rows.checkpoint, table: rows.table, fixed8, planted };
+        let RowsFile { checkpoint, table, part, .. } = *rows;
+        let owner = Owner { database, checkpoint, table, part, fixed8, planted };
         let Some(file) = files::open(storage, rows.name())? else {
             return Err(damaged(rows.name().to_string(), 0, "the file is missing"));
         };
@@ -92,7 +93,7 @@ impl RowsReader {
         unseal_of(self.owner.name(), &bytes, MAGIC, self.owner.database)?;
         let (expected, checksum) = self.owner.header();
         if bytes != expected {
-            return Err(self.damaged(0, "the file has the rows of another checkpoint or table"));
+            return Err(self.damaged(0, "the file has the rows of another checkpoint, table or part"));
         }
         self.header_checksum = checksum;
         Ok(())

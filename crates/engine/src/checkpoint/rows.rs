@@ -1,4 +1,4 @@
-//! Writing the rows of a table.
+//! Writing the rows of a range of a table's keys.
 
 use super::block::{
     BLOCK_BYTES, BLOCK_HEADER_BYTES, BYTES_MAX, BlockHeader, FILE_HEADER_BYTES, Owner, Placed, push_row,
@@ -6,6 +6,17 @@ use super::block::{
 use super::{Error, Planted, Result, RowsFile, files};
 use crate::storage::{File, OpenMode, Storage};
 use crate::wal::DatabaseId;
+
+/// What a file of rows is written for. There is no other of the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RowsOf {
+    /// The checkpoint: [`number_next`](super::number_next)'s, of which there is no file yet.
+    pub checkpoint: u64,
+    /// The table's number.
+    pub table: u32,
+    /// Which of the files that the checkpoint writes for this table.
+    pub part: u32,
+}
 
 /// Writes a file of rows, block by block. Rows keep the order in which they are pushed, which is best that of their
 /// keys: nothing here depends on it, but what is loaded in order is loaded fast.
@@ -30,28 +41,26 @@ pub struct RowsWriter {
 }
 
 impl RowsWriter {
-    /// A file for this table's rows. The checkpoint's number is [`number_next`](super::number_next)'s: there is no
-    /// such file yet. With `fixed8` all keys are eight bytes long.
+    /// A file for rows of a table. With `fixed8` all keys are eight bytes long.
     pub fn create(
         storage: &dyn Storage,
         database: DatabaseId,
-        checkpoint: u64,
-        table: u32,
+        of: RowsOf,
         fixed8: bool,
     ) -> Result<RowsWriter> {
-        RowsWriter::with_planted(storage, database, checkpoint, table, fixed8, Planted::None)
+        RowsWriter::with_planted(storage, database, of, fixed8, Planted::None)
     }
 
     /// As [`RowsWriter::create`], with an error.
     pub fn with_planted(
         storage: &dyn Storage,
         database: DatabaseId,
-        checkpoint: u64,
-        table: u32,
+        of: RowsOf,
         fixed8: bool,
         planted: Planted,
     ) -> Result<RowsWriter> {
-        let owner = Owner { database, checkpoint, table, fixed8, planted };
+        let RowsOf { checkpoint, table, part } = of;
+        let owner = Owner { database, checkpoint, table, part, fixed8, planted };
         let file = storage.open(&owner.name().to_string(), OpenMode::CreateNew)?;
         let (header, previous) = owner.header();
         file.write_all_at(0, &header)?;
@@ -98,6 +107,11 @@ impl RowsWriter {
         self.attempt(|writer| Ok(writer.file.sync_data()?))
     }
 
+    /// How many bytes the file has by now, the block that is being filled included.
+    pub fn bytes(&self) -> u64 {
+        self.offset + (self.block.len() - BLOCK_HEADER_BYTES) as u64
+    }
+
     /// Ends the file. Its data is durable when this returns; its name is so after the next sync of the directory,
     /// which [`publish`](super::publish) makes before a manifest has its name.
     pub fn finish(mut self) -> Result<RowsFile> {
@@ -112,6 +126,7 @@ impl RowsWriter {
         Ok(RowsFile {
             checkpoint: self.owner.checkpoint,
             table: self.owner.table,
+            part: self.owner.part,
             rows: self.rows,
             blocks: self.blocks,
             bytes: self.offset + footer.len() as u64,

@@ -5,7 +5,7 @@
 
 use super::damage::holder;
 use super::verify::{Outlook, inspect};
-use crate::checkpoint::{self, Identity, Manifest};
+use crate::checkpoint::{self, Identity, Manifest, TableEntry};
 use crate::error::{Error, Result};
 use crate::storage::{OpenMode, Storage};
 use crate::wal::{self, Lsn};
@@ -94,8 +94,9 @@ fn copy(from: &dyn Storage, to: &dyn Storage) -> Result<Backup, Failed> {
     if !wal::copy(from, to, database, start_lsn)? {
         return Err(Failed::Moved("the log was given up while it was copied".into()));
     }
-    for rows in manifest.iter().flat_map(|manifest| &manifest.tables).filter_map(|entry| entry.rows) {
-        copy_file(from, to, &rows.file())?;
+    let tables = manifest.iter().flat_map(|manifest| &manifest.tables);
+    for file in tables.flat_map(TableEntry::files) {
+        copy_file(from, to, &file.file())?;
     }
     match &manifest {
         Some(manifest) => checkpoint::publish(to, database, manifest)?,

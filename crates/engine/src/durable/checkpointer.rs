@@ -10,7 +10,7 @@
 
 use super::Planted;
 use crate::cc::ConcurrencyControl;
-use crate::checkpoint::{self, CatalogEntry, Manifest, RowsFile, RowsWriter, TableEntry};
+use crate::checkpoint::{self, CatalogEntry, Manifest, RowsOf, RowsRange, RowsWriter, TableEntry};
 use crate::error::{Error, Result};
 use crate::storage::{Operation, Storage};
 use crate::txn::{AsKey, Engine, Key, TableInner, TableKind, Transaction};
@@ -182,8 +182,10 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
         let of_log = self.log.as_ref().map(Writer::take_touched);
         let (start_lsn, touched) = of_log.unwrap_or((self.base_lsn, BTreeSet::new()));
         let tables = self.engine.all_tables();
-        let entry =
-            |table: &&TableInner| TableEntry { table: entry(table.number(), &table.kind), rows: None };
+        let entry = |table: &&TableInner| TableEntry {
+            table: entry(table.number(), &table.kind),
+            ranges: Vec::new(),
+        };
         let tables = tables.iter().map(entry).collect();
         let behind = Bound::Unbounded;
         Ok(Current {
@@ -208,8 +210,8 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
 
     fn step_current(&mut self, current: &mut Current<C>) -> Result<Step> {
         if let Some(entry) = current.tables.get_mut(current.at) {
-            if let Some(rows) = self.unchanged(&current.touched, entry.table.number) {
-                entry.rows = Some(rows);
+            if let Some(ranges) = self.unchanged(&current.touched, entry.table.number) {
+                entry.ranges = ranges;
                 current.at += 1;
                 return Ok(Step::Wrote(0));
             }
@@ -225,10 +227,10 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
     }
 
     /// The rows of a table that nothing has been committed to since the last checkpoint.
-    fn unchanged(&self, touched: &BTreeSet<u32>, table: u32) -> Option<RowsFile> {
+    fn unchanged(&self, touched: &BTreeSet<u32>, table: u32) -> Option<Vec<RowsRange>> {
         let last = self.kept.last().filter(|_| self.log.is_some())?;
-        let rows = last.tables.get(table as usize)?.rows;
-        rows.filter(|_| !touched.contains(&table))
+        let entry = last.tables.get(table as usize)?;
+        (!touched.contains(&table)).then(|| entry.ranges.clone())
     }
 
     /// Writes a run of rows of the present table; says how many bytes there were.
@@ -237,10 +239,9 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
         let rows = match &mut current.rows {
             Some(rows) => rows,
             None => {
-                let (storage, number, table) = (&*self.storage, current.number, &entry.table);
-                let (database, planted) = (self.database, self.planted.of_checkpoint());
-                let rows =
-                    RowsWriter::with_planted(storage, database, number, table.number, table.fixed8, planted)?;
+                let of = RowsOf { checkpoint: current.number, table: entry.table.number, part: 0 };
+                let (fixed8, planted) = (entry.table.fixed8, self.planted.of_checkpoint());
+                let rows = RowsWriter::with_planted(&*self.storage, self.database, of, fixed8, planted)?;
                 current.rows.insert(rows)
             }
         };
@@ -268,7 +269,7 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
         }
         if is_finished {
             let rows = current.rows.take().expect("there just now");
-            entry.rows = Some(rows.finish()?);
+            entry.ranges = vec![RowsRange { from: Vec::new(), file: rows.finish()? }];
             current.at += 1;
             (current.behind, current.unsynced) = (Bound::Unbounded, 0);
         }

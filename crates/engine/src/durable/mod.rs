@@ -11,6 +11,7 @@ mod background;
 mod backup;
 mod checkpointer;
 mod damage;
+mod load;
 mod planted;
 mod recovery;
 mod salvage;

@@ -2,6 +2,7 @@
 //!
 //! Only reads; so whatever interrupts it, the next attempt finds the same. (`wal::open` writes, afterwards.)
 
+use super::load::Blocks;
 use super::{Planted, damage};
 use crate::cc::ConcurrencyControl;
 use crate::checkpoint::{self, Block, CatalogEntry, Manifest, RowsReader};
@@ -154,24 +155,16 @@ impl Recoverer<'_, '_> {
             create(engine, &entry.table)?;
         }
         let tables = engine.all_tables();
-        let (mut readers, mut total) = (Vec::new(), 0);
-        for (entry, table) in manifest.tables.iter().zip(&tables) {
-            if let Some(rows) = &entry.rows {
-                let (fixed8, planted) = (entry.table.fixed8, self.planted.of_checkpoint());
-                let reader = RowsReader::with_planted(self.storage, self.database, rows, fixed8, planted)?;
-                readers.push((*table, reader));
-                total += rows.rows;
-            }
-        }
+        let of_table = manifest.tables.iter().zip(&tables);
         let blocks =
-            |(of, (_, rows)): (usize, &(_, RowsReader))| (0..rows.blocks()).map(move |block| (of, block));
-        let blocks: Vec<(usize, u64)> = readers.iter().enumerate().flat_map(blocks).collect();
-        let loaded = AtomicU64::new(0);
-        for_each_parallel(engine, threads(engine), blocks.len(), |restorer, i| {
-            let (of, number) = blocks[i];
-            let (table, reader) = &readers[of];
+            Blocks::of(of_table.flat_map(|(entry, table)| entry.files().map(move |file| (*table, *file))));
+        let (loaded, total) = (AtomicU64::new(0), manifest.rows());
+        for_each_parallel(engine, threads(engine), blocks.count(), |restorer, number| {
             let mut block = Block::new();
-            reader.read_block(number, &mut block)?;
+            let table = blocks.read(number, &mut block, |table, file| {
+                let (fixed8, planted) = (table.kind.fixed8, self.planted.of_checkpoint());
+                RowsReader::with_planted(self.storage, self.database, file, fixed8, planted)
+            })?;
             let rows = block.rows();
             let count = rows.len() as u64;
             restorer.load(table, rows, manifest.timestamp)?;

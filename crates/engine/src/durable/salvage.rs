@@ -6,7 +6,7 @@
 use super::damage::{Damage, lock_to_read};
 use super::{Progress, Stage, log_table};
 use crate::cc::ConcurrencyControl;
-use crate::checkpoint::{self, Block, CatalogEntry, Identity, Manifest, RowsFile, RowsReader};
+use crate::checkpoint::{self, Block, CatalogEntry, Identity, Manifest, RowsFile, RowsReader, TableEntry};
 use crate::error::{Error, Result};
 use crate::options::Durability;
 use crate::storage::Storage;
@@ -90,6 +90,16 @@ pub(crate) struct Salvager<'s, C: ConcurrencyControl> {
     pub(crate) progress: &'s mut dyn FnMut(&Progress),
 }
 
+/// What a file of rows is like.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Whole,
+    /// Some of its blocks are.
+    Damaged,
+    /// It is missing, or nothing says where its blocks are.
+    Illegible,
+}
+
 /// Work under way.
 struct Salvaging<'s, C: ConcurrencyControl> {
     of: Salvager<'s, C>,
@@ -158,58 +168,66 @@ impl<C: ConcurrencyControl> Salvaging<'_, C> {
         self.batch.commit(self.of.engine)
     }
 
-    /// Takes the rows of a table from the newest checkpoint whose file of it is whole; if there is none, what is good
-    /// in the newest file that can be opened. Files are not mixed: which keys a bad block had is not known, and a row
-    /// that an older file has may have been deleted since.
+    /// Takes the rows of a table from the newest checkpoint whose files of it are whole; if there is none, what is good
+    /// in the newest files of which one can be opened. Files are not mixed: which keys a bad block had is not known, and
+    /// a row that an older file has may have been deleted since.
     fn take_table(&mut self, entry: &CatalogEntry, manifests: &[Manifest]) -> Result<()> {
-        let mut best: Option<(&Manifest, Option<RowsReader>)> = None;
+        let mut best: Option<(&Manifest, &TableEntry)> = None;
         for manifest in manifests {
             let Some(found) = manifest.tables.iter().find(|other| other.table == *entry) else { continue };
-            let (reader, is_whole) = match &found.rows {
-                None => (None, true),
-                Some(rows) => match self.look_at(rows, entry.fixed8) {
-                    Some((reader, is_whole)) => (Some(reader), is_whole),
-                    None => continue,
-                },
-            };
-            if is_whole || best.is_none() {
-                best = Some((manifest, reader));
+            let states: Vec<State> = found.files().map(|file| self.look_at(file, entry.fixed8)).collect();
+            let is_whole = states.iter().all(|state| *state == State::Whole);
+            let is_legible = is_whole || states.iter().any(|state| *state != State::Illegible);
+            if is_whole || (best.is_none() && is_legible) {
+                best = Some((manifest, found));
             }
             if is_whole {
                 break;
             }
         }
         let newest = manifests.first().expect("the table is of one");
-        let (manifest, reader) = best.unwrap_or((newest, None));
+        let (manifest, found) = best.map_or((newest, None), |(manifest, found)| (manifest, Some(found)));
         self.add_table(entry, manifest.start_lsn, Some(manifest.number))?;
-        reader.map_or(Ok(()), |reader| self.take_blocks(entry.number, &reader))
+        let mut files = found.into_iter().flat_map(TableEntry::files);
+        files.try_for_each(|file| self.take_file(entry, file))
     }
 
-    /// The file of rows, and whether it is whole; notes what is wrong with it.
-    fn look_at(&mut self, rows: &RowsFile, fixed8: bool) -> Option<(RowsReader, bool)> {
+    /// What a file of rows is like; notes what is wrong with it.
+    fn look_at(&mut self, file: &RowsFile, fixed8: bool) -> State {
         let note = |damages: &mut Vec<Damage>, error| {
-            let damage = Damage::of(rows.file(), &error);
+            let damage = Damage::of(file.file(), &error);
             if !damages.contains(&damage) {
                 damages.push(damage);
             }
         };
         let damages = &mut self.done.damages;
-        let reader = RowsReader::open(self.of.from, self.database, rows, fixed8);
-        let reader = reader.map_err(|error| note(damages, error)).ok()?;
-        let (mut block, mut is_whole) = (Block::new(), true);
+        let reader = match RowsReader::open(self.of.from, self.database, file, fixed8) {
+            Ok(reader) => reader,
+            Err(error) => {
+                note(damages, error);
+                return State::Illegible;
+            }
+        };
+        let (mut block, mut state) = (Block::new(), State::Whole);
         for number in 0..reader.blocks() {
             if let Err(error) = reader.read_block(number, &mut block) {
                 note(damages, error);
-                is_whole = false;
+                state = State::Damaged;
             }
         }
-        Some((reader, is_whole))
+        state
     }
 
-    fn take_blocks(&mut self, table: u32, reader: &RowsReader) -> Result<()> {
+    /// Takes the good blocks of a file.
+    fn take_file(&mut self, entry: &CatalogEntry, file: &RowsFile) -> Result<()> {
+        let target = self.tables.get_mut(&entry.number).expect("added just now");
+        let Ok(reader) = RowsReader::open(self.of.from, self.database, file, entry.fixed8) else {
+            target.report.lost_blocks += file.blocks;
+            target.report.lost_rows += file.rows;
+            return Ok(());
+        };
         let mut block = Block::new();
         for number in 0..reader.blocks() {
-            let target = self.tables.get_mut(&table).expect("added just now");
             if reader.read_block(number, &mut block).is_err() {
                 target.report.lost_blocks += 1;
                 target.report.lost_rows += reader.rows_of(number);

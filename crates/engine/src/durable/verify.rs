@@ -179,7 +179,7 @@ impl Inspector<'_> {
         let oldest = manifests.iter().map(|manifest| manifest.start_lsn).min().unwrap_or_default();
         self.inspect_log(database, oldest)?;
         let checkpoint = chosen.as_ref().map(|chosen| chosen.number);
-        self.found.rows = chosen.as_ref().map_or(0, rows);
+        self.found.rows = chosen.as_ref().map_or(0, Manifest::rows);
         let replayed = would_replay(self.storage, database, chosen.as_ref());
         let is_newest = checkpoint == checkpoint::list(self.storage)?.last().copied();
         let has_log = Reader::open(self.storage, database, Lsn(0)).is_ok_and(|reader| reader.has_begun());
@@ -209,18 +209,19 @@ impl Inspector<'_> {
 
     /// Reads the rows of a checkpoint; true: all are good.
     fn inspect_checkpoint(&mut self, database: DatabaseId, manifest: &Manifest) -> bool {
-        let (mut is_good, mut done, total) = (true, 0, rows(manifest));
-        for entry in &manifest.tables {
-            let Some(rows) = &entry.rows else { continue };
+        let (mut is_good, mut done, total) = (true, 0, manifest.rows());
+        let of_tables =
+            manifest.tables.iter().flat_map(|entry| entry.files().map(|rows| (entry.table.fixed8, *rows)));
+        for (fixed8, rows) in of_tables {
             let file = rows.file();
-            let before = self.read.get(&file).filter(|(before, _)| before == rows);
+            let before = self.read.get(&file).filter(|(before, _)| *before == rows);
             is_good &= match before {
                 Some((_, is_good)) => *is_good,
                 None => {
-                    let damages = self.inspect_rows(database, rows, entry.table.fixed8, done, total);
+                    let damages = self.inspect_rows(database, &rows, fixed8, done, total);
                     let is_good = damages.is_empty();
                     self.file(&file, damages);
-                    self.read.insert(file, (*rows, is_good));
+                    self.read.insert(file, (rows, is_good));
                     is_good
                 }
             };
@@ -276,10 +277,6 @@ impl Inspector<'_> {
         self.found.missing.extend(gaps);
         Ok(())
     }
-}
-
-fn rows(manifest: &Manifest) -> u64 {
-    manifest.tables.iter().filter_map(|entry| entry.rows).map(|rows| rows.rows).sum()
 }
 
 /// Reads the log as recovery does, over this checkpoint.

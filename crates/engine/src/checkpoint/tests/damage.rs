@@ -11,7 +11,7 @@ struct Small {
 
 const IDENTITY: &str = "database";
 const MANIFEST: &str = "checkpoint-00000000000000000002";
-const ROWS: &str = "rows-00000000000000000001-0000000007";
+const ROWS: &str = "rows-00000000000000000001-0000000007-0000000000";
 
 /// Blocks of equal lengths, so that they can be exchanged.
 fn small() -> Small {
@@ -27,7 +27,7 @@ fn small() -> Small {
 
 impl Small {
     fn file(&self) -> &RowsFile {
-        self.manifest.tables[1].rows.as_ref().unwrap()
+        &self.manifest.tables[1].ranges[0].file
     }
 
     /// Reads everything; what is found must be what was written.
@@ -99,7 +99,8 @@ fn exchanged_blocks_are_found() {
     for planted in [Planted::None, Planted::AnyPlace] {
         let storage = memory();
         let small = Small { storage, ..small() };
-        let mut writer = RowsWriter::with_planted(&small.storage, DATABASE, 1, 7, true, planted).unwrap();
+        let of = RowsOf { checkpoint: 1, table: 7, part: 0 };
+        let mut writer = RowsWriter::with_planted(&small.storage, DATABASE, of, true, planted).unwrap();
         small.rows.iter().for_each(|(key, value)| assert!(writer.push(key, value).is_ok()));
         let file = writer.finish().unwrap();
         let (start, block) = small.block();
@@ -152,7 +153,9 @@ fn foreign_files_are_refused() {
     small.storage.rename(MANIFEST, "checkpoint-00000000000000000003").unwrap();
     assert!(read(&small.storage, DATABASE, 3).is_err());
     small.storage.rename("checkpoint-00000000000000000003", MANIFEST).unwrap();
-    for file in [RowsFile { checkpoint: 2, ..*small.file() }, RowsFile { table: 8, ..*small.file() }] {
+    let own = *small.file();
+    for file in [RowsFile { checkpoint: 2, ..own }, RowsFile { table: 8, ..own }, RowsFile { part: 1, ..own }]
+    {
         let name = file.name().to_string();
         small.storage.rename(ROWS, &name).unwrap();
         let opened = RowsReader::open(&small.storage, DATABASE, &file, true);
@@ -232,8 +235,8 @@ fn promises_are_not_believed() {
             format::seal(&mut changed);
             replace(&small.storage, MANIFEST, &changed);
             let Ok(found) = read(&small.storage, DATABASE, 2) else { continue };
-            for file in found.tables.iter().filter_map(|table| table.rows) {
-                if let Ok(reader) = RowsReader::open(&small.storage, DATABASE, &file, true) {
+            for file in found.tables.iter().flat_map(TableEntry::files) {
+                if let Ok(reader) = RowsReader::open(&small.storage, DATABASE, file, true) {
                     assert!(reader.blocks() * 32 <= file.bytes);
                 }
             }

@@ -23,7 +23,11 @@ fn rows(count: u64, fixed8: bool) -> Vec<Row> {
 }
 
 fn write(storage: &dyn Storage, checkpoint: u64, table: u32, fixed8: bool, rows: &[Row]) -> RowsFile {
-    let mut writer = RowsWriter::create(storage, DATABASE, checkpoint, table, fixed8).unwrap();
+    write_part(storage, RowsOf { checkpoint, table, part: 0 }, fixed8, rows)
+}
+
+fn write_part(storage: &dyn Storage, of: RowsOf, fixed8: bool, rows: &[Row]) -> RowsFile {
+    let mut writer = RowsWriter::create(storage, DATABASE, of, fixed8).unwrap();
     for (i, (key, value)) in rows.iter().enumerate() {
         writer.push(key, value).unwrap();
         if i % 7 == 0 {
@@ -44,10 +48,12 @@ fn read_rows(storage: &dyn Storage, file: &RowsFile, fixed8: bool, planted: Plan
     Ok(found)
 }
 
-fn table(number: u32, fixed8: bool, rows: Option<RowsFile>) -> TableEntry {
+/// A table whose rows, if there are any, are in this file.
+fn table(number: u32, fixed8: bool, file: Option<RowsFile>) -> TableEntry {
     let (name, key_type) = (format!("table {number}"), "u64".to_string());
     let table = CatalogEntry { number, fixed8, name, key_type, value_type: "bytes, ä".to_string() };
-    TableEntry { table, rows }
+    let ranges = file.into_iter().map(|file| RowsRange { from: Vec::new(), file }).collect();
+    TableEntry { table, ranges }
 }
 
 fn manifest(number: u64, tables: Vec<TableEntry>) -> Manifest {
@@ -86,7 +92,8 @@ fn rows_round_trip() {
         blocks.insert(file.blocks);
     }
     assert!(blocks.len() >= 4 && blocks.contains(&0), "{blocks:?}");
-    let mut writer = RowsWriter::create(&storage, DATABASE, 1, 4, true).unwrap();
+    let mut writer =
+        RowsWriter::create(&storage, DATABASE, RowsOf { checkpoint: 1, table: 4, part: 0 }, true).unwrap();
     let written: u64 = (0..100u64).map(|i| writer.push(&i.to_be_bytes(), &[1; 8]).unwrap()).sum();
     let file = writer.finish().unwrap();
     assert!(written > 0 && written < file.bytes && file.blocks > 5);
@@ -158,17 +165,40 @@ fn manifests_round_trip() {
     assert_eq!((list(&storage).unwrap(), number_next(&storage).unwrap()), (vec![], 1));
     let file = write(&storage, 2, 5, true, &rows(9, true));
     assert_eq!(number_next(&storage).unwrap(), 3, "an unfinished checkpoint has its number too");
-    let tables = vec![table(4, true, None), table(5, true, Some(file)), table(u32::MAX, false, None)];
+    let mut many = table(5, true, Some(file));
+    for (part, from) in [(1, vec![0]), (2, vec![0, 1]), (u32::MAX, vec![7; 300])] {
+        let of = RowsOf { checkpoint: 2, table: 5, part };
+        many.ranges.push(RowsRange { from, file: write_part(&storage, of, true, &rows(2, true)) });
+    }
+    let tables = vec![table(4, true, None), many, table(u32::MAX, false, None)];
     for manifest in [manifest(3, tables), manifest(12, vec![])] {
         publish(&storage, DATABASE, &manifest).unwrap();
         assert_eq!(read(&storage, DATABASE, manifest.number).unwrap(), manifest);
     }
     assert_eq!((list(&storage).unwrap(), number_next(&storage).unwrap()), (vec![3, 12], 13));
     assert!(matches!(read(&storage, DATABASE, 4), Err(Error::Storage(e)) if e.kind() == ErrorKind::NotFound));
-    assert_eq!(unneeded(&storage, &[]).unwrap().len(), 3);
+    assert_eq!(unneeded(&storage, &[]).unwrap().len(), 6);
     let last = manifest(u64::MAX, vec![]);
     publish(&storage, DATABASE, &last).unwrap();
     assert!(matches!(number_next(&storage), Err(Error::Damaged { .. })));
+}
+
+/// Proves that a manifest whose ranges leave keys out, overlap, or belong to another table is none.
+#[test]
+fn unsound_ranges_are_refused() {
+    let storage = memory();
+    let part = |part| write_part(&storage, RowsOf { checkpoint: 1, table: 5, part }, true, &rows(3, true));
+    let (first, second) = (part(0), part(1));
+    let of = |ranges: &[(&[u8], RowsFile)]| {
+        let range = |(from, file): &(&[u8], RowsFile)| RowsRange { from: from.to_vec(), file: *file };
+        TableEntry { ranges: ranges.iter().map(range).collect(), ..table(5, true, None) }
+    };
+    assert!(of(&[(b"", first), (b"a", second)]).is_sound(1));
+    assert!(!of(&[(b"a", first), (b"b", second)]).is_sound(1), "keys before all ranges");
+    assert!(!of(&[(b"", first), (b"", second)]).is_sound(1), "an empty range");
+    assert!(!of(&[(b"", first), (b"b", second), (b"a", second)]).is_sound(1), "descending");
+    assert!(!of(&[(b"", first)]).is_sound(0), "a file of a later checkpoint");
+    assert!(!of(&[(b"", RowsFile { table: 6, ..first })]).is_sound(1), "a file of another table");
 }
 
 /// Proves that a table's entry comes back alone, and that bytes that are not one entry are none.
@@ -204,7 +234,7 @@ fn identities_round_trip() {
     for left in [
         "log-00000000000000000001",
         "checkpoint-00000000000000000001",
-        "rows-00000000000000000001-0000000001",
+        "rows-00000000000000000001-0000000001-0000000000",
     ] {
         let storage = memory();
         storage.open("log-1", OpenMode::CreateNew).unwrap();
@@ -230,7 +260,8 @@ fn unneeded_files_are_removed() {
         publish(&storage, DATABASE, &manifests[number as usize - 1]).unwrap();
     }
     write(&storage, 5, 1, true, &rows);
-    for name in ["checkpoint-00000000000000000005.new", "log-00000000000000000001", "rows-1-1", "notes.new"] {
+    for name in ["checkpoint-00000000000000000005.new", "log-00000000000000000001", "rows-1-1-1", "notes.new"]
+    {
         storage.open(name, OpenMode::CreateNew).unwrap();
     }
     let keep = &manifests[2..];
@@ -244,7 +275,7 @@ fn unneeded_files_are_removed() {
     for manifest in keep {
         let read = read(&storage, DATABASE, manifest.number).unwrap();
         for table in &read.tables {
-            assert_eq!(read_rows(&storage, &table.rows.unwrap(), true, Planted::None).unwrap(), rows);
+            assert_eq!(read_rows(&storage, &table.ranges[0].file, true, Planted::None).unwrap(), rows);
         }
     }
 }
@@ -254,9 +285,10 @@ fn unneeded_files_are_removed() {
 fn misuse_is_refused() {
     let storage = memory();
     write(&storage, 1, 1, true, &[]);
-    let again = RowsWriter::create(&storage, DATABASE, 1, 1, true);
+    let of = |table| RowsOf { checkpoint: 1, table, part: 0 };
+    let again = RowsWriter::create(&storage, DATABASE, of(1), true);
     assert!(matches!(again, Err(Error::Storage(error)) if error.kind() == ErrorKind::AlreadyExists));
-    let mut writer = RowsWriter::create(&storage, DATABASE, 1, 2, true).unwrap();
+    let mut writer = RowsWriter::create(&storage, DATABASE, of(2), true).unwrap();
     let error = writer.push(&[0; 8], &[0; block::BYTES_MAX + 1]).unwrap_err();
     assert!(matches!(error, Error::TooLarge { bytes_max: 4096, .. }), "{error}");
     writer.push(&[1; 8], &[1; block::BYTES_MAX]).unwrap();
