@@ -1,7 +1,10 @@
 //! How other threads get a worker's attention: one bell per worker, one bit per slot.
 //!
-//! Invariant: whoever leaves something for a worker (a bit, a job) does so before it rings; the worker,
-//! before it sleeps, announces that it will, and then looks once more. So nothing is left unseen.
+//! Invariants:
+//! - Whoever leaves something for a worker (a bit, a job) does so before it rings; the worker, before it sleeps,
+//!   announces that it will, and then looks once more. So nothing is left unseen.
+//! - A worker announces as well whether it could take a job. One that could not is never rung for a job: only what
+//!   gives it room again wakes it.
 
 use super::blocking::{Mutex, Thread, lock, thread};
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
@@ -10,7 +13,10 @@ use std::task::Wake;
 
 const QUIET: u32 = 0;
 const RUNG: u32 = 1;
+/// Asleep, with room for a job.
 const ASLEEP: u32 = 2;
+/// Asleep without room: too many of its futures are parked, or too many outputs are held.
+const FULL: u32 = 3;
 
 /// Rung by others, heard by one thread.
 pub(crate) struct Bell {
@@ -32,17 +38,22 @@ impl Bell {
     pub(crate) fn ring(&self) {
         // AcqRel: the Release pairs with the Acquire in `heard`, for what was left before ringing; the
         // Acquire with the Release in `sleep`, for `sleeper`.
-        if self.state.swap(RUNG, AcqRel) == ASLEEP
+        if self.state.swap(RUNG, AcqRel) >= ASLEEP
             && let Some(thread) = &*lock(&self.sleeper)
         {
             thread.unpark();
         }
     }
 
-    /// Has announced that it sleeps. A caller that has left something under a lock which the sleeper takes
-    /// after announcing, may rely on it.
+    /// Has announced that it sleeps and has room for a job. A caller that has left something under a lock which
+    /// the sleeper takes after announcing, may rely on it.
     pub(crate) fn is_asleep(&self) -> bool {
         self.state.load(Relaxed) == ASLEEP // ordered by that lock
+    }
+
+    /// Has announced that it sleeps and could not take a job; ordered as [`is_asleep`](Self::is_asleep).
+    pub(crate) fn is_full(&self) -> bool {
+        self.state.load(Relaxed) == FULL
     }
 
     /// Has it been rung? Then it is quiet again.
@@ -58,18 +69,19 @@ impl Bell {
     }
 
     /// Sleeps until rung, unless it has been; `still_idle` looks once more after sleep is announced. Leaves
-    /// the ringing to be heard.
-    pub(crate) fn sleep(&self, still_idle: impl FnOnce() -> bool) {
+    /// the ringing to be heard. `has_room`: the sleeper would take a job.
+    pub(crate) fn sleep(&self, has_room: bool, still_idle: impl FnOnce() -> bool) {
+        let asleep = if has_room { ASLEEP } else { FULL };
         // Release: pairs with the Acquire in `ring`.
-        if self.state.compare_exchange(QUIET, ASLEEP, AcqRel, Relaxed).is_err() {
+        if self.state.compare_exchange(QUIET, asleep, AcqRel, Relaxed).is_err() {
             return;
         }
         if !still_idle() {
             // If it was rung meanwhile, it stays so.
-            let _ = self.state.compare_exchange(ASLEEP, QUIET, Relaxed, Relaxed);
+            let _ = self.state.compare_exchange(asleep, QUIET, Relaxed, Relaxed);
             return;
         }
-        while self.state.load(Relaxed) == ASLEEP {
+        while self.state.load(Relaxed) == asleep {
             thread::park();
         }
     }

@@ -82,6 +82,20 @@ impl<M: 'static> Inbox<M> {
         }
     }
 
+    /// Puts jobs that have been taken back to the head, in front of the limit: a worker that cannot go on with
+    /// them leaves them to others. False: the inbox is closed, and the jobs are where they were.
+    pub(crate) fn put_back(&self, jobs: &mut VecDeque<Queued<M>>) -> bool {
+        let mut queue = lock(&self.queue);
+        if queue.is_closed {
+            return false;
+        }
+        while let Some(job) = jobs.pop_back() {
+            queue.jobs.push_front(job);
+        }
+        self.len.store(queue.jobs.len(), Relaxed);
+        true
+    }
+
     /// Moves the older half of the jobs, at most `n`, to `into`: for an idle worker of another inbox.
     pub(crate) fn steal(&self, n: usize, into: &mut Vec<Queued<M>>) {
         let half = self.len.load(Relaxed).div_ceil(2);
@@ -206,9 +220,26 @@ impl<M: 'static> Executor<M> {
         left.iter().for_each(|job| job.reject(Lost::Closed));
     }
 
-    /// Nothing to do for a worker that is about to sleep.
+    /// Nothing to do for a worker that has announced that it sleeps, with room for jobs.
     pub(crate) fn is_idle(&self) -> bool {
         !self.is_closed() && self.inboxes.iter().all(Inbox::is_surely_empty)
+    }
+
+    /// As `is_idle`, of one without room: what is queued is for others, one of which is woken if all sleep that
+    /// could take it. (Whoever queued it may have found this worker awake, and have woken nobody.)
+    pub(crate) fn is_for_others(&self) -> bool {
+        if let Some(i) = self.inboxes.iter().position(|inbox| !inbox.is_surely_empty()) {
+            self.wake_one(i);
+        }
+        !self.is_closed()
+    }
+
+    /// The number of an inbox with jobs whose worker sleeps and could not take them, if there is one: not that of
+    /// `index`, who asks.
+    pub(crate) fn stranded(&self, index: usize) -> Option<usize> {
+        let n = self.inboxes.len();
+        let others = (1..n).map(|k| (index + k) % n);
+        others.into_iter().find(|&i| !self.inboxes[i].is_empty() && self.inboxes[i].bell.is_full())
     }
 
     /// Queues one job or more in one inbox.
@@ -226,7 +257,11 @@ impl<M: 'static> Executor<M> {
         // The shorter of two, in turn; then any that has room.
         let turn = self.turn.fetch_add(1, Relaxed);
         let (a, b) = (turn % n, (turn + 1) % n);
-        let length = |i: usize| self.inboxes[i].len.load(Relaxed);
+        // (Where the worker sleeps without room, a job would have to be fetched by another.)
+        let length = |i: usize| match &self.inboxes[i] {
+            inbox if inbox.bell.is_full() => usize::MAX,
+            inbox => inbox.len.load(Relaxed),
+        };
         let start = worker.map_or(if length(b) < length(a) { b } else { a }, |worker| worker % n);
         for k in 0..n {
             let i = (start + k) % n;
@@ -249,7 +284,7 @@ impl<M: 'static> Executor<M> {
         Err(if self.is_closed() { Lost::Closed } else { Lost::Full })
     }
 
-    /// A job has come to inbox `i`: wakes its worker if it sleeps, else one that does, to take it from there.
+    /// A job is in inbox `i`: wakes its worker if it sleeps and has room, else one that does, to take it from there.
     fn wake_one(&self, i: usize) {
         let n = self.inboxes.len();
         let asleep = (0..n).map(|k| &self.inboxes[(i + k) % n].bell).find(|bell| bell.is_asleep());

@@ -12,6 +12,9 @@ use std::collections::VecDeque;
 
 /// Looks for work before an idle worker tends and sleeps.
 const LOOKS_BEFORE_SLEEP: u32 = if cfg!(braid_shuttle) { 1 } else { 1000 };
+/// Times that a worker fills its places from its own inbox before it looks for jobs which a worker without room has
+/// left: often enough that they wait for microseconds, rarely enough that the look costs nothing.
+const FILLS_PER_LOOK: u32 = if cfg!(braid_shuttle) { 2 } else { 64 };
 /// Jobs of several futures that a worker draws from in turn; while it has so many, it takes no more jobs.
 const TICKETS_MAX: usize = 64;
 
@@ -58,6 +61,7 @@ impl<M: super::Mailbox + 'static> Executor<M> {
             tickets: VecDeque::with_capacity(TICKETS_MAX),
             taken: Vec::new(),
             is_jobs_turn: false,
+            fills: 0,
             served_before: SERVED.with(|served| served.replace(Home::of(self).0)),
         };
         server.run();
@@ -74,6 +78,8 @@ struct Server<'e, H: Host, S: Suspend> {
     taken: Vec<Queued<H::Mailbox>>,
     /// With one place and both jobs and tickets, they take turns.
     is_jobs_turn: bool,
+    /// Since the last look for what others have left.
+    fills: u32,
     served_before: usize,
 }
 
@@ -102,14 +108,22 @@ impl<H: Host, S: Suspend> Server<'_, H, S> {
 
     fn sleep(&mut self) {
         let (executor, has_room) = (self.executor, !self.worker.is_full());
-        let bell = &executor.inboxes[self.index].bell;
+        let inbox = &executor.inboxes[self.index];
+        if !has_room && !self.tickets.is_empty() && !inbox.put_back(&mut self.tickets) {
+            return; // closed
+        }
         // With no room (too many are parked, or held) jobs are no reason to stay awake; only wakers are.
-        let is_idle = || if has_room { executor.is_idle() } else { !executor.is_closed() };
-        bell.sleep(|| is_idle() && self.worker.awaits_release());
+        let is_idle = || if has_room { executor.is_idle() } else { executor.is_for_others() };
+        inbox.bell.sleep(has_room, || is_idle() && self.worker.awaits_release());
     }
 
     /// Fills the free places: from the inbox and from the tickets by halves.
     fn fill(&mut self) {
+        self.fills += 1;
+        if self.fills >= FILLS_PER_LOOK {
+            self.fills = 0;
+            self.relieve();
+        }
         let inbox = &self.executor.inboxes[self.index];
         if inbox.is_empty() && self.tickets.is_empty() {
             return;
@@ -128,6 +142,17 @@ impl<H: Host, S: Suspend> Server<'_, H, S> {
             if let Some(job) = self.tickets.pop_front() {
                 self.start(job);
             }
+        }
+    }
+
+    /// A worker that is never idle takes jobs as well from those that cannot: they would wait for its last one.
+    fn relieve(&mut self) {
+        let room = self.worker.room().min(TICKETS_MAX.saturating_sub(self.tickets.len()));
+        if room > 0
+            && let Some(i) = self.executor.stranded(self.index)
+        {
+            self.executor.inboxes[i].steal(room, &mut self.taken);
+            self.start_taken();
         }
     }
 

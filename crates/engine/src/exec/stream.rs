@@ -286,7 +286,7 @@ where
     fn sleep(&mut self) {
         self.core.interrupt();
         if !self.core.tend_idle() {
-            self.core.slots.wakes.bell.sleep(|| self.core.awaits_release(self.held.first()));
+            self.core.slots.wakes.bell.sleep(true, || self.core.awaits_release(self.held.first()));
         }
         self.core.enter();
     }

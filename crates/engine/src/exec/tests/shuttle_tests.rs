@@ -9,6 +9,8 @@ use crate::exec::task::Job;
 use crate::exec::{BatchSize, BatchTask, Executor, Fate, Refill, Task, Worker, WorkerOptions};
 use crate::suspend::OnMiss;
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
+use shuttle::sync::Mutex;
+use shuttle::sync::mpsc::Sender;
 use shuttle::thread::{self, JoinHandle};
 use shuttle::{Config, Runner};
 use std::future::Future;
@@ -31,6 +33,9 @@ const OPTIONS: WorkerOptions = WorkerOptions {
     held_max: 2,
     refill: Refill::Immediate,
 };
+
+/// A future that waits leaves no room for another.
+const ONE: WorkerOptions = WorkerOptions { batch_max: 1, parked_max: 0, ..OPTIONS };
 
 fn serve(executor: &Arc<Executor<Toy>>, index: usize) -> JoinHandle<()> {
     let executor = executor.clone();
@@ -67,7 +72,7 @@ fn a_wake_is_not_lost_on_a_worker_that_falls_asleep() {
             if wakes.bell.heard() {
                 wakes.take(|index| seen[index] = true);
             } else {
-                wakes.bell.sleep(|| true);
+                wakes.bell.sleep(true, || true);
             }
         }
         wakers.into_iter().for_each(|thread| thread.join().unwrap());
@@ -130,6 +135,61 @@ fn every_job_is_answered_through_a_small_inbox() {
             })
         });
         submitters.into_iter().for_each(|thread| thread.join().unwrap());
+        executor.close();
+        workers.into_iter().for_each(|thread| thread.join().unwrap());
+    });
+}
+
+#[test]
+fn a_full_worker_passes_the_ring_on() {
+    // Proves: with one worker full of futures that wait, which may be either, every other job is run by the one
+    // that has room, whichever inbox it is in, and whichever of them is asleep or about to be.
+    check(|| {
+        let executor = Arc::new(Executor::new(2, 2));
+        let workers = [0, 1].map(|index| {
+            let executor = executor.clone();
+            thread::spawn(move || executor.serve(index, ToyHost::new(), OnMiss, ONE))
+        });
+        let (job, waiting) = task(&executor, |_| async {
+            std::future::pending::<()>().await;
+            Ok(())
+        });
+        executor.submit_to(job, 0);
+        let others = [0, 1].map(|worker| {
+            let (job, handle) = task(&executor, move |_| async move { Ok(worker) });
+            executor.submit_to(job, worker);
+            handle
+        });
+        assert_eq!(others.map(Handle::wait), [Ok(0), Ok(1)]);
+        drop(waiting);
+        executor.close();
+        workers.into_iter().for_each(|thread| thread.join().unwrap());
+    });
+}
+
+#[test]
+fn a_full_worker_leaves_its_tickets_to_others() {
+    // Proves: of a batch whose first future waits for ever, the second is run by the other worker, although there
+    // is one ticket alone and the worker that has it is full.
+    check(|| {
+        let executor = Arc::new(Executor::new(2, 2));
+        let workers = [0, 1].map(|index| {
+            let executor = executor.clone();
+            thread::spawn(move || executor.serve(index, ToyHost::new(), OnMiss, ONE))
+        });
+        let (tell, told) = shuttle::sync::mpsc::channel();
+        let make = |_: &'static Toy, tell: &'static Mutex<Sender<()>>, waits: bool| async move {
+            if waits {
+                std::future::pending::<()>().await;
+            }
+            tell.lock().unwrap().send(()).unwrap();
+            Ok::<(), Failed>(())
+        };
+        // SAFETY: the futures alone use their mailboxes.
+        let (job, batch) = unsafe { BatchTask::job(&executor, Mutex::new(tell), vec![true, false], make) };
+        executor.submit_batch(job, 2);
+        told.recv().unwrap();
+        drop(batch);
         executor.close();
         workers.into_iter().for_each(|thread| thread.join().unwrap());
     });

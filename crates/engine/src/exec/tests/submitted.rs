@@ -444,3 +444,127 @@ fn many_threads_submit_to_sleepy_workers() {
         }
     });
 }
+
+/// Two workers of two places each; the second one comes later.
+struct Pair {
+    executor: Arc<Executor<Toy>>,
+    threads: Vec<JoinHandle<()>>,
+    gate: Gate,
+}
+
+impl Pair {
+    /// The first worker is full of futures that wait for the gate, and sleeps.
+    fn with_a_full_one() -> Pair {
+        let mut pair = Pair::new();
+        for _ in 0..2 {
+            let (job, handle) = task(&pair.executor, {
+                let gate = pair.gate.clone();
+                move |_| async move {
+                    gate.pass().await;
+                    Ok(())
+                }
+            });
+            pair.executor.submit_to(job, 0);
+            handle.detach();
+        }
+        until(|| pair.executor.inboxes[0].bell.is_full());
+        pair.serve(1);
+        until(|| pair.executor.inboxes[1].bell.is_asleep());
+        pair
+    }
+
+    fn new() -> Pair {
+        let executor = Arc::new(Executor::new(2, 64));
+        let mut pair = Pair { executor, threads: Vec::new(), gate: Gate::default() };
+        pair.serve(0);
+        pair
+    }
+
+    fn serve(&mut self, worker: usize) {
+        let options =
+            WorkerOptions { batch: 1.into(), batch_max: 1, parked_max: 1, ..WorkerOptions::default() };
+        let executor = self.executor.clone();
+        self.threads.push(thread::spawn(move || executor.serve(worker, ToyHost::new(), OnMiss, options)));
+    }
+}
+
+impl Drop for Pair {
+    fn drop(&mut self) {
+        self.gate.open();
+        self.executor.close();
+        self.threads.drain(..).for_each(|thread| thread.join().unwrap());
+    }
+}
+
+#[test]
+fn a_job_for_a_full_sleeper_wakes_an_idle_worker() {
+    // Proves: a worker that sleeps because it has no room is not rung in place of one that has: a job in its inbox
+    // runs on the idle worker.
+    let pair = Pair::with_a_full_one();
+    for i in 0..3 {
+        let (job, handle) = task(&pair.executor, move |_| async move { Ok(i) });
+        pair.executor.submit_to(job, 0);
+        until(|| handle.is_done());
+        assert_eq!(handle.wait(), Ok(i));
+        until(|| pair.executor.inboxes[1].bell.is_asleep());
+    }
+}
+
+#[test]
+fn a_worker_that_is_never_idle_takes_what_a_full_sleeper_cannot() {
+    // Proves: jobs that wait with a full worker do not wait for the last job of a busy one.
+    let pair = Pair::with_a_full_one();
+    let (is_over, is_busy) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    // It begins anew again and again, so that its worker's place is never empty for long.
+    for _ in 0..2 {
+        let (is_over, is_busy, executor) = (is_over.clone(), is_busy.clone(), Arc::downgrade(&pair.executor));
+        fn again(
+            executor: std::sync::Weak<Executor<Toy>>,
+            is_over: Arc<AtomicBool>,
+            is_busy: Arc<AtomicUsize>,
+        ) {
+            let Some(strong) = executor.upgrade() else { return };
+            let (job, handle) = task(&strong, move |toy: &Toy| async move {
+                toy.operation(20).await;
+                is_busy.fetch_add(1, SeqCst);
+                if !is_over.load(SeqCst) {
+                    again(executor, is_over, is_busy);
+                }
+                Ok(())
+            });
+            strong.submit_to(job, 1);
+            handle.detach();
+        }
+        again(executor, is_over, is_busy);
+    }
+    until(|| is_busy.load(SeqCst) > 1000);
+    let (job, handle) = task(&pair.executor, |_| async { Ok(7) });
+    pair.executor.submit_to(job, 0);
+    until(|| handle.is_done());
+    is_over.store(true, SeqCst);
+    assert_eq!(handle.wait(), Ok(7));
+}
+
+#[test]
+fn what_a_full_worker_has_not_drawn_of_a_batch_is_drawn_by_others() {
+    // Proves: the ticket of a batch does not stay with a worker that has no room for the rest of it.
+    let mut pair = Pair::new();
+    let (gate, done) = (pair.gate.clone(), Arc::new(AtomicUsize::new(0)));
+    let make = |_: &'static Toy, shared: &'static (Gate, Arc<AtomicUsize>), waits: bool| async move {
+        if waits {
+            shared.0.clone().pass().await;
+        }
+        shared.1.fetch_add(1, SeqCst);
+        Ok::<(), Failed>(())
+    };
+    let inputs = vec![true, true, false, false, false];
+    // SAFETY: the futures alone use their mailboxes.
+    let (job, handle) = unsafe { BatchTask::job(&pair.executor, (gate, done.clone()), inputs, make) };
+    pair.executor.submit_batch(job, 5); // one ticket
+    until(|| pair.executor.inboxes[0].bell.is_full());
+    assert_eq!(done.load(SeqCst), 0);
+    pair.serve(1);
+    until(|| done.load(SeqCst) == 3);
+    pair.gate.open();
+    assert_eq!(handle.wait().map(|results| results.len()), Ok(5));
+}
