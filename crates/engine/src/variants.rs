@@ -7,11 +7,16 @@
 //! | [`get_many_coroutines`] in a sequential worker | CORO-MK: a flat coroutine per key |
 //! | [`get_many_nested`] in a sequential worker | CORO-FN-MK: boxed coroutines, nested |
 //! | [`get_nested`] in an interleaving worker | CoroBase-FN |
+//!
+//! What runs to its end within one poll waits there, for a bounded time, for another transaction's commit that is
+//! under way. That may be suspended on the same thread, which such a wait keeps from going on; so it ends with
+//! [`Error::Conflict`](crate::Error::Conflict), as [`Txn::get_many`] in a sequential worker does, and the transaction
+//! is run again.
 
 use crate::cc::ConcurrencyControl;
 use crate::error::Result;
 pub use crate::txn::Probe;
-use crate::txn::{AsKey, Key, PointRead, Table, Txn, Value};
+use crate::txn::{AsKey, Key, PointRead, Rounds, Table, Txn, Value};
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
@@ -46,7 +51,7 @@ pub async fn get_many_coroutines<'t, K: Key, V: Value + ?Sized, C: ConcurrencyCo
         }
         read
     });
-    collect::<V, C, N>(poll_in_turn(coroutines))
+    collect::<V, C, N>(txn, poll_in_turn(coroutines))
 }
 
 /// As [`Txn::get_many`], by nested boxed coroutines, polled in turn.
@@ -56,7 +61,7 @@ pub async fn get_many_nested<'t, K: Key, V: Value + ?Sized, C: ConcurrencyContro
     keys: &[impl AsKey<K>; N],
 ) -> Result<[Option<V::View<'t>>; N]> {
     let reads = txn.point_reads(table, keys)?;
-    collect::<V, C, N>(poll_in_turn(reads.map(|read| nested(read, || ()))))
+    collect::<V, C, N>(txn, poll_in_turn(reads.map(|read| nested(read, || ()))))
 }
 
 /// As [`Txn::get`], by nested boxed coroutines that the worker polls from the top.
@@ -68,7 +73,13 @@ pub async fn get_nested<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl>(
     let held = txn.hold_epoch();
     let [mut read] = txn.point_reads(table, &[key])?;
     if !held.is_held() {
-        while !read.step() {} // too many operations are in flight for one more that could be left
+        // Too many operations are in flight for one more that could be left.
+        let mut rounds = Rounds::default();
+        while !read.step() {
+            if !rounds.go_on() {
+                return Err(txn.waited_too_long());
+            }
+        }
         return read.value()?.map(V::view).transpose();
     }
     // The worker is told to come back, as the transaction waits for nothing outside.
@@ -118,13 +129,17 @@ fn nested<'t, C: ConcurrencyControl>(
     })
 }
 
-/// Polls all in turn until all have ended.
-fn poll_in_turn<F: Future, const N: usize>(futures: [F; N]) -> [F::Output; N] {
+/// Polls all in turn until all have ended. `None`: one of them still waits, after a bounded time.
+fn poll_in_turn<F: Future, const N: usize>(futures: [F; N]) -> Option<[F::Output; N]> {
     let mut context = Context::from_waker(Waker::noop());
     let mut futures = futures.map(Some);
     let mut futures = std::pin::pin!(&mut futures);
     let mut outputs = [const { None }; N];
+    let mut rounds = Rounds::default();
     while outputs.iter().any(Option::is_none) {
+        if !rounds.go_on() {
+            return None;
+        }
         for (future, output) in futures.iter_mut().zip(&mut outputs) {
             if output.is_some() {
                 continue;
@@ -136,12 +151,14 @@ fn poll_in_turn<F: Future, const N: usize>(futures: [F; N]) -> [F::Output; N] {
             }
         }
     }
-    outputs.map(|output| output.expect("all have ended"))
+    Some(outputs.map(|output| output.expect("all have ended")))
 }
 
 fn collect<'t, V: Value + ?Sized, C: ConcurrencyControl, const N: usize>(
-    reads: [PointRead<'t, C>; N],
+    txn: &Txn<C>,
+    reads: Option<[PointRead<'t, C>; N]>,
 ) -> Result<[Option<V::View<'t>>; N]> {
+    let Some(reads) = reads else { return Err(txn.waited_too_long()) };
     let mut views = [const { None }; N];
     for (view, read) in views.iter_mut().zip(reads) {
         *view = read.value()?.map(V::view).transpose()?;

@@ -22,7 +22,7 @@ pub(crate) struct Point<C: ConcurrencyControl> {
 }
 
 /// Rounds over several operations in which each is taken to be getting on.
-const ROUNDS_BUSY: u32 = 1000;
+pub(super) const ROUNDS_BUSY: u32 = 1000;
 
 /// Runs several operations to their ends, their misses overlapped: rounds over an array (what the CoroBase
 /// paper calls AMAC). `wait` is called before each further round where one of them has to wait for another thread;

@@ -3,12 +3,12 @@
 use super::fault::Fault;
 use super::handle::Txn;
 use super::key::{AsKey, Key};
-use super::mailbox::{NOWHERE, Op};
-use super::point::Point;
+use super::mailbox::{NOWHERE, Op, Patience};
+use super::point::{Point, ROUNDS_BUSY};
 use super::table::Table;
 use super::value::Value;
-use crate::cc::ConcurrencyControl;
-use crate::error::Result;
+use crate::cc::{Abort, ConcurrencyControl};
+use crate::error::{Error, Result};
 use crate::profile::Activity;
 use crate::record::RecordId;
 use crate::suspend::OnMiss;
@@ -40,6 +40,22 @@ impl<'t, C: ConcurrencyControl> PointRead<'t, C> {
     #[inline(always)]
     pub(crate) fn value(&self) -> Result<Option<&'t [u8]>> {
         Ok(self.txn.found(&self.point, true)?)
+    }
+}
+
+/// Rounds over reads that are stepped within one poll: as many as it takes while they get on, and then, where one
+/// waits for another transaction's commit, as many as operations in place wait.
+#[derive(Debug, Default)]
+pub(crate) struct Rounds {
+    rounds: u32,
+    patience: Patience,
+}
+
+impl Rounds {
+    /// Another round. False: it has been long enough.
+    pub(crate) fn go_on(&mut self) -> bool {
+        self.rounds = self.rounds.saturating_add(1);
+        self.rounds <= ROUNDS_BUSY || self.patience.wait()
     }
 }
 
@@ -134,6 +150,12 @@ impl<C: ConcurrencyControl> Txn<C> {
     /// no place of its mailbox.
     pub(crate) fn hold_epoch(&self) -> HeldEpoch<'_, C> {
         HeldEpoch { txn: self, place: self.desk.hold() }
+    }
+
+    /// An operation has waited as long as one does in place: the transaction gives way.
+    #[cold]
+    pub(crate) fn waited_too_long(&self) -> Error {
+        self.doom(Fault::Abort(Abort::Waited)).into()
     }
 
     /// Has the worker poll the transaction again when its turn comes.
