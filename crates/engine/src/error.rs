@@ -46,6 +46,12 @@ pub enum Error {
         /// What was in the way.
         reason: String,
     },
+    /// The function that says a row's key of an index writes, at every call, in the transaction that it is called for.
+    /// The row was not changed. Such a function has to look at the row alone.
+    ExtractorWrites {
+        /// The index's name.
+        index: String,
+    },
     /// Another open transaction has locked or written the row, and the call was not to wait for it.
     RowLocked,
     /// The key is longer than the limit.
@@ -184,11 +190,10 @@ impl Error {
     }
 }
 
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Error {
+    /// As `fmt`, of what has to do with an index.
+    fn fmt_of_index(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Error::Conflict => f.write_str("another transaction was in the way"),
-            Error::RowLocked => f.write_str("another open transaction has locked the row"),
             Error::UniqueViolation { index } => write!(f, "another row has this key of index {index:?}"),
             Error::IndexNotUnique { index } => {
                 write!(f, "several rows may have the same key of index {index:?}: scan it")
@@ -199,6 +204,26 @@ impl fmt::Display for Error {
             Error::IndexNotBuilt { index, reason } => {
                 write!(f, "index {index:?} could not be built: {reason}")
             }
+            Error::ExtractorWrites { index } => write!(
+                f,
+                "the extractor of index {index:?} writes in the transaction that it is called for: \
+                 it may look at the row alone"
+            ),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Conflict => f.write_str("another transaction was in the way"),
+            Error::RowLocked => f.write_str("another open transaction has locked the row"),
+            Error::UniqueViolation { .. }
+            | Error::IndexNotUnique { .. }
+            | Error::IndexMismatch { .. }
+            | Error::IndexNotBuilt { .. }
+            | Error::ExtractorWrites { .. } => self.fmt_of_index(f),
             Error::KeyExists => f.write_str("the key to insert exists already"),
             Error::KeyTooLong { bytes, bytes_max } => {
                 write!(f, "a key of {bytes} bytes is longer than the limit of {bytes_max}")

@@ -5,6 +5,7 @@
 
 mod building;
 mod concurrent;
+mod extractors;
 mod model;
 mod phantoms;
 mod reading;

@@ -3,6 +3,9 @@
 //! First the row is located and read, then the entries that go and come are located, all at once and suspended like
 //! any other operation. In the poll that finds all of them nothing is suspended any more: if the transaction has written
 //! nothing meanwhile, the row is changed, then the entries; so a write that is dropped has done all or nothing.
+//!
+//! Extractors are foreign code, and may come back to the transaction. What one has written there counts as written
+//! meanwhile.
 
 use super::{IndexInner, Indexes};
 use crate::cc::{Abort, Change, ConcurrencyControl, Written};
@@ -33,6 +36,8 @@ pub(crate) struct Upkeep<C: ConcurrencyControl> {
     base: Option<Point<C>>,
     /// Changes that the transaction had made when `base` set out.
     savepoint: usize,
+    /// Times that an extractor has written since the write began.
+    extractor_writes: u32,
     /// Those of the entries that change, once the row has been read.
     entries: Vec<Entry<C>>,
     is_read: bool,
@@ -72,6 +77,10 @@ impl<C: ConcurrencyControl> Entry<C> {
 
 const _: () = assert!(2 * super::INDEXES_MAX <= u64::BITS as usize, "one bit per entry");
 
+/// Times that a write begins anew because an extractor has written: once is enough for one that does so the first time
+/// that it meets something, and one that does so at every call would never let the write end.
+const EXTRACTOR_WRITES_MAX: u32 = 8;
+
 /// Why changes of entries were not made.
 enum Undone<'i> {
     /// A record has been removed meanwhile.
@@ -85,6 +94,7 @@ impl<C: ConcurrencyControl> Upkeep<C> {
         Upkeep {
             base: None,
             savepoint: 0,
+            extractor_writes: 0,
             entries: Vec::new(),
             is_read: false,
             left: 0,
@@ -157,7 +167,14 @@ impl<C: ConcurrencyControl> Upkeep<C> {
             return Ok(None);
         }
         if !self.is_read {
-            self.find_entries(txn, change)?;
+            if let Some(index) = self.find_entries(txn, change)? {
+                self.extractor_writes += 1;
+                if self.extractor_writes > EXTRACTOR_WRITES_MAX {
+                    return Err(Error::ExtractorWrites { index: index.name.clone() });
+                }
+                self.restart_same(txn);
+                return Ok(None);
+            }
             if !self.entries.is_empty() {
                 self.is_read = true;
                 self.left = u64::MAX >> (u64::BITS as usize - self.entries.len());
@@ -177,13 +194,14 @@ impl<C: ConcurrencyControl> Upkeep<C> {
         self.make_changes(txn, change)
     }
 
-    /// Which entries go and come with a change of the row as it is.
-    fn find_entries(&mut self, txn: &Txn<C>, change: Change<'_>) -> Result<()> {
+    /// Which entries go and come with a change of the row as it is. Returns an index whose extractor has written in
+    /// this transaction: then the row may be another by now.
+    fn find_entries<'t>(&mut self, txn: &'t Txn<C>, change: Change<'_>) -> Result<Option<&'t IndexInner>> {
         let base = *self.base();
         let old = txn.found(&base, false)?;
         let new = match change {
-            Change::Insert(_) if old.is_some() => return Ok(()), // refused
-            Change::Update(_) | Change::Delete if old.is_none() => return Ok(()), // likewise
+            Change::Insert(_) if old.is_some() => return Ok(None), // refused
+            Change::Update(_) | Change::Delete if old.is_none() => return Ok(None), // likewise
             Change::Put(value) | Change::Insert(value) | Change::Update(value) => Some(value),
             Change::Delete => None,
             Change::Lock => unreachable!("a lock changes nothing"),
@@ -192,21 +210,21 @@ impl<C: ConcurrencyControl> Upkeep<C> {
         let mut bytes = std::mem::take(&mut self.bytes);
         let new = new.map(|value| align(value, &mut aligned));
         // SAFETY: tables live as long as their database.
-        let indexes = &unsafe { &*base.table }.indexes;
+        let indexes: &'t Indexes = &unsafe { &*base.table }.indexes;
         let result = self.compare(txn, indexes, old, new, &mut bytes);
         (self.aligned, self.bytes) = (aligned, bytes);
         result
     }
 
     /// Calls foreign code: of the transaction nothing is borrowed meanwhile.
-    fn compare(
+    fn compare<'i>(
         &mut self,
         txn: &Txn<C>,
-        indexes: &Indexes,
+        indexes: &'i Indexes,
         old: Option<&[u8]>,
         new: Option<&[u8]>,
         bytes: &mut Vec<u8>,
-    ) -> Result<()> {
+    ) -> Result<Option<&'i IndexInner>> {
         let key = self.base().key;
         let mut short = [0; 8];
         let key = key.bytes(&mut short);
@@ -215,6 +233,9 @@ impl<C: ConcurrencyControl> Upkeep<C> {
             let goes = old.map_or(Ok(false), |old| (index.extract)(key, old, bytes))?;
             let split = bytes.len();
             let comes = new.map_or(Ok(false), |new| (index.extract)(key, new, bytes))?;
+            if txn.savepoint() != self.savepoint {
+                return Ok(Some(index));
+            }
             if goes && comes && bytes[..split] == bytes[split..] {
                 continue;
             }
@@ -229,7 +250,7 @@ impl<C: ConcurrencyControl> Upkeep<C> {
                 }
             }
         }
-        Ok(())
+        Ok(None)
     }
 
     /// Changes the row and its entries, all or nothing. `None`: look for all of them again.
@@ -422,6 +443,7 @@ impl<C: ConcurrencyControl> Locate<'_, C> {
         let taken = desk.upkeeps.take(Upkeep::new);
         // SAFETY: lent to this operation, and in no place yet.
         let upkeep = unsafe { &mut *taken };
+        upkeep.extractor_writes = 0;
         upkeep.hold = NOWHERE; // what a leaked future has held is free by now
         // SAFETY: tables live as long as their database.
         upkeep.restart(self.txn, unsafe { &*self.table }, self.key());
