@@ -44,7 +44,8 @@ pub trait Suspend {
         let _ = activity;
     }
 
-    /// Which of `n` open transactions to step after number `last`.
+    /// Which of `n` open transactions to step after number `last`; an answer that is not less than `n` names the
+    /// last one.
     #[inline(always)]
     fn pick(&mut self, last: usize, n: usize) -> usize {
         if last + 1 < n { last + 1 } else { 0 }

@@ -205,7 +205,8 @@ impl<H: Host, S: Suspend> Worker<H, S> {
             return if released { Step::Stepped } else { Step::Idle };
         }
         self.core.count_round(&self.live[..self.open]);
-        self.at = self.policy.pick(self.at.min(self.open - 1), self.open);
+        // The answer is foreign code's: what lies behind the open ones is not alive.
+        self.at = self.policy.pick(self.at.min(self.open - 1), self.open).min(self.open - 1);
         let at = self.at;
         let (found, early) = find_rarely(&self.core.host, &self.live[..=at], at, &mut self.policy, true);
         if found > at {

@@ -1,10 +1,12 @@
 //! Waits for a commit that cannot go on meanwhile.
 
 use super::{database, put, table_of, value};
-use braiddb::suspend::Seeded;
-use braiddb::{Database, Error, Result, Serializable, Table, Transaction, WorkerOptions};
+use braiddb::suspend::{Seeded, Suspend};
+use braiddb::{Database, Error, Result, Serializable, Table, Transaction, WorkerOptions, variants};
 use std::cell::Cell;
+use std::future::Future;
 use std::rc::Rc;
+use std::task::{Context, Waker};
 
 /// Begins a transaction on a worker of this thread and leaves it after so many steps, perhaps within its commit;
 /// has `act` do something in an interactive transaction; and lets it end. Whether `act` gave way; `None`: there
@@ -79,6 +81,31 @@ fn reads_end() {
     check(nothing, |_, t, db| finds(db, |tx| tx.get_for_update(t, 1)));
 }
 
+/// Proves that the papers' ways to schedule reads, run within one poll, end likewise.
+#[test]
+fn reads_of_the_variants_end() {
+    let nothing = |_: &Transaction, _| Ok(());
+    let both = |found: [Option<u64>; 2]| found[0];
+    check(nothing, |_, t, db| {
+        finds(db, |tx| tx.with(async |tx| variants::get_many_coroutines(tx, t, &[1u64, 2]).await.map(both)))
+    });
+    check(nothing, |_, t, db| {
+        finds(db, |tx| tx.with(async |tx| variants::get_many_nested(tx, t, &[1u64, 2]).await.map(both)))
+    });
+    // With as many operations in flight as there is room for, this one runs within its poll.
+    check(nothing, |_, t, db| {
+        finds(db, |tx| {
+            tx.with(async |tx| {
+                let mut others =
+                    std::array::from_fn::<_, 8, _>(|_| Box::pin(variants::get_nested(tx, t, 2u64)));
+                let mut context = Context::from_waker(Waker::noop());
+                assert!(others.iter_mut().all(|other| other.as_mut().poll(&mut context).is_pending()));
+                variants::get_nested(tx, t, 1u64).await
+            })
+        })
+    });
+}
+
 /// Proves that a commit that has to know the outcome of a suspended one ends, by giving way.
 #[test]
 fn commits_end() {
@@ -102,4 +129,45 @@ fn others_go_on() {
         }
     }
     panic!("it never ends");
+}
+
+/// Picks what is not there.
+struct Astray(usize);
+
+impl Suspend for Astray {
+    const SUSPENDS: bool = true;
+    fn miss<const LINES: usize>(&mut self, _: *const u8) -> bool {
+        true
+    }
+    fn pick(&mut self, _: usize, n: usize) -> usize {
+        self.0 += 1;
+        [n, n + 1, usize::MAX, 63, 64][self.0 % 5]
+    }
+}
+
+/// Proves that a policy whose answers are out of range reaches no transaction that has ended: each ends once, having
+/// read what is there.
+#[test]
+fn a_policy_that_picks_astray_harms_nobody() {
+    let db = database::<Serializable>();
+    let table = table_of(&db, &[(1, 10), (2, 20)]);
+    let mut worker = db.worker_with(Astray(0), WorkerOptions::default());
+    let ended = Rc::new(Cell::new(0));
+    for round in 0..50 {
+        for _ in 0..5 {
+            let end = ended.clone();
+            let body = async move |tx: &braiddb::Txn| {
+                let (a, b) = (tx.get(table, 1).await?, tx.get(table, 2).await?);
+                tx.get(table, 3).await.map(|c| (a, b, c))
+            };
+            let end = move |result: Result<_>| {
+                assert_eq!(result.unwrap(), (Some(10), Some(20), None));
+                end.set(end.get() + 1);
+            };
+            worker.spawn(body, end).unwrap();
+        }
+        while ended.get() < 5 * (round + 1) {
+            worker.step();
+        }
+    }
 }
