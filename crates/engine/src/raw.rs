@@ -5,6 +5,7 @@ use crate::cc::ConcurrencyControl;
 use crate::db::Database;
 use crate::index::masstree::Masstree;
 use crate::record::{RecordId, Timestamp, Version, VersionKind};
+use crate::sync::Fixed;
 use crate::txn::{Context, Engine, Table, TableInner};
 use std::fmt;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use std::sync::Arc;
 /// Reads one table's structures from one thread, inside an epoch from beginning to end: nothing that it
 /// reaches is reclaimed, and little else in the database is.
 pub struct Reader<C: ConcurrencyControl> {
-    context: Box<Context<C>>,
+    context: Fixed<Context<C>>,
     table: *const TableInner,
     _engine: Arc<Engine<C>>,
 }

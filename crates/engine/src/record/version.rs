@@ -2,22 +2,22 @@
 
 use super::stamp::{Stamp, Timestamp};
 #[cfg(not(braid_shuttle))]
-use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 #[cfg(braid_shuttle)] // of the exact size of its value
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 /// Longest value in bytes.
 pub const VALUE_BYTES_MAX: usize = 16 << 20;
 
 /// Head of a version; its bytes follow it in memory.
 ///
-/// `link` holds the next older version's address in its low 48 bits; above it 13 bits of length,
+/// `link` is the pointer to the next older version, whose address has 48 bits; above it 13 bits of length,
 /// a bit for lengths that need a word of their own in front of the bytes, and a bit for tombstones.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Version {
     stamp: AtomicU64,
-    link: AtomicU64,
+    link: AtomicPtr<Version>,
 }
 
 /// What a version says of its record.
@@ -29,11 +29,12 @@ pub enum VersionKind {
     Tombstone,
 }
 
-const ADDRESS: u64 = (1 << 48) - 1;
+// A target without 64-bit addresses does not compile here.
+const ADDRESS: usize = (1 << 48) - 1;
 const LENGTH_SHIFT: u32 = 48;
 const LENGTH_SHORT_MAX: usize = (1 << 13) - 1;
-const LONG: u64 = 1 << 61;
-const TOMBSTONE: u64 = 1 << 62;
+const LONG: usize = 1 << 61;
+const TOMBSTONE: usize = 1 << 62;
 
 // The model checker's atomics are larger.
 #[cfg(not(braid_shuttle))]
@@ -54,17 +55,14 @@ impl Version {
     #[inline(always)]
     pub unsafe fn write(at: *mut Version, stamp: u64, next: *const Version, kind: VersionKind, value: &[u8]) {
         debug_assert!(value.len() <= VALUE_BYTES_MAX);
-        let mut link = next as u64;
-        debug_assert!(link & !ADDRESS == 0, "a user-space address fits 48 bits");
-        if kind == VersionKind::Tombstone {
-            link |= TOMBSTONE;
-        }
+        debug_assert!(next.addr() & !ADDRESS == 0, "a user-space address fits 48 bits");
+        let mut above = if kind == VersionKind::Tombstone { TOMBSTONE } else { 0 };
         // SAFETY: in bounds by the caller's promise.
         let mut bytes = unsafe { at.add(1) }.cast::<u8>();
         if value.len() <= LENGTH_SHORT_MAX {
-            link |= (value.len() as u64) << LENGTH_SHIFT;
+            above |= value.len() << LENGTH_SHIFT;
         } else {
-            link |= LONG;
+            above |= LONG;
             // SAFETY: as above; the head is 16 bytes, so the word is aligned.
             unsafe { bytes.cast::<u64>().write(value.len() as u64) };
             // SAFETY: as above.
@@ -75,7 +73,7 @@ impl Version {
         // SAFETY: `at` is valid for the head; atomics, because stale readers of a slot's own place
         // may still load them.
         let head = unsafe { &*at };
-        head.link.store(link, Ordering::Relaxed);
+        head.link.store(next.cast_mut().map_addr(|address| address | above), Ordering::Relaxed);
         head.stamp.store(stamp, Ordering::Release); // pairs with the Acquire in `stamp`
     }
 
@@ -118,53 +116,47 @@ impl Version {
     /// The next older version, or null.
     #[inline(always)]
     pub fn next(&self) -> *const Version {
-        (self.link.load(Ordering::Acquire) & ADDRESS) as *const Version // pairs with the Release in `set_next`
+        // Acquire: pairs with the Release in `set_next`.
+        self.link.load(Ordering::Acquire).map_addr(|address| address & ADDRESS)
     }
 
     /// Unlinks what is behind it. Only one thread at a time prunes a chain.
     pub fn set_next(&self, next: *const Version) {
-        let rest = self.link.load(Ordering::Relaxed) & !ADDRESS;
-        self.link.store(rest | next as u64, Ordering::Release); // pairs with the Acquire in `next`
+        let above = self.link.load(Ordering::Relaxed).addr() & !ADDRESS;
+        let link = next.cast_mut().map_addr(|address| address | above);
+        self.link.store(link, Ordering::Release); // pairs with the Acquire in `next`
     }
 
     /// A value or a tombstone.
     #[inline(always)]
     pub fn kind(&self) -> VersionKind {
-        if self.link.load(Ordering::Relaxed) & TOMBSTONE == 0 {
+        if self.link.load(Ordering::Relaxed).addr() & TOMBSTONE == 0 {
             VersionKind::Value
         } else {
             VersionKind::Tombstone
         }
     }
 
-    /// Length of the value in bytes.
-    #[inline(always)]
-    pub fn length(&self) -> usize {
-        let link = self.link.load(Ordering::Relaxed);
-        if link & LONG == 0 {
-            (link >> LENGTH_SHIFT) as usize & LENGTH_SHORT_MAX
-        } else {
-            // SAFETY: a long version has its length in the word behind its head.
-            unsafe { *std::ptr::from_ref(self).add(1).cast::<u64>() as usize }
-        }
-    }
-
     /// Bytes of memory it takes.
-    pub fn bytes_total(&self) -> usize {
-        Version::bytes_for(self.length())
+    ///
+    /// # Safety
+    /// As [`value`](Version::value).
+    pub unsafe fn bytes_total(v: *const Version) -> usize {
+        // SAFETY: the caller's promise.
+        Version::bytes_for(unsafe { Version::value(v) }.len())
     }
 
-    /// The value's bytes.
+    /// The value's bytes. (By a pointer, as they lie behind what a reference would cover.)
     ///
     /// # Safety
     /// `v` is a version written by [`Version::write`] that is not reclaimed while the result is used.
     #[inline(always)]
     pub unsafe fn value(v: *const Version) -> *const [u8] {
         // SAFETY: live by the caller's promise.
-        let link = unsafe { &*v }.link.load(Ordering::Relaxed);
+        let link = unsafe { &*v }.link.load(Ordering::Relaxed).addr();
         let bytes = v.wrapping_add(1).cast::<u8>();
         if link & LONG == 0 {
-            return std::ptr::slice_from_raw_parts(bytes, (link >> LENGTH_SHIFT) as usize & LENGTH_SHORT_MAX);
+            return std::ptr::slice_from_raw_parts(bytes, link >> LENGTH_SHIFT & LENGTH_SHORT_MAX);
         }
         // SAFETY: a long version has its length in the word behind its head.
         let length = unsafe { *bytes.cast::<u64>() } as usize;
@@ -180,14 +172,15 @@ mod tests {
         let mut memory = vec![0u64; Version::bytes_for(length).div_ceil(8)];
         let value: Vec<u8> = (0..length).map(|i| i as u8).collect();
         let at = memory.as_mut_ptr().cast::<Version>();
-        let next = 0x7fff_ffff_fff0u64 as *const Version;
+        let next = std::ptr::without_provenance(0x7fff_ffff_fff0);
         // SAFETY: the memory has the size asked for, and is ours.
         let got = unsafe {
             Version::write(at, 9, next, kind, &value);
             let v = &*at;
-            assert_eq!((v.stamp(), v.next(), v.kind(), v.length()), (Stamp(9), next, kind, length));
+            assert_eq!((v.stamp(), v.next(), v.kind()), (Stamp(9), next, kind));
+            assert_eq!(Version::bytes_total(at), Version::bytes_for(length));
             v.set_next(std::ptr::null());
-            assert_eq!((v.next(), v.kind(), v.length()), (std::ptr::null(), kind, length));
+            assert_eq!((v.next(), v.kind()), (std::ptr::null(), kind));
             &*Version::value(at)
         };
         assert_eq!(got, value);

@@ -3,6 +3,7 @@
 
 pub mod atomic;
 mod backoff;
+mod fixed;
 mod latch;
 mod padded;
 #[cfg(all(test, not(braid_shuttle)))]
@@ -10,6 +11,7 @@ mod tests;
 mod ticks;
 
 pub use backoff::Backoff;
+pub use fixed::Fixed;
 pub use latch::Latch;
 pub use padded::CachePadded;
 pub use ticks::ticks;

@@ -1,4 +1,4 @@
-use super::{CachePadded, Latch};
+use super::{CachePadded, Fixed, Latch};
 use std::cell::UnsafeCell;
 use std::sync::Arc;
 
@@ -47,4 +47,18 @@ fn padding_separates() {
     let (a, b) = (&raw const *pair[0], &raw const *pair[1]);
     assert_eq!(b.addr() - a.addr(), 128);
     assert_eq!(a.addr() % 128, 0);
+}
+
+/// Proves that a fixed value stays at its address while its owner moves, and goes with it, once.
+#[test]
+fn fixed_stays() {
+    let dropped = Arc::new(());
+    let fixed = Fixed::new((7u64, Arc::clone(&dropped)));
+    let address = Fixed::as_non_null(&fixed);
+    let moved = vec![fixed].pop().expect("pushed just now");
+    // SAFETY: its owner is there.
+    assert_eq!(unsafe { address.as_ref() }.0, moved.0);
+    assert_eq!((&raw const *moved).addr(), address.addr().get());
+    drop(moved);
+    assert_eq!(Arc::strong_count(&dropped), 1);
 }

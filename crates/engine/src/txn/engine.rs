@@ -13,6 +13,7 @@ use crate::metrics::{Clock, Metrics, Statistics, WorkerMetrics};
 use crate::options::Options;
 use crate::profile::Profile;
 use crate::record::Slot;
+use crate::sync::Fixed;
 use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use crate::wal::{self, Lsn, Writer};
 use std::cell::{Cell, RefCell};
@@ -34,12 +35,11 @@ pub(crate) struct Engine<C: ConcurrencyControl> {
     pub(crate) shared: C::Shared,
     /// Where commits are noted; set when a durable database has been recovered.
     pub(crate) log: OnceLock<Log>,
-    /// Boxed, so that their addresses last; never removed.
-    #[allow(clippy::vec_box, reason = "transactions hold the tables' addresses while the list grows")]
-    pub(crate) tables: Mutex<Vec<Box<TableInner>>>,
+    /// Never removed: transactions hold the tables' addresses while the list grows.
+    pub(crate) tables: Mutex<Vec<Fixed<TableInner>>>,
     /// Contexts for interactive transactions, each used by one operation at a time.
     /// `None` when the database is closed: then contexts, which hold the engine, are not kept.
-    spare: Mutex<Option<Vec<Box<Context<C>>>>>,
+    spare: Mutex<Option<Vec<Fixed<Context<C>>>>>,
     epochs: Arc<Epochs>,
     /// Desks made so far, which number them.
     pub(super) desks: AtomicU32,
@@ -82,9 +82,9 @@ impl<C: ConcurrencyControl> Engine<C> {
     }
 
     /// A worker's part.
-    pub(crate) fn context(self: &Arc<Self>) -> Box<Context<C>> {
+    pub(crate) fn context(self: &Arc<Self>) -> Fixed<Context<C>> {
         let metrics = self.metrics.worker();
-        Box::new(Context {
+        Fixed::new(Context {
             local: Local::new(&self.epochs, &self.memory),
             worker: C::worker(&self.shared),
             profile: Profile::new(self.profiling.clone(), metrics.profile.clone()),
@@ -102,7 +102,7 @@ impl<C: ConcurrencyControl> Engine<C> {
     /// Runs `f` with a spare context, entered.
     pub(crate) fn with_context<R>(self: &Arc<Self>, f: impl FnOnce(&Context<C>) -> R) -> R {
         /// Gives the context back, also when `f` panics.
-        struct Entered<C: ConcurrencyControl>(Option<Box<Context<C>>>);
+        struct Entered<C: ConcurrencyControl>(Option<Fixed<Context<C>>>);
         impl<C: ConcurrencyControl> Drop for Entered<C> {
             fn drop(&mut self) {
                 let Some(context) = self.0.take() else { return };
@@ -151,8 +151,8 @@ impl<C: ConcurrencyControl> Engine<C> {
     /// All tables, in the order of their numbers.
     pub(crate) fn all_tables(&self) -> Vec<&TableInner> {
         let tables = self.tables.lock().expect("no panic while it is held");
-        // SAFETY: tables are boxed, and none is removed while the engine is there.
-        tables.iter().map(|table| unsafe { &*std::ptr::from_ref::<TableInner>(table) }).collect()
+        // SAFETY: tables stay where they are, and none is removed while the engine is there.
+        tables.iter().map(|table| unsafe { Fixed::as_non_null(table).as_ref() }).collect()
     }
 
     /// Waits until a flush of the log that is under way has ended. False: there is none to wait for.

@@ -8,16 +8,17 @@ use crate::epoch::Local;
 use crate::exec::{Counters, Host, Lead, Level, Reading, Released, Style};
 use crate::profile::Profile;
 use crate::suspend::Suspend;
+use crate::sync::Fixed;
 use crate::sync::atomic::Ordering::Relaxed;
 use crate::wal::Lsn;
 use std::cell::Cell;
-use std::ptr::NonNull;
 use std::sync::Arc;
 use std::task::Waker;
 
 /// The engine's part of a worker: the context that its transactions share.
 pub(crate) struct WorkerHost<C: ConcurrencyControl> {
-    context: Box<Context<C>>,
+    /// Its slots hold its address, wherever this is moved.
+    context: Fixed<Context<C>>,
     in_place: InPlace,
     pauses_commits: bool,
     /// What has been added to the metrics, which may have been another worker's before.
@@ -47,7 +48,7 @@ impl<C: ConcurrencyControl> Host for WorkerHost<C> {
     type Mailbox = Txn<C>;
 
     fn mailbox(&self, slot: usize) -> Txn<C> {
-        let desk = Desk::new(NonNull::from(&*self.context), slot, self.in_place, self.pauses_commits);
+        let desk = Desk::new(Fixed::as_non_null(&self.context), slot, self.in_place, self.pauses_commits);
         Txn { desk: desk.expect("fewer transactions than a million are open at once") }
     }
 

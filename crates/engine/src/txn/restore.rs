@@ -19,7 +19,7 @@ use crate::index::{Index, Inserted, Key};
 use crate::memory::OutOfMemory;
 use crate::record::{RecordId, VALUE_BYTES_MAX};
 use crate::suspend::{OnMiss, PrefetchOnly};
-use crate::sync::Backoff;
+use crate::sync::{Backoff, Fixed};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ pub(crate) fn resume<C: ConcurrencyControl>(engine: &Engine<C>, at: u64) -> Resu
 
 /// One thread's part in filling a database.
 pub(crate) struct Restorer<C: ConcurrencyControl> {
-    context: Box<Context<C>>,
+    context: Fixed<Context<C>>,
     /// Open while changes are made: their searches are a transaction's.
     txn: C::Txn,
     /// Free slots, its own.

@@ -9,6 +9,7 @@ use crate::cc::ConcurrencyControl;
 use crate::error::{Error, Result};
 use crate::index::masstree::{Masstree, Simd};
 use crate::record::{RecordId, Slot};
+use crate::sync::Fixed;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
@@ -75,7 +76,7 @@ impl<K, V: ?Sized> Table<K, V> {
         if self.database != database {
             return Err(Fault::WrongDatabase);
         }
-        // SAFETY: tables are boxed and live as long as their database, which the caller holds.
+        // SAFETY: tables stay where they are and live as long as their database, which the caller holds.
         Ok(unsafe { self.inner.as_ref() })
     }
 }
@@ -158,7 +159,7 @@ pub(crate) fn open<C: ConcurrencyControl, R>(
         return Ok(handle(table));
     }
     let number = tables.len() as u32;
-    let table = Box::new(TableInner::new(engine, number, kind)?);
+    let table = Fixed::new(TableInner::new(engine, number, kind)?);
     created(number, &table.kind)?;
     let handle = handle(&table);
     tables.push(table);
@@ -179,6 +180,6 @@ pub(crate) fn restore<C: ConcurrencyControl>(
     if number as usize != tables.len() || tables.iter().any(|table| table.kind.name == kind.name) {
         return Ok(false);
     }
-    tables.push(Box::new(TableInner::new(engine, number, kind)?));
+    tables.push(Fixed::new(TableInner::new(engine, number, kind)?));
     Ok(true)
 }

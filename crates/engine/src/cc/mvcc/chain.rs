@@ -41,8 +41,10 @@ pub(super) unsafe fn drop_version(slot: &Slot, local: &Local, v: *mut Version) {
         // SAFETY: as above.
         slot.free_inline(unsafe { &*v }.stamp());
     } else {
-        // SAFETY: from `allocate` with this size, by the caller's promise.
-        unsafe { local.free(v.cast(), (*v).bytes_total()) };
+        // SAFETY: a version that nobody reads, by the caller's promise.
+        let bytes = unsafe { Version::bytes_total(v) };
+        // SAFETY: from `allocate` with this size, likewise.
+        unsafe { local.free(v.cast(), bytes) };
     }
 }
 

@@ -373,7 +373,7 @@ pub(super) fn retire_version(slot: &Slot, v: *const Version, local: &Local) {
         unsafe { local.retire(std::ptr::from_ref(slot).cast_mut().cast(), stamp.0, free_inline) };
     } else {
         // SAFETY: unlinked by the caller, not reclaimed before the epoch passes.
-        let bytes = unsafe { &*v }.bytes_total();
+        let bytes = unsafe { Version::bytes_total(v) };
         // SAFETY: as above.
         unsafe { local.retire(v.cast_mut().cast(), bytes as u64, free_versions) };
     }
@@ -399,17 +399,30 @@ unsafe fn free_slot(_: &Local, records: *mut u8, id: u64) {
 #[derive(Debug)]
 pub(super) struct Grave<'v>(&'v [u8]);
 
-const GRAVE_HEAD: usize = 24;
+/// The first bytes of a tombstone; those of a long key follow.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct GraveHead {
+    /// A pointer's bytes, copied as such: the address alone would be no pointer.
+    index: *const Masstree,
+    slice: u64,
+    id: u32,
+    key_bytes: u32,
+}
+
+const GRAVE_HEAD: usize = size_of::<GraveHead>();
 
 impl Grave<'_> {
     /// The bytes of `target`'s tombstone, into `out`.
     pub(super) fn write(target: &Target, out: &mut Vec<u8>) {
+        let Target { index, key, id } = *target;
+        let head = GraveHead { index, slice: key.slice, id: id.0, key_bytes: key.len };
         out.clear();
-        out.extend_from_slice(&(target.index.expose_provenance() as u64).to_ne_bytes());
-        out.extend_from_slice(&target.key.slice.to_ne_bytes());
-        out.extend_from_slice(&target.id.0.to_ne_bytes());
-        out.extend_from_slice(&target.key.len.to_ne_bytes());
-        debug_assert_eq!(out.len(), GRAVE_HEAD);
+        out.reserve(GRAVE_HEAD);
+        // SAFETY: there is room, and bytes have no alignment.
+        unsafe { out.as_mut_ptr().cast::<GraveHead>().write_unaligned(head) };
+        // SAFETY: written just now; the head has no padding.
+        unsafe { out.set_len(GRAVE_HEAD) };
         if target.key.len > 8 {
             // SAFETY: the key's bytes live as long as the operation.
             out.extend_from_slice(unsafe { target.key.long_bytes() });
@@ -422,13 +435,10 @@ impl Grave<'_> {
     }
 
     fn target(&self) -> Target {
-        let word = |at: usize| u64::from_ne_bytes(self.0[at..at + 8].try_into().expect("eight bytes"));
-        let half = |at: usize| u32::from_ne_bytes(self.0[at..at + 4].try_into().expect("four bytes"));
         let bytes = self.0[GRAVE_HEAD..].as_ptr();
-        Target {
-            index: std::ptr::with_exposed_provenance::<Masstree>(word(0) as usize),
-            key: Key { slice: word(8), len: half(20), bytes },
-            id: RecordId(half(16)),
-        }
+        // SAFETY: written by `write`, and copied byte by byte since.
+        let head = unsafe { self.0.as_ptr().cast::<GraveHead>().read_unaligned() };
+        let key = Key { slice: head.slice, len: head.key_bytes, bytes };
+        Target { index: head.index, key, id: RecordId(head.id) }
     }
 }

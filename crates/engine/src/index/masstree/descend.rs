@@ -215,7 +215,7 @@ impl Masstree {
     fn settle_cursor(&self, mut c: Cursor, key: Key) -> (Cursor, bool) {
         let mut backoff = Backoff::new();
         c.asked = 0;
-        match self.settle(self.node(c.node), c.level, c.slice, &mut backoff) {
+        match self.settle(self.node(c.node), c.slice, &mut backoff) {
             Settled::Right(next) => c.node = next,
             Settled::Gone => c = self.begin(Cursor::new(&key)),
             Settled::Stay => {}
@@ -227,7 +227,7 @@ impl Masstree {
     /// across a suspension, so its holder is running, or soon will.
     #[cold]
     #[inline(never)]
-    pub(super) fn settle(&self, node: &Node, level: u8, slice: u64, backoff: &mut Backoff) -> Settled {
+    pub(super) fn settle(&self, node: &Node, slice: u64, backoff: &mut Backoff) -> Settled {
         let head = node.head();
         if head.has(Head::DELETED) {
             return Settled::Gone;
@@ -244,7 +244,7 @@ impl Masstree {
         if !node.is_beyond(head, slice) {
             return Settled::Stay;
         }
-        let next = node.next(level);
+        let next = node.next();
         if next != 0 && node.is_still(head) { Settled::Right(next) } else { Settled::Stay }
     }
 
@@ -299,7 +299,7 @@ impl Masstree {
                 let node = self.node(id);
                 match node.child(self.simd, slice) {
                     Some(child) => (id, at) = (child, at - 1),
-                    None => match self.settle(node, at, slice, &mut backoff) {
+                    None => match self.settle(node, slice, &mut backoff) {
                         Settled::Stay => {}
                         Settled::Right(next) => id = next,
                         Settled::Gone => break,

@@ -34,7 +34,7 @@ impl Masstree {
                 continue;
             }
             if border.node.is_beyond(border.head, c.slice) {
-                c.node = border.node.next(0);
+                c.node = border.node.next();
                 continue;
             }
             match border.node.find_latched(self.shape(), border.head, c.slice, c.remaining(key)) {

@@ -43,7 +43,7 @@ impl Masstree {
                     return found;
                 }
             }
-            match self.settle(node, 0, slice, &mut backoff) {
+            match self.settle(node, slice, &mut backoff) {
                 Settled::Stay => {}
                 Settled::Right(next) => id = next,
                 Settled::Gone => id = self.find_level(leftmost, 0, slice)?,
@@ -63,7 +63,7 @@ impl Masstree {
                     break;
                 }
                 if border.node.is_beyond(border.head, slice) {
-                    id = border.node.next(0);
+                    id = border.node.next();
                     continue;
                 }
                 return match border.node.find(self.simd, border.head, slice, usize::MAX) {

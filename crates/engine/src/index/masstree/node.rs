@@ -4,9 +4,12 @@
 //!          border                                     interior
 //! line 0   head | keys 0..7                           the same
 //! line 1   keys 7..14 | high fence                    the same; keys not in use are all ones
-//! line 2   permutation | 14 record ids                15 children | next
-//! line 3   14 length codes | next | prev | low fence | suffixes | stamp | up
+//! line 2   permutation | 14 record ids                unused | 14 children
+//! line 3   next | prev | low fence | suffixes |       the 15th child | the same
+//!          stamp | up | 14 length codes
 //! ```
+//!
+//! Each word is accessed in its own size only: accesses of different sizes to the same bytes are no atomics.
 //!
 //! Invariants, for every node that is not deleted and whose head is not dirty:
 //! * `low <= key < high` for its keys, where LEFTMOST means no low and INFINITE no high fence;
@@ -31,12 +34,12 @@ const HIGH_LANE: u32 = 1 << 15;
 #[repr(C, align(256))]
 pub(super) struct Node {
     lanes: [AtomicU64; LANES],
-    /// Border: the permutation (words 0 and 1), record ids. Interior: children, next.
+    /// Border: the order of its slots.
+    permutation: AtomicU64,
+    /// Border: record ids. Interior: children, of which the last of a full node alone is in the fourth line. (One word
+    /// more than there are, so that four bits are always within bounds.)
     words: [AtomicU32; 16],
-    /// What each slot's key is: see [`code`].
-    codes: [AtomicU8; KEYS],
-    _unused: [u8; 2],
-    border_next: AtomicU32,
+    next: AtomicU32,
     /// The left neighbour; written under that neighbour's latch, so a hint to others.
     prev: AtomicU32,
     low: AtomicU64,
@@ -46,7 +49,9 @@ pub(super) struct Node {
     stamp: AtomicU64,
     /// Of a level's leftmost node: the leftmost node one level up, 0 for a root.
     up: AtomicU32,
-    _rest: [u8; 12],
+    /// What each slot's key is: see [`code`].
+    codes: [AtomicU8; KEYS],
+    _rest: [u8; 6],
 }
 
 const _: () = assert!(size_of::<Node>() == super::NODE_BYTES);
@@ -187,8 +192,8 @@ impl Node {
         }
         let found = match mask {
             0 => Find8::Absent,
-            // Lane i is slot i - 1, whose id is word i - 1 + 2.
-            _ => Find8::Found(self.words[(mask.trailing_zeros() as usize + 1) & 15].load(Ordering::Relaxed)),
+            // Lane i is slot i - 1.
+            _ => Find8::Found(self.words[(mask.trailing_zeros() as usize - 1) & 15].load(Ordering::Relaxed)),
         };
         if self.is_still(head) { found } else { Find8::Unstable }
     }
@@ -226,10 +231,10 @@ impl Node {
     }
     #[inline(always)]
     pub(super) fn rid(&self, slot: usize) -> u32 {
-        self.words[slot + 2].load(Ordering::Relaxed)
+        self.words[slot].load(Ordering::Relaxed)
     }
     pub(super) fn set_rid(&self, slot: usize, rid: u32) {
-        self.words[slot + 2].store(rid, Ordering::Relaxed);
+        self.words[slot].store(rid, Ordering::Relaxed);
     }
     pub(super) fn code(&self, slot: usize) -> u8 {
         self.codes[slot].load(Ordering::Relaxed)
@@ -246,30 +251,23 @@ impl Node {
     }
 
     /// The right neighbour, 0 where there is none.
-    pub(super) fn next(&self, level: u8) -> u32 {
+    pub(super) fn next(&self) -> u32 {
         // Acquire: pairs with the Release in set_next.
-        let link = if level == 0 { &self.border_next } else { &self.words[15] };
-        link.load(Ordering::Acquire)
+        self.next.load(Ordering::Acquire)
     }
-    pub(super) fn set_next(&self, level: u8, next: u32) {
+    pub(super) fn set_next(&self, next: u32) {
         // Release: pairs with the Acquire in next, and with those in child: the new node is whole.
-        let link = if level == 0 { &self.border_next } else { &self.words[15] };
-        link.store(next, Ordering::Release);
+        self.next.store(next, Ordering::Release);
     }
 
     /// The order of a border's slots.
     pub(super) fn permutation(&self) -> Permutation {
         // Acquire: pairs with the Release in set_permutation.
-        Permutation(self.permutation_word().load(Ordering::Acquire))
+        Permutation(self.permutation.load(Ordering::Acquire))
     }
     pub(super) fn set_permutation(&self, permutation: Permutation) {
         // Release: pairs with the Acquire in permutation: the entries it lists are whole.
-        self.permutation_word().store(permutation.0, Ordering::Release);
-    }
-    fn permutation_word(&self) -> &AtomicU64 {
-        let word: *const AtomicU64 = (&raw const self.words).cast();
-        // SAFETY: eight bytes at an offset of 128, which borders access as one word only.
-        unsafe { &*word }
+        self.permutation.store(permutation.0, Ordering::Release);
     }
 
     /// Of a level's leftmost node: the leftmost node one level up, 0 for a root.
@@ -334,7 +332,8 @@ impl Node {
         for word in &self.words {
             word.store(0, Ordering::Relaxed);
         }
-        self.border_next.store(0, Ordering::Relaxed);
+        self.permutation.store(0, Ordering::Relaxed);
+        self.next.store(0, Ordering::Relaxed);
         self.prev.store(0, Ordering::Relaxed);
         self.low.store(0, Ordering::Relaxed);
         self.suffixes.store(std::ptr::null_mut(), Ordering::Relaxed);

@@ -48,7 +48,7 @@ impl Masstree {
                 continue;
             }
             if border.node.is_beyond(border.head, c.slice) {
-                c.node = border.node.next(0);
+                c.node = border.node.next();
                 continue;
             }
             let slot = match border.node.find_latched(self.shape(), border.head, c.slice, c.remaining(key)) {
@@ -134,7 +134,7 @@ impl Masstree {
             }
             match node.child(self.simd, slice) {
                 Some(child) if is_read => (id, level) = (child, level - 1),
-                _ => match self.settle(node, level, slice, &mut backoff) {
+                _ => match self.settle(node, slice, &mut backoff) {
                     Settled::Stay => {}
                     Settled::Right(next) => id = next,
                     Settled::Gone => return None,
@@ -180,7 +180,7 @@ impl Masstree {
         let mut lefts = Vec::with_capacity(chain.len());
         for level in (0..chain.len()).rev() {
             let Some(left) = self.try_latch(id) else { return Unlinked::Stays };
-            if left.node.next(level as u8) != chain[level].id {
+            if left.node.next() != chain[level].id {
                 return Unlinked::Stays;
             }
             id = left.node.child_at(left.head.count());
@@ -206,7 +206,7 @@ impl Masstree {
         let mut rights = Vec::with_capacity(chain.len());
         for level in (0..chain.len()).rev() {
             let Some(right) = self.try_latch(id) else { return Unlinked::Stays };
-            if chain[level].node.next(level as u8) != id {
+            if chain[level].node.next() != id {
                 return Unlinked::Stays;
             }
             id = right.node.child_at(0);
@@ -235,7 +235,7 @@ impl Masstree {
         let is_empty = |id: u32| id != 0 && self.node(id).head().live() == 0;
         if heir.head.live() == 0 {
             Unlinked::AndNext(heir.node.low())
-        } else if is_empty(heir.node.next(0)) {
+        } else if is_empty(heir.node.next()) {
             Unlinked::AndNext(heir.node.high())
         } else if is_empty(heir.node.prev()) {
             Unlinked::AndNext(self.node(heir.node.prev()).low())
@@ -246,11 +246,10 @@ impl Masstree {
 
     /// `heir` covers the range of its right neighbour `gone`, which is out of the tree from now on.
     fn absorb_range(&self, heir: &mut Latched<'_>, gone: &mut Latched<'_>) {
-        let level = heir.head.level();
-        debug_assert!(heir.node.next(level) == gone.id);
-        let beyond = gone.node.next(level);
+        debug_assert!(heir.node.next() == gone.id);
+        let beyond = gone.node.next();
         heir.node.set_high(gone.node.high());
-        heir.node.set_next(level, beyond);
+        heir.node.set_next(beyond);
         heir.node.carry_stamp(gone.node);
         heir.head.set(Head::INFINITE, gone.head.has(Head::INFINITE));
         if beyond != 0 {
@@ -357,7 +356,7 @@ impl Masstree {
                     }
                     // SAFETY: nobody starts any more.
                     unsafe { self.retire_node(local, id) };
-                    id = node.next(level);
+                    id = node.next();
                 }
                 if level == 0 {
                     break;

@@ -163,7 +163,7 @@ impl Masstree {
                     (id, level) = (child, level - 1);
                     full = if is_full { full + 1 } else { 0 };
                 }
-                None => match self.settle(node, level, slice, &mut backoff) {
+                None => match self.settle(node, slice, &mut backoff) {
                     Settled::Stay => {}
                     Settled::Right(next) => id = next,
                     Settled::Gone => {
@@ -180,7 +180,7 @@ impl Masstree {
         let (node, level) = (self.node(id), left.head.level());
         let head = node.clear(level, left.head.0 & Head::INFINITE);
         node.set_high(left.node.high());
-        node.set_next(level, left.node.next(level));
+        node.set_next(left.node.next());
         node.set_prev(left.id);
         node.set_low(separator);
         head
@@ -188,10 +188,9 @@ impl Masstree {
 
     /// Makes `right` the neighbour of `left`, which is being changed.
     fn link_right(&self, left: &mut Latched<'_>, right: u32, separator: u64) {
-        let level = left.head.level();
-        let beyond = left.node.next(level);
+        let beyond = left.node.next();
         left.node.set_high(separator);
-        left.node.set_next(level, right);
+        left.node.set_next(right);
         left.head.set(Head::INFINITE, false);
         if beyond != 0 {
             self.node(beyond).set_prev(right);
@@ -285,7 +284,7 @@ impl Masstree {
                 if !node.node.is_beyond(node.head, slice) {
                     return node;
                 }
-                id = node.node.next(level);
+                id = node.node.next();
             }
         }
     }

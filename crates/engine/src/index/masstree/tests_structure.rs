@@ -51,7 +51,7 @@ impl Masstree {
             }
             nodes.push(id);
             (before, low) = (id, node.high());
-            id = node.next(level);
+            id = node.next();
             assert_eq!(head.has(Head::INFINITE), id == 0);
             if id == 0 {
                 return nodes;

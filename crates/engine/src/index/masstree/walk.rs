@@ -273,7 +273,7 @@ impl Masstree {
     #[cold]
     fn settle_walk(&self, w: &mut Walk, page: &Page) -> bool {
         let mut backoff = Backoff::new();
-        match self.settle(self.node(w.node), w.level, w.target(page), &mut backoff) {
+        match self.settle(self.node(w.node), w.target(page), &mut backoff) {
             Settled::Right(next) => w.node = next,
             Settled::Gone => w.restart(),
             Settled::Stay => {}
@@ -322,7 +322,7 @@ impl Masstree {
             return Gathered::Unstable;
         }
         let around =
-            Around { head, low: node.low(), high: node.high(), prev: node.prev(), next: node.next(0) };
+            Around { head, low: node.low(), high: node.high(), prev: node.prev(), next: node.next() };
         page.clear();
         if !self.fixed8 {
             return self.gather_mixed(w, page, node, &around);
