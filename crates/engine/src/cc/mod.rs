@@ -293,12 +293,12 @@ pub unsafe trait ConcurrencyControl: Sized + Send + Sync + 'static {
     /// # Safety
     /// `slot` is what `create` was called with in this transaction, and nothing else was done with it.
     unsafe fn created(txn: &mut Self::Txn, slot: *const Slot, target: &Target);
-    /// The index does not name it, after all or any more. The scheme gives the slot of record `id` back.
+    /// The index does not name it, after all or any more. The scheme gives the slot of the record of `target` back.
     ///
     /// # Safety
     /// `slot` is what `create` was called with, and nothing else was done with it; or that of a restored record
     /// which no transaction has met.
-    unsafe fn discard(env: Env<'_, Self>, slot: *const Slot, id: RecordId);
+    unsafe fn discard(env: Env<'_, Self>, slot: *const Slot, target: &Target);
 
     /// Makes a record's value as of a commit at `at`, at most `RESTORED_AT_MAX`, in a slot that no index names
     /// yet. It is there for every transaction once [`resume`](Self::resume) has been called with that or later.

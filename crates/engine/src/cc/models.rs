@@ -102,7 +102,7 @@ impl<C: ConcurrencyControl> Hand<'_, C> {
             }
             Inserted::Exists(_) => {
                 // SAFETY: not indexed.
-                unsafe { C::discard(self.env(), slot, id) };
+                unsafe { C::discard(self.env(), slot, &target(id)) };
                 Ok(Written::Gone)
             }
         }

@@ -17,7 +17,8 @@ impl<C: ConcurrencyControl> Database<C> {
     /// the index cannot be built, that is an error, and there is no such index.
     ///
     /// Declared again with keys of the same type, it is the index that there is. `extract` must answer the same for
-    /// the same row, always and in every declaration.
+    /// the same row, always and in every declaration. If it does not, what is found by the index may be wrong, and a row
+    /// may be found under another one's key; rows of other tables are never found.
     ///
     /// ```
     /// use braiddb::{Database, Options, Plain, Table};

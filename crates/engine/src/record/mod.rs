@@ -3,6 +3,8 @@
 //!
 //! Invariants:
 //! - `head` is null in a slot that holds no record (free, or its record has been removed).
+//! - The slot of a removed record serves any table, or where ids of the table's records are noted elsewhere, the same
+//!   one ([`Kept`]).
 //! - Along a chain, commit timestamps strictly decrease, after at most one transaction's
 //!   uncommitted versions, which are in front.
 //! - The slot's own place for a small value belongs to one version at a time: claimed by whoever
@@ -12,10 +14,12 @@
 //! Best-effort inlining is from Cicada (Lim, Kaminsky, Andersen, SIGMOD 2017); the chains behind an
 //! indirection array from ERMIA (Kim et al., SIGMOD 2016).
 
+mod kept;
 mod slot;
 mod stamp;
 mod version;
 
+pub use kept::Kept;
 pub use slot::{INLINE_BYTES_MAX, Slot};
 pub use stamp::{Stamp, TICK, Tag, Timestamp};
 pub use version::{VALUE_BYTES_MAX, Version, VersionKind};

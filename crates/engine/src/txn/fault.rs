@@ -1,6 +1,6 @@
 //! Errors of operations in a small, `Copy` form, for the way through futures and slots.
 
-use super::key::KEY_BYTES_MAX;
+use super::key::{KEY_BYTES_MAX, KEY_OF_EIGHT};
 use crate::cc::{Abort, Refused};
 use crate::error::Error;
 use crate::record::VALUE_BYTES_MAX;
@@ -8,11 +8,21 @@ use crate::record::VALUE_BYTES_MAX;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     Abort(Abort),
-    OutOfMemory { limit_bytes: u64 },
+    OutOfMemory {
+        limit_bytes: u64,
+    },
     WrongDatabase,
     ReadOnly,
-    KeyTooLong { bytes: usize },
-    ValueTooLong { bytes: usize },
+    KeyTooLong {
+        bytes: usize,
+    },
+    /// In a table whose keys have eight bytes.
+    KeyNotOfEight {
+        bytes: usize,
+    },
+    ValueTooLong {
+        bytes: usize,
+    },
 }
 
 impl Fault {
@@ -42,6 +52,7 @@ impl From<Fault> for Error {
             Fault::WrongDatabase => Error::WrongDatabase,
             Fault::ReadOnly => Error::ReadOnly,
             Fault::KeyTooLong { bytes } => Error::KeyTooLong { bytes, bytes_max: KEY_BYTES_MAX },
+            Fault::KeyNotOfEight { bytes } => Error::Malformed { expected: KEY_OF_EIGHT, bytes },
             Fault::ValueTooLong { bytes } => Error::ValueTooLong { bytes, bytes_max: VALUE_BYTES_MAX },
         }
     }

@@ -16,7 +16,7 @@ use crate::exec::Mailbox;
 use crate::index::{self, Index, Inserted};
 use crate::options::Durability;
 use crate::profile::Activity;
-use crate::record::{RecordId, VALUE_BYTES_MAX};
+use crate::record::VALUE_BYTES_MAX;
 use crate::suspend::Suspend;
 use std::fmt;
 use std::ops::{Bound, RangeBounds};
@@ -290,20 +290,24 @@ impl<C: ConcurrencyControl> Txn<C> {
     /// The index's form of a key; long ones are copied to where they stay.
     #[inline(always)]
     pub(super) fn index_key<K: Key>(&self, key: &impl AsKey<K>) -> Result<index::Key, Fault> {
-        match key.short() {
-            Some((slice, len)) if len <= 8 => Ok(index::Key { slice, len, bytes: std::ptr::null() }),
-            _ => self.long_key(key),
+        let key = match key.short() {
+            Some((slice, 8)) => index::Key { slice, len: 8, bytes: std::ptr::null() },
+            Some((slice, len)) if len < 8 => {
+                // The rest is zeros in every key of the index, whatever the type's own code says.
+                index::Key { slice: slice & !(u64::MAX >> (8 * len)), len, bytes: std::ptr::null() }
+            }
+            _ => self.long_key(key)?,
+        };
+        match K::FIXED8 && key.len != 8 {
+            false => Ok(key),
+            true => Err(Fault::KeyNotOfEight { bytes: key.len as usize }),
         }
     }
 
     fn long_key<K: Key>(&self, key: &impl AsKey<K>) -> Result<index::Key, Fault> {
         // Taken out meanwhile: encoding is foreign code, and may use the transaction itself.
         let mut scratch = self.desk.scratch.take();
-        let encoded = match encode_whole(key, &mut scratch) {
-            Err(Error::KeyTooLong { bytes, .. }) => Err(Fault::KeyTooLong { bytes }),
-            _ => Ok(()),
-        };
-        let encoded = encoded.map(|()| {
+        let encoded = encode_whole(key, &mut scratch).map(|()| {
             let mut encoded = index_key(&scratch);
             if scratch.len() > 8 {
                 // SAFETY: used within this call only, which runs no foreign code.
@@ -404,16 +408,16 @@ impl<C: ConcurrencyControl> Txn<C> {
     fn create(&self, point: &Point<C>, value: &[u8], change: Change<'_>) -> Result<Written, Refused> {
         let context = self.desk.context();
         let records = &context.engine.records;
-        let id = RecordId(records.allocate()?);
         // SAFETY: the table is alive.
         let table = unsafe { &*point.table };
+        let id = table.allocate(records)?;
         let slot = table.slot(id).cast_mut();
         // SAFETY: not borrowed outside of single calls.
         let txn = unsafe { &mut *self.desk.state.get() };
         // SAFETY: just allocated, so ours alone.
         if let Err(error) = unsafe { C::create(context.env(), txn, slot, value) } {
             // SAFETY: not published.
-            unsafe { records.free(id.0) };
+            unsafe { table.free(records, id) };
             return Err(error.into());
         }
         self.desk.enter(Activity::Index);
@@ -421,14 +425,14 @@ impl<C: ConcurrencyControl> Txn<C> {
         let inserted = unsafe { table.index.insert(&context.local, &point.cursor, &point.key, id) };
         self.desk.enter(Activity::Versions);
         self.desk.created.set(id);
+        let target = Target { index: &raw const table.index, key: point.key, id };
         if let Ok(Inserted::New) = inserted {
-            let target = Target { index: &raw const table.index, key: point.key, id };
             // SAFETY: `create` has just been called with the slot.
             unsafe { C::created(txn, slot, &target) };
             return Ok(Written::Done);
         }
         // SAFETY: made just above.
-        unsafe { C::discard(context.env(), slot, id) };
+        unsafe { C::discard(context.env(), slot, &target) };
         match inserted? {
             Inserted::New => unreachable!("handled above"),
             Inserted::Exists(id) => {

@@ -5,13 +5,21 @@
 //! escaped (0x00 becomes 0x00 0xff) and closed by 0x00 0x00, so that a prefix sorts before what it
 //! is a prefix of.
 
+use super::fault::Fault;
 use crate::error::{Error, Result};
 use crate::index;
 
 /// Longest key in bytes, encoded.
 pub const KEY_BYTES_MAX: usize = 1024;
 
+/// What a key is expected to be where all have eight bytes.
+pub(crate) const KEY_OF_EIGHT: &str = "key of eight bytes";
+
 /// A type of keys. Ordered as its values are.
+///
+/// An implementation that contradicts itself (keys of another length than `FIXED8` says, a
+/// [short form](AsKey::short) unlike the encoding, an encoding that is not always the same) makes operations on its own
+/// tables fail or find other rows than were meant, and does no other harm.
 ///
 /// ```
 /// use braiddb::Key;
@@ -35,7 +43,8 @@ pub trait Key: Sized {
 
 /// What may stand for a `K` where one is looked up: `&str` for `String`, `&[u8]` for `Vec<u8>`, …
 pub trait AsKey<K: Key> {
-    /// The key, if it is at most eight bytes long and known to be: (bytes in the high end, length).
+    /// The key, if it is at most eight bytes long and known to be: (bytes in the high end, length). The same bytes as
+    /// [`encode_as`](Self::encode_as) writes with `last`.
     #[inline(always)]
     fn short(&self) -> Option<(u64, u32)> {
         None
@@ -232,12 +241,13 @@ tuple_keys! {
 }
 
 /// Encodes a whole key into `out` and checks its length.
-pub(crate) fn encode_whole<K: Key>(key: &impl AsKey<K>, out: &mut Vec<u8>) -> Result<()> {
+pub(super) fn encode_whole<K: Key>(key: &impl AsKey<K>, out: &mut Vec<u8>) -> Result<(), Fault> {
     out.clear();
     key.encode_as(true, out);
     match out.len() {
+        bytes if K::FIXED8 && bytes != 8 => Err(Fault::KeyNotOfEight { bytes }),
         0..=KEY_BYTES_MAX => Ok(()),
-        bytes => Err(Error::KeyTooLong { bytes, bytes_max: KEY_BYTES_MAX }),
+        bytes => Err(Fault::KeyTooLong { bytes }),
     }
 }
 

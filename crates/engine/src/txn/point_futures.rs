@@ -35,6 +35,10 @@ pub(super) struct Locate<'t, C: ConcurrencyControl> {
     pub(super) has_upkeep: bool,
 }
 
+/// In place of a key's length, where the key is a fault about it.
+const TOO_LONG: u32 = 1;
+const NOT_OF_EIGHT: u32 = 2;
+
 impl<'t, C: ConcurrencyControl> Locate<'t, C> {
     #[inline(always)]
     pub(super) fn new(txn: &'t Txn<C>, found: Result<(*const TableInner, Key), Fault>) -> Self {
@@ -55,12 +59,13 @@ impl<'t, C: ConcurrencyControl> Locate<'t, C> {
 
     #[cold]
     fn faulty(txn: &'t Txn<C>, fault: Fault) -> Self {
-        let slice = match fault {
-            Fault::KeyTooLong { bytes } => bytes as u64,
-            _ => 0,
+        let (slice, len) = match fault {
+            Fault::KeyTooLong { bytes } => (bytes as u64, TOO_LONG),
+            Fault::KeyNotOfEight { bytes } => (bytes as u64, NOT_OF_EIGHT),
+            _ => (0, 0),
         };
         let (table, bytes) = (std::ptr::null(), std::ptr::null());
-        Locate { txn, table, slice, bytes, len: 0, place: NOWHERE, is_untracked: false, has_upkeep: false }
+        Locate { txn, table, slice, bytes, len, place: NOWHERE, is_untracked: false, has_upkeep: false }
     }
 
     pub(super) fn txn(&self) -> &'t Txn<C> {
@@ -85,9 +90,11 @@ impl<'t, C: ConcurrencyControl> Locate<'t, C> {
 
     #[cold]
     fn fault(&self) -> Fault {
-        let fault = match self.slice {
-            0 => Fault::WrongDatabase,
-            bytes => Fault::KeyTooLong { bytes: bytes as usize },
+        let bytes = self.slice as usize;
+        let fault = match self.len {
+            TOO_LONG => Fault::KeyTooLong { bytes },
+            NOT_OF_EIGHT => Fault::KeyNotOfEight { bytes },
+            _ => Fault::WrongDatabase,
         };
         self.txn.doom(fault)
     }

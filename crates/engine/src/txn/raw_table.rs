@@ -2,7 +2,7 @@
 //! that copy rows from one place to another.
 
 use super::handle::Txn;
-use super::key::index_key;
+use super::key::{KEY_OF_EIGHT, index_key};
 use super::owned::{OwnedRows, Transaction};
 use super::table::{Table, TableInner};
 use crate::cc::{ConcurrencyControl, Serializable};
@@ -74,7 +74,7 @@ impl RawTable {
 fn word(key: &[u8]) -> Result<u64> {
     match key.len() {
         8 => Ok(index_key(key).slice),
-        bytes => Err(Error::Malformed { expected: "key of eight bytes", bytes }),
+        bytes => Err(Error::Malformed { expected: KEY_OF_EIGHT, bytes }),
     }
 }
 

@@ -10,10 +10,10 @@
 //! Then every record has one version, as if it had been committed by the last who wrote it.
 
 use super::engine::{Context, Engine};
-use super::key::{KEY_BYTES_MAX, index_key};
+use super::key::{KEY_BYTES_MAX, KEY_OF_EIGHT, index_key};
 use super::point::{self, Point};
 use super::table::TableInner;
-use crate::cc::{ConcurrencyControl, OPEN_TRANSACTIONS_MAX, RESTORED_AT_MAX};
+use crate::cc::{ConcurrencyControl, OPEN_TRANSACTIONS_MAX, RESTORED_AT_MAX, Target};
 use crate::error::{Error, Result};
 use crate::index::{Index, Inserted, Key};
 use crate::memory::OutOfMemory;
@@ -260,8 +260,9 @@ impl<C: ConcurrencyControl> Entered<'_, C> {
         // SAFETY: inside the epoch of the search; the key's bytes are alive.
         let inserted = unsafe { table.index.insert(env.local, &point.cursor, &point.key, id) };
         if !matches!(inserted, Ok(Inserted::New)) {
+            let target = Target { index: &raw const table.index, key: point.key, id };
             // SAFETY: made above, and not in the index.
-            unsafe { C::discard(env, slot, id) };
+            unsafe { C::discard(env, slot, &target) };
         }
         inserted
     }
@@ -275,7 +276,7 @@ impl<C: ConcurrencyControl> Entered<'_, C> {
         let removed = unsafe { table.index.remove(env.local, &point.key, point.id) };
         debug_assert!(removed, "the changes of a key are one thread's");
         // SAFETY: a restored record, out of the index just now.
-        unsafe { C::discard(env, table.slot(point.id), point.id) };
+        unsafe { C::discard(env, table.slot(point.id), &point.target()) };
     }
 }
 
@@ -313,7 +314,7 @@ fn checked_key(table: &TableInner, bytes: &[u8]) -> Result<Key> {
         return Err(Error::KeyTooLong { bytes: bytes.len(), bytes_max: KEY_BYTES_MAX });
     }
     if table.index.is_fixed8() && bytes.len() != 8 {
-        return Err(Error::Malformed { expected: "key of eight bytes", bytes: bytes.len() });
+        return Err(Error::Malformed { expected: KEY_OF_EIGHT, bytes: bytes.len() });
     }
     Ok(index_key(bytes))
 }

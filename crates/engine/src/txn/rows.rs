@@ -8,7 +8,7 @@ use super::run::{Row, Run, Want};
 use super::table::{Table, TableInner};
 use super::value::Value;
 use crate::cc::{Abort, ConcurrencyControl, Serializable};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
@@ -71,10 +71,8 @@ fn encode_bound<K: Key, A: AsKey<K>>(bound: Bound<&A>, to: &mut Bound<Vec<u8>>) 
         Bound::Included(bytes) | Bound::Excluded(bytes) => bytes,
         Bound::Unbounded => Vec::new(),
     };
-    if let Bound::Included(key) | Bound::Excluded(key) = bound
-        && let Err(Error::KeyTooLong { bytes, .. }) = encode_whole(key, &mut bytes)
-    {
-        return Err(Fault::KeyTooLong { bytes });
+    if let Bound::Included(key) | Bound::Excluded(key) = bound {
+        encode_whole(key, &mut bytes)?;
     }
     *to = match bound {
         Bound::Included(_) => Bound::Included(bytes),

@@ -8,6 +8,7 @@ use super::value::Value;
 use crate::cc::ConcurrencyControl;
 use crate::error::{Error, Result};
 use crate::index::masstree::{Masstree, Simd};
+use crate::memory::{OutOfMemory, Slab};
 use crate::record::{RecordId, Slot};
 use crate::sync::Fixed;
 use std::fmt;
@@ -41,6 +42,34 @@ impl TableInner {
         let id = (slot.addr() - self.slots.addr()) / size_of::<Slot>();
         debug_assert_eq!(self.slot(RecordId(id as u32)), slot, "a slot of this table");
         RecordId(id as u32)
+    }
+}
+
+// ---- places for records
+impl TableInner {
+    /// The place of a new record: where records' ids are noted elsewhere as well, one that served this table before,
+    /// if there is one.
+    #[inline(always)]
+    pub(super) fn allocate(&self, records: &Slab) -> std::result::Result<RecordId, OutOfMemory> {
+        if !self.indexes.is_empty()
+            && let Some(id) = self.index.kept().take()
+        {
+            return Ok(id);
+        }
+        records.allocate().map(RecordId)
+    }
+
+    /// Takes back the place of a record that came to nothing.
+    ///
+    /// # Safety
+    /// From `allocate`, and never published.
+    #[cold]
+    pub(super) unsafe fn free(&self, records: &Slab, id: RecordId) {
+        match self.index.kept().is_on() {
+            true => self.index.kept().give(id),
+            // SAFETY: the caller's promise.
+            false => unsafe { records.free(id.0) },
+        }
     }
 }
 

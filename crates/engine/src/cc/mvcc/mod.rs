@@ -558,7 +558,7 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
         txn.writes.push(Write { slot, new, old: std::ptr::null(), target: *target, is_lock: false });
     }
 
-    unsafe fn discard(env: Env<'_, Self>, slot: *const Slot, id: RecordId) {
+    unsafe fn discard(env: Env<'_, Self>, slot: *const Slot, target: &Target) {
         // SAFETY: slots are never unmapped.
         let slot = unsafe { &*slot };
         let new = slot.head();
@@ -566,7 +566,7 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
         debug_assert!(removed, "no index names the record");
         // Not at once: who cleans up after the slot's former record may be looking at it.
         reclaim::retire_version(slot, new, env.local);
-        env.shared.reclaimer.retire_slot(slot, id, env.local);
+        env.shared.reclaimer.retire_slot(slot, target, env.local);
     }
 
     unsafe fn restore(env: Env<'_, Self>, slot: *mut Slot, value: &[u8], at: u64) -> Result<(), OutOfMemory> {
@@ -691,7 +691,7 @@ fn undo<T: Tracker>(env: Env<'_, Mvcc<T>>, tag: Tag, write: &Write) {
         // SAFETY: the index lives as long as the database; the thread is inside an epoch.
         let removed = unsafe { (*index).remove(env.local, &key, id) };
         debug_assert!(removed, "a record's key is in its index until the record is removed");
-        env.shared.reclaimer.retire_slot(slot, id, env.local);
+        env.shared.reclaimer.retire_slot(slot, &write.target, env.local);
     }
     reclaim::retire_version(slot, write.new, env.local);
 }

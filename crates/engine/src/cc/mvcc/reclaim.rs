@@ -331,15 +331,22 @@ impl Reclaimer {
         let removed = unsafe { (*target.index).remove(local, &target.key, target.id) };
         debug_assert!(removed, "a record's key is in its index until the record is removed");
         retire_version(slot, tombstone, local);
-        self.retire_slot(slot, target.id, local);
+        self.retire_slot(slot, &target, local);
     }
 
     /// Gives a slot back when no operation is left that has found it.
-    pub(super) fn retire_slot(&self, slot: &Slot, id: RecordId, local: &Local) {
+    pub(super) fn retire_slot(&self, slot: &Slot, target: &Target, local: &Local) {
         debug_assert!(slot.head().is_null());
-        let records = Arc::as_ptr(&self.records).cast_mut().cast();
-        // SAFETY: the index does not name it any more.
-        unsafe { local.retire(records, u64::from(id.0), free_slot) };
+        let id = u64::from(target.id.0);
+        // SAFETY: the index lives as long as the database.
+        if unsafe { &*target.index }.kept().is_on() {
+            // SAFETY: the index does not name it any more.
+            unsafe { local.retire(target.index.cast_mut().cast(), id, keep_slot) };
+        } else {
+            let records = Arc::as_ptr(&self.records).cast_mut().cast();
+            // SAFETY: as above.
+            unsafe { local.retire(records, id, free_slot) };
+        }
     }
 }
 
@@ -393,6 +400,13 @@ unsafe fn free_slot(_: &Local, records: *mut u8, id: u64) {
     let records = unsafe { &*records.cast::<Slab>() };
     // SAFETY: unreachable by now.
     unsafe { records.free(id as u32) };
+}
+
+/// # Safety
+/// Called by `Local` with what `retire_slot` gave it.
+unsafe fn keep_slot(_: &Local, index: *mut u8, id: u64) {
+    // SAFETY: indexes live as long as the database, hence longer than its epochs' participants.
+    unsafe { &*index.cast::<Masstree>() }.kept().give(RecordId(id as u32));
 }
 
 /// What a tombstone carries: where its key is to be removed.

@@ -2,7 +2,8 @@
 //! at the chains that they leave.
 
 use super::*;
-use crate::cc::{Snapshot, models};
+use crate::cc::{Snapshot, Target, models};
+use crate::index::Key;
 
 pub(super) type Bench = models::Bench<Snapshot>;
 pub(super) type Hand<'b> = models::Hand<'b, Snapshot>;
@@ -127,8 +128,9 @@ fn discarded_records_wait() {
     let slot = bench.slot(id).cast_mut();
     // SAFETY: just allocated.
     unsafe { Snapshot::create(hand.env(), &mut txn, slot, &LONG) }.expect("memory");
+    let target = Target { index: &raw const bench.index, key: Key::from_u64(1), id };
     // SAFETY: not indexed.
-    unsafe { Snapshot::discard(hand.env(), slot, id) };
+    unsafe { Snapshot::discard(hand.env(), slot, &target) };
     assert!(bench.head(id).is_null());
     assert_eq!((bench.records.used(), hand.local.pending()), (1, 2));
     hand.abort(txn);

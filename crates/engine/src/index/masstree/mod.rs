@@ -31,6 +31,7 @@ pub use walk::Walk;
 use crate::epoch::Local;
 use crate::index::{Index, Inserted, Key, Mark, Page, Paged, Probe, RecordId};
 use crate::memory::{OutOfMemory, Slab};
+use crate::record::Kept;
 use crate::suspend::{PrefetchOnly, Suspend};
 use crate::sync::{Arc, Latch};
 use atomic::{AtomicU64, Ordering};
@@ -60,6 +61,8 @@ pub struct Masstree {
     nodes: Arc<Slab>,
     /// Held by who takes nodes out.
     removal: Latch,
+    /// Places of removed records that only this tree will name again.
+    kept: Kept,
     /// An error for tests.
     loses_stamps: bool,
 }
@@ -82,6 +85,7 @@ impl Masstree {
             number: 0,
             nodes,
             removal: Latch::new(),
+            kept: Kept::new(),
             loses_stamps: false,
         };
         tree.node(id).clear(0, Head::INFINITE | Head::LEFTMOST);
@@ -96,6 +100,11 @@ impl Masstree {
     /// What its owner calls it.
     pub fn number(&self) -> u32 {
         self.number
+    }
+
+    /// Where the places of the table's removed records go, if they serve no other table.
+    pub fn kept(&self) -> &Kept {
+        &self.kept
     }
 
     /// Plants an error, to show that checks find it: splits leave the stamp with the left half alone.

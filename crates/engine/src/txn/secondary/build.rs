@@ -88,6 +88,7 @@ pub(crate) fn open<'b, C: ConcurrencyControl>(
             readable_from: AtomicU64::new(BUILDING),
             next: std::ptr::null(),
         };
+        base.index.kept().switch_on(); // before there is an entry
         base.indexes.push(index, &declaring)
     };
     let unless_built = GiveUp(index);

@@ -1,6 +1,7 @@
 //! Index keys and entries as bytes.
 
 use crate::error::{Error, Result};
+use crate::txn::fault::Fault;
 use crate::txn::key::{AsKey, KEY_BYTES_MAX, Key, decode_whole, encode_whole};
 use crate::txn::value::Value;
 use std::ops::Bound;
@@ -19,9 +20,11 @@ pub(crate) fn extractor<I: Key, K: Key, V: Value + ?Sized>(
         let Some(index_key) = extract(&key, V::view(value)?) else { return Ok(false) };
         let start = out.len();
         index_key.encode(is_unique, out);
-        match out.len() - start {
-            0..=KEY_BYTES_MAX => Ok(true),
-            bytes => Err(Error::KeyTooLong { bytes, bytes_max: KEY_BYTES_MAX }),
+        match out.len().checked_sub(start) {
+            Some(0..=KEY_BYTES_MAX) => Ok(true),
+            Some(bytes) => Err(Error::KeyTooLong { bytes, bytes_max: KEY_BYTES_MAX }),
+            // It has taken away what was there before.
+            None => Err(Error::Malformed { expected: I::NAME, bytes: 0 }),
         }
     })
 }
@@ -54,32 +57,33 @@ pub(super) fn encode_range<I: Key, A: AsKey<I>>(
     is_unique: bool,
     from: &mut Bound<Vec<u8>>,
     to: &mut Bound<Vec<u8>>,
-) -> Result<bool> {
+) -> Result<bool, Fault> {
     let mut has_rows = true;
-    let mut encode = |bound: Bound<&A>, is_lower: bool, mut bytes: Vec<u8>| -> Result<Bound<Vec<u8>>> {
-        let (Bound::Included(key) | Bound::Excluded(key)) = bound else { return Ok(Bound::Unbounded) };
-        if is_unique {
-            encode_whole(key, &mut bytes)?;
-            return Ok(bound.map(|_| bytes));
-        }
-        bytes.clear();
-        key.encode_as(false, &mut bytes);
-        if bytes.len() > KEY_BYTES_MAX {
-            return Err(Error::KeyTooLong { bytes: bytes.len(), bytes_max: KEY_BYTES_MAX });
-        }
-        Ok(match (is_lower, matches!(bound, Bound::Included(_))) {
-            (true, true) => Bound::Included(bytes),
-            (false, false) => Bound::Excluded(bytes),
-            (true, false) => {
-                has_rows = step_over(&mut bytes);
-                Bound::Included(bytes)
+    let mut encode =
+        |bound: Bound<&A>, is_lower: bool, mut bytes: Vec<u8>| -> Result<Bound<Vec<u8>>, Fault> {
+            let (Bound::Included(key) | Bound::Excluded(key)) = bound else { return Ok(Bound::Unbounded) };
+            if is_unique {
+                encode_whole(key, &mut bytes)?;
+                return Ok(bound.map(|_| bytes));
             }
-            (false, true) => match step_over(&mut bytes) {
-                true => Bound::Excluded(bytes),
-                false => Bound::Unbounded,
-            },
-        })
-    };
+            bytes.clear();
+            key.encode_as(false, &mut bytes);
+            if bytes.len() > KEY_BYTES_MAX {
+                return Err(Fault::KeyTooLong { bytes: bytes.len() });
+            }
+            Ok(match (is_lower, matches!(bound, Bound::Included(_))) {
+                (true, true) => Bound::Included(bytes),
+                (false, false) => Bound::Excluded(bytes),
+                (true, false) => {
+                    has_rows = step_over(&mut bytes);
+                    Bound::Included(bytes)
+                }
+                (false, true) => match step_over(&mut bytes) {
+                    true => Bound::Excluded(bytes),
+                    false => Bound::Unbounded,
+                },
+            })
+        };
     *from = encode(range.0, true, take(from))?;
     *to = encode(range.1, false, take(to))?;
     Ok(has_rows)

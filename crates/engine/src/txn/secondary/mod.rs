@@ -118,7 +118,7 @@ impl Indexes {
         lock(&self.declaring)
     }
 
-    /// From now on writers maintain it. One at a time.
+    /// From now on writers maintain it. One at a time. Places of the table's records are kept for it since before.
     fn push(&self, index: IndexInner, _: &MutexGuard<'_, ()>) -> &IndexInner {
         let next = self.newest.load(Ordering::Relaxed).cast_const(); // only who declares changes it
         let index = Box::into_raw(Box::new(IndexInner { next, ..index }));

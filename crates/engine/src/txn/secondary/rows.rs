@@ -58,8 +58,7 @@ impl<'t, I: Key, K: Key, V: Value + ?Sized, C: ConcurrencyControl> IndexRows<'t,
         match encode_range(bounds, is_unique, &mut run.from, &mut run.to) {
             Ok(true) => {}
             Ok(false) => all.rows.left = 0,
-            Err(Error::KeyTooLong { bytes, .. }) => all.rows.fault = Some(Fault::KeyTooLong { bytes }),
-            Err(_) => unreachable!("a key can be too long, and no more"),
+            Err(fault) => all.rows.fault = Some(fault),
         }
         all
     }
