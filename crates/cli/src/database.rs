@@ -4,5 +4,6 @@ pub mod backup;
 pub mod dump;
 pub mod load;
 pub mod open;
+pub mod restore;
 pub mod salvage;
 mod text;

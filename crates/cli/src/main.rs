@@ -42,6 +42,8 @@ enum Command {
     Load(database::load::LoadArgs),
     /// Takes everything that can be read of a damaged database into a new one
     Salvage(database::salvage::SalvageArgs),
+    /// Makes a new database of what one was at a point of its past, or of a backup and an archive of its log
+    Restore(database::restore::RestoreArgs),
     /// Checks a history of transactions, of Braid or any other engine, for anomalies
     History(history::HistoryArgs),
 }
@@ -57,6 +59,7 @@ fn main() -> ExitCode {
         Command::Dump(args) => database::dump::dump(args),
         Command::Load(args) => database::load::load(args),
         Command::Salvage(args) => database::salvage::salvage(args),
+        Command::Restore(args) => database::restore::restore(args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

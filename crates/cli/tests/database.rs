@@ -69,6 +69,8 @@ fn fill(path: &Path) {
     let small: Table<i8, f32> = db.table("small").unwrap();
     let set: Table<Vec<u8>, ()> = db.table("set").unwrap();
     let plain: Table<u16, Plain<[u32; 2]>> = db.table("plain").unwrap();
+    let (arrays, eight): (Table<[u8; 3], u8>, Table<[u8; 8], u8>) =
+        (db.table("arrays").unwrap(), db.table("eight").unwrap());
     db.table::<i64, [u8]>("empty").unwrap();
     db.run(async move |tx| {
         for text in ["", "a", "\0", "line\nline", "cr\rlf\r\n", "\"quoted\", and é", "hex:00", " "] {
@@ -85,6 +87,8 @@ fn fill(path: &Path) {
         tx.put(small, i8::MIN, f32::MIN_POSITIVE).await?;
         tx.put(small, 0, 0.1).await?;
         tx.put(set, [0u8, 1], ()).await?;
+        tx.put(arrays, [1, 0, 255], 1).await?;
+        tx.put(eight, [9; 8], 2).await?;
         tx.put(plain, 7, &[1, u32::MAX]).await
     })
     .wait()
@@ -104,7 +108,7 @@ fn what_is_dumped_and_loaded_is_dumped_again() {
     assert!(first.contains(r#"{"table":"empty","key_type":"i64","value_type":"bytes"}"#), "{first}");
     fs::write(directory.0.join("dump"), &first).unwrap();
     let loaded = printed(&directory, "load copy dump");
-    assert_eq!(loaded, "22 rows of 7 tables were loaded\n");
+    assert_eq!(loaded, "24 rows of 9 tables were loaded\n");
     assert_eq!(printed(&directory, "dump copy"), first);
     assert_eq!(open(&directory.0.join("copy")).tables(), open(&directory.0.join("db")).tables());
     // Loaded again, rows take their own places.
@@ -118,7 +122,7 @@ fn a_table_survives_csv() {
     // Proves the same for CSV, table by table.
     let directory = Directory::new("csv");
     fill(&directory.0.join("db"));
-    for table in ["pairs", "floats", "small", "set", "plain", "empty"] {
+    for table in ["pairs", "floats", "small", "set", "plain", "arrays", "eight", "empty"] {
         let first = printed(&directory, &format!("dump db --format csv --table {table}"));
         assert!(first.lines().next().unwrap().contains("key: "), "{first}");
         fs::write(directory.0.join("dump"), &first).unwrap();
@@ -149,6 +153,24 @@ fn a_table_survives_csv() {
     drop((tx, db));
     let error = refused(&directory, "dump db --format csv");
     assert!(error.contains("CSV takes one table"), "{error}");
+}
+
+#[test]
+fn keys_of_types_that_are_not_known_survive_csv() {
+    // Proves that the header says whether such keys have eight bytes each, so that a dump can be loaded.
+    let directory = Directory::new("mine");
+    for (fixed8, key) in [(true, "0001020304050607"), (false, "00")] {
+        let text = format!(
+            "{{\"table\":\"t\",\"key_type\":\"mine\",\"value_type\":\"u8\",\"fixed8\":{fixed8}}}\n\
+             {{\"table\":\"t\",\"key\":{{\"hex\":\"{key}\"}},\"value\":1}}\n"
+        );
+        directory.file("dump", &text);
+        printed(&directory, &format!("load db-{fixed8} dump"));
+        let first = printed(&directory, &format!("dump db-{fixed8} --format csv"));
+        directory.file("csv", &first);
+        printed(&directory, &format!("load copy-{fixed8} csv --format csv --table t"));
+        assert_eq!(printed(&directory, &format!("dump copy-{fixed8}")), text);
+    }
 }
 
 #[test]
@@ -258,5 +280,94 @@ fn what_is_no_database_or_in_use_is_refused() {
         assert!(error.contains(&pid) && error.contains("stop that process first"), "{line}: {error}");
     }
     printed(&directory, "backup db copy");
+    drop(db);
+    for begun in [&["lock"][..], &["lock", "database.new"]] {
+        let path = directory.0.join("begun");
+        fs::create_dir_all(&path).unwrap();
+        begun.iter().for_each(|name| fs::write(path.join(name), "").unwrap());
+        for line in ["dump begun", "check db begun"] {
+            let error = refused(&directory, line);
+            assert!(error.contains("before it had begun to store anything: run it again"), "{line}: {error}");
+        }
+    }
+    fs::write(directory.0.join("begun").join("diary"), "").unwrap();
+    assert!(refused(&directory, "dump begun").contains("none of the files of one"));
+    let copy = directory.0.join("copy");
+    fs::write(copy.join("unfinished"), "").unwrap();
+    for line in ["dump copy", "check db copy", "backup copy more", "load copy dump"] {
+        directory.file("dump", "");
+        let error = refused(&directory, line);
+        assert!(
+            error.contains("was not finished: remove the directory") && !error.contains("salvage"),
+            "{error}"
+        );
+    }
+    fs::remove_file(copy.join("unfinished")).unwrap();
     assert!(refused(&directory, "dump copy --table u").contains("there is no table \"u\", but [\"t\"]"));
+}
+
+/// CRC32C, bit by bit.
+fn crc32c(bytes: Vec<u8>) -> u32 {
+    let shift = |sum: u32, _| if sum & 1 == 1 { sum >> 1 ^ 0x82f6_3b78 } else { sum >> 1 };
+    !bytes.iter().fold(!0, |sum, byte| (0..8).fold(sum ^ u32::from(*byte), shift))
+}
+
+/// Makes the version in a file's head 9, with the checksum to it, which covers so many bytes of the file.
+fn make_later(path: &Path, sealed_bytes: Option<usize>) {
+    let mut bytes = fs::read(path).unwrap();
+    bytes[8] = 9;
+    let end = sealed_bytes.unwrap_or(bytes.len());
+    let checksum = crc32c([&bytes[..12], &bytes[16..end]].concat());
+    bytes[12..16].copy_from_slice(&checksum.to_le_bytes());
+    fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn a_later_version_is_no_damage() {
+    // Proves that files of a later version are named with that version, and that nobody is told to salvage them.
+    for (file, sealed_bytes) in [("database", None), ("log-00000000000000000001", Some(64))] {
+        let directory = Directory::new("later");
+        fill(&directory.0.join("db"));
+        make_later(&directory.0.join("db").join(file), sealed_bytes);
+        let error = refused(&directory, "dump db");
+        assert!(error.contains(file) && error.contains("version 9"), "{error}");
+        assert!(error.contains("use the software that wrote it") && !error.contains("salvage"), "{error}");
+        if file == "database" {
+            for line in ["check db db", "salvage db new"] {
+                let error = refused(&directory, line);
+                assert!(error.contains("version 9") && !error.contains("braid salvage"), "{line}: {error}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_database_is_restored() {
+    // Proves that the command restores all or up to a point, and says what can be restored where it cannot.
+    let directory = Directory::new("restore");
+    fill(&directory.0.join("db"));
+    let first = printed(&directory, "dump db");
+    let restored = printed(&directory, "restore db all");
+    assert!(restored.starts_with("restored to lsn ") && restored.ends_with("1 transactions of the log\n"));
+    assert_eq!(printed(&directory, "dump all"), first);
+    assert!(
+        printed(&directory, "check db all").contains("the database opens, with the 24 rows of checkpoint 1")
+    );
+    printed(&directory, "restore db none --lsn 0");
+    assert_eq!(printed(&directory, "dump none"), "");
+    for point in ["--lsn 99999999", "--time 1999-12-31T23:59:59Z", "--time 2400-01-01T00:00:00Z"] {
+        let error = refused(&directory, &format!("restore db other {point}"));
+        let is_clear = error.contains("cannot be restored to") && error.contains("reaches from lsn 0 (20");
+        assert!(is_clear && !error.contains("salvage"), "{error}");
+        fs::remove_dir_all(directory.0.join("other")).unwrap();
+    }
+    assert!(refused(&directory, "restore db all").contains("is not empty"));
+    // The log is in parts: a copy, and what an archive has.
+    fs::create_dir(directory.0.join("archive")).unwrap();
+    let log = "log-00000000000000000001";
+    fs::rename(directory.0.join("db").join(log), directory.0.join("archive").join(log)).unwrap();
+    printed(&directory, "restore db joined --archive archive");
+    assert_eq!(printed(&directory, "dump joined"), first);
+    assert_eq!(braid(&directory, "restore db x --time yesterday").status.code(), Some(2));
+    assert_eq!(braid(&directory, "restore db x --time 2400-01-01T00:00:00Z --lsn 1").status.code(), Some(2));
 }

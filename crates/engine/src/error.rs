@@ -92,7 +92,7 @@ pub enum Error {
         /// The types that were asked for.
         requested: String,
     },
-    /// A write in a transaction that was declared read-only.
+    /// A write, or a new table, in a transaction that was declared read-only or a database that was opened to be read.
     ReadOnly,
     /// More transactions are open at once than the database has room for.
     TooManyTransactions {
@@ -135,6 +135,15 @@ pub enum Error {
         /// What it said.
         reason: String,
     },
+    /// The point that a database was to be restored to is not among what its files, and those of its archive, have.
+    OutOfReach {
+        /// The point.
+        asked: wal::Until,
+        /// The first that can be restored.
+        first: wal::Point,
+        /// The last.
+        last: wal::Point,
+    },
     /// There is no database in the directory.
     NoDatabase,
     /// There is no database in the directory, but there are other files: none is made among them unless
@@ -143,6 +152,8 @@ pub enum Error {
         /// What was found.
         found: Vec<String>,
     },
+    /// The directory was to become a copy of a database, which was never finished.
+    Unfinished,
     /// What was to be written to a new place was to be written to one where something is already.
     NotEmpty,
     /// The database is in memory, and has no files.
@@ -214,6 +225,9 @@ impl Error {
     }
 }
 
+const UNFINISHED: &str = "a backup or a restoration into this directory was not finished: remove the directory and \
+                          make the copy again";
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -239,7 +253,9 @@ impl fmt::Display for Error {
             Error::TableMismatch { name, existing, requested } => {
                 write!(f, "table {name:?} holds {existing}, not {requested}")
             }
-            Error::ReadOnly => f.write_str("a write in a transaction declared read-only"),
+            Error::ReadOnly => {
+                f.write_str("a write in a transaction declared read-only, or in a database opened to be read")
+            }
             Error::TooManyTransactions { open_max } => {
                 write!(f, "more than {open_max} transactions are open at once")
             }
@@ -252,8 +268,13 @@ impl fmt::Display for Error {
                 f,
                 "the database is damaged: its log makes table {table:?} number {number}, which it cannot be"
             ),
+            Error::OutOfReach { asked, first, last } => write!(
+                f,
+                "the database cannot be restored to {asked}: what there is reaches from {first} to {last}"
+            ),
             Error::NoDatabase => f.write_str("there is no database in this directory"),
             Error::Occupied { found } => occupied(f, found),
+            Error::Unfinished => f.write_str(UNFINISHED),
             Error::NotEmpty => f.write_str("the destination is not empty: choose a new one"),
             Error::InMemory => f.write_str("the database is in memory and has no files"),
             Error::BackupFailed { attempts, reason } => {

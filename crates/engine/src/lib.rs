@@ -58,16 +58,20 @@ pub mod wal;
 pub use cc::{ConcurrencyControl, Serializable, Snapshot};
 #[doc(hidden)]
 pub use cc::{Planted, planted};
-pub use db::{Batch, Database, Handle, TableInfo, Worker, salvage};
+#[doc(hidden)]
+pub use db::restore_with_planted;
+pub use db::{Batch, Database, Handle, Past, TableInfo, Worker, restore, salvage};
 pub use durable::{
-    Backup, Damage, FileReport, Outlook, Progress, Recovery, Salvage, SalvageOptions, SalvagedTable, Stage,
-    Verification, backup, verify,
+    Backup, Damage, FileReport, Outlook, Progress, Recovery, Restoration, Salvage, SalvageOptions,
+    SalvagedTable, Stage, Verification, backup, verify,
 };
 #[doc(hidden)]
 pub use durable::{Planted as PlantedDurability, Stepped};
 pub use error::{Error, Result};
 pub use exec::{BatchSize, Hint, Refill, Step, WorkerOptions};
-pub use metrics::{Clock, LatencyStatistics, LogStatistics, MemoryStatistics, Statistics, SystemClock};
+pub use metrics::{
+    ArchiveStatistics, Clock, LatencyStatistics, LogStatistics, MemoryStatistics, Statistics, SystemClock,
+};
 pub use options::{Durability, Options};
 pub use profile::{Activity, Breakdown};
 pub use record::VALUE_BYTES_MAX;

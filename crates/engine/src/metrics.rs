@@ -6,15 +6,19 @@
 use crate::profile::{Breakdown, Sums};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// Where the engine reads the time from, for statistics only: nothing that matters depends on it.
+/// Where the engine reads the time from: for statistics, for when background work is due, and for the marks in the log by
+/// which a database can be restored to a point in time. What is committed does not depend on it.
 pub trait Clock: Send + Sync + 'static {
-    /// Nanoseconds since some fixed moment.
+    /// Nanoseconds since some fixed moment. Never goes back.
     fn now_ns(&self) -> u64;
+
+    /// Nanoseconds since 1970 (UTC), as far as is known here. May go back, and jump.
+    fn unix_ns(&self) -> u64;
 }
 
-/// The system's monotonic clock.
+/// The system's clocks: the monotonic one, and that of the day.
 #[derive(Debug)]
 pub struct SystemClock(Instant);
 
@@ -27,6 +31,12 @@ impl Default for SystemClock {
 impl Clock for SystemClock {
     fn now_ns(&self) -> u64 {
         self.0.elapsed().as_nanos() as u64
+    }
+
+    fn unix_ns(&self) -> u64 {
+        // (Before 1970, and after 2554, it is wrong anyway.)
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        since.map_or(0, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
     }
 }
 
@@ -89,6 +99,8 @@ macro_rules! counters {
             pub memory: MemoryStatistics,
             /// The log; all zero where there is none.
             pub log: LogStatistics,
+            /// The archive of the log; all zero where there is none.
+            pub archive: ArchiveStatistics,
             /// From begin to commit, of a sample of the committed transactions.
             pub latency: LatencyStatistics,
             /// Where the workers' time has gone, while that was asked for.
@@ -175,6 +187,20 @@ impl LogStatistics {
             ..*self
         }
     }
+}
+
+/// What has become of the log's segments that were to be archived.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ArchiveStatistics {
+    /// Segments that the archive has kept since the database was opened, such as it had already included.
+    pub segments: u64,
+    /// How often it has failed.
+    pub failures: u64,
+    /// Why it has failed, if it has kept nothing since.
+    pub last_error: Option<String>,
+    /// How much of the log it does not have yet. Much more than `log_segment_bytes`: it does not keep up, or fails.
+    pub waiting_bytes: u64,
 }
 
 /// Memory in use, in bytes.

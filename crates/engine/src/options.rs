@@ -2,6 +2,8 @@
 
 use crate::error::{Error, Result};
 use crate::exec::BatchSize;
+use crate::storage::Archive;
+use std::sync::Arc;
 
 /// When the caller learns that a transaction has committed. Other transactions see its changes at once in any
 /// case, and what one transaction depends on is durable before it.
@@ -66,6 +68,9 @@ pub struct Options {
     pub checkpoint_interval_s: u64,
     /// How fast a checkpoint is written at most: commits wait for the same disk. Default: 32 MiB per second.
     pub checkpoint_bytes_per_s: u64,
+    /// Where segments of the log are kept for restorations before they are given up. Default: nowhere; then a database
+    /// can be restored to points of time since its last checkpoint but one.
+    pub archive: Option<Arc<dyn Archive>>,
 }
 
 impl Default for Options {
@@ -85,6 +90,7 @@ impl Default for Options {
             checkpoint_log_bytes: 1 << 30,
             checkpoint_interval_s: 600,
             checkpoint_bytes_per_s: 32 << 20,
+            archive: None,
         }
     }
 }

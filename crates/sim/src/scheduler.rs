@@ -109,6 +109,10 @@ impl Clock for Ticks {
     fn now_ns(&self) -> u64 {
         self.0.fetch_add(1000, Ordering::Relaxed) // one thread
     }
+
+    fn unix_ns(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
 // Fields drop in this order: the transactions on the workers, those from outside, the database.

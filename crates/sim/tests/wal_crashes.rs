@@ -15,8 +15,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 const CAPACITY: u64 = 1 << 20;
 const DATABASE: DatabaseId = DatabaseId(77);
-const OPTIONS: Options =
-    Options { database: DATABASE, segment_bytes: 4096, buffer_bytes_max: 1 << 16, lag_ns_max: u64::MAX };
+const OPTIONS: Options = Options {
+    database: DATABASE,
+    segment_bytes: 4096,
+    buffer_bytes_max: 1 << 16,
+    lag_ns_max: u64::MAX,
+    mark_interval_ns: u64::MAX,
+};
 
 fn changes(i: u64) -> Changes {
     let mut changes = Changes::new();

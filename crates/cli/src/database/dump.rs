@@ -1,6 +1,6 @@
 //! `braid dump`: the rows of a database as text, all as of one moment.
 
-use super::open::{Failure, open};
+use super::open::{Failure, read};
 use super::text::Column;
 use braiddb::{Database, RawTable, TableInfo, Transaction};
 use clap::{Args, ValueEnum};
@@ -25,6 +25,12 @@ pub struct DumpArgs {
     output: Option<PathBuf>,
 }
 
+/// What is before the names of the types in the header of CSV: the second where nothing but this says that all keys
+/// have eight bytes.
+pub const KEY: &str = "key: ";
+pub const KEY_FIXED8: &str = "key of eight bytes: ";
+pub const VALUE: &str = "value: ";
+
 /// How rows are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
@@ -36,7 +42,7 @@ pub enum Format {
 
 /// Runs the command.
 pub fn dump(args: &DumpArgs) -> Result<(), Failure> {
-    let db = open(&args.path)?;
+    let db = read(&args.path)?;
     let tables = chosen(&db, &args.table)?;
     if args.format == Format::Csv && tables.len() != 1 {
         let names: Vec<String> = tables.into_iter().map(|table| table.name).collect();
@@ -114,7 +120,8 @@ fn write_csv(
 ) -> Result<(), Failure> {
     let (keys, values) = (Column::keys(&info.key_type), Column::values(&info.value_type));
     let mut csv = csv::Writer::from_writer(to);
-    csv.write_record([format!("key: {}", info.key_type), format!("value: {}", info.value_type)])?;
+    let key = if keys.is_fixed8().is_none() && table.is_fixed8() { KEY_FIXED8 } else { KEY };
+    csv.write_record([format!("{key}{}", info.key_type), format!("{VALUE}{}", info.value_type)])?;
     let mut rows = table.scan(snapshot);
     while let Some((key, value)) = rows.next()? {
         let (Some(key), Some(value)) = (keys.cell(&key), values.cell(value)) else {

@@ -3,7 +3,7 @@
 //! Rows are dealt to as many parts as there are workers, by their keys; each part has one transaction under way. So all
 //! workers are busy, what waits is bounded, and of two rows with one key the later wins.
 
-use super::dump::Format;
+use super::dump::{Format, KEY, KEY_FIXED8, VALUE};
 use super::open::{Failure, open_or_create};
 use super::text::Column;
 use crate::sim::grouped;
@@ -258,10 +258,14 @@ impl<'d> Loader<'d> {
     }
 
     fn take_header(&mut self, table: &str, key: &str, value: &str) -> Result<(), String> {
-        let (Some(key), Some(value)) = (key.strip_prefix("key: "), value.strip_prefix("value: ")) else {
-            return Err(HEADER.into());
-        };
-        self.open_table(table, key.into(), value.into(), None)
+        let value = value.strip_prefix(VALUE).ok_or(HEADER)?;
+        if let Some(key) = key.strip_prefix(KEY_FIXED8) {
+            return self.open_table(table, key.into(), value.into(), Some(true));
+        }
+        let key = key.strip_prefix(KEY).ok_or(HEADER)?;
+        // Of a type that is not known, this header says it.
+        let fixed8 = Column::keys(key).is_fixed8().is_none().then_some(false);
+        self.open_table(table, key.into(), value.into(), fixed8)
     }
 
     fn take_cells(&mut self, table: &str, key: &str, value: &str) -> Result<(), String> {

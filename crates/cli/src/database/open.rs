@@ -1,8 +1,8 @@
 //! Opening the database in a directory, with a progress bar for people who wait for it.
 
-use braiddb::checkpoint::Identity;
-use braiddb::storage::{Cause, FileStorage, StorageError};
-use braiddb::{Database, Error, Options, Progress, Stage, SystemClock};
+use braiddb::checkpoint::{self, Identity};
+use braiddb::storage::{Cause, FileStorage, LOCK_NAME, Storage, StorageError};
+use braiddb::{Database, Error, Options, Progress, Stage, SystemClock, wal};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::path::Path;
 use std::sync::Arc;
@@ -10,9 +10,11 @@ use std::sync::Arc;
 /// What went wrong, with what to do about it.
 pub type Failure = Box<dyn std::error::Error>;
 
-/// The database in this directory, recovered.
-pub fn open(path: &Path) -> Result<Database, Failure> {
-    recover(existing(path)?, path)
+/// The database in this directory, recovered to be read.
+pub fn read(path: &Path) -> Result<Database, Failure> {
+    let (storage, bar, clock) = (Arc::new(existing(path)?), Bar::new(), Arc::new(SystemClock::default()));
+    let opened = Database::read_with(storage, Options::default(), clock, &mut |progress| bar.show(progress));
+    opened.map_err(|error| advise(error, path))
 }
 
 /// The database in this directory, which is made if there is none.
@@ -30,10 +32,21 @@ pub fn existing(path: &Path) -> Result<FileStorage, Failure> {
     let none = |why: &str| format!("there is no database in {}: {why}", path.display());
     let storage = FileStorage::open(path).map_err(|error| none(&error.to_string()))?;
     match Identity::read(&storage) {
+        Ok(None) if was_begun(&storage, path) => Err(none(
+            "what was to make one, such as `braid load`, ended before it had begun to store anything: run it again",
+        )
+        .into()),
         Ok(None) => Err(none("it has none of the files of one").into()),
         // Damage is for who reads on to tell.
         Ok(Some(_)) | Err(_) => Ok(storage),
     }
+}
+
+/// Whether the directory was to become a database, by what is there before anything is stored: the lock, and an identity
+/// that was not published.
+fn was_begun(storage: &FileStorage, path: &Path) -> bool {
+    let has_lock = path.join(LOCK_NAME).is_file();
+    has_lock && storage.list().is_ok_and(|names| names.iter().all(|name| name == "database.new"))
 }
 
 /// A directory in which there is nothing yet.
@@ -64,6 +77,11 @@ pub fn advise(error: Error, path: &Path) -> Failure {
     let advice = match &error {
         Error::Storage(error) if is_locked(error) => {
             "stop that process first; `braid backup` copies a database that is in use".to_string()
+        }
+        // Nothing is damaged; the message says what to do.
+        Error::Checkpoint(checkpoint::Error::UnsupportedVersion { .. })
+        | Error::Log(wal::Error::UnsupportedVersion { .. } | wal::Error::UnknownRecord { .. }) => {
+            return error.into();
         }
         Error::Checkpoint(_) | Error::Log(_) | Error::CatalogDamaged { .. } => format!(
             "`braid check db {path}` says what is wrong, `braid salvage {path} NEW` takes what can be read"

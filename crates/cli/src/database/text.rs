@@ -17,10 +17,15 @@ pub type Wrong = String;
 /// A type that is known here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Kind {
-    Integer { bytes: usize, is_signed: bool },
+    Integer {
+        bytes: usize,
+        is_signed: bool,
+    },
     F32,
     F64,
     Bytes,
+    /// So many bytes.
+    Array(usize),
     String,
     Nothing,
     Tuple(Vec<Kind>),
@@ -64,7 +69,7 @@ impl Column {
 
     /// Whether keys of the type have eight bytes each; none: that is not known here.
     pub fn is_fixed8(&self) -> Option<bool> {
-        self.kind.as_ref().map(|kind| matches!(kind, Kind::Integer { bytes: 8, .. }))
+        self.kind.as_ref().map(|kind| matches!(kind, Kind::Integer { bytes: 8, .. } | Kind::Array(8)))
     }
 
     /// Appends JSON for these bytes.
@@ -104,6 +109,7 @@ impl Column {
             Some(Kind::String) => String::from_utf8(bytes.to_vec()).ok(),
             Some(Kind::Nothing) if bytes.is_empty() => Some(String::new()),
             Some(Kind::Bytes) => Some(hex(bytes)),
+            Some(Kind::Array(count)) if *count == bytes.len() => Some(hex(bytes)),
             _ => {
                 let mut json = String::new();
                 self.write_json(bytes, &mut json);
@@ -119,6 +125,7 @@ impl Column {
             Some(Kind::String) => Ok(cell.into()),
             Some(Kind::Nothing) if cell.is_empty() => Ok(Vec::new()),
             Some(Kind::Bytes) => unhex(cell),
+            Some(Kind::Array(count)) if !cell.starts_with(HEX) => array(cell, *count),
             _ => match (cell.strip_prefix(HEX), &self.kind) {
                 (Some(digits), _) => unhex(digits),
                 (None, Some(kind)) => {
@@ -136,6 +143,11 @@ impl Column {
 
 impl Kind {
     fn of_key(name: &str) -> Option<Kind> {
+        if let Some(count) = name.strip_suffix(" bytes") {
+            // Numbers have one spelling.
+            let count = count.parse::<usize>().ok().filter(|parsed| parsed.to_string() == count)?;
+            return Some(Kind::Array(count));
+        }
         let Some(inside) = name.strip_prefix('(') else {
             let is_key = |kind: &Kind| match kind {
                 Kind::Integer { bytes, .. } => *bytes <= 8,
@@ -191,6 +203,13 @@ impl Kind {
                 push_hex(&part, out);
                 out.push('"');
             }
+            Kind::Array(count) => {
+                let (head, rest) = bytes.split_at_checked(*count)?;
+                *bytes = rest;
+                out.push('"');
+                push_hex(head, out);
+                out.push('"');
+            }
             Kind::String => out.push_str(&serde_json::to_string(&String::decode(last, bytes)?).ok()?),
             Kind::Nothing => out.push_str("null"),
             Kind::Tuple(parts) => {
@@ -226,6 +245,11 @@ impl Kind {
                 let digits: String =
                     serde_json::from_str(json).map_err(|_| not("hexadecimal digits in quotes"))?;
                 unhex(&digits)?.encode(last, out);
+            }
+            Kind::Array(count) => {
+                let digits: String =
+                    serde_json::from_str(json).map_err(|_| not("hexadecimal digits in quotes"))?;
+                out.extend_from_slice(&array(&digits, *count)?);
             }
             Kind::String => {
                 let text: String = serde_json::from_str(json).map_err(|_| not("a string"))?;
@@ -339,6 +363,15 @@ fn unhex(digits: &str) -> Result<Vec<u8>, Wrong> {
     bytes.filter(|_| rest.is_empty()).ok_or_else(|| format!("{digits:?} is not pairs of hexadecimal digits"))
 }
 
+/// So many bytes.
+fn array(digits: &str, count: usize) -> Result<Vec<u8>, Wrong> {
+    let bytes = unhex(digits)?;
+    let is_long = bytes.len() == count;
+    is_long
+        .then_some(bytes)
+        .ok_or_else(|| format!("{digits:?} is not the hexadecimal digits of {count} bytes"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -373,6 +406,9 @@ mod tests {
         key(i64::MIN, "-9223372036854775808");
         key(vec![0u8, 255], r#""00ff""#);
         key("a\"b\n\0é".to_string(), r#""a\"b\n\u0000é""#);
+        key([1u8, 0, 255], r#""0100ff""#);
+        key([7u8; 8], r#""0707070707070707""#);
+        key(([0u8; 2], 5u8, [1u8]), r#"["0000",5,"01"]"#);
         key((1u32, "a\0".to_string()), r#"[1,"a\u0000"]"#);
         key(((vec![0u8], -1i8), "".to_string(), 5u64), r#"[["00",-1],"",5]"#);
     }
@@ -423,6 +459,11 @@ mod tests {
         for json in ["1", "[1]", r#"[1,"a",2]"#, r#"["a",1]"#] {
             assert!(Column::keys("(u32, string)").read_json(json).is_err(), "{json}");
         }
+        for json in [r#""01""#, r#""010203""#, r#""01g2""#, "1"] {
+            assert!(Column::keys("2 bytes").read_json(json).is_err(), "{json}");
+        }
+        assert_eq!(Column::keys("8 bytes").is_fixed8(), Some(true));
+        assert_eq!(Column::keys("08 bytes").is_fixed8(), None);
         assert!(Column::values("my::Struct").read_cell("01").is_err());
         assert_eq!(Column::values("string").cell(&[0xff]), None, "a string's cell has no other form");
     }

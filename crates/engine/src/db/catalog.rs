@@ -101,6 +101,7 @@ impl<C: ConcurrencyControl> Database<C> {
     fn backup_to(&self, durable: &Durable, to: &dyn Storage) -> Result<Backup> {
         match &self.engine().log.get() {
             Some(log) => log.writer.wait_settled(log.writer.appended_lsn()).map_err(Error::Log)?,
+            None if self.engine().is_read_only() => {}
             None => {
                 debug_assert_eq!(self.engine().options.durability, Durability::None);
                 durable.checkpoint()?;

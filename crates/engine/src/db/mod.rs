@@ -3,8 +3,10 @@
 mod catalog;
 mod indexes;
 mod open;
+mod restore;
 
 pub use catalog::{TableInfo, salvage};
+pub use restore::{Past, restore, restore_with_planted};
 
 use crate::cc::{ConcurrencyControl, Serializable};
 use crate::durable::{Durable, log_table};

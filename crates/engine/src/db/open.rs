@@ -40,6 +40,31 @@ impl Database {
         let storage = Arc::new(FileStorage::create(path.as_ref())?);
         Database::open_with(storage, options, Arc::new(SystemClock::default()), &mut |_| {})
     }
+
+    /// The database in this directory, only to be read: nothing in the directory is changed, which may be on a
+    /// read-only medium. Writes, and tables that are not there, are [`Error::ReadOnly`]; a directory without a
+    /// database is [`Error::NoDatabase`].
+    ///
+    /// ```
+    /// # use braiddb::{Database, Error, Options, Table};
+    /// # let directory = std::env::temp_dir().join(format!("braid-read-{}", std::process::id()));
+    /// # let options = || Options { workers: 1, log_segment_bytes: 1 << 20, ..Options::default() };
+    /// # let db = Database::open(&directory, options())?;
+    /// # let names: Table<u64, str> = db.table("names")?;
+    /// # db.run(async move |tx| tx.put(names, 1, "Ada").await).wait()?;
+    /// # db.close()?;
+    /// let db = Database::open_read_only(&directory, options())?;
+    /// let names: Table<u64, str> = db.table("names")?;
+    /// assert_eq!(db.begin()?.get(names, 1)?, Some("Ada"));
+    /// assert!(matches!(db.begin()?.put(names, 1, "Eve"), Err(Error::ReadOnly)));
+    /// # drop(db);
+    /// # std::fs::remove_dir_all(directory).expect("it was made above");
+    /// # Ok::<(), braiddb::Error>(())
+    /// ```
+    pub fn open_read_only(path: impl AsRef<Path>, options: Options) -> Result<Database> {
+        let storage = Arc::new(FileStorage::open(path.as_ref())?);
+        Database::read_with(storage, options, Arc::new(SystemClock::default()), &mut |_| {})
+    }
 }
 
 impl<C: ConcurrencyControl> Database<C> {
@@ -65,6 +90,28 @@ impl<C: ConcurrencyControl> Database<C> {
         let recovered = opening.recover(&make, false)?;
         let engine = recovered.engine.clone();
         Database::serve(engine, Some(recovered.start()?))
+    }
+
+    /// As [`Database::open_read_only`], in this storage, as by [`Database::open_with`]. Others are kept from writing
+    /// meanwhile, unless not even a lock can be made.
+    pub fn read_with(
+        storage: Arc<dyn Storage>,
+        options: Options,
+        clock: Arc<dyn Clock>,
+        progress: &mut (dyn FnMut(&Progress) + Send),
+    ) -> Result<Database<C>> {
+        options.check()?;
+        let opening = Opening {
+            storage,
+            clock: clock.clone(),
+            holder: holder(),
+            fresh: fresh_id(),
+            planted: Planted::None,
+            among_others: false,
+            progress,
+        };
+        let (engine, durable) = opening.read(&|| Engine::new(options.clone(), clock.clone()))?;
+        Database::serve(engine, Some(durable))
     }
 
     /// As [`Database::open_with`], but without threads of its own for the log and checkpoints: whoever holds the
@@ -97,8 +144,11 @@ impl<C: ConcurrencyControl> Database<C> {
 
     /// Makes a checkpoint: recovery then begins with it, and the log from before the last but one is given up.
     /// Transactions go on meanwhile. (Checkpoints are also made by themselves, see [`Options`].) Nothing happens
-    /// in a database in memory.
+    /// in a database in memory; one that was opened to be read answers [`Error::ReadOnly`].
     pub fn checkpoint(&self) -> Result<()> {
+        if self.0.engine.is_read_only() {
+            return Err(Error::ReadOnly);
+        }
         self.0.durable.as_ref().map_or(Ok(()), Durable::checkpoint)
     }
 
@@ -124,7 +174,9 @@ impl<C: ConcurrencyControl> Database<C> {
 impl<C: ConcurrencyControl> Owner<C> {
     fn close(mut self) -> Result<()> {
         self.end_workers();
-        if let (Durability::None, Some(durable)) = (self.engine.options.durability, &self.durable) {
+        if let (Durability::None, Some(durable), false) =
+            (self.engine.options.durability, &self.durable, self.engine.is_read_only())
+        {
             durable.checkpoint()?;
         }
         self.durable.take().map_or(Ok(()), Durable::close)
@@ -133,7 +185,7 @@ impl<C: ConcurrencyControl> Owner<C> {
 
 /// A number that no other database has, by any likelihood: from the seeds of the system's randomness that the
 /// standard library gives each hasher.
-fn fresh_id() -> DatabaseId {
+pub(super) fn fresh_id() -> DatabaseId {
     let half = || u128::from(RandomState::new().hash_one(std::process::id()));
     DatabaseId(half() << 64 | half())
 }

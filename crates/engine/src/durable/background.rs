@@ -51,7 +51,8 @@ impl CheckpointThread {
         let shared = Arc::new(Shared::default());
         let began_ns = clock.now_ns();
         let (options, of_thread) = (options.clone(), shared.clone());
-        let mut keeper = Keeper { checkpointer, options, clock, shared: of_thread, began_ns };
+        let mut keeper =
+            Keeper { checkpointer, options, clock, shared: of_thread, began_ns, archived_ns: began_ns };
         let thread = std::thread::Builder::new().name("braid-checkpoint".into()).spawn(move || {
             let _closing = Closing(keeper.shared.clone());
             keeper.run();
@@ -106,6 +107,8 @@ struct Keeper<C: ConcurrencyControl> {
     shared: Arc<Shared>,
     /// When the last checkpoint began.
     began_ns: u64,
+    /// When it was looked for something to archive.
+    archived_ns: u64,
 }
 
 impl<C: ConcurrencyControl> Keeper<C> {
@@ -122,7 +125,7 @@ impl<C: ConcurrencyControl> Keeper<C> {
     }
 
     /// Waits until a checkpoint is due; returns how many had been asked for when it was, or `None` at the end.
-    fn await_turn(&self) -> Option<u64> {
+    fn await_turn(&mut self) -> Option<u64> {
         let mut requests = lock(&self.shared.requests);
         loop {
             if requests.is_closed {
@@ -131,8 +134,23 @@ impl<C: ConcurrencyControl> Keeper<C> {
             if requests.asked > requests.answered || self.is_due() {
                 return Some(requests.asked);
             }
+            drop(requests);
+            self.tend_archive();
+            requests = lock(&self.shared.requests);
+            if requests.is_closed || requests.asked > requests.answered {
+                continue;
+            }
             let waited = self.shared.signal.wait_timeout(requests, LOOK);
             requests = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Has archived what there is to archive, as often as it is looked whether a checkpoint is due.
+    fn tend_archive(&mut self) {
+        let now_ns = self.clock.now_ns();
+        if u128::from(now_ns.saturating_sub(self.archived_ns)) >= LOOK.as_nanos() {
+            self.archived_ns = now_ns;
+            self.checkpointer.archive_step();
         }
     }
 
@@ -149,6 +167,7 @@ impl<C: ConcurrencyControl> Keeper<C> {
     fn checkpoint(&mut self) -> Result<()> {
         let (start_ns, mut bytes) = (self.clock.now_ns(), 0);
         loop {
+            self.tend_archive();
             if lock(&self.shared.requests).is_closed {
                 return Err(Error::Closed);
             }
@@ -203,6 +222,11 @@ impl<C: ConcurrencyControl> Stepped<C> {
     /// Begins a checkpoint or goes on with it; true: it counts now. (It may have to wait for a flush.)
     pub fn checkpoint_step(&mut self) -> Result<bool> {
         Ok(self.checkpointer.step()? == Step::Done)
+    }
+
+    /// Has archived what has been finished of the log, and lets go of it.
+    pub fn archive_step(&mut self) {
+        self.checkpointer.archive_step();
     }
 
     /// Closes the log in order.

@@ -3,7 +3,7 @@
 //! What a checkpoint needs are files of rows that nobody changes any more, and the log from its start to its end or
 //! beyond. Both may be given up meanwhile, for newer checkpoints; then the copy begins again with a newer one.
 
-use super::damage::holder;
+use super::damage::{begin_copy, check_finished, clear_copy, end_copy, holder};
 use super::verify::{Outlook, inspect};
 use crate::checkpoint::{self, Identity, Manifest, TableEntry};
 use crate::error::{Error, Result};
@@ -40,24 +40,25 @@ pub struct Backup {
 /// Only the newest checkpoint is copied. A copy that was not finished is refused when it is opened.
 pub fn backup(from: &dyn Storage, to: &dyn Storage) -> Result<Backup> {
     let _lock = to.lock(&holder())?;
-    if !to.list()?.is_empty() {
-        return Err(Error::NotEmpty);
-    }
+    check_finished(from)?;
     if Identity::read(from)?.is_none() {
         return Err(Error::NoDatabase);
     }
+    begin_copy(to)?;
     let mut reason = String::new();
     for attempts in 1..=ATTEMPTS_MAX {
         match copy(from, to) {
-            Ok(backup) => return Ok(Backup { attempts, ..backup }),
+            Ok(backup) => {
+                end_copy(to)?;
+                return Ok(Backup { attempts, ..backup });
+            }
             Err(Failed::Moved(why)) => reason = why,
             Err(Failed::For(error)) => return Err(error),
         }
-        // The identity is the last file that is made, and is the first to go.
-        let mut files = to.list()?;
-        files.sort_unstable_by_key(|file| file != Identity::FILE);
-        files.iter().try_for_each(|file| to.remove(file))?;
+        clear_copy(to)?;
     }
+    // Nothing is left of it.
+    end_copy(to)?;
     Err(Error::BackupFailed { attempts: ATTEMPTS_MAX, reason })
 }
 

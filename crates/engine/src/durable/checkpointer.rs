@@ -9,6 +9,7 @@
 //! Without a log all is read as of one snapshot.
 
 use super::Planted;
+use super::archiver::Archiver;
 use crate::cc::ConcurrencyControl;
 use crate::checkpoint::{self, CatalogEntry, Manifest, RowsOf, RowsRange, RowsWriter, TableEntry};
 use crate::error::{Error, Result};
@@ -39,6 +40,8 @@ pub(super) struct Checkpointer<C: ConcurrencyControl> {
     database: DatabaseId,
     planted: Planted,
     log: Option<Writer>,
+    /// Where there is a log to archive, and an archive.
+    archiver: Option<Archiver>,
     /// The newest last.
     kept: Vec<Manifest>,
     /// Where the log ended when the database was opened: nothing before is needed beside what was recovered.
@@ -89,12 +92,17 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
         base_lsn: Lsn,
     ) -> Self {
         let log = engine.log.get().map(|log| log.writer.clone());
+        let archive = engine.options.archive.clone().filter(|_| log.is_some());
+        let archiver = archive.map(|archive| {
+            Archiver::new(archive, storage.clone(), database, engine.archive_statistics.clone())
+        });
         Checkpointer {
             engine,
             storage,
             database,
             planted,
             log,
+            archiver,
             kept,
             base_lsn,
             current: None,
@@ -294,13 +302,29 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
         let surplus = self.kept.len().saturating_sub(KEPT);
         self.kept.drain(..surplus);
         checkpoint::remove_unneeded(&*self.storage, &self.kept)?;
+        self.release_log();
+        Ok(Step::Done)
+    }
+
+    /// Lets go of the part of the log that neither checkpoints nor the archive need any more.
+    pub(super) fn release_log(&self) {
         let is_early = self.planted == Planted::LogTruncatedTooEarly;
         let needed = if is_early { self.kept.last() } else { self.kept.first() };
-        if let (Some(log), Some(needed)) = (&self.log, needed.filter(|_| is_early || self.kept.len() == KEPT))
-        {
-            log.truncate_before(needed.start_lsn);
+        let needed = needed.filter(|_| is_early || self.kept.len() == KEPT);
+        if let (Some(log), Some(needed)) = (&self.log, needed) {
+            let archived_lsn = self.archiver.as_ref().map_or(Lsn(u64::MAX), Archiver::kept_lsn);
+            log.truncate_before(needed.start_lsn.min(archived_lsn));
         }
-        Ok(Step::Done)
+    }
+
+    /// Has archived what has been finished of the log since.
+    pub(super) fn archive_step(&mut self) {
+        let (Some(archiver), Some(log)) = (&mut self.archiver, &self.log) else { return };
+        let before = archiver.kept_lsn();
+        archiver.step(log.durable_lsn());
+        if archiver.kept_lsn() > before {
+            self.release_log();
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! What is wrong with the files of a database, as the tools that look at them tell it.
 
 use crate::checkpoint;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::storage::{Holder, LockGuard, OpenMode, Operation, Storage};
 use crate::wal::{self, Gap};
 use std::fmt;
@@ -106,6 +106,36 @@ pub(super) fn check_record(catalog: &mut Catalog, record: &wal::Record<'_>) -> R
         true => Ok(()),
         false => Err("the record changes a table that is not there"),
     }
+}
+
+/// There in a directory that is to become a copy of a database, until it is one.
+const UNFINISHED: &str = "unfinished";
+
+/// Notes durably, in an empty directory, that what will be there is no database yet.
+pub(super) fn begin_copy(to: &dyn Storage) -> Result<()> {
+    if !to.list()?.is_empty() {
+        return Err(Error::NotEmpty);
+    }
+    to.open(UNFINISHED, OpenMode::CreateNew)?.sync_data()?;
+    Ok(to.sync_directory()?)
+}
+
+/// What was copied so far is of no use; the copy begins again.
+pub(super) fn clear_copy(to: &dyn Storage) -> Result<()> {
+    let files = to.list()?;
+    files.iter().filter(|file| *file != UNFINISHED).try_for_each(|file| Ok(to.remove(file)?))
+}
+
+/// The copy is whole and durable. It is a database as soon as this is durable.
+pub(super) fn end_copy(to: &dyn Storage) -> Result<()> {
+    to.sync_directory()?;
+    to.remove(UNFINISHED)?;
+    Ok(to.sync_directory()?)
+}
+
+/// An error where a copy was not finished.
+pub(super) fn check_finished(storage: &dyn Storage) -> Result<()> {
+    if storage.list()?.iter().any(|name| name == UNFINISHED) { Err(Error::Unfinished) } else { Ok(()) }
 }
 
 /// There in a directory whose database has been open without a log: what its checkpoints have is then nowhere else.

@@ -7,6 +7,7 @@
 //!   older of two checkpoints on.
 //! - But for the lock and the identity, recovery writes nothing before it has read everything.
 
+mod archiver;
 mod background;
 mod backup;
 mod checkpointer;
@@ -14,6 +15,7 @@ mod damage;
 mod load;
 mod planted;
 mod recovery;
+mod restore;
 mod salvage;
 mod verify;
 
@@ -25,6 +27,8 @@ pub use damage::Damage;
 pub(crate) use damage::holder;
 pub use planted::Planted;
 pub use recovery::{Progress, Recovery, Stage};
+pub use restore::Restoration;
+pub(crate) use restore::Restorer;
 pub(crate) use salvage::Salvager;
 pub use salvage::{Salvage, SalvageOptions, SalvagedTable};
 pub use verify::{FileReport, Outlook, Verification, verify};
@@ -37,7 +41,7 @@ use crate::options::{Durability, Options};
 use crate::storage::{Holder, LockGuard, Storage};
 use crate::sync::Mutex;
 use crate::txn::{Engine, Log, TableKind};
-use crate::wal::{self, DatabaseId, FlusherThread, Tail, Writer};
+use crate::wal::{self, DatabaseId, FlusherThread, Lsn, Tail, Writer};
 use recovery::{Found, Recoverer};
 use std::sync::Arc;
 
@@ -73,6 +77,7 @@ impl Opening<'_> {
     ) -> Result<Recovered<C>> {
         let Opening { storage, clock, holder, fresh, planted, among_others, progress } = self;
         // Before the lock: a directory that is refused is left as it was.
+        damage::check_finished(&*storage)?;
         if let Ok(None) = Identity::read(&*storage) {
             check_place(&*storage, among_others)?;
         }
@@ -89,9 +94,16 @@ impl Opening<'_> {
         };
         let database = identity.database;
         let progress = Mutex::new(progress);
-        let found =
-            Recoverer { storage: &*storage, database, planted, clock: &*clock, progress }.run(make)?;
-        let Found { engine, tail, kept, touched, recovery } = found;
+        let found = Recoverer {
+            storage: &*storage,
+            database,
+            planted,
+            until: Lsn(u64::MAX),
+            clock: &*clock,
+            progress,
+        }
+        .run(make)?;
+        let Found { engine, tail, kept, touched, recovery, .. } = found;
         let base_lsn = tail.lsn();
         let flusher = match engine.options.durability {
             Durability::None => {
@@ -103,9 +115,6 @@ impl Opening<'_> {
             Durability::Sync | Durability::Async => {
                 let (writer, flusher) = open_log(&engine, storage.clone(), database, tail)?;
                 writer.touch(touched);
-                if let [older, _] = &kept[..] {
-                    writer.truncate_before(older.start_lsn);
-                }
                 let set = engine.log.set(Log { writer, is_stepped });
                 assert!(set.is_ok(), "a log is begun once");
                 Some(flusher)
@@ -113,7 +122,33 @@ impl Opening<'_> {
         };
         let checkpointer =
             Checkpointer::new(engine.clone(), storage.clone(), database, planted, kept, base_lsn);
+        checkpointer.release_log();
         Ok(Recovered { engine, recovery, storage, stepped: Stepped { flusher, checkpointer }, lock })
+    }
+
+    /// Recovers the database as [`Opening::recover`] does, and writes nothing: not even the lock, where nothing can
+    /// be written. The engine that was filled takes no writes.
+    pub(crate) fn read<C: ConcurrencyControl>(
+        self,
+        make: &dyn Fn() -> Result<Arc<Engine<C>>>,
+    ) -> Result<(Arc<Engine<C>>, Durable)> {
+        let Opening { storage, clock, planted, progress, .. } = self;
+        let lock = damage::lock_to_read(&*storage)?;
+        damage::check_finished(&*storage)?;
+        let database = Identity::read(&*storage)?.ok_or(Error::NoDatabase)?.database;
+        let progress = Mutex::new(progress);
+        let found = Recoverer {
+            storage: &*storage,
+            database,
+            planted,
+            until: Lsn(u64::MAX),
+            clock: &*clock,
+            progress,
+        }
+        .run(make)?;
+        let Found { engine, recovery, .. } = found;
+        engine.forbid_writes();
+        Ok((engine, Durable { checkpoints: None, flusher: None, recovery, storage, _lock: lock }))
     }
 }
 
@@ -144,6 +179,7 @@ fn open_log<C: ConcurrencyControl>(
         segment_bytes: options.log_segment_bytes,
         buffer_bytes_max: options.log_buffer_bytes,
         lag_ns_max: options.log_lag_ms.saturating_mul(1_000_000),
+        ..wal::Options::new(database)
     };
     wal::open(storage, options, engine.clock.clone(), tail).map_err(Error::Log)
 }
@@ -152,7 +188,7 @@ impl<C: ConcurrencyControl> Recovered<C> {
     /// Leaves the background to the caller, who keeps the lock, too.
     pub(crate) fn into_stepped(self) -> (Stepped<C>, Durable) {
         let Recovered { recovery, storage, stepped, lock, .. } = self;
-        (stepped, Durable { checkpoints: None, flusher: None, recovery, storage, _lock: lock })
+        (stepped, Durable { checkpoints: None, flusher: None, recovery, storage, _lock: Some(lock) })
     }
 
     /// Starts the threads.
@@ -162,7 +198,7 @@ impl<C: ConcurrencyControl> Recovered<C> {
         let flusher = flusher.map(FlusherThread::spawn).transpose().map_err(refused)?;
         let clock = engine.clock.clone();
         let checkpoints = CheckpointThread::spawn(checkpointer, &engine.options, clock).map_err(refused)?;
-        Ok(Durable { checkpoints: Some(checkpoints), flusher, recovery, storage, _lock: lock })
+        Ok(Durable { checkpoints: Some(checkpoints), flusher, recovery, storage, _lock: Some(lock) })
     }
 }
 
@@ -173,8 +209,8 @@ pub(crate) struct Durable {
     flusher: Option<FlusherThread>,
     recovery: Recovery,
     storage: Arc<dyn Storage>,
-    /// Last: then another process may open the directory.
-    _lock: LockGuard,
+    /// Last: then another process may open the directory. None where there can be no lock, as nothing is written.
+    _lock: Option<LockGuard>,
 }
 
 impl Durable {
@@ -207,6 +243,9 @@ pub(crate) fn log_table<C: ConcurrencyControl>(
     number: u32,
     kind: &TableKind,
 ) -> Result<()> {
+    if engine.is_read_only() {
+        return Err(Error::ReadOnly);
+    }
     let Some(log) = engine.log.get() else { return Ok(()) };
     let mut bytes = Vec::new();
     checkpointer::entry(number, kind).encode(&mut bytes);

@@ -19,6 +19,10 @@ pub enum Planted {
     TouchedForgottenByFailure,
     /// Checkpoints are written after the log has ended.
     CheckpointAfterLog,
+    /// A restoration applies the first record that ends behind its point.
+    PointOneLate,
+    /// A restoration leaves out the record that ends at its point.
+    PointOneEarly,
     /// Recovery leaves the last record of the log out.
     LastRecordDropped,
     /// Recovery applies the first record of the log again at its end.

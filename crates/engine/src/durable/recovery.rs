@@ -12,7 +12,7 @@ use crate::storage::Storage;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Mutex, try_lock};
 use crate::txn::{Engine, Feed, TableInner, TableKind, for_each_parallel, replay, restore_table, resume};
-use crate::wal::{self, DatabaseId, Lsn, Reader, Record, Tail};
+use crate::wal::{self, DatabaseId, Lsn, Point, Reader, Record, Tail};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -64,6 +64,8 @@ pub struct Recovery {
 pub(super) struct Found<C: ConcurrencyControl> {
     pub(super) engine: Arc<Engine<C>>,
     pub(super) tail: Tail,
+    /// Everything before was applied, and nothing behind.
+    pub(super) reached: Point,
     /// Good checkpoints to keep, the newest last.
     pub(super) kept: Vec<Manifest>,
     /// Tables that the log has changed since the newest.
@@ -76,6 +78,8 @@ pub(super) struct Recoverer<'r, 'p> {
     pub(super) storage: &'r dyn Storage,
     pub(super) database: DatabaseId,
     pub(super) planted: Planted,
+    /// Nothing that ends behind is applied.
+    pub(super) until: Lsn,
     pub(super) clock: &'r dyn Clock,
     pub(super) progress: Mutex<&'p mut (dyn FnMut(&Progress) + Send)>,
 }
@@ -94,7 +98,7 @@ impl Recoverer<'_, '_> {
         let newest = kept.last();
         let start_lsn = newest.map_or(Lsn(0), |manifest| manifest.start_lsn);
         let applied = self.apply_log(&engine, start_lsn, newest.map_or(0, |manifest| manifest.timestamp))?;
-        let tail = applied.tail;
+        let (tail, reached) = (applied.tail, applied.reached);
         if let Some(end_lsn) = newest.map(|manifest| manifest.end_lsn).filter(|end| *end > tail.lsn()) {
             return Err(Error::Log(wal::Error::Missing { lsn: end_lsn }));
         }
@@ -109,7 +113,7 @@ impl Recoverer<'_, '_> {
         }
         let touched =
             if self.planted == Planted::TouchedForgotten { BTreeSet::new() } else { applied.touched };
-        Ok(Found { engine, tail, kept, touched, recovery })
+        Ok(Found { engine, tail, reached, kept, touched, recovery })
     }
 
     /// Loads the newest checkpoint that is whole. Returns it behind the one before, if that is there.
@@ -121,6 +125,9 @@ impl Recoverer<'_, '_> {
         let numbers = checkpoint::list(self.storage)?;
         let (has_fallback, mut failure) = (damage::has_fallback(self.storage)?, None);
         for (at, number) in numbers.iter().enumerate().rev() {
+            if self.is_beyond(*number) {
+                continue;
+            }
             let engine = make()?;
             match self.load(&engine, *number) {
                 Ok((manifest, rows)) => {
@@ -142,6 +149,11 @@ impl Recoverer<'_, '_> {
             (Some(failure), Ok(reader)) if !reader.has_begun() => Err(failure),
             _ => Ok((make()?, Vec::new())),
         }
+    }
+
+    /// Whether a checkpoint has, or may have, something of what is behind the end.
+    fn is_beyond(&self, number: u64) -> bool {
+        self.until != Lsn(u64::MAX) && self.read(number).is_ok_and(|manifest| manifest.end_lsn > self.until)
     }
 
     fn read(&self, number: u64) -> Result<Manifest> {
@@ -197,11 +209,16 @@ impl Recoverer<'_, '_> {
             _ => u64::MAX,
         };
         let (mut transactions, mut touched, mut timestamp) = (0, BTreeSet::new(), timestamp);
+        let mut reached = None;
         let done = AtomicU64::new(0);
         let progress = |changes: usize| self.show(Stage::Log, &done, changes as u64, None);
         replay(engine, threads(engine), &progress, |feed| {
             let mut tables = engine.all_tables();
             while let Some(record) = reader.next_record().map_err(Error::Log)? {
+                if self.is_behind(&record) {
+                    reached = Some(record.lsn);
+                    return Ok(());
+                }
                 if let Some(entry) = record.catalog() {
                     let entry = CatalogEntry::decode(entry).ok_or_else(|| damaged(&record, "no table"))?;
                     create(engine, &entry)?;
@@ -220,8 +237,25 @@ impl Recoverer<'_, '_> {
             }
             Ok(())
         })?;
-        let tail = reader.finish().map_err(Error::Log)?;
-        Ok(Applied { tail, transactions, timestamp, touched })
+        let unix_ns = reader.mark().map(|mark| mark.unix_ns);
+        // What is behind the end may be damaged, or missing.
+        let tail = match reached {
+            Some(_) => reader.tail().clone(),
+            None => reader.finish().map_err(Error::Log)?,
+        };
+        // (What lies between the end and what was read behind it is no transaction.)
+        let lsn = reached.unwrap_or(tail.lsn()).min(self.until);
+        let reached = Point { lsn, unix_ns };
+        Ok(Applied { tail, reached, transactions, timestamp, touched })
+    }
+
+    /// Whether a record does not count any more.
+    fn is_behind(&self, record: &Record<'_>) -> bool {
+        match self.planted {
+            Planted::PointOneLate => record.lsn >= self.until,
+            Planted::PointOneEarly => record.end_lsn >= self.until,
+            _ => record.end_lsn > self.until,
+        }
     }
 
     fn open_log(&self, start_lsn: Lsn) -> wal::Result<Reader<'_>> {
@@ -241,6 +275,7 @@ impl Recoverer<'_, '_> {
 /// What the log had.
 struct Applied {
     tail: Tail,
+    reached: Point,
     transactions: u64,
     /// The latest, of the checkpoint too.
     timestamp: u64,

@@ -142,6 +142,8 @@ fn database(from: &dyn Storage, done: &mut Salvage) -> Result<DatabaseId> {
     match Identity::read(from) {
         Ok(Some(identity)) => Ok(identity.database),
         Ok(None) => Err(Error::NoDatabase),
+        // Not to be read as what it is not.
+        Err(error @ checkpoint::Error::UnsupportedVersion { .. }) => Err(error.into()),
         Err(error) => {
             done.damages.push(Damage::of(Identity::FILE, &error));
             let claimed = checkpoint::claimed_database(from).or_else(|| wal::claimed_database(from));

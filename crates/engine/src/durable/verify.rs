@@ -1,6 +1,6 @@
 //! Looking at all files of a database that is not open: which are good, and whether it would open.
 
-use super::damage::{Catalog, Damage, check_record, has_fallback, lock_to_read};
+use super::damage::{Catalog, Damage, check_finished, check_record, has_fallback, lock_to_read};
 use super::{Progress, Stage};
 use crate::checkpoint::{self, Block, Identity, Manifest, RowsFile, RowsReader};
 use crate::error::{Error, Result};
@@ -101,6 +101,7 @@ impl Verification {
 /// An error if there is no database, or another process has it; damage is no error.
 pub fn verify(storage: &dyn Storage, progress: &mut dyn FnMut(&Progress)) -> Result<Verification> {
     let lock = lock_to_read(storage)?;
+    check_finished(storage)?;
     let mut verification = inspect(storage, progress)?;
     verification.was_locked = lock.is_some();
     Ok(verification)

@@ -59,7 +59,7 @@ impl fmt::Display for Holder {
 
 /// Year, month and day of a day counted from 1970-01-01: Howard Hinnant's `civil_from_days`, in which a
 /// year begins in March so that the leap day is its last.
-fn civil(days: u64) -> (u64, u64, u64) {
+pub(crate) fn civil(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468;
     let (era, of_era) = (days / 146_097, days % 146_097);
     let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;

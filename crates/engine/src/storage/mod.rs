@@ -43,6 +43,7 @@
 //! A name is one component of a path: 1 to [`NAME_BYTES_MAX`] of ASCII letters, digits, `-`, `_` and `.`, not
 //! beginning with a dot, and not [`LOCK_NAME`], which is the lock's.
 
+mod archive;
 mod error;
 mod file;
 mod holder;
@@ -50,13 +51,18 @@ mod memory;
 mod system;
 #[cfg(all(test, not(braid_shuttle)))]
 mod tests;
+mod union;
 
+pub use archive::{Archive, ArchiveError, DirectoryArchive};
 pub use error::{Cause, Operation, StorageError};
 #[doc(hidden)]
 pub use file::FileStorage;
+pub(crate) use holder::civil;
 pub use holder::{Holder, LockGuard};
 #[doc(hidden)]
 pub use memory::MemoryStorage;
+#[doc(hidden)]
+pub use union::Union;
 
 use std::fmt;
 use std::io::ErrorKind;

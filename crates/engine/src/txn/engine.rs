@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::exec::{Lead, Turns};
 use crate::index::masstree::NODE_BYTES;
 use crate::memory::{Kind, Memory, OutOfMemory, Slab};
-use crate::metrics::{Clock, Metrics, Statistics, WorkerMetrics};
+use crate::metrics::{ArchiveStatistics, Clock, Metrics, Statistics, WorkerMetrics};
 use crate::options::Options;
 use crate::profile::Profile;
 use crate::record::Slot;
@@ -35,6 +35,10 @@ pub(crate) struct Engine<C: ConcurrencyControl> {
     pub(crate) shared: C::Shared,
     /// Where commits are noted; set when a durable database has been recovered.
     pub(crate) log: OnceLock<Log>,
+    /// What has become of segments of the log that were to be archived.
+    pub(crate) archive_statistics: Arc<Mutex<ArchiveStatistics>>,
+    /// Transactions can only read: set before the first begins.
+    is_read_only: AtomicBool,
     /// Never removed: transactions hold the tables' addresses while the list grows.
     pub(crate) tables: Mutex<Vec<Fixed<TableInner>>>,
     /// Contexts for interactive transactions, each used by one operation at a time.
@@ -65,6 +69,8 @@ impl<C: ConcurrencyControl> Engine<C> {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed), // only uniqueness counts
             shared: C::open(records.clone()),
             log: OnceLock::new(),
+            archive_statistics: Arc::default(),
+            is_read_only: AtomicBool::new(false),
             metrics: Metrics::default(),
             clock,
             tables: Mutex::default(),
@@ -79,6 +85,16 @@ impl<C: ConcurrencyControl> Engine<C> {
             nodes,
             options,
         }))
+    }
+
+    /// From now on no transaction that begins can write, and no table can be made.
+    pub(crate) fn forbid_writes(&self) {
+        // Relaxed: whoever begins transactions is given the engine afterwards.
+        self.is_read_only.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.is_read_only.load(Ordering::Relaxed)
     }
 
     /// A worker's part.
@@ -271,6 +287,7 @@ impl<C: ConcurrencyControl> Engine<C> {
         statistics.memory.records = self.records.used();
         statistics.memory.nodes = self.nodes.used();
         statistics.log = self.log.get().map(|log| log.writer.statistics()).unwrap_or_default();
+        statistics.archive = self.archive_statistics.lock().expect("no panic while it is held").clone();
         statistics
     }
 }

@@ -105,6 +105,8 @@ pub(crate) struct Desk<C: ConcurrencyControl> {
     pub(super) context: Cell<NonNull<Context<C>>>,
     pub(super) doomed: Cell<Option<Fault>>,
     pub(super) read_only: Cell<bool>,
+    /// What that is before a transaction says anything.
+    read_only_default: bool,
     /// When the present transaction is acknowledged.
     pub(super) durability: Cell<Durability>,
     /// What that is if it does not say.
@@ -160,7 +162,8 @@ impl<C: ConcurrencyControl> Desk<C> {
             places: [const { UnsafeCell::new(MaybeUninit::uninit()) }; PLACES],
             context: Cell::new(context),
             doomed: Cell::new(None),
-            read_only: Cell::new(false),
+            read_only: Cell::new(engine.is_read_only()),
+            read_only_default: engine.is_read_only(),
             reads_untracked: Cell::new(false),
             durability: Cell::new(engine.options.durability),
             durability_default: engine.options.durability,
@@ -444,7 +447,7 @@ impl<C: ConcurrencyControl> Desk<C> {
         self.used.set(0);
         self.recent.clear();
         self.doomed.set(None);
-        self.read_only.set(false);
+        self.read_only.set(self.read_only_default);
         self.reads_untracked.set(false);
         self.durability.set(self.durability_default);
         self.committed.set(None);

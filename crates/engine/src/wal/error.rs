@@ -101,7 +101,11 @@ impl fmt::Display for Error {
                  not have: use the software that wrote it, or a later one"
             ),
             Error::UnsupportedVersion { file, version } => {
-                write!(f, "{file:?} has version {version} of the log format, which is unknown here")
+                write!(
+                    f,
+                    "{file:?} has version {version} of the log format, and this software reads those up to {VERSION}: use \
+                     the software that wrote it, or a later one"
+                )
             }
             Error::SegmentBytes { bytes } => {
                 write!(f, "a segment of {bytes} bytes: it must be whole sectors, from 1 KiB to 1 GiB")

@@ -23,6 +23,18 @@ pub struct Flusher {
     segments: Segments,
     /// What was taken and is not durable yet, in order.
     pending: VecDeque<Run>,
+    marking: Marking,
+}
+
+/// When the time is noted in the log.
+#[derive(Debug)]
+struct Marking {
+    /// Everything before has a mark behind it.
+    marked_lsn: u64,
+    /// The time of the last mark, in nanoseconds since 1970.
+    unix_ns: u64,
+    /// When that was, or the log was opened, by the clock that never goes back.
+    since_ns: u64,
 }
 
 impl Flusher {
@@ -43,8 +55,13 @@ impl Flusher {
         segments.secure(tail.run_start, tail.lsn)?;
         segments.prepare(Lsn(0))?;
         segments.begin(&header)?;
+        let marking = Marking {
+            marked_lsn: tail.marked_lsn,
+            unix_ns: tail.mark.map_or(0, |mark| mark.unix_ns),
+            since_ns: clock.now_ns(),
+        };
         let shared = Arc::new(Shared::new(options, clock, State::new(&tail, header)));
-        let mut flusher = Flusher { shared, segments, pending: VecDeque::new() };
+        let mut flusher = Flusher { shared, segments, pending: VecDeque::new(), marking };
         flusher.flush_once()?;
         Ok(flusher)
     }
@@ -69,6 +86,7 @@ impl Flusher {
                 return Err(Error::Stopped(Arc::clone(error)));
             }
             state.has_request = false;
+            self.marking.note(&self.shared, &mut state, false);
             self.pending.extend(state.queue.drain(..));
             Lsn(state.truncate_before)
         };
@@ -140,7 +158,11 @@ impl Flusher {
     /// Ends the log in order: makes durable what was appended, and notes that it was closed, which lets a reader
     /// tell damage anywhere in it from a write that was never completed.
     pub fn close(mut self) -> Result<()> {
-        self.shared.state().is_closed = true;
+        {
+            let mut state = self.shared.state();
+            state.is_closed = true;
+            self.marking.note(&self.shared, &mut state, true);
+        }
         self.flush_once()?;
         let closed = self.shared.push(&mut self.shared.state(), Kind::Close, Body::new(&[], 0));
         match closed {
@@ -169,9 +191,39 @@ impl Flusher {
                 return true;
             }
             state.is_flusher_idle = true;
-            state = wait(&self.shared.work, state);
+            if self.marking.marked_lsn == state.next_lsn {
+                state = wait(&self.shared.work, state);
+                continue;
+            }
+            // What came last is to have its mark, also if nothing comes after it.
+            let interval = Duration::from_nanos(self.shared.options.mark_interval_ns);
+            let waited = self.shared.work.wait_timeout(state, interval);
+            let (awake, timeout) = waited.unwrap_or_else(std::sync::PoisonError::into_inner);
+            state = awake;
+            if timeout.timed_out() {
+                state.is_flusher_idle = false;
+                return true;
+            }
         }
         false
+    }
+}
+
+impl Marking {
+    /// Appends a record of the time, if something is behind the last and it is due, or the last that there will be.
+    fn note(&mut self, shared: &Shared, state: &mut State, is_last: bool) {
+        let now_ns = shared.clock.now_ns();
+        let is_due = now_ns.saturating_sub(self.since_ns) >= shared.options.mark_interval_ns;
+        if self.marked_lsn == state.next_lsn || !(is_due || is_last) || state.refusal().is_some() {
+            return;
+        }
+        // A clock that was set back does not undo the order.
+        let unix_ns = shared.clock.unix_ns().max(self.unix_ns);
+        let noted = shared.push(state, Kind::Time, Body::new(&unix_ns.to_le_bytes(), 0));
+        // Where there is no room, the next one will do.
+        if let Ok(end_lsn) = noted {
+            *self = Marking { marked_lsn: end_lsn.0, unix_ns, since_ns: now_ns };
+        }
     }
 }
 

@@ -103,6 +103,8 @@ pub(super) enum Kind {
     Close,
     /// A change of the catalog.
     Catalog,
+    /// The time: everything before was appended then or before.
+    Time,
     /// Not known to this version.
     Other(u8),
 }
@@ -114,6 +116,7 @@ impl Kind {
             1 => Some(Kind::Commit),
             2 => Some(Kind::Close),
             3 => Some(Kind::Catalog),
+            128 => Some(Kind::Time),
             other => Some(Kind::Other(other)),
         }
     }
@@ -123,6 +126,7 @@ impl Kind {
             Kind::Commit => 1,
             Kind::Close => 2,
             Kind::Catalog => 3,
+            Kind::Time => 128,
             Kind::Other(number) => number,
         }
     }
@@ -135,6 +139,9 @@ impl Kind {
         }
     }
 }
+
+/// The body of a record of the time, in nanoseconds since 1970 (UTC). Later versions may add to it.
+pub(super) const TIME_BYTES: usize = 8;
 
 /// The head of a record. Its checksum, which the next record repeats, covers all of this, the checksum of the
 /// body, and where it belongs: database and lsn.

@@ -1,8 +1,9 @@
 //! Reading a log back after a crash or a close.
 
-use super::format::{self, Decoded, Kind, RecordHeader, SEGMENT_HEADER_BYTES, SegmentHeader};
+use super::codec::u64_at;
+use super::format::{self, Decoded, Kind, RecordHeader, SEGMENT_HEADER_BYTES, SegmentHeader, TIME_BYTES};
 use super::record::ChangeIter;
-use super::{DatabaseId, Error, Lsn, Planted, Result, SEGMENT_BYTES_MAX, Tail};
+use super::{DatabaseId, Error, Lsn, Mark, Planted, Result, SEGMENT_BYTES_MAX, Tail};
 use crate::storage::{File, OpenMode, Storage};
 use std::ops::Range;
 
@@ -137,13 +138,13 @@ impl<'a> Reader<'a> {
         self.offset(self.tail.lsn) as u64
     }
 
-    /// What is known of the end so far.
     /// Whether any of the log is there.
     pub fn has_begun(&self) -> bool {
         !self.tail.segments.is_empty()
     }
 
-    pub(super) fn tail(&self) -> &Tail {
+    /// What is known of the end so far.
+    pub fn tail(&self) -> &Tail {
         &self.tail
     }
 
@@ -266,6 +267,7 @@ impl<'a> Reader<'a> {
                     self.tail.chain = found.checksum;
                     self.tail.run_start = found.lsn - u64::from(found.header.run_bytes);
                     self.tail.is_closed = found.header.kind == Kind::Close;
+                    self.note_time(&found);
                     return Ok(Some(found));
                 }
                 Ok(_) => return Err(self.damaged("the record reaches into the next segment")),
@@ -274,6 +276,35 @@ impl<'a> Reader<'a> {
             }
         }
         Ok(None)
+    }
+
+    /// Notes up to where the time is told: by a mark, or by closing, which a mark precedes.
+    fn note_time(&mut self, found: &Found) {
+        let end_lsn = Lsn(self.tail.lsn);
+        match found.header.kind {
+            Kind::Time => {
+                let unix_ns = u64_at(&self.bytes, found.body.start);
+                self.tail.mark = Some(Mark { lsn: Lsn(found.lsn), end_lsn, unix_ns });
+                self.tail.marked_lsn = end_lsn.0;
+            }
+            Kind::Close => self.tail.marked_lsn = end_lsn.0,
+            _ => {}
+        }
+    }
+
+    /// The next record of the time, past all others, or none at the end of the log.
+    pub fn next_mark(&mut self) -> Result<Option<Mark>> {
+        while let Some(found) = self.advance()? {
+            if found.header.kind == Kind::Time {
+                return Ok(self.tail.mark);
+            }
+        }
+        Ok(None)
+    }
+
+    /// The last record of the time that was gone over.
+    pub fn mark(&self) -> Option<Mark> {
+        self.tail.mark
     }
 
     /// The record at the current position, or what is wrong with it.
@@ -293,6 +324,9 @@ impl<'a> Reader<'a> {
         }
         if header.kind == Kind::Commit && ChangeIter::new(&self.bytes[body.clone()]).is_none() {
             return Err("the body is not a list of changes");
+        }
+        if header.kind == Kind::Time && body.len() < TIME_BYTES {
+            return Err("the body is no time");
         }
         Ok(Found { lsn, header, checksum, body })
     }

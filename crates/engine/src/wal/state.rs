@@ -36,7 +36,7 @@ pub(super) struct State {
     pub(super) queue: Vec<Run>,
     /// A buffer that has been written: while one is on its way to the disk, the other is filled.
     spare_buffer: Vec<u8>,
-    next_lsn: u64,
+    pub(super) next_lsn: u64,
     chain: u32,
     /// The segment that records go to now.
     segment: SegmentHeader,
@@ -109,14 +109,16 @@ impl State {
             return Err(Error::Full(Arc::clone(error)));
         }
         let buffered_bytes = self.next_lsn - self.durable_lsn;
-        if buffered_bytes > 0 && buffered_bytes + bytes > options.buffer_bytes_max as u64 {
+        // What the flusher appends itself is little, and does not wait for it.
+        let waits = buffered_bytes > 0 && kind != Kind::Time;
+        if waits && buffered_bytes + bytes > options.buffer_bytes_max as u64 {
             self.queue_up(bytes);
             return Err(Error::WouldBlock);
         }
         if kind == Kind::Commit && self.gives_way(bytes) {
             return Err(Error::WouldBlock);
         }
-        if buffered_bytes > 0 && self.lags(options, clock) {
+        if waits && self.lags(options, clock) {
             return Err(Error::WouldBlock);
         }
         let used_bytes = self.next_lsn - self.segment.first_lsn;

@@ -1,7 +1,7 @@
 //! Where a log ends.
 
-use super::Lsn;
 use super::format::SegmentHeader;
+use super::{Lsn, Mark};
 
 /// The end of a log, as a reader has found it: what a writer goes on from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -15,9 +15,18 @@ pub struct Tail {
     pub(super) segments: Vec<(SegmentHeader, u64)>,
     pub(super) dropped_bytes: u64,
     pub(super) is_closed: bool,
+    /// The last mark of the time that was read.
+    pub(super) mark: Option<Mark>,
+    /// Everything before has a mark behind it.
+    pub(super) marked_lsn: u64,
 }
 
 impl Tail {
+    /// The end of a log of which nothing is there: one that is written from here on.
+    pub fn at(lsn: Lsn) -> Tail {
+        Tail { lsn: lsn.0, run_start: lsn.0, marked_lsn: lsn.0, ..Tail::default() }
+    }
+
     /// Behind the last record.
     pub fn lsn(&self) -> Lsn {
         Lsn(self.lsn)

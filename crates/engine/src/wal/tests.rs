@@ -13,7 +13,8 @@ const DATABASE: DatabaseId = DatabaseId(0x1234_5678_9abc_def0);
 const START: Lsn = Lsn(0);
 
 fn small() -> Options {
-    Options { segment_bytes: 1536, buffer_bytes_max: 4096, ..Options::new(DATABASE) }
+    let mark_interval_ns = u64::MAX;
+    Options { segment_bytes: 1536, buffer_bytes_max: 4096, mark_interval_ns, ..Options::new(DATABASE) }
 }
 
 fn memory() -> Arc<dyn Storage> {
@@ -189,7 +190,8 @@ fn check_threads(storage: &Arc<dyn Storage>) {
     }
     assert_eq!(found.len() as u64, THREADS * RECORDS);
     let statistics = writer.statistics();
-    assert_eq!(statistics.records, THREADS * RECORDS + 1);
+    // With the time, and that it was closed.
+    assert_eq!(statistics.records, THREADS * RECORDS + 2);
 }
 
 #[derive(Default)]
@@ -295,6 +297,44 @@ fn foreign_logs_are_refused() {
     bytes[12..16].copy_from_slice(&checksum.to_le_bytes());
     file.write_all_at(0, &bytes).unwrap();
     assert!(matches!(read(&*storage, START), Err(Error::UnsupportedVersion { version: 9, .. })));
+}
+
+/// Proves that a log that has fallen idle gets one mark of the time behind what was appended last, and no more; that
+/// closing leaves nothing without one; and that they are read in order, and told from transactions.
+#[test]
+fn marks_follow_what_is_appended() {
+    let storage = memory();
+    let options = Options { mark_interval_ns: 1_000_000, segment_bytes: 1 << 16, ..small() };
+    let (writer, flusher) = open_log(&storage, options).unwrap();
+    let thread = FlusherThread::spawn(flusher).unwrap();
+    let mark_bytes = (RECORD_HEADER_BYTES + 8) as u64;
+    for i in 0..3 {
+        let end = writer.append(i, &changes(i)).unwrap();
+        // In the group of the record, or of its own.
+        let has_mark = || writer.durable_lsn() == Lsn(end.0 + mark_bytes);
+        for _ in 0..10_000 {
+            if has_mark() {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        assert!(has_mark(), "{} {end}", writer.durable_lsn());
+    }
+    drop(thread);
+    let (writer, flusher) = open_log(&storage, Options { mark_interval_ns: u64::MAX, ..options }).unwrap();
+    writer.try_append(3, &changes(3)).unwrap();
+    flusher.close().unwrap();
+    assert_eq!(read(&*storage, START).unwrap(), up_to(4));
+    let mut reader = Reader::open(&*storage, DATABASE, START).unwrap();
+    let mut marks = Vec::new();
+    while let Some(mark) = reader.next_mark().unwrap() {
+        marks.push(mark);
+    }
+    assert_eq!(marks.len(), 4);
+    assert!(marks.is_sorted_by_key(|mark| (mark.unix_ns, mark.lsn)) && marks[0].unix_ns > 1 << 60);
+    // Closing is behind the last of them.
+    assert_eq!(reader.finish().unwrap().lsn().0, marks[3].end_lsn.0 + RECORD_HEADER_BYTES as u64);
 }
 
 /// Proves that a record of an unknown kind is passed over where its number says that it may be, wherever it lies, and

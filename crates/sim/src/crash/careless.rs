@@ -30,13 +30,13 @@ pub enum Careless {
 
 impl Careless {
     /// The storage with this mistake in it.
-    pub(super) fn over(self, inner: &SimulatedStorage) -> CarelessStorage {
+    pub fn over(self, inner: &SimulatedStorage) -> impl Storage + 'static {
         CarelessStorage { inner: inner.clone(), careless: self, is_deaf: AtomicBool::new(false) }
     }
 }
 
 #[derive(Debug)]
-pub(super) struct CarelessStorage {
+struct CarelessStorage {
     inner: SimulatedStorage,
     careless: Careless,
     /// The next sync of the directory is left out.

@@ -85,4 +85,8 @@ impl Clock for Still {
     fn now_ns(&self) -> u64 {
         0
     }
+
+    fn unix_ns(&self) -> u64 {
+        0
+    }
 }

@@ -1,0 +1,107 @@
+//! Databases as they were at some point of their past.
+
+use super::Database;
+use super::open::fresh_id;
+use crate::cc::{ConcurrencyControl, Serializable};
+use crate::durable::{Planted, Progress, Restoration, Restorer};
+use crate::error::Result;
+use crate::metrics::{Clock, SystemClock};
+use crate::options::Options;
+use crate::storage::{FileStorage, Storage};
+use crate::txn::Engine;
+use crate::wal::{Lsn, Until};
+use std::path::Path;
+use std::sync::Arc;
+
+/// A state that a database had, and where its files are.
+#[derive(Clone, Debug)]
+pub struct Past {
+    /// The directory of the database, or of a backup of it: with a checkpoint from before the point, or the log from its
+    /// beginning.
+    pub from: Arc<dyn Storage>,
+    /// Where more of its log is: archives, or the database's own directory where `from` is a backup. Of a segment that
+    /// several have, the last one's counts.
+    pub logs: Vec<Arc<dyn Storage>>,
+    /// The point.
+    pub until: Until,
+}
+
+/// Makes a new database in an empty directory, with an identity of its own, of what another one was at a point of its
+/// past. The other, which nobody has open, is only read, and files of the two cannot be taken for each other's. The new one's
+/// positions in the log go on from the point. It is durable when this returns; until then its directory is refused by
+/// whatever opens it.
+///
+/// The rows have to fit into memory, within `options`. The point has to lie behind the end of a checkpoint that there is,
+/// or the log has to be there from its beginning; else the error says which points can be restored. The design is in
+/// `docs/design/durability.md`.
+pub fn restore(
+    past: &Past,
+    to: Arc<dyn Storage>,
+    options: &Options,
+    clock: Arc<dyn Clock>,
+    progress: &mut (dyn FnMut(&Progress) + Send),
+) -> Result<Restoration> {
+    restore_with_planted(past, to, options, clock, Planted::None, progress)
+}
+
+/// As [`restore`], with an error planted for tests.
+#[doc(hidden)]
+pub fn restore_with_planted(
+    past: &Past,
+    to: Arc<dyn Storage>,
+    options: &Options,
+    clock: Arc<dyn Clock>,
+    planted: Planted,
+    progress: &mut (dyn FnMut(&Progress) + Send),
+) -> Result<Restoration> {
+    options.check()?;
+    let Past { from, logs, until } = past.clone();
+    let (fresh, restored_by) = (fresh_id(), clock.clone());
+    let restorer = Restorer { from, logs, to, until, fresh, clock, planted, progress };
+    restorer.run::<Serializable>(&|| Engine::new(options.clone(), restored_by.clone()))
+}
+
+impl Database {
+    /// A new database in the directory `to`, which is empty or not there, with what the one in the directory `from` was
+    /// at a point of its past: see [`restore`], which takes archived segments of its log as well.
+    ///
+    /// ```
+    /// # use braiddb::{Database, Options, Table, wal::Until};
+    /// # let directory = std::env::temp_dir().join(format!("braid-at-{}", std::process::id()));
+    /// # let options = || Options { workers: 1, log_segment_bytes: 1 << 20, ..Options::default() };
+    /// # std::fs::create_dir_all(&directory).expect("a place for temporary files");
+    /// let db = Database::open(directory.join("database"), options())?;
+    /// let names: Table<u64, str> = db.table("names")?;
+    /// db.run(async move |tx| tx.put(names, 1, "Ada").await).wait()?;
+    /// let before = db.log_position().expect("it has a log");
+    /// db.run(async move |tx| tx.delete(names, 1).await).wait()?;
+    /// db.close()?;
+    ///
+    /// let (from, to) = (directory.join("database"), directory.join("restored"));
+    /// let db = Database::open_at(from, to, Until::Lsn(before), options())?;
+    /// let names: Table<u64, str> = db.table("names")?;
+    /// assert_eq!(db.begin()?.get(names, 1)?, Some("Ada"));
+    /// # drop(db);
+    /// # std::fs::remove_dir_all(directory).expect("it was made above");
+    /// # Ok::<(), braiddb::Error>(())
+    /// ```
+    pub fn open_at(
+        from: impl AsRef<Path>,
+        to: impl AsRef<Path>,
+        until: Until,
+        options: Options,
+    ) -> Result<Database> {
+        let past = Past { from: Arc::new(FileStorage::open(from.as_ref())?), logs: Vec::new(), until };
+        let storage = Arc::new(FileStorage::create(to.as_ref())?);
+        restore(&past, storage, &options, Arc::new(SystemClock::default()), &mut |_| {})?;
+        Database::open(to, options)
+    }
+}
+
+impl<C: ConcurrencyControl> Database<C> {
+    /// Where the log ends: all that has committed before this call lies before. To be noted before a risky change, and
+    /// restored to. None without a log.
+    pub fn log_position(&self) -> Option<Lsn> {
+        self.engine().log.get().map(|log| log.writer.appended_lsn())
+    }
+}

@@ -1,0 +1,71 @@
+//! Has the segments of the log archived before they are given up.
+
+use crate::metrics::ArchiveStatistics;
+use crate::storage::{Archive, ArchiveError, OpenMode, Storage};
+use crate::wal::{self, DatabaseId, Finished, Lsn};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Offers finished segments to an archive, one after the other.
+#[derive(Debug)]
+pub(super) struct Archiver {
+    archive: Arc<dyn Archive>,
+    storage: Arc<dyn Storage>,
+    database: DatabaseId,
+    /// The number after that of the last segment that was kept.
+    next: u64,
+    /// Everything before was kept.
+    kept_lsn: Lsn,
+    /// How far the log was durable when all that was finished had been kept.
+    seen_lsn: Option<Lsn>,
+    statistics: Arc<Mutex<ArchiveStatistics>>,
+}
+
+impl Archiver {
+    /// Begins with the oldest segment that there is: what was archived before is offered again.
+    pub(super) fn new(
+        archive: Arc<dyn Archive>,
+        storage: Arc<dyn Storage>,
+        database: DatabaseId,
+        statistics: Arc<Mutex<ArchiveStatistics>>,
+    ) -> Archiver {
+        Archiver { archive, storage, database, next: 0, kept_lsn: Lsn(0), seen_lsn: None, statistics }
+    }
+
+    /// Everything before may be given up.
+    pub(super) fn kept_lsn(&self) -> Lsn {
+        self.kept_lsn
+    }
+
+    /// Has archived what is finished, as far as the archive takes it. `durable_lsn`: how far the log is.
+    pub(super) fn step(&mut self, durable_lsn: Lsn) {
+        if self.seen_lsn == Some(durable_lsn) {
+            return; // nothing can have been finished since
+        }
+        match self.keep_finished() {
+            Ok(()) => self.seen_lsn = Some(durable_lsn),
+            Err(error) => {
+                let mut statistics = self.statistics();
+                statistics.failures += 1;
+                statistics.last_error = Some(error.to_string());
+            }
+        }
+        self.statistics().waiting_bytes = durable_lsn.0.saturating_sub(self.kept_lsn.0);
+    }
+
+    fn statistics(&self) -> MutexGuard<'_, ArchiveStatistics> {
+        self.statistics.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn keep_finished(&mut self) -> Result<(), ArchiveError> {
+        for Finished { file, number, end_lsn } in wal::finished(&*self.storage, self.database, self.next)? {
+            let segment = self.storage.open(&file, OpenMode::Read)?;
+            self.archive.keep(&*segment, &file)?;
+            debug_assert!(end_lsn >= self.kept_lsn, "segments follow on one another");
+            (self.next, self.kept_lsn) = (number + 1, end_lsn);
+            let mut statistics = self.statistics();
+            statistics.segments += 1;
+            statistics.last_error = None;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,177 @@
+//! A database as it was at some point of its past, as a new database.
+//!
+//! What is to be restored is recovered into memory, from a checkpoint that lies before the point and the log up to it,
+//! and written out as the first checkpoint of a database with an identity of its own. Its log begins where the old one
+//! was left; so positions go on, and without its checkpoint it is known to be incomplete.
+//!
+//! Invariant: nothing is written before all was read; and until everything is durable, the new directory says that it is
+//! no database.
+
+use super::checkpointer::{Checkpointer, Step};
+use super::damage::{begin_copy, check_finished, end_copy, holder, lock_to_read};
+use super::recovery::{Found, Recoverer};
+use super::{Planted, Progress};
+use crate::cc::ConcurrencyControl;
+use crate::checkpoint::{self, Identity};
+use crate::error::{Error, Result};
+use crate::metrics::Clock;
+use crate::storage::{Storage, Union};
+use crate::sync::Mutex;
+use crate::txn::Engine;
+use crate::wal::{self, DatabaseId, Lsn, Point, Reader, Tail, Until};
+use std::sync::Arc;
+
+/// What was restored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Restoration {
+    /// What was reached: all transactions before, and none behind. Its time is that of the last mark before: all of
+    /// them had been appended by then, but for those between the mark and the position.
+    pub reached: Point,
+    /// The checkpoint that it began with; none: the log alone.
+    pub checkpoint: Option<u64>,
+    /// Rows of that checkpoint.
+    pub rows: u64,
+    /// Transactions of the log that were applied.
+    pub transactions: u64,
+}
+
+/// A restoration to be made.
+pub(crate) struct Restorer<'r> {
+    /// A database's directory, or that of a copy, with its checkpoints.
+    pub(crate) from: Arc<dyn Storage>,
+    /// Where more of its log is. Of a segment that several have, the last one's counts.
+    pub(crate) logs: Vec<Arc<dyn Storage>>,
+    /// The new directory.
+    pub(crate) to: Arc<dyn Storage>,
+    pub(crate) until: Until,
+    /// What the new database is called.
+    pub(crate) fresh: DatabaseId,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) planted: Planted,
+    pub(crate) progress: &'r mut (dyn FnMut(&Progress) + Send),
+}
+
+impl Restorer<'_> {
+    /// Restores by way of an engine, of which `make` makes empty ones.
+    pub(crate) fn run<C: ConcurrencyControl>(
+        self,
+        make: &dyn Fn() -> Result<Arc<Engine<C>>>,
+    ) -> Result<Restoration> {
+        let Restorer { from, logs, to, until, fresh, clock, planted, progress } = self;
+        let _to_lock = to.lock(&holder())?;
+        if !to.list()?.is_empty() {
+            return Err(Error::NotEmpty);
+        }
+        let _from_lock = lock_to_read(&*from)?;
+        check_finished(&*from)?;
+        let database = Identity::read(&*from)?.ok_or(Error::NoDatabase)?.database;
+        let source = Union::new(from, logs, wal::is_segment);
+        let kept = Kept { source: &source, database };
+        let until = kept.resolve(until)?;
+        let progress = Mutex::new(progress);
+        let recoverer = Recoverer { storage: &source, database, planted, clock: &*clock, progress, until };
+        let found = recoverer.run(make).map_err(|error| kept.explain(error, until))?;
+        let reached = found.reached;
+        if until != Lsn(u64::MAX) && reached.lsn < until && found.tail.lsn() < until {
+            return Err(kept.out_of_reach(Until::Lsn(until)));
+        }
+        let restoration = Restoration {
+            reached,
+            checkpoint: found.recovery.checkpoint,
+            rows: found.recovery.rows,
+            transactions: found.recovery.transactions,
+        };
+        begin_copy(&*to)?;
+        write(found, &to, fresh, planted, clock)?;
+        Ok(restoration)
+    }
+}
+
+/// Writes what was recovered as a new database.
+fn write<C: ConcurrencyControl>(
+    found: Found<C>,
+    to: &Arc<dyn Storage>,
+    fresh: DatabaseId,
+    planted: Planted,
+    clock: Arc<dyn Clock>,
+) -> Result<()> {
+    let Found { engine, reached, .. } = found;
+    let _closing = Closing(engine.clone());
+    let options =
+        wal::Options { segment_bytes: engine.options.log_segment_bytes, ..wal::Options::new(fresh) };
+    let (_, flusher) = wal::open(to.clone(), options, clock, Tail::at(reached.lsn)).map_err(Error::Log)?;
+    flusher.close().map_err(Error::Log)?;
+    let mut checkpointer = Checkpointer::new(engine, to.clone(), fresh, planted, Vec::new(), reached.lsn);
+    while checkpointer.step()? != Step::Done {}
+    Identity::create(&**to, fresh)?;
+    end_copy(&**to)
+}
+
+/// Lets go of what holds an engine that nobody uses any more.
+struct Closing<C: ConcurrencyControl>(Arc<Engine<C>>);
+
+impl<C: ConcurrencyControl> Drop for Closing<C> {
+    fn drop(&mut self) {
+        self.0.drop_spares();
+    }
+}
+
+/// What can be restored from.
+struct Kept<'k> {
+    source: &'k Union,
+    database: DatabaseId,
+}
+
+impl Kept<'_> {
+    /// The position up to which all counts; the last there is for the end.
+    fn resolve(&self, until: Until) -> Result<Lsn> {
+        let unix_ns = match until {
+            Until::End => return Ok(Lsn(u64::MAX)),
+            Until::Lsn(lsn) => return Ok(lsn),
+            Until::Time { unix_ns } => unix_ns,
+        };
+        let around = wal::marks_around(self.source, self.database, self.oldest()?.0, unix_ns)?;
+        match (around.before, around.after) {
+            (Some(before), Some(_)) => Ok(before.lsn),
+            (Some(before), None) if before.unix_ns == unix_ns => Ok(before.lsn),
+            _ => Err(self.out_of_reach(until)),
+        }
+    }
+
+    /// Where the log has to be read from, and the first point that can be restored.
+    fn oldest(&self) -> Result<(Lsn, Lsn)> {
+        if Reader::open(self.source, self.database, Lsn(0)).is_ok_and(|reader| reader.has_begun()) {
+            return Ok((Lsn(0), Lsn(0)));
+        }
+        let mut oldest = (Lsn(0), Lsn(0));
+        for number in checkpoint::list(self.source)? {
+            if let Ok(manifest) = checkpoint::read(self.source, self.database, number) {
+                oldest = (manifest.start_lsn, manifest.end_lsn);
+                break;
+            }
+        }
+        Ok(oldest)
+    }
+
+    /// That a point cannot be restored, and which ones can.
+    fn out_of_reach(&self, asked: Until) -> Error {
+        let whole = self.oldest().and_then(|(start, first)| {
+            let end = wal::marks_around(self.source, self.database, start, u64::MAX)?.end;
+            let first_mark = wal::marks_around(self.source, self.database, start, 0)?.after;
+            // (The time of the first mark that can be asked for.)
+            let unix_ns = first_mark.filter(|mark| mark.lsn >= first).map(|mark| mark.unix_ns);
+            Ok((Point { lsn: first, unix_ns }, end))
+        });
+        match whole {
+            Ok((first, last)) => Error::OutOfReach { asked, first, last },
+            Err(error) => error,
+        }
+    }
+
+    /// What failed because there is no checkpoint before the point, told as that.
+    fn explain(&self, error: Error, until: Lsn) -> Error {
+        let is_missing = matches!(error, Error::Log(wal::Error::Missing { .. }));
+        if is_missing && until != Lsn(u64::MAX) { self.out_of_reach(Until::Lsn(until)) } else { error }
+    }
+}

@@ -1,0 +1,77 @@
+//! Several directories, read as one.
+
+use super::{
+    Cause, File, Holder, LOCK_NAME, LockGuard, OpenMode, Operation, Result, Space, Storage, StorageError,
+};
+use crate::sync::Arc;
+use std::io::ErrorKind;
+
+/// A directory with files of others, only to be read: all else fails as on a read-only medium.
+#[derive(Debug)]
+pub struct Union {
+    base: Arc<dyn Storage>,
+    /// A file that several have is that of the last.
+    others: Vec<Arc<dyn Storage>>,
+    /// Which files of the others count.
+    counts: fn(&str) -> bool,
+}
+
+impl Union {
+    /// All files of `base`, and those of `others` whose names `counts` takes. Of several files with one name it is
+    /// that of the last directory.
+    pub fn new(base: Arc<dyn Storage>, others: Vec<Arc<dyn Storage>>, counts: fn(&str) -> bool) -> Union {
+        Union { base, others, counts }
+    }
+}
+
+fn refused<T>(operation: Operation, name: &str) -> Result<T> {
+    Err(StorageError::new(operation, name, Cause::Io(ErrorKind::ReadOnlyFilesystem.into())))
+}
+
+impl Storage for Union {
+    fn open(&self, name: &str, mode: OpenMode) -> Result<Box<dyn File>> {
+        match mode {
+            OpenMode::Read => {}
+            OpenMode::CreateNew => return refused(Operation::Create, name),
+            OpenMode::ReadWrite => return refused(Operation::Open, name),
+        }
+        let others = if (self.counts)(name) { &self.others[..] } else { &[] };
+        for other in others.iter().rev() {
+            match other.open(name, mode) {
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                opened => return opened,
+            }
+        }
+        self.base.open(name, mode)
+    }
+
+    fn list(&self) -> Result<Vec<String>> {
+        let mut names = self.base.list()?;
+        for other in &self.others {
+            names.extend(other.list()?.into_iter().filter(|name| (self.counts)(name)));
+        }
+        names.sort_unstable();
+        names.dedup();
+        Ok(names)
+    }
+
+    fn remove(&self, name: &str) -> Result<()> {
+        refused(Operation::Remove, name)
+    }
+
+    fn rename(&self, from: &str, _: &str) -> Result<()> {
+        refused(Operation::Rename, from)
+    }
+
+    fn sync_directory(&self) -> Result<()> {
+        refused(Operation::SyncDirectory, "")
+    }
+
+    fn lock(&self, _: &Holder) -> Result<LockGuard> {
+        refused(Operation::Lock, LOCK_NAME)
+    }
+
+    fn space(&self) -> Result<Option<Space>> {
+        self.base.space()
+    }
+}

@@ -1,0 +1,38 @@
+//! Segments that nothing is written to any more.
+
+use super::format;
+use super::reader::read_header;
+use super::{DatabaseId, Lsn, Planted, Result};
+use crate::storage::{OpenMode, Storage};
+
+/// A segment that is finished: one behind it has begun.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finished {
+    /// Its file.
+    pub file: String,
+    /// Its number.
+    pub number: u64,
+    /// Where the next one begins.
+    pub end_lsn: Lsn,
+}
+
+/// The finished segments with numbers from `from` on, ascending.
+pub fn finished(storage: &dyn Storage, database: DatabaseId, from: u64) -> Result<Vec<Finished>> {
+    let mut found: Vec<Finished> = Vec::new();
+    let mut before: Option<u64> = None;
+    for number in storage.list()?.iter().filter_map(|name| format::number(name)) {
+        if number < from {
+            continue;
+        }
+        let file = storage.open(&format::name(number), OpenMode::Read)?;
+        let header = read_header(&*file, database, number, Planted::None)?;
+        // What has no header has not begun; it is the last.
+        let Some((header, _)) = header else { break };
+        if let Some(before) = before {
+            let (file, end_lsn) = (format::name(before), Lsn(header.first_lsn));
+            found.push(Finished { file, number: before, end_lsn });
+        }
+        before = Some(number);
+    }
+    Ok(found)
+}

@@ -1,0 +1,101 @@
+//! When what is in the log was appended: marks in it, and points that are asked for by them.
+
+use super::{Lsn, Reader, Result};
+use crate::storage::Storage;
+use crate::wal::DatabaseId;
+use std::fmt;
+
+/// A record of the time, which the flusher appends about once in a second, as long as there is something behind the
+/// last: all that comes before it in the log was appended at that time or before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// Where it begins.
+    pub lsn: Lsn,
+    /// Where it ends.
+    pub end_lsn: Lsn,
+    /// The time, in nanoseconds since 1970 (UTC). Later marks have no earlier one, also where the clock was set back.
+    pub unix_ns: u64,
+}
+
+/// Up to where a log is to count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Until {
+    /// All of it.
+    End,
+    /// All records that end here or before.
+    Lsn(Lsn),
+    /// All records before the last mark with this time or an earlier one, in nanoseconds since 1970 (UTC).
+    Time {
+        /// The time.
+        unix_ns: u64,
+    },
+}
+
+impl fmt::Display for Until {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Until::End => f.write_str("its end"),
+            Until::Lsn(lsn) => write!(f, "lsn {lsn}"),
+            Until::Time { unix_ns } => write!(f, "{}", Utc(*unix_ns)),
+        }
+    }
+}
+
+/// A position, and what is known of its time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Point {
+    /// Where in the log.
+    pub lsn: Lsn,
+    /// The time of the last mark before, in nanoseconds since 1970 (UTC).
+    pub unix_ns: Option<u64>,
+}
+
+impl fmt::Display for Point {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "lsn {}", self.lsn)?;
+        self.unix_ns.map_or(Ok(()), |unix_ns| write!(f, " ({})", Utc(unix_ns)))
+    }
+}
+
+/// What the marks of a log say of a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Around {
+    /// The last mark with this time or an earlier one.
+    pub before: Option<Mark>,
+    /// The first with a later one.
+    pub after: Option<Mark>,
+    /// Where reading has ended: at the second of them, or the end of the log.
+    pub end: Point,
+}
+
+/// Looks for the marks around a time in the log from `start` on, which is where a record begins.
+pub fn marks_around(storage: &dyn Storage, database: DatabaseId, start: Lsn, unix_ns: u64) -> Result<Around> {
+    let mut reader = Reader::open(storage, database, start)?;
+    let mut around = Around { before: None, after: None, end: Point { lsn: start, unix_ns: None } };
+    while let Some(mark) = reader.next_mark()? {
+        if mark.unix_ns > unix_ns {
+            around.after = Some(mark);
+            break;
+        }
+        around.before = Some(mark);
+    }
+    let lsn = around.after.map_or(reader.lsn(), |mark| mark.lsn.0);
+    around.end = Point { lsn: Lsn(lsn), unix_ns: around.after.or(around.before).map(|mark| mark.unix_ns) };
+    Ok(around)
+}
+
+/// A time in nanoseconds since 1970, as people and RFC 3339 write it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Utc(pub u64);
+
+impl fmt::Display for Utc {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = self.0 / 1_000_000_000;
+        let (year, month, day) = crate::storage::civil(seconds / 86_400);
+        let of_day = seconds % 86_400;
+        let (hour, minute, second) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
+        let ns = self.0 % 1_000_000_000;
+        write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ns:09}Z")
+    }
+}
