@@ -84,7 +84,7 @@ macro_rules! counters {
                 WorkerMetrics {
                     $($name: Counter::default(),)*
                     ticks: Counter::default(),
-                    latency: Histogram([const { AtomicU64::new(0) }; BUCKETS]),
+                    latency: Histogram(std::array::from_fn(|_| AtomicU64::new(0))),
                     profile: Arc::default(),
                 }
             }

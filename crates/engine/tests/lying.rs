@@ -106,7 +106,7 @@ fn keys_not_of_eight() {
 /// checkpoints, after which the same rows are there.
 #[test]
 fn short_forms_with_more() {
-    const KEYS: u64 = 1000;
+    const KEYS: u64 = if cfg!(miri) { 30 } else { 1000 };
     let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new(1 << 30));
     let open = || {
         let options = Options { workers: 1, pin_workers: false, ..Options::default() };
@@ -156,7 +156,7 @@ fn fickle_keys() {
     let (db, count) = (database(), AtomicU32::new(0));
     let table: Table<Vec<u8>, [u8]> = db.table("t").unwrap();
     let tx = db.begin().unwrap();
-    for _ in 0..2000 {
+    for _ in 0..if cfg!(miri) { 50 } else { 2000 } {
         tx.put(table, Fickle(&count), b"a value").unwrap();
         tx.get(table, Fickle(&count)).unwrap();
         tx.delete(table, Fickle(&count)).unwrap();
@@ -172,7 +172,7 @@ fn fickle_keys() {
 }
 
 /// Rows enough for the places of removed ones to be used again.
-const ROWS: u64 = 500;
+const ROWS: u64 = if cfg!(miri) { 20 } else { 500 };
 const SECRET: &[u8] = b"another table's row, which is none of the index's business";
 
 /// Cleans up after deletions.

@@ -34,9 +34,11 @@
 
 mod limbo;
 mod local;
+#[cfg(all(test, braid_loom))]
+mod loom_tests;
 #[cfg(all(test, braid_shuttle))]
 mod shuttle_tests;
-#[cfg(all(test, not(braid_shuttle)))]
+#[cfg(all(test, not(any(braid_shuttle, braid_loom))))]
 mod tests;
 
 pub use local::{Local, free_versions};

@@ -1,12 +1,19 @@
-//! What blocks a thread, and what belongs to one: std's, or shuttle's where the model checker schedules.
+//! What blocks a thread, and what belongs to one: std's, or a model checker's where that schedules.
 
+#[cfg(braid_loom)]
+pub(crate) use loom::{
+    sync::Condvar,
+    thread::{self, Thread},
+};
 #[cfg(braid_shuttle)]
 pub(crate) use shuttle::{
     sync::Condvar,
     thread::{self, Thread},
     thread_local,
 };
-#[cfg(not(braid_shuttle))]
+#[cfg(braid_loom)] // no model has a worker
+pub(crate) use std::thread_local;
+#[cfg(not(any(braid_shuttle, braid_loom)))]
 pub(crate) use std::{
     sync::Condvar,
     thread::{self, Thread},
@@ -17,7 +24,7 @@ pub(crate) use crate::sync::{Mutex, MutexGuard, lock};
 use std::sync::PoisonError;
 
 /// How often a waiting thread looks before it blocks. The model checker would only waste schedules on it.
-pub(crate) const SPINS: u32 = if cfg!(braid_shuttle) { 1 } else { 2000 };
+pub(crate) const SPINS: u32 = if cfg!(any(braid_shuttle, braid_loom)) { 1 } else { 2000 };
 
 /// Waits on `condition`; spurious returns are possible. As with `lock`, poisoning tells nothing.
 pub(crate) fn wait<'a, T>(condition: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {

@@ -24,6 +24,8 @@ mod timed;
 mod tune;
 mod worker;
 
+#[cfg(all(test, braid_loom))]
+mod loom_tests;
 #[cfg(test)]
 mod tests;
 

@@ -1,9 +1,11 @@
 //! Ties a worker's thread to a core, so that its caches stay its own.
 
+#[cfg(not(miri))]
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 /// Ties the calling thread to `core` (numbered as the system does). False: the system would not; the thread
 /// runs on as before, only less predictably.
+#[cfg(not(miri))]
 pub fn pin_to_core(core: usize) -> bool {
     if core >= CpuSet::MAX_CPU {
         return false;
@@ -11,6 +13,12 @@ pub fn pin_to_core(core: usize) -> bool {
     let mut set = CpuSet::new();
     set.set(core);
     sched_setaffinity(None, &set).is_ok()
+}
+
+/// The interpreter's threads have no cores.
+#[cfg(miri)]
+pub fn pin_to_core(_: usize) -> bool {
+    false
 }
 
 #[cfg(test)]

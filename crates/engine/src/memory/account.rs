@@ -7,8 +7,9 @@
 use super::chunks::Chunks;
 use super::classes::CLASSES;
 use super::os::HUGE_PAGE;
-use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use crate::sync::{CachePadded, Mutex, lock};
+use crate::sync::CachePadded;
+use crate::sync::unmodelled::atomic::{AtomicU64, AtomicUsize, Ordering};
+use crate::sync::unmodelled::{Mutex, lock};
 use std::alloc::Layout;
 use std::collections::HashMap;
 use std::sync::Arc;

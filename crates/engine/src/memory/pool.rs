@@ -18,7 +18,7 @@ use super::classes::{
     class_within, small_class,
 };
 use crate::suspend::{CACHE_LINE, prefetch};
-use crate::sync::lock;
+use crate::sync::unmodelled::lock;
 use std::ptr::null_mut;
 use std::sync::Arc;
 

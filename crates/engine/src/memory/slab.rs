@@ -5,8 +5,9 @@
 
 use super::account::{Kind, Memory, OutOfMemory};
 use super::os::{HUGE_PAGE, Region, page_bytes};
-use crate::sync::atomic::{AtomicU64, Ordering};
-use crate::sync::{CachePadded, Mutex, lock};
+use crate::sync::CachePadded;
+use crate::sync::unmodelled::atomic::{AtomicU64, Ordering};
+use crate::sync::unmodelled::{Mutex, lock};
 use std::ops::Range;
 use std::sync::Arc;
 

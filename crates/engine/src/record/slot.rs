@@ -2,11 +2,11 @@
 
 use super::stamp::Stamp;
 use super::version::{Version, VersionKind};
-#[cfg(not(braid_shuttle))]
+#[cfg(not(any(braid_shuttle, braid_loom)))]
 use crate::sync::atomic::{AtomicPtr, Ordering};
 use std::cell::UnsafeCell;
 use std::mem::offset_of;
-#[cfg(braid_shuttle)] // of the exact size of its value
+#[cfg(any(braid_shuttle, braid_loom))] // of the exact size of its value
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// Longest value that fits the slot itself.
@@ -22,7 +22,7 @@ pub struct Slot {
 }
 
 // A slot never straddles a cache line.
-#[cfg(not(braid_shuttle))]
+#[cfg(not(any(braid_shuttle, braid_loom)))]
 const _: () = assert!(size_of::<Slot>() == 32);
 
 // SAFETY: the value's bytes are written only by whoever has claimed the place, before publishing it.

@@ -1,9 +1,9 @@
 //! One version of a record: a 16-byte head and the value's bytes behind it.
 
 use super::stamp::{Stamp, Timestamp};
-#[cfg(not(braid_shuttle))]
+#[cfg(not(any(braid_shuttle, braid_loom)))]
 use crate::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
-#[cfg(braid_shuttle)] // of the exact size of its value
+#[cfg(any(braid_shuttle, braid_loom))] // of the exact size of its value
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 /// Longest value in bytes.
@@ -37,7 +37,7 @@ const LONG: usize = 1 << 61;
 const TOMBSTONE: usize = 1 << 62;
 
 // The model checker's atomics are larger.
-#[cfg(not(braid_shuttle))]
+#[cfg(not(any(braid_shuttle, braid_loom)))]
 const _: () = assert!(size_of::<Version>() == 16);
 
 impl Version {

@@ -1,7 +1,10 @@
 //! Atomics: the standard library's, or under `--cfg braid_shuttle` the model checker's, which
-//! treats every operation as sequentially consistent; a fence adds nothing there.
+//! treats every operation as sequentially consistent; a fence adds nothing there. Under `--cfg braid_loom` those of one
+//! that knows weak memory.
 
-#[cfg(not(braid_shuttle))]
+#[cfg(braid_loom)]
+pub use super::loom::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+#[cfg(not(any(braid_shuttle, braid_loom)))]
 pub use std::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
 };

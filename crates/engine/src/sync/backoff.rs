@@ -1,13 +1,16 @@
 //! Waiting for another thread for a moment: first by spinning, then by giving the core away.
 
-#[cfg(not(braid_shuttle))]
+#[cfg(braid_loom)]
+use loom::{hint::spin_loop, thread::yield_now};
+#[cfg(not(any(braid_shuttle, braid_loom)))]
 use std::{hint::spin_loop, thread::yield_now};
 
 #[cfg(braid_shuttle)]
 use shuttle::{hint::spin_loop, thread::yield_now};
 
 /// Doublings of the spin before the core is given away: at most 2^6 pauses at a time.
-const SPIN_STEPS_MAX: u32 = 6;
+/// (Loom would try all ways to be interrupted in each.)
+const SPIN_STEPS_MAX: u32 = if cfg!(braid_loom) { 0 } else { 6 };
 
 /// One wait: make a new one for each.
 #[derive(Debug, Default)]

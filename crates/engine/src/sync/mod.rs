@@ -1,14 +1,20 @@
-//! What concurrent code of the engine is built from. Everything here has two faces: the standard
-//! library's, and under `--cfg braid_shuttle` a model checker's, which tries many interleavings.
+//! What concurrent code of the engine is built from. Everything here has three faces: the standard library's, under
+//! `--cfg braid_shuttle` a model checker's, which tries many interleavings, and under `--cfg braid_loom` another's, which
+//! tries all that weak memory may do to small pieces.
 
 pub mod atomic;
 mod backoff;
 mod fixed;
 mod latch;
+#[cfg(braid_loom)]
+pub mod loom;
+#[cfg(all(test, braid_loom))]
+mod loom_tests;
 mod padded;
-#[cfg(all(test, not(braid_shuttle)))]
+#[cfg(all(test, not(any(braid_shuttle, braid_loom))))]
 mod tests;
 mod ticks;
+pub mod unmodelled;
 
 pub use backoff::Backoff;
 pub use fixed::Fixed;
@@ -16,10 +22,12 @@ pub use latch::Latch;
 pub use padded::CachePadded;
 pub use ticks::ticks;
 
+#[cfg(braid_loom)]
+pub use ::loom::sync::{Condvar, Mutex, MutexGuard};
 #[cfg(braid_shuttle)]
 pub use shuttle::sync::{Condvar, Mutex, MutexGuard};
 pub use std::sync::Arc;
-#[cfg(not(braid_shuttle))]
+#[cfg(not(any(braid_shuttle, braid_loom)))]
 pub use std::sync::{Condvar, Mutex, MutexGuard};
 
 /// Locks, whether or not a holder panicked: what the engine keeps under a mutex is consistent

@@ -14,7 +14,7 @@ use crate::options::Options;
 use crate::profile::Profile;
 use crate::record::Slot;
 use crate::sync::Fixed;
-use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use crate::wal::{self, Lsn, Writer};
 use std::cell::{Cell, RefCell};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -57,8 +57,9 @@ pub(crate) struct Engine<C: ConcurrencyControl> {
 
 impl<C: ConcurrencyControl> Engine<C> {
     pub(crate) fn new(options: Options, clock: Arc<dyn Clock>) -> Result<Arc<Self>> {
-        // Ids are never used twice, so a table handle's id tells its database for good.
-        static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+        // Ids are never used twice, so a table handle's id tells its database for good. (The process's own, so no part
+        // of what a model checker sees.)
+        static NEXT_ID: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
         let memory = Memory::new(options.memory_limit_bytes);
         let out_of_memory = |_: OutOfMemory| Error::OutOfMemory { limit_bytes: options.memory_limit_bytes };
         let slab =

@@ -16,6 +16,8 @@
 
 mod chain;
 mod journal;
+#[cfg(all(test, braid_loom))]
+mod loom_tests;
 mod reclaim;
 mod registry;
 mod restore;

@@ -15,8 +15,8 @@ use crate::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence};
 use crate::sync::{CachePadded, Mutex, lock};
 use std::sync::Arc;
 
-const CHUNK: usize = if cfg!(braid_shuttle) { 4 } else { 64 };
-const CHUNKS_MAX: usize = if cfg!(braid_shuttle) { 4 } else { 16384 };
+const CHUNK: usize = if cfg!(any(braid_shuttle, braid_loom)) { 4 } else { 64 };
+const CHUNKS_MAX: usize = if cfg!(any(braid_shuttle, braid_loom)) { 4 } else { 16384 };
 /// Places for transactions per database.
 pub(in crate::cc) const TXNS_MAX: usize = CHUNK * CHUNKS_MAX;
 const CLOSED: u64 = u64::MAX;
@@ -294,7 +294,7 @@ impl Drop for Registry {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(braid_loom)))]
 mod tests {
     use super::*;
     use crate::record::Stamp;

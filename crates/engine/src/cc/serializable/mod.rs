@@ -14,6 +14,8 @@ mod decision;
 mod log;
 #[cfg(test)]
 mod log_tests;
+#[cfg(all(test, braid_loom))]
+mod loom_tests;
 pub mod planted;
 mod reads;
 #[cfg(all(test, braid_shuttle))]

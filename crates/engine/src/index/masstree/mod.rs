@@ -9,6 +9,8 @@ mod border;
 mod descend;
 mod insert;
 mod layers;
+#[cfg(all(test, braid_loom))]
+mod loom_tests;
 mod node;
 mod remove;
 mod search;
@@ -16,9 +18,9 @@ mod search;
 mod shuttle_tests;
 mod split;
 mod suffix;
-#[cfg(all(test, not(braid_shuttle)))]
+#[cfg(all(test, not(any(braid_shuttle, braid_loom))))]
 mod tests;
-#[cfg(all(test, not(braid_shuttle)))]
+#[cfg(all(test, not(any(braid_shuttle, braid_loom))))]
 mod tests_stress;
 #[cfg(test)]
 mod tests_structure;

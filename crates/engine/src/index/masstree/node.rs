@@ -54,6 +54,8 @@ pub(super) struct Node {
     _rest: [u8; 6],
 }
 
+// The weak memory checker's atomics are larger: it has single nodes alone, and no slab of them.
+#[cfg(not(braid_loom))]
 const _: () = assert!(size_of::<Node>() == super::NODE_BYTES);
 const _: () = assert!(KEYS == crate::index::PAGE_ENTRIES_MAX);
 
@@ -318,6 +320,24 @@ impl Node {
     pub(super) fn set_head(&self, head: Head) {
         // Relaxed: whoever publishes the node does so with a Release.
         self.lanes[0].store(head.0, Ordering::Relaxed);
+    }
+
+    /// One that is in no slab.
+    #[cfg(all(test, braid_loom))]
+    pub(super) fn unused() -> Node {
+        Node {
+            lanes: std::array::from_fn(|_| AtomicU64::new(0)),
+            permutation: AtomicU64::new(0),
+            words: std::array::from_fn(|_| AtomicU32::new(0)),
+            next: AtomicU32::new(0),
+            prev: AtomicU32::new(0),
+            low: AtomicU64::new(0),
+            suffixes: AtomicPtr::new(std::ptr::null_mut()),
+            stamp: AtomicU64::new(0),
+            up: AtomicU32::new(0),
+            codes: std::array::from_fn(|_| AtomicU8::new(0)),
+            _rest: [0; 6],
+        }
     }
 
     /// Makes this unpublished node an empty one of `level`, and returns its head.

@@ -1,0 +1,68 @@
+//! Ways to get a worker's attention, under weak memory.
+
+use super::bell::{Bell, SlotWaker, Wakes};
+use super::blocking::{Mutex, lock};
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::loom::{Planted, check, notices};
+use loom::thread;
+use std::sync::Arc;
+use std::task::Waker;
+
+/// A worker that sleeps until there is a job, and who brings one: as inboxes do it, or looking whether the worker
+/// sleeps too early.
+fn bring_job<const LOOKS_TOO_EARLY: bool>() {
+    let (bell, jobs) = (Bell::new(), Arc::new(Mutex::new(0)));
+    let worker = thread::spawn({
+        let (bell, jobs) = (Arc::clone(&bell), Arc::clone(&jobs));
+        move || {
+            bell.belongs_here();
+            while *lock(&jobs) == 0 {
+                bell.heard();
+                bell.sleep(true, || *lock(&jobs) == 0);
+            }
+        }
+    });
+    let was_asleep = bell.is_asleep();
+    *lock(&jobs) += 1;
+    if if LOOKS_TOO_EARLY { was_asleep } else { bell.is_asleep() } {
+        bell.ring();
+    }
+    worker.join().expect("no panic");
+}
+
+/// Proves that a job is not slept over.
+#[test]
+fn jobs_wake() {
+    check("bell", &[], bring_job::<false>);
+    notices("bell", "a look that comes too early", bring_job::<true>);
+}
+
+/// Proves that a worker that finds a slot woken sees what was done before, and that it does not sleep over it.
+#[test]
+fn wakers_wake() {
+    check("waker", &[Planted::Updates], || {
+        let (bell, done) = (Bell::new(), Arc::new(AtomicU64::new(0)));
+        let wakes = Arc::new(Wakes::new(Arc::clone(&bell), 2));
+        let waker = Waker::from(Arc::new(SlotWaker::new(&wakes, 1)));
+        bell.belongs_here();
+        let other = thread::spawn({
+            let done = Arc::clone(&done);
+            move || {
+                done.store(1, Ordering::Relaxed);
+                waker.wake();
+            }
+        });
+        let mut is_woken = false;
+        while !is_woken {
+            bell.heard();
+            wakes.take(|index| {
+                assert_eq!((index, done.load(Ordering::Relaxed)), (1, 1));
+                is_woken = true;
+            });
+            if !is_woken {
+                bell.sleep(true, || true);
+            }
+        }
+        other.join().expect("no panic");
+    });
+}

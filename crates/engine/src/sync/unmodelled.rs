@@ -1,0 +1,15 @@
+//! What the checker of weak memory leaves out of its models, although they use it: the standard library's there, and as
+//! everywhere else in every other build. For the account of memory and the pools, which have hundreds of atomics that
+//! no model is about.
+
+#[cfg(braid_loom)]
+pub use std::sync::{Mutex, atomic};
+
+#[cfg(not(braid_loom))]
+pub use super::{Mutex, atomic, lock};
+
+/// As [`super::lock`].
+#[cfg(braid_loom)]
+pub fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
