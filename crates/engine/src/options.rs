@@ -66,6 +66,10 @@ pub struct Options {
     /// A checkpoint begins so long after the last one has, if anything has changed. Default: 600 s. 0: none does
     /// for that reason.
     pub checkpoint_interval_s: u64,
+    /// How finely a checkpoint tells the rows of a table apart: they are in files of about so many bytes, of which those
+    /// without changes are kept for the next checkpoint. Default: 16 MiB. A change of one row costs a file of this size;
+    /// a file costs a sync, and so much of the directory that a table of terabytes has longer ones.
+    pub checkpoint_range_bytes: u64,
     /// How fast a checkpoint is written at most: commits wait for the same disk. Default: 32 MiB per second.
     pub checkpoint_bytes_per_s: u64,
     /// Where segments of the log are kept for restorations before they are given up. Default: nowhere; then a database
@@ -89,6 +93,7 @@ impl Default for Options {
             log_lag_ms: 1000,
             checkpoint_log_bytes: 1 << 30,
             checkpoint_interval_s: 600,
+            checkpoint_range_bytes: 16 << 20,
             checkpoint_bytes_per_s: 32 << 20,
             archive: None,
         }
@@ -116,6 +121,9 @@ impl Options {
         }
         if self.log_buffer_bytes == 0 {
             return invalid("log_buffer_bytes", "must be at least 1");
+        }
+        if self.checkpoint_range_bytes == 0 {
+            return invalid("checkpoint_range_bytes", "must be at least 1");
         }
         if self.checkpoint_bytes_per_s == 0 {
             return invalid("checkpoint_bytes_per_s", "must be at least 1");

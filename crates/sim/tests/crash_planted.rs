@@ -47,7 +47,9 @@ planted! {
         Mistake::Engine(Engine::LogTruncatedTooEarly), None;
     a_checkpoint_that_notes_its_start_late:
         Mistake::Engine(Engine::StartNotedLate), None;
-    changed_tables_that_are_forgotten:
+    changes_that_are_looked_up_before_the_start_is_noted:
+        Mistake::Engine(Engine::TouchedTakenEarly), None;
+    changes_that_are_forgotten:
         Mistake::Engine(Engine::TouchedForgotten), None;
     a_failed_checkpoint_that_forgets_what_was_changed:
         Mistake::Engine(Engine::TouchedForgottenByFailure), every(Operation::Create, Fault::Fail);

@@ -115,6 +115,11 @@ impl TableEntry {
         self.files().map(|file| file.rows).sum()
     }
 
+    /// Where the ranges begin, but for the first.
+    pub fn bounds(&self) -> Vec<&[u8]> {
+        self.ranges.iter().skip(1).map(|range| &*range.from).collect()
+    }
+
     /// The files that have them, in the order of keys.
     pub fn files(&self) -> impl Iterator<Item = &RowsFile> {
         self.ranges.iter().map(|range| &range.file)

@@ -174,7 +174,7 @@ impl<C: ConcurrencyControl> Keeper<C> {
             match self.checkpointer.step()? {
                 Step::Done => return Ok(()),
                 // Not until it is durable: that may be never. The next step knows if it will not be.
-                Step::Await(_) => self.rest(FLUSH),
+                Step::Await => self.rest(FLUSH),
                 Step::Wrote(more) => {
                     bytes += more;
                     self.pace(start_ns, bytes);

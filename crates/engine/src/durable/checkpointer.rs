@@ -10,25 +10,18 @@
 
 use super::Planted;
 use super::archiver::Archiver;
+use super::table_rows::{Destination, TableRows};
 use crate::cc::ConcurrencyControl;
-use crate::checkpoint::{self, CatalogEntry, Manifest, RowsOf, RowsRange, RowsWriter, TableEntry};
+use crate::checkpoint::{self, CatalogEntry, Manifest, TableEntry};
 use crate::error::{Error, Result};
 use crate::storage::{Operation, Storage};
-use crate::txn::{AsKey, Engine, Key, TableInner, TableKind, Transaction};
+use crate::txn::{Engine, TableInner, TableKind, Transaction};
 use crate::wal::{DatabaseId, Lsn, Writer};
-use std::collections::BTreeSet;
-use std::ops::Bound;
 use std::sync::Arc;
 
-/// Rows are read in runs of about so many bytes: short enough to give the core back soon, and to hold a snapshot for
-/// moments only.
-const RUN_BYTES: usize = 256 << 10;
-
-/// Rows are synced in pieces: what has piled up in the system's memory delays the log's syncs.
-const SYNC_BYTES: u64 = 256 << 10;
-
-/// What there is to a run at most.
-const RUN_ROWS_MAX: usize = 4096;
+/// So often it is asked whether every operation has ended that was in flight when the checkpoint began. With the time
+/// between two looks that is a second: longer than a thread is kept from running where there is work for several.
+const SETTLE_TRIES: u32 = 500;
 
 /// Checkpoints that are kept: the newest, and one to fall back on.
 const KEPT: usize = 2;
@@ -47,6 +40,9 @@ pub(super) struct Checkpointer<C: ConcurrencyControl> {
     /// Where the log ended when the database was opened: nothing before is needed beside what was recovered.
     base_lsn: Lsn,
     current: Option<Current<C>>,
+    /// Of each table the ranges that have been changed since the newest checkpoint that counts, as far as a later one,
+    /// which failed, had asked; empty if none has failed.
+    pending: Vec<Vec<bool>>,
     /// No number below is used again, also if its files are gone.
     number_next: u64,
 }
@@ -54,17 +50,16 @@ pub(super) struct Checkpointer<C: ConcurrencyControl> {
 /// A checkpoint under way.
 struct Current<C: ConcurrencyControl> {
     number: u64,
+    /// How often it was asked whether commits have ended; `None`: it is known where the checkpoint starts.
+    tries: Option<u32>,
     start_lsn: Lsn,
-    touched: BTreeSet<u32>,
+    /// Of each table the ranges that have been changed.
+    changed: Vec<Vec<bool>>,
     /// Tables in the order of their numbers, as they were when it began.
     tables: Vec<TableEntry>,
     /// The first table that is not done.
     at: usize,
-    rows: Option<RowsWriter>,
-    /// Bytes of it that were written since it was synced.
-    unsynced: u64,
-    /// Behind which key of the present table to go on.
-    behind: Bound<Vec<u8>>,
+    rows: Option<TableRows>,
     /// The one snapshot, where there is no log.
     snapshot: Option<Transaction<C>>,
     end_lsn: Option<Lsn>,
@@ -75,8 +70,8 @@ struct Current<C: ConcurrencyControl> {
 pub(super) enum Step {
     /// So many bytes have been written; there is more to do.
     Wrote(u64),
-    /// The log has to become durable up to here first.
-    Await(Lsn),
+    /// Others have to go on first: the flusher, or commits in progress.
+    Await,
     /// The checkpoint counts.
     Done,
 }
@@ -106,6 +101,7 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
             kept,
             base_lsn,
             current: None,
+            pending: Vec::new(),
             number_next: 0,
         }
     }
@@ -150,8 +146,8 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
     /// A checkpoint that has failed leaves nothing behind, and what it would have covered is left to the next one.
     fn give_up(&mut self, current: Current<C>, error: &Error) {
         if let Some(log) = &self.log {
-            if self.planted != Planted::TouchedForgottenByFailure {
-                log.touch(current.touched);
+            if self.planted == Planted::TouchedForgottenByFailure {
+                self.pending.clear();
             }
             if let Error::Checkpoint(checkpoint::Error::Storage(error)) = error
                 && error.operation() == Operation::SyncDirectory
@@ -179,35 +175,84 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
     }
 
     fn begin(&mut self) -> Result<Current<C>> {
-        // First what can fail: once they are asked for, the tables that have been changed are known here alone.
         let number = checkpoint::number_next(&*self.storage)?.max(self.number_next);
         self.number_next = number + 1;
         let snapshot = match &self.log {
             Some(_) => None,
             None => Some(self.snapshot()?),
         };
-        // Then where the log is, and then the tables: one that is not among them is made by a later record.
-        let of_log = self.log.as_ref().map(Writer::take_touched);
-        let (start_lsn, touched) = of_log.unwrap_or((self.base_lsn, BTreeSet::new()));
+        let mut current = Current {
+            number,
+            tries: None,
+            start_lsn: self.base_lsn,
+            changed: Vec::new(),
+            tables: Vec::new(),
+            at: 0,
+            rows: None,
+            snapshot,
+            end_lsn: None,
+        };
+        if self.log.is_none() {
+            self.start(&mut current);
+            return Ok(current);
+        }
         let tables = self.engine.all_tables();
+        for table in &tables {
+            table.touched().turn(&self.engine.epochs, &bounds(self.before(table.number())));
+        }
+        if self.planted == Planted::TouchedTakenEarly {
+            current.changed = self.changed(&tables);
+        }
+        current.tries = Some(0);
+        Ok(current)
+    }
+
+    /// Whether commits have ended that were in progress when the checkpoint began, or have been waited for long enough.
+    fn is_settled(&self, tries: u32) -> bool {
+        let tables = self.engine.all_tables();
+        // (All of them are asked.)
+        let unsettled = tables.iter().filter(|table| !table.touched().settle(&self.engine.epochs)).count();
+        unsettled == 0 || tries >= SETTLE_TRIES
+    }
+
+    /// Notes where the checkpoint starts, and what it has to write.
+    fn start(&mut self, current: &mut Current<C>) {
+        if let Some(log) = &self.log {
+            current.start_lsn = log.appended_lsn();
+        }
+        // Then the tables: one that is not among them is made by a later record.
+        let tables = self.engine.all_tables();
+        if self.planted != Planted::TouchedTakenEarly {
+            current.changed = self.changed(&tables);
+        }
+        current.changed.resize_with(tables.len(), || vec![true]);
+        self.pending.clone_from(&current.changed);
         let entry = |table: &&TableInner| TableEntry {
             table: entry(table.number(), &table.kind),
             ranges: Vec::new(),
         };
-        let tables = tables.iter().map(entry).collect();
-        let behind = Bound::Unbounded;
-        Ok(Current {
-            number,
-            start_lsn,
-            touched,
-            tables,
-            at: 0,
-            rows: None,
-            unsynced: 0,
-            behind,
-            snapshot,
-            end_lsn: None,
-        })
+        current.tables = tables.iter().map(entry).collect();
+        current.tries = None;
+    }
+
+    /// Of each table the ranges of the newest checkpoint that may have been changed since.
+    fn changed(&self, tables: &[&TableInner]) -> Vec<Vec<bool>> {
+        let changed = |table: &&TableInner| {
+            let before = self.before(table.number());
+            let mut changed = table.touched().take(&bounds(before));
+            if before.is_none() || self.log.is_none() {
+                changed = vec![true];
+            } else if let Some(pending) = self.pending.get(table.number() as usize) {
+                changed.iter_mut().zip(pending).for_each(|(changed, pending)| *changed |= pending);
+            }
+            changed
+        };
+        tables.iter().map(changed).collect()
+    }
+
+    /// A table as the newest checkpoint has it.
+    fn before(&self, table: u32) -> Option<&TableEntry> {
+        self.kept.last()?.tables.get(table as usize)
     }
 
     fn snapshot(&self) -> Result<Transaction<C>> {
@@ -217,42 +262,46 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
     }
 
     fn step_current(&mut self, current: &mut Current<C>) -> Result<Step> {
-        if let Some(entry) = current.tables.get_mut(current.at) {
-            if let Some(ranges) = self.unchanged(&current.touched, entry.table.number) {
-                entry.ranges = ranges;
-                current.at += 1;
-                return Ok(Step::Wrote(0));
+        if let Some(tries) = current.tries {
+            // (Not at once: others are to go on.)
+            if tries == 0 || !self.is_settled(tries) {
+                current.tries = Some(tries + 1);
+                return Ok(Step::Await);
             }
+            self.start(current);
+            return Ok(Step::Wrote(0));
+        }
+        if current.at < current.tables.len() {
             return self.step_table(current).map(Step::Wrote);
         }
         let Some(log) = &self.log else { return self.publish(current, self.base_lsn) };
         // All that was read has been appended by now.
         let end_lsn = *current.end_lsn.get_or_insert_with(|| log.appended_lsn());
         if log.durable_lsn() < end_lsn && self.planted != Planted::CheckpointBeforeLog {
-            return Ok(Step::Await(end_lsn));
+            return Ok(Step::Await);
         }
         self.publish(current, end_lsn)
     }
 
-    /// The rows of a table that nothing has been committed to since the last checkpoint.
-    fn unchanged(&self, touched: &BTreeSet<u32>, table: u32) -> Option<Vec<RowsRange>> {
-        let last = self.kept.last().filter(|_| self.log.is_some())?;
-        let entry = last.tables.get(table as usize)?;
-        (!touched.contains(&table)).then(|| entry.ranges.clone())
-    }
-
-    /// Writes a run of rows of the present table; says how many bytes there were.
+    /// Goes on with the present table; says how many bytes of rows were written.
     fn step_table(&self, current: &mut Current<C>) -> Result<u64> {
         let entry = &mut current.tables[current.at];
-        let rows = match &mut current.rows {
-            Some(rows) => rows,
-            None => {
-                let of = RowsOf { checkpoint: current.number, table: entry.table.number, part: 0 };
-                let (fixed8, planted) = (entry.table.fixed8, self.planted.of_checkpoint());
-                let rows = RowsWriter::with_planted(&*self.storage, self.database, of, fixed8, planted)?;
-                current.rows.insert(rows)
-            }
+        let to = Destination {
+            storage: &*self.storage,
+            database: self.database,
+            planted: self.planted,
+            checkpoint: current.number,
+            range_bytes: self.engine.options.checkpoint_range_bytes,
         };
+        let rows = current.rows.get_or_insert_with(|| {
+            let before = self.before(entry.table.number).filter(|_| self.log.is_some());
+            TableRows::new(entry, before, &current.changed[current.at], &to)
+        });
+        if !rows.pass_unchanged()? {
+            entry.ranges = current.rows.take().expect("there just now").into_ranges();
+            current.at += 1;
+            return Ok(0);
+        }
         let own;
         let snapshot = match &current.snapshot {
             Some(snapshot) => snapshot,
@@ -261,27 +310,15 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
                 &own
             }
         };
-        let mut run = Run { rows, behind: &mut current.behind, bytes: 0, count: 0 };
-        let is_finished = {
-            let table = self.engine.all_tables()[current.at];
-            match entry.table.fixed8 {
-                true => run.write::<u64, C>(snapshot, table, self.engine.id)?,
-                false => run.write::<Vec<u8>, C>(snapshot, table, self.engine.id)?,
-            }
-        };
-        let bytes = run.bytes as u64;
-        current.unsynced += bytes;
-        if current.unsynced >= SYNC_BYTES {
-            rows.sync()?;
-            current.unsynced = 0;
+        let table = self.engine.all_tables()[current.at];
+        rows.write_run(&to, snapshot, table, self.engine.id)
+    }
+
+    /// Has changes noted for the ranges of the newest checkpoint, where they have become others.
+    fn refit(&self) {
+        for table in self.engine.all_tables() {
+            table.touched().fit(&self.engine.epochs, &bounds(self.before(table.number())));
         }
-        if is_finished {
-            let rows = current.rows.take().expect("there just now");
-            entry.ranges = vec![RowsRange { from: Vec::new(), file: rows.finish()? }];
-            current.at += 1;
-            (current.behind, current.unsynced) = (Bound::Unbounded, 0);
-        }
-        Ok(bytes)
     }
 
     fn publish(&mut self, current: &mut Current<C>, end_lsn: Lsn) -> Result<Step> {
@@ -299,6 +336,8 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
         checkpoint::publish_with_planted(&*self.storage, self.database, &manifest, planted)?;
         self.check_log()?;
         self.kept.push(manifest);
+        self.pending.clear();
+        self.refit();
         let surplus = self.kept.len().saturating_sub(KEPT);
         self.kept.drain(..surplus);
         checkpoint::remove_unneeded(&*self.storage, &self.kept)?;
@@ -328,84 +367,13 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
     }
 }
 
+/// Where the ranges of a table begin, but for the first.
+fn bounds(entry: Option<&TableEntry>) -> Vec<&[u8]> {
+    entry.map_or_else(Vec::new, TableEntry::bounds)
+}
+
 /// A table's line in a manifest, and in the log.
 pub(super) fn entry(number: u32, kind: &TableKind) -> CatalogEntry {
     let (key_type, value_type) = kind.types.clone();
     CatalogEntry { number, fixed8: kind.fixed8, name: kind.name.clone(), key_type, value_type }
-}
-
-/// Keys as their bytes.
-trait RawKey: Key + AsKey<Self> {
-    fn of(bytes: &[u8]) -> Self;
-    fn copy_to(&self, bytes: &mut Vec<u8>);
-}
-
-impl RawKey for u64 {
-    fn of(bytes: &[u8]) -> u64 {
-        u64::from_be_bytes(bytes.try_into().expect("a fixed8 key"))
-    }
-    fn copy_to(&self, bytes: &mut Vec<u8>) {
-        bytes.extend_from_slice(&self.to_be_bytes());
-    }
-}
-
-impl RawKey for Vec<u8> {
-    fn of(bytes: &[u8]) -> Vec<u8> {
-        bytes.to_vec()
-    }
-    fn copy_to(&self, bytes: &mut Vec<u8>) {
-        bytes.extend_from_slice(self);
-    }
-}
-
-/// A run of rows on its way to a file.
-struct Run<'r> {
-    rows: &'r mut RowsWriter,
-    behind: &'r mut Bound<Vec<u8>>,
-    bytes: usize,
-    count: usize,
-}
-
-impl Run<'_> {
-    /// Writes rows behind `behind`, which moves along; true: there are no more. A row is written once, also if
-    /// this fails midway and is called again.
-    fn write<K: RawKey, C: ConcurrencyControl>(
-        &mut self,
-        snapshot: &Transaction<C>,
-        table: &TableInner,
-        database: u64,
-    ) -> Result<bool> {
-        let from = match &*self.behind {
-            Bound::Included(key) | Bound::Excluded(key) => Bound::Excluded(K::of(key)),
-            Bound::Unbounded => Bound::Unbounded,
-        };
-        let table = table.handle::<K, [u8]>(database);
-        let result = snapshot.with(async |txn| {
-            let mut rows = txn.scan(table, (from, Bound::Unbounded)).untracked();
-            while self.bytes < RUN_BYTES && self.count < RUN_ROWS_MAX {
-                let Some((key, value)) = rows.next().await? else { return Ok(true) };
-                self.put(&key, value)?;
-            }
-            Ok(false)
-        });
-        match result {
-            // Another one's commit takes long; some rows more or less in a run make no difference.
-            Err(Error::Conflict) => Ok(false),
-            result => result,
-        }
-    }
-
-    fn put<K: RawKey>(&mut self, key: &K, value: &[u8]) -> Result<()> {
-        let mut bytes = match std::mem::replace(self.behind, Bound::Unbounded) {
-            Bound::Included(bytes) | Bound::Excluded(bytes) => bytes,
-            Bound::Unbounded => Vec::new(),
-        };
-        bytes.clear();
-        key.copy_to(&mut bytes);
-        self.rows.push(&bytes, value)?;
-        self.bytes += bytes.len() + value.len();
-        self.count += 1;
-        *self.behind = Bound::Excluded(bytes);
-        Ok(())
-    }
 }

@@ -17,6 +17,7 @@ mod planted;
 mod recovery;
 mod restore;
 mod salvage;
+mod table_rows;
 mod verify;
 
 use background::CheckpointThread;
@@ -103,7 +104,7 @@ impl Opening<'_> {
             progress,
         }
         .run(make)?;
-        let Found { engine, tail, kept, touched, recovery, .. } = found;
+        let Found { engine, tail, kept, recovery, .. } = found;
         let base_lsn = tail.lsn();
         let flusher = match engine.options.durability {
             Durability::None => {
@@ -114,7 +115,6 @@ impl Opening<'_> {
             }
             Durability::Sync | Durability::Async => {
                 let (writer, flusher) = open_log(&engine, storage.clone(), database, tail)?;
-                writer.touch(touched);
                 let set = engine.log.set(Log { writer, is_stepped });
                 assert!(set.is_ok(), "a log is begun once");
                 Some(flusher)

@@ -13,9 +13,11 @@ pub enum Planted {
     LogTruncatedTooEarly,
     /// A checkpoint takes where the log ended when it was written for where it began.
     StartNotedLate,
-    /// The tables that the log has changed are forgotten when the database is opened.
+    /// What has been changed is looked up before it is noted where a checkpoint starts.
+    TouchedTakenEarly,
+    /// What the log has changed is forgotten when the database is opened.
     TouchedForgotten,
-    /// The tables that a checkpoint would have covered are forgotten when it fails.
+    /// What a checkpoint would have covered is forgotten when it fails.
     TouchedForgottenByFailure,
     /// Checkpoints are written after the log has ended.
     CheckpointAfterLog,

@@ -13,7 +13,6 @@ use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Mutex, try_lock};
 use crate::txn::{Engine, Feed, TableInner, TableKind, for_each_parallel, replay, restore_table, resume};
 use crate::wal::{self, DatabaseId, Lsn, Point, Reader, Record, Tail};
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// What recovery is busy with.
@@ -68,8 +67,6 @@ pub(super) struct Found<C: ConcurrencyControl> {
     pub(super) reached: Point,
     /// Good checkpoints to keep, the newest last.
     pub(super) kept: Vec<Manifest>,
-    /// Tables that the log has changed since the newest.
-    pub(super) touched: BTreeSet<u32>,
     pub(super) recovery: Recovery,
 }
 
@@ -111,9 +108,10 @@ impl Recoverer<'_, '_> {
         if self.planted != Planted::ClockNotResumed {
             resume(&engine, applied.timestamp)?;
         }
-        let touched =
-            if self.planted == Planted::TouchedForgotten { BTreeSet::new() } else { applied.touched };
-        Ok(Found { engine, tail, reached, kept, touched, recovery })
+        if self.planted == Planted::TouchedForgotten {
+            forget_touched(&engine);
+        }
+        Ok(Found { engine, tail, reached, kept, recovery })
     }
 
     /// Loads the newest checkpoint that is whole. Returns it behind the one before, if that is there.
@@ -168,6 +166,10 @@ impl Recoverer<'_, '_> {
         }
         let tables = engine.all_tables();
         let of_table = manifest.tables.iter().zip(&tables);
+        for (entry, table) in of_table.clone() {
+            // What the log changes is noted for the ranges that there are.
+            table.touched().fit(&engine.epochs, &entry.bounds());
+        }
         let blocks =
             Blocks::of(of_table.flat_map(|(entry, table)| entry.files().map(move |file| (*table, *file))));
         let (loaded, total) = (AtomicU64::new(0), manifest.rows());
@@ -208,7 +210,7 @@ impl Recoverer<'_, '_> {
             Planted::LastRecordDropped => self.count_records(start_lsn)?.saturating_sub(1),
             _ => u64::MAX,
         };
-        let (mut transactions, mut touched, mut timestamp) = (0, BTreeSet::new(), timestamp);
+        let (mut transactions, mut timestamp) = (0, timestamp);
         let mut reached = None;
         let done = AtomicU64::new(0);
         let progress = |changes: usize| self.show(Stage::Log, &done, changes as u64, None);
@@ -224,7 +226,7 @@ impl Recoverer<'_, '_> {
                     create(engine, &entry)?;
                     tables = engine.all_tables();
                 } else if transactions < records_max {
-                    apply(feed, &tables, &record, &mut touched)?;
+                    apply(feed, &tables, &record)?;
                     transactions += 1;
                 }
                 timestamp = timestamp.max(record.commit_timestamp);
@@ -232,7 +234,7 @@ impl Recoverer<'_, '_> {
             if self.planted == Planted::FirstRecordAgain {
                 let mut again = self.open_log(start_lsn).map_err(Error::Log)?;
                 if let Some(record) = again.next_record().map_err(Error::Log)? {
-                    apply(feed, &tables, &record, &mut touched)?;
+                    apply(feed, &tables, &record)?;
                 }
             }
             Ok(())
@@ -246,7 +248,7 @@ impl Recoverer<'_, '_> {
         // (What lies between the end and what was read behind it is no transaction.)
         let lsn = reached.unwrap_or(tail.lsn()).min(self.until);
         let reached = Point { lsn, unix_ns };
-        Ok(Applied { tail, reached, transactions, timestamp, touched })
+        Ok(Applied { tail, reached, transactions, timestamp })
     }
 
     /// Whether a record does not count any more.
@@ -279,7 +281,6 @@ struct Applied {
     transactions: u64,
     /// The latest, of the checkpoint too.
     timestamp: u64,
-    touched: BTreeSet<u32>,
 }
 
 fn threads<C: ConcurrencyControl>(engine: &Engine<C>) -> usize {
@@ -303,15 +304,22 @@ fn apply<'t, C: ConcurrencyControl>(
     feed: &mut Feed<'t, '_, C>,
     tables: &[&'t TableInner],
     record: &Record<'_>,
-    touched: &mut BTreeSet<u32>,
 ) -> Result<()> {
     for change in record.changes() {
         let table =
             tables.get(change.table as usize).ok_or_else(|| damaged(record, "a change of no table"))?;
-        touched.insert(change.table);
         feed.push(table, change.key, change.value, record.commit_timestamp)?;
     }
     Ok(())
+}
+
+/// Plants an error: nothing has been changed since the newest checkpoint.
+fn forget_touched<C: ConcurrencyControl>(engine: &Engine<C>) {
+    for table in engine.all_tables() {
+        table.touched().turn(&engine.epochs, &[]);
+        table.touched().settle(&engine.epochs);
+        table.touched().take(&[]);
+    }
 }
 
 /// A record that is as it was written, and makes no sense.

@@ -95,6 +95,27 @@ impl Epochs {
         self.global.load(Ordering::Acquire)
     }
 
+    /// Now, for [`is_past`](Self::is_past). What was made unreachable before is visible to every operation that starts
+    /// when this moment is past.
+    pub fn moment(&self) -> u64 {
+        // Pairs with the SeqCst exchange in `try_advance` (step 3 of the module head).
+        fence(Ordering::SeqCst);
+        self.global()
+    }
+
+    /// Whether all operations are over that were in flight at this moment, and what they have done is visible to the
+    /// caller. Advances the global epoch towards that.
+    pub fn is_past(&self, moment: u64) -> bool {
+        // As for an object that was retired with this stamp (step 4).
+        let is_past = || self.global() > moment + GRACE;
+        (0..=GRACE).any(|_| {
+            if !is_past() {
+                self.try_advance();
+            }
+            is_past()
+        })
+    }
+
     fn join(&self) -> Arc<Announced> {
         let announced = Arc::new(Announced(CachePadded::new(AtomicU64::new(LEFT))));
         lock(&self.participants).push(Arc::clone(&announced));

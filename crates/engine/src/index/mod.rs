@@ -9,6 +9,7 @@ pub mod masstree;
 #[cfg(test)]
 #[cfg_attr(braid_shuttle, allow(dead_code, reason = "the models of schedules use a part of it"))]
 mod model;
+pub mod touched;
 
 pub use crate::record::RecordId;
 

@@ -44,7 +44,7 @@ pub(crate) struct Engine<C: ConcurrencyControl> {
     /// Contexts for interactive transactions, each used by one operation at a time.
     /// `None` when the database is closed: then contexts, which hold the engine, are not kept.
     spare: Mutex<Option<Vec<Fixed<Context<C>>>>>,
-    epochs: Arc<Epochs>,
+    pub(crate) epochs: Arc<Epochs>,
     /// Desks made so far, which number them.
     pub(super) desks: AtomicU32,
     /// The bits of the level that a worker has found best last, for new ones to begin with; 0: none.

@@ -122,7 +122,7 @@ impl<'t, 'f, C: ConcurrencyControl> Feed<'t, 'f, C> {
     }
 
     /// Adds a change, behind all others: the value that the row under `key` has from the commit at `at` on, or
-    /// that it has none. An error may be that of an earlier change.
+    /// that it has none. Notes it for the next checkpoint. An error may be that of an earlier change.
     pub(crate) fn push(
         &mut self,
         table: &'t TableInner,
@@ -130,6 +130,8 @@ impl<'t, 'f, C: ConcurrencyControl> Feed<'t, 'f, C> {
         value: Option<&[u8]>,
         at: u64,
     ) -> Result<()> {
+        // SAFETY: no checkpoint is made before the database is recovered, so the marks stay.
+        unsafe { table.touched().mark(key) };
         let part = part_of(table, key, self.batches.len());
         let batch = &mut self.batches[part];
         batch.push(table, key, value, at);

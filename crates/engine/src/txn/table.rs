@@ -8,6 +8,7 @@ use super::value::Value;
 use crate::cc::ConcurrencyControl;
 use crate::error::{Error, Result};
 use crate::index::masstree::{Masstree, Simd};
+use crate::index::touched::Touched;
 use crate::memory::{OutOfMemory, Slab};
 use crate::record::{RecordId, Slot};
 use crate::sync::Fixed;
@@ -162,6 +163,11 @@ impl TableInner {
     /// The table's place in the database's list.
     pub(crate) fn number(&self) -> u32 {
         self.index.number()
+    }
+
+    /// Which ranges of its keys were changed.
+    pub(crate) fn touched(&self) -> &Touched {
+        self.index.touched()
     }
 
     /// A handle to it with these types, whatever its own are: a fixed8 table's keys can be had as `u64`, those of

@@ -80,6 +80,8 @@ pub(super) fn open(
         log_segment_bytes: *random.one_of(&[4096, 4096, 8192, 16384]),
         log_buffer_bytes: *random.one_of(&[2048, 8192]),
         log_lag_ms: u64::MAX,
+        // A row or two to a file, some, all.
+        checkpoint_range_bytes: *random.one_of(&[80, 300, 1000, u64::MAX]),
         ..Options::default()
     };
     let storage: Arc<dyn Storage> = match mistake {

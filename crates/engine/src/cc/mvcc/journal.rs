@@ -48,6 +48,7 @@ pub(super) fn append<T: Tracker>(
     }
 }
 
+/// Notes what the transaction has changed: in `changes`, and for the next checkpoint.
 fn collect<T: Tracker>(txn: &Txn<T>, changes: &mut Changes) {
     let mut short = [0; 8];
     for write in &txn.writes {
@@ -56,14 +57,18 @@ fn collect<T: Tracker>(txn: &Txn<T>, changes: &mut Changes) {
             continue; // the transaction has changed it again, or it was a lock and no more
         }
         // SAFETY: indexes live as long as the database.
-        let table = unsafe { &*write.target.index }.number();
+        let index = unsafe { &*write.target.index };
+        let table = index.number();
         if table == DERIVED {
             continue;
         }
+        let key = write.target.key.bytes(&mut short);
+        // SAFETY: a commit is an operation, inside an epoch.
+        unsafe { index.touched().mark(key) };
         // SAFETY: ours, and in its chain.
         let is_value = unsafe { &*write.new }.kind() == VersionKind::Value;
         // SAFETY: as above; its value does not change.
         let value = is_value.then(|| unsafe { &*Version::value(write.new) });
-        changes.push(Change { table, key: write.target.key.bytes(&mut short), value });
+        changes.push(Change { table, key, value });
     }
 }

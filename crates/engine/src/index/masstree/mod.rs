@@ -31,6 +31,7 @@ pub use search::Simd;
 pub use walk::Walk;
 
 use crate::epoch::Local;
+use crate::index::touched::Touched;
 use crate::index::{Index, Inserted, Key, Mark, Page, Paged, Probe, RecordId};
 use crate::memory::{OutOfMemory, Slab};
 use crate::record::Kept;
@@ -67,6 +68,8 @@ pub struct Masstree {
     kept: Kept,
     /// An error for tests.
     loses_stamps: bool,
+    /// Which ranges of its keys were changed: noted by those who log changes. (Apart, as descents need the rest.)
+    touched: Box<Touched>,
 }
 
 /// The number of trees that hold what is derived from other tables: no log and no checkpoint has their records.
@@ -89,6 +92,7 @@ impl Masstree {
             removal: Latch::new(),
             kept: Kept::new(),
             loses_stamps: false,
+            touched: Box::default(),
         };
         tree.node(id).clear(0, Head::INFINITE | Head::LEFTMOST);
         Ok(tree)
@@ -107,6 +111,11 @@ impl Masstree {
     /// Where the places of the table's removed records go, if they serve no other table.
     pub fn kept(&self) -> &Kept {
         &self.kept
+    }
+
+    /// Which ranges of its keys were changed.
+    pub fn touched(&self) -> &Touched {
+        &self.touched
     }
 
     /// Plants an error, to show that checks find it: splits leave the stamp with the left half alone.

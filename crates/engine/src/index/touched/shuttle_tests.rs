@@ -1,0 +1,156 @@
+//! A model of marks beside a log: every load, store and lock is a place where another thread may go on.
+//!
+//! Writers mark the range of a change and append it, in an epoch; a reader makes checkpoints, each of which counts. A
+//! change that lies before a checkpoint's start, and not before that of the one before, must be in a range that the
+//! checkpoint writes. The same model with a planted error must fail, which shows that it looks closely enough.
+
+use super::Touched;
+use crate::epoch::{Epochs, Local};
+use crate::memory::Memory;
+use crate::sync::{Arc, Mutex, lock};
+use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
+use shuttle::{Config, Runner};
+
+const SCHEDULES: usize = 20_000;
+const CHECKPOINTS: usize = 3;
+const BOUNDS: [&[u8]; 1] = [b"m"];
+/// A key of each range.
+const KEYS: [&[u8]; 2] = [b"a", b"z"];
+
+/// What is done wrong.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Planted {
+    Nothing,
+    /// A change is marked when it has been appended.
+    MarkedLate,
+    /// A change is marked before its epoch is entered.
+    MarkedOutside,
+    /// Marks that were replaced are taken for settled at once.
+    Unsettled,
+    /// Marks are read before it is read where the log is.
+    TakenEarly,
+}
+
+struct Model {
+    touched: Touched,
+    /// The range of each change, in the order of the log.
+    log: Mutex<Vec<usize>>,
+    epochs: Arc<Epochs>,
+    memory: Arc<Memory>,
+    planted: Planted,
+}
+
+impl Model {
+    fn new(planted: Planted) -> Arc<Model> {
+        let (touched, epochs) = (Touched::new(), Epochs::new());
+        touched.fit(&epochs, &BOUNDS);
+        Arc::new(Model { touched, log: Mutex::default(), epochs, memory: Memory::new(1 << 20), planted })
+    }
+
+    fn mark(&self, range: usize) {
+        // SAFETY: inside an epoch; or, with errors planted, of a model in which all marks are kept.
+        unsafe { self.touched.mark(KEYS[range]) };
+    }
+
+    fn write(&self, ranges: &[usize]) {
+        let local = Local::new(&self.epochs, &self.memory);
+        for range in ranges {
+            local.enter();
+            if self.planted != Planted::MarkedLate {
+                self.mark(*range);
+            }
+            if self.planted == Planted::MarkedOutside {
+                local.leave();
+                local.enter();
+            }
+            lock(&self.log).push(*range);
+            if self.planted == Planted::MarkedLate {
+                self.mark(*range);
+            }
+            local.leave();
+        }
+    }
+
+    fn checkpoint(&self) {
+        let (mut before, mut kept) = (0, Vec::new());
+        for _ in 0..CHECKPOINTS {
+            kept.extend(lock(&self.touched.sets).iter().map(|set| Arc::clone(&set.marks)));
+            self.touched.turn(&self.epochs, &BOUNDS);
+            kept.extend(lock(&self.touched.sets).iter().map(|set| Arc::clone(&set.marks)));
+            if self.planted == Planted::Unsettled {
+                let mut sets = lock(&self.touched.sets);
+                sets.iter_mut().for_each(|set| set.is_settled = set.replaced.is_some());
+            }
+            self.touched.settle(&self.epochs);
+            let early = (self.planted == Planted::TakenEarly).then(|| self.touched.take(&BOUNDS));
+            let start = lock(&self.log).len();
+            let changed = early.unwrap_or_else(|| self.touched.take(&BOUNDS));
+            for range in &lock(&self.log)[before..start] {
+                assert!(changed[*range], "a change is missed");
+            }
+            before = start;
+        }
+    }
+}
+
+fn run(planted: Planted) {
+    let model = Model::new(planted);
+    let spawn = |work: fn(&Model)| {
+        let model = Arc::clone(&model);
+        shuttle::thread::spawn(move || work(&model))
+    };
+    let threads = [
+        spawn(|model| model.write(&[0, 1])),
+        spawn(|model| model.write(&[1, 0])),
+        spawn(|model| model.checkpoint()),
+    ];
+    threads.into_iter().for_each(|thread| thread.join().expect("a thread of the model failed"));
+}
+
+fn check<S: Scheduler + 'static>(scheduler: S, run: fn()) {
+    let mut config = Config::new();
+    config.stack_size = 1 << 20;
+    config.silence_warnings = true;
+    let schedules = Runner::new(scheduler, config).run(run);
+    assert_eq!(schedules, SCHEDULES, "all schedules were tried");
+}
+
+/// Proves over many random schedules that no checkpoint misses a change.
+#[test]
+fn marks_random() {
+    check(RandomScheduler::new(SCHEDULES), || run(Planted::Nothing));
+}
+
+/// Proves the same over schedules that switch seldom, at places chosen to find deep errors.
+#[test]
+fn marks_few_switches() {
+    check(PctScheduler::new(4, SCHEDULES), || run(Planted::Nothing));
+}
+
+/// Proves that the model notices changes that are marked behind their record.
+#[test]
+#[should_panic(expected = "a change is missed")]
+fn planted_marked_late() {
+    check(PctScheduler::new(4, SCHEDULES), || run(Planted::MarkedLate));
+}
+
+/// Proves that the model notices marks that an epoch does not cover.
+#[test]
+#[should_panic(expected = "a change is missed")]
+fn planted_marked_outside() {
+    check(PctScheduler::new(4, SCHEDULES), || run(Planted::MarkedOutside));
+}
+
+/// Proves that the model notices marks that are forgotten while a writer may still rely on them.
+#[test]
+#[should_panic(expected = "a change is missed")]
+fn planted_unsettled() {
+    check(PctScheduler::new(4, SCHEDULES), || run(Planted::Unsettled));
+}
+
+/// Proves that the model notices marks that are read before the log's position.
+#[test]
+#[should_panic(expected = "a change is missed")]
+fn planted_taken_early() {
+    check(PctScheduler::new(4, SCHEDULES), || run(Planted::TakenEarly));
+}
