@@ -6,7 +6,10 @@
 //! no snapshot is open for long, and what a checkpoint holds is a state only together with the log up to
 //! `end_lsn`, which is durable before the checkpoint counts.
 //!
-//! Without a log all is read as of one snapshot.
+//! Of each table only those ranges of keys are written that were changed since the checkpoint before; which these are is
+//! found by the steps that the head of `index/touched` lists: `begin`, `is_settled` and `start` take them.
+//!
+//! Without a log all is read as of one snapshot, and written.
 
 use super::Planted;
 use super::archiver::Archiver;

@@ -31,6 +31,7 @@ pub(super) fn append<T: Tracker>(
     at: Timestamp,
     log: &Writer,
 ) -> Option<Result<(), Abort>> {
+    debug_assert!(env.local.is_entered(), "marks are set and changes appended within one epoch");
     let mut changes = env.worker.changes_logged.borrow_mut();
     changes.clear();
     collect(txn, &mut changes);

@@ -32,6 +32,10 @@ use crate::epoch::Epochs;
 use crate::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use crate::sync::{Arc, Mutex, lock};
 
+/// As long as so many sets of marks are looked at, because an operation does not end, none is replaced: the current marks
+/// go on to count.
+const SETS_MAX: usize = 8;
+
 /// Of one tree.
 pub struct Touched {
     /// The marks of the last of `sets`.
@@ -156,6 +160,9 @@ impl Touched {
     }
 
     fn replace(&self, sets: &mut Vec<Set>, epochs: &Epochs, bounds: &[&[u8]]) {
+        if sets.len() >= SETS_MAX {
+            return;
+        }
         let marks = Marks::new(bounds.iter().copied());
         // Release: pairs with the Acquire in `mark`.
         self.current.store(Arc::as_ptr(&marks).cast_mut(), Ordering::Release);

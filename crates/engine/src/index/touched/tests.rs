@@ -82,6 +82,24 @@ fn marks_are_forgotten_when_they_have_settled() {
     }
     worker.leave();
     assert!(touched.settle(&epochs));
-    assert_eq!(touched.take(&bounds), [false, true], "it had not settled before");
+    assert_eq!(touched.take(&bounds), [false, true], "settled, and not taken since");
+    assert_eq!(touched.take(&bounds), [false, false]);
+    // An operation that does not end.
+    worker.enter();
+    for key in [b"a", b"z"].iter().cycle().take(50) {
+        mark(&touched, *key);
+        touched.turn(&epochs, &bounds);
+        assert!(!touched.settle(&epochs));
+        touched.take(&bounds);
+        assert!(lock(&touched.sets).len() <= SETS_MAX);
+    }
+    assert_eq!(touched.take(&bounds), [true, true]);
+    worker.leave();
+    touched.turn(&epochs, &bounds);
+    assert!(touched.settle(&epochs));
+    touched.take(&bounds);
+    touched.turn(&epochs, &bounds);
+    assert!(touched.settle(&epochs));
+    touched.take(&bounds);
     assert_eq!(touched.take(&bounds), [false, false]);
 }
