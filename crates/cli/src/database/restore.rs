@@ -80,7 +80,7 @@ fn parse(text: &str) -> Option<u64> {
     if !(is_date && is_time && is_fraction) {
         return None;
     }
-    let ns: i64 = format!("{fraction:0<9}").parse().ok()?;
+    let ns: u64 = format!("{fraction:0<9}").parse().ok()?;
     let offset_s = match zone {
         "Z" | "z" => 0,
         zone => {
@@ -94,7 +94,7 @@ fn parse(text: &str) -> Option<u64> {
         + day
         - 1;
     let seconds = days * 86_400 + hour * 3600 + minute * 60 + second - offset_s;
-    u64::try_from(seconds * 1_000_000_000 + ns).ok()
+    u64::try_from(seconds).ok()?.checked_mul(1_000_000_000)?.checked_add(ns)
 }
 
 /// Numbers of so many digits each, with this between them.
@@ -131,6 +131,7 @@ mod tests {
         for (text, s) in [
             ("1970-01-01T00:00:00Z", 0),
             ("2000-02-29T23:59:59z", 951_868_799),
+            ("2400-01-01T00:00:00Z", 13_569_465_600),
             ("2026-11-22T11:23:04Z", 1_795_346_584),
             ("2026-11-22 12:23:04+01:00", 1_795_346_584),
             ("2026-11-22t05:53:04-05:30", 1_795_346_584),
