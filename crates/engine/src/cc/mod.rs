@@ -33,7 +33,7 @@ use crate::index::{Key, Mark};
 use crate::memory::{OutOfMemory, Slab};
 use crate::record::{RecordId, Slot, Timestamp};
 use crate::suspend::Suspend;
-use crate::wal::Writer;
+use crate::wal::{Lsn, Writer};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -59,6 +59,15 @@ pub enum Unlogged {
     Full,
     /// The log has stopped, or is closed.
     Stopped,
+}
+
+/// Where a commit has its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Committed {
+    /// In the order of all, if the transaction has written.
+    pub at: u64,
+    /// Where its record in the log ends; 0 if it has none. All that it depends on lies before.
+    pub end_lsn: Lsn,
 }
 
 /// Why a write was refused.
@@ -321,8 +330,7 @@ pub unsafe trait ConcurrencyControl: Sized + Send + Sync + 'static {
     /// From now on transactions begin and commit after `at`, which is at most `RESTORED_AT_MAX`.
     fn resume(shared: &Self::Shared, at: u64);
 
-    /// Steps a commit; `None`: suspended. The number is the commit's place in the order of all, if the
-    /// transaction has written; after an `Abort` the transaction is still open.
+    /// Steps a commit; `None`: suspended. After an `Abort` the transaction is still open.
     ///
     /// What it has changed is appended to the log before anybody can see it. So whoever depends on it comes
     /// later in the log.
@@ -331,7 +339,7 @@ pub unsafe trait ConcurrencyControl: Sized + Send + Sync + 'static {
         env: Env<'_, Self>,
         txn: &mut Self::Txn,
         s: &mut S,
-    ) -> Option<Result<u64, Abort>>;
+    ) -> Option<Result<Committed, Abort>>;
     /// Undoes an open transaction and ends it.
     fn abort(env: Env<'_, Self>, txn: &mut Self::Txn);
 }

@@ -1,7 +1,7 @@
 //! Schemes by hand, for tests: a database of one table without executor and API, whose transactions are taken
 //! step by step.
 
-use super::{Abort, Change, ConcurrencyControl, Env, Refused, Target, Written};
+use super::{Abort, Change, Committed, ConcurrencyControl, Env, Refused, Target, Written};
 use crate::epoch::{Epochs, Local};
 use crate::index::masstree::{Masstree, NODE_BYTES, Simd};
 use crate::index::{Index, Inserted, Key, Probe};
@@ -140,7 +140,7 @@ impl<C: ConcurrencyControl> Hand<'_, C> {
     /// Commits, or gives way; `wait` lets others go on.
     pub(super) fn try_commit(&self, mut txn: C::Txn, wait: impl Fn()) -> bool {
         let mut commit = C::Commit::default();
-        let result: Result<u64, Abort> = loop {
+        let result: Result<Committed, Abort> = loop {
             match C::commit(&mut commit, self.env(), &mut txn, &mut Never) {
                 Some(result) => break result,
                 None => wait(),

@@ -156,13 +156,14 @@ impl<C: ConcurrencyControl> Engine<C> {
         more
     }
 
-    /// Until where the log has to be durable before a transaction that ends now is acknowledged: all that it can
-    /// have seen or done has been appended by now. 0: it is durable.
+    /// Until where the log has to be durable before a transaction that ends now is acknowledged. 0: it is so.
+    /// All that the transaction has seen was appended before its own record, which ends at `end_lsn`; where it
+    /// has none (0), before now.
     #[inline(always)]
-    pub(super) fn hold(&self) -> u64 {
+    pub(super) fn hold(&self, end_lsn: Lsn) -> u64 {
         let Some(log) = self.log.get() else { return 0 };
-        let appended = log.writer.appended_lsn();
-        if log.writer.durable_lsn() >= appended { 0 } else { appended.0 }
+        let until = if end_lsn == Lsn(0) { log.writer.appended_lsn() } else { end_lsn };
+        if log.writer.durable_lsn() >= until { 0 } else { until.0 }
     }
 
     /// All tables, in the order of their numbers.

@@ -18,6 +18,7 @@ use crate::options::Durability;
 use crate::profile::Activity;
 use crate::record::VALUE_BYTES_MAX;
 use crate::suspend::Suspend;
+use crate::wal::Lsn;
 use std::fmt;
 use std::ops::{Bound, RangeBounds};
 
@@ -511,7 +512,7 @@ impl<C: ConcurrencyControl> Txn<C> {
     #[inline(always)]
     pub(crate) fn ended(&self) {
         if self.desk.durability.get() == Durability::Sync {
-            self.desk.held_until.set(self.desk.context().engine.hold());
+            self.desk.held_until.set(self.desk.context().engine.hold(self.desk.end_lsn.get()));
         }
         self.desk.clear();
         if self.desk.context().profile.is_on() {
@@ -527,7 +528,7 @@ impl<C: ConcurrencyControl> Txn<C> {
             Error::KeyExists | Error::UniqueViolation { .. } | Error::User(_) | Error::Malformed { .. }
         );
         if tells && self.desk.durability.get() == Durability::Sync {
-            self.desk.held_until.set(self.desk.context().engine.hold());
+            self.desk.held_until.set(self.desk.context().engine.hold(Lsn(0)));
         }
     }
 

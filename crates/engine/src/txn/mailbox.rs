@@ -16,7 +16,7 @@ use super::recent::Recent;
 use super::run::Run;
 use super::secondary::Upkeep;
 use super::table::TableInner;
-use crate::cc::{Abort, ConcurrencyControl};
+use crate::cc::{Abort, Committed, ConcurrencyControl};
 use crate::error::{Error, Result};
 use crate::exec::Mailbox;
 use crate::index::Key;
@@ -26,6 +26,7 @@ use crate::record::RecordId;
 use crate::suspend::{PrefetchOnly, Suspend, Timed};
 use crate::sync::Backoff;
 use crate::sync::atomic::Ordering;
+use crate::wal::Lsn;
 use std::cell::{Cell, UnsafeCell};
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
@@ -113,6 +114,8 @@ pub(crate) struct Desk<C: ConcurrencyControl> {
     pub(super) durability_default: Durability,
     /// Until where the log has to be durable before the output of the transaction that has just ended goes out.
     pub(super) held_until: Cell<u64>,
+    /// Where the record of the last commit ends in the log; 0 if it has none.
+    pub(super) end_lsn: Cell<Lsn>,
     /// Something may have been read of which the scheme has not been told.
     pub(super) reads_untracked: Cell<bool>,
     /// Operations of this attempt so far; four rows of a scan count as one.
@@ -168,6 +171,7 @@ impl<C: ConcurrencyControl> Desk<C> {
             durability: Cell::new(engine.options.durability),
             durability_default: engine.options.durability,
             held_until: Cell::new(0),
+            end_lsn: Cell::new(Lsn(0)),
             operations: Cell::new(0),
             is_long: Cell::new(false),
             number: engine.desks.fetch_add(1, Ordering::Relaxed), // only difference counts
@@ -424,7 +428,10 @@ impl<C: ConcurrencyControl> Desk<C> {
         if result == Err(Abort::Unserializable) {
             context.metrics.aborts_unserializable.add(1);
         }
-        Some(result.map(|at| context.last_commit.set(at)))
+        Some(result.map(|Committed { at, end_lsn }| {
+            context.last_commit.set(at);
+            self.end_lsn.set(end_lsn);
+        }))
     }
 
     /// Has the worker step the scheme's commit.

@@ -1,8 +1,9 @@
 //! The one who writes: takes what was appended, writes and syncs it, and says that it is durable.
 
 use super::format::{Kind, POSITION_MAX, SegmentHeader, name};
+use super::gather::{Gatherer, Run};
 use super::segments::{Segments, is_curable};
-use super::state::{Body, Run, Shared, State};
+use super::state::{Body, Shared};
 use super::{Error, Lsn, Options, Result, Tail};
 use crate::metrics::Clock;
 use crate::storage::{Storage, StorageError};
@@ -21,6 +22,7 @@ const STALL: Duration = Duration::from_millis(100);
 pub struct Flusher {
     shared: Arc<Shared>,
     segments: Segments,
+    gatherer: Gatherer,
     /// What was taken and is not durable yet, in order.
     pending: VecDeque<Run>,
     marking: Marking,
@@ -60,8 +62,9 @@ impl Flusher {
             unix_ns: tail.mark.map_or(0, |mark| mark.unix_ns),
             since_ns: clock.now_ns(),
         };
-        let shared = Arc::new(Shared::new(options, clock, State::new(&tail, header)));
-        let mut flusher = Flusher { shared, segments, pending: VecDeque::new(), marking };
+        let shared = Arc::new(Shared::new(options, clock, &tail));
+        let gatherer = Gatherer::new(options.database, &tail, header);
+        let mut flusher = Flusher { shared, segments, gatherer, pending: VecDeque::new(), marking };
         flusher.flush_once()?;
         Ok(flusher)
     }
@@ -86,10 +89,12 @@ impl Flusher {
                 return Err(Error::Stopped(Arc::clone(error)));
             }
             state.has_request = false;
-            self.marking.note(&self.shared, &mut state, false);
-            self.pending.extend(state.queue.drain(..));
             Lsn(state.truncate_before)
         };
+        let now_ns = self.shared.clock.now_ns();
+        self.marking.note(&self.shared, false);
+        self.gatherer.gather(&self.shared, &mut self.pending);
+        self.shared.state().take(self.gatherer.at(), now_ns);
         if let Err(error) = self.write_pending() {
             let refused = self.refused(error);
             if matches!(refused, Error::Full(_)) {
@@ -115,7 +120,8 @@ impl Flusher {
             self.segments.current().sync_data()?;
             let flush_ns = self.shared.clock.now_ns().saturating_sub(begin_ns);
             let run = self.pending.pop_front().expect("it was there");
-            self.shared.publish(run, self.pending.front(), flush_ns);
+            self.shared.publish(&run, flush_ns);
+            self.gatherer.reuse(run.bytes);
         }
         Ok(())
     }
@@ -126,8 +132,7 @@ impl Flusher {
             return self.stop(error);
         }
         let error = Arc::new(error);
-        self.shared.state().stalled = Some(Arc::clone(&error));
-        self.shared.progress.notify_all();
+        self.shared.stall(Arc::clone(&error));
         Error::Full(error)
     }
 
@@ -139,8 +144,9 @@ impl Flusher {
             Err(_) | Ok(()) => None,
         };
         let mut state = self.shared.state();
-        // Who has appended since may have taken the spare that this would announce again: it only does once.
-        state.has_spare = self.segments.has_spare() && !state.queue.iter().any(|run| run.begins.is_some());
+        // An appender may have taken the spare that this would announce again: it is announced once.
+        let is_taken = self.gatherer.has_cut() || !state.cuts.is_empty();
+        state.has_spare = self.segments.has_spare() && !is_taken;
         state.no_spare = no_spare;
         let durable = Lsn(state.durable_lsn);
         drop(state);
@@ -158,14 +164,10 @@ impl Flusher {
     /// Ends the log in order: makes durable what was appended, and notes that it was closed, which lets a reader
     /// tell damage anywhere in it from a write that was never completed.
     pub fn close(mut self) -> Result<()> {
-        {
-            let mut state = self.shared.state();
-            state.is_closed = true;
-            self.marking.note(&self.shared, &mut state, true);
-        }
+        self.shared.close();
+        self.marking.note(&self.shared, true);
         self.flush_once()?;
-        let closed = self.shared.push(&mut self.shared.state(), Kind::Close, Body::new(&[], 0));
-        match closed {
+        match self.shared.push_last(Kind::Close, Body::new(&[], 0)) {
             // Without room for the note, the log is as after a crash.
             Err(Error::Full(_) | Error::WouldBlock) => Ok(()),
             Err(error) => Err(error),
@@ -181,45 +183,57 @@ impl Flusher {
     /// Waits until a step has something to do. False once the log is closing.
     pub(super) fn wait_for_work(&self) -> bool {
         let mut state = self.shared.state();
+        let mut is_idle = false;
         while !state.is_closed {
-            if state.has_request || (state.stalled.is_none() && !state.queue.is_empty()) {
-                return true;
+            let has_records = self.shared.appended().0 > self.gatherer.at();
+            if state.has_request || (state.stalled.is_none() && has_records) {
+                break;
             }
             if state.stalled.is_some() {
                 let waited = self.shared.work.wait_timeout(state, STALL);
-                drop(waited.unwrap_or_else(std::sync::PoisonError::into_inner));
-                return true;
+                state = waited.unwrap_or_else(std::sync::PoisonError::into_inner).0;
+                break;
             }
-            state.is_flusher_idle = true;
-            if self.marking.marked_lsn == state.next_lsn {
+            // Once more after that has been said: an appender that has not seen it is seen.
+            if is_idle && self.marking.marked_lsn == self.shared.appended().0 {
                 state = wait(&self.shared.work, state);
-                continue;
+            } else if is_idle {
+                // What came last is to have its mark, also if nothing comes after it.
+                let interval = Duration::from_nanos(self.shared.options.mark_interval_ns);
+                let waited = self.shared.work.wait_timeout(state, interval);
+                let (awake, timeout) = waited.unwrap_or_else(std::sync::PoisonError::into_inner);
+                state = awake;
+                if timeout.timed_out() {
+                    break;
+                }
             }
-            // What came last is to have its mark, also if nothing comes after it.
-            let interval = Duration::from_nanos(self.shared.options.mark_interval_ns);
-            let waited = self.shared.work.wait_timeout(state, interval);
-            let (awake, timeout) = waited.unwrap_or_else(std::sync::PoisonError::into_inner);
-            state = awake;
-            if timeout.timed_out() {
-                state.is_flusher_idle = false;
-                return true;
-            }
+            self.shared.set_flusher_idle(true);
+            is_idle = true;
         }
-        false
+        self.shared.set_flusher_idle(false);
+        !state.is_closed
     }
 }
 
 impl Marking {
     /// Appends a record of the time, if something is behind the last and it is due, or the last that there will be.
-    fn note(&mut self, shared: &Shared, state: &mut State, is_last: bool) {
+    fn note(&mut self, shared: &Shared, is_last: bool) {
         let now_ns = shared.clock.now_ns();
         let is_due = now_ns.saturating_sub(self.since_ns) >= shared.options.mark_interval_ns;
-        if self.marked_lsn == state.next_lsn || !(is_due || is_last) || state.refusal().is_some() {
+        let has_new = self.marked_lsn < shared.appended().0;
+        if !has_new || !(is_due || is_last) || shared.state().refusal().is_some() {
             return;
         }
         // A clock that was set back does not undo the order.
-        let unix_ns = shared.clock.unix_ns().max(self.unix_ns);
-        let noted = shared.push(state, Kind::Time, Body::new(&unix_ns.to_le_bytes(), 0));
+        let mut unix_ns = self.unix_ns;
+        let mut make = || {
+            unix_ns = shared.clock.unix_ns().max(unix_ns);
+            unix_ns.to_le_bytes()
+        };
+        let noted = match is_last {
+            true => shared.push_last(Kind::Time, Body::new(&make(), 0)),
+            false => shared.push_made(Kind::Time, make),
+        };
         // Where there is no room, the next one will do.
         if let Ok(end_lsn) = noted {
             *self = Marking { marked_lsn: end_lsn.0, unix_ns, since_ns: now_ns };

@@ -14,6 +14,8 @@ mod error;
 mod finished;
 mod flusher;
 mod format;
+mod gather;
+mod lane;
 mod mark;
 mod planted;
 mod reader;
@@ -83,7 +85,7 @@ pub struct Options {
     /// disk. Beyond, appending waits.
     pub buffer_bytes_max: usize,
     /// How long the oldest record may wait to be durable, in nanoseconds. Default 1 s, several times what a slow
-    /// disk takes. Beyond, appending waits (a few more records may come in before that is noticed).
+    /// disk takes. Beyond, appending waits (16 KiB of records, or one, may come in before that is noticed).
     pub lag_ns_max: u64,
     /// How long there is at least between two records of the time. Default 1 s: exact enough to find a moment before a
     /// mistake, at 40 bytes and no sync of its own but for the last in a busy time.

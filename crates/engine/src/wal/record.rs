@@ -22,12 +22,18 @@ pub struct Changes {
     bytes: Vec<u8>,
     /// The tables of the changes; some perhaps more than once.
     tables: Vec<u32>,
+    lane: usize,
 }
 
 impl Changes {
     /// No changes.
     pub fn new() -> Changes {
         Changes::default()
+    }
+
+    /// No changes, of the appender of this number. Appenders of different numbers, up to a few, are in nobody's way.
+    pub(crate) fn of_appender(number: usize) -> Changes {
+        Changes { lane: number, ..Changes::default() }
     }
 
     /// Adds one.
@@ -58,6 +64,11 @@ impl Changes {
     /// The encoded changes.
     pub(super) fn as_bytes(&self) -> &[u8] {
         &self.bytes
+    }
+
+    /// Which lane of the log they go into.
+    pub(super) fn lane(&self) -> usize {
+        self.lane
     }
 
     pub(super) fn tables(&self) -> &[u32] {

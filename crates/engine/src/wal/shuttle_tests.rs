@@ -4,45 +4,71 @@
 use super::*;
 use crate::metrics::SystemClock;
 use crate::storage::MemoryStorage;
+use crate::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
 const ITERATIONS: usize = 3000;
 const DATABASE: DatabaseId = DatabaseId(5);
 
-fn changes(i: u64) -> Changes {
-    let mut changes = Changes::new();
-    changes.push(Change { table: 0, key: &[i as u8; 300], value: None });
+/// Changes that tell the record's number, of an appender with a lane of its own.
+fn changes(appender: u64, i: u64, value: &[u8]) -> Changes {
+    let mut changes = Changes::of_appender(appender as usize);
+    changes.push(Change { table: appender as u32, key: &[i as u8], value: Some(value) });
     changes
 }
 
+fn open_log(options: Options) -> (Arc<dyn crate::storage::Storage>, Writer, Flusher) {
+    let storage: Arc<dyn crate::storage::Storage> = Arc::new(MemoryStorage::new(1 << 20));
+    let clock = Arc::new(SystemClock::default());
+    let (writer, flusher) = open(Arc::clone(&storage), options, clock, Tail::default()).unwrap();
+    (storage, writer, flusher)
+}
+
+fn spawn_flushing(mut flusher: Flusher) -> shuttle::thread::JoinHandle<()> {
+    shuttle::thread::spawn(move || {
+        while flusher.wait_for_work() {
+            flusher.flush_once().unwrap();
+        }
+        flusher.close().unwrap();
+    })
+}
+
+/// The records that a log holds which was closed in order: their ends and timestamps.
+fn read_closed(storage: &dyn crate::storage::Storage) -> Vec<(Lsn, u64)> {
+    let mut reader = Reader::open(storage, DATABASE, Lsn(0)).unwrap();
+    let mut found = Vec::new();
+    while let Some(record) = reader.next_record().unwrap() {
+        found.push((record.end_lsn, record.commit_timestamp));
+    }
+    assert!(reader.finish().unwrap().is_closed(), "nothing lies behind the last record");
+    found
+}
+
+fn check(model: impl Fn() + Send + Sync + Clone + 'static) {
+    shuttle::check_random(model.clone(), ITERATIONS);
+    shuttle::check_pct(model, ITERATIONS, 3);
+}
+
 /// Two threads append through a buffer of two records and segments of one, and each waits for its records; the
-/// third flushes whenever it is told that there is something to do. Nobody waits for ever, and the log holds
-/// every record, each thread's in order.
+/// third flushes whenever it is told that there is something to do. Nobody waits for ever, the log holds every record,
+/// and one that was appended after another had been comes behind it.
 #[test]
 fn appends_meet_flushes() {
-    let model = || {
-        let storage: Arc<dyn crate::storage::Storage> = Arc::new(MemoryStorage::new(1 << 20));
-        let options = Options {
-            database: DATABASE,
-            segment_bytes: 1024,
-            buffer_bytes_max: 700,
-            ..Options::new(DATABASE)
-        };
-        let clock = Arc::new(SystemClock::default());
-        let (writer, mut flusher) = open(Arc::clone(&storage), options, clock, Tail::default()).unwrap();
+    check(|| {
+        let options = Options { segment_bytes: 1024, buffer_bytes_max: 700, ..Options::new(DATABASE) };
+        let (storage, writer, flusher) = open_log(options);
         let shared = flusher.shared();
-        let flushing = shuttle::thread::spawn(move || {
-            while flusher.wait_for_work() {
-                flusher.flush_once().unwrap();
-            }
-            flusher.close().unwrap();
-        });
+        let flushing = spawn_flushing(flusher);
+        let latest = Arc::new(AtomicU64::new(0));
         let appending: Vec<_> = (0..2)
             .map(|thread| {
-                let writer = writer.clone();
+                let (writer, latest) = (writer.clone(), latest.clone());
                 shuttle::thread::spawn(move || {
                     for i in 0..3 {
-                        let end = writer.append(thread * 3 + i, &changes(i)).unwrap();
+                        let before = latest.load(Ordering::SeqCst);
+                        let end = writer.append(thread * 3 + i, &changes(thread, i, &[7; 300])).unwrap();
+                        assert!(end.0 > before && writer.appended_lsn() >= end);
+                        latest.fetch_max(end.0, Ordering::SeqCst);
                         if i != 1 {
                             writer.wait_durable(end).unwrap();
                             assert!(writer.durable_lsn() >= end);
@@ -52,19 +78,75 @@ fn appends_meet_flushes() {
             })
             .collect();
         appending.into_iter().for_each(|thread| thread.join().unwrap());
-        shared.state().is_closed = true;
-        shared.work.notify_all();
+        shared.close();
         flushing.join().unwrap();
-        let mut reader = Reader::open(&*storage, DATABASE, Lsn(0)).unwrap();
-        let mut found = Vec::new();
-        while let Some(record) = reader.next_record().unwrap() {
-            found.push(record.commit_timestamp);
-        }
+        let found = read_closed(&*storage);
         for thread in 0..2 {
-            let of_thread = found.iter().filter(|number| **number / 3 == thread).copied();
+            let of_thread = found.iter().map(|(_, number)| *number).filter(|number| *number / 3 == thread);
             assert!(of_thread.eq(thread * 3..thread * 3 + 3), "{found:?}");
         }
-    };
-    shuttle::check_random(model, ITERATIONS);
-    shuttle::check_pct(model, ITERATIONS, 3);
+    });
+}
+
+/// Two threads append short records, in lanes of their own or in one, through a buffer with room for all, so that most
+/// places are reserved without the lock; the log is closed meanwhile. What was appended is there, where it was said to
+/// be; the rest was refused; and the record that closes the log is the last.
+#[test]
+fn appends_meet_closing() {
+    for lanes in [1, 2] {
+        check(move || {
+            let (storage, writer, flusher) =
+                open_log(Options { segment_bytes: 1024, ..Options::new(DATABASE) });
+            // The first one moves the limit.
+            let first = writer.try_append(100, &changes(0, 0, &[])).unwrap();
+            let shared = flusher.shared();
+            let flushing = spawn_flushing(flusher);
+            let appending: Vec<_> = (0..2)
+                .map(|thread| {
+                    let writer = writer.clone();
+                    shuttle::thread::spawn(move || {
+                        let numbers = (0..3).map(|i| thread * 3 + i);
+                        let append = |number| {
+                            let appended = writer.try_append(number, &changes(thread % lanes, 0, &[]));
+                            assert!(matches!(appended, Ok(_) | Err(Error::Closed)), "{appended:?}");
+                            Some((appended.ok()?, number))
+                        };
+                        numbers.map_while(append).collect::<Vec<_>>()
+                    })
+                })
+                .collect();
+            shared.close();
+            flushing.join().unwrap();
+            let mut appended = vec![(first, 100)];
+            appending.into_iter().for_each(|thread| appended.extend(thread.join().unwrap()));
+            appended.sort_unstable();
+            assert_eq!(read_closed(&*storage), appended);
+        });
+    }
+}
+
+/// A thread appends changes of two tables in turn while another asks for the tables that were changed. Each time it is
+/// told those of the records between the positions that it gets, and no others.
+#[test]
+fn appends_meet_a_checkpoint() {
+    check(|| {
+        let (_storage, writer, mut flusher) =
+            open_log(Options { segment_bytes: 1024, ..Options::new(DATABASE) });
+        let appending = {
+            let writer = writer.clone();
+            shuttle::thread::spawn(move || -> Vec<_> {
+                (0..4).map(|i| (writer.try_append(i, &changes(i, i, &[])).unwrap(), i as u32)).collect()
+            })
+        };
+        let mut asked: Vec<_> = (0..2).map(|_| writer.take_touched()).collect();
+        let appended = appending.join().unwrap();
+        asked.push(writer.take_touched());
+        let mut start = Lsn(0);
+        for (until, tables) in asked {
+            let between = appended.iter().filter(|(end, _)| *end > start && *end <= until);
+            assert!(tables.iter().copied().eq(between.map(|(_, table)| *table)), "{appended:?}");
+            start = until;
+        }
+        assert_eq!(flusher.flush_once().unwrap(), start);
+    });
 }

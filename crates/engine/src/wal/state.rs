@@ -1,65 +1,58 @@
-//! What appenders, waiters and the flusher share: the records that wait to be written, and how far the log is.
+//! What appenders, waiters and the flusher share: how far the log is, and where the next record goes.
+//!
+//! A place in the log is reserved by moving `next` forward, as a rule without a lock: up to `limit` nothing stands in
+//! the way of that. What does beyond it is decided under the lock, which also moves the limit. The record itself goes
+//! into a [lane](super::lane).
 
-use super::format::{Kind, RECORD_HEADER_BYTES, RecordHeader, SegmentHeader};
+use super::format::{Kind, RECORD_HEADER_BYTES};
+use super::gather::Run;
+use super::lane::{LANES, Lane};
 use super::{Error, Lsn, Options, Result, Tail};
 use crate::metrics::{Clock, LogStatistics as Statistics};
 use crate::storage::StorageError;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use crate::sync::{Arc, CachePadded, Condvar, Mutex, MutexGuard, lock};
-use std::collections::BTreeSet;
+use crate::sync::{Arc, CachePadded, Condvar, Mutex, MutexGuard, lock, wait};
 use std::fmt;
 use std::task::Waker;
 
-/// Records that one write puts behind what is durable.
-#[derive(Debug)]
-pub(super) struct Run {
-    /// The segment that the run begins, unless it goes on in one.
-    pub(super) begins: Option<SegmentHeader>,
-    pub(super) first_lsn: u64,
-    /// Where in the segment's file.
-    pub(super) offset: u64,
-    pub(super) bytes: Vec<u8>,
-    pub(super) records: u64,
-    /// When its first record was appended.
-    since_ns: u64,
-}
-
-/// Records between two looks at the clock: how long the oldest one has waited.
-const RECORDS_PER_LOOK: u64 = 32;
+/// Bytes appended between two looks at the clock: how long the oldest record has waited. Long enough that what a look
+/// costs (a lock, some hundred nanoseconds) does not show.
+const LOOK_BYTES: u64 = 16 << 10;
 
 /// Records that are refused in favour of one that is too long for the room that there is.
 const TURNS_MAX: u32 = 1000;
 
-/// Under one lock; `durable_lsn <= next_lsn`, and what lies between is in `queue` or with the flusher:
-/// `buffered_bytes == next_lsn - durable_lsn`.
+/// In `next`: no place is given any more. Above all positions.
+const CLOSED: u64 = 1 << 63;
+
+/// Under one lock; `durable_lsn <= taken_lsn <= next`.
 pub(super) struct State {
-    pub(super) queue: Vec<Run>,
-    /// A buffer that has been written: while one is on its way to the disk, the other is filled.
-    spare_buffer: Vec<u8>,
-    pub(super) next_lsn: u64,
-    chain: u32,
-    /// The segment that records go to now.
-    segment: SegmentHeader,
-    /// Whether the segment after it can be begun.
+    /// Where the segment begins that the next record goes to, if it fits.
+    segment_lsn: u64,
+    /// Where segments begin that the flusher has not heard of.
+    pub(super) cuts: Vec<u64>,
+    /// Whether the segment after the present one can be begun.
     pub(super) has_spare: bool,
     pub(super) durable_lsn: u64,
+    /// Up to where the flusher has taken records.
+    taken_lsn: u64,
     /// Why there is no next segment.
     pub(super) no_spare: Option<Arc<StorageError>>,
     /// Why a write that there should be room for was refused. It is tried again.
     pub(super) stalled: Option<Arc<StorageError>>,
-    /// Whether the flusher's thread sleeps until it is told of work.
-    pub(super) is_flusher_idle: bool,
-    /// Whether the flusher has something to do although the queue is empty.
+    /// Whether the flusher has something to do although nothing was appended.
     pub(super) has_request: bool,
     pub(super) truncate_before: u64,
-    /// When the oldest record that is not durable was appended; of no meaning if all are.
-    waits_since_ns: u64,
+    /// No record that was taken and is not durable was appended before.
+    taken_since_ns: u64,
+    /// No record behind those was appended before.
+    since_ns: u64,
+    /// Up to here records are appended without a look at the clock.
+    granted_lsn: u64,
     /// The longest record that there was no room for, while others give way to it; else 0.
     longest_refused: u64,
     /// How many have.
     turns_given: u32,
-    /// Tables changed since they were last asked for.
-    touched: BTreeSet<u32>,
     pub(super) stopped: Option<Arc<StorageError>>,
     pub(super) is_closed: bool,
     /// Whether nobody will flush any more.
@@ -69,24 +62,22 @@ pub(super) struct State {
 }
 
 impl State {
-    pub(super) fn new(tail: &Tail, segment: SegmentHeader) -> State {
+    pub(super) fn new(tail: &Tail) -> State {
         State {
-            queue: Vec::new(),
-            spare_buffer: Vec::new(),
-            next_lsn: tail.lsn,
-            chain: tail.chain,
-            segment,
+            segment_lsn: tail.lsn,
+            cuts: Vec::new(),
             has_spare: false,
             durable_lsn: tail.lsn,
+            taken_lsn: tail.lsn,
             no_spare: None,
             stalled: None,
-            is_flusher_idle: false,
             has_request: false,
             truncate_before: 0,
-            waits_since_ns: 0,
+            taken_since_ns: 0,
+            since_ns: 0,
+            granted_lsn: tail.lsn,
             longest_refused: 0,
             turns_given: 0,
-            touched: BTreeSet::new(),
             stopped: None,
             is_closed: false,
             is_abandoned: false,
@@ -95,12 +86,11 @@ impl State {
         }
     }
 
-    /// Puts a record behind all others and says where it ends.
-    fn push(&mut self, options: &Options, clock: &dyn Clock, kind: Kind, body: Body<'_>) -> Result<Lsn> {
+    /// An error if nothing is appended now, or nothing so long ever.
+    fn check(&mut self, bytes: u64, bytes_max: u64) -> Result<()> {
         if let Some(error) = &self.stopped {
             return Err(Error::Stopped(Arc::clone(error)));
         }
-        let (bytes, bytes_max) = ((RECORD_HEADER_BYTES + body.bytes.len()) as u64, options.room_bytes());
         if bytes > bytes_max {
             return Err(Error::RecordTooLarge { bytes, bytes_max });
         }
@@ -108,7 +98,12 @@ impl State {
             self.has_request = true;
             return Err(Error::Full(Arc::clone(error)));
         }
-        let buffered_bytes = self.next_lsn - self.durable_lsn;
+        Ok(())
+    }
+
+    /// An error unless a record may be put at this position, which is the next.
+    fn admit(&mut self, options: &Options, kind: Kind, at: u64, bytes: u64, now_ns: u64) -> Result<()> {
+        let buffered_bytes = at - self.durable_lsn;
         // What the flusher appends itself is little, and does not wait for it.
         let waits = buffered_bytes > 0 && kind != Kind::Time;
         if waits && buffered_bytes + bytes > options.buffer_bytes_max as u64 {
@@ -118,31 +113,44 @@ impl State {
         if kind == Kind::Commit && self.gives_way(bytes) {
             return Err(Error::WouldBlock);
         }
-        if waits && self.lags(options, clock) {
+        let is_taken = self.taken_lsn > self.durable_lsn;
+        let since_ns = if is_taken { self.taken_since_ns } else { self.since_ns };
+        if waits && now_ns.saturating_sub(since_ns) > options.lag_ns_max {
             return Err(Error::WouldBlock);
         }
-        let used_bytes = self.next_lsn - self.segment.first_lsn;
-        assert!(used_bytes <= bytes_max, "a segment is not longer than it is");
-        let begins = (used_bytes + bytes > bytes_max).then(|| self.begin_segment()).transpose()?;
-        if begins.is_some() || self.queue.is_empty() {
-            self.begin_run(begins, clock.now_ns());
+        if self.is_beyond(options, at + bytes) && !self.has_spare {
+            self.has_request = true;
+            return Err(self.no_spare.clone().map_or(Error::WouldBlock, Error::Full));
         }
-        let run = self.queue.last_mut().expect("a run is open");
-        let header = RecordHeader {
-            body_bytes: body.bytes.len() as u32,
-            body_checksum: body.checksum,
-            previous: self.chain,
-            run_bytes: (self.next_lsn - run.first_lsn) as u32,
-            commit_timestamp: body.commit_timestamp,
-            kind,
-        };
-        let (header, checksum) = header.encode(options.database, self.next_lsn);
-        run.bytes.extend_from_slice(&header);
-        run.bytes.extend_from_slice(body.bytes);
-        run.records += 1;
-        (self.chain, self.next_lsn) = (checksum, self.next_lsn + bytes);
-        debug_assert_eq!(run.first_lsn + run.bytes.len() as u64, self.next_lsn);
-        Ok(Lsn(self.next_lsn))
+        Ok(())
+    }
+
+    /// Whether a record that ends there does not fit into the present segment.
+    fn is_beyond(&self, options: &Options, end: u64) -> bool {
+        end > self.segment_lsn + options.room_bytes()
+    }
+
+    /// Notes that the record that was admitted has its place.
+    fn placed(&mut self, options: &Options, at: u64, bytes: u64) {
+        assert!(at <= self.segment_lsn + options.room_bytes(), "a segment is not longer than it is");
+        if self.is_beyond(options, at + bytes) {
+            assert!(self.has_spare, "a segment begins when there is a spare");
+            self.has_spare = false;
+            self.segment_lsn = at;
+            self.cuts.push(at);
+        }
+        self.granted_lsn = at + bytes + LOOK_BYTES;
+    }
+
+    /// Up to where nothing stands in the way of a record that ends there.
+    fn limit(&self, options: &Options) -> u64 {
+        let is_shut = self.is_closed || self.stopped.is_some() || self.stalled.is_some();
+        if is_shut || self.longest_refused > 0 {
+            return 0;
+        }
+        let of_segment = self.segment_lsn + options.room_bytes();
+        let of_buffer = self.durable_lsn.saturating_add(options.buffer_bytes_max as u64);
+        self.granted_lsn.min(of_segment).min(of_buffer)
     }
 
     /// A record has been refused for its length: shorter ones give way to it until there is room. (It may never come
@@ -162,19 +170,12 @@ impl State {
         true
     }
 
-    /// The oldest record has waited for too long. Looks at the clock only now and then.
-    fn lags(&self, options: &Options, clock: &dyn Clock) -> bool {
-        let looks = self.queue.last().is_none_or(|run| run.records.is_multiple_of(RECORDS_PER_LOOK));
-        looks && clock.now_ns().saturating_sub(self.waits_since_ns) > options.lag_ns_max
-    }
-
-    /// Where the next record begins, and the tables of all changes appended since this was asked last.
-    pub(super) fn take_touched(&mut self) -> (Lsn, BTreeSet<u32>) {
-        (Lsn(self.next_lsn), std::mem::take(&mut self.touched))
-    }
-
-    pub(super) fn touch(&mut self, tables: impl IntoIterator<Item = u32>) {
-        self.touched.extend(tables);
+    /// The flusher takes what has been appended so far.
+    pub(super) fn take(&mut self, lsn: u64, now_ns: u64) {
+        if self.taken_lsn == self.durable_lsn {
+            self.taken_since_ns = self.since_ns;
+        }
+        (self.taken_lsn, self.since_ns) = (lsn, now_ns);
     }
 
     /// Why nothing becomes durable just now, if that is so.
@@ -189,35 +190,11 @@ impl State {
         stopped.or(full.map(|error| Error::Full(Arc::clone(error))))
     }
 
-    fn begin_segment(&mut self) -> Result<SegmentHeader> {
-        if !self.has_spare {
-            self.has_request = true;
-            return Err(self.no_spare.clone().map_or(Error::WouldBlock, Error::Full));
-        }
-        self.has_spare = false;
-        self.segment =
-            SegmentHeader { number: self.segment.number + 1, first_lsn: self.next_lsn, chain: self.chain };
-        Ok(self.segment)
-    }
-
-    fn begin_run(&mut self, begins: Option<SegmentHeader>, since_ns: u64) {
-        if self.next_lsn == self.durable_lsn {
-            self.waits_since_ns = since_ns;
-        }
-        let offset = super::format::SEGMENT_HEADER_BYTES as u64 + self.next_lsn - self.segment.first_lsn;
-        let bytes = std::mem::take(&mut self.spare_buffer);
-        self.queue.push(Run { begins, first_lsn: self.next_lsn, offset, bytes, records: 0, since_ns });
-    }
-
-    /// Notes that a run is durable, and which one is written next. Who has waited is to be woken without the lock.
-    fn publish(&mut self, mut run: Run, next: Option<&Run>, flush_ns: u64) -> Vec<Waker> {
-        assert_eq!(run.first_lsn, self.durable_lsn, "runs become durable in order");
-        self.durable_lsn += run.bytes.len() as u64;
-        assert!(self.durable_lsn <= self.next_lsn, "what is durable was appended");
-        self.statistics.add(run.records, run.bytes.len() as u64, flush_ns);
-        self.waits_since_ns = next.or(self.queue.first()).map_or(0, |run| run.since_ns);
-        run.bytes.clear();
-        self.spare_buffer = run.bytes;
+    /// Notes that a run is durable. Those that have waited for it are to be woken without the lock.
+    fn publish(&mut self, records: u64, bytes: u64, flush_ns: u64) -> Vec<Waker> {
+        self.durable_lsn += bytes;
+        assert!(self.durable_lsn <= self.taken_lsn, "what is durable was taken");
+        self.statistics.add(records, bytes, flush_ns);
         let durable_lsn = self.durable_lsn;
         let woken = self.wakers.extract_if(.., |(lsn, _)| *lsn <= durable_lsn);
         woken.map(|(_, waker)| waker).collect()
@@ -248,17 +225,28 @@ impl Body<'_> {
     }
 }
 
-/// The state with its lock and what is signalled about it.
+/// What is looked at with each append or each round of a worker, and changed with each flush or so.
+struct Gate {
+    /// A record that ends before or there may be given its place without the lock.
+    limit: AtomicU64,
+    /// `durable_lsn`, late by moments at most.
+    durable: AtomicU64,
+    /// Whether the flusher's thread sleeps until it is told of work.
+    is_flusher_idle: AtomicBool,
+    /// Nothing will become durable any more.
+    has_ended: AtomicBool,
+}
+
+/// The state with its lock and what is signalled about it. A lane's lock is taken before the state's, and lanes' in
+/// their order.
 pub(super) struct Shared {
     pub(super) options: Options,
     pub(super) clock: Arc<dyn Clock>,
     state: Mutex<State>,
-    /// `next_lsn` and `durable_lsn`, for who only wants to look; each is late by moments at most. What was
-    /// appended before somebody could know of it is counted in what he sees of the first.
-    appended: CachePadded<AtomicU64>,
-    durable: CachePadded<AtomicU64>,
-    /// Nothing will become durable any more.
-    has_ended: AtomicBool,
+    gate: CachePadded<Gate>,
+    /// Where the next record begins; and [`CLOSED`]. Whatever has come to know of an append finds it counted.
+    next: CachePadded<AtomicU64>,
+    lanes: [CachePadded<Mutex<Lane>>; LANES],
     /// Something became durable, or failed, or there is room again.
     pub(super) progress: Condvar,
     /// There is something for the flusher.
@@ -266,15 +254,20 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(options: Options, clock: Arc<dyn Clock>, state: State) -> Shared {
-        let lsn = |lsn| CachePadded::new(AtomicU64::new(lsn));
+    pub(super) fn new(options: Options, clock: Arc<dyn Clock>, tail: &Tail) -> Shared {
+        let gate = Gate {
+            limit: AtomicU64::new(0),
+            durable: AtomicU64::new(tail.lsn),
+            is_flusher_idle: AtomicBool::new(false),
+            has_ended: AtomicBool::new(false),
+        };
         Shared {
             options,
             clock,
-            appended: lsn(state.next_lsn),
-            durable: lsn(state.durable_lsn),
-            has_ended: AtomicBool::new(false),
-            state: Mutex::new(state),
+            state: Mutex::new(State::new(tail)),
+            gate: CachePadded::new(gate),
+            next: CachePadded::new(AtomicU64::new(tail.lsn)),
+            lanes: std::array::from_fn(|_| CachePadded::new(Mutex::default())),
             progress: Condvar::new(),
             work: Condvar::new(),
         }
@@ -284,58 +277,210 @@ impl Shared {
         lock(&self.state)
     }
 
-    /// Puts a record behind all others and says where it ends.
-    pub(super) fn push(&self, state: &mut State, kind: Kind, body: Body<'_>) -> Result<Lsn> {
-        let pushed = state.push(&self.options, &*self.clock, kind, body);
-        // Release: pairs with the Acquire in `appended`.
-        self.appended.store(state.next_lsn, Ordering::Release);
-        pushed
+    /// The lanes, each locked as it is reached.
+    pub(super) fn lanes(&self) -> impl Iterator<Item = MutexGuard<'_, Lane>> {
+        self.lanes.iter().map(|lane| lock(lane))
     }
 
-    /// Notes that a run is durable, and which one is written next.
-    pub(super) fn publish(&self, run: Run, next: Option<&Run>, flush_ns: u64) {
+    /// Puts a record behind all others and says where it ends. Where it would have to wait for the flusher, it does,
+    /// or the error is [`Error::WouldBlock`].
+    pub(super) fn push(
+        &self,
+        lane: usize,
+        kind: Kind,
+        body: Body<'_>,
+        tables: &[u32],
+        waits: bool,
+    ) -> Result<Lsn> {
+        let bytes = (RECORD_HEADER_BYTES + body.bytes.len()) as u64;
+        let mutex = &self.lanes[lane % LANES];
+        let mut lane = lock(mutex);
+        let at = loop {
+            if let Some(at) = self.reserve(lane.end, bytes) {
+                break at;
+            }
+            let mut state = self.state();
+            match self.reserve_locked(&mut state, kind, bytes) {
+                Err(Error::WouldBlock) if waits => {
+                    drop(lane); // the flusher takes it, too
+                    drop(wait(&self.progress, state));
+                    lane = lock(mutex);
+                }
+                reserved => break reserved?,
+            }
+        };
+        lane.push(at, kind, body);
+        lane.touched.extend(tables);
+        drop(lane);
+        if self.gate.is_flusher_idle.load(Ordering::SeqCst) {
+            self.wake_flusher(&mut self.state());
+        }
+        Ok(Lsn(at + bytes))
+    }
+
+    /// As [`Shared::push`] without waiting, of eight bytes that `make` gives when the record has its place: so they can tell
+    /// something that holds for all records before.
+    pub(super) fn push_made(&self, kind: Kind, make: impl FnOnce() -> [u8; 8]) -> Result<Lsn> {
+        let bytes = (RECORD_HEADER_BYTES + size_of::<[u8; 8]>()) as u64;
+        let mut lane = lock(&self.lanes[0]);
+        let at = match self.reserve(lane.end, bytes) {
+            Some(at) => at,
+            None => self.reserve_locked(&mut self.state(), kind, bytes)?,
+        };
+        lane.push(at, kind, Body::new(&make(), 0));
+        Ok(Lsn(at + bytes))
+    }
+
+    /// Gives the next place to a record of so many bytes, if it ends within the limit. The caller holds a lane, in
+    /// which the last record ended at `guess`.
+    #[inline]
+    fn reserve(&self, guess: u64, bytes: u64) -> Option<u64> {
+        // Not loaded first: a failed exchange says what is there, and has fetched the line for writing.
+        let mut at = guess;
+        // Each further turn is another appender's success; the limit bounds them.
+        loop {
+            // Acquire: pairs with the Release in `set_limit`, so that a segment's begin is noted before its second
+            // record is in a lane.
+            if at + bytes > self.gate.limit.load(Ordering::Acquire) {
+                return None;
+            }
+            // SeqCst: either this is seen by the flusher, which looks after it has said that it is idle, or
+            // `push` sees that it is.
+            match self.next.compare_exchange(at, at + bytes, Ordering::SeqCst, Ordering::Relaxed) {
+                Ok(_) => return Some(at),
+                Err(next) => at = next,
+            }
+        }
+    }
+
+    /// As [`Shared::reserve`], of a record that does not end within the limit.
+    #[cold]
+    fn reserve_locked(&self, state: &mut State, kind: Kind, bytes: u64) -> Result<u64> {
+        if state.is_closed {
+            return Err(Error::Closed);
+        }
+        let now_ns = self.clock.now_ns();
+        let reserved = state.check(bytes, self.options.room_bytes()).and_then(|()| {
+            loop {
+                // Others may still append within the limit.
+                let at = self.appended().0;
+                state.admit(&self.options, kind, at, bytes, now_ns)?;
+                let exchanged =
+                    self.next.compare_exchange(at, at + bytes, Ordering::SeqCst, Ordering::Relaxed);
+                if exchanged.is_ok() {
+                    state.placed(&self.options, at, bytes);
+                    return Ok(at);
+                }
+            }
+        });
+        self.set_limit(state);
+        if state.has_request {
+            self.wake_flusher(state);
+        }
+        reserved
+    }
+
+    /// Puts the last record behind all others, when the log is closed: where it ends.
+    pub(super) fn push_last(&self, kind: Kind, body: Body<'_>) -> Result<Lsn> {
+        let bytes = (RECORD_HEADER_BYTES + body.bytes.len()) as u64;
+        let (mut lane, mut state) = (lock(&self.lanes[0]), self.state());
+        assert!(state.is_closed, "nothing else is appended");
+        let at = self.appended().0;
+        state.check(bytes, self.options.room_bytes())?;
+        state.admit(&self.options, kind, at, bytes, self.clock.now_ns())?;
+        self.next.store((at + bytes) | CLOSED, Ordering::SeqCst);
+        state.placed(&self.options, at, bytes);
+        lane.push(at, kind, body);
+        Ok(Lsn(at + bytes))
+    }
+
+    fn set_limit(&self, state: &State) {
+        // Release: pairs with the Acquire in `reserve`.
+        self.gate.limit.store(state.limit(&self.options), Ordering::Release);
+    }
+
+    /// Has the flusher's thread look for work, if it sleeps.
+    #[cold]
+    pub(super) fn wake_flusher(&self, state: &mut State) {
+        if self.gate.is_flusher_idle.swap(false, Ordering::SeqCst) {
+            state.since_ns = self.clock.now_ns();
+            self.work.notify_one(); // (a call of the system, whether or not anybody waits)
+        }
+    }
+
+    /// The flusher's thread is about to sleep, or is not any more. It holds the state's lock from here until it sleeps,
+    /// and looks for work in between.
+    pub(super) fn set_flusher_idle(&self, is_idle: bool) {
+        self.gate.is_flusher_idle.store(is_idle, Ordering::SeqCst);
+    }
+
+    /// Notes that a run is durable.
+    pub(super) fn publish(&self, run: &Run, flush_ns: u64) {
         let mut state = self.state();
         if state.stopped.is_some() {
             return; // it was ended meanwhile, and all have been told so
         }
+        assert_eq!(run.first_lsn, state.durable_lsn, "runs become durable in order");
         state.stalled = None;
-        let woken = state.publish(run, next, flush_ns);
+        let woken = state.publish(run.records, run.bytes.len() as u64, flush_ns);
         // Release: pairs with the Acquire in `durable`.
-        self.durable.store(state.durable_lsn, Ordering::Release);
+        self.gate.durable.store(state.durable_lsn, Ordering::Release);
+        self.set_limit(&state);
         drop(state);
         self.progress.notify_all();
         woken.into_iter().for_each(Waker::wake);
     }
 
-    /// Changes the state as `how` says, so that nothing will become durable any more, and tells all who wait.
+    /// A write was refused for want of room, and will be made again.
+    pub(super) fn stall(&self, error: Arc<StorageError>) {
+        let mut state = self.state();
+        state.stalled = Some(error);
+        self.set_limit(&state);
+        drop(state);
+        self.progress.notify_all();
+    }
+
+    /// Gives no places any more: what has been appended so far is all.
+    pub(super) fn close(&self) {
+        let mut state = self.state();
+        state.is_closed = true;
+        self.set_limit(&state);
+        // An appender that has seen the limit as it was fails with its exchange.
+        self.next.fetch_or(CLOSED, Ordering::SeqCst);
+        drop(state);
+        self.progress.notify_all();
+        self.work.notify_all();
+    }
+
+    /// Changes the state as `how` says, so that nothing will become durable any more, and tells all that wait.
     pub(super) fn end(&self, how: impl FnOnce(&mut State)) {
         let mut state = self.state();
         how(&mut state);
+        self.set_limit(&state);
         let woken = std::mem::take(&mut state.wakers);
         // Release: pairs with the Acquire in `has_ended`; what is durable is not going to change.
-        self.has_ended.store(true, Ordering::Release);
+        self.gate.has_ended.store(true, Ordering::Release);
         drop(state);
         self.progress.notify_all();
         woken.into_iter().for_each(|(_, waker)| waker.wake());
     }
 
     pub(super) fn has_ended(&self) -> bool {
-        self.has_ended.load(Ordering::Acquire)
+        self.gate.has_ended.load(Ordering::Acquire)
     }
 
     pub(super) fn appended(&self) -> Lsn {
-        Lsn(self.appended.load(Ordering::Acquire))
+        Lsn(self.next.load(Ordering::SeqCst) & !CLOSED)
     }
 
     pub(super) fn durable(&self) -> Lsn {
-        Lsn(self.durable.load(Ordering::Acquire))
+        Lsn(self.gate.durable.load(Ordering::Acquire))
     }
 }
 
 impl fmt::Debug for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let state = self.state();
-        let lsns = (state.durable_lsn, state.next_lsn);
+        let lsns = (self.durable(), self.appended());
         f.debug_struct("Shared").field("options", &self.options).field("durable_next", &lsns).finish()
     }
 }

@@ -27,8 +27,7 @@ impl FlusherThread {
 
     fn join(&mut self) -> Result<()> {
         let Some(thread) = self.thread.take() else { return Ok(()) };
-        self.shared.state().is_closed = true;
-        self.shared.work.notify_all();
+        self.shared.close();
         thread.join().unwrap_or(Err(Error::Closed))
     }
 }

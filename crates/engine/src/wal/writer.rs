@@ -2,7 +2,7 @@
 
 use super::flusher::Flusher;
 use super::format::Kind;
-use super::state::{Body, Shared, State};
+use super::state::{Body, Shared};
 use super::{Changes, DatabaseId, Error, Lsn, Options, Result, Statistics, Tail};
 use crate::metrics::Clock;
 use crate::storage::{Storage, StorageError};
@@ -41,42 +41,18 @@ impl Writer {
     /// buffer is full or the next segment is being made. If it fails, nothing was appended.
     pub fn append(&self, commit_timestamp: u64, changes: &Changes) -> Result<Lsn> {
         let body = Body::new(changes.as_bytes(), commit_timestamp);
-        self.push_waiting(Kind::Commit, body, changes.tables())
+        self.shared.push(changes.lane(), Kind::Commit, body, changes.tables(), true)
     }
 
     /// As [`Writer::append`], of a change of the catalog, which the log does not look into.
     pub fn append_catalog(&self, entry: &[u8]) -> Result<Lsn> {
-        self.push_waiting(Kind::Catalog, Body::new(entry, 0), &[])
-    }
-
-    fn push_waiting(&self, kind: Kind, body: Body<'_>, tables: &[u32]) -> Result<Lsn> {
-        let mut state = self.shared.state();
-        loop {
-            match self.push(&mut state, kind, body, tables) {
-                Err(Error::WouldBlock) => state = wait(&self.shared.progress, state),
-                pushed => return pushed,
-            }
-        }
-    }
-
-    fn push(&self, state: &mut State, kind: Kind, body: Body<'_>, tables: &[u32]) -> Result<Lsn> {
-        if state.is_closed {
-            return Err(Error::Closed);
-        }
-        let pushed = self.shared.push(state, kind, body);
-        if pushed.is_ok() {
-            state.touch(tables.iter().copied());
-        }
-        if std::mem::take(&mut state.is_flusher_idle) {
-            self.shared.work.notify_one(); // (a call of the system, whether or not anybody waits)
-        }
-        pushed
+        self.shared.push(0, Kind::Catalog, Body::new(entry, 0), &[], true)
     }
 
     /// As [`Writer::append`], but where that would wait, the error is [`Error::WouldBlock`].
     pub fn try_append(&self, commit_timestamp: u64, changes: &Changes) -> Result<Lsn> {
         let body = Body::new(changes.as_bytes(), commit_timestamp);
-        self.push(&mut self.shared.state(), Kind::Commit, body, changes.tables())
+        self.shared.push(changes.lane(), Kind::Commit, body, changes.tables(), false)
     }
 
     /// How long a record can be.
@@ -130,12 +106,16 @@ impl Writer {
     /// Where the next record begins; and the tables of all changes appended since this was called last, or noted
     /// by [`Writer::touch`].
     pub fn take_touched(&self) -> (Lsn, BTreeSet<u32>) {
-        self.shared.state().take_touched()
+        // While all lanes are held, every record that has its place is in its lane, and its tables with it.
+        let mut lanes: Vec<_> = self.shared.lanes().collect();
+        let touched = lanes.iter_mut().flat_map(|lane| std::mem::take(&mut lane.touched)).collect();
+        (self.shared.appended(), touched)
     }
 
     /// Notes that these tables have been changed.
     pub fn touch(&self, tables: impl IntoIterator<Item = u32>) {
-        self.shared.state().touch(tables);
+        let mut first = self.shared.lanes().next().expect("there are lanes");
+        first.touched.extend(tables);
     }
 
     /// Waits until everything before `lsn` is durable. An error says that its outcome is unknown. While the disk

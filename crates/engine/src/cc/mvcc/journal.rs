@@ -4,7 +4,7 @@ use super::{Mvcc, Tracker, Txn};
 use crate::cc::{Abort, Env, Unlogged};
 use crate::index::masstree::DERIVED;
 use crate::record::{Timestamp, Version, VersionKind};
-use crate::wal::{Change, Changes, Error, Writer};
+use crate::wal::{Change, Changes, Error, Lsn, Writer};
 
 /// A suspended commit.
 #[derive(Clone, Copy, Debug)]
@@ -20,7 +20,8 @@ impl<D: Default> Default for Commit<D> {
     }
 }
 
-/// Appends what the transaction, which commits at `at`, has changed. `None`: there is no room just now.
+/// Appends what the transaction, which commits at `at`, has changed, and says where the record ends; 0 if there is none.
+/// `None`: there is no room just now.
 ///
 /// Nobody has seen any of it yet: who reads or overwrites it, or finds a key gone or there because of it, comes
 /// later in the log. So every beginning of the log is closed under dependencies.
@@ -30,16 +31,16 @@ pub(super) fn append<T: Tracker>(
     txn: &Txn<T>,
     at: Timestamp,
     log: &Writer,
-) -> Option<Result<(), Abort>> {
+) -> Option<Result<Lsn, Abort>> {
     debug_assert!(env.local.is_entered(), "marks are set and changes appended within one epoch");
     let mut changes = env.worker.changes_logged.borrow_mut();
     changes.clear();
     collect(txn, &mut changes);
     if changes.is_empty() {
-        return Some(Ok(())); // what follows from other changes, and is not logged
+        return Some(Ok(Lsn(0))); // what follows from other changes, and is not logged
     }
     match log.try_append(at.0, &changes) {
-        Ok(_) => Some(Ok(())),
+        Ok(end) => Some(Ok(end)),
         Err(Error::WouldBlock) => None,
         Err(error) => Some(Err(Abort::Unlogged(match error {
             Error::RecordTooLarge { .. } => Unlogged::TooLong,

@@ -27,13 +27,14 @@ mod shuttle_tests;
 mod tests;
 mod tracker;
 
-use super::{Abort, Change, ConcurrencyControl, Env, Refused, Scanned, Target, Written};
+use super::{Abort, Change, Committed, ConcurrencyControl, Env, Refused, Scanned, Target, Written};
 use crate::index::Index;
 use crate::memory::{OutOfMemory, Slab};
 use crate::profile::Activity;
 use crate::record::{RecordId, Slot, Stamp, Tag, Timestamp, Version, VersionKind};
 use crate::suspend::Suspend;
-use crate::wal::Changes;
+use crate::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use crate::wal::{Changes, Lsn};
 pub(super) use chain::Overwritten;
 use chain::{drop_version, new_version};
 pub use journal::Commit;
@@ -63,6 +64,8 @@ const CHANGES_PER_PASS: usize = 128;
 pub struct Shared<T: Tracker> {
     registry: Registry,
     reclaimer: Reclaimer,
+    /// Workers made so far, which numbers them.
+    workers: AtomicUsize,
     pub(super) tracker: T::Shared,
 }
 
@@ -264,6 +267,7 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
         Shared {
             registry: Registry::new(),
             reclaimer: Reclaimer::new(records, T::TRACKS_READS && !T::FORGETS_SUCCESSORS),
+            workers: AtomicUsize::new(0),
             tracker: T::Shared::default(),
         }
     }
@@ -287,7 +291,7 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
             queue: RefCell::default(),
             grave: RefCell::default(),
             changes: Cell::new(0),
-            changes_logged: RefCell::default(),
+            changes_logged: RefCell::new(Changes::of_appender(shared.workers.fetch_add(1, Relaxed))),
             tracker: T::worker(&shared.tracker),
         }
     }
@@ -598,7 +602,7 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
         env: Env<'_, Self>,
         txn: &mut Txn<T>,
         s: &mut S,
-    ) -> Option<Result<u64, Abort>> {
+    ) -> Option<Result<Committed, Abort>> {
         let at = match commit.at {
             Some(at) => at,
             None => match T::decide(&mut commit.decision, env, txn, s)? {
@@ -608,17 +612,19 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
         };
         s.enter(Activity::Commit);
         unlock(env, txn);
+        let mut end_lsn = Lsn(0);
         if !txn.writes.is_empty() {
             if let Some(log) = env.log {
                 commit.at = Some(at);
-                if let Err(abort) = journal::append(env, txn, at, log)? {
-                    return Some(Err(abort));
-                }
+                end_lsn = match journal::append(env, txn, at, log)? {
+                    Ok(end_lsn) => end_lsn,
+                    Err(abort) => return Some(Err(abort)),
+                };
             }
             publish(env, txn, at);
         }
         txn.end(env.shared);
-        Some(Ok(at.0))
+        Some(Ok(Committed { at: at.0, end_lsn }))
     }
 
     fn abort(env: Env<'_, Self>, txn: &mut Txn<T>) {

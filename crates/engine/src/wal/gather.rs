@@ -1,0 +1,117 @@
+//! Taking records from the lanes and putting them into one order: runs, ready to be written.
+
+use super::format::{RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES, SegmentHeader};
+use super::lane::{LANES, Taken};
+use super::state::Shared;
+use super::{DatabaseId, Tail};
+use std::collections::VecDeque;
+
+/// Records that one write puts behind what is durable.
+#[derive(Debug)]
+pub(super) struct Run {
+    /// The segment that the run begins, unless it goes on in one.
+    pub(super) begins: Option<SegmentHeader>,
+    pub(super) first_lsn: u64,
+    /// Where in the segment's file.
+    pub(super) offset: u64,
+    pub(super) bytes: Vec<u8>,
+    pub(super) records: u64,
+}
+
+/// The flusher's side of the lanes. Gathered is the log up to `at`, without a gap.
+#[derive(Debug)]
+pub(super) struct Gatherer {
+    database: DatabaseId,
+    lanes: [Taken; LANES],
+    /// Those of them that something was taken from.
+    active: Vec<usize>,
+    at: u64,
+    /// The checksum of the record before `at`.
+    chain: u32,
+    /// The segment that it lies in.
+    segment: SegmentHeader,
+    /// Where the segments after it begin.
+    cuts: VecDeque<u64>,
+    /// A buffer that has been written: while one is on its way to the disk, the other is filled.
+    spare_buffer: Vec<u8>,
+}
+
+impl Gatherer {
+    /// Goes on behind a tail, in a new segment.
+    pub(super) fn new(database: DatabaseId, tail: &Tail, segment: SegmentHeader) -> Gatherer {
+        let lanes = std::array::from_fn(|_| Taken::default());
+        let (active, cuts, spare_buffer) = (Vec::with_capacity(LANES), VecDeque::new(), Vec::new());
+        Gatherer { database, lanes, active, at: tail.lsn, chain: tail.chain, segment, cuts, spare_buffer }
+    }
+
+    /// Everything before has been gathered.
+    pub(super) fn at(&self) -> u64 {
+        self.at
+    }
+
+    /// A segment has been begun by an appender and by no run yet.
+    pub(super) fn has_cut(&self) -> bool {
+        !self.cuts.is_empty()
+    }
+
+    /// Adds runs of everything that had been appended when this was called.
+    pub(super) fn gather(&mut self, shared: &Shared, runs: &mut VecDeque<Run>) {
+        let until = shared.appended().0;
+        // Whatever has its place before `until` was or is being put into a lane by a holder of that lane's lock.
+        self.lanes.iter_mut().zip(shared.lanes()).for_each(|(taken, mut lane)| taken.take(&mut lane));
+        // After the lanes: a segment's begin is noted before its first record is in its lane.
+        self.cuts.extend(shared.state().cuts.drain(..));
+        self.active.clear();
+        self.active.extend((0..LANES).filter(|lane| self.lanes[*lane].lsn().is_some()));
+        let mut run = None;
+        let mut turn = 0;
+        while let Some(next) = self.turn_of_next(turn) {
+            turn = next;
+            if self.cuts.front() == Some(&self.at) {
+                self.cuts.pop_front();
+                let number = self.segment.number + 1;
+                self.segment = SegmentHeader { number, first_lsn: self.at, chain: self.chain };
+                runs.extend(run.take());
+                run = Some(self.begin_run(Some(self.segment)));
+            }
+            let mut open = run.take().unwrap_or_else(|| self.begin_run(None));
+            self.add(self.active[turn], &mut open);
+            run = Some(open);
+        }
+        runs.extend(run);
+        assert!(self.at >= until, "every record before is in a lane");
+        assert!(self.cuts.front().is_none_or(|cut| *cut >= self.at), "no segment's begin was passed over");
+    }
+
+    /// Which active lane has the record that belongs at `at`: often that of the record before, or the one behind.
+    fn turn_of_next(&self, turn: usize) -> Option<usize> {
+        let has_next = |turn: &usize| self.lanes[self.active[*turn]].lsn() == Some(self.at);
+        (turn..self.active.len()).chain(0..turn.min(self.active.len())).find(has_next)
+    }
+
+    /// Adds the lane's next record to the run that ends where it belongs.
+    fn add(&mut self, lane: usize, run: &mut Run) {
+        debug_assert_eq!(run.first_lsn + run.bytes.len() as u64, self.at);
+        let (mut header, body) = self.lanes[lane].next();
+        header.previous = self.chain;
+        header.run_bytes = (self.at - run.first_lsn) as u32;
+        let (bytes, checksum) = header.encode(self.database, self.at);
+        run.bytes.extend_from_slice(&bytes);
+        run.bytes.extend_from_slice(body);
+        run.records += 1;
+        self.chain = checksum;
+        self.at += (RECORD_HEADER_BYTES + body.len()) as u64;
+    }
+
+    fn begin_run(&mut self, begins: Option<SegmentHeader>) -> Run {
+        let offset = SEGMENT_HEADER_BYTES as u64 + self.at - self.segment.first_lsn;
+        let bytes = std::mem::take(&mut self.spare_buffer);
+        Run { begins, first_lsn: self.at, offset, bytes, records: 0 }
+    }
+
+    /// Takes back the buffer of a run that is durable.
+    pub(super) fn reuse(&mut self, mut bytes: Vec<u8>) {
+        bytes.clear();
+        self.spare_buffer = bytes;
+    }
+}

@@ -1,0 +1,98 @@
+//! Lanes: where appenders leave records for the flusher. Each has a lock of its own, which as a rule one appender and,
+//! once per flush, the flusher take.
+//!
+//! Invariant: a record is given its place in the log, and put into its lane, under one and the same hold of the lane's
+//! lock. So the records of a lane ascend; and after every lane has been locked once, all records that had a place
+//! before that are in the lanes or were taken from them.
+
+use super::format::{Kind, RECORD_HEADER_BYTES, RecordHeader};
+use super::state::Body;
+use std::collections::BTreeSet;
+
+/// How many lanes there are: more than the workers of most databases, and few enough to lock one after the other for
+/// each flush. More appenders than lanes share them.
+pub(super) const LANES: usize = 16;
+
+/// Memory that a lane keeps from one flush to the next.
+const KEPT_BYTES_MAX: usize = 1 << 20;
+
+/// Records in the order of the log, with gaps where those of other lanes lie.
+#[derive(Debug, Default)]
+pub(super) struct Records {
+    /// Their places and headers, but for what the record before and the run decide.
+    heads: Vec<(u64, RecordHeader)>,
+    /// Their bodies, one behind the other.
+    bodies: Vec<u8>,
+}
+
+impl Records {
+    fn clear(&mut self) {
+        self.heads.clear();
+        self.heads.shrink_to(KEPT_BYTES_MAX / size_of::<(u64, RecordHeader)>());
+        self.bodies.clear();
+        self.bodies.shrink_to(KEPT_BYTES_MAX);
+    }
+}
+
+/// One lane.
+#[derive(Debug, Default)]
+pub(super) struct Lane {
+    records: Records,
+    /// Where the record that was put here last ends.
+    pub(super) end: u64,
+    /// Tables changed since they were last asked for.
+    pub(super) touched: BTreeSet<u32>,
+}
+
+impl Lane {
+    /// Puts a record here whose place has been reserved under this hold of the lock.
+    pub(super) fn push(&mut self, lsn: u64, kind: Kind, body: Body<'_>) {
+        debug_assert!(lsn >= self.end, "the records of a lane ascend");
+        let header = RecordHeader {
+            body_bytes: body.bytes.len() as u32,
+            body_checksum: body.checksum,
+            previous: 0,
+            run_bytes: 0,
+            commit_timestamp: body.commit_timestamp,
+            kind,
+        };
+        self.records.heads.push((lsn, header));
+        self.records.bodies.extend_from_slice(body.bytes);
+        self.end = lsn + (RECORD_HEADER_BYTES + body.bytes.len()) as u64;
+    }
+}
+
+/// What was taken from a lane, to be read from the front.
+#[derive(Debug, Default)]
+pub(super) struct Taken {
+    records: Records,
+    /// How many records, and bytes of bodies, have been read.
+    read: (usize, usize),
+}
+
+impl Taken {
+    /// Takes what is in the lane, to be read behind what is left here.
+    pub(super) fn take(&mut self, lane: &mut Lane) {
+        if self.read.0 == self.records.heads.len() {
+            self.records.clear();
+            self.read = (0, 0);
+            std::mem::swap(&mut self.records, &mut lane.records);
+        } else {
+            self.records.heads.append(&mut lane.records.heads);
+            self.records.bodies.append(&mut lane.records.bodies);
+        }
+    }
+
+    /// Where the next record belongs.
+    pub(super) fn lsn(&self) -> Option<u64> {
+        self.records.heads.get(self.read.0).map(|(lsn, _)| *lsn)
+    }
+
+    /// Reads the next record, which is there.
+    pub(super) fn next(&mut self) -> (RecordHeader, &[u8]) {
+        let (_, header) = self.records.heads[self.read.0];
+        let begin = self.read.1;
+        self.read = (self.read.0 + 1, begin + header.body_bytes as usize);
+        (header, &self.records.bodies[begin..self.read.1])
+    }
+}
