@@ -7,6 +7,10 @@ use super::{Error, Planted, Result, RowsFile, files};
 use crate::storage::{File, OpenMode, Storage};
 use crate::wal::DatabaseId;
 
+/// The system is told to write in pieces of this size: what piles up in its memory would delay the last sync, and
+/// others' with it.
+const WRITE_BACK_BYTES: u64 = 256 << 10;
+
 /// What a file of rows is written for. There is no other of the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RowsOf {
@@ -32,6 +36,8 @@ pub struct RowsWriter {
     block_rows: u32,
     /// Where it will begin.
     offset: u64,
+    /// Up to where the system has been told to write.
+    written_back: u64,
     /// The checksum of what lies before it.
     previous: u32,
     footer: Vec<u8>,
@@ -70,6 +76,7 @@ impl RowsWriter {
             block: vec![0; BLOCK_HEADER_BYTES],
             block_rows: 0,
             offset: FILE_HEADER_BYTES as u64,
+            written_back: 0,
             previous,
             footer: Vec::new(),
             rows: 0,
@@ -78,8 +85,8 @@ impl RowsWriter {
         })
     }
 
-    /// Adds a row, and says how many bytes were written for that: none while a block fills. Whoever calls can slow
-    /// down by this, and [`sync`](RowsWriter::sync) now and then.
+    /// Adds a row, and says how many bytes were written for that: none while a block fills. The caller can slow
+    /// down by this.
     pub fn push(&mut self, key: &[u8], value: &[u8]) -> Result<u64> {
         if self.owner.fixed8 {
             assert_eq!(key.len(), 8, "keys of this table are eight bytes long");
@@ -102,11 +109,6 @@ impl RowsWriter {
         Ok(self.offset - before)
     }
 
-    /// Makes durable what was written so far, so that the last sync has less to do and others' need not wait long.
-    pub fn sync(&mut self) -> Result<()> {
-        self.attempt(|writer| Ok(writer.file.sync_data()?))
-    }
-
     /// How many bytes the file has by now, the block that is being filled included.
     pub fn bytes(&self) -> u64 {
         self.offset + (self.block.len() - BLOCK_HEADER_BYTES) as u64
@@ -121,7 +123,7 @@ impl RowsWriter {
         let footer = std::mem::take(&mut self.footer);
         self.attempt(|writer| Ok(writer.file.write_all_at(writer.offset, &footer)?))?;
         if self.owner.planted != Planted::RowsUnsynced {
-            self.sync()?;
+            self.attempt(|writer| Ok(writer.file.sync_data()?))?;
         }
         Ok(RowsFile {
             checkpoint: self.owner.checkpoint,
@@ -132,6 +134,16 @@ impl RowsWriter {
             bytes: self.offset + footer.len() as u64,
             checksum: self.owner.checksum(self.offset, &footer),
         })
+    }
+
+    /// Has the system write what has piled up. Nothing is synced until the file is whole: a sync would put other files'
+    /// syncs, those of the log, behind it.
+    fn write_back(&mut self) {
+        let bytes = self.offset - self.written_back;
+        if bytes >= WRITE_BACK_BYTES {
+            self.file.write_back(self.written_back, bytes);
+            self.written_back = self.offset;
+        }
     }
 
     fn write_block(&mut self) -> Result<()> {
@@ -156,6 +168,7 @@ impl RowsWriter {
         // Gives back what a long row took.
         self.block.shrink_to(2 * BLOCK_BYTES);
         self.block_rows = 0;
+        self.write_back();
         Ok(())
     }
 

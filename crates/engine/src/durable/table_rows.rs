@@ -23,9 +23,6 @@ const RUN_BYTES: usize = 256 << 10;
 /// What there is to a run at most.
 const RUN_ROWS_MAX: usize = 4096;
 
-/// Rows are synced in pieces: what has piled up in the system's memory delays the log's syncs.
-const SYNC_BYTES: u64 = 256 << 10;
-
 /// With so many ranges the next ones of a table are to be twice as long: marks, manifests and directories stay small
 /// beside the table however large that is.
 const RANGES_PER_DOUBLING: usize = 1024;
@@ -76,7 +73,6 @@ struct Growing {
     writer: RowsWriter,
     /// When it has as many bytes, it is ended.
     bytes_max: u64,
-    unsynced: u64,
 }
 
 /// What a run came to.
@@ -182,13 +178,6 @@ impl TableRows {
             false => run.write::<Vec<u8>, C>(snapshot, table, database)?,
         };
         let bytes = run.bytes as u64;
-        if let Some(file) = &mut self.file {
-            file.unsynced += bytes;
-            if file.unsynced >= SYNC_BYTES {
-                file.writer.sync()?;
-                file.unsynced = 0;
-            }
-        }
         match ran {
             Ran::On => {}
             Ran::Full => self.end_file()?,
@@ -226,7 +215,7 @@ impl TableRows {
             let planted = to.planted.of_checkpoint();
             let writer = RowsWriter::with_planted(to.storage, to.database, of, self.fixed8, planted)?;
             self.parts += 1;
-            self.file = Some(Growing { from, writer, bytes_max, unsynced: 0 });
+            self.file = Some(Growing { from, writer, bytes_max });
         }
         Ok(self.file.as_mut().expect("there just now"))
     }

@@ -264,6 +264,10 @@ impl File for SystemFile {
         self.file.file().sync_data().map_err(|error| self.failed(Operation::SyncData, error))
     }
 
+    fn write_back(&self, offset: u64, bytes: u64) {
+        self.file.write_back(offset, bytes);
+    }
+
     fn len_bytes(&self) -> Result<u64> {
         let metadata = self.file.file().metadata();
         metadata.map(|metadata| metadata.len()).map_err(|error| self.failed(Operation::Len, error))

@@ -158,6 +158,12 @@ pub trait File: Send + Sync + fmt::Debug {
     /// Makes durable what was written, and the length. If it fails, never trust the file again.
     fn sync_data(&self) -> Result<()>;
 
+    /// Says that what was written to the range had better go to the device soon, and will not be read for a while. A
+    /// hint: it waits for nothing, and changes nothing about what is durable. Does nothing unless implemented.
+    fn write_back(&self, offset: u64, bytes: u64) {
+        let _ = (offset, bytes);
+    }
+
     /// How long the file is.
     fn len_bytes(&self) -> Result<u64>;
 

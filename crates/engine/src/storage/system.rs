@@ -102,6 +102,20 @@ impl Positioned {
 }
 
 impl Positioned {
+    /// Has the system begin to write what is in its memory of the range. On Linux, that is what it does when it is told
+    /// that pages are not needed any more which are not on the device yet.
+    pub(super) fn write_back(&self, offset: u64, bytes: u64) {
+        #[cfg(all(any(target_os = "linux", target_os = "android"), not(miri)))]
+        {
+            use rustix::fs::{Advice, fadvise};
+            let bytes = std::num::NonZeroU64::new(bytes);
+            // What fails here fails in the sync as well.
+            let _hint = fadvise(&self.file, offset, bytes, Advice::DontNeed);
+        }
+        #[cfg(not(all(any(target_os = "linux", target_os = "android"), not(miri))))]
+        let _ = (offset, bytes);
+    }
+
     /// Reserves blocks for `bytes > 0` from `offset` on, and makes the file that long.
     pub(super) fn preallocate(&self, offset: u64, bytes: u64) -> io::Result<()> {
         assert!(bytes > 0, "there is something to reserve");

@@ -117,6 +117,7 @@ impl Flusher {
                 run.begins = None;
             }
             self.segments.current().write_all_at(run.offset, &run.bytes)?;
+            self.segments.write_ahead(run.offset + run.bytes.len() as u64)?;
             self.segments.current().sync_data()?;
             let flush_ns = self.shared.clock.now_ns().saturating_sub(begin_ns);
             let run = self.pending.pop_front().expect("it was there");

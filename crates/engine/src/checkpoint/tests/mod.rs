@@ -28,11 +28,8 @@ fn write(storage: &dyn Storage, checkpoint: u64, table: u32, fixed8: bool, rows:
 
 fn write_part(storage: &dyn Storage, of: RowsOf, fixed8: bool, rows: &[Row]) -> RowsFile {
     let mut writer = RowsWriter::create(storage, DATABASE, of, fixed8).unwrap();
-    for (i, (key, value)) in rows.iter().enumerate() {
+    for (key, value) in rows {
         writer.push(key, value).unwrap();
-        if i % 7 == 0 {
-            writer.sync().unwrap();
-        }
     }
     writer.finish().unwrap()
 }
