@@ -26,6 +26,9 @@ use std::sync::PoisonError;
 /// How often a waiting thread looks before it blocks. The model checker would only waste schedules on it.
 pub(crate) const SPINS: u32 = if cfg!(any(braid_shuttle, braid_loom)) { 1 } else { 2000 };
 
+/// After so many looks it lets another thread have the processor, which may be the one that it waits for.
+pub(crate) const SPINS_PER_YIELD: u32 = 64;
+
 /// Waits on `condition`; spurious returns are possible. As with `lock`, poisoning tells nothing.
 pub(crate) fn wait<'a, T>(condition: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
     condition.wait(guard).unwrap_or_else(PoisonError::into_inner)

@@ -2,7 +2,7 @@
 //!
 //! Invariant: `value` is written before `state` becomes `DONE`, and read by the one handle after.
 
-use super::blocking::{Mutex, SPINS, Thread, lock, thread};
+use super::blocking::{Mutex, SPINS, SPINS_PER_YIELD, Thread, lock, thread};
 use super::serve::Home;
 use crate::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 use std::cell::UnsafeCell;
@@ -211,11 +211,15 @@ impl<T, E: From<Lost>> Handle<T, E> {
 }
 
 fn block_on<T>(once: &Once<T>) -> T {
-    for _ in 0..SPINS {
+    for spin in 1..=SPINS {
         if let Some(value) = once.take() {
             return value;
         }
-        std::hint::spin_loop();
+        if spin.is_multiple_of(SPINS_PER_YIELD) {
+            thread::yield_now();
+        } else {
+            std::hint::spin_loop();
+        }
     }
     let mut value = once.wait(Waiter::Thread(thread::current()));
     loop {

@@ -95,7 +95,8 @@ impl<H: Host, S: Suspend> Server<'_, H, S> {
             // Nothing runs: what is open is parked, and what has ended is held.
             if self.steal() {
                 looks = 0;
-            } else if looks < LOOKS_BEFORE_SLEEP {
+            } else if looks < LOOKS_BEFORE_SLEEP && self.worker.held() == 0 {
+                // (What is held takes longer than all these looks, and what releases it may want this processor.)
                 looks += 1;
                 std::hint::spin_loop();
             } else if !self.worker.tend() {
