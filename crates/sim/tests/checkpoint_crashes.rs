@@ -281,6 +281,19 @@ fn a_failure_ends_the_file() {
     }
 }
 
+/// Proves that a file of rows is synced once, however long it is: each sync would delay those of the log.
+#[test]
+fn a_file_is_synced_once() {
+    let storage = SimulatedStorage::new(1, 8 << 20);
+    let of = RowsOf { checkpoint: 1, table: 1, part: 0 };
+    let mut writer = RowsWriter::create(&storage, DATABASE, of, true).unwrap();
+    for i in 0..20_u64 {
+        writer.push(&i.to_be_bytes(), &vec![7; 300 << 10]).unwrap();
+    }
+    writer.finish().unwrap();
+    assert_eq!(storage.operations(Operation::SyncData), 1);
+}
+
 /// Proves that what a checkpoint replaces is not removed before the checkpoint is durable, also where it was found
 /// by a fresh start after a failure of the sync that should have made it so.
 #[test]

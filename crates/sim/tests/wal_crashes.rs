@@ -384,3 +384,33 @@ fn a_full_disk_passes() {
     assert!(matches!(writer.try_append(later, &changes(later)), Err(Error::Full(_))));
     assert_eq!(flusher.flush_once().unwrap(), end);
 }
+
+/// Proves that zeros are written ahead into blocks that were never written, once for many groups, and that a segment that
+/// is used again is not filled.
+#[test]
+fn zeros_are_written_ahead() {
+    const PIECES: u64 = 4; // 64 KiB each
+    let inner = SimulatedStorage::new(1, 8 << 20);
+    let storage: Arc<dyn Storage> = Arc::new(inner.clone());
+    let options = Options { segment_bytes: 256 << 10, ..OPTIONS };
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
+    let (writer, mut flusher) = open(storage, options, clock, Tail::default()).unwrap();
+    let (mut filled, mut begun_unfilled) = (0, 0);
+    for _ in 0..1500 {
+        let before = inner.operations(Operation::Write);
+        let end = writer.try_append(4, &changes(4)).unwrap();
+        flusher.flush_once().unwrap();
+        writer.truncate_before(end);
+        match inner.operations(Operation::Write) - before {
+            1 => {}
+            // A segment's head before the record.
+            2 => begun_unfilled += 1,
+            writes => {
+                assert!((1 + PIECES..=2 + PIECES).contains(&writes), "{writes} writes");
+                filled += 1;
+            }
+        }
+    }
+    assert!(inner.operations(Operation::Rename) > 0);
+    assert!(filled <= 4 && begun_unfilled >= 3, "{filled} segments were filled, {begun_unfilled} were not");
+}
