@@ -7,7 +7,6 @@
 
 use super::format::{Kind, RECORD_HEADER_BYTES, RecordHeader};
 use super::state::Body;
-use std::collections::BTreeSet;
 
 /// How many lanes there are: more than the workers of most databases, and few enough to lock one after the other for
 /// each flush. More appenders than lanes share them.
@@ -40,8 +39,6 @@ pub(super) struct Lane {
     records: Records,
     /// Where the record that was put here last ends.
     pub(super) end: u64,
-    /// Tables changed since they were last asked for.
-    pub(super) touched: BTreeSet<u32>,
 }
 
 impl Lane {

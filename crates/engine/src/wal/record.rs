@@ -20,8 +20,6 @@ const KEPT_BYTES_MAX: usize = 1 << 20;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
     bytes: Vec<u8>,
-    /// The tables of the changes; some perhaps more than once.
-    tables: Vec<u32>,
     lane: usize,
 }
 
@@ -38,9 +36,6 @@ impl Changes {
 
     /// Adds one.
     pub fn push(&mut self, change: Change<'_>) {
-        if self.tables.last() != Some(&change.table) {
-            self.tables.push(change.table);
-        }
         push_varint(&mut self.bytes, u64::from(change.table));
         push_varint(&mut self.bytes, change.key.len() as u64);
         self.bytes.extend_from_slice(change.key);
@@ -51,14 +46,13 @@ impl Changes {
 
     /// There are none.
     pub fn is_empty(&self) -> bool {
-        self.tables.is_empty()
+        self.bytes.is_empty()
     }
 
     /// Removes all.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.bytes.shrink_to(KEPT_BYTES_MAX);
-        self.tables.clear();
     }
 
     /// The encoded changes.
@@ -69,10 +63,6 @@ impl Changes {
     /// Which lane of the log they go into.
     pub(super) fn lane(&self) -> usize {
         self.lane
-    }
-
-    pub(super) fn tables(&self) -> &[u32] {
-        &self.tables
     }
 }
 

@@ -124,29 +124,3 @@ fn appends_meet_closing() {
         });
     }
 }
-
-/// A thread appends changes of two tables in turn while another asks for the tables that were changed. Each time it is
-/// told those of the records between the positions that it gets, and no others.
-#[test]
-fn appends_meet_a_checkpoint() {
-    check(|| {
-        let (_storage, writer, mut flusher) =
-            open_log(Options { segment_bytes: 1024, ..Options::new(DATABASE) });
-        let appending = {
-            let writer = writer.clone();
-            shuttle::thread::spawn(move || -> Vec<_> {
-                (0..4).map(|i| (writer.try_append(i, &changes(i, i, &[])).unwrap(), i as u32)).collect()
-            })
-        };
-        let mut asked: Vec<_> = (0..2).map(|_| writer.take_touched()).collect();
-        let appended = appending.join().unwrap();
-        asked.push(writer.take_touched());
-        let mut start = Lsn(0);
-        for (until, tables) in asked {
-            let between = appended.iter().filter(|(end, _)| *end > start && *end <= until);
-            assert!(tables.iter().copied().eq(between.map(|(_, table)| *table)), "{appended:?}");
-            start = until;
-        }
-        assert_eq!(flusher.flush_once().unwrap(), start);
-    });
-}

@@ -284,14 +284,7 @@ impl Shared {
 
     /// Puts a record behind all others and says where it ends. Where it would have to wait for the flusher, it does,
     /// or the error is [`Error::WouldBlock`].
-    pub(super) fn push(
-        &self,
-        lane: usize,
-        kind: Kind,
-        body: Body<'_>,
-        tables: &[u32],
-        waits: bool,
-    ) -> Result<Lsn> {
+    pub(super) fn push(&self, lane: usize, kind: Kind, body: Body<'_>, waits: bool) -> Result<Lsn> {
         let bytes = (RECORD_HEADER_BYTES + body.bytes.len()) as u64;
         let mutex = &self.lanes[lane % LANES];
         let mut lane = lock(mutex);
@@ -310,7 +303,6 @@ impl Shared {
             }
         };
         lane.push(at, kind, body);
-        lane.touched.extend(tables);
         drop(lane);
         if self.gate.is_flusher_idle.load(Ordering::SeqCst) {
             self.wake_flusher(&mut self.state());

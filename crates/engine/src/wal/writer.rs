@@ -7,7 +7,6 @@ use super::{Changes, DatabaseId, Error, Lsn, Options, Result, Statistics, Tail};
 use crate::metrics::Clock;
 use crate::storage::{Storage, StorageError};
 use crate::sync::{Arc, wait};
-use std::collections::BTreeSet;
 use std::task::{Poll, Waker};
 
 /// Appends records to a log. Clones append to the same log.
@@ -41,18 +40,18 @@ impl Writer {
     /// buffer is full or the next segment is being made. If it fails, nothing was appended.
     pub fn append(&self, commit_timestamp: u64, changes: &Changes) -> Result<Lsn> {
         let body = Body::new(changes.as_bytes(), commit_timestamp);
-        self.shared.push(changes.lane(), Kind::Commit, body, changes.tables(), true)
+        self.shared.push(changes.lane(), Kind::Commit, body, true)
     }
 
     /// As [`Writer::append`], of a change of the catalog, which the log does not look into.
     pub fn append_catalog(&self, entry: &[u8]) -> Result<Lsn> {
-        self.shared.push(0, Kind::Catalog, Body::new(entry, 0), &[], true)
+        self.shared.push(0, Kind::Catalog, Body::new(entry, 0), true)
     }
 
     /// As [`Writer::append`], but where that would wait, the error is [`Error::WouldBlock`].
     pub fn try_append(&self, commit_timestamp: u64, changes: &Changes) -> Result<Lsn> {
         let body = Body::new(changes.as_bytes(), commit_timestamp);
-        self.shared.push(changes.lane(), Kind::Commit, body, changes.tables(), false)
+        self.shared.push(changes.lane(), Kind::Commit, body, false)
     }
 
     /// How long a record can be.
@@ -101,21 +100,6 @@ impl Writer {
     /// Why appending is refused now, if it is.
     pub fn refusal(&self) -> Option<Error> {
         self.shared.state().refusal()
-    }
-
-    /// Where the next record begins; and the tables of all changes appended since this was called last, or noted
-    /// by [`Writer::touch`].
-    pub fn take_touched(&self) -> (Lsn, BTreeSet<u32>) {
-        // While all lanes are held, every record that has its place is in its lane, and its tables with it.
-        let mut lanes: Vec<_> = self.shared.lanes().collect();
-        let touched = lanes.iter_mut().flat_map(|lane| std::mem::take(&mut lane.touched)).collect();
-        (self.shared.appended(), touched)
-    }
-
-    /// Notes that these tables have been changed.
-    pub fn touch(&self, tables: impl IntoIterator<Item = u32>) {
-        let mut first = self.shared.lanes().next().expect("there are lanes");
-        first.touched.extend(tables);
     }
 
     /// Waits until everything before `lsn` is durable. An error says that its outcome is unknown. While the disk
