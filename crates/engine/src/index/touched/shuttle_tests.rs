@@ -4,7 +4,7 @@
 //! change that lies before a checkpoint's start, and not before that of the one before, must be in a range that the
 //! checkpoint writes. The same model with a planted error must fail, which shows that it looks closely enough.
 
-use super::Touched;
+use super::{Marks, Touched};
 use crate::epoch::{Epochs, Local};
 use crate::memory::Memory;
 use crate::sync::{Arc, Mutex, lock};
@@ -35,6 +35,8 @@ struct Model {
     touched: Touched,
     /// The range of each change, in the order of the log.
     log: Mutex<Vec<usize>>,
+    /// All marks that were ever current, so that with an error planted nobody meets freed ones.
+    kept: Mutex<Vec<Arc<Marks>>>,
     epochs: Arc<Epochs>,
     memory: Arc<Memory>,
     planted: Planted,
@@ -44,7 +46,8 @@ impl Model {
     fn new(planted: Planted) -> Arc<Model> {
         let (touched, epochs) = (Touched::new(), Epochs::new());
         touched.fit(&epochs, &BOUNDS);
-        Arc::new(Model { touched, log: Mutex::default(), epochs, memory: Memory::new(1 << 20), planted })
+        let (log, kept, memory) = (Mutex::default(), Mutex::default(), Memory::new(1 << 20));
+        Arc::new(Model { touched, log, kept, epochs, memory, planted })
     }
 
     fn mark(&self, range: usize) {
@@ -71,12 +74,16 @@ impl Model {
         }
     }
 
+    fn keep(&self) {
+        lock(&self.kept).extend(lock(&self.touched.sets).iter().map(|set| Arc::clone(&set.marks)));
+    }
+
     fn checkpoint(&self) {
-        let (mut before, mut kept) = (0, Vec::new());
+        let mut before = 0;
         for _ in 0..CHECKPOINTS {
-            kept.extend(lock(&self.touched.sets).iter().map(|set| Arc::clone(&set.marks)));
+            self.keep();
             self.touched.turn(&self.epochs, &BOUNDS);
-            kept.extend(lock(&self.touched.sets).iter().map(|set| Arc::clone(&set.marks)));
+            self.keep();
             if self.planted == Planted::Unsettled {
                 let mut sets = lock(&self.touched.sets);
                 sets.iter_mut().for_each(|set| set.is_settled = set.replaced.is_some());
