@@ -107,13 +107,14 @@ pub struct Place {
     pub chain: u32,
 }
 
-/// A segment's header.
-pub fn segment_header(input: &mut Input<'_>, number: u64, place: Place) -> Vec<u8> {
+/// The header of a segment whose file is so long.
+pub fn segment_header(input: &mut Input<'_>, number: u64, place: Place, len_bytes: u64) -> Vec<u8> {
     let mut bytes = head(input, b"BRAIDLOG");
     bytes.extend(input.mostly(number).to_le_bytes());
     bytes.extend(input.mostly(place.lsn).to_le_bytes());
     bytes.extend((input.mostly(place.chain.into()) as u32).to_le_bytes());
-    bytes.resize(64, 0);
+    bytes.resize(56, 0);
+    bytes.extend(input.mostly(len_bytes).to_le_bytes());
     seal(input, &mut bytes);
     bytes.resize(512, 0);
     bytes
@@ -122,23 +123,21 @@ pub fn segment_header(input: &mut Input<'_>, number: u64, place: Place) -> Vec<u
 /// A record that follows on `place`, which it moves behind itself.
 pub fn record(input: &mut Input<'_>, place: &mut Place, segment_lsn: u64, tables: &mut u64) -> Vec<u8> {
     let kind = match input.byte() % 16 {
-        0..3 => 3,
-        3..14 => {
+        0..3 => 2,
+        3..15 => {
             if *tables == 0 {
-                3
+                2
             } else {
                 1
             }
         }
-        14 => 2,
         _ => input.byte(),
     };
     let body = match kind {
-        3 => {
+        2 => {
             *tables += 1;
             catalog_entry(input, *tables - 1)
         }
-        2 => Vec::new(),
         _ => changes(input, *tables),
     };
     let run = if input.below(3) == 0 { place.lsn.saturating_sub(segment_lsn) } else { 0 };

@@ -72,20 +72,21 @@ impl Files {
         let mut place = Place { lsn: first_lsn, chain: 0 };
         let mut number = 1u64.saturating_add(input.position());
         for _ in 0..input.below(4) {
-            let segment_lsn = place.lsn;
+            let (begin, mut records) = (place, Vec::new());
+            for _ in 0..input.below(12) {
+                records.extend(format::record(input, &mut place, begin.lsn, &mut tables));
+            }
+            if input.byte().is_multiple_of(4) {
+                records.extend(input.bytes(255));
+            }
+            // Whole sectors, two at least with the header.
+            records.resize(records.len().next_multiple_of(512).max(512), 0);
             let mut bytes = if input.is_rare() {
                 input.bytes(255).to_vec()
             } else {
-                format::segment_header(input, number, place)
+                format::segment_header(input, number, begin, 512 + records.len() as u64)
             };
-            for _ in 0..input.below(12) {
-                bytes.extend(format::record(input, &mut place, segment_lsn, &mut tables));
-            }
-            match input.byte() % 4 {
-                0 => bytes.extend(input.bytes(255)),
-                1 => bytes.resize(bytes.len() + 512, 0),
-                _ => {}
-            }
+            bytes.extend(records);
             self.add(input, &format!("log-{number:020}"), bytes);
             number = number.saturating_add(1 + u64::from(input.is_rare()));
         }

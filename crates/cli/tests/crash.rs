@@ -12,7 +12,18 @@ fn processes_are_killed() {
     std::fs::create_dir_all(&directory).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_braid"));
     command
-        .args(["check", "crash", "--states", "20", "--kills", "4", "--json", "--directory"])
+        .args([
+            "check",
+            "crash",
+            "--states",
+            "20",
+            "--corruptions",
+            "20",
+            "--kills",
+            "4",
+            "--json",
+            "--directory",
+        ])
         .arg(&directory);
     let output = command.output().unwrap();
     let json: Value = serde_json::from_slice(&output.stdout).unwrap();

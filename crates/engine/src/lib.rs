@@ -82,6 +82,7 @@ pub use txn::{
     KEY_BYTES_MAX, Key, NextIndexRow, NextRow, OwnedIndexRows, OwnedRows, Plain, Put, RawRows, RawTable,
     Rows, Table, Transaction, Txn, Update, Value,
 };
+pub use wal::Cut;
 
 /// The example of the README, compiled and run.
 #[cfg(doctest)]

@@ -92,7 +92,7 @@ fn logs() {
 /// some 150 in memory, twice while a list of them grows.
 #[test]
 fn checkpoints() {
-    check(durable::checkpoints, 6000, 40, 4 << 10, 10_000);
+    check(durable::checkpoints, 6000, 40, 4 << 10, 5_000);
 }
 
 /// Proves the same of catalog entries.
@@ -105,5 +105,5 @@ fn catalog_entries() {
 /// opens again with the same content.
 #[test]
 fn directories() {
-    check(durable::directory, 3000, 8, 256 << 10, 800);
+    check(durable::directory, 3000, 8, 256 << 10, 400);
 }

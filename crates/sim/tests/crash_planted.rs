@@ -61,6 +61,16 @@ planted! {
         Mistake::Engine(Engine::FirstRecordAgain), None;
     timestamps_that_begin_anew:
         Mistake::Engine(Engine::ClockNotResumed), None;
+    a_mark_of_closing_that_outlives_the_opening:
+        Mistake::Engine(Engine::MarkKept), None;
+    a_mark_of_closing_that_is_taken_away_after_the_first_write:
+        Mistake::Engine(Engine::MarkRemovedLate), None;
+    a_mark_of_closing_that_is_published_before_the_log_is_durable:
+        Mistake::Engine(Engine::MarkBeforeLog), None;
+    a_mark_of_closing_that_is_not_synced:
+        Mistake::Storage(Careless::DataUnsynced("closed")), None;
+    the_name_of_the_mark_of_closing_that_is_not_synced:
+        Mistake::Storage(Careless::NameUnsynced("closed")), None;
     rows_that_are_not_synced:
         Mistake::Engine(Engine::Checkpoint(checkpoint::Planted::RowsUnsynced)), None;
     a_manifest_that_is_not_synced:

@@ -7,7 +7,7 @@ use braiddb::storage::{
     File, Holder, LockGuard, OpenMode, Operation, Result as StorageResult, Space, Storage,
 };
 use braiddb::wal::{
-    Change, Changes, DatabaseId, Error, Flusher, Lsn, Options, Planted, Reader, Tail, Writer, open,
+    Change, Changes, DatabaseId, Ending, Error, Flusher, Lsn, Options, Planted, Reader, Tail, Writer, open,
 };
 use braiddb::{Clock, SystemClock};
 use std::sync::Arc;
@@ -199,7 +199,7 @@ fn run(careless: Option<Careless>, until: u64) -> (SimulatedStorage, Trace) {
 /// What a reader finds from where it has to start: the numbers of records, and the end.
 fn read(storage: &dyn Storage, start: Lsn, planted: Planted) -> Result<(Vec<u64>, Tail), String> {
     let text = |error: Error| error.to_string();
-    let mut reader = Reader::with_planted(storage, DATABASE, start, planted).map_err(text)?;
+    let mut reader = Reader::with_planted(storage, DATABASE, start, Ending::Open, planted).map_err(text)?;
     let mut found = Vec::new();
     while let Some(record) = reader.next_record().map_err(text)? {
         let i = record.commit_timestamp;

@@ -1,10 +1,14 @@
-//! `braid check crash`: simulated crashes at every operation, and processes that are killed.
+//! `braid check crash`: simulated crashes at every operation, files of closed databases that are corrupted, and processes
+//! that are killed.
 
 mod kill;
 
 use crate::parallel::in_order;
 use crate::sim::grouped;
-use braid_sim::crash::{Failure, Place, Report, Settings, check, replay};
+use braid_sim::crash::{
+    CORRUPTIONS_PER_SEED, Corruptions, Failure, Mistake, Place, Report, Settings, check, check_corruptions,
+    replay,
+};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 pub use kill::{ChildArgs, child};
@@ -23,6 +27,9 @@ pub struct CrashArgs {
     /// Simulated crash states to recover from
     #[arg(long, default_value_t = 20_000)]
     states: u64,
+    /// Corruptions of databases that were closed: files deleted, cut off, overwritten, exchanged
+    #[arg(long, default_value_t = 2_000)]
+    corruptions: u64,
     /// Processes to kill
     #[arg(long, default_value_t = 60)]
     kills: u64,
@@ -30,7 +37,7 @@ pub struct CrashArgs {
     #[arg(long, default_value_t = 0)]
     seed: u64,
     /// Look at one simulated crash of the seed again: boundary:seed, as a failure prints it
-    #[arg(long, conflicts_with_all = ["states", "kills", "json"])]
+    #[arg(long, conflicts_with_all = ["states", "corruptions", "kills", "json"])]
     replay: Option<Place>,
     /// Where to make the databases of processes that are killed; else where temporary files are
     #[arg(long)]
@@ -52,12 +59,15 @@ pub fn crash(args: &CrashArgs) -> Result<(), Box<dyn Error>> {
     let bar = progress(args);
     let (report, failure) = look(args, threads, &bar);
     let simulated = start.elapsed();
+    let (corruptions, unnoticed) = corrupt(args, threads, &bar);
+    let corrupted = start.elapsed();
     let kills = match args.kills {
         0 => Kills::default(),
         _ => kill(args.directory.as_deref(), args.kills, args.seed, &bar)?,
     };
     bar.finish_and_clear();
-    let findings = Findings { report, failure, kills, simulated, elapsed: start.elapsed() };
+    let elapsed = start.elapsed();
+    let findings = Findings { report, failure, corruptions, unnoticed, kills, simulated, corrupted, elapsed };
     findings.print(args, &mut io::stdout().lock())?;
     match findings.lost().len() {
         0 => Ok(()),
@@ -68,7 +78,7 @@ pub fn crash(args: &CrashArgs) -> Result<(), Box<dyn Error>> {
 /// How far it is, on the terminal if there is one.
 fn progress(args: &CrashArgs) -> ProgressBar {
     let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} {msg}");
-    let bar = ProgressBar::new(args.states + args.kills);
+    let bar = ProgressBar::new(args.states + args.corruptions + args.kills);
     bar.with_style(style.expect("the template is well formed")).with_message("crash states")
 }
 
@@ -93,11 +103,36 @@ fn look(args: &CrashArgs, threads: usize, bar: &ProgressBar) -> (Report, Option<
     (report, failure)
 }
 
-/// A panic is a failure like any other.
+/// Corrupts closed databases, seed by seed, up to the first seed with a loss.
+fn corrupt(args: &CrashArgs, threads: usize, bar: &ProgressBar) -> (Corruptions, Option<Failure>) {
+    bar.set_message("corruptions");
+    let work = |piece: u64| {
+        let seed = args.seed.saturating_add(piece);
+        let count = CORRUPTIONS_PER_SEED.min(args.corruptions - piece * CORRUPTIONS_PER_SEED);
+        let result = caught(seed, || check_corruptions(seed, count, Mistake::None));
+        bar.inc(count);
+        result
+    };
+    let all = in_order(args.corruptions.div_ceil(CORRUPTIONS_PER_SEED), threads, work, Result::is_err);
+    let (mut report, mut failure) = (Corruptions::default(), None);
+    for result in all {
+        match result {
+            Ok(more) => report = report.plus(more),
+            Err(found) => failure = failure.or(Some(*found)),
+        }
+    }
+    (report, failure)
+}
+
 fn check_caught(settings: &Settings) -> Result<Report, Box<Failure>> {
-    catch_unwind(AssertUnwindSafe(|| check(settings))).unwrap_or_else(|_| {
+    caught(settings.seed, || check(settings))
+}
+
+/// A panic is a failure like any other.
+fn caught<R>(seed: u64, check: impl FnOnce() -> Result<R, Box<Failure>>) -> Result<R, Box<Failure>> {
+    catch_unwind(AssertUnwindSafe(check)).unwrap_or_else(|_| {
         let what = "the engine, or the check, has panicked".to_string();
-        Err(Box::new(Failure { seed: settings.seed, place: Place::default(), after: String::new(), what }))
+        Err(Box::new(Failure { seed, place: Place::default(), after: String::new(), what }))
     })
 }
 
@@ -106,8 +141,13 @@ fn check_caught(settings: &Settings) -> Result<Report, Box<Failure>> {
 struct Findings {
     report: Report,
     failure: Option<Failure>,
+    corruptions: Corruptions,
+    /// The first corruption that was not noticed.
+    unnoticed: Option<Failure>,
     kills: Kills,
+    /// How long all took up to here; and with the corruptions.
     simulated: Duration,
+    corrupted: Duration,
     elapsed: Duration,
 }
 
@@ -115,18 +155,23 @@ impl Findings {
     /// Everything that must not be, in words, and how to see it again.
     fn lost(&self) -> Vec<(String, String)> {
         let again = |failure: &Failure| match failure.place.crashes().len() {
-            0 => format!("braid check crash --seed {} --states 1 --kills 0", failure.seed),
+            0 => format!("braid check crash --seed {} --states 1 --corruptions 0 --kills 0", failure.seed),
             _ => format!("braid check crash --seed {} --replay {}", failure.seed, failure.place),
         };
         let simulated = self.failure.iter().map(|failure| (failure.to_string(), again(failure)));
-        simulated.chain(self.kills.lost.iter().cloned()).collect()
+        let corrupted = self.unnoticed.iter().map(|failure| {
+            let (seed, count) = (failure.seed, CORRUPTIONS_PER_SEED);
+            let again = format!("braid check crash --seed {seed} --states 0 --corruptions {count} --kills 0");
+            (failure.to_string(), again)
+        });
+        simulated.chain(corrupted).chain(self.kills.lost.iter().cloned()).collect()
     }
 
     fn print(&self, args: &CrashArgs, to: &mut impl Write) -> io::Result<()> {
         if args.json {
             return writeln!(to, "{:#}", self.json());
         }
-        let Findings { report, kills, .. } = self;
+        let Findings { report, corruptions, kills, .. } = self;
         writeln!(
             to,
             "{} crash states in {} lives of {} transactions, {} recoveries, {} from a checkpoint; \
@@ -138,6 +183,15 @@ impl Findings {
             grouped(report.checkpoints),
             grouped(report.faults),
             grouped(report.fallbacks)
+        )?;
+        writeln!(
+            to,
+            "{} corruptions of closed databases: {} had all, {} of them with an older checkpoint; {} were refused \
+             with the damage named",
+            grouped(corruptions.corruptions),
+            grouped(corruptions.whole),
+            grouped(corruptions.replaced),
+            grouped(corruptions.refused)
         )?;
         if kills.is_possible || args.kills == 0 {
             writeln!(
@@ -174,12 +228,20 @@ impl Findings {
                 "trace": format!("{:016x}", self.report.trace),
                 "seconds": self.simulated.as_secs_f64(),
             },
+            "corrupted": {
+                "corruptions": self.corruptions.corruptions,
+                "with_a_log": self.corruptions.logged,
+                "whole": self.corruptions.whole,
+                "with_an_older_checkpoint": self.corruptions.replaced,
+                "refused": self.corruptions.refused,
+                "seconds": (self.corrupted - self.simulated).as_secs_f64(),
+            },
             "killed": {
                 "is_possible": self.kills.is_possible,
                 "kills": self.kills.kills,
                 "in_checkpoints": self.kills.in_checkpoints,
                 "acknowledged": self.kills.acknowledged,
-                "seconds": (self.elapsed - self.simulated).as_secs_f64(),
+                "seconds": (self.elapsed - self.corrupted).as_secs_f64(),
             },
             "failures": failures,
             "lost": lost.len(),
@@ -206,9 +268,12 @@ mod tests {
     }
 
     fn looked(line: &str, threads: usize) -> Findings {
-        let (report, failure) = look(&parsed(line), threads, &ProgressBar::hidden());
-        let seconds = Duration::from_secs(2);
-        Findings { report, failure, kills: Kills::default(), simulated: seconds, elapsed: seconds }
+        let bar = ProgressBar::hidden();
+        let (report, failure) = look(&parsed(line), threads, &bar);
+        let (corruptions, unnoticed) = corrupt(&parsed(line), threads, &bar);
+        let (simulated, kills) = (Duration::from_secs(2), Kills::default());
+        let (corrupted, elapsed) = (simulated, simulated);
+        Findings { report, failure, corruptions, unnoticed, kills, simulated, corrupted, elapsed }
     }
 
     fn printed(findings: &Findings, line: &str) -> String {
@@ -220,7 +285,7 @@ mod tests {
     /// Proves that as many states are looked at as were asked for, and that the result does not depend on threads.
     #[test]
     fn states_are_counted() {
-        let line = "crash --states 260 --kills 0 --seed 5";
+        let line = "crash --states 260 --corruptions 50 --kills 0 --seed 5";
         let findings = looked(line, 1);
         assert_eq!((findings.report.states, findings.failure.clone()), (260, None));
         assert_eq!(findings.report, looked(line, 2).report);
@@ -228,6 +293,8 @@ mod tests {
         assert!(text.starts_with("260 crash states in ") && text.ends_with("\n0 lost, 2.0 s\n"), "{text}");
         let json: Value = serde_json::from_str(&printed(&findings, &format!("{line} --json"))).unwrap();
         assert_eq!((&json["simulated"]["states"], &json["lost"]), (&json!(260), &json!(0)));
+        assert_eq!(json["corrupted"]["corruptions"], json!(50));
+        assert_eq!(findings.corruptions, looked(line, 2).corruptions);
     }
 
     /// Proves that what is lost is printed with the command line that shows it again.
@@ -239,14 +306,17 @@ mod tests {
             after: "boundary 3".into(),
             what: "transaction 2 is lost".into(),
         };
-        let mut findings = looked("crash --states 1", 1);
-        for (place, again) in [("3:9", "--replay 3:9"), ("", "--states 1 --kills 0")] {
+        let mut findings = looked("crash --states 1 --corruptions 0", 1);
+        for (place, again) in [("3:9", "--replay 3:9"), ("", "--states 1 --corruptions 0 --kills 0")] {
             findings.failure = Some(failure(place));
             let text = printed(&findings, "crash");
             assert!(text.contains("transaction 2 is lost"), "{text}");
             assert!(text.contains(&format!("see it again: braid check crash --seed 7 {again}\n")), "{text}");
             assert!(text.ends_with("1 lost, 2.0 s\n"), "{text}");
         }
+        (findings.failure, findings.unnoticed) = (None, Some(failure("")));
+        let text = printed(&findings, "crash");
+        assert!(text.contains("--seed 7 --states 0 --corruptions 40 --kills 0\n"), "{text}");
         assert!(crash(&parsed("crash --replay 3:9")).is_ok());
         assert!(crash(&parsed("crash --replay 999999:9")).is_err());
     }

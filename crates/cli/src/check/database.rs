@@ -55,10 +55,9 @@ fn print(found: &Verification, to: &mut impl Write) -> io::Result<()> {
     }
     let (records, bytes) = (grouped(found.records), grouped(found.log_bytes));
     let end = if found.was_closed { "closed in order" } else { "not closed" };
-    writeln!(to, "the log has {records} good records of {bytes} bytes, and was {end}")?;
-    if found.dropped_bytes > 0 {
-        let dropped = grouped(found.dropped_bytes);
-        writeln!(to, "{dropped} bytes at its end are of commits that were never acknowledged: no damage")?;
+    writeln!(to, "the log has {records} good records of {bytes} bytes; the database was {end}")?;
+    if let Some(cut) = &found.cut {
+        writeln!(to, "no damage: opened, {cut}")?;
     }
     if !found.was_locked {
         writeln!(to, "no lock could be made here: somebody may have been writing meanwhile")?;
@@ -92,7 +91,9 @@ fn object(found: &Verification) -> Value {
         "rows": found.rows,
         "records": found.records,
         "log_bytes": found.log_bytes,
-        "dropped_bytes": found.dropped_bytes,
+        "cut": found.cut.as_ref().map(|cut| {
+            json!({ "file": cut.file, "offset": cut.offset, "lsn": cut.lsn, "bytes": cut.bytes })
+        }),
         "closed": found.was_closed,
         "locked": found.was_locked,
     })

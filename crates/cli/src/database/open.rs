@@ -68,7 +68,21 @@ fn recover(storage: FileStorage, path: &Path) -> Result<Database, Failure> {
     let clock = Arc::new(SystemClock::default());
     let opened =
         Database::open_with(Arc::new(storage), Options::default(), clock, &mut |progress| bar.show(progress));
-    opened.map_err(|error| advise(error, path))
+    let db = opened.map_err(|error| advise(error, path))?;
+    drop(bar);
+    tell(&db);
+    Ok(db)
+}
+
+/// What recovery has passed over or cut off, for people.
+fn tell(db: &Database) {
+    let Some(recovery) = db.recovery() else { return };
+    for (number, error) in &recovery.damaged_checkpoints {
+        eprintln!("checkpoint {number} is not used, an older one and the log stand in for it: {error}");
+    }
+    if let Some(cut) = &recovery.cut {
+        eprintln!("the database was not closed in order: {cut}");
+    }
 }
 
 /// The error, and what can be done.

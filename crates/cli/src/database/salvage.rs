@@ -52,9 +52,8 @@ fn print(done: &Salvage, to: &mut impl Write) -> io::Result<()> {
     for damage in &done.damages {
         writeln!(to, "damaged: {damage}")?;
     }
-    if done.dropped_bytes > 0 {
-        let bytes = grouped(done.dropped_bytes);
-        writeln!(to, "{bytes} bytes at the log's end are of commits that were never acknowledged")?;
+    if let Some(cut) = &done.cut {
+        writeln!(to, "no damage: {cut}")?;
     }
     let whole = if done.is_complete() { "everything" } else { "what could be read" };
     writeln!(to, "{whole} was taken, with {} transactions of the log", grouped(done.transactions))

@@ -56,6 +56,11 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::Storage(error) => error.fmt(f),
+            Error::Damaged { file, offset, reason } if file == super::Closed::FILE => write!(
+                f,
+                "{file:?}, which says what the database was closed with, is damaged at offset {offset}: {reason}; without \
+                 it nobody knows whether the rest is all: restore the directory from a copy, or salvage what there is"
+            ),
             Error::Damaged { file, offset, reason } => write!(
                 f,
                 "{file:?} is damaged at offset {offset}: {reason}; where no older checkpoint is whole, restore \

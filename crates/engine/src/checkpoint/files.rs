@@ -32,9 +32,9 @@ pub fn unneeded(storage: &dyn Storage, keep: &[Manifest]) -> Result<Vec<String>>
 fn unneeded_names(storage: &dyn Storage, keep: &[Manifest]) -> Result<BTreeSet<Name>> {
     let kept: BTreeSet<Name> = keep.iter().flat_map(Manifest::names).collect();
     let is_unneeded = |name: &Name| match name {
-        Name::Identity => false,
+        Name::Identity | Name::Closed => false,
         Name::Manifest(_) | Name::Rows(..) => !kept.contains(name),
-        Name::NewIdentity | Name::NewManifest(_) => true,
+        Name::NewIdentity | Name::NewClosed | Name::NewManifest(_) => true,
     };
     // The order of `Name` puts manifests before rows.
     Ok(names(storage)?.into_iter().filter(is_unneeded).collect())

@@ -12,6 +12,7 @@ pub(super) const VERSION: u32 = 1;
 pub(super) const HEAD_BYTES: usize = 32;
 
 const DATABASE: &str = super::Identity::FILE;
+const CLOSED: &str = super::Closed::FILE;
 const NEW: &str = ".new";
 
 /// The files of a database but for the log's.
@@ -23,8 +24,12 @@ pub(super) enum Name {
     Manifest(u64),
     /// Of the checkpoint that wrote it, this table, and the part of this number.
     Rows(u64, u32, u32),
+    /// That the database was closed in order.
+    Closed,
     /// The identity before it is published.
     NewIdentity,
+    /// The mark of closing before it is published.
+    NewClosed,
     /// A manifest before it is published.
     NewManifest(u64),
 }
@@ -35,6 +40,8 @@ impl Name {
         let (stem, is_new) = file.strip_suffix(NEW).map_or((file, false), |stem| (stem, true));
         let name = if stem == DATABASE {
             if is_new { Name::NewIdentity } else { Name::Identity }
+        } else if stem == CLOSED {
+            if is_new { Name::NewClosed } else { Name::Closed }
         } else if let Some(number) = stem.strip_prefix("checkpoint-") {
             let number = number.parse().ok()?;
             if is_new { Name::NewManifest(number) } else { Name::Manifest(number) }
@@ -50,7 +57,7 @@ impl Name {
     /// The checkpoint that wrote the file, if one did.
     pub(super) fn checkpoint(self) -> Option<u64> {
         match self {
-            Name::Identity | Name::NewIdentity => None,
+            Name::Identity | Name::NewIdentity | Name::Closed | Name::NewClosed => None,
             Name::Manifest(number) | Name::NewManifest(number) | Name::Rows(number, ..) => Some(number),
         }
     }
@@ -61,6 +68,8 @@ impl std::fmt::Display for Name {
         match self {
             Name::Identity => f.write_str(DATABASE),
             Name::NewIdentity => write!(f, "{DATABASE}{NEW}"),
+            Name::Closed => f.write_str(CLOSED),
+            Name::NewClosed => write!(f, "{CLOSED}{NEW}"),
             Name::Manifest(number) => write!(f, "checkpoint-{number:020}"),
             Name::NewManifest(number) => write!(f, "checkpoint-{number:020}{NEW}"),
             Name::Rows(checkpoint, table, part) => write!(f, "rows-{checkpoint:020}-{table:010}-{part:010}"),

@@ -78,7 +78,7 @@ impl Identity {
 
 /// Whether there is more of a database than its identity.
 fn has_more(storage: &dyn Storage) -> Result<bool> {
-    let is_part = |name: &Name| matches!(name, Name::Manifest(_) | Name::NewManifest(_) | Name::Rows(..));
+    let is_part = |name: &Name| !matches!(name, Name::Identity | Name::NewIdentity);
     let is_more = |file: &String| is_segment(file) || Name::parse(file).as_ref().is_some_and(is_part);
     Ok(storage.list()?.iter().any(is_more))
 }

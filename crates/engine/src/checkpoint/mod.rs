@@ -1,4 +1,5 @@
-//! The files of checkpoints: which database a directory holds, what is in a checkpoint, and the rows of its tables.
+//! The files of checkpoints: which database a directory holds, what is in a checkpoint, and the rows of its tables; and
+//! the mark of a database that was closed in order, [`Closed`].
 //!
 //! [`Identity`] is the file `database`. A checkpoint is a [`Manifest`], which names files of rows for each
 //! table, one per range of keys; a file may serve several checkpoints. To write one: a [`RowsWriter`] for each range
@@ -12,6 +13,7 @@
 
 mod block;
 mod catalog;
+mod closed;
 mod error;
 mod files;
 mod format;
@@ -25,6 +27,7 @@ mod tests;
 
 pub use block::Rows;
 pub use catalog::CatalogEntry;
+pub use closed::Closed;
 pub use error::{Error, Result};
 pub use files::{number_next, remove_unneeded, unneeded};
 pub use identity::Identity;

@@ -1,6 +1,8 @@
 //! Who writes checkpoints, and when: a thread of its own; or a simulation, step by step.
 
+use super::Planted;
 use super::checkpointer::{Checkpointer, Step};
+use super::mark::Mark;
 use crate::cc::ConcurrencyControl;
 use crate::error::{Error, Result};
 use crate::metrics::Clock;
@@ -39,7 +41,7 @@ struct Shared {
 /// The thread that writes checkpoints.
 pub(super) struct CheckpointThread {
     shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<JoinHandle<Option<u64>>>,
 }
 
 impl CheckpointThread {
@@ -56,8 +58,21 @@ impl CheckpointThread {
         let thread = std::thread::Builder::new().name("braid-checkpoint".into()).spawn(move || {
             let _closing = Closing(keeper.shared.clone());
             keeper.run();
+            keeper.checkpointer.newest()
         })?;
         Ok(CheckpointThread { shared, thread: Some(thread) })
+    }
+
+    /// Ends the thread, and says which checkpoint is the newest ([`Checkpointer::newest`]). What it has begun is as after
+    /// a crash.
+    pub(super) fn close(mut self) -> Option<u64> {
+        self.join()
+    }
+
+    fn join(&mut self) -> Option<u64> {
+        lock(&self.shared.requests).is_closed = true;
+        self.shared.signal.notify_all();
+        self.thread.take()?.join().ok().flatten()
     }
 
     /// Has a checkpoint made that begins after this call, and waits for it.
@@ -81,11 +96,7 @@ impl CheckpointThread {
 
 impl Drop for CheckpointThread {
     fn drop(&mut self) {
-        lock(&self.shared.requests).is_closed = true;
-        self.shared.signal.notify_all();
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join(); // what it has begun is as after a crash
-        }
+        self.join();
     }
 }
 
@@ -207,16 +218,16 @@ impl<C: ConcurrencyControl> Keeper<C> {
 pub struct Stepped<C: ConcurrencyControl> {
     pub(super) flusher: Option<Flusher>,
     pub(super) checkpointer: Checkpointer<C>,
+    pub(super) mark: Mark,
 }
 
 impl<C: ConcurrencyControl> Stepped<C> {
     /// Makes durable what has been appended so far. An [`Error::Log`] that says that there is no room can be tried
     /// again.
     pub fn flush(&mut self) -> Result<()> {
-        match &mut self.flusher {
-            Some(flusher) => flusher.flush_once().map(drop).map_err(Error::Log),
-            None => Ok(()),
-        }
+        let Some(flusher) = &mut self.flusher else { return Ok(()) };
+        flusher.flush_once().map_err(Error::Log)?;
+        self.mark.remove_late()
     }
 
     /// Begins a checkpoint or goes on with it; true: it counts now. (It may have to wait for a flush.)
@@ -229,9 +240,14 @@ impl<C: ConcurrencyControl> Stepped<C> {
         self.checkpointer.archive_step();
     }
 
-    /// Closes the log in order.
-    pub fn close(mut self) -> Result<()> {
-        self.flusher.take().map_or(Ok(()), |flusher| flusher.close().map_err(Error::Log))
+    /// Closes the database in order.
+    pub fn close(self) -> Result<()> {
+        let Stepped { mut flusher, checkpointer, mark } = self;
+        if let (Some(flusher), Planted::MarkBeforeLog) = (&mut flusher, mark.planted) {
+            mark.publish_at(checkpointer.newest().unwrap_or_default(), flusher.end())?;
+        }
+        let log = flusher.map(Flusher::close).transpose().map_err(Error::Log)?;
+        checkpointer.newest().map_or(Ok(()), |newest| mark.publish(newest, log))
     }
 }
 

@@ -3,9 +3,9 @@
 //! What a checkpoint needs are files of rows that nobody changes any more, and the log from its start to its end or
 //! beyond. Both may be given up meanwhile, for newer checkpoints; then the copy begins again with a newer one.
 
-use super::damage::{begin_copy, check_finished, clear_copy, end_copy, holder};
+use super::damage::{begin_copy, check_finished, clear_copy, end_copy, has_fallback, holder, note_unlogged};
 use super::verify::{Outlook, inspect};
-use crate::checkpoint::{self, Identity, Manifest, TableEntry};
+use crate::checkpoint::{self, Closed, Identity, Manifest, TableEntry};
 use crate::error::{Error, Result};
 use crate::storage::{OpenMode, Storage};
 use crate::wal::{self, Lsn};
@@ -37,7 +37,8 @@ pub struct Backup {
 /// when this began, and some of what came later, as a crash would leave it. The copy is durable, and has been read as
 /// recovery would read it.
 ///
-/// Only the newest checkpoint is copied. A copy that was not finished is refused when it is opened.
+/// The copy is marked as one that was closed in order: what is missing of it later is an error. Only the newest checkpoint
+/// is copied. A copy that was not finished is refused when it is opened.
 pub fn backup(from: &dyn Storage, to: &dyn Storage) -> Result<Backup> {
     let _lock = to.lock(&holder())?;
     check_finished(from)?;
@@ -90,6 +91,8 @@ fn copy(from: &dyn Storage, to: &dyn Storage) -> Result<Backup, Failed> {
     let database = Identity::read(from)?.ok_or(Error::NoDatabase)?.database;
     let newest = checkpoint::list(from)?.pop();
     let manifest = newest.map(|number| checkpoint::read(from, database, number)).transpose()?;
+    // What a database has that was closed is known; if it is opened meanwhile, this does not fit, and the copy begins again.
+    let closed = Closed::read(from, database)?;
     // The log first: a checkpoint counts when the log is durable up to its end, so what is copied now reaches that.
     let start_lsn = manifest.as_ref().map_or(Lsn(0), |manifest| manifest.start_lsn);
     if !wal::copy(from, to, database, start_lsn)? {
@@ -103,6 +106,13 @@ fn copy(from: &dyn Storage, to: &dyn Storage) -> Result<Backup, Failed> {
         Some(manifest) => checkpoint::publish(to, database, manifest)?,
         None => to.sync_directory()?,
     }
+    let is_unlogged = !has_fallback(from)?;
+    if is_unlogged {
+        note_unlogged(to)?;
+    }
+    if let Some(closed) = &closed {
+        closed.publish(to, database, checkpoint::Planted::None)?;
+    }
     Identity::create(to, database)?;
     let found = inspect(to, &mut |_| {})?;
     if let Some(damage) = found.damages().next() {
@@ -113,6 +123,11 @@ fn copy(from: &dyn Storage, to: &dyn Storage) -> Result<Backup, Failed> {
     }
     let bytes = found.files.iter().map(|file| file.bytes).sum();
     let checkpoint = manifest.as_ref().map(|manifest: &Manifest| manifest.number);
+    if closed.is_none() {
+        // Nobody writes to the copy until it is opened: from now on all damage of it is noticed.
+        let closed = Closed { end: found.end, checkpoint: checkpoint.unwrap_or_default(), is_unlogged };
+        closed.publish(to, database, checkpoint::Planted::None)?;
+    }
     Ok(Backup { checkpoint, rows: found.rows, records: found.records, bytes, attempts: 1 })
 }
 

@@ -48,6 +48,8 @@ pub(super) struct Checkpointer<C: ConcurrencyControl> {
     pending: Vec<Vec<bool>>,
     /// No number below is used again, also if its files are gone.
     number_next: u64,
+    /// A sync of the directory has failed: which names there are nobody knows.
+    has_lost_names: bool,
 }
 
 /// A checkpoint under way.
@@ -106,7 +108,15 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
             current: None,
             pending: Vec::new(),
             number_next: 0,
+            has_lost_names: false,
         }
+    }
+
+    /// The newest checkpoint that counts, for who closes the database: its number, or 0 if there is none. `None`: after a
+    /// sync that failed, nothing can be said of the files.
+    pub(super) fn newest(&self) -> Option<u64> {
+        let newest = self.kept.last().map_or(0, |manifest| manifest.number);
+        (!self.has_lost_names).then_some(newest)
     }
 
     /// How many bytes of log recovery would have to replay.
@@ -148,6 +158,9 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
 
     /// A checkpoint that has failed leaves nothing behind, and what it would have covered is left to the next one.
     fn give_up(&mut self, current: Current<C>, error: &Error) {
+        if let Error::Checkpoint(checkpoint::Error::Storage(error)) = error {
+            self.has_lost_names |= error.operation() == Operation::SyncDirectory;
+        }
         if let Some(log) = &self.log {
             if self.planted == Planted::TouchedForgottenByFailure {
                 self.pending.clear();

@@ -6,6 +6,7 @@
 //! - A checkpoint counts only when the log is durable up to `end_lsn`, and the log is kept from the `start_lsn` of the
 //!   older of two checkpoints on.
 //! - But for the lock and the identity, recovery writes nothing before it has read everything.
+//! - While the mark of an orderly close is there, the files are what it says.
 
 mod archiver;
 mod background;
@@ -13,6 +14,7 @@ mod backup;
 mod checkpointer;
 mod damage;
 mod load;
+mod mark;
 mod planted;
 mod recovery;
 mod restore;
@@ -35,14 +37,15 @@ pub use salvage::{Salvage, SalvageOptions, SalvagedTable};
 pub use verify::{FileReport, Outlook, Verification, verify};
 
 use crate::cc::ConcurrencyControl;
-use crate::checkpoint::Identity;
+use crate::checkpoint::{Closed, Identity};
 use crate::error::{Error, Result};
 use crate::metrics::Clock;
 use crate::options::{Durability, Options};
 use crate::storage::{Holder, LockGuard, Storage};
 use crate::sync::Mutex;
 use crate::txn::{Engine, Log, TableKind};
-use crate::wal::{self, DatabaseId, FlusherThread, Lsn, Tail, Writer};
+use crate::wal::{self, Cut, DatabaseId, Ending, FlusherThread, Lsn, Tail, Writer};
+use mark::Mark;
 use recovery::{Found, Recoverer};
 use std::sync::Arc;
 
@@ -95,9 +98,12 @@ impl Opening<'_> {
         };
         let database = identity.database;
         let progress = Mutex::new(progress);
+        let closed = Closed::read(&*storage, database)?;
         let found = Recoverer {
             storage: &*storage,
             database,
+            closed,
+            ending: Ending::of(closed.map(|closed| closed.end)),
             planted,
             until: Lsn(u64::MAX),
             clock: &*clock,
@@ -105,16 +111,19 @@ impl Opening<'_> {
         }
         .run(make)?;
         let Found { engine, tail, kept, recovery, .. } = found;
-        let base_lsn = tail.lsn();
+        let (base_lsn, end) = (tail.lsn(), tail.end());
+        let mark = Mark { storage: storage.clone(), database, planted, end };
         let flusher = match engine.options.durability {
             Durability::None => {
                 damage::note_unlogged(&*storage)?;
                 // What was read counts from now on, whether or not it was durable.
                 wal::secure(storage.clone(), database, tail)?;
+                mark.remove()?;
                 None
             }
             Durability::Sync | Durability::Async => {
                 let (writer, flusher) = open_log(&engine, storage.clone(), database, tail)?;
+                mark.remove()?;
                 let set = engine.log.set(Log { writer, is_stepped });
                 assert!(set.is_ok(), "a log is begun once");
                 Some(flusher)
@@ -123,7 +132,8 @@ impl Opening<'_> {
         let checkpointer =
             Checkpointer::new(engine.clone(), storage.clone(), database, planted, kept, base_lsn);
         checkpointer.release_log();
-        Ok(Recovered { engine, recovery, storage, stepped: Stepped { flusher, checkpointer }, lock })
+        let stepped = Stepped { flusher, checkpointer, mark };
+        Ok(Recovered { engine, recovery, storage, stepped, lock })
     }
 
     /// Recovers the database as [`Opening::recover`] does, and writes nothing: not even the lock, where nothing can
@@ -137,9 +147,12 @@ impl Opening<'_> {
         damage::check_finished(&*storage)?;
         let database = Identity::read(&*storage)?.ok_or(Error::NoDatabase)?.database;
         let progress = Mutex::new(progress);
+        let closed = Closed::read(&*storage, database)?;
         let found = Recoverer {
             storage: &*storage,
             database,
+            closed,
+            ending: Ending::of(closed.map(|closed| closed.end)),
             planted,
             until: Lsn(u64::MAX),
             clock: &*clock,
@@ -148,7 +161,7 @@ impl Opening<'_> {
         .run(make)?;
         let Found { engine, recovery, .. } = found;
         engine.forbid_writes();
-        Ok((engine, Durable { checkpoints: None, flusher: None, recovery, storage, _lock: lock }))
+        Ok((engine, Durable { checkpoints: None, flusher: None, mark: None, recovery, storage, _lock: lock }))
     }
 }
 
@@ -188,25 +201,29 @@ impl<C: ConcurrencyControl> Recovered<C> {
     /// Leaves the background to the caller, who keeps the lock, too.
     pub(crate) fn into_stepped(self) -> (Stepped<C>, Durable) {
         let Recovered { recovery, storage, stepped, lock, .. } = self;
-        (stepped, Durable { checkpoints: None, flusher: None, recovery, storage, _lock: Some(lock) })
+        let lock = Some(lock);
+        (stepped, Durable { checkpoints: None, flusher: None, mark: None, recovery, storage, _lock: lock })
     }
 
     /// Starts the threads.
     pub(crate) fn start(self) -> Result<Durable> {
-        let Recovered { engine, recovery, storage, stepped: Stepped { flusher, checkpointer }, lock } = self;
+        let Recovered { engine, recovery, storage, stepped, lock } = self;
+        let Stepped { flusher, checkpointer, mark } = stepped;
         let refused = |error: std::io::Error| Error::NoThread { reason: error.to_string() };
         let flusher = flusher.map(FlusherThread::spawn).transpose().map_err(refused)?;
         let clock = engine.clock.clone();
         let checkpoints = CheckpointThread::spawn(checkpointer, &engine.options, clock).map_err(refused)?;
-        Ok(Durable { checkpoints: Some(checkpoints), flusher, recovery, storage, _lock: Some(lock) })
+        let (checkpoints, mark, lock) = (Some(checkpoints), Some(mark), Some(lock));
+        Ok(Durable { checkpoints, flusher, mark, recovery, storage, _lock: lock })
     }
 }
 
-/// The durable side of an open database. Dropped, it closes the log in order; whoever appends must be gone.
+/// The durable side of an open database. Dropped, it closes the database in order; whoever appends must be gone.
 pub(crate) struct Durable {
-    /// Before the log, which a checkpoint under way waits for.
     checkpoints: Option<CheckpointThread>,
     flusher: Option<FlusherThread>,
+    /// None once it has been published.
+    mark: Option<Mark>,
     recovery: Recovery,
     storage: Arc<dyn Storage>,
     /// Last: then another process may open the directory. None where there can be no lock, as nothing is written.
@@ -230,10 +247,25 @@ impl Durable {
         checkpoints.checkpoint()
     }
 
-    /// Closes the log in order, and says whether it could.
+    /// Closes the database in order, and says whether it could.
     pub(crate) fn close(mut self) -> Result<()> {
-        self.checkpoints = None;
-        self.flusher.take().map_or(Ok(()), |flusher| flusher.close().map_err(Error::Log))
+        self.close_once()
+    }
+
+    fn close_once(&mut self) -> Result<()> {
+        // Before the log, which a checkpoint under way waits for.
+        let newest = self.checkpoints.take().and_then(CheckpointThread::close);
+        let log = self.flusher.take().map(FlusherThread::close).transpose().map_err(Error::Log)?;
+        match (self.mark.take(), newest) {
+            (Some(mark), Some(newest)) => mark.publish(newest, log),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Drop for Durable {
+    fn drop(&mut self) {
+        let _ = self.close_once(); // who wants to know calls `close`
     }
 }
 

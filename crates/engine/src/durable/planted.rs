@@ -31,6 +31,14 @@ pub enum Planted {
     FirstRecordAgain,
     /// Timestamps begin anew after recovery.
     ClockNotResumed,
+    /// The mark of an orderly close is not taken away when the database is opened.
+    MarkKept,
+    /// The mark of an orderly close is taken away when the log has been written to.
+    MarkRemovedLate,
+    /// The mark of an orderly close is published before the end of the log is durable.
+    MarkBeforeLog,
+    /// The mark of an orderly close is not looked at.
+    MarkIgnored,
     /// An error in writing or reading the rows and manifests of checkpoints.
     Checkpoint(checkpoint::Planted),
     /// An error in reading the log.

@@ -3,16 +3,16 @@
 //! Only reads; so whatever interrupts it, the next attempt finds the same. (`wal::open` writes, afterwards.)
 
 use super::load::Blocks;
-use super::{Planted, damage};
+use super::{Cut, Planted, damage, mark};
 use crate::cc::ConcurrencyControl;
-use crate::checkpoint::{self, Block, CatalogEntry, Manifest, RowsReader};
+use crate::checkpoint::{self, Block, CatalogEntry, Closed, Manifest, RowsReader};
 use crate::error::{Error, Result};
 use crate::metrics::Clock;
 use crate::storage::Storage;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Mutex, try_lock};
 use crate::txn::{Engine, Feed, TableInner, TableKind, for_each_parallel, replay, restore_table, resume};
-use crate::wal::{self, DatabaseId, Lsn, Point, Reader, Record, Tail};
+use crate::wal::{self, DatabaseId, Ending, Lsn, Point, Reader, Record, Tail};
 use std::sync::Arc;
 
 /// What recovery is busy with.
@@ -49,9 +49,10 @@ pub struct Recovery {
     pub transactions: u64,
     /// How many bytes of the log they took.
     pub log_bytes: u64,
-    /// Bytes at the end of the log that were dropped: of writes that were never completed, hence never acknowledged.
-    pub dropped_bytes: u64,
-    /// The database had been closed in order.
+    /// What was cut off the end of the log, and where: of a write that was never completed, hence never acknowledged.
+    pub cut: Option<Cut>,
+    /// The database had been closed in order, and all that it had then is there. Else the end of the log is where good
+    /// records end; that the last write before that was whole cannot be known.
     pub was_closed: bool,
     /// How long loading the checkpoint took, in nanoseconds.
     pub load_ns: u64,
@@ -74,6 +75,10 @@ pub(super) struct Found<C: ConcurrencyControl> {
 pub(super) struct Recoverer<'r, 'p> {
     pub(super) storage: &'r dyn Storage,
     pub(super) database: DatabaseId,
+    /// What the database had when it was closed in order, if it was.
+    pub(super) closed: Option<Closed>,
+    /// What is known of the log's end.
+    pub(super) ending: Ending,
     pub(super) planted: Planted,
     /// Nothing that ends behind is applied.
     pub(super) until: Lsn,
@@ -96,15 +101,18 @@ impl Recoverer<'_, '_> {
         let start_lsn = newest.map_or(Lsn(0), |manifest| manifest.start_lsn);
         let applied = self.apply_log(&engine, start_lsn, newest.map_or(0, |manifest| manifest.timestamp))?;
         let (tail, reached) = (applied.tail, applied.reached);
+        if let Some(closed) = self.closed() {
+            mark::check_log(closed, &tail)?;
+        }
         if let Some(end_lsn) = newest.map(|manifest| manifest.end_lsn).filter(|end| *end > tail.lsn()) {
-            return Err(Error::Log(wal::Error::Missing { lsn: end_lsn }));
+            return Err(Error::Log(tail.missing(end_lsn)));
         }
         recovery.load_ns = loaded_ns.saturating_sub(begin_ns);
         recovery.replay_ns = self.clock.now_ns().saturating_sub(loaded_ns);
         recovery.transactions = applied.transactions;
         recovery.log_bytes = tail.lsn().0.saturating_sub(start_lsn.0);
-        recovery.dropped_bytes = tail.dropped_bytes();
-        recovery.was_closed = tail.is_closed();
+        recovery.cut = tail.cut();
+        recovery.was_closed = self.closed.is_some();
         if self.planted != Planted::ClockNotResumed {
             resume(&engine, applied.timestamp)?;
         }
@@ -114,6 +122,10 @@ impl Recoverer<'_, '_> {
         Ok(Found { engine, tail, reached, kept, recovery })
     }
 
+    fn closed(&self) -> Option<&Closed> {
+        self.closed.as_ref().filter(|_| self.planted != Planted::MarkIgnored)
+    }
+
     /// Loads the newest checkpoint that is whole. Returns it behind the one before, if that is there.
     fn load_newest<C: ConcurrencyControl>(
         &self,
@@ -121,7 +133,15 @@ impl Recoverer<'_, '_> {
         recovery: &mut Recovery,
     ) -> Result<(Arc<Engine<C>>, Vec<Manifest>)> {
         let numbers = checkpoint::list(self.storage)?;
-        let (has_fallback, mut failure) = (damage::has_fallback(self.storage)?, None);
+        let is_unlogged = self.closed().is_some_and(|closed| closed.is_unlogged);
+        let (has_fallback, mut failure) = (damage::has_fallback(self.storage)? && !is_unlogged, None);
+        if let Some((number, error)) = mark::missing_checkpoint(self.closed(), &numbers)? {
+            if !has_fallback {
+                return Err(error.into());
+            }
+            recovery.damaged_checkpoints.push((number, error.to_string()));
+            failure = Some(Error::Checkpoint(error));
+        }
         for (at, number) in numbers.iter().enumerate().rev() {
             if self.is_beyond(*number) {
                 continue;
@@ -261,7 +281,8 @@ impl Recoverer<'_, '_> {
     }
 
     fn open_log(&self, start_lsn: Lsn) -> wal::Result<Reader<'_>> {
-        Reader::with_planted(self.storage, self.database, start_lsn, self.planted.of_log())
+        let ending = if self.planted == Planted::MarkIgnored { Ending::Unknown } else { self.ending };
+        Reader::with_planted(self.storage, self.database, start_lsn, ending, self.planted.of_log())
     }
 
     fn count_records(&self, start_lsn: Lsn) -> Result<u64> {

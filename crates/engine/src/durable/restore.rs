@@ -9,6 +9,7 @@
 
 use super::checkpointer::{Checkpointer, Step};
 use super::damage::{begin_copy, check_finished, end_copy, holder, lock_to_read};
+use super::mark::Mark;
 use super::recovery::{Found, Recoverer};
 use super::{Planted, Progress};
 use crate::cc::ConcurrencyControl;
@@ -18,7 +19,7 @@ use crate::metrics::Clock;
 use crate::storage::{Storage, Union};
 use crate::sync::Mutex;
 use crate::txn::Engine;
-use crate::wal::{self, DatabaseId, Lsn, Point, Reader, Tail, Until};
+use crate::wal::{self, DatabaseId, Ending, Lsn, Point, Reader, Tail, Until};
 use std::sync::Arc;
 
 /// What was restored.
@@ -70,7 +71,17 @@ impl Restorer<'_> {
         let kept = Kept { source: &source, database };
         let until = kept.resolve(until)?;
         let progress = Mutex::new(progress);
-        let recoverer = Recoverer { storage: &source, database, planted, clock: &*clock, progress, until };
+        let recoverer = Recoverer {
+            storage: &source,
+            database,
+            // What is kept of the log elsewhere may go on behind the end that the directory knows of.
+            closed: None,
+            ending: Ending::Unknown,
+            planted,
+            clock: &*clock,
+            progress,
+            until,
+        };
         let found = recoverer.run(make).map_err(|error| kept.explain(error, until))?;
         let reached = found.reached;
         if until != Lsn(u64::MAX) && reached.lsn < until && found.tail.lsn() < until {
@@ -101,11 +112,19 @@ fn write<C: ConcurrencyControl>(
     let options =
         wal::Options { segment_bytes: engine.options.log_segment_bytes, ..wal::Options::new(fresh) };
     let (_, flusher) = wal::open(to.clone(), options, clock, Tail::at(reached.lsn)).map_err(Error::Log)?;
-    flusher.close().map_err(Error::Log)?;
+    let log = flusher.close().map_err(Error::Log)?;
+    let mark = Mark { storage: to.clone(), database: fresh, planted, end: log.end() };
     let mut checkpointer = Checkpointer::new(engine, to.clone(), fresh, planted, Vec::new(), reached.lsn);
     while checkpointer.step()? != Step::Done {}
     Identity::create(&**to, fresh)?;
+    if let Some(newest) = checkpointer.newest() {
+        mark.publish(newest, Some(log))?;
+    }
     end_copy(&**to)
+}
+
+fn open_log(source: &Union, database: DatabaseId) -> wal::Result<Reader<'_>> {
+    Reader::with_planted(source, database, Lsn(0), Ending::Unknown, wal::Planted::None)
 }
 
 /// Lets go of what holds an engine that nobody uses any more.
@@ -141,7 +160,7 @@ impl Kept<'_> {
 
     /// Where the log has to be read from, and the first point that can be restored.
     fn oldest(&self) -> Result<(Lsn, Lsn)> {
-        if Reader::open(self.source, self.database, Lsn(0)).is_ok_and(|reader| reader.has_begun()) {
+        if open_log(self.source, self.database).is_ok_and(|reader| reader.has_begun()) {
             return Ok((Lsn(0), Lsn(0)));
         }
         let mut oldest = (Lsn(0), Lsn(0));

@@ -4,14 +4,16 @@
 //! behind its start give, but for what the report says was left out.
 
 use super::damage::{Damage, lock_to_read};
-use super::{Progress, Stage, log_table};
+use super::{Progress, Stage, log_table, mark};
 use crate::cc::ConcurrencyControl;
-use crate::checkpoint::{self, Block, CatalogEntry, Identity, Manifest, RowsFile, RowsReader, TableEntry};
+use crate::checkpoint::{
+    self, Block, CatalogEntry, Closed, Identity, Manifest, RowsFile, RowsReader, TableEntry,
+};
 use crate::error::{Error, Result};
 use crate::options::Durability;
 use crate::storage::Storage;
 use crate::txn::{Engine, RawTable, TableKind, Transaction, open_table};
-use crate::wal::{self, DatabaseId, Gap, Lsn, Record, Remains, Remnant};
+use crate::wal::{self, Cut, DatabaseId, Ending, Gap, Lsn, Record, Remains, Remnant};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -41,8 +43,8 @@ pub struct Salvage {
     pub damages: Vec<Damage>,
     /// Changes that were left out because nothing says which table they belong to.
     pub unknown_changes: u64,
-    /// Bytes at the end of the log of writes that were never completed, hence never acknowledged.
-    pub dropped_bytes: u64,
+    /// What was cut off the end of the log: of a write that was never completed, hence never acknowledged.
+    pub cut: Option<Cut>,
 }
 
 /// What came of a table.
@@ -104,6 +106,9 @@ enum State {
 struct Salvaging<'s, C: ConcurrencyControl> {
     of: Salvager<'s, C>,
     database: DatabaseId,
+    /// What the database had when it was closed in order, if it was.
+    closed: Option<Closed>,
+    ending: Ending,
     tables: BTreeMap<u32, Target>,
     batch: Batch,
     /// Where the newest checkpoint begins: tables that it does not have were made later.
@@ -120,11 +125,22 @@ impl<'s, C: ConcurrencyControl> Salvager<'s, C> {
         let _lock = lock_to_read(self.from)?;
         let mut done = Salvage::default();
         let database = database(self.from, &mut done)?;
+        let closed = Closed::read(self.from, database);
+        let ending = match &closed {
+            Ok(closed) => Ending::of(closed.map(|closed| closed.end)),
+            Err(_) => Ending::Unknown,
+        };
+        let closed = closed.unwrap_or_else(|error| {
+            done.damages.push(Damage::of(Closed::FILE, &error));
+            None
+        });
         let bytes_max = BATCH_BYTES.min(self.engine.options.log_segment_bytes / 2);
         let batch = Batch { changes: Vec::new(), bytes: 0, bytes_max };
         let mut work = Salvaging {
             of: self,
             database,
+            closed,
+            ending,
             tables: BTreeMap::new(),
             batch,
             newest_start: Lsn(0),
@@ -155,8 +171,13 @@ fn database(from: &dyn Storage, done: &mut Salvage) -> Result<DatabaseId> {
 impl<C: ConcurrencyControl> Salvaging<'_, C> {
     /// Takes the rows of all tables of the newest checkpoint whose manifest is good.
     fn take_rows(&mut self) -> Result<()> {
-        let mut manifests = Vec::new();
-        for number in checkpoint::list(self.of.from)? {
+        let (mut manifests, numbers) = (Vec::new(), checkpoint::list(self.of.from)?);
+        match mark::missing_checkpoint(self.closed.as_ref(), &numbers) {
+            Ok(None) => {}
+            Ok(Some((number, error))) => self.done.damages.push(Damage::of(Manifest::file(number), &error)),
+            Err(error) => self.done.damages.push(Damage::of(Closed::FILE, &error)),
+        }
+        for number in numbers {
             match checkpoint::read(self.of.from, self.database, number) {
                 Ok(manifest) => manifests.insert(0, manifest),
                 Err(error) => self.done.damages.push(Damage::of(Manifest::file(number), &error)),
@@ -268,7 +289,7 @@ impl<C: ConcurrencyControl> Salvaging<'_, C> {
     fn take_log(&mut self) -> Result<()> {
         let starts = self.tables.values().map(|table| table.start).chain([self.newest_start]);
         let start = starts.min().expect("there is one");
-        let mut remains = Remains::open(self.of.from, self.database, start)?;
+        let mut remains = Remains::open(self.of.from, self.database, start, self.ending)?;
         let mut records = 0;
         while let Some(remnant) = remains.next_remnant() {
             match remnant {
@@ -280,7 +301,7 @@ impl<C: ConcurrencyControl> Salvaging<'_, C> {
                 }
             }
         }
-        self.done.dropped_bytes = remains.dropped_bytes();
+        self.done.cut = remains.cut();
         self.batch.commit(self.of.engine)
     }
 

@@ -1,11 +1,11 @@
 //! Looking at all files of a database that is not open: which are good, and whether it would open.
 
 use super::damage::{Catalog, Damage, check_finished, check_record, has_fallback, lock_to_read};
-use super::{Progress, Stage};
-use crate::checkpoint::{self, Block, Identity, Manifest, RowsFile, RowsReader};
+use super::{Progress, Stage, mark};
+use crate::checkpoint::{self, Block, Closed, Identity, Manifest, RowsFile, RowsReader};
 use crate::error::{Error, Result};
 use crate::storage::{OpenMode, Storage};
-use crate::wal::{self, DatabaseId, Lsn, Reader, Remains, Remnant};
+use crate::wal::{self, Cut, DatabaseId, End, Ending, Lsn, Reader, Remains, Remnant, Tail};
 use std::collections::BTreeMap;
 
 /// Whether a database would open.
@@ -44,10 +44,13 @@ pub struct Verification {
     pub records: u64,
     /// How many bytes of the log they take.
     pub log_bytes: u64,
-    /// Bytes at the end of the log of writes that were never completed, hence never acknowledged: no damage.
-    pub dropped_bytes: u64,
-    /// Whether the database was closed in order.
+    /// What recovery would cut off the end of the log: of a write that was never completed, hence never acknowledged.
+    /// No damage.
+    pub cut: Option<Cut>,
+    /// Whether the database was closed in order, and has said so in the file `closed`.
     pub was_closed: bool,
+    /// Where the log ends, if the database would open.
+    pub(super) end: End,
 }
 
 /// A file of a database.
@@ -73,8 +76,9 @@ impl Verification {
             rows: 0,
             records: 0,
             log_bytes: 0,
-            dropped_bytes: 0,
+            cut: None,
             was_closed: false,
+            end: End::default(),
         }
     }
 
@@ -109,8 +113,15 @@ pub fn verify(storage: &dyn Storage, progress: &mut dyn FnMut(&Progress)) -> Res
 
 /// As [`verify`], for who has the lock.
 pub(super) fn inspect(storage: &dyn Storage, progress: &mut dyn FnMut(&Progress)) -> Result<Verification> {
-    let mut inspector =
-        Inspector { storage, progress, read: BTreeMap::new(), refused: None, found: Verification::new() };
+    let mut inspector = Inspector {
+        storage,
+        progress,
+        closed: None,
+        read: BTreeMap::new(),
+        refused: None,
+        unmarked: None,
+        found: Verification::new(),
+    };
     let database = match Identity::read(storage) {
         Ok(Some(identity)) => identity.database,
         Ok(None) => return Err(Error::NoDatabase),
@@ -141,10 +152,14 @@ fn is_damage(storage: &dyn Storage, error: &checkpoint::Error) -> bool {
 struct Inspector<'i> {
     storage: &'i dyn Storage,
     progress: &'i mut dyn FnMut(&Progress),
+    /// What the database had when it was closed in order, if it was.
+    closed: Option<Closed>,
     /// The files of rows that were read, and whether they are good: several checkpoints may have one.
     read: BTreeMap<String, (RowsFile, bool)>,
     /// Why recovery would not go over to an older checkpoint: what failed is no damage.
     refused: Option<String>,
+    /// Why recovery would not go on whatever checkpoints there are: the mark is damaged, or untrue.
+    unmarked: Option<String>,
     found: Verification,
 }
 
@@ -156,9 +171,61 @@ impl Inspector<'_> {
         self.found.files.push(FileReport { file: file.into(), bytes, damages });
     }
 
+    /// Reads the mark of an orderly close. Damaged, it is an error of opening, and the rest is read as after a crash.
+    fn inspect_mark(&mut self, database: DatabaseId) {
+        let damage = match Closed::read(self.storage, database) {
+            Ok(None) => return,
+            Ok(Some(closed)) => {
+                self.closed = Some(closed);
+                self.found.was_closed = true;
+                None
+            }
+            Err(error) => {
+                self.unmarked = Some(error.to_string());
+                Some(Damage::of(Closed::FILE, &error))
+            }
+        };
+        self.file(Closed::FILE, damage);
+    }
+
+    /// What is known of the log's end by the mark, good or not.
+    fn ending(&self) -> Ending {
+        match (self.closed, &self.unmarked) {
+            (Some(closed), _) => Ending::At(closed.end),
+            (None, Some(_)) => Ending::Unknown,
+            (None, None) => Ending::Open,
+        }
+    }
+
+    /// Notes that the newest checkpoint is missing, or that it is not that of the mark.
+    fn inspect_numbers(&mut self, numbers: &[u64]) -> Option<String> {
+        match mark::missing_checkpoint(self.closed.as_ref(), numbers) {
+            Ok(None) => None,
+            Ok(Some((number, error))) => {
+                self.found.missing.push(Damage::of(Manifest::file(number), &error));
+                Some(error.to_string())
+            }
+            Err(error) => {
+                self.untrue(&error);
+                None
+            }
+        }
+    }
+
+    /// Notes that the mark is not what the rest says.
+    fn untrue(&mut self, error: &checkpoint::Error) {
+        self.unmarked = Some(error.to_string());
+        let damage = Damage::of(Closed::FILE, error);
+        let files = self.found.files.iter_mut();
+        files.filter(|file| file.file == Closed::FILE).for_each(|file| file.damages.push(damage.clone()));
+    }
+
     fn inspect(&mut self, database: DatabaseId) -> Result<()> {
-        let (mut manifests, mut chosen, mut failure) = (Vec::new(), None, None);
-        for number in checkpoint::list(self.storage)? {
+        self.inspect_mark(database);
+        let numbers = checkpoint::list(self.storage)?;
+        let (mut manifests, mut chosen) = (Vec::new(), None);
+        let mut failure = self.inspect_numbers(&numbers);
+        for number in numbers {
             let file = Manifest::file(number);
             match checkpoint::read(self.storage, database, number) {
                 Ok(manifest) => {
@@ -179,25 +246,53 @@ impl Inspector<'_> {
         }
         let oldest = manifests.iter().map(|manifest| manifest.start_lsn).min().unwrap_or_default();
         self.inspect_log(database, oldest)?;
-        let checkpoint = chosen.as_ref().map(|chosen| chosen.number);
         self.found.rows = chosen.as_ref().map_or(0, Manifest::rows);
-        let replayed = would_replay(self.storage, database, chosen.as_ref());
-        let is_newest = checkpoint == checkpoint::list(self.storage)?.last().copied();
-        let has_log = Reader::open(self.storage, database, Lsn(0)).is_ok_and(|reader| reader.has_begun());
-        if !is_newest && (!has_fallback(self.storage)? || (checkpoint.is_none() && !has_log)) {
+        self.found.outlook = self.outlook(database, chosen.as_ref(), failure)?;
+        Ok(())
+    }
+
+    /// What recovery would come to that has chosen this checkpoint, and why not a newer one.
+    fn outlook(
+        &mut self,
+        database: DatabaseId,
+        chosen: Option<&Manifest>,
+        failure: Option<String>,
+    ) -> Result<Outlook> {
+        let checkpoint = chosen.map(|chosen| chosen.number);
+        let replayed = would_replay(self.storage, database, self.closed.as_ref(), chosen, self.ending());
+        let named = self.closed.map(|closed| closed.checkpoint).filter(|number| *number > 0);
+        let is_newest = checkpoint == checkpoint::list(self.storage)?.last().copied().max(named);
+        let reader =
+            Reader::with_planted(self.storage, database, Lsn(0), Ending::Unknown, wal::Planted::None);
+        let has_log = reader.is_ok_and(|reader| reader.has_begun());
+        let is_unlogged =
+            self.closed.is_some_and(|closed| closed.is_unlogged) || !has_fallback(self.storage)?;
+        if !is_newest && (is_unlogged || (checkpoint.is_none() && !has_log)) {
             self.refused = self.refused.take().or_else(|| failure.clone());
         }
-        self.found.outlook = match (self.refused.take(), replayed) {
-            (Some(reason), _) => Outlook::Refused { reason },
-            (None, Ok(())) => Outlook::Opens { checkpoint },
-            (None, Err(error)) => {
-                // Without a checkpoint the log is too short: for want of a checkpoint.
-                let is_short = matches!(error, Error::Log(wal::Error::Missing { .. }));
-                let failure = failure.filter(|_| checkpoint.is_none() && is_short);
-                Outlook::Refused { reason: failure.unwrap_or_else(|| error.to_string()) }
+        let error = match (self.unmarked.take().or(self.refused.take()), replayed) {
+            (Some(reason), _) => return Ok(Outlook::Refused { reason }),
+            (None, Ok(end)) => {
+                self.found.end = end;
+                return Ok(Outlook::Opens { checkpoint });
             }
+            (None, Err(error)) => error,
         };
-        Ok(())
+        match &error {
+            Error::Checkpoint(error) => self.untrue(error),
+            // Also of a segment that is not needed.
+            Error::Log(wal::Error::Foreign { file, .. })
+                if !self.found.damages().any(|d| d.file == *file) =>
+            {
+                let (file, reason) = (file.clone(), error.to_string());
+                self.found.missing.push(Damage { file, offset: Some(0), lsn: None, reason });
+            }
+            _ => {}
+        }
+        // Without a checkpoint the log is too short: for want of a checkpoint.
+        let is_short = matches!(error, Error::Log(wal::Error::Missing { .. }));
+        let failure = failure.filter(|_| checkpoint.is_none() && is_short);
+        Ok(Outlook::Refused { reason: failure.unwrap_or_else(|| error.to_string()) })
     }
 
     /// What is wrong with a file of a checkpoint.
@@ -256,7 +351,7 @@ impl Inspector<'_> {
     }
 
     fn inspect_log(&mut self, database: DatabaseId, start: Lsn) -> Result<()> {
-        let mut remains = Remains::open(self.storage, database, start)?;
+        let mut remains = Remains::open(self.storage, database, start, self.ending())?;
         let mut gaps = Vec::new();
         while let Some(remnant) = remains.next_remnant() {
             match remnant {
@@ -269,8 +364,7 @@ impl Inspector<'_> {
                 }
             }
         }
-        self.found.dropped_bytes = remains.dropped_bytes();
-        self.found.was_closed = remains.is_closed();
+        self.found.cut = remains.cut();
         for (file, _) in remains.files() {
             let damages: Vec<Damage> = gaps.extract_if(.., |gap| gap.file == file).collect();
             self.file(&file, damages);
@@ -280,8 +374,31 @@ impl Inspector<'_> {
     }
 }
 
-/// Reads the log as recovery does, over this checkpoint.
-fn would_replay(storage: &dyn Storage, database: DatabaseId, over: Option<&Manifest>) -> Result<()> {
+/// Reads the log as recovery does, over this checkpoint; where it ends.
+fn would_replay(
+    storage: &dyn Storage,
+    database: DatabaseId,
+    closed: Option<&Closed>,
+    over: Option<&Manifest>,
+    ending: Ending,
+) -> Result<End> {
+    let tail = replay(storage, database, ending, over)?;
+    if let Some(closed) = closed {
+        mark::check_log(closed, &tail)?;
+    }
+    match over.map(|manifest| manifest.end_lsn).filter(|needed| *needed > tail.lsn()) {
+        Some(lsn) => Err(tail.missing(lsn).into()),
+        None => Ok(tail.end()),
+    }
+}
+
+/// Reads the log over this checkpoint to its end.
+fn replay(
+    storage: &dyn Storage,
+    database: DatabaseId,
+    ending: Ending,
+    over: Option<&Manifest>,
+) -> Result<Tail> {
     let mut catalog = Catalog::default();
     for entry in over.iter().flat_map(|manifest| &manifest.tables) {
         if !catalog.add(entry.table.clone()) {
@@ -290,7 +407,7 @@ fn would_replay(storage: &dyn Storage, database: DatabaseId, over: Option<&Manif
         }
     }
     let start = over.map_or(Lsn(0), |manifest| manifest.start_lsn);
-    let mut reader = Reader::open(storage, database, start)?;
+    let mut reader = Reader::with_planted(storage, database, start, ending, wal::Planted::None)?;
     while let Some(record) = reader.next_record()? {
         check_record(&mut catalog, &record).map_err(|reason| wal::Error::Damaged {
             file: "log".into(),
@@ -299,9 +416,5 @@ fn would_replay(storage: &dyn Storage, database: DatabaseId, over: Option<&Manif
             reason,
         })?;
     }
-    let end_lsn = reader.finish()?.lsn();
-    match over.map(|manifest| manifest.end_lsn).filter(|needed| *needed > end_lsn) {
-        Some(lsn) => Err(wal::Error::Missing { lsn }.into()),
-        None => Ok(()),
-    }
+    Ok(reader.finish()?)
 }

@@ -58,16 +58,13 @@ impl FileStorage {
         StorageError::io(operation, self.shown(name), error)
     }
 
-    /// The entries of the directory, sorted, of which `wanted` says yes to the name, if that is text, and to whether
-    /// it is a regular file.
-    fn entries(&self, wanted: impl Fn(Option<&str>, bool) -> bool) -> Result<Vec<String>> {
+    /// The entries of the directory, sorted, of which `wanted` says yes to the name, if that is text.
+    fn entries(&self, wanted: impl Fn(Option<&str>) -> bool) -> Result<Vec<String>> {
         let failed = |error| self.failed(Operation::List, "", error);
         let mut names = Vec::new();
         for entry in fs::read_dir(&self.directory).map_err(failed)? {
-            let entry = entry.map_err(failed)?;
-            let is_file = entry.file_type().map_err(failed)?.is_file();
-            let name = entry.file_name();
-            if wanted(name.to_str(), is_file) {
+            let name = entry.map_err(failed)?.file_name();
+            if wanted(name.to_str()) {
                 names.push(name.to_string_lossy().into_owned());
             }
         }
@@ -77,24 +74,35 @@ impl FileStorage {
 
     /// The lock's file, open and not yet locked. Whatever else has its name is refused: it is somebody's.
     fn open_lock_file(&self) -> io::Result<fs::File> {
-        let path = self.directory.join(LOCK_NAME);
-        let no_lock = |kind: fs::FileType| {
-            let what = match (kind.is_symlink(), kind.is_dir()) {
-                (true, _) => "it is a symbolic link",
-                (_, true) => "it is a directory",
-                _ => "it is no regular file",
-            };
-            io::Error::other(format!("{what}, and not the lock of a database: move it away"))
-        };
-        match fs::symlink_metadata(&path) {
-            Ok(found) if !found.is_file() => return Err(no_lock(found.file_type())),
-            // What is there by the time it is opened is looked at again.
-            Ok(_) | Err(_) => {}
-        }
-        let file = system::open_unfollowed(&path)?;
-        let found = file.metadata()?;
-        if found.is_file() { Ok(file) } else { Err(no_lock(found.file_type())) }
+        let mut options = fs::OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        open_regular(
+            &self.directory.join(LOCK_NAME),
+            options,
+            ", and not the lock of a database: move it away",
+        )
     }
+}
+
+/// Opens a regular file. What else has its name is an error, which says what it is and goes on as `advice` does: a link is
+/// not followed, and a pipe or device neither waited for nor read.
+fn open_regular(path: &Path, options: fs::OpenOptions, advice: &str) -> io::Result<fs::File> {
+    let irregular = |kind: fs::FileType| {
+        let what = match (kind.is_symlink(), kind.is_dir()) {
+            (true, _) => "it is a symbolic link",
+            (_, true) => "it is a directory",
+            _ => "it is no regular file",
+        };
+        io::Error::other(format!("{what}{advice}"))
+    };
+    match fs::symlink_metadata(path) {
+        Ok(found) if !found.is_file() => return Err(irregular(found.file_type())),
+        // What is there by the time it is opened is looked at again.
+        Ok(_) | Err(_) => {}
+    }
+    let file = system::open_unfollowed(path, options)?;
+    let found = file.metadata()?;
+    if found.is_file() { Ok(file) } else { Err(irregular(found.file_type())) }
 }
 
 impl Storage for FileStorage {
@@ -105,23 +113,23 @@ impl Storage for FileStorage {
         let is_writable = mode != OpenMode::Read;
         let mut options = fs::OpenOptions::new();
         options.read(true).write(is_writable).create_new(create);
-        let file = options.open(self.directory.join(name));
+        let file = match open_regular(&self.directory.join(name), options, "") {
+            // (Whatever it is that has the name.)
+            Err(_) if create && fs::symlink_metadata(self.directory.join(name)).is_ok() => {
+                Err(ErrorKind::AlreadyExists.into())
+            }
+            file => file,
+        };
         let file = file.map_err(|error| self.failed(operation, name, error))?;
-        // Opening a directory to read succeeds, and reading it would be an obscure error later.
-        match file.metadata() {
-            Ok(metadata) if metadata.is_file() => {}
-            Ok(_) => return Err(self.failed(operation, name, io::Error::other("it is no regular file"))),
-            Err(error) => return Err(self.failed(operation, name, error)),
-        }
         Ok(Box::new(SystemFile { shown: self.shown(name), is_writable, file: system::Positioned::new(file) }))
     }
 
     fn list(&self) -> Result<Vec<String>> {
-        self.entries(|name, is_file| is_file && name.is_some_and(is_name))
+        self.entries(|name| name.is_some_and(is_name))
     }
 
     fn strangers(&self) -> Result<Vec<String>> {
-        self.entries(|name, is_file| name != Some(LOCK_NAME) && !(is_file && name.is_some_and(is_name)))
+        self.entries(|name| name != Some(LOCK_NAME) && !name.is_some_and(is_name))
     }
 
     fn remove(&self, name: &str) -> Result<()> {

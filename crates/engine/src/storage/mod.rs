@@ -108,7 +108,8 @@ pub trait Storage: Send + Sync + fmt::Debug {
     /// [`Storage::sync_directory`]. Its handle stays good when the file is renamed or removed.
     fn open(&self, name: &str, mode: OpenMode) -> Result<Box<dyn File>>;
 
-    /// The names of all files, sorted. Passes over what could not have been made through this trait.
+    /// The names of all files, sorted. Passes over names that no file may have. What is no regular file, as a link or a
+    /// pipe, and has a name that a file may have, is among them: it may be in the place of one, and to open it is an error.
     fn list(&self) -> Result<Vec<String>>;
 
     /// What [`Storage::list`] passes over, sorted, the lock's file excepted: what others keep in the directory.

@@ -29,11 +29,8 @@ pub(super) fn space(directory: &Path) -> io::Result<Option<Space>> {
     std::fs::metadata(directory).map(|_| None)
 }
 
-/// Opens a file to read and write, and creates it if it is not there. What is in it stays. A symbolic link is an error,
-/// and a pipe does not wait for its other end.
-pub(super) fn open_unfollowed(path: &Path) -> io::Result<File> {
-    let mut options = std::fs::OpenOptions::new();
-    options.read(true).write(true).create(true).truncate(false);
+/// Opens a file as these options say. A symbolic link is an error, and a pipe does not wait for its other end.
+pub(super) fn open_unfollowed(path: &Path, mut options: std::fs::OpenOptions) -> io::Result<File> {
     #[cfg(all(unix, not(miri)))]
     {
         use rustix::fs::OFlags;

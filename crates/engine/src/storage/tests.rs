@@ -85,7 +85,7 @@ fn directories_are_opened_and_created() {
     assert_eq!((orphan.operation(), orphan.kind()), (Operation::Create, io::ErrorKind::NotFound));
 }
 
-/// Proves that what others put into the directory is neither listed nor opened as a file.
+/// Proves that what others put into the directory is not taken for a file: it is passed over, or cannot be opened.
 #[test]
 fn strange_entries_are_passed_over() {
     let scratch = Scratch::new("strange");
@@ -94,10 +94,12 @@ fn strange_entries_are_passed_over() {
     fs::write(scratch.0.join("with space"), "").unwrap();
     fs::write(scratch.0.join(".hidden"), "").unwrap();
     let _guard = storage.lock(&holder("me")).unwrap();
-    assert!(storage.list().unwrap().is_empty());
-    assert_eq!(storage.strangers().unwrap(), [".hidden", "folder", "with space"]);
-    let error = storage.open("folder", OpenMode::Read).unwrap_err();
-    assert!(error.to_string().contains("no regular file"), "{error}");
+    assert_eq!(storage.list().unwrap(), ["folder"]);
+    assert_eq!(storage.strangers().unwrap(), [".hidden", "with space"]);
+    for mode in [OpenMode::Read, OpenMode::ReadWrite] {
+        let error = storage.open("folder", mode).unwrap_err();
+        assert!(error.to_string().contains("it is a directory"), "{error}");
+    }
 }
 
 /// Proves that a lock left behind by a process that was killed holds nobody up, and that its text is believed
@@ -179,7 +181,9 @@ fn a_link_is_not_followed() {
     let scratch = Scratch::new("followed");
     let (path, other) = (scratch.0.join("link"), scratch.0.join("other"));
     std::os::unix::fs::symlink(&other, &path).unwrap();
-    assert!(system::open_unfollowed(&path).is_err());
+    let mut options = fs::OpenOptions::new();
+    options.read(true).write(true);
+    assert!(system::open_unfollowed(&path, options).is_err());
     assert!(!other.exists());
 }
 
@@ -276,4 +280,37 @@ fn interrupted_calls_are_made_again() {
     assert_eq!(calls_of(0), (Some(5), 1));
     assert_eq!(calls_of(3), (Some(5), 4));
     assert_eq!(calls_of(u32::MAX), (None, INTERRUPTS_MAX + 1));
+}
+
+/// Proves that a link, a pipe or a socket in the place of a file is listed, and an error at once to open, to read or to
+/// write; that nothing is created through a dangling link; and that none is replaced by a new file.
+#[cfg(unix)]
+#[test]
+fn what_is_no_regular_file_is_not_opened() {
+    let scratch = Scratch::new("irregular");
+    let storage = FileStorage::open(&scratch.0).unwrap();
+    let path = |name: &str| scratch.0.join(name);
+    fs::write(path("file"), "content").unwrap();
+    std::os::unix::fs::symlink(path("file"), path("link")).unwrap();
+    std::os::unix::fs::symlink(path("nowhere"), path("dangling")).unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(path("socket")).unwrap();
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        path("pipe"),
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
+        0,
+    )
+    .unwrap();
+    assert_eq!(storage.list().unwrap(), ["dangling", "file", "link", "pipe", "socket"]);
+    for (name, said) in
+        [("link", "symbolic"), ("dangling", "symbolic"), ("socket", "no regular"), ("pipe", "no regular")]
+    {
+        for mode in [OpenMode::Read, OpenMode::ReadWrite] {
+            let error = storage.open(name, mode).unwrap_err();
+            assert!(error.to_string().contains(said), "{name} {mode:?}: {error}");
+        }
+        assert_eq!(storage.open(name, OpenMode::CreateNew).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+    }
+    assert!(!path("nowhere").exists());
 }

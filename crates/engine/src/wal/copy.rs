@@ -9,8 +9,8 @@
 //! A segment that is taken for another use meanwhile gets its new header first. The header is read last here; so if it
 //! is still the old one, all that was read behind it was.
 
-use super::format::{self, SEGMENT_HEADER_BYTES, SegmentHeader};
-use super::reader::read_header;
+use super::format::{self, Decoded, SEGMENT_HEADER_BYTES, SegmentHeader};
+use super::reader::{Head, read_header};
 use super::{DatabaseId, Lsn, Planted, Result};
 use crate::storage::{File, OpenMode, Storage};
 use std::io::ErrorKind;
@@ -33,7 +33,10 @@ pub fn copy(from: &dyn Storage, to: &dyn Storage, database: DatabaseId, start: L
             file => file?,
         };
         // One that has not begun holds nothing that was durable when this began.
-        let Some((header, _)) = read_header(&*file, database, number, Planted::None)? else { continue };
+        let header = match read_header(&*file, database, number, Planted::None)? {
+            Head::Begun(header, _) => header,
+            Head::Prepared | Head::Bad => continue,
+        };
         // When a later segment has begun, this one has ended.
         let is_changing = !is_any;
         if !copy_segment(&*file, to, database, header, is_changing)? {
@@ -55,9 +58,10 @@ fn copy_segment(
     header: SegmentHeader,
     is_changing: bool,
 ) -> Result<bool> {
-    let len_bytes = file.len_bytes()?;
+    // (Room that was given back is no part of the file any more, but for its length.)
+    let len_bytes = file.len_bytes()?.min(header.bytes);
     let copy = to.open(&format::name(header.number), OpenMode::CreateNew)?;
-    copy.truncate(len_bytes)?;
+    copy.truncate(header.bytes)?;
     let (mut chunk, mut again) = (Vec::new(), Vec::new());
     for offset in (0..len_bytes.div_ceil(CHUNK_BYTES)).rev().map(|at| at * CHUNK_BYTES) {
         let bytes = (len_bytes - offset).min(CHUNK_BYTES) as usize;
@@ -73,7 +77,10 @@ fn copy_segment(
     }
     copy.sync_data()?;
     let head = chunk.get(..SEGMENT_HEADER_BYTES).unwrap_or_default();
-    Ok(SegmentHeader::claimed(head, header.number) == Some(database))
+    Ok(matches!(
+        SegmentHeader::decode(head, database, header.number, Planted::None),
+        Decoded::Begun(again) if again == header
+    ))
 }
 
 /// Reads a chunk until it is what it was the time before; false: it changes too often.

@@ -1,7 +1,7 @@
 //! What can go wrong with the log.
 
-use super::Lsn;
 use super::format::VERSION;
+use super::{DatabaseId, Lsn};
 use crate::storage::StorageError;
 use std::fmt;
 use std::sync::Arc;
@@ -47,6 +47,19 @@ pub enum Error {
     Missing {
         /// The position.
         lsn: Lsn,
+        /// The segment that should hold it.
+        file: String,
+        /// What is wrong with that.
+        reason: &'static str,
+    },
+    /// A segment is another database's. It is left as it is.
+    Foreign {
+        /// The file.
+        file: String,
+        /// The database that its header names.
+        other: DatabaseId,
+        /// The one that is read.
+        database: DatabaseId,
     },
     /// The log has a record of a kind that has to be known, and is not.
     UnknownRecord {
@@ -94,7 +107,15 @@ impl fmt::Display for Error {
             Error::Damaged { file, offset, lsn, reason } => {
                 write!(f, "the log is damaged in {file:?} at offset {offset}, lsn {lsn}: {reason}")
             }
-            Error::Missing { lsn } => write!(f, "the log does not hold lsn {lsn}"),
+            Error::Missing { lsn, file, reason } => {
+                write!(f, "the log does not hold lsn {lsn}, which should be in {file:?}: {reason}")
+            }
+            Error::Foreign { file, other, database } => write!(
+                f,
+                "{file:?} is a segment of database {:032x}, and the file \"database\" names {:032x}: one of them is not \
+                 from here; restore it from a copy",
+                other.0, database.0
+            ),
             Error::UnknownRecord { file, lsn, kind } => write!(
                 f,
                 "{file:?} has a record of kind {kind} at lsn {lsn}, which version {VERSION} of the log format does \

@@ -25,9 +25,8 @@ pub fn finished(storage: &dyn Storage, database: DatabaseId, from: u64) -> Resul
             continue;
         }
         let file = storage.open(&format::name(number), OpenMode::Read)?;
-        let header = read_header(&*file, database, number, Planted::None)?;
-        // What has no header has not begun; it is the last.
-        let Some((header, _)) = header else { break };
+        // What has not begun is the last.
+        let Some((header, _)) = read_header(&*file, database, number, Planted::None)?.begun() else { break };
         if let Some(before) = before {
             let (file, end_lsn) = (format::name(before), Lsn(header.first_lsn));
             found.push(Finished { file, number: before, end_lsn });

@@ -2,9 +2,9 @@
 
 use super::format::{Kind, POSITION_MAX, SegmentHeader, name};
 use super::gather::{Gatherer, Run};
-use super::segments::{Segments, is_curable};
+use super::segments::{Ended, Segments, is_curable};
 use super::state::{Body, Shared};
-use super::{Error, Lsn, Options, Result, Tail};
+use super::{End, Error, Lsn, Options, Result, Tail};
 use crate::metrics::Clock;
 use crate::storage::{Storage, StorageError};
 use crate::sync::{Arc, wait};
@@ -48,7 +48,12 @@ impl Flusher {
     ) -> Result<Flusher> {
         options.check()?;
         let mut segments = Segments::new(storage, options, std::mem::take(&mut tail.segments));
-        let header = SegmentHeader { number: segments.number_next(), first_lsn: tail.lsn, chain: tail.chain };
+        let header = SegmentHeader {
+            number: segments.number_next(),
+            first_lsn: tail.lsn,
+            chain: tail.chain,
+            bytes: options.segment_bytes,
+        };
         // Half of what can be read: no process writes the rest.
         if header.number.max(header.first_lsn) > POSITION_MAX / 2 {
             let (file, lsn, reason) = (name(header.number), Lsn(tail.lsn), "no log is so long");
@@ -71,6 +76,7 @@ impl Flusher {
 
     pub(super) fn secure(storage: Arc<dyn Storage>, options: Options, mut tail: Tail) -> Result<()> {
         let segments = Segments::new(storage, options, std::mem::take(&mut tail.segments));
+        segments.restore_length()?;
         Ok(segments.secure(tail.run_start, tail.lsn)?)
     }
 
@@ -162,23 +168,20 @@ impl Flusher {
         Error::Stopped(error)
     }
 
-    /// Ends the log in order: makes durable what was appended, and notes that it was closed, which lets a reader
-    /// tell damage anywhere in it from a write that was never completed.
-    pub fn close(mut self) -> Result<()> {
+    /// Where the log ends, with what was appended and is not durable yet.
+    pub(crate) fn end(&mut self) -> End {
+        self.gatherer.gather(&self.shared, &mut self.pending);
+        self.gatherer.end()
+    }
+
+    /// Ends the log: makes durable what was appended, and says where it ends.
+    pub fn close(mut self) -> Result<Ended> {
         self.shared.close();
         self.marking.note(&self.shared, true);
         self.flush_once()?;
-        match self.shared.push_last(Kind::Close, Body::new(&[], 0)) {
-            // Without room for the note, the log is as after a crash.
-            Err(Error::Full(_) | Error::WouldBlock) => Ok(()),
-            Err(error) => Err(error),
-            Ok(end_lsn) => {
-                self.flush_once()?;
-                // Room that was reserved and not used. If it is not given back, it is some room lost, and no more.
-                let _ = self.segments.finish(end_lsn);
-                Ok(())
-            }
-        }
+        let (end, segments) = (self.gatherer.end(), self.segments.take());
+        assert_eq!(end.lsn, self.shared.durable(), "nothing is appended to a log that is closed");
+        Ok(Ended { segments, end })
     }
 
     /// Waits until a step has something to do. False once the log is closing.

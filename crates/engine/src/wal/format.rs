@@ -1,13 +1,13 @@
 //! The bytes of segment headers and record headers. All numbers are little-endian.
 
 use super::codec::{OPTIONAL_KIND_MIN, u32_at, u64_at};
-use super::{DatabaseId, Planted};
+use super::{DatabaseId, Planted, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN};
 use crate::storage::SECTOR_BYTES;
 
 /// The version of the format that is written, and the only one that is read.
 pub(super) const VERSION: u32 = 1;
 
-/// A segment's header has a sector of its own, which is never written again.
+/// A segment's header has a sector of its own, which is written when the file is made and when the segment begins.
 pub(super) const SEGMENT_HEADER_BYTES: usize = SECTOR_BYTES;
 
 /// What comes before a record's body.
@@ -35,20 +35,39 @@ pub(super) fn number(file: &str) -> Option<u64> {
 /// The head of a segment: durable before the first of its records is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SegmentHeader {
+    /// From 1 on. A file whose header has another number than its name has not begun.
     pub(super) number: u64,
     pub(super) first_lsn: u64,
     /// The checksum of the last record before the segment; of the first segment, 0.
     pub(super) chain: u32,
+    /// How long the file was made. It is shorter only where the unused end has been given back.
+    pub(super) bytes: u64,
 }
 
 /// What a segment's first sector is.
 pub(super) enum Decoded {
-    Valid(SegmentHeader),
+    /// The header of this segment.
+    Begun(SegmentHeader),
+    /// A header of this database that another segment had, or none yet, or that is half of one: the segment has not begun.
+    Prepared,
     Unsupported(u32),
+    /// The header of another database's segment.
+    Foreign(DatabaseId),
     Invalid,
 }
 
 impl SegmentHeader {
+    /// What a file of this length begins with until it is used: the header of no segment.
+    pub(super) fn prepared(bytes: u64) -> SegmentHeader {
+        SegmentHeader { number: 0, first_lsn: 0, chain: 0, bytes }
+    }
+
+    /// How long the file must be to hold what the log has up to here.
+    pub(super) fn used_bytes(&self, lsn: u64) -> u64 {
+        debug_assert!(lsn >= self.first_lsn, "the position is in the segment");
+        SEGMENT_HEADER_BYTES as u64 + (lsn - self.first_lsn)
+    }
+
     pub(super) fn encode(&self, database: DatabaseId) -> [u8; SEGMENT_HEADER_BYTES] {
         let mut bytes = [0; SEGMENT_HEADER_BYTES];
         bytes[..8].copy_from_slice(&MAGIC);
@@ -57,36 +76,63 @@ impl SegmentHeader {
         bytes[32..40].copy_from_slice(&self.number.to_le_bytes());
         bytes[40..48].copy_from_slice(&self.first_lsn.to_le_bytes());
         bytes[48..52].copy_from_slice(&self.chain.to_le_bytes());
+        bytes[56..64].copy_from_slice(&self.bytes.to_le_bytes());
         let checksum = header_checksum(&bytes);
         bytes[12..16].copy_from_slice(&checksum.to_le_bytes());
         bytes
     }
 
-    /// The database whose segment this number these bytes say to begin.
-    pub(super) fn claimed(bytes: &[u8], number: u64) -> Option<DatabaseId> {
-        let id = DatabaseId(u128::from(u64_at(bytes, 16)) | u128::from(u64_at(bytes, 24)) << 64);
-        let is_valid = matches!(Self::decode(bytes, id, number, Planted::None), Decoded::Valid(_));
-        is_valid.then_some(id)
+    /// The database that these bytes name, if they are a segment's header.
+    pub(super) fn claimed(bytes: &[u8]) -> Option<DatabaseId> {
+        let is_header =
+            bytes.len() >= USED_BYTES && bytes[..8] == MAGIC && header_checksum(bytes) == u32_at(bytes, 12);
+        is_header.then(|| DatabaseId(u128::from(u64_at(bytes, 16)) | u128::from(u64_at(bytes, 24)) << 64))
     }
 
-    /// The header that the segment of this number and database begins with, if these bytes are one.
+    /// What the file of the segment of this number and database begins with.
     pub(super) fn decode(bytes: &[u8], database: DatabaseId, number: u64, planted: Planted) -> Decoded {
-        if bytes.len() < USED_BYTES || bytes[..8] != MAGIC || header_checksum(bytes) != u32_at(bytes, 12) {
-            return Decoded::Invalid;
-        }
-        let is_other = u64_at(bytes, 32) != number && planted != Planted::AnySegment;
-        if bytes[16..32] != database.0.to_le_bytes() || is_other {
-            return Decoded::Invalid;
+        match Self::claimed(bytes) {
+            None if Self::is_torn(bytes, database) => return Decoded::Prepared,
+            None => return Decoded::Invalid,
+            Some(other) if other != database => return Decoded::Foreign(other),
+            Some(_) => {}
         }
         let version = u32_at(bytes, 8);
         if version != VERSION {
             return Decoded::Unsupported(version);
         }
-        let (first_lsn, chain) = (u64_at(bytes, 40), u32_at(bytes, 48));
-        if number.max(first_lsn) > POSITION_MAX {
+        let header = SegmentHeader::fields(bytes);
+        if header.number.max(header.first_lsn).max(number) > POSITION_MAX || !header.is_length() {
             return Decoded::Invalid;
         }
-        Decoded::Valid(SegmentHeader { number, first_lsn, chain })
+        if header.number != number && (planted != Planted::AnySegment || header.number == 0) {
+            return Decoded::Prepared;
+        }
+        Decoded::Begun(SegmentHeader { number, ..header })
+    }
+
+    /// Whether what differs between a segment's header and the one that its file had before is all that can be wrong with
+    /// these bytes: a write that was cut short in the midst of the sector, and a crash behind that, leave such a mixture.
+    fn is_torn(bytes: &[u8], database: DatabaseId) -> bool {
+        bytes.len() >= USED_BYTES
+            && bytes[..8] == MAGIC
+            && u32_at(bytes, 8) == VERSION
+            && bytes[16..32] == database.0.to_le_bytes()
+            && SegmentHeader::fields(bytes).is_length()
+    }
+
+    fn fields(bytes: &[u8]) -> SegmentHeader {
+        SegmentHeader {
+            number: u64_at(bytes, 32),
+            first_lsn: u64_at(bytes, 40),
+            chain: u32_at(bytes, 48),
+            bytes: u64_at(bytes, 56),
+        }
+    }
+
+    fn is_length(&self) -> bool {
+        self.bytes.is_multiple_of(SECTOR_BYTES as u64)
+            && (SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX).contains(&self.bytes)
     }
 }
 
@@ -99,8 +145,6 @@ fn header_checksum(bytes: &[u8]) -> u32 {
 pub(super) enum Kind {
     /// The changes of a transaction.
     Commit,
-    /// The log was closed in order. Shows that everything before it was durable.
-    Close,
     /// A change of the catalog.
     Catalog,
     /// The time: everything before was appended then or before.
@@ -114,8 +158,7 @@ impl Kind {
         match number {
             0 => None,
             1 => Some(Kind::Commit),
-            2 => Some(Kind::Close),
-            3 => Some(Kind::Catalog),
+            2 => Some(Kind::Catalog),
             128 => Some(Kind::Time),
             other => Some(Kind::Other(other)),
         }
@@ -124,8 +167,7 @@ impl Kind {
     fn number(self) -> u8 {
         match self {
             Kind::Commit => 1,
-            Kind::Close => 2,
-            Kind::Catalog => 3,
+            Kind::Catalog => 2,
             Kind::Time => 128,
             Kind::Other(number) => number,
         }
@@ -173,14 +215,26 @@ impl RecordHeader {
     }
 
     /// The header and its checksum, if `bytes` begin with the header of a record that belongs at `lsn` and
-    /// whose body they have room for. What is cheap is looked at first: a search tries this at every byte.
+    /// whose body they have room for.
     pub(super) fn decode(
         bytes: &[u8],
         database: DatabaseId,
         lsn: u64,
         is_checked: bool,
     ) -> Option<(RecordHeader, u32)> {
-        let (head, behind) = bytes.split_at_checked(RECORD_HEADER_BYTES)?;
+        let (head, behind) = bytes.split_first_chunk()?;
+        Self::decode_head(head, behind.len() as u64, database, lsn, is_checked)
+    }
+
+    /// As [`RecordHeader::decode`], of the header alone, behind which there are so many bytes. What is cheap is looked
+    /// at first: a search tries this at every byte.
+    pub(super) fn decode_head(
+        head: &[u8; RECORD_HEADER_BYTES],
+        behind_bytes: u64,
+        database: DatabaseId,
+        lsn: u64,
+        is_checked: bool,
+    ) -> Option<(RecordHeader, u32)> {
         let [kind, 0, 0, 0] = head[28..32] else { return None };
         let kind = Kind::of(kind)?;
         let header = RecordHeader {
@@ -191,7 +245,7 @@ impl RecordHeader {
             commit_timestamp: u64_at(head, 20),
             kind,
         };
-        let fits = header.body_bytes as usize <= behind.len() && u64::from(header.run_bytes) <= lsn;
+        let fits = u64::from(header.body_bytes) <= behind_bytes && u64::from(header.run_bytes) <= lsn;
         let checksum = u32_at(head, 0);
         let is_good = fits && (!is_checked || record_checksum(database, lsn, head) == checksum);
         is_good.then_some((header, checksum))

@@ -3,7 +3,7 @@
 use super::format::{RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES, SegmentHeader};
 use super::lane::{LANES, Taken};
 use super::state::Shared;
-use super::{DatabaseId, Tail};
+use super::{DatabaseId, End, Lsn, Tail};
 use std::collections::VecDeque;
 
 /// Records that one write puts behind what is durable.
@@ -49,6 +49,11 @@ impl Gatherer {
         self.at
     }
 
+    /// Where the log ends with what has been gathered.
+    pub(super) fn end(&self) -> End {
+        End { lsn: Lsn(self.at), chain: self.chain, segment: self.segment.number }
+    }
+
     /// A segment has been begun by an appender and by no run yet.
     pub(super) fn has_cut(&self) -> bool {
         !self.cuts.is_empty()
@@ -70,7 +75,8 @@ impl Gatherer {
             if self.cuts.front() == Some(&self.at) {
                 self.cuts.pop_front();
                 let number = self.segment.number + 1;
-                self.segment = SegmentHeader { number, first_lsn: self.at, chain: self.chain };
+                self.segment =
+                    SegmentHeader { number, first_lsn: self.at, chain: self.chain, ..self.segment };
                 runs.extend(run.take());
                 run = Some(self.begin_run(Some(self.segment)));
             }

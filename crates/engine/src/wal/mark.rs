@@ -1,6 +1,6 @@
 //! When what is in the log was appended: marks in it, and points that are asked for by them.
 
-use super::{Lsn, Reader, Result};
+use super::{Ending, Lsn, Planted, Reader, Result};
 use crate::storage::Storage;
 use crate::wal::DatabaseId;
 use std::fmt;
@@ -71,7 +71,7 @@ pub struct Around {
 
 /// Looks for the marks around a time in the log from `start` on, which is where a record begins.
 pub fn marks_around(storage: &dyn Storage, database: DatabaseId, start: Lsn, unix_ns: u64) -> Result<Around> {
-    let mut reader = Reader::open(storage, database, start)?;
+    let mut reader = Reader::with_planted(storage, database, start, Ending::Unknown, Planted::None)?;
     let mut around = Around { before: None, after: None, end: Point { lsn: start, unix_ns: None } };
     while let Some(mark) = reader.next_mark()? {
         if mark.unix_ns > unix_ns {

@@ -41,7 +41,8 @@ pub use planted::Planted;
 pub use reader::{Reader, Record};
 pub use record::{Change, ChangeIter, Changes};
 pub use remains::{Gap, Remains, Remnant, claimed_database};
-pub use tail::Tail;
+pub use segments::Ended;
+pub use tail::{Cut, End, Ending, Tail};
 pub use thread::FlusherThread;
 pub use writer::{Writer, open, secure};
 

@@ -3,7 +3,7 @@
 use super::codec::u64_at;
 use super::format::{self, Decoded, Kind, RecordHeader, SEGMENT_HEADER_BYTES, SegmentHeader, TIME_BYTES};
 use super::record::ChangeIter;
-use super::{DatabaseId, Error, Lsn, Mark, Planted, Result, SEGMENT_BYTES_MAX, Tail};
+use super::{DatabaseId, Ending, Error, Lsn, Mark, Planted, Result, Tail};
 use crate::storage::{File, OpenMode, Storage};
 use std::ops::Range;
 
@@ -40,6 +40,8 @@ pub struct Reader<'a> {
     database: DatabaseId,
     planted: Planted,
     start: u64,
+    /// Unless it is open, the unused end of the last file may have been given back.
+    ending: Ending,
     /// What is known of the end so far; its segments are all that have begun.
     tail: Tail,
     /// Which segment is being read.
@@ -70,14 +72,16 @@ impl<'a> Reader<'a> {
     /// A reader of this database's log from `start` on, which is where a record begins, or the end. A log that
     /// was never written is empty.
     pub fn open(storage: &'a dyn Storage, database: DatabaseId, start: Lsn) -> Result<Reader<'a>> {
-        Reader::with_planted(storage, database, start, Planted::None)
+        Reader::with_planted(storage, database, start, Ending::Open, Planted::None)
     }
 
-    /// As [`Reader::open`], with an error.
+    /// As [`Reader::open`], of a log of whose end this is known: it is an error if it ends before. Whether it goes on is for
+    /// the caller to ask ([`Tail::check`]). With an error for tests.
     pub fn with_planted(
         storage: &'a dyn Storage,
         database: DatabaseId,
         start: Lsn,
+        ending: Ending,
         planted: Planted,
     ) -> Result<Reader<'a>> {
         let mut reader = Reader {
@@ -85,6 +89,7 @@ impl<'a> Reader<'a> {
             database,
             planted,
             start: start.0,
+            ending,
             tail: Tail::default(),
             at: 0,
             prepared: None,
@@ -94,6 +99,7 @@ impl<'a> Reader<'a> {
         reader.find_segments()?;
         if reader.tail.segments.is_empty() {
             reader.check_prepared()?;
+            reader.check_ending()?;
             reader.is_done = true;
         } else {
             reader.enter(reader.at)?;
@@ -118,6 +124,7 @@ impl<'a> Reader<'a> {
             database,
             planted: Planted::None,
             start: 0,
+            ending: Ending::Unknown,
             tail: Tail { segments, ..Tail::default() },
             at: 0,
             prepared,
@@ -148,58 +155,88 @@ impl<'a> Reader<'a> {
         &self.tail
     }
 
+    /// What it has in memory of the segment that is being read.
+    #[cfg(test)]
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.bytes.capacity()
+    }
+
     /// Finds the segments that have begun, and the one to start with. All from there on must be there.
     fn find_segments(&mut self) -> Result<()> {
-        let mut numbers = Vec::new();
+        let mut heads = Vec::new();
         for number in self.storage.list()?.iter().filter_map(|name| format::number(name)) {
             let file = self.storage.open(&format::name(number), OpenMode::Read)?;
-            numbers.push((number, read_header(&*file, self.database, number, self.planted)?));
+            heads.push((number, read_header(&*file, self.database, number, self.planted)?));
         }
-        let covers =
-            |header: &Option<(SegmentHeader, u64)>| header.is_some_and(|(h, _)| h.first_lsn <= self.start);
-        let Some(first) = numbers.iter().rposition(|(_, header)| covers(header)) else {
-            return self.without_segments(&numbers);
+        let covers = |head: &Head| head.begun().is_some_and(|(header, _)| header.first_lsn <= self.start);
+        let Some(first) = heads.iter().rposition(|(_, head)| covers(head)) else {
+            return self.without_segments(&heads);
         };
-        for (at, pair) in numbers.windows(2).enumerate().skip(first) {
-            let [(number, Some((header, _))), (next, next_header)] = pair else { continue };
-            let is_last = at + 2 == numbers.len();
-            if *next != number + 1 || (next_header.is_none() && !is_last) {
-                return Err(damaged(*next, 0, header.first_lsn, "a segment is missing"));
+        let mut before: Option<SegmentHeader> = None;
+        for (at, (number, head)) in heads.iter().enumerate().skip(first) {
+            let lsn = before.map_or(self.start, |before| before.first_lsn);
+            if let Some(missing) = before.map(|before| before.number + 1).filter(|next| next != number) {
+                return Err(damaged(missing, 0, lsn, "the segment is missing"));
             }
-            if next_header.is_some_and(|(next, _)| next.first_lsn < header.first_lsn) {
-                return Err(damaged(*next, 0, header.first_lsn, "a segment begins before the one before it"));
+            match head {
+                Head::Begun(header, _) if header.first_lsn < lsn && before.is_some() => {
+                    return Err(damaged(*number, 0, lsn, "the segment begins before the one before it"));
+                }
+                Head::Begun(header, _) => before = Some(*header),
+                Head::Prepared if at + 1 == heads.len() => self.prepared = Some(*number),
+                Head::Prepared => {
+                    return Err(damaged(*number, 0, lsn, "the segment has not the header that it had"));
+                }
+                Head::Bad => return Err(damaged(*number, 0, lsn, BAD_HEADER)),
             }
         }
-        let begun: Vec<_> = numbers.iter().filter_map(|(_, header)| *header).collect();
-        self.at = begun.len() - numbers[first..].iter().filter(|(_, header)| header.is_some()).count();
-        self.prepared = numbers.last().filter(|(_, header)| header.is_none()).map(|(number, _)| *number);
+        let begun: Vec<_> = heads.iter().filter_map(|(_, head)| head.begun()).collect();
+        self.at = begun.len() - heads[first..].iter().filter(|(_, head)| head.begun().is_some()).count();
         self.tail.segments = begun;
         Ok(())
     }
 
     /// There may be no log yet, and at most its first segment may have been prepared.
-    fn without_segments(&mut self, numbers: &[(u64, Option<(SegmentHeader, u64)>)]) -> Result<()> {
-        match numbers {
-            _ if self.start > 0 => Err(Error::Missing { lsn: Lsn(self.start) }),
-            [] => Ok(()),
-            [(1, None)] => {
+    fn without_segments(&mut self, heads: &[(u64, Head)]) -> Result<()> {
+        let lsn = Lsn(self.start);
+        let last = if let Ending::At(closed) = self.ending { closed.segment } else { 1 };
+        match heads {
+            [] if self.start == 0 => Ok(()),
+            [] => Err(Error::Missing {
+                lsn,
+                file: format::name(last.max(1)),
+                reason: "it is missing, and so is any other",
+            }),
+            [(1, Head::Prepared)] if self.start == 0 => {
                 self.prepared = Some(1);
                 Ok(())
             }
-            [(number, None), ..] => Err(damaged(*number, 0, 0, "the header of the first segment is bad")),
-            _ => Err(Error::Missing { lsn: Lsn(0) }),
+            [(number, Head::Begun(..)), ..] => {
+                let before = format::name(number.saturating_sub(1).max(1));
+                Err(Error::Missing { lsn, file: before, reason: "it is missing" })
+            }
+            [(number, Head::Prepared), ..] => {
+                Err(damaged(*number, 0, self.start, "the segment has not the header that it had"))
+            }
+            [(number, Head::Bad), ..] => Err(damaged(*number, 0, self.start, BAD_HEADER)),
         }
     }
 
-    fn load(&self, number: u64) -> Result<Vec<u8>> {
-        let file = self.storage.open(&format::name(number), OpenMode::Read)?;
-        let len_bytes = file.len_bytes()?;
-        if len_bytes > SEGMENT_BYTES_MAX {
-            return Err(damaged(number, 0, self.tail.lsn, "the file is longer than a segment can be"));
-        }
-        let mut bytes = vec![0; len_bytes as usize];
-        file.read_exact_at(0, &mut bytes)?;
-        Ok(bytes)
+    /// What there is to read of a segment that has begun: up to where the next one begins, or what its header says.
+    fn load(&self, at: usize) -> Result<Vec<u8>> {
+        let (header, len_bytes) = self.tail.segments[at];
+        let bytes = match self.tail.segments.get(at + 1) {
+            Some((next, _)) => len_bytes.min(header.used_bytes(next.first_lsn.max(header.first_lsn))),
+            None if len_bytes < header.bytes && self.ending == Ending::Open => {
+                let lsn = header.first_lsn + len_bytes.saturating_sub(SEGMENT_HEADER_BYTES as u64);
+                return Err(damaged(header.number, len_bytes, lsn, SHORT));
+            }
+            None => len_bytes.min(header.bytes),
+        };
+        let file = self.storage.open(&format::name(header.number), OpenMode::Read)?;
+        let mut contents = vec![0; bytes as usize];
+        file.read_exact_at(0, &mut contents)?;
+        Ok(contents)
     }
 
     /// Goes on with this segment, which goes on where the one before ended.
@@ -209,7 +246,7 @@ impl<'a> Reader<'a> {
         if !is_first && header.chain != self.tail.chain && self.planted != Planted::AnySegment {
             return Err(damaged(header.number, 0, header.first_lsn, "the segment follows on another record"));
         }
-        self.bytes = self.load(header.number)?;
+        self.bytes = self.load(at)?;
         self.at = at;
         (self.tail.lsn, self.tail.chain) = (header.first_lsn, header.chain);
         // A segment begins when all before it is durable.
@@ -266,29 +303,24 @@ impl<'a> Reader<'a> {
                     self.tail.lsn += found.header.bytes();
                     self.tail.chain = found.checksum;
                     self.tail.run_start = found.lsn - u64::from(found.header.run_bytes);
-                    self.tail.is_closed = found.header.kind == Kind::Close;
                     self.note_time(&found);
                     return Ok(Some(found));
                 }
                 Ok(_) => return Err(self.damaged("the record reaches into the next segment")),
-                Err(reason) if end_lsn.is_some() => return Err(self.damaged(reason)),
+                // (Nothing that is torn has good checksums.)
+                Err(reason) if end_lsn.is_some() || reason == NOT_CHANGES => return Err(self.damaged(reason)),
                 Err(_) => self.end()?,
             }
         }
         Ok(None)
     }
 
-    /// Notes up to where the time is told: by a mark, or by closing, which a mark precedes.
+    /// Notes up to where the time is told.
     fn note_time(&mut self, found: &Found) {
-        let end_lsn = Lsn(self.tail.lsn);
-        match found.header.kind {
-            Kind::Time => {
-                let unix_ns = u64_at(&self.bytes, found.body.start);
-                self.tail.mark = Some(Mark { lsn: Lsn(found.lsn), end_lsn, unix_ns });
-                self.tail.marked_lsn = end_lsn.0;
-            }
-            Kind::Close => self.tail.marked_lsn = end_lsn.0,
-            _ => {}
+        if found.header.kind == Kind::Time {
+            let (end_lsn, unix_ns) = (Lsn(self.tail.lsn), u64_at(&self.bytes, found.body.start));
+            self.tail.mark = Some(Mark { lsn: Lsn(found.lsn), end_lsn, unix_ns });
+            self.tail.marked_lsn = end_lsn.0;
         }
     }
 
@@ -323,7 +355,7 @@ impl<'a> Reader<'a> {
             return Err("the body's checksum is wrong");
         }
         if header.kind == Kind::Commit && ChangeIter::new(&self.bytes[body.clone()]).is_none() {
-            return Err("the body is not a list of changes");
+            return Err(NOT_CHANGES);
         }
         if header.kind == Kind::Time && body.len() < TIME_BYTES {
             return Err("the body is no time");
@@ -362,25 +394,41 @@ impl<'a> Reader<'a> {
             self.tail.dropped_bytes = self.tail.dropped_bytes.max(dropped);
         }
         self.check_prepared()?;
+        self.check_ending()?;
         if lsn < self.start {
-            return Err(Error::Missing { lsn: Lsn(self.start) });
+            return Err(self.tail.missing(Lsn(self.start)));
         }
         self.is_done = true;
         Ok(())
     }
 
-    /// A segment without a header must hold no record: headers are durable before records are written.
+    /// The log does not end before it did when it was closed.
+    fn check_ending(&self) -> Result<()> {
+        match &self.ending {
+            Ending::At(closed) => self.tail.check(closed).map(drop),
+            Ending::Open | Ending::Unknown => Ok(()),
+        }
+    }
+
+    /// A segment that has not begun does not go on with the log: headers are durable before records are written.
     fn check_prepared(&self) -> Result<()> {
         let Some(number) = self.prepared else { return Ok(()) };
-        let bytes = self.load(number)?;
-        let lsn = self.tail.lsn;
-        for offset in SEGMENT_HEADER_BYTES..bytes.len() {
-            let other = lsn + (offset - SEGMENT_HEADER_BYTES) as u64;
-            if RecordHeader::decode(&bytes[offset..], self.database, other, true).is_some() {
-                return Err(damaged(number, 0, lsn, "the segment has records and no good header"));
-            }
+        let file = self.storage.open(&format::name(number), OpenMode::Read)?;
+        let (mut head, first) = ([0; format::RECORD_HEADER_BYTES], SEGMENT_HEADER_BYTES as u64);
+        let body = first + head.len() as u64;
+        let Some(behind_bytes) = file.len_bytes()?.checked_sub(body) else { return Ok(()) };
+        file.read_exact_at(first, &mut head)?;
+        let found = RecordHeader::decode_head(&head, behind_bytes, self.database, self.tail.lsn, true);
+        let Some((header, _)) = found.filter(|(header, _)| header.previous == self.tail.chain) else {
+            return Ok(());
+        };
+        // One with a bad body may be what was cut off here, in a file that was used again.
+        let mut bytes = vec![0; header.body_bytes as usize];
+        file.read_exact_at(body, &mut bytes)?;
+        if crc32c::crc32c(&bytes) != header.body_checksum {
+            return Ok(());
         }
-        Ok(())
+        Err(damaged(number, 0, self.tail.lsn, "the segment has records, and not the header that it had"))
     }
 
     fn damaged(&self, reason: &'static str) -> Error {
@@ -388,25 +436,50 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The header of a segment that has begun, and the length of the file.
+const NOT_CHANGES: &str = "the body is not a list of changes";
+pub(super) const SHORT: &str =
+    "the file is shorter than its header says, and no file \"closed\" says that the rest was given back";
+const BAD_HEADER: &str = "the segment has no good header";
+
+/// What the file of a segment begins with.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Head {
+    /// Its header; and how long the file is.
+    Begun(SegmentHeader, u64),
+    /// A header that says that it has not begun.
+    Prepared,
+    /// Nothing that was written there: in every state that a crash can leave it has one of the others.
+    Bad,
+}
+
+impl Head {
+    /// The header and the file's length, if the segment has begun.
+    pub(super) fn begun(&self) -> Option<(SegmentHeader, u64)> {
+        if let Head::Begun(header, bytes) = self { Some((*header, *bytes)) } else { None }
+    }
+}
+
+/// What the file of this segment begins with. Another database's header is an error.
 pub(super) fn read_header(
     file: &dyn File,
     database: DatabaseId,
     number: u64,
     planted: Planted,
-) -> Result<Option<(SegmentHeader, u64)>> {
+) -> Result<Head> {
     let len_bytes = file.len_bytes()?;
-    if !(SEGMENT_HEADER_BYTES as u64..=SEGMENT_BYTES_MAX).contains(&len_bytes) {
-        return Ok(None);
+    if len_bytes < SEGMENT_HEADER_BYTES as u64 {
+        return Ok(Head::Bad);
     }
     let mut bytes = [0; SEGMENT_HEADER_BYTES];
     file.read_exact_at(0, &mut bytes)?;
     match SegmentHeader::decode(&bytes, database, number, planted) {
-        Decoded::Valid(header) => Ok(Some((header, len_bytes))),
+        Decoded::Begun(header) => Ok(Head::Begun(header, len_bytes)),
+        Decoded::Prepared => Ok(Head::Prepared),
         Decoded::Unsupported(version) => {
             Err(Error::UnsupportedVersion { file: format::name(number), version })
         }
-        Decoded::Invalid => Ok(None),
+        Decoded::Foreign(other) => Err(Error::Foreign { file: format::name(number), other, database }),
+        Decoded::Invalid => Ok(Head::Bad),
     }
 }
 

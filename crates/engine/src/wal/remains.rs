@@ -4,8 +4,8 @@
 //! segment whose header is good: inside a segment nothing says where the next record begins.
 
 use super::format::{self, SEGMENT_HEADER_BYTES, SegmentHeader};
-use super::reader::{Reader, Record, read_header};
-use super::{DatabaseId, Error, Lsn, Planted, Result};
+use super::reader::{Head, Reader, Record, SHORT, read_header};
+use super::{Cut, DatabaseId, Ending, Error, Lsn, Planted, Result};
 use crate::storage::{OpenMode, Storage};
 
 /// Something of a log that is not there, or is not as it was written.
@@ -71,13 +71,20 @@ pub struct Remains<'a> {
     lsn: u64,
     chain: Option<u32>,
     gap: Option<Gap>,
-    dropped_bytes: u64,
-    is_closed: bool,
+    cut: Option<Cut>,
+    ending: Ending,
+    /// What is wrong behind the last part has been told.
+    is_ended: bool,
 }
 
 impl<'a> Remains<'a> {
-    /// What is left of this database's log from `start` on.
-    pub fn open(storage: &'a dyn Storage, database: DatabaseId, start: Lsn) -> Result<Remains<'a>> {
+    /// What is left of this database's log from `start` on, of whose end this is known.
+    pub fn open(
+        storage: &'a dyn Storage,
+        database: DatabaseId,
+        start: Lsn,
+        ending: Ending,
+    ) -> Result<Remains<'a>> {
         let mut remains = Remains {
             storage,
             database,
@@ -90,8 +97,9 @@ impl<'a> Remains<'a> {
             lsn: start.0,
             chain: None,
             gap: None,
-            dropped_bytes: 0,
-            is_closed: false,
+            cut: None,
+            ending,
+            is_ended: false,
         };
         remains.find_parts()?;
         Ok(remains)
@@ -106,11 +114,17 @@ impl<'a> Remains<'a> {
             }
             let is_last = at + 1 == numbers.len();
             match self.read_header(number) {
-                Ok(Some(segment)) => self.parts.push(Part { segment, fault: self.fault.take() }),
-                Ok(None) if is_last && self.fault.is_none() && (at > 0 || number == 1) => {
+                Ok(Head::Begun(header, bytes)) => {
+                    self.parts.push(Part { segment: (header, bytes), fault: self.fault.take() });
+                }
+                Ok(Head::Prepared) if is_last && self.fault.is_none() && (at > 0 || number == 1) => {
                     self.prepared = Some(number);
                 }
-                Ok(None) => {
+                Ok(Head::Prepared) => {
+                    self.fault
+                        .get_or_insert(Fault::new(number, "the segment has not the header that it had"));
+                }
+                Ok(Head::Bad) => {
                     self.fault.get_or_insert(Fault::new(number, "the segment has no good header"));
                 }
                 Err(error) => {
@@ -134,7 +148,7 @@ impl<'a> Remains<'a> {
         Ok(())
     }
 
-    fn read_header(&self, number: u64) -> Result<Option<(SegmentHeader, u64)>> {
+    fn read_header(&self, number: u64) -> Result<Head> {
         let file = self.storage.open(&format::name(number), OpenMode::Read)?;
         read_header(&*file, self.database, number, Planted::None)
     }
@@ -177,14 +191,9 @@ impl<'a> Remains<'a> {
         Lsn(self.lsn)
     }
 
-    /// Bytes at the end that were dropped, of writes that were never completed. To be asked at the end.
-    pub fn dropped_bytes(&self) -> u64 {
-        self.dropped_bytes
-    }
-
-    /// Whether the log was closed in order. To be asked at the end.
-    pub fn is_closed(&self) -> bool {
-        self.is_closed
+    /// What was left out at the end, of a write that was never completed. To be asked at the end.
+    pub fn cut(&self) -> Option<Cut> {
+        self.cut.clone()
     }
 
     /// The next part's segment, if nothing is wrong between it and the one before.
@@ -217,22 +226,39 @@ impl<'a> Remains<'a> {
 
     /// Behind the last part; false: there is nothing more to say.
     fn end(&mut self) -> bool {
-        let last = self.parts.last().map_or(1, |part| part.segment.0.number);
-        let is_short = self.lsn < self.start;
-        let short = is_short.then(|| Fault::new(last, "the log ends before the position that is needed"));
-        let Some(fault) = self.fault.take().or(short) else { return false };
-        self.report(fault, 0);
+        if std::mem::replace(&mut self.is_ended, true) {
+            return false;
+        }
+        let Some(fault) = self.fault.take().or_else(|| self.fault_of_end()) else { return false };
+        let segment = self.parts.last().map(|part| part.segment.0).filter(|last| last.number == fault.number);
+        let offset = segment.map_or(0, |last| last.used_bytes(self.lsn.max(last.first_lsn)));
+        self.report(fault, offset);
         self.lsn = self.lsn.max(self.start);
         true
+    }
+
+    /// Whether the log ends too early.
+    fn fault_of_end(&self) -> Option<Fault> {
+        let last = self.parts.last().map(|part| part.segment);
+        let number = last.map_or(1, |(last, _)| last.number);
+        if self.lsn < self.start {
+            return Some(Fault::new(number, "the log ends before the position that is needed"));
+        }
+        match (self.ending, last) {
+            (Ending::At(closed), _) if self.lsn < closed.lsn.0 || number < closed.segment => {
+                let reason = format!("the log was closed at lsn {}, and ends before", closed.lsn);
+                Some(Fault::new(number.max(closed.segment), reason))
+            }
+            (Ending::Open, Some((last, bytes))) if bytes < last.bytes => Some(Fault::new(last.number, SHORT)),
+            _ => None,
+        }
     }
 
     /// The segment has ended as it should.
     fn leave(&mut self) {
         let Some(reader) = self.reader.take() else { return };
         let tail = reader.tail();
-        let is_empty = tail.lsn == tail.segments[0].0.first_lsn;
-        self.is_closed = tail.is_closed || (self.is_closed && is_empty);
-        (self.lsn, self.chain, self.dropped_bytes) = (tail.lsn, Some(tail.chain), tail.dropped_bytes);
+        (self.lsn, self.chain, self.cut) = (tail.lsn, Some(tail.chain), tail.cut());
     }
 
     /// The segment goes on with something else than it should.
@@ -253,7 +279,7 @@ impl<'a> Remains<'a> {
     fn report(&mut self, fault: Fault, offset: u64) {
         let resumes = self.parts.get(self.at).map(|part| Lsn(part.segment.0.first_lsn));
         let Fault { number, reason } = fault;
-        (self.chain, self.is_closed) = (None, false);
+        self.chain = None;
         self.gap = Some(Gap { file: format::name(number), offset, lsn: Lsn(self.lsn), resumes, reason });
     }
 }
@@ -262,9 +288,9 @@ impl<'a> Remains<'a> {
 pub fn claimed_database(storage: &dyn Storage) -> Option<DatabaseId> {
     let numbers = storage.list().ok()?;
     numbers.iter().rev().find_map(|name| {
-        let number = format::number(name)?;
+        format::number(name)?;
         let mut bytes = [0; SEGMENT_HEADER_BYTES];
         storage.open(name, OpenMode::Read).ok()?.read_exact_at(0, &mut bytes).ok()?;
-        SegmentHeader::claimed(&bytes, number)
+        SegmentHeader::claimed(&bytes)
     })
 }

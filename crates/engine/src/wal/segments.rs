@@ -1,7 +1,8 @@
 //! The segment files of a log that is written: the current one, a spare, and old ones to be used again.
 
 use super::format::{SegmentHeader, name};
-use super::{Lsn, Options};
+use super::reader::{Head, read_header};
+use super::{End, Error, Lsn, Options, Planted};
 use crate::storage::{File, OpenMode, Operation, Result, Storage, StorageError};
 use crate::sync::Arc;
 use std::collections::VecDeque;
@@ -16,6 +17,9 @@ static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
 /// So many segments that nobody needs are kept to be used again: their blocks are there already.
 const KEPT_MAX: usize = 2;
+
+/// What the next spare is called until it has a header and its length.
+const NEW: &str = "log.new";
 
 /// `segments` are those that have begun, ascending, the last of them `current`; `spare` has the number after.
 #[derive(Debug)]
@@ -40,6 +44,12 @@ impl Segments {
     ) -> Segments {
         let segments = old.into();
         Segments { storage, options, segments, current: None, written: 0, spare: None, spare_written: 0 }
+    }
+
+    /// These, with none left.
+    pub(super) fn take(&mut self) -> Segments {
+        let empty = Segments::new(Arc::clone(&self.storage), self.options, Vec::new());
+        std::mem::replace(self, empty)
     }
 
     pub(super) fn has_spare(&self) -> bool {
@@ -92,21 +102,38 @@ impl Segments {
             return Ok(());
         }
         let name = name(self.number_next());
+        self.check_unused(&name)?;
         let (file, written) = match self.take_old(truncate_before, &name)? {
             // As a rule to its end. (What a crash left unwritten costs time, no more.)
             Some(file) => (file, self.options.segment_bytes),
             None => (self.create(&name)?, 0),
         };
-        file.sync_data()?;
         self.storage.sync_directory()?;
         (self.spare, self.spare_written) = (Some(file), written);
         Ok(())
     }
 
+    /// An error if the name is a file's that holds something: one that was prepared before the database was opened does
+    /// not, and is replaced.
+    fn check_unused(&self, name: &str) -> Result<()> {
+        let file = match self.storage.open(name, OpenMode::Read) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            file => file?,
+        };
+        let number = super::format::number(name).expect("it is a segment's name");
+        match read_header(&*file, self.options.database, number, Planted::None) {
+            Ok(Head::Prepared) => Ok(()),
+            Err(Error::Storage(error)) => Err(StorageError::io(Operation::Open, name, error.kind().into())),
+            _ => Err(StorageError::io(Operation::Create, name, ErrorKind::AlreadyExists.into())),
+        }
+    }
+
     /// Gives an old segment that nobody needs the new name. Its header tells it from a segment that has begun.
     fn take_old(&mut self, truncate_before: Lsn, name: &str) -> Result<Option<Box<dyn File>>> {
-        let is_same = |bytes: u64| bytes == self.options.segment_bytes;
-        let Some((old, _)) = self.unneeded(truncate_before).filter(|(_, bytes)| is_same(*bytes)) else {
+        let is_same = |(old, bytes): (SegmentHeader, u64)| {
+            old.bytes == self.options.segment_bytes && bytes == old.bytes
+        };
+        let Some((old, _)) = self.unneeded(truncate_before).filter(|old| is_same(*old)) else {
             return Ok(None);
         };
         self.storage.rename(&super::format::name(old.number), name)?;
@@ -114,19 +141,26 @@ impl Segments {
         self.storage.open(name, OpenMode::ReadWrite).map(Some)
     }
 
+    /// A new file, which gets its name when its header and length are durable: so whatever has a segment's name and no
+    /// good header is damaged.
     fn create(&self, name: &str) -> Result<Box<dyn File>> {
-        let file = match self.storage.open(name, OpenMode::CreateNew) {
-            // Prepared before a crash, or by an attempt that failed. What it holds is not known.
+        let header = SegmentHeader::prepared(self.options.segment_bytes).encode(self.options.database);
+        let file = match self.storage.open(NEW, OpenMode::CreateNew) {
+            // Of an attempt that failed, or before a crash.
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-                self.storage.remove(name)?;
-                self.storage.open(name, OpenMode::CreateNew)?
+                self.storage.remove(NEW)?;
+                self.storage.open(NEW, OpenMode::CreateNew)?
             }
             file => file?,
         };
-        file.preallocate(0, self.options.segment_bytes).inspect_err(|_| {
+        let reserved = file.preallocate(0, self.options.segment_bytes);
+        reserved.and_then(|()| file.write_all_at(0, &header)).inspect_err(|_| {
             // Gives back what it took. If that fails too, the next attempt does it.
-            let _ = self.storage.remove(name);
+            let _ = self.storage.remove(NEW);
         })?;
+        file.sync_data()?;
+        // In place of one that was prepared before the database was opened: a reader has seen that it has not begun.
+        self.storage.rename(NEW, name)?;
         Ok(file)
     }
 
@@ -150,16 +184,27 @@ impl Segments {
         (next.first_lsn <= before.0).then(|| self.segments[0])
     }
 
-    /// Gives back what was reserved behind the end of the log: the rest of the last segment, and the spare.
-    pub(super) fn finish(&mut self, end: Lsn) -> Result<()> {
+    /// Removes the spare, if there is one. Without a sync: a crash that undoes it costs room alone.
+    fn remove_spare(&mut self) -> Result<()> {
+        if self.spare.take().is_some() { self.storage.remove(&name(self.number_next())) } else { Ok(()) }
+    }
+
+    /// Cuts the last segment off behind the end of the log, which something else vouches for now. Without a sync, too.
+    fn trim(&self, end: Lsn) -> Result<()> {
         let Some((last, _)) = self.segments.back() else { return Ok(()) };
-        let used = super::format::SEGMENT_HEADER_BYTES as u64 + end.0 - last.first_lsn;
-        self.current().truncate(used)?;
-        self.current().sync_data()?;
-        if self.spare.take().is_some() {
-            self.storage.remove(&name(self.number_next()))?;
-        }
-        self.storage.sync_directory()
+        self.current().truncate(last.used_bytes(end.0))
+    }
+
+    /// Makes the last segment as long as its header says, if its unused end was given back: when nothing else vouches
+    /// for the end of the log, a shorter file is taken for damaged. Reserves nothing.
+    pub(super) fn restore_length(&self) -> Result<()> {
+        let Some((last, bytes)) = self.segments.back().filter(|(last, bytes)| *bytes < last.bytes) else {
+            return Ok(());
+        };
+        debug_assert!(*bytes >= super::format::SEGMENT_HEADER_BYTES as u64, "its header was read");
+        let file = self.storage.open(&name(last.number), OpenMode::ReadWrite)?;
+        file.truncate(last.bytes)?;
+        file.sync_data()
     }
 
     /// Writes again what a reader saw of the last segment behind what is durable for sure, and syncs it: after a
@@ -169,11 +214,37 @@ impl Segments {
         let file = self.storage.open(&name(last.number), OpenMode::ReadWrite)?;
         let head = super::format::SEGMENT_HEADER_BYTES as u64;
         let offset = head + run_start.max(last.first_lsn) - last.first_lsn;
-        let mut bytes = vec![0; (head + lsn - last.first_lsn - offset) as usize];
+        let mut bytes = vec![0; (last.used_bytes(lsn) - offset) as usize];
         file.read_exact_at(offset, &mut bytes)?;
         file.write_all_at(0, &last.encode(self.options.database))?;
         file.write_all_at(offset, &bytes)?;
         file.sync_data()
+    }
+}
+
+/// A log that was closed in order: all of it is durable.
+#[derive(Debug)]
+pub struct Ended {
+    pub(super) segments: Segments,
+    pub(super) end: End,
+}
+
+impl Ended {
+    /// Where it ends.
+    pub fn end(&self) -> End {
+        self.end
+    }
+
+    /// Gives back the room of the segment that was prepared, which nobody needs any more. If it is not given back, it is
+    /// some room lost, and no more.
+    pub fn remove_spare(&mut self) -> Result<()> {
+        self.segments.remove_spare()
+    }
+
+    /// Gives back the rest of the last segment, when something else durable says where the log ends: until then, a file
+    /// that is shorter than it was made is taken for damaged.
+    pub fn trim(&self) -> Result<()> {
+        self.segments.trim(self.end.lsn)
     }
 }
 

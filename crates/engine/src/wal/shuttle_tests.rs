@@ -40,7 +40,7 @@ fn read_closed(storage: &dyn crate::storage::Storage) -> Vec<(Lsn, u64)> {
     while let Some(record) = reader.next_record().unwrap() {
         found.push((record.end_lsn, record.commit_timestamp));
     }
-    assert!(reader.finish().unwrap().is_closed(), "nothing lies behind the last record");
+    assert_eq!(reader.finish().unwrap().cut(), None, "nothing lies behind the last record");
     found
 }
 

@@ -1,7 +1,8 @@
 //! Where a log ends.
 
-use super::format::SegmentHeader;
-use super::{Lsn, Mark};
+use super::format::{SegmentHeader, name};
+use super::{Error, Lsn, Mark, Result};
+use std::fmt;
 
 /// The end of a log, as a reader has found it: what a writer goes on from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -14,11 +15,64 @@ pub struct Tail {
     /// The segments that there are, with their lengths, ascending; all of them have begun.
     pub(super) segments: Vec<(SegmentHeader, u64)>,
     pub(super) dropped_bytes: u64,
-    pub(super) is_closed: bool,
     /// The last mark of the time that was read.
     pub(super) mark: Option<Mark>,
     /// Everything before has a mark behind it.
     pub(super) marked_lsn: u64,
+}
+
+/// Where a log ended when it was closed in order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct End {
+    /// Behind its last record.
+    pub lsn: Lsn,
+    /// That record's checksum, and by way of it all records; 0 if there is none.
+    pub chain: u32,
+    /// The number of the segment that had begun last; 0: none had.
+    pub segment: u64,
+}
+
+/// What is known of the end of a log beside what is in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// Nothing: it was not closed in order.
+    Open,
+    /// It was closed in order, and nobody knows where: its unused end may have been given back.
+    Unknown,
+    /// It was closed in order, here.
+    At(End),
+}
+
+impl Ending {
+    /// Of a log that was closed there if it was.
+    pub fn of(closed: Option<End>) -> Ending {
+        closed.map_or(Ending::Open, Ending::At)
+    }
+}
+
+/// What was left out at the end of a log that was not closed in order: part of a run that was never completed. Nothing of
+/// a run is acknowledged before all of it is durable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cut {
+    /// The file.
+    pub file: String,
+    /// Where in the file the log ends.
+    pub offset: u64,
+    /// Where that is in the log.
+    pub lsn: u64,
+    /// How many bytes behind that are recognizably of records.
+    pub bytes: u64,
+}
+
+impl fmt::Display for Cut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Cut { file, offset, lsn, bytes } = self;
+        write!(
+            f,
+            "{bytes} bytes were cut from {file:?} at offset {offset} (lsn {lsn}): the write that they are of was never \
+             completed, so nothing of it had been acknowledged"
+        )
+    }
 }
 
 impl Tail {
@@ -32,13 +86,47 @@ impl Tail {
         Lsn(self.lsn)
     }
 
-    /// How many bytes behind the end are recognizably of records whose write was never completed.
-    pub fn dropped_bytes(&self) -> u64 {
-        self.dropped_bytes
+    /// What was left out, if anything was.
+    pub fn cut(&self) -> Option<Cut> {
+        let (last, _) = self.segments.last().filter(|_| self.dropped_bytes > 0)?;
+        let (file, offset) = (name(last.number), last.used_bytes(self.lsn));
+        Some(Cut { file, offset, lsn: self.lsn, bytes: self.dropped_bytes })
     }
 
-    /// Whether the log was closed in order.
-    pub fn is_closed(&self) -> bool {
-        self.is_closed
+    /// The same in few words.
+    pub fn end(&self) -> End {
+        let segment = self.segments.last().map_or(0, |(last, _)| last.number);
+        End { lsn: self.lsn(), chain: self.chain, segment }
+    }
+
+    /// An error if the log ends before it did when it was closed; else whether it ends there, with the same record.
+    pub fn check(&self, closed: &End) -> Result<bool> {
+        let found = self.end();
+        if found.segment < closed.segment {
+            let (file, lsn) = (name(closed.segment), found.lsn);
+            return Err(Error::Damaged {
+                file,
+                offset: 0,
+                lsn,
+                reason: "the log was closed in it, and it is gone",
+            });
+        }
+        if found.lsn < closed.lsn {
+            let (file, offset) = self.place();
+            let reason = "no good record, and the log was closed behind it";
+            return Err(Error::Damaged { file, offset, lsn: found.lsn, reason });
+        }
+        Ok((found.lsn, found.chain) == (closed.lsn, closed.chain))
+    }
+
+    /// The error of a log that ends before a position that is needed.
+    pub fn missing(&self, lsn: Lsn) -> Error {
+        Error::Missing { lsn, file: self.place().0, reason: "the log ends in it before that" }
+    }
+
+    fn place(&self) -> (String, u64) {
+        self.segments
+            .last()
+            .map_or_else(|| (name(1), 0), |(last, _)| (name(last.number), last.used_bytes(self.lsn)))
     }
 }

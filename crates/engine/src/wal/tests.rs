@@ -37,7 +37,10 @@ fn changes(i: u64) -> Changes {
 
 /// The timestamps of the records from `start` on, each of which must hold what was appended with it.
 fn read(storage: &dyn Storage, start: Lsn) -> Result<Vec<u64>> {
-    let mut reader = Reader::open(storage, DATABASE, start)?;
+    read_all(Reader::open(storage, DATABASE, start)?, start)
+}
+
+fn read_all(mut reader: Reader<'_>, start: Lsn) -> Result<Vec<u64>> {
     let mut found = Vec::new();
     while let Some(record) = reader.next_record()? {
         assert!(record.lsn >= start && record.end_lsn > record.lsn);
@@ -86,11 +89,12 @@ fn check_round_trips(storage: &Arc<dyn Storage>) {
         ends.extend(write(&writer, &mut flusher, opening * 10..opening * 10 + 10));
         assert_eq!(writer.durable_lsn(), ends[ends.len() - 1]);
         if opening % 2 == 0 {
-            flusher.close().unwrap();
+            let ended = flusher.close().unwrap();
             assert!(matches!(writer.try_append(0, &changes(0)), Err(Error::Closed)));
-            ends.pop();
             let tail = Reader::open(&**storage, DATABASE, START).unwrap().finish().unwrap();
-            assert!(tail.is_closed());
+            assert_eq!(tail.end(), ended.end());
+            // Behind the time, which closing appends.
+            ends.pop();
             ends.push(tail.lsn());
         }
     }
@@ -190,8 +194,8 @@ fn check_threads(storage: &Arc<dyn Storage>) {
     }
     assert_eq!(found.len() as u64, THREADS * RECORDS);
     let statistics = writer.statistics();
-    // With the time, and that it was closed.
-    assert_eq!(statistics.records, THREADS * RECORDS + 2);
+    // With the time.
+    assert_eq!(statistics.records, THREADS * RECORDS + 1);
 }
 
 #[derive(Default)]
@@ -230,6 +234,15 @@ fn contents(storage: &dyn Storage, name: &str) -> (Box<dyn File>, Vec<u8>) {
     (file, bytes)
 }
 
+/// As [`read`] from the start, of a log that was closed there if it was.
+fn read_to(storage: &dyn Storage, closed: Option<End>) -> Result<Vec<u64>> {
+    let open = || Reader::with_planted(storage, DATABASE, START, Ending::of(closed), Planted::None);
+    let tail = open()?.finish()?;
+    let is_whole = closed.map_or(Ok(true), |end| tail.check(&end))?;
+    assert!(is_whole, "no change makes a log longer");
+    read_all(open()?, START)
+}
+
 /// Proves that every bit flip of a log that was closed is an error or changes nothing that is read, and that of one
 /// that was not closed it may cost the last run alone.
 #[test]
@@ -238,16 +251,14 @@ fn bit_flips_are_found() {
         let storage = memory();
         let (writer, mut flusher) = open_log(&storage, small()).unwrap();
         write(&writer, &mut flusher, 0..7);
-        if is_closed {
-            flusher.close().unwrap();
-        }
+        let end = if is_closed { Some(flusher.close().unwrap().end()) } else { None };
         let mut errors = 0;
         for name in storage.list().unwrap() {
             let (file, bytes) = contents(&*storage, &name);
             for (at, byte) in bytes.iter().enumerate() {
                 for bit in 0..8 {
                     file.write_all_at(at as u64, &[byte ^ 1 << bit]).unwrap();
-                    match read(&*storage, START) {
+                    match read_to(&*storage, end) {
                         Ok(found) if found == up_to(7) => {}
                         Ok(found) => assert!(!is_closed && found == up_to(6), "{name} {at} {bit}: {found:?}"),
                         Err(_) => errors += 1,
@@ -276,12 +287,103 @@ fn damage_is_no_torn_tail() {
     // The middle record's body, then the first one's. The last is whole, in a run with the middle one.
     file.write_all_at(middle_at + 40, &[!bytes[middle_at as usize + 40]]).unwrap();
     let tail = Reader::open(&*storage, DATABASE, START).unwrap().finish().unwrap();
-    assert_eq!((tail.lsn(), tail.dropped_bytes()), (first, last.0 - first.0));
+    let cut = tail.cut().unwrap();
+    assert_eq!((tail.lsn(), cut.lsn, cut.bytes), (first, first.0, last.0 - first.0));
+    assert_eq!((cut.file, cut.offset), (name(1), SEGMENT_HEADER_BYTES as u64 + first.0));
     file.write_all_at(SEGMENT_HEADER_BYTES as u64 + 40, &[0xff]).unwrap();
     let error = read(&*storage, START).unwrap_err();
     let Error::Damaged { file, offset, lsn, .. } = error else { panic!("{error}") };
     assert_eq!((file, offset, lsn), (name(1), SEGMENT_HEADER_BYTES as u64, START));
     assert!(middle < last);
+}
+
+/// Proves that a log that was closed is as it was, or an error that names the file: for each segment that is missing, cut
+/// off anywhere, zeroed, exchanged with another one, of an earlier state of the log, or of another database.
+#[test]
+fn what_is_missing_of_a_closed_log_is_named() {
+    let storage = memory();
+    let (writer, mut flusher) = open_log(&storage, small()).unwrap();
+    write(&writer, &mut flusher, 0..14);
+    let earlier: Vec<_> =
+        storage.list().unwrap().iter().map(|name| (name.clone(), contents(&*storage, name).1)).collect();
+    write(&writer, &mut flusher, 14..16);
+    let mut ended = flusher.close().unwrap();
+    let end = ended.end();
+    ended.remove_spare().and_then(|()| ended.trim()).unwrap();
+    let foreign = memory();
+    let (writer, mut flusher) = open_log(&foreign, Options { database: DatabaseId(5), ..small() }).unwrap();
+    write(&writer, &mut flusher, 0..16);
+    let names = storage.list().unwrap();
+    assert!(names.len() > 2, "{names:?}");
+    for name in &names {
+        let (_, bytes) = contents(&*storage, name);
+        let of = |from: &dyn Storage, other: &str| contents(from, other).1;
+        let mut others = vec![vec![0; bytes.len()], vec![0xa5; bytes.len()], of(&*foreign, name)];
+        others.extend((0..bytes.len()).step_by(37).map(|at| bytes[..at].to_vec()));
+        others.extend(names.iter().filter(|other| *other != name).map(|other| of(&*storage, other)));
+        others.extend(earlier.iter().filter(|(other, _)| other == name).map(|(_, bytes)| bytes.clone()));
+        let changed = others.into_iter().filter(|other| *other != bytes).map(Some).chain([None]);
+        for change in changed {
+            storage.remove(name).unwrap();
+            if let Some(other) = &change {
+                storage.open(name, OpenMode::CreateNew).unwrap().write_all_at(0, other).unwrap();
+            }
+            match read_to(&*storage, Some(end)) {
+                Ok(found) => assert_eq!(found, up_to(16), "{name}"),
+                Err(error) => assert!(error.to_string().contains(name.as_str()), "{name}: {error}"),
+            }
+            let _ = storage.remove(name);
+            storage.open(name, OpenMode::CreateNew).unwrap().write_all_at(0, &bytes).unwrap();
+        }
+    }
+    assert_eq!(read_to(&*storage, Some(end)).unwrap(), up_to(16));
+}
+
+/// Proves that a file in the place of the next segment that is another database's, or nothing that a crash can leave, is
+/// an error that says so, and is left as it is; and that one that is shorter than its header says is one, too.
+#[test]
+fn nothing_is_taken_that_may_hold_something() {
+    let (storage, foreign) = (memory(), memory());
+    let (writer, mut flusher) = open_log(&storage, small()).unwrap();
+    write(&writer, &mut flusher, 0..3);
+    drop(flusher);
+    let (_writer, flusher) = open_log(&foreign, Options { database: DatabaseId(5), ..small() }).unwrap();
+    drop(flusher);
+    let spare = storage.list().unwrap().pop().unwrap();
+    let (file, prepared) = contents(&*storage, &spare);
+    let header = contents(&*foreign, &name(1)).1;
+    for (bytes, said) in
+        [(header, "00000005"), (vec![0xa5; 1536], "good header"), (vec![0; 1536], "good header")]
+    {
+        file.truncate(0).unwrap();
+        file.write_all_at(0, &bytes).unwrap();
+        let error = open_log(&storage, small()).unwrap_err().to_string();
+        assert!(error.contains(&spare) && error.contains(said), "{error}");
+        assert_eq!(contents(&*storage, &spare).1, bytes);
+    }
+    file.truncate(0).unwrap();
+    file.write_all_at(0, &prepared).unwrap();
+    let (current, _) = contents(&*storage, &name(1));
+    current.truncate(1024).unwrap();
+    let error = read(&*storage, START).unwrap_err();
+    let Error::Damaged { file, offset, .. } = error else { panic!("{error}") };
+    assert_eq!((file, offset), (name(1), 1024));
+}
+
+/// Proves that what is read into memory has the length that headers say, whatever the length of the file.
+#[test]
+fn a_file_that_is_too_long_is_not_read_whole() {
+    let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new(1 << 31));
+    let (writer, mut flusher) = open_log(&storage, small()).unwrap();
+    write(&writer, &mut flusher, 0..7);
+    for name in storage.list().unwrap() {
+        contents(&*storage, &name).0.truncate(1 << 20).unwrap();
+    }
+    let mut reader = Reader::open(&*storage, DATABASE, START).unwrap();
+    while reader.next_record().unwrap().is_some() {
+        assert!(reader.memory_bytes() <= 1536);
+    }
+    assert_eq!(read(&*storage, START).unwrap(), up_to(7));
 }
 
 /// Proves that another database's log and another version are not read.
@@ -290,7 +392,8 @@ fn foreign_logs_are_refused() {
     let storage = memory();
     let (writer, mut flusher) = open_log(&storage, small()).unwrap();
     write(&writer, &mut flusher, 0..3);
-    assert!(Reader::open(&*storage, DatabaseId(1), START).is_err());
+    let error = Reader::open(&*storage, DatabaseId(1), START).unwrap_err();
+    assert!(matches!(error, Error::Foreign { other: DATABASE, database: DatabaseId(1), .. }), "{error}");
     let (file, mut bytes) = contents(&*storage, &name(1));
     bytes[8] = 9;
     let checksum = crc32c::crc32c_append(crc32c::crc32c(&bytes[..12]), &bytes[16..64]);
@@ -333,8 +436,8 @@ fn marks_follow_what_is_appended() {
     }
     assert_eq!(marks.len(), 4);
     assert!(marks.is_sorted_by_key(|mark| (mark.unix_ns, mark.lsn)) && marks[0].unix_ns > 1 << 60);
-    // Closing is behind the last of them.
-    assert_eq!(reader.finish().unwrap().lsn().0, marks[3].end_lsn.0 + RECORD_HEADER_BYTES as u64);
+    // Closing appends the last of them, and nothing behind it.
+    assert_eq!(reader.finish().unwrap().lsn(), marks[3].end_lsn);
 }
 
 /// Proves that a record of an unknown kind is passed over where its number says that it may be, wherever it lies, and

@@ -1,6 +1,6 @@
 //! A thread that flushes.
 
-use super::{Error, Flusher, Result};
+use super::{Ended, Error, Flusher, Result};
 use crate::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 #[derive(Debug)]
 pub struct FlusherThread {
     shared: Arc<super::state::Shared>,
-    thread: Option<JoinHandle<Result<()>>>,
+    thread: Option<JoinHandle<Result<Ended>>>,
 }
 
 impl FlusherThread {
@@ -21,12 +21,12 @@ impl FlusherThread {
     }
 
     /// Flushes what was appended, closes the log and ends the thread.
-    pub fn close(mut self) -> Result<()> {
+    pub fn close(mut self) -> Result<Ended> {
         self.join()
     }
 
-    fn join(&mut self) -> Result<()> {
-        let Some(thread) = self.thread.take() else { return Ok(()) };
+    fn join(&mut self) -> Result<Ended> {
+        let Some(thread) = self.thread.take() else { return Err(Error::Closed) };
         self.shared.close();
         thread.join().unwrap_or(Err(Error::Closed))
     }
@@ -39,7 +39,7 @@ impl Drop for FlusherThread {
     }
 }
 
-fn run(mut flusher: Flusher) -> Result<()> {
+fn run(mut flusher: Flusher) -> Result<Ended> {
     while flusher.wait_for_work() {
         match flusher.flush_once() {
             Ok(_) | Err(Error::Full(_)) => {}

@@ -88,7 +88,8 @@ impl Explorer<'_> {
         Box::new(Failure { seed: self.settings.seed, place: place.clone(), after, what })
     }
 
-    /// The first life; and where the disk fails in it, a second one without a crash in between, in which it does again.
+    /// The first life; and where it was closed, or the disk fails in it, a second one without a crash in between, in which
+    /// it does again.
     /// (Names that are lost and seen all the same are lost only to a machine that has been started anew.)
     fn first_lives(&mut self) -> Result<Lived, Box<Failure>> {
         let Settings { seed, transactions, mistake, .. } = *self.settings;
@@ -97,8 +98,11 @@ impl Explorer<'_> {
         let reopens = self.settings.fault.as_ref().is_some_and(|fault| !fault.loses_names());
         let first = Course { seed, transactions, mistake, may_fail, reopens, closes: seed % 5 == 4 };
         let again = Course { transactions: LATER_TRANSACTIONS, ..first };
-        let courses = [Some(first), reopens.then_some(again)];
+        let courses = [Some(first), (reopens || (first.closes && !may_fail)).then_some(again)];
         for course in courses.iter().flatten() {
+            if let Some((_, until)) = lived.traces.last_mut().and_then(|trace| trace.closed.as_mut()) {
+                *until = lived.storage.boundary();
+            }
             self.settings.fault.iter().for_each(|fault| lived.storage.inject(fault.clone()));
             let nothing = Trace::default();
             let before = lived.traces.last().unwrap_or(&nothing);
@@ -160,12 +164,15 @@ impl Explorer<'_> {
     /// Recovers from a copy of the state and judges it.
     fn look(&mut self, trace: &Trace, crash: &Crash, extra: Extra) -> Result<(), String> {
         let copy = copy_of(&crash.storage);
-        let found = self.recover(trace, crash.boundary, &copy)?;
+        let (found, recovery) = self.recover(trace, crash.boundary, &copy)?;
+        if trace.is_closed(crash.boundary) && !(recovery.was_closed && recovery.cut.is_none()) {
+            return Err("it was closed in order, and recovery does not say so".into());
+        }
         self.report.states += 1;
         self.report.note(crash.boundary << 32 ^ crash.seed ^ found.present.len() as u64);
         if matches!(extra, Extra::Again | Extra::All) {
-            let again =
-                self.recover(trace, crash.boundary, &copy).map_err(|what| format!("again: {what}"))?;
+            let again = self.recover(trace, crash.boundary, &copy);
+            let (again, _) = again.map_err(|what| format!("again: {what}"))?;
             if again.contents != found.contents {
                 return Err("recovering again gives another state".into());
             }
@@ -177,7 +184,12 @@ impl Explorer<'_> {
     }
 
     /// Recovers from what a crash has left: every checkpoint that had been published is there, whole.
-    fn recover(&mut self, trace: &Trace, boundary: u64, storage: &SimulatedStorage) -> Result<Found, String> {
+    fn recover(
+        &mut self,
+        trace: &Trace,
+        boundary: u64,
+        storage: &SimulatedStorage,
+    ) -> Result<(Found, Recovery), String> {
         let (found, recovery) = self.recover_any(trace, boundary, storage)?;
         if let Some((number, reason)) = recovery.damaged_checkpoints.first() {
             return Err(format!("checkpoint {number} is damaged by a crash: {reason}"));
@@ -186,7 +198,7 @@ impl Explorer<'_> {
             let (found, published) = (recovery.checkpoint, trace.published(boundary));
             return Err(format!("checkpoint {published:?} was published, and {found:?} is the newest"));
         }
-        Ok(found)
+        Ok((found, recovery))
     }
 
     fn recover_any(
@@ -200,7 +212,7 @@ impl Explorer<'_> {
         let recovery = database.recovery().expect("it is durable");
         self.report.recoveries += 1;
         self.report.checkpoints += u64::from(recovery.checkpoint.is_some());
-        self.report.torn += u64::from(recovery.dropped_bytes > 0);
+        self.report.torn += u64::from(recovery.cut.is_some());
         self.report.fallbacks += recovery.damaged_checkpoints.len() as u64;
         let found = judge(trace, boundary, &database);
         drop((stepped, database));

@@ -63,5 +63,7 @@ pub fn check_lie(seed: u64, fault: Fault, nth: u64) -> Result<Lie, Box<Failure>>
 
 /// Whether an error names a file, or a position in the log.
 fn says_where(error: &str) -> bool {
-    ["log-", "rows-", "checkpoint-", "\"database\"", "lsn"].iter().any(|name| error.contains(name))
+    ["log-", "rows-", "checkpoint-", "\"database\"", "\"closed\"", "lsn"]
+        .iter()
+        .any(|name| error.contains(name))
 }

@@ -64,7 +64,7 @@ pub(super) struct Course {
     pub(super) may_fail: bool,
     /// After a failure the database is opened again on the same machine.
     pub(super) reopens: bool,
-    /// The log is closed at the end.
+    /// The database is closed at the end.
     pub(super) closes: bool,
 }
 
@@ -116,8 +116,9 @@ pub(super) fn live(
     if course.may_fail {
         life.outlive_faults();
     }
-    life.end(course.closes);
-    let trace = trace.take();
+    let is_closed = life.end(course.closes);
+    let mut trace = trace.take();
+    trace.closed = is_closed.then(|| (storage.boundary(), u64::MAX));
     trace.violation.clone().map_or(Ok(trace), Err)
 }
 
@@ -330,16 +331,18 @@ impl Life {
         }
     }
 
-    /// Ends as a killed process does, or in order.
-    fn end(self, closes: bool) {
+    /// Ends as a killed process does, or in order; true: in order. (After a failed sync it is as after a crash.)
+    fn end(self, closes: bool) -> bool {
         let Life { workers, stepped, database, .. } = self;
         drop(workers);
-        if closes {
-            let _ = stepped.close(); // with a failing disk it is as after a crash
+        let is_closed = if closes {
+            stepped.close().is_ok()
         } else {
             drop(stepped);
-        }
+            false
+        };
         drop(database);
+        is_closed
     }
 }
 

@@ -15,7 +15,8 @@
 //! nothing either.
 //!
 //! `tables` and `plan` are the workload, `trace` what is noted, `life` who drives, `oracle` who judges, `explore` which
-//! states are looked at; `careless` has mistakes that must be found. Called by `braid check crash` and by tests.
+//! states are looked at; `careless` has mistakes that must be found. `corrupt` has no crashes: databases that were closed,
+//! with files that are not any more what they were. Called by `braid check crash` and by tests.
 //!
 //! ```
 //! use braid_sim::crash::{Settings, check};
@@ -25,6 +26,7 @@
 //! ```
 
 mod careless;
+mod corrupt;
 mod explore;
 mod lies;
 mod life;
@@ -35,6 +37,7 @@ mod tables;
 mod trace;
 
 pub use careless::Careless;
+pub use corrupt::{CORRUPTIONS_PER_SEED, Corruptions, check_corruptions};
 pub use explore::{check, replay};
 pub use lies::{Lie, check_lie};
 pub use place::{Failure, Place};

@@ -51,6 +51,8 @@ pub(super) struct Trace {
     pub(super) tables: Vec<Option<u64>>,
     /// At which boundary the database was open.
     pub(super) opened: u64,
+    /// From which boundary to which the database was closed in order, with all that it has.
+    pub(super) closed: Option<(u64, u64)>,
     /// Checkpoints, and at which boundary each was published.
     pub(super) checkpoints: Vec<(u64, u64)>,
     /// What must not be, the first of it.
@@ -162,6 +164,11 @@ impl Trace {
     /// The newest checkpoint that had been published at this boundary.
     pub(super) fn published(&self, boundary: u64) -> Option<u64> {
         self.checkpoints.iter().filter(|(_, at)| *at <= boundary).map(|(number, _)| *number).max()
+    }
+
+    /// Whether the database was closed in order at this boundary.
+    pub(super) fn is_closed(&self, boundary: u64) -> bool {
+        self.closed.is_some_and(|(from, to)| (from..=to).contains(&boundary))
     }
 
     /// A promise, and what is wrong if it is not kept.

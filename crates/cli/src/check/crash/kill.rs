@@ -58,7 +58,7 @@ pub fn kill(directory: Option<&Path>, kills: u64, seed: u64, bar: &ProgressBar) 
             bar.inc(1);
             if let Err(what) = judge(&directory, &acknowledged, &mut last) {
                 let again = format!(
-                    "kills depend on time; the directory is {}; braid check crash --states 0 --kills {kills} --seed {seed}",
+                    "kills depend on time; the directory is {}; braid check crash --states 0 --corruptions 0 --kills {kills} --seed {seed}",
                     directory.display()
                 );
                 all.lost.push((format!("after kill {}: {what}", all.kills), again));

@@ -1,0 +1,27 @@
+//! Closed databases with files that are missing, cut off, overwritten or exchanged: all is there, or an error names the
+//! file. (`braid check crash --corruptions` goes on with further seeds.)
+
+use braid_sim::crash::{CORRUPTIONS_PER_SEED, Corruptions, Mistake, check_corruptions};
+use braiddb::PlantedDurability as Engine;
+
+const SEEDS: u64 = 40;
+
+/// Proves that nothing is lost in silence by the corruptions of some seeds, and that these come across everything:
+/// databases with and without a log, files that do not matter, checkpoints that stand in, and errors.
+#[test]
+fn corruption_of_closed_databases_is_noticed() {
+    let checked = |seed| check_corruptions(seed, CORRUPTIONS_PER_SEED, Mistake::None);
+    let all = (0..SEEDS).map(|seed| checked(seed).unwrap_or_else(|failure| panic!("{failure}")));
+    let all = all.fold(Corruptions::default(), Corruptions::plus);
+    assert_eq!(all.corruptions, SEEDS * CORRUPTIONS_PER_SEED);
+    let counts = [all.logged, all.corruptions - all.logged, all.whole, all.replaced, all.refused];
+    assert!(counts.iter().all(|count| *count >= 50), "{all:?}");
+}
+
+/// Proves that a recovery that does not look at the mark of an orderly close is found.
+#[test]
+fn a_mark_that_is_not_looked_at_is_found() {
+    let checked = |seed| check_corruptions(seed, CORRUPTIONS_PER_SEED, Mistake::Engine(Engine::MarkIgnored));
+    let mut found = (0..SEEDS).filter_map(|seed| checked(seed).err());
+    assert!(found.any(|failure| failure.what.contains("another state")), "no loss is noticed");
+}
