@@ -45,6 +45,11 @@ impl Kept {
         id.map(RecordId)
     }
 
+    /// How many places there are that no record has.
+    pub fn len(&self) -> u64 {
+        self.free_len.load(Ordering::Relaxed) as u64
+    }
+
     /// The place of a record that nobody reaches any more but by notes.
     pub fn give(&self, id: RecordId) {
         debug_assert!(self.is_on() && id != RecordId(0));
