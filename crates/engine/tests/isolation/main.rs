@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod lines;
 mod locks;
 mod phantoms;
 mod read_only;
