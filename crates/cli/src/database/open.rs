@@ -2,7 +2,7 @@
 
 use braiddb::checkpoint::{self, Identity};
 use braiddb::storage::{Cause, FileStorage, LOCK_NAME, Storage, StorageError};
-use braiddb::{Database, Error, Options, Progress, Stage, SystemClock, wal};
+use braiddb::{Database, Error, LogCondition, Options, Progress, Stage, SystemClock, wal};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::path::Path;
 use std::sync::Arc;
@@ -68,7 +68,12 @@ fn recover(storage: FileStorage, path: &Path) -> Result<Database, Failure> {
     let clock = Arc::new(SystemClock::default());
     let opened =
         Database::open_with(Arc::new(storage), Options::default(), clock, &mut |progress| bar.show(progress));
-    opened.map_err(|error| advise(error, path))
+    let db = opened.map_err(|error| advise(error, path))?;
+    // It is open all the same, to read and for checkpoints.
+    if let LogCondition::Refusing { cause } = db.statistics().log_condition {
+        eprintln!("warning: {}: nothing can be committed for now: {cause}", path.display());
+    }
+    Ok(db)
 }
 
 /// The error, and what can be done.

@@ -13,9 +13,11 @@ use super::archiver::Archiver;
 use crate::cc::ConcurrencyControl;
 use crate::checkpoint::{self, CatalogEntry, Manifest, RowsOf, RowsRange, RowsWriter, TableEntry};
 use crate::error::{Error, Result};
+use crate::metrics::{CheckpointStatistics, Clock};
 use crate::storage::{Operation, Storage};
+use crate::sync::{Mutex, lock};
 use crate::txn::{AsKey, Engine, Key, TableInner, TableKind, Transaction};
-use crate::wal::{DatabaseId, Lsn, Writer};
+use crate::wal::{DatabaseId, Expected, Lsn, Writer};
 use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -33,6 +35,9 @@ const RUN_ROWS_MAX: usize = 4096;
 /// Checkpoints that are kept: the newest, and one to fall back on.
 const KEPT: usize = 2;
 
+/// Segments that a checkpoint is to give up, if it begins because room is scarce.
+const URGENT_SEGMENTS: u64 = 4;
+
 /// Makes checkpoints of one database, one after the other.
 pub(super) struct Checkpointer<C: ConcurrencyControl> {
     engine: Arc<Engine<C>>,
@@ -42,6 +47,8 @@ pub(super) struct Checkpointer<C: ConcurrencyControl> {
     log: Option<Writer>,
     /// Where there is a log to archive, and an archive.
     archiver: Option<Archiver>,
+    /// What has become of checkpoints, for others to read.
+    status: Arc<Status>,
     /// The newest last.
     kept: Vec<Manifest>,
     /// Where the log ended when the database was opened: nothing before is needed beside what was recovered.
@@ -96,6 +103,8 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
         let archiver = archive.map(|archive| {
             Archiver::new(archive, storage.clone(), database, engine.archive_statistics.clone())
         });
+        let status = Arc::new(Status::default());
+        lock(&status.0).last = kept.last().map(|last| (last.number, last.start_lsn));
         Checkpointer {
             engine,
             storage,
@@ -103,6 +112,7 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
             planted,
             log,
             archiver,
+            status,
             kept,
             base_lsn,
             current: None,
@@ -116,6 +126,48 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
         self.log.as_ref().map_or(0, |log| log.appended_lsn().0.saturating_sub(start_lsn.0))
     }
 
+    /// How many bytes of log are kept: what checkpoints to come can give up.
+    pub(super) fn kept_log_bytes(&self) -> u64 {
+        let oldest = self.kept.first().filter(|_| self.kept.len() == KEPT);
+        let needed_lsn = oldest.map_or(Lsn(0), |manifest| manifest.start_lsn);
+        self.log.as_ref().map_or(0, |log| log.appended_lsn().0.saturating_sub(needed_lsn.0))
+    }
+
+    /// The device is about full, and checkpoints can do something about that.
+    pub(super) fn is_urgent(&self) -> bool {
+        let Some(log) = &self.log else { return false };
+        let room = log.room().statistics();
+        let segment_bytes = self.engine.options.log_segment_bytes;
+        // So that a device that is always about full is not written full of checkpoints.
+        let worth_bytes = (room.checkpoint_bytes / 2).max(URGENT_SEGMENTS * segment_bytes);
+        match room.is_short {
+            true => self.kept_log_bytes() > segment_bytes,
+            false => log.room().is_scarce() && self.kept_log_bytes() >= worth_bytes,
+        }
+    }
+
+    /// Looks whether the disk keeps anybody waiting for too long, what room there is, and what of it the next checkpoint
+    /// will need.
+    pub(super) fn watch(&self) {
+        let Some(log) = self.log.as_ref().filter(|log| !log.has_ended()) else { return };
+        log.look(self.engine.options.log_wait_ns_max());
+        if self.current.is_some() {
+            return; // what the next one will need is as it was
+        }
+        let (memory_lsn, touched) = (log.appended_lsn(), log.touched());
+        let last = self.kept.last();
+        let tables = last.map_or(&[][..], |last| &last.tables);
+        let is_rewritten = |entry: &&TableEntry| touched.contains(&entry.table.number);
+        let rows = tables.iter().filter(is_rewritten).flat_map(|entry| &entry.ranges);
+        let expected = Expected {
+            rows_bytes: rows.map(|range| range.file.bytes).sum(),
+            start_lsn: last.map_or(Lsn(0), |last| last.start_lsn),
+            memory_bytes: self.engine.data_bytes(),
+            memory_lsn,
+        };
+        log.room().expect(expected, memory_lsn);
+    }
+
     /// Whether anything has been committed that the newest checkpoint may not have.
     pub(super) fn is_behind(&self) -> bool {
         match &self.log {
@@ -124,26 +176,78 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
         }
     }
 
+    /// What others may ask about checkpoints.
+    pub(super) fn status(&self) -> Arc<Status> {
+        self.status.clone()
+    }
+
+    pub(super) fn clock(&self) -> Arc<dyn Clock> {
+        self.engine.clock.clone()
+    }
+
+    pub(super) fn log(&self) -> Option<&Writer> {
+        self.log.as_ref()
+    }
+
+    /// The number of the newest that counts.
+    pub(super) fn newest(&self) -> Option<u64> {
+        self.kept.last().map(|last| last.number)
+    }
+
     /// Begins a checkpoint, or goes on with it. After an error the next step begins a new one.
     pub(super) fn step(&mut self) -> Result<Step> {
-        if let Err(ended) = self.check_log() {
-            self.current = None;
-            return Err(ended);
+        let stepped = self.step_once();
+        let now_ns = self.engine.clock.now_ns();
+        let last = self.kept.last().map(|last| (last.number, last.start_lsn));
+        self.status.note(&stepped, last, now_ns);
+        stepped
+    }
+
+    fn step_once(&mut self) -> Result<Step> {
+        if let Err(error) = self.check_log().and_then(|()| self.check_stall()) {
+            if let Some(current) = self.current.take() {
+                self.give_up(current, &error);
+            }
+            self.leave_room();
+            return Err(error);
         }
         let mut current = match self.current.take() {
             Some(current) => current,
-            None => self.begin()?,
+            None => {
+                if let Some(log) = &self.log {
+                    log.room().begin_checkpoint(log.appended_lsn());
+                }
+                self.begin().inspect_err(|_| self.leave_room())?
+            }
         };
         match self.step_current(&mut current) {
-            Ok(Step::Done) => Ok(Step::Done),
+            Ok(Step::Done) => {
+                self.leave_room();
+                Ok(Step::Done)
+            }
             Ok(step) => {
                 self.current = Some(current);
                 Ok(step)
             }
             Err(error) => {
                 self.give_up(current, &error);
+                let is_full =
+                    matches!(&error, Error::Checkpoint(checkpoint::Error::Storage(error)) if error.is_full());
+                if is_full && self.log.as_ref().is_some_and(|log| log.room().lend(log.appended_lsn())) {
+                    return Ok(Step::Wrote(0)); // it begins anew, and has more room
+                }
+                self.leave_room();
                 Err(error)
             }
+        }
+    }
+
+    /// A checkpoint is over, and what it may have used of the room is held again.
+    fn leave_room(&self) {
+        if let Some(log) = &self.log {
+            log.room().end_checkpoint();
+            self.watch();
+            log.tend();
         }
     }
 
@@ -176,6 +280,12 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
             }
             _ => Ok(()),
         }
+    }
+
+    /// An error while the disk keeps everybody waiting: what a checkpoint waits for may never come.
+    fn check_stall(&self) -> Result<()> {
+        let refusal = self.log.as_ref().filter(|log| log.stall().is_some()).and_then(Writer::refusal);
+        refusal.map_or(Ok(()), |why| Err(Error::Log(why)))
     }
 
     fn begin(&mut self) -> Result<Current<C>> {
@@ -324,6 +434,56 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
         archiver.step(log.durable_lsn());
         if archiver.kept_lsn() > before {
             self.release_log();
+        }
+    }
+}
+
+/// What has become of checkpoints.
+#[derive(Default)]
+pub(super) struct Status(Mutex<Noted>);
+
+#[derive(Default)]
+struct Noted {
+    made: u64,
+    failed: u64,
+    is_under_way: bool,
+    last: Option<(u64, Lsn)>,
+    made_at_ns: Option<u64>,
+    error: Option<(String, u64)>,
+}
+
+impl Status {
+    fn note(&self, stepped: &Result<Step>, last: Option<(u64, Lsn)>, now_ns: u64) {
+        let mut noted = lock(&self.0);
+        noted.is_under_way = matches!(stepped, Ok(Step::Wrote(_) | Step::Await(_)));
+        match stepped {
+            Ok(Step::Done) => {
+                noted.made += 1;
+                (noted.last, noted.made_at_ns) = (last, Some(now_ns));
+            }
+            Ok(_) => {}
+            Err(error) => {
+                noted.failed += 1;
+                noted.error = Some((error.to_string(), now_ns));
+            }
+        }
+    }
+
+    /// As it is now, with the log at `end`.
+    pub(super) fn statistics(&self, end: Option<Lsn>, now_ns: u64) -> CheckpointStatistics {
+        let noted = lock(&self.0);
+        let ago = |at_ns: u64| now_ns.saturating_sub(at_ns);
+        let start_lsn = noted.last.map_or(Lsn(0), |(_, start_lsn)| start_lsn);
+        CheckpointStatistics {
+            made: noted.made,
+            failed: noted.failed,
+            is_under_way: noted.is_under_way,
+            last_number: noted.last.map(|(number, _)| number),
+            last_lsn: noted.last.map(|(_, start_lsn)| start_lsn.0),
+            last_ago_ns: noted.made_at_ns.map(ago),
+            lag_bytes: end.map_or(0, |end| end.0.saturating_sub(start_lsn.0)),
+            last_error: noted.error.as_ref().map(|(text, _)| text.clone()),
+            last_error_ago_ns: noted.error.as_ref().map(|(_, at_ns)| ago(*at_ns)),
         }
     }
 }

@@ -18,11 +18,12 @@ mod recovery;
 mod restore;
 mod salvage;
 mod verify;
+mod watch;
 
 use background::CheckpointThread;
 pub use background::Stepped;
 pub use backup::{Backup, backup};
-use checkpointer::Checkpointer;
+use checkpointer::{Checkpointer, Status};
 pub use damage::Damage;
 pub(crate) use damage::holder;
 pub use planted::Planted;
@@ -32,11 +33,13 @@ pub(crate) use restore::Restorer;
 pub(crate) use salvage::Salvager;
 pub use salvage::{Salvage, SalvageOptions, SalvagedTable};
 pub use verify::{FileReport, Outlook, Verification, verify};
+pub(crate) use watch::Listener;
+use watch::{Listeners, WatchThread};
 
 use crate::cc::ConcurrencyControl;
 use crate::checkpoint::Identity;
 use crate::error::{Error, Result};
-use crate::metrics::Clock;
+use crate::metrics::{Clock, Statistics};
 use crate::options::{Durability, Options};
 use crate::storage::{Holder, LockGuard, Storage};
 use crate::sync::Mutex;
@@ -123,6 +126,7 @@ impl Opening<'_> {
         let checkpointer =
             Checkpointer::new(engine.clone(), storage.clone(), database, planted, kept, base_lsn);
         checkpointer.release_log();
+        checkpointer.watch();
         Ok(Recovered { engine, recovery, storage, stepped: Stepped { flusher, checkpointer }, lock })
     }
 
@@ -148,7 +152,12 @@ impl Opening<'_> {
         .run(make)?;
         let Found { engine, recovery, .. } = found;
         engine.forbid_writes();
-        Ok((engine, Durable { checkpoints: None, flusher: None, recovery, storage, _lock: lock }))
+        let (clock, listeners) = (engine.clock.clone(), Arc::default());
+        let told = Told { status: Arc::default(), log: None, clock, listeners };
+        let lock = Arc::new(lock);
+        let durable =
+            Durable { watch: None, checkpoints: None, flusher: None, told, recovery, storage, _lock: lock };
+        Ok((engine, durable))
     }
 }
 
@@ -187,33 +196,83 @@ fn open_log<C: ConcurrencyControl>(
 impl<C: ConcurrencyControl> Recovered<C> {
     /// Leaves the background to the caller, who keeps the lock, too.
     pub(crate) fn into_stepped(self) -> (Stepped<C>, Durable) {
-        let Recovered { recovery, storage, stepped, lock, .. } = self;
-        (stepped, Durable { checkpoints: None, flusher: None, recovery, storage, _lock: Some(lock) })
+        let Recovered { engine, recovery, storage, stepped, lock } = self;
+        let told = Told::new(&engine, &stepped);
+        let lock = Arc::new(Some(lock));
+        (
+            stepped,
+            Durable { watch: None, checkpoints: None, flusher: None, told, recovery, storage, _lock: lock },
+        )
     }
 
     /// Starts the threads.
     pub(crate) fn start(self) -> Result<Durable> {
+        let told = Told::new(&self.engine, &self.stepped);
         let Recovered { engine, recovery, storage, stepped: Stepped { flusher, checkpointer }, lock } = self;
         let refused = |error: std::io::Error| Error::NoThread { reason: error.to_string() };
-        let flusher = flusher.map(FlusherThread::spawn).transpose().map_err(refused)?;
-        let clock = engine.clock.clone();
-        let checkpoints = CheckpointThread::spawn(checkpointer, &engine.options, clock).map_err(refused)?;
-        Ok(Durable { checkpoints: Some(checkpoints), flusher, recovery, storage, _lock: Some(lock) })
+        let (lock, wait_ns_max) = (Arc::new(Some(lock)), engine.options.log_wait_ns_max());
+        let spawn = |flusher| FlusherThread::spawn(flusher, lock.clone(), wait_ns_max);
+        let flusher = flusher.map(spawn).transpose().map_err(refused)?;
+        let listeners = told.listeners.clone();
+        let checkpoints =
+            CheckpointThread::spawn(checkpointer, &engine.options, listeners.clone(), lock.clone())
+                .map_err(refused)?;
+        let watch = |log: &Writer| WatchThread::spawn(log.clone(), wait_ns_max, listeners);
+        let watch = told.log.as_ref().map(watch).transpose().map_err(refused)?;
+        Ok(Durable { watch, checkpoints: Some(checkpoints), flusher, told, recovery, storage, _lock: lock })
     }
 }
 
 /// The durable side of an open database. Dropped, it closes the log in order; whoever appends must be gone.
 pub(crate) struct Durable {
+    /// Before what it looks at.
+    watch: Option<WatchThread>,
     /// Before the log, which a checkpoint under way waits for.
     checkpoints: Option<CheckpointThread>,
     flusher: Option<FlusherThread>,
+    told: Told,
     recovery: Recovery,
     storage: Arc<dyn Storage>,
-    /// Last: then another process may open the directory. None where there can be no lock, as nothing is written.
-    _lock: Option<LockGuard>,
+    /// Last: then another process may open the directory; unless a write is on its way still. None where there can be
+    /// no lock, as nothing is written.
+    _lock: Arc<Option<LockGuard>>,
+}
+
+/// What is asked about a database while it is open.
+struct Told {
+    status: Arc<Status>,
+    log: Option<Writer>,
+    clock: Arc<dyn Clock>,
+    listeners: Arc<Listeners>,
+}
+
+impl Told {
+    fn new<C: ConcurrencyControl>(engine: &Engine<C>, stepped: &Stepped<C>) -> Told {
+        let log = engine.log.get().map(|log| log.writer.clone());
+        Told {
+            status: stepped.checkpointer.status(),
+            log,
+            clock: engine.clock.clone(),
+            listeners: Arc::default(),
+        }
+    }
 }
 
 impl Durable {
+    /// Adds what is known of the log, of checkpoints and of room.
+    pub(crate) fn add_to(&self, statistics: &mut Statistics) {
+        let Told { status, log, clock, .. } = &self.told;
+        statistics.checkpoints = status.statistics(log.as_ref().map(Writer::appended_lsn), clock.now_ns());
+        if let Some(log) = log {
+            (statistics.log_condition, statistics.room) = (log.condition(), log.room().statistics());
+        }
+    }
+
+    /// Has this one told of events from now on.
+    pub(crate) fn listen(&self, listener: Listener) {
+        self.told.listeners.set(listener);
+    }
+
     /// What recovery has found.
     pub(crate) fn recovery(&self) -> &Recovery {
         &self.recovery
@@ -232,6 +291,7 @@ impl Durable {
 
     /// Closes the log in order, and says whether it could.
     pub(crate) fn close(mut self) -> Result<()> {
+        self.watch = None;
         self.checkpoints = None;
         self.flusher.take().map_or(Ok(()), |flusher| flusher.close().map_err(Error::Log))
     }
@@ -251,7 +311,11 @@ pub(crate) fn log_table<C: ConcurrencyControl>(
     checkpointer::entry(number, kind).encode(&mut bytes);
     let lsn = log.writer.append_catalog(&bytes).map_err(Error::Log)?;
     if engine.options.durability == Durability::Sync && !log.is_stepped {
-        return log.writer.wait_durable(lsn).map_err(Error::Log);
+        return match log.writer.wait_settled(lsn) {
+            // The record is in the log, so the table is there; and nothing in it is durable before that.
+            Err(wal::Error::Full(_)) => Ok(()),
+            settled => settled.map_err(Error::Log),
+        };
     }
     Ok(())
 }

@@ -165,6 +165,24 @@ impl<C: ConcurrencyControl> Engine<C> {
         if log.writer.durable_lsn() >= appended { 0 } else { appended.0 }
     }
 
+    /// As `hold`, for a transaction that has committed. While the disk is slow it is found out whether all that it has
+    /// seen is durable although not all is that was appended.
+    #[inline(always)]
+    pub(super) fn hold_committed(&self, txn: &C::Txn) -> u64 {
+        match self.hold() {
+            0 => 0,
+            _ if self.has_seen_settled(txn) => 0,
+            until => until,
+        }
+    }
+
+    #[inline(always)]
+    fn has_seen_settled(&self, txn: &C::Txn) -> bool {
+        let Some(log) = self.log.get().filter(|log| log.writer.is_slow()) else { return false };
+        // In this order: what it has seen had been appended, so nothing of it is overlooked.
+        C::newest_seen(&self.shared, txn) < log.writer.settled_before()
+    }
+
     /// All tables, in the order of their numbers.
     pub(crate) fn all_tables(&self) -> Vec<&TableInner> {
         let tables = self.tables.lock().expect("no panic while it is held");
@@ -215,7 +233,11 @@ impl Log {
             true => self.writer.durable_lsn() >= lsn,
             false => self.writer.wait_settled(lsn).is_ok(),
         };
-        if is_durable { Ok(()) } else { Err(Error::OutcomeUnknown) }
+        match self.writer.stall() {
+            _ if is_durable => Ok(()),
+            Some(stall) => Err(Error::stalled(stall)),
+            None => Err(Error::OutcomeUnknown),
+        }
     }
 }
 
@@ -276,6 +298,11 @@ impl<C: ConcurrencyControl> Drop for Context<C> {
 }
 
 impl<C: ConcurrencyControl> Engine<C> {
+    /// What rows and their keys take in memory.
+    pub(crate) fn data_bytes(&self) -> u64 {
+        [Kind::Index, Kind::Records, Kind::Versions].map(|kind| self.memory.used_bytes(kind)).iter().sum()
+    }
+
     /// The metrics' sum, and where memory is.
     pub(crate) fn statistics(&self) -> Statistics {
         let mut statistics = self.metrics.sum();

@@ -511,7 +511,9 @@ impl<C: ConcurrencyControl> Txn<C> {
     #[inline(always)]
     pub(crate) fn ended(&self) {
         if self.desk.durability.get() == Durability::Sync {
-            self.desk.held_until.set(self.desk.context().engine.hold());
+            // SAFETY: not borrowed outside of single calls.
+            let state = unsafe { &*self.desk.state.get() };
+            self.desk.held_until.set(self.desk.context().engine.hold_committed(state));
         }
         self.desk.clear();
         if self.desk.context().profile.is_on() {

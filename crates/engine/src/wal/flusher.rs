@@ -3,7 +3,7 @@
 use super::format::{Kind, POSITION_MAX, SegmentHeader, name};
 use super::segments::{Segments, is_curable};
 use super::state::{Body, Run, Shared, State};
-use super::{Error, Lsn, Options, Result, Tail};
+use super::{Error, Lsn, Options, Result, Room, Tail};
 use crate::metrics::Clock;
 use crate::storage::{Storage, StorageError};
 use crate::sync::{Arc, wait};
@@ -45,29 +45,31 @@ impl Flusher {
         mut tail: Tail,
     ) -> Result<Flusher> {
         options.check()?;
-        let mut segments = Segments::new(storage, options, std::mem::take(&mut tail.segments));
-        let header = SegmentHeader { number: segments.number_next(), first_lsn: tail.lsn, chain: tail.chain };
+        let room = Arc::new(Room::open(storage.clone(), options.segment_bytes)?);
+        let segments = Segments::new(storage, options, room, std::mem::take(&mut tail.segments));
+        let number = segments.number_next();
         // Half of what can be read: no process writes the rest.
-        if header.number.max(header.first_lsn) > POSITION_MAX / 2 {
-            let (file, lsn, reason) = (name(header.number), Lsn(tail.lsn), "no log is so long");
+        if number.max(tail.lsn) > POSITION_MAX / 2 {
+            let (file, lsn, reason) = (name(number), Lsn(tail.lsn), "no log is so long");
             return Err(Error::Damaged { file, offset: 0, lsn, reason });
         }
         segments.secure(tail.run_start, tail.lsn)?;
-        segments.prepare(Lsn(0))?;
-        segments.begin(&header)?;
+        // The first record begins a segment. If there is no room for one now, all but commits is possible.
+        let before = SegmentHeader { number: number - 1, first_lsn: tail.lsn, chain: tail.chain };
         let marking = Marking {
             marked_lsn: tail.marked_lsn,
             unix_ns: tail.mark.map_or(0, |mark| mark.unix_ns),
             since_ns: clock.now_ns(),
         };
-        let shared = Arc::new(Shared::new(options, clock, State::new(&tail, header)));
+        let shared = Arc::new(Shared::new(options, clock, segments.room(), State::new(&tail, before)));
         let mut flusher = Flusher { shared, segments, pending: VecDeque::new(), marking };
         flusher.flush_once()?;
         Ok(flusher)
     }
 
     pub(super) fn secure(storage: Arc<dyn Storage>, options: Options, mut tail: Tail) -> Result<()> {
-        let segments = Segments::new(storage, options, std::mem::take(&mut tail.segments));
+        let room = Arc::new(Room::open(storage.clone(), options.segment_bytes)?);
+        let segments = Segments::new(storage, options, room, std::mem::take(&mut tail.segments));
         Ok(segments.secure(tail.run_start, tail.lsn)?)
     }
 
@@ -125,23 +127,23 @@ impl Flusher {
         if !(is_curable(&error) && error.is_full()) {
             return self.stop(error);
         }
-        let error = Arc::new(error);
-        self.shared.state().stalled = Some(Arc::clone(&error));
+        let shortage = Arc::new(self.shared.room.shortage(error));
+        self.shared.state().stalled = Some(Arc::clone(&shortage));
         self.shared.progress.notify_all();
-        Error::Full(error)
+        Error::Full(shortage)
     }
 
     fn tended(&mut self, tended: Result<(), StorageError>) -> Result<Lsn> {
         let no_spare = match tended {
             Err(error) if !is_curable(&error) => return Err(self.stop(error)),
-            Err(error) if !self.segments.has_spare() => Some(Arc::new(error)),
+            Err(error) if !self.segments.has_spare() => Some(Arc::new(self.shared.room.shortage(error))),
             // An old segment that could not be removed is tried again.
             Err(_) | Ok(()) => None,
         };
         let mut state = self.shared.state();
         // Who has appended since may have taken the spare that this would announce again: it only does once.
-        state.has_spare = self.segments.has_spare() && !state.queue.iter().any(|run| run.begins.is_some());
-        state.no_spare = no_spare;
+        let has_spare = self.segments.has_spare() && !state.queue.iter().any(|run| run.begins.is_some());
+        state.prepared(has_spare, no_spare);
         let durable = Lsn(state.durable_lsn);
         drop(state);
         self.shared.progress.notify_all();

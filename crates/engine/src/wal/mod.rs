@@ -19,6 +19,7 @@ mod planted;
 mod reader;
 mod record;
 mod remains;
+mod room;
 mod segments;
 #[cfg(all(test, braid_shuttle))]
 mod shuttle_tests;
@@ -39,6 +40,8 @@ pub use planted::Planted;
 pub use reader::{Reader, Record};
 pub use record::{Change, ChangeIter, Changes};
 pub use remains::{Gap, Remains, Remnant, claimed_database};
+pub use room::{Expected, Room, Shortage};
+pub use state::Stall;
 pub use tail::Tail;
 pub use thread::FlusherThread;
 pub use writer::{Writer, open, secure};

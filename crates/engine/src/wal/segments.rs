@@ -1,7 +1,7 @@
 //! The segment files of a log that is written: the current one, a spare, and old ones to be used again.
 
 use super::format::{SegmentHeader, name};
-use super::{Lsn, Options};
+use super::{Lsn, Options, Room};
 use crate::storage::{File, OpenMode, Operation, Result, Storage, StorageError};
 use crate::sync::Arc;
 use std::collections::VecDeque;
@@ -15,6 +15,7 @@ const KEPT_MAX: usize = 2;
 pub(super) struct Segments {
     storage: Arc<dyn Storage>,
     options: Options,
+    room: Arc<Room>,
     segments: VecDeque<(SegmentHeader, u64)>,
     current: Option<Box<dyn File>>,
     spare: Option<Box<dyn File>>,
@@ -25,9 +26,14 @@ impl Segments {
     pub(super) fn new(
         storage: Arc<dyn Storage>,
         options: Options,
+        room: Arc<Room>,
         old: Vec<(SegmentHeader, u64)>,
     ) -> Segments {
-        Segments { storage, options, segments: old.into(), current: None, spare: None }
+        Segments { storage, options, room, segments: old.into(), current: None, spare: None }
+    }
+
+    pub(super) fn room(&self) -> Arc<Room> {
+        Arc::clone(&self.room)
     }
 
     pub(super) fn has_spare(&self) -> bool {
@@ -59,6 +65,9 @@ impl Segments {
         if self.spare.is_some() {
             return Ok(());
         }
+        // Up to where the log may come in the segment that has begun last.
+        let end = self.segments.back().map_or(0, |(last, _)| last.first_lsn + self.options.segment_bytes);
+        self.room.prepare(end)?;
         let name = name(self.number_next());
         let file = match self.take_old(truncate_before, &name)? {
             Some(file) => file,
@@ -119,7 +128,7 @@ impl Segments {
 
     /// Gives back what was reserved behind the end of the log: the rest of the last segment, and the spare.
     pub(super) fn finish(&mut self, end: Lsn) -> Result<()> {
-        let Some((last, _)) = self.segments.back() else { return Ok(()) };
+        let (Some((last, _)), Some(_)) = (self.segments.back(), &self.current) else { return Ok(()) };
         let used = super::format::SEGMENT_HEADER_BYTES as u64 + end.0 - last.first_lsn;
         self.current().truncate(used)?;
         self.current().sync_data()?;

@@ -3,8 +3,8 @@
 use super::flusher::Flusher;
 use super::format::Kind;
 use super::state::{Body, Shared, State};
-use super::{Changes, DatabaseId, Error, Lsn, Options, Result, Statistics, Tail};
-use crate::metrics::Clock;
+use super::{Changes, DatabaseId, Error, Lsn, Options, Result, Room, Stall, Statistics, Tail};
+use crate::metrics::{Clock, LogCondition};
 use crate::storage::{Storage, StorageError};
 use crate::sync::{Arc, wait};
 use std::collections::BTreeSet;
@@ -79,6 +79,22 @@ impl Writer {
         self.push(&mut self.shared.state(), Kind::Commit, body, changes.tables())
     }
 
+    /// The room that the log and checkpoints have.
+    pub fn room(&self) -> &Room {
+        &self.shared.room
+    }
+
+    /// The tables of all changes appended since [`Writer::take_touched`] was called, or noted by [`Writer::touch`].
+    pub fn touched(&self) -> BTreeSet<u32> {
+        self.shared.state().touched()
+    }
+
+    /// Has the flusher look whether there is room again.
+    pub fn tend(&self) {
+        self.shared.state().has_request = true;
+        self.shared.work.notify_one();
+    }
+
     /// How long a record can be.
     pub fn record_bytes_max(&self) -> u64 {
         self.shared.options.room_bytes()
@@ -108,6 +124,33 @@ impl Writer {
         self.shared.end(|state| {
             state.stopped.get_or_insert(error);
         });
+    }
+
+    /// Looks whether anything has waited for the disk for longer than this. If so, all who wait are told, and more is
+    /// refused until the log goes on.
+    pub fn look(&self, wait_ns_max: u64) {
+        self.shared.look(wait_ns_max);
+    }
+
+    /// Something has waited for the disk for so long that it is worth while to find out who need not.
+    pub fn is_slow(&self) -> bool {
+        self.shared.is_slow()
+    }
+
+    /// Why nobody is to wait any longer just now.
+    #[inline(always)]
+    pub fn stall(&self) -> Option<Stall> {
+        self.shared.stall()
+    }
+
+    /// Every commit before this time that has been appended is durable.
+    pub fn settled_before(&self) -> u64 {
+        self.shared.state().settled_before()
+    }
+
+    /// How the log is.
+    pub fn condition(&self) -> LogCondition {
+        self.shared.state().condition(self.shared.clock.now_ns())
     }
 
     /// As [`Writer::wait_durable`], but does not wait while the disk refuses to be written to.
@@ -154,6 +197,7 @@ impl Writer {
         match state.is_durable(lsn) {
             Ok(true) => Poll::Ready(Ok(())),
             Err(error) => Poll::Ready(Err(error)),
+            Ok(false) if self.stall().is_some() => Poll::Ready(state.stall().map_or(Ok(()), Err)),
             Ok(false) => {
                 // A task that asks again is still one waiter.
                 let is_there = |(of, other): &(u64, Waker)| *of == lsn.0 && other.will_wake(waker);
