@@ -61,8 +61,8 @@ impl<C: ConcurrencyControl> Hand<'_, C> {
     }
 
     pub(super) fn begin(&self) -> C::Txn {
-        let mut txn = C::txn(&self.bench.shared).expect("room");
-        C::begin(self.env(), &mut txn);
+        let mut txn = C::txn(&self.bench.shared);
+        C::begin(self.env(), &mut txn).expect("room");
         txn
     }
 
@@ -130,7 +130,7 @@ impl<C: ConcurrencyControl> Hand<'_, C> {
 
     fn note_absent(&self, txn: &mut C::Txn, key: u64) {
         let (index, id) = (&raw const self.bench.index, RecordId(0));
-        C::read_absent(txn, &Target { index, key: Key::from_u64(key), id });
+        C::read_absent(txn, &Target { index, key: Key::from_u64(key), id }).expect("memory");
     }
 
     pub(super) fn commit(&self, txn: C::Txn) {

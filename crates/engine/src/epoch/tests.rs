@@ -1,4 +1,5 @@
-use super::{Epochs, Local, free_versions};
+use super::local::free_versions;
+use super::{Epochs, Local};
 use crate::memory::Memory;
 use std::cell::Cell;
 use std::sync::Arc;

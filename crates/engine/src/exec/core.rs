@@ -253,6 +253,36 @@ impl<H: Host> Core<H> {
     pub(crate) fn enter(&self) {
         if !self.host.local().is_entered() {
             self.host.enter();
+        } else if self.host.local().is_paused() {
+            self.resume();
+        }
+    }
+
+    /// Who steps the worker leaves it, for long perhaps: nothing that others do is to wait for it.
+    pub(crate) fn pause(&self, live: &[NonNull<Slot<H::Mailbox>>]) {
+        if !self.host.local().is_entered() {
+            return;
+        }
+        if self.oldest_stamp(live).is_none() {
+            return self.host.leave();
+        }
+        self.host.paused();
+        let mut in_flight = self.slots.iter().filter(|slot| slot.stamp.get() != NO_STAMP);
+        if in_flight.all(|slot| slot.mailbox.can_restart()) {
+            self.host.local().pause();
+        }
+    }
+
+    #[cold]
+    fn resume(&self) {
+        let local = self.host.local();
+        if local.resume() {
+            return self.host.resumed();
+        }
+        self.host.enter();
+        for slot in self.slots.iter().filter(|slot| slot.stamp.get() != NO_STAMP) {
+            slot.mailbox.restart();
+            slot.stamp.set(local.now());
         }
     }
 
@@ -299,7 +329,7 @@ impl<H: Host> Core<H> {
     pub(crate) fn count_round(&mut self, live: &[NonNull<Slot<H::Mailbox>>]) {
         self.counters.rounds += 1;
         self.counters.visits += live.len() as u64;
-        if self.counters.rounds >= self.mark_at {
+        if self.counters.rounds >= self.mark_at || self.host.local().is_pressed() {
             self.pass_mark(live);
         }
     }
@@ -316,7 +346,7 @@ impl<H: Host> Core<H> {
     fn pass_mark(&mut self, live: &[NonNull<Slot<H::Mailbox>>]) {
         self.stop_timing();
         let round = self.counters.rounds;
-        if round >= self.house_at {
+        if round >= self.house_at || self.host.local().is_pressed() {
             self.keep_house(live);
             self.set_house_at();
         }
@@ -352,7 +382,7 @@ impl<H: Host> Core<H> {
         if self.tuner.is_some() {
             self.tune(live.len());
         }
-        if self.counters.ended - self.tended_at_ended >= TEND_EVERY_ENDED {
+        if self.counters.ended - self.tended_at_ended >= TEND_EVERY_ENDED || self.host.local().is_pressed() {
             self.tend();
         }
         if let (Some(profile), Some(started)) = (self.host.profile(), started) {

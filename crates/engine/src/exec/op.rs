@@ -60,6 +60,15 @@ pub trait Mailbox {
     /// the style, so that others run between them.
     fn set_long(&self) {}
 
+    /// Could [`restart`](Self::restart) be called now?
+    fn can_restart(&self) -> bool {
+        false
+    }
+
+    /// The epoch has passed in which its operations in flight began: they begin again, as if just posted, those
+    /// included that have finished and whose results are not fetched.
+    fn restart(&self) {}
+
     /// The future has gone: it ended, was dropped, or panicked. Whatever was posted is cancelled. Inside an
     /// epoch, as the future's drop was.
     fn vacated(&self);
@@ -86,6 +95,12 @@ pub trait Host {
     fn leave(&self) {
         self.local().leave();
     }
+
+    /// Nobody steps the worker for now, though operations are in flight.
+    fn paused(&self) {}
+
+    /// It goes on.
+    fn resumed(&self) {}
 
     /// Announces the epoch anew: the oldest stamp of an operation in flight, or none.
     fn refresh(&self, oldest: Option<u64>) {

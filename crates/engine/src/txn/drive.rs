@@ -1,7 +1,7 @@
 //! A transaction's whole life as one future: attempts, commit, retries, and abort on drop.
 
 use super::fault::Fault;
-use super::handle::Txn;
+use super::handle::{RELIEF_ROUNDS_MAX, Txn};
 use crate::cc::ConcurrencyControl;
 use crate::error::{Error, Result};
 use crate::profile::Activity;
@@ -56,7 +56,8 @@ fn rounds_max(retries: u32) -> u32 {
     1 << doublings.min(16)
 }
 
-/// Runs `body` until it commits, fails, or has met `retries_max + 1` conflicts. The closure lives in
+/// Runs `body` until it commits, fails, or has met `retries_max + 1` conflicts; and once more where it met the memory
+/// limit and others' garbage was in the way. The closure lives in
 /// this future; so the future it returns may borrow from it, and a retry calls the same closure again.
 #[inline(always)]
 pub(crate) async fn drive<C: ConcurrencyControl, R>(
@@ -64,10 +65,13 @@ pub(crate) async fn drive<C: ConcurrencyControl, R>(
     mut body: impl Body<C, R>,
     retries_max: u32,
 ) -> Result<R> {
-    let mut retries = 0;
+    let (mut retries, mut was_relieved) = (0, false);
     let sample = txn.sample_start();
     loop {
-        txn.begin();
+        if let Err(error) = txn.begin() {
+            txn.count_failure(&error);
+            return Err(error);
+        }
         let open = Open(txn);
         let got = match body.call(txn).await {
             Ok(result) => match commit(txn).await {
@@ -91,6 +95,12 @@ pub(crate) async fn drive<C: ConcurrencyControl, R>(
                 step_aside(txn, retries).await;
                 retries += 1;
             }
+            Err(Error::OutOfMemory { .. })
+                if txn.desk.is_relieved.take() && !was_relieved && retries_max > 0 =>
+            {
+                was_relieved = true;
+                await_memory(txn).await;
+            }
             Err(error) => {
                 txn.count_failure(&error);
                 return Err(error);
@@ -110,6 +120,33 @@ async fn commit<C: ConcurrencyControl>(txn: &Txn<C>) -> Result<(), Fault> {
         None => Poll::Pending,
     })
     .await
+}
+
+/// Waits for the epochs that have to pass before the memory is given back of what has been cleaned up. In turns of one
+/// round: standing aside holds the epoch that it began in. Once somebody has waited to the end, no other one of the
+/// worker waits before the epoch moves: a participant that does not go on would make each of them do so.
+#[cold]
+async fn await_memory<C: ConcurrencyControl>(txn: &Txn<C>) {
+    let context = txn.desk.context();
+    let mut rounds = 0;
+    poll_fn(|_| {
+        context.local.hurry();
+        let epoch = context.local.now();
+        if context.local.pending() == 0 || context.awaited_at.get() == Some(epoch) {
+            return Poll::Ready(());
+        }
+        if rounds == RELIEF_ROUNDS_MAX {
+            context.awaited_at.set(Some(epoch));
+            return Poll::Ready(());
+        }
+        if rounds > 0 {
+            std::thread::yield_now(); // to those who are inside as well
+        }
+        rounds += 1;
+        txn.desk.post_step_aside(1, Activity::BackOff);
+        Poll::Pending
+    })
+    .await;
 }
 
 /// Lets other transactions go first: for longer after each conflict, and for a length that differs

@@ -2,7 +2,7 @@
 
 use super::run::Row;
 use super::table::TableInner;
-use crate::cc::{Abort, ConcurrencyControl};
+use crate::cc::{ConcurrencyControl, Refused};
 use crate::profile::Activity;
 use crate::record::{RecordId, Slot};
 use crate::suspend::Suspend;
@@ -101,7 +101,7 @@ impl<C: ConcurrencyControl> Follow<C> {
         at: usize,
         txn: &mut C::Txn,
         is_tracked: bool,
-    ) -> Result<Option<*const [u8]>, Abort> {
+    ) -> Result<Option<*const [u8]>, Refused> {
         let row = &self.rows[at];
         debug_assert!(!row.slot.is_null(), "the entry is there, so it was when rows were looked for");
         // SAFETY: the visits have ended, so that they outlast the epoch.

@@ -13,7 +13,9 @@ use super::value::Value;
 use crate::cc::{Abort, Change, ConcurrencyControl, Refused, Serializable, Target, Written};
 use crate::error::{Error, Result};
 use crate::exec::Mailbox;
+use crate::index::masstree::DERIVED;
 use crate::index::{self, Index, Inserted};
+use crate::memory::OutOfMemory;
 use crate::options::Durability;
 use crate::profile::Activity;
 use crate::record::VALUE_BYTES_MAX;
@@ -275,15 +277,21 @@ impl<C: ConcurrencyControl> Txn<C> {
 
 /// Flushes of the log that a commit in place waits for, perhaps for room.
 const FLUSHES_MAX: u32 = 1000;
+/// Times that an interactive transaction cleans up because memory is short, and looks for what that gives back: in case
+/// others use it up at once.
+const RELIEFS_MAX: u32 = 1000;
+pub(super) const RELIEF_ROUNDS_MAX: u32 = 256;
 /// What beginning and ending a transaction is worth, in operations.
 const WORK_OF_ENDS: u64 = 2;
 
 /// Tells the scheme of a key under which there was nothing.
 #[inline(always)]
-fn note_absent<C: ConcurrencyControl>(txn: &mut C::Txn, point: &Point<C>, tracked: bool) {
-    if C::TRACKS_READS && tracked {
-        C::read_absent(txn, &point.target());
-    }
+fn note_absent<C: ConcurrencyControl>(
+    txn: &mut C::Txn,
+    point: &Point<C>,
+    tracked: bool,
+) -> Result<(), OutOfMemory> {
+    if C::TRACKS_READS && tracked { C::read_absent(txn, &point.target()) } else { Ok(()) }
 }
 
 // ---- what the operations are made of
@@ -308,13 +316,14 @@ impl<C: ConcurrencyControl> Txn<C> {
     fn long_key<K: Key>(&self, key: &impl AsKey<K>) -> Result<index::Key, Fault> {
         // Taken out meanwhile: encoding is foreign code, and may use the transaction itself.
         let mut scratch = self.desk.scratch.take();
-        let encoded = encode_whole(key, &mut scratch).map(|()| {
+        let encoded = encode_whole(key, &mut scratch).and_then(|()| {
             let mut encoded = index_key(&scratch);
             if scratch.len() > 8 {
                 // SAFETY: used within this call only, which runs no foreign code.
-                encoded.bytes = unsafe { (*self.desk.arena.get()).copy(&scratch) };
+                let copied = unsafe { (*self.desk.arena.get()).copy(&scratch) };
+                encoded.bytes = copied.map_err(|full| self.refuse(full.into()))?;
             }
-            encoded
+            Ok(encoded)
         });
         self.desk.scratch.set(scratch);
         encoded
@@ -353,14 +362,14 @@ impl<C: ConcurrencyControl> Txn<C> {
         // SAFETY: not borrowed outside of single calls.
         let txn = unsafe { &mut *self.desk.state.get() };
         if point.slot.is_null() {
-            note_absent::<C>(txn, point, tracked);
+            note_absent::<C>(txn, point, tracked).map_err(|full| self.refuse(full.into()))?;
             return Ok(None);
         }
         // SAFETY: the visit has ended.
         let value = unsafe { C::read(&point.visit, point.slot, txn, tracked) };
-        let value = value.map_err(|abort| self.doom(Fault::Abort(abort)))?;
+        let value = value.map_err(|refused| self.refuse(refused))?;
         if value.is_none() {
-            note_absent::<C>(txn, point, tracked);
+            note_absent::<C>(txn, point, tracked).map_err(|full| self.refuse(full.into()))?;
         }
         // SAFETY: `read` promises the bytes until the transaction ends.
         Ok(value.map(|bytes| unsafe { &*bytes }))
@@ -388,14 +397,58 @@ impl<C: ConcurrencyControl> Txn<C> {
             _ if !point.slot.is_null() => self.write(point, change),
             Change::Update(_) | Change::Delete | Change::Lock => {
                 // SAFETY: not borrowed outside of single calls.
-                note_absent::<C>(unsafe { &mut *self.desk.state.get() }, point, true);
-                return Ok(Written::Absent);
+                note_absent::<C>(unsafe { &mut *self.desk.state.get() }, point, true)
+                    .map(|()| Written::Absent)
+                    .map_err(Refused::from)
             }
             Change::Put(value) | Change::Insert(value) => self.create(point, value, change),
         };
-        result.map_err(|refused| {
-            self.doom(Fault::refused(refused, self.desk.context().engine.memory.limit_bytes()))
-        })
+        match result {
+            // Memory has been given back meanwhile.
+            Err(Refused::OutOfMemory) if self.relieve_in_place(point) => Ok(Written::Gone),
+            result => result.map_err(|refused| self.refuse(refused)),
+        }
+    }
+
+    /// Cleans up because memory is short, and waits for the epochs that have to pass before memory is given back: in an
+    /// interactive transaction, which has nothing else in flight. True: some was; what was found before is to be
+    /// looked for again.
+    #[cold]
+    fn relieve_in_place(&self, point: &Point<C>) -> bool {
+        let context = self.desk.context();
+        // SAFETY: tables live as long as their database.
+        let table = unsafe { &*point.table };
+        // (Whoever maintains an index has looked at more than this row, and needs the epoch for that.)
+        let is_alone =
+            table.indexes.is_empty() && table.index.number() != DERIVED && self.desk.used.get() == 0;
+        if !self.desk.is_interactive || !is_alone || self.desk.reliefs.get() == RELIEFS_MAX {
+            return false;
+        }
+        self.desk.reliefs.set(self.desk.reliefs.get() + 1);
+        C::relieve(context.env());
+        let before = context.local.pending();
+        context.leave();
+        for _ in 0..RELIEF_ROUNDS_MAX {
+            context.local.refresh(None);
+            if context.local.pending() == 0 {
+                break;
+            }
+            std::thread::yield_now();
+        }
+        let is_relieved = context.local.pending() < before;
+        context.enter();
+        is_relieved
+    }
+
+    /// The transaction cannot go on.
+    #[cold]
+    pub(super) fn refuse(&self, refused: Refused) -> Fault {
+        if refused == Refused::OutOfMemory {
+            let context = self.desk.context();
+            C::relieve(context.env());
+            self.desk.is_relieved.set(context.local.pending() > 0);
+        }
+        self.doom(Fault::refused(refused, self.desk.context().engine.memory.limit_bytes()))
     }
 
     fn write(&self, point: &Point<C>, change: Change<'_>) -> Result<Written, Refused> {
@@ -455,12 +508,14 @@ impl<C: ConcurrencyControl> Txn<C> {
 // ---- life of one attempt
 impl<C: ConcurrencyControl> Txn<C> {
     #[inline(always)]
-    pub(crate) fn begin(&self) {
+    pub(crate) fn begin(&self) -> Result<()> {
         self.desk.operations.set(0);
+        self.desk.reliefs.set(0);
         self.desk.enter(Activity::Timestamps);
         // SAFETY: no attempt is open: nothing borrows from the state.
-        C::begin(self.desk.context().env(), unsafe { &mut *self.desk.state.get() });
+        let begun = C::begin(self.desk.context().env(), unsafe { &mut *self.desk.state.get() });
         self.desk.enter(Activity::Useful);
+        begun.map_err(|why| self.desk.context().engine.not_begun(why))
     }
 
     /// Undoes the attempt, and cancels what the mailbox holds, whose futures may have been leaked.
@@ -537,6 +592,7 @@ impl<C: ConcurrencyControl> Txn<C> {
     pub(super) fn commit_error(&self, fault: Fault) -> Error {
         match fault {
             Fault::Abort(Abort::Unlogged(why)) => self.desk.context().engine.unlogged(why),
+            Fault::Abort(Abort::OutOfMemory) => self.desk.context().engine.out_of_memory(),
             fault => fault.into(),
         }
     }
@@ -609,6 +665,12 @@ impl<C: ConcurrencyControl> Mailbox for Txn<C> {
     }
     fn is_ending(&self) -> bool {
         self.desk.is_ending()
+    }
+    fn can_restart(&self) -> bool {
+        self.desk.can_restart()
+    }
+    fn restart(&self) {
+        self.desk.restart();
     }
     #[inline(always)]
     fn held_until(&self) -> u64 {

@@ -7,7 +7,7 @@ use super::mailbox::NOWHERE;
 use super::point::Point;
 use super::table::TableInner;
 use super::value::Value;
-use crate::cc::{Abort, Change, ConcurrencyControl, Serializable, Written};
+use crate::cc::{Abort, Change, ConcurrencyControl, Refused, Serializable, Written};
 use crate::error::{Error, Result};
 use crate::index::Key;
 use std::future::Future;
@@ -38,6 +38,7 @@ pub(super) struct Locate<'t, C: ConcurrencyControl> {
 /// In place of a key's length, where the key is a fault about it.
 const TOO_LONG: u32 = 1;
 const NOT_OF_EIGHT: u32 = 2;
+const OUT_OF_MEMORY: u32 = 3;
 
 impl<'t, C: ConcurrencyControl> Locate<'t, C> {
     #[inline(always)]
@@ -62,6 +63,7 @@ impl<'t, C: ConcurrencyControl> Locate<'t, C> {
         let (slice, len) = match fault {
             Fault::KeyTooLong { bytes } => (bytes as u64, TOO_LONG),
             Fault::KeyNotOfEight { bytes } => (bytes as u64, NOT_OF_EIGHT),
+            Fault::OutOfMemory { .. } => (0, OUT_OF_MEMORY),
             _ => (0, 0),
         };
         let (table, bytes) = (std::ptr::null(), std::ptr::null());
@@ -94,6 +96,7 @@ impl<'t, C: ConcurrencyControl> Locate<'t, C> {
         let fault = match self.len {
             TOO_LONG => Fault::KeyTooLong { bytes },
             NOT_OF_EIGHT => Fault::KeyNotOfEight { bytes },
+            OUT_OF_MEMORY => return self.txn.refuse(Refused::OutOfMemory),
             _ => Fault::WrongDatabase,
         };
         self.txn.doom(fault)
@@ -130,6 +133,13 @@ impl<'t, C: ConcurrencyControl> Locate<'t, C> {
         Poll::Ready(end(txn, &point))
     }
 
+    /// The key is not looked at any more, of a read that is over: nor if the future is polled again, which finds a fault.
+    fn release_key(&mut self) {
+        // SAFETY: used within this call only.
+        unsafe { (*self.txn.desk.arena.get()).release(self.bytes, self.len as usize) };
+        (self.table, self.bytes, self.len) = (std::ptr::null(), std::ptr::null(), 0);
+    }
+
     /// Does whoever writes the row maintain indexes as well?
     #[inline(always)]
     fn is_indexed(&self) -> bool {
@@ -149,6 +159,9 @@ impl<'t, C: ConcurrencyControl> Locate<'t, C> {
         });
         if result.is_ready() {
             self.place = NOWHERE;
+            if self.len > 8 {
+                self.release_key();
+            }
         }
         result
     }

@@ -9,7 +9,7 @@
 use super::follow::Follow;
 use super::key::index_key;
 use super::table::TableInner;
-use crate::cc::{Abort, ConcurrencyControl, Scanned};
+use crate::cc::{ConcurrencyControl, Refused, Scanned};
 use crate::index::masstree::Walk;
 use crate::index::{Index, Page, Paged};
 use crate::profile::Activity;
@@ -182,7 +182,7 @@ impl<C: ConcurrencyControl> Run<C> {
     /// # Safety
     /// `txn` is the transaction that the run was stepped for, still open.
     #[inline(always)]
-    pub(super) unsafe fn read(&self, row: &Row<C>, txn: &mut C::Txn) -> Result<Option<*const [u8]>, Abort> {
+    pub(super) unsafe fn read(&self, row: &Row<C>, txn: &mut C::Txn) -> Result<Option<*const [u8]>, Refused> {
         // SAFETY: the visits have ended, so that they outlast the epoch.
         unsafe { C::read(&row.visit, row.slot, txn, self.notes_rows) }
     }
@@ -212,7 +212,7 @@ impl<C: ConcurrencyControl> Run<C> {
         &self,
         at: usize,
         txn: &mut C::Txn,
-    ) -> Result<Option<*const [u8]>, Abort> {
+    ) -> Result<Option<*const [u8]>, Refused> {
         // SAFETY: by the caller's promise.
         unsafe { self.follow.read(at, txn, C::TRACKS_READS && self.is_tracked) }
     }
@@ -366,12 +366,12 @@ impl<C: ConcurrencyControl> Run<C> {
 
     /// Tells the scheme what the finished run has gone through. True: the rows are entries, and the run is to be
     /// stepped on to what they name.
-    pub(super) fn settle(&mut self, txn: &mut C::Txn) -> Result<bool, Abort> {
+    pub(super) fn settle(&mut self, txn: &mut C::Txn) -> Result<bool, Refused> {
         debug_assert!(self.seen == self.rows.len() && self.late.is_empty());
         if self.stage == Stage::Follow {
             return Ok(false);
         }
-        self.notes_rows = C::TRACKS_READS && self.is_tracked && C::read_range(txn, &self.scanned());
+        self.notes_rows = C::TRACKS_READS && self.is_tracked && C::read_range(txn, &self.scanned())?;
         // SAFETY: tables live as long as their database.
         match unsafe { self.base.as_ref() } {
             Some(base) if !self.rows.is_empty() => self.set_out(base, txn).map(|()| true),
@@ -381,7 +381,7 @@ impl<C: ConcurrencyControl> Run<C> {
 
     /// Makes the run look for the rows that its entries name. An entry counts as read when the closure comes to it.
     #[inline(never)]
-    fn set_out(&mut self, base: &TableInner, txn: &mut C::Txn) -> Result<(), Abort> {
+    fn set_out(&mut self, base: &TableInner, txn: &mut C::Txn) -> Result<(), Refused> {
         for row in &self.rows {
             // SAFETY: the visits have ended.
             let entry = unsafe { C::read(&row.visit, row.slot, txn, false) }?;
@@ -407,6 +407,7 @@ impl<C: ConcurrencyControl> Run<C> {
             to: to.map(Vec::as_slice),
             is_reverse: self.is_reverse,
             marks: &self.page.marks,
+            rows: self.rows.len(),
         }
     }
 

@@ -18,6 +18,7 @@ mod chain;
 mod journal;
 #[cfg(all(test, braid_loom))]
 mod loom_tests;
+mod queue;
 mod reclaim;
 mod registry;
 mod restore;
@@ -27,18 +28,20 @@ mod shuttle_tests;
 mod tests;
 mod tracker;
 
-use super::{Abort, Change, Committed, ConcurrencyControl, Env, Refused, Scanned, Target, Written};
+use super::{Abort, Change, Committed, ConcurrencyControl, Env, NotBegun, Refused, Scanned, Target, Written};
 use crate::index::Index;
-use crate::memory::{OutOfMemory, Slab};
+use crate::memory::{Charge, OutOfMemory, Slab};
 use crate::profile::Activity;
 use crate::record::{RecordId, Slot, Stamp, Tag, Timestamp, Version, VersionKind};
 use crate::suspend::Suspend;
-use crate::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use crate::sync::atomic::{AtomicUsize, Ordering, Ordering::Relaxed, fence};
+use crate::sync::{Mutex, lock, try_lock};
 use crate::wal::{Changes, Lsn};
 pub(super) use chain::Overwritten;
 use chain::{drop_version, new_version};
 pub use journal::Commit;
-use reclaim::{Garbage, Grave, Queue, Reclaimer};
+use queue::{Garbage, Queue};
+use reclaim::{Grave, Reclaimer};
 pub(super) use registry::TXNS_MAX;
 use registry::{Floor, Outcome, Registry};
 use std::cell::{Cell, RefCell};
@@ -59,6 +62,13 @@ impl<T: Tracker> fmt::Debug for Mvcc<T> {
 /// Versions superseded between two passes of a worker's garbage collection: fewer than a pass can take, so that
 /// it keeps up with transactions of any length.
 const CHANGES_PER_PASS: usize = 128;
+/// Superseded versions that there is room for from one pass to the next.
+const SUPERSEDED_KEPT: usize = 1024;
+/// Writes that a transaction has room for at first, and that room is kept for.
+const WRITES_FIRST: usize = 16;
+const WRITES_KEPT: usize = 1024;
+/// Of a transaction that has no place yet.
+const NOWHERE: u32 = u32::MAX;
 
 /// One per database.
 pub struct Shared<T: Tracker> {
@@ -72,7 +82,9 @@ pub struct Shared<T: Tracker> {
 /// One per worker.
 pub struct Worker<T: Tracker> {
     floor: Arc<Floor>,
-    queue: RefCell<Queue>,
+    /// What it has superseded since its last pass, which adds that to the queue.
+    superseded: RefCell<Vec<Garbage>>,
+    queue: Arc<Mutex<Queue>>,
     grave: RefCell<Vec<u8>>,
     changes: Cell<usize>,
     /// What the last commit has appended to the log; its memory is used again.
@@ -87,6 +99,8 @@ pub struct Txn<T: Tracker> {
     place: u32,
     sequence: u64,
     writes: Vec<Write>,
+    /// The room in `writes`.
+    charge: Charge,
     has_locks: bool,
     pub(super) reads: T::Reads,
 }
@@ -220,6 +234,23 @@ impl<T: Tracker> Txn<T> {
         &self.writes
     }
 
+    /// Makes room for one more write.
+    #[inline(always)]
+    fn reserve_write(&mut self) -> Result<(), OutOfMemory> {
+        if self.writes.len() < self.writes.capacity() {
+            return Ok(());
+        }
+        self.charge.grow(&mut self.writes, 1, WRITES_FIRST)
+    }
+
+    /// Takes a place, which is kept as long as there is the slot for transactions.
+    #[cold]
+    fn take_place(&mut self, shared: &Shared<T>) -> Result<(), NotBegun> {
+        self.place = shared.registry.join()?;
+        self.sequence = shared.registry.last_sequence(self.place);
+        Ok(())
+    }
+
     /// Moves the transaction, which has done nothing yet, to the present.
     pub(super) fn begin_again(&mut self, shared: &Shared<T>) -> Timestamp {
         debug_assert!(self.writes.is_empty());
@@ -242,6 +273,7 @@ impl<T: Tracker> Txn<T> {
     fn end(&mut self, shared: &Shared<T>) {
         debug_assert!(self.writes.is_empty());
         self.tag = Tag::NONE;
+        self.charge.clear(&mut self.writes, WRITES_KEPT);
         T::forget(&mut self.reads);
         shared.registry.close(self.place);
     }
@@ -265,7 +297,7 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
 
     fn open(records: Arc<Slab>) -> Shared<T> {
         Shared {
-            registry: Registry::new(),
+            registry: Registry::new(records.memory()),
             reclaimer: Reclaimer::new(records, T::TRACKS_READS && !T::FORGETS_SUCCESSORS),
             workers: AtomicUsize::new(0),
             tracker: T::Shared::default(),
@@ -288,7 +320,8 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
     fn worker(shared: &Shared<T>) -> Worker<T> {
         Worker {
             floor: shared.registry.floor(),
-            queue: RefCell::default(),
+            superseded: RefCell::default(),
+            queue: shared.reclaimer.queue(),
             grave: RefCell::default(),
             changes: Cell::new(0),
             changes_logged: RefCell::new(Changes::of_appender(shared.workers.fetch_add(1, Relaxed))),
@@ -310,35 +343,55 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
 
     fn tend(env: Env<'_, Self>) -> bool {
         env.shared.registry.raise(&env.worker.floor);
-        env.shared.reclaimer.pass(&env.shared.registry, &mut env.worker.queue.borrow_mut(), env.local)
+        collect(env, env.local.has_grown())
+    }
+
+    fn relieve(env: Env<'_, Self>) {
+        env.shared.registry.raise(&env.worker.floor);
+        collect(env, true);
+        env.shared.reclaimer.pass_all(&env.shared.registry, env.local);
     }
 
     fn retire(shared: &Shared<T>, worker: &mut Worker<T>) {
         T::retire(&shared.tracker, &worker.tracker);
-        shared.reclaimer.orphan(worker.queue.get_mut());
+        queue_up(worker.superseded.get_mut(), &mut lock(&worker.queue));
+        shared.reclaimer.orphan(&worker.queue);
         shared.registry.drop_floor(&worker.floor);
     }
 
     fn garbage(shared: &Shared<T>, worker: &Worker<T>) -> usize {
-        worker.queue.borrow().len() + shared.reclaimer.orphans()
+        worker.superseded.borrow().len() + lock(&worker.queue).len() + shared.reclaimer.orphans()
     }
 
-    fn txn(shared: &Shared<T>) -> Option<Txn<T>> {
-        let place = shared.registry.join()?;
-        let sequence = shared.registry.last_sequence(place);
-        let (begin, tag, reads) = (Timestamp(0), Tag::NONE, T::Reads::default());
-        Some(Txn { begin, tag, place, sequence, writes: Vec::new(), has_locks: false, reads })
+    fn txn(shared: &Shared<T>) -> Txn<T> {
+        let memory = shared.reclaimer.memory();
+        Txn {
+            begin: Timestamp(0),
+            tag: Tag::NONE,
+            place: NOWHERE,
+            sequence: 0,
+            writes: Vec::new(),
+            charge: Charge::new(memory),
+            has_locks: false,
+            reads: T::reads(memory),
+        }
     }
 
     fn drop_txn(shared: &Shared<T>, txn: &mut Txn<T>) {
         debug_assert!(txn.writes.is_empty());
-        shared.registry.part(txn.place);
+        if txn.place != NOWHERE {
+            shared.registry.part(txn.place);
+        }
     }
 
     #[inline(always)]
-    fn begin(env: Env<'_, Self>, txn: &mut Txn<T>) {
+    fn begin(env: Env<'_, Self>, txn: &mut Txn<T>) -> Result<(), NotBegun> {
         debug_assert!(txn.writes.is_empty() && txn.tag == Tag::NONE);
+        if txn.place == NOWHERE {
+            txn.take_place(env.shared)?;
+        }
         txn.begin = env.shared.registry.open(txn.place);
+        Ok(())
     }
 
     fn declare_read_only(env: Env<'_, Self>, txn: &mut Txn<T>) {
@@ -451,11 +504,11 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
         slot: *const Slot,
         txn: &mut Txn<T>,
         tracked: bool,
-    ) -> Result<Option<*const [u8]>, Abort> {
+    ) -> Result<Option<*const [u8]>, Refused> {
         debug_assert!(!visit.0.is_null());
         if visit.0 == NOTHING {
             if T::TRACKS_READS && tracked {
-                T::read(&mut txn.reads, slot, None);
+                T::read(&mut txn.reads, slot, None)?;
             }
             return Ok(None);
         }
@@ -463,13 +516,13 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
         let version = unsafe { &*visit.0 };
         let is_value = version.kind() == VersionKind::Value;
         if T::TRACKS_READS && tracked && version.stamp().0 != txn.tag.word() {
-            T::read(&mut txn.reads, slot, is_value.then_some(visit.0));
+            T::read(&mut txn.reads, slot, is_value.then_some(visit.0))?;
         }
         // SAFETY: as above.
         Ok(is_value.then(|| unsafe { Version::value(visit.0) }))
     }
 
-    fn read_range(txn: &mut Txn<T>, scanned: &Scanned<'_>) -> bool {
+    fn read_range(txn: &mut Txn<T>, scanned: &Scanned<'_>) -> Result<bool, OutOfMemory> {
         T::read_range(&mut txn.reads, scanned)
     }
 
@@ -496,16 +549,17 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
             }
         }
         env.shared.may_write(head, txn).map_err(Refused::Abort)?;
+        txn.reserve_write()?;
         let exists = head.kind() == VersionKind::Value;
         let tag = txn.announce(env.shared);
         let new = match change {
             Change::Update(_) | Change::Delete | Change::Lock if !exists => {
-                Self::read_absent(txn, target);
+                Self::read_absent(txn, target)?;
                 return Ok(Written::Absent);
             }
             Change::Insert(_) if exists => {
                 if head.stamp().tag() != Some(tag) {
-                    T::read(&mut txn.reads, slot, Some(old));
+                    T::read(&mut txn.reads, slot, Some(old))?;
                 }
                 return Ok(Written::Exists);
             }
@@ -546,6 +600,7 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
         slot: *mut Slot,
         value: &[u8],
     ) -> Result<(), OutOfMemory> {
+        txn.reserve_write()?;
         // SAFETY: the slot is the caller's alone.
         unsafe { Slot::reset(slot) };
         // SAFETY: as above.
@@ -560,7 +615,7 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
     unsafe fn created(txn: &mut Txn<T>, slot: *const Slot, target: &Target) {
         // SAFETY: the slot of a record that this transaction has just made.
         let new = unsafe { &*slot }.head();
-        debug_assert!(!new.is_null());
+        debug_assert!(!new.is_null() && txn.writes.len() < txn.writes.capacity());
         txn.writes.push(Write { slot, new, old: std::ptr::null(), target: *target, is_lock: false });
     }
 
@@ -639,7 +694,7 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
 fn publish<T: Tracker>(env: Env<'_, Mvcc<T>>, txn: &mut Txn<T>, at: Timestamp) {
     debug_assert!(at > txn.begin);
     env.shared.registry.settle(txn.place, at);
-    let mut queue = env.worker.queue.borrow_mut();
+    let mut garbage = env.worker.superseded.borrow_mut();
     let mut superseded = 0;
     for write in txn.writes.drain(..) {
         // SAFETY: ours, and in its chain.
@@ -647,16 +702,33 @@ fn publish<T: Tracker>(env: Env<'_, Mvcc<T>>, txn: &mut Txn<T>, at: Timestamp) {
         if !write.old.is_null() {
             // SAFETY: superseded by ours just now, so not reclaimed yet.
             let stamp = unsafe { &*write.old }.stamp();
-            queue.push(Garbage { slot: write.slot, version: write.old, stamp, superseded: at });
+            garbage.push(Garbage { slot: write.slot, version: write.old, stamp, superseded: at });
             superseded += 1;
         }
     }
-    drop(queue);
+    drop(garbage);
     env.worker.changes.set(env.worker.changes.get() + superseded);
-    while env.worker.changes.get() >= CHANGES_PER_PASS {
-        env.worker.changes.set(env.worker.changes.get() - CHANGES_PER_PASS);
+    while env.worker.changes.get() >= CHANGES_PER_PASS || env.local.has_grown() {
+        env.worker.changes.set(env.worker.changes.get().saturating_sub(CHANGES_PER_PASS));
         Mvcc::tend(env);
     }
+}
+
+/// Adds what the worker has superseded lately to its queue, and works through that; all of it where it `is_urgent`.
+/// True: there is more that is due.
+fn collect<T: Tracker>(env: Env<'_, Mvcc<T>>, is_urgent: bool) -> bool {
+    if is_urgent {
+        env.local.forget_growth();
+    }
+    // Somebody who is short of memory may be at it.
+    let Some(mut queue) = try_lock(&env.worker.queue) else { return false };
+    queue_up(&mut env.worker.superseded.borrow_mut(), &mut queue);
+    env.shared.reclaimer.pass(&env.shared.registry, &mut queue, env.local, is_urgent)
+}
+
+fn queue_up(superseded: &mut Vec<Garbage>, queue: &mut Queue) {
+    superseded.drain(..).for_each(|garbage| queue.push(garbage));
+    superseded.shrink_to(SUPERSEDED_KEPT);
 }
 
 /// Takes the locks back, of which nothing is to be seen by those who begin from now on: so this comes before
@@ -683,17 +755,20 @@ fn undo<T: Tracker>(env: Env<'_, Mvcc<T>>, tag: Tag, write: &Write) {
     let slot = unsafe { &*write.slot };
     // SAFETY: ours, and in its chain.
     unsafe { &*write.new }.set_stamp(Stamp::aborted(tag));
-    if !write.old.is_null() {
-        // SAFETY: behind ours, the newest that has committed or ours too: not reclaimed.
-        let old = unsafe { &*write.old };
-        if old.kind() == VersionKind::Tombstone && old.stamp().tag() != Some(tag) {
-            // Its turn may have come while it was covered: then nobody else would remove the record.
-            let (version, stamp, superseded) = (write.old, old.stamp(), env.shared.now());
-            env.worker.queue.borrow_mut().push(Garbage { slot, version, stamp, superseded });
-        }
-    }
     let removed = slot.install(write.new, write.old);
     debug_assert!(removed, "an uncommitted version is the head until its transaction ends");
+    // SAFETY: behind ours, the newest that has committed or ours too: not reclaimed before the epoch passes.
+    if let Some(old) = unsafe { write.old.as_ref() }
+        && old.kind() == VersionKind::Tombstone
+    {
+        // Its turn may have come while it was covered: then nobody else would remove the record.
+        // Pairs with the fence in `remove_or_defer`.
+        fence(Ordering::SeqCst);
+        if old.take_overdue() {
+            let (version, stamp, superseded) = (write.old, old.stamp(), env.shared.now());
+            env.worker.superseded.borrow_mut().push(Garbage { slot, version, stamp, superseded });
+        }
+    }
     if write.old.is_null() {
         let Target { index, key, id } = write.target;
         // SAFETY: the index lives as long as the database; the thread is inside an epoch.

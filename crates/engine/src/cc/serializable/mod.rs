@@ -23,6 +23,7 @@ mod shuttle_tests;
 
 use super::mvcc::{Mvcc, Tracker, Txn};
 use super::{Abort, Env, Scanned};
+use crate::memory::{Memory, OutOfMemory};
 use crate::profile::Activity;
 use crate::record::{Slot, Timestamp, Version};
 use crate::suspend::Suspend;
@@ -87,18 +88,26 @@ impl<const BUG: u32> Tracker for SerialSafetyNet<BUG> {
         logs.gone = logs.gone.max(worker.last());
     }
 
+    fn reads(memory: &Arc<Memory>) -> ReadSet {
+        ReadSet::new(memory)
+    }
+
     #[inline(always)]
-    fn read(reads: &mut ReadSet, slot: *const Slot, version: Option<*const Version>) {
+    fn read(
+        reads: &mut ReadSet,
+        slot: *const Slot,
+        version: Option<*const Version>,
+    ) -> Result<(), OutOfMemory> {
         match version {
             Some(version) => reads.push(slot, version),
-            None if BUG == INVISIBLE_UNTRACKED => {}
+            None if BUG == INVISIBLE_UNTRACKED => Ok(()),
             None => reads.push(slot, std::ptr::null()),
         }
     }
 
-    fn read_range(reads: &mut ReadSet, scanned: &Scanned<'_>) -> bool {
+    fn read_range(reads: &mut ReadSet, scanned: &Scanned<'_>) -> Result<bool, OutOfMemory> {
         if BUG == ABSENCE_UNTRACKED && scanned.marks.is_empty() {
-            return true;
+            return Ok(true);
         }
         reads.push_range(scanned)
     }
