@@ -122,7 +122,7 @@ fn a_backup_is_whole_or_none() {
 #[test]
 fn careless_restorations_are_caught() {
     let of = Careless::DataUnsynced;
-    for careless in [of("rows-"), of("checkpoint-"), of("database"), of("log-"), Careless::NamesUnsynced] {
+    for careless in [of("rows-"), of("checkpoint-"), of("database"), of("log."), Careless::NamesUnsynced] {
         let over = |storage: &SimulatedStorage| -> Arc<dyn Storage> { Arc::new(careless.over(storage)) };
         let caught = std::panic::catch_unwind(|| crashes(20, over, restore_half));
         assert!(!matches!(caught, Ok(Ok(_))), "{careless:?}");
