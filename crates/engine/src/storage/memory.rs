@@ -20,8 +20,7 @@ struct Shared {
     state: Mutex<State>,
 }
 
-/// `used_bytes` is the sum of the lengths of all contents, also of removed ones that are still open, and
-/// `used_bytes <= limit_bytes`.
+/// `used_bytes` is what all contents take, also removed ones that are still open, and `used_bytes <= limit_bytes`.
 #[derive(Default)]
 struct State {
     files: BTreeMap<String, Arc<Contents>>,
@@ -32,7 +31,14 @@ struct State {
 /// The bytes of a file, under a lock of their own. Where both locks are held, this one is the outer.
 struct Contents {
     shared: Arc<Shared>,
-    bytes: Mutex<Vec<u8>>,
+    bytes: Mutex<Bytes>,
+}
+
+/// What a file holds, and how long it is: beyond `held` it reads as zeros, which take nothing.
+#[derive(Default)]
+struct Bytes {
+    held: Vec<u8>,
+    len_bytes: u64,
 }
 
 impl MemoryStorage {
@@ -61,7 +67,7 @@ impl Storage for MemoryStorage {
             (None, false) => return Err(failed(operation, name, ErrorKind::NotFound)),
             (Some(contents), false) => Arc::clone(contents),
             (None, true) => {
-                let contents = Contents { shared: Arc::clone(&self.shared), bytes: Mutex::new(Vec::new()) };
+                let contents = Contents { shared: Arc::clone(&self.shared), bytes: Mutex::default() };
                 let contents = Arc::new(contents);
                 state.files.insert(name.to_string(), Arc::clone(&contents));
                 contents
@@ -124,20 +130,22 @@ impl Drop for Held {
 }
 
 impl Contents {
-    /// Makes `bytes`, which are these contents', so long, if there is room.
-    fn resize(&self, bytes: &mut Vec<u8>, len_bytes: u64) -> Result<(), ErrorKind> {
-        let old = bytes.len() as u64;
+    /// Has `bytes`, which are these contents', hold so many from the beginning on, if there is room.
+    fn hold(&self, bytes: &mut Bytes, len_bytes: u64) -> Result<(), ErrorKind> {
+        let held = &mut bytes.held;
+        let old = held.len() as u64;
         let len = usize::try_from(len_bytes).map_err(|_| ErrorKind::StorageFull)?;
         let mut state = lock(&self.shared.state);
         let used = state.used_bytes - old;
         if used.checked_add(len_bytes).is_none_or(|used| used > self.shared.limit_bytes) && len_bytes > old {
             return Err(ErrorKind::StorageFull);
         }
-        bytes.try_reserve(len.saturating_sub(bytes.len())).map_err(|_| ErrorKind::OutOfMemory)?;
-        bytes.resize(len, 0);
-        if len < bytes.capacity() / 2 {
-            bytes.shrink_to_fit();
+        held.try_reserve(len.saturating_sub(held.len())).map_err(|_| ErrorKind::OutOfMemory)?;
+        held.resize(len, 0);
+        if len < held.capacity() / 2 {
+            held.shrink_to_fit();
         }
+        bytes.len_bytes = bytes.len_bytes.max(len_bytes);
         state.used_bytes = used + len_bytes;
         assert!(state.used_bytes <= self.shared.limit_bytes, "the limit holds");
         Ok(())
@@ -146,7 +154,7 @@ impl Contents {
 
 impl Drop for Contents {
     fn drop(&mut self) {
-        let bytes = lock(&self.bytes).len() as u64;
+        let bytes = lock(&self.bytes).held.len() as u64;
         lock(&self.shared.state).used_bytes -= bytes;
     }
 }
@@ -158,11 +166,11 @@ struct MemoryFile {
 }
 
 impl MemoryFile {
-    /// Makes the file at least so long.
-    fn grow(&self, bytes: &mut Vec<u8>, end: Option<u64>) -> Result<(), ErrorKind> {
+    /// Has all held before `end`.
+    fn grow(&self, bytes: &mut Bytes, end: Option<u64>) -> Result<(), ErrorKind> {
         match end {
             None => Err(ErrorKind::FileTooLarge),
-            Some(end) if end > bytes.len() as u64 => self.contents.resize(bytes, end),
+            Some(end) if end > bytes.held.len() as u64 => self.contents.hold(bytes, end),
             Some(_) => Ok(()),
         }
     }
@@ -182,10 +190,14 @@ impl File for MemoryFile {
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         let bytes = lock(&self.contents.bytes);
-        let start = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
-        let read = buffer.len().min(bytes.len() - start);
-        buffer[..read].copy_from_slice(&bytes[start..start + read]);
-        Ok(read)
+        let left = usize::try_from(bytes.len_bytes.saturating_sub(offset)).unwrap_or(usize::MAX);
+        let len = left.min(buffer.len());
+        let buffer = &mut buffer[..len];
+        let start = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.held.len());
+        let held = buffer.len().min(bytes.held.len() - start);
+        buffer[..held].copy_from_slice(&bytes.held[start..start + held]);
+        buffer[held..].fill(0);
+        Ok(buffer.len())
     }
 
     fn write_at(&self, offset: u64, data: &[u8]) -> Result<usize> {
@@ -197,7 +209,7 @@ impl File for MemoryFile {
         self.grow(&mut bytes, offset.checked_add(data.len() as u64))
             .map_err(|kind| failed(Operation::Write, &self.name, kind).at(offset))?;
         let start = usize::try_from(offset).expect("the file has grown beyond the offset");
-        bytes[start..start + data.len()].copy_from_slice(data);
+        bytes.held[start..start + data.len()].copy_from_slice(data);
         Ok(data.len())
     }
 
@@ -209,9 +221,14 @@ impl File for MemoryFile {
 
     fn truncate(&self, len_bytes: u64) -> Result<()> {
         self.check_writable(Operation::Truncate)?;
-        self.contents
-            .resize(&mut lock(&self.contents.bytes), len_bytes)
-            .map_err(|kind| failed(Operation::Truncate, &self.name, kind).at(len_bytes))
+        let mut bytes = lock(&self.contents.bytes);
+        if len_bytes < bytes.held.len() as u64 {
+            self.contents
+                .hold(&mut bytes, len_bytes)
+                .map_err(|kind| failed(Operation::Truncate, &self.name, kind).at(len_bytes))?;
+        }
+        bytes.len_bytes = len_bytes;
+        Ok(())
     }
 
     fn sync_data(&self) -> Result<()> {
@@ -219,7 +236,7 @@ impl File for MemoryFile {
     }
 
     fn len_bytes(&self) -> Result<u64> {
-        Ok(lock(&self.contents.bytes).len() as u64)
+        Ok(lock(&self.contents.bytes).len_bytes)
     }
 }
 
