@@ -114,6 +114,13 @@ pub enum Error {
     /// The log stopped before the transaction was known to be durable. After the database is opened again, it is
     /// there as a whole or not at all.
     OutcomeUnknown,
+    /// The transaction has committed, and what it has done or seen was not known to be durable for as long as
+    /// [`Options::log_wait_ms`](crate::Options::log_wait_ms) allows. It becomes so when the log goes on; a crash before
+    /// that may lose it.
+    Stalled {
+        /// Why.
+        reason: &'static str,
+    },
     /// The log has refused the transaction: it has no room, or it has stopped because the storage failed. Reads
     /// go on; so do commits when there is room again. After a failure the database has to be opened again.
     Log(wal::Error),
@@ -260,6 +267,7 @@ impl fmt::Display for Error {
                 write!(f, "more than {open_max} transactions are open at once")
             }
             Error::OutcomeUnknown => f.write_str(OUTCOME_UNKNOWN),
+            Error::Stalled { reason } => write!(f, "{STALLED}: {reason}"),
             Error::Log(error) => error.fmt(f),
             Error::Storage(error) => error.fmt(f),
             Error::Checkpoint(error) => error.fmt(f),
@@ -288,9 +296,7 @@ impl fmt::Display for Error {
                  split it, or open the database with a greater log_segment_bytes"
             ),
             Error::WouldWait => f.write_str("only the transaction's own operations can be awaited here"),
-            Error::WouldDeadlock => {
-                f.write_str("a worker cannot wait for a transaction that it has to run itself")
-            }
+            Error::WouldDeadlock => f.write_str("a thread cannot wait for what it has to do itself"),
             Error::Busy => f.write_str("all inboxes are full"),
             Error::Panicked(message) => write!(f, "the transaction's closure panicked: {message}"),
             Error::Cancelled => f.write_str("the transaction was cancelled"),
@@ -300,6 +306,9 @@ impl fmt::Display for Error {
         }
     }
 }
+
+const STALLED: &str = "the transaction has committed and is not known to be durable; it becomes so when the log goes \
+                       on, and a crash before that may lose it";
 
 const OUTCOME_UNKNOWN: &str = "the log stopped before the transaction was known to be durable: after the database is \
                                opened again, it is there as a whole or not at all";
@@ -318,6 +327,18 @@ fn occupied(f: &mut fmt::Formatter<'_>, found: &[String]) -> fmt::Result {
          among_others to make a database beside them",
         shown.join(", ")
     )
+}
+
+impl Error {
+    /// What a transaction is answered of which it is not known whether it lasts, because of this.
+    pub(crate) fn stalled(why: wal::Stall) -> Error {
+        Error::Stalled {
+            reason: match why {
+                wal::Stall::NoRoom => "the disk has no room for what was appended to the log",
+                wal::Stall::Slow => "a write or a sync of the log does not return",
+            },
+        }
+    }
 }
 
 impl From<StorageError> for Error {

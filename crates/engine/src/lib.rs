@@ -70,7 +70,8 @@ pub use durable::{Planted as PlantedDurability, Stepped};
 pub use error::{Error, Result};
 pub use exec::{BatchSize, Hint, Refill, Step, WorkerOptions};
 pub use metrics::{
-    ArchiveStatistics, Clock, LatencyStatistics, LogStatistics, MemoryStatistics, Statistics, SystemClock,
+    ArchiveStatistics, CheckpointStatistics, Clock, Event, LatencyStatistics, LogCondition, LogStatistics,
+    MemoryStatistics, RoomStatistics, Statistics, SystemClock,
 };
 pub use options::{Durability, Options};
 pub use profile::{Activity, Breakdown};

@@ -101,6 +101,12 @@ macro_rules! counters {
             pub log: LogStatistics,
             /// The archive of the log; all zero where there is none.
             pub archive: ArchiveStatistics,
+            /// How the log is.
+            pub log_condition: LogCondition,
+            /// Checkpoints; none in a database in memory.
+            pub checkpoints: CheckpointStatistics,
+            /// The room on the device; all zero where there is no log.
+            pub room: RoomStatistics,
             /// From begin to commit, of a sample of the committed transactions.
             pub latency: LatencyStatistics,
             /// Where the workers' time has gone, while that was asked for.
@@ -162,6 +168,78 @@ pub struct LogStatistics {
     pub flush_ns_max: u64,
     /// All together; by `groups`, the mean.
     pub flush_ns_sum: u64,
+    /// Times that a write was refused for want of room, or that something had waited for the disk for a second.
+    pub stalls: u64,
+}
+
+/// How the log of a durable database is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LogCondition {
+    /// It goes on; or there is none.
+    #[default]
+    Good,
+    /// No further segment could be made: once the present one is full, commits are refused. Reads go on.
+    Refusing {
+        /// Why.
+        cause: String,
+    },
+    /// What was appended does not become durable.
+    Stalled {
+        /// For how long the oldest of it has waited, in nanoseconds.
+        for_ns: u64,
+        /// Why.
+        cause: String,
+    },
+    /// Storage has failed: nothing more is committed until the database is opened again.
+    Stopped {
+        /// Why.
+        cause: String,
+    },
+}
+
+/// The checkpoints of a durable database since it was opened.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CheckpointStatistics {
+    /// Those that count.
+    pub made: u64,
+    /// Those that failed.
+    pub failed: u64,
+    /// One is being written.
+    pub is_under_way: bool,
+    /// The number of the last good one, which may be from before the database was opened.
+    pub last_number: Option<u64>,
+    /// The position of the log from which it has to be replayed over that one.
+    pub last_lsn: Option<u64>,
+    /// How long ago it was made, in nanoseconds; none if that was before the database was opened.
+    pub last_ago_ns: Option<u64>,
+    /// How many bytes of log recovery would have to replay.
+    pub lag_bytes: u64,
+    /// Why the last one failed that did.
+    pub last_error: Option<String>,
+    /// How long ago that was, in nanoseconds.
+    pub last_error_ago_ns: Option<u64>,
+}
+
+/// What a durable database tells of by itself: see [`Database::on_event`](crate::Database::on_event).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Event {
+    /// A checkpoint counts.
+    CheckpointMade {
+        /// Its number.
+        number: u64,
+    },
+    /// A checkpoint has failed. The log is kept, and grows.
+    CheckpointFailed {
+        /// Why.
+        error: String,
+    },
+    /// The log is in another condition than before.
+    Log(LogCondition),
+    /// There is no longer room for the next checkpoint, or there is again.
+    Room(RoomStatistics),
 }
 
 impl LogStatistics {
@@ -201,6 +279,23 @@ pub struct ArchiveStatistics {
     pub last_error: Option<String>,
     /// How much of the log it does not have yet. Much more than `log_segment_bytes`: it does not keep up, or fails.
     pub waiting_bytes: u64,
+}
+
+/// The room on the device of a durable database that has a log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RoomStatistics {
+    /// What is free, in bytes; none where the system does not say.
+    pub free_bytes: Option<u64>,
+    /// What there is in all.
+    pub total_bytes: Option<u64>,
+    /// What is kept back for the next checkpoint, in the file `reserve`. 0 while there is plenty of room.
+    pub reserve_bytes: u64,
+    /// What the next checkpoint is expected to need at most, if it begins before long.
+    pub checkpoint_bytes: u64,
+    /// There is not room enough for that: no segment of the log is begun any more, and once the present one is full,
+    /// commits are refused.
+    pub is_short: bool,
 }
 
 /// Memory in use, in bytes.

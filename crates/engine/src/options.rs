@@ -60,6 +60,11 @@ pub struct Options {
     /// How long a commit may wait to be written; when one has waited longer, others wait before they commit.
     /// Default: 1000 ms, many times what a disk takes.
     pub log_lag_ms: u64,
+    /// How long a caller waits for a disk that is full or does not answer, in milliseconds; a look at that is taken
+    /// twice a second. Then what has committed is answered [`Error::Stalled`], and commits are refused with an
+    /// [`Error::Log`] that says why, until the log goes on. Transactions that have only read, and only what is
+    /// durable, are answered meanwhile. Default: 10,000 ms, many times what a busy disk takes. 0: without end.
+    pub log_wait_ms: u64,
     /// A checkpoint begins when the log has grown by so much since the last one began. Default: 1 GiB. 0: none
     /// does for that reason.
     pub checkpoint_log_bytes: u64,
@@ -91,6 +96,7 @@ impl Default for Options {
             log_segment_bytes: 64 << 20,
             log_buffer_bytes: 16 << 20,
             log_lag_ms: 1000,
+            log_wait_ms: 10_000,
             checkpoint_log_bytes: 1 << 30,
             checkpoint_interval_s: 600,
             checkpoint_range_bytes: 16 << 20,
@@ -101,6 +107,11 @@ impl Default for Options {
 }
 
 impl Options {
+    /// How long somebody may wait for the log.
+    pub(crate) fn log_wait_ns_max(&self) -> u64 {
+        if self.log_wait_ms == 0 { u64::MAX } else { self.log_wait_ms.saturating_mul(1_000_000) }
+    }
+
     pub(crate) fn check(&self) -> Result<()> {
         let invalid = |option, reason: &str| Err(Error::InvalidOption { option, reason: reason.into() });
         if let BatchSize::Fixed(batch) = self.batch

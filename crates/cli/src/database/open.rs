@@ -2,7 +2,7 @@
 
 use braiddb::checkpoint::{self, Identity};
 use braiddb::storage::{Cause, FileStorage, LOCK_NAME, Storage, StorageError};
-use braiddb::{Database, Error, Options, Progress, Stage, SystemClock, wal};
+use braiddb::{Database, Error, LogCondition, Options, Progress, Stage, SystemClock, wal};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::path::Path;
 use std::sync::Arc;
@@ -74,7 +74,7 @@ fn recover(storage: FileStorage, path: &Path) -> Result<Database, Failure> {
     Ok(db)
 }
 
-/// What recovery has passed over or cut off, for people.
+/// What recovery has passed over or cut off, and whether there is room, for people.
 fn tell(db: &Database) {
     let Some(recovery) = db.recovery() else { return };
     for (number, error) in &recovery.damaged_checkpoints {
@@ -82,6 +82,10 @@ fn tell(db: &Database) {
     }
     if let Some(cut) = &recovery.cut {
         eprintln!("the database was not closed in order: {cut}");
+    }
+    // It is open all the same, to be read and for checkpoints.
+    if let LogCondition::Refusing { cause } = db.statistics().log_condition {
+        eprintln!("nothing can be committed for now: {cause}");
     }
 }
 

@@ -225,6 +225,9 @@ pub unsafe trait ConcurrencyControl: Sized + Send + Sync + 'static {
     fn declare_read_only(env: Env<'_, Self>, txn: &mut Self::Txn);
     /// Identifies what the open transaction sees: later transactions have no lesser ones.
     fn snapshot_timestamp(txn: &Self::Txn) -> u64;
+    /// No value that the transaction, which has changed nothing, has seen or found gone was committed later than this;
+    /// also if it has ended since.
+    fn newest_seen(shared: &Self::Shared, txn: &Self::Txn) -> u64;
     /// Changes made so far.
     fn savepoint(txn: &Self::Txn) -> usize;
     /// Undoes all changes made since `savepoint` returned `at`.

@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::exec::{
     self, BatchSize, BatchTask, Executor, Fate, Hint, Lost, Refill, Step, Task, WorkerOptions, pin_to_core,
 };
-use crate::metrics::{Clock, Statistics, SystemClock};
+use crate::metrics::{Clock, Event, Statistics, SystemClock};
 use crate::options::Options;
 use crate::suspend::{OnMiss, Suspend};
 use crate::sync::atomic::Ordering::Relaxed;
@@ -22,6 +22,7 @@ use crate::txn::{
     Closure, Each, Engine, Key, Table, TableKind, Transaction, Txn, Value, WorkerHost, drive, drive_in_turn,
     open_table,
 };
+use crate::wal;
 use std::fmt;
 use std::ops::{AsyncFn, AsyncFnMut};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -98,6 +99,7 @@ impl From<Lost> for Error {
             Lost::WouldDeadlock => Error::WouldDeadlock,
             Lost::Full => Error::Busy,
             Lost::Unknown => Error::OutcomeUnknown,
+            Lost::Stalled(stall) => stalled(stall),
         }
     }
 }
@@ -108,7 +110,16 @@ fn known<R>(result: Result<R>, fate: Fate) -> Result<R> {
     match fate {
         Fate::Kept => result,
         Fate::Unknown => Err(Error::OutcomeUnknown),
+        Fate::Stalled(stall) => Err(stalled(stall)),
     }
+}
+
+#[cold]
+fn stalled(stall: exec::Stall) -> Error {
+    Error::stalled(match stall {
+        exec::Stall::NoRoom => wal::Stall::NoRoom,
+        exec::Stall::Slow => wal::Stall::Slow,
+    })
 }
 
 // (On the default alone, so that `Database::in_memory` needs no annotation.)
@@ -352,7 +363,38 @@ impl<C: ConcurrencyControl> Database<C> {
 
     /// What the database has counted, and where its memory is.
     pub fn statistics(&self) -> Statistics {
-        self.0.engine.statistics()
+        let mut statistics = self.0.engine.statistics();
+        if let Some(durable) = &self.0.durable {
+            durable.add_to(&mut statistics);
+        }
+        statistics
+    }
+
+    /// Has `listener` called with each [`Event`] from now on, in place of the listener before: of checkpoints, and when the
+    /// condition of the log or the room on the device changes. A database in memory has no events.
+    /// [`statistics`](Self::statistics) has the present state.
+    ///
+    /// It is called within about half a second, by the thread that makes checkpoints or the one that watches the disk,
+    /// and under no lock. It may call the database; but [`checkpoint`](Self::checkpoint) can be an error there. While it
+    /// runs, checkpoints may wait; transactions do not. A panic of it is swallowed.
+    ///
+    /// ```
+    /// # use braiddb::{Database, Event, Options};
+    /// # let directory = std::env::temp_dir().join(format!("braid-event-{}", std::process::id()));
+    /// # let options = || Options { workers: 1, log_segment_bytes: 1 << 20, ..Options::default() };
+    /// let db = Database::open(&directory, options())?;
+    /// let (sender, events) = std::sync::mpsc::channel();
+    /// db.on_event(move |event| drop(sender.send(event.clone())));
+    /// db.checkpoint()?;
+    /// assert_eq!(events.recv(), Ok(Event::CheckpointMade { number: 1 }));
+    /// # drop(db);
+    /// # std::fs::remove_dir_all(directory).expect("it was made above");
+    /// # Ok::<(), braiddb::Error>(())
+    /// ```
+    pub fn on_event(&self, listener: impl Fn(&Event) + Send + Sync + 'static) {
+        if let Some(durable) = &self.0.durable {
+            durable.listen(Arc::new(listener));
+        }
     }
 
     /// Has workers tell, from now on or no more, what they spend their time on: see

@@ -3,21 +3,28 @@
 use super::Planted;
 use super::checkpointer::{Checkpointer, Step};
 use super::mark::Mark;
+use super::watch::Listeners;
 use crate::cc::ConcurrencyControl;
 use crate::error::{Error, Result};
-use crate::metrics::Clock;
+use crate::metrics::{Clock, Event};
 use crate::options::Options;
-use crate::sync::{Condvar, Mutex, lock, wait};
-use crate::wal::Flusher;
+use crate::sync::{Condvar, Mutex, lock};
+use crate::wal::{Flusher, Writer};
 use std::sync::{Arc, PoisonError};
-use std::thread::JoinHandle;
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 /// How often it is asked whether a checkpoint is due.
 const LOOK: Duration = Duration::from_millis(500);
 
+/// How often it is asked whether the thread has ended.
+const CLOSE_LOOK: Duration = Duration::from_micros(200);
+
 /// About what a flush of the log takes.
 const FLUSH: Duration = Duration::from_millis(2);
+
+/// After failures in a row, the next checkpoint is tried after 2, 4, ... seconds, up to two to the power of this.
+const REST_MAX_LOG: u32 = 6;
 
 const NS_PER_S: u64 = 1_000_000_000;
 
@@ -42,29 +49,46 @@ struct Shared {
 pub(super) struct CheckpointThread {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<Option<u64>>>,
+    log: Option<Writer>,
+    clock: Arc<dyn Clock>,
+    wait_ns_max: u64,
 }
 
 impl CheckpointThread {
     pub(super) fn spawn<C: ConcurrencyControl>(
         checkpointer: Checkpointer<C>,
         options: &Options,
-        clock: Arc<dyn Clock>,
+        listeners: Arc<Listeners>,
+        kept: impl Send + 'static,
     ) -> std::io::Result<CheckpointThread> {
+        let (clock, log) = (checkpointer.clock(), checkpointer.log().cloned());
         let shared = Arc::new(Shared::default());
         let began_ns = clock.now_ns();
+        let (of_caller, wait_ns_max) = (clock.clone(), options.log_wait_ns_max());
         let (options, of_thread) = (options.clone(), shared.clone());
-        let mut keeper =
-            Keeper { checkpointer, options, clock, shared: of_thread, began_ns, archived_ns: began_ns };
+        let mut keeper = Keeper {
+            checkpointer,
+            options,
+            clock,
+            shared: of_thread,
+            began_ns,
+            failures: 0,
+            listeners,
+            archived_ns: began_ns,
+        };
         let thread = std::thread::Builder::new().name("braid-checkpoint".into()).spawn(move || {
             let _closing = Closing(keeper.shared.clone());
             keeper.run();
-            keeper.checkpointer.newest()
+            let newest = keeper.checkpointer.newest();
+            drop(keeper);
+            drop(kept); // what nobody else may have while something may be written
+            newest
         })?;
-        Ok(CheckpointThread { shared, thread: Some(thread) })
+        Ok(CheckpointThread { shared, thread: Some(thread), log, clock: of_caller, wait_ns_max })
     }
 
-    /// Ends the thread, and says which checkpoint is the newest ([`Checkpointer::newest`]). What it has begun is as after
-    /// a crash.
+    /// Ends the thread, and says which checkpoint is the newest ([`Checkpointer::newest`]); `None` also if the disk does
+    /// not answer it for as long as anything waits. What it has begun is as after a crash.
     pub(super) fn close(mut self) -> Option<u64> {
         self.join()
     }
@@ -72,11 +96,26 @@ impl CheckpointThread {
     fn join(&mut self) -> Option<u64> {
         lock(&self.shared.requests).is_closed = true;
         self.shared.signal.notify_all();
-        self.thread.take()?.join().ok().flatten()
+        let thread = self.thread.take()?;
+        let begin_ns = self.clock.now_ns();
+        // (The last handle of the database may go in a listener.)
+        if thread.thread().id() == thread::current().id() {
+            return None;
+        }
+        while !thread.is_finished() {
+            if self.clock.now_ns().saturating_sub(begin_ns) >= self.wait_ns_max {
+                return None;
+            }
+            thread::sleep(CLOSE_LOOK);
+        }
+        thread.join().ok().flatten()
     }
 
     /// Has a checkpoint made that begins after this call, and waits for it.
     pub(super) fn checkpoint(&self) -> Result<()> {
+        if self.thread.as_ref().is_some_and(|of| of.thread().id() == thread::current().id()) {
+            return Err(Error::WouldDeadlock); // from an event's listener
+        }
         let mut requests = lock(&self.shared.requests);
         requests.asked += 1;
         let mine = requests.asked;
@@ -85,12 +124,24 @@ impl CheckpointThread {
             if requests.is_closed {
                 return Err(Error::Closed);
             }
-            requests = wait(&self.shared.signal, requests);
+            let waited = self.shared.signal.wait_timeout(requests, LOOK);
+            requests = waited.unwrap_or_else(PoisonError::into_inner).0;
+            // The log's disk does not answer: as a rule the checkpoint's is the same.
+            if let Some(refusal) = self.stalled() {
+                return Err(Error::CheckpointFailed(Arc::new(refusal)));
+            }
         }
         match &requests.failure {
             None => Ok(()),
             Some(failure) => Err(Error::CheckpointFailed(failure.clone())),
         }
+    }
+
+    /// Why nothing is to wait for the log any longer.
+    fn stalled(&self) -> Option<Error> {
+        let log = self.log.as_ref()?;
+        log.look(self.wait_ns_max);
+        log.stall().and_then(|_| log.refusal()).map(Error::Log)
     }
 }
 
@@ -120,6 +171,9 @@ struct Keeper<C: ConcurrencyControl> {
     began_ns: u64,
     /// When it was looked for something to archive.
     archived_ns: u64,
+    /// How many have failed since the last good one.
+    failures: u32,
+    listeners: Arc<Listeners>,
 }
 
 impl<C: ConcurrencyControl> Keeper<C> {
@@ -127,6 +181,8 @@ impl<C: ConcurrencyControl> Keeper<C> {
         while let Some(asked) = self.await_turn() {
             self.began_ns = self.clock.now_ns();
             let result = self.checkpoint();
+            self.tell_end(&result);
+            self.failures = if result.is_ok() { 0 } else { self.failures.saturating_add(1) };
             let mut requests = lock(&self.shared.requests);
             requests.answered = requests.answered.max(asked);
             requests.failure = result.err().map(Arc::new);
@@ -137,6 +193,7 @@ impl<C: ConcurrencyControl> Keeper<C> {
 
     /// Waits until a checkpoint is due; returns how many had been asked for when it was, or `None` at the end.
     fn await_turn(&mut self) -> Option<u64> {
+        self.checkpointer.watch();
         let mut requests = lock(&self.shared.requests);
         loop {
             if requests.is_closed {
@@ -152,7 +209,9 @@ impl<C: ConcurrencyControl> Keeper<C> {
                 continue;
             }
             let waited = self.shared.signal.wait_timeout(requests, LOOK);
-            requests = waited.unwrap_or_else(PoisonError::into_inner).0;
+            drop(waited.unwrap_or_else(PoisonError::into_inner));
+            self.checkpointer.watch(); // not under the lock, for the device may be slow
+            requests = lock(&self.shared.requests);
         }
     }
 
@@ -169,10 +228,22 @@ impl<C: ConcurrencyControl> Keeper<C> {
     fn is_due(&self) -> bool {
         let (bytes_max, seconds) = (self.options.checkpoint_log_bytes, self.options.checkpoint_interval_s);
         let passed_ns = self.clock.now_ns().saturating_sub(self.began_ns);
-        // After one that failed, the next is not tried at once.
+        // After some that failed, the next is not tried at once.
+        let rest_s = 1 << self.failures.min(REST_MAX_LOG);
+        if self.failures > 0 && passed_ns < rest_s * NS_PER_S {
+            return false;
+        }
         let is_long = bytes_max > 0 && self.checkpointer.log_bytes() >= bytes_max && passed_ns >= NS_PER_S;
         let is_old = seconds > 0 && passed_ns >= seconds.saturating_mul(NS_PER_S);
-        is_long || (is_old && self.checkpointer.is_behind())
+        is_long || (is_old && self.checkpointer.is_behind()) || self.checkpointer.is_urgent()
+    }
+
+    fn tell_end(&self, result: &Result<()>) {
+        match (result, self.checkpointer.newest()) {
+            (Ok(()), Some(number)) => self.listeners.tell(&Event::CheckpointMade { number }),
+            (Err(Error::Closed), _) | (Ok(()), None) => {}
+            (Err(error), _) => self.listeners.tell(&Event::CheckpointFailed { error: error.to_string() }),
+        }
     }
 
     fn checkpoint(&mut self) -> Result<()> {
@@ -225,6 +296,7 @@ impl<C: ConcurrencyControl> Stepped<C> {
     /// Makes durable what has been appended so far. An [`Error::Log`] that says that there is no room can be tried
     /// again.
     pub fn flush(&mut self) -> Result<()> {
+        self.checkpointer.watch();
         let Some(flusher) = &mut self.flusher else { return Ok(()) };
         flusher.flush_once().map_err(Error::Log)?;
         self.mark.remove_late()

@@ -13,13 +13,15 @@
 
 use super::Planted;
 use super::archiver::Archiver;
+use super::status::Status;
 use super::table_rows::{Destination, TableRows};
 use crate::cc::ConcurrencyControl;
 use crate::checkpoint::{self, CatalogEntry, Manifest, TableEntry};
 use crate::error::{Error, Result};
+use crate::metrics::Clock;
 use crate::storage::{Operation, Storage};
 use crate::txn::{Engine, TableInner, TableKind, Transaction};
-use crate::wal::{DatabaseId, Lsn, Writer};
+use crate::wal::{DatabaseId, Expected, Lsn, Writer};
 use std::sync::Arc;
 
 /// So often it is asked whether every operation has ended that was in flight when the checkpoint began. With the time
@@ -28,6 +30,9 @@ const SETTLE_TRIES: u32 = 500;
 
 /// Checkpoints that are kept: the newest, and one to fall back on.
 const KEPT: usize = 2;
+
+/// Segments that a checkpoint is to give up, if it begins because room is scarce.
+const URGENT_SEGMENTS: u64 = 4;
 
 /// Makes checkpoints of one database, one after the other.
 pub(super) struct Checkpointer<C: ConcurrencyControl> {
@@ -38,6 +43,8 @@ pub(super) struct Checkpointer<C: ConcurrencyControl> {
     log: Option<Writer>,
     /// Where there is a log to archive, and an archive.
     archiver: Option<Archiver>,
+    /// What has become of checkpoints, for others to read.
+    status: Arc<Status>,
     /// The newest last.
     kept: Vec<Manifest>,
     /// Where the log ended when the database was opened: nothing before is needed beside what was recovered.
@@ -96,6 +103,8 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
         let archiver = archive.map(|archive| {
             Archiver::new(archive, storage.clone(), database, engine.archive_statistics.clone())
         });
+        let status = Arc::<Status>::default();
+        status.set_last(kept.last());
         Checkpointer {
             engine,
             storage,
@@ -103,6 +112,7 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
             planted,
             log,
             archiver,
+            status,
             kept,
             base_lsn,
             current: None,
@@ -125,6 +135,61 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
         self.log.as_ref().map_or(0, |log| log.appended_lsn().0.saturating_sub(start_lsn.0))
     }
 
+    /// How many bytes of log are kept: what checkpoints to come can give up.
+    pub(super) fn kept_log_bytes(&self) -> u64 {
+        let oldest = self.kept.first().filter(|_| self.kept.len() == KEPT);
+        let needed_lsn = oldest.map_or(Lsn(0), |manifest| manifest.start_lsn);
+        self.log.as_ref().map_or(0, |log| log.appended_lsn().0.saturating_sub(needed_lsn.0))
+    }
+
+    /// The device is about full, and checkpoints can do something about that.
+    pub(super) fn is_urgent(&self) -> bool {
+        let Some(log) = &self.log else { return false };
+        let room = log.room().statistics();
+        let segment_bytes = self.engine.options.log_segment_bytes;
+        // So that a device that is always about full is not written full of checkpoints.
+        let worth_bytes = (room.checkpoint_bytes / 2).max(URGENT_SEGMENTS * segment_bytes);
+        match room.is_short || log.refusal().is_some() {
+            true => self.kept_log_bytes() > segment_bytes,
+            false => log.room().is_scarce() && self.kept_log_bytes() >= worth_bytes,
+        }
+    }
+
+    /// Looks whether the disk keeps anybody waiting for too long, what room there is, and what of it the next checkpoint
+    /// will need.
+    pub(super) fn watch(&self) {
+        let Some(log) = self.log.as_ref().filter(|log| !log.has_ended()) else { return };
+        log.look(self.engine.options.log_wait_ns_max());
+        if self.current.is_some() {
+            return; // what the next one will need is as it was
+        }
+        let memory_lsn = log.appended_lsn();
+        let expected = Expected {
+            checkpoints: KEPT.saturating_sub(self.kept.len()) as u64,
+            rows_bytes: self.rewritten_bytes(),
+            start_lsn: self.kept.last().map_or(Lsn(0), |last| last.start_lsn),
+            memory_bytes: self.engine.data_bytes(),
+            memory_lsn,
+        };
+        log.room().expect(expected, memory_lsn);
+    }
+
+    /// How many bytes of the newest checkpoint's rows are in ranges that have been changed since; and no less than it
+    /// wrote itself, for much can be changed until the next look, as a rule as much as before.
+    fn rewritten_bytes(&self) -> u64 {
+        let Some(last) = self.kept.last() else { return 0 };
+        let tables = self.engine.all_tables();
+        let (mut changed, mut written) = (0, 0);
+        for (table, entry) in tables.iter().zip(&last.tables) {
+            let marked = table.touched().marked(&entry.bounds());
+            for (range, is_marked) in entry.ranges.iter().zip(marked) {
+                changed += if is_marked { range.file.bytes } else { 0 };
+                written += if range.file.checkpoint == last.number { range.file.bytes } else { 0 };
+            }
+        }
+        changed.max(written)
+    }
+
     /// Whether anything has been committed that the newest checkpoint may not have.
     pub(super) fn is_behind(&self) -> bool {
         match &self.log {
@@ -133,26 +198,71 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
         }
     }
 
+    /// What others may ask about checkpoints.
+    pub(super) fn status(&self) -> Arc<Status> {
+        self.status.clone()
+    }
+
+    pub(super) fn clock(&self) -> Arc<dyn Clock> {
+        self.engine.clock.clone()
+    }
+
+    pub(super) fn log(&self) -> Option<&Writer> {
+        self.log.as_ref()
+    }
+
     /// Begins a checkpoint, or goes on with it. After an error the next step begins a new one.
     pub(super) fn step(&mut self) -> Result<Step> {
-        if let Err(ended) = self.check_log() {
-            self.current = None;
-            return Err(ended);
+        let stepped = self.step_once();
+        self.status.note(&stepped, self.kept.last(), self.engine.clock.now_ns());
+        stepped
+    }
+
+    fn step_once(&mut self) -> Result<Step> {
+        if let Err(error) = self.check_log().and_then(|()| self.check_stall()) {
+            if let Some(current) = self.current.take() {
+                self.give_up(current, &error);
+            }
+            self.leave_room();
+            return Err(error);
         }
         let mut current = match self.current.take() {
             Some(current) => current,
-            None => self.begin()?,
+            None => {
+                if let Some(log) = &self.log {
+                    log.room().begin_checkpoint(log.appended_lsn());
+                }
+                self.begin().inspect_err(|_| self.leave_room())?
+            }
         };
         match self.step_current(&mut current) {
-            Ok(Step::Done) => Ok(Step::Done),
+            Ok(Step::Done) => {
+                self.leave_room();
+                Ok(Step::Done)
+            }
             Ok(step) => {
                 self.current = Some(current);
                 Ok(step)
             }
             Err(error) => {
                 self.give_up(current, &error);
+                let is_full =
+                    matches!(&error, Error::Checkpoint(checkpoint::Error::Storage(error)) if error.is_full());
+                if is_full && self.log.as_ref().is_some_and(|log| log.room().lend(log.appended_lsn())) {
+                    return Ok(Step::Wrote(0)); // it begins anew, and has more room
+                }
+                self.leave_room();
                 Err(error)
             }
+        }
+    }
+
+    /// What a checkpoint that is over may have used of the room is held again.
+    fn leave_room(&self) {
+        if let Some(log) = &self.log {
+            log.room().end_checkpoint();
+            self.watch();
+            log.tend();
         }
     }
 
@@ -188,6 +298,12 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
             }
             _ => Ok(()),
         }
+    }
+
+    /// An error while the disk keeps everybody waiting: what a checkpoint waits for may never come.
+    fn check_stall(&self) -> Result<()> {
+        let refusal = self.log.as_ref().filter(|log| log.stall().is_some()).and_then(Writer::refusal);
+        refusal.map_or(Ok(()), |why| Err(Error::Log(why)))
     }
 
     fn begin(&mut self) -> Result<Current<C>> {

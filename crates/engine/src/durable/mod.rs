@@ -19,8 +19,10 @@ mod planted;
 mod recovery;
 mod restore;
 mod salvage;
+mod status;
 mod table_rows;
 mod verify;
+mod watch;
 
 use background::CheckpointThread;
 pub use background::Stepped;
@@ -34,12 +36,15 @@ pub use restore::Restoration;
 pub(crate) use restore::Restorer;
 pub(crate) use salvage::Salvager;
 pub use salvage::{Salvage, SalvageOptions, SalvagedTable};
+use status::Status;
 pub use verify::{FileReport, Outlook, Verification, verify};
+pub(crate) use watch::Listener;
+use watch::{Listeners, WatchThread};
 
 use crate::cc::ConcurrencyControl;
 use crate::checkpoint::{Closed, Identity};
 use crate::error::{Error, Result};
-use crate::metrics::Clock;
+use crate::metrics::{Clock, Statistics};
 use crate::options::{Durability, Options};
 use crate::storage::{Holder, LockGuard, Storage};
 use crate::sync::Mutex;
@@ -113,17 +118,15 @@ impl Opening<'_> {
         let Found { engine, tail, kept, recovery, .. } = found;
         let (base_lsn, end) = (tail.lsn(), tail.end());
         let mark = Mark { storage: storage.clone(), database, planted, end };
-        let flusher = match engine.options.durability {
+        let mut flusher = match engine.options.durability {
             Durability::None => {
                 damage::note_unlogged(&*storage)?;
                 // What was read counts from now on, whether or not it was durable.
                 wal::secure(storage.clone(), database, tail)?;
-                mark.remove()?;
                 None
             }
             Durability::Sync | Durability::Async => {
                 let (writer, flusher) = open_log(&engine, storage.clone(), database, tail)?;
-                mark.remove()?;
                 let set = engine.log.set(Log { writer, is_stepped });
                 assert!(set.is_ok(), "a log is begun once");
                 Some(flusher)
@@ -131,6 +134,10 @@ impl Opening<'_> {
         };
         let checkpointer =
             Checkpointer::new(engine.clone(), storage.clone(), database, planted, kept, base_lsn);
+        // What room a checkpoint needs is known before the log takes any.
+        checkpointer.watch();
+        flusher.as_mut().map(wal::Flusher::begin).transpose().map_err(Error::Log)?;
+        mark.remove()?;
         checkpointer.release_log();
         let stepped = Stepped { flusher, checkpointer, mark };
         Ok(Recovered { engine, recovery, storage, stepped, lock })
@@ -161,7 +168,9 @@ impl Opening<'_> {
         .run(make)?;
         let Found { engine, recovery, .. } = found;
         engine.forbid_writes();
-        Ok((engine, Durable { checkpoints: None, flusher: None, mark: None, recovery, storage, _lock: lock }))
+        let (clock, listeners) = (engine.clock.clone(), Arc::default());
+        let told = Told { status: Arc::default(), log: None, clock, listeners };
+        Ok((engine, Durable::unattended(told, recovery, storage, lock)))
     }
 }
 
@@ -194,43 +203,98 @@ fn open_log<C: ConcurrencyControl>(
         lag_ns_max: options.log_lag_ms.saturating_mul(1_000_000),
         ..wal::Options::new(database)
     };
-    wal::open(storage, options, engine.clock.clone(), tail).map_err(Error::Log)
+    wal::open_unbegun(storage, options, engine.clock.clone(), tail).map_err(Error::Log)
 }
 
 impl<C: ConcurrencyControl> Recovered<C> {
     /// Leaves the background to the caller, who keeps the lock, too.
     pub(crate) fn into_stepped(self) -> (Stepped<C>, Durable) {
-        let Recovered { recovery, storage, stepped, lock, .. } = self;
-        let lock = Some(lock);
-        (stepped, Durable { checkpoints: None, flusher: None, mark: None, recovery, storage, _lock: lock })
+        let Recovered { engine, recovery, storage, stepped, lock } = self;
+        let told = Told::new(&engine, &stepped);
+        (stepped, Durable::unattended(told, recovery, storage, Some(lock)))
     }
 
     /// Starts the threads.
     pub(crate) fn start(self) -> Result<Durable> {
+        let told = Told::new(&self.engine, &self.stepped);
         let Recovered { engine, recovery, storage, stepped, lock } = self;
         let Stepped { flusher, checkpointer, mark } = stepped;
         let refused = |error: std::io::Error| Error::NoThread { reason: error.to_string() };
-        let flusher = flusher.map(FlusherThread::spawn).transpose().map_err(refused)?;
-        let clock = engine.clock.clone();
-        let checkpoints = CheckpointThread::spawn(checkpointer, &engine.options, clock).map_err(refused)?;
-        let (checkpoints, mark, lock) = (Some(checkpoints), Some(mark), Some(lock));
-        Ok(Durable { checkpoints, flusher, mark, recovery, storage, _lock: lock })
+        let (lock, wait_ns_max) = (Arc::new(Some(lock)), engine.options.log_wait_ns_max());
+        let spawn = |flusher| FlusherThread::spawn(flusher, lock.clone(), wait_ns_max);
+        let flusher = flusher.map(spawn).transpose().map_err(refused)?;
+        let listeners = told.listeners.clone();
+        let checkpoints =
+            CheckpointThread::spawn(checkpointer, &engine.options, listeners.clone(), lock.clone());
+        let checkpoints = Some(checkpoints.map_err(refused)?);
+        let watch = |log: &Writer| WatchThread::spawn(log.clone(), wait_ns_max, listeners);
+        let watch = told.log.as_ref().map(watch).transpose().map_err(refused)?;
+        Ok(Durable { watch, checkpoints, flusher, mark: Some(mark), told, recovery, storage, _lock: lock })
     }
 }
 
 /// The durable side of an open database. Dropped, it closes the database in order; whoever appends must be gone.
 pub(crate) struct Durable {
+    /// Before what it looks at.
+    watch: Option<WatchThread>,
     checkpoints: Option<CheckpointThread>,
     flusher: Option<FlusherThread>,
     /// None once it has been published.
     mark: Option<Mark>,
+    told: Told,
     recovery: Recovery,
     storage: Arc<dyn Storage>,
-    /// Last: then another process may open the directory. None where there can be no lock, as nothing is written.
-    _lock: Option<LockGuard>,
+    /// Last: then another process may open the directory; unless a write is on its way still. None where there can be
+    /// no lock, as nothing is written.
+    _lock: Arc<Option<LockGuard>>,
+}
+
+/// What is asked about a database while it is open.
+struct Told {
+    status: Arc<Status>,
+    log: Option<Writer>,
+    clock: Arc<dyn Clock>,
+    listeners: Arc<Listeners>,
+}
+
+impl Told {
+    fn new<C: ConcurrencyControl>(engine: &Engine<C>, stepped: &Stepped<C>) -> Told {
+        let log = engine.log.get().map(|log| log.writer.clone());
+        Told {
+            status: stepped.checkpointer.status(),
+            log,
+            clock: engine.clock.clone(),
+            listeners: Arc::default(),
+        }
+    }
 }
 
 impl Durable {
+    /// Of a database without threads.
+    fn unattended(
+        told: Told,
+        recovery: Recovery,
+        storage: Arc<dyn Storage>,
+        lock: Option<LockGuard>,
+    ) -> Durable {
+        let _lock = Arc::new(lock);
+        Durable { watch: None, checkpoints: None, flusher: None, mark: None, told, recovery, storage, _lock }
+    }
+
+    /// Adds what is known of the log, of checkpoints and of room.
+    pub(crate) fn add_to(&self, statistics: &mut Statistics) {
+        let Told { status, log, clock, .. } = &self.told;
+        statistics.checkpoints = status.statistics(log.as_ref().map(Writer::appended_lsn), clock.now_ns());
+        if let Some(log) = log {
+            (statistics.log_condition, statistics.room) = (log.condition(), log.room().statistics());
+        }
+    }
+
+    /// Has this one told of events from now on.
+    pub(crate) fn listen(&self, listener: Listener) {
+        self.told.listeners.set(listener);
+    }
+
     /// What recovery has found.
     pub(crate) fn recovery(&self) -> &Recovery {
         &self.recovery
@@ -253,6 +317,7 @@ impl Durable {
     }
 
     fn close_once(&mut self) -> Result<()> {
+        self.watch = None;
         // Before the log, which a checkpoint under way waits for.
         let newest = self.checkpoints.take().and_then(CheckpointThread::close);
         let log = self.flusher.take().map(FlusherThread::close).transpose().map_err(Error::Log)?;
@@ -283,7 +348,11 @@ pub(crate) fn log_table<C: ConcurrencyControl>(
     checkpointer::entry(number, kind).encode(&mut bytes);
     let lsn = log.writer.append_catalog(&bytes).map_err(Error::Log)?;
     if engine.options.durability == Durability::Sync && !log.is_stepped {
-        return log.writer.wait_durable(lsn).map_err(Error::Log);
+        return match log.writer.wait_settled(lsn) {
+            // The record is in the log, so the table is there; and nothing in it is durable before that.
+            Err(wal::Error::Full(_)) => Ok(()),
+            settled => settled.map_err(Error::Log),
+        };
     }
     Ok(())
 }

@@ -174,9 +174,9 @@ where
 
 impl<C, I, P, T, E: From<Lost>> Announce for BatchTask<C, I, P, T, E> {
     unsafe fn announce(&self, part: usize, fate: Fate) {
-        if fate == Fate::Unknown {
+        if let Some(why) = fate.lost() {
             // SAFETY: the part is drawn and not finished: `hold` has returned it, and this is called once.
-            lose(unsafe { &mut *self.places[part].result.get() });
+            lose(unsafe { &mut *self.places[part].result.get() }, why);
         }
         self.finish(1);
     }

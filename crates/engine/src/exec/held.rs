@@ -22,6 +22,28 @@ pub enum Fate {
     Kept,
     /// It was held, and will never be released: nobody knows whether what it tells will last.
     Unknown,
+    /// It was held for as long as anybody is to wait, because of this. What it tells may last, or not.
+    Stalled(Stall),
+}
+
+/// Why nothing is released just now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stall {
+    /// There is no room for what has to be written first.
+    NoRoom,
+    /// A write of it does not return.
+    Slow,
+}
+
+impl Fate {
+    /// What a handle gets in place of the result, if that is not kept.
+    pub(super) fn lost(self) -> Option<Lost> {
+        match self {
+            Fate::Kept => None,
+            Fate::Unknown => Some(Lost::Unknown),
+            Fate::Stalled(stall) => Some(Lost::Stalled(stall)),
+        }
+    }
 }
 
 /// The outputs that are held, of one type. Dropped with some left, it drops them; a panic of one is swallowed.
@@ -29,6 +51,8 @@ pub(crate) struct Held<T> {
     queue: VecDeque<(u64, T)>,
     /// As the host said when it was asked last.
     released: Released,
+    /// Why what is left is given out all the same.
+    stall: Option<Stall>,
     held_max: usize,
 }
 
@@ -38,6 +62,7 @@ impl<T> Held<T> {
         Held {
             queue: VecDeque::new(),
             released: Released { until: 0, is_final: false },
+            stall: None,
             held_max: held_max.max(1),
         }
     }
@@ -88,6 +113,11 @@ impl<T> Held<T> {
         self.released = released;
     }
 
+    /// Nobody is to wait any longer, because of this; or not yet. Then everything is to be popped as after `learn`.
+    pub(crate) fn learn_stall(&mut self, stall: Option<Stall>) {
+        self.stall = stall;
+    }
+
     /// Takes what is known to be released for all that ever will be.
     pub(crate) fn learn_no_more(&mut self) {
         self.released.is_final = true;
@@ -97,8 +127,8 @@ impl<T> Held<T> {
     pub(crate) fn pop(&mut self) -> Option<(T, Fate)> {
         let fate = match self.first()? {
             until if until <= self.released.until => Fate::Kept,
-            _ if self.released.is_final => Fate::Unknown,
-            _ => return None,
+            _ if self.released.is_final => self.stall.map_or(Fate::Unknown, Fate::Stalled),
+            _ => Fate::Stalled(self.stall?),
         };
         let (_, output) = self.queue.pop_front()?;
         Some((output, fate))
@@ -192,6 +222,11 @@ impl Outbox {
         self.0.borrow_mut().learn(released);
     }
 
+    /// See `Held::learn_stall`.
+    pub(crate) fn learn_stall(&self, stall: Option<Stall>) {
+        self.0.borrow_mut().learn_stall(stall);
+    }
+
     /// See `Held::learn_no_more`.
     pub(crate) fn learn_no_more(&self) {
         self.0.borrow_mut().learn_no_more();
@@ -204,9 +239,9 @@ impl Outbox {
 }
 
 /// What a handle gets in place of a result of unknown fate. (An error that is held back rests on what may be lost.)
-pub(crate) fn lose<T, E: From<Lost>>(result: &mut Option<Result<T, E>>) {
+pub(crate) fn lose<T, E: From<Lost>>(result: &mut Option<Result<T, E>>, why: Lost) {
     if result.is_some() {
-        let lost = result.replace(Err(Lost::Unknown.into()));
+        let lost = result.replace(Err(why.into()));
         let _ = quietly(|| drop(lost));
     }
 }

@@ -32,7 +32,7 @@ mod tests;
 pub use adapt::{BatchSize, Level, Style};
 pub use batch_task::BatchTask;
 pub use core::{Refill, WorkerOptions};
-pub use held::Fate;
+pub use held::{Fate, Stall};
 pub use hints::Hint;
 pub(crate) use hints::Turns;
 pub use inbox::Executor;

@@ -3,6 +3,7 @@
 //! Invariant: `value` is written before `state` becomes `DONE`, and read by the one handle after.
 
 use super::blocking::{Mutex, SPINS, SPINS_PER_YIELD, Thread, lock, thread};
+use super::held::Stall;
 use super::serve::Home;
 use crate::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 use std::cell::UnsafeCell;
@@ -27,6 +28,8 @@ pub enum Lost {
     Full,
     /// It has ended, but its output was held back, and will never be released.
     Unknown,
+    /// It has ended, but its output was held back for as long as anybody is to wait.
+    Stalled(Stall),
 }
 
 impl fmt::Display for Lost {
@@ -37,6 +40,7 @@ impl fmt::Display for Lost {
             Lost::Closed => f.write_str("the database is closed"),
             Lost::WouldDeadlock => f.write_str("a worker thread cannot wait for a transaction"),
             Lost::Full => f.write_str("too many transactions are queued"),
+            Lost::Stalled(_) => f.write_str("whether the transaction lasts is not known yet"),
             Lost::Unknown => f.write_str("whether the transaction lasts is not known"),
         }
     }

@@ -2,6 +2,7 @@
 //! know what a transaction is: it sees a [`Mailbox`] beside each future and a [`Host`] around the worker.
 
 use super::adapt::Level;
+use super::held::Stall;
 use super::lead::Lead;
 use crate::epoch::Local;
 use crate::profile::Profile;
@@ -144,6 +145,12 @@ pub trait Host {
     fn wake_when_released(&self, until: u64, waker: &Waker) -> bool {
         let _ = (until, waker);
         false
+    }
+
+    /// Why outputs that are held go without having been released: nobody is to wait for them any longer. Asked as
+    /// `released` is, and as cheap. While this is so, `wake_when_released` is false.
+    fn stall(&self) -> Option<Stall> {
+        None
     }
 
     /// Blocks until `until` is released or never will be: the worker ends, and will then ask

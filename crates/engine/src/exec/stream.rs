@@ -160,6 +160,7 @@ where
     #[inline(never)]
     fn release_due(&mut self) {
         self.held.learn(self.core.host.released());
+        self.held.learn_stall(self.core.host.stall());
         while let Some((output, fate)) = self.held.pop() {
             (self.sink)(output, fate);
         }

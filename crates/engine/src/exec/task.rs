@@ -263,8 +263,8 @@ where
 
 impl<P, T, E: From<Lost>> Announce for Task<P, T, E> {
     unsafe fn announce(&self, _: usize, fate: Fate) {
-        if fate == Fate::Unknown {
-            self.once.revise(lose);
+        if let Some(why) = fate.lost() {
+            self.once.revise(|result| lose(result, why));
         }
         self.once.announce();
     }

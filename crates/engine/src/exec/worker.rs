@@ -270,6 +270,7 @@ impl<H: Host, S: Suspend> Worker<H, S> {
             return false;
         }
         self.outbox.learn(self.core.host.released());
+        self.outbox.learn_stall(self.core.host.stall());
         let mut released = false;
         while let Some((ending, fate)) = self.outbox.pop() {
             released = true;
@@ -363,6 +364,7 @@ impl<H: Host, S: Suspend> Worker<H, S> {
         let mut given = catch_unwind(AssertUnwindSafe(|| {
             self.core.host.wait_released(last);
             self.outbox.learn(self.core.host.released());
+            self.outbox.learn_stall(self.core.host.stall());
         }));
         self.outbox.learn_no_more();
         while let Some((ending, fate)) = self.outbox.pop() {

@@ -166,6 +166,23 @@ impl<C: ConcurrencyControl> Engine<C> {
         if log.writer.durable_lsn() >= until { 0 } else { until.0 }
     }
 
+    /// As `hold`, for a transaction that has committed. While the disk is slow it is found out, of one that has changed
+    /// nothing, whether all that it has seen is durable although not all is that was appended.
+    #[inline(always)]
+    pub(super) fn hold_committed(&self, end_lsn: Lsn, txn: &C::Txn) -> u64 {
+        match self.hold(end_lsn) {
+            until if until > 0 && end_lsn == Lsn(0) && self.has_seen_settled(txn) => 0,
+            until => until,
+        }
+    }
+
+    #[inline(always)]
+    fn has_seen_settled(&self, txn: &C::Txn) -> bool {
+        let Some(log) = self.log.get().filter(|log| log.writer.is_slow()) else { return false };
+        // In this order: what it has seen had been appended, so nothing of it is overlooked.
+        C::newest_seen(&self.shared, txn) < log.writer.settled_before()
+    }
+
     /// All tables, in the order of their numbers.
     pub(crate) fn all_tables(&self) -> Vec<&TableInner> {
         let tables = self.tables.lock().expect("no panic while it is held");
@@ -212,11 +229,12 @@ pub(crate) struct Log {
 impl Log {
     /// Waits until the log is durable up to `lsn`, or will not be for a while. Then the outcome is not known.
     pub(crate) fn wait(&self, lsn: Lsn) -> Result<()> {
-        let is_durable = match self.is_stepped {
-            true => self.writer.durable_lsn() >= lsn,
-            false => self.writer.wait_settled(lsn).is_ok(),
+        let waited = match self.is_stepped {
+            true if self.writer.durable_lsn() >= lsn => Ok(()),
+            true => Err(self.writer.stall()),
+            false => self.writer.wait_bounded(lsn),
         };
-        if is_durable { Ok(()) } else { Err(Error::OutcomeUnknown) }
+        waited.map_err(|stall| stall.map_or(Error::OutcomeUnknown, Error::stalled))
     }
 }
 
@@ -277,6 +295,11 @@ impl<C: ConcurrencyControl> Drop for Context<C> {
 }
 
 impl<C: ConcurrencyControl> Engine<C> {
+    /// What rows and their keys take in memory.
+    pub(crate) fn data_bytes(&self) -> u64 {
+        [Kind::Index, Kind::Records, Kind::Versions].map(|kind| self.memory.used_bytes(kind)).iter().sum()
+    }
+
     /// The metrics' sum, and where memory is.
     pub(crate) fn statistics(&self) -> Statistics {
         let mut statistics = self.metrics.sum();

@@ -512,7 +512,10 @@ impl<C: ConcurrencyControl> Txn<C> {
     #[inline(always)]
     pub(crate) fn ended(&self) {
         if self.desk.durability.get() == Durability::Sync {
-            self.desk.held_until.set(self.desk.context().engine.hold(self.desk.end_lsn.get()));
+            // SAFETY: not borrowed outside of single calls.
+            let state = unsafe { &*self.desk.state.get() };
+            let engine = &self.desk.context().engine;
+            self.desk.held_until.set(engine.hold_committed(self.desk.end_lsn.get(), state));
         }
         self.desk.clear();
         if self.desk.context().profile.is_on() {

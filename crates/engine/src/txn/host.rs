@@ -5,12 +5,12 @@ use super::handle::Txn;
 use super::mailbox::{Desk, InPlace};
 use crate::cc::ConcurrencyControl;
 use crate::epoch::Local;
-use crate::exec::{Counters, Host, Lead, Level, Reading, Released, Style};
+use crate::exec::{self, Counters, Host, Lead, Level, Reading, Released, Style};
 use crate::profile::Profile;
 use crate::suspend::Suspend;
 use crate::sync::Fixed;
 use crate::sync::atomic::Ordering::Relaxed;
-use crate::wal::Lsn;
+use crate::wal::{self, Lsn};
 use std::cell::Cell;
 use std::sync::Arc;
 use std::task::Waker;
@@ -84,6 +84,14 @@ impl<C: ConcurrencyControl> Host for WorkerHost<C> {
     fn wake_when_released(&self, until: u64, waker: &Waker) -> bool {
         let log = self.context.engine.log.get().expect("without a log nothing is held");
         log.writer.poll_durable(Lsn(until), waker).is_pending()
+    }
+
+    #[inline(always)]
+    fn stall(&self) -> Option<exec::Stall> {
+        self.context.engine.log.get()?.writer.stall().map(|stall| match stall {
+            wal::Stall::NoRoom => exec::Stall::NoRoom,
+            wal::Stall::Slow => exec::Stall::Slow,
+        })
     }
 
     fn wait_released(&self, until: u64) {

@@ -1,7 +1,7 @@
 //! What can go wrong with the log.
 
 use super::format::VERSION;
-use super::{DatabaseId, Lsn};
+use super::{DatabaseId, Lsn, Shortage};
 use crate::storage::StorageError;
 use std::fmt;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub enum Error {
     Stopped(Arc<StorageError>),
     /// There is no room for another segment, or none could be made, because of this. The record was not
     /// appended. The log goes on when there is room.
-    Full(Arc<StorageError>),
+    Full(Arc<Shortage>),
     /// The record does not fit into a segment. It was not appended.
     RecordTooLarge {
         /// How long it would be.
@@ -98,7 +98,7 @@ impl fmt::Display for Error {
                 f,
                 "the log has stopped, and nothing more is committed until the database is opened again: {error}"
             ),
-            Error::Full(error) => write!(f, "the log has no room: {error}"),
+            Error::Full(shortage) => write!(f, "the log takes no more for now: {shortage}"),
             Error::RecordTooLarge { bytes, bytes_max } => {
                 write!(f, "a log record of {bytes} bytes is longer than the limit of {bytes_max}")
             }
@@ -138,7 +138,8 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Error::Storage(error) | Error::Stopped(error) | Error::Full(error) => Some(&**error),
+            Error::Storage(error) | Error::Stopped(error) => Some(&**error),
+            Error::Full(shortage) => Some(&shortage.error),
             _ => None,
         }
     }

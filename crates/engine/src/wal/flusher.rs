@@ -4,7 +4,7 @@ use super::format::{Kind, POSITION_MAX, SegmentHeader, name};
 use super::gather::{Gatherer, Run};
 use super::segments::{Ended, Segments, is_curable};
 use super::state::{Body, Shared};
-use super::{End, Error, Lsn, Options, Result, Tail};
+use super::{End, Error, Lsn, Options, Result, Room, Tail};
 use crate::metrics::Clock;
 use crate::storage::{Storage, StorageError};
 use crate::sync::{Arc, wait};
@@ -47,41 +47,54 @@ impl Flusher {
         mut tail: Tail,
     ) -> Result<Flusher> {
         options.check()?;
-        let mut segments = Segments::new(storage, options, std::mem::take(&mut tail.segments));
-        let header = SegmentHeader {
-            number: segments.number_next(),
-            first_lsn: tail.lsn,
-            chain: tail.chain,
-            bytes: options.segment_bytes,
-        };
+        let room = Arc::new(Room::open(storage.clone(), options.segment_bytes)?);
+        let segments = Segments::new(storage, options, room, std::mem::take(&mut tail.segments));
+        let number = segments.number_next();
         // Half of what can be read: no process writes the rest.
-        if header.number.max(header.first_lsn) > POSITION_MAX / 2 {
-            let (file, lsn, reason) = (name(header.number), Lsn(tail.lsn), "no log is so long");
+        if number.max(tail.lsn) > POSITION_MAX / 2 {
+            let (file, lsn, reason) = (name(number), Lsn(tail.lsn), "no log is so long");
             return Err(Error::Damaged { file, offset: 0, lsn, reason });
         }
         segments.secure(tail.run_start, tail.lsn)?;
-        segments.prepare(Lsn(0))?;
-        segments.begin(&header)?;
+        let bytes = options.segment_bytes;
+        let before = SegmentHeader { number: number - 1, first_lsn: tail.lsn, chain: tail.chain, bytes };
         let marking = Marking {
             marked_lsn: tail.marked_lsn,
             unix_ns: tail.mark.map_or(0, |mark| mark.unix_ns),
             since_ns: clock.now_ns(),
         };
-        let shared = Arc::new(Shared::new(options, clock, &tail));
-        let gatherer = Gatherer::new(options.database, &tail, header);
-        let mut flusher = Flusher { shared, segments, gatherer, pending: VecDeque::new(), marking };
-        flusher.flush_once()?;
-        Ok(flusher)
+        let shared = Arc::new(Shared::new(options, clock, segments.room(), &tail));
+        let gatherer = Gatherer::new(options.database, &tail, before);
+        Ok(Flusher { shared, segments, gatherer, pending: VecDeque::new(), marking })
     }
 
     pub(super) fn secure(storage: Arc<dyn Storage>, options: Options, mut tail: Tail) -> Result<()> {
-        let segments = Segments::new(storage, options, std::mem::take(&mut tail.segments));
+        let room = Arc::new(Room::open(storage.clone(), options.segment_bytes)?);
+        room.give_back()?; // no log is written that could take the room
+        let segments = Segments::new(storage, options, room, std::mem::take(&mut tail.segments));
         segments.restore_length()?;
         Ok(segments.secure(tail.run_start, tail.lsn)?)
     }
 
     pub(super) fn shared(&self) -> Arc<Shared> {
         Arc::clone(&self.shared)
+    }
+
+    /// The first step: begins a segment behind what the log has, so that the one before, whose unused end may have been
+    /// given back, is not the last. Without room for that the first record does, when there is some; and that one gets
+    /// its length back, which takes no room.
+    pub fn begin(&mut self) -> Result<()> {
+        match self.segments.prepare(Lsn(0)) {
+            Ok(()) => {
+                let header = self.gatherer.header_next();
+                self.segments.begin(&header)?;
+                self.gatherer.begin(header);
+                self.shared.begin();
+            }
+            Err(error) if is_curable(&error) && error.is_full() => self.segments.restore_length()?,
+            Err(error) => return Err(error.into()),
+        }
+        self.flush_once().map(drop)
     }
 
     /// Makes durable all that has been appended so far, then tends the segments, and says what is durable.
@@ -109,7 +122,7 @@ impl Flusher {
             }
             return Err(refused);
         }
-        // What is given back may be the room that is needed; so the one is tried though the other failed.
+        // As above; so the one is tried though the other failed.
         let truncated = self.segments.truncate(truncate_before);
         let tended = self.segments.prepare(truncate_before).and(truncated);
         self.tended(tended)
@@ -138,23 +151,23 @@ impl Flusher {
         if !(is_curable(&error) && error.is_full()) {
             return self.stop(error);
         }
-        let error = Arc::new(error);
-        self.shared.stall(Arc::clone(&error));
-        Error::Full(error)
+        let shortage = Arc::new(self.shared.room.shortage(error));
+        self.shared.refuse(Arc::clone(&shortage));
+        Error::Full(shortage)
     }
 
     fn tended(&mut self, tended: Result<(), StorageError>) -> Result<Lsn> {
         let no_spare = match tended {
             Err(error) if !is_curable(&error) => return Err(self.stop(error)),
-            Err(error) if !self.segments.has_spare() => Some(Arc::new(error)),
+            Err(error) if !self.segments.has_spare() => Some(Arc::new(self.shared.room.shortage(error))),
             // An old segment that could not be removed is tried again.
             Err(_) | Ok(()) => None,
         };
         let mut state = self.shared.state();
         // An appender may have taken the spare that this would announce again: it is announced once.
         let is_taken = self.gatherer.has_cut() || !state.cuts.is_empty();
-        state.has_spare = self.segments.has_spare() && !is_taken;
-        state.no_spare = no_spare;
+        let has_spare = self.segments.has_spare() && !is_taken;
+        self.shared.prepared(&mut state, has_spare, no_spare);
         let durable = Lsn(state.durable_lsn);
         drop(state);
         self.shared.progress.notify_all();
@@ -211,10 +224,10 @@ impl Flusher {
                     break;
                 }
             }
-            self.shared.set_flusher_idle(true);
+            self.shared.set_flusher_idle();
             is_idle = true;
         }
-        self.shared.set_flusher_idle(false);
+        self.shared.set_flusher_busy(&mut state);
         !state.is_closed
     }
 }

@@ -37,11 +37,22 @@ pub(super) struct Gatherer {
 }
 
 impl Gatherer {
-    /// Goes on behind a tail, in a new segment.
+    /// Goes on behind a tail, and behind a segment.
     pub(super) fn new(database: DatabaseId, tail: &Tail, segment: SegmentHeader) -> Gatherer {
         let lanes = std::array::from_fn(|_| Taken::default());
         let (active, cuts, spare_buffer) = (Vec::with_capacity(LANES), VecDeque::new(), Vec::new());
         Gatherer { database, lanes, active, at: tail.lsn, chain: tail.chain, segment, cuts, spare_buffer }
+    }
+
+    /// Of the segment that begins behind what has been gathered.
+    pub(super) fn header_next(&self) -> SegmentHeader {
+        let number = self.segment.number + 1;
+        SegmentHeader { number, first_lsn: self.at, chain: self.chain, ..self.segment }
+    }
+
+    /// That segment has begun, before anything is gathered for it.
+    pub(super) fn begin(&mut self, header: SegmentHeader) {
+        self.segment = header;
     }
 
     /// Everything before has been gathered.
@@ -63,7 +74,9 @@ impl Gatherer {
     pub(super) fn gather(&mut self, shared: &Shared, runs: &mut VecDeque<Run>) {
         let until = shared.appended().0;
         // Whatever has its place before `until` was or is being put into a lane by a holder of that lane's lock.
-        self.lanes.iter_mut().zip(shared.lanes()).for_each(|(taken, mut lane)| taken.take(&mut lane));
+        let durable = shared.durable().0;
+        let lanes = self.lanes.iter_mut().zip(shared.lanes());
+        lanes.for_each(|(taken, mut lane)| taken.take(&mut lane, durable));
         // After the lanes: a segment's begin is noted before its first record is in its lane.
         self.cuts.extend(shared.state().cuts.drain(..));
         self.active.clear();
@@ -74,9 +87,7 @@ impl Gatherer {
             turn = next;
             if self.cuts.front() == Some(&self.at) {
                 self.cuts.pop_front();
-                let number = self.segment.number + 1;
-                self.segment =
-                    SegmentHeader { number, first_lsn: self.at, chain: self.chain, ..self.segment };
+                self.segment = self.header_next();
                 runs.extend(run.take());
                 run = Some(self.begin_run(Some(self.segment)));
             }

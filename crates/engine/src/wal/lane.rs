@@ -39,6 +39,20 @@ pub(super) struct Lane {
     records: Records,
     /// Where the record that was put here last ends.
     pub(super) end: u64,
+    /// The earliest commit of `records`; and of those that were taken, unless the log is durable up to `taken_end`.
+    earliest: Earliest,
+    taken_earliest: Earliest,
+    taken_end: u64,
+}
+
+/// A commit's timestamp; that of none is above all others.
+#[derive(Clone, Copy, Debug)]
+struct Earliest(u64);
+
+impl Default for Earliest {
+    fn default() -> Earliest {
+        Earliest(u64::MAX)
+    }
 }
 
 impl Lane {
@@ -56,6 +70,21 @@ impl Lane {
         self.records.heads.push((lsn, header));
         self.records.bodies.extend_from_slice(body.bytes);
         self.end = lsn + (RECORD_HEADER_BYTES + body.bytes.len()) as u64;
+        if kind == Kind::Commit {
+            self.earliest.0 = self.earliest.0.min(body.commit_timestamp);
+        }
+    }
+
+    /// The earliest commit of what was put here that is not durable, if the log is durable up to there.
+    pub(super) fn unsettled(&self, durable_lsn: u64) -> u64 {
+        let is_taken_durable = self.taken_end <= durable_lsn;
+        if is_taken_durable { self.earliest.0 } else { self.earliest.0.min(self.taken_earliest.0) }
+    }
+
+    /// Notes that all records are taken.
+    fn taken(&mut self, durable_lsn: u64) {
+        self.taken_earliest = Earliest(self.unsettled(durable_lsn));
+        (self.earliest, self.taken_end) = (Earliest::default(), self.end);
     }
 }
 
@@ -68,8 +97,9 @@ pub(super) struct Taken {
 }
 
 impl Taken {
-    /// Takes what is in the lane, to be read behind what is left here.
-    pub(super) fn take(&mut self, lane: &mut Lane) {
+    /// Takes what is in the lane, to be read behind what is left here. The log is durable up to `durable_lsn` at least.
+    pub(super) fn take(&mut self, lane: &mut Lane, durable_lsn: u64) {
+        lane.taken(durable_lsn);
         if self.read.0 == self.records.heads.len() {
             self.records.clear();
             self.read = (0, 0);

@@ -21,9 +21,11 @@ mod planted;
 mod reader;
 mod record;
 mod remains;
+mod room;
 mod segments;
 #[cfg(all(test, braid_shuttle))]
 mod shuttle_tests;
+mod stall;
 mod state;
 mod tail;
 #[cfg(all(test, not(braid_shuttle)))]
@@ -41,10 +43,12 @@ pub use planted::Planted;
 pub use reader::{Reader, Record};
 pub use record::{Change, ChangeIter, Changes};
 pub use remains::{Gap, Remains, Remnant, claimed_database};
+pub use room::{Expected, Room, Shortage};
 pub use segments::Ended;
+pub use stall::Stall;
 pub use tail::{Cut, End, Ending, Tail};
 pub use thread::FlusherThread;
-pub use writer::{Writer, open, secure};
+pub use writer::{Writer, open, open_unbegun, secure};
 
 use crate::storage::SECTOR_BYTES;
 

@@ -2,7 +2,7 @@
 
 use super::format::{SegmentHeader, name};
 use super::reader::{Head, read_header};
-use super::{End, Error, Lsn, Options, Planted};
+use super::{End, Error, Lsn, Options, Planted, Room};
 use crate::storage::{File, OpenMode, Operation, Result, Storage, StorageError};
 use crate::sync::Arc;
 use std::collections::VecDeque;
@@ -21,12 +21,16 @@ const KEPT_MAX: usize = 2;
 /// What the next spare is called until it has a header and its length.
 const NEW: &str = "log.new";
 
-/// `segments` are those that have begun, ascending, the last of them `current`; `spare` has the number after.
+/// `segments` are those that have begun, ascending, the last of them `current` once one has begun since the log was
+/// opened; `spare` has the number after.
 #[derive(Debug)]
 pub(super) struct Segments {
     storage: Arc<dyn Storage>,
     options: Options,
+    room: Arc<Room>,
     segments: VecDeque<(SegmentHeader, u64)>,
+    /// The first that was made since the log was opened. Of those before, nobody knows which blocks are reserved.
+    first_own: u64,
     current: Option<Box<dyn File>>,
     /// How much of it, from the start, has been written to, now or in an earlier use.
     written: u64,
@@ -40,16 +44,24 @@ impl Segments {
     pub(super) fn new(
         storage: Arc<dyn Storage>,
         options: Options,
+        room: Arc<Room>,
         old: Vec<(SegmentHeader, u64)>,
     ) -> Segments {
+        let first_own = old.last().map_or(1, |(last, _)| last.number + 1);
         let segments = old.into();
-        Segments { storage, options, segments, current: None, written: 0, spare: None, spare_written: 0 }
+        let (current, spare, written, spare_written) = (None, None, 0, 0);
+        Segments { storage, options, room, segments, first_own, current, written, spare, spare_written }
     }
 
     /// These, with none left.
     pub(super) fn take(&mut self) -> Segments {
-        let empty = Segments::new(Arc::clone(&self.storage), self.options, Vec::new());
+        let empty =
+            Segments::new(Arc::clone(&self.storage), self.options, Arc::clone(&self.room), Vec::new());
         std::mem::replace(self, empty)
+    }
+
+    pub(super) fn room(&self) -> Arc<Room> {
+        Arc::clone(&self.room)
     }
 
     pub(super) fn has_spare(&self) -> bool {
@@ -101,6 +113,9 @@ impl Segments {
         if self.spare.is_some() {
             return Ok(());
         }
+        // Up to where the log may come in the segment that has begun last.
+        let end = self.segments.back().map_or(0, |(last, _)| last.first_lsn + last.bytes);
+        self.room.prepare(end)?;
         let name = name(self.number_next());
         self.check_unused(&name)?;
         let (file, written) = match self.take_old(truncate_before, &name)? {
@@ -130,10 +145,7 @@ impl Segments {
 
     /// Gives an old segment that nobody needs the new name. Its header tells it from a segment that has begun.
     fn take_old(&mut self, truncate_before: Lsn, name: &str) -> Result<Option<Box<dyn File>>> {
-        let is_same = |(old, bytes): (SegmentHeader, u64)| {
-            old.bytes == self.options.segment_bytes && bytes == old.bytes
-        };
-        let Some((old, _)) = self.unneeded(truncate_before).filter(|old| is_same(*old)) else {
+        let Some(old) = self.unneeded(truncate_before).filter(|old| old.number >= self.first_own) else {
             return Ok(None);
         };
         self.storage.rename(&super::format::name(old.number), name)?;
@@ -168,8 +180,8 @@ impl Segments {
     pub(super) fn truncate(&mut self, before: Lsn) -> Result<()> {
         let ends = self.segments.iter().skip(1).take_while(|(next, _)| next.first_lsn <= before.0);
         for left in (1..=ends.count()).rev() {
-            let (old, bytes) = self.segments[0];
-            if left <= KEPT_MAX && bytes == self.options.segment_bytes {
+            let (old, _) = self.segments[0];
+            if left <= KEPT_MAX && old.number >= self.first_own {
                 break;
             }
             self.storage.remove(&name(old.number))?;
@@ -179,9 +191,9 @@ impl Segments {
     }
 
     /// The oldest segment, if all of it lies before.
-    fn unneeded(&self, before: Lsn) -> Option<(SegmentHeader, u64)> {
+    fn unneeded(&self, before: Lsn) -> Option<SegmentHeader> {
         let (next, _) = self.segments.get(1)?;
-        (next.first_lsn <= before.0).then(|| self.segments[0])
+        (next.first_lsn <= before.0).then(|| self.segments[0].0)
     }
 
     /// Removes the spare, if there is one. Without a sync: a crash that undoes it costs room alone.
@@ -191,8 +203,10 @@ impl Segments {
 
     /// Cuts the last segment off behind the end of the log, which something else vouches for now. Without a sync, too.
     fn trim(&self, end: Lsn) -> Result<()> {
-        let Some((last, _)) = self.segments.back() else { return Ok(()) };
-        self.current().truncate(last.used_bytes(end.0))
+        let Some((current, (last, _))) = self.current.as_ref().zip(self.segments.back()) else {
+            return Ok(());
+        };
+        current.truncate(last.used_bytes(end.0))
     }
 
     /// Makes the last segment as long as its header says, if its unused end was given back: when nothing else vouches

@@ -7,10 +7,11 @@
 use super::format::{Kind, RECORD_HEADER_BYTES};
 use super::gather::Run;
 use super::lane::{LANES, Lane};
-use super::{Error, Lsn, Options, Result, Tail};
-use crate::metrics::{Clock, LogStatistics as Statistics};
+use super::stall::{SLOW_NS, Stall};
+use super::{Error, Lsn, Options, Result, Room, Shortage, Tail};
+use crate::metrics::{Clock, LogCondition, LogStatistics as Statistics};
 use crate::storage::StorageError;
-use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use crate::sync::{Arc, CachePadded, Condvar, Mutex, MutexGuard, lock, wait};
 use std::fmt;
 use std::task::Waker;
@@ -27,8 +28,8 @@ const CLOSED: u64 = 1 << 63;
 
 /// Under one lock; `durable_lsn <= taken_lsn <= next`.
 pub(super) struct State {
-    /// Where the segment begins that the next record goes to, if it fits.
-    segment_lsn: u64,
+    /// Up to where the segment has room that the next record goes to, if it fits. None has begun when the log is opened.
+    segment_end: u64,
     /// Where segments begin that the flusher has not heard of.
     pub(super) cuts: Vec<u64>,
     /// Whether the segment after the present one can be begun.
@@ -37,9 +38,12 @@ pub(super) struct State {
     /// Up to where the flusher has taken records.
     taken_lsn: u64,
     /// Why there is no next segment.
-    pub(super) no_spare: Option<Arc<StorageError>>,
-    /// Why a write that there should be room for was refused. It is tried again.
-    pub(super) stalled: Option<Arc<StorageError>>,
+    pub(super) no_spare: Option<Arc<Shortage>>,
+    /// Since when a record has waited for the next segment to be made.
+    pub(super) wants_spare_since_ns: Option<u64>,
+    /// Why what was appended does not become durable: a write that there should be room for was refused, and is tried
+    /// again; or one has not returned for so long that nothing waits for it any more.
+    pub(super) stalled: Option<Arc<Shortage>>,
     /// Whether the flusher has something to do although nothing was appended.
     pub(super) has_request: bool,
     pub(super) truncate_before: u64,
@@ -64,12 +68,13 @@ pub(super) struct State {
 impl State {
     pub(super) fn new(tail: &Tail) -> State {
         State {
-            segment_lsn: tail.lsn,
+            segment_end: tail.lsn,
             cuts: Vec::new(),
             has_spare: false,
             durable_lsn: tail.lsn,
             taken_lsn: tail.lsn,
             no_spare: None,
+            wants_spare_since_ns: None,
             stalled: None,
             has_request: false,
             truncate_before: 0,
@@ -118,25 +123,21 @@ impl State {
         if waits && now_ns.saturating_sub(since_ns) > options.lag_ns_max {
             return Err(Error::WouldBlock);
         }
-        if self.is_beyond(options, at + bytes) && !self.has_spare {
+        if at + bytes > self.segment_end && !self.has_spare {
             self.has_request = true;
+            self.wants_spare_since_ns.get_or_insert(now_ns);
             return Err(self.no_spare.clone().map_or(Error::WouldBlock, Error::Full));
         }
         Ok(())
     }
 
-    /// Whether a record that ends there does not fit into the present segment.
-    fn is_beyond(&self, options: &Options, end: u64) -> bool {
-        end > self.segment_lsn + options.room_bytes()
-    }
-
     /// Notes that the record that was admitted has its place.
     fn placed(&mut self, options: &Options, at: u64, bytes: u64) {
-        assert!(at <= self.segment_lsn + options.room_bytes(), "a segment is not longer than it is");
-        if self.is_beyond(options, at + bytes) {
+        assert!(at <= self.segment_end, "a segment is not longer than it is");
+        if at + bytes > self.segment_end {
             assert!(self.has_spare, "a segment begins when there is a spare");
             self.has_spare = false;
-            self.segment_lsn = at;
+            self.segment_end = at + options.room_bytes();
             self.cuts.push(at);
         }
         self.granted_lsn = at + bytes + LOOK_BYTES;
@@ -148,9 +149,8 @@ impl State {
         if is_shut || self.longest_refused > 0 {
             return 0;
         }
-        let of_segment = self.segment_lsn + options.room_bytes();
         let of_buffer = self.durable_lsn.saturating_add(options.buffer_bytes_max as u64);
-        self.granted_lsn.min(of_segment).min(of_buffer)
+        self.granted_lsn.min(self.segment_end).min(of_buffer)
     }
 
     /// A record has been refused for its length: shorter ones give way to it until there is room. (It may never come
@@ -176,6 +176,15 @@ impl State {
             self.taken_since_ns = self.since_ns;
         }
         (self.taken_lsn, self.since_ns) = (lsn, now_ns);
+    }
+
+    /// For how long something has waited for the disk, with so much appended.
+    fn waits_ns(&self, appended: u64, now_ns: u64) -> u64 {
+        let is_taken = self.taken_lsn > self.durable_lsn;
+        let since_ns = if is_taken { self.taken_since_ns } else { self.since_ns };
+        let oldest = (self.durable_lsn < appended).then_some(since_ns);
+        let since = oldest.into_iter().chain(self.wants_spare_since_ns).min();
+        since.map_or(0, |since| now_ns.saturating_sub(since))
     }
 
     /// Why nothing becomes durable just now, if that is so.
@@ -235,6 +244,10 @@ struct Gate {
     is_flusher_idle: AtomicBool,
     /// Nothing will become durable any more.
     has_ended: AtomicBool,
+    /// Something has waited for long: `stalls` has it counted.
+    is_slow: AtomicBool,
+    /// Why nothing waits for the log any longer: a [`Stall`]'s code. Changed under the state's lock, as `is_slow` is.
+    stall: AtomicU32,
 }
 
 /// The state with its lock and what is signalled about it. A lane's lock is taken before the state's, and lanes' in
@@ -242,6 +255,7 @@ struct Gate {
 pub(super) struct Shared {
     pub(super) options: Options,
     pub(super) clock: Arc<dyn Clock>,
+    pub(super) room: Arc<Room>,
     state: Mutex<State>,
     gate: CachePadded<Gate>,
     /// Where the next record begins; and [`CLOSED`]. Whatever has come to know of an append finds it counted.
@@ -254,16 +268,19 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(options: Options, clock: Arc<dyn Clock>, tail: &Tail) -> Shared {
+    pub(super) fn new(options: Options, clock: Arc<dyn Clock>, room: Arc<Room>, tail: &Tail) -> Shared {
         let gate = Gate {
             limit: AtomicU64::new(0),
             durable: AtomicU64::new(tail.lsn),
             is_flusher_idle: AtomicBool::new(false),
             has_ended: AtomicBool::new(false),
+            is_slow: AtomicBool::new(false),
+            stall: AtomicU32::new(Stall::code(None)),
         };
         Shared {
             options,
             clock,
+            room,
             state: Mutex::new(State::new(tail)),
             gate: CachePadded::new(gate),
             next: CachePadded::new(AtomicU64::new(tail.lsn)),
@@ -386,6 +403,12 @@ impl Shared {
         Ok(Lsn(at + bytes))
     }
 
+    /// A segment has begun, before anything is appended.
+    pub(super) fn begin(&self) {
+        let mut state = self.state();
+        state.segment_end = state.durable_lsn + self.options.room_bytes();
+    }
+
     fn set_limit(&self, state: &State) {
         // Release: pairs with the Acquire in `reserve`.
         self.gate.limit.store(state.limit(&self.options), Ordering::Release);
@@ -400,10 +423,17 @@ impl Shared {
         }
     }
 
-    /// The flusher's thread is about to sleep, or is not any more. It holds the state's lock from here until it sleeps,
-    /// and looks for work in between.
-    pub(super) fn set_flusher_idle(&self, is_idle: bool) {
-        self.gate.is_flusher_idle.store(is_idle, Ordering::SeqCst);
+    /// The flusher's thread is about to sleep. It holds the state's lock from here until it sleeps, and looks for work in
+    /// between.
+    pub(super) fn set_flusher_idle(&self) {
+        self.gate.is_flusher_idle.store(true, Ordering::SeqCst);
+    }
+
+    /// The flusher's thread goes on.
+    pub(super) fn set_flusher_busy(&self, state: &mut State) {
+        if self.gate.is_flusher_idle.swap(false, Ordering::SeqCst) {
+            state.since_ns = self.clock.now_ns();
+        }
     }
 
     /// Notes that a run is durable.
@@ -413,7 +443,7 @@ impl Shared {
             return; // it was ended meanwhile, and all have been told so
         }
         assert_eq!(run.first_lsn, state.durable_lsn, "runs become durable in order");
-        state.stalled = None;
+        self.go_on(&mut state);
         let woken = state.publish(run.records, run.bytes.len() as u64, flush_ns);
         // Release: pairs with the Acquire in `durable`.
         self.gate.durable.store(state.durable_lsn, Ordering::Release);
@@ -424,12 +454,104 @@ impl Shared {
     }
 
     /// A write was refused for want of room, and will be made again.
-    pub(super) fn stall(&self, error: Arc<StorageError>) {
+    pub(super) fn refuse(&self, shortage: Arc<Shortage>) {
         let mut state = self.state();
-        state.stalled = Some(error);
+        state.stalled = Some(shortage);
         self.set_limit(&state);
         drop(state);
         self.progress.notify_all();
+    }
+
+    /// A spare was made, or was not, because of this.
+    pub(super) fn prepared(&self, state: &mut State, has_spare: bool, no_spare: Option<Arc<Shortage>>) {
+        (state.has_spare, state.no_spare, state.wants_spare_since_ns) = (has_spare, no_spare, None);
+        if state.durable_lsn == self.appended().0 {
+            self.go_on(state);
+        }
+    }
+
+    /// Nothing keeps the log waiting any more.
+    fn go_on(&self, state: &mut State) {
+        state.stalled = None;
+        // Relaxed: hints, like the loads.
+        self.gate.is_slow.store(false, Ordering::Relaxed);
+        self.gate.stall.store(Stall::code(None), Ordering::Relaxed);
+    }
+
+    /// Looks whether something has waited for the disk for too long. If so, all that wait are told, and more is refused
+    /// until the log goes on.
+    pub(super) fn look(&self, wait_ns_max: u64) {
+        let mut state = self.state();
+        let (waits_ns, appended) = self.waits_ns(&state);
+        if state.stopped.is_some() || waits_ns == 0 {
+            return;
+        }
+        let is_slow = waits_ns >= SLOW_NS || state.stalled.is_some();
+        if is_slow && !self.gate.is_slow.swap(true, Ordering::Relaxed) {
+            state.statistics.stalls += 1;
+        }
+        if waits_ns < wait_ns_max {
+            return;
+        }
+        let slow = || Arc::new(Shortage::slow(waits_ns));
+        if state.durable_lsn < appended {
+            let stall = match state.stalled.get_or_insert_with(slow).error.is_full() {
+                true => Stall::NoRoom,
+                false => Stall::Slow,
+            };
+            self.gate.stall.store(Stall::code(Some(stall)), Ordering::Relaxed);
+            self.set_limit(&state);
+        } else {
+            state.no_spare.get_or_insert_with(slow);
+        }
+        let woken = std::mem::take(&mut state.wakers);
+        drop(state);
+        self.progress.notify_all();
+        woken.into_iter().for_each(|(_, waker)| waker.wake());
+    }
+
+    /// For how long something has waited for the disk, and how much has been appended.
+    fn waits_ns(&self, state: &State) -> (u64, u64) {
+        // Before the clock: so `since_ns` is not of a later wake-up.
+        let is_idle = self.gate.is_flusher_idle.load(Ordering::SeqCst);
+        let appended = self.appended().0;
+        // What was just appended wakes it. (That it sleeps with a request is for moments, too.)
+        if is_idle { (0, appended) } else { (state.waits_ns(appended, self.clock.now_ns()), appended) }
+    }
+
+    /// How the log is.
+    pub(super) fn condition(&self) -> LogCondition {
+        let state = self.state();
+        let (for_ns, _) = self.waits_ns(&state);
+        let stalled = state.stalled.as_ref().filter(|_| for_ns > 0).map(ToString::to_string);
+        match (&state.stopped, stalled, &state.no_spare) {
+            (Some(error), _, _) => LogCondition::Stopped { cause: error.to_string() },
+            (_, Some(cause), _) => LogCondition::Stalled { for_ns, cause },
+            (_, _, Some(shortage)) => LogCondition::Refusing { cause: shortage.to_string() },
+            _ if for_ns >= SLOW_NS => {
+                LogCondition::Stalled { for_ns, cause: Shortage::slow(for_ns).to_string() }
+            }
+            _ => LogCondition::Good,
+        }
+    }
+
+    /// Every commit before this time that has been appended is durable; also of those whose place was reserved before
+    /// this was called.
+    #[cold]
+    pub(super) fn settled_before(&self) -> u64 {
+        // Before the lanes: what is durable when a lane is looked at was so, or is taken for not being so.
+        let durable = self.durable().0;
+        self.lanes().map(|lane| lane.unsettled(durable)).min().unwrap_or(u64::MAX)
+    }
+
+    pub(super) fn is_slow(&self) -> bool {
+        self.gate.is_slow.load(Ordering::Relaxed)
+    }
+
+    /// Why nothing waits for the log any longer, if that is so.
+    #[inline(always)]
+    pub(super) fn stall(&self) -> Option<Stall> {
+        Stall::of_code(self.gate.stall.load(Ordering::Relaxed))
     }
 
     /// Gives no places any more: what has been appended so far is all.

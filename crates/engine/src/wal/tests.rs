@@ -166,7 +166,7 @@ fn check_threads(storage: &Arc<dyn Storage>) {
     const THREADS: u64 = 4;
     const RECORDS: u64 = 300;
     let (writer, flusher) = open_log(storage, Options { segment_bytes: 8192, ..small() }).unwrap();
-    let flusher = FlusherThread::spawn(flusher).unwrap();
+    let flusher = FlusherThread::spawn(flusher, (), u64::MAX).unwrap();
     let latest = AtomicU64::new(0);
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
@@ -409,7 +409,7 @@ fn marks_follow_what_is_appended() {
     let storage = memory();
     let options = Options { mark_interval_ns: 1_000_000, segment_bytes: 1 << 16, ..small() };
     let (writer, flusher) = open_log(&storage, options).unwrap();
-    let thread = FlusherThread::spawn(flusher).unwrap();
+    let thread = FlusherThread::spawn(flusher, (), u64::MAX).unwrap();
     let mark_bytes = (RECORD_HEADER_BYTES + 8) as u64;
     for i in 0..3 {
         let end = writer.append(i, &changes(i)).unwrap();

@@ -3,8 +3,8 @@
 use super::flusher::Flusher;
 use super::format::Kind;
 use super::state::{Body, Shared};
-use super::{Changes, DatabaseId, Error, Lsn, Options, Result, Statistics, Tail};
-use crate::metrics::Clock;
+use super::{Changes, DatabaseId, Error, Lsn, Options, Result, Room, Stall, Statistics, Tail};
+use crate::metrics::{Clock, LogCondition};
 use crate::storage::{Storage, StorageError};
 use crate::sync::{Arc, wait};
 use std::task::{Poll, Waker};
@@ -19,8 +19,22 @@ pub struct Writer {
 }
 
 /// Goes on with a log behind its tail, which a [`Reader`](super::Reader) of the same storage and database has just
-/// found, in a new segment. The caller holds the storage's lock.
+/// found, in a new segment, for which there need not be room yet: as long as there is none, the log takes no records.
+/// The caller holds the storage's lock.
 pub fn open(
+    storage: Arc<dyn Storage>,
+    options: Options,
+    clock: Arc<dyn Clock>,
+    tail: Tail,
+) -> Result<(Writer, Flusher)> {
+    let (writer, mut flusher) = open_unbegun(storage, options, clock, tail)?;
+    flusher.begin()?;
+    Ok((writer, flusher))
+}
+
+/// As [`open`], but leaves [`Flusher::begin`] to the caller: after it has said what room is to be left for a checkpoint
+/// ([`Room::expect`]), and before anything is appended.
+pub fn open_unbegun(
     storage: Arc<dyn Storage>,
     options: Options,
     clock: Arc<dyn Clock>,
@@ -54,6 +68,17 @@ impl Writer {
         self.shared.push(changes.lane(), Kind::Commit, body, false)
     }
 
+    /// The room that the log and checkpoints have.
+    pub fn room(&self) -> &Room {
+        &self.shared.room
+    }
+
+    /// Has the flusher look whether there is room again.
+    pub fn tend(&self) {
+        self.shared.state().has_request = true;
+        self.shared.work.notify_one();
+    }
+
     /// How long a record can be.
     pub fn record_bytes_max(&self) -> u64 {
         self.shared.options.room_bytes()
@@ -85,12 +110,52 @@ impl Writer {
         });
     }
 
+    /// Looks whether anything has waited for the disk for longer than this. If so, all who wait are told, and more is
+    /// refused until the log goes on.
+    pub fn look(&self, wait_ns_max: u64) {
+        self.shared.look(wait_ns_max);
+    }
+
+    /// Something has waited for the disk for so long that it is worth while to find out who need not.
+    pub fn is_slow(&self) -> bool {
+        self.shared.is_slow()
+    }
+
+    /// Why nobody is to wait any longer just now.
+    #[inline(always)]
+    pub fn stall(&self) -> Option<Stall> {
+        self.shared.stall()
+    }
+
+    /// Every commit with an earlier timestamp than this that has been appended is durable.
+    pub fn settled_before(&self) -> u64 {
+        self.shared.settled_before()
+    }
+
+    /// How the log is.
+    pub fn condition(&self) -> LogCondition {
+        self.shared.condition()
+    }
+
     /// As [`Writer::wait_durable`], but does not wait while the disk refuses to be written to.
     pub fn wait_settled(&self, lsn: Lsn) -> Result<()> {
         let mut state = self.shared.state();
         while !state.is_durable(lsn)? {
             if let Some(refusal) = state.stall() {
                 return Err(refusal);
+            }
+            state = wait(&self.shared.progress, state);
+        }
+        Ok(())
+    }
+
+    /// Waits until everything before `lsn` is durable, or nothing is to wait for that any longer: the error says why; with
+    /// none its outcome is unknown.
+    pub fn wait_bounded(&self, lsn: Lsn) -> Result<(), Option<Stall>> {
+        let mut state = self.shared.state();
+        while !state.is_durable(lsn).map_err(|_| None)? {
+            if let Some(stall) = self.stall() {
+                return Err(Some(stall));
             }
             state = wait(&self.shared.progress, state);
         }
@@ -118,6 +183,7 @@ impl Writer {
         match state.is_durable(lsn) {
             Ok(true) => Poll::Ready(Ok(())),
             Err(error) => Poll::Ready(Err(error)),
+            Ok(false) if self.stall().is_some() => Poll::Ready(state.stall().map_or(Ok(()), Err)),
             Ok(false) => {
                 // A task that asks again is still one waiter.
                 let is_there = |(of, other): &(u64, Waker)| *of == lsn.0 && other.will_wake(waker);

@@ -13,7 +13,8 @@ use crate::storage::SimulatedStorage;
 use braiddb::storage::Storage;
 use braiddb::suspend::Seeded;
 use braiddb::{
-    Database, Durability, Error, Options, Result, Serializable, Step, Stepped, Txn, Worker, WorkerOptions,
+    Database, Durability, Error, LogCondition, Options, Result, Serializable, Step, Stepped, Txn, Worker,
+    WorkerOptions,
 };
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -80,6 +81,8 @@ pub(super) fn open(
         log_segment_bytes: *random.one_of(&[4096, 4096, 8192, 16384]),
         log_buffer_bytes: *random.one_of(&[2048, 8192]),
         log_lag_ms: u64::MAX,
+        // For ever; or so long that a stalled log is given up waiting for while it is stalled.
+        log_wait_ms: *random.one_of(&[0, 1]),
         // A row or two to a file, some, all.
         checkpoint_range_bytes: *random.one_of(&[80, 300, 1000, u64::MAX]),
         ..Options::default()
@@ -234,7 +237,9 @@ impl Life {
     /// Makes durable what there is. Nothing can be promised once a sync has failed.
     fn flush(&mut self) -> bool {
         let flushed = self.stepped.flush();
+        let condition = self.database.statistics().log_condition;
         let mut trace = self.trace.borrow_mut();
+        trace.is_stalled = matches!(condition, LogCondition::Stalled { .. });
         match flushed {
             Ok(()) => {
                 let boundary = self.storage.boundary();

@@ -21,6 +21,8 @@ pub(super) struct Transaction {
     pub(super) writes: BTreeMap<Row, Option<Vec<u8>>>,
     /// Whose writes it has seen.
     pub(super) seen: BTreeSet<u64>,
+    /// The log was stalled when it ended.
+    pub(super) ended_stalled: bool,
     /// Its closure was content.
     is_content: bool,
     /// It has committed in memory, at this place in the order of all.
@@ -59,6 +61,8 @@ pub(super) struct Trace {
     pub(super) violation: Option<String>,
     /// Nothing becomes durable any more.
     pub(super) is_stopped: bool,
+    /// Nothing becomes durable for now: the disk finds no room for what the log has been promised room for.
+    pub(super) is_stalled: bool,
     /// Who has ended since this was asked last.
     just_ended: Option<u64>,
     /// The latest commit of those that a recovery has found.
@@ -78,6 +82,7 @@ impl Trace {
             ended: u64::MAX,
             writes: BTreeMap::new(),
             seen: BTreeSet::new(),
+            ended_stalled: false,
             is_content: false,
             committed: None,
             acknowledged: None,
@@ -138,8 +143,9 @@ impl Trace {
 
     /// A transaction has ended; the worker says whether it has by itself.
     pub(super) fn ends(&mut self, number: u64) {
-        let event = self.event();
-        self.of(number).ended = event;
+        let (event, is_stalled) = (self.event(), self.is_stalled);
+        let transaction = self.of(number);
+        (transaction.ended, transaction.ended_stalled) = (event, is_stalled);
         self.just_ended = Some(number);
     }
 

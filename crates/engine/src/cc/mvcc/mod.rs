@@ -88,6 +88,8 @@ pub struct Txn<T: Tracker> {
     sequence: u64,
     writes: Vec<Write>,
     has_locks: bool,
+    /// The latest stamp of what it has read, until it begins again. (Marks of open transactions are above all times.)
+    newest_seen: Cell<u64>,
     pub(super) reads: T::Reads,
 }
 
@@ -220,6 +222,11 @@ impl<T: Tracker> Txn<T> {
         &self.writes
     }
 
+    #[inline(always)]
+    fn saw(&self, stamp: Stamp) {
+        self.newest_seen.set(self.newest_seen.get().max(stamp.0));
+    }
+
     /// Moves the transaction, which has done nothing yet, to the present.
     pub(super) fn begin_again(&mut self, shared: &Shared<T>) -> Timestamp {
         debug_assert!(self.writes.is_empty());
@@ -327,7 +334,16 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
         let place = shared.registry.join()?;
         let sequence = shared.registry.last_sequence(place);
         let (begin, tag, reads) = (Timestamp(0), Tag::NONE, T::Reads::default());
-        Some(Txn { begin, tag, place, sequence, writes: Vec::new(), has_locks: false, reads })
+        Some(Txn {
+            begin,
+            tag,
+            place,
+            sequence,
+            writes: Vec::new(),
+            has_locks: false,
+            newest_seen: Cell::new(0),
+            reads,
+        })
     }
 
     fn drop_txn(shared: &Shared<T>, txn: &mut Txn<T>) {
@@ -339,6 +355,7 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
     fn begin(env: Env<'_, Self>, txn: &mut Txn<T>) {
         debug_assert!(txn.writes.is_empty() && txn.tag == Tag::NONE);
         txn.begin = env.shared.registry.open(txn.place);
+        txn.newest_seen.set(0);
     }
 
     fn declare_read_only(env: Env<'_, Self>, txn: &mut Txn<T>) {
@@ -347,6 +364,11 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
 
     fn snapshot_timestamp(txn: &Txn<T>) -> u64 {
         txn.begin.0
+    }
+
+    fn newest_seen(shared: &Shared<T>, txn: &Txn<T>) -> u64 {
+        let newest = txn.newest_seen.get().max(shared.reclaimer.newest_removed());
+        Timestamp(newest).after().0 // (a stamp says of a commit how far it reaches back, too)
     }
 
     fn savepoint(txn: &Txn<T>) -> usize {
@@ -441,6 +463,7 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
         // A value is kept by the snapshot that sees it, what the transaction has written by its writes; but a
         // tombstone goes as soon as everybody sees it.
         if version.kind() != VersionKind::Value && version.stamp().0 != txn.tag.word() {
+            txn.saw(version.stamp());
             visit.0 = NOTHING;
         }
     }
@@ -461,6 +484,7 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
         }
         // SAFETY: the visit has ended at a version that the transaction sees.
         let version = unsafe { &*visit.0 };
+        txn.saw(version.stamp());
         let is_value = version.kind() == VersionKind::Value;
         if T::TRACKS_READS && tracked && version.stamp().0 != txn.tag.word() {
             T::read(&mut txn.reads, slot, is_value.then_some(visit.0));

@@ -22,7 +22,7 @@ use crate::index::{Index, Key};
 use crate::memory::Slab;
 use crate::record::{RecordId, Slot, Stamp, Timestamp, Version, VersionKind};
 use crate::suspend::prefetch;
-use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Mutex, lock, try_lock};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -65,6 +65,8 @@ pub(super) struct Reclaimer {
     /// A version that a snapshot sees keeps the one that superseded it: who has read it will ask when, and
     /// by whom.
     keeps_successors: bool,
+    /// When the latest of all records was deleted that are gone: who finds nothing may have found that.
+    newest_removed: AtomicU64,
 }
 
 /// The right to change a chain's links.
@@ -91,7 +93,18 @@ impl Queue {
 impl Reclaimer {
     pub(super) fn new(records: Arc<Slab>, keeps_successors: bool) -> Reclaimer {
         let latches = (0..LATCHES).map(|_| AtomicBool::new(false)).collect();
-        Reclaimer { records, latches, orphans: Mutex::new(Vec::new()), keeps_successors }
+        Reclaimer {
+            records,
+            latches,
+            orphans: Mutex::new(Vec::new()),
+            keeps_successors,
+            newest_removed: AtomicU64::new(0),
+        }
+    }
+
+    /// No record that is gone was deleted later.
+    pub(super) fn newest_removed(&self) -> u64 {
+        self.newest_removed.load(Ordering::Acquire)
     }
 
     pub(super) fn slot(&self, id: RecordId) -> *const Slot {
@@ -322,6 +335,8 @@ impl Reclaimer {
     /// Removes a record that nothing but a tombstone is left of, older than every snapshot, unless
     /// somebody puts a new version on it first.
     fn remove(&self, slot: &Slot, tombstone: *const Version, local: &Local) {
+        // SAFETY: as in `cut`. Before anybody can find it gone. AcqRel: pairs with the Acquire in `newest_removed`.
+        self.newest_removed.fetch_max(unsafe { &*tombstone }.stamp().0, Ordering::AcqRel);
         if !slot.install(tombstone, std::ptr::null()) {
             return;
         }

@@ -181,12 +181,23 @@ impl Touched {
 
     /// Step 4: of the ranges that begin at these bounds, and before them, which are marked.
     pub fn take(&self, bounds: &[&[u8]]) -> Vec<bool> {
-        let mut ranges = vec![false; bounds.len() + 1];
         let mut sets = lock(&self.sets);
-        sets.iter().for_each(|set| set.marks.add_to(bounds, &mut ranges));
+        let ranges = marked(&sets, bounds);
         sets.retain(|set| !set.is_settled);
         ranges
     }
+
+    /// As step 4, and nothing is forgotten: which are marked so far.
+    pub fn marked(&self, bounds: &[&[u8]]) -> Vec<bool> {
+        marked(&lock(&self.sets), bounds)
+    }
+}
+
+/// Of the ranges that begin at these bounds, and before them, those that have keys in common with one that is marked.
+fn marked(sets: &[Set], bounds: &[&[u8]]) -> Vec<bool> {
+    let mut ranges = vec![false; bounds.len() + 1];
+    sets.iter().for_each(|set| set.marks.add_to(bounds, &mut ranges));
+    ranges
 }
 
 impl Default for Touched {

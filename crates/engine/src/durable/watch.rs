@@ -1,0 +1,103 @@
+//! Events, and a thread that looks how the log and the room are, whatever the other threads wait for.
+
+use crate::metrics::{Event, LogCondition};
+use crate::sync::{Condvar, Mutex, lock};
+use crate::wal::Writer;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// How often it looks.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// What is told of events.
+pub(crate) type Listener = Arc<dyn Fn(&Event) + Send + Sync>;
+
+#[derive(Default)]
+pub(super) struct Listeners(Mutex<Option<Listener>>);
+
+impl Listeners {
+    /// Has this one called from now on, in place of the one before.
+    pub(super) fn set(&self, listener: Listener) {
+        *lock(&self.0) = Some(listener);
+    }
+
+    /// Tells an event. Not under a lock: the listener may call the database.
+    pub(super) fn tell(&self, event: &Event) {
+        let listener = lock(&self.0).clone();
+        if let Some(listener) = listener {
+            // A panic is the listener's affair.
+            let _ = catch_unwind(AssertUnwindSafe(|| listener(event)));
+        }
+    }
+}
+
+/// The thread. It waits for nothing but the time, so it tells of a disk that keeps everybody else waiting.
+pub(super) struct WatchThread {
+    is_closed: Arc<(Mutex<bool>, Condvar)>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl WatchThread {
+    pub(super) fn spawn(
+        log: Writer,
+        wait_ns_max: u64,
+        listeners: Arc<Listeners>,
+    ) -> std::io::Result<WatchThread> {
+        let is_closed = Arc::new((Mutex::new(false), Condvar::new()));
+        let mut watcher = Watcher { log, wait_ns_max, listeners, told: LogCondition::Good, is_short: false };
+        let of_thread = is_closed.clone();
+        let thread = thread::Builder::new().name("braid-watch".into()).spawn(move || {
+            let (is_closed, signal) = &*of_thread;
+            let mut closed = lock(is_closed);
+            while !*closed {
+                drop(closed);
+                watcher.look();
+                closed = lock(is_closed);
+                if !*closed {
+                    closed = signal.wait_timeout(closed, LOOK).unwrap_or_else(PoisonError::into_inner).0;
+                }
+            }
+        })?;
+        Ok(WatchThread { is_closed, thread: Some(thread) })
+    }
+}
+
+impl Drop for WatchThread {
+    fn drop(&mut self) {
+        *lock(&self.is_closed.0) = true;
+        self.is_closed.1.notify_all();
+        if let Some(of) = self.thread.take()
+            // (The last handle may go in a listener.)
+            && of.thread().id() != thread::current().id()
+        {
+            let _ = of.join();
+        }
+    }
+}
+
+struct Watcher {
+    log: Writer,
+    wait_ns_max: u64,
+    listeners: Arc<Listeners>,
+    /// What was told last.
+    told: LogCondition,
+    is_short: bool,
+}
+
+impl Watcher {
+    fn look(&mut self) {
+        self.log.look(self.wait_ns_max);
+        let (condition, room) = (self.log.condition(), self.log.room().statistics());
+        // (How long it has lasted is no change.)
+        if std::mem::discriminant(&condition) != std::mem::discriminant(&self.told) {
+            self.told = condition.clone();
+            self.listeners.tell(&Event::Log(condition));
+        }
+        if room.is_short != self.is_short {
+            self.is_short = room.is_short;
+            self.listeners.tell(&Event::Room(room));
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! A disk that does not answer, or finds no room for what it has promised room for: nobody waits without end, everybody
+//! learns why, who needs the disk for nothing goes on, and all goes on when the disk does.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use braiddb::storage::{
+    File, Holder, LockGuard, MemoryStorage, OpenMode, Operation, Result as StorageResult, Space, Storage,
+    StorageError,
+};
+use braiddb::{Database, Durability, Error, Event, LogCondition, Options, SystemClock, Table, wal};
+use std::io::ErrorKind;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+/// What goes wrong with every file of a storage, from now on or no more.
+#[derive(Debug, Default)]
+struct Trouble {
+    syncs_hang: Mutex<bool>,
+    released: Condvar,
+    writes_are_full: AtomicBool,
+}
+
+impl Trouble {
+    fn hang(&self, hangs: bool) {
+        *self.syncs_hang.lock().unwrap() = hangs;
+        self.released.notify_all();
+    }
+
+    fn begin(&self, kind: Kind, begins: bool) {
+        match kind {
+            Kind::Hang => self.hang(begins),
+            Kind::Full => self.writes_are_full.store(begins, Ordering::SeqCst),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Hang,
+    Full,
+}
+
+#[derive(Clone, Debug)]
+struct Troubled {
+    under: MemoryStorage,
+    trouble: Arc<Trouble>,
+}
+
+impl Troubled {
+    fn new() -> Troubled {
+        Troubled { under: MemoryStorage::new(1 << 28), trouble: Arc::default() }
+    }
+}
+
+impl Storage for Troubled {
+    fn open(&self, name: &str, mode: OpenMode) -> StorageResult<Box<dyn File>> {
+        Ok(Box::new(TroubledFile { under: self.under.open(name, mode)?, trouble: self.trouble.clone() }))
+    }
+    fn list(&self) -> StorageResult<Vec<String>> {
+        self.under.list()
+    }
+    fn remove(&self, name: &str) -> StorageResult<()> {
+        self.under.remove(name)
+    }
+    fn rename(&self, from: &str, to: &str) -> StorageResult<()> {
+        self.under.rename(from, to)
+    }
+    fn sync_directory(&self) -> StorageResult<()> {
+        self.under.sync_directory()
+    }
+    fn lock(&self, holder: &Holder) -> StorageResult<LockGuard> {
+        self.under.lock(holder)
+    }
+    fn space(&self) -> StorageResult<Option<Space>> {
+        self.under.space()
+    }
+}
+
+#[derive(Debug)]
+struct TroubledFile {
+    under: Box<dyn File>,
+    trouble: Arc<Trouble>,
+}
+
+impl File for TroubledFile {
+    fn name(&self) -> &str {
+        self.under.name()
+    }
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> StorageResult<usize> {
+        self.under.read_at(offset, buffer)
+    }
+    fn write_at(&self, offset: u64, data: &[u8]) -> StorageResult<usize> {
+        if self.trouble.writes_are_full.load(Ordering::SeqCst) {
+            return Err(StorageError::io(Operation::Write, self.name(), ErrorKind::StorageFull.into()));
+        }
+        self.under.write_at(offset, data)
+    }
+    fn preallocate(&self, offset: u64, bytes: u64) -> StorageResult<()> {
+        self.under.preallocate(offset, bytes)
+    }
+    fn truncate(&self, len_bytes: u64) -> StorageResult<()> {
+        self.under.truncate(len_bytes)
+    }
+    fn sync_data(&self) -> StorageResult<()> {
+        let hangs = self.trouble.syncs_hang.lock().unwrap();
+        drop(self.trouble.released.wait_while(hangs, |hangs| *hangs).unwrap());
+        self.under.sync_data()
+    }
+    fn len_bytes(&self) -> StorageResult<u64> {
+        self.under.len_bytes()
+    }
+}
+
+/// How long anybody waits here; and what is taken for not having waited.
+const WAIT: Duration = Duration::from_millis(1500);
+const AT_ONCE: Duration = Duration::from_millis(700);
+
+fn open(storage: &Troubled) -> Result<Database, Error> {
+    let log_wait_ms = WAIT.as_millis() as u64;
+    let options = Options {
+        workers: 2,
+        pin_workers: false,
+        log_segment_bytes: 1 << 20,
+        log_wait_ms,
+        ..Options::default()
+    };
+    Database::open_with(Arc::new(storage.clone()), options, Arc::new(SystemClock::default()), &mut |_| {})
+}
+
+fn put(db: &Database, table: Table<u64, u64>, key: u64, value: u64) -> Result<(), Error> {
+    db.run(async move |tx| tx.put(table, key, value).await).wait()
+}
+
+fn get(db: &Database, table: Table<u64, u64>, key: u64) -> Result<Option<u64>, Error> {
+    db.run(async move |tx| tx.get(table, key).await).wait()
+}
+
+fn sum(db: &Database, table: Table<u64, u64>) -> Result<u64, Error> {
+    let scan = db.run(async move |tx| {
+        let (mut rows, mut sum) = (tx.scan_all(table), 0);
+        while let Some((_, value)) = rows.next().await? {
+            sum += value;
+        }
+        Ok(sum)
+    });
+    scan.wait()
+}
+
+fn timed<R>(act: impl FnOnce() -> R) -> (R, Duration) {
+    let start = Instant::now();
+    (act(), start.elapsed())
+}
+
+fn is_refused(error: &Error) -> bool {
+    matches!(error, Error::Log(wal::Error::Full(_)))
+}
+
+/// While the disk is in this trouble: who has committed waits for so long and learns that it is not known to last, those
+/// to come are refused, readers of what is durable are answered at once, and those of what is not are not.
+fn stalls(kind: Kind, reason: &str, cause: &str) {
+    let storage = Troubled::new();
+    let db = open(&storage).unwrap();
+    let (events, told) = std::sync::mpsc::channel();
+    db.on_event(move |event| drop(events.send(event.clone())));
+    let (old, new): (Table<u64, u64>, Table<u64, u64>) = (db.table("old").unwrap(), db.table("new").unwrap());
+    (0..100).for_each(|key| put(&db, old, key, 1).unwrap());
+    put(&db, new, 1, 1).unwrap();
+    storage.trouble.begin(kind, true);
+    let interactive = db.begin().unwrap();
+    interactive.put(new, 3, 3).unwrap();
+    let (results, waited) = timed(|| {
+        std::thread::scope(|scope| {
+            // (Where a write is refused, the log takes nothing more: only one of them would be appended.)
+            let other = (kind == Kind::Hang).then(|| scope.spawn(|| interactive.commit()));
+            let result = put(&db, new, 2, 2);
+            [Some(result), other.map(|other| other.join().unwrap())]
+        })
+    });
+    for error in results.into_iter().flatten().map(Result::unwrap_err) {
+        assert!(matches!(error, Error::Stalled { .. }) && error.to_string().contains(reason), "{error}");
+    }
+    assert!(waited >= WAIT - AT_ONCE && waited < 5 * WAIT, "{waited:?}");
+
+    // Who reads what is durable, whichever way, and who reads what is not.
+    let ((read, scanned), waited) = timed(|| (get(&db, old, 7), sum(&db, old)));
+    assert_eq!((read.unwrap(), scanned.unwrap()), (Some(1), 100));
+    assert!(waited < AT_ONCE, "{waited:?}");
+    assert_eq!(get(&db, new, 1).unwrap(), Some(1));
+    for result in [get(&db, new, 2).map(drop), sum(&db, new).map(drop)] {
+        assert!(matches!(result, Err(Error::Stalled { .. })), "{result:?}");
+    }
+    let tx = db.begin().unwrap();
+    assert_eq!(tx.get(old, 7).unwrap(), Some(1));
+    tx.commit().unwrap();
+    let declared = db.run(async move |tx| {
+        tx.declare_read_only();
+        tx.get(old, 8).await
+    });
+    assert_eq!(declared.wait().unwrap(), Some(1));
+
+    // Who would write is refused, and leaves nothing.
+    let (result, waited) = timed(|| put(&db, old, 3, 3));
+    let error = result.unwrap_err();
+    assert!(is_refused(&error) && error.to_string().contains(cause), "{error}");
+    assert!(waited < AT_ONCE, "{waited:?}");
+    let tx = db.begin().unwrap();
+    tx.put(old, 3, 3).unwrap();
+    assert!(is_refused(&tx.commit().unwrap_err()));
+    let mut worker = db.worker();
+    assert!(is_refused(&worker.run(async |tx| tx.put(old, 3, 3).await).unwrap_err()));
+    drop(worker);
+    assert!(matches!(db.checkpoint(), Err(Error::CheckpointFailed(_))));
+    let statistics = db.statistics();
+    assert!(
+        matches!(&statistics.log_condition, LogCondition::Stalled { for_ns, cause: why }
+        if u128::from(*for_ns) >= WAIT.as_nanos() && why.contains(cause)),
+        "{:?}",
+        statistics.log_condition
+    );
+    assert_eq!((statistics.log.stalls, statistics.checkpoints.failed), (1, 1));
+    assert!(statistics.checkpoints.last_error.is_some());
+
+    storage.trouble.begin(kind, false);
+    let deadline = Instant::now() + 20 * WAIT;
+    while let Err(error) = put(&db, old, 3, 4) {
+        assert!(is_refused(&error) && Instant::now() < deadline, "{error}");
+    }
+    assert_eq!(get(&db, new, 2).unwrap(), Some(2));
+    db.checkpoint().unwrap();
+    let statistics = db.statistics();
+    assert_eq!(statistics.log_condition, LogCondition::Good);
+    assert_eq!((statistics.checkpoints.made, statistics.checkpoints.last_number.is_some()), (1, true));
+    assert!(statistics.checkpoints.last_ago_ns.is_some() && statistics.checkpoints.lag_bytes < 4096);
+    db.close().unwrap();
+    let events: Vec<Event> = told.try_iter().collect();
+    let is_told = |is: &dyn Fn(&Event) -> bool| assert!(events.iter().any(is), "{events:?}");
+    is_told(&|event| matches!(event, Event::Log(LogCondition::Stalled { .. })));
+    is_told(&|event| matches!(event, Event::CheckpointFailed { .. }));
+    is_told(&|event| matches!(event, Event::CheckpointMade { .. }));
+}
+
+#[test]
+fn a_sync_that_does_not_return() {
+    let slow = "a write or a sync of";
+    stalls(Kind::Hang, slow, slow);
+}
+
+#[test]
+fn a_write_that_finds_no_room() {
+    stalls(Kind::Full, "the disk has no room", "make room on the device");
+}
+
+/// Proves that a reader that has found a row gone, whose deletion is not durable, is not answered as if it were, also
+/// when nothing is left of the row; and that one that has found nothing where there never was anything is.
+#[test]
+fn a_row_that_is_gone() {
+    let storage = Troubled::new();
+    let db = open(&storage).unwrap();
+    let table = db.table("t").unwrap();
+    put(&db, table, 1, 1).unwrap();
+    storage.trouble.begin(Kind::Hang, true);
+    let mut worker = db.worker();
+    let deleted = worker.run(async |tx| {
+        tx.set_durability(Durability::Async)?;
+        tx.delete(table, 1).await
+    });
+    assert!(deleted.unwrap());
+    while db.statistics().log.stalls == 0 {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    while worker.tend() || db.tend() {}
+    for _ in 0..100 {
+        worker.tend();
+        db.tend();
+    }
+    assert!(matches!(get(&db, table, 1), Err(Error::Stalled { .. })));
+    storage.trouble.begin(Kind::Hang, false);
+    drop(worker);
+    let deadline = Instant::now() + 20 * WAIT;
+    let found = loop {
+        match get(&db, table, 1) {
+            Ok(found) => break found,
+            Err(error) => assert!(Instant::now() < deadline, "{error}"),
+        }
+    };
+    assert_eq!(found, None);
+}
+
+/// Proves that closing ends while the disk does not answer, with an error, that nobody else gets the directory before
+/// the write has returned, and that all that was acknowledged is there then.
+#[test]
+fn closing_a_disk_that_does_not_answer() {
+    let storage = Troubled::new();
+    let db = open(&storage).unwrap();
+    let table = db.table("t").unwrap();
+    put(&db, table, 1, 1).unwrap();
+    storage.trouble.begin(Kind::Hang, true);
+    let waits = db.run(async move |tx| tx.put(table, 2, 2).await);
+    std::thread::sleep(Duration::from_millis(50));
+    let (closed, waited) = timed(|| db.close());
+    let error = closed.unwrap_err();
+    assert!(is_refused(&error), "{error}");
+    assert!(waited < 5 * WAIT, "{waited:?}");
+    let error = waits.wait().unwrap_err();
+    assert!(matches!(error, Error::Stalled { .. }), "{error}");
+    assert!(matches!(open(&storage).unwrap_err(), Error::Storage(_)));
+    storage.trouble.begin(Kind::Hang, false);
+    let deadline = Instant::now() + 20 * WAIT;
+    let db = loop {
+        match open(&storage) {
+            Ok(db) => break db,
+            Err(error) => assert!(Instant::now() < deadline, "{error}"),
+        }
+    };
+    let table = db.table("t").unwrap();
+    assert_eq!((get(&db, table, 1).unwrap(), get(&db, table, 2).unwrap()), (Some(1), Some(2)));
+}
