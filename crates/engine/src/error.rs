@@ -1,6 +1,10 @@
 //! What can go wrong, in one concrete type, so that `?` and `Ok(..)` in a transaction's closure
 //! need no annotation.
 
+mod locked;
+
+pub use locked::{HolderKind, LockHolder, LockedRow};
+
 use crate::storage::StorageError;
 use crate::{checkpoint, wal};
 use std::fmt;
@@ -53,7 +57,11 @@ pub enum Error {
         index: String,
     },
     /// Another open transaction has locked or written the row, and the call was not to wait for it.
-    RowLocked,
+    RowLocked(Box<LockedRow>),
+    /// Another open transaction has locked or written the row, and was waited for as long as was allowed.
+    LockTimeout(Box<LockedRow>),
+    /// The row's holder waits, perhaps by way of others, for a row of this very transaction, which has to give way.
+    Deadlock(Box<LockedRow>),
     /// The key is longer than the limit.
     KeyTooLong {
         /// Its encoded length.
@@ -204,11 +212,24 @@ impl Error {
 
     /// True if the same transaction may succeed when it is run again.
     pub fn is_retryable(&self) -> bool {
-        matches!(self, Error::Conflict | Error::Busy | Error::TooManyTransactions { .. })
+        matches!(self, Error::Conflict | Error::Deadlock(_) | Error::Busy | Error::TooManyTransactions { .. })
     }
 }
 
 impl Error {
+    /// As `fmt`, of what has to do with a locked row.
+    fn fmt_lock(&self, f: &mut fmt::Formatter<'_>, row: &LockedRow) -> fmt::Result {
+        match self {
+            Error::LockTimeout(_) => {
+                write!(f, "{row} was not released within {} ms", row.waited.as_millis())
+            }
+            Error::Deadlock(_) => {
+                write!(f, "deadlock: {row} is locked by one that waits for this transaction")
+            }
+            _ => write!(f, "{row} is locked"),
+        }
+    }
+
     /// As `fmt`, of what has to do with an index.
     fn fmt_of_index(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -239,7 +260,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::Conflict => f.write_str("another transaction was in the way"),
-            Error::RowLocked => f.write_str("another open transaction has locked the row"),
+            Error::RowLocked(row) | Error::LockTimeout(row) | Error::Deadlock(row) => self.fmt_lock(f, row),
             Error::UniqueViolation { .. }
             | Error::IndexNotUnique { .. }
             | Error::IndexMismatch { .. }

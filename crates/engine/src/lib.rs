@@ -67,7 +67,7 @@ pub use durable::{
 };
 #[doc(hidden)]
 pub use durable::{Planted as PlantedDurability, Stepped};
-pub use error::{Error, Result};
+pub use error::{Error, HolderKind, LockHolder, LockedRow, Result};
 pub use exec::{BatchSize, Hint, Refill, Step, WorkerOptions};
 pub use metrics::{
     ArchiveStatistics, CheckpointStatistics, Clock, Event, LatencyStatistics, LogCondition, LogStatistics,
@@ -79,9 +79,9 @@ pub use record::VALUE_BYTES_MAX;
 #[cfg(feature = "serde")]
 pub use txn::Serde;
 pub use txn::{
-    AsKey, Contains, Delete, Get, GetBy, GetForUpdate, GetInto, GetMany, Index, IndexRows, Insert,
+    AsKey, Claim, Contains, Delete, Get, GetBy, GetForUpdate, GetInto, GetMany, Index, IndexRows, Insert,
     KEY_BYTES_MAX, Key, NextIndexRow, NextRow, OwnedIndexRows, OwnedRows, Plain, Put, RawRows, RawTable,
-    Rows, Table, Transaction, Txn, Update, Value,
+    Rows, SkipLocked, Table, Transaction, Txn, Update, Value,
 };
 pub use wal::Cut;
 

@@ -95,6 +95,8 @@ macro_rules! counters {
         #[non_exhaustive]
         pub struct Statistics {
             $($(#[$doc])* pub $name: u64,)*
+            /// Waits for rows that other transactions have, at this moment.
+            pub locks_awaited: u64,
             /// Memory by use.
             pub memory: MemoryStatistics,
             /// The log; all zero where there is none.

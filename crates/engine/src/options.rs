@@ -46,6 +46,11 @@ pub struct Options {
     pub memory_limit_bytes: u64,
     /// How often a transaction is run again after a conflict before the caller sees it. Default: 1000.
     pub retries_max: u32,
+    /// How long a transaction waits for a row that another one has locked or written, in milliseconds, before it fails
+    /// with [`Error::LockTimeout`]: in `get_for_update`, which can say otherwise, and where a write met conflicts with
+    /// one and the same open transaction again and again. Default: 10,000, far more than transactions take that nobody has
+    /// forgotten. 0: none waits.
+    pub lock_wait_ms: u64,
     /// When commits are acknowledged; a transaction can choose for itself by `Txn::set_durability`. This and what
     /// follows means nothing to a database in memory.
     pub durability: Durability,
@@ -91,6 +96,7 @@ impl Default for Options {
             inbox_capacity: 1024,
             memory_limit_bytes: u64::MAX,
             retries_max: 1000,
+            lock_wait_ms: 10_000,
             durability: Durability::Sync,
             among_others: false,
             log_segment_bytes: 64 << 20,

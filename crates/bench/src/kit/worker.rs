@@ -199,7 +199,7 @@ impl Measured {
     #[cold]
     fn failed(&mut self, clock: Instant, error: Error) {
         match error {
-            Error::Conflict => self.given_up += 1,
+            Error::Conflict | Error::Deadlock(_) => self.given_up += 1,
             Error::User(why) => match why.downcast::<RolledBack>() {
                 Ok(rolled_back) => {
                     self.kinds[rolled_back.0.kind].rolled_back += 1;

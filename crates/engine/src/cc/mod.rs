@@ -3,7 +3,7 @@
 //! written once over it.
 //!
 //! Called by `txn`. All of a scheme's waiting is in two step machines, `visit` and `commit`; a lock that cannot be
-//! had is refused, and whoever wants it asks again.
+//! had is refused, and whoever wants it joins the queue in [`Waits`].
 //! Rules that hold for every scheme:
 //! - A step never ends while it holds a latch; so no other transaction of the worker, and no
 //!   operation run in place, can meet a latch whose holder cannot go on.
@@ -17,9 +17,11 @@ mod models;
 mod mvcc;
 mod serializable;
 mod snapshot;
+mod waits;
 
 pub use serializable::{Planted, Serializable, planted};
 pub use snapshot::Snapshot;
+pub use waits::{Refusal, Stage, Ticket, Waits};
 
 /// Transactions that may be open at once in a database.
 pub const OPEN_TRANSACTIONS_MAX: usize = mvcc::TXNS_MAX;
@@ -30,7 +32,7 @@ pub const RESTORED_AT_MAX: u64 = Timestamp::LAST.0;
 use crate::epoch::Local;
 use crate::index::masstree::Masstree;
 use crate::index::{Key, Mark};
-use crate::memory::{OutOfMemory, Slab};
+use crate::memory::{Memory, OutOfMemory, Slab};
 use crate::record::{RecordId, Slot, Timestamp};
 use crate::suspend::Suspend;
 use crate::wal::{Lsn, Writer};
@@ -44,8 +46,10 @@ pub enum Abort {
     WriteConflict,
     /// Together with what others have committed meanwhile, no serial order might explain what it has read.
     Unserializable,
-    /// Another one's commit was waited for in vain.
+    /// Another one's commit was waited for, and did not end.
     Waited,
+    /// It would have waited for itself, by way of others.
+    Deadlock,
     /// The log has refused the commit's record. Running it again does not help by itself.
     Unlogged(Unlogged),
 }
@@ -112,10 +116,18 @@ pub enum Written {
     /// The record has been removed from the index meanwhile: find the key again.
     Gone,
     /// It could not be locked, for another open transaction has locked or written it.
-    Locked {
-        /// Waiting for that one cannot end in a circle.
-        may_wait: bool,
-    },
+    Locked(Holder),
+}
+
+/// Another transaction that has locked or written a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// Names it among all that have been in its place.
+    pub id: u64,
+    /// What [`Waits`] knows it by.
+    pub place: u32,
+    /// It is committing: that is over soon, and is no reason to sleep.
+    pub is_ending: bool,
 }
 
 /// The record that an operation has found, and how to find it again.
@@ -190,8 +202,8 @@ pub unsafe trait ConcurrencyControl: Sized + Send + Sync + 'static {
     /// A suspended commit. Plain data.
     type Commit: Copy + Default + Send;
 
-    /// The shared part of a database whose records lie in `records`.
-    fn open(records: Arc<Slab>) -> Self::Shared;
+    /// The shared part of a database whose records lie in `records`. Waits are charged to `memory`.
+    fn open(records: Arc<Slab>, memory: Arc<Memory>) -> Self::Shared;
     /// What a transaction that began now would have for its snapshot's timestamp.
     fn now(shared: &Self::Shared) -> u64;
     /// No transaction that is open or begins later has a lesser snapshot.
@@ -219,6 +231,28 @@ pub unsafe trait ConcurrencyControl: Sized + Send + Sync + 'static {
     fn txn(shared: &Self::Shared) -> Option<Self::Txn>;
     /// The place goes; no transaction is open in it.
     fn drop_txn(shared: &Self::Shared, txn: &mut Self::Txn);
+    /// The queues of transactions that wait for rows.
+    fn waits(shared: &Self::Shared) -> &Waits;
+    /// What [`Waits`] knows the transactions of this place by.
+    fn place(txn: &Self::Txn) -> u32;
+    /// The open transaction is one that a person or another program drives, since `now_ns` of the engine's clock.
+    fn set_interactive(shared: &Self::Shared, txn: &Self::Txn, now_ns: u64);
+    /// Since when the transaction at `place` is open, if it is interactive.
+    fn interactive_since(shared: &Self::Shared, place: u32) -> Option<u64>;
+    /// The transaction at `place`, if it is still the one that was a row's holder, will tell [`Waits`] when it ends. To
+    /// be called by a waiter; then the row is to be looked at once more, since it may have ended before.
+    fn await_end(shared: &Self::Shared, place: u32);
+    /// The open transaction that has written or locked the record last, unless it is this one.
+    ///
+    /// # Safety
+    /// As `visit`.
+    unsafe fn holder(shared: &Self::Shared, txn: &Self::Txn, slot: *const Slot) -> Option<Holder>;
+    /// The transaction has written or locked the record.
+    ///
+    /// # Safety
+    /// As `visit`.
+    unsafe fn holds(txn: &Self::Txn, slot: *const Slot) -> bool;
+
     /// Opens a transaction.
     fn begin(env: Env<'_, Self>, txn: &mut Self::Txn);
     /// The open transaction will not write. If it has done nothing yet, it may be moved to a later snapshot.

@@ -36,7 +36,13 @@ impl<C: ConcurrencyControl> Bench<C> {
         if C::LOSES_STAMPS {
             index.lose_stamps();
         }
-        Bench { shared: C::open(records.clone()), index, records, epochs: Epochs::new(), memory }
+        Bench {
+            shared: C::open(records.clone(), memory.clone()),
+            index,
+            records,
+            epochs: Epochs::new(),
+            memory,
+        }
     }
 
     pub(super) fn hand(&self) -> Hand<'_, C> {

@@ -6,10 +6,11 @@
 //! - A worker announces as well whether it could take a job. One that could not is never rung for a job: only what
 //!   gives it room again wakes it.
 
-use super::blocking::{Mutex, Thread, lock, thread};
+use super::blocking::{Mutex, Thread, lock, park_timeout, thread};
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use std::sync::Arc;
 use std::task::Wake;
+use std::time::Duration;
 
 const QUIET: u32 = 0;
 const RUNG: u32 = 1;
@@ -69,8 +70,8 @@ impl Bell {
     }
 
     /// Sleeps until rung, unless it has been; `still_idle` looks once more after sleep is announced. Leaves
-    /// the ringing to be heard. `has_room`: the sleeper would take a job.
-    pub(crate) fn sleep(&self, has_room: bool, still_idle: impl FnOnce() -> bool) {
+    /// the ringing to be heard. `has_room`: the sleeper would take a job. Returns after `at_most`, if given.
+    pub(crate) fn sleep(&self, has_room: bool, at_most: Option<Duration>, still_idle: impl FnOnce() -> bool) {
         let asleep = if has_room { ASLEEP } else { FULL };
         // Release: pairs with the Acquire in `ring`.
         if self.state.compare_exchange(QUIET, asleep, AcqRel, Relaxed).is_err() {
@@ -82,7 +83,13 @@ impl Bell {
             return;
         }
         while self.state.load(Relaxed) == asleep {
-            thread::park();
+            let Some(at_most) = at_most else {
+                thread::park();
+                continue;
+            };
+            park_timeout(at_most);
+            // Whether rung, out of time or for no reason: the caller looks, and comes back with the time that is left.
+            let _ = self.state.compare_exchange(asleep, QUIET, Relaxed, Relaxed);
         }
     }
 }

@@ -22,12 +22,24 @@ pub(crate) use std::{
 
 pub(crate) use crate::sync::{Mutex, MutexGuard, lock};
 use std::sync::PoisonError;
+use std::time::Duration;
 
 /// How often a waiting thread looks before it blocks. The model checker would only waste schedules on it.
 pub(crate) const SPINS: u32 = if cfg!(any(braid_shuttle, braid_loom)) { 1 } else { 2000 };
 
 /// After so many looks it lets another thread have the processor, which may be the one that it waits for.
 pub(crate) const SPINS_PER_YIELD: u32 = 64;
+
+/// Parks the thread for so long at most; in a model, where no time passes, until it is unparked.
+pub(crate) fn park_timeout(at_most: Duration) {
+    #[cfg(not(any(braid_shuttle, braid_loom)))]
+    thread::park_timeout(at_most);
+    #[cfg(any(braid_shuttle, braid_loom))]
+    {
+        let _ = at_most;
+        thread::park();
+    }
+}
 
 /// Waits on `condition`; spurious returns are possible. As with `lock`, poisoning tells nothing.
 pub(crate) fn wait<'a, T>(condition: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {

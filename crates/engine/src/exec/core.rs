@@ -349,6 +349,7 @@ impl<H: Host> Core<H> {
     fn keep_house(&mut self, live: &[NonNull<Slot<H::Mailbox>>]) {
         let started = self.host.profile().and_then(Profile::begin_housekeeping);
         self.host.refresh(self.oldest_stamp(live));
+        self.host.expire();
         if self.tuner.is_some() {
             self.tune(live.len());
         }

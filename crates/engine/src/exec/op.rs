@@ -9,6 +9,7 @@ use crate::profile::Profile;
 use crate::suspend::Suspend;
 use crate::sync::Arc;
 use std::task::Waker;
+use std::time::Duration;
 
 /// What stands beside the future in a slot: the operations that the future has posted. Reached by `&` only,
 /// by one thread at a time.
@@ -109,6 +110,12 @@ pub trait Host {
 
     /// Where it is noted what the worker's time goes to; a host without never has a round timed.
     fn profile(&self) -> Option<&Profile> {
+        None
+    }
+
+    /// Wakes the futures that have waited for each other until their time was over. Returns how long until that is so of
+    /// the next one; `None`: of none. Called now and then, and before the worker sleeps, which it does for no longer.
+    fn expire(&self) -> Option<Duration> {
         None
     }
 

@@ -115,7 +115,8 @@ impl<H: Host, S: Suspend> Server<'_, H, S> {
         }
         // With no room (too many are parked, or held) jobs are no reason to stay awake; only wakers are.
         let is_idle = || if has_room { executor.is_idle() } else { executor.is_for_others() };
-        inbox.bell.sleep(has_room, || is_idle() && self.worker.awaits_release());
+        let at_most = self.worker.expire();
+        inbox.bell.sleep(has_room, at_most, || is_idle() && self.worker.awaits_release());
     }
 
     /// Fills the free places: from the inbox and from the tickets by halves.

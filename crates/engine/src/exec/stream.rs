@@ -287,7 +287,8 @@ where
     fn sleep(&mut self) {
         self.core.interrupt();
         if !self.core.tend_idle() {
-            self.core.slots.wakes.bell.sleep(true, || self.core.awaits_release(self.held.first()));
+            let at_most = self.core.host.expire();
+            self.core.slots.wakes.bell.sleep(true, at_most, || self.core.awaits_release(self.held.first()));
         }
         self.core.enter();
     }

@@ -20,6 +20,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::thread;
+use std::time::Duration;
 
 /// What one step of a worker did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -249,10 +250,18 @@ impl<H: Host, S: Suspend> Worker<H, S> {
         if self.open > 0 { self.core.tend() } else { self.core.tend_idle() }
     }
 
+    /// See `Host::expire`.
+    pub(crate) fn expire(&self) -> Option<Duration> {
+        if self.core.parked == 0 { None } else { self.core.host.expire() }
+    }
+
     /// Takes notice of what others have done. True: outputs that were held were given out.
     fn attend(&mut self) -> bool {
         self.gathering = false;
         let released = self.release(); // before the bell: it may wake futures here
+        if self.open == 0 {
+            self.expire(); // likewise
+        }
         if self.core.slots.wakes.bell.heard() {
             let (open, hasty) = self.core.wake(&mut self.live, self.open);
             self.open = open;

@@ -43,6 +43,26 @@ pub fn wait<'a, T>(condition: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<
     condition.wait(guard).unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
+/// As [`wait`], for so long at most; true: that time has passed. (In a model no time passes.)
+#[inline]
+pub fn wait_timeout<'a, T>(
+    condition: &Condvar,
+    guard: MutexGuard<'a, T>,
+    at_most: std::time::Duration,
+) -> (MutexGuard<'a, T>, bool) {
+    #[cfg(not(braid_shuttle))]
+    {
+        let waited = condition.wait_timeout(guard, at_most);
+        let (guard, result) = waited.unwrap_or_else(std::sync::PoisonError::into_inner);
+        (guard, result.timed_out())
+    }
+    #[cfg(braid_shuttle)]
+    {
+        let _ = at_most;
+        (wait(condition, guard), false)
+    }
+}
+
 /// As [`lock`], if the mutex is free.
 #[inline]
 pub fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {

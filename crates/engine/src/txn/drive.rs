@@ -2,7 +2,8 @@
 
 use super::fault::Fault;
 use super::handle::Txn;
-use crate::cc::ConcurrencyControl;
+use super::row_wait::{Blocker, RowWait, Wait};
+use crate::cc::{ConcurrencyControl, Ticket};
 use crate::error::{Error, Result};
 use crate::profile::Activity;
 use std::future::{Future, poll_fn};
@@ -64,7 +65,7 @@ pub(crate) async fn drive<C: ConcurrencyControl, R>(
     mut body: impl Body<C, R>,
     retries_max: u32,
 ) -> Result<R> {
-    let mut retries = 0;
+    let (mut retries, mut kept) = (0, None);
     let sample = txn.sample_start();
     loop {
         txn.begin();
@@ -74,6 +75,9 @@ pub(crate) async fn drive<C: ConcurrencyControl, R>(
                 Ok(()) => {
                     std::mem::forget(open);
                     txn.ended();
+                    if retries > 0 {
+                        txn.desk.leave_turn(); // (the slot may be vacated much later, when its output is taken)
+                    }
                     txn.count_commit(sample);
                     return Ok(result);
                 }
@@ -86,12 +90,16 @@ pub(crate) async fn drive<C: ConcurrencyControl, R>(
         };
         drop(open);
         match got {
-            Err(Error::Conflict) if retries < retries_max => {
+            Err(why @ (Error::Conflict | Error::Deadlock(_))) if retries < retries_max => {
                 txn.count_conflict(true);
-                step_aside(txn, retries).await;
+                if let Err(error) = make_way(txn, why, retries, &mut kept).await {
+                    txn.count_failure(&error);
+                    return Err(error);
+                }
                 retries += 1;
             }
             Err(error) => {
+                txn.desk.leave_turn();
                 txn.count_failure(&error);
                 return Err(error);
             }
@@ -112,13 +120,77 @@ async fn commit<C: ConcurrencyControl>(txn: &Txn<C>) -> Result<(), Fault> {
     .await
 }
 
+/// Retries from which on a transaction whose row is held by an open one waits in the queue for that to end. Before, it stands
+/// aside for some rounds: a holder that is at work is gone by then, and costs no place in a queue. By now thousands
+/// of rounds have passed.
+const QUEUES_FROM: u32 = 16;
+
+/// Between two attempts. One that had its turn for a row, which has been changed since it began, keeps that and goes on at
+/// once, as the only one of those in the queue; `kept` is the turn that the last attempt went on with. One that has given way in a
+/// cycle waits for the row again, now holding nothing: would it run at once, it could take its first rows once more before
+/// the one that waits for them is awake, and close the same cycle.
+#[cold]
+#[inline(never)]
+async fn make_way<C: ConcurrencyControl>(
+    txn: &Txn<C>,
+    why: Error,
+    retries: u32,
+    kept: &mut Option<Ticket>,
+) -> Result<()> {
+    let is_deadlock = matches!(why, Error::Deadlock(_));
+    let had_turn = kept.is_some() && txn.desk.turn.get() == *kept;
+    if is_deadlock || had_turn {
+        txn.desk.leave_turn(); // it has not helped
+    }
+    if txn.desk.turn.get().is_none() {
+        // (A turn that has not helped was lost to a write past the queue. Those that come back at once lose to the same ones
+        // again and again.)
+        match is_deadlock || (retries >= QUEUES_FROM && !had_turn) {
+            false => step_aside(txn, retries).await,
+            true => wait_aside(txn, retries).await?,
+        }
+    }
+    *kept = txn.desk.turn.get();
+    Ok(())
+}
+
+/// As `step_aside`, when that has not helped for long: the one in the way may be idle.
+#[cold]
+#[inline(never)]
+async fn wait_aside<C: ConcurrencyControl>(txn: &Txn<C>, retries: u32) -> Result<()> {
+    let Some(mut line) = blocked_wait(txn) else {
+        step_aside(txn, retries).await;
+        return Ok(());
+    };
+    // It holds nothing, so nobody waits for it: no cycle comes of this.
+    poll_fn(|context| match line.poll(context) {
+        Ok(Wait::On) => Poll::Pending,
+        Ok(Wait::Over) => Poll::Ready(Ok(())),
+        Err(error) => Poll::Ready(Err(error)),
+    })
+    .await?;
+    line.keep();
+    Ok(())
+}
+
+/// In line for the row that the last conflict was about, if an open transaction still has it, and it may be waited for.
+fn blocked_wait<C: ConcurrencyControl>(txn: &Txn<C>) -> Option<RowWait<'_, C>> {
+    let Blocker { what, row, holder } = txn.desk.blocker.take()?;
+    let slot = what.table().slot(row);
+    let mut line = RowWait::of(txn, what, None, Some(holder)).ok()?;
+    line.wait_for(row, slot, Some(holder)).ok()?;
+    Some(line)
+}
+
 /// Lets other transactions go first: for longer after each conflict, and for a length that differs
 /// between transactions, so that two of them do not meet again and again.
 #[cold]
 async fn step_aside<C: ConcurrencyControl>(txn: &Txn<C>, retries: u32) {
     let rounds = 1 + txn.desk.number.wrapping_mul(0x9e37_79b9).rotate_left(retries) % rounds_max(retries);
-    // (The other one may be open on the same worker: so not in place, where there is a choice.)
-    if !txn.is_in_place() || txn.desk.leave_place() {
+    // (The other one may be open on the same worker: so not in place, where there is a choice, nor while any transaction
+    // waits for a row.)
+    let may_be_here = C::waits(txn.desk.shared()).is_any();
+    if !txn.is_in_place() || txn.desk.leave_place() || may_be_here {
         let mut is_posted = false;
         return poll_fn(|_| {
             if std::mem::replace(&mut is_posted, true) {

@@ -68,7 +68,7 @@ impl<C: ConcurrencyControl> Engine<C> {
         let nodes = slab(Kind::Index, NODE_BYTES, NODES_MAX)?;
         Ok(Arc::new(Engine {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed), // only uniqueness counts
-            shared: C::open(records.clone()),
+            shared: C::open(records.clone(), memory.clone()),
             log: OnceLock::new(),
             archive_statistics: Arc::default(),
             is_read_only: AtomicBool::new(false),
@@ -313,6 +313,7 @@ impl<C: ConcurrencyControl> Engine<C> {
         let kept = self.all_tables().iter().map(|table| table.index.kept().len()).sum();
         statistics.memory.records = self.records.used().saturating_sub(kept);
         statistics.memory.nodes = self.nodes.used();
+        statistics.locks_awaited = C::waits(&self.shared).waiting() as u64;
         statistics.log = self.log.get().map(|log| log.writer.statistics()).unwrap_or_default();
         statistics.archive = self.archive_statistics.lock().expect("no panic while it is held").clone();
         statistics

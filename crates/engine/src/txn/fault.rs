@@ -37,7 +37,7 @@ impl Fault {
 impl From<Abort> for Error {
     fn from(abort: Abort) -> Self {
         match abort {
-            Abort::WriteConflict | Abort::Unserializable | Abort::Waited => Error::Conflict,
+            Abort::WriteConflict | Abort::Unserializable | Abort::Waited | Abort::Deadlock => Error::Conflict,
             Abort::Unlogged(_) => Error::Closed, // (what is refused at commit is explained by the engine)
         }
     }

@@ -7,6 +7,7 @@ use super::mailbox::{Desk, InPlace, Patience};
 use super::many::{GetInto, GetMany};
 use super::point::Point;
 use super::point_futures::{Contains, Delete, Get, Insert, Locate, Put, Update};
+use super::row_wait::{Blocker, Wanted};
 use super::rows::Rows;
 use super::table::Table;
 use super::value::Value;
@@ -62,9 +63,14 @@ impl<C: ConcurrencyControl> Txn<C> {
 
     /// The value under `key`, if there is one, which nobody else can change until the transaction ends.
     ///
-    /// A row that another open transaction has locked or written is waited for, up to about a million rounds of the
-    /// worker; the younger of two that would wait for each other gives way. `.no_wait()` on the future fails with [`Error::RowLocked`] instead, and
-    /// `.skip_locked()` answers as if there were no such row. Nothing is locked where there is no row.
+    /// A row that another open transaction has locked or written is waited for, in the queue behind those who came before,
+    /// for [`Options::lock_wait_ms`] at most: then the call fails with [`Error::LockTimeout`]. `.timeout(…)` on the
+    /// future says how long instead; `.no_wait()` fails at once, with [`Error::RowLocked`]; `.skip_locked()` answers
+    /// [`Claim::Locked`](crate::Claim::Locked). Of transactions that would wait for each other in a cycle, one gives way when the wait that would
+    /// close the cycle begins, with [`Error::Deadlock`]: in a closure it is run again. Nothing is locked where there
+    /// is no row.
+    ///
+    /// [`Options::lock_wait_ms`]: crate::Options::lock_wait_ms
     ///
     /// ```
     /// # use braiddb::{Database, Error, Options, Table};
@@ -73,8 +79,9 @@ impl<C: ConcurrencyControl> Txn<C> {
     /// db.worker().run(async |tx| tx.put(jobs, 1, "to do").await)?;
     /// let (mine, yours) = (db.begin()?, db.begin()?);
     /// assert_eq!(mine.get_for_update(jobs, 1)?, Some("to do"));
-    /// let taken = yours.with(async |tx| Ok(tx.get_for_update(jobs, 1).skip_locked().await?.is_none()));
-    /// assert!(taken?);
+    /// let is_locked = |job| yours.with(async |tx| Ok(tx.get_for_update(jobs, job).skip_locked().await?.is_locked()));
+    /// assert!(is_locked(1)?);
+    /// assert!(!is_locked(2)?, "there is no such row");
     /// # Ok::<(), Error>(())
     /// ```
     pub fn get_for_update<K: Key, V: Value + ?Sized>(
@@ -402,7 +409,28 @@ impl<C: ConcurrencyControl> Txn<C> {
         // SAFETY: not borrowed outside of single calls.
         let txn = unsafe { &mut *self.desk.state.get() };
         // SAFETY: the index named the record in this operation, inside its epoch.
-        unsafe { C::write(self.desk.context().env(), txn, point.slot, &point.target(), change) }
+        let result = unsafe { C::write(self.desk.context().env(), txn, point.slot, &point.target(), change) };
+        if result == Err(Refused::Abort(Abort::WriteConflict)) {
+            self.note_blocker(point);
+        }
+        result
+    }
+
+    /// Another transaction is in the way: if it is an open one, that is to be known when this one is run again.
+    #[cold]
+    fn note_blocker(&self, point: &Point<C>) {
+        // SAFETY: not borrowed outside of single calls.
+        let txn = unsafe { &*self.desk.state.get() };
+        // SAFETY: the index named the record in this operation, inside its epoch.
+        let holder = unsafe { C::holder(self.desk.shared(), txn, point.slot) };
+        let what = Wanted::new(point.table, &point.key);
+        self.desk.blocker.set(holder.map(|holder| Blocker { what, row: point.id, holder }));
+    }
+
+    /// What its waits are known by.
+    pub(super) fn place(&self) -> u32 {
+        // SAFETY: not borrowed outside of single calls.
+        C::place(unsafe { &*self.desk.state.get() })
     }
 
     /// A new record for a key that the index does not have.
@@ -576,7 +604,7 @@ impl<C: ConcurrencyControl> Txn<C> {
     pub(super) fn count_failure(&self, error: &Error) {
         let metrics = &self.desk.context().metrics;
         match error {
-            Error::Conflict => self.count_conflict(false),
+            Error::Conflict | Error::Deadlock(_) => self.count_conflict(false),
             Error::OutOfMemory { .. } => metrics.aborts_out_of_memory.add(1),
             _ => {
                 metrics.aborts_user.add(1);

@@ -14,6 +14,7 @@ use crate::wal::{self, Lsn};
 use std::cell::Cell;
 use std::sync::Arc;
 use std::task::Waker;
+use std::time::Duration;
 
 /// The engine's part of a worker: the context that its transactions share.
 pub(crate) struct WorkerHost<C: ConcurrencyControl> {
@@ -120,6 +121,18 @@ impl<C: ConcurrencyControl> Host for WorkerHost<C> {
 
     fn profile(&self) -> Option<&Profile> {
         Some(&self.context.profile)
+    }
+
+    fn expire(&self) -> Option<Duration> {
+        let engine = &self.context.engine;
+        let waits = C::waits(&engine.shared);
+        let first_ns = waits.first_deadline_ns()?;
+        let now_ns = engine.clock.now_ns();
+        if first_ns <= now_ns {
+            waits.expire(now_ns);
+        }
+        let left_ns = waits.first_deadline_ns()?.saturating_sub(now_ns);
+        Some(Duration::from_nanos(left_ns))
     }
 
     fn longs(&self) -> usize {

@@ -13,10 +13,11 @@ use super::fault::Fault;
 use super::point::Point;
 use super::pool::Pool;
 use super::recent::Recent;
+use super::row_wait::Blocker;
 use super::run::Run;
 use super::secondary::Upkeep;
 use super::table::TableInner;
-use crate::cc::{Abort, Committed, ConcurrencyControl};
+use crate::cc::{Abort, Committed, ConcurrencyControl, Ticket};
 use crate::error::{Error, Result};
 use crate::exec::Mailbox;
 use crate::index::Key;
@@ -135,6 +136,14 @@ pub(crate) struct Desk<C: ConcurrencyControl> {
     pub(super) scratch: Cell<Vec<u8>>,
     /// Of scans.
     pub(super) runs: Pool<Run<C>>,
+    /// A person or another program drives the transaction: it may block its thread.
+    pub(super) is_interactive: Cell<bool>,
+    /// Places in line for rows that it has, those of forgotten operations included.
+    pub(super) waits: Cell<u32>,
+    /// Its turn for a row that it has had to be run again for: others in line for that wait until this attempt is over.
+    pub(super) turn: Cell<Option<Ticket>>,
+    /// What the last conflict was about.
+    pub(super) blocker: Cell<Option<Blocker>>,
     /// Of writes of tables that have indexes.
     pub(super) upkeeps: Pool<Upkeep<C>>,
     /// The record of the last write under a key that the index did not have.
@@ -183,6 +192,10 @@ impl<C: ConcurrencyControl> Desk<C> {
             arena: UnsafeCell::default(),
             scratch: Cell::default(),
             runs: Pool::default(),
+            is_interactive: Cell::new(false),
+            waits: Cell::new(0),
+            turn: Cell::new(None),
+            blocker: Cell::new(None),
             upkeeps: Pool::default(),
             created: Cell::new(RecordId(0)),
         })
@@ -448,6 +461,14 @@ impl<C: ConcurrencyControl> Desk<C> {
         self.todo.set(self.todo.get() | STEP_ASIDE);
     }
 
+    /// Lets the next one in line have the turn that was kept, if one was.
+    #[inline(always)]
+    pub(super) fn leave_turn(&self) {
+        if let Some(ticket) = self.turn.take() {
+            C::waits(self.shared()).leave(ticket);
+        }
+    }
+
     /// Forgets whatever is posted or lent; operations' futures may have been leaked.
     pub(super) fn clear(&self) {
         self.todo.set(0);
@@ -458,6 +479,10 @@ impl<C: ConcurrencyControl> Desk<C> {
         self.reads_untracked.set(false);
         self.durability.set(self.durability_default);
         self.committed.set(None);
+        if self.waits.take() != 0 {
+            // SAFETY: not borrowed outside of single calls.
+            C::waits(self.shared()).leave_all(C::place(unsafe { &*self.state.get() }));
+        }
         // SAFETY: the attempt is over: nothing that it copied is used any more.
         unsafe { (*self.arena.get()).reset() };
     }
@@ -506,6 +531,7 @@ impl<C: ConcurrencyControl> Mailbox for Desk<C> {
     }
 
     fn vacated(&self) {
+        self.leave_turn();
         self.todo.set(VACANT);
         self.used.set(0);
         if self.is_long.take() {

@@ -30,6 +30,7 @@ mod replay;
 mod restore;
 #[cfg(all(test, not(braid_shuttle)))]
 mod restore_tests;
+mod row_wait;
 mod rows;
 mod run;
 mod secondary;
@@ -42,7 +43,7 @@ pub(crate) use engine::{Context, Engine, Log};
 pub use handle::Txn;
 pub(crate) use host::WorkerHost;
 pub use key::{AsKey, KEY_BYTES_MAX, Key};
-pub use lock::GetForUpdate;
+pub use lock::{Claim, GetForUpdate, SkipLocked};
 pub use many::{GetInto, GetMany};
 pub use owned::{OwnedRows, Transaction};
 pub use point_futures::{Contains, Delete, Get, Insert, Put, Update};

@@ -56,7 +56,11 @@ impl<C: ConcurrencyControl> Transaction<C> {
         let txn = engine.with_context(|context| {
             let txn =
                 Box::new(Txn { desk: Desk::new(NonNull::from(context), 0, InPlace::Prefetching, false)? });
+            txn.desk.is_interactive.set(true);
             txn.begin();
+            // SAFETY: not borrowed outside of single calls.
+            let state = unsafe { &*txn.desk.state.get() };
+            C::set_interactive(&engine.shared, state, engine.clock.now_ns());
             Ok::<_, Error>(txn)
         })?;
         Ok(Transaction { txn, is_open: true, engine: engine.clone() })
@@ -102,8 +106,8 @@ impl<C: ConcurrencyControl> Transaction<C> {
         self.now(|txn| txn.get(table, key))
     }
 
-    /// As [`Txn::get_for_update`]; but a transaction that another thread holds the row for is waited for only
-    /// a moment.
+    /// As [`Txn::get_for_update`]; while it waits, the thread is blocked. (So do not hold a row on the same thread that
+    /// waits for it: nobody could release it before the time is over.)
     pub fn get_for_update<K: Key, V: Value + ?Sized>(
         &self,
         table: Table<K, V>,

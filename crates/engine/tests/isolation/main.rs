@@ -5,6 +5,7 @@
 
 mod locks;
 mod phantoms;
+mod queues;
 mod read_only;
 mod untracked;
 mod waits;

@@ -7,6 +7,7 @@ use std::cell::Cell;
 use std::future::Future;
 use std::rc::Rc;
 use std::task::{Context, Waker};
+use std::time::Duration;
 
 /// Begins a transaction on a worker of this thread and leaves it after so many steps, perhaps within its commit;
 /// has `act` do something in an interactive transaction; and lets it end. Whether `act` gave way; `None`: there
@@ -37,7 +38,7 @@ fn meet(
     }
     let gave_way = match act(early, table, &db) {
         Ok(()) => false,
-        Err(Error::Conflict) => true,
+        Err(Error::Conflict | Error::LockTimeout(_)) => true,
         Err(error) => panic!("{error}"),
     };
     while !is_done.get() {
@@ -78,7 +79,9 @@ fn reads_end() {
     check(nothing, |_, t, db| finds(db, |tx| tx.get(t, 1)));
     check(nothing, |_, t, db| finds(db, |tx| Ok(tx.get_many(t, &[1, 2])?[0])));
     check(nothing, |_, t, db| finds(db, |tx| Ok(tx.scan(t, 1..2).next()?.map(|(_, value)| value))));
-    check(nothing, |_, t, db| finds(db, |tx| tx.get_for_update(t, 1)));
+    let at_most = Duration::from_millis(5); // nobody steps the worker meanwhile
+    let lock = async |tx: &braiddb::Txn, t| tx.get_for_update(t, 1).timeout(at_most).await;
+    check(nothing, |_, t, db| finds(db, |tx| tx.with(async |tx| lock(tx, t).await)));
 }
 
 /// Proves that the papers' ways to schedule reads, run within one poll, end likewise.

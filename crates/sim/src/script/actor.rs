@@ -4,7 +4,7 @@
 use super::gate::Gate;
 use super::history::{Observed, Outcome};
 use super::program::{Busy, Cursor, Operation, Place, Seen, Transaction, Turn};
-use braiddb::{ConcurrencyControl, Error, Result, Table, Txn};
+use braiddb::{Claim, ConcurrencyControl, Error, Result, Table, Txn};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
@@ -64,7 +64,7 @@ impl Actor {
         observed.ended = ended;
         match result {
             Ok(()) => observed.outcome = Outcome::Committed,
-            Err(Error::Conflict) => observed.outcome = Outcome::Conflict,
+            Err(Error::Conflict | Error::Deadlock(_)) => observed.outcome = Outcome::Conflict,
             Err(Error::User(_)) => observed.outcome = Outcome::GaveUp,
             Err(error) => *self.fault.borrow_mut() = Some(error.to_string()),
         }
@@ -121,15 +121,16 @@ async fn perform<C: ConcurrencyControl>(
         Operation::Lock(place, busy) => {
             let (table, key) = at(place);
             let lock = tx.get_for_update(table, key);
-            let locked = match busy {
-                Busy::Wait => lock.await,
-                Busy::Fail => lock.no_wait().await,
-                Busy::Skip => lock.skip_locked().await,
-            };
-            match locked {
-                Ok(value) => Seen::Value(value),
-                Err(Error::RowLocked) => Seen::Refused,
-                Err(error) => return Err(error),
+            match busy {
+                Busy::Wait => Seen::Value(lock.await?),
+                Busy::Fail => match lock.no_wait().await {
+                    Err(Error::RowLocked(_)) => Seen::Refused,
+                    found => Seen::Value(found?),
+                },
+                Busy::Skip => match lock.skip_locked().await? {
+                    Claim::Locked => Seen::Refused,
+                    found => Seen::Value(found.row()),
+                },
             }
         }
         Operation::Scan(table, from, to) => {

@@ -62,8 +62,7 @@ pub fn perform(state: &mut State, operation: &Operation, touched: &mut Touched) 
 /// Says nothing of the state: the row was another's, or the transaction does not depend on what it has read.
 fn is_free(operation: &Operation, seen: &Seen, peeks: Peeks, touched: &Touched) -> bool {
     match operation {
-        Operation::Lock(_, Busy::Fail) => *seen == Seen::Refused,
-        Operation::Lock(_, Busy::Skip) => *seen == Seen::Value(None),
+        Operation::Lock(_, Busy::Fail | Busy::Skip) => *seen == Seen::Refused,
         Operation::Peek(place) => peeks == Peeks::Guess && !touched.written.contains(place),
         _ => false,
     }

@@ -251,7 +251,7 @@ impl<'s, C: ConcurrencyControl> Stage<'s, C> {
         let end = move |result: Result<()>| {
             is_filling.set(false);
             match result {
-                Ok(()) | Err(Error::Conflict) => {}
+                Ok(()) | Err(Error::Conflict | Error::Deadlock(_)) => {}
                 Err(error) => *fault.borrow_mut() = Some(error.to_string()),
             }
         };

@@ -27,13 +27,15 @@ mod shuttle_tests;
 mod tests;
 mod tracker;
 
-use super::{Abort, Change, Committed, ConcurrencyControl, Env, Refused, Scanned, Target, Written};
+use super::{
+    Abort, Change, Committed, ConcurrencyControl, Env, Holder, Refused, Scanned, Target, Waits, Written,
+};
 use crate::index::Index;
-use crate::memory::{OutOfMemory, Slab};
+use crate::memory::{Memory, OutOfMemory, Slab};
 use crate::profile::Activity;
 use crate::record::{RecordId, Slot, Stamp, Tag, Timestamp, Version, VersionKind};
 use crate::suspend::Suspend;
-use crate::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use crate::sync::atomic::{AtomicUsize, Ordering, Ordering::Relaxed, fence};
 use crate::wal::{Changes, Lsn};
 pub(super) use chain::Overwritten;
 use chain::{drop_version, new_version};
@@ -66,6 +68,7 @@ pub struct Shared<T: Tracker> {
     reclaimer: Reclaimer,
     /// Workers made so far, which numbers them.
     workers: AtomicUsize,
+    waits: Waits,
     pub(super) tracker: T::Shared,
 }
 
@@ -198,15 +201,15 @@ impl<T: Tracker> Shared<T> {
             return None;
         }
         match self.registry.outcome(tag) {
-            // The older one waits: so nobody waits for himself.
-            Outcome::Active => {
-                let theirs = self.registry.begin_of(tag.descriptor());
-                Some(Written::Locked { may_wait: (txn.begin, txn.place) < (theirs, tag.descriptor()) })
-            }
-            Outcome::Committing | Outcome::Pending(_) => Some(Written::Locked { may_wait: true }),
+            Outcome::Active => Some(Written::Locked(holder_of(tag, false))),
+            Outcome::Committing | Outcome::Pending(_) => Some(Written::Locked(holder_of(tag, true))),
             Outcome::Committed(_) | Outcome::Ended => Some(Written::Done),
         }
     }
+}
+
+fn holder_of(tag: Tag, is_ending: bool) -> Holder {
+    Holder { id: tag.word() & (u64::MAX >> 1), place: tag.descriptor(), is_ending }
 }
 
 impl<T: Tracker> Txn<T> {
@@ -248,9 +251,20 @@ impl<T: Tracker> Txn<T> {
     #[inline(always)]
     fn end(&mut self, shared: &Shared<T>) {
         debug_assert!(self.writes.is_empty());
+        let has_held = self.tag != Tag::NONE;
         self.tag = Tag::NONE;
         T::forget(&mut self.reads);
         shared.registry.close(self.place);
+        if has_held && shared.registry.is_awaited(self.place) {
+            self.tell(shared);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn tell(&self, shared: &Shared<T>) {
+        shared.registry.clear_awaited(self.place);
+        shared.waits.ended(self.place);
     }
 }
 
@@ -270,8 +284,9 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
     type Visit = Visit;
     type Commit = Commit<T::Decision>;
 
-    fn open(records: Arc<Slab>) -> Shared<T> {
+    fn open(records: Arc<Slab>, memory: Arc<Memory>) -> Shared<T> {
         Shared {
+            waits: Waits::new(memory),
             registry: Registry::new(),
             reclaimer: Reclaimer::new(records, T::TRACKS_READS && !T::FORGETS_SUCCESSORS),
             workers: AtomicUsize::new(0),
@@ -349,6 +364,41 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
     fn drop_txn(shared: &Shared<T>, txn: &mut Txn<T>) {
         debug_assert!(txn.writes.is_empty());
         shared.registry.part(txn.place);
+    }
+
+    fn waits(shared: &Shared<T>) -> &Waits {
+        &shared.waits
+    }
+
+    fn place(txn: &Txn<T>) -> u32 {
+        txn.place
+    }
+
+    fn set_interactive(shared: &Shared<T>, txn: &Txn<T>, now_ns: u64) {
+        shared.registry.set_interactive_since(txn.place, now_ns.max(1));
+    }
+
+    fn interactive_since(shared: &Shared<T>, place: u32) -> Option<u64> {
+        shared.registry.interactive_since(place)
+    }
+
+    fn await_end(shared: &Shared<T>, place: u32) {
+        shared.registry.await_end(place);
+    }
+
+    unsafe fn holder(shared: &Shared<T>, txn: &Txn<T>, slot: *const Slot) -> Option<Holder> {
+        // SAFETY: slots are never unmapped; a head is the head inside an epoch.
+        let head = unsafe { (*slot).head().as_ref() }?;
+        match shared.may_lock(head, txn)? {
+            Written::Locked(holder) => Some(holder),
+            _ => None,
+        }
+    }
+
+    unsafe fn holds(txn: &Txn<T>, slot: *const Slot) -> bool {
+        // SAFETY: as in `holder`.
+        let head = unsafe { (*slot).head().as_ref() };
+        txn.tag != Tag::NONE && head.is_some_and(|head| head.stamp().0 == txn.tag.word())
     }
 
     #[inline(always)]
@@ -655,6 +705,9 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
         T::abandon(env, txn);
         txn.has_locks = false;
         Self::rollback_to(env, txn, 0);
+        if txn.tag != Tag::NONE {
+            fence(Ordering::SeqCst); // pairs with the one in `Registry::await_end`
+        }
         txn.end(env.shared);
     }
 }

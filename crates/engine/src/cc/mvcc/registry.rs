@@ -11,7 +11,7 @@
 //!   any more had published its transactions' begins before.
 
 use crate::record::{TICK, Tag, Timestamp};
-use crate::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence};
+use crate::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence};
 use crate::sync::{CachePadded, Mutex, lock};
 use std::sync::Arc;
 
@@ -50,6 +50,10 @@ const _: () = assert!(COMMITTING < FIRST.0);
 struct Descriptor {
     tag: AtomicU64,
     outcome: AtomicU64,
+    /// Others wait for the end of the present transaction, or did for that of one before it.
+    is_awaited: AtomicBool,
+    /// Since when an interactive transaction is open; 0: it is none.
+    interactive_since: AtomicU64,
 }
 
 /// Begins lie densely: `oldest` reads them all.
@@ -96,6 +100,8 @@ impl Registry {
                 descriptors: std::array::from_fn(|_| Descriptor {
                     tag: AtomicU64::new(Tag::NONE.word()),
                     outcome: AtomicU64::new(ACTIVE),
+                    is_awaited: AtomicBool::new(false),
+                    interactive_since: AtomicU64::new(0),
                 }),
             }));
             self.chunks[count].store(chunk, Ordering::Release); // pairs with the Acquire in `chunk`
@@ -114,6 +120,7 @@ impl Registry {
 
     /// Gives a place back.
     pub(super) fn part(&self, place: u32) {
+        self.set_interactive_since(place, 0);
         debug_assert_eq!(self.begin_word(place).load(Ordering::Relaxed), CLOSED);
         lock(&self.free).push(place);
     }
@@ -165,11 +172,6 @@ impl Registry {
         begin
     }
 
-    /// The snapshot of the transaction at this place, open or not.
-    pub(super) fn begin_of(&self, place: u32) -> Timestamp {
-        Timestamp(self.begin_word(place).load(Ordering::Acquire)) // pairs with the Release in `open`
-    }
-
     #[inline(always)]
     pub(super) fn close(&self, place: u32) {
         self.begin_word(place).store(CLOSED, Ordering::Release); // what the transaction read is read
@@ -199,6 +201,37 @@ impl Registry {
         let outcome = &self.descriptor(place).outcome;
         debug_assert_eq!(outcome.load(Ordering::Relaxed), PENDING | stamp.tick().0);
         outcome.store(stamp.0, Ordering::Release); // pairs with the Acquire in `outcome`
+    }
+
+    /// Marks the transaction at this place as awaited, and lets whoever ends a transaction there see it: one that draws a
+    /// commit timestamp after this call, or passes a fence after it has undone its writes. Who calls looks at the row
+    /// after that: what ended earlier than that shows there.
+    pub(super) fn await_end(&self, place: u32) {
+        self.descriptor(place).is_awaited.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst); // pairs with the fence in `abort` of the scheme
+        // AcqRel: of this and the one in `draw` the later acquires what came before the earlier.
+        self.clock.fetch_or(0, Ordering::AcqRel);
+    }
+
+    /// Whether the transaction that ends at this place is awaited.
+    #[inline(always)]
+    pub(super) fn is_awaited(&self, place: u32) -> bool {
+        self.descriptor(place).is_awaited.load(Ordering::Relaxed)
+    }
+
+    /// Those who wait for the transaction that has ended at this place are going to be told.
+    pub(super) fn clear_awaited(&self, place: u32) {
+        self.descriptor(place).is_awaited.store(false, Ordering::Relaxed);
+    }
+
+    /// See `ConcurrencyControl::set_interactive`; 0: it is none.
+    pub(super) fn set_interactive_since(&self, place: u32, now_ns: u64) {
+        self.descriptor(place).interactive_since.store(now_ns, Ordering::Relaxed); // for messages
+    }
+
+    /// Since when an interactive transaction is open there.
+    pub(super) fn interactive_since(&self, place: u32) -> Option<u64> {
+        Some(self.descriptor(place).interactive_since.load(Ordering::Relaxed)).filter(|&since| since != 0)
     }
 
     /// Halts a commit half-way, for tests.

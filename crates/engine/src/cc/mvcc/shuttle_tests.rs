@@ -3,9 +3,9 @@
 
 use super::tests::{Bench, Hand};
 use super::*;
-use crate::cc::Snapshot;
 use crate::cc::models::{SCHEDULES, check, check_both};
 use crate::cc::snapshot::Untracked;
+use crate::cc::{Snapshot, Stage};
 
 type Txn = super::Txn<Untracked>;
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -168,4 +168,139 @@ fn insert_and_removal() {
         first.clean();
         assert_eq!(bench.records.used(), 1);
     });
+}
+
+/// Locks a key as operations do, waiting in the queue. False: it has to give way. `looks`: once more after it is in the queue.
+fn lock_in_queue(hand: &Hand<'_>, txn: &mut Txn, key: u64, looks: bool) -> bool {
+    let (shared, place) = (&hand.bench.shared, Snapshot::place(txn));
+    let waits = Snapshot::waits(shared);
+    let waker = std::task::Waker::from(Arc::new(Unpark(thread::current())));
+    let mut ticket = None;
+    let is_locked = loop {
+        let holder = match hand.change(txn, key, Change::Lock) {
+            Ok(Written::Done) => break true,
+            Ok(Written::Locked(holder)) => holder,
+            Ok(Written::Gone) => {
+                thread::yield_now();
+                continue;
+            }
+            Ok(other) => unreachable!("the key is there: {other:?}"),
+            Err(_) => break false,
+        };
+        if holder.is_ending {
+            thread::yield_now();
+            continue;
+        }
+        let row = hand.find(key).expect("it is there");
+        let is_held = || {
+            Snapshot::await_end(shared, holder.place);
+            // SAFETY: found inside the hand's epoch.
+            let now = unsafe { Snapshot::holder(shared, txn, hand.bench.slot(row)) };
+            !looks || now.is_some_and(|now| now.id == holder.id && !now.is_ending)
+        };
+        match ticket {
+            Some(ticket) if waits.stay(ticket, holder.place, is_held) == Stage::Deadlocked => break false,
+            Some(_) => {}
+            None => match waits.join(row, place, Some(holder.place), u64::MAX, is_held) {
+                Ok(joined) => ticket = Some(joined),
+                Err(_) => break false,
+            },
+        }
+        let ticket = ticket.expect("in the queue");
+        let stage = loop {
+            match waits.look(ticket, &waker) {
+                Stage::Waiting => thread::park(),
+                stage => break stage,
+            }
+        };
+        if stage == Stage::Deadlocked {
+            break false;
+        }
+    };
+    match ticket {
+        Some(ticket) if is_locked => {
+            if waits.took(ticket) {
+                Snapshot::await_end(shared, place);
+            }
+        }
+        Some(ticket) => waits.leave(ticket),
+        None => {}
+    }
+    is_locked
+}
+
+struct Unpark(thread::Thread);
+
+impl std::task::Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Three transactions lock one key, each in its turn: one of them commits a change, one commits nothing, one aborts.
+fn line<const LOOKS: bool>() {
+    let bench = Arc::new(Bench::new());
+    bench.hand().commit_change(1, Change::Insert(b"0"));
+    let inside = Arc::new(AtomicU64::new(0));
+    let threads = [0, 1, 2].map(|number| {
+        let inside = inside.clone();
+        spawn(&bench, move |hand| {
+            let mut txn = hand.begin();
+            if lock_in_queue(hand, &mut txn, 1, LOOKS) {
+                assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "one at a time");
+                if number == 0 {
+                    assert_eq!(hand.change(&mut txn, 1, Change::Update(b"1")), Ok(Written::Done));
+                }
+                inside.fetch_sub(1, Ordering::SeqCst);
+                if number < 2 {
+                    return hand.commit(txn);
+                }
+            }
+            hand.abort(txn);
+        })
+    });
+    threads.into_iter().for_each(|thread| thread.join().expect("its assertions hold"));
+    assert!(!Snapshot::waits(&bench.shared).is_any(), "nobody is left in the queue");
+}
+
+/// Proves that who waits for a lock is woken however its holder ends, and whenever it joins the queue.
+#[test]
+fn nobody_waits_for_ever() {
+    check_both(line::<true>);
+}
+
+/// Proves that the model notices one that does not look again when it is in the queue.
+#[test]
+#[should_panic(expected = "deadlock")]
+fn planted_no_second_look() {
+    check(RandomScheduler::new(20 * SCHEDULES), line::<false>);
+}
+
+/// Three transactions lock two keys each, in a cycle.
+fn cycle() {
+    let bench = Arc::new(Bench::new());
+    (0..3).for_each(|key| bench.hand().commit_change(key, Change::Insert(b"0")));
+    let gave_way = Arc::new(AtomicU64::new(0));
+    let threads = [0, 1, 2].map(|number| {
+        let gave_way = gave_way.clone();
+        spawn(&bench, move |hand| {
+            let mut txn = hand.begin();
+            let first = lock_in_queue(hand, &mut txn, number, true);
+            if first && lock_in_queue(hand, &mut txn, (number + 1) % 3, true) {
+                return hand.commit(txn);
+            }
+            gave_way.fetch_add(1, Ordering::SeqCst);
+            hand.abort(txn);
+        })
+    });
+    threads.into_iter().for_each(|thread| thread.join().expect("its assertions hold"));
+    assert!(gave_way.load(Ordering::SeqCst) <= 1, "one that gives way is enough");
+    assert!(!Snapshot::waits(&bench.shared).is_any(), "nobody is left in the queue");
+}
+
+/// Proves that transactions that would wait for each other in a cycle end in every schedule, and that one at most gives
+/// way.
+#[test]
+fn cycles_are_broken() {
+    check_both(cycle);
 }

@@ -72,7 +72,7 @@ fn a_wake_is_not_lost_on_a_worker_that_falls_asleep() {
             if wakes.bell.heard() {
                 wakes.take(|index| seen[index] = true);
             } else {
-                wakes.bell.sleep(true, || true);
+                wakes.bell.sleep(true, None, || true);
             }
         }
         wakers.into_iter().for_each(|thread| thread.join().unwrap());

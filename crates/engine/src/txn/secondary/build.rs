@@ -231,7 +231,7 @@ fn add<C: ConcurrencyControl>(
     match txn.change(&row, Change::Lock)? {
         Written::Done => {}
         Written::Absent => return Ok(()),
-        Written::Gone | Written::Locked { .. } | Written::Exists => return Err(Error::Conflict),
+        Written::Gone | Written::Locked(_) | Written::Exists => return Err(Error::Conflict),
     }
     let Some(value) = txn.found(&row, false)? else { return Ok(()) };
     bytes.clear();

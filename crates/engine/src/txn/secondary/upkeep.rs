@@ -290,7 +290,7 @@ impl<C: ConcurrencyControl> Upkeep<C> {
             let going = entry.going(txn, id).map_err(Err)?;
             match txn.change(&entry.point, going).map_err(Err)? {
                 Written::Gone => return Err(Ok(Undone::Gone)),
-                Written::Locked { .. } => {
+                Written::Locked(_) => {
                     return Err(Err(txn.doom(Fault::Abort(Abort::WriteConflict))));
                 }
                 // Absent: an index that is being built has not come to the row.
