@@ -18,7 +18,7 @@ fn bring_job<const LOOKS_TOO_EARLY: bool>() {
             bell.belongs_here();
             while *lock(&jobs) == 0 {
                 bell.heard();
-                bell.sleep(true, || *lock(&jobs) == 0);
+                bell.sleep(true, None, || *lock(&jobs) == 0);
             }
         }
     });
@@ -60,7 +60,7 @@ fn wakers_wake() {
                 is_woken = true;
             });
             if !is_woken {
-                bell.sleep(true, || true);
+                bell.sleep(true, None, || true);
             }
         }
         other.join().expect("no panic");
