@@ -71,7 +71,7 @@ pub use error::{Error, HolderKind, LockHolder, LockedRow, Result};
 pub use exec::{BatchSize, Hint, Refill, Step, WorkerOptions};
 pub use metrics::{
     ArchiveStatistics, CheckpointStatistics, Clock, Event, LatencyStatistics, LogCondition, LogStatistics,
-    MemoryStatistics, RoomStatistics, Statistics, SystemClock,
+    MemoryStatistics, RoomStatistics, Stall, Statistics, SystemClock,
 };
 pub use options::{Durability, Options};
 pub use profile::{Activity, Breakdown};

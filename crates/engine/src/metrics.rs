@@ -99,6 +99,8 @@ macro_rules! counters {
             pub locks_awaited: u64,
             /// Memory by use.
             pub memory: MemoryStatistics,
+            /// Workers that hold up the reclamation of memory, now and for a while. Empty when all is well.
+            pub stalls: Vec<Stall>,
             /// The log; all zero where there is none.
             pub log: LogStatistics,
             /// The archive of the log; all zero where there is none.
@@ -300,6 +302,18 @@ pub struct RoomStatistics {
     pub is_short: bool,
 }
 
+/// A worker that does not go on, though it has operations in flight: a closure blocks its thread, or it is not stepped
+/// in the middle of a scan. What others replace and delete meanwhile is not given back before it does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stall {
+    /// The name of the thread that made the worker, or its number.
+    pub thread: String,
+    /// How long reclamation is known to have stood still, in nanoseconds: since this was first noticed, which is when
+    /// much waits for it, memory is short, or statistics are asked for.
+    pub for_ns: u64,
+}
+
 /// Memory in use, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -310,6 +324,9 @@ pub struct MemoryStatistics {
     pub records_bytes: u64,
     /// Versions outside of it, and long keys.
     pub versions_bytes: u64,
+    /// Open transactions: their places, what they have read and written, and their buffers, of which a little is kept
+    /// for the next ones.
+    pub transactions_bytes: u64,
     /// Everything else.
     pub other_bytes: u64,
     /// The limit on all of it.
@@ -323,7 +340,8 @@ pub struct MemoryStatistics {
 impl MemoryStatistics {
     /// All kinds together.
     pub fn total_bytes(&self) -> u64 {
-        self.index_bytes + self.records_bytes + self.versions_bytes + self.other_bytes
+        let data = self.index_bytes + self.records_bytes + self.versions_bytes;
+        data + self.transactions_bytes + self.other_bytes
     }
 }
 

@@ -41,8 +41,9 @@ pub struct Options {
     pub batch: BatchSize,
     /// Jobs that wait in a worker's inbox before submitting blocks. Default: 1024.
     pub inbox_capacity: usize,
-    /// Memory for records, indexes and versions together. Default: no limit. A transaction that
-    /// would exceed it fails with [`Error::OutOfMemory`](crate::Error::OutOfMemory).
+    /// Memory for records, indexes, versions, and what transactions note of what they read and write, together; the
+    /// last may take a 16th beyond it, and deletes a 64th. Default: no limit. A transaction that would exceed it fails
+    /// with [`Error::OutOfMemory`](crate::Error::OutOfMemory).
     pub memory_limit_bytes: u64,
     /// How often a transaction is run again after a conflict before the caller sees it. Default: 1000.
     pub retries_max: u32,

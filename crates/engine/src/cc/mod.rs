@@ -50,6 +50,9 @@ pub enum Abort {
     Waited,
     /// It would have waited for itself, by way of others.
     Deadlock,
+    /// The database's memory limit is reached: what it has read cannot be validated. Running it again does not help by
+    /// itself.
+    OutOfMemory,
     /// The log has refused the commit's record. Running it again does not help by itself.
     Unlogged(Unlogged),
 }
@@ -74,7 +77,7 @@ pub struct Committed {
     pub end_lsn: Lsn,
 }
 
-/// Why a write was refused.
+/// Why an operation was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// The transaction has to give way.
@@ -87,6 +90,15 @@ impl From<OutOfMemory> for Refused {
     fn from(_: OutOfMemory) -> Self {
         Refused::OutOfMemory
     }
+}
+
+/// Why a transaction could not begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotBegun {
+    /// Too many are open already.
+    TooMany,
+    /// The database's memory limit is reached.
+    OutOfMemory,
 }
 
 /// What a write asks for.
@@ -154,6 +166,8 @@ pub struct Scanned<'s> {
     pub is_reverse: bool,
     /// All that the scan has read of the index, as it was then. Empty: not known.
     pub marks: &'s [Mark],
+    /// Rows found there, which may be read one by one.
+    pub rows: usize,
 }
 
 /// What a scheme works with: its shared part, its part of this worker, and the worker's epoch and
@@ -221,15 +235,17 @@ pub unsafe trait ConcurrencyControl: Sized + Send + Sync + 'static {
     fn refresh(env: Env<'_, Self>);
     /// Cleans up a bounded amount. True: there is more to do.
     fn tend(env: Env<'_, Self>) -> bool;
+    /// Memory is short: cleans up all that can be, of this worker and, as far as they let it, of others.
+    fn relieve(env: Env<'_, Self>);
     /// The worker goes; what it has not cleaned up passes to others.
     fn retire(shared: &Self::Shared, worker: &mut Self::Worker);
 
     /// Changes that the worker has still to clean up after, those that others have left included.
     fn garbage(shared: &Self::Shared, worker: &Self::Worker) -> usize;
 
-    /// A place for transactions; `None`: too many are open already.
-    fn txn(shared: &Self::Shared) -> Option<Self::Txn>;
-    /// The place goes; no transaction is open in it.
+    /// What transactions are opened in, one after the other.
+    fn txn(shared: &Self::Shared) -> Self::Txn;
+    /// It goes; no transaction is open in it.
     fn drop_txn(shared: &Self::Shared, txn: &mut Self::Txn);
     /// The queues of transactions that wait for rows.
     fn waits(shared: &Self::Shared) -> &Waits;
@@ -253,8 +269,8 @@ pub unsafe trait ConcurrencyControl: Sized + Send + Sync + 'static {
     /// As `visit`.
     unsafe fn holds(txn: &Self::Txn, slot: *const Slot) -> bool;
 
-    /// Opens a transaction.
-    fn begin(env: Env<'_, Self>, txn: &mut Self::Txn);
+    /// Opens a transaction. (Only the first one may fail: what it takes is kept until `drop_txn`.)
+    fn begin(env: Env<'_, Self>, txn: &mut Self::Txn) -> Result<(), NotBegun>;
     /// The open transaction will not write. If it has done nothing yet, it may be moved to a later snapshot.
     fn declare_read_only(env: Env<'_, Self>, txn: &mut Self::Txn);
     /// Identifies what the open transaction sees: later transactions have no lesser ones.
@@ -303,6 +319,7 @@ pub unsafe trait ConcurrencyControl: Sized + Send + Sync + 'static {
     ) -> Result<Option<*const [u8]>, Abort>;
     /// The transaction knows now which keys with values there are in this range (of one key, where an
     /// operation found none). False: the reads of its records need not be tracked one by one.
+    /// (Where there is no memory to note that, as to note a read, the commit fails if it needs to know.)
     fn read_range(txn: &mut Self::Txn, scanned: &Scanned<'_>) -> bool;
     /// The transaction knows now that there is no value under the key of `target`.
     #[cold]
@@ -310,7 +327,10 @@ pub unsafe trait ConcurrencyControl: Sized + Send + Sync + 'static {
         let mut short = [0; 8];
         let key = target.key.bytes(&mut short);
         let (from, to) = (Bound::Included(key), Bound::Included(key));
-        Self::read_range(txn, &Scanned { index: target.index, from, to, is_reverse: false, marks: &[] });
+        Self::read_range(
+            txn,
+            &Scanned { index: target.index, from, to, is_reverse: false, marks: &[], rows: 0 },
+        );
     }
     /// Changes an indexed record that a visit has brought to the cache.
     ///

@@ -67,8 +67,8 @@ impl<C: ConcurrencyControl> Hand<'_, C> {
     }
 
     pub(super) fn begin(&self) -> C::Txn {
-        let mut txn = C::txn(&self.bench.shared).expect("room");
-        C::begin(self.env(), &mut txn);
+        let mut txn = C::txn(&self.bench.shared);
+        C::begin(self.env(), &mut txn).expect("room");
         txn
     }
 

@@ -4,9 +4,11 @@
 
 use super::mvcc::{Mvcc, Tracker, Txn};
 use super::{Abort, Env, Scanned};
+use crate::memory::Memory;
 use crate::profile::Activity;
 use crate::record::{Slot, Timestamp, Version};
 use crate::suspend::Suspend;
+use std::sync::Arc;
 
 /// Multi-version snapshot isolation: a transaction sees what had committed when it began, and the first to
 /// update a record wins.
@@ -25,6 +27,7 @@ impl Tracker for Untracked {
 
     fn worker(&(): &()) {}
     fn retire(&(): &(), &(): &()) {}
+    fn reads(_: &Arc<Memory>) {}
     #[inline(always)]
     fn read((): &mut (), _: *const Slot, _: Option<*const Version>) {}
     fn read_range((): &mut (), _: &Scanned<'_>) -> bool {

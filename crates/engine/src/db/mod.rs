@@ -535,7 +535,9 @@ impl<C: ConcurrencyControl, S: Suspend> Worker<C, S> {
         let retries_max = self.retries_max;
         let end = move |result, fate| end(known(result, fate));
         // SAFETY: as in `Database::submit`.
-        unsafe { self.inner.spawn(move |txn| drive(txn, Closure(closure), retries_max), end) }.ok()
+        self.inner.attended(|worker| unsafe {
+            worker.spawn(move |txn| drive(txn, Closure(closure), retries_max), end).ok()
+        })
     }
 
     /// The place, in the order of all commits of the database, of the last transaction that this worker has
@@ -547,23 +549,23 @@ impl<C: ConcurrencyControl, S: Suspend> Worker<C, S> {
 
     /// Looks at one open transaction, as the policy picks: the unit that a scheduler outside deals in.
     pub fn step(&mut self) -> Step {
-        self.inner.step()
+        self.inner.attended(exec::Worker::step)
     }
 
     /// Looks at every open transaction once; true: one of them moved.
     pub fn round(&mut self) -> bool {
-        self.inner.round()
+        self.inner.attended(exec::Worker::round)
     }
 
     /// Cleans up a bounded amount; true: there is more to do.
     pub fn tend(&mut self) -> bool {
-        self.inner.tend()
+        self.inner.attended(exec::Worker::tend)
     }
 
     /// Drops the transaction in this slot: it is undone. False: the slot is empty, or its transaction is about
     /// to commit.
     pub fn cancel(&mut self, slot: usize) -> bool {
-        self.inner.cancel(slot)
+        self.inner.attended(|worker| worker.cancel(slot))
     }
 
     /// Transactions that have ended, and whose results are held back until it is known that they last.

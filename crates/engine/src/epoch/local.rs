@@ -1,11 +1,12 @@
 //! [`Local`]: one participant.
 //!
-//! Invariants: `announced` is what the others see in `shared`; entered means `announced != LEFT`,
+//! Invariants: `announced` is what the others see in `shared`, but for the mark of a pause, and for its revocation, of
+//! which `resume` tells; entered means `announced != LEFT`,
 //! and then `announced <= now`. References into `limbo` and `versions` never outlive a method of
 //! those: reclamations call back into the participant.
 
 use super::limbo::{Limbo, Retired};
-use super::{Announced, Epochs, GRACE, LEFT, Reclaim};
+use super::{Announced, Epochs, GRACE, LEFT, PAUSED, Reclaim};
 use crate::memory::{Kind, Memory, OutOfMemory, Pool};
 use crate::sync::atomic::{Ordering, fence};
 use std::cell::{Cell, UnsafeCell};
@@ -16,8 +17,13 @@ use std::sync::Arc;
 pub struct Local {
     now: Cell<u64>,
     announced: Cell<u64>,
+    is_paused: Cell<bool>,
     shared: Arc<Announced>,
     limbo: UnsafeCell<Limbo>,
+    /// Bytes of large versions among what is retired; more or less, as some may have been adopted.
+    large_bytes: Cell<u64>,
+    /// Growth of memory, or large versions retired, that something should be done about.
+    much_bytes: u64,
     versions: UnsafeCell<Pool>,
     epochs: Arc<Epochs>,
     memory: Arc<Memory>,
@@ -29,11 +35,26 @@ const BACKLOG_PART: usize = 4;
 /// Orphans that one `refresh` adopts.
 const ADOPTED_MAX: usize = 256;
 
+/// So many things retired say that a participant holds the epoch up.
+const MANY: usize = if cfg!(braid_shuttle) { 1 } else { 4096 };
+/// Versions of this size and more count by their bytes as well: few of them are much.
+const LARGE_BYTES: u64 = 4 << 10;
+/// What is much: this part of the memory limit, within these bounds. Some participants together have several times
+/// that unused.
+const MUCH_PART: u64 = 64;
+const MUCH_BYTES_MIN: u64 = 64 << 10;
+const MUCH_BYTES_MAX: u64 = 1 << 20;
+
 /// The [`Reclaim`] of versions: frees `bytes` at `p`.
 ///
 /// # Safety
 /// `p` is from `allocate(bytes)` of a participant of this database, and nobody reaches it any more.
 pub unsafe fn free_versions(local: &Local, p: *mut u8, bytes: u64) {
+    if bytes >= LARGE_BYTES {
+        local.large_bytes.set(local.large_bytes.get().saturating_sub(bytes));
+        // Relaxed: a hint.
+        local.epochs.large_bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
     // SAFETY: the caller's promise.
     unsafe { local.free(p, bytes as usize) };
 }
@@ -44,8 +65,11 @@ impl Local {
         Local {
             now: Cell::new(epochs.global()),
             announced: Cell::new(LEFT),
+            is_paused: Cell::new(false),
             shared: epochs.join(),
             limbo: UnsafeCell::new(Limbo::default()),
+            large_bytes: Cell::new(0),
+            much_bytes: (memory.limit_bytes() / MUCH_PART).clamp(MUCH_BYTES_MIN, MUCH_BYTES_MAX),
             versions: UnsafeCell::new(Pool::new(memory, Kind::Versions)),
             epochs: Arc::clone(epochs),
             memory: Arc::clone(memory),
@@ -60,6 +84,7 @@ impl Local {
     /// No operation is in flight any more.
     pub fn leave(&self) {
         debug_assert!(self.is_entered(), "left without having entered");
+        self.is_paused.set(false);
         self.announced.set(LEFT);
         self.shared.set(LEFT);
     }
@@ -68,6 +93,34 @@ impl Local {
     #[inline]
     pub fn is_entered(&self) -> bool {
         self.announced.get() != LEFT
+    }
+
+    /// The operations in flight are not stepped for now: if that holds others up, they may go on as if this participant had
+    /// left. Until `resume`, what those operations have read is not looked at.
+    pub fn pause(&self) {
+        debug_assert!(self.is_entered() && !self.is_paused.get());
+        self.is_paused.set(true);
+        self.shared.set(self.announced.get() | PAUSED);
+    }
+
+    /// Between `pause` and `resume`.
+    #[inline]
+    pub fn is_paused(&self) -> bool {
+        self.is_paused.get()
+    }
+
+    /// Ends a pause. False: others have gone on, and the participant has left. What its operations have read may be
+    /// gone: they have to begin again, in an epoch that is entered first.
+    #[must_use]
+    pub fn resume(&self) -> bool {
+        debug_assert!(self.is_paused.get());
+        self.is_paused.set(false);
+        let announced = self.announced.get();
+        let is_still_in = self.shared.exchange(announced | PAUSED, announced);
+        if !is_still_in {
+            self.announced.set(LEFT);
+        }
+        is_still_in
     }
 
     /// The epoch of the last `enter` or `refresh`: what an operation that starts now is stamped with.
@@ -113,6 +166,83 @@ impl Local {
         unsafe { versions.free(p, bytes) };
     }
 
+    /// Retires a version: `bytes` at `p`.
+    ///
+    /// # Safety
+    /// As `retire`, with [`free_versions`].
+    #[inline]
+    pub unsafe fn retire_version(&self, p: *mut u8, bytes: u64) {
+        if bytes >= LARGE_BYTES {
+            self.large_bytes.set(self.large_bytes.get() + bytes);
+            // Relaxed: a hint.
+            self.epochs.large_bytes.fetch_add(bytes, Ordering::Relaxed);
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.retire(p, bytes, free_versions) };
+    }
+
+    /// Version memory has grown by much since `forget_growth`: perhaps because too little is given back.
+    #[inline(always)]
+    pub fn has_grown(&self) -> bool {
+        // SAFETY: as in `allocate`.
+        unsafe { &*self.versions.get() }.grown_bytes() as u64 >= self.much_bytes
+    }
+
+    /// Something is done about it.
+    pub fn forget_growth(&self) {
+        // SAFETY: as in `allocate`.
+        unsafe { &mut *self.versions.get() }.forget_growth();
+    }
+
+    /// Much is retired: `refresh` had better be called soon, and again.
+    #[inline(always)]
+    pub fn is_pressed(&self) -> bool {
+        self.large_bytes.get() >= self.much_bytes
+    }
+
+    /// Much is retired, or many things are: a participant may hold the epoch up.
+    #[inline]
+    pub fn has_much_retired(&self) -> bool {
+        self.pending() >= MANY || self.is_pressed()
+    }
+
+    /// Whatever is retired, it is to be given back soon: `is_pressed` until the next `refresh`.
+    pub fn hurry(&self) {
+        self.large_bytes.set(self.large_bytes.get().max(self.much_bytes));
+    }
+
+    /// Takes over all that others have left.
+    pub fn adopt(&self) {
+        self.epochs.adopt(usize::MAX, |orphan| self.with_limbo(|limbo| limbo.push(orphan)));
+    }
+
+    /// Memory is on its way: something is retired here, or large versions are elsewhere.
+    pub fn awaits_memory(&self) -> bool {
+        self.pending() > 0 || self.epochs.large_bytes.load(Ordering::Relaxed) > 0 // a hint
+    }
+
+    /// Sees to it that what is retired is given back without this participant, which has left and may not come back for
+    /// long: where that is much, others get it.
+    #[inline]
+    pub fn entrust(&self) {
+        if self.is_pressed() {
+            self.entrust_much();
+        }
+    }
+
+    #[cold]
+    fn entrust_much(&self) {
+        debug_assert!(!self.is_entered());
+        // As many as it takes where no other participant is inside.
+        for _ in 0..=GRACE {
+            self.refresh(None);
+        }
+        if self.is_pressed() {
+            self.with_limbo(|limbo| self.epochs.keep_orphans(limbo.take_all()));
+            self.large_bytes.set(0);
+        }
+    }
+
     /// Runs `reclaim(local, p, word)` when no operation now in flight is still there.
     ///
     /// # Safety
@@ -139,7 +269,7 @@ impl Local {
     /// `enter`, or for models that show what it is for, without looking again.
     #[inline]
     pub(super) fn enter_with<const LOOK_AGAIN: bool>(&self) {
-        debug_assert!(!self.is_entered(), "entered twice");
+        debug_assert!(!self.is_entered() && !self.is_paused(), "entered twice");
         let mut epoch = self.epochs.global();
         loop {
             self.shared.set(epoch);
@@ -158,6 +288,7 @@ impl Local {
     /// `refresh` with another grace, for models that show what too short a one does.
     #[inline]
     pub(super) fn refresh_with_grace<const GRACE_EPOCHS: u64>(&self, oldest_in_flight: Option<u64>) {
+        debug_assert!(!self.is_paused());
         if self.is_entered() {
             self.announce(oldest_in_flight);
         } else {
@@ -168,9 +299,12 @@ impl Local {
         if pending > 0 {
             // An older operation of our own would hold the epoch back: no need to look at others then.
             if self.announced.get() >= self.now.get() {
-                self.epochs.try_advance();
+                self.epochs.try_advance(self.has_much_retired());
             }
             self.reclaim_due(self.epochs.global().saturating_sub(GRACE_EPOCHS), pending);
+        }
+        if self.pending() == 0 {
+            self.large_bytes.set(0);
         }
     }
 

@@ -31,6 +31,14 @@
 //!
 //! Progress: who waits for something advances; participants that are entered must refresh or leave
 //! for that. An operation in flight for ever holds everything back.
+//!
+//! # Pauses
+//!
+//! A participant whose operations are not stepped for now *pauses*: it marks its announcement as one that others may
+//! revoke. A participant that has waited for long to advance exchanges it for `LEFT`. To go on, the paused one exchanges
+//! it for the unmarked one: one of the two exchanges succeeds. If it was revoked, the participant has left, whatever its
+//! operations had read: it enters anew, and they begin again. (The exchange acquires what the pause released, so 3
+//! and 4 hold as if it had left by itself.)
 
 mod limbo;
 mod local;
@@ -41,7 +49,7 @@ mod shuttle_tests;
 #[cfg(all(test, not(any(braid_shuttle, braid_loom))))]
 mod tests;
 
-pub use local::{Local, free_versions};
+pub use local::Local;
 
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 use crate::sync::{CachePadded, Mutex, lock, try_lock};
@@ -63,18 +71,28 @@ pub struct Epochs {
     global: CachePadded<AtomicU64>,
     /// Locked by who joins, leaves for good, or tries to advance.
     participants: Mutex<Vec<Arc<Announced>>>,
-    /// What participants that are gone had retired.
+    /// What participants had retired that are gone, or have left for long.
     orphans: Mutex<Vec<Retired>>,
     /// Length of `orphans`, changed under its lock; a hint to those who have not locked.
     orphans_len: AtomicUsize,
+    /// Bytes of large versions that are retired and not given back, of all participants.
+    large_bytes: AtomicU64,
 }
 
-/// What one participant announces: the epoch of its oldest operation in flight, or `LEFT`.
+/// What one participant announces: the epoch of its oldest operation in flight, marked by `PAUSED` while others may
+/// revoke it, or `LEFT`.
 #[derive(Debug)]
-struct Announced(CachePadded<AtomicU64>);
+struct Announced {
+    epoch: CachePadded<AtomicU64>,
+    /// The name of the thread that made it, for reports.
+    of: String,
+}
 
 /// Announced by a participant without operations in flight.
 const LEFT: u64 = u64::MAX;
+/// Beside an epoch: it may be revoked.
+const PAUSED: u64 = 1 << 63;
+const _: () = assert!(LEFT & PAUSED != 0);
 /// How far the least announcement is beyond an object's stamp when it is reclaimed.
 const GRACE: u64 = 2;
 
@@ -86,6 +104,7 @@ impl Epochs {
             participants: Mutex::new(Vec::new()),
             orphans: Mutex::new(Vec::new()),
             orphans_len: AtomicUsize::new(0),
+            large_bytes: AtomicU64::new(0),
         })
     }
 
@@ -110,16 +129,31 @@ impl Epochs {
         let is_past = || self.global() > moment + GRACE;
         (0..=GRACE).any(|_| {
             if !is_past() {
-                self.try_advance();
+                self.try_advance(false);
             }
             is_past()
         })
     }
 
     fn join(&self) -> Arc<Announced> {
-        let announced = Arc::new(Announced(CachePadded::new(AtomicU64::new(LEFT))));
+        let announced =
+            Arc::new(Announced { epoch: CachePadded::new(AtomicU64::new(LEFT)), of: thread_name() });
         lock(&self.participants).push(Arc::clone(&announced));
         announced
+    }
+
+    /// The epoch, which goes on first if it can, and the threads that made those participants for which it waits, unless
+    /// they pause. (A participant that holds up garbage before anything is retired is found by this as well.)
+    pub fn awaited(&self) -> (u64, Vec<String>) {
+        self.try_advance(false);
+        let participants = lock(&self.participants);
+        let global = self.global();
+        let awaited = participants.iter().filter(|other| {
+            // Relaxed: a statistic. (`LEFT` bears the mark of a pause.)
+            let announced = other.epoch.load(Ordering::Relaxed);
+            announced & PAUSED == 0 && announced < global
+        });
+        (global, awaited.map(|other| other.of.clone()).collect())
     }
 
     fn part(&self, announced: &Arc<Announced>) {
@@ -127,17 +161,21 @@ impl Epochs {
     }
 
     /// Advances the global epoch if all who are in have announced it. If another participant is
-    /// trying or joining, that is left to it.
-    fn try_advance(&self) {
+    /// trying or joining, that is left to it. With `may_revoke` those that pause are taken for left.
+    fn try_advance(&self, may_revoke: bool) {
         let Some(participants) = try_lock(&self.participants) else { return };
         let global = self.global();
         // Pairs with the fence in `Local::enter` (step 1 of the module head).
         fence(Ordering::SeqCst);
         for other in participants.iter() {
             // Acquire: pairs with the Release in `Announced::set` (steps 3 and 4).
-            let epoch = other.0.load(Ordering::Acquire);
-            if epoch != global && epoch != LEFT {
-                debug_assert!(epoch < global, "announced an epoch that is yet to come");
+            let announced = other.epoch.load(Ordering::Acquire);
+            let epoch = announced & !PAUSED;
+            if announced == LEFT || epoch == global {
+                continue;
+            }
+            debug_assert!(epoch < global, "announced an epoch that is yet to come");
+            if announced == epoch || !may_revoke || !other.exchange(announced, LEFT) {
                 return;
             }
         }
@@ -169,12 +207,23 @@ impl Epochs {
     }
 }
 
+fn thread_name() -> String {
+    let thread = std::thread::current();
+    thread.name().map_or_else(|| format!("{:?}", thread.id()), str::to_owned)
+}
+
 impl Announced {
     #[inline(always)]
     fn set(&self, epoch: u64) {
         // Release: pairs with the Acquire in `Epochs::try_advance`: what this participant read and
         // unlinked before is done when the announcement is seen.
-        self.0.store(epoch, Ordering::Release);
+        self.epoch.store(epoch, Ordering::Release);
+    }
+
+    /// Where a pause ends, one way or the other. False: the other way.
+    fn exchange(&self, from: u64, to: u64) -> bool {
+        // Acquire: pairs with the Release in `set`, as the load in `try_advance` does.
+        self.epoch.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 }
 

@@ -101,6 +101,73 @@ fn run<const GRACE_EPOCHS: u64, const LOOK_AGAIN: bool>() {
     }
 }
 
+impl Model {
+    /// Reads an object, pauses, and looks at it again if it may; or although it may not.
+    fn read_and_pause<const HEEDS: bool>(&self) {
+        let local = Local::new(&self.epochs, &self.memory);
+        for _ in 0..2 {
+            local.enter();
+            let object = self.present.load(Ordering::SeqCst);
+            local.pause();
+            shuttle::thread::yield_now();
+            let is_still_in = local.resume();
+            if is_still_in || !HEEDS {
+                self.check(object);
+            }
+            if is_still_in {
+                local.leave();
+            }
+        }
+    }
+}
+
+/// A writer, one reader that pauses, and one that does not.
+fn run_with_pauses<const HEEDS: bool>() {
+    let model = Model::new();
+    let spawn = |work: fn(&Model)| {
+        let model = Arc::clone(&model);
+        shuttle::thread::spawn(move || work(&model))
+    };
+    let threads = [
+        spawn(Model::write::<GRACE, true>),
+        spawn(Model::read_and_pause::<HEEDS>),
+        spawn(Model::read::<GRACE>),
+    ];
+    threads.into_iter().for_each(|thread| thread.join().expect("a thread of the model failed"));
+}
+
+/// Proves that a participant that pauses and is not revoked finds what it has read as it was.
+#[test]
+fn pauses() {
+    check(RandomScheduler::new(SCHEDULES), run_with_pauses::<true>);
+    check(PctScheduler::new(4, SCHEDULES), run_with_pauses::<true>);
+}
+
+/// Proves that a participant that pauses holds up none that has waited for long.
+#[test]
+fn pauses_hold_nobody_up() {
+    check(RandomScheduler::new(SCHEDULES), || {
+        let model = Model::new();
+        let (paused, writer) =
+            (Local::new(&model.epochs, &model.memory), Local::new(&model.epochs, &model.memory));
+        paused.enter();
+        paused.pause();
+        writer.enter();
+        model.replace(&writer);
+        writer.leave();
+        (0..4).for_each(|_| writer.refresh(None));
+        assert_eq!(writer.pending(), 0, "the pause holds it up");
+        assert!(!paused.resume() && !paused.is_entered());
+    });
+}
+
+/// Proves that the model notices a participant that goes on as if it had not been revoked.
+#[test]
+#[should_panic(expected = "used after reclamation")]
+fn planted_unheeded_revocation() {
+    check(PctScheduler::new(4, SCHEDULES), run_with_pauses::<false>);
+}
+
 /// The model checker's atomics are large, and an account has many.
 fn check<S: Scheduler + 'static>(scheduler: S, run: fn()) {
     let mut config = Config::new();

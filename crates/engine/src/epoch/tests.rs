@@ -1,4 +1,5 @@
-use super::{Epochs, Local, free_versions};
+use super::local::free_versions;
+use super::{Epochs, Local};
 use crate::memory::Memory;
 use std::cell::Cell;
 use std::sync::Arc;
@@ -108,6 +109,31 @@ fn orphans_are_adopted() {
     reader.leave();
     (0..20).for_each(|_| heir.refresh(None));
     assert_eq!((counter.load(Ordering::Relaxed), heir.pending()), (1000, 0));
+}
+
+/// Proves that a participant that leaves with much retired leaves that to others, and one with little keeps it.
+#[test]
+fn much_is_left_to_others() {
+    const BYTES: u64 = 16 << 10;
+    let (epochs, memory) = (Epochs::new(), Memory::new(4 << 20)); // much is 64 KiB
+    let (leaver, other) = (Local::new(&epochs, &memory), Local::new(&epochs, &memory));
+    other.enter();
+    for (count, kept) in [(1, 1), (8, 0)] {
+        leaver.enter();
+        for _ in 0..count {
+            let p = leaver.allocate(BYTES as usize).expect("memory");
+            // SAFETY: nothing reaches it.
+            unsafe { leaver.retire_version(p, BYTES) };
+        }
+        leaver.leave();
+        leaver.entrust();
+        assert_eq!((leaver.pending(), leaver.awaits_memory(), other.awaits_memory()), (kept, true, true));
+    }
+    other.leave();
+    other.adopt();
+    assert_eq!(other.pending(), 9);
+    (0..4).for_each(|_| other.refresh(None));
+    assert_eq!((other.pending(), other.awaits_memory()), (0, false));
 }
 
 /// Proves that one refresh reclaims a bounded number, and a backlog goes all the same.

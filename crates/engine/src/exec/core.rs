@@ -253,6 +253,37 @@ impl<H: Host> Core<H> {
     pub(crate) fn enter(&self) {
         if !self.host.local().is_entered() {
             self.host.enter();
+        } else if self.host.local().is_paused() {
+            self.resume();
+        }
+    }
+
+    /// The worker is not stepped for now, for long perhaps: reclamation is not to wait for it. Operations in flight that
+    /// can begin again may be revoked; any other holds the epoch, and with it what the worker accounts for.
+    pub(crate) fn pause(&self, live: &[NonNull<Slot<H::Mailbox>>]) {
+        if !self.host.local().is_entered() {
+            return;
+        }
+        if self.oldest_stamp(live).is_none() {
+            return self.leave();
+        }
+        let mut in_flight = self.slots.iter().filter(|slot| slot.stamp.get() != NO_STAMP);
+        if in_flight.all(|slot| slot.mailbox.can_restart()) {
+            self.host.paused();
+            self.host.local().pause();
+        }
+    }
+
+    #[cold]
+    fn resume(&self) {
+        let local = self.host.local();
+        if local.resume() {
+            return self.host.resumed();
+        }
+        self.host.enter();
+        for slot in self.slots.iter().filter(|slot| slot.stamp.get() != NO_STAMP) {
+            slot.mailbox.restart();
+            slot.stamp.set(local.now());
         }
     }
 
@@ -263,9 +294,14 @@ impl<H: Host> Core<H> {
             return;
         }
         match self.oldest_stamp(&[]) {
-            None => self.host.leave(),
+            None => self.leave(),
             oldest => self.host.refresh(oldest),
         }
+    }
+
+    fn leave(&self) {
+        self.host.leave();
+        self.host.local().entrust();
     }
 
     /// Brings woken futures back among the `n` live ones. Returns how many these are now, and whether one of
@@ -299,7 +335,7 @@ impl<H: Host> Core<H> {
     pub(crate) fn count_round(&mut self, live: &[NonNull<Slot<H::Mailbox>>]) {
         self.counters.rounds += 1;
         self.counters.visits += live.len() as u64;
-        if self.counters.rounds >= self.mark_at {
+        if self.counters.rounds >= self.mark_at || self.host.local().is_pressed() {
             self.pass_mark(live);
         }
     }
@@ -316,7 +352,7 @@ impl<H: Host> Core<H> {
     fn pass_mark(&mut self, live: &[NonNull<Slot<H::Mailbox>>]) {
         self.stop_timing();
         let round = self.counters.rounds;
-        if round >= self.house_at {
+        if round >= self.house_at || self.host.local().is_pressed() {
             self.keep_house(live);
             self.set_house_at();
         }
@@ -353,7 +389,7 @@ impl<H: Host> Core<H> {
         if self.tuner.is_some() {
             self.tune(live.len());
         }
-        if self.counters.ended - self.tended_at_ended >= TEND_EVERY_ENDED {
+        if self.counters.ended - self.tended_at_ended >= TEND_EVERY_ENDED || self.host.local().is_pressed() {
             self.tend();
         }
         if let (Some(profile), Some(started)) = (self.host.profile(), started) {

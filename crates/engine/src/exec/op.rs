@@ -62,6 +62,15 @@ pub trait Mailbox {
     /// the style, so that others run between them.
     fn set_long(&self) {}
 
+    /// Could [`restart`](Self::restart) be called now?
+    fn can_restart(&self) -> bool {
+        false
+    }
+
+    /// The epoch has passed in which its operations in flight began: they begin again, as if just posted, also those
+    /// that have finished and whose results are not fetched.
+    fn restart(&self) {}
+
     /// The future has gone: it ended, was dropped, or panicked. Whatever was posted is cancelled. Inside an
     /// epoch, as the future's drop was.
     fn vacated(&self);
@@ -88,6 +97,13 @@ pub trait Host {
     fn leave(&self) {
         self.local().leave();
     }
+
+    /// The worker is not stepped for now, and its operations in flight may be revoked: called just before the
+    /// participant pauses.
+    fn paused(&self) {}
+
+    /// The pause is over, and nothing was revoked.
+    fn resumed(&self) {}
 
     /// Announces the epoch anew: the oldest stamp of an operation in flight, or none.
     fn refresh(&self, oldest: Option<u64>) {

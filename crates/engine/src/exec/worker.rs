@@ -199,6 +199,21 @@ impl<H: Host, S: Suspend> Worker<H, S> {
         true
     }
 
+    /// Does `f` for a caller that steps the worker from outside, and may not come back for long.
+    pub fn attended<R>(&mut self, f: impl FnOnce(&mut Self) -> R) -> R {
+        struct Attended<'w, H: Host, S: Suspend>(&'w mut Worker<H, S>);
+        impl<H: Host, S: Suspend> Drop for Attended<'_, H, S> {
+            fn drop(&mut self) {
+                self.0.core.pause(&self.0.live[..self.0.open]);
+            }
+        }
+        if self.open() > 0 {
+            self.core.enter();
+        }
+        let attended = Attended(self);
+        f(&mut *attended.0)
+    }
+
     /// Looks at one open future, as the policy picks: the unit that a simulator schedules.
     pub fn step(&mut self) -> Step {
         let released = self.attend();

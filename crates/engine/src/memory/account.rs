@@ -1,6 +1,6 @@
 //! [`Memory`]: the account of one database, and the owner of everything its pools hand out.
 //!
-//! Invariants: the sum over all kinds never exceeds the limit; bytes are charged before the memory
+//! Invariants: the sum over all kinds never exceeds the limit by more than the reserve and the transactions' share; bytes are charged before the memory
 //! is asked for and released if it is refused. Chunks live until the account goes: pools and slabs
 //! hold it by `Arc`, so nothing of it is in use by then.
 
@@ -23,6 +23,8 @@ pub enum Kind {
     Records,
     /// Versions: keys and values.
     Versions,
+    /// Open transactions: their places, what they have read and written, their buffers.
+    Transactions,
     /// Everything else.
     Other,
 }
@@ -75,7 +77,7 @@ struct Large {
     kind: Kind,
 }
 
-const KINDS: usize = 4;
+const KINDS: usize = 5;
 /// The first chunk of a pool, and the smallest that is tried when memory is short.
 pub(super) const CHUNK_BYTES_MIN: usize = 64 << 10;
 pub(super) const CHUNK_BYTES_MAX: usize = HUGE_PAGE;
@@ -105,6 +107,9 @@ impl std::fmt::Debug for Memory {
     }
 }
 
+/// What transactions have for themselves: this part of the limit, and some hundreds of them at least.
+const TRANSACTIONS_PART: u64 = 16;
+const TRANSACTIONS_BYTES_MIN: u64 = 1 << 20;
 /// The reserve beyond the limit: this part of it, within these bounds. Deletes may use it, so that a full
 /// database can be emptied.
 const RESERVE_PART: u64 = 64;
@@ -138,7 +143,7 @@ impl Memory {
         self.kinds[kind as usize].load(Ordering::Relaxed)
     }
 
-    /// Bytes held by all kinds; never above the limit and its reserve.
+    /// Bytes held by all kinds; above the limit by the reserve and the transactions' share at most.
     pub fn total_used_bytes(&self) -> u64 {
         // Relaxed: a statistic.
         self.total.load(Ordering::Relaxed)
@@ -150,6 +155,32 @@ impl Memory {
         self.charge_up_to(self.limit_bytes, kind, bytes)
     }
 
+    /// As `charge`, for open transactions, which have a share of their own: when data has filled the limit (what is
+    /// deleted makes room for data only) they may take that much beyond; and the first `is_small` part of each, by
+    /// which it can delete something, also when transactions have filled it.
+    pub fn charge_transaction(&self, bytes: u64, is_small: bool) -> Result<(), OutOfMemory> {
+        let charged = self.charge(Kind::Transactions, bytes);
+        if charged.is_ok() {
+            return charged;
+        }
+        let share = (self.limit_bytes / TRANSACTIONS_PART).max(TRANSACTIONS_BYTES_MIN);
+        if is_small {
+            return self.charge_up_to(self.limit_bytes.saturating_add(share), Kind::Transactions, bytes);
+        }
+        // Relaxed: as in `charge_up_to`.
+        self.kinds[Kind::Transactions as usize]
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
+                used.checked_add(bytes).filter(|&sum| sum <= share)
+            })
+            .map_err(|_| OutOfMemory)?;
+        self.total.fetch_add(bytes, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn reserve_bytes(&self) -> u64 {
+        (self.limit_bytes / RESERVE_PART).clamp(RESERVE_BYTES_MIN, RESERVE_BYTES_MAX)
+    }
+
     fn charge_up_to(&self, limit_bytes: u64, kind: Kind, bytes: u64) -> Result<(), OutOfMemory> {
         // Relaxed: the counters guard no other data; the update itself keeps the sum in bounds.
         self.total
@@ -159,6 +190,12 @@ impl Memory {
             .map_err(|_| OutOfMemory)?;
         self.kinds[kind as usize].fetch_add(bytes, Ordering::Relaxed);
         Ok(())
+    }
+
+    pub(super) fn charge_anyway(&self, kind: Kind, bytes: u64) {
+        // Relaxed: as in `charge_up_to`.
+        self.total.fetch_add(bytes, Ordering::Relaxed);
+        self.kinds[kind as usize].fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// Takes back a charge.
@@ -190,8 +227,10 @@ impl Memory {
 
     /// A least chunk from the reserve beyond the limit, for what gives memory back in the end.
     pub(super) fn chunk_from_reserve(&self, kind: Kind) -> Result<Rest, OutOfMemory> {
-        let reserve = (self.limit_bytes / RESERVE_PART).clamp(RESERVE_BYTES_MIN, RESERVE_BYTES_MAX);
-        self.charge_up_to(self.limit_bytes.saturating_add(reserve), kind, CHUNK_BYTES_MIN as u64)?;
+        // (What transactions have beyond the limit is no reason not to delete.)
+        let beyond = self.reserve_bytes().saturating_add(self.used_bytes(Kind::Transactions));
+        let limit_bytes = self.limit_bytes.saturating_add(beyond);
+        self.charge_up_to(limit_bytes, kind, CHUNK_BYTES_MIN as u64)?;
         let chunk = lock(&self.chunks).take(CHUNK_BYTES_MIN);
         chunk.ok_or_else(|| {
             self.release(kind, CHUNK_BYTES_MIN as u64);

@@ -3,6 +3,7 @@
 //! against one limit ([`Memory`]), and freed wholesale when the database goes.
 
 mod account;
+mod charge;
 mod chunks;
 mod classes;
 mod os;
@@ -12,5 +13,6 @@ mod slab;
 mod tests;
 
 pub use account::{Kind, Memory, OutOfMemory};
+pub use charge::Charge;
 pub use pool::Pool;
 pub use slab::Slab;

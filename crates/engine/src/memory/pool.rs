@@ -28,6 +28,8 @@ pub struct Pool {
     chunk: Rest,
     /// The next chunk's size: doubles, so that small databases stay small.
     chunk_bytes: usize,
+    /// Taken from the account since that was asked last.
+    grown_bytes: usize,
     kind: Kind,
     memory: Arc<Memory>,
 }
@@ -61,6 +63,7 @@ impl Pool {
             lists: [EMPTY; CLASSES],
             chunk: NO_CHUNK,
             chunk_bytes: CHUNK_BYTES_MIN,
+            grown_bytes: 0,
             kind,
             memory: Arc::clone(memory),
         }
@@ -99,6 +102,17 @@ impl Pool {
         unsafe { self.free_big(p, bytes) }
     }
 
+    /// Bytes that it has taken from the account since `forget_growth`: what it was asked for beyond what was freed.
+    #[inline(always)]
+    pub fn grown_bytes(&self) -> usize {
+        self.grown_bytes
+    }
+
+    /// Begins to count anew.
+    pub fn forget_growth(&mut self) {
+        self.grown_bytes = 0;
+    }
+
     /// As `allocate`, with the reserve beyond the limit at hand; for small objects.
     #[cold]
     pub fn allocate_from_reserve(&mut self, bytes: usize) -> Result<*mut u8, OutOfMemory> {
@@ -116,7 +130,9 @@ impl Pool {
     #[inline(never)]
     fn allocate_big(&mut self, bytes: usize) -> Result<*mut u8, OutOfMemory> {
         if bytes > POOLED_BYTES_MAX {
-            return self.memory.allocate_large(self.kind, bytes);
+            let p = self.memory.allocate_large(self.kind, bytes)?;
+            self.grown_bytes += bytes;
+            return Ok(p);
         }
         let class = class_of(bytes);
         let list = &mut self.lists[class];
@@ -210,6 +226,7 @@ impl Pool {
             Some(rest) => rest,
             None => {
                 let chunk = self.memory.chunk(self.kind, self.chunk_bytes)?;
+                self.grown_bytes += chunk.bytes;
                 self.chunk_bytes = (self.chunk_bytes * 2).min(CHUNK_BYTES_MAX);
                 chunk
             }

@@ -121,6 +121,11 @@ impl Slab {
         handed_out.saturating_sub(self.freed_len.load(Ordering::Relaxed))
     }
 
+    /// The account that the blocks are charged to.
+    pub fn memory(&self) -> &Arc<Memory> {
+        &self.memory
+    }
+
     /// How many blocks fit in the reservation; `allocate` fails beyond, whatever the account says.
     pub fn capacity(&self) -> u64 {
         self.block_limit - 1

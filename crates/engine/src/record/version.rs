@@ -12,7 +12,8 @@ pub const VALUE_BYTES_MAX: usize = 16 << 20;
 /// Head of a version; its bytes follow it in memory.
 ///
 /// `link` is the pointer to the next older version, whose address has 48 bits; above it 13 bits of length,
-/// a bit for lengths that need a word of their own in front of the bytes, and a bit for tombstones.
+/// a bit for lengths that need a word of their own in front of the bytes, a bit for tombstones, and one for
+/// tombstones that were due to be removed while they were covered.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Version {
@@ -35,6 +36,7 @@ const LENGTH_SHIFT: u32 = 48;
 const LENGTH_SHORT_MAX: usize = (1 << 13) - 1;
 const LONG: usize = 1 << 61;
 const TOMBSTONE: usize = 1 << 62;
+const OVERDUE: usize = 1 << 63;
 
 // The model checker's atomics are larger.
 #[cfg(not(any(braid_shuttle, braid_loom)))]
@@ -120,7 +122,20 @@ impl Version {
         self.link.load(Ordering::Acquire).map_addr(|address| address & ADDRESS)
     }
 
-    /// Unlinks what is behind it. Only one thread at a time prunes a chain.
+    /// Marks a tombstone as due to be removed. By the thread that prunes the chain.
+    pub fn set_overdue(&self) {
+        debug_assert_eq!(self.kind(), VersionKind::Tombstone);
+        self.link.fetch_or(OVERDUE, Ordering::Relaxed); // ordered by fences of the callers
+    }
+
+    /// Takes that mark away; true: it was there.
+    pub fn take_overdue(&self) -> bool {
+        self.link.load(Ordering::Relaxed).addr() & OVERDUE != 0
+            && self.link.fetch_and(!OVERDUE, Ordering::Relaxed).addr() & OVERDUE != 0
+    }
+
+    /// Unlinks what is behind it. Only one thread at a time prunes a chain. (A mark that is taken away meanwhile may
+    /// come back: then it is found once more than needed.)
     pub fn set_next(&self, next: *const Version) {
         let above = self.link.load(Ordering::Relaxed).addr() & !ADDRESS;
         let link = next.cast_mut().map_addr(|address| address | above);
@@ -193,5 +208,23 @@ mod tests {
             check(length, VersionKind::Value);
         }
         check(20, VersionKind::Tombstone);
+    }
+
+    /// A tombstone's mark is found once, and changes nothing else of it.
+    #[test]
+    fn overdue() {
+        let mut memory = [0u64; 4];
+        let at = memory.as_mut_ptr().cast::<Version>();
+        let next = 0x7fff_ffff_fff0u64 as *const Version;
+        // SAFETY: the memory is large enough, and ours.
+        unsafe {
+            Version::write(at, 9, next, VersionKind::Tombstone, &[1; 16]);
+            let v = &*at;
+            assert!(!v.take_overdue());
+            v.set_overdue();
+            assert_eq!((v.next(), v.kind()), (next, VersionKind::Tombstone));
+            assert!(v.take_overdue() && !v.take_overdue());
+            assert_eq!((v.next(), v.kind()), (next, VersionKind::Tombstone));
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! A transaction's whole life as one future: attempts, commit, retries, and abort on drop.
 
 use super::fault::Fault;
-use super::handle::Txn;
+use super::handle::{RELIEF_ROUNDS_MAX, Txn};
 use super::row_wait::{Blocker, RowWait, Wait};
 use crate::cc::{ConcurrencyControl, Ticket};
 use crate::error::{Error, Result};
@@ -57,7 +57,8 @@ fn rounds_max(retries: u32) -> u32 {
     1 << doublings.min(16)
 }
 
-/// Runs `body` until it commits, fails, or has met `retries_max + 1` conflicts. The closure lives in
+/// Runs `body` until it commits, fails, or has met `retries_max + 1` conflicts; and once more where it met the memory
+/// limit and others' garbage was in the way. The closure lives in
 /// this future; so the future it returns may borrow from it, and a retry calls the same closure again.
 #[inline(always)]
 pub(crate) async fn drive<C: ConcurrencyControl, R>(
@@ -65,10 +66,14 @@ pub(crate) async fn drive<C: ConcurrencyControl, R>(
     mut body: impl Body<C, R>,
     retries_max: u32,
 ) -> Result<R> {
-    let (mut retries, mut kept) = (0, None);
+    let (mut retries, mut kept, mut was_relieved) = (0, None, false);
     let sample = txn.sample_start();
     loop {
-        txn.begin();
+        if let Err(error) = txn.begin() {
+            txn.desk.leave_turn();
+            txn.count_failure(&error);
+            return Err(error);
+        }
         let open = Open(txn);
         let got = match body.call(txn).await {
             Ok(result) => match commit(txn).await {
@@ -97,6 +102,12 @@ pub(crate) async fn drive<C: ConcurrencyControl, R>(
                     return Err(error);
                 }
                 retries += 1;
+            }
+            Err(Error::OutOfMemory { .. })
+                if txn.desk.is_relieved.take() && !was_relieved && retries_max > 0 =>
+            {
+                was_relieved = true;
+                await_memory(txn).await;
             }
             Err(error) => {
                 txn.desk.leave_turn();
@@ -180,6 +191,36 @@ fn blocked_wait<C: ConcurrencyControl>(txn: &Txn<C>) -> Option<RowWait<'_, C>> {
     let mut line = RowWait::of(txn, what, None, Some(holder)).ok()?;
     line.wait_for(row, slot, Some(holder)).ok()?;
     Some(line)
+}
+
+/// Waits for the epochs that have to pass before the memory is given back of what has been cleaned up. In turns of one
+/// round: standing aside holds the epoch that it began in. Once a transaction has waited to the end, no other one of the
+/// worker waits before the epoch moves: a participant that does not go on would make each of them do so.
+#[cold]
+async fn await_memory<C: ConcurrencyControl>(txn: &Txn<C>) {
+    let context = txn.desk.context();
+    let used_bytes = context.engine.memory.total_used_bytes();
+    let mut rounds = 0;
+    poll_fn(|_| {
+        context.local.hurry();
+        let epoch = context.local.now();
+        let is_less = context.engine.memory.total_used_bytes() < used_bytes;
+        let is_over = context.local.pending() == 0 && (is_less || !context.local.awaits_memory());
+        if is_over || context.awaited_at.get() == Some(epoch) {
+            return Poll::Ready(());
+        }
+        if rounds == RELIEF_ROUNDS_MAX {
+            context.awaited_at.set(Some(epoch));
+            return Poll::Ready(());
+        }
+        if rounds > 0 {
+            std::thread::yield_now(); // to threads that are inside as well
+        }
+        rounds += 1;
+        txn.desk.post_step_aside(1, Activity::BackOff);
+        Poll::Pending
+    })
+    .await;
 }
 
 /// Lets other transactions go first: for longer after each conflict, and for a length that differs

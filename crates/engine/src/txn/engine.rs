@@ -3,13 +3,13 @@
 use super::mailbox::InPlace;
 use super::table::TableInner;
 use super::turn::Place;
-use crate::cc::{ConcurrencyControl, Env, Unlogged};
+use crate::cc::{ConcurrencyControl, Env, NotBegun, OPEN_TRANSACTIONS_MAX, Unlogged};
 use crate::epoch::{Epochs, Local};
 use crate::error::{Error, Result};
 use crate::exec::{Lead, Turns};
 use crate::index::masstree::NODE_BYTES;
 use crate::memory::{Kind, Memory, OutOfMemory, Slab};
-use crate::metrics::{ArchiveStatistics, Clock, Metrics, Statistics, WorkerMetrics};
+use crate::metrics::{ArchiveStatistics, Clock, Metrics, Stall, Statistics, WorkerMetrics};
 use crate::options::Options;
 use crate::profile::Profile;
 use crate::record::Slot;
@@ -21,6 +21,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 const NODES_MAX: u32 = 1 << 30;
 const RECORDS_MAX: u32 = u32::MAX - 1;
+/// A worker that does not go on for so long does not merely wait for its core.
+const STALL_NS: u64 = 100_000_000;
 
 /// The shared part of a database: memory, tables, the scheme. Threads and inboxes are the
 /// database's own.
@@ -45,6 +47,8 @@ pub(crate) struct Engine<C: ConcurrencyControl> {
     /// `None` when the database is closed: then contexts, which hold the engine, are not kept.
     spare: Mutex<Option<Vec<Fixed<Context<C>>>>>,
     pub(crate) epochs: Arc<Epochs>,
+    /// The last epoch that was noticed, and when, by the clock.
+    epoch_noticed: Mutex<(u64, u64)>,
     /// Desks made so far, which number them.
     pub(super) desks: AtomicU32,
     /// The bits of the level that a worker has found best last, for new ones to begin with; 0: none.
@@ -77,6 +81,7 @@ impl<C: ConcurrencyControl> Engine<C> {
             tables: Mutex::default(),
             spare: Mutex::new(Some(Vec::new())),
             epochs: Epochs::new(),
+            epoch_noticed: Mutex::default(),
             desks: AtomicU32::new(1),
             known_level: AtomicU32::new(0),
             lead: Arc::default(),
@@ -111,6 +116,7 @@ impl<C: ConcurrencyControl> Engine<C> {
             may_leave_place: Cell::new(false),
             longs: Cell::new(0),
             work: Cell::new(0),
+            awaited_at: Cell::new(None),
             turns: RefCell::new(Turns::new(0)),
             engine: self.clone(),
         })
@@ -125,6 +131,7 @@ impl<C: ConcurrencyControl> Engine<C> {
                 let Some(context) = self.0.take() else { return };
                 context.tidy();
                 context.leave();
+                context.local.entrust();
                 let engine = context.engine.clone();
                 if let Some(spare) = &mut *engine.spare.lock().expect("no panic while it is held") {
                     spare.push(context);
@@ -154,6 +161,20 @@ impl<C: ConcurrencyControl> Engine<C> {
             }
         }
         more
+    }
+
+    /// Notices whether reclamation goes on: the workers that hold it up, for a while now.
+    #[cold]
+    pub(super) fn notice_stalls(&self) -> Vec<Stall> {
+        let (epoch, awaited) = self.epochs.awaited();
+        let now_ns = self.clock.now_ns();
+        let mut noticed = self.epoch_noticed.lock().expect("no panic while it is held");
+        if noticed.0 != epoch {
+            *noticed = (epoch, now_ns);
+        }
+        let for_ns = now_ns.saturating_sub(noticed.1);
+        let stalled = awaited.into_iter().filter(|_| for_ns >= STALL_NS);
+        stalled.map(|thread| Stall { thread, for_ns }).collect()
     }
 
     /// Until where the log has to be durable before a transaction that ends now is acknowledged. 0: it is so.
@@ -212,6 +233,19 @@ impl<C: ConcurrencyControl> Engine<C> {
         }
     }
 
+    #[cold]
+    pub(super) fn not_begun(&self, why: NotBegun) -> Error {
+        match why {
+            NotBegun::TooMany => Error::TooManyTransactions { open_max: OPEN_TRANSACTIONS_MAX },
+            NotBegun::OutOfMemory => self.out_of_memory(),
+        }
+    }
+
+    #[cold]
+    pub(super) fn out_of_memory(&self) -> Error {
+        Error::OutOfMemory { limit_bytes: self.memory.limit_bytes() }
+    }
+
     /// Lets go of the contexts, which hold the engine.
     pub(crate) fn drop_spares(&self) {
         let spare = self.spare.lock().expect("no panic while it is held").take();
@@ -255,6 +289,8 @@ pub(crate) struct Context<C: ConcurrencyControl> {
     pub(super) longs: Cell<usize>,
     /// What those that have ended have done, in operations.
     pub(super) work: Cell<u64>,
+    /// The epoch in which a transaction has waited for memory to the end, and got none.
+    pub(super) awaited_at: Cell<Option<u64>>,
     /// Who waits for whom, of submitted transactions with hints.
     pub(super) turns: RefCell<Turns<Arc<Place>>>,
     pub(crate) engine: Arc<Engine<C>>,
@@ -279,6 +315,9 @@ impl<C: ConcurrencyControl> Context<C> {
         let has_garbage = C::garbage(&self.engine.shared, &self.worker) > 0;
         let more = has_garbage && (0..PASSES_MAX).all(|_| C::tend(self.env()));
         self.local.refresh(None);
+        if self.local.has_much_retired() {
+            self.engine.notice_stalls();
+        }
         more
     }
 
@@ -304,9 +343,11 @@ impl<C: ConcurrencyControl> Engine<C> {
     pub(crate) fn statistics(&self) -> Statistics {
         let mut statistics = self.metrics.sum();
         let used = |kind| self.memory.used_bytes(kind);
+        statistics.stalls = self.notice_stalls();
         statistics.memory.index_bytes = used(Kind::Index);
         statistics.memory.records_bytes = used(Kind::Records);
         statistics.memory.versions_bytes = used(Kind::Versions);
+        statistics.memory.transactions_bytes = used(Kind::Transactions);
         statistics.memory.other_bytes = used(Kind::Other);
         statistics.memory.limit_bytes = self.memory.limit_bytes();
         // A place that waits for a table's next record has none now.

@@ -38,7 +38,8 @@ impl From<Abort> for Error {
     fn from(abort: Abort) -> Self {
         match abort {
             Abort::WriteConflict | Abort::Unserializable | Abort::Waited | Abort::Deadlock => Error::Conflict,
-            Abort::Unlogged(_) => Error::Closed, // (what is refused at commit is explained by the engine)
+            // (What is refused at commit is explained by the engine.)
+            Abort::OutOfMemory | Abort::Unlogged(_) => Error::Closed,
         }
     }
 }

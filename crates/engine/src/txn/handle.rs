@@ -14,6 +14,7 @@ use super::value::Value;
 use crate::cc::{Abort, Change, ConcurrencyControl, Refused, Serializable, Target, Written};
 use crate::error::{Error, Result};
 use crate::exec::Mailbox;
+use crate::index::masstree::DERIVED;
 use crate::index::{self, Index, Inserted};
 use crate::options::Durability;
 use crate::profile::Activity;
@@ -282,6 +283,10 @@ impl<C: ConcurrencyControl> Txn<C> {
 
 /// Flushes of the log that a commit in place waits for, perhaps for room.
 const FLUSHES_MAX: u32 = 1000;
+/// Times that an interactive transaction cleans up because memory is short, and looks for what that gives back: in case
+/// others use it up at once.
+const RELIEFS_MAX: u32 = 1000;
+pub(super) const RELIEF_ROUNDS_MAX: u32 = 256;
 /// What beginning and ending a transaction is worth, in operations.
 const WORK_OF_ENDS: u64 = 2;
 
@@ -315,16 +320,24 @@ impl<C: ConcurrencyControl> Txn<C> {
     fn long_key<K: Key>(&self, key: &impl AsKey<K>) -> Result<index::Key, Fault> {
         // Taken out meanwhile: encoding is foreign code, and may use the transaction itself.
         let mut scratch = self.desk.scratch.take();
-        let encoded = encode_whole(key, &mut scratch).map(|()| {
+        let encoded = encode_whole(key, &mut scratch).and_then(|()| {
             let mut encoded = index_key(&scratch);
             if scratch.len() > 8 {
                 // SAFETY: used within this call only, which runs no foreign code.
-                encoded.bytes = unsafe { (*self.desk.arena.get()).copy(&scratch) };
+                let copied = unsafe { (*self.desk.arena.get()).copy(&scratch) };
+                encoded.bytes = copied.map_err(|full| self.refuse(full.into()))?;
             }
-            encoded
+            Ok(encoded)
         });
         self.desk.scratch.set(scratch);
         encoded
+    }
+
+    /// The copy of a long key is not looked at any more.
+    #[cold]
+    pub(super) fn release_key(&self, bytes: *const u8, len: u32) {
+        // SAFETY: used within this call only.
+        unsafe { (*self.desk.arena.get()).release(bytes, len as usize) };
     }
 
     #[inline(always)]
@@ -400,9 +413,61 @@ impl<C: ConcurrencyControl> Txn<C> {
             }
             Change::Put(value) | Change::Insert(value) => self.create(point, value, change),
         };
-        result.map_err(|refused| {
-            self.doom(Fault::refused(refused, self.desk.context().engine.memory.limit_bytes()))
-        })
+        result.or_else(|refused| self.refuse_change(refused, point))
+    }
+
+    /// What becomes of a change that was refused. `Ok(Gone)`: look again, memory has been given back meanwhile.
+    #[cold]
+    #[inline(never)]
+    fn refuse_change(&self, refused: Refused, point: &Point<C>) -> Result<Written, Fault> {
+        if refused == Refused::OutOfMemory && self.relieve_in_place(point) {
+            return Ok(Written::Gone);
+        }
+        Err(self.refuse(refused))
+    }
+
+    /// Cleans up because memory is short, and waits for the epochs that have to pass before memory is given back: in an
+    /// interactive transaction, which has nothing else in flight. True: some was; what was found before is to be
+    /// looked for again.
+    fn relieve_in_place(&self, point: &Point<C>) -> bool {
+        let context = self.desk.context();
+        // SAFETY: tables live as long as their database.
+        let table = unsafe { &*point.table };
+        // (The maintenance of an index has looked at more than this row, and needs the epoch for that.)
+        let is_alone =
+            table.indexes.is_empty() && table.index.number() != DERIVED && self.desk.used.get() == 0;
+        if !self.desk.is_interactive.get() || !is_alone || self.desk.reliefs.get() == RELIEFS_MAX {
+            return false;
+        }
+        self.desk.reliefs.set(self.desk.reliefs.get() + 1);
+        C::relieve(context.env());
+        context.local.adopt();
+        let (before, memory) = (context.local.pending(), &context.engine.memory);
+        let used_bytes = memory.total_used_bytes();
+        let is_relieved = || context.local.pending() < before || memory.total_used_bytes() < used_bytes;
+        context.leave();
+        for _ in 0..RELIEF_ROUNDS_MAX {
+            context.local.refresh(None);
+            if context.local.pending() == 0 && (is_relieved() || !context.local.awaits_memory()) {
+                break;
+            }
+            std::thread::yield_now();
+        }
+        context.enter();
+        is_relieved()
+    }
+
+    /// The transaction cannot go on.
+    #[cold]
+    pub(super) fn refuse(&self, refused: Refused) -> Fault {
+        if refused == Refused::OutOfMemory {
+            let context = self.desk.context();
+            C::relieve(context.env());
+            context.engine.notice_stalls();
+            context.local.adopt();
+            self.desk.is_relieved.set(context.local.awaits_memory());
+        }
+        self.doom(Fault::refused(refused, self.desk.context().engine.memory.limit_bytes()))
     }
 
     fn write(&self, point: &Point<C>, change: Change<'_>) -> Result<Written, Refused> {
@@ -483,12 +548,14 @@ impl<C: ConcurrencyControl> Txn<C> {
 // ---- life of one attempt
 impl<C: ConcurrencyControl> Txn<C> {
     #[inline(always)]
-    pub(crate) fn begin(&self) {
+    pub(crate) fn begin(&self) -> Result<()> {
         self.desk.operations.set(0);
+        self.desk.reliefs.set(0);
         self.desk.enter(Activity::Timestamps);
         // SAFETY: no attempt is open: nothing borrows from the state.
-        C::begin(self.desk.context().env(), unsafe { &mut *self.desk.state.get() });
+        let begun = C::begin(self.desk.context().env(), unsafe { &mut *self.desk.state.get() });
         self.desk.enter(Activity::Useful);
+        begun.map_err(|why| self.desk.context().engine.not_begun(why))
     }
 
     /// Undoes the attempt, and cancels what the mailbox holds, whose futures may have been leaked.
@@ -568,6 +635,7 @@ impl<C: ConcurrencyControl> Txn<C> {
     pub(super) fn commit_error(&self, fault: Fault) -> Error {
         match fault {
             Fault::Abort(Abort::Unlogged(why)) => self.desk.context().engine.unlogged(why),
+            Fault::Abort(Abort::OutOfMemory) => self.desk.context().engine.out_of_memory(),
             fault => fault.into(),
         }
     }
@@ -640,6 +708,12 @@ impl<C: ConcurrencyControl> Mailbox for Txn<C> {
     }
     fn is_ending(&self) -> bool {
         self.desk.is_ending()
+    }
+    fn can_restart(&self) -> bool {
+        self.desk.can_restart()
+    }
+    fn restart(&self) {
+        self.desk.restart();
     }
     #[inline(always)]
     fn held_until(&self) -> u64 {

@@ -49,8 +49,8 @@ impl<C: ConcurrencyControl> Host for WorkerHost<C> {
     type Mailbox = Txn<C>;
 
     fn mailbox(&self, slot: usize) -> Txn<C> {
-        let desk = Desk::new(Fixed::as_non_null(&self.context), slot, self.in_place, self.pauses_commits);
-        Txn { desk: desk.expect("fewer transactions than a million are open at once") }
+        let context = Fixed::as_non_null(&self.context);
+        Txn { desk: Desk::new(context, slot, self.in_place, self.pauses_commits) }
     }
 
     fn local(&self) -> &Local {
@@ -63,6 +63,14 @@ impl<C: ConcurrencyControl> Host for WorkerHost<C> {
 
     fn leave(&self) {
         self.context.leave();
+    }
+
+    fn paused(&self) {
+        C::leave(self.context.env());
+    }
+
+    fn resumed(&self) {
+        C::enter(self.context.env());
     }
 
     fn refresh(&self, oldest: Option<u64>) {
@@ -159,6 +167,9 @@ impl<C: ConcurrencyControl> Host for WorkerHost<C> {
         metrics.rounds.add(counters.rounds - told.rounds);
         metrics.visits.add(counters.visits - told.visits);
         metrics.parkings.add(counters.parkings - told.parkings);
+        if self.context.local.has_much_retired() {
+            self.context.engine.notice_stalls();
+        }
         C::tend(self.context.env())
     }
 }

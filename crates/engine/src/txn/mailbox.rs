@@ -18,7 +18,7 @@ use super::run::Run;
 use super::secondary::Upkeep;
 use super::table::TableInner;
 use crate::cc::{Abort, Committed, ConcurrencyControl, Ticket};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::exec::Mailbox;
 use crate::index::Key;
 use crate::options::Durability;
@@ -87,6 +87,8 @@ pub(crate) enum Op<C: ConcurrencyControl> {
     Probe(Point<C>),
     Run(*mut Run<C>),
     Upkeep(*mut Upkeep<C>),
+    /// Nothing but the epoch of what the future itself is walking.
+    Hold,
 }
 
 /// The inside of [`Txn`](super::Txn).
@@ -146,6 +148,10 @@ pub(crate) struct Desk<C: ConcurrencyControl> {
     pub(super) blocker: Cell<Option<Blocker>>,
     /// Of writes of tables that have indexes.
     pub(super) upkeeps: Pool<Upkeep<C>>,
+    /// Times that it has cleaned up because memory was short.
+    pub(super) reliefs: Cell<u32>,
+    /// Memory was short, and some is on its way.
+    pub(super) is_relieved: Cell<bool>,
     /// The record of the last write under a key that the index did not have.
     pub(super) created: Cell<RecordId>,
 }
@@ -157,12 +163,10 @@ impl<C: ConcurrencyControl> Desk<C> {
         slot: usize,
         in_place: InPlace,
         pauses_commits: bool,
-    ) -> Result<Self> {
+    ) -> Self {
         // SAFETY: a worker's context outlives its slots; a `Transaction`'s is lent for this call.
         let engine = unsafe { &context.as_ref().engine };
-        let state = C::txn(&engine.shared)
-            .ok_or(Error::TooManyTransactions { open_max: crate::cc::OPEN_TRANSACTIONS_MAX })?;
-        Ok(Desk {
+        Desk {
             todo: Cell::new(VACANT),
             used: Cell::new(0),
             in_place: Cell::new(in_place),
@@ -170,7 +174,7 @@ impl<C: ConcurrencyControl> Desk<C> {
             recent: Recent::default(),
             database: engine.id,
             shared: &raw const engine.shared,
-            state: UnsafeCell::new(state),
+            state: UnsafeCell::new(C::txn(&engine.shared)),
             places: [const { UnsafeCell::new(MaybeUninit::uninit()) }; PLACES],
             context: Cell::new(context),
             doomed: Cell::new(None),
@@ -189,7 +193,7 @@ impl<C: ConcurrencyControl> Desk<C> {
             aside: Cell::new(Activity::BackOff),
             commit: Cell::default(),
             committed: Cell::new(None),
-            arena: UnsafeCell::default(),
+            arena: UnsafeCell::new(Arena::new(&engine.memory)),
             scratch: Cell::default(),
             runs: Pool::default(),
             is_interactive: Cell::new(false),
@@ -197,8 +201,10 @@ impl<C: ConcurrencyControl> Desk<C> {
             turn: Cell::new(None),
             blocker: Cell::new(None),
             upkeeps: Pool::default(),
+            reliefs: Cell::new(0),
+            is_relieved: Cell::new(false),
             created: Cell::new(RecordId(0)),
-        })
+        }
     }
 
     #[inline(always)]
@@ -326,6 +332,8 @@ impl<C: ConcurrencyControl> Desk<C> {
         if place as usize >= PLACES {
             return None;
         }
+        // SAFETY: free, so no one looks at it.
+        unsafe { (*self.places[place as usize].get()).write(Op::Hold) };
         self.used.set(self.used.get() | 1 << place);
         Some(place as u8)
     }
@@ -358,7 +366,9 @@ impl<C: ConcurrencyControl> Desk<C> {
         // SAFETY: taken, now or before, so written; not stepped meanwhile.
         match unsafe { (*self.places[place as usize].get()).assume_init_ref() } {
             Op::Point(point) | Op::Probe(point) => point,
-            Op::Run(_) | Op::Upkeep(_) => unreachable!("a point future's place holds a point operation"),
+            Op::Run(_) | Op::Upkeep(_) | Op::Hold => {
+                unreachable!("a point future's place holds a point operation")
+            }
         }
     }
 
@@ -377,7 +387,14 @@ impl<C: ConcurrencyControl> Desk<C> {
             Op::Run(run) => unsafe { (**run).step(self.shared(), txn, s) },
             // SAFETY: likewise.
             Op::Upkeep(upkeep) => unsafe { (**upkeep).step(self.shared(), txn, s) },
+            Op::Hold => unreachable!("it has no steps"),
         }
+    }
+
+    /// The places that are taken.
+    fn taken(&self) -> impl Iterator<Item = usize> {
+        let used = self.used.get();
+        (0..PLACES).filter(move |place| used >> place & 1 == 1)
     }
 
     #[inline(never)]
@@ -513,6 +530,29 @@ impl<C: ConcurrencyControl> Mailbox for Desk<C> {
 
     fn is_ending(&self) -> bool {
         self.todo.get() & COMMIT != 0 || self.committed.get().is_some()
+    }
+
+    /// Searches for one key can: what is known of them lies in their places. (A commit needs no epoch from one step to
+    /// the next.)
+    fn can_restart(&self) -> bool {
+        // SAFETY: taken, so written; not stepped meanwhile.
+        let op = |place: usize| unsafe { (*self.places[place].get()).assume_init_ref() };
+        self.taken().all(|place| matches!(op(place), Op::Point(_) | Op::Probe(_)))
+    }
+
+    fn restart(&self) {
+        for place in self.taken() {
+            // SAFETY: taken, so written; not stepped meanwhile.
+            match unsafe { (*self.places[place].get()).assume_init_mut() } {
+                Op::Point(point) | Op::Probe(point) => {
+                    // SAFETY: tables live as long as their database.
+                    let table = unsafe { &*point.table };
+                    *point = Point::new(table, point.key);
+                }
+                Op::Run(_) | Op::Upkeep(_) | Op::Hold => unreachable!("asked before"),
+            }
+            self.todo.set(self.todo.get() | 1 << place);
+        }
     }
 
     fn work_under_way(&self) -> u64 {

@@ -9,6 +9,7 @@ use super::table::Table;
 use super::value::Value;
 use crate::cc::{ConcurrencyControl, Serializable};
 use crate::error::{Error, Result};
+use crate::memory::{Charge, OutOfMemory};
 use crate::options::Durability;
 use crate::wal::Lsn;
 use std::fmt;
@@ -38,6 +39,8 @@ pub struct Transaction<C: ConcurrencyControl = Serializable> {
     /// Boxed: the scheme may know its address.
     txn: Box<Txn<C>>,
     is_open: bool,
+    /// What it takes by itself.
+    _charge: Charge,
     engine: Arc<Engine<C>>,
 }
 
@@ -53,17 +56,19 @@ impl<C: ConcurrencyControl> fmt::Debug for Transaction<C> {
 
 impl<C: ConcurrencyControl> Transaction<C> {
     pub(crate) fn begin(engine: &Arc<Engine<C>>) -> Result<Self> {
+        let charge = Charge::of_transaction(&engine.memory, size_of::<Txn<C>>());
+        let charge = charge.map_err(|OutOfMemory| engine.out_of_memory())?;
         let txn = engine.with_context(|context| {
-            let txn =
-                Box::new(Txn { desk: Desk::new(NonNull::from(context), 0, InPlace::Prefetching, false)? });
-            txn.desk.is_interactive.set(true);
-            txn.begin();
+            let desk = Desk::new(NonNull::from(context), 0, InPlace::Prefetching, false);
+            desk.is_interactive.set(true);
+            let txn = Box::new(Txn { desk });
+            txn.begin()?;
             // SAFETY: not borrowed outside of single calls.
             let state = unsafe { &*txn.desk.state.get() };
             C::set_interactive(&engine.shared, state, engine.clock.now_ns());
             Ok::<_, Error>(txn)
         })?;
-        Ok(Transaction { txn, is_open: true, engine: engine.clone() })
+        Ok(Transaction { txn, is_open: true, _charge: charge, engine: engine.clone() })
     }
 
     /// Lends the transaction a context for one call.

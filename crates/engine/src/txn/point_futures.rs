@@ -7,7 +7,7 @@ use super::mailbox::NOWHERE;
 use super::point::Point;
 use super::table::TableInner;
 use super::value::Value;
-use crate::cc::{Abort, Change, ConcurrencyControl, Serializable, Written};
+use crate::cc::{Abort, Change, ConcurrencyControl, Refused, Serializable, Written};
 use crate::error::{Error, Result};
 use crate::index::Key;
 use std::future::Future;
@@ -31,6 +31,8 @@ pub(super) struct Locate<'t, C: ConcurrencyControl> {
     pub(super) len: u32,
     pub(super) place: u8,
     is_untracked: bool,
+    /// It is a read: with it the copy of its key goes.
+    is_read: bool,
     /// It is a write of a table that has indexes, under way.
     pub(super) has_upkeep: bool,
 }
@@ -38,6 +40,7 @@ pub(super) struct Locate<'t, C: ConcurrencyControl> {
 /// In place of a key's length, where the key is a fault about it.
 const TOO_LONG: u32 = 1;
 const NOT_OF_EIGHT: u32 = 2;
+const OUT_OF_MEMORY: u32 = 3;
 
 impl<'t, C: ConcurrencyControl> Locate<'t, C> {
     #[inline(always)]
@@ -51,6 +54,7 @@ impl<'t, C: ConcurrencyControl> Locate<'t, C> {
                 len,
                 place: NOWHERE,
                 is_untracked: false,
+                is_read: false,
                 has_upkeep: false,
             },
             Err(fault) => Locate::faulty(txn, fault),
@@ -62,10 +66,21 @@ impl<'t, C: ConcurrencyControl> Locate<'t, C> {
         let (slice, len) = match fault {
             Fault::KeyTooLong { bytes } => (bytes as u64, TOO_LONG),
             Fault::KeyNotOfEight { bytes } => (bytes as u64, NOT_OF_EIGHT),
+            Fault::OutOfMemory { .. } => (0, OUT_OF_MEMORY),
             _ => (0, 0),
         };
         let (table, bytes) = (std::ptr::null(), std::ptr::null());
-        Locate { txn, table, slice, bytes, len, place: NOWHERE, is_untracked: false, has_upkeep: false }
+        Locate {
+            txn,
+            table,
+            slice,
+            bytes,
+            len,
+            place: NOWHERE,
+            is_untracked: false,
+            is_read: false,
+            has_upkeep: false,
+        }
     }
 
     pub(super) fn txn(&self) -> &'t Txn<C> {
@@ -94,6 +109,7 @@ impl<'t, C: ConcurrencyControl> Locate<'t, C> {
         let fault = match self.len {
             TOO_LONG => Fault::KeyTooLong { bytes },
             NOT_OF_EIGHT => Fault::KeyNotOfEight { bytes },
+            OUT_OF_MEMORY => return self.txn.refuse(Refused::OutOfMemory),
             _ => Fault::WrongDatabase,
         };
         self.txn.doom(fault)
@@ -128,6 +144,13 @@ impl<'t, C: ConcurrencyControl> Locate<'t, C> {
             return Poll::Ready(Err(txn.doom(Fault::Abort(Abort::Waited))));
         }
         Poll::Ready(end(txn, &point))
+    }
+
+    /// Nothing but reads is made of it.
+    #[inline(always)]
+    pub(super) fn for_reading(mut self) -> Self {
+        self.is_read = true;
+        self
     }
 
     /// Does whoever writes the row maintain indexes as well?
@@ -191,6 +214,10 @@ impl<C: ConcurrencyControl> Drop for Locate<'_, C> {
             }
             self.txn.desk.release(self.place);
         }
+        if self.is_read && self.len > 8 {
+            // (By value: a reference would keep the future in memory.)
+            self.txn.release_key(self.bytes, self.len);
+        }
     }
 }
 
@@ -208,7 +235,7 @@ pub struct Get<'t, V: ?Sized, C: ConcurrencyControl = Serializable>(Locate<'t, C
 impl<'t, V: ?Sized, C: ConcurrencyControl> Get<'t, V, C> {
     #[inline(always)]
     pub(super) fn new(locate: Locate<'t, C>) -> Self {
-        Get(locate, PhantomData)
+        Get(locate.for_reading(), PhantomData)
     }
 
     /// Reads without being tracked: see [`Txn::get`].
@@ -233,7 +260,7 @@ pub struct Contains<'t, C: ConcurrencyControl = Serializable>(Locate<'t, C>);
 
 impl<'t, C: ConcurrencyControl> Contains<'t, C> {
     pub(super) fn new(locate: Locate<'t, C>) -> Self {
-        Contains(locate)
+        Contains(locate.for_reading())
     }
 
     /// Reads without being tracked: see [`Txn::get`].

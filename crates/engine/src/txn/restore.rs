@@ -13,7 +13,7 @@ use super::engine::{Context, Engine};
 use super::key::{KEY_BYTES_MAX, KEY_OF_EIGHT, index_key};
 use super::point::{self, Point};
 use super::table::TableInner;
-use crate::cc::{ConcurrencyControl, OPEN_TRANSACTIONS_MAX, RESTORED_AT_MAX, Target};
+use crate::cc::{ConcurrencyControl, RESTORED_AT_MAX, Target};
 use crate::error::{Error, Result};
 use crate::index::{Index, Inserted, Key};
 use crate::memory::OutOfMemory;
@@ -126,9 +126,7 @@ impl<C: ConcurrencyControl> Drop for Entered<'_, C> {
 impl<C: ConcurrencyControl> Restorer<C> {
     /// Of a database that nobody uses.
     pub(crate) fn new(engine: &Arc<Engine<C>>) -> Result<Self> {
-        let txn =
-            C::txn(&engine.shared).ok_or(Error::TooManyTransactions { open_max: OPEN_TRANSACTIONS_MAX })?;
-        Ok(Restorer { context: engine.context(), txn, slots: 0..0 })
+        Ok(Restorer { context: engine.context(), txn: C::txn(&engine.shared), slots: 0..0 })
     }
 
     /// Adds rows, some thousands of them, which have committed at or before `at`; ascending ones come best. A row
@@ -140,7 +138,7 @@ impl<C: ConcurrencyControl> Restorer<C> {
         at: u64,
     ) -> Result<()> {
         let at = checked_timestamp(at)?;
-        let mut entered = self.enter();
+        let mut entered = self.enter()?;
         let mut last = None::<Point<C>>;
         for (key, value) in rows {
             let key = checked_key(table, key)?;
@@ -159,14 +157,17 @@ impl<C: ConcurrencyControl> Restorer<C> {
     /// Makes the changes of a batch, in order. One that is made again, or that deletes what is not there, does no
     /// harm.
     pub(crate) fn apply(&mut self, batch: &Batch<'_>) -> Result<()> {
-        let mut entered = self.enter();
+        let mut entered = self.enter()?;
         batch.changes.chunks(GROUP).try_for_each(|changes| entered.apply_group(batch, changes))
     }
 
-    fn enter(&mut self) -> Entered<'_, C> {
+    fn enter(&mut self) -> Result<Entered<'_, C>> {
         self.context.enter();
-        C::begin(self.context.env(), &mut self.txn);
-        Entered { context: &self.context, txn: &mut self.txn, slots: &mut self.slots }
+        if let Err(why) = C::begin(self.context.env(), &mut self.txn) {
+            self.context.leave();
+            return Err(self.context.engine.not_begun(why));
+        }
+        Ok(Entered { context: &self.context, txn: &mut self.txn, slots: &mut self.slots })
     }
 }
 

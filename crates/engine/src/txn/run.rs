@@ -407,6 +407,7 @@ impl<C: ConcurrencyControl> Run<C> {
             to: to.map(Vec::as_slice),
             is_reverse: self.is_reverse,
             marks: &self.page.marks,
+            rows: self.rows.len(),
         }
     }
 

@@ -1,6 +1,7 @@
 //! The registry of snapshots under weak memory.
 
 use super::registry::{Outcome, Registry};
+use crate::memory::Memory;
 use crate::record::{Stamp, Tag};
 use crate::sync::Arc;
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +12,7 @@ use loom::thread;
 #[test]
 fn floors_hold_reclamation() {
     check("floors", &[Planted::Fences], || {
-        let registry = Arc::new(Registry::new());
+        let registry = Arc::new(Registry::new(&Memory::new(u64::MAX)));
         let (mine, theirs) = (registry.join().expect("room"), registry.join().expect("room"));
         let floor = registry.floor();
         let worker = thread::spawn({
@@ -32,7 +33,7 @@ fn floors_hold_reclamation() {
 #[test]
 fn commits_are_whole() {
     check("commits", &[Planted::Updates], || {
-        let registry = Arc::new(Registry::new());
+        let registry = Arc::new(Registry::new(&Memory::new(u64::MAX)));
         let (mine, theirs) = (registry.join().expect("room"), registry.join().expect("room"));
         let tag = Tag::new(theirs, 1);
         registry.announce(theirs, tag);

@@ -15,9 +15,11 @@
 //! After Berenson et al., SIGMOD 1995, and ERMIA (Kim et al., SIGMOD 2016).
 
 mod chain;
+mod ending;
 mod journal;
 #[cfg(all(test, braid_loom))]
 mod loom_tests;
+mod queue;
 mod reclaim;
 mod registry;
 mod restore;
@@ -28,19 +30,22 @@ mod tests;
 mod tracker;
 
 use super::{
-    Abort, Change, Committed, ConcurrencyControl, Env, Holder, Refused, Scanned, Target, Waits, Written,
+    Abort, Change, Committed, ConcurrencyControl, Env, Holder, NotBegun, Refused, Scanned, Target, Waits,
+    Written,
 };
-use crate::index::Index;
-use crate::memory::{Memory, OutOfMemory, Slab};
+use crate::memory::{Charge, Memory, OutOfMemory, Slab};
 use crate::profile::Activity;
 use crate::record::{RecordId, Slot, Stamp, Tag, Timestamp, Version, VersionKind};
 use crate::suspend::Suspend;
 use crate::sync::atomic::{AtomicUsize, Ordering, Ordering::Relaxed, fence};
+use crate::sync::{Mutex, lock};
 use crate::wal::{Changes, Lsn};
 pub(super) use chain::Overwritten;
 use chain::{drop_version, new_version};
+use ending::{collect, publish, undo, unlock};
 pub use journal::Commit;
-use reclaim::{Garbage, Grave, Queue, Reclaimer};
+use queue::{Garbage, Queue};
+use reclaim::{Grave, Reclaimer};
 pub(super) use registry::TXNS_MAX;
 use registry::{Floor, Outcome, Registry};
 use std::cell::{Cell, RefCell};
@@ -58,9 +63,11 @@ impl<T: Tracker> fmt::Debug for Mvcc<T> {
     }
 }
 
-/// Versions superseded between two passes of a worker's garbage collection: fewer than a pass can take, so that
-/// it keeps up with transactions of any length.
-const CHANGES_PER_PASS: usize = 128;
+/// Writes that a transaction has room for at first, and that room is kept for.
+const WRITES_FIRST: usize = 16;
+const WRITES_KEPT: usize = 1024;
+/// Of a transaction that has no place yet.
+const NOWHERE: u32 = u32::MAX;
 
 /// One per database.
 pub struct Shared<T: Tracker> {
@@ -75,7 +82,9 @@ pub struct Shared<T: Tracker> {
 /// One per worker.
 pub struct Worker<T: Tracker> {
     floor: Arc<Floor>,
-    queue: RefCell<Queue>,
+    /// What it has superseded since its last pass, which adds that to the queue.
+    superseded: RefCell<Vec<Garbage>>,
+    queue: Arc<Mutex<Queue>>,
     grave: RefCell<Vec<u8>>,
     changes: Cell<usize>,
     /// What the last commit has appended to the log; its memory is used again.
@@ -90,6 +99,8 @@ pub struct Txn<T: Tracker> {
     place: u32,
     sequence: u64,
     writes: Vec<Write>,
+    /// The room in `writes`.
+    charge: Charge,
     has_locks: bool,
     /// The latest stamp of what it has read, until it begins again. (Marks of open transactions are above all times.)
     newest_seen: Cell<u64>,
@@ -230,6 +241,23 @@ impl<T: Tracker> Txn<T> {
         self.newest_seen.set(self.newest_seen.get().max(stamp.0));
     }
 
+    /// Makes room for one more write.
+    #[inline(always)]
+    fn reserve_write(&mut self) -> Result<(), OutOfMemory> {
+        if self.writes.len() < self.writes.capacity() {
+            return Ok(());
+        }
+        self.charge.grow(&mut self.writes, 1, WRITES_FIRST)
+    }
+
+    /// Takes a place, which is kept as long as there is the slot for transactions.
+    #[cold]
+    fn take_place(&mut self, shared: &Shared<T>) -> Result<(), NotBegun> {
+        self.place = shared.registry.join()?;
+        self.sequence = shared.registry.last_sequence(self.place);
+        Ok(())
+    }
+
     /// Moves the transaction, which has done nothing yet, to the present.
     pub(super) fn begin_again(&mut self, shared: &Shared<T>) -> Timestamp {
         debug_assert!(self.writes.is_empty());
@@ -253,6 +281,7 @@ impl<T: Tracker> Txn<T> {
         debug_assert!(self.writes.is_empty());
         let has_held = self.tag != Tag::NONE;
         self.tag = Tag::NONE;
+        self.charge.clear(&mut self.writes, WRITES_KEPT);
         T::forget(&mut self.reads);
         shared.registry.close(self.place);
         if has_held && shared.registry.is_awaited(self.place) {
@@ -286,8 +315,8 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
 
     fn open(records: Arc<Slab>, memory: Arc<Memory>) -> Shared<T> {
         Shared {
+            registry: Registry::new(&memory),
             waits: Waits::new(memory),
-            registry: Registry::new(),
             reclaimer: Reclaimer::new(records, T::TRACKS_READS && !T::FORGETS_SUCCESSORS),
             workers: AtomicUsize::new(0),
             tracker: T::Shared::default(),
@@ -310,7 +339,8 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
     fn worker(shared: &Shared<T>) -> Worker<T> {
         Worker {
             floor: shared.registry.floor(),
-            queue: RefCell::default(),
+            superseded: RefCell::default(),
+            queue: shared.reclaimer.queue(),
             grave: RefCell::default(),
             changes: Cell::new(0),
             changes_logged: RefCell::new(Changes::of_appender(shared.workers.fetch_add(1, Relaxed))),
@@ -332,38 +362,46 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
 
     fn tend(env: Env<'_, Self>) -> bool {
         env.shared.registry.raise(&env.worker.floor);
-        env.shared.reclaimer.pass(&env.shared.registry, &mut env.worker.queue.borrow_mut(), env.local)
+        collect(env, env.local.has_grown())
+    }
+
+    fn relieve(env: Env<'_, Self>) {
+        env.shared.registry.raise(&env.worker.floor);
+        collect(env, true);
+        env.shared.reclaimer.pass_all(&env.shared.registry, env.local);
     }
 
     fn retire(shared: &Shared<T>, worker: &mut Worker<T>) {
         T::retire(&shared.tracker, &worker.tracker);
-        shared.reclaimer.orphan(worker.queue.get_mut());
+        lock(&worker.queue).append(worker.superseded.get_mut());
+        shared.reclaimer.orphan(&worker.queue);
         shared.registry.drop_floor(&worker.floor);
     }
 
     fn garbage(shared: &Shared<T>, worker: &Worker<T>) -> usize {
-        worker.queue.borrow().len() + shared.reclaimer.orphans()
+        worker.superseded.borrow().len() + lock(&worker.queue).len() + shared.reclaimer.orphans()
     }
 
-    fn txn(shared: &Shared<T>) -> Option<Txn<T>> {
-        let place = shared.registry.join()?;
-        let sequence = shared.registry.last_sequence(place);
-        let (begin, tag, reads) = (Timestamp(0), Tag::NONE, T::Reads::default());
-        Some(Txn {
-            begin,
-            tag,
-            place,
-            sequence,
+    fn txn(shared: &Shared<T>) -> Txn<T> {
+        let memory = shared.reclaimer.memory();
+        Txn {
+            begin: Timestamp(0),
+            tag: Tag::NONE,
+            place: NOWHERE,
+            sequence: 0,
             writes: Vec::new(),
+            charge: Charge::new(memory),
             has_locks: false,
             newest_seen: Cell::new(0),
-            reads,
-        })
+            reads: T::reads(memory),
+        }
     }
 
     fn drop_txn(shared: &Shared<T>, txn: &mut Txn<T>) {
         debug_assert!(txn.writes.is_empty());
-        shared.registry.part(txn.place);
+        if txn.place != NOWHERE {
+            shared.registry.part(txn.place);
+        }
     }
 
     fn waits(shared: &Shared<T>) -> &Waits {
@@ -402,10 +440,15 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
     }
 
     #[inline(always)]
-    fn begin(env: Env<'_, Self>, txn: &mut Txn<T>) {
+    fn begin(env: Env<'_, Self>, txn: &mut Txn<T>) -> Result<(), NotBegun> {
         debug_assert!(txn.writes.is_empty() && txn.tag == Tag::NONE);
+        debug_assert!(!Registry::is_lowered(&env.worker.floor), "a snapshot begins above its worker's floor");
+        if txn.place == NOWHERE {
+            txn.take_place(env.shared)?;
+        }
         txn.begin = env.shared.registry.open(txn.place);
         txn.newest_seen.set(0);
+        Ok(())
     }
 
     fn declare_read_only(env: Env<'_, Self>, txn: &mut Txn<T>) {
@@ -570,6 +613,7 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
             }
         }
         env.shared.may_write(head, txn).map_err(Refused::Abort)?;
+        txn.reserve_write()?;
         let exists = head.kind() == VersionKind::Value;
         let tag = txn.announce(env.shared);
         let new = match change {
@@ -620,6 +664,7 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
         slot: *mut Slot,
         value: &[u8],
     ) -> Result<(), OutOfMemory> {
+        txn.reserve_write()?;
         // SAFETY: the slot is the caller's alone.
         unsafe { Slot::reset(slot) };
         // SAFETY: as above.
@@ -634,7 +679,7 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
     unsafe fn created(txn: &mut Txn<T>, slot: *const Slot, target: &Target) {
         // SAFETY: the slot of a record that this transaction has just made.
         let new = unsafe { &*slot }.head();
-        debug_assert!(!new.is_null());
+        debug_assert!(!new.is_null() && txn.writes.len() < txn.writes.capacity());
         txn.writes.push(Write { slot, new, old: std::ptr::null(), target: *target, is_lock: false });
     }
 
@@ -710,73 +755,4 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
         }
         txn.end(env.shared);
     }
-}
-
-/// Stamps the writes: one timestamp for all, known from the descriptor before any version has it.
-fn publish<T: Tracker>(env: Env<'_, Mvcc<T>>, txn: &mut Txn<T>, at: Timestamp) {
-    debug_assert!(at > txn.begin);
-    env.shared.registry.settle(txn.place, at);
-    let mut queue = env.worker.queue.borrow_mut();
-    let mut superseded = 0;
-    for write in txn.writes.drain(..) {
-        // SAFETY: ours, and in its chain.
-        unsafe { &*write.new }.set_committed(at);
-        if !write.old.is_null() {
-            // SAFETY: superseded by ours just now, so not reclaimed yet.
-            let stamp = unsafe { &*write.old }.stamp();
-            queue.push(Garbage { slot: write.slot, version: write.old, stamp, superseded: at });
-            superseded += 1;
-        }
-    }
-    drop(queue);
-    env.worker.changes.set(env.worker.changes.get() + superseded);
-    while env.worker.changes.get() >= CHANGES_PER_PASS {
-        env.worker.changes.set(env.worker.changes.get() - CHANGES_PER_PASS);
-        Mvcc::tend(env);
-    }
-}
-
-/// Takes the locks back, of which nothing is to be seen by those who begin from now on: so this comes before
-/// the transaction has committed for them.
-#[inline(always)]
-fn unlock<T: Tracker>(env: Env<'_, Mvcc<T>>, txn: &mut Txn<T>) {
-    if !std::mem::take(&mut txn.has_locks) {
-        return;
-    }
-    let tag = txn.tag;
-    txn.writes.retain(|write| {
-        // SAFETY: slots are never unmapped.
-        let is_idle = write.is_lock && std::ptr::eq(unsafe { &*write.slot }.head(), write.new);
-        if is_idle {
-            undo(env, tag, write);
-        }
-        !is_idle
-    });
-}
-
-/// Takes one write back. It is the head of its chain: everybody else gives way to it.
-fn undo<T: Tracker>(env: Env<'_, Mvcc<T>>, tag: Tag, write: &Write) {
-    // SAFETY: slots are never unmapped.
-    let slot = unsafe { &*write.slot };
-    // SAFETY: ours, and in its chain.
-    unsafe { &*write.new }.set_stamp(Stamp::aborted(tag));
-    if !write.old.is_null() {
-        // SAFETY: behind ours, the newest that has committed or ours too: not reclaimed.
-        let old = unsafe { &*write.old };
-        if old.kind() == VersionKind::Tombstone && old.stamp().tag() != Some(tag) {
-            // Its turn may have come while it was covered: then nobody else would remove the record.
-            let (version, stamp, superseded) = (write.old, old.stamp(), env.shared.now());
-            env.worker.queue.borrow_mut().push(Garbage { slot, version, stamp, superseded });
-        }
-    }
-    let removed = slot.install(write.new, write.old);
-    debug_assert!(removed, "an uncommitted version is the head until its transaction ends");
-    if write.old.is_null() {
-        let Target { index, key, id } = write.target;
-        // SAFETY: the index lives as long as the database; the thread is inside an epoch.
-        let removed = unsafe { (*index).remove(env.local, &key, id) };
-        debug_assert!(removed, "a record's key is in its index until the record is removed");
-        env.shared.reclaimer.retire_slot(slot, &write.target, env.local);
-    }
-    reclaim::retire_version(slot, write.new, env.local);
 }

@@ -3,64 +3,47 @@
 //! Every write that supersedes a version leaves a [`Garbage`] entry with the worker that committed
 //! it. Usually nothing is open that began before the superseding commit when its turn comes, and
 //! everything behind the newest version that all can see is cut off. Where a snapshot stays open
-//! for long, the chain is pruned between the snapshots instead: a version `[created, superseded)`
+//! for long, or memory grows, the chain is pruned between the snapshots instead: a version `[created, superseded)`
 //! is kept only if an open snapshot lies in that interval, or where reads are tracked, in that of the version
 //! behind it. What such a snapshot does hold is put
 //! aside under its timestamp until it closes. (Interval-based collection as in HANA: Lee et al.,
 //! SIGMOD 2016; and Steam: Böttcher et al., VLDB 2019.)
+//!
+//! A worker's entries lie in a queue that others reach, too: a transaction that meets the memory limit works through all of them.
 //!
 //! Invariants:
 //! - Only the holder of a chain's prune latch changes links of committed versions; the newest
 //!   committed version is never unlinked.
 //! - An unlinked version is retired once: by who unlinked it.
 
+use super::queue::{Garbage, Queue};
 use super::registry::Registry;
 use crate::cc::Target;
-use crate::epoch::{Local, free_versions};
+use crate::epoch::Local;
 use crate::index::masstree::Masstree;
 use crate::index::{Index, Key};
-use crate::memory::Slab;
+use crate::memory::{Memory, Slab};
 use crate::record::{RecordId, Slot, Stamp, Timestamp, Version, VersionKind};
 use crate::suspend::prefetch;
-use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use crate::sync::{Mutex, lock, try_lock};
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// Entries waiting in order before a long-running snapshot is worked around.
 const QUEUE_LONG: usize = 4096;
 /// Entries per visit.
-pub(super) const BATCH: usize = 256;
+const BATCH: usize = 256;
 /// Entries ahead whose slots are asked for.
 const AHEAD: usize = 8;
 const LATCHES: usize = if cfg!(braid_shuttle) { 4 } else { 256 };
-
-/// A version superseded at `superseded`.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Garbage {
-    pub(super) slot: *const Slot,
-    /// The version, and its stamp when it was superseded: its place may serve another one day.
-    pub(super) version: *const Version,
-    pub(super) stamp: Stamp,
-    pub(super) superseded: Timestamp,
-}
-// SAFETY: the pointers are followed under the rules above, from any thread.
-unsafe impl Send for Garbage {}
-
-/// A worker's part.
-#[derive(Debug, Default)]
-pub(super) struct Queue {
-    waiting: VecDeque<Garbage>,
-    /// What an open snapshot holds, by snapshot.
-    held: Vec<(Timestamp, Vec<Garbage>)>,
-    snapshots: Vec<Timestamp>,
-}
 
 /// The shared part.
 #[derive(Debug)]
 pub(super) struct Reclaimer {
     records: Arc<Slab>,
     latches: Box<[AtomicBool]>,
+    /// Of the workers that there are.
+    queues: Mutex<Vec<Arc<Mutex<Queue>>>>,
     orphans: Mutex<Vec<Garbage>>,
     /// A version that a snapshot sees keeps the one that superseded it: who has read it will ask when, and
     /// by whom.
@@ -78,28 +61,11 @@ impl Drop for PruneLatch<'_> {
     }
 }
 
-impl Queue {
-    /// Puts an entry in line. (A commit that had to wait may come after later ones; then so does this.)
-    pub(super) fn push(&mut self, garbage: Garbage) {
-        let last = self.waiting.back().map_or(garbage.superseded, |last| last.superseded);
-        self.waiting.push_back(Garbage { superseded: last.max(garbage.superseded), ..garbage });
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.waiting.len() + self.held.iter().map(|(_, entries)| entries.len()).sum::<usize>()
-    }
-}
-
 impl Reclaimer {
     pub(super) fn new(records: Arc<Slab>, keeps_successors: bool) -> Reclaimer {
         let latches = (0..LATCHES).map(|_| AtomicBool::new(false)).collect();
-        Reclaimer {
-            records,
-            latches,
-            orphans: Mutex::new(Vec::new()),
-            keeps_successors,
-            newest_removed: AtomicU64::new(0),
-        }
+        let (queues, orphans) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
+        Reclaimer { records, latches, queues, orphans, keeps_successors, newest_removed: AtomicU64::new(0) }
     }
 
     /// No record that is gone was deleted later.
@@ -107,27 +73,60 @@ impl Reclaimer {
         self.newest_removed.load(Ordering::Acquire)
     }
 
+    /// A worker's queue.
+    pub(super) fn queue(&self) -> Arc<Mutex<Queue>> {
+        let queue = Arc::default();
+        lock(&self.queues).push(Arc::clone(&queue));
+        queue
+    }
+
+    pub(super) fn memory(&self) -> &Arc<Memory> {
+        self.records.memory()
+    }
+
     pub(super) fn slot(&self, id: RecordId) -> *const Slot {
         self.records.at(id.0).cast_const().cast()
     }
 
-    /// Works through what is due, a bounded number of entries. True: there is more that is due.
-    pub(super) fn pass(&self, registry: &Registry, queue: &mut Queue, local: &Local) -> bool {
+    /// Works through what is due, a bounded number of entries, or where it `is_urgent` through all of it. True: there
+    /// is more that is due.
+    pub(super) fn pass(
+        &self,
+        registry: &Registry,
+        queue: &mut Queue,
+        local: &Local,
+        is_urgent: bool,
+    ) -> bool {
         self.adopt(queue);
-        self.release_held(registry, queue);
-        if queue.waiting.is_empty() {
+        if queue.is_empty() {
             return false;
         }
-        let oldest = registry.oldest();
-        let more = self.pass_in_order(queue, oldest, local);
-        if queue.waiting.len() > QUEUE_LONG {
-            return self.pass_between(registry, queue, oldest, local);
+        let is_long = is_urgent || queue.waiting.len() > QUEUE_LONG;
+        queue.look(registry, is_long, is_urgent);
+        let turns = if is_urgent { queue.waiting.len() / BATCH + 1 } else { 1 };
+        let mut more = (0..turns).all(|_| self.pass_in_order(queue, local));
+        if is_long {
+            more = (0..turns).all(|_| self.pass_between(queue, local));
         }
+        queue.trim();
         more
     }
 
-    /// The usual pass: nothing open is older than what is cut.
-    fn pass_in_order(&self, queue: &mut Queue, oldest: Timestamp, local: &Local) -> bool {
+    /// Works through what all workers have left, and what is left of those that are gone: memory is short.
+    #[cold]
+    pub(super) fn pass_all(&self, registry: &Registry, local: &Local) {
+        let queues = lock(&self.queues).clone();
+        for queue in &queues {
+            // (Another thread may be at it.)
+            if let Some(mut queue) = try_lock(queue) {
+                self.pass(registry, &mut queue, local, true);
+            }
+        }
+    }
+
+    /// The usual pass: nothing open is older than what is cut. True: there is more.
+    fn pass_in_order(&self, queue: &mut Queue, local: &Local) -> bool {
+        let oldest = queue.oldest();
         let due = queue.waiting.iter().take(BATCH).take_while(|g| g.superseded <= oldest).count();
         for i in 0..due {
             if let Some(ahead) = queue.waiting.get(AHEAD) {
@@ -143,16 +142,9 @@ impl Reclaimer {
         queue.waiting.front().is_some_and(|g| g.superseded <= oldest)
     }
 
-    /// The pass around long-running snapshots.
-    pub(super) fn pass_between(
-        &self,
-        registry: &Registry,
-        queue: &mut Queue,
-        oldest: Timestamp,
-        local: &Local,
-    ) -> bool {
-        let mut snapshots = std::mem::take(&mut queue.snapshots);
-        let floor = registry.snapshots(&mut snapshots);
+    /// The pass around long-running snapshots. True: there is more.
+    fn pass_between(&self, queue: &mut Queue, local: &Local) -> bool {
+        let (oldest, floor) = (queue.oldest(), queue.floor());
         let due = queue.waiting.iter().take(BATCH).take_while(|g| g.superseded <= floor).count();
         for _ in 0..due {
             let garbage = queue.waiting.pop_front().expect("counted");
@@ -160,35 +152,17 @@ impl Reclaimer {
                 queue.push(garbage);
                 continue;
             };
-            if let Some(holder) = self.prune(&garbage, &snapshots, floor, oldest, local) {
-                hold(&mut queue.held, holder, garbage);
+            if let Some(holder) = self.prune(&garbage, queue.snapshots(), floor, oldest, local) {
+                queue.hold(holder, garbage);
             }
         }
-        queue.snapshots = snapshots;
         due == BATCH
     }
 
-    /// Puts what a closed snapshot held in line again.
-    fn release_held(&self, registry: &Registry, queue: &mut Queue) {
-        if queue.held.is_empty() {
-            return;
-        }
-        let mut snapshots = std::mem::take(&mut queue.snapshots);
-        registry.snapshots(&mut snapshots);
-        while let Some(i) = queue.held.iter().position(|(at, _)| snapshots.binary_search(at).is_err()) {
-            let (_, entries) = queue.held.swap_remove(i);
-            for garbage in entries {
-                queue.push(garbage);
-            }
-        }
-        queue.snapshots = snapshots;
-    }
-
     /// What a departing worker leaves behind.
-    pub(super) fn orphan(&self, queue: &mut Queue) {
-        let held = queue.held.drain(..).flat_map(|(_, entries)| entries);
-        let mut orphans = lock(&self.orphans);
-        orphans.extend(queue.waiting.drain(..).chain(held));
+    pub(super) fn orphan(&self, queue: &Arc<Mutex<Queue>>) {
+        lock(&self.queues).retain(|other| !Arc::ptr_eq(other, queue));
+        lock(&self.orphans).extend(lock(queue).take_all());
     }
 
     /// Entries that nobody has taken over yet.
@@ -222,8 +196,8 @@ impl Reclaimer {
             let version = unsafe { &*v };
             if version.stamp().is_committed_by(oldest) {
                 self.retire_from(slot, version.next(), version, local);
-                if version.kind() == VersionKind::Tombstone && std::ptr::eq(slot.head(), v) {
-                    self.remove(slot, v, local);
+                if version.kind() == VersionKind::Tombstone {
+                    self.remove_or_defer(slot, v, local);
                 }
                 return;
             }
@@ -314,13 +288,16 @@ impl Reclaimer {
         oldest: Timestamp,
         local: &Local,
     ) -> Option<Timestamp> {
-        let head = slot.head();
-        if head.is_null() {
-            return None;
-        }
-        // SAFETY: as in `cut`.
-        let version = unsafe { &*head };
-        if version.kind() != VersionKind::Tombstone || version.stamp().timestamp().is_none() {
+        let mut v = slot.head();
+        let version = loop {
+            // SAFETY: as in `cut`.
+            let version = unsafe { v.as_ref() }?;
+            if version.stamp().timestamp().is_some() {
+                break version;
+            }
+            v = version.next();
+        };
+        if version.kind() != VersionKind::Tombstone {
             return None;
         }
         if !version.next().is_null() || !version.stamp().is_committed_by(oldest) {
@@ -328,8 +305,22 @@ impl Reclaimer {
             let is_its_own = version.stamp().timestamp().is_some_and(|deleted| deleted <= superseded);
             return is_its_own.then_some(oldest);
         }
-        self.remove(slot, head, local);
+        self.remove_or_defer(slot, v, local);
         None
+    }
+
+    /// The turn of a tombstone that is older than every snapshot has come: it goes with its record; or if a write
+    /// covers it, the rollback of that write sees to it that its turn comes again.
+    fn remove_or_defer(&self, slot: &Slot, tombstone: *const Version, local: &Local) {
+        if !std::ptr::eq(slot.head(), tombstone) {
+            // SAFETY: as in `cut`.
+            unsafe { &*tombstone }.set_overdue();
+            // Pairs with the fence in `undo`: either it finds the mark, or the tombstone is found uncovered here.
+            fence(Ordering::SeqCst);
+        }
+        if std::ptr::eq(slot.head(), tombstone) {
+            self.remove(slot, tombstone, local);
+        }
     }
 
     /// Removes a record that nothing but a tombstone is left of, older than every snapshot, unless
@@ -365,13 +356,6 @@ impl Reclaimer {
     }
 }
 
-fn hold(held: &mut Vec<(Timestamp, Vec<Garbage>)>, holder: Timestamp, garbage: Garbage) {
-    match held.iter_mut().find(|(at, _)| *at == holder) {
-        Some((_, entries)) => entries.push(garbage),
-        None => held.push((holder, vec![garbage])),
-    }
-}
-
 /// A snapshot that sees a version created and superseded at these times; `floor` for those to come.
 fn holder_between(
     snapshots: &[Timestamp],
@@ -397,7 +381,7 @@ pub(super) fn retire_version(slot: &Slot, v: *const Version, local: &Local) {
         // SAFETY: unlinked by the caller, not reclaimed before the epoch passes.
         let bytes = unsafe { Version::bytes_total(v) };
         // SAFETY: as above.
-        unsafe { local.retire(v.cast_mut().cast(), bytes as u64, free_versions) };
+        unsafe { local.retire_version(v.cast_mut().cast(), bytes as u64) };
     }
 }
 

@@ -9,14 +9,24 @@
 //!   is at most every snapshot open now or opened later. A worker that `oldest` did not see enter
 //!   read the clock after its fence, so after `oldest` had read it; one that it did not see leave
 //!   any more had published its transactions' begins before.
+//! - A place is marked as taken before a transaction begins there, and until the last one there has closed. So
+//!   a search for begins looks at the marks and at taken places, and at nothing else, however many places there
+//!   have been.
 
+use crate::cc::NotBegun;
+use crate::memory::{Kind, Memory, OutOfMemory};
 use crate::record::{TICK, Tag, Timestamp};
 use crate::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence};
 use crate::sync::{CachePadded, Mutex, lock};
 use std::sync::Arc;
 
+/// Places of a chunk: the bits of a word, which marks those that are taken.
 const CHUNK: usize = if cfg!(any(braid_shuttle, braid_loom)) { 4 } else { 64 };
 const CHUNKS_MAX: usize = if cfg!(any(braid_shuttle, braid_loom)) { 4 } else { 16384 };
+/// Chunks that a word marks.
+const GROUP: usize = u64::BITS as usize;
+const GROUPS_MAX: usize = CHUNKS_MAX.div_ceil(GROUP);
+const FULL: u64 = u64::MAX >> (u64::BITS as usize - CHUNK);
 /// Places for transactions per database.
 pub(in crate::cc) const TXNS_MAX: usize = CHUNK * CHUNKS_MAX;
 const CLOSED: u64 = u64::MAX;
@@ -60,7 +70,18 @@ struct Descriptor {
 #[derive(Debug)]
 struct Chunk {
     begins: CachePadded<[AtomicU64; CHUNK]>,
+    /// One bit for each place that is taken; changed under the lock on `Registry::places`.
+    taken: AtomicU64,
     descriptors: [Descriptor; CHUNK],
+}
+
+/// Which chunks have places to give.
+#[derive(Debug)]
+struct Places {
+    /// One bit for each chunk with a free place.
+    vacant: [u64; GROUPS_MAX],
+    /// No group before this one has such a chunk.
+    first: usize,
 }
 
 /// A worker's lower bound on the snapshots that it will open.
@@ -72,44 +93,84 @@ pub(super) struct Registry {
     clock: CachePadded<AtomicU64>,
     chunks: Box<[AtomicPtr<Chunk>]>,
     chunk_count: AtomicUsize,
-    free: Mutex<Vec<u32>>,
+    /// One bit for each chunk with a place that is taken; changed under the lock on `places`.
+    occupied: [AtomicU64; GROUPS_MAX],
+    places: Mutex<Places>,
     floors: Mutex<Vec<Arc<Floor>>>,
+    memory: Arc<Memory>,
 }
 
 impl Registry {
-    pub(super) fn new() -> Registry {
+    /// Places are charged to `memory`.
+    pub(super) fn new(memory: &Arc<Memory>) -> Registry {
         Registry {
             clock: CachePadded::new(AtomicU64::new(FIRST.0)),
             chunks: (0..CHUNKS_MAX).map(|_| AtomicPtr::default()).collect(),
             chunk_count: AtomicUsize::new(0),
-            free: Mutex::new(Vec::new()),
+            occupied: std::array::from_fn(|_| AtomicU64::new(0)),
+            places: Mutex::new(Places { vacant: [0; GROUPS_MAX], first: 0 }),
             floors: Mutex::new(Vec::new()),
+            memory: Arc::clone(memory),
         }
     }
 
-    /// A place for transactions, as a number to give to the methods below.
-    pub(super) fn join(&self) -> Option<u32> {
-        let mut free = lock(&self.free);
-        if free.is_empty() {
-            let count = self.chunk_count.load(Ordering::Relaxed);
-            if count == CHUNKS_MAX {
-                return None;
-            }
-            let chunk = Box::into_raw(Box::new(Chunk {
-                begins: CachePadded::new(std::array::from_fn(|_| AtomicU64::new(CLOSED))),
-                descriptors: std::array::from_fn(|_| Descriptor {
-                    tag: AtomicU64::new(Tag::NONE.word()),
-                    outcome: AtomicU64::new(ACTIVE),
-                    is_awaited: AtomicBool::new(false),
-                    interactive_since: AtomicU64::new(0),
-                }),
-            }));
-            self.chunks[count].store(chunk, Ordering::Release); // pairs with the Acquire in `chunk`
-            self.chunk_count.store(count + 1, Ordering::Release); // pairs with the Acquire in `each_begin`
-            let first = (count * CHUNK) as u32;
-            free.extend((first..first + CHUNK as u32).rev());
+    /// A place for transactions, as a number to give to the methods below: the lowest there is, so that those in
+    /// use lie densely.
+    pub(super) fn join(&self) -> Result<u32, NotBegun> {
+        let mut places = lock(&self.places);
+        let group = match (places.first..GROUPS_MAX).find(|&group| places.vacant[group] != 0) {
+            Some(group) => group,
+            None => self.grow(&mut places)?,
+        };
+        places.first = group;
+        let chunk_number = group * GROUP + places.vacant[group].trailing_zeros() as usize;
+        let chunk = self.chunk((chunk_number * CHUNK) as u32);
+        // Relaxed: changed under the lock.
+        let taken = chunk.taken.load(Ordering::Relaxed);
+        let at = (!taken).trailing_zeros() as usize;
+        debug_assert!(at < CHUNK, "a vacant chunk has a place");
+        let now_taken = taken | 1 << at;
+        // Release: pairs with the Acquire in `each_begin`, as the next one.
+        chunk.taken.store(now_taken, Ordering::Release);
+        if taken == 0 {
+            self.mark_chunk(chunk_number, true);
         }
-        free.pop()
+        if now_taken == FULL {
+            places.vacant[group] &= !(1 << (chunk_number % GROUP));
+        }
+        Ok((chunk_number * CHUNK + at) as u32)
+    }
+
+    /// Makes a chunk of places; the group that it is in.
+    #[cold]
+    fn grow(&self, places: &mut Places) -> Result<usize, NotBegun> {
+        let count = self.chunk_count.load(Ordering::Relaxed);
+        if count == CHUNKS_MAX {
+            return Err(NotBegun::TooMany);
+        }
+        let bytes = size_of::<Chunk>() as u64;
+        self.memory.charge_transaction(bytes, true).map_err(|OutOfMemory| NotBegun::OutOfMemory)?;
+        let chunk = Box::into_raw(Box::new(Chunk {
+            begins: CachePadded::new(std::array::from_fn(|_| AtomicU64::new(CLOSED))),
+            taken: AtomicU64::new(0),
+            descriptors: std::array::from_fn(|_| Descriptor {
+                tag: AtomicU64::new(Tag::NONE.word()),
+                outcome: AtomicU64::new(ACTIVE),
+                is_awaited: AtomicBool::new(false),
+                interactive_since: AtomicU64::new(0),
+            }),
+        }));
+        self.chunks[count].store(chunk, Ordering::Release); // pairs with the Acquire in `chunk`
+        self.chunk_count.store(count + 1, Ordering::Release); // pairs with the Acquire in `each_begin`
+        places.vacant[count / GROUP] |= 1 << (count % GROUP);
+        Ok(count / GROUP)
+    }
+
+    /// Notes whether places of this chunk are taken. The caller has the lock on `places`.
+    fn mark_chunk(&self, chunk: usize, is_occupied: bool) {
+        let (word, bit) = (&self.occupied[chunk / GROUP], 1 << (chunk % GROUP));
+        let others = word.load(Ordering::Relaxed) & !bit; // changed under the lock
+        word.store(if is_occupied { others | bit } else { others }, Ordering::Release);
     }
 
     /// Of the last transaction that announced itself at this place.
@@ -122,14 +183,25 @@ impl Registry {
     pub(super) fn part(&self, place: u32) {
         self.set_interactive_since(place, 0);
         debug_assert_eq!(self.begin_word(place).load(Ordering::Relaxed), CLOSED);
-        lock(&self.free).push(place);
+        let (chunk_number, chunk) = (place as usize / CHUNK, self.chunk(place));
+        let mut places = lock(&self.places);
+        let taken = chunk.taken.load(Ordering::Relaxed); // changed under the lock
+        debug_assert!(taken >> (place as usize % CHUNK) & 1 == 1, "given back twice");
+        let now_taken = taken & !(1 << (place as usize % CHUNK));
+        chunk.taken.store(now_taken, Ordering::Release);
+        if now_taken == 0 {
+            self.mark_chunk(chunk_number, false);
+        }
+        let group = chunk_number / GROUP;
+        places.vacant[group] |= 1 << (chunk_number % GROUP);
+        places.first = places.first.min(group);
     }
 
     #[inline(always)]
     fn chunk(&self, place: u32) -> &Chunk {
         let chunk = self.chunks[place as usize / CHUNK].load(Ordering::Acquire); // pairs with the Release in `join`
         debug_assert!(!chunk.is_null());
-        // SAFETY: a place is handed out after its chunk was stored; chunks live as long as the registry.
+        // SAFETY: a chunk is named after it was stored; chunks live as long as the registry.
         unsafe { &*chunk }
     }
 
@@ -279,6 +351,11 @@ impl Registry {
         floor.store(CLOSED, Ordering::Release); // pairs with the Acquire in `oldest`: begins come first
     }
 
+    /// Between `lower` and `raise`.
+    pub(super) fn is_lowered(floor: &Floor) -> bool {
+        floor.load(Ordering::Relaxed) == CLOSED // asked by the thread that changes it
+    }
+
     /// No snapshot that is open now or opened later is older than `floor`, but for those in `open`.
     pub(super) fn floor_now(&self) -> Timestamp {
         let mut least = self.now().0;
@@ -291,31 +368,52 @@ impl Registry {
 
     /// At most every snapshot open now or later.
     pub(super) fn oldest(&self) -> Timestamp {
-        let mut least = self.floor_now();
-        self.each_begin(|begin| least = least.min(begin));
-        least
+        self.oldest_and_looks().0
     }
 
-    /// The open snapshots, sorted, into `out`; and `floor_now` from before.
+    /// The same, and at how many open transactions it had to look.
+    pub(super) fn oldest_and_looks(&self) -> (Timestamp, usize) {
+        let (mut least, mut looks) = (self.floor_now(), 0);
+        self.each_begin(|begin| {
+            least = least.min(begin);
+            looks += 1;
+        });
+        (least, looks)
+    }
+
+    /// The open snapshots, in no order and with repetitions, into `out`; and `floor_now` from before.
     pub(super) fn snapshots(&self, out: &mut Vec<Timestamp>) -> Timestamp {
         let floor = self.floor_now();
         out.clear();
         self.each_begin(|begin| out.push(begin));
-        out.sort_unstable();
-        out.dedup();
         floor
     }
 
+    /// Looks at the places that are taken, by the marks. A place is marked before a transaction begins there, so a
+    /// thread that has to see the begin sees the mark.
     fn each_begin(&self, mut f: impl FnMut(Timestamp)) {
-        for i in 0..self.chunk_count.load(Ordering::Acquire) {
-            for begin in self.chunk((i * CHUNK) as u32).begins.iter() {
-                let begin = begin.load(Ordering::Acquire); // pairs with the Release in `open`
-                if begin != CLOSED {
-                    f(Timestamp(begin));
+        let groups = self.chunk_count.load(Ordering::Acquire).div_ceil(GROUP);
+        for (group, occupied) in self.occupied[..groups].iter().enumerate() {
+            for chunk in bits(occupied.load(Ordering::Acquire)) {
+                let chunk = self.chunk(((group * GROUP + chunk) * CHUNK) as u32);
+                for at in bits(chunk.taken.load(Ordering::Acquire)) {
+                    let begin = chunk.begins[at].load(Ordering::Acquire); // pairs with the Release in `open`
+                    if begin != CLOSED {
+                        f(Timestamp(begin));
+                    }
                 }
             }
         }
     }
+}
+
+/// The numbers of the bits that are set.
+fn bits(mut word: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let at = word.trailing_zeros();
+        word &= word.wrapping_sub(1);
+        (at < u64::BITS).then_some(at as usize)
+    })
 }
 
 impl Drop for Registry {
@@ -323,6 +421,7 @@ impl Drop for Registry {
         for chunk in &self.chunks[..self.chunk_count.load(Ordering::Relaxed)] {
             // SAFETY: boxed by `join`, dropped once.
             drop(unsafe { Box::from_raw(chunk.load(Ordering::Relaxed)) });
+            self.memory.release(Kind::Transactions, size_of::<Chunk>() as u64);
         }
     }
 }
@@ -335,7 +434,7 @@ mod tests {
     /// The oldest snapshot counts, whether a transaction or a worker's floor holds it.
     #[test]
     fn oldest() {
-        let r = Registry::new();
+        let r = registry();
         let (a, b) = (r.join().expect("room"), r.join().expect("room"));
         let floor = r.floor();
         r.raise(&floor);
@@ -360,7 +459,7 @@ mod tests {
     /// A tag tells its transaction's outcome, and no later one's of the same place.
     #[test]
     fn outcomes() {
-        let r = Registry::new();
+        let r = registry();
         let place = r.join().expect("room");
         let (first, second) = (Tag::new(place, 1), Tag::new(place, 2));
         r.announce(place, first);
@@ -376,7 +475,7 @@ mod tests {
     /// A resumed clock gives no timestamp again, and never goes back.
     #[test]
     fn resumes() {
-        let r = Registry::new();
+        let r = registry();
         let place = r.join().expect("room");
         let at = Timestamp(1000 * TICK + 7);
         r.resume(at);
@@ -390,10 +489,54 @@ mod tests {
     /// Places run out at the limit, and come back.
     #[test]
     fn places_are_bounded() {
-        let r = Registry::new();
-        let all: Vec<u32> = std::iter::from_fn(|| r.join()).collect();
-        assert_eq!(all.len(), TXNS_MAX);
-        r.part(all[7]);
-        assert_eq!(r.join(), Some(all[7]));
+        let r = registry();
+        let all: Vec<u32> = std::iter::from_fn(|| r.join().ok()).collect();
+        assert_eq!((all.len(), r.join()), (TXNS_MAX, Err(NotBegun::TooMany)));
+        assert!(all.iter().zip(0..).all(|(&place, i)| place == i), "the lowest first");
+        for i in [9, 7, TXNS_MAX - 1, 8] {
+            r.part(all[i]);
+        }
+        for i in [7, 8, 9, TXNS_MAX - 1] {
+            assert_eq!(r.join(), Ok(all[i]));
+        }
+    }
+
+    /// Places that are given back are not looked at any more, and those that remain are all found.
+    #[test]
+    fn looks_follow_open_transactions() {
+        let r = registry();
+        let all: Vec<u32> = std::iter::from_fn(|| r.join().ok()).collect();
+        let kept = [1, CHUNK as u32, (TXNS_MAX - 1) as u32];
+        for &place in all.iter().filter(|place| !kept.contains(place)) {
+            r.part(place);
+        }
+        let is_marked = |place: u32| r.chunk(place).taken.load(Ordering::Relaxed) != 0;
+        for chunk in 0..CHUNKS_MAX {
+            let marked = r.occupied[chunk / GROUP].load(Ordering::Relaxed) >> (chunk % GROUP) & 1 == 1;
+            let is_kept = kept.iter().any(|&place| place as usize / CHUNK == chunk);
+            assert_eq!((marked, is_marked((chunk * CHUNK) as u32)), (is_kept, is_kept), "{chunk}");
+        }
+        let begins: Vec<Timestamp> = kept.iter().map(|&place| (r.draw(place), r.open(place)).1).collect();
+        let mut found = vec![];
+        r.snapshots(&mut found);
+        assert_eq!(found, begins);
+        assert_eq!(r.oldest(), begins[0]);
+    }
+
+    /// Places that would exceed the memory limit are refused, and charged as long as the registry lives.
+    #[test]
+    fn places_are_charged() {
+        let memory = Memory::new(0);
+        let r = Registry::new(&memory);
+        let count = std::iter::from_fn(|| r.join().ok()).count();
+        let bytes = memory.used_bytes(Kind::Transactions);
+        assert_eq!(r.join(), Err(NotBegun::OutOfMemory));
+        assert!(count > 0 && count < TXNS_MAX && bytes == (count / CHUNK * size_of::<Chunk>()) as u64);
+        drop(r);
+        assert_eq!(memory.total_used_bytes(), 0);
+    }
+
+    fn registry() -> Registry {
+        Registry::new(&Memory::new(u64::MAX))
     }
 }

@@ -8,6 +8,7 @@ use crate::cc::snapshot::Untracked;
 use crate::cc::{Snapshot, Stage};
 
 type Txn = super::Txn<Untracked>;
+use crate::memory::Memory;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::thread;
@@ -70,7 +71,7 @@ fn planted_no_wait() {
 
 /// A worker opens a snapshot while others commit and look for the oldest.
 fn oldest_and_begin<const RAISES: bool>() {
-    let registry = Arc::new(Registry::new());
+    let registry = Arc::new(Registry::new(&Memory::new(u64::MAX)));
     let (place, other) = (registry.join().expect("room"), registry.join().expect("room"));
     let begun = Arc::new(AtomicU64::new(0));
     let opener = thread::spawn({

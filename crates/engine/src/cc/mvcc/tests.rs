@@ -29,10 +29,7 @@ impl Hand<'_> {
     /// A pass around the open snapshots, as it is made when many changes wait.
     pub(super) fn prune(&self) {
         Snapshot::tend(self.env());
-        let registry = &self.bench.shared.registry;
-        let mut queue = self.worker.queue.borrow_mut();
-        let oldest = registry.oldest();
-        self.bench.shared.reclaimer.pass_between(registry, &mut queue, oldest, &self.local);
+        collect(self.env(), true);
     }
 }
 

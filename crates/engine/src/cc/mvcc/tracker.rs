@@ -2,8 +2,10 @@
 
 use super::{Env, Mvcc, Txn};
 use crate::cc::{Abort, Scanned};
+use crate::memory::Memory;
 use crate::record::{Slot, Timestamp, Version};
 use crate::suspend::Suspend;
+use std::sync::Arc;
 
 /// The part in which multi-version schemes differ: what they note of reads, and how they decide whether and
 /// as of when a transaction commits.
@@ -24,7 +26,7 @@ pub trait Tracker: Sized + Send + Sync + 'static {
     /// One per worker.
     type Worker: Send;
     /// One per transaction, reused.
-    type Reads: Default + Send;
+    type Reads: Send;
     /// A suspended decision. Plain data.
     type Decision: Copy + Default + Send;
 
@@ -33,6 +35,8 @@ pub trait Tracker: Sized + Send + Sync + 'static {
     /// The worker goes.
     fn retire(shared: &Self::Shared, worker: &Self::Worker);
 
+    /// What a transaction has read: nothing yet. It is charged to `memory`.
+    fn reads(memory: &Arc<Memory>) -> Self::Reads;
     /// The transaction has read this version (or `None` of those) of a record that is indexed.
     fn read(reads: &mut Self::Reads, slot: *const Slot, version: Option<*const Version>);
     /// The transaction knows which keys there are in a range. False: its records need not be noted one by one.

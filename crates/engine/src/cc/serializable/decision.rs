@@ -9,6 +9,7 @@ use super::{SerialSafetyNet, lock};
 use crate::cc::mvcc::{Mvcc, Overwritten, Txn};
 use crate::cc::{Abort, Env};
 use crate::index::Index;
+use crate::memory::OutOfMemory;
 use crate::profile::Activity;
 use crate::record::{Timestamp, VersionKind};
 use crate::suspend::Suspend;
@@ -78,6 +79,7 @@ impl Decision {
                     self.draw(env, txn);
                     Stage::Enter
                 }
+                Stage::Enter if txn.reads.is_full => return Some(Err(Abort::OutOfMemory)),
                 Stage::Enter => {
                     enter(env, txn);
                     Stage::Draw
@@ -91,8 +93,10 @@ impl Decision {
                     Stage::Publish
                 }
                 Stage::Publish => {
-                    if !self.publish(env, txn) {
-                        return Some(Err(Abort::Unserializable));
+                    match self.publish(env, txn) {
+                        Ok(true) => {}
+                        Ok(false) => return Some(Err(Abort::Unserializable)),
+                        Err(OutOfMemory) => return Some(Err(Abort::OutOfMemory)),
                     }
                     Stage::Validate
                 }
@@ -128,12 +132,16 @@ impl Decision {
 
     /// Tells the log and the index when we commit. False: we have to give way.
     #[inline(always)]
-    fn publish<const BUG: u32>(&mut self, env: Scope<'_, BUG>, txn: &mut Open<BUG>) -> bool {
+    fn publish<const BUG: u32>(
+        &mut self,
+        env: Scope<'_, BUG>,
+        txn: &mut Open<BUG>,
+    ) -> Result<bool, OutOfMemory> {
         let mut kept = true;
         if txn.reads.has_ranges() && BUG != NO_RESCAN {
             let begin = txn.begin();
             // SAFETY: a commit is stepped inside an epoch.
-            kept = unsafe { txn.reads.publish_ranges(self.at, |id| env.shared.changed_since(begin, id)) };
+            kept = unsafe { txn.reads.publish_ranges(self.at, |id| env.shared.changed_since(begin, id)) }?;
         }
         let entry = txn.reads.entry.expect("entered before");
         kept &= env.worker.tracker.stamp(entry, self.at);
@@ -141,7 +149,7 @@ impl Decision {
         if BUG == READER_CLEARED_EARLY {
             env.worker.tracker.retract(entry);
         }
-        kept
+        Ok(kept)
     }
 
     /// Finds out how early the transaction has to be ordered. False: somebody has to decide first.
@@ -203,13 +211,13 @@ impl Decision {
                 Readers::Until(at) => last = last.max(at),
                 Readers::Wait => {
                     drop(logs);
-                    txn.reads.overwritten = asked;
+                    txn.reads.keep_overwritten(asked);
                     return None;
                 }
             }
         }
         drop(logs);
-        txn.reads.overwritten = asked;
+        txn.reads.keep_overwritten(asked);
         if BUG == READERS_ON_A_COPY {
             last = Timestamp::default();
         }

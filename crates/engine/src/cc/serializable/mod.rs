@@ -23,6 +23,7 @@ mod shuttle_tests;
 
 use super::mvcc::{Mvcc, Tracker, Txn};
 use super::{Abort, Env, Scanned};
+use crate::memory::Memory;
 use crate::profile::Activity;
 use crate::record::{Slot, Timestamp, Version};
 use crate::suspend::Suspend;
@@ -85,6 +86,10 @@ impl<const BUG: u32> Tracker for SerialSafetyNet<BUG> {
         let mut logs = lock(&shared.logs);
         logs.open.retain(|log| !Arc::ptr_eq(log, worker));
         logs.gone = logs.gone.max(worker.last());
+    }
+
+    fn reads(memory: &Arc<Memory>) -> ReadSet {
+        ReadSet::new(memory)
     }
 
     #[inline(always)]

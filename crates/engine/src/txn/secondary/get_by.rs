@@ -64,7 +64,7 @@ impl<C: ConcurrencyControl> Txn<C> {
             (Ok(inner), Ok(key)) => Ok((&raw const inner.entries, key)),
             (Err(fault), _) | (_, Err(fault)) => Err(fault),
         };
-        let locate = Locate::new(self, found);
+        let locate = Locate::new(self, found).for_reading();
         GetBy { index: inner, locate, row: None, is_untracked: false, types: PhantomData }
     }
 }

@@ -380,7 +380,7 @@ impl<C: ConcurrencyControl> Txn<C> {
         let mut key = index_key(bytes);
         if bytes.len() > 8 {
             // SAFETY: used within this call only.
-            key.bytes = unsafe { (*self.desk.arena.get()).copy(bytes) };
+            key.bytes = unsafe { (*self.desk.arena.get()).copy_anyway(bytes) };
         }
         key
     }

@@ -1,0 +1,107 @@
+//! How a transaction's changes end: they are published or undone, and what they leave to clean up goes into the worker's
+//! queue.
+
+use super::queue::Garbage;
+use super::{ConcurrencyControl, Env, Mvcc, Tracker, Txn, Write, reclaim};
+use crate::cc::Target;
+use crate::index::Index;
+use crate::record::{Stamp, Tag, Timestamp, VersionKind};
+use crate::sync::atomic::{Ordering, fence};
+use crate::sync::try_lock;
+
+/// Versions superseded between two passes of a worker's garbage collection: fewer than a pass can take, so that
+/// it keeps up with transactions of any length.
+const CHANGES_PER_PASS: usize = 128;
+/// Superseded versions that there is room for from one pass to the next.
+const SUPERSEDED_KEPT: usize = 1024;
+
+/// Stamps the writes: one timestamp for all, known from the descriptor before any version has it.
+pub(super) fn publish<T: Tracker>(env: Env<'_, Mvcc<T>>, txn: &mut Txn<T>, at: Timestamp) {
+    debug_assert!(at > txn.begin);
+    env.shared.registry.settle(txn.place, at);
+    let mut garbage = env.worker.superseded.borrow_mut();
+    let (mut superseded, due) = (0, in_line(&garbage, at));
+    for write in txn.writes.drain(..) {
+        // SAFETY: ours, and in its chain.
+        unsafe { &*write.new }.set_committed(at);
+        if !write.old.is_null() {
+            // SAFETY: superseded by ours just now, so not reclaimed yet.
+            let stamp = unsafe { &*write.old }.stamp();
+            garbage.push(Garbage { slot: write.slot, version: write.old, stamp, superseded: due });
+            superseded += 1;
+        }
+    }
+    drop(garbage);
+    env.worker.changes.set(env.worker.changes.get() + superseded);
+    while env.worker.changes.get() >= CHANGES_PER_PASS || env.local.has_grown() {
+        env.worker.changes.set(env.worker.changes.get().saturating_sub(CHANGES_PER_PASS));
+        Mvcc::tend(env);
+    }
+}
+
+/// Adds what the worker has superseded lately to its queue, and works through that; all of it where it `is_urgent`.
+/// True: there is more that is due.
+pub(super) fn collect<T: Tracker>(env: Env<'_, Mvcc<T>>, is_urgent: bool) -> bool {
+    if is_urgent {
+        env.local.forget_growth();
+    }
+    // Another thread, which is short of memory, may be at it.
+    let Some(mut queue) = try_lock(&env.worker.queue) else { return false };
+    queue.append(&mut env.worker.superseded.borrow_mut());
+    env.worker.superseded.borrow_mut().shrink_to(SUPERSEDED_KEPT);
+    env.shared.reclaimer.pass(&env.shared.registry, &mut queue, env.local, is_urgent)
+}
+
+/// When the turn comes of what is superseded `at` this time: not before that of what comes before it in line.
+fn in_line(line: &[Garbage], at: Timestamp) -> Timestamp {
+    line.last().map_or(at, |last| last.superseded.max(at))
+}
+
+/// Takes the locks back, of which nothing is to be seen by those who begin from now on: so this comes before
+/// the transaction has committed for them.
+#[inline(always)]
+pub(super) fn unlock<T: Tracker>(env: Env<'_, Mvcc<T>>, txn: &mut Txn<T>) {
+    if !std::mem::take(&mut txn.has_locks) {
+        return;
+    }
+    let tag = txn.tag;
+    txn.writes.retain(|write| {
+        // SAFETY: slots are never unmapped.
+        let is_idle = write.is_lock && std::ptr::eq(unsafe { &*write.slot }.head(), write.new);
+        if is_idle {
+            undo(env, tag, write);
+        }
+        !is_idle
+    });
+}
+
+/// Takes one write back. It is the head of its chain: everybody else gives way to it.
+pub(super) fn undo<T: Tracker>(env: Env<'_, Mvcc<T>>, tag: Tag, write: &Write) {
+    // SAFETY: slots are never unmapped.
+    let slot = unsafe { &*write.slot };
+    // SAFETY: ours, and in its chain.
+    unsafe { &*write.new }.set_stamp(Stamp::aborted(tag));
+    let removed = slot.install(write.new, write.old);
+    debug_assert!(removed, "an uncommitted version is the head until its transaction ends");
+    // SAFETY: behind ours, the newest that has committed or ours too: not reclaimed before the epoch passes.
+    if let Some(old) = unsafe { write.old.as_ref() }
+        && old.kind() == VersionKind::Tombstone
+    {
+        // Its turn may have come while it was covered: then nothing else would remove the record.
+        // Pairs with the fence in `remove_or_defer`.
+        fence(Ordering::SeqCst);
+        if old.take_overdue() {
+            let mut garbage = env.worker.superseded.borrow_mut();
+            let superseded = in_line(&garbage, env.shared.now());
+            garbage.push(Garbage { slot, version: write.old, stamp: old.stamp(), superseded });
+        }
+    }
+    if write.old.is_null() {
+        let Target { index, key, id } = write.target;
+        // SAFETY: the index lives as long as the database; the thread is inside an epoch.
+        let removed = unsafe { (*index).remove(env.local, &key, id) };
+        debug_assert!(removed, "a record's key is in its index until the record is removed");
+        env.shared.reclaimer.retire_slot(slot, &write.target, env.local);
+    }
+    reclaim::retire_version(slot, write.new, env.local);
+}
