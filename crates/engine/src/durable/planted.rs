@@ -21,6 +21,8 @@ pub enum Planted {
     TouchedForgottenByFailure,
     /// Checkpoints are written after the log has ended.
     CheckpointAfterLog,
+    /// No room is kept back for checkpoints.
+    NothingKeptBack,
     /// A restoration applies the first record that ends behind its point.
     PointOneLate,
     /// A restoration leaves out the record that ends at its point.

@@ -89,7 +89,13 @@ impl Room {
     pub(super) fn open(storage: Arc<dyn Storage>, segment_bytes: u64) -> Result<Room> {
         let mut held = Held::default();
         match storage.open(RESERVE, OpenMode::ReadWrite) {
-            Ok(file) => (held.bytes, held.reserve) = (file.len_bytes()?, Some(file)),
+            Ok(file) => {
+                // It was not synced: a crash may have left its length alone.
+                let bytes = file.len_bytes()?;
+                held.bytes = if file.preallocate(0, bytes).is_ok() { bytes } else { 0 };
+                file.truncate(held.bytes)?;
+                held.reserve = Some(file);
+            }
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }

@@ -115,7 +115,14 @@ impl Segments {
         }
         // Up to where the log may come in the segment that has begun last.
         let end = self.segments.back().map_or(0, |(last, _)| last.first_lsn + last.bytes);
-        self.room.prepare(end)?;
+        while let Err(error) = self.room.prepare(end) {
+            // What is kept to be used again is room, too.
+            let Some(old) = self.unneeded(truncate_before).filter(|_| error.is_full()) else {
+                return Err(error);
+            };
+            self.storage.remove(&name(old.number))?;
+            self.segments.pop_front();
+        }
         let name = name(self.number_next());
         self.check_unused(&name)?;
         let (file, written) = match self.take_old(truncate_before, &name)? {

@@ -13,6 +13,9 @@ use braiddb::storage::{OpenMode, Storage};
 /// Room on the simulated device.
 pub(super) const CAPACITY: u64 = 4 << 20;
 
+/// The same where it is scarce: less than what the engine takes for plenty beside its least reserve, and more than it needs.
+const CAPACITY_SMALL: u64 = 512 << 10;
+
 /// One in so many states is recovered from again, and one has its newest checkpoint damaged.
 const STATES_PER_EXTRA: u64 = 8;
 /// One in so many has a further life, which has this share of the states.
@@ -92,11 +95,13 @@ impl Explorer<'_> {
     /// it does again.
     /// (Names that are lost and seen all the same are lost only to a machine that has been started anew.)
     fn first_lives(&mut self) -> Result<Lived, Box<Failure>> {
-        let Settings { seed, transactions, mistake, .. } = *self.settings;
-        let mut lived = Lived { storage: SimulatedStorage::new(seed, CAPACITY), traces: Vec::new() };
+        let Settings { seed, transactions, mistake, others, .. } = *self.settings;
+        let capacity = if others { CAPACITY_SMALL } else { CAPACITY };
+        let mut lived = Lived { storage: SimulatedStorage::new(seed, capacity), traces: Vec::new() };
         let may_fail = self.settings.fault.is_some();
         let reopens = self.settings.fault.as_ref().is_some_and(|fault| !fault.loses_names());
-        let first = Course { seed, transactions, mistake, may_fail, reopens, closes: seed % 5 == 4 };
+        let closes = seed % 5 == 4;
+        let first = Course { seed, transactions, mistake, may_fail, others, reopens, closes };
         let again = Course { transactions: LATER_TRANSACTIONS, ..first };
         let courses = [Some(first), (reopens || (first.closes && !may_fail)).then_some(again)];
         for course in courses.iter().flatten() {
@@ -241,6 +246,7 @@ impl Explorer<'_> {
             transactions: LATER_TRANSACTIONS,
             mistake,
             may_fail: false,
+            others: self.settings.others,
             reopens: false,
             closes,
         };

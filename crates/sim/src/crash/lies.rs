@@ -35,6 +35,7 @@ pub fn check_lie(seed: u64, fault: Fault, nth: u64) -> Result<Lie, Box<Failure>>
         seed,
         transactions: 30,
         mistake: Mistake::None,
+        others: false,
         may_fail: false,
         reopens: false,
         closes: true,

@@ -4,6 +4,7 @@
 use super::Mistake;
 use super::explore::manifest_numbers;
 use super::oracle::{Found, judge};
+use super::others::{give_room, take_room};
 use super::plan::{Attempt, Plan};
 use super::tables::{Act, Row, TABLES_FIRST, TABLES_MAX, Table};
 use super::trace::{Shared, Trace};
@@ -22,6 +23,12 @@ use std::sync::Arc;
 
 /// Steps after which transactions are taken to be stuck.
 const STEPS_MAX: u64 = 100_000;
+
+/// Room that is scarce beside what a checkpoint may need, and enough for it.
+const SCARCE_BYTES: u64 = 200 << 10;
+
+/// Transactions that fill all segments that a log has.
+const FILLING_MAX: u64 = 200;
 
 /// A database on its way through a life. (Fields drop in this order: transactions, then the log, then the rest.)
 struct Life {
@@ -63,6 +70,8 @@ pub(super) struct Course {
     pub(super) mistake: Mistake,
     /// The disk may fail while it goes on.
     pub(super) may_fail: bool,
+    /// Others take all the room that there is now and then.
+    pub(super) others: bool,
     /// After a failure the database is opened again on the same machine.
     pub(super) reopens: bool,
     /// The database is closed at the end.
@@ -112,12 +121,16 @@ pub(super) fn live(
     }
     let (database, stepped) = opened.map_err(|error| format!("the database cannot be opened: {error}"))?;
     let found = judge(before, boundary, &database)?;
-    let trace = before.afterwards(boundary, &found.present, storage.boundary());
+    let mut trace = before.afterwards(boundary, &found.present, storage.boundary());
+    trace.tables.truncate(found.tables.len());
     let trace = Rc::new(RefCell::new(trace));
     let mut life = Life::new(storage, database, stepped, found, trace.clone(), course);
     life.play(course);
     if course.may_fail {
         life.outlive_faults();
+    }
+    if course.others {
+        life.outlive_others();
     }
     let is_closed = life.end(course.closes);
     let mut trace = trace.take();
@@ -195,6 +208,11 @@ impl Life {
                 self.make_table();
             } else if choice > 990 {
                 self.workers[at].tend();
+            } else if choice > 980 && course.others {
+                match self.random.chance(50) {
+                    true => take_room(&self.storage, *self.random.one_of(&[0, 0, SCARCE_BYTES])),
+                    false => give_room(&self.storage),
+                }
             } else {
                 self.step(at);
             }
@@ -334,6 +352,53 @@ impl Life {
                 format!("transaction {number}, stopped: {stopped}, is answered {answer:?}")
             });
         }
+    }
+
+    /// Others take all the room but what was kept back. Once the log is full, checkpoints go on nevertheless, and give up
+    /// so much of it that transactions do.
+    fn outlive_others(&mut self) {
+        give_room(&self.storage);
+        if self.tables.len() >= TABLES_FIRST && self.checkpoint_whole().is_ok() && self.has_reserve() {
+            take_room(&self.storage, 0);
+            let refused = (0..FILLING_MAX).any(|_| self.put().is_err());
+            self.trace.borrow_mut().check(refused, || "a log needs no room".into());
+            // One that was kept may be there, or none.
+            let made = (0..2).try_for_each(|_| self.checkpoint_whole());
+            let room = self.database.statistics().room;
+            self.trace.borrow_mut().check(made.is_ok(), || format!("with {room:?}: {made:?}"));
+            let answer = self.put();
+            self.trace.borrow_mut().check(answer.is_ok(), || format!("with a shorter log: {answer:?}"));
+        }
+        give_room(&self.storage);
+        self.flush();
+    }
+
+    /// Others leave little room; whether as much is kept back as the next checkpoint may need.
+    fn has_reserve(&mut self) -> bool {
+        take_room(&self.storage, SCARCE_BYTES);
+        let is_flushed = self.flush();
+        // (Nor is it where nothing is kept back, as is planted.)
+        is_flushed && !self.database.statistics().room.is_short
+    }
+
+    /// Commits a row, and says what it is answered.
+    fn put(&mut self) -> Result<(), String> {
+        let row = Row { table: TABLES_FIRST - 1, key: 98 };
+        let number = self.spawn(0, Plan::Write(vec![(Act::Put, row, 1500)]), Durability::Sync);
+        self.drain();
+        let answer = self.trace.borrow_mut().of(number).answer.clone();
+        answer.unwrap_or_else(|| Err("there is no answer".into()))
+    }
+
+    /// Makes a checkpoint that begins now, after the one that may be under way.
+    fn checkpoint_whole(&mut self) -> Result<(), String> {
+        for _ in 0..2 {
+            while !self.stepped.checkpoint_step().map_err(|error| error.to_string())? {
+                self.flush();
+            }
+            self.flush();
+        }
+        Ok(())
     }
 
     /// Ends as a killed process does, or in order; true: in order. (After a failed sync it is as after a crash.)

@@ -10,12 +10,16 @@
 //!   and all that had ended when it began: a beginning of the log;
 //! - the rows are what the transactions that are there have made of them, and the accounts add up.
 //!
+//! With some seeds the device is small, and others take all its room at times: the database opens all the same, also in
+//! states that a crash leaves then; and in the end, when it has what it keeps back and no other room, checkpoints go on,
+//! give up log, and transactions commit again.
+//!
 //! Of some states more is asked: that recovering again finds the same; that it does with the newest checkpoint
 //! damaged; and that a further life can be lived there, whose own crashes, those of its recovery included, lose
 //! nothing either.
 //!
 //! `tables` and `plan` are the workload, `trace` what is noted, `life` who drives, `oracle` who judges, `explore` which
-//! states are looked at; `careless` has mistakes that must be found. `corrupt` has no crashes: databases that were closed,
+//! states are looked at, `others` who take room; `careless` has mistakes that must be found. `corrupt` has no crashes: databases that were closed,
 //! with files that are not any more what they were. Called by `braid check crash` and by tests.
 //!
 //! ```
@@ -31,6 +35,7 @@ mod explore;
 mod lies;
 mod life;
 mod oracle;
+mod others;
 mod place;
 mod plan;
 mod tables;
@@ -82,20 +87,23 @@ pub struct Settings {
     pub transactions: u64,
     /// What goes wrong with the disk in the first life, and when it is opened again after that.
     pub fault: Option<FaultRule>,
+    /// Whether the device is small, and others take the rest of its room now and then.
+    pub others: bool,
     /// What is done wrong.
     pub mistake: Mistake,
 }
 
-/// In so many seeds there is one whose disk fails.
+/// In so many seeds there is one whose disk fails, and another one whose disk is full now and then.
 const SEEDS_PER_FAULT: u64 = 4;
 
 impl Settings {
-    /// Those of a seed: a short life, on a disk that fails with one of four.
+    /// Those of a seed: a short life, on a disk that fails with one of four, and is full with another.
     pub fn seeded(seed: u64) -> Settings {
         let mut random = Random::new(seed ^ 0xfa17);
         let fault = seed % SEEDS_PER_FAULT == SEEDS_PER_FAULT - 1;
         let fault = fault.then(|| random_fault(&mut random));
-        Settings { seed, states: 250, transactions: random.between(10, 60), fault, mistake: Mistake::None }
+        let (transactions, others) = (random.between(10, 60), seed % SEEDS_PER_FAULT == 1);
+        Settings { seed, states: 250, transactions, fault, others, mistake: Mistake::None }
     }
 }
 

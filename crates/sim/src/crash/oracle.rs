@@ -2,7 +2,7 @@
 
 use super::tables::{ACCOUNTS, AMOUNT, Contents, JOURNAL, Row, Table, contents, stamp};
 use super::trace::Trace;
-use braiddb::Database;
+use braiddb::{Database, Error, wal};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What a good state holds.
@@ -22,9 +22,15 @@ pub(super) fn judge(trace: &Trace, boundary: u64, database: &Database) -> Result
         }
     }
     let text = |error: braiddb::Error| format!("the tables cannot be read: {error}");
-    let tables: Result<Vec<Table>, _> =
-        (0..trace.tables.len()).map(|number| Table::open(database, number)).collect();
-    let tables = tables.map_err(text)?;
+    let mut tables = Vec::new();
+    for number in 0..trace.tables.len() {
+        match Table::open(database, number) {
+            Ok(table) => tables.push(table),
+            // It was lost, as those that were made later, and there is no room to make it again.
+            Err(Error::Log(wal::Error::Full(_))) => break,
+            Err(error) => return Err(text(error)),
+        }
+    }
     let contents = contents(database, &tables).map_err(text)?;
     let present: BTreeSet<u64> =
         contents.keys().filter(|row| row.table == JOURNAL).map(|row| row.key).collect();
