@@ -102,16 +102,31 @@ const TENDS_MAX: usize = 10_000;
 pub(crate) type SimulatedWorker<C> = Worker<C, Seeded>;
 
 /// Time that goes on when it is looked at.
-#[derive(Default)]
-pub(crate) struct Ticks(AtomicU64);
+pub(crate) struct Ticks {
+    now_ns: AtomicU64,
+    step_ns: u64,
+}
+
+impl Ticks {
+    /// By so much each time.
+    pub(crate) fn of(step_ns: u64) -> Ticks {
+        Ticks { now_ns: AtomicU64::new(0), step_ns }
+    }
+}
+
+impl Default for Ticks {
+    fn default() -> Ticks {
+        Ticks::of(1000)
+    }
+}
 
 impl Clock for Ticks {
     fn now_ns(&self) -> u64 {
-        self.0.fetch_add(1000, Ordering::Relaxed) // one thread
+        self.now_ns.fetch_add(self.step_ns, Ordering::Relaxed) // one thread
     }
 
     fn unix_ns(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+        self.now_ns.load(Ordering::Relaxed)
     }
 }
 

@@ -54,6 +54,18 @@ fn survives(operation: Operation, fault: Fault) {
     assert!(all.faults > NTH_MAX, "{all:?}");
 }
 
+/// Proves that a log that finds no room for what it was promised room for keeps nothing waiting for ever: some are answered
+/// that what they have done is not known to be durable, and it is there later, or not, as a whole.
+#[test]
+fn a_log_that_stalls() {
+    let settings = (20..40).map(|nth| {
+        let rule = FaultRule::for_ever(Operation::Write, nth, Fault::Full);
+        Settings { fault: Some(rule), states: 20, ..Settings::seeded(100 + nth) }
+    });
+    let all = all(settings);
+    assert!(all.stalled > 5, "{all:?}");
+}
+
 /// A line of the table: a test's name, and what fails how.
 macro_rules! survived {
     ($($name:ident: $operation:ident $fault:expr;)+) => {

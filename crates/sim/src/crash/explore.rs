@@ -95,7 +95,8 @@ impl Explorer<'_> {
     /// it does again.
     /// (Names that are lost and seen all the same are lost only to a machine that has been started anew.)
     fn first_lives(&mut self) -> Result<Lived, Box<Failure>> {
-        let Settings { seed, transactions, mistake, others, .. } = *self.settings;
+        let Settings { seed, transactions, mistake, .. } = *self.settings;
+        let others = self.has_others();
         let capacity = if others { CAPACITY_SMALL } else { CAPACITY };
         let mut lived = Lived { storage: SimulatedStorage::new(seed, capacity), traces: Vec::new() };
         let may_fail = self.settings.fault.is_some();
@@ -121,6 +122,11 @@ impl Explorer<'_> {
         Ok(lived)
     }
 
+    /// Others that take room meet no faults: these are for the engine.
+    fn has_others(&self) -> bool {
+        self.settings.others && self.settings.fault.is_none()
+    }
+
     /// What is chosen in a place follows from the place.
     fn seed_at(&self, place: &Place) -> u64 {
         let mix = |seed: u64, (boundary, of_state): &(u64, u64)| {
@@ -132,6 +138,7 @@ impl Explorer<'_> {
     fn count_life(&mut self, trace: &Trace) {
         self.report.lives += 1;
         self.report.transactions += trace.transactions.len() as u64;
+        self.report.stalled += trace.stalled;
     }
 
     /// Looks at so many states, evenly over all boundaries of the life.
@@ -246,7 +253,7 @@ impl Explorer<'_> {
             transactions: LATER_TRANSACTIONS,
             mistake,
             may_fail: false,
-            others: self.settings.others,
+            others: self.has_others(),
             reopens: false,
             closes,
         };

@@ -24,6 +24,9 @@ use std::sync::Arc;
 /// Steps after which transactions are taken to be stuck.
 const STEPS_MAX: u64 = 100_000;
 
+/// How much later it is each time that the clock is looked at.
+const CLOCK_STEP_NS: u64 = 1_000_000;
+
 /// Room that is scarce beside what a checkpoint may need, and enough for it.
 const SCARCE_BYTES: u64 = 200 << 10;
 
@@ -90,8 +93,8 @@ pub(super) fn open(
         log_segment_bytes: *random.one_of(&[4096, 4096, 8192, 16384]),
         log_buffer_bytes: *random.one_of(&[2048, 8192]),
         log_lag_ms: u64::MAX,
-        // For ever; or so long that a stalled log is given up waiting for while it is stalled.
-        log_wait_ms: *random.one_of(&[0, 1]),
+        // For ever; or for some looks at the clock, so that a stalled log is given up waiting for.
+        log_wait_ms: *random.one_of(&[0, 20]),
         // A row or two to a file, some, all.
         checkpoint_range_bytes: *random.one_of(&[80, 300, 1000, u64::MAX]),
         ..Options::default()
@@ -100,7 +103,7 @@ pub(super) fn open(
         Mistake::Storage(careless) => Arc::new(careless.over(storage)),
         _ => Arc::new(storage.clone()),
     };
-    Database::open_stepped(storage, options, Arc::new(Ticks::default()), mistake.of_engine())
+    Database::open_stepped(storage, options, Arc::new(Ticks::of(CLOCK_STEP_NS)), mistake.of_engine())
 }
 
 /// Lives through a course on this storage, after a life with which something was over at this boundary; what has

@@ -87,7 +87,7 @@ pub struct Settings {
     pub transactions: u64,
     /// What goes wrong with the disk in the first life, and when it is opened again after that.
     pub fault: Option<FaultRule>,
-    /// Whether the device is small, and others take the rest of its room now and then.
+    /// Whether the device is small, and others take the rest of its room now and then; not on a disk that fails.
     pub others: bool,
     /// What is done wrong.
     pub mistake: Mistake,
@@ -147,6 +147,8 @@ pub struct Report {
     pub transactions: u64,
     /// Faults of the disk that struck.
     pub faults: u64,
+    /// Transactions that were answered while the log was stalled, that they are not known to be durable.
+    pub stalled: u64,
     /// States in which a checkpoint was loaded.
     pub checkpoints: u64,
     /// Damaged checkpoints that the one before stood in for.
@@ -166,6 +168,7 @@ impl Report {
             lives: self.lives + other.lives,
             transactions: self.transactions + other.transactions,
             faults: self.faults + other.faults,
+            stalled: self.stalled + other.stalled,
             checkpoints: self.checkpoints + other.checkpoints,
             fallbacks: self.fallbacks + other.fallbacks,
             torn: self.torn + other.torn,

@@ -49,6 +49,8 @@ impl Transaction {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Trace {
     pub(super) transactions: BTreeMap<u64, Transaction>,
+    /// How many were answered that they are not known to be durable, for the log was stalled for too long.
+    pub(super) stalled: u64,
     /// Since which boundary each table is durable, in the order of their numbers.
     pub(super) tables: Vec<Option<u64>>,
     /// At which boundary the database was open.
@@ -132,6 +134,7 @@ impl Trace {
 
     /// The caller of a transaction learns of its outcome.
     pub(super) fn is_answered(&mut self, number: u64, result: Result<()>, boundary: u64) {
+        self.stalled += u64::from(matches!(result, Err(Error::Stalled { .. })));
         let transaction = self.of(number);
         assert!(transaction.answer.is_none(), "a transaction is answered once");
         let tells = matches!(result, Err(Error::KeyExists | Error::User(_)));
