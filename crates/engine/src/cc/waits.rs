@@ -18,7 +18,7 @@
 //! - Every entry is under its transaction in `waiters` and, if its wait has an end, in `deadlines`.
 //!
 //! # Deadlocks
-//! A transaction waits for the row's holder, and for the one in front of it in the queue. Such an edge arises when a wait
+//! A transaction waits for the row's holder, and for all in front of it in the queue. Such an edge arises when a wait
 //! begins, and when a queue gets another holder. Either happens under the lock, and the caller looks for a cycle there: so the
 //! last edge of a cycle finds it. A row can be taken by a transaction that was not in its queue, since plain writes do
 //! not ask; then the cycle is found by the first of the queue, or by the next one that joins it, without being in it.
@@ -185,8 +185,8 @@ impl State {
         true
     }
 
-    /// The transactions that the one at `place` waits for: of each wait the one in front of it in the queue, then the
-    /// row's holder.
+    /// The transactions that the one at `place` waits for: of each wait those before it in the queue, as far as they do not
+    /// follow from others, then the row's holder.
     fn awaited_by(&self, place: u32) -> Vec<u32> {
         let mut awaited = Vec::new();
         for (&(_, number), row) in self.waiters.range((place, 0)..=(place, u64::MAX)) {
@@ -194,9 +194,14 @@ impl State {
             if queue.entries.get(&number).is_none_or(|entry| entry.stage != Stage::Waiting) {
                 continue;
             }
-            let mut before = queue.entries.range(..number).rev().map(|(_, entry)| entry);
-            let before = before.find(|entry| entry.wants() && entry.place != place).map(|entry| entry.place);
-            awaited.extend(before);
+            let before = queue.entries.range(..number).rev().map(|(_, entry)| entry);
+            for entry in before.filter(|entry| entry.wants() && entry.place != place) {
+                awaited.push(entry.place);
+                // It waits for all that are before it; but one that has its turn, and may be waiting elsewhere, does not.
+                if entry.stage == Stage::Waiting {
+                    break;
+                }
+            }
             awaited.extend(queue.holder.filter(|&holder| holder != place));
         }
         awaited
@@ -597,6 +602,26 @@ mod tests {
         assert_eq!(waits.stay(bystander, 2, || true), Stage::Waiting);
         let stages = [bystander, member, taker].map(|ticket| waits.look(ticket, Waker::noop()));
         assert_eq!(stages, [Stage::Waiting, Stage::Deadlocked, Stage::Waiting]);
+    }
+
+    /// Proves that a cycle is found that goes past one that has its turn and will be gone soon, to one that has its turn and
+    /// waits elsewhere.
+    #[test]
+    fn cycles_past_turns() {
+        let waits = waits();
+        let (row, other, third) = (RecordId(1), RecordId(2), RecordId(3));
+        let join = |row, place, holder| waits.join(row, place, holder, NEVER, || true);
+        let keeper = join(other, 20, None).expect("no cycle");
+        let running = join(row, 11, None).expect("no cycle");
+        join(other, 10, None).expect("no cycle");
+        // 10 holds what another one waits for, so it comes before 11, which has its turn already.
+        join(third, 99, Some(10)).expect("no cycle");
+        let first = join(row, 10, None).expect("no cycle");
+        let look = |ticket| waits.look(ticket, Waker::noop());
+        assert_eq!([keeper, running, first].map(look), [Stage::Turn; 3]);
+        assert_eq!(join(row, 20, None), Err(Refusal::Deadlocked), "10 is in front of 11, and waits for 20");
+        waits.leave(running);
+        assert_eq!(look(first), Stage::Turn);
     }
 
     /// Proves that a wait that the account has no room for does not begin.

@@ -203,7 +203,7 @@ fn a_wait_ends_by_its_time() {
 }
 
 #[test]
-fn those_in_line_are_served_in_order() {
+fn those_in_a_queue_are_served_in_order() {
     // Proves: whoever has waited longest gets the row next, on workers and threads; and one that comes when it is free
     // does not overtake them.
     let (db, table) = database(1, LONG_MS);
@@ -246,8 +246,8 @@ fn until_nobody_waits(db: &Database) {
 }
 
 #[test]
-fn one_that_leaves_the_line_lets_the_next_have_its_turn() {
-    // Proves: a waiter that is cancelled, first in line or not, delays nobody; nor does one that is forgotten, once its
+fn one_that_leaves_the_queue_lets_the_next_have_its_turn() {
+    // Proves: a waiter that is cancelled, first in the queue or not, delays nobody; nor does one that is forgotten, once its
     // transaction has ended.
     let (db, table) = database(1, LONG_MS);
     let holder = db.begin().unwrap();
@@ -327,16 +327,16 @@ fn check_circle(members: u64) {
 }
 
 #[test]
-fn a_circle_is_found_when_it_closes() {
+fn a_cycle_is_found_when_it_closes() {
     // Proves: of 2, 3 and 10 transactions that would wait for each other, on workers and threads, exactly one gives way,
     // and long before any time is over.
     [2, 3, 10].into_iter().for_each(check_circle);
 }
 
 #[test]
-fn a_transaction_that_waits_twice_at_once_is_found_in_a_circle() {
+fn a_transaction_that_waits_twice_at_once_is_found_in_a_cycle() {
     // Proves: edges of one transaction that waits for two rows are all looked at; and asking twice for one row, while it
-    // waits for it and when it has it, is no circle.
+    // waits for it and when it has it, is no cycle.
     let (db, table) = database(0, LONG_MS);
     let mut worker = db.worker();
     let holders = [1, 2].map(|key| {
@@ -373,8 +373,8 @@ fn a_transaction_that_waits_twice_at_once_is_found_in_a_circle() {
 }
 
 #[test]
-fn a_row_taken_past_the_line_closes_a_circle_too() {
-    // Proves: a row that a plain write takes while others are in line for it is found to be held by that one.
+fn a_row_taken_past_the_queue_closes_a_cycle_too() {
+    // Proves: a row that a plain write takes while others are in the queue for it is found to be held by that one.
     let (db, table) = database(0, LONG_MS);
     let barrier = Barrier::new(2);
     thread::scope(|scope| {
@@ -432,7 +432,7 @@ fn skipping_tells_locked_from_absent() {
 #[test]
 fn many_threads_lock_few_rows() {
     // Proves: with workers and interactive transactions that lock rows in any order and add to them, no addition is
-    // lost, nobody waits for ever, and nothing is left in line.
+    // lost, nobody waits for ever, and nothing is left in the queue.
     fn check<C: braiddb::ConcurrencyControl>() {
         const ROWS: u64 = 4;
         let options = Options { workers: 2, lock_wait_ms: LONG_MS, pin_workers: false, ..Options::default() };
@@ -484,7 +484,7 @@ fn many_threads_lock_few_rows() {
 
 #[test]
 fn a_future_that_is_polled_by_hand_waits_and_leaves() {
-    // Proves: a lock that is dropped while it waits leaves the line at once.
+    // Proves: a lock that is dropped while it waits leaves the queue at once.
     let (db, table) = database(0, LONG_MS);
     let holder = db.begin().unwrap();
     holder.get_for_update(table, 1).unwrap();
@@ -506,4 +506,60 @@ fn a_future_that_is_polled_by_hand_waits_and_leaves() {
             tx.put(table, 2, 21).await
         })
         .unwrap();
+}
+
+/// The next of a sequence of pseudo-random numbers.
+fn random(seed: &mut u64) -> u64 {
+    *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    *seed >> 33
+}
+
+#[test]
+fn every_deadlock_is_found() {
+    // Proves: transactions of a worker and of threads, which lock three of six rows in any order, all commit sooner or later,
+    // and none waits until its time is over; what a worker runs is run again by itself.
+    const KEYS: u64 = 6;
+    const THREADS: u64 = 8;
+    const TRANSACTIONS: u64 = 150;
+    const JOBS: u64 = 300;
+    let (db, table) = database(1, 30_000);
+    let tx = db.begin().unwrap();
+    (0..KEYS).for_each(|key| tx.put(table, key, 0).unwrap());
+    tx.commit().unwrap();
+    let jobs = (0..JOBS).map(|mut seed| {
+        db.run(async move |tx| {
+            for _ in 0..3 {
+                let key = random(&mut seed) % KEYS;
+                let value = tx.get_for_update(table, key).await?.unwrap_or(0);
+                tx.put(table, key, value + 1).await?;
+            }
+            Ok(())
+        })
+    });
+    let jobs: Vec<_> = jobs.collect();
+    let transact = |keys: &[u64]| {
+        let tx = db.begin()?;
+        for key in keys {
+            let value = tx.get_for_update(table, *key)?.unwrap_or(0);
+            tx.put(table, *key, value + 1)?;
+        }
+        tx.commit()
+    };
+    thread::scope(|scope| {
+        for thread in 0..THREADS {
+            scope.spawn(move || {
+                let mut seed = 1000 + thread;
+                for _ in 0..TRANSACTIONS {
+                    let keys = [(); 3].map(|()| random(&mut seed) % KEYS);
+                    while let Err(error) = transact(&keys) {
+                        assert!(error.is_retryable(), "{error}");
+                    }
+                }
+            });
+        }
+    });
+    jobs.into_iter().for_each(|job| job.wait().unwrap());
+    let tx = db.begin().unwrap();
+    let sum: u64 = (0..KEYS).map(|key| tx.get(table, key).unwrap().unwrap()).sum();
+    assert_eq!((sum, db.statistics().locks_awaited), (3 * (JOBS + THREADS * TRANSACTIONS), 0));
 }
