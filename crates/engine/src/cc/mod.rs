@@ -249,13 +249,13 @@ pub unsafe trait ConcurrencyControl: Sized + Send + Sync + 'static {
     fn drop_txn(shared: &Self::Shared, txn: &mut Self::Txn);
     /// The queues of transactions that wait for rows.
     fn waits(shared: &Self::Shared) -> &Waits;
-    /// What [`Waits`] knows the transactions of this place by.
+    /// What `Waits` knows the transactions of this place by.
     fn place(txn: &Self::Txn) -> u32;
     /// The open transaction is one that a person or another program drives, since `now_ns` of the engine's clock.
     fn set_interactive(shared: &Self::Shared, txn: &Self::Txn, now_ns: u64);
     /// Since when the transaction at `place` is open, if it is interactive.
     fn interactive_since(shared: &Self::Shared, place: u32) -> Option<u64>;
-    /// The transaction at `place`, if it is still the one that was a row's holder, will tell [`Waits`] when it ends. To
+    /// The transaction at `place`, if it is still the one that was a row's holder, will tell `Waits` when it ends. To
     /// be called by a waiter; then the row is to be looked at once more, since it may have ended before.
     fn await_end(shared: &Self::Shared, place: u32);
     /// The open transaction that has written or locked the record last, unless it is this one.
