@@ -1,7 +1,7 @@
 //! A transaction's whole life as one future: attempts, commit, retries, and abort on drop.
 
 use super::fault::Fault;
-use super::handle::{RELIEF_ROUNDS_MAX, Txn};
+use super::handle::{RELIEF_ROUNDS_MAX, RELIEFS_MAX, Txn};
 use super::row_wait::{Blocker, RowWait, Wait};
 use crate::cc::{ConcurrencyControl, Ticket};
 use crate::error::{Error, Result};
@@ -57,8 +57,8 @@ fn rounds_max(retries: u32) -> u32 {
     1 << doublings.min(16)
 }
 
-/// Runs `body` until it commits, fails, or has met `retries_max + 1` conflicts; and once more where it met the memory
-/// limit and others' garbage was in the way. The closure lives in
+/// Runs `body` until it commits, fails, or has met `retries_max + 1` conflicts; and some times more where it met the
+/// memory limit and others' garbage was in the way. The closure lives in
 /// this future; so the future it returns may borrow from it, and a retry calls the same closure again.
 #[inline(always)]
 pub(crate) async fn drive<C: ConcurrencyControl, R>(
@@ -66,7 +66,7 @@ pub(crate) async fn drive<C: ConcurrencyControl, R>(
     mut body: impl Body<C, R>,
     retries_max: u32,
 ) -> Result<R> {
-    let (mut retries, mut kept, mut was_relieved) = (0, None, false);
+    let (mut retries, mut kept, mut reliefs) = (0, None, 0);
     let sample = txn.sample_start();
     loop {
         if let Err(error) = txn.begin() {
@@ -104,9 +104,9 @@ pub(crate) async fn drive<C: ConcurrencyControl, R>(
                 retries += 1;
             }
             Err(Error::OutOfMemory { .. })
-                if txn.desk.is_relieved.take() && !was_relieved && retries_max > 0 =>
+                if txn.desk.is_relieved.take() && reliefs < RELIEFS_MAX && retries_max > 0 =>
             {
-                was_relieved = true;
+                reliefs += 1;
                 await_memory(txn).await;
             }
             Err(error) => {
@@ -199,13 +199,12 @@ fn blocked_wait<C: ConcurrencyControl>(txn: &Txn<C>) -> Option<RowWait<'_, C>> {
 #[cold]
 async fn await_memory<C: ConcurrencyControl>(txn: &Txn<C>) {
     let context = txn.desk.context();
-    let used_bytes = context.engine.memory.total_used_bytes();
+    let moment = context.engine.epochs.moment();
     let mut rounds = 0;
     poll_fn(|_| {
         context.local.hurry();
         let epoch = context.local.now();
-        let is_less = context.engine.memory.total_used_bytes() < used_bytes;
-        let is_over = context.local.pending() == 0 && (is_less || !context.local.awaits_memory());
+        let is_over = context.engine.epochs.is_past(moment) && context.local.pending() == 0;
         if is_over || context.awaited_at.get() == Some(epoch) {
             return Poll::Ready(());
         }

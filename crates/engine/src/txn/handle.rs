@@ -283,9 +283,10 @@ impl<C: ConcurrencyControl> Txn<C> {
 
 /// Flushes of the log that a commit in place waits for, perhaps for room.
 const FLUSHES_MAX: u32 = 1000;
-/// Times that an interactive transaction cleans up because memory is short, and looks for what that gives back: in case
-/// others use it up at once.
-const RELIEFS_MAX: u32 = 1000;
+/// Times that a transaction cleans up because memory is short, and goes on with what that gives back: once for what has
+/// to be found to be garbage first, and some more in case others use it up at once.
+pub(super) const RELIEFS_MAX: u32 = 8;
+/// Rounds that it waits for that each time: for a worker that has lost its core, more than a time slice.
 pub(super) const RELIEF_ROUNDS_MAX: u32 = 256;
 /// What beginning and ending a transaction is worth, in operations.
 const WORK_OF_ENDS: u64 = 2;
@@ -427,8 +428,8 @@ impl<C: ConcurrencyControl> Txn<C> {
     }
 
     /// Cleans up because memory is short, and waits for the epochs that have to pass before memory is given back: in an
-    /// interactive transaction, which has nothing else in flight. True: some was; what was found before is to be
-    /// looked for again.
+    /// interactive transaction, which has nothing else in flight. True: some may have been; what was found before is to
+    /// be looked for again.
     fn relieve_in_place(&self, point: &Point<C>) -> bool {
         let context = self.desk.context();
         // SAFETY: tables live as long as their database.
@@ -440,21 +441,23 @@ impl<C: ConcurrencyControl> Txn<C> {
             return false;
         }
         self.desk.reliefs.set(self.desk.reliefs.get() + 1);
-        C::relieve(context.env());
+        let more = C::relieve(context.env());
         context.local.adopt();
-        let (before, memory) = (context.local.pending(), &context.engine.memory);
-        let used_bytes = memory.total_used_bytes();
-        let is_relieved = || context.local.pending() < before || memory.total_used_bytes() < used_bytes;
+        if !more && !context.local.awaits_memory() {
+            return false;
+        }
+        let epochs = &context.engine.epochs;
+        let moment = epochs.moment();
         context.leave();
         for _ in 0..RELIEF_ROUNDS_MAX {
             context.local.refresh(None);
-            if context.local.pending() == 0 && (is_relieved() || !context.local.awaits_memory()) {
+            if epochs.is_past(moment) && context.local.pending() == 0 {
                 break;
             }
             std::thread::yield_now();
         }
         context.enter();
-        is_relieved()
+        true
     }
 
     /// The transaction cannot go on.
@@ -462,10 +465,10 @@ impl<C: ConcurrencyControl> Txn<C> {
     pub(super) fn refuse(&self, refused: Refused) -> Fault {
         if refused == Refused::OutOfMemory {
             let context = self.desk.context();
-            C::relieve(context.env());
+            let more = C::relieve(context.env());
             context.engine.notice_stalls();
             context.local.adopt();
-            self.desk.is_relieved.set(context.local.awaits_memory());
+            self.desk.is_relieved.set(more || context.local.awaits_memory());
         }
         self.doom(Fault::refused(refused, self.desk.context().engine.memory.limit_bytes()))
     }
