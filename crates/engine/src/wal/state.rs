@@ -486,7 +486,9 @@ impl Shared {
         if state.stopped.is_some() || waits_ns == 0 {
             return;
         }
-        let is_slow = waits_ns >= SLOW_NS || state.stalled.is_some();
+        // (Where nothing but a spare segment is waited for, all that was appended is durable, and readers wait for nothing.)
+        let is_behind = state.durable_lsn < appended;
+        let is_slow = is_behind && (waits_ns >= SLOW_NS || state.stalled.is_some());
         if is_slow && !self.gate.is_slow.swap(true, Ordering::Relaxed) {
             state.statistics.stalls += 1;
         }
@@ -494,7 +496,7 @@ impl Shared {
             return;
         }
         let slow = || Arc::new(Shortage::slow(waits_ns));
-        if state.durable_lsn < appended {
+        if is_behind {
             let stall = match state.stalled.get_or_insert_with(slow).error.is_full() {
                 true => Stall::NoRoom,
                 false => Stall::Slow,
@@ -572,6 +574,8 @@ impl Shared {
         how(&mut state);
         self.set_limit(&state);
         let woken = std::mem::take(&mut state.wakers);
+        // What is answered from now on does not depend on whether the disk was slow before. (Relaxed: a hint.)
+        self.gate.is_slow.store(false, Ordering::Relaxed);
         // Release: pairs with the Acquire in `has_ended`; what is durable is not going to change.
         self.gate.has_ended.store(true, Ordering::Release);
         drop(state);
