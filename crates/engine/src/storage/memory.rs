@@ -221,6 +221,10 @@ impl File for MemoryFile {
 
     fn truncate(&self, len_bytes: u64) -> Result<()> {
         self.check_writable(Operation::Truncate)?;
+        // (As file systems have it: lengths are signed.)
+        if i64::try_from(len_bytes).is_err() {
+            return Err(failed(Operation::Truncate, &self.name, ErrorKind::FileTooLarge).at(len_bytes));
+        }
         let mut bytes = lock(&self.contents.bytes);
         if len_bytes < bytes.held.len() as u64 {
             self.contents
