@@ -54,6 +54,11 @@ pub trait Mailbox {
         0
     }
 
+    /// The mailbox is in its slot, whose waker this is: both stay where they are to the worker's end.
+    fn placed(&self, slot_waker: &Waker) {
+        let _ = slot_waker;
+    }
+
     /// A future has been put in; nothing is posted. Perhaps outside an epoch: the first poll is inside one. Its
     /// operations run in the style of the level that the host was told last.
     fn occupied(&self);

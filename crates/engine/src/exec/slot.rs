@@ -194,7 +194,9 @@ impl<M: Mailbox> Slots<M> {
             index: index as u32,
             mailbox: host.mailbox(index),
         });
-        let slot = NonNull::from(Box::leak(slot));
+        let slot = Box::leak(slot);
+        slot.mailbox.placed(&slot.waker);
+        let slot = NonNull::from(slot);
         self.all.push(slot);
         slot
     }

@@ -56,9 +56,10 @@ fn find<M: Mailbox, S: Suspend>(
         // SAFETY: slots live as long as the worker, and are reached by `&` only.
         let slot = unsafe { slot.as_ref() };
         turn(slot);
-        let early = hasty && slot.woken.take();
-        if early || slot.mailbox.step(policy) {
-            return (i, early);
+        let is_woken = hasty && slot.woken.take();
+        let is_done = slot.mailbox.step(policy);
+        if is_done || is_woken {
+            return (i, !is_done);
         }
     }
     (live.len(), false)

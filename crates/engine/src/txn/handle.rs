@@ -23,6 +23,7 @@ use crate::suspend::Suspend;
 use crate::wal::Lsn;
 use std::fmt;
 use std::ops::{Bound, RangeBounds};
+use std::task::Waker;
 
 /// An open transaction. Closures get `&Txn`; it is neither `Send` nor `Sync`.
 ///
@@ -727,6 +728,9 @@ impl<C: ConcurrencyControl> Mailbox for Txn<C> {
     }
     fn set_long(&self) {
         self.desk.set_long();
+    }
+    fn placed(&self, slot_waker: &Waker) {
+        self.desk.placed(slot_waker);
     }
     fn vacated(&self) {
         self.desk.vacated();

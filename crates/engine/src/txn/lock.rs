@@ -118,9 +118,9 @@ impl<'t, V: ?Sized, C: ConcurrencyControl> GetForUpdate<'t, V, C> {
 
 impl<'t, C: ConcurrencyControl> Lock<'t, C> {
     /// Looks for the row and tries to lock it. `waits`: those who are in the queue for it come first.
-    fn poll_try(&mut self, waits: bool) -> Poll<Result<Tried<'t>, Fault>> {
+    fn poll_try(&mut self, context: &Context<'_>, waits: bool) -> Poll<Result<Tried<'t>, Fault>> {
         let is_newcomer = waits && !self.line.as_ref().is_some_and(RowWait::is_queued);
-        let tried = self.locate.poll(|txn, point| try_lock(txn, point, is_newcomer));
+        let tried = self.locate.poll(context, |txn, point| try_lock(txn, point, is_newcomer));
         if tried.is_ready() {
             self.locate.forget();
         }
@@ -132,7 +132,7 @@ impl<'t, C: ConcurrencyControl> Lock<'t, C> {
         let txn = self.locate.txn();
         if std::mem::take(&mut self.is_aside) && txn.desk.posted() {
             self.is_aside = true;
-            return Poll::Pending; // woken before its time
+            return txn.desk.pend(context); // woken before its time
         }
         loop {
             if let Some(line) = &mut self.line
@@ -141,7 +141,7 @@ impl<'t, C: ConcurrencyControl> Lock<'t, C> {
                 return Poll::Pending;
             }
             // First the lock: what is read under it is not overwritten any more.
-            let Poll::Ready(tried) = self.poll_try(true) else { return Poll::Pending };
+            let Poll::Ready(tried) = self.poll_try(context, true) else { return Poll::Pending };
             let (row, slot, holder) = match tried {
                 Err(fault) => {
                     if fault == Fault::Abort(Abort::WriteConflict)
@@ -174,7 +174,7 @@ impl<'t, C: ConcurrencyControl> Lock<'t, C> {
             {
                 if line.stand_aside(holder)? {
                     self.is_aside = true;
-                    return Poll::Pending;
+                    return txn.desk.pend(context);
                 }
                 continue;
             }
@@ -228,9 +228,9 @@ impl<'t, V: Value + ?Sized, C: ConcurrencyControl> Future for GetForUpdate<'t, V
 impl<'t, V: Value + ?Sized, C: ConcurrencyControl> Future for SkipLocked<'t, V, C> {
     type Output = Result<Claim<V::View<'t>>>;
 
-    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         loop {
-            let Poll::Ready(tried) = self.lock.poll_try(false) else { return Poll::Pending };
+            let Poll::Ready(tried) = self.lock.poll_try(context, false) else { return Poll::Pending };
             return Poll::Ready(match tried? {
                 Tried::Gone => continue,
                 Tried::Busy(..) => Ok(Claim::Locked),

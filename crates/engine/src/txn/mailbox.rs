@@ -28,9 +28,10 @@ use crate::suspend::{PrefetchOnly, Suspend, Timed};
 use crate::sync::Backoff;
 use crate::sync::atomic::Ordering;
 use crate::wal::Lsn;
-use std::cell::{Cell, UnsafeCell};
+use std::cell::{Cell, RefCell, UnsafeCell};
 use std::mem::MaybeUninit;
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
+use std::task::{Poll, Waker};
 
 /// Operations in flight per transaction; what is more runs in place.
 pub(crate) const PLACES: usize = 8;
@@ -39,6 +40,8 @@ const PLACES_MASK: u32 = (1 << PLACES) - 1;
 const COMMIT: u32 = 1 << 16;
 const STEP_ASIDE: u32 = 1 << 17;
 const VACANT: u32 = 1 << 18;
+/// Some of the transaction's futures are polled with wakers of their own, which are to be called when nothing is left.
+const WAKE: u32 = 1 << 19;
 /// A transaction that has more operations is long: about a tenth of a millisecond where all memory is in caches.
 const OPERATIONS_SHORT_MAX: u32 = 1024;
 /// No place.
@@ -144,6 +147,10 @@ pub(crate) struct Desk<C: ConcurrencyControl> {
     pub(super) waits: Cell<u32>,
     /// Its turn for a row that it has had to be run again for: others in line for that wait until this attempt is over.
     pub(super) turn: Cell<Option<Ticket>>,
+    /// Of the slot that this is in; null: of a `Transaction`.
+    slot_waker: Cell<*const Waker>,
+    /// See `pend`.
+    wakers: RefCell<Vec<Waker>>,
     /// What the last conflict was about.
     pub(super) blocker: Cell<Option<Blocker>>,
     /// Of writes of tables that have indexes.
@@ -198,6 +205,8 @@ impl<C: ConcurrencyControl> Desk<C> {
             runs: Pool::default(),
             is_interactive: Cell::new(false),
             waits: Cell::new(0),
+            slot_waker: Cell::new(ptr::null()),
+            wakers: RefCell::default(),
             turn: Cell::new(None),
             blocker: Cell::new(None),
             upkeeps: Pool::default(),
@@ -240,6 +249,32 @@ impl<C: ConcurrencyControl> Desk<C> {
         }
         let i = (!self.used.get()).trailing_zeros();
         ((i as usize) < PLACES).then_some(i as u8)
+    }
+
+    /// What a future answers while an operation that it has posted is left.
+    ///
+    /// The worker polls the transaction when nothing is left, without a call of its waker. A combinator that polls a future
+    /// only if that one's waker was called, as `FuturesUnordered` does, polls it with a waker of its own: that is called then.
+    #[inline(always)]
+    pub(super) fn pend<T>(&self, context: &std::task::Context<'_>) -> Poll<T> {
+        if !ptr::eq(context.waker(), self.slot_waker.get()) {
+            self.wake_later(context.waker());
+        }
+        Poll::Pending
+    }
+
+    #[cold]
+    fn wake_later(&self, waker: &Waker) {
+        // SAFETY: null, or the waker of the slot that the mailbox is in.
+        let Some(slot_waker) = (unsafe { self.slot_waker.get().as_ref() }) else { return };
+        if slot_waker.will_wake(waker) {
+            return;
+        }
+        let mut wakers = self.wakers.borrow_mut();
+        if !wakers.iter().any(|known| known.will_wake(waker)) {
+            wakers.push(waker.clone());
+        }
+        self.todo.set(self.todo.get() | WAKE);
     }
 
     /// Counts what the attempt does.
@@ -425,7 +460,13 @@ impl<C: ConcurrencyControl> Desk<C> {
                 todo &= !STEP_ASIDE;
             }
         }
+        if todo == WAKE {
+            todo = 0;
+        }
         self.todo.set(todo);
+        if todo == 0 {
+            self.wakers.take().into_iter().for_each(Waker::wake);
+        }
         todo == 0
     }
 
@@ -570,8 +611,15 @@ impl<C: ConcurrencyControl> Mailbox for Desk<C> {
         self.become_long();
     }
 
+    fn placed(&self, slot_waker: &Waker) {
+        self.slot_waker.set(slot_waker);
+    }
+
     fn vacated(&self) {
         self.leave_turn();
+        if !self.wakers.borrow().is_empty() {
+            drop(self.wakers.take()); // (with no borrow: any code may run then)
+        }
         self.todo.set(VACANT);
         self.used.set(0);
         if self.is_long.take() {

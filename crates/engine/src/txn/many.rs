@@ -122,6 +122,7 @@ impl<'t, C: ConcurrencyControl> Window<'t, C> {
     #[inline(always)]
     fn poll(
         &mut self,
+        context: &Context<'_>,
         count: usize,
         key: impl Fn(usize) -> Result<Key, Fault>,
         mut found: impl FnMut(usize, Option<&'t [u8]>) -> Result<()>,
@@ -134,7 +135,7 @@ impl<'t, C: ConcurrencyControl> Window<'t, C> {
         if self.txn.desk.in_place.get() != InPlace::Not || !self.advance(table, count, &key, &mut found)? {
             self.run(table, count, key, found)?;
         }
-        if self.next < count { Poll::Pending } else { Poll::Ready(Ok(())) }
+        if self.next < count { self.txn.desk.pend(context) } else { Poll::Ready(Ok(())) }
     }
 }
 
@@ -187,13 +188,13 @@ impl<'t, V: Value + ?Sized, const N: usize, C: ConcurrencyControl> GetMany<'t, V
 impl<'t, V: Value + ?Sized, const N: usize, C: ConcurrencyControl> Future for GetMany<'t, V, N, C> {
     type Output = Result<[Option<V::View<'t>>; N]>;
 
-    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let GetMany { window, keys, out } = &mut *self;
         let found = |at: usize, bytes: Option<&'t [u8]>| {
             out[at] = bytes.map(V::view).transpose()?;
             Ok(())
         };
-        match window.poll(N, |at| Ok(keys[at]), found) {
+        match window.poll(context, N, |at| Ok(keys[at]), found) {
             Poll::Pending => Poll::Pending,
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
             Poll::Ready(Ok(())) => Poll::Ready(Ok(std::mem::replace(out, [const { None }; N]))),
@@ -246,13 +247,13 @@ impl<'t, K: KeyType, V: Value + ?Sized, A: AsKey<K>, C: ConcurrencyControl> Futu
 {
     type Output = Result<()>;
 
-    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let GetInto { window, keys, out, .. } = &mut *self;
         let (txn, keys) = (window.txn, *keys);
         let found = |at: usize, bytes: Option<&'t [u8]>| {
             out[at] = bytes.map(V::view).transpose()?;
             Ok(())
         };
-        window.poll(keys.len(), |at| txn.index_key(&keys[at]), found)
+        window.poll(context, keys.len(), |at| txn.index_key(&keys[at]), found)
     }
 }

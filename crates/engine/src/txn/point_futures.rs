@@ -119,12 +119,13 @@ impl<'t, C: ConcurrencyControl> Locate<'t, C> {
     #[inline(always)]
     pub(super) fn poll<R>(
         &mut self,
+        context: &Context<'_>,
         end: impl FnOnce(&'t Txn<C>, &Point<C>) -> Result<R, Fault>,
     ) -> Poll<Result<R, Fault>> {
         let txn = self.txn;
         if self.place != NOWHERE {
             if !txn.desk.is_done(self.place) {
-                return Poll::Pending;
+                return txn.desk.pend(context);
             }
             let result = end(txn, txn.desk.point(self.place));
             txn.desk.release(self.place);
@@ -137,7 +138,7 @@ impl<'t, C: ConcurrencyControl> Locate<'t, C> {
         let table = unsafe { &*self.table };
         if let Some(place) = txn.desk.post_point(table, self.key()) {
             self.place = place;
-            return Poll::Pending;
+            return txn.desk.pend(context);
         }
         let mut point = Point::new(table, self.key());
         if !txn.desk.run_point(&mut point) {
@@ -161,9 +162,9 @@ impl<'t, C: ConcurrencyControl> Locate<'t, C> {
     }
 
     #[inline(always)]
-    pub(super) fn poll_found(&mut self) -> Poll<Result<Option<&'t [u8]>, Fault>> {
+    pub(super) fn poll_found(&mut self, context: &Context<'_>) -> Poll<Result<Option<&'t [u8]>, Fault>> {
         let is_tracked = !self.is_untracked;
-        let result = self.poll(|txn, point| {
+        let result = self.poll(context, |txn, point| {
             let found = txn.found(point, is_tracked)?;
             if found.is_some() {
                 txn.desk.recent.note(point);
@@ -178,9 +179,9 @@ impl<'t, C: ConcurrencyControl> Locate<'t, C> {
 
     /// Makes the change when the record is found; as often as it turns out to be gone meanwhile.
     #[inline(always)]
-    fn poll_change(&mut self, change: Change<'_>) -> Poll<Result<Written>> {
+    fn poll_change(&mut self, context: &Context<'_>, change: Change<'_>) -> Poll<Result<Written>> {
         if self.has_upkeep || self.place == NOWHERE && self.is_indexed() {
-            return self.poll_indexed(change);
+            return self.poll_indexed(context, change);
         }
         if self.place == NOWHERE
             && !self.table.is_null()
@@ -192,7 +193,7 @@ impl<'t, C: ConcurrencyControl> Locate<'t, C> {
             }
         }
         loop {
-            let result = self.poll(|txn, point| txn.change(point, change));
+            let result = self.poll(context, |txn, point| txn.change(point, change));
             if result.is_ready() {
                 self.place = NOWHERE;
             }
@@ -248,8 +249,8 @@ impl<'t, V: ?Sized, C: ConcurrencyControl> Get<'t, V, C> {
 impl<'t, V: Value + ?Sized, C: ConcurrencyControl> Future for Get<'t, V, C> {
     type Output = Result<Option<V::View<'t>>>;
     #[inline(always)]
-    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
-        self.0.poll_found().map(|bytes| bytes?.map(V::view).transpose())
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.0.poll_found(context).map(|bytes| bytes?.map(V::view).transpose())
     }
 }
 
@@ -272,8 +273,8 @@ impl<'t, C: ConcurrencyControl> Contains<'t, C> {
 
 impl<C: ConcurrencyControl> Future for Contains<'_, C> {
     type Output = Result<bool>;
-    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Result<bool>> {
-        self.0.poll_found().map(|bytes| Ok(bytes?.is_some()))
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<bool>> {
+        self.0.poll_found(context).map(|bytes| Ok(bytes?.is_some()))
     }
 }
 
@@ -290,8 +291,8 @@ impl<'t, C: ConcurrencyControl> Delete<'t, C> {
 
 impl<C: ConcurrencyControl> Future for Delete<'_, C> {
     type Output = Result<bool>;
-    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Result<bool>> {
-        self.0.poll_change(Change::Delete).map(|written| Ok(written? == Written::Done))
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<bool>> {
+        self.0.poll_change(context, Change::Delete).map(|written| Ok(written? == Written::Done))
     }
 }
 
@@ -303,9 +304,13 @@ struct Write<'t, 'v, V: Value + ?Sized, C: ConcurrencyControl> {
 
 impl<'t, 'v, V: Value + ?Sized, C: ConcurrencyControl> Write<'t, 'v, V, C> {
     #[inline(always)]
-    fn poll(&mut self, change: impl for<'s> FnOnce(&'s [u8]) -> Change<'s>) -> Poll<Result<Written>> {
+    fn poll(
+        &mut self,
+        context: &Context<'_>,
+        change: impl for<'s> FnOnce(&'s [u8]) -> Change<'s>,
+    ) -> Poll<Result<Written>> {
         match &mut self.value {
-            Ok(value) => self.locate.poll_change(change(value.as_ref())),
+            Ok(value) => self.locate.poll_change(context, change(value.as_ref())),
             Err(error) => Poll::Ready(Err(error.take().expect("polled after the end"))),
         }
     }
@@ -336,8 +341,8 @@ macro_rules! write_futures {
         impl<'t, 'v, V: Value + ?Sized, C: ConcurrencyControl> Future for $name<'t, 'v, V, C> {
             type Output = Result<$output>;
             #[inline(always)]
-            fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Result<$output>> {
-                self.0.poll(|value| Change::$change(value)).map(|written| { let $written = written?; $result })
+            fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<$output>> {
+                self.0.poll(context, |value| Change::$change(value)).map(|written| { let $written = written?; $result })
             }
         }
     )*};

@@ -78,7 +78,7 @@ impl<C: ConcurrencyControl> Unpin for Probe<'_, C> {}
 impl<C: ConcurrencyControl> Future for Probe<'_, C> {
     type Output = Result<bool>;
     #[inline(always)]
-    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Result<bool>> {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<bool>> {
         let me = &mut *self;
         let read = match &mut me.read {
             Ok(read) => read,
@@ -87,14 +87,14 @@ impl<C: ConcurrencyControl> Future for Probe<'_, C> {
         let desk = &read.txn.desk;
         if me.place != NOWHERE {
             if !desk.is_done(me.place) {
-                return Poll::Pending;
+                return desk.pend(context);
             }
             read.point = *desk.point(me.place);
             desk.release(me.place);
             me.place = NOWHERE;
         } else if let Some(place) = desk.post(Op::Probe(read.point)) {
             me.place = place;
-            return Poll::Pending;
+            return desk.pend(context);
         } else {
             desk.probe_now(&mut read.point);
         }

@@ -185,7 +185,10 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Rows<'t, K, V, C> {
 
     /// The next row's key alone: values are neither decoded nor their types checked.
     pub async fn next_key(&mut self) -> Result<Option<K>> {
-        std::future::poll_fn(|_| self.poll_row(|run, at, row, _| key_of(run, at, row).map(Some))).await
+        std::future::poll_fn(|context| {
+            self.poll_row(context, |run, at, row, _| key_of(run, at, row).map(Some))
+        })
+        .await
     }
 
     pub(super) fn run(&mut self) -> &mut Run<C> {
@@ -197,6 +200,7 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Rows<'t, K, V, C> {
     #[inline(always)]
     pub(super) fn poll_row<R>(
         &mut self,
+        context: &Context<'_>,
         view: impl Fn(&Run<C>, usize, &Row<C>, &'t [u8]) -> Result<Option<R>>,
     ) -> Poll<Result<Option<R>>> {
         loop {
@@ -224,7 +228,7 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Rows<'t, K, V, C> {
                 }
                 return Poll::Ready(viewed);
             }
-            match self.poll_filled() {
+            match self.poll_filled(context) {
                 Poll::Ready(Ok(true)) => {}
                 Poll::Ready(Ok(false)) => return Poll::Ready(Ok(None)),
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
@@ -234,12 +238,12 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Rows<'t, K, V, C> {
     }
 
     /// Waits until more rows are there (true) or nothing is left to return.
-    fn poll_filled(&mut self) -> Poll<Result<bool>> {
+    fn poll_filled(&mut self, context: &Context<'_>) -> Poll<Result<bool>> {
         debug_assert!(self.at == self.end);
         loop {
             if self.place != NOWHERE {
                 if !self.txn.desk.is_done(self.place) {
-                    return Poll::Pending;
+                    return self.txn.desk.pend(context);
                 }
                 self.txn.desk.release(self.place);
                 self.place = NOWHERE;
@@ -335,7 +339,7 @@ pub struct NextRow<'r, 't, K, V: Value + ?Sized, C: ConcurrencyControl = Seriali
 impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Future for NextRow<'_, 't, K, V, C> {
     type Output = Result<Option<(K, V::View<'t>)>>;
     #[inline(always)]
-    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
-        self.0.poll_row(|run, at, row, value| Ok(Some((key_of(run, at, row)?, V::view(value)?))))
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.0.poll_row(context, |run, at, row, value| Ok(Some((key_of(run, at, row)?, V::view(value)?))))
     }
 }

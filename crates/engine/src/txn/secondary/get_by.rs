@@ -109,12 +109,12 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> GetBy<'t, K, V, C> {
 impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Future for GetBy<'t, K, V, C> {
     type Output = Result<Option<(K, V::View<'t>)>>;
 
-    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let me = &mut *self;
         let txn = me.locate.txn();
         if let Some((key, place)) = me.row {
             if !txn.desk.is_done(place) {
-                return Poll::Pending;
+                return txn.desk.pend(context);
             }
             let row = me.row(key, txn.desk.point(place));
             me.row = None;
@@ -122,7 +122,7 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Future for GetBy<'t, 
             return Poll::Ready(row);
         }
         let index = me.check()?;
-        let entry = match me.locate.poll_found() {
+        let entry = match me.locate.poll_found(context) {
             Poll::Pending => return Poll::Pending,
             Poll::Ready(entry) => entry?,
         };
@@ -132,7 +132,7 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Future for GetBy<'t, 
             && let Some(posted) = txn.desk.post(Op::Point(point))
         {
             *place = posted;
-            return Poll::Pending;
+            return txn.desk.pend(context);
         }
         let key = me.row.take().expect("set by `follow`").0;
         if !txn.desk.run_point(&mut point) {

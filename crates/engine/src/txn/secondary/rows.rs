@@ -98,9 +98,9 @@ impl<'t, I: Key, K: Key, V: Value + ?Sized, C: ConcurrencyControl> IndexRows<'t,
         NextIndexRow(self)
     }
 
-    fn poll_next(&mut self) -> Poll<Result<Option<IndexRow<'t, I, K, V>>>> {
+    fn poll_next(&mut self, context: &Context<'_>) -> Poll<Result<Option<IndexRow<'t, I, K, V>>>> {
         let (txn, is_unique) = (self.rows.txn, self.is_unique);
-        self.rows.poll_row(|run, at, _, entry| {
+        self.rows.poll_row(context, |run, at, _, entry| {
             // SAFETY: not borrowed outside of single calls.
             let state = unsafe { &mut *txn.desk.state.get() };
             // SAFETY: the transaction's own run, which is settled.
@@ -129,8 +129,8 @@ impl<'t, I: Key, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Future
 {
     type Output = Result<Option<(I, K, V::View<'t>)>>;
 
-    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
-        self.0.poll_next()
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.0.poll_next(context)
     }
 }
 

@@ -20,7 +20,7 @@ use crate::txn::mailbox::{NOWHERE, Op};
 use crate::txn::point::Point;
 use crate::txn::point_futures::Locate;
 use crate::txn::table::TableInner;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use zerocopy::IntoBytes;
 
 /// A change of one entry.
@@ -405,7 +405,11 @@ impl<C: ConcurrencyControl> Locate<'_, C> {
     /// As `poll_change`, of a table that has indexes.
     #[cold]
     #[inline(never)]
-    pub(in crate::txn) fn poll_indexed(&mut self, change: Change<'_>) -> Poll<Result<Written>> {
+    pub(in crate::txn) fn poll_indexed(
+        &mut self,
+        context: &Context<'_>,
+        change: Change<'_>,
+    ) -> Poll<Result<Written>> {
         let txn = self.txn;
         if !self.has_upkeep {
             self.begin_upkeep();
@@ -419,7 +423,7 @@ impl<C: ConcurrencyControl> Locate<'_, C> {
                     return Poll::Ready(Err(txn.doom(Fault::Abort(Abort::Waited)).into()));
                 }
             } else if !txn.desk.is_done(self.place) {
-                return Poll::Pending;
+                return txn.desk.pend(context);
             }
             // SAFETY: lent to this operation; not stepped while it is done.
             match unsafe { &mut *upkeep }.advance(txn, change) {
