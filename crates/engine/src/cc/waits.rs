@@ -188,14 +188,14 @@ impl State {
     /// The transactions that the one at `place` waits for: of each wait those before it in the queue, as far as they do not
     /// follow from others, then the row's holder.
     fn awaited_by(&self, place: u32) -> Vec<u32> {
-        let mut awaited = Vec::new();
+        let (mut awaited, mut rows) = (Vec::new(), BTreeSet::new());
         for (&(_, number), row) in self.waiters.range((place, 0)..=(place, u64::MAX)) {
-            let Some(queue) = self.rows.get(row) else { continue };
+            // Of several waits for one row the first ends them all.
+            let Some(queue) = self.rows.get(row).filter(|_| rows.insert(row)) else { continue };
             if queue.entries.get(&number).is_none_or(|entry| entry.stage != Stage::Waiting) {
                 continue;
             }
-            let before = queue.entries.range(..number).rev().map(|(_, entry)| entry);
-            for entry in before.filter(|entry| entry.wants() && entry.place != place) {
+            for (_, entry) in queue.entries.range(..number).rev().filter(|(_, entry)| entry.wants()) {
                 awaited.push(entry.place);
                 // It waits for all that are before it; but one that has its turn, and may be waiting elsewhere, does not.
                 if entry.stage == Stage::Waiting {

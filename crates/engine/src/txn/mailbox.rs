@@ -540,6 +540,7 @@ impl<C: ConcurrencyControl> Desk<C> {
         if self.waits.take() != 0 {
             // SAFETY: not borrowed outside of single calls.
             C::waits(self.shared()).leave_all(C::place(unsafe { &*self.state.get() }));
+            self.turn.set(None); // it was one of them
         }
         // SAFETY: the attempt is over: nothing that it copied is used any more.
         unsafe { (*self.arena.get()).reset() };

@@ -9,9 +9,10 @@ use braiddb::{
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering::*};
 use std::sync::mpsc::channel;
-use std::sync::{Barrier, Mutex};
+use std::sync::{Arc, Barrier, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -562,4 +563,88 @@ fn every_deadlock_is_found() {
     let tx = db.begin().unwrap();
     let sum: u64 = (0..KEYS).map(|key| tx.get(table, key).unwrap().unwrap()).sum();
     assert_eq!((sum, db.statistics().locks_awaited), (3 * (JOBS + THREADS * TRANSACTIONS), 0));
+}
+
+#[test]
+fn a_forgotten_wait_takes_no_kept_turn_along() {
+    // Proves: a transaction that is run again with its turn for a row, and has forgotten another wait before, joins the row's
+    // queue anew if another one has taken the row meanwhile. (It would try again and again in one poll, for ever.)
+    let (db, table) = database(0, LONG_MS);
+    let (other, holder) = (db.begin().unwrap(), db.begin().unwrap());
+    other.put(table, 1, 11).unwrap();
+    holder.put(table, 2, 21).unwrap();
+    let (attempts, goes_on) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(false)));
+    let (of_body, gate, shared) = (attempts.clone(), goes_on.clone(), db.clone());
+    let body = async move |tx: &Txn| {
+        of_body.set(of_body.get() + 1);
+        if of_body.get() == 1 {
+            let mut lock = Box::pin(tx.get_for_update(table, 1));
+            let until_queued = std::future::poll_fn(|context| {
+                let polled = lock.as_mut().poll(context);
+                assert!(polled.is_pending(), "it waits");
+                if shared.statistics().locks_awaited == 1 { Poll::Ready(()) } else { Poll::Pending }
+            });
+            until_queued.await;
+            std::mem::forget(lock);
+        } else {
+            std::future::poll_fn(|context| {
+                context.waker().wake_by_ref();
+                if gate.get() { Poll::Ready(()) } else { Poll::Pending }
+            })
+            .await;
+        }
+        tx.get_for_update(table, 2).await.map(drop)
+    };
+    let mut worker = db.worker_with(OnMiss, WorkerOptions::default());
+    worker.spawn(body, |result| result.unwrap()).unwrap();
+    while db.statistics().locks_awaited < 2 {
+        worker.step();
+    }
+    holder.commit().unwrap();
+    while attempts.get() < 2 {
+        worker.step();
+    }
+    let taker = db.begin().unwrap();
+    taker.put(table, 2, 22).unwrap();
+    goes_on.set(true);
+    while db.statistics().locks_awaited == 0 {
+        worker.step();
+    }
+    taker.commit().unwrap();
+    while worker.open() > 0 {
+        worker.step();
+    }
+    assert_eq!(db.statistics().locks_awaited, 0);
+}
+
+#[test]
+fn one_transaction_waits_many_times_for_a_row() {
+    // Proves: it takes all of its places at once, and is not taken for waiting for itself by way of another one between them.
+    const WAITS: u64 = 2000;
+    let (db, table) = database(1, LONG_MS);
+    let holder = db.begin().unwrap();
+    holder.get_for_update(table, 1).unwrap();
+    let attempts = Arc::new(AtomicUsize::new(0));
+    let (of_body, shared) = (attempts.clone(), db.clone());
+    let many = db.run(async move |tx| {
+        of_body.fetch_add(1, SeqCst);
+        let mut first = pin!(tx.get_for_update(table, 1));
+        let until_between = std::future::poll_fn(|context| {
+            assert!(first.as_mut().poll(context).is_pending(), "it waits");
+            context.waker().wake_by_ref();
+            if shared.statistics().locks_awaited >= 2 { Poll::Ready(()) } else { Poll::Pending }
+        });
+        until_between.await;
+        let rest = (1..WAITS).map(|_| tx.get_for_update(table, 1));
+        let (first, rest) = futures::join!(first, futures::future::join_all(rest));
+        first?;
+        rest.into_iter().try_for_each(|lock| lock.map(drop))
+    });
+    until_waiting(&db, 1);
+    let between = db.run(async move |tx| tx.get_for_update(table, 1).await.map(drop));
+    until_waiting(&db, WAITS + 1);
+    holder.abort();
+    many.wait().unwrap();
+    between.wait().unwrap();
+    assert_eq!((attempts.load(SeqCst), db.statistics().locks_awaited), (1, 0));
 }
