@@ -165,6 +165,40 @@ fn streams_of_large_values_beside_a_snapshot() {
     check(Never);
 }
 
+/// Proves that threads that replace large values, one transaction at a time, do not fail for what the others of them have
+/// replaced, or see: it is given back whichever of them goes on.
+#[test]
+fn large_values_of_several_threads() {
+    fn check(workers: u64, clients: u64) {
+        let db = database(64 * MIB);
+        let table: Table<u64, [u8]> = db.table("t").expect("memory");
+        let value = vec![1; MIB as usize];
+        let (db, value) = (&db, &value);
+        std::thread::scope(|scope| {
+            for thread in 0..workers {
+                scope.spawn(move || {
+                    let mut worker = db.worker();
+                    for i in 0..200 {
+                        let done = worker.run(async |tx| tx.put(table, (2 * thread + i) % KEYS, value).await);
+                        assert!(done.is_ok(), "put {i}: {done:?}, {:?}", db.statistics().memory);
+                    }
+                });
+            }
+            for client in 0..clients {
+                scope.spawn(move || {
+                    for i in 0..200 {
+                        let tx = db.begin().expect("memory");
+                        let done = tx.put(table, KEYS + client, value).and_then(|()| tx.commit());
+                        assert!(done.is_ok(), "interactive put {i}: {done:?}, {:?}", db.statistics().memory);
+                    }
+                });
+            }
+        });
+    }
+    check(4, 0);
+    check(2, 2);
+}
+
 /// Proves that garbage of a worker that is idle is no reason for another one to fail.
 #[test]
 fn garbage_of_an_idle_worker() {

@@ -235,8 +235,9 @@ pub unsafe trait ConcurrencyControl: Sized + Send + Sync + 'static {
     fn refresh(env: Env<'_, Self>);
     /// Cleans up a bounded amount. True: there is more to do.
     fn tend(env: Env<'_, Self>) -> bool;
-    /// Memory is short: cleans up all that can be, of this worker and, as far as they let it, of others.
-    fn relieve(env: Env<'_, Self>);
+    /// Memory is short: cleans up all that can be, of this worker and, as far as they let it, of others. True: there is
+    /// more, which may become free when other transactions and workers have gone on.
+    fn relieve(env: Env<'_, Self>) -> bool;
     /// The worker goes; what it has not cleaned up passes to others.
     fn retire(shared: &Self::Shared, worker: &mut Self::Worker);
 

@@ -1,7 +1,7 @@
 //! A transaction's whole life as one future: attempts, commit, retries, and abort on drop.
 
 use super::fault::Fault;
-use super::handle::{RELIEF_ROUNDS_MAX, Txn};
+use super::handle::{RELIEF_ROUNDS_MAX, RELIEFS_MAX, Txn, let_others_leave};
 use super::row_wait::{Blocker, RowWait, Wait};
 use crate::cc::{ConcurrencyControl, Ticket};
 use crate::error::{Error, Result};
@@ -57,8 +57,8 @@ fn rounds_max(retries: u32) -> u32 {
     1 << doublings.min(16)
 }
 
-/// Runs `body` until it commits, fails, or has met `retries_max + 1` conflicts; and once more where it met the memory
-/// limit and others' garbage was in the way. The closure lives in
+/// Runs `body` until it commits, fails, or has met `retries_max + 1` conflicts; and some times more where it met the
+/// memory limit and others' garbage was in the way. The closure lives in
 /// this future; so the future it returns may borrow from it, and a retry calls the same closure again.
 #[inline(always)]
 pub(crate) async fn drive<C: ConcurrencyControl, R>(
@@ -66,7 +66,7 @@ pub(crate) async fn drive<C: ConcurrencyControl, R>(
     mut body: impl Body<C, R>,
     retries_max: u32,
 ) -> Result<R> {
-    let (mut retries, mut kept, mut was_relieved) = (0, None, false);
+    let (mut retries, mut kept, mut reliefs) = (0, None, 0);
     let sample = txn.sample_start();
     loop {
         if let Err(error) = txn.begin() {
@@ -104,10 +104,10 @@ pub(crate) async fn drive<C: ConcurrencyControl, R>(
                 retries += 1;
             }
             Err(Error::OutOfMemory { .. })
-                if txn.desk.is_relieved.take() && !was_relieved && retries_max > 0 =>
+                if txn.desk.is_relieved.take() && reliefs < RELIEFS_MAX && retries_max > 0 =>
             {
-                was_relieved = true;
-                await_memory(txn).await;
+                reliefs += 1;
+                await_memory(txn, 1 << reliefs).await;
             }
             Err(error) => {
                 txn.desk.leave_turn();
@@ -195,17 +195,18 @@ fn blocked_wait<C: ConcurrencyControl>(txn: &Txn<C>) -> Option<RowWait<'_, C>> {
 
 /// Waits for the epochs that have to pass before the memory is given back of what has been cleaned up. In turns of one
 /// round: standing aside holds the epoch that it began in. Once a transaction has waited to the end, no other one of the
-/// worker waits before the epoch moves: a participant that does not go on would make each of them do so.
+/// worker waits before the epoch moves: a participant that does not go on would make each of them do so. `rounds_min`: at
+/// least, for what open transactions see of what has been superseded.
 #[cold]
-async fn await_memory<C: ConcurrencyControl>(txn: &Txn<C>) {
+async fn await_memory<C: ConcurrencyControl>(txn: &Txn<C>, rounds_min: u32) {
     let context = txn.desk.context();
-    let used_bytes = context.engine.memory.total_used_bytes();
+    let moment = context.engine.epochs.moment();
     let mut rounds = 0;
     poll_fn(|_| {
         context.local.hurry();
         let epoch = context.local.now();
-        let is_less = context.engine.memory.total_used_bytes() < used_bytes;
-        let is_over = context.local.pending() == 0 && (is_less || !context.local.awaits_memory());
+        let is_past = context.engine.epochs.is_past(moment) && context.local.pending() == 0;
+        let is_over = is_past && rounds >= rounds_min;
         if is_over || context.awaited_at.get() == Some(epoch) {
             return Poll::Ready(());
         }
@@ -213,9 +214,7 @@ async fn await_memory<C: ConcurrencyControl>(txn: &Txn<C>) {
             context.awaited_at.set(Some(epoch));
             return Poll::Ready(());
         }
-        if rounds > 0 {
-            std::thread::yield_now(); // to threads that are inside as well
-        }
+        let_others_leave(rounds);
         rounds += 1;
         txn.desk.post_step_aside(1, Activity::BackOff);
         Poll::Pending

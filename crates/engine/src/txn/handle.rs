@@ -24,6 +24,7 @@ use crate::wal::Lsn;
 use std::fmt;
 use std::ops::{Bound, RangeBounds};
 use std::task::Waker;
+use std::time::Duration;
 
 /// An open transaction. Closures get `&Txn`; it is neither `Send` nor `Sync`.
 ///
@@ -284,10 +285,22 @@ impl<C: ConcurrencyControl> Txn<C> {
 
 /// Flushes of the log that a commit in place waits for, perhaps for room.
 const FLUSHES_MAX: u32 = 1000;
-/// Times that an interactive transaction cleans up because memory is short, and looks for what that gives back: in case
-/// others use it up at once.
-const RELIEFS_MAX: u32 = 1000;
+/// Times that a transaction cleans up because memory is short, and goes on with what that gives back: once for what has
+/// to be found to be garbage first, and some more in case others use it up at once.
+pub(super) const RELIEFS_MAX: u32 = 8;
+/// Rounds that it waits for that each time: with their pauses some tens of milliseconds, in which a thread that has lost its
+/// core inside the epoch gets it back.
 pub(super) const RELIEF_ROUNDS_MAX: u32 = 256;
+const RELIEF_YIELDS: u32 = 16;
+const RELIEF_PAUSE: Duration = Duration::from_micros(200);
+/// Lets threads go on that are inside the epoch, in this round of waiting for them.
+pub(super) fn let_others_leave(round: u32) {
+    match round < RELIEF_YIELDS {
+        true => std::thread::yield_now(),
+        false => std::thread::sleep(RELIEF_PAUSE),
+    }
+}
+
 /// What beginning and ending a transaction is worth, in operations.
 const WORK_OF_ENDS: u64 = 2;
 
@@ -428,8 +441,8 @@ impl<C: ConcurrencyControl> Txn<C> {
     }
 
     /// Cleans up because memory is short, and waits for the epochs that have to pass before memory is given back: in an
-    /// interactive transaction, which has nothing else in flight. True: some was; what was found before is to be
-    /// looked for again.
+    /// interactive transaction, which has nothing else in flight. True: some may have been; what was found before is to
+    /// be looked for again.
     fn relieve_in_place(&self, point: &Point<C>) -> bool {
         let context = self.desk.context();
         // SAFETY: tables live as long as their database.
@@ -441,21 +454,24 @@ impl<C: ConcurrencyControl> Txn<C> {
             return false;
         }
         self.desk.reliefs.set(self.desk.reliefs.get() + 1);
-        C::relieve(context.env());
+        let more = C::relieve(context.env());
         context.local.adopt();
-        let (before, memory) = (context.local.pending(), &context.engine.memory);
-        let used_bytes = memory.total_used_bytes();
-        let is_relieved = || context.local.pending() < before || memory.total_used_bytes() < used_bytes;
+        if !more && !context.local.awaits_memory() {
+            return false;
+        }
+        let epochs = &context.engine.epochs;
+        let moment = epochs.moment();
         context.leave();
-        for _ in 0..RELIEF_ROUNDS_MAX {
+        for round in 0..RELIEF_ROUNDS_MAX {
             context.local.refresh(None);
-            if context.local.pending() == 0 && (is_relieved() || !context.local.awaits_memory()) {
+            let is_past = epochs.is_past(moment) && context.local.pending() == 0;
+            if is_past && round >= 1 << self.desk.reliefs.get() {
                 break;
             }
-            std::thread::yield_now();
+            let_others_leave(round);
         }
         context.enter();
-        is_relieved()
+        true
     }
 
     /// The transaction cannot go on.
@@ -463,10 +479,10 @@ impl<C: ConcurrencyControl> Txn<C> {
     pub(super) fn refuse(&self, refused: Refused) -> Fault {
         if refused == Refused::OutOfMemory {
             let context = self.desk.context();
-            C::relieve(context.env());
+            let more = C::relieve(context.env());
             context.engine.notice_stalls();
             context.local.adopt();
-            self.desk.is_relieved.set(context.local.awaits_memory());
+            self.desk.is_relieved.set(more || context.local.awaits_memory());
         }
         self.doom(Fault::refused(refused, self.desk.context().engine.memory.limit_bytes()))
     }

@@ -365,10 +365,10 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
         collect(env, env.local.has_grown())
     }
 
-    fn relieve(env: Env<'_, Self>) {
+    fn relieve(env: Env<'_, Self>) -> bool {
         env.shared.registry.raise(&env.worker.floor);
         collect(env, true);
-        env.shared.reclaimer.pass_all(&env.shared.registry, env.local);
+        env.shared.reclaimer.pass_all(&env.shared.registry, env.local)
     }
 
     fn retire(shared: &Shared<T>, worker: &mut Worker<T>) {

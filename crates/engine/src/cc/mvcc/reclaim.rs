@@ -112,16 +112,22 @@ impl Reclaimer {
         more
     }
 
-    /// Works through what all workers have left, and what is left of those that are gone: memory is short.
+    /// Works through what all workers have left, and what is left of those that are gone: memory is short. True: there is
+    /// more.
     #[cold]
-    pub(super) fn pass_all(&self, registry: &Registry, local: &Local) {
+    pub(super) fn pass_all(&self, registry: &Registry, local: &Local) -> bool {
         let queues = lock(&self.queues).clone();
+        let mut more = false;
         for queue in &queues {
             // (Another thread may be at it.)
-            if let Some(mut queue) = try_lock(queue) {
-                self.pass(registry, &mut queue, local, true);
-            }
+            let Some(mut queue) = try_lock(queue) else {
+                more = true;
+                continue;
+            };
+            self.pass(registry, &mut queue, local, true);
+            more |= !queue.is_empty();
         }
+        more
     }
 
     /// The usual pass: nothing open is older than what is cut. True: there is more.
