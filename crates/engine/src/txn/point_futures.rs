@@ -13,6 +13,7 @@ use crate::index::Key;
 use std::future::Future;
 use std::marker::PhantomData;
 use std::pin::Pin;
+use std::ptr;
 use std::task::{Context, Poll};
 
 /// Finds a record: common to all. Posts its operation, or runs it in place if no place is free.
@@ -42,45 +43,24 @@ const TOO_LONG: u32 = 1;
 const NOT_OF_EIGHT: u32 = 2;
 const OUT_OF_MEMORY: u32 = 3;
 
+/// In place of the key, the fault that there is; see `Locate::fault`.
+#[cold]
+fn no_key(fault: Fault) -> Key {
+    let (slice, len) = match fault {
+        Fault::KeyTooLong { bytes } => (bytes as u64, TOO_LONG),
+        Fault::KeyNotOfEight { bytes } => (bytes as u64, NOT_OF_EIGHT),
+        Fault::OutOfMemory { .. } => (0, OUT_OF_MEMORY),
+        _ => (0, 0),
+    };
+    Key { slice, len, bytes: ptr::null() }
+}
+
 impl<'t, C: ConcurrencyControl> Locate<'t, C> {
     #[inline(always)]
     pub(super) fn new(txn: &'t Txn<C>, found: Result<(*const TableInner, Key), Fault>) -> Self {
-        match found {
-            Ok((table, Key { slice, len, bytes })) => Locate {
-                txn,
-                table,
-                slice,
-                bytes,
-                len,
-                place: NOWHERE,
-                is_untracked: false,
-                is_read: false,
-                has_upkeep: false,
-            },
-            Err(fault) => Locate::faulty(txn, fault),
-        }
-    }
-
-    #[cold]
-    fn faulty(txn: &'t Txn<C>, fault: Fault) -> Self {
-        let (slice, len) = match fault {
-            Fault::KeyTooLong { bytes } => (bytes as u64, TOO_LONG),
-            Fault::KeyNotOfEight { bytes } => (bytes as u64, NOT_OF_EIGHT),
-            Fault::OutOfMemory { .. } => (0, OUT_OF_MEMORY),
-            _ => (0, 0),
-        };
-        let (table, bytes) = (std::ptr::null(), std::ptr::null());
-        Locate {
-            txn,
-            table,
-            slice,
-            bytes,
-            len,
-            place: NOWHERE,
-            is_untracked: false,
-            is_read: false,
-            has_upkeep: false,
-        }
+        let (table, Key { slice, len, bytes }) = found.unwrap_or_else(|fault| (ptr::null(), no_key(fault)));
+        let (place, is_untracked, is_read, has_upkeep) = (NOWHERE, false, false, false);
+        Locate { txn, table, slice, bytes, len, place, is_untracked, is_read, has_upkeep }
     }
 
     pub(super) fn txn(&self) -> &'t Txn<C> {
