@@ -5,6 +5,7 @@
 //! - Bit `i < PLACES` of `todo` is set only if place `i` is taken (bit `i` of `used`) and holds an
 //!   operation with steps left.
 //! - Bit 0 alone is the common case, and the only one that the hot path knows.
+//! - Bit `WAKE` of `todo` is set exactly while there are `wakers`.
 //! - Operations are plain data: releasing a place is how one is cancelled.
 
 use super::arena::Arena;
@@ -277,6 +278,19 @@ impl<C: ConcurrencyControl> Desk<C> {
         self.todo.set(self.todo.get() | WAKE);
     }
 
+    /// Before `todo` is cleared.
+    #[inline(always)]
+    fn forget_wakers(&self) {
+        if self.todo.get() & WAKE != 0 {
+            self.drop_wakers();
+        }
+    }
+
+    #[cold]
+    fn drop_wakers(&self) {
+        drop(self.wakers.take());
+    }
+
     /// Counts what the attempt does.
     #[inline(always)]
     pub(super) fn count_operations(&self, n: u32) {
@@ -461,12 +475,11 @@ impl<C: ConcurrencyControl> Desk<C> {
             }
         }
         if todo == WAKE {
-            todo = 0;
+            self.todo.set(0);
+            self.wakers.take().into_iter().for_each(Waker::wake);
+            return true;
         }
         self.todo.set(todo);
-        if todo == 0 {
-            self.wakers.take().into_iter().for_each(Waker::wake);
-        }
         todo == 0
     }
 
@@ -529,6 +542,7 @@ impl<C: ConcurrencyControl> Desk<C> {
 
     /// Forgets whatever is posted or lent; operations' futures may have been leaked.
     pub(super) fn clear(&self) {
+        self.forget_wakers();
         self.todo.set(0);
         self.used.set(0);
         self.recent.clear();
@@ -618,9 +632,7 @@ impl<C: ConcurrencyControl> Mailbox for Desk<C> {
 
     fn vacated(&self) {
         self.leave_turn();
-        if !self.wakers.borrow().is_empty() {
-            drop(self.wakers.take()); // (with no borrow: any code may run then)
-        }
+        self.forget_wakers();
         self.todo.set(VACANT);
         self.used.set(0);
         if self.is_long.take() {
