@@ -20,6 +20,8 @@ const OPTIONS: Options = Options {
     segment_bytes: 4096,
     buffer_bytes_max: 1 << 16,
     lag_ns_max: u64::MAX,
+    pace_ns: 0,
+    paced_records_min: 0,
     mark_interval_ns: u64::MAX,
 };
 

@@ -7,7 +7,7 @@ use super::state::{Body, Shared};
 use super::{End, Error, Lsn, Options, Result, Room, Tail};
 use crate::metrics::Clock;
 use crate::storage::{Storage, StorageError};
-use crate::sync::{Arc, wait};
+use crate::sync::{Arc, wait, wait_timeout};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -26,6 +26,8 @@ pub struct Flusher {
     /// What was taken and is not durable yet, in order.
     pending: VecDeque<Run>,
     marking: Marking,
+    /// Before, the next flush begins only if somebody waits for it.
+    due_ns: u64,
 }
 
 /// When the time is noted in the log.
@@ -65,7 +67,7 @@ impl Flusher {
         };
         let shared = Arc::new(Shared::new(options, clock, segments.room(), &tail));
         let gatherer = Gatherer::new(options.database, &tail, before);
-        Ok(Flusher { shared, segments, gatherer, pending: VecDeque::new(), marking })
+        Ok(Flusher { shared, segments, gatherer, pending: VecDeque::new(), marking, due_ns: 0 })
     }
 
     pub(super) fn secure(storage: Arc<dyn Storage>, options: Options, mut tail: Tail) -> Result<()> {
@@ -114,6 +116,10 @@ impl Flusher {
         self.marking.note(&self.shared, false);
         self.gatherer.gather(&self.shared, &mut self.pending);
         self.shared.state().take(self.gatherer.at(), now_ns);
+        let records: u64 = self.pending.iter().map(|run| run.records).sum();
+        let options = &self.shared.options;
+        let is_paced = records >= options.paced_records_min;
+        self.due_ns = now_ns.saturating_add(if is_paced { options.pace_ns } else { 0 });
         if let Err(error) = self.write_pending() {
             let refused = self.refused(error);
             if matches!(refused, Error::Full(_)) {
@@ -203,12 +209,22 @@ impl Flusher {
         let mut is_idle = false;
         while !state.is_closed {
             let has_records = self.shared.appended().0 > self.gatherer.at();
-            if state.has_request || (state.stalled.is_none() && has_records) {
+            if state.has_request || (state.stalled.is_none() && has_records && state.is_awaited()) {
                 break;
             }
+            if state.stalled.is_none() && has_records {
+                let left_ns = self.due_ns.saturating_sub(self.shared.clock.now_ns());
+                if left_ns == 0 {
+                    break;
+                }
+                self.shared.set_flusher_busy(&mut state);
+                state.is_paced = true;
+                (state, _) = wait_timeout(&self.shared.work, state, Duration::from_nanos(left_ns));
+                (state.is_paced, is_idle) = (false, false);
+                continue;
+            }
             if state.stalled.is_some() {
-                let waited = self.shared.work.wait_timeout(state, STALL);
-                state = waited.unwrap_or_else(std::sync::PoisonError::into_inner).0;
+                (state, _) = wait_timeout(&self.shared.work, state, STALL);
                 break;
             }
             // Once more after that has been said: an appender that has not seen it is seen.
@@ -217,10 +233,9 @@ impl Flusher {
             } else if is_idle {
                 // What came last is to have its mark, also if nothing comes after it.
                 let interval = Duration::from_nanos(self.shared.options.mark_interval_ns);
-                let waited = self.shared.work.wait_timeout(state, interval);
-                let (awake, timeout) = waited.unwrap_or_else(std::sync::PoisonError::into_inner);
-                state = awake;
-                if timeout.timed_out() {
+                let is_late;
+                (state, is_late) = wait_timeout(&self.shared.work, state, interval);
+                if is_late {
                     break;
                 }
             }

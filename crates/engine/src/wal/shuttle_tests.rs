@@ -17,6 +17,11 @@ fn changes(appender: u64, i: u64, value: &[u8]) -> Changes {
     changes
 }
 
+/// Nothing is flushed that nobody waits for.
+fn paced() -> Options {
+    Options { pace_ns: u64::MAX, paced_records_min: 0, ..Options::new(DATABASE) }
+}
+
 fn open_log(options: Options) -> (Arc<dyn crate::storage::Storage>, Writer, Flusher) {
     let storage: Arc<dyn crate::storage::Storage> = Arc::new(MemoryStorage::new(1 << 20));
     let clock = Arc::new(SystemClock::default());
@@ -55,7 +60,7 @@ fn check(model: impl Fn() + Send + Sync + Clone + 'static) {
 #[test]
 fn appends_meet_flushes() {
     check(|| {
-        let options = Options { segment_bytes: 1024, buffer_bytes_max: 700, ..Options::new(DATABASE) };
+        let options = Options { segment_bytes: 1024, buffer_bytes_max: 700, ..paced() };
         let (storage, writer, flusher) = open_log(options);
         let shared = flusher.shared();
         let flushing = spawn_flushing(flusher);
@@ -95,8 +100,7 @@ fn appends_meet_flushes() {
 fn appends_meet_closing() {
     for lanes in [1, 2] {
         check(move || {
-            let (storage, writer, flusher) =
-                open_log(Options { segment_bytes: 1024, ..Options::new(DATABASE) });
+            let (storage, writer, flusher) = open_log(Options { segment_bytes: 1024, ..paced() });
             // The first one moves the limit.
             let first = writer.try_append(100, &changes(0, 0, &[])).unwrap();
             let shared = flusher.shared();

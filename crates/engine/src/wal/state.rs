@@ -46,6 +46,10 @@ pub(super) struct State {
     pub(super) stalled: Option<Arc<Shortage>>,
     /// Whether the flusher has something to do although nothing was appended.
     pub(super) has_request: bool,
+    /// Whether somebody waits for what was appended, since the last flush began.
+    is_hurried: bool,
+    /// Whether the flusher gives others time to append.
+    pub(super) is_paced: bool,
     pub(super) truncate_before: u64,
     /// No record that was taken and is not durable was appended before.
     taken_since_ns: u64,
@@ -77,6 +81,8 @@ impl State {
             wants_spare_since_ns: None,
             stalled: None,
             has_request: false,
+            is_hurried: false,
+            is_paced: false,
             truncate_before: 0,
             taken_since_ns: 0,
             since_ns: 0,
@@ -176,6 +182,12 @@ impl State {
             self.taken_since_ns = self.since_ns;
         }
         (self.taken_lsn, self.since_ns) = (lsn, now_ns);
+        self.is_hurried = false;
+    }
+
+    /// Whether a task or a thread waits for what was appended.
+    pub(super) fn is_awaited(&self) -> bool {
+        self.is_hurried || !self.wakers.is_empty()
     }
 
     /// For how long something has waited for the disk, with so much appended.
@@ -313,7 +325,7 @@ impl Shared {
             match self.reserve_locked(&mut state, kind, bytes) {
                 Err(Error::WouldBlock) if waits => {
                     drop(lane); // the flusher takes it, too
-                    drop(wait(&self.progress, state));
+                    drop(self.wait_for_progress(state));
                     lane = lock(mutex);
                 }
                 reserved => break reserved?,
@@ -421,6 +433,20 @@ impl Shared {
             state.since_ns = self.clock.now_ns();
             self.work.notify_one(); // (a call of the system, whether or not anybody waits)
         }
+    }
+
+    /// Somebody is going to wait until something is durable: the next flush is not put off.
+    pub(super) fn hurry(&self, state: &mut State) {
+        state.is_hurried = true;
+        if std::mem::take(&mut state.is_paced) {
+            self.work.notify_one();
+        }
+    }
+
+    /// Waits for `progress`.
+    pub(super) fn wait_for_progress<'s>(&self, mut state: MutexGuard<'s, State>) -> MutexGuard<'s, State> {
+        self.hurry(&mut state);
+        wait(&self.progress, state)
     }
 
     /// The flusher's thread is about to sleep. It holds the state's lock from here until it sleeps, and looks for work in

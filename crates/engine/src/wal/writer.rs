@@ -6,7 +6,7 @@ use super::state::{Body, Shared};
 use super::{Changes, DatabaseId, Error, Lsn, Options, Result, Room, Stall, Statistics, Tail};
 use crate::metrics::{Clock, LogCondition};
 use crate::storage::{Storage, StorageError};
-use crate::sync::{Arc, wait};
+use crate::sync::Arc;
 use std::task::{Poll, Waker};
 
 /// Appends records to a log. Clones append to the same log.
@@ -144,7 +144,7 @@ impl Writer {
             if let Some(refusal) = state.stall() {
                 return Err(refusal);
             }
-            state = wait(&self.shared.progress, state);
+            state = self.shared.wait_for_progress(state);
         }
         Ok(())
     }
@@ -157,7 +157,7 @@ impl Writer {
             if let Some(stall) = self.stall() {
                 return Err(Some(stall));
             }
-            state = wait(&self.shared.progress, state);
+            state = self.shared.wait_for_progress(state);
         }
         Ok(())
     }
@@ -172,7 +172,7 @@ impl Writer {
     pub fn wait_durable(&self, lsn: Lsn) -> Result<()> {
         let mut state = self.shared.state();
         while !state.is_durable(lsn)? {
-            state = wait(&self.shared.progress, state);
+            state = self.shared.wait_for_progress(state);
         }
         Ok(())
     }
@@ -190,6 +190,7 @@ impl Writer {
                 if !state.wakers.iter().any(is_there) {
                     state.wakers.push((lsn.0, waker.clone()));
                 }
+                self.shared.hurry(&mut state);
                 Poll::Pending
             }
         }
