@@ -22,6 +22,7 @@ mod stream;
 mod task;
 mod timed;
 mod tune;
+mod turns;
 mod worker;
 
 #[cfg(all(test, braid_loom))]
@@ -34,11 +35,11 @@ pub use batch_task::BatchTask;
 pub use core::{Refill, WorkerOptions};
 pub use held::{Fate, Stall};
 pub use hints::Hint;
-pub(crate) use hints::Turns;
 pub use inbox::Executor;
 pub(crate) use lead::Lead;
 pub use once::{Handle, Lost};
 pub use op::{Counters, Host, Mailbox, Reading, Released};
 pub use pin::pin_to_core;
 pub use task::Task;
+pub(crate) use turns::{Number, Turns};
 pub use worker::{Step, Worker};

@@ -1,7 +1,8 @@
 //! Where a stream takes its futures from: a closure, or inputs with hints, of which those that would conflict with
 //! open ones are put aside.
 
-use super::hints::{Hint, Turns};
+use super::hints::Hint;
+use super::turns::Turns;
 use std::future::Future;
 
 /// Inputs that may be put aside at once; while so many are, no further one is looked at.
@@ -63,7 +64,7 @@ pub(super) struct Hinted<I: Iterator, H, N> {
 
 impl<I: Iterator, H: FnMut(&I::Item) -> Hint, N> Hinted<I, H, N> {
     pub(super) fn new(inputs: I, hint: H, make: N) -> Self {
-        Hinted { inputs, hint, make, turns: Turns::new(ASIDE_MAX), open: Vec::new(), has_more: true }
+        Hinted { inputs, hint, make, turns: Turns::new(), open: Vec::new(), has_more: true }
     }
 
     /// The next input that may be let in: the first of those put aside, or a new one.
@@ -77,7 +78,7 @@ impl<I: Iterator, H: FnMut(&I::Item) -> Hint, N> Hinted<I, H, N> {
                 break;
             };
             let hint = (self.hint)(&input);
-            if let Some(input) = self.turns.offer(hint, input) {
+            if let Ok(input) = self.turns.offer(hint, input) {
                 return Some((hint, input));
             }
         }
@@ -113,6 +114,6 @@ where
     }
     fn ended(&mut self, slot: u32) {
         let hint = std::mem::take(&mut self.open[slot as usize]);
-        self.turns.leave(&hint);
+        self.turns.leave(hint);
     }
 }

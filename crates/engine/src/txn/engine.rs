@@ -117,7 +117,7 @@ impl<C: ConcurrencyControl> Engine<C> {
             longs: Cell::new(0),
             work: Cell::new(0),
             awaited_at: Cell::new(None),
-            turns: RefCell::new(Turns::new(0)),
+            turns: RefCell::new(Turns::new()),
             engine: self.clone(),
         })
     }

@@ -8,7 +8,7 @@ use super::drive::{Body, drive};
 use super::handle::Txn;
 use crate::cc::ConcurrencyControl;
 use crate::error::Result;
-use crate::exec::{Hint, Mailbox};
+use crate::exec::{Hint, Mailbox, Number};
 use crate::sync::{Mutex, lock};
 use std::future::Future;
 use std::pin::Pin;
@@ -30,16 +30,19 @@ struct Turn<'t, C: ConcurrencyControl> {
     txn: &'t Txn<C>,
     hint: Hint,
     place: Arc<Place>,
+    /// What it waits by.
+    number: Option<Number>,
 }
 
 impl<'t, C: ConcurrencyControl> Turn<'t, C> {
     /// Gets in line, at once: in the order in which transactions are put into slots.
     fn new(txn: &'t Txn<C>, hint: Hint) -> Self {
         let place = Arc::new(Place(Mutex::new((Stage::Waiting, None))));
-        if txn.desk.context().turns.borrow_mut().offer(hint, place.clone()).is_some() {
+        let number = txn.desk.context().turns.borrow_mut().offer(hint, place.clone()).err();
+        if number.is_none() {
             lock(&place.0).0 = Stage::In;
         }
-        Turn { txn, hint, place }
+        Turn { txn, hint, place, number }
     }
 }
 
@@ -60,9 +63,9 @@ impl<C: ConcurrencyControl> Drop for Turn<'_, C> {
     fn drop(&mut self) {
         let turns = &self.txn.desk.context().turns;
         let stage = lock(&self.place.0).0;
-        match stage {
-            Stage::Waiting => turns.borrow_mut().forget(|place| Arc::ptr_eq(place, &self.place)),
-            Stage::In => turns.borrow_mut().leave(&self.hint),
+        match self.number.filter(|_| stage == Stage::Waiting) {
+            Some(number) => turns.borrow_mut().forget(number),
+            None => turns.borrow_mut().leave(self.hint),
         }
         loop {
             let next = turns.borrow_mut().next();

@@ -1,6 +1,6 @@
 use super::toy::{Toy, ToyHost};
-use crate::exec::hints::Turns;
 use crate::exec::source::ASIDE_MAX;
+use crate::exec::turns::Turns;
 use crate::exec::{Hint, Worker, WorkerOptions};
 use crate::suspend::{Never, OnMiss, Seeded, Suspend};
 use std::cell::{Cell, RefCell};
@@ -169,16 +169,63 @@ fn a_hint_is_a_set() {
 #[test]
 fn one_that_goes_while_it_waits_makes_way() {
     // Proves: those behind one that is forgotten do not wait for it.
-    let mut turns = Turns::new(0);
+    let mut turns = Turns::new();
     let (one, both, two) =
         (Hint::default().touches(1), Hint::default().touches(1).touches(2), Hint::default().touches(2));
-    assert_eq!(turns.offer(one, 'a'), Some('a'));
-    assert_eq!(turns.offer(both, 'b'), None);
-    assert_eq!(turns.offer(two, 'c'), None); // in order: behind b
+    assert_eq!(turns.offer(one, 'a'), Ok('a'));
+    let b = turns.offer(both, 'b').unwrap_err();
+    assert!(turns.offer(two, 'c').is_err()); // in order: behind b
     assert!(turns.next().is_none());
-    turns.forget(|&name| name == 'b');
+    turns.forget(b);
     assert_eq!(turns.next(), Some((two, 'c')));
-    turns.leave(&two);
-    turns.leave(&one);
+    turns.leave(two);
+    turns.leave(one);
     assert_eq!((turns.waiting(), turns.next()), (0, None));
+}
+
+#[test]
+fn turns_as_by_looking_at_all() {
+    // Proves: who is let in, and when, is what a search of all that wait in their order finds, whatever comes, goes and gives up.
+    use crate::exec::turns::Number;
+    let mut random = crate::suspend::Seeded::new(7);
+    let mut below = |n: usize| random.next_u64() as usize % n;
+    for _ in 0..200 {
+        let mut turns = Turns::new();
+        let (mut inside, mut waiting): (Vec<Hint>, Vec<(Number, Hint, u32)>) = (Vec::new(), Vec::new());
+        let overlap = |a: Hint, b: Hint| a.bits().any(|bit| b.bits().any(|other| bit == other));
+        for name in 0..300 {
+            let longs_max = 1 + below(3);
+            turns.set_places(longs_max * 4);
+            match below(4) {
+                0 if !inside.is_empty() => turns.leave(inside.swap_remove(below(inside.len()))),
+                1 if !waiting.is_empty() => turns.forget(waiting.remove(below(waiting.len())).0),
+                _ => {
+                    let mut hint =
+                        (0..below(4)).fold(Hint::default(), |hint, _| hint.touches(below(12) as u64));
+                    if below(4) == 0 {
+                        hint = hint.long();
+                    }
+                    match turns.offer(hint, name) {
+                        Ok(_) => inside.push(hint),
+                        Err(number) => waiting.push((number, hint, name)),
+                    }
+                }
+            }
+            loop {
+                let longs = inside.iter().filter(|hint| hint.is_long()).count();
+                let may_go = |at: usize| {
+                    let hint = waiting[at].1;
+                    let before =
+                        waiting[..at].iter().map(|(_, before, _)| *before).chain(inside.iter().copied());
+                    (!hint.is_long() || longs < longs_max)
+                        && !before.into_iter().any(|other| overlap(hint, other))
+                };
+                let expected = (0..waiting.len()).find(|at| may_go(*at));
+                assert_eq!(turns.next(), expected.map(|at| (waiting[at].1, waiting[at].2)));
+                let Some(at) = expected else { break };
+                inside.push(waiting.remove(at).1);
+            }
+            assert_eq!(turns.waiting(), waiting.len());
+        }
+    }
 }
