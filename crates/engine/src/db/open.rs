@@ -145,6 +145,8 @@ impl<C: ConcurrencyControl> Database<C> {
     /// Makes a checkpoint: recovery then begins with it, and the log from before the last but one is given up.
     /// Transactions go on meanwhile. (Checkpoints are also made by themselves, see [`Options`].) Nothing happens
     /// in a database in memory; one that was opened to be read answers [`Error::ReadOnly`].
+    /// Where the disk does not answer for as long as [`Options::log_wait_ms`], the error says so, and the checkpoint goes on when it
+    /// does.
     pub fn checkpoint(&self) -> Result<()> {
         if self.0.engine.is_read_only() {
             return Err(Error::ReadOnly);

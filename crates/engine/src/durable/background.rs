@@ -8,8 +8,11 @@ use crate::cc::ConcurrencyControl;
 use crate::error::{Error, Result};
 use crate::metrics::{Clock, Event};
 use crate::options::Options;
+use crate::storage::{Operation, StorageError};
+use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Condvar, Mutex, lock};
 use crate::wal::{Flusher, Writer};
+use std::io::ErrorKind;
 use std::sync::{Arc, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -39,10 +42,20 @@ struct Requests {
     is_closed: bool,
 }
 
-#[derive(Default)]
 struct Shared {
     requests: Mutex<Requests>,
     signal: Condvar,
+    /// When the step of a checkpoint began that is under way; else [`NO_STEP`].
+    step_began_ns: AtomicU64,
+}
+
+const NO_STEP: u64 = u64::MAX;
+
+impl Shared {
+    /// For how long the step of a checkpoint has been under way.
+    fn step_ns(&self, clock: &dyn Clock) -> u64 {
+        clock.now_ns().saturating_sub(self.step_began_ns.load(Ordering::Relaxed))
+    }
 }
 
 /// The thread that writes checkpoints.
@@ -62,7 +75,11 @@ impl CheckpointThread {
         kept: impl Send + 'static,
     ) -> std::io::Result<CheckpointThread> {
         let (clock, log) = (checkpointer.clock(), checkpointer.log().cloned());
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(Shared {
+            requests: Mutex::default(),
+            signal: Condvar::new(),
+            step_began_ns: AtomicU64::new(NO_STEP),
+        });
         let began_ns = clock.now_ns();
         let (of_caller, wait_ns_max) = (clock.clone(), options.log_wait_ns_max());
         let (options, of_thread) = (options.clone(), shared.clone());
@@ -126,7 +143,6 @@ impl CheckpointThread {
             }
             let waited = self.shared.signal.wait_timeout(requests, LOOK);
             requests = waited.unwrap_or_else(PoisonError::into_inner).0;
-            // The log's disk does not answer: as a rule the checkpoint's is the same.
             if let Some(refusal) = self.stalled() {
                 return Err(Error::CheckpointFailed(Arc::new(refusal)));
             }
@@ -137,8 +153,15 @@ impl CheckpointThread {
         }
     }
 
-    /// Why nothing is to wait for the log any longer.
+    /// Why nothing is to wait for the disk any longer: it does not answer the log, or the checkpoint, which as a rule is the
+    /// same disk.
     fn stalled(&self) -> Option<Error> {
+        let step_ns = self.shared.step_ns(&*self.clock);
+        if step_ns >= self.wait_ns_max {
+            let text = format!("a step of it has not ended for {} ms", step_ns / 1_000_000);
+            let error = std::io::Error::new(ErrorKind::TimedOut, text);
+            return Some(Error::Storage(StorageError::io(Operation::Write, "the checkpoint", error)));
+        }
         let log = self.log.as_ref()?;
         log.look(self.wait_ns_max);
         log.stall().and_then(|_| log.refusal()).map(Error::Log)
@@ -253,7 +276,7 @@ impl<C: ConcurrencyControl> Keeper<C> {
             if lock(&self.shared.requests).is_closed {
                 return Err(Error::Closed);
             }
-            match self.checkpointer.step()? {
+            match self.step()? {
                 Step::Done => return Ok(()),
                 // Not until it is durable: that may be never. The next step knows if it will not be.
                 Step::Await => self.rest(FLUSH),
@@ -263,6 +286,14 @@ impl<C: ConcurrencyControl> Keeper<C> {
                 }
             }
         }
+    }
+
+    /// A step, of which those that wait for the checkpoint see how long it takes.
+    fn step(&mut self) -> Result<Step> {
+        self.shared.step_began_ns.store(self.clock.now_ns(), Ordering::Relaxed);
+        let stepped = self.checkpointer.step();
+        self.shared.step_began_ns.store(NO_STEP, Ordering::Relaxed);
+        stepped
     }
 
     /// Rests until no more has been written than the options allow.
