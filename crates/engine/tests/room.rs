@@ -96,31 +96,40 @@ fn a_full_device_is_opened() {
     (0..ROWS).for_each(|key| put(&db, table, key, 1).unwrap());
     drop(db);
     for left_bytes in [0, 10, SEGMENT - 1] {
-        storage.remove("reserve").unwrap();
-        fill(&storage, left_bytes);
-        let db = open(&storage, options()).unwrap();
-        let table = db.table("t").unwrap();
-        check_rows(&db, table, &vec![1; ROWS as usize]);
-        let rows = db.run(async move |tx| {
-            let (mut rows, mut count) = (tx.scan_all(table), 0);
-            while rows.next().await?.is_some() {
-                count += 1;
-            }
-            Ok(count)
-        });
-        assert_eq!(rows.wait().unwrap(), ROWS);
-        let error = put(&db, table, 0, 2).unwrap_err();
+        // (Soon after it was opened the database makes room by itself. On a slow machine that may come first.)
+        let refused = (0..20).find_map(|attempt| opened_full(&storage, left_bytes, attempt));
+        let error = refused.expect("commits are refused");
         let text = error.to_string();
         assert!(is_full(&error), "{text}");
         for part in ["bytes are free and ", " are needed", "make room on the device"] {
             assert!(text.contains(part), "{text}");
         }
-        assert!(db.table::<u64, u64>("another").is_err());
-        storage.remove("others").unwrap();
-        put_patiently(&db, table, 0, 1);
-        db.checkpoint().unwrap();
-        db.close().unwrap();
     }
+}
+
+/// Opens it with so many bytes left, reads all, and gives it its room back. The error of a write, if a table could not be made
+/// either.
+fn opened_full(storage: &MemoryStorage, left_bytes: u64, attempt: u32) -> Option<Error> {
+    storage.remove("reserve").unwrap();
+    fill(storage, left_bytes);
+    let db = open(storage, options()).unwrap();
+    let table = db.table("t").unwrap();
+    let written = put(&db, table, 0, 1);
+    let made = db.table::<u64, u64>(&format!("another {left_bytes} {attempt}"));
+    check_rows(&db, table, &vec![1; ROWS as usize]);
+    let rows = db.run(async move |tx| {
+        let (mut rows, mut count) = (tx.scan_all(table), 0);
+        while rows.next().await?.is_some() {
+            count += 1;
+        }
+        Ok(count)
+    });
+    assert_eq!(rows.wait().unwrap(), ROWS);
+    storage.remove("others").unwrap();
+    put_patiently(&db, table, 0, 1);
+    db.checkpoint().unwrap();
+    db.close().unwrap();
+    written.err().filter(|_| made.is_err())
 }
 
 /// Proves that a database which others have left no room gets out of that by itself, with the room that it has kept
