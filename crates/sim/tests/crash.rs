@@ -54,6 +54,25 @@ fn survives(operation: Operation, fault: Fault) {
     assert!(all.faults > NTH_MAX, "{all:?}");
 }
 
+/// Proves that it costs nothing if the device is full from any of the operations on that take room, or for that one alone: each
+/// of some lives has it at every one.
+#[test]
+fn full_at_every_operation() {
+    for operation in [Operation::Write, Operation::Preallocate, Operation::Create] {
+        let mut struck = 0;
+        for seed in 100..104 {
+            let faults = |nth| {
+                let once = FaultRule::once(operation, nth, Fault::Full);
+                let for_ever = FaultRule::for_ever(operation, nth, Fault::Full);
+                let settings = |rule| Settings { fault: Some(rule), states: 4, ..Settings::seeded(seed) };
+                all([once, for_ever].into_iter().map(settings)).faults
+            };
+            struck += (1..).take_while(|&nth| faults(nth) > 0).count();
+        }
+        assert!(struck >= if operation == Operation::Write { 100 } else { 10 }, "{operation:?}: {struck}");
+    }
+}
+
 /// Proves that a log that finds no room for what it was promised room for keeps nothing waiting for ever: some are answered
 /// that what they have done is not known to be durable, and it is there later, or not, as a whole.
 #[test]
