@@ -140,6 +140,11 @@ pub trait Host {
         None
     }
 
+    /// Whether there is something left for [`tend`](Self::tend) that was not due the last time.
+    fn is_tended(&self) -> bool {
+        true
+    }
+
     /// Open futures that are long: known to be, or found out. They post their operations in any style.
     fn longs(&self) -> usize {
         0

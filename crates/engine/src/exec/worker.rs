@@ -22,6 +22,10 @@ use std::task::{Context, Poll, ready};
 use std::thread;
 use std::time::Duration;
 
+/// How long a worker sleeps that has something to clean up, which others may still see: so that an idle one gives memory back soon,
+/// at next to no cost.
+const TENDS_AGAIN: Duration = Duration::from_millis(100);
+
 /// What one step of a worker did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
@@ -265,17 +269,19 @@ impl<H: Host, S: Suspend> Worker<H, S> {
         if self.open > 0 { self.core.tend() } else { self.core.tend_idle() }
     }
 
-    /// See `Host::expire`.
-    pub(crate) fn expire(&self) -> Option<Duration> {
-        if self.core.parked == 0 { None } else { self.core.host.expire() }
+    /// How long the worker may sleep: until a wait is over, or what it has to clean up may be due.
+    pub(crate) fn sleeps(&self) -> Option<Duration> {
+        let wait = if self.core.parked == 0 { None } else { self.core.host.expire() };
+        let tend = (!self.core.host.is_tended()).then_some(TENDS_AGAIN);
+        wait.into_iter().chain(tend).min()
     }
 
     /// Takes notice of what others have done. True: outputs that were held were given out.
     fn attend(&mut self) -> bool {
         self.gathering = false;
         let released = self.release(); // before the bell: it may wake futures here
-        if self.open == 0 {
-            self.expire(); // likewise
+        if self.open == 0 && self.core.parked > 0 {
+            self.core.host.expire(); // likewise
         }
         if self.core.slots.wakes.bell.heard() {
             let (open, hasty) = self.core.wake(&mut self.live, self.open);

@@ -143,6 +143,11 @@ impl<C: ConcurrencyControl> Host for WorkerHost<C> {
         Some(Duration::from_nanos(left_ns))
     }
 
+    fn is_tended(&self) -> bool {
+        let context = &self.context;
+        C::garbage(&context.engine.shared, &context.worker) + context.local.pending() == 0
+    }
+
     fn longs(&self) -> usize {
         self.context.longs.get()
     }
