@@ -1,7 +1,7 @@
 //! A transaction's whole life as one future: attempts, commit, retries, and abort on drop.
 
 use super::fault::Fault;
-use super::handle::{RELIEF_ROUNDS_MAX, RELIEFS_MAX, Txn, let_others_leave};
+use super::handle::{RELIEF_ROUNDS_MAX, Txn, let_others_leave};
 use super::row_wait::{Blocker, RowWait, Wait};
 use crate::cc::{ConcurrencyControl, Ticket};
 use crate::error::{Error, Result};
@@ -104,7 +104,7 @@ pub(crate) async fn drive<C: ConcurrencyControl, R>(
                 retries += 1;
             }
             Err(Error::OutOfMemory { .. })
-                if txn.desk.is_relieved.take() && reliefs < RELIEFS_MAX && retries_max > 0 =>
+                if txn.desk.is_relieved.take() && retries_max > 0 && txn.may_wait_for_memory(reliefs) =>
             {
                 reliefs += 1;
                 await_memory(txn, 1 << reliefs).await;

@@ -117,6 +117,7 @@ impl<C: ConcurrencyControl> Engine<C> {
             longs: Cell::new(0),
             work: Cell::new(0),
             awaited_at: Cell::new(None),
+            waits_from_ns: Cell::new(0),
             turns: RefCell::new(Turns::new()),
             engine: self.clone(),
         })
@@ -291,6 +292,8 @@ pub(crate) struct Context<C: ConcurrencyControl> {
     pub(super) work: Cell<u64>,
     /// The epoch in which a transaction has waited for memory to the end, and got none.
     pub(super) awaited_at: Cell<Option<u64>>,
+    /// Until then no transaction that meets the memory limit waits: another one has waited for long and got nothing.
+    pub(super) waits_from_ns: Cell<u64>,
     /// Who waits for whom, of submitted transactions with hints.
     pub(super) turns: RefCell<Turns<Arc<Place>>>,
     pub(crate) engine: Arc<Engine<C>>,

@@ -287,7 +287,9 @@ impl<C: ConcurrencyControl> Txn<C> {
 const FLUSHES_MAX: u32 = 1000;
 /// Times that a transaction cleans up because memory is short, and goes on with what that gives back: once for what has
 /// to be found to be garbage first, and some more in case others use it up at once.
-pub(super) const RELIEFS_MAX: u32 = 8;
+const RELIEFS_MAX: u32 = 8;
+/// For so long after that was for nothing no other one waits: a full database refuses writes at once, but for one in this time.
+const RELIEF_REST_NS: u64 = 1_000_000_000;
 /// Rounds that it waits for that each time: with their pauses some tens of milliseconds, in which a thread that has lost its
 /// core inside the epoch gets it back.
 pub(super) const RELIEF_ROUNDS_MAX: u32 = 256;
@@ -450,7 +452,8 @@ impl<C: ConcurrencyControl> Txn<C> {
         // (The maintenance of an index has looked at more than this row, and needs the epoch for that.)
         let is_alone =
             table.indexes.is_empty() && table.index.number() != DERIVED && self.desk.used.get() == 0;
-        if !self.desk.is_interactive.get() || !is_alone || self.desk.reliefs.get() == RELIEFS_MAX {
+        if !self.desk.is_interactive.get() || !is_alone || !self.may_wait_for_memory(self.desk.reliefs.get())
+        {
             return false;
         }
         self.desk.reliefs.set(self.desk.reliefs.get() + 1);
@@ -472,6 +475,20 @@ impl<C: ConcurrencyControl> Txn<C> {
         }
         context.enter();
         true
+    }
+
+    /// Whether it waits for memory once more, having done so this often.
+    #[cold]
+    pub(super) fn may_wait_for_memory(&self, reliefs: u32) -> bool {
+        let context = self.desk.context();
+        let now_ns = context.engine.clock.now_ns();
+        if now_ns < context.waits_from_ns.get() {
+            return false;
+        }
+        if reliefs >= RELIEFS_MAX {
+            context.waits_from_ns.set(now_ns.saturating_add(RELIEF_REST_NS));
+        }
+        reliefs < RELIEFS_MAX
     }
 
     /// The transaction cannot go on.
