@@ -1,9 +1,9 @@
-//! Concurrency control: who may read and write what, and who commits. [`ConcurrencyControl`] is the
+//! Concurrency control: which transactions may read and write what, and which commit. [`ConcurrencyControl`] is the
 //! contract; one scheme per file or folder. The index, the executor and the transaction API are
 //! written once over it.
 //!
 //! Called by `txn`. All of a scheme's waiting is in two step machines, `visit` and `commit`; a lock that cannot be
-//! had is refused, and whoever wants it joins the queue in [`Waits`].
+//! had is refused, and the caller that wants it joins the row's queue in [`Waits`].
 //! Rules that hold for every scheme:
 //! - A step never ends while it holds a latch; so no other transaction of the worker, and no
 //!   operation run in place, can meet a latch whose holder cannot go on.
@@ -256,8 +256,8 @@ pub unsafe trait ConcurrencyControl: Sized + Send + Sync + 'static {
     fn set_interactive(shared: &Self::Shared, txn: &Self::Txn, now_ns: u64);
     /// Since when the transaction at `place` is open, if it is interactive.
     fn interactive_since(shared: &Self::Shared, place: u32) -> Option<u64>;
-    /// The transaction at `place`, if it is still the one that was a row's holder, will tell `Waits` when it ends. To
-    /// be called by a waiter; then the row is to be looked at once more, since it may have ended before.
+    /// The transaction at `place`, if it is still the one that was a row's holder, will tell `Waits` when it ends. A
+    /// caller that is going to wait calls this, then looks at the row once more: the holder may have ended before.
     fn await_end(shared: &Self::Shared, place: u32);
     /// The open transaction that has written or locked the record last, unless it is this one.
     ///
@@ -297,7 +297,7 @@ pub unsafe trait ConcurrencyControl: Sized + Send + Sync + 'static {
         s: &mut S,
     ) -> bool;
     /// Begins and ends a visit where nothing but the slot needs to be looked at; false: nothing has happened, and
-    /// `visit` has to be called. For who has many to make, and leaves between them all or none.
+    /// `visit` has to be called. For a caller that makes many visits, and suspends between all of them or none.
     ///
     /// # Safety
     /// As `visit`.
@@ -390,7 +390,7 @@ pub unsafe trait ConcurrencyControl: Sized + Send + Sync + 'static {
 
     /// Steps a commit; `None`: suspended. After an `Abort` the transaction is still open.
     ///
-    /// What it has changed is appended to the log before anybody can see it. So whoever depends on it comes
+    /// What it has changed is appended to the log before anybody can see it. So a transaction that depends on it comes
     /// later in the log.
     fn commit<S: Suspend>(
         commit: &mut Self::Commit,

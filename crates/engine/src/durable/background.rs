@@ -288,7 +288,7 @@ impl<C: ConcurrencyControl> Keeper<C> {
         }
     }
 
-    /// A step, of which those that wait for the checkpoint see how long it takes.
+    /// Makes a step, and lets callers that wait for the checkpoint see for how long it has been under way.
     fn step(&mut self) -> Result<Step> {
         self.shared.step_began_ns.store(self.clock.now_ns(), Ordering::Relaxed);
         let stepped = self.checkpointer.step();

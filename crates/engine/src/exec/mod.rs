@@ -41,5 +41,5 @@ pub use once::{Handle, Lost};
 pub use op::{Counters, Host, Mailbox, Reading, Released};
 pub use pin::pin_to_core;
 pub use task::Task;
-pub(crate) use turns::{Number, Turns};
+pub(crate) use turns::{TurnNumber, Turns};
 pub use worker::{Step, Worker};

@@ -140,7 +140,7 @@ pub trait Host {
         None
     }
 
-    /// Whether there is something left for [`tend`](Self::tend) that was not due the last time.
+    /// Returns false if something is left for [`tend`](Self::tend) that was not due the last time.
     fn is_tended(&self) -> bool {
         true
     }

@@ -115,7 +115,7 @@ impl<H: Host, S: Suspend> Server<'_, H, S> {
         }
         // With no room (too many are parked, or held) jobs are no reason to stay awake; only wakers are.
         let is_idle = || if has_room { executor.is_idle() } else { executor.is_for_others() };
-        let at_most = self.worker.sleeps();
+        let at_most = self.worker.sleep_max();
         inbox.bell.sleep(has_room, at_most, || is_idle() && self.worker.awaits_release());
     }
 

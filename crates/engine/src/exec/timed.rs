@@ -8,7 +8,7 @@ use crate::suspend::{PrefetchOnly, Suspend, Timed};
 use std::ptr::NonNull;
 
 /// As `find_done` of `worker.rs`, in a round in which not everything is as usual. `hasty`: one of the futures may have
-/// been woken although its operations are not done; then it is to be polled, and the answer's second part is true.
+/// been woken; then it is to be polled, and the second part of the result is true if its operations are not done.
 #[cold]
 #[inline(never)]
 pub(crate) fn find_rarely<H: Host, S: Suspend>(

@@ -1,4 +1,4 @@
-//! Who may be open beside whom, of futures with hints.
+//! Which futures with hints may be open beside each other.
 //!
 //! Invariants:
 //! - The sets of those that are let in are disjoint.
@@ -6,25 +6,25 @@
 //! - At most `longs_max` long ones are in.
 //! - A waiting one's obstacles are those of its keys that one that is in has, or one that came before. Those without obstacles
 //!   are `free`: short ones are let in by the next call of `next`, long ones when they have a place.
-//! - With nobody in, the first of those that wait can be let in: so nobody waits for ever.
+//! - With none in, the first of those that wait can be let in: so none waits for ever.
 
 use super::hints::{BITS, Hint};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What one that waits is forgotten by. A lesser number has come before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Number(u64);
+pub(crate) struct TurnNumber(u64);
 
-/// Lets in who overlaps with nobody that is in, or that has come before. Each call takes time for each key, and the logarithm of
+/// Lets in a future that overlaps with none that is in, or that has come before. Each call takes time for each key, and the logarithm of
 /// how many wait.
 pub(crate) struct Turns<T> {
     keys: Box<[Key; BITS]>,
-    waiting: BTreeMap<Number, Waiting<T>>,
-    free: BTreeSet<Number>,
-    free_longs: BTreeSet<Number>,
+    waiting: BTreeMap<TurnNumber, Waiting<T>>,
+    free: BTreeSet<TurnNumber>,
+    free_longs: BTreeSet<TurnNumber>,
     longs: usize,
     longs_max: usize,
-    next: Number,
+    number_next: TurnNumber,
 }
 
 /// A bit of the sets.
@@ -33,7 +33,7 @@ struct Key {
     /// One that is in has it.
     is_taken: bool,
     /// Those that wait and want it.
-    waiting: BTreeSet<Number>,
+    waiting: BTreeSet<TurnNumber>,
 }
 
 struct Waiting<T> {
@@ -51,7 +51,7 @@ impl<T> Turns<T> {
             free_longs: BTreeSet::new(),
             longs: 0,
             longs_max: 1,
-            next: Number(0),
+            number_next: TurnNumber(0),
         }
     }
 
@@ -70,15 +70,15 @@ impl<T> Turns<T> {
     }
 
     /// Lets one in, which is given back, or has it wait.
-    pub(crate) fn offer(&mut self, hint: Hint, one: T) -> Result<T, Number> {
+    pub(crate) fn offer(&mut self, hint: Hint, one: T) -> Result<T, TurnNumber> {
         let is_obstacle = |key: &Key| key.is_taken || !key.waiting.is_empty();
         let obstacles = hint.bits().filter(|bit| is_obstacle(&self.keys[*bit])).count();
         if obstacles == 0 && (!hint.is_long() || self.has_place()) {
             self.enter(hint);
             return Ok(one);
         }
-        let number = self.next;
-        self.next.0 += 1;
+        let number = self.number_next;
+        self.number_next.0 += 1;
         hint.bits().for_each(|bit| {
             self.keys[bit].waiting.insert(number);
         });
@@ -111,7 +111,7 @@ impl<T> Turns<T> {
     }
 
     /// Forgets one that waits.
-    pub(crate) fn forget(&mut self, number: Number) {
+    pub(crate) fn forget(&mut self, number: TurnNumber) {
         let Some((hint, _)) = self.remove(number) else { return };
         for bit in hint.bits() {
             let key = &self.keys[bit];
@@ -121,7 +121,7 @@ impl<T> Turns<T> {
     }
 
     /// Takes out one that waits, before those behind it have learnt of that.
-    fn remove(&mut self, number: Number) -> Option<(Hint, T)> {
+    fn remove(&mut self, number: TurnNumber) -> Option<(Hint, T)> {
         let Waiting { hint, one, .. } = self.waiting.remove(&number)?;
         self.free.remove(&number);
         self.free_longs.remove(&number);
@@ -131,7 +131,7 @@ impl<T> Turns<T> {
         Some((hint, one))
     }
 
-    fn lose_obstacle(&mut self, number: Option<Number>) {
+    fn lose_obstacle(&mut self, number: Option<TurnNumber>) {
         let Some((number, waiting)) =
             number.and_then(|number| Some((number, self.waiting.get_mut(&number)?)))
         else {

@@ -269,8 +269,8 @@ impl<H: Host, S: Suspend> Worker<H, S> {
         if self.open > 0 { self.core.tend() } else { self.core.tend_idle() }
     }
 
-    /// How long the worker may sleep: until a wait is over, or what it has to clean up may be due.
-    pub(crate) fn sleeps(&self) -> Option<Duration> {
+    /// How long the worker may sleep: until a wait is over, or what it has to clean up may be due. `None`: until it is woken.
+    pub(crate) fn sleep_max(&self) -> Option<Duration> {
         let wait = if self.core.parked == 0 { None } else { self.core.host.expire() };
         let tend = (!self.core.host.is_tended()).then_some(TENDS_AGAIN);
         wait.into_iter().chain(tend).min()

@@ -292,7 +292,7 @@ pub(crate) struct Context<C: ConcurrencyControl> {
     pub(super) work: Cell<u64>,
     /// The epoch in which a transaction has waited for memory to the end, and got none.
     pub(super) awaited_at: Cell<Option<u64>>,
-    /// Until then no transaction that meets the memory limit waits: another one has waited for long and got nothing.
+    /// Before this time no transaction that meets the memory limit waits: another one has waited and got nothing.
     pub(super) waits_from_ns: Cell<u64>,
     /// Who waits for whom, of submitted transactions with hints.
     pub(super) turns: RefCell<Turns<Arc<Place>>>,

@@ -285,17 +285,21 @@ impl<C: ConcurrencyControl> Txn<C> {
 
 /// Flushes of the log that a commit in place waits for, perhaps for room.
 const FLUSHES_MAX: u32 = 1000;
-/// Times that a transaction cleans up because memory is short, and goes on with what that gives back: once for what has
-/// to be found to be garbage first, and some more in case others use it up at once.
+/// Times that a transaction waits for memory and tries again: once for what is found to be garbage only then, and some more in
+/// case others take at once what is given back.
 const RELIEFS_MAX: u32 = 8;
-/// For so long after that was for nothing no other one waits: a full database refuses writes at once, but for one in this time.
+/// After a transaction has waited so often and got nothing, the others of its worker fail at once for this long: without that, a
+/// full database would take a tenth of a second to refuse each write.
 const RELIEF_REST_NS: u64 = 1_000_000_000;
-/// Rounds that it waits for that each time: with their pauses some tens of milliseconds, in which a thread that has lost its
-/// core inside the epoch gets it back.
+/// Rounds of each wait, at most: with their pauses some tens of milliseconds, in which a thread that has lost its core inside
+/// the epoch gets it back.
 pub(super) const RELIEF_ROUNDS_MAX: u32 = 256;
+/// The first rounds only yield: a thread that is running leaves the epoch within them.
 const RELIEF_YIELDS: u32 = 16;
+/// How long each later round sleeps.
 const RELIEF_PAUSE: Duration = Duration::from_micros(200);
-/// Lets threads go on that are inside the epoch, in this round of waiting for them.
+
+/// One round of waiting until other threads leave the epoch.
 pub(super) fn let_others_leave(round: u32) {
     match round < RELIEF_YIELDS {
         true => std::thread::yield_now(),
@@ -477,7 +481,8 @@ impl<C: ConcurrencyControl> Txn<C> {
         true
     }
 
-    /// Whether it waits for memory once more, having done so this often.
+    /// Returns true if the transaction, which has waited for memory this often, may do so once more; notes it when one has waited
+    /// as often as any does.
     #[cold]
     pub(super) fn may_wait_for_memory(&self, reliefs: u32) -> bool {
         let context = self.desk.context();

@@ -435,7 +435,7 @@ impl Shared {
         }
     }
 
-    /// Somebody is going to wait until something is durable: the next flush is not put off.
+    /// A thread or task is going to wait until something is durable: the next flush is not put off.
     pub(super) fn hurry(&self, state: &mut State) {
         state.is_hurried = true;
         if std::mem::take(&mut state.is_paced) {

@@ -2,7 +2,7 @@
 //! [`Tracker`] says what they add.
 //!
 //! A transaction sees what had committed when it began, and its own writes. A write puts an
-//! uncommitted version, marked with the transaction's tag, in front of the chain; who finds another
+//! uncommitted version, marked with the transaction's tag, in front of the chain; a writer that finds another
 //! transaction's mark there, or a version newer than its own snapshot, gives way at once.
 //!
 //! Invariants:
@@ -489,7 +489,7 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
             let slot = unsafe { &*slot };
             visit.0 = slot.head();
             if visit.0.is_null() {
-                visit.0 = NOTHING; // removed; whoever sees that sees nothing (see `reclaim`)
+                visit.0 = NOTHING; // removed: a reader of that finds no row (see `reclaim`)
                 return true;
             }
             // Also if it lies in the slot, which is at hand: transactions that are left equally often stay in

@@ -186,12 +186,12 @@ fn one_that_goes_while_it_waits_makes_way() {
 #[test]
 fn turns_as_by_looking_at_all() {
     // Proves: who is let in, and when, is what a search of all that wait in their order finds, whatever comes, goes and gives up.
-    use crate::exec::turns::Number;
+    use crate::exec::turns::TurnNumber;
     let mut random = crate::suspend::Seeded::new(7);
     let mut below = |n: usize| random.next_u64() as usize % n;
     for _ in 0..200 {
         let mut turns = Turns::new();
-        let (mut inside, mut waiting): (Vec<Hint>, Vec<(Number, Hint, u32)>) = (Vec::new(), Vec::new());
+        let (mut inside, mut waiting): (Vec<Hint>, Vec<(TurnNumber, Hint, u32)>) = (Vec::new(), Vec::new());
         let overlap = |a: Hint, b: Hint| a.bits().any(|bit| b.bits().any(|other| bit == other));
         for name in 0..300 {
             let longs_max = 1 + below(3);
