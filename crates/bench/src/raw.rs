@@ -12,7 +12,7 @@ pub(crate) struct Moved;
 
 /// A reader of the table.
 pub(crate) fn raw_reader<C: Scheme>(db: &Database<C>, table: FixedKeys) -> RawReader<C> {
-    RawReader(raw::Reader::new(db, table.table()))
+    RawReader(raw::Reader::new(db, table.table()).expect("the yardsticks know the default index"))
 }
 
 impl<C: Scheme> RawReader<C> {

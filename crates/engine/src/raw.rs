@@ -3,7 +3,7 @@
 
 use crate::cc::ConcurrencyControl;
 use crate::db::Database;
-use crate::index::masstree::Masstree;
+use crate::index::Yardstick;
 use crate::record::{RecordId, Timestamp, Version, VersionKind};
 use crate::sync::Fixed;
 use crate::txn::{Context, Engine, Table, TableInner};
@@ -25,13 +25,14 @@ impl<C: ConcurrencyControl> fmt::Debug for Reader<C> {
 }
 
 impl<C: ConcurrencyControl> Reader<C> {
-    /// A reader of a table of `db`.
-    pub fn new(db: &Database<C>, table: Table<u64, [u8]>) -> Reader<C> {
+    /// A reader of a table of `db`. `None`: it does not know the nodes of the table's index.
+    pub fn new(db: &Database<C>, table: Table<u64, [u8]>) -> Option<Reader<C>> {
         let engine = db.engine().clone();
         let table = table.inner(engine.id).expect("a table of this database");
+        table.index.yardstick()?;
         let context = engine.context();
         context.enter();
-        Reader { context, table, _engine: engine }
+        Some(Reader { context, table, _engine: engine })
     }
 
     #[inline(always)]
@@ -41,8 +42,8 @@ impl<C: ConcurrencyControl> Reader<C> {
     }
 
     #[inline(always)]
-    fn index(&self) -> &Masstree {
-        &self.table().index
+    fn index(&self) -> Yardstick<'_> {
+        self.table().index.yardstick().expect("new has looked")
     }
 
     /// A snapshot's timestamp.
@@ -54,13 +55,13 @@ impl<C: ConcurrencyControl> Reader<C> {
     /// The root's id and level; borders are on level 0.
     #[inline(always)]
     pub fn root(&self) -> (u32, u8) {
-        self.index().yardstick_root()
+        self.index().root()
     }
 
     /// A node's address.
     #[inline(always)]
     pub fn node(&self, node: u32) -> *const u8 {
-        self.index().yardstick_at(node)
+        self.index().at(node)
     }
 
     /// A slot's address.
@@ -76,7 +77,7 @@ impl<C: ConcurrencyControl> Reader<C> {
     #[inline(always)]
     pub unsafe fn child(&self, node: u32, key: u64) -> Option<u32> {
         // SAFETY: inside the reader's epoch.
-        match unsafe { self.index().yardstick_child_for(node, key) } {
+        match unsafe { self.index().child_for(node, key) } {
             0 => None,
             child => Some(child),
         }
@@ -89,7 +90,7 @@ impl<C: ConcurrencyControl> Reader<C> {
     #[inline(always)]
     pub unsafe fn record(&self, node: u32, key: u64) -> Option<Option<u32>> {
         // SAFETY: inside the reader's epoch.
-        Some(unsafe { self.index().yardstick_find8(node, key) }.map(|id| id.0))
+        Some(unsafe { self.index().find8(node, key) }.map(|id| id.0))
     }
 
     /// The value that a snapshot sees of a record.

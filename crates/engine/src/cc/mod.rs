@@ -30,8 +30,7 @@ pub const OPEN_TRANSACTIONS_MAX: usize = mvcc::TXNS_MAX;
 pub const RESTORED_AT_MAX: u64 = Timestamp::LAST.0;
 
 use crate::epoch::Local;
-use crate::index::masstree::Masstree;
-use crate::index::{Key, Mark};
+use crate::index::{Key, Mark, TableIndex};
 use crate::memory::{Memory, OutOfMemory, Slab};
 use crate::record::{RecordId, Slot, Timestamp};
 use crate::suspend::Suspend;
@@ -146,7 +145,7 @@ pub struct Holder {
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
     /// The index that maps `key` to `id`. Alive as long as the database.
-    pub index: *const Masstree,
+    pub index: *const TableIndex,
     /// Its bytes live at least as long as the transaction.
     pub key: Key,
     /// The record.
@@ -157,7 +156,7 @@ pub struct Target {
 #[derive(Clone, Copy, Debug)]
 pub struct Scanned<'s> {
     /// Alive as long as the database.
-    pub index: *const Masstree,
+    pub index: *const TableIndex,
     /// The end that the scan began at: the lower, or where `is_reverse` the upper.
     pub from: Bound<&'s [u8]>,
     /// How far it came.

@@ -3,8 +3,7 @@
 
 use super::{Abort, Change, Committed, ConcurrencyControl, Env, Refused, Target, Written};
 use crate::epoch::{Epochs, Local};
-use crate::index::masstree::{Masstree, NODE_BYTES, Simd};
-use crate::index::{Index, Inserted, Key, Probe};
+use crate::index::{Index, IndexKind, IndexOptions, Inserted, Key, Nodes, Probe, TableIndex};
 use crate::memory::{Kind, Memory, Slab};
 use crate::record::{RecordId, Slot};
 use crate::suspend::Never;
@@ -13,7 +12,7 @@ use crate::sync::Arc;
 /// A database of one table, without executor and API.
 pub(super) struct Bench<C: ConcurrencyControl> {
     pub(super) shared: C::Shared,
-    pub(super) index: Masstree,
+    pub(super) index: TableIndex,
     pub(super) records: Arc<Slab>,
     epochs: Arc<Epochs>,
     memory: Arc<Memory>,
@@ -29,10 +28,11 @@ pub(super) struct Hand<'b, C: ConcurrencyControl> {
 impl<C: ConcurrencyControl> Bench<C> {
     pub(super) fn new() -> Self {
         let memory = Memory::new(1 << 26);
-        let slab = |kind, bytes| Arc::new(Slab::reserve(&memory, kind, bytes, 4096).expect("addresses"));
         let block_bytes = size_of::<Slot>().next_power_of_two();
-        let (records, nodes) = (slab(Kind::Records, block_bytes), slab(Kind::Index, NODE_BYTES));
-        let mut index = Masstree::new(nodes, true, Simd::Portable).expect("memory");
+        let records =
+            Slab::reserve(&memory, Kind::Records, block_bytes, 4096).map(Arc::new).expect("addresses");
+        let options = IndexOptions { kind: IndexKind::default(), fixed8: true, number: 0 };
+        let mut index = TableIndex::new(&Nodes::new(&memory, 4096), options).expect("memory");
         if C::LOSES_STAMPS {
             index.lose_stamps();
         }

@@ -1,17 +1,23 @@
-//! How a key finds its record. [`Index`] is the contract; one implementation per folder or file.
+//! How a key finds its record. [`Index`] is the contract; one implementation per folder or file. [`TableIndex`] is an
+//! index of any kind, together with what all kinds have in common: nothing outside of this folder names a kind.
 
 use crate::epoch::Local;
 use crate::memory::OutOfMemory;
 use crate::suspend::Suspend;
 use std::ops::Bound;
 
-pub mod masstree;
+mod masstree;
 #[cfg(test)]
 #[cfg_attr(braid_shuttle, allow(dead_code, reason = "the models of schedules use a part of it"))]
 mod model;
+mod nodes;
+mod table_index;
 pub mod touched;
 
 pub use crate::record::RecordId;
+pub use masstree::Yardstick;
+pub use nodes::Nodes;
+pub use table_index::{Cursor, DERIVED, IndexKind, IndexOptions, TableIndex, Walk};
 
 /// A search key: bytes in memory that outlives the operation. Eight bytes or fewer travel in `slice` alone.
 #[derive(Clone, Copy, Debug)]
@@ -177,6 +183,20 @@ pub trait Index: Send + Sync {
     /// # Safety
     /// As `step`.
     unsafe fn stamp_of(&self, key: &Key) -> u64;
+
+    /// Gives everything back when nobody can be reading it any more.
+    ///
+    /// # Safety
+    /// Inside an epoch. No operation on this index starts from now on, and none is in flight but
+    /// suspended ones that are never stepped again.
+    #[cfg_attr(
+        not(test),
+        allow(dead_code, reason = "tables are not dropped yet; the tests of each kind use it")
+    )]
+    unsafe fn clear(&self, local: &Local);
+
+    /// Plants an error, to show that checks find it: splits leave the stamp with one half alone.
+    fn lose_stamps(&mut self);
 }
 
 impl Page {

@@ -7,7 +7,7 @@ use crate::cc::{ConcurrencyControl, Env, NotBegun, OPEN_TRANSACTIONS_MAX, Unlogg
 use crate::epoch::{Epochs, Local};
 use crate::error::{Error, Result};
 use crate::exec::{Lead, Turns};
-use crate::index::masstree::NODE_BYTES;
+use crate::index::Nodes;
 use crate::memory::{Kind, Memory, OutOfMemory, Slab};
 use crate::metrics::{ArchiveStatistics, Clock, Metrics, Stall, Statistics, WorkerMetrics};
 use crate::options::Options;
@@ -19,6 +19,7 @@ use crate::wal::{self, Lsn, Writer};
 use std::cell::{Cell, RefCell};
 use std::sync::{Arc, Mutex, OnceLock};
 
+/// Of each kind of index.
 const NODES_MAX: u32 = 1 << 30;
 const RECORDS_MAX: u32 = u32::MAX - 1;
 /// A worker that does not go on for so long does not merely wait for its core.
@@ -33,7 +34,7 @@ pub(crate) struct Engine<C: ConcurrencyControl> {
     pub(crate) metrics: Metrics,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) records: Arc<Slab>,
-    pub(crate) nodes: Arc<Slab>,
+    pub(crate) nodes: Nodes,
     pub(crate) shared: C::Shared,
     /// Where commits are noted; set when a durable database has been recovered.
     pub(crate) log: OnceLock<Log>,
@@ -66,10 +67,9 @@ impl<C: ConcurrencyControl> Engine<C> {
         static NEXT_ID: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
         let memory = Memory::new(options.memory_limit_bytes);
         let out_of_memory = |_: OutOfMemory| Error::OutOfMemory { limit_bytes: options.memory_limit_bytes };
-        let slab =
-            |kind, bytes, max| Slab::reserve(&memory, kind, bytes, max).map(Arc::new).map_err(out_of_memory);
-        let records = slab(Kind::Records, size_of::<Slot>(), RECORDS_MAX)?;
-        let nodes = slab(Kind::Index, NODE_BYTES, NODES_MAX)?;
+        let records = Slab::reserve(&memory, Kind::Records, size_of::<Slot>(), RECORDS_MAX)
+            .map(Arc::new)
+            .map_err(out_of_memory)?;
         Ok(Arc::new(Engine {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed), // only uniqueness counts
             shared: C::open(records.clone(), memory.clone()),
@@ -86,9 +86,9 @@ impl<C: ConcurrencyControl> Engine<C> {
             known_level: AtomicU32::new(0),
             lead: Arc::default(),
             profiling: Arc::default(),
+            nodes: Nodes::new(&memory, NODES_MAX),
             memory,
             records,
-            nodes,
             options,
         }))
     }

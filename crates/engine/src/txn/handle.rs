@@ -14,7 +14,7 @@ use super::value::Value;
 use crate::cc::{Abort, Change, ConcurrencyControl, Refused, Serializable, Target, Written};
 use crate::error::{Error, Result};
 use crate::exec::Mailbox;
-use crate::index::masstree::DERIVED;
+use crate::index::DERIVED;
 use crate::index::{self, Index, Inserted};
 use crate::options::Durability;
 use crate::profile::Activity;

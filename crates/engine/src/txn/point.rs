@@ -3,8 +3,7 @@
 
 use super::table::TableInner;
 use crate::cc::{ConcurrencyControl, Target};
-use crate::index::masstree::Cursor;
-use crate::index::{Index, Key, Probe};
+use crate::index::{Cursor, Index, Key, Probe};
 use crate::profile::Activity;
 use crate::record::{RecordId, Slot};
 use crate::suspend::Suspend;

@@ -7,8 +7,8 @@ use super::secondary::Indexes;
 use super::value::Value;
 use crate::cc::ConcurrencyControl;
 use crate::error::{Error, Result};
-use crate::index::masstree::{Masstree, Simd};
 use crate::index::touched::Touched;
+use crate::index::{Index, IndexKind, IndexOptions, TableIndex};
 use crate::memory::{OutOfMemory, Slab};
 use crate::record::{RecordId, Slot};
 use crate::sync::Fixed;
@@ -18,7 +18,7 @@ use std::ptr::NonNull;
 
 /// A table as the engine sees it.
 pub(crate) struct TableInner {
-    pub(crate) index: Masstree,
+    pub(crate) index: TableIndex,
     /// Address of slot 0: the slot of a record is found by arithmetic alone.
     slots: *const Slot,
     /// Maintained by whoever writes rows.
@@ -150,9 +150,9 @@ impl TableInner {
         kind: TableKind,
     ) -> Result<TableInner> {
         let limit_bytes = engine.memory.limit_bytes();
-        let mut index = Masstree::new(engine.nodes.clone(), kind.fixed8, Simd::Detect)
-            .map_err(|_| Error::OutOfMemory { limit_bytes })?
-            .numbered(number);
+        let options = IndexOptions { kind: IndexKind::default(), fixed8: kind.fixed8, number };
+        let mut index =
+            TableIndex::new(&engine.nodes, options).map_err(|_| Error::OutOfMemory { limit_bytes })?;
         if C::LOSES_STAMPS {
             index.lose_stamps();
         }

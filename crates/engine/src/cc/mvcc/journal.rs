@@ -2,7 +2,7 @@
 
 use super::{Mvcc, Tracker, Txn};
 use crate::cc::{Abort, Env, Unlogged};
-use crate::index::masstree::DERIVED;
+use crate::index::DERIVED;
 use crate::record::{Timestamp, Version, VersionKind};
 use crate::wal::{Change, Changes, Error, Lsn, Writer};
 

@@ -20,8 +20,7 @@ use super::queue::{Garbage, Queue};
 use super::registry::Registry;
 use crate::cc::Target;
 use crate::epoch::Local;
-use crate::index::masstree::Masstree;
-use crate::index::{Index, Key};
+use crate::index::{Index, Key, TableIndex};
 use crate::memory::{Memory, Slab};
 use crate::record::{RecordId, Slot, Stamp, Timestamp, Version, VersionKind};
 use crate::suspend::prefetch;
@@ -411,7 +410,7 @@ unsafe fn free_slot(_: &Local, records: *mut u8, id: u64) {
 /// Called by `Local` with what `retire_slot` gave it.
 unsafe fn keep_slot(_: &Local, index: *mut u8, id: u64) {
     // SAFETY: indexes live as long as the database, hence longer than its epochs' participants.
-    unsafe { &*index.cast::<Masstree>() }.kept().give(RecordId(id as u32));
+    unsafe { &*index.cast::<TableIndex>() }.kept().give(RecordId(id as u32));
 }
 
 /// What a tombstone carries: where its key is to be removed.
@@ -423,7 +422,7 @@ pub(super) struct Grave<'v>(&'v [u8]);
 #[repr(C)]
 struct GraveHead {
     /// A pointer's bytes, copied as such: the address alone would be no pointer.
-    index: *const Masstree,
+    index: *const TableIndex,
     slice: u64,
     id: u32,
     key_bytes: u32,

@@ -1,8 +1,7 @@
 //! What a transaction has read: the versions of records, and the ranges of keys it has gone through.
 
 use crate::cc::Scanned;
-use crate::index::masstree::Masstree;
-use crate::index::{Index, Key, Mark, Page, Paged};
+use crate::index::{Index, Key, Mark, Page, Paged, TableIndex};
 use crate::memory::{Charge, Memory, OutOfMemory};
 use crate::record::{RecordId, Slot, Timestamp, Version};
 use crate::suspend::PrefetchOnly;
@@ -41,7 +40,7 @@ pub(super) struct ReadRecord {
 /// A range that was gone through.
 #[derive(Clone, Debug)]
 struct ReadRange {
-    index: *const Masstree,
+    index: *const TableIndex,
     /// Where its bounds begin in the set's `bytes`, and how long they are. Equal ones are there once.
     start: usize,
     from: Bound<u16>,

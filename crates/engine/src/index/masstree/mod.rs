@@ -25,16 +25,16 @@ mod tests_stress;
 #[cfg(test)]
 mod tests_structure;
 mod walk;
+mod yardstick;
 
 pub use descend::Cursor;
-pub use search::Simd;
+use search::Simd;
 pub use walk::Walk;
+pub use yardstick::Yardstick;
 
 use crate::epoch::Local;
-use crate::index::touched::Touched;
 use crate::index::{Index, Inserted, Key, Mark, Page, Paged, Probe, RecordId};
 use crate::memory::{OutOfMemory, Slab};
-use crate::record::Kept;
 use crate::suspend::{PrefetchOnly, Suspend};
 use crate::sync::{Arc, Latch};
 use atomic::{AtomicU64, Ordering};
@@ -49,7 +49,7 @@ unsafe impl Send for Masstree {}
 // SAFETY: as above.
 unsafe impl Sync for Masstree {}
 
-/// An ordered index. Dropping it leaves its nodes to the slab; [`Masstree::clear`] gives them back.
+/// An ordered index. Dropping it leaves its nodes to the slab; [`Index::clear`] gives them back.
 pub struct Masstree {
     /// The first layer's root, `level << 32 | id`, or an earlier one, which is its leftmost
     /// descendant of that level: only grows.
@@ -59,26 +59,22 @@ pub struct Masstree {
     simd: Simd,
     /// All keys have eight bytes.
     fixed8: bool,
-    /// What its owner calls it.
-    number: u32,
     nodes: Arc<Slab>,
     /// Held by who takes nodes out.
     removal: Latch,
-    /// Places of removed records that only this tree will name again.
-    kept: Kept,
     /// An error for tests.
     loses_stamps: bool,
-    /// Which ranges of its keys were changed: noted by those who log changes. (Apart, as descents need the rest.)
-    touched: Box<Touched>,
 }
-
-/// The number of trees that hold what is derived from other tables: no log and no checkpoint has their records.
-pub const DERIVED: u32 = u32::MAX;
 
 impl Masstree {
     /// An empty index whose nodes are blocks of `nodes` ([`NODE_BYTES`] each, and aligned so).
     /// Where `fixed8`, all keys have exactly eight bytes, and a lookup touches a line less.
-    pub fn new(nodes: Arc<Slab>, fixed8: bool, simd: Simd) -> Result<Masstree, OutOfMemory> {
+    pub fn new(nodes: Arc<Slab>, fixed8: bool) -> Result<Masstree, OutOfMemory> {
+        Masstree::searched_by(nodes, fixed8, Simd::Detect)
+    }
+
+    /// The same, whose nodes are searched in this way.
+    fn searched_by(nodes: Arc<Slab>, fixed8: bool, simd: Simd) -> Result<Masstree, OutOfMemory> {
         let id = nodes.allocate()?;
         assert!(nodes.at(id) == at(nodes.at(0), id), "the slab's blocks are nodes");
         assert!(nodes.at(id).addr().is_multiple_of(NODE_BYTES), "the slab's blocks are aligned");
@@ -87,45 +83,12 @@ impl Masstree {
             base: nodes.at(0),
             simd: simd.resolve(),
             fixed8,
-            number: 0,
             nodes,
             removal: Latch::new(),
-            kept: Kept::new(),
             loses_stamps: false,
-            touched: Box::default(),
         };
         tree.node(id).clear(0, Head::INFINITE | Head::LEFTMOST);
         Ok(tree)
-    }
-
-    /// The same, called by this number.
-    pub fn numbered(self, number: u32) -> Masstree {
-        Masstree { number, ..self }
-    }
-
-    /// What its owner calls it.
-    pub fn number(&self) -> u32 {
-        self.number
-    }
-
-    /// Where the places of the table's removed records go, if they serve no other table.
-    pub fn kept(&self) -> &Kept {
-        &self.kept
-    }
-
-    /// Which ranges of its keys were changed.
-    pub fn touched(&self) -> &Touched {
-        &self.touched
-    }
-
-    /// Plants an error, to show that checks find it: splits leave the stamp with the left half alone.
-    pub fn lose_stamps(&mut self) {
-        self.loses_stamps = true;
-    }
-
-    /// Whether all keys have eight bytes.
-    pub fn is_fixed8(&self) -> bool {
-        self.fixed8
     }
 
     /// The node of this id. Ids come from links of the tree, read inside the present epoch.
@@ -159,40 +122,6 @@ impl Masstree {
 #[inline(always)]
 fn at(base: *mut u8, id: u32) -> *mut u8 {
     base.wrapping_add(id as usize * NODE_BYTES)
-}
-
-/// For the benchmark's hand-written lookup, which shows what the engine's costs beyond it.
-#[doc(hidden)]
-impl Masstree {
-    /// The root's id and level.
-    #[inline(always)]
-    pub fn yardstick_root(&self) -> (u32, u8) {
-        self.root()
-    }
-    /// A node's address.
-    #[inline(always)]
-    pub fn yardstick_at(&self, id: u32) -> *const u8 {
-        self.at(id)
-    }
-    /// The child of an interior that covers `slice`; 0: not readable now.
-    ///
-    /// # Safety
-    /// Inside an epoch; `id` is an interior's, read inside it.
-    #[inline(always)]
-    pub unsafe fn yardstick_child_for(&self, id: u32, slice: u64) -> u32 {
-        self.node(id).child(self.simd, slice).unwrap_or(0)
-    }
-    /// Looks up in a border of a tree of eight-byte keys.
-    ///
-    /// # Safety
-    /// Inside an epoch; `id` is a border's, read inside it.
-    #[inline(always)]
-    pub unsafe fn yardstick_find8(&self, id: u32, slice: u64) -> Option<RecordId> {
-        match self.node(id).find8(self.simd, slice) {
-            node::Find8::Found(rid) => Some(RecordId(rid)),
-            _ => None,
-        }
-    }
 }
 
 impl Index for Masstree {
@@ -260,5 +189,14 @@ impl Index for Masstree {
 
     unsafe fn stamp_of(&self, key: &Key) -> u64 {
         self.find_stamp(key)
+    }
+
+    unsafe fn clear(&self, local: &Local) {
+        // SAFETY: by the caller's promise.
+        unsafe { self.clear_all(local) };
+    }
+
+    fn lose_stamps(&mut self) {
+        self.loses_stamps = true;
     }
 }

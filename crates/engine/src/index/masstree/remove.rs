@@ -340,9 +340,8 @@ impl Masstree {
     /// Gives all nodes, layers and suffixes back when nobody can be reading them any more.
     ///
     /// # Safety
-    /// Inside an epoch. No operation on this tree starts from now on, and none is in flight but
-    /// suspended ones that are never stepped again.
-    pub unsafe fn clear(&self, local: &Local) {
+    /// As [`clear`](crate::index::Index::clear).
+    pub(super) unsafe fn clear_all(&self, local: &Local) {
         let mut layers = vec![self.root().0];
         while let Some(leftmost) = layers.pop() {
             let (mut first, mut level) = self.top(leftmost);

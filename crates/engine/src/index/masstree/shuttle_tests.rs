@@ -37,7 +37,7 @@ impl Model {
     fn new(fixed8: bool, before: &[Act], threads: &[Vec<Act>]) -> Model {
         let memory = Memory::new(1 << 24);
         let nodes = Arc::new(Slab::reserve(&memory, Kind::Index, NODE_BYTES, 256).expect("addresses"));
-        let tree = Masstree::new(nodes, fixed8, Simd::Portable).expect("a node");
+        let tree = Masstree::searched_by(nodes, fixed8, Simd::Portable).expect("a node");
         let mut staying = inserted(before);
         let removed = removed(before.iter().chain(threads.iter().flatten()));
         staying.retain(|key| !removed.contains(key));

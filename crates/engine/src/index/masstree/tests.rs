@@ -10,7 +10,7 @@ fn make(fixed8: bool, simd: Simd) -> (Masstree, Local) {
     let memory = Memory::new(1 << 30);
     let nodes = Slab::reserve(&memory, Kind::Index, NODE_BYTES, 1 << 16).expect("addresses");
     let local = Local::new(&Epochs::new(), &memory);
-    (Masstree::new(Arc::new(nodes), fixed8, simd).expect("a node"), local)
+    (Masstree::searched_by(Arc::new(nodes), fixed8, simd).expect("a node"), local)
 }
 
 fn key8(n: u64) -> Key {
@@ -183,7 +183,7 @@ fn out_of_memory_changes_nothing() {
     let nodes = Arc::new(Slab::reserve(&memory, Kind::Index, NODE_BYTES, 600).expect("addresses"));
     let local = Local::new(&Epochs::new(), &memory);
     for fixed8 in [true, false] {
-        let tree = Masstree::new(nodes.clone(), fixed8, Simd::Detect).expect("a node");
+        let tree = Masstree::searched_by(nodes.clone(), fixed8, Simd::Detect).expect("a node");
         let mut random = crate::suspend::Seeded::new(5);
         let mut keys: Vec<Vec<u8>> = vec![];
         loop {

@@ -89,7 +89,7 @@ fn stress(fixed8: bool, key_of: KeyOf, rounds: u64) {
     let nodes = Arc::new(Slab::reserve(&memory, Kind::Index, NODE_BYTES, 1 << 16).expect("addresses"));
     let epochs = Epochs::new();
     let local = Local::new(&epochs, &memory);
-    let tree = Masstree::new(nodes.clone(), fixed8, Simd::Detect).expect("a node");
+    let tree = Masstree::searched_by(nodes.clone(), fixed8, Simd::Detect).expect("a node");
     for n in (0..KEYS).filter(|n| stays(*n)) {
         let bytes = key_of(n);
         let key = Key::new(&bytes);
@@ -149,7 +149,7 @@ fn threads_insert_only() {
     let memory = Memory::new(1 << 30);
     let nodes = Arc::new(Slab::reserve(&memory, Kind::Index, NODE_BYTES, 1 << 17).expect("addresses"));
     let epochs = Epochs::new();
-    let tree = Masstree::new(nodes, true, Simd::Detect).expect("a node");
+    let tree = Masstree::searched_by(nodes, true, Simd::Detect).expect("a node");
     let count = 400_000u64;
     let key_of = |n: u64| Key::from_u64((n % 8) << 40 | n); // eight places where keys ascend
     thread::scope(|scope| {

@@ -9,7 +9,7 @@
 use super::{BUILDING, Extract, INDEXES_MAX, IndexInner, split_entry};
 use crate::cc::{Abort, Change, ConcurrencyControl, Written};
 use crate::error::{Error, Result};
-use crate::index::masstree::DERIVED;
+use crate::index::DERIVED;
 use crate::options::Durability;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::txn::engine::Engine;

@@ -1,0 +1,255 @@
+//! The index of one table: a tree of one of the kinds, and what is the same for all kinds.
+//!
+//! The table of kinds is here. Calls go through one `match`, always the same way in one table, which a processor
+//! predicts; how much of a tree is compiled into its callers is the tree's own choice.
+
+use super::touched::Touched;
+use super::{Index, Inserted, Key, Mark, Nodes, Page, Paged, Probe, RecordId, masstree};
+use crate::epoch::Local;
+use crate::memory::{OutOfMemory, Slab};
+use crate::record::Kept;
+use crate::suspend::Suspend;
+use crate::sync::Arc;
+use std::ops::Bound;
+
+/// The number of indexes that hold what is derived from other tables: no log and no checkpoint has their records.
+pub const DERIVED: u32 = u32::MAX;
+
+/// What an index is to be.
+#[derive(Clone, Copy, Debug)]
+pub struct IndexOptions {
+    /// Which kind.
+    pub kind: IndexKind,
+    /// All keys have exactly eight bytes.
+    pub fixed8: bool,
+    /// What its owner calls it.
+    pub number: u32,
+}
+
+/// The index of one table. Dropping it leaves its nodes to their slab; [`Index::clear`] gives them back.
+pub struct TableIndex {
+    tree: Tree,
+    fixed8: bool,
+    number: u32,
+    /// Places of removed records that only this index will name again.
+    kept: Kept,
+    /// Which ranges of its keys were changed: noted by those who log changes. (Apart, as descents need the rest.)
+    touched: Box<Touched>,
+}
+
+impl TableIndex {
+    /// An empty index.
+    pub fn new(nodes: &Nodes, options: IndexOptions) -> Result<TableIndex, OutOfMemory> {
+        let IndexOptions { kind, fixed8, number } = options;
+        let tree = Tree::new(kind, nodes.of(kind.node_bytes())?, fixed8)?;
+        Ok(TableIndex { tree, fixed8, number, kept: Kept::new(), touched: Box::default() })
+    }
+
+    /// Which kind it is.
+    pub fn kind(&self) -> IndexKind {
+        self.tree.kind()
+    }
+
+    /// What its owner calls it.
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// Whether all keys have eight bytes.
+    pub fn is_fixed8(&self) -> bool {
+        self.fixed8
+    }
+
+    /// Where the places of the table's removed records go, if they serve no other table.
+    pub fn kept(&self) -> &Kept {
+        &self.kept
+    }
+
+    /// Which ranges of its keys were changed.
+    pub fn touched(&self) -> &Touched {
+        &self.touched
+    }
+
+    /// For the benchmark's hand-written lookups; `None`: they read no index of this kind.
+    #[inline(always)]
+    pub fn yardstick(&self) -> Option<masstree::Yardstick<'_>> {
+        match &self.tree {
+            Tree::Masstree(tree) => Some(tree.yardstick()),
+        }
+    }
+}
+
+impl std::fmt::Debug for TableIndex {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TableIndex")
+            .field("kind", &self.kind())
+            .field("number", &self.number)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Makes enums of the table of kinds. A line says what the kind is, its name in commands and messages, and its tree,
+/// which has `new(slab, fixed8)`, and a `NODE_BYTES` beside it.
+macro_rules! kinds {
+    ($($(#[$about:meta])* $kind:ident = $name:literal: $module:ident;)+) => {
+        /// The kinds of index.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum IndexKind { $($(#[$about])* $kind,)+ }
+
+        impl IndexKind {
+            /// All kinds.
+            pub const ALL: &'static [IndexKind] = &[$(IndexKind::$kind,)+];
+
+            /// Its name in commands and messages.
+            pub fn name(self) -> &'static str {
+                match self { $(IndexKind::$kind => $name,)+ }
+            }
+
+            /// Bytes of a node, which is aligned to them.
+            fn node_bytes(self) -> usize {
+                match self { $(IndexKind::$kind => $module::NODE_BYTES,)+ }
+            }
+        }
+
+        enum Tree { $($kind($module::$kind),)+ }
+
+        impl Tree {
+            fn new(kind: IndexKind, slab: Arc<Slab>, fixed8: bool) -> Result<Tree, OutOfMemory> {
+                match kind { $(IndexKind::$kind => $module::$kind::new(slab, fixed8).map(Tree::$kind),)+ }
+            }
+
+            fn kind(&self) -> IndexKind {
+                match self { $(Tree::$kind(_) => IndexKind::$kind,)+ }
+            }
+        }
+
+        /// A suspended point descent in an index of any kind.
+        #[derive(Clone, Copy, Debug)]
+        pub enum Cursor { $(#[doc(hidden)] $kind(<$module::$kind as Index>::Cursor),)+ }
+
+        /// A suspended range walk in an index of any kind.
+        #[derive(Clone, Copy, Debug)]
+        pub enum Walk { $(#[doc(hidden)] $kind(<$module::$kind as Index>::Walk),)+ }
+
+        $(
+            impl From<<$module::$kind as Index>::Cursor> for Cursor {
+                #[inline(always)]
+                fn from(cursor: <$module::$kind as Index>::Cursor) -> Cursor { Cursor::$kind(cursor) }
+            }
+            impl From<<$module::$kind as Index>::Walk> for Walk {
+                #[inline(always)]
+                fn from(walk: <$module::$kind as Index>::Walk) -> Walk { Walk::$kind(walk) }
+            }
+        )+
+
+        /// Calls the tree, whichever it is.
+        macro_rules! call {
+            ($index:expr, $tree:ident => $call:expr) => {
+                match $index { $(Tree::$kind($tree) => $call,)+ }
+            };
+        }
+
+        /// Calls the tree with the state, of type `$State`, of an operation on it.
+        macro_rules! go_on {
+            ($State:ident, $index:expr, $tree:ident, $state:ident => $call:expr) => {
+                match ($index, $state) {
+                    $((Tree::$kind($tree), $State::$kind($state)) => $call,)+
+                    #[allow(unreachable_patterns, reason = "where there is a single kind")]
+                    _ => unreachable!("an operation goes on in the index in which it began"),
+                }
+            };
+        }
+    };
+}
+
+kinds! {
+    /// Masstree: a trie of B+-trees, each of which goes by eight bytes of the key. The default.
+    #[default]
+    Masstree = "masstree": masstree;
+}
+
+impl Index for TableIndex {
+    type Cursor = Cursor;
+    type Walk = Walk;
+
+    #[inline(always)]
+    fn start(&self, key: &Key) -> Cursor {
+        call!(&self.tree, tree => tree.start(key).into())
+    }
+
+    #[inline(always)]
+    unsafe fn start_behind(&self, cursor: &Cursor, behind: &Key, key: &Key) -> Cursor {
+        // SAFETY: by the caller's promise.
+        go_on!(Cursor, &self.tree, tree, cursor => unsafe { tree.start_behind(cursor, behind, key) }.into())
+    }
+
+    #[inline(always)]
+    fn prepare(&self, cursor: &Cursor) {
+        go_on!(Cursor, &self.tree, tree, cursor => tree.prepare(cursor));
+    }
+
+    #[inline(always)]
+    unsafe fn step<S: Suspend>(&self, cursor: &mut Cursor, key: &Key, s: &mut S) -> Probe {
+        // SAFETY: by the caller's promise.
+        go_on!(Cursor, &self.tree, tree, cursor => unsafe { tree.step(cursor, key, s) })
+    }
+
+    #[inline]
+    unsafe fn insert(
+        &self,
+        local: &Local,
+        cursor: &Cursor,
+        key: &Key,
+        id: RecordId,
+    ) -> Result<Inserted, OutOfMemory> {
+        // SAFETY: by the caller's promise.
+        go_on!(Cursor, &self.tree, tree, cursor => unsafe { tree.insert(local, cursor, key, id) })
+    }
+
+    unsafe fn remove(&self, local: &Local, key: &Key, id: RecordId) -> bool {
+        // SAFETY: by the caller's promise.
+        call!(&self.tree, tree => unsafe { tree.remove(local, key, id) })
+    }
+
+    unsafe fn walk(&self, from: Bound<&Key>, reverse: bool, page: &mut Page) -> Walk {
+        // SAFETY: by the caller's promise.
+        call!(&self.tree, tree => unsafe { tree.walk(from, reverse, page) }.into())
+    }
+
+    #[inline]
+    unsafe fn next_page<S: Suspend>(&self, walk: &mut Walk, page: &mut Page, s: &mut S) -> Paged {
+        // SAFETY: by the caller's promise.
+        go_on!(Walk, &self.tree, tree, walk => unsafe { tree.next_page(walk, page, s) })
+    }
+
+    #[inline(always)]
+    fn prepare_page<S: Suspend>(&self, walk: &Walk, s: &mut S) {
+        go_on!(Walk, &self.tree, tree, walk => tree.prepare_page(walk, s));
+    }
+
+    #[inline]
+    fn is_as_marked(&self, mark: &Mark) -> bool {
+        call!(&self.tree, tree => tree.is_as_marked(mark))
+    }
+
+    #[inline]
+    unsafe fn raise_stamp(&self, mark: &Mark, stamp: u64) {
+        // SAFETY: by the caller's promise.
+        call!(&self.tree, tree => unsafe { tree.raise_stamp(mark, stamp) });
+    }
+
+    unsafe fn stamp_of(&self, key: &Key) -> u64 {
+        // SAFETY: by the caller's promise.
+        call!(&self.tree, tree => unsafe { tree.stamp_of(key) })
+    }
+
+    unsafe fn clear(&self, local: &Local) {
+        // SAFETY: by the caller's promise.
+        call!(&self.tree, tree => unsafe { tree.clear(local) });
+    }
+
+    fn lose_stamps(&mut self) {
+        call!(&mut self.tree, tree => tree.lose_stamps());
+    }
+}
