@@ -145,6 +145,16 @@ pub enum Error {
         /// Its number.
         number: u32,
     },
+    /// As many spawned transactions as may wait for a place in the worker. The one that was to be spawned has been dropped.
+    QueueFull {
+        /// The worker's [`queued_max`](crate::WorkerOptions::queued_max).
+        queued_max: usize,
+    },
+    /// The system refused a file descriptor.
+    NoDescriptor {
+        /// What it said.
+        reason: String,
+    },
     /// The system refused a thread.
     NoThread {
         /// What it said.
@@ -212,7 +222,14 @@ impl Error {
 
     /// True if the same transaction may succeed when it is run again.
     pub fn is_retryable(&self) -> bool {
-        matches!(self, Error::Conflict | Error::Deadlock(_) | Error::Busy | Error::TooManyTransactions { .. })
+        matches!(
+            self,
+            Error::Conflict
+                | Error::Deadlock(_)
+                | Error::Busy
+                | Error::QueueFull { .. }
+                | Error::TooManyTransactions { .. }
+        )
     }
 }
 
@@ -227,6 +244,21 @@ impl Error {
                 write!(f, "deadlock: {row} is locked by one that waits for this transaction")
             }
             _ => write!(f, "{row} is locked"),
+        }
+    }
+
+    /// As `fmt`, of what has to do with a worker and its thread.
+    fn fmt_of_worker(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Busy => f.write_str("all inboxes are full"),
+            Error::QueueFull { queued_max } => write!(
+                f,
+                "{queued_max} spawned transactions wait for a place in the worker already: run rounds of it before \
+                 spawning more, or make it with a greater queued_max"
+            ),
+            Error::NoDescriptor { reason } => write!(f, "the system refused a file descriptor: {reason}"),
+            Error::NoThread { reason } => write!(f, "the system refused a thread: {reason}"),
+            _ => Ok(()),
         }
     }
 
@@ -310,7 +342,9 @@ impl fmt::Display for Error {
                 write!(f, "no copy of {attempts} was whole, the last because of this: {reason}")
             }
             Error::InUse => f.write_str("the database cannot be closed: there are other handles of it"),
-            Error::NoThread { reason } => write!(f, "the system refused a thread: {reason}"),
+            Error::Busy | Error::QueueFull { .. } | Error::NoDescriptor { .. } | Error::NoThread { .. } => {
+                self.fmt_of_worker(f)
+            }
             Error::TransactionTooLarge { bytes_max } => write!(
                 f,
                 "the transaction's changes are longer than the limit of {bytes_max} bytes: \
@@ -318,7 +352,6 @@ impl fmt::Display for Error {
             ),
             Error::WouldWait => f.write_str("only the transaction's own operations can be awaited here"),
             Error::WouldDeadlock => f.write_str("a thread cannot wait for what it has to do itself"),
-            Error::Busy => f.write_str("all inboxes are full"),
             Error::Panicked(message) => write!(f, "the transaction's closure panicked: {message}"),
             Error::Cancelled => f.write_str("the transaction was cancelled"),
             Error::Closed => f.write_str("the database is closed"),

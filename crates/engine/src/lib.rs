@@ -68,7 +68,7 @@ pub use durable::{
 #[doc(hidden)]
 pub use durable::{Planted as PlantedDurability, Stepped};
 pub use error::{Error, HolderKind, LockHolder, LockedRow, Result};
-pub use exec::{BatchSize, Hint, Refill, Step, WorkerOptions};
+pub use exec::{BatchSize, Hint, Refill, Sleep, Spawned, Step, WakeFd, WorkerOptions, WorkerProgress};
 pub use metrics::{
     ArchiveStatistics, CheckpointStatistics, Clock, Event, LatencyStatistics, LogCondition, LogStatistics,
     MemoryStatistics, RoomStatistics, Stall, Statistics, SystemClock,

@@ -246,7 +246,7 @@ fn check_undriven(what: &str, steps: usize) {
         },
         drop,
     );
-    assert!(spawned.is_some());
+    spawned.expect("there is room");
     for _ in 0..steps {
         undriven.step();
     }

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use braiddb::suspend::Seeded;
-use braiddb::{Database, Error, Options, Result, Serializable, Table, Txn, Worker, WorkerOptions};
+use braiddb::{Database, Error, Options, Result, Serializable, Spawned, Table, Txn, Worker, WorkerOptions};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -129,17 +129,17 @@ fn seeded(db: &Database, seed: u64) -> Worker<Serializable, Seeded> {
     )
 }
 
-/// Spawns the body, which holds `token` until it is dropped, and one bystander. Returns the body's slot.
-fn spawn(worker: &mut Worker<Serializable, Seeded>, tables: Tables, token: &Arc<()>, key: u64) -> usize {
+/// Spawns the body, which holds `token` until it is dropped, and one bystander. Returns the body's name.
+fn spawn(worker: &mut Worker<Serializable, Seeded>, tables: Tables, token: &Arc<()>, key: u64) -> Spawned {
     let (token, done) = (token.clone(), token.clone());
     let body = async move |tx: &Txn| {
         let _held = token.clone();
         everything(tx, tables, || ()).await?;
         Err::<(), _>(Error::user("undone in any case"))
     };
-    let slot = worker.spawn(body, move |_| drop(done)).unwrap();
+    let spawned = worker.spawn(body, move |_| drop(done)).unwrap();
     worker.spawn(async move |tx: &Txn| count_up(tx, tables, key).await, |result| result.unwrap()).unwrap();
-    slot
+    spawned
 }
 
 /// Cancelled after any number of steps, a transaction is undone and its bystander commits.

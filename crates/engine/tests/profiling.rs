@@ -155,12 +155,10 @@ fn panics_and_cancellations_are_survived() {
     }
     assert_eq!(panicked.get(), 300);
     for i in 0..4_000 {
-        let slot = worker.spawn(async move |tx| tx.get(table, 1).await.map(|_| ()), |_| {});
+        let spawned = worker.spawn(async move |tx| tx.get(table, 1).await.map(|_| ()), |_| {}).unwrap();
         worker.round();
-        if let Some(slot) = slot
-            && i % 3 == 0
-        {
-            worker.cancel(slot);
+        if i % 3 == 0 {
+            worker.cancel(spawned);
         }
     }
     while worker.open() > 0 {

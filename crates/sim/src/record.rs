@@ -102,7 +102,7 @@ pub struct Record {
 #[derive(Debug)]
 pub(crate) struct Attempts {
     ledger: Ledger,
-    session: Cell<u32>,
+    session: u32,
     open: RefCell<Option<Record>>,
     is_committing: Cell<bool>,
 }
@@ -111,7 +111,7 @@ impl Attempts {
     pub(crate) fn new(ledger: &Ledger, session: u32) -> Attempts {
         Attempts {
             ledger: ledger.clone(),
-            session: Cell::new(session),
+            session,
             open: RefCell::default(),
             is_committing: Cell::new(false),
         }
@@ -121,17 +121,13 @@ impl Attempts {
         &self.ledger
     }
 
-    pub(crate) fn set_session(&self, session: u32) {
-        self.session.set(session);
-    }
-
     /// An attempt begins; so the one before, if there is one, gave way to a conflict.
     pub(crate) fn begin(&self) {
         self.ledger.count(|report| report.conflicts += u64::from(self.open.borrow().is_some()));
         self.end(Outcome::Aborted);
         let begin = self.ledger.next_event();
         self.open.replace(Some(Record {
-            session: self.session.get(),
+            session: self.session,
             begin,
             end: begin,
             outcome: Outcome::Aborted,

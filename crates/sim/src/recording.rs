@@ -12,7 +12,7 @@ pub type Rows = Table<u64, u64>;
 /// A table of lists.
 pub type Lists = Table<u64, [u8]>;
 
-/// The session of the first rows' transaction: no slot and no observer has it.
+/// The session of the first rows' transaction: no worker and no observer has it.
 const LOADER_SESSION: u32 = 1 << 31;
 
 /// A transaction, and where its operations are written down.

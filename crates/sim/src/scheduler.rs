@@ -8,7 +8,7 @@ use crate::ledger::{Ledger, Report};
 use crate::observer::Observer;
 use crate::random::Random;
 use crate::scheme::Isolation;
-use crate::stage::Stage;
+use crate::stage::{Sessions, Stage};
 use crate::workload::{Entry, Workload};
 use braiddb::suspend::Seeded;
 use braiddb::{Clock, ConcurrencyControl, Database, Options, Refill, Step, Worker, WorkerOptions};
@@ -94,7 +94,7 @@ fn simulate<C: ConcurrencyControl>(entry: &Entry<C>, settings: &Settings, ledger
 const STEPS_PER_TRANSACTION_MAX: u64 = 20_000;
 /// Interactive transactions open at once.
 const OBSERVERS_MAX: usize = 4;
-/// Their sessions' numbers begin here, above those of all slots of all workers.
+/// Their sessions' numbers begin here, above those of all workers.
 const OBSERVER_SESSIONS: u32 = 1 << 31;
 /// Housekeeping calls until nothing is left to do.
 const TENDS_MAX: usize = 10_000;
@@ -133,6 +133,8 @@ impl Clock for Ticks {
 // Fields drop in this order: the transactions on the workers, those from outside, the database.
 struct Simulation<C: ConcurrencyControl> {
     workers: Vec<SimulatedWorker<C>>,
+    /// Of each worker.
+    sessions: Vec<Sessions>,
     observers: Vec<Observer<C>>,
     workload: Box<dyn Workload<C>>,
     database: Database<C>,
@@ -151,7 +153,7 @@ impl<C: ConcurrencyControl> Simulation<C> {
             (entry.make)(&database, random, ledger).expect("an empty database takes the first rows");
         let count = if settings.workers > 0 { settings.workers } else { random.between(1, 3) as usize };
         let batch_max = *random.one_of(&[1, 2, 4, 16]);
-        let workers = (0..count)
+        let workers: Vec<_> = (0..count)
             .map(|_| {
                 let refill = if random.chance(80) { Refill::Immediate } else { Refill::Strict };
                 let options =
@@ -159,8 +161,9 @@ impl<C: ConcurrencyControl> Simulation<C> {
                 database.worker_with(Seeded::new(random.any()), options)
             })
             .collect();
+        let sessions = workers.iter().map(|_| Sessions::default()).collect();
         let (ledger, observers) = (ledger.clone(), Vec::new());
-        Simulation { workers, observers, workload, database, ledger, batch_max, observed: 0 }
+        Simulation { workers, sessions, observers, workload, database, ledger, batch_max, observed: 0 }
     }
 
     fn play(&mut self, transactions: u64, random: &mut Random) {
@@ -201,14 +204,15 @@ impl<C: ConcurrencyControl> Simulation<C> {
 
     fn begin(&mut self, at: usize, random: &mut Random) {
         if !self.workers[at].is_full() {
-            let (worker, ledger) = (&mut self.workers[at], &self.ledger);
-            self.workload.begin(&mut Stage { worker, at, ledger }, random);
+            let (worker, sessions, ledger) = (&mut self.workers[at], &mut self.sessions[at], &self.ledger);
+            self.workload.begin(&mut Stage { worker, at, sessions, ledger }, random);
         }
     }
 
     fn cancel(&mut self, at: usize, random: &mut Random) {
-        let slot = random.below(self.batch_max as u64) as usize;
-        if self.workers[at].cancel(slot) {
+        let session = random.below(self.batch_max as u64) as usize;
+        let spawned = self.sessions[at].spawned(session);
+        if spawned.is_some_and(|spawned| self.workers[at].cancel(spawned)) {
             self.ledger.count(|report| report.cancelled += 1);
             self.ledger.note(3);
         }

@@ -4,7 +4,7 @@ use crate::ledger::Ledger;
 use crate::record::{Attempts, Outcome};
 use crate::recording::Recording;
 use crate::scheduler::SimulatedWorker;
-use braiddb::{ConcurrencyControl, Result, Txn};
+use braiddb::{ConcurrencyControl, Result, Spawned, Txn};
 use std::fmt;
 use std::rc::Rc;
 
@@ -13,12 +13,44 @@ pub struct Stage<'s, C: ConcurrencyControl> {
     pub(crate) worker: &'s mut SimulatedWorker<C>,
     /// The worker's number.
     pub(crate) at: usize,
+    pub(crate) sessions: &'s mut Sessions,
     pub(crate) ledger: &'s Ledger,
 }
 
 impl<C: ConcurrencyControl> fmt::Debug for Stage<'_, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.worker.fmt(f)
+    }
+}
+
+/// The transactions of a worker, by session: one after the other in each.
+#[derive(Debug, Default)]
+pub(crate) struct Sessions(Vec<Session>);
+
+#[derive(Debug)]
+struct Session {
+    spawned: Spawned,
+    /// Of its last transaction, which has them as well until it has ended.
+    attempts: Rc<Attempts>,
+}
+
+impl Sessions {
+    /// The transaction that session number `number` has spawned last.
+    pub(crate) fn spawned(&self, number: usize) -> Option<Spawned> {
+        self.0.get(number).map(|session| session.spawned)
+    }
+
+    /// The number of the first session that has none open, perhaps one that is not there yet.
+    fn free(&self) -> usize {
+        let is_free = |session: &Session| Rc::strong_count(&session.attempts) == 1;
+        self.0.iter().position(is_free).unwrap_or(self.0.len())
+    }
+
+    fn set(&mut self, number: usize, session: Session) {
+        match self.0.get_mut(number) {
+            Some(place) => *place = session,
+            None => self.0.push(session),
+        }
     }
 }
 
@@ -47,7 +79,9 @@ impl<C: ConcurrencyControl> Stage<'_, C> {
         mut body: impl AsyncFnMut(&Recording<'_, C>) -> Result<R> + 'static,
         committed: impl FnOnce(R) + 'static,
     ) {
-        let attempts = Rc::new(Attempts::new(self.ledger, 0));
+        let number = self.sessions.free();
+        let session = (self.at as u32) << 16 | number as u32;
+        let attempts = Rc::new(Attempts::new(self.ledger, session));
         let (running, ending) = (attempts.clone(), Ending(attempts.clone()));
         let whole = async move |tx: &Txn<C>| {
             running.begin();
@@ -58,14 +92,14 @@ impl<C: ConcurrencyControl> Stage<'_, C> {
             result
         };
         let ledger = self.ledger.clone();
-        let slot = self.worker.spawn(whole, move |result| {
+        let spawned = self.worker.spawn(whole, move |result| {
             ending.0.end(if result.is_ok() { Outcome::Committed } else { Outcome::Aborted });
             if let Some(value) = ledger.ended(result) {
                 committed(value);
             }
         });
-        let slot = slot.expect("the scheduler has looked for room");
-        attempts.set_session((self.at as u32) << 16 | slot as u32);
+        let spawned = spawned.expect("the scheduler has looked for room");
+        self.sessions.set(number, Session { spawned, attempts });
         self.ledger.count(|report| report.transactions += 1);
     }
 }

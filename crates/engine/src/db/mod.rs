@@ -4,16 +4,16 @@ mod catalog;
 mod indexes;
 mod open;
 mod restore;
+mod worker;
 
 pub use catalog::{TableInfo, salvage};
 pub use restore::{Past, restore, restore_with_planted};
+pub use worker::Worker;
 
 use crate::cc::{ConcurrencyControl, Serializable};
 use crate::durable::{Durable, log_table};
 use crate::error::{Error, Result};
-use crate::exec::{
-    self, BatchSize, BatchTask, Executor, Fate, Hint, Lost, Refill, Step, Task, WorkerOptions, pin_to_core,
-};
+use crate::exec::{self, BatchSize, BatchTask, Executor, Fate, Hint, Lost, Task, WorkerOptions, pin_to_core};
 use crate::metrics::{Clock, Event, Statistics, SystemClock};
 use crate::options::Options;
 use crate::suspend::{OnMiss, Suspend};
@@ -423,184 +423,4 @@ fn worker_options(options: &Options) -> WorkerOptions {
         BatchSize::Fixed(batch) => batch.max(usual.batch_max),
     };
     WorkerOptions { batch: options.batch, batch_max, ..usual }
-}
-
-/// A worker of the calling thread's own. Closures may borrow from the caller, and need not be `Send`.
-///
-/// ```
-/// # use braiddb::{Database, Options, Table};
-/// # let db = Database::in_memory(Options { workers: 0, ..Options::default() })?;
-/// let t: Table<u64, u64> = db.table("t")?;
-/// let mut worker = db.worker();
-/// let keys: Vec<u64> = (0..1000).collect();
-/// let mut stored = 0;
-/// worker.run_each(&keys, async |tx, key| tx.insert(t, **key, 1).await, |result| {
-///     stored += result.is_ok() as u32;
-/// });
-/// assert_eq!(stored, 1000);
-/// # Ok::<(), braiddb::Error>(())
-/// ```
-pub struct Worker<C: ConcurrencyControl = Serializable, S: Suspend = OnMiss> {
-    inner: exec::Worker<WorkerHost<C>, S>,
-    retries_max: u32,
-}
-
-impl<C: ConcurrencyControl, S: Suspend> fmt::Debug for Worker<C, S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Worker").field("open", &self.open()).finish_non_exhaustive()
-    }
-}
-
-impl<C: ConcurrencyControl, S: Suspend> Worker<C, S> {
-    /// One closure over a stream of inputs, a transaction each; results go to `sink` as transactions
-    /// end. No queue, no type erasure, no allocation.
-    pub fn run_each<I, R>(
-        &mut self,
-        inputs: impl IntoIterator<Item = I>,
-        closure: impl AsyncFn(&Txn<C>, &I) -> Result<R>,
-        mut sink: impl FnMut(Result<R>),
-    ) {
-        let (mut inputs, closure, retries_max) = (inputs.into_iter(), &closure, self.retries_max);
-        self.inner.stream(
-            |txn| inputs.next().map(|input| drive(txn, Each(closure, input), retries_max)),
-            |result, fate| sink(known(result, fate)),
-        );
-    }
-
-    /// As [`run_each`](Self::run_each), with what the worker should know of each transaction before it starts. Two
-    /// whose hints overlap are not open together, and run in the order of the inputs: so they do not conflict. Up to
-    /// 64 inputs that have to wait are put aside, while later ones go on.
-    ///
-    /// ```
-    /// # use braiddb::{Database, Hint, Options, Table};
-    /// # let db = Database::in_memory(Options { workers: 0, ..Options::default() })?;
-    /// let counts: Table<u64, u64> = db.table("counts")?;
-    /// let mut worker = db.worker();
-    /// worker.run_each_hinted(
-    ///     (0..1000).map(|i| i % 3),
-    ///     |key| Hint::default().touches(*key),
-    ///     async |tx, key| {
-    ///         let count = tx.get(counts, *key).await?.unwrap_or(0);
-    ///         tx.put(counts, *key, count + 1).await
-    ///     },
-    ///     |result| assert!(result.is_ok()),
-    /// );
-    /// assert_eq!(db.statistics().aborts_conflict, 0);
-    /// # Ok::<(), braiddb::Error>(())
-    /// ```
-    pub fn run_each_hinted<I, R>(
-        &mut self,
-        inputs: impl IntoIterator<Item = I>,
-        hint: impl FnMut(&I) -> Hint,
-        closure: impl AsyncFn(&Txn<C>, &I) -> Result<R>,
-        mut sink: impl FnMut(Result<R>),
-    ) {
-        let (closure, retries_max) = (&closure, self.retries_max);
-        self.inner.stream_hinted(
-            inputs.into_iter(),
-            hint,
-            |txn, input| drive(txn, Each(closure, input), retries_max),
-            |result, fate| sink(known(result, fate)),
-        );
-    }
-
-    /// A stream of closures of one type.
-    pub fn run_all<F, R>(&mut self, closures: impl IntoIterator<Item = F>, mut sink: impl FnMut(Result<R>))
-    where
-        F: AsyncFnMut(&Txn<C>) -> Result<R>,
-    {
-        let (mut closures, retries_max) = (closures.into_iter(), self.retries_max);
-        self.inner.stream(
-            |txn| closures.next().map(|closure| drive(txn, Closure(closure), retries_max)),
-            |result, fate| sink(known(result, fate)),
-        );
-    }
-
-    /// One transaction, here and now.
-    pub fn run<R>(&mut self, closure: impl AsyncFnMut(&Txn<C>) -> Result<R>) -> Result<R> {
-        let mut got = None;
-        self.inner.set_alone(true);
-        self.run_all([closure], |result| got = Some(result));
-        self.inner.set_alone(false);
-        got.expect("run_all has run it")
-    }
-
-    /// Puts a transaction into a free slot and returns the slot's number, for [`cancel`](Self::cancel);
-    /// `None`: there is none. `end` is called with its result. [`step`](Self::step) moves it on.
-    pub fn spawn<R: 'static>(
-        &mut self,
-        closure: impl AsyncFnMut(&Txn<C>) -> Result<R> + 'static,
-        end: impl FnOnce(Result<R>) + 'static,
-    ) -> Option<usize> {
-        let retries_max = self.retries_max;
-        let end = move |result, fate| end(known(result, fate));
-        // SAFETY: as in `Database::submit`.
-        self.inner.attended(|worker| unsafe {
-            worker.spawn(move |txn| drive(txn, Closure(closure), retries_max), end).ok()
-        })
-    }
-
-    /// The place, in the order of all commits of the database, of the last transaction that this worker has
-    /// committed; for one that has written nothing, that of the last commit it may have seen, or a moment
-    /// later. When [`step`](Self::step) answers [`Step::Ended`] it is that transaction's.
-    pub fn last_commit_timestamp(&self) -> u64 {
-        self.inner.host().context().last_commit.get()
-    }
-
-    /// Looks at one open transaction, as the policy picks: the unit that a scheduler outside deals in.
-    pub fn step(&mut self) -> Step {
-        self.inner.attended(exec::Worker::step)
-    }
-
-    /// Looks at every open transaction once; true: one of them moved.
-    pub fn round(&mut self) -> bool {
-        self.inner.attended(exec::Worker::round)
-    }
-
-    /// Cleans up a bounded amount; true: there is more to do.
-    pub fn tend(&mut self) -> bool {
-        self.inner.attended(exec::Worker::tend)
-    }
-
-    /// Drops the transaction in this slot: it is undone. False: the slot is empty, or its transaction is about
-    /// to commit.
-    pub fn cancel(&mut self, slot: usize) -> bool {
-        self.inner.attended(|worker| worker.cancel(slot))
-    }
-
-    /// Transactions that have ended, and whose results are held back until it is known that they last.
-    pub fn held(&self) -> usize {
-        self.inner.held()
-    }
-
-    /// Transactions open.
-    pub fn open(&self) -> usize {
-        self.inner.open()
-    }
-
-    /// No slot is free for `spawn`.
-    pub fn is_full(&self) -> bool {
-        self.inner.is_full()
-    }
-
-    /// Transactions to keep open at once, from now on: 1 to the `batch_max` that it was made with.
-    pub fn set_batch(&mut self, batch: impl Into<BatchSize>) {
-        self.inner.set_batch(batch);
-    }
-
-    /// When places are filled again, from now on.
-    pub fn set_refill(&mut self, refill: Refill) {
-        self.inner.set_refill(refill);
-    }
-
-    /// How often a transaction is run again after a conflict, from now on.
-    pub fn set_retries_max(&mut self, retries_max: u32) {
-        self.retries_max = retries_max;
-    }
-
-    /// Changes that wait to be cleaned up by this worker, or by any.
-    pub fn garbage(&self) -> usize {
-        let context = self.inner.host().context();
-        C::garbage(&context.engine.shared, &context.worker) + context.local.pending()
-    }
 }

@@ -9,7 +9,8 @@ use super::held::{Announce, Fate, lose};
 use super::once::{Handle, Lost, Once, Outcome};
 use super::op::Mailbox;
 use super::serve::Home;
-use super::task::{Job, Sink, Started, Vacancy, message, quietly};
+use super::task::{Job, Sink, Started, message, quietly, submit};
+use super::vacancy::Vacancy;
 use crate::sync::atomic::{AtomicUsize, Ordering::*};
 use std::cell::UnsafeCell;
 use std::future::Future;
@@ -161,7 +162,7 @@ where
         // SAFETY: `part` keeps the task alive, and is dropped after the future.
         let task: &'static Self = unsafe { &*task };
         match catch_unwind(AssertUnwindSafe(|| (task.make)(mailbox, &task.shared, input))) {
-            Ok(future) => at.submit(future, part),
+            Ok(future) => submit(at, future, part),
             Err(payload) => part.set(Err(Lost::Panicked(message(payload)).into())),
         }
         more

@@ -5,8 +5,12 @@
 //!   announces that it will, and then looks once more. So nothing is left unseen.
 //! - A worker announces as well whether it could take a job. One that could not is never rung for a job: only what
 //!   gives it room again wakes it.
+//! - A worker that sleeps on its [`Event`] announces that, too. The event is signalled once for each such sleep that a ring
+//!   ends, by the thread that ended it, and at no other time: so a ring of a worker that is awake costs no system call,
+//!   and the worker knows how many signals there have been or are still to come.
 
 use super::blocking::{Mutex, Thread, lock, park_timeout, thread};
+use super::event::Event;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use std::sync::Arc;
 use std::task::Wake;
@@ -18,43 +22,66 @@ const RUNG: u32 = 1;
 const ASLEEP: u32 = 2;
 /// Asleep without room: too many of its futures are parked, or too many outputs are held.
 const FULL: u32 = 3;
+/// Added to either: asleep on the event, not parked.
+const ON_EVENT: u32 = 4;
 
 /// Rung by others, heard by one thread.
 pub(crate) struct Bell {
     state: AtomicU32,
-    sleeper: Mutex<Option<Thread>>, // set before the first sleep
+    sleeper: Mutex<Sleeper>,
+}
+
+/// How the thread that hears the bell is woken. Set before the first sleep of the kind.
+#[derive(Default)]
+struct Sleeper {
+    thread: Option<Thread>,
+    event: Option<Arc<Event>>,
 }
 
 impl Bell {
     pub(crate) fn new() -> Arc<Bell> {
-        Arc::new(Bell { state: AtomicU32::new(QUIET), sleeper: Mutex::new(None) })
+        Arc::new(Bell { state: AtomicU32::new(QUIET), sleeper: Mutex::new(Sleeper::default()) })
     }
 
     /// The calling thread is the one that hears it from now on.
     pub(crate) fn belongs_here(&self) {
-        *lock(&self.sleeper) = Some(thread::current());
+        lock(&self.sleeper).thread = Some(thread::current());
+    }
+
+    /// What is signalled when a sleep is to end that was announced with [`doze`](Self::doze).
+    pub(crate) fn set_event(&self, event: Arc<Event>) {
+        lock(&self.sleeper).event = Some(event);
     }
 
     /// Makes the worker look, waking it if it sleeps.
     pub(crate) fn ring(&self) {
         // AcqRel: the Release pairs with the Acquire in `heard`, for what was left before ringing; the
-        // Acquire with the Release in `sleep`, for `sleeper`.
-        if self.state.swap(RUNG, AcqRel) >= ASLEEP
-            && let Some(thread) = &*lock(&self.sleeper)
-        {
-            thread.unpark();
+        // Acquire with the Release in `announce`, for `sleeper`.
+        let before = self.state.swap(RUNG, AcqRel);
+        if before >= ASLEEP {
+            self.rouse(before);
+        }
+    }
+
+    #[cold]
+    fn rouse(&self, asleep: u32) {
+        let sleeper = lock(&self.sleeper);
+        match (&*sleeper, asleep & ON_EVENT != 0) {
+            (Sleeper { event: Some(event), .. }, true) => event.signal(),
+            (Sleeper { thread: Some(thread), .. }, false) => thread.unpark(),
+            _ => debug_assert!(false, "a sleep is announced when it is known how to end it"),
         }
     }
 
     /// Has announced that it sleeps and has room for a job. A caller that has left something under a lock which
     /// the sleeper takes after announcing, may rely on it.
     pub(crate) fn is_asleep(&self) -> bool {
-        self.state.load(Relaxed) == ASLEEP // ordered by that lock
+        self.state.load(Relaxed) & !ON_EVENT == ASLEEP // ordered by that lock
     }
 
     /// Has announced that it sleeps and could not take a job; ordered as [`is_asleep`](Self::is_asleep).
     pub(crate) fn is_full(&self) -> bool {
-        self.state.load(Relaxed) == FULL
+        self.state.load(Relaxed) & !ON_EVENT == FULL
     }
 
     /// Has it been rung? Then it is quiet again.
@@ -69,17 +96,29 @@ impl Bell {
         self.state.swap(QUIET, Acquire) == RUNG
     }
 
+    /// Announces a sleep. Returns false if the bell has been rung: the worker has to look first.
+    fn announce(&self, asleep: u32) -> bool {
+        // Release: pairs with the Acquire in `ring`.
+        self.state.compare_exchange(QUIET, asleep, AcqRel, Relaxed).is_ok()
+    }
+
+    /// The worker is awake again, and looks at what there is by itself. Returns false if the bell was rung since the sleep
+    /// was announced; that is still to be heard.
+    fn retract(&self) -> bool {
+        let asleep = self.state.load(Relaxed);
+        // (What it has to see is ordered by the exchange in `hear`.)
+        asleep != RUNG && self.state.compare_exchange(asleep, QUIET, Relaxed, Relaxed).is_ok()
+    }
+
     /// Sleeps until rung, unless it has been; `still_idle` looks once more after sleep is announced. Leaves
     /// the ringing to be heard. `has_room`: the sleeper would take a job. Returns after `at_most`, if given.
     pub(crate) fn sleep(&self, has_room: bool, at_most: Option<Duration>, still_idle: impl FnOnce() -> bool) {
         let asleep = if has_room { ASLEEP } else { FULL };
-        // Release: pairs with the Acquire in `ring`.
-        if self.state.compare_exchange(QUIET, asleep, AcqRel, Relaxed).is_err() {
+        if !self.announce(asleep) {
             return;
         }
         if !still_idle() {
-            // If it was rung meanwhile, it stays so.
-            let _ = self.state.compare_exchange(asleep, QUIET, Relaxed, Relaxed);
+            self.retract(); // if it was rung meanwhile, it stays so
             return;
         }
         while self.state.load(Relaxed) == asleep {
@@ -89,8 +128,20 @@ impl Bell {
             };
             park_timeout(at_most);
             // Whether rung, out of time or for no reason: the caller looks, and comes back with the time that is left.
-            let _ = self.state.compare_exchange(asleep, QUIET, Relaxed, Relaxed);
+            self.retract();
         }
+    }
+
+    /// Announces that the worker sleeps on its event from now on, until [`wake_up`](Self::wake_up). Returns false if the
+    /// bell has been rung: then it must not. The caller looks once more afterwards.
+    pub(crate) fn doze(&self, has_room: bool) -> bool {
+        self.announce(ON_EVENT | if has_room { ASLEEP } else { FULL })
+    }
+
+    /// The sleep that was announced with `doze` is over, for whatever reason. Returns true if the event has been signalled
+    /// for it, or is about to be.
+    pub(crate) fn wake_up(&self) -> bool {
+        !self.retract()
     }
 }
 

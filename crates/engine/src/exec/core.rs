@@ -48,6 +48,9 @@ pub struct WorkerOptions {
     /// Outputs of ended futures that may be held back at once; while so many are, nothing is let in. Those that
     /// are open then add theirs. Default: 65,536, which lets a million end each second and be held for 65 ms.
     pub held_max: usize,
+    /// Spawned futures that may wait for a place at once; while so many do, the next one is refused. What they take is
+    /// counted, too. Default: 65,536.
+    pub queued_max: usize,
     /// When a free place is filled again. Default: at once.
     pub refill: Refill,
 }
@@ -59,6 +62,7 @@ impl Default for WorkerOptions {
             batch_max: 64,
             parked_max: 1024,
             held_max: 1 << 16,
+            queued_max: 1 << 16,
             refill: Refill::Immediate,
         }
     }
@@ -267,8 +271,11 @@ impl<H: Host> Core<H> {
         if self.oldest_stamp(live).is_none() {
             return self.leave();
         }
-        let mut in_flight = self.slots.iter().filter(|slot| slot.stamp.get() != NO_STAMP);
-        if in_flight.all(|slot| slot.mailbox.can_restart()) {
+        let can_restart =
+            |slot: &Slot<H::Mailbox>| slot.stamp.get() == NO_STAMP || slot.mailbox.can_restart();
+        // SAFETY: slots live as long as the worker.
+        let of_live = live.iter().all(|slot| can_restart(unsafe { slot.as_ref() }));
+        if of_live && (self.parked_stamped == 0 || self.slots.iter().all(can_restart)) {
             self.host.paused();
             self.host.local().pause();
         }

@@ -2,6 +2,7 @@
 
 use super::bell::{Bell, SlotWaker, Wakes};
 use super::blocking::{Mutex, lock};
+use super::event::Event;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::loom::{Planted, check, notices};
 use loom::thread;
@@ -35,6 +36,48 @@ fn bring_job<const LOOKS_TOO_EARLY: bool>() {
 fn jobs_wake() {
     check("bell", &[], bring_job::<false>);
     notices("bell", "a look that comes too early", bring_job::<true>);
+}
+
+/// As `bring_job`, to a worker whose thread waits for a descriptor; it may wait without looking for a job after it has
+/// announced that.
+fn bring_job_to_descriptor<const LOOKS_AGAIN: bool>() {
+    let (bell, jobs) = (Bell::new(), Arc::new(Mutex::new(0)));
+    let event = Arc::new(Event::new().expect("a model's"));
+    bell.set_event(Arc::clone(&event));
+    let worker = thread::spawn({
+        let (bell, jobs, event) = (Arc::clone(&bell), Arc::clone(&jobs), Arc::clone(&event));
+        move || {
+            let mut signals = 0;
+            while *lock(&jobs) == 0 {
+                bell.heard();
+                if !bell.doze(true) {
+                    continue;
+                }
+                if !LOOKS_AGAIN || *lock(&jobs) == 0 {
+                    event.wait_readable();
+                }
+                signals += u64::from(bell.wake_up());
+                let taken = event.take();
+                assert!(taken <= signals, "signalled for nothing");
+                signals -= taken;
+            }
+            signals
+        }
+    });
+    *lock(&jobs) += 1;
+    if bell.is_asleep() {
+        bell.ring();
+    }
+    let signals = worker.join().expect("no panic");
+    assert_eq!(event.take(), signals, "what is still to come is known");
+}
+
+/// Proves that a job is not slept over by a thread that waits for a descriptor, which is signalled once for each sleep that
+/// was ended so.
+#[test]
+fn jobs_wake_by_descriptor() {
+    check("descriptor", &[], bring_job_to_descriptor::<true>);
+    notices("descriptor", "a sleep without a second look", bring_job_to_descriptor::<false>);
 }
 
 /// Proves that a worker that finds a slot woken sees what was done before, and that it does not sleep over it.

@@ -115,6 +115,18 @@ pub trait Host {
         self.local().refresh(oldest);
     }
 
+    /// Counts `bytes` more that a future takes which waits in the worker's queue. Returns false, and counts nothing, if there is
+    /// no memory for it.
+    fn charge(&self, bytes: usize) -> bool {
+        let _ = bytes;
+        true
+    }
+
+    /// Counts them no longer.
+    fn uncharge(&self, bytes: usize) {
+        let _ = bytes;
+    }
+
     /// Called after every so many ended futures and when idle, inside an epoch: garbage collection, metrics. A
     /// bounded amount of work; true: there is more to do at once.
     fn tend(&self, counters: &Counters) -> bool;

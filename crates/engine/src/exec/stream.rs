@@ -35,7 +35,7 @@ impl<H: Host, S: Suspend> Worker<H, S> {
     /// `sink` drops all futures and the outputs that are held, and is passed on; the worker is empty and good for
     /// use then. A future whose output was dropped has ended all the same: what it did is not undone.
     ///
-    /// Panics if futures are open that were placed otherwise. What is held of such stays held.
+    /// Panics if futures are open, or wait for a place, that were spawned. What is held of such stays held.
     #[inline(always)]
     pub fn stream<'s, F: Future>(
         &'s mut self,
@@ -64,7 +64,8 @@ impl<H: Host, S: Suspend> Worker<H, S> {
         source: N,
         sink: impl FnMut(<N::Future as Future>::Output, Fate),
     ) {
-        assert_eq!(self.open(), 0, "the worker has spawned futures open");
+        assert_eq!(self.open() + self.queued(), 0, "the worker has spawned futures");
+        self.end_sleep();
         let emptied = Emptied(self);
         let Worker { core, live, policy, .. } = &mut *emptied.0;
         core.enter();

@@ -6,7 +6,7 @@ use super::held::{Announce, Ending, Fate, Outbox, lose};
 use super::once::{Handle, Lost, Once, Outcome};
 use super::op::Mailbox;
 use super::serve::Home;
-use super::slot::Slot;
+use super::vacancy::Vacancy;
 use crate::sync::atomic::{AtomicBool, Ordering::*};
 use std::any::Any;
 use std::cell::UnsafeCell;
@@ -36,48 +36,17 @@ pub enum Started {
     More,
 }
 
-/// A vacant slot, to be filled once or not at all.
-pub struct Vacancy<'w, M: 'static> {
-    slot: &'w Slot<M>,
-    mailbox: &'static M,
-    outbox: &'w Rc<Outbox>,
-}
-
-impl<'w, M: Mailbox> Vacancy<'w, M> {
-    pub(crate) fn new(slot: &'static Slot<M>, outbox: &'w Rc<Outbox>) -> Self {
-        Vacancy { slot, mailbox: &slot.mailbox, outbox }
-    }
-
-    /// The mailbox beside the future. Good as long as the future that fills the vacancy, and to be used by it
-    /// only.
-    pub(crate) fn mailbox(&self) -> &'static M {
-        self.mailbox
-    }
-
-    /// Where the future leaves its output if that is to be held.
-    pub(crate) fn outbox(&self) -> Rc<Outbox> {
-        self.outbox.clone()
-    }
-
-    /// Fills the vacancy with a submitted future, whose result goes to `sink`.
-    pub(crate) fn submit<T, E, F, K>(self, future: F, sink: K)
-    where
-        E: From<Lost>,
-        F: Future<Output = Result<T, E>> + 'static,
-        K: Sink<Result<T, E>> + 'static,
-    {
-        let (future, sink) = (ManuallyDrop::new(future), ManuallyDrop::new(sink));
-        let (mailbox, outbox) = (self.mailbox, self.outbox());
-        self.fill(Submitted { future, has_future: true, mailbox, outbox, sink });
-    }
-
-    /// Fills the vacancy.
-    pub(crate) fn fill(self, future: impl Future<Output = ()> + 'static) {
-        // SAFETY: made by `Worker::place` only: the slot is vacant and does not move. The future borrows
-        // nothing but the mailbox and what it keeps alive itself.
-        unsafe { self.slot.future.put_erased(future) };
-        self.slot.occupied();
-    }
+/// Fills the vacancy with a submitted future, whose result goes to `sink`.
+pub(crate) fn submit<M, T, E, F, K>(vacancy: Vacancy<'_, M>, future: F, sink: K)
+where
+    M: Mailbox,
+    E: From<Lost>,
+    F: Future<Output = Result<T, E>> + 'static,
+    K: Sink<Result<T, E>> + 'static,
+{
+    let (future, sink) = (ManuallyDrop::new(future), ManuallyDrop::new(sink));
+    let (mailbox, outbox) = (vacancy.mailbox(), vacancy.outbox());
+    vacancy.fill(Submitted { future, has_future: true, mailbox, outbox, sink });
 }
 
 /// Where the result of a submitted future goes. Dropped without `set`, it answers that the future was
@@ -247,7 +216,7 @@ where
         }
         let mailbox = at.mailbox();
         match catch_unwind(AssertUnwindSafe(|| make(mailbox))) {
-            Ok(future) => at.submit(future, Answer(Some(self))),
+            Ok(future) => submit(at, future, Answer(Some(self))),
             Err(payload) => self.once.set(Err(Lost::Panicked(message(payload)).into())),
         }
         Started::Last

@@ -1,30 +1,25 @@
-//! A worker: slots, a policy, and the thread that calls. This file: futures of any types, erased, which an
-//! outside scheduler or [`serve`](super::Executor::serve) drives. `stream.rs`: the loop over futures of one
-//! type.
+//! A worker: slots, a policy, and the thread that calls. This file: the rounds over futures of any types, erased, which an
+//! outside scheduler or [`serve`](super::Executor::serve) drives. `spawned.rs`: how they are put in. `sleep.rs`: how a
+//! scheduler outside waits. `stream.rs`: the loop over futures of one type.
 
 use super::bell::Bell;
 use super::core::{Core, LiveList, Policy, WorkerOptions};
-use super::held::{Ending, Fate, Outbox};
+use super::held::Outbox;
 use super::op::{Host, Mailbox};
+use super::queue::{Queue, Spawned};
+use super::sleep::Doze;
 use super::slot::{Slot, State};
-use super::task::Vacancy;
 use super::timed::find_rarely;
+use super::vacancy::Vacancy;
 use super::{BatchSize, Refill};
 use crate::suspend::{PrefetchOnly, Suspend};
-use std::future::Future;
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::pin::Pin;
 use std::ptr::NonNull;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::Context;
 use std::thread;
-use std::time::Duration;
-
-/// How long a worker sleeps that has something to clean up, which others may still see: so that an idle one gives memory back soon,
-/// at next to no cost.
-const TENDS_AGAIN: Duration = Duration::from_millis(100);
 
 /// What one step of a worker did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +30,17 @@ pub enum Step {
     Stepped,
     /// A future ended. Its output may be held.
     Ended,
+}
+
+/// What a call of [`Worker::run_rounds`] has come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WorkerProgress {
+    /// Rounds in which something moved.
+    pub rounds: u32,
+    /// Futures that have ended. Their outputs may be held.
+    pub ended: u64,
+    /// Nothing moves any more until something is spawned, or the worker is woken.
+    pub is_idle: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -58,6 +64,11 @@ pub struct Worker<H: Host, S: Suspend> {
     outbox: Rc<Outbox>,
     /// Under `Refill::Strict`: the batch is still being gathered.
     gathering: bool,
+    /// Spawned futures that wait for a place.
+    pub(super) queue: Queue<H::Mailbox>,
+    /// The names of the spawned futures in the slots, by the slots' numbers; elsewhere, names of such that have gone.
+    names: Box<[Option<Spawned>]>,
+    pub(super) doze: Doze,
 }
 
 impl<H: Host, S: Suspend> Worker<H, S> {
@@ -69,8 +80,19 @@ impl<H: Host, S: Suspend> Worker<H, S> {
     pub(crate) fn with_bell(host: H, policy: S, options: WorkerOptions, bell: Arc<Bell>) -> Self {
         bell.belongs_here();
         let core = Core::new(host, Policy::of::<S>(), options, bell);
-        let (live, outbox) = (core.live_list(), Rc::new(Outbox::new(core.held_max)));
-        Worker { core, policy, live, open: 0, at: 0, hasty: false, outbox, gathering: true }
+        Worker {
+            live: core.live_list(),
+            open: 0,
+            at: 0,
+            hasty: false,
+            outbox: Rc::new(Outbox::new(core.held_max)),
+            gathering: true,
+            queue: Queue::new(options.queued_max),
+            names: vec![None; core.slots.slots_max()].into(),
+            doze: Doze::default(),
+            core,
+            policy,
+        }
     }
 
     /// Its surroundings.
@@ -138,54 +160,45 @@ impl<H: Host, S: Suspend> Worker<H, S> {
         self.room() == 0
     }
 
-    /// Opens the future that `make` returns, and calls `end` with its output: when it ends, or where the output is
-    /// held, in the first [`step`](Self::step), [`round`](Self::round) or [`tend`](Self::tend) after its release,
-    /// or when the worker is dropped, which waits for that. Returns the number of the future's slot, which is its
-    /// own until it ends; or the arguments if the worker is full.
-    ///
-    /// # Safety
-    /// The mailbox reference given to `make` is used by the future only: it is good until that is
-    /// dropped, at the latest with the worker.
-    pub unsafe fn spawn<P, F, E>(&mut self, make: P, end: E) -> Result<usize, (P, E)>
-    where
-        P: FnOnce(&'static H::Mailbox) -> F,
-        F: Future + 'static,
-        E: FnOnce(F::Output, Fate) + 'static,
-    {
-        let mut parts = Some((make, end));
-        let placed = self.place(|vacancy| {
-            let (make, end) = parts.take().expect("called once");
-            let (mailbox, outbox) = (vacancy.mailbox(), vacancy.outbox());
-            vacancy.fill(Then { future: make(mailbox), end: Some(end), mailbox, outbox });
-        });
-        placed.ok_or_else(|| parts.take().expect("not called"))
-    }
-
     /// Lets `put` fill a vacant slot. Returns its number; `None`: the worker is full, or `put` did not fill
     /// it.
     pub(crate) fn place(&mut self, put: impl FnOnce(Vacancy<'_, H::Mailbox>)) -> Option<usize> {
+        self.place_as(None, put)
+    }
+
+    /// As `place`, of a spawned future with this name.
+    pub(super) fn place_as(
+        &mut self,
+        name: Option<Spawned>,
+        put: impl FnOnce(Vacancy<'_, H::Mailbox>),
+    ) -> Option<usize> {
         if self.is_full() {
             return None;
         }
         self.gathering |= self.open() == 0;
         let at = self.core.slots.vacant(&self.core.host)?;
+        let placing = Placing { worker: self, at };
         // SAFETY: slots live as long as the worker, and drop their futures before their mailboxes.
         let slot: &'static Slot<H::Mailbox> = unsafe { &*at.as_ptr() };
-        // If `put` panics, the slot is missing until the worker is cleared; jobs do not let panics out.
-        put(Vacancy::new(slot, &self.outbox));
+        put(Vacancy::new(slot, &placing.worker.outbox));
+        drop(placing);
         if slot.state.get() == State::Vacant {
-            self.core.slots.give_back(at);
             return None;
         }
-        self.core.enter();
+        self.names[slot.index as usize] = name;
         self.live[self.open] = at;
         self.open += 1;
         Some(slot.index as usize)
     }
 
-    /// Drops the future in slot number `index`, as [`spawn`](Self::spawn) returned it, with the operations it
-    /// has in flight. False: the slot is vacant, or its future is beyond recall.
-    pub fn cancel(&mut self, index: usize) -> bool {
+    /// The slot that the spawned future of this name is in, if it is in one.
+    pub(super) fn slot_of(&self, spawned: Spawned) -> Option<usize> {
+        self.names.iter().position(|&name| name == Some(spawned))
+    }
+
+    /// Drops the future in slot number `index`, with the operations it has in flight. Returns false if the slot is vacant,
+    /// or its future beyond recall.
+    pub(super) fn cancel_slot(&mut self, index: usize) -> bool {
         let Some(slot) = self.core.slots.at(index) else { return false };
         // SAFETY: slots live as long as the worker.
         let that = unsafe { slot.as_ref() };
@@ -224,6 +237,7 @@ impl<H: Host, S: Suspend> Worker<H, S> {
         if self.open == 0 {
             return if released { Step::Stepped } else { Step::Idle };
         }
+        self.core.enter();
         self.core.count_round(&self.live[..self.open]);
         // The answer is foreign code's: what lies behind the open ones is not alive.
         self.at = self.policy.pick(self.at.min(self.open - 1), self.open).min(self.open - 1);
@@ -244,6 +258,7 @@ impl<H: Host, S: Suspend> Worker<H, S> {
             self.core.stop_timing();
             return released;
         }
+        self.core.enter();
         self.core.count_round(&self.live[..self.open]);
         let is_rare = self.hasty | self.core.is_timing;
         let mut at = 0;
@@ -263,22 +278,33 @@ impl<H: Host, S: Suspend> Worker<H, S> {
         true
     }
 
+    /// Goes round until nothing moves, `rounds_max` times at most: so that a thread that has other things to look after comes
+    /// back to these, however much there is to do.
+    pub fn run_rounds(&mut self, rounds_max: u32) -> WorkerProgress {
+        let ended = self.core.counters.ended;
+        let mut progress = WorkerProgress { rounds: 0, ended: 0, is_idle: false };
+        while progress.rounds < rounds_max && !progress.is_idle {
+            progress.is_idle = !self.round();
+            progress.rounds += u32::from(!progress.is_idle);
+        }
+        progress.ended = self.core.counters.ended - ended;
+        progress
+    }
+
     /// Housekeeping for a scheduler that has nothing else to do. True: there is more to do.
     pub fn tend(&mut self) -> bool {
         self.release();
         if self.open > 0 { self.core.tend() } else { self.core.tend_idle() }
     }
 
-    /// How long the worker may sleep: until a wait is over, or what it has to clean up may be due. `None`: until it is woken.
-    pub(crate) fn sleep_max(&self) -> Option<Duration> {
-        let wait = if self.core.parked == 0 { None } else { self.core.host.expire() };
-        let tend = (!self.core.host.is_tended()).then_some(TENDS_AGAIN);
-        wait.into_iter().chain(tend).min()
+    /// Futures are open that are not parked.
+    pub(super) fn has_live(&self) -> bool {
+        self.open > 0
     }
 
-    /// Takes notice of what others have done. True: outputs that were held were given out.
+    /// Takes notice of what others have done, and lets in what may be. True: outputs that were held were given out.
     fn attend(&mut self) -> bool {
-        self.gathering = false;
+        self.end_sleep();
         let released = self.release(); // before the bell: it may wake futures here
         if self.open == 0 && self.core.parked > 0 {
             self.core.host.expire(); // likewise
@@ -287,11 +313,15 @@ impl<H: Host, S: Suspend> Worker<H, S> {
             let (open, hasty) = self.core.wake(&mut self.live, self.open);
             self.open = open;
             self.hasty |= hasty;
-            if self.open > 0 {
-                self.core.enter();
-            }
         }
+        self.admit();
+        self.gathering = false;
         released
+    }
+
+    /// Spawned futures wait, and one of them may be let in.
+    pub(super) fn can_admit(&self) -> bool {
+        !self.queue.is_empty() && !self.is_full()
     }
 
     /// Gives out what is due of the held outputs. True: there was some.
@@ -379,9 +409,10 @@ impl<H: Host, S: Suspend> Worker<H, S> {
     /// Drops every future, then waits for what is held and gives it out. The first panic is passed on when all is
     /// done (or swallowed if one is under way already).
     pub(crate) fn finish(&mut self) {
+        let forgotten = catch_unwind(AssertUnwindSafe(|| self.queue.clear(&self.core.host)));
         let cleared = catch_unwind(AssertUnwindSafe(|| self.clear()));
         let given = self.finish_held();
-        if let Err(payload) = cleared.and(given)
+        if let Err(payload) = forgotten.and(cleared).and(given)
             && !thread::panicking()
         {
             resume_unwind(payload);
@@ -408,6 +439,21 @@ impl<H: Host, S: Suspend> Worker<H, S> {
 impl<H: Host, S: Suspend> Drop for Worker<H, S> {
     fn drop(&mut self) {
         self.finish();
+    }
+}
+
+/// A slot that is not filled is given back, also if what was to fill it panics.
+struct Placing<'w, H: Host, S: Suspend> {
+    worker: &'w mut Worker<H, S>,
+    at: NonNull<Slot<H::Mailbox>>,
+}
+
+impl<H: Host, S: Suspend> Drop for Placing<'_, H, S> {
+    fn drop(&mut self) {
+        // SAFETY: slots live as long as the worker.
+        if unsafe { self.at.as_ref() }.state.get() == State::Vacant {
+            self.worker.core.slots.give_back(self.at);
+        }
     }
 }
 
@@ -452,36 +498,4 @@ fn scan<M: Mailbox, S: Suspend>(live: &[NonNull<Slot<M>>], at: usize, policy: &m
         i += 1;
     }
     i
-}
-
-/// A future and what to do with its output.
-struct Then<M: 'static, F, E> {
-    future: F,
-    end: Option<E>,
-    mailbox: &'static M,
-    outbox: Rc<Outbox>,
-}
-
-impl<M, F, E> Future for Then<M, F, E>
-where
-    M: Mailbox,
-    F: Future + 'static,
-    E: FnOnce(F::Output, Fate) + 'static,
-{
-    type Output = ();
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        // SAFETY: `future` is pinned with us, `end` never is.
-        let me = unsafe { self.get_unchecked_mut() };
-        // SAFETY: as above.
-        let output = ready!(unsafe { Pin::new_unchecked(&mut me.future) }.poll(context));
-        let end = me.end.take().expect("a future ends once");
-        let until = me.mailbox.held_until();
-        if me.outbox.must_hold(until) {
-            me.outbox.push(until, Ending::Spawned(Box::new(move |fate| end(output, fate))));
-        } else {
-            end(output, Fate::Kept);
-        }
-        Poll::Ready(())
-    }
 }

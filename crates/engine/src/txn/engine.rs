@@ -243,7 +243,7 @@ impl<C: ConcurrencyControl> Engine<C> {
     }
 
     #[cold]
-    pub(super) fn out_of_memory(&self) -> Error {
+    pub(crate) fn out_of_memory(&self) -> Error {
         Error::OutOfMemory { limit_bytes: self.memory.limit_bytes() }
     }
 

@@ -6,6 +6,7 @@ use super::mailbox::{Desk, InPlace};
 use crate::cc::ConcurrencyControl;
 use crate::epoch::Local;
 use crate::exec::{self, Counters, Host, Lead, Level, Reading, Released, Style};
+use crate::memory::Kind;
 use crate::profile::Profile;
 use crate::suspend::Suspend;
 use crate::sync::Fixed;
@@ -162,6 +163,14 @@ impl<C: ConcurrencyControl> Host for WorkerHost<C> {
 
     fn learn_level(&self, level: Level) {
         self.context.engine.known_level.store(level.to_bits(), Relaxed); // a hint for those to come
+    }
+
+    fn charge(&self, bytes: usize) -> bool {
+        self.context.engine.memory.charge_transaction(bytes as u64, false).is_ok()
+    }
+
+    fn uncharge(&self, bytes: usize) {
+        self.context.engine.memory.release(Kind::Transactions, bytes as u64);
     }
 
     fn tend(&self, counters: &Counters) -> bool {

@@ -3,8 +3,8 @@
 use super::{database, put, skew, table_of, value};
 use braiddb::suspend::{Never, OnMiss, Seeded, Suspend};
 use braiddb::{
-    Claim, ConcurrencyControl, Database, Error, Options, Result, Serializable, Snapshot, Table, Transaction,
-    Txn, Worker, WorkerOptions,
+    Claim, ConcurrencyControl, Database, Error, Options, Result, Serializable, Snapshot, Spawned, Table,
+    Transaction, Txn, Worker, WorkerOptions,
 };
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
@@ -17,7 +17,7 @@ use std::thread;
 /// A transaction on a worker that asks for row 1 while a younger one holds it, and adds 1 to it.
 struct Waiter<C: ConcurrencyControl> {
     worker: Worker<C, OnMiss>,
-    slot: usize,
+    spawned: Spawned,
     result: Rc<RefCell<Option<Result<Option<u64>>>>>,
     attempts: Rc<Cell<u32>>,
 }
@@ -38,13 +38,13 @@ impl<C: ConcurrencyControl> Waiter<C> {
             tx.put(table, 1, old.unwrap_or(0) + 1).await?;
             Ok(old)
         };
-        let slot = worker.spawn(body, move |result| *end.borrow_mut() = Some(result)).unwrap();
+        let spawned = worker.spawn(body, move |result| *end.borrow_mut() = Some(result)).unwrap();
         worker.step();
         put(db, table, &[(98, 0)]); // time passes, so that the holder is the younger one
         let holder = db.begin().unwrap();
         assert_eq!(holder.get_for_update(table, 1).unwrap(), Some(10));
         is_held.set(true);
-        let mut waiter = Waiter { worker, slot, result, attempts };
+        let mut waiter = Waiter { worker, spawned, result, attempts };
         waiter.step(1000);
         assert!(waiter.result.borrow().is_none(), "it waits");
         (waiter, holder)
@@ -98,7 +98,7 @@ fn a_cancelled_waiter_is_gone() {
     let db = database::<Serializable>();
     let table = table_of(&db, &[(1, 10)]);
     let (mut waiter, holder) = Waiter::new(&db, table);
-    assert!(waiter.worker.cancel(waiter.slot));
+    assert!(waiter.worker.cancel(waiter.spawned));
     waiter.step(10);
     assert!(holder.update(table, 1, 11).unwrap());
     holder.commit().unwrap();

@@ -243,8 +243,7 @@ impl Life {
         };
         let storage = self.storage.clone();
         let answer = move |result| trace.borrow_mut().is_answered(number, result, storage.boundary());
-        let slot = self.workers[at].spawn(body, answer);
-        assert!(slot.is_some(), "there was room");
+        self.workers[at].spawn(body, answer).expect("there was room");
         number
     }
 

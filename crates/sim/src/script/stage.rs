@@ -265,8 +265,8 @@ impl<'s, C: ConcurrencyControl> Stage<'s, C> {
         end: impl FnOnce(Result<()>) + 'static,
     ) -> Result<(), String> {
         let worker = at % self.workers.len();
-        let slot = self.workers[worker].spawn(body, end);
-        slot.map(drop).ok_or_else(|| "a worker has no room, although few transactions are open".into())
+        let spawned = self.workers[worker].spawn(body, end);
+        spawned.map(drop).map_err(|error| error.to_string())
     }
 
     /// Steps the workers in turn until nothing moves. False: something still does.

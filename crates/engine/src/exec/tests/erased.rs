@@ -1,6 +1,6 @@
 use super::stream::worker;
 use super::toy::{Gate, Toy, ToyHost};
-use crate::exec::{Host, Refill, Step, Worker};
+use crate::exec::{Host, Refill, Spawned, Step, Worker};
 use crate::suspend::{OnMiss, Seeded, Suspend};
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 type Log = Rc<RefCell<Vec<u32>>>;
 
-fn spawn<S: Suspend>(w: &mut Worker<ToyHost, S>, log: &Log, id: u32, operations: u32) -> Option<usize> {
+fn spawn<S: Suspend>(w: &mut Worker<ToyHost, S>, log: &Log, id: u32, operations: u32) -> Option<Spawned> {
     let log = log.clone();
     let make = move |toy| async move {
         for _ in 0..operations {

@@ -16,7 +16,13 @@ type ToyWorker = Worker<ToyHost, OnMiss>;
 type Outputs = Vec<(u64, Fate)>;
 
 fn worker(log: &Arc<ToyLog>, batch: usize, held_max: usize) -> ToyWorker {
-    let options = WorkerOptions { batch: batch.into(), held_max, parked_max: 4, ..WorkerOptions::default() };
+    let options = WorkerOptions {
+        batch: batch.into(),
+        held_max,
+        parked_max: 4,
+        queued_max: 0,
+        ..WorkerOptions::default()
+    };
     Worker::new(ToyHost::with_log(Some(log.clone())), OnMiss, options)
 }
 

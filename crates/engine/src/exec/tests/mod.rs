@@ -20,6 +20,10 @@ mod hints;
 mod lead;
 #[cfg(braid_shuttle)]
 mod shuttle_tests;
+#[cfg(not(any(braid_shuttle, braid_loom)))] // models have no descriptors
+mod sleep;
+#[cfg(not(braid_shuttle))]
+mod spawned;
 #[cfg(not(braid_shuttle))]
 mod stream;
 #[cfg(not(braid_shuttle))]

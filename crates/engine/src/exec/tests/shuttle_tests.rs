@@ -6,7 +6,7 @@ use super::toy_log::ToyLog;
 use crate::exec::bell::{Bell, Wakes};
 use crate::exec::once::{Handle, Lost, Once, Outcome};
 use crate::exec::task::Job;
-use crate::exec::{BatchSize, BatchTask, Executor, Fate, Refill, Task, Worker, WorkerOptions};
+use crate::exec::{BatchSize, BatchTask, Executor, Fate, Refill, Sleep, Task, Worker, WorkerOptions};
 use crate::suspend::OnMiss;
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::sync::Mutex;
@@ -31,6 +31,7 @@ const OPTIONS: WorkerOptions = WorkerOptions {
     batch_max: 2,
     parked_max: 2,
     held_max: 2,
+    queued_max: 2,
     refill: Refill::Immediate,
 };
 
@@ -322,4 +323,82 @@ fn a_release_races_with_jobs_and_with_closing() {
             release.join().unwrap();
         }
     });
+}
+
+/// A message for a future, from any thread.
+#[derive(Default)]
+struct Message(Mutex<(bool, Option<Waker>)>);
+
+impl Message {
+    fn send(&self) {
+        let waker = {
+            let mut message = self.0.lock().unwrap();
+            message.0 = true;
+            message.1.take()
+        };
+        waker.into_iter().for_each(Waker::wake);
+    }
+
+    async fn receive(&self) {
+        std::future::poll_fn(|context| {
+            let mut message = self.0.lock().unwrap();
+            if message.0 {
+                return std::task::Poll::Ready(());
+            }
+            message.1 = Some(context.waker().clone());
+            std::task::Poll::Pending
+        })
+        .await;
+    }
+}
+
+/// A thread that sleeps on its worker's descriptor, while others wake futures of it and release what it holds. `obeys`: it
+/// sleeps only when the worker says so.
+fn sleep_on_the_descriptor(obeys: bool) {
+    let (log, messages) = (ToyLog::new(), Arc::new([Message::default(), Message::default()]));
+    let mut worker = Worker::new(ToyHost::with_log(Some(log.clone())), OnMiss, OPTIONS);
+    let fd = worker.wake_fd().expect("a model's descriptor");
+    for until in 0..4 {
+        let messages = messages.clone();
+        let make = move |toy: &'static Toy| async move {
+            match messages.get(until) {
+                Some(message) => message.receive().await,
+                None => toy.hold_until(until as u64 - 1),
+            }
+        };
+        // SAFETY: the future alone uses its mailbox.
+        unsafe { worker.spawn(make, |(), _| ()) }.expect("room");
+    }
+    let others = [0, 1].map(|i| {
+        let messages = messages.clone();
+        thread::spawn(move || messages[i].send())
+    });
+    let release = thread::spawn(move || (1..=2).for_each(|until| log.release(until)));
+    loop {
+        worker.run_rounds(2);
+        if worker.open() + worker.queued() + worker.held() == 0 {
+            break;
+        }
+        let sleep = worker.prepare_to_sleep();
+        if sleep != Sleep::NotNow || !obeys {
+            fd.wait_readable();
+        }
+    }
+    others.into_iter().for_each(|thread| thread.join().unwrap());
+    release.join().unwrap();
+}
+
+#[test]
+fn nothing_is_lost_on_a_worker_that_sleeps_on_its_descriptor() {
+    // Proves: wakes and releases before, while and after the sleep is announced are all seen, with futures that wait for
+    // a place meanwhile.
+    check(|| sleep_on_the_descriptor(true));
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn a_sleep_that_was_not_granted_is_slept_over() {
+    // Proves: the model above would find a wake-up that is lost: a thread that waits although it was told not to is never
+    // woken in some schedule.
+    check(|| sleep_on_the_descriptor(false));
 }

@@ -10,7 +10,13 @@ use std::thread;
 use std::time::Duration;
 
 pub(super) fn worker<S: Suspend>(policy: S, batch: usize, refill: Refill) -> Worker<ToyHost, S> {
-    let options = WorkerOptions { batch: batch.into(), refill, parked_max: 16, ..WorkerOptions::default() };
+    let options = WorkerOptions {
+        batch: batch.into(),
+        refill,
+        parked_max: 16,
+        queued_max: 0,
+        ..WorkerOptions::default()
+    };
     Worker::new(ToyHost::new(), policy, options)
 }
 

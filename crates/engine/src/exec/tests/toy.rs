@@ -60,6 +60,9 @@ pub(super) struct Life {
     pub(super) known: Cell<Option<Level>>,
     /// How often.
     pub(super) found: Cell<u32>,
+    /// Bytes that are charged for futures that wait, and how many may be; `None`: any.
+    pub(super) charged: Cell<usize>,
+    pub(super) charged_max: Cell<Option<usize>>,
 }
 
 impl Mailbox for Toy {
@@ -215,6 +218,17 @@ impl Host for ToyHost {
     }
     fn local(&self) -> &Local {
         &self.local
+    }
+    fn charge(&self, bytes: usize) -> bool {
+        let charged = self.life.charged.get() + bytes;
+        let is_granted = self.life.charged_max.get().is_none_or(|charged_max| charged <= charged_max);
+        if is_granted {
+            self.life.charged.set(charged);
+        }
+        is_granted
+    }
+    fn uncharge(&self, bytes: usize) {
+        self.life.charged.update(|charged| charged - bytes);
     }
     fn tend(&self, _: &Counters) -> bool {
         assert!(self.local.is_entered());

@@ -1,0 +1,119 @@
+//! Spawned futures that wait for a place in their worker: first come, first served. Those that have a place are not here.
+//!
+//! Invariants:
+//! - Numbers ascend from the head to the tail, and none is given twice.
+//! - At most `queued_max` futures wait. The host has been charged for each, and is not any more once it has left.
+
+use super::op::Host;
+use super::vacancy::Vacancy;
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::thread;
+
+/// Names a spawned future, from its spawning on. No other one of the same worker ever has the same name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Spawned(pub(super) u64);
+
+/// Why a future was not spawned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotSpawned {
+    /// It would have to wait, and as many do as may.
+    QueueFull {
+        /// How many that is.
+        queued_max: usize,
+    },
+    /// It would have to wait, and the host has no memory for it.
+    OutOfMemory,
+}
+
+/// Puts a future into the slot that it is given.
+pub(crate) type Fill<M> = Box<dyn FnOnce(Vacancy<'_, M>)>;
+
+struct Waiting<M: 'static> {
+    spawned: Spawned,
+    /// Charged to the host.
+    bytes: usize,
+    fill: Fill<M>,
+}
+
+/// A queue that has become empty keeps memory for so many futures: what it had to grow to once may never be needed again.
+const KEPT: usize = 64;
+
+pub(crate) struct Queue<M: 'static> {
+    waiting: VecDeque<Waiting<M>>,
+    queued_max: usize,
+    last: Spawned,
+}
+
+impl<M> Queue<M> {
+    pub(crate) fn new(queued_max: usize) -> Self {
+        Queue { waiting: VecDeque::new(), queued_max, last: Spawned(0) }
+    }
+
+    /// A name for the next future.
+    pub(crate) fn name(&mut self) -> Spawned {
+        self.last.0 += 1;
+        self.last
+    }
+
+    /// Has the next future, of the name that was given last, wait at the tail.
+    pub(crate) fn push<F>(&mut self, fill: F, host: &impl Host<Mailbox = M>) -> Result<(), NotSpawned>
+    where
+        F: FnOnce(Vacancy<'_, M>) + 'static,
+    {
+        if self.waiting.len() >= self.queued_max {
+            return Err(NotSpawned::QueueFull { queued_max: self.queued_max });
+        }
+        let bytes = size_of::<F>() + size_of::<Waiting<M>>();
+        if !host.charge(bytes) {
+            return Err(NotSpawned::OutOfMemory);
+        }
+        debug_assert!(self.waiting.back().is_none_or(|before| before.spawned < self.last), "numbers ascend");
+        self.waiting.push_back(Waiting { spawned: self.last, bytes, fill: Box::new(fill) });
+        Ok(())
+    }
+
+    /// Takes the first one out.
+    pub(crate) fn pop(&mut self, host: &impl Host<Mailbox = M>) -> Option<(Spawned, Fill<M>)> {
+        let first = self.waiting.pop_front()?;
+        Some(self.took(first, host))
+    }
+
+    /// Takes out the one of this name, if it waits.
+    pub(crate) fn remove(&mut self, spawned: Spawned, host: &impl Host<Mailbox = M>) -> Option<Fill<M>> {
+        let at = self.waiting.binary_search_by_key(&spawned, |waiting| waiting.spawned).ok()?;
+        let waiting = self.waiting.remove(at)?;
+        Some(self.took(waiting, host).1)
+    }
+
+    fn took(&mut self, waiting: Waiting<M>, host: &impl Host<Mailbox = M>) -> (Spawned, Fill<M>) {
+        host.uncharge(waiting.bytes);
+        if self.waiting.is_empty() {
+            self.waiting.shrink_to(KEPT);
+        }
+        (waiting.spawned, waiting.fill)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    #[inline(always)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Drops all that wait. The first panic of a drop is passed on when all are dropped (or swallowed if one is under way
+    /// already).
+    pub(crate) fn clear(&mut self, host: &impl Host<Mailbox = M>) {
+        let mut cleared = Ok(());
+        while let Some((_, fill)) = self.pop(host) {
+            cleared = cleared.and(catch_unwind(AssertUnwindSafe(|| drop(fill))));
+        }
+        if let Err(payload) = cleared
+            && !thread::panicking()
+        {
+            resume_unwind(payload);
+        }
+    }
+}

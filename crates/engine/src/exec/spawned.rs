@@ -1,0 +1,100 @@
+//! Futures that the worker's own thread puts into it: at once, or when there is a place.
+
+use super::held::{Ending, Fate, Outbox};
+use super::op::{Host, Mailbox};
+use super::queue::{NotSpawned, Spawned};
+use super::vacancy::Vacancy;
+use super::worker::Worker;
+use crate::suspend::Suspend;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+
+impl<H: Host, S: Suspend> Worker<H, S> {
+    /// Opens the future that `make` returns, at once if there is a place and none waits for one, else when its turn has
+    /// come: in a [`step`](Self::step) or [`round`](Self::round), in the order of spawning. Calls `end` with its output:
+    /// when it ends, or where the output is held, in the first step, round or [`tend`](Self::tend) after its release, or
+    /// when the worker is dropped, which waits for that.
+    ///
+    /// A future that is refused, cancelled, or dropped with the worker ends without `end`. If it waits then, `make` is
+    /// not called either. A panic of `make` is passed on by what has called it, and leaves the others as they are.
+    ///
+    /// # Safety
+    /// The mailbox reference given to `make` is used by the future only: it is good until that is
+    /// dropped, at the latest with the worker.
+    pub unsafe fn spawn<P, F, E>(&mut self, make: P, end: E) -> Result<Spawned, NotSpawned>
+    where
+        P: FnOnce(&'static H::Mailbox) -> F + 'static,
+        F: Future + 'static,
+        E: FnOnce(F::Output, Fate) + 'static,
+    {
+        let fill = move |vacancy: Vacancy<'_, H::Mailbox>| {
+            let (mailbox, outbox) = (vacancy.mailbox(), vacancy.outbox());
+            vacancy.fill(Then { future: make(mailbox), end: Some(end), mailbox, outbox });
+        };
+        let spawned = self.queue.name();
+        if self.queue.is_empty() && !self.is_full() {
+            self.place_as(Some(spawned), fill);
+        } else {
+            self.queue.push(fill, &self.core.host)?;
+        }
+        self.reconsider_sleep();
+        Ok(spawned)
+    }
+
+    /// Spawned futures that wait for a place.
+    pub fn queued(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Drops the spawned future of this name, with the operations it has in flight. Returns false if it has ended, or is
+    /// beyond recall.
+    pub fn cancel(&mut self, spawned: Spawned) -> bool {
+        if let Some(fill) = self.queue.remove(spawned, &self.core.host) {
+            drop(fill);
+            return true;
+        }
+        self.slot_of(spawned).is_some_and(|index| self.cancel_slot(index))
+    }
+
+    /// Gives places to spawned futures that wait, while there are any.
+    pub(super) fn admit(&mut self) {
+        while !self.queue.is_empty() && !self.is_full() {
+            let Some((spawned, fill)) = self.queue.pop(&self.core.host) else { break };
+            self.place_as(Some(spawned), fill);
+        }
+    }
+}
+
+/// A future and what to do with its output.
+struct Then<M: 'static, F, E> {
+    future: F,
+    end: Option<E>,
+    mailbox: &'static M,
+    outbox: Rc<Outbox>,
+}
+
+impl<M, F, E> Future for Then<M, F, E>
+where
+    M: Mailbox,
+    F: Future + 'static,
+    E: FnOnce(F::Output, Fate) + 'static,
+{
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        // SAFETY: `future` is pinned with us, `end` never is.
+        let me = unsafe { self.get_unchecked_mut() };
+        // SAFETY: as above.
+        let output = ready!(unsafe { Pin::new_unchecked(&mut me.future) }.poll(context));
+        let end = me.end.take().expect("a future ends once");
+        let until = me.mailbox.held_until();
+        if me.outbox.must_hold(until) {
+            me.outbox.push(until, Ending::Spawned(Box::new(move |fate| end(output, fate))));
+        } else {
+            end(output, Fate::Kept);
+        }
+        Poll::Ready(())
+    }
+}
