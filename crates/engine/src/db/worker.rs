@@ -121,7 +121,7 @@ impl<C: ConcurrencyControl, S: Suspend> Worker<C, S> {
     /// Returns a name for [`cancel`](Self::cancel). A transaction that is cancelled, or dropped with the worker before it
     /// has ended, is undone, and `end` is not called.
     ///
-    /// Errors: [`Error::QueueFull`] where [`WorkerOptions::queued_max`] transactions wait already, and
+    /// Errors: [`Error::QueueFull`] where [`queued_max`](crate::WorkerOptions::queued_max) transactions wait already, and
     /// [`Error::OutOfMemory`] where the memory limit leaves no room for one more. Then `closure` and `end` have been
     /// dropped, and nothing else has happened.
     ///

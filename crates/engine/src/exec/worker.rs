@@ -32,7 +32,7 @@ pub enum Step {
     Ended,
 }
 
-/// What a call of [`Worker::run_rounds`] has come to.
+/// What a call of `Worker::run_rounds` has come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WorkerProgress {
     /// Rounds in which something moved.
