@@ -3,12 +3,14 @@
 //! Invariant: while a future is polled, stepped or dropped, the worker is inside an epoch no later than the
 //! stamp of any slot.
 
-use super::adapt::{BatchSize, Level, Search, Style};
-use super::bell::Bell;
-use super::lead::Member;
-use super::op::{Counters, Host, Mailbox};
-use super::slot::{NO_STAMP, Slot, Slots, State};
-use super::tune::Tuner;
+use crate::exec::contract::{Host, Mailbox};
+use crate::exec::slot::{NO_STAMP, Slot, Slots, State};
+use crate::exec::tune::group::Member;
+use crate::exec::tune::level::{BatchSize, Level, Style};
+use crate::exec::tune::measure::Counters;
+use crate::exec::tune::search::Search;
+use crate::exec::tune::windows::Tuner;
+use crate::exec::wake::notifier::Bell;
 use crate::profile::Profile;
 use crate::suspend::Suspend;
 use std::ptr::NonNull;

@@ -1,8 +1,8 @@
 //! Ways to get a worker's attention, under weak memory.
 
-use super::bell::{Bell, SlotWaker, Wakes};
-use super::blocking::{Mutex, lock};
-use super::event::Event;
+use crate::exec::blocking::{Mutex, lock};
+use crate::exec::wake::event::Event;
+use crate::exec::wake::notifier::{Bell, SlotWaker, Wakes};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::loom::{Planted, check, notices};
 use loom::thread;

@@ -1,33 +1,25 @@
 //! Execution: slots, workers, and the way in and out for other threads. Runs any future and does not know
 //! what a transaction is, nor why an output may have to be held back; see README.md of this folder. Used
-//! by `txn` (the contracts in `op.rs`) and `db`.
+//! by `txn` (the contracts in `contract.rs`) and `db`.
 
-mod adapt;
-mod batch_task;
-mod bell;
 mod blocking;
 mod cell;
+mod contract;
 mod core;
-mod event;
-mod held;
-mod hints;
-mod inbox;
-mod lead;
-mod once;
-mod op;
+mod order;
+mod panics;
+mod pending_output;
 mod pin;
-mod queue;
-mod serve;
+mod profiled_round;
 mod sleep;
 mod slot;
-mod source;
+mod spawn_queue;
 mod spawned;
 mod stream;
-mod task;
-mod timed;
+mod submit;
 mod tune;
-mod turns;
 mod vacancy;
+mod wake;
 mod worker;
 
 #[cfg(all(test, braid_loom))]
@@ -35,18 +27,18 @@ mod loom_tests;
 #[cfg(test)]
 mod tests;
 
-pub use adapt::{BatchSize, Level, Style};
-pub use batch_task::BatchTask;
+pub use contract::{Fate, Host, Mailbox, Released, Stall};
 pub use core::{Refill, WorkerOptions};
-pub use held::{Fate, Stall};
-pub use hints::Hint;
-pub use inbox::Executor;
-pub(crate) use lead::Lead;
-pub use once::{Handle, Lost};
-pub use op::{Counters, Host, Mailbox, Reading, Released};
+pub use order::hint::Hint;
+pub(crate) use order::queue::{TurnNumber, Turns};
 pub use pin::pin_to_core;
-pub use queue::{NotSpawned, Spawned};
-pub use sleep::{Sleep, WakeFd};
-pub use task::Task;
-pub(crate) use turns::{TurnNumber, Turns};
+pub use spawn_queue::{NotSpawned, Spawned};
+pub use submit::batch_task::BatchTask;
+pub use submit::handle::{Handle, Lost};
+pub use submit::inbox::Executor;
+pub use submit::task::Task;
+pub(crate) use tune::group::Lead;
+pub use tune::level::{BatchSize, Level, Style};
+pub use tune::measure::{Counters, Reading};
+pub use wake::doze::{Sleep, WakeFd};
 pub use worker::{Step, Worker, WorkerProgress};

@@ -7,10 +7,10 @@
 //! - `stamp != NO_STAMP` while an operation is in flight: it is not later than the epoch in which that was
 //!   posted.
 
-use super::bell::{Bell, SlotWaker, Wakes};
-use super::cell::FutureCell;
-use super::op::{Host, Mailbox};
 use crate::epoch::Local;
+use crate::exec::cell::FutureCell;
+use crate::exec::contract::{Host, Mailbox};
+use crate::exec::wake::notifier::{Bell, SlotWaker, Wakes};
 use std::cell::Cell;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};

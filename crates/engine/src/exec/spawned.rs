@@ -1,10 +1,10 @@
 //! Futures that the worker's own thread puts into it: at once, or when there is a place.
 
-use super::held::{Ending, Fate, Outbox};
-use super::op::{Host, Mailbox};
-use super::queue::{NotSpawned, Spawned};
-use super::vacancy::Vacancy;
-use super::worker::Worker;
+use crate::exec::contract::{Fate, Host, Mailbox};
+use crate::exec::pending_output::{Ending, Outbox};
+use crate::exec::spawn_queue::{NotSpawned, Spawned};
+use crate::exec::vacancy::Vacancy;
+use crate::exec::worker::Worker;
 use crate::suspend::Suspend;
 use std::future::Future;
 use std::pin::Pin;
@@ -39,7 +39,7 @@ impl<H: Host, S: Suspend> Worker<H, S> {
         } else {
             self.queue.push(fill, &self.core.host)?;
         }
-        self.reconsider_sleep();
+        self.doze.reconsider(&self.core.slots.wakes.bell);
         Ok(spawned)
     }
 
@@ -56,14 +56,6 @@ impl<H: Host, S: Suspend> Worker<H, S> {
             return true;
         }
         self.slot_of(spawned).is_some_and(|index| self.cancel_slot(index))
-    }
-
-    /// Gives places to spawned futures that wait, while there are any.
-    pub(super) fn admit(&mut self) {
-        while !self.queue.is_empty() && !self.is_full() {
-            let Some((spawned, fill)) = self.queue.pop(&self.core.host) else { break };
-            self.place_as(Some(spawned), fill);
-        }
     }
 }
 

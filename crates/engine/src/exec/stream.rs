@@ -1,15 +1,14 @@
 //! The loop over futures of one type: no queue, no erasure, no allocation; the futures may borrow from the
 //! caller. THE hot loop of the engine. What is rare is out of line in `core.rs`.
 
-use super::Refill;
-use super::core::{Core, LiveList};
-use super::held::{Fate, Held};
-use super::hints::Hint;
-use super::op::{Host, Mailbox};
-use super::slot::Slot;
-use super::source::{Hinted, Plain, Source};
-use super::timed::find_rarely;
-use super::worker::{Worker, find_done};
+use crate::exec::contract::{Fate, Host, Mailbox};
+use crate::exec::core::{Core, LiveList, Refill};
+use crate::exec::order::hint::Hint;
+use crate::exec::order::source::{Hinted, Plain, Source};
+use crate::exec::pending_output::Held;
+use crate::exec::profiled_round::find_rarely;
+use crate::exec::slot::Slot;
+use crate::exec::worker::{Worker, find_done};
 use crate::suspend::Suspend;
 use std::future::Future;
 use std::marker::PhantomData;
@@ -65,7 +64,7 @@ impl<H: Host, S: Suspend> Worker<H, S> {
         sink: impl FnMut(<N::Future as Future>::Output, Fate),
     ) {
         assert_eq!(self.open() + self.queued(), 0, "the worker has spawned futures");
-        self.end_sleep();
+        self.doze.end(&self.core.slots.wakes.bell);
         let emptied = Emptied(self);
         let Worker { core, live, policy, .. } = &mut *emptied.0;
         core.enter();

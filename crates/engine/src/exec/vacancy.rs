@@ -1,8 +1,8 @@
 //! A slot on its way from vacant to live.
 
-use super::held::Outbox;
-use super::op::Mailbox;
-use super::slot::Slot;
+use crate::exec::contract::Mailbox;
+use crate::exec::pending_output::Outbox;
+use crate::exec::slot::Slot;
 use std::future::Future;
 use std::rc::Rc;
 

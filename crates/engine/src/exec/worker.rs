@@ -2,16 +2,16 @@
 //! outside scheduler or [`serve`](super::Executor::serve) drives. `spawned.rs`: how they are put in. `sleep.rs`: how a
 //! scheduler outside waits. `stream.rs`: the loop over futures of one type.
 
-use super::bell::Bell;
-use super::core::{Core, LiveList, Policy, WorkerOptions};
-use super::held::Outbox;
-use super::op::{Host, Mailbox};
-use super::queue::{Queue, Spawned};
-use super::sleep::Doze;
-use super::slot::{Slot, State};
-use super::timed::find_rarely;
-use super::vacancy::Vacancy;
-use super::{BatchSize, Refill};
+use crate::exec::contract::{Host, Mailbox};
+use crate::exec::core::{Core, LiveList, Policy, Refill, WorkerOptions};
+use crate::exec::pending_output::Outbox;
+use crate::exec::profiled_round::find_rarely;
+use crate::exec::slot::{Slot, State};
+use crate::exec::spawn_queue::{Queue, Spawned};
+use crate::exec::tune::level::BatchSize;
+use crate::exec::vacancy::Vacancy;
+use crate::exec::wake::doze::Doze;
+use crate::exec::wake::notifier::Bell;
 use crate::suspend::{PrefetchOnly, Suspend};
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -102,7 +102,7 @@ impl<H: Host, S: Suspend> Worker<H, S> {
 
     /// What it has counted so far.
     #[cfg(all(test, not(braid_shuttle)))]
-    pub fn counters(&self) -> super::op::Counters {
+    pub fn counters(&self) -> crate::exec::tune::measure::Counters {
         self.core.counters
     }
 
@@ -304,7 +304,7 @@ impl<H: Host, S: Suspend> Worker<H, S> {
 
     /// Takes notice of what others have done, and lets in what may be. True: outputs that were held were given out.
     fn attend(&mut self) -> bool {
-        self.end_sleep();
+        self.doze.end(&self.core.slots.wakes.bell);
         let released = self.release(); // before the bell: it may wake futures here
         if self.open == 0 && self.core.parked > 0 {
             self.core.host.expire(); // likewise
@@ -317,6 +317,14 @@ impl<H: Host, S: Suspend> Worker<H, S> {
         self.admit();
         self.gathering = false;
         released
+    }
+
+    /// Gives places to spawned futures that wait, while there are any.
+    fn admit(&mut self) {
+        while !self.queue.is_empty() && !self.is_full() {
+            let Some((spawned, fill)) = self.queue.pop(&self.core.host) else { break };
+            self.place_as(Some(spawned), fill);
+        }
     }
 
     /// Spawned futures wait, and one of them may be let in.

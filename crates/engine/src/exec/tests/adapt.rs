@@ -1,6 +1,7 @@
 //! The search on response curves that are known: no worker, no clock.
 
-use crate::exec::adapt::{Level, Sample, Search, Style};
+use crate::exec::tune::level::{Level, Style};
+use crate::exec::tune::search::{Sample, Search};
 use crate::suspend::Seeded;
 
 /// Windows as the worker takes them, with the time that a change of level costs before each.

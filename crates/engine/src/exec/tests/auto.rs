@@ -1,7 +1,13 @@
 //! Workers that find their batch out, under a clock that the futures move.
 
 use super::toy::{Failed, Life, Toy, ToyHost};
-use crate::exec::{BatchSize, Executor, Handle, Level, Lost, Reading, Style, Task, Worker, WorkerOptions};
+use crate::exec::core::WorkerOptions;
+use crate::exec::submit::handle::{Handle, Lost};
+use crate::exec::submit::inbox::Executor;
+use crate::exec::submit::task::Task;
+use crate::exec::tune::level::{BatchSize, Level, Style};
+use crate::exec::tune::measure::Reading;
+use crate::exec::worker::Worker;
 use crate::suspend::{OnMiss, Seeded};
 use std::rc::Rc;
 use std::sync::Arc;

@@ -3,7 +3,9 @@
 
 use super::stream::worker;
 use super::toy::{Gate, Toy, ToyHost, step_aside};
-use crate::exec::{Host, Refill, Worker};
+use crate::exec::contract::Host;
+use crate::exec::core::Refill;
+use crate::exec::worker::Worker;
 use crate::suspend::{OnMiss, Seeded, Suspend};
 use std::future::{Future, poll_fn};
 use std::pin::pin;

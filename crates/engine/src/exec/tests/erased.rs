@@ -1,6 +1,9 @@
 use super::stream::worker;
 use super::toy::{Gate, Toy, ToyHost};
-use crate::exec::{Host, Refill, Spawned, Step, Worker};
+use crate::exec::contract::Host;
+use crate::exec::core::Refill;
+use crate::exec::spawn_queue::Spawned;
+use crate::exec::worker::{Step, Worker};
 use crate::suspend::{OnMiss, Seeded, Suspend};
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};

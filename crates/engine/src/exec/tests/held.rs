@@ -3,7 +3,9 @@
 use super::toy::{Toy, ToyHost};
 use super::toy_log::ToyLog;
 use crate::exec::Fate::{self, Kept, Unknown};
-use crate::exec::{Host, Step, Worker, WorkerOptions};
+use crate::exec::contract::Host;
+use crate::exec::core::WorkerOptions;
+use crate::exec::worker::{Step, Worker};
 use crate::suspend::OnMiss;
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};

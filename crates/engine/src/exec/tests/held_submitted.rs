@@ -3,7 +3,8 @@
 use super::submitted::{Outcome, Pool, task};
 use super::toy::{Failed, Toy};
 use super::toy_log::ToyLog;
-use crate::exec::{BatchTask, Handle, Lost};
+use crate::exec::submit::batch_task::BatchTask;
+use crate::exec::submit::handle::{Handle, Lost};
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::thread;

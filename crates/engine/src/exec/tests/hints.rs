@@ -1,7 +1,9 @@
 use super::toy::{Toy, ToyHost};
-use crate::exec::source::ASIDE_MAX;
-use crate::exec::turns::Turns;
-use crate::exec::{Hint, Worker, WorkerOptions};
+use crate::exec::core::WorkerOptions;
+use crate::exec::order::hint::Hint;
+use crate::exec::order::queue::Turns;
+use crate::exec::order::source::ASIDE_MAX;
+use crate::exec::worker::Worker;
 use crate::suspend::{Never, OnMiss, Seeded, Suspend};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -186,7 +188,7 @@ fn one_that_goes_while_it_waits_makes_way() {
 #[test]
 fn turns_as_by_looking_at_all() {
     // Proves: who is let in, and when, is what a search of all that wait in their order finds, whatever comes, goes and gives up.
-    use crate::exec::turns::TurnNumber;
+    use crate::exec::order::queue::TurnNumber;
     let mut random = crate::suspend::Seeded::new(7);
     let mut below = |n: usize| random.next_u64() as usize % n;
     for _ in 0..200 {

@@ -1,9 +1,10 @@
 //! Workers that search for a level together.
 
-use crate::exec::adapt::{Level, Search, Style};
-use crate::exec::lead::{Lead, Member};
-use crate::exec::tune::Tuner;
-use crate::exec::{Counters, Reading};
+use crate::exec::tune::group::{Lead, Member};
+use crate::exec::tune::level::{Level, Style};
+use crate::exec::tune::measure::{Counters, Reading};
+use crate::exec::tune::search::Search;
+use crate::exec::tune::windows::Tuner;
 use std::sync::Arc;
 
 /// A worker by its figures alone.

@@ -3,10 +3,17 @@
 
 use super::toy::{Failed, Toy, ToyHost, step_aside};
 use super::toy_log::ToyLog;
-use crate::exec::bell::{Bell, Wakes};
-use crate::exec::once::{Handle, Lost, Once, Outcome};
-use crate::exec::task::Job;
-use crate::exec::{BatchSize, BatchTask, Executor, Fate, Refill, Sleep, Task, Worker, WorkerOptions};
+use crate::exec::contract::Fate;
+use crate::exec::core::{Refill, WorkerOptions};
+use crate::exec::submit::batch_task::BatchTask;
+use crate::exec::submit::handle::{Handle, Lost, Once, Outcome};
+use crate::exec::submit::inbox::Executor;
+use crate::exec::submit::job::Job;
+use crate::exec::submit::task::Task;
+use crate::exec::tune::level::BatchSize;
+use crate::exec::wake::doze::Sleep;
+use crate::exec::wake::notifier::{Bell, Wakes};
+use crate::exec::worker::Worker;
 use crate::suspend::OnMiss;
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::sync::Mutex;
@@ -61,7 +68,7 @@ fn a_wake_is_not_lost_on_a_worker_that_falls_asleep() {
         wakes.bell.belongs_here();
         let wakers: Vec<_> = [3, 100]
             .map(|index| {
-                let waker = Waker::from(Arc::new(crate::exec::bell::SlotWaker::new(&wakes, index)));
+                let waker = Waker::from(Arc::new(crate::exec::wake::notifier::SlotWaker::new(&wakes, index)));
                 thread::spawn(move || {
                     waker.wake_by_ref();
                     waker.wake();
@@ -98,7 +105,7 @@ impl Wake for Flag {
 fn a_result_reaches_the_thread_that_waits() {
     // Proves: `set` and `wait` in any order meet; a cancellation wakes what is parked, or forbids parking.
     check(|| {
-        let home = crate::exec::serve::Home::of(&Executor::<Toy>::new(0, 1));
+        let home = crate::exec::submit::served_by::Home::of(&Executor::<Toy>::new(0, 1));
         let only = Arc::new(Only(Once::new(home)));
         let setter = only.clone();
         let set = thread::spawn(move || setter.0.set(Ok(5)));

@@ -2,7 +2,9 @@
 
 use super::toy::{Gate, Toy, ToyHost};
 use super::toy_log::ToyLog;
-use crate::exec::{Refill, Sleep, WakeFd, Worker, WorkerOptions};
+use crate::exec::core::{Refill, WorkerOptions};
+use crate::exec::wake::doze::{Sleep, WakeFd};
+use crate::exec::worker::Worker;
 use crate::suspend::OnMiss;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::cell::Cell;

@@ -2,7 +2,10 @@
 
 use super::toy::{Gate, Toy, ToyHost};
 use super::toy_log::ToyLog;
-use crate::exec::{Fate, Host, NotSpawned, Refill, Spawned, Step, Worker, WorkerOptions, WorkerProgress};
+use crate::exec::contract::{Fate, Host};
+use crate::exec::core::{Refill, WorkerOptions};
+use crate::exec::spawn_queue::{NotSpawned, Spawned};
+use crate::exec::worker::{Step, Worker, WorkerProgress};
 use crate::suspend::{OnMiss, Seeded, Suspend};
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};

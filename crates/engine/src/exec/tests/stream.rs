@@ -1,5 +1,7 @@
 use super::toy::{Gate, Toy, ToyHost, step_aside};
-use crate::exec::{Host, Refill, Worker, WorkerOptions};
+use crate::exec::contract::Host;
+use crate::exec::core::{Refill, WorkerOptions};
+use crate::exec::worker::Worker;
 use crate::suspend::{Never, OnMiss, Seeded, Suspend};
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};

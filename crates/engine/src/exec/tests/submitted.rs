@@ -1,7 +1,11 @@
 use super::toy::{Failed, Toy, ToyHost};
 use super::toy_log::ToyLog;
-use crate::exec::task::Job;
-use crate::exec::{BatchTask, Executor, Handle, Lost, Task, WorkerOptions};
+use crate::exec::core::WorkerOptions;
+use crate::exec::submit::batch_task::BatchTask;
+use crate::exec::submit::handle::{Handle, Lost};
+use crate::exec::submit::inbox::Executor;
+use crate::exec::submit::job::Job;
+use crate::exec::submit::task::Task;
 use crate::suspend::OnMiss;
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};

@@ -2,8 +2,10 @@
 
 use super::toy_log::ToyLog;
 use crate::epoch::{Epochs, Local};
-use crate::exec::op::Released;
-use crate::exec::{Counters, Host, Level, Lost, Mailbox, Reading};
+use crate::exec::contract::{Host, Mailbox, Released};
+use crate::exec::submit::handle::Lost;
+use crate::exec::tune::level::Level;
+use crate::exec::tune::measure::{Counters, Reading};
 use crate::memory::Memory;
 use crate::suspend::Suspend;
 use std::cell::{Cell, OnceCell, RefCell};

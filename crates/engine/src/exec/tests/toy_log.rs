@@ -1,6 +1,6 @@
 //! A log of which a test says how far it is durable, and can tell who waits for it.
 
-use crate::exec::op::Released;
+use crate::exec::contract::Released;
 use crate::sync::atomic::{AtomicU64, Ordering::*};
 use crate::sync::{Condvar, Mutex, lock, wait};
 use std::sync::Arc;

@@ -2,7 +2,7 @@
 //! descriptors. The system's, or under a model checker one of its mutexes.
 
 #[cfg(any(braid_shuttle, braid_loom))]
-use super::blocking::{Condvar, Mutex, lock, wait};
+use crate::exec::blocking::{Condvar, Mutex, lock, wait};
 use std::io;
 
 /// The system's counter (`eventfd`).

@@ -3,7 +3,7 @@
 //!
 //! Invariant: only the worker whose number the word has changes it; anyone may take the lead while it has none.
 
-use super::adapt::Level;
+use crate::exec::tune::level::Level;
 use crate::sync::Arc;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 

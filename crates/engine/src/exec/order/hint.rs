@@ -1,7 +1,7 @@
 //! What is known of a future before it starts.
 
 const WORDS: usize = 4;
-pub(super) const BITS: usize = WORDS * 64;
+pub(crate) const BITS: usize = WORDS * 64;
 
 /// What a worker should know of a transaction before it starts. A wrong hint costs speed, not
 /// correctness.
@@ -56,7 +56,7 @@ impl Hint {
     }
 
     /// The bits of its keys, ascending.
-    pub(super) fn bits(self) -> impl Iterator<Item = usize> {
+    pub(crate) fn bits(self) -> impl Iterator<Item = usize> {
         self.keys.into_iter().enumerate().flat_map(|(word, keys)| {
             let rest = |keys: &u64| Some(keys & (keys - 1)).filter(|rest| *rest != 0);
             let ones = std::iter::successors(Some(keys).filter(|keys| *keys != 0), rest);

@@ -4,11 +4,11 @@
 //!
 //! Invariant: `len` equals the number of queued jobs whenever the lock is free.
 
-use super::bell::Bell;
-use super::blocking::{Condvar, Mutex, lock, wait};
-use super::once::Lost;
-use super::serve::Home;
-use super::task::Job;
+use crate::exec::blocking::{Condvar, Mutex, lock, wait};
+use crate::exec::submit::handle::Lost;
+use crate::exec::submit::job::Job;
+use crate::exec::submit::served_by::Home;
+use crate::exec::wake::notifier::Bell;
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use std::collections::VecDeque;
 use std::sync::Arc;

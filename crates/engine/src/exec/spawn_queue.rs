@@ -4,8 +4,8 @@
 //! - Numbers ascend from the head to the tail, and none is given twice.
 //! - At most `queued_max` futures wait. The host has been charged for each, and is not any more once it has left.
 
-use super::op::Host;
-use super::vacancy::Vacancy;
+use crate::exec::contract::Host;
+use crate::exec::vacancy::Vacancy;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::thread;

@@ -9,8 +9,8 @@
 //!   ends, by the thread that ended it, and at no other time: so a ring of a worker that is awake costs no system call,
 //!   and the worker knows how many signals there have been or are still to come.
 
-use super::blocking::{Mutex, Thread, lock, park_timeout, thread};
-use super::event::Event;
+use crate::exec::blocking::{Mutex, Thread, lock, park_timeout, thread};
+use crate::exec::wake::event::Event;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use std::sync::Arc;
 use std::task::Wake;

@@ -4,13 +4,15 @@
 //! Invariants: input `i` belongs to whoever drew `i` from `next`; result `i` likewise, or if it is held, to the
 //! queue in which it is; and then to whoever brings `left` to zero.
 
-use super::Executor;
-use super::held::{Announce, Fate, lose};
-use super::once::{Handle, Lost, Once, Outcome};
-use super::op::Mailbox;
-use super::serve::Home;
-use super::task::{Job, Sink, Started, message, quietly, submit};
-use super::vacancy::Vacancy;
+use crate::exec::contract::{Fate, Mailbox};
+use crate::exec::panics::{message, quietly};
+use crate::exec::pending_output::Announce;
+use crate::exec::submit::handle::{Handle, Lost, Once, Outcome, lose};
+use crate::exec::submit::inbox::Executor;
+use crate::exec::submit::job::{Job, Started};
+use crate::exec::submit::served_by::Home;
+use crate::exec::submit::task::{Sink, submit};
+use crate::exec::vacancy::Vacancy;
 use crate::sync::atomic::{AtomicUsize, Ordering::*};
 use std::cell::UnsafeCell;
 use std::future::Future;

@@ -1,14 +1,15 @@
 //! A submitted future: what makes it, on the way in, and its result, on the way out, share one allocation,
 //! seen by the worker as a [`Job`] and by the submitter as an outcome.
 
-use super::Executor;
-use super::held::{Announce, Ending, Fate, Outbox, lose};
-use super::once::{Handle, Lost, Once, Outcome};
-use super::op::Mailbox;
-use super::serve::Home;
-use super::vacancy::Vacancy;
+use crate::exec::contract::{Fate, Mailbox};
+use crate::exec::panics::{message, quietly};
+use crate::exec::pending_output::{Announce, Ending, Outbox};
+use crate::exec::submit::handle::{Handle, Lost, Once, Outcome, lose};
+use crate::exec::submit::inbox::Executor;
+use crate::exec::submit::job::{Job, Started};
+use crate::exec::submit::served_by::Home;
+use crate::exec::vacancy::Vacancy;
 use crate::sync::atomic::{AtomicBool, Ordering::*};
-use std::any::Any;
 use std::cell::UnsafeCell;
 use std::future::Future;
 use std::mem::ManuallyDrop;
@@ -17,24 +18,6 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-
-/// What an inbox holds: one or more futures to be made on a worker.
-pub trait Job<M: 'static>: Send + Sync {
-    /// Fills the vacancy with the next future; may leave it vacant if there is none (any more). Lets no panic
-    /// out.
-    fn start(self: Arc<Self>, at: Vacancy<'_, M>) -> Started;
-    /// It will not be started, or not again: what was not started is answered with `why`.
-    fn reject(&self, why: Lost);
-}
-
-/// What is left of a job after a start.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Started {
-    /// Nothing: it need not be kept.
-    Last,
-    /// Perhaps more futures.
-    More,
-}
 
 /// Fills the vacancy with a submitted future, whose result goes to `sink`.
 pub(crate) fn submit<M, T, E, F, K>(vacancy: Vacancy<'_, M>, future: F, sink: K)
@@ -123,21 +106,6 @@ impl<M, F, K> Drop for Submitted<M, F, K> {
         // SAFETY: dropped once, here.
         let _ = quietly(|| unsafe { ManuallyDrop::drop(&mut self.sink) });
     }
-}
-
-/// Does what may run a user's `Drop`. A panic of that comes back as its message.
-pub(crate) fn quietly(act: impl FnOnce()) -> Result<(), String> {
-    catch_unwind(AssertUnwindSafe(act)).map_err(message)
-}
-
-pub(crate) fn message(payload: Box<dyn Any + Send>) -> String {
-    let text = payload.downcast_ref::<&str>().map(ToString::to_string);
-    let text = text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_default();
-    // A payload whose own drop panics is let go.
-    if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
-        std::mem::forget(again);
-    }
-    text
 }
 
 /// One future, made by `P` on a worker.

@@ -1,8 +1,8 @@
 //! Where a stream takes its futures from: a closure, or inputs with hints, of which those that would conflict with
 //! open ones are put aside.
 
-use super::hints::Hint;
-use super::turns::Turns;
+use crate::exec::order::hint::Hint;
+use crate::exec::order::queue::Turns;
 use std::future::Future;
 
 /// Inputs that may be put aside at once; while so many are, no further one is looked at.
@@ -29,7 +29,7 @@ pub(crate) trait Source<'s, M: 's> {
 }
 
 /// A closure that returns futures until there are none.
-pub(super) struct Plain<N>(pub(super) N);
+pub(crate) struct Plain<N>(pub(crate) N);
 
 impl<'s, M: 's, F: Future, N: FnMut(&'s M) -> Option<F>> Source<'s, M> for Plain<N> {
     type Future = F;
@@ -52,7 +52,7 @@ impl<'s, M: 's, F: Future, N: FnMut(&'s M) -> Option<F>> Source<'s, M> for Plain
 }
 
 /// Inputs, what is known of each, and what makes a future of one.
-pub(super) struct Hinted<I: Iterator, H, N> {
+pub(crate) struct Hinted<I: Iterator, H, N> {
     inputs: I,
     hint: H,
     make: N,
@@ -63,7 +63,7 @@ pub(super) struct Hinted<I: Iterator, H, N> {
 }
 
 impl<I: Iterator, H: FnMut(&I::Item) -> Hint, N> Hinted<I, H, N> {
-    pub(super) fn new(inputs: I, hint: H, make: N) -> Self {
+    pub(crate) fn new(inputs: I, hint: H, make: N) -> Self {
         Hinted { inputs, hint, make, turns: Turns::new(), open: Vec::new(), has_more: true }
     }
 

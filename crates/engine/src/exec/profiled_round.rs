@@ -1,8 +1,8 @@
 //! Rounds that are out of the ordinary: those in which a woken future may be polled before its operations are done,
 //! and those that are timed for the host's profile. Out of line, so that the others know nothing of it.
 
-use super::op::{Host, Mailbox};
-use super::slot::Slot;
+use crate::exec::contract::{Host, Mailbox};
+use crate::exec::slot::Slot;
 use crate::profile::{Activity, Profile};
 use crate::suspend::{PrefetchOnly, Suspend, Timed};
 use std::ptr::NonNull;

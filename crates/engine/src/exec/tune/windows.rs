@@ -1,8 +1,9 @@
-//! Measures windows of a worker's own work for the search in `adapt.rs`. Called between rounds, by `core.rs`.
+//! Measures windows of a worker's own work for the search in `search.rs`. Called between rounds, by `core.rs`.
 
-use super::adapt::{Level, Sample, Search, Style};
-use super::lead::Member;
-use super::op::{Counters, Reading};
+use crate::exec::tune::group::Member;
+use crate::exec::tune::level::{Level, Style};
+use crate::exec::tune::measure::{Counters, Reading};
+use crate::exec::tune::search::{Sample, Search};
 
 /// A window of a trial lasts so long at least,
 const TRIAL_NS_MIN: u64 = 1_000_000;

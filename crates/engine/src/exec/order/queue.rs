@@ -8,7 +8,7 @@
 //!   are `free`: short ones are let in by the next call of `next`, long ones when they have a place.
 //! - With none in, the first of those that wait can be let in: so none waits for ever.
 
-use super::hints::{BITS, Hint};
+use crate::exec::order::hint::{BITS, Hint};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What one that waits is forgotten by. A lesser number has come before.

@@ -2,9 +2,10 @@
 //!
 //! Invariant: `value` is written before `state` becomes `DONE`, and read by the one handle after.
 
-use super::blocking::{Mutex, SPINS, SPINS_PER_YIELD, Thread, lock, thread};
-use super::held::Stall;
-use super::serve::Home;
+use crate::exec::blocking::{Mutex, SPINS, SPINS_PER_YIELD, Thread, lock, thread};
+use crate::exec::contract::{Fate, Stall};
+use crate::exec::panics::quietly;
+use crate::exec::submit::served_by::Home;
 use crate::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 use std::cell::UnsafeCell;
 use std::fmt;
@@ -261,5 +262,24 @@ impl<T, E> Drop for Handle<T, E> {
 impl<T, E> fmt::Debug for Handle<T, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Handle").field("is_done", &self.outcome.once().is_done()).finish()
+    }
+}
+
+impl Fate {
+    /// What a handle gets in place of the result, if that is not kept.
+    pub(crate) fn lost(self) -> Option<Lost> {
+        match self {
+            Fate::Kept => None,
+            Fate::Unknown => Some(Lost::Unknown),
+            Fate::Stalled(stall) => Some(Lost::Stalled(stall)),
+        }
+    }
+}
+
+/// What a handle gets in place of a result of unknown fate. (An error that is held back rests on what may be lost.)
+pub(crate) fn lose<T, E: From<Lost>>(result: &mut Option<Result<T, E>>, why: Lost) {
+    if result.is_some() {
+        let lost = result.replace(Err(why.into()));
+        let _ = quietly(|| drop(lost));
     }
 }

@@ -1,13 +1,14 @@
 //! A worker thread's life: fill the batch from the inbox, go round, tend, sleep.
 
-use super::blocking::thread_local;
-use super::inbox::{Executor, Queued};
-use super::op::Host;
-use super::task::{Started, quietly};
-use super::worker::Worker;
-use super::{Lost, WorkerOptions};
+use crate::exec::contract::{Host, Mailbox};
+use crate::exec::core::WorkerOptions;
+use crate::exec::panics::quietly;
+use crate::exec::submit::handle::Lost;
+use crate::exec::submit::inbox::{Executor, Queued};
+use crate::exec::submit::job::Started;
+use crate::exec::submit::served_by::Home;
+use crate::exec::worker::Worker;
 use crate::suspend::Suspend;
-use std::cell::Cell;
 use std::collections::VecDeque;
 
 /// Looks for work before an idle worker tends and sleeps.
@@ -18,29 +19,7 @@ const FILLS_PER_LOOK: u32 = if cfg!(braid_shuttle) { 2 } else { 64 };
 /// Jobs of several futures that a worker draws from in turn; while it has so many, it takes no more jobs.
 const TICKETS_MAX: usize = 64;
 
-thread_local! {
-    /// The executor that the thread serves. Waiting for a worker must be told on that worker's own thread,
-    /// however deep in user code; nothing but the thread itself could pass it there.
-    static SERVED: Cell<usize> = const { Cell::new(0) };
-}
-
-/// Tells whether a thread serves a given executor. Compares addresses only: an executor that is served is
-/// alive.
-#[derive(Clone, Copy)]
-pub(crate) struct Home(usize);
-
-impl Home {
-    pub(crate) fn of<M: 'static>(executor: &Executor<M>) -> Home {
-        Home(std::ptr::from_ref(executor).addr())
-    }
-
-    /// The calling thread is one of its workers'.
-    pub(crate) fn is_here(self) -> bool {
-        SERVED.with(Cell::get) == self.0
-    }
-}
-
-impl<M: super::Mailbox + 'static> Executor<M> {
+impl<M: Mailbox + 'static> Executor<M> {
     /// The life of worker number `index`, on the calling thread, until the executor is closed. Futures still
     /// open then are dropped, and answered `Cancelled`; what is held is answered when it is released, which the
     /// thread waits for. If the worker fails (a panic of `host`, of a mailbox), that is passed on, after its jobs
@@ -62,7 +41,7 @@ impl<M: super::Mailbox + 'static> Executor<M> {
             taken: Vec::new(),
             is_jobs_turn: false,
             fills: 0,
-            served_before: SERVED.with(|served| served.replace(Home::of(self).0)),
+            served_before: Home::of(self).enter(),
         };
         server.run();
     }
@@ -80,7 +59,7 @@ struct Server<'e, H: Host, S: Suspend> {
     is_jobs_turn: bool,
     /// Since the last look for what others have left.
     fills: u32,
-    served_before: usize,
+    served_before: Home,
 }
 
 impl<H: Host, S: Suspend> Server<'_, H, S> {
@@ -207,6 +186,6 @@ impl<H: Host, S: Suspend> Drop for Server<'_, H, S> {
         let left = self.taken.drain(..).chain(self.tickets.drain(..));
         left.for_each(|job| job.reject(Lost::Closed));
         self.worker.finish(); // while the thread still counts as a worker's
-        SERVED.with(|served| served.set(self.served_before));
+        self.served_before.enter();
     }
 }

@@ -8,43 +8,11 @@
 //! Invariants: what is queued ascends in `until`, and once what was due has been given out, each `until` is above
 //! what is known to be released. So held outputs are given out in the order in which they came.
 
-use super::once::Lost;
-use super::op::Released;
-use super::task::quietly;
+use crate::exec::contract::{Fate, Released, Stall};
+use crate::exec::panics::quietly;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::sync::Arc;
-
-/// What is known of an output when it is given out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
-    /// It was not held, or was released.
-    Kept,
-    /// It was held, and will never be released: nobody knows whether what it tells will last.
-    Unknown,
-    /// It was held for as long as anybody is to wait, because of this. What it tells may last, or not.
-    Stalled(Stall),
-}
-
-/// Why nothing is released just now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stall {
-    /// There is no room for what has to be written first.
-    NoRoom,
-    /// A write of it does not return.
-    Slow,
-}
-
-impl Fate {
-    /// What a handle gets in place of the result, if that is not kept.
-    pub(super) fn lost(self) -> Option<Lost> {
-        match self {
-            Fate::Kept => None,
-            Fate::Unknown => Some(Lost::Unknown),
-            Fate::Stalled(stall) => Some(Lost::Stalled(stall)),
-        }
-    }
-}
 
 /// The outputs that are held, of one type. Dropped with some left, it drops them; a panic of one is swallowed.
 pub(crate) struct Held<T> {
@@ -235,13 +203,5 @@ impl Outbox {
     /// See `Held::pop`. Nothing is borrowed when it returns, so an ending may run any code.
     pub(crate) fn pop(&self) -> Option<(Ending, Fate)> {
         self.0.borrow_mut().pop()
-    }
-}
-
-/// What a handle gets in place of a result of unknown fate. (An error that is held back rests on what may be lost.)
-pub(crate) fn lose<T, E: From<Lost>>(result: &mut Option<Result<T, E>>, why: Lost) {
-    if result.is_some() {
-        let lost = result.replace(Err(why.into()));
-        let _ = quietly(|| drop(lost));
     }
 }

@@ -1,10 +1,10 @@
 //! The two contracts between the executor and what it executes. The executor runs any future and does not
 //! know what a transaction is: it sees a [`Mailbox`] beside each future and a [`Host`] around the worker.
 
-use super::adapt::Level;
-use super::held::Stall;
-use super::lead::Lead;
 use crate::epoch::Local;
+use crate::exec::tune::group::Lead;
+use crate::exec::tune::level::Level;
+use crate::exec::tune::measure::{Counters, Reading};
 use crate::profile::Profile;
 use crate::suspend::Suspend;
 use crate::sync::Arc;
@@ -215,32 +215,22 @@ pub struct Released {
     pub is_final: bool,
 }
 
-/// What a worker is judged by when it looks for the level that pays.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Reading {
-    /// Nanoseconds since some fixed moment.
-    pub ns: u64,
-    /// Useful work since the worker was made, in units of about one operation. What was undone is none.
-    pub work: u64,
-    /// Attempts that were undone because of others.
-    pub conflicts: u64,
+/// What is known of an output when it is given out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It was not held, or was released.
+    Kept,
+    /// It was held, and will never be released: nobody knows whether what it tells will last.
+    Unknown,
+    /// It was held for as long as anybody is to wait, because of this. What it tells may last, or not.
+    Stalled(Stall),
 }
 
-/// Plain counts of one worker, from its making.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
-    /// Polls of futures.
-    pub polls: u64,
-    /// Steps that left an operation unfinished.
-    pub suspensions: u64,
-    /// Futures that ended (cancelled ones are not counted).
-    pub ended: u64,
-    /// Rounds over the open futures.
-    pub rounds: u64,
-    /// Visits to open futures; by `rounds`: the mean occupancy.
-    pub visits: u64,
-    /// Times a future was parked.
-    pub parkings: u64,
-    /// Times that a place stayed empty because all that waited would have conflicted with open ones.
-    pub turned_away: u64,
+/// Why nothing is released just now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stall {
+    /// There is no room for what has to be written first.
+    NoRoom,
+    /// A write of it does not return.
+    Slow,
 }

@@ -1,0 +1,5 @@
+//! What is known of futures before they start, and which of them may be open beside each other.
+
+pub(crate) mod hint;
+pub(crate) mod queue;
+pub(crate) mod source;

@@ -1,0 +1,69 @@
+//! How a worker works: how many futures are open, and how the operations of those that are let in run.
+
+/// How many transactions a worker keeps open at once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BatchSize {
+    /// What measures best on the work at hand, from one after the other to `batch_max` at once; found out while
+    /// the worker works, and again when the work changes.
+    #[default]
+    Auto,
+    /// So many, 1 or more.
+    Fixed(usize),
+}
+
+impl From<usize> for BatchSize {
+    fn from(batch: usize) -> Self {
+        BatchSize::Fixed(batch)
+    }
+}
+
+/// How the operations of a future run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Style {
+    /// Posted, and stepped by the worker's policy.
+    Interleaved,
+    /// Where they stand, with prefetching.
+    Prefetching,
+    /// Where they stand, without.
+    Naive,
+}
+
+/// How a worker works: futures open at once, and how those that are let in run. Interleaved ones alone can be
+/// several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Level {
+    /// How their operations run.
+    pub style: Style,
+    /// Futures open at once.
+    pub batch: usize,
+}
+
+impl Level {
+    pub(crate) const fn interleaved(batch: usize) -> Level {
+        Level { style: Style::Interleaved, batch }
+    }
+
+    pub(crate) fn is_sequential(self) -> bool {
+        self.style != Style::Interleaved
+    }
+
+    /// In one word, not 0.
+    pub(crate) fn to_bits(self) -> u32 {
+        let style = match self.style {
+            Style::Interleaved => 1,
+            Style::Prefetching => 2,
+            Style::Naive => 3,
+        };
+        (self.batch as u32) << 2 | style
+    }
+
+    pub(crate) fn from_bits(bits: u32) -> Option<Level> {
+        let style = match bits & 3 {
+            1 => Style::Interleaved,
+            2 => Style::Prefetching,
+            3 => Style::Naive,
+            _ => return None,
+        };
+        Some(Level { style, batch: (bits >> 2) as usize })
+    }
+}

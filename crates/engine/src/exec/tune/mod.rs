@@ -1,0 +1,7 @@
+//! How many futures a worker keeps open, found out while it works. See docs/design/adaptive.md.
+
+pub(crate) mod group;
+pub(crate) mod level;
+pub(crate) mod measure;
+pub(crate) mod search;
+pub(crate) mod windows;

@@ -1,0 +1,128 @@
+//! A worker's side of a sleep in its caller's wait for file descriptors.
+
+use super::event::Event;
+use super::notifier::Bell;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Whether a worker has anything to do before it is woken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sleep {
+    /// It has: look at descriptors without waiting for them, then go on with it.
+    NotNow,
+    /// It has not.
+    UntilWoken {
+        /// It needs its thread again after so long at the latest; `None`: only when it is woken.
+        at_most: Option<Duration>,
+    },
+}
+
+impl Sleep {
+    /// How long to wait for descriptors; `None`: until one is ready.
+    pub fn timeout(self) -> Option<Duration> {
+        match self {
+            Sleep::NotNow => Some(Duration::ZERO),
+            Sleep::UntilWoken { at_most } => at_most,
+        }
+    }
+}
+
+/// A file descriptor that is readable while a sleeping worker is wanted by others: made by `Worker::wake_fd`, to be put into a
+/// set of `epoll` or `poll`. Only its readability is of use: the worker itself reads it. It stays open until all clones
+/// are dropped, and the worker with all wakers of its transactions.
+#[derive(Clone)]
+pub struct WakeFd(
+    #[cfg_attr(any(braid_shuttle, braid_loom), allow(dead_code, reason = "models have no descriptors"))]
+    Arc<Event>,
+);
+
+impl std::fmt::Debug for WakeFd {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("WakeFd").finish_non_exhaustive()
+    }
+}
+
+#[cfg(not(any(braid_shuttle, braid_loom)))]
+impl std::os::fd::AsFd for WakeFd {
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.0.descriptor()
+    }
+}
+
+#[cfg(not(any(braid_shuttle, braid_loom)))]
+impl std::os::fd::AsRawFd for WakeFd {
+    fn as_raw_fd(&self) -> std::os::fd::RawFd {
+        std::os::fd::AsRawFd::as_raw_fd(&self.0.descriptor())
+    }
+}
+
+#[cfg(all(test, braid_shuttle))]
+impl WakeFd {
+    pub(crate) fn wait_readable(&self) {
+        self.0.wait_readable();
+    }
+}
+
+/// A worker's side of its event.
+///
+/// Invariant: `signals` is how often the event has been or is about to be signalled, less what has been taken from it.
+#[derive(Default)]
+pub(crate) struct Doze {
+    event: Option<Arc<Event>>,
+    /// The worker has announced that it sleeps on the event.
+    is_announced: bool,
+    signals: u64,
+}
+
+impl Doze {
+    pub(crate) fn has_event(&self) -> bool {
+        self.event.is_some()
+    }
+
+    /// The worker's descriptor, made if need be.
+    pub(crate) fn wake_fd(&mut self, bell: &Bell) -> io::Result<WakeFd> {
+        if let Some(event) = &self.event {
+            return Ok(WakeFd(event.clone()));
+        }
+        let event = Arc::new(Event::new()?);
+        bell.set_event(event.clone());
+        self.event = Some(event.clone());
+        Ok(WakeFd(event))
+    }
+
+    /// Announces that the worker sleeps. Returns false if there is something to see first.
+    pub(crate) fn announce(&mut self, bell: &Bell, has_room: bool) -> bool {
+        debug_assert!(!self.is_announced && self.has_event());
+        self.is_announced = bell.doze(has_room);
+        self.is_announced
+    }
+
+    /// The thread is back from a sleep that was announced, if one was.
+    #[inline(always)]
+    pub(crate) fn end(&mut self, bell: &Bell) {
+        if self.is_announced {
+            self.wake_up(bell);
+        }
+    }
+
+    #[cold]
+    fn wake_up(&mut self, bell: &Bell) {
+        self.is_announced = false;
+        self.signals += u64::from(bell.wake_up());
+        // (One that is still to come will end a later sleep at once, and is taken then.)
+        if self.signals > 0
+            && let Some(event) = &self.event
+        {
+            self.signals = self.signals.saturating_sub(event.take());
+        }
+    }
+
+    /// The worker has been given something to do after it has announced that it sleeps.
+    #[inline(always)]
+    pub(crate) fn reconsider(&self, bell: &Bell) {
+        if self.is_announced {
+            bell.ring();
+        }
+    }
+}
