@@ -13,7 +13,9 @@ pub use worker::Worker;
 use crate::cc::{ConcurrencyControl, Serializable};
 use crate::durable::{Durable, log_table};
 use crate::error::{Error, Result};
-use crate::exec::{self, BatchSize, BatchTask, Executor, Fate, Hint, Lost, Task, WorkerOptions, pin_to_core};
+use crate::exec::{
+    self, BatchSize, BatchTask, Executor, Fate, Hint, Task, TaskError, WorkerOptions, pin_to_core,
+};
 use crate::metrics::{Clock, Event, Statistics, SystemClock};
 use crate::options::Options;
 use crate::suspend::{OnMiss, Suspend};
@@ -90,16 +92,16 @@ impl<C: ConcurrencyControl> Drop for Owner<C> {
     }
 }
 
-impl From<Lost> for Error {
-    fn from(lost: Lost) -> Self {
-        match lost {
-            Lost::Panicked(message) => Error::Panicked(message),
-            Lost::Cancelled => Error::Cancelled,
-            Lost::Closed => Error::Closed,
-            Lost::WouldDeadlock => Error::WouldDeadlock,
-            Lost::Full => Error::Busy,
-            Lost::Unknown => Error::OutcomeUnknown,
-            Lost::Stalled(stall) => stalled(stall),
+impl From<TaskError> for Error {
+    fn from(error: TaskError) -> Self {
+        match error {
+            TaskError::Panicked(message) => Error::Panicked(message),
+            TaskError::Cancelled => Error::Cancelled,
+            TaskError::Closed => Error::Closed,
+            TaskError::WouldDeadlock => Error::WouldDeadlock,
+            TaskError::Full => Error::Busy,
+            TaskError::Unknown => Error::OutcomeUnknown,
+            TaskError::Stalled(stall) => stalled(stall),
         }
     }
 }
@@ -108,7 +110,7 @@ impl From<Lost> for Error {
 #[inline(always)]
 fn known<R>(result: Result<R>, fate: Fate) -> Result<R> {
     match fate {
-        Fate::Kept => result,
+        Fate::Durable => result,
         Fate::Unknown => Err(Error::OutcomeUnknown),
         Fate::Stalled(stall) => Err(stalled(stall)),
     }

@@ -282,7 +282,7 @@ impl<C: ConcurrencyControl, S: Suspend> Worker<C, S> {
 
     /// Cleans up a bounded amount; true: there is more to do.
     pub fn tend(&mut self) -> bool {
-        self.inner.attended(exec::Worker::tend)
+        self.inner.attended(exec::Worker::maintain)
     }
 
     /// Drops a spawned transaction: it is undone, or if it waits for a place, never begins. Returns false if it has ended

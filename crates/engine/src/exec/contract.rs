@@ -1,8 +1,9 @@
-//! The two contracts between the executor and what it executes. The executor runs any future and does not
-//! know what a transaction is: it sees a [`Mailbox`] beside each future and a [`Host`] around the worker.
+//! The contracts between the executor and what it executes. The executor runs any future and does not know what a transaction
+//! is: it sees [`Operations`] beside each future and a [`Host`] around the worker, which is also its [`Tuning`] and its
+//! [`OutputGate`].
 
 use crate::epoch::Local;
-use crate::exec::tune::group::Lead;
+use crate::exec::tune::group::SharedLevel;
 use crate::exec::tune::level::Level;
 use crate::exec::tune::measure::{Counters, Reading};
 use crate::profile::Profile;
@@ -19,49 +20,49 @@ use std::time::Duration;
 ///
 /// An operation is *in flight* from the poll that posts it to the poll that fetches its result; it is *left*
 /// until a step has finished it.
-pub trait Mailbox {
+pub trait Operations {
     /// Steps every operation that is left, each to its next suspension. True: none is left (also if none was
     /// posted), so the future is to be polled. The hot path: one load should tell the common case. Called
-    /// only between [`occupied`](Self::occupied) and [`vacated`](Self::vacated), inside an epoch.
+    /// only between [`started`](Self::occupied) and [`ended`](Self::vacated), inside an epoch.
     fn step<S: Suspend>(&self, s: &mut S) -> bool;
 
     /// Is an operation left? Asked after a poll that returned `Pending`; if not, the future waits for
     /// something outside, and is parked until its waker is called.
-    fn posted(&self) -> bool;
+    fn has_pending(&self) -> bool;
 
     /// Has an operation finished whose result is not fetched yet? Such a result may point at what the epoch
     /// of its posting protects, so the epoch stays held.
-    fn keeps(&self) -> bool;
+    fn has_unfetched(&self) -> bool;
 
     /// Is what is left beyond recall? Then the future is polled to its end even if it has been cancelled: it
     /// may have an outcome that somebody has seen.
-    fn is_ending(&self) -> bool {
+    fn must_finish(&self) -> bool {
         false
     }
 
     /// Until what the output of the future that has just ended is held back, in whatever the host's
-    /// [`released`](Host::released) counts in. 0: it may go at once. Asked once after a poll that returned `Ready`,
-    /// before [`vacated`](Self::vacated). On one worker it should not decrease: what is to be held, but asks for
+    /// [`released`](OutputGate::released) counts in. 0: it may go at once. Asked once after a poll that returned `Ready`,
+    /// before [`ended`](Self::vacated). On one worker it should not decrease: what is to be held, but asks for
     /// less than one before it, waits for that one.
     #[inline(always)]
     fn held_until(&self) -> u64 {
         0
     }
 
-    /// Work of the present future that [`Host::reading`] does not have yet, in the same units; it may turn out to have been in
+    /// Work of the present future that [`Tuning::reading`] does not have yet, in the same units; it may turn out to have been in
     /// vain.
     fn work_under_way(&self) -> u64 {
         0
     }
 
-    /// The mailbox is in its slot, whose waker this is: both stay where they are to the worker's end.
+    /// They are in their slot, whose waker this is: both stay where they are to the worker's end.
     fn placed(&self, slot_waker: &Waker) {
         let _ = slot_waker;
     }
 
     /// A future has been put in; nothing is posted. Perhaps outside an epoch: the first poll is inside one. Its
     /// operations run in the style of the level that the host was told last.
-    fn occupied(&self);
+    fn started(&self);
 
     /// The future that has just been put in is known to be a long one: its operations are to be posted, whatever
     /// the style, so that others run between them.
@@ -78,17 +79,17 @@ pub trait Mailbox {
 
     /// The future has gone: it ended, was dropped, or panicked. Whatever was posted is cancelled. Inside an
     /// epoch, as the future's drop was.
-    fn vacated(&self);
+    fn ended(&self);
 }
 
 /// A worker's surroundings. Never called from within a step or a poll.
-pub trait Host {
+pub trait Host: Tuning + OutputGate {
     /// What stands beside each future.
-    type Mailbox: Mailbox + 'static;
+    type Operations: Operations + 'static;
 
-    /// Makes the mailbox of slot number `slot`, once in a worker's life. Slots are made with the worker, and
+    /// Makes what stands in slot number `slot`, once in a worker's life. Slots are made with the worker, and
     /// later when parked futures have taken those that there were.
-    fn mailbox(&self, slot: usize) -> Self::Mailbox;
+    fn operations(&self, slot: usize) -> Self::Operations;
 
     /// The worker's participant in the epochs, of which the worker alone enters, leaves and refreshes.
     fn local(&self) -> &Local;
@@ -129,17 +130,7 @@ pub trait Host {
 
     /// Called after every so many ended futures and when idle, inside an epoch: garbage collection, metrics. A
     /// bounded amount of work; true: there is more to do at once.
-    fn tend(&self, counters: &Counters) -> bool;
-
-    /// The worker's level from now on: the style in which futures that are put in run, and how many are open.
-    fn set_level(&self, level: Level) {
-        let _ = level;
-    }
-
-    /// What has been done so far, and the time. Without a clock a worker stays at the level that it began with.
-    fn reading(&self) -> Reading {
-        Reading::default()
-    }
+    fn maintain(&self, counters: &Counters) -> bool;
 
     /// Where it is noted what the worker's time goes to; a host without never has a round timed.
     fn profile(&self) -> Option<&Profile> {
@@ -152,19 +143,28 @@ pub trait Host {
         None
     }
 
-    /// Returns false if something is left for [`tend`](Self::tend) that was not due the last time.
-    fn is_tended(&self) -> bool {
+    /// Returns false if something is left for [`maintain`](Self::maintain) that was not due the last time.
+    fn is_maintained(&self) -> bool {
         true
+    }
+}
+
+/// What a worker needs to find out how many futures to keep open. A host that answers nothing has its workers stay at the level
+/// that they began with.
+pub trait Tuning {
+    /// The worker's level from now on: the style in which futures that are put in run, and how many are open.
+    fn set_level(&self, level: Level) {
+        let _ = level;
+    }
+
+    /// What has been done so far, and the time. Without a clock a worker stays at the level that it began with.
+    fn reading(&self) -> Reading {
+        Reading::default()
     }
 
     /// Open futures that are long: known to be, or found out. They post their operations in any style.
     fn longs(&self) -> usize {
         0
-    }
-
-    /// What those have in common that search for a level together.
-    fn lead(&self) -> Option<Arc<Lead>> {
-        None
     }
 
     /// The level that workers like this one have found best before.
@@ -177,6 +177,14 @@ pub trait Host {
         let _ = level;
     }
 
+    /// What those have in common that search for a level together.
+    fn shared_level(&self) -> Option<Arc<SharedLevel>> {
+        None
+    }
+}
+
+/// Says which outputs of ended futures may go, and which are held back. A host that holds nothing back answers nothing.
+pub trait OutputGate {
     /// How far held outputs may go by now. Asked at most once a round, and only while some are held: one cheap
     /// load of an atomic. Never decreases; nor does `until` increase once it is final.
     fn released(&self) -> Released {
@@ -219,7 +227,7 @@ pub struct Released {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// It was not held, or was released.
-    Kept,
+    Durable,
     /// It was held, and will never be released: nobody knows whether what it tells will last.
     Unknown,
     /// It was held for as long as anybody is to wait, because of this. What it tells may last, or not.

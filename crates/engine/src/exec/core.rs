@@ -3,14 +3,14 @@
 //! Invariant: while a future is polled, stepped or dropped, the worker is inside an epoch no later than the
 //! stamp of any slot.
 
-use crate::exec::contract::{Host, Mailbox};
+use crate::exec::contract::{Host, Operations};
 use crate::exec::slot::{NO_STAMP, Slot, Slots, State};
 use crate::exec::tune::group::Member;
 use crate::exec::tune::level::{BatchSize, Level, Style};
 use crate::exec::tune::measure::Counters;
 use crate::exec::tune::search::Search;
 use crate::exec::tune::windows::Tuner;
-use crate::exec::wake::notifier::Bell;
+use crate::exec::wake::notifier::Notifier;
 use crate::profile::Profile;
 use crate::suspend::Suspend;
 use std::ptr::NonNull;
@@ -21,10 +21,10 @@ use std::task::Waker;
 const REFRESH_EVERY_ROUNDS: u64 = 64;
 /// In sequential execution a round is a whole transaction, whatever it leaves behind.
 const REFRESH_EVERY_SEQUENTIAL: u64 = 8;
-/// Ended futures between two calls of `Host::tend`.
-const TEND_EVERY_ENDED: u64 = 256;
-/// Calls of `Host::tend` in a row, at most, before the worker looks for work again.
-const TEND_IN_A_ROW_MAX: usize = 16;
+/// Ended futures between two calls of `Host::maintain`.
+const MAINTAIN_EVERY_ENDED: u64 = 256;
+/// Calls of `Host::maintain` in a row, at most, before the worker looks for work again.
+const MAINTAIN_IN_A_ROW_MAX: usize = 16;
 
 /// When a free place is filled again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -78,7 +78,7 @@ const BATCH_DEFAULT: usize = 48;
 pub(crate) type LiveList<M> = Box<[NonNull<Slot<M>>]>;
 
 pub(crate) struct Core<H: Host> {
-    pub(crate) slots: Slots<H::Mailbox>, // before `host`
+    pub(crate) slots: Slots<H::Operations>, // before `host`
     pub(crate) host: H,
     pub(crate) parked: usize,
     /// Parked ones with a stamp: they hold a result that they have not fetched. Rare.
@@ -98,7 +98,7 @@ pub(crate) struct Core<H: Host> {
     policy: Policy,
     /// Where the batch is to be found out.
     tuner: Option<Tuner>,
-    tended_at_ended: u64,
+    maintained_at_ended: u64,
 }
 
 /// What a worker is to know of its policy.
@@ -126,9 +126,9 @@ impl Policy {
 }
 
 impl<H: Host> Core<H> {
-    pub(crate) fn new(host: H, policy: Policy, options: WorkerOptions, bell: Arc<Bell>) -> Self {
+    pub(crate) fn new(host: H, policy: Policy, options: WorkerOptions, notifier: Arc<Notifier>) -> Self {
         let batch_max = if policy.suspends() { options.batch_max.max(1) } else { 1 };
-        let slots = Slots::new(&host, batch_max, batch_max + options.parked_max, bell);
+        let slots = Slots::new(&host, batch_max, batch_max + options.parked_max, notifier);
         let mut core = Core {
             slots,
             host,
@@ -145,7 +145,7 @@ impl<H: Host> Core<H> {
             is_timing: false,
             policy,
             tuner: None,
-            tended_at_ended: 0,
+            maintained_at_ended: 0,
         };
         core.set_batch(options.batch);
         core
@@ -161,7 +161,7 @@ impl<H: Host> Core<H> {
         let batch = match batch {
             BatchSize::Auto if self.policy.is_tunable => {
                 let search = Search::new(self.batch_max, self.host.known_level());
-                let tuner = Tuner::new(search, self.host.lead().map(Member::new));
+                let tuner = Tuner::new(search, self.host.shared_level().map(Member::new));
                 let level = tuner.level();
                 self.tuner = Some(tuner);
                 return self.set_level(level);
@@ -237,7 +237,7 @@ impl<H: Host> Core<H> {
         // What long ones have done counts as it is done: else a level would be charged for those that it began, and
         // paid for those that another one did. (Where there is one open at a time, it is short, and looks are frequent.)
         if !tuner.level().is_sequential() || self.host.longs() > 0 {
-            reading.work += self.slots.iter().map(|slot| slot.mailbox.work_under_way()).sum::<u64>();
+            reading.work += self.slots.iter().map(|slot| slot.operations.work_under_way()).sum::<u64>();
         }
         let changed = tuner.look(reading, self.counters);
         if let Some(incumbent) = tuner.known()
@@ -251,7 +251,7 @@ impl<H: Host> Core<H> {
     }
 
     /// An array that could hold every slot.
-    pub(crate) fn live_list(&self) -> LiveList<H::Mailbox> {
+    pub(crate) fn live_list(&self) -> LiveList<H::Operations> {
         let first = self.slots.at(0).expect("there is a slot");
         vec![first; self.slots.slots_max()].into()
     }
@@ -266,7 +266,7 @@ impl<H: Host> Core<H> {
 
     /// The worker is not stepped for now, for long perhaps: reclamation is not to wait for it. Operations in flight that
     /// can begin again may be revoked; any other holds the epoch, and with it what the worker accounts for.
-    pub(crate) fn pause(&self, live: &[NonNull<Slot<H::Mailbox>>]) {
+    pub(crate) fn pause(&self, live: &[NonNull<Slot<H::Operations>>]) {
         if !self.host.local().is_entered() {
             return;
         }
@@ -274,7 +274,7 @@ impl<H: Host> Core<H> {
             return self.leave();
         }
         let can_restart =
-            |slot: &Slot<H::Mailbox>| slot.stamp.get() == NO_STAMP || slot.mailbox.can_restart();
+            |slot: &Slot<H::Operations>| slot.stamp.get() == NO_STAMP || slot.operations.can_restart();
         // SAFETY: slots live as long as the worker.
         let of_live = live.iter().all(|slot| can_restart(unsafe { slot.as_ref() }));
         if of_live && (self.parked_stamped == 0 || self.slots.iter().all(can_restart)) {
@@ -291,7 +291,7 @@ impl<H: Host> Core<H> {
         }
         self.host.enter();
         for slot in self.slots.iter().filter(|slot| slot.stamp.get() != NO_STAMP) {
-            slot.mailbox.restart();
+            slot.operations.restart();
             slot.stamp.set(local.now());
         }
     }
@@ -316,8 +316,8 @@ impl<H: Host> Core<H> {
     /// Brings woken futures back among the `n` live ones. Returns how many these are now, and whether one of
     /// them is to be polled although its operations are not done.
     #[cold]
-    pub(crate) fn wake(&mut self, live: &mut LiveList<H::Mailbox>, mut n: usize) -> (usize, bool) {
-        let (wakes, mut hasty) = (self.slots.wakes.clone(), false);
+    pub(crate) fn wake(&mut self, live: &mut LiveList<H::Operations>, mut n: usize) -> (usize, bool) {
+        let (wakes, mut has_early_wake) = (self.slots.wakes.clone(), false);
         wakes.take(|index| {
             let Some(at) = self.slots.at(index) else { return };
             // SAFETY: slots live as long as the worker.
@@ -331,17 +331,17 @@ impl<H: Host> Core<H> {
                 }
                 State::Live => {
                     slot.woken.set(true);
-                    hasty = true;
+                    has_early_wake = true;
                 }
                 State::Vacant => {} // woken after its end
             }
         });
-        (n, hasty)
+        (n, has_early_wake)
     }
 
     /// Once per round over `live`.
     #[inline(always)]
-    pub(crate) fn count_round(&mut self, live: &[NonNull<Slot<H::Mailbox>>]) {
+    pub(crate) fn count_round(&mut self, live: &[NonNull<Slot<H::Operations>>]) {
         self.counters.rounds += 1;
         self.counters.visits += live.len() as u64;
         if self.counters.rounds >= self.mark_at || self.host.local().is_pressed() {
@@ -358,7 +358,7 @@ impl<H: Host> Core<H> {
     /// What is due before this round, and when something is due next.
     #[cold]
     #[inline(never)]
-    fn pass_mark(&mut self, live: &[NonNull<Slot<H::Mailbox>>]) {
+    fn pass_mark(&mut self, live: &[NonNull<Slot<H::Operations>>]) {
         self.stop_timing();
         let round = self.counters.rounds;
         if round >= self.house_at || self.host.local().is_pressed() {
@@ -383,7 +383,7 @@ impl<H: Host> Core<H> {
     }
 
     /// The oldest stamp of an operation in flight, of live and of parked futures.
-    fn oldest_stamp(&self, live: &[NonNull<Slot<H::Mailbox>>]) -> Option<u64> {
+    fn oldest_stamp(&self, live: &[NonNull<Slot<H::Operations>>]) -> Option<u64> {
         // SAFETY: slots live as long as the worker.
         let of_live = live.iter().map(|slot| unsafe { slot.as_ref() }.stamp.get()).min();
         let of_all =
@@ -391,35 +391,37 @@ impl<H: Host> Core<H> {
         of_all.or(of_live).filter(|&stamp| stamp != NO_STAMP)
     }
 
-    fn keep_house(&mut self, live: &[NonNull<Slot<H::Mailbox>>]) {
+    fn keep_house(&mut self, live: &[NonNull<Slot<H::Operations>>]) {
         let started = self.host.profile().and_then(Profile::begin_housekeeping);
         self.host.refresh(self.oldest_stamp(live));
         self.host.expire();
         if self.tuner.is_some() {
             self.tune(live.len());
         }
-        if self.counters.ended - self.tended_at_ended >= TEND_EVERY_ENDED || self.host.local().is_pressed() {
-            self.tend();
+        if self.counters.ended - self.maintained_at_ended >= MAINTAIN_EVERY_ENDED
+            || self.host.local().is_pressed()
+        {
+            self.maintain();
         }
         if let (Some(profile), Some(started)) = (self.host.profile(), started) {
             profile.end_housekeeping(started);
         }
     }
 
-    /// Calls `Host::tend`; true: there is more to do.
-    pub(crate) fn tend(&mut self) -> bool {
-        self.tended_at_ended = self.counters.ended;
+    /// Calls `Host::maintain`; true: there is more to do.
+    pub(crate) fn maintain(&mut self) -> bool {
+        self.maintained_at_ended = self.counters.ended;
         self.enter();
-        self.host.tend(&self.counters)
+        self.host.maintain(&self.counters)
     }
 
     /// Housekeeping while nothing runs; then the epoch is left. True: there is more to do.
-    pub(crate) fn tend_idle(&mut self) -> bool {
+    pub(crate) fn maintain_idle(&mut self) -> bool {
         self.interrupt();
-        let more = (0..TEND_IN_A_ROW_MAX).all(|_| self.tend());
+        let more = (0..MAINTAIN_IN_A_ROW_MAX).all(|_| self.maintain());
         self.settle();
         // What is retired is due when others have moved on: give it some chances, then wait for better times.
-        for _ in 0..TEND_IN_A_ROW_MAX {
+        for _ in 0..MAINTAIN_IN_A_ROW_MAX {
             self.host.local().refresh(self.oldest_stamp(&[])); // takes over what departed workers have left
             if self.host.local().pending() == 0 {
                 break;
@@ -428,15 +430,15 @@ impl<H: Host> Core<H> {
         more
     }
 
-    /// For `Bell::sleep`: the host will ring when something is released that is held until `first`, if anything
+    /// For `Notifier::sleep`: the host will notify when something is released that is held until `first`, if anything
     /// is.
     pub(crate) fn awaits_release(&self, first: Option<u64>) -> bool {
-        let waker = || Waker::from(self.slots.wakes.bell.clone());
+        let waker = || Waker::from(self.slots.wakes.notifier.clone());
         first.is_none_or(|until| self.host.wake_when_released(until, &waker()))
     }
 
     /// Parks a slot that the caller has taken out of the live list.
-    pub(crate) fn park(&mut self, slot: &Slot<H::Mailbox>) {
+    pub(crate) fn park(&mut self, slot: &Slot<H::Operations>) {
         debug_assert_eq!(slot.state.get(), State::Live);
         slot.state.set(State::Parked);
         self.parked += 1;
@@ -445,7 +447,7 @@ impl<H: Host> Core<H> {
     }
 
     /// Takes a slot out of the parked ones.
-    pub(crate) fn unpark(&mut self, slot: &Slot<H::Mailbox>) {
+    pub(crate) fn unpark(&mut self, slot: &Slot<H::Operations>) {
         debug_assert_eq!(slot.state.get(), State::Parked);
         self.parked -= 1;
         self.parked_stamped -= usize::from(slot.stamp.get() != NO_STAMP);

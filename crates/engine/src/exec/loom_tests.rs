@@ -2,7 +2,7 @@
 
 use crate::exec::blocking::{Mutex, lock};
 use crate::exec::wake::event::Event;
-use crate::exec::wake::notifier::{Bell, SlotWaker, Wakes};
+use crate::exec::wake::notifier::{Notifier, SlotWaker, Wakes};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::loom::{Planted, check, notices};
 use loom::thread;
@@ -12,21 +12,21 @@ use std::task::Waker;
 /// A worker that sleeps until there is a job, and who brings one: as inboxes do it, or looking whether the worker
 /// sleeps too early.
 fn bring_job<const LOOKS_TOO_EARLY: bool>() {
-    let (bell, jobs) = (Bell::new(), Arc::new(Mutex::new(0)));
+    let (notifier, jobs) = (Notifier::new(), Arc::new(Mutex::new(0)));
     let worker = thread::spawn({
-        let (bell, jobs) = (Arc::clone(&bell), Arc::clone(&jobs));
+        let (notifier, jobs) = (Arc::clone(&notifier), Arc::clone(&jobs));
         move || {
-            bell.belongs_here();
+            notifier.set_thread();
             while *lock(&jobs) == 0 {
-                bell.heard();
-                bell.sleep(true, None, || *lock(&jobs) == 0);
+                notifier.take();
+                notifier.sleep(true, None, || *lock(&jobs) == 0);
             }
         }
     });
-    let was_asleep = bell.is_asleep();
+    let was_asleep = notifier.is_asleep();
     *lock(&jobs) += 1;
-    if if LOOKS_TOO_EARLY { was_asleep } else { bell.is_asleep() } {
-        bell.ring();
+    if if LOOKS_TOO_EARLY { was_asleep } else { notifier.is_asleep() } {
+        notifier.notify();
     }
     worker.join().expect("no panic");
 }
@@ -34,29 +34,29 @@ fn bring_job<const LOOKS_TOO_EARLY: bool>() {
 /// Proves that a job is not slept over.
 #[test]
 fn jobs_wake() {
-    check("bell", &[], bring_job::<false>);
-    notices("bell", "a look that comes too early", bring_job::<true>);
+    check("notifier", &[], bring_job::<false>);
+    notices("notifier", "a look that comes too early", bring_job::<true>);
 }
 
 /// As `bring_job`, to a worker whose thread waits for a descriptor; it may wait without looking for a job after it has
 /// announced that.
 fn bring_job_to_descriptor<const LOOKS_AGAIN: bool>() {
-    let (bell, jobs) = (Bell::new(), Arc::new(Mutex::new(0)));
+    let (notifier, jobs) = (Notifier::new(), Arc::new(Mutex::new(0)));
     let event = Arc::new(Event::new().expect("a model's"));
-    bell.set_event(Arc::clone(&event));
+    notifier.set_event(Arc::clone(&event));
     let worker = thread::spawn({
-        let (bell, jobs, event) = (Arc::clone(&bell), Arc::clone(&jobs), Arc::clone(&event));
+        let (notifier, jobs, event) = (Arc::clone(&notifier), Arc::clone(&jobs), Arc::clone(&event));
         move || {
             let mut signals = 0;
             while *lock(&jobs) == 0 {
-                bell.heard();
-                if !bell.doze(true) {
+                notifier.take();
+                if !notifier.announce_on_event(true) {
                     continue;
                 }
                 if !LOOKS_AGAIN || *lock(&jobs) == 0 {
                     event.wait_readable();
                 }
-                signals += u64::from(bell.wake_up());
+                signals += u64::from(notifier.end_sleep_on_event());
                 let taken = event.take();
                 assert!(taken <= signals, "signalled for nothing");
                 signals -= taken;
@@ -65,8 +65,8 @@ fn bring_job_to_descriptor<const LOOKS_AGAIN: bool>() {
         }
     });
     *lock(&jobs) += 1;
-    if bell.is_asleep() {
-        bell.ring();
+    if notifier.is_asleep() {
+        notifier.notify();
     }
     let signals = worker.join().expect("no panic");
     assert_eq!(event.take(), signals, "what is still to come is known");
@@ -84,10 +84,10 @@ fn jobs_wake_by_descriptor() {
 #[test]
 fn wakers_wake() {
     check("waker", &[Planted::Updates], || {
-        let (bell, done) = (Bell::new(), Arc::new(AtomicU64::new(0)));
-        let wakes = Arc::new(Wakes::new(Arc::clone(&bell), 2));
+        let (notifier, done) = (Notifier::new(), Arc::new(AtomicU64::new(0)));
+        let wakes = Arc::new(Wakes::new(Arc::clone(&notifier), 2));
         let waker = Waker::from(Arc::new(SlotWaker::new(&wakes, 1)));
-        bell.belongs_here();
+        notifier.set_thread();
         let other = thread::spawn({
             let done = Arc::clone(&done);
             move || {
@@ -97,13 +97,13 @@ fn wakers_wake() {
         });
         let mut is_woken = false;
         while !is_woken {
-            bell.heard();
+            notifier.take();
             wakes.take(|index| {
                 assert_eq!((index, done.load(Ordering::Relaxed)), (1, 1));
                 is_woken = true;
             });
             if !is_woken {
-                bell.sleep(true, None, || true);
+                notifier.sleep(true, None, || true);
             }
         }
         other.join().expect("no panic");

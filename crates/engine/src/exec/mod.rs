@@ -27,18 +27,18 @@ mod loom_tests;
 #[cfg(test)]
 mod tests;
 
-pub use contract::{Fate, Host, Mailbox, Released, Stall};
+pub use contract::{Fate, Host, Operations, OutputGate, Released, Stall, Tuning};
 pub use core::{Refill, WorkerOptions};
 pub use order::hint::Hint;
-pub(crate) use order::queue::{TurnNumber, Turns};
+pub(crate) use order::queue::{ConflictQueue, Ticket};
 pub use pin::pin_to_core;
 pub use spawn_queue::{NotSpawned, Spawned};
 pub use submit::batch_task::BatchTask;
-pub use submit::handle::{Handle, Lost};
+pub use submit::handle::{Handle, TaskError};
 pub use submit::inbox::Executor;
 pub use submit::task::Task;
-pub(crate) use tune::group::Lead;
+pub(crate) use tune::group::SharedLevel;
 pub use tune::level::{BatchSize, Level, Style};
 pub use tune::measure::{Counters, Reading};
-pub use wake::doze::{Sleep, WakeFd};
+pub use wake::event_sleep::{Sleep, WakeFd};
 pub use worker::{Step, Worker, WorkerProgress};

@@ -1,4 +1,4 @@
-//! Outputs of futures that have ended, held back until the host releases them; see `Host::released`. One queue
+//! Outputs of futures that have ended, held back until the host releases them; see `OutputGate::released`. One queue
 //! per stream, of its type, and one per worker, of spawned and submitted futures, which reach it while they are
 //! polled.
 //!
@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// The outputs that are held, of one type. Dropped with some left, it drops them; a panic of one is swallowed.
-pub(crate) struct Held<T> {
+pub(crate) struct PendingOutputs<T> {
     queue: VecDeque<(u64, T)>,
     /// As the host said when it was asked last.
     released: Released,
@@ -24,10 +24,10 @@ pub(crate) struct Held<T> {
     held_max: usize,
 }
 
-impl<T> Held<T> {
+impl<T> PendingOutputs<T> {
     /// Calls itself full from `held_max` outputs on; what is open then may still add its own.
     pub(crate) fn new(held_max: usize) -> Self {
-        Held {
+        PendingOutputs {
             queue: VecDeque::new(),
             released: Released { until: 0, is_final: false },
             stall: None,
@@ -94,7 +94,7 @@ impl<T> Held<T> {
     /// The next output that is due.
     pub(crate) fn pop(&mut self) -> Option<(T, Fate)> {
         let fate = match self.first()? {
-            until if until <= self.released.until => Fate::Kept,
+            until if until <= self.released.until => Fate::Durable,
             _ if self.released.is_final => self.stall.map_or(Fate::Unknown, Fate::Stalled),
             _ => Fate::Stalled(self.stall?),
         };
@@ -103,7 +103,7 @@ impl<T> Held<T> {
     }
 }
 
-impl<T> Drop for Held<T> {
+impl<T> Drop for PendingOutputs<T> {
     fn drop(&mut self) {
         for (_, output) in self.queue.drain(..) {
             let _ = quietly(|| drop(output));
@@ -121,18 +121,18 @@ pub(crate) trait Announce {
 }
 
 /// How a held future of a worker ends.
-pub(crate) enum Ending {
+pub(crate) enum PendingOutput {
     /// A submitted one: a part of a task, as `Sink::hold` returned them.
     Submitted(Arc<dyn Announce>, usize),
     /// A spawned one.
     Spawned(Box<dyn FnOnce(Fate)>),
 }
 
-impl Ending {
+impl PendingOutput {
     /// Gives the output out. Of a spawned future a panic is passed on.
     pub(crate) fn give(self, fate: Fate) {
         match self {
-            Ending::Submitted(task, part) => {
+            PendingOutput::Submitted(task, part) => {
                 // A result that nobody wants may be dropped here, and panic. Nobody is there to be told.
                 let _ = quietly(|| {
                     // SAFETY: made of what `hold` returned, and used up here; the queue never leaves its thread.
@@ -140,27 +140,27 @@ impl Ending {
                     drop(task);
                 });
             }
-            Ending::Spawned(end) => end(fate),
+            PendingOutput::Spawned(end) => end(fate),
         }
     }
 }
 
 /// What is held of a worker's spawned and submitted futures; shared with these, on the worker's thread.
-pub(crate) struct Outbox(RefCell<Held<Ending>>);
+pub(crate) struct OutputQueue(RefCell<PendingOutputs<PendingOutput>>);
 
-impl Outbox {
+impl OutputQueue {
     pub(crate) fn new(held_max: usize) -> Self {
-        Outbox(RefCell::new(Held::new(held_max)))
+        OutputQueue(RefCell::new(PendingOutputs::new(held_max)))
     }
 
-    /// See `Held::must_hold`.
+    /// See `PendingOutputs::must_hold`.
     pub(crate) fn must_hold(&self, until: u64) -> bool {
         self.0.borrow().must_hold(until)
     }
 
-    /// See `Held::push`.
-    pub(crate) fn push(&self, until: u64, ending: Ending) {
-        self.0.borrow_mut().push(until, ending);
+    /// See `PendingOutputs::push`.
+    pub(crate) fn push(&self, until: u64, pending_output: PendingOutput) {
+        self.0.borrow_mut().push(until, pending_output);
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -175,33 +175,33 @@ impl Outbox {
         self.0.borrow().is_full()
     }
 
-    /// See `Held::first`.
+    /// See `PendingOutputs::first`.
     pub(crate) fn first(&self) -> Option<u64> {
         self.0.borrow().first()
     }
 
-    /// See `Held::last`.
+    /// See `PendingOutputs::last`.
     pub(crate) fn last(&self) -> Option<u64> {
         self.0.borrow().last()
     }
 
-    /// See `Held::learn`.
+    /// See `PendingOutputs::learn`.
     pub(crate) fn learn(&self, released: Released) {
         self.0.borrow_mut().learn(released);
     }
 
-    /// See `Held::learn_stall`.
+    /// See `PendingOutputs::learn_stall`.
     pub(crate) fn learn_stall(&self, stall: Option<Stall>) {
         self.0.borrow_mut().learn_stall(stall);
     }
 
-    /// See `Held::learn_no_more`.
+    /// See `PendingOutputs::learn_no_more`.
     pub(crate) fn learn_no_more(&self) {
         self.0.borrow_mut().learn_no_more();
     }
 
-    /// See `Held::pop`. Nothing is borrowed when it returns, so an ending may run any code.
-    pub(crate) fn pop(&self) -> Option<(Ending, Fate)> {
+    /// See `PendingOutputs::pop`. Nothing is borrowed when it returns, so an ending may run any code.
+    pub(crate) fn pop(&self) -> Option<(PendingOutput, Fate)> {
         self.0.borrow_mut().pop()
     }
 }

@@ -1,7 +1,7 @@
 //! How a thread that has descriptors of its own to wait for waits for its worker at the same time.
 
 use crate::exec::contract::Host;
-use crate::exec::wake::doze::{Sleep, WakeFd};
+use crate::exec::wake::event_sleep::{Sleep, WakeFd};
 use crate::exec::worker::Worker;
 use crate::suspend::Suspend;
 use std::io;
@@ -9,12 +9,12 @@ use std::time::Duration;
 
 /// How long a worker sleeps that has something to clean up, which others may still see: so that an idle one gives memory back soon,
 /// at next to no cost.
-const TENDS_AGAIN: Duration = Duration::from_millis(100);
+const MAINTAINS_AGAIN: Duration = Duration::from_millis(100);
 
 impl<H: Host, S: Suspend> Worker<H, S> {
     /// The descriptor that wakes the worker's thread: always the same one. Fails if the system has none left.
     pub fn wake_fd(&mut self) -> io::Result<WakeFd> {
-        self.doze.wake_fd(&self.core.slots.wakes.bell)
+        self.event_sleep.wake_fd(&self.core.slots.wakes.notifier)
     }
 
     /// Cleans up a bounded amount, and announces that the thread is going to wait for descriptors, [`wake_fd`](Self::wake_fd)
@@ -23,20 +23,21 @@ impl<H: Host, S: Suspend> Worker<H, S> {
     ///
     /// `NotNow` as well where `wake_fd` was never asked for: nothing could wake the thread.
     pub fn prepare_to_sleep(&mut self) -> Sleep {
-        self.doze.end(&self.core.slots.wakes.bell);
+        self.event_sleep.end(&self.core.slots.wakes.notifier);
         let held = self.held();
         // (An output that was given out may have given the caller something to do.)
-        let is_busy = !self.doze.has_event() || self.has_live() || self.tend() || self.held() != held;
+        let is_busy =
+            !self.event_sleep.has_event() || self.has_live() || self.maintain() || self.held() != held;
         if is_busy || self.can_admit() {
             return Sleep::NotNow;
         }
         let at_most = self.sleep_max(); // may wake futures: so before the announcement
         let has_room = !self.is_full();
-        if !self.doze.announce(&self.core.slots.wakes.bell, has_room) {
+        if !self.event_sleep.announce(&self.core.slots.wakes.notifier, has_room) {
             return Sleep::NotNow;
         }
         if !self.awaits_release() {
-            self.doze.end(&self.core.slots.wakes.bell);
+            self.event_sleep.end(&self.core.slots.wakes.notifier);
             return Sleep::NotNow;
         }
         Sleep::UntilWoken { at_most }
@@ -45,7 +46,7 @@ impl<H: Host, S: Suspend> Worker<H, S> {
     /// How long the worker may sleep: until a wait is over, or what it has to clean up may be due. `None`: until it is woken.
     pub(crate) fn sleep_max(&self) -> Option<Duration> {
         let wait = if self.core.parked == 0 { None } else { self.core.host.expire() };
-        let tend = (!self.core.host.is_tended()).then_some(TENDS_AGAIN);
-        wait.into_iter().chain(tend).min()
+        let maintain = (!self.core.host.is_maintained()).then_some(MAINTAINS_AGAIN);
+        wait.into_iter().chain(maintain).min()
     }
 }

@@ -9,8 +9,8 @@
 
 use crate::epoch::Local;
 use crate::exec::cell::FutureCell;
-use crate::exec::contract::{Host, Mailbox};
-use crate::exec::wake::notifier::{Bell, SlotWaker, Wakes};
+use crate::exec::contract::{Host, Operations};
+use crate::exec::wake::notifier::{Notifier, SlotWaker, Wakes};
 use std::cell::Cell;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -31,22 +31,22 @@ pub(crate) enum State {
 
 /// A place for one open future.
 pub(crate) struct Slot<M> {
-    pub(crate) future: FutureCell, // before `mailbox`, from which it borrows: fields are dropped in order
+    pub(crate) future: FutureCell, // before `operations`, from which it borrows: fields are dropped in order
     pub(crate) state: Cell<State>,
     /// Its waker was called although it is not parked: it is to be polled at the next visit, done or not.
     pub(crate) woken: Cell<bool>,
     pub(crate) stamp: Cell<u64>,
     pub(crate) waker: Waker,
     pub(crate) index: u32,
-    pub(crate) mailbox: M,
+    pub(crate) operations: M,
 }
 
-impl<M: Mailbox> Slot<M> {
+impl<M: Operations> Slot<M> {
     /// After a future was put in.
     #[inline(always)]
-    pub(crate) fn occupied(&self) {
+    pub(crate) fn started(&self) {
         debug_assert_eq!(self.state.get(), State::Vacant);
-        self.mailbox.occupied();
+        self.operations.started();
         self.state.set(State::Live);
     }
 
@@ -55,13 +55,13 @@ impl<M: Mailbox> Slot<M> {
     /// posted by that poll: what it fetched, it has used by now.
     #[inline(always)]
     pub(crate) fn pended(&self, local: &Local, early: bool) -> bool {
-        let posted = self.mailbox.posted();
-        let keeps = self.mailbox.keeps();
-        let has_older = (early || keeps) && self.stamp.get() != NO_STAMP;
+        let has_pending = self.operations.has_pending();
+        let has_unfetched = self.operations.has_unfetched();
+        let has_older = (early || has_unfetched) && self.stamp.get() != NO_STAMP;
         if !has_older {
-            self.stamp.set(if posted || keeps { local.now() } else { NO_STAMP });
+            self.stamp.set(if has_pending || has_unfetched { local.now() } else { NO_STAMP });
         }
-        posted
+        has_pending
     }
 
     /// Drops the future, which is an `F`, and all it posted.
@@ -72,15 +72,15 @@ impl<M: Mailbox> Slot<M> {
     pub(crate) unsafe fn vacate_as<F: Future>(&self) {
         // SAFETY: as the caller promises.
         unsafe { self.future.clear_as::<F>() };
-        self.vacated();
+        self.ended();
     }
 
     /// Drops the future and all it posted.
     pub(crate) fn vacate(&self) {
-        struct Vacated<'s, M: Mailbox>(&'s Slot<M>);
-        impl<M: Mailbox> Drop for Vacated<'_, M> {
+        struct Vacated<'s, M: Operations>(&'s Slot<M>);
+        impl<M: Operations> Drop for Vacated<'_, M> {
             fn drop(&mut self) {
-                self.0.vacated();
+                self.0.ended();
             }
         }
         let _even_if_the_drop_panics = Vacated(self);
@@ -88,8 +88,8 @@ impl<M: Mailbox> Slot<M> {
     }
 
     #[inline(always)]
-    fn vacated(&self) {
-        self.mailbox.vacated();
+    fn ended(&self) {
+        self.operations.ended();
         self.stamp.set(NO_STAMP);
         self.woken.set(false);
         self.state.set(State::Vacant);
@@ -105,19 +105,19 @@ pub(crate) struct Slots<M> {
     pub(crate) wakes: Arc<Wakes>,
 }
 
-impl<M: Mailbox> Slots<M> {
+impl<M: Operations> Slots<M> {
     /// Makes `slots` now; up to `slots_max` when needed.
     pub(crate) fn new(
-        host: &impl Host<Mailbox = M>,
+        host: &impl Host<Operations = M>,
         slots: usize,
         slots_max: usize,
-        bell: Arc<Bell>,
+        notifier: Arc<Notifier>,
     ) -> Self {
         let mut me = Slots {
             all: Vec::with_capacity(slots_max),
             free: Vec::with_capacity(slots_max),
             slots_max,
-            wakes: Arc::new(Wakes::new(bell, slots_max)),
+            wakes: Arc::new(Wakes::new(notifier, slots_max)),
         };
         for _ in 0..slots {
             let slot = me.grow(host);
@@ -128,7 +128,7 @@ impl<M: Mailbox> Slots<M> {
     }
 
     /// A vacant slot, made if need be; `None` at the limit.
-    pub(crate) fn vacant(&mut self, host: &impl Host<Mailbox = M>) -> Option<NonNull<Slot<M>>> {
+    pub(crate) fn vacant(&mut self, host: &impl Host<Operations = M>) -> Option<NonNull<Slot<M>>> {
         match self.free.pop() {
             None if self.all.len() < self.slots_max => Some(self.grow(host)),
             slot => slot,
@@ -182,7 +182,7 @@ impl<M: Mailbox> Slots<M> {
     }
 
     #[cold]
-    fn grow(&mut self, host: &impl Host<Mailbox = M>) -> NonNull<Slot<M>> {
+    fn grow(&mut self, host: &impl Host<Operations = M>) -> NonNull<Slot<M>> {
         let index = self.all.len();
         assert!(index < self.slots_max, "slots are limited");
         let slot = Box::new(Slot {
@@ -192,10 +192,10 @@ impl<M: Mailbox> Slots<M> {
             stamp: Cell::new(NO_STAMP),
             waker: Waker::from(Arc::new(SlotWaker::new(&self.wakes, index))),
             index: index as u32,
-            mailbox: host.mailbox(index),
+            operations: host.operations(index),
         });
         let slot = Box::leak(slot);
-        slot.mailbox.placed(&slot.waker);
+        slot.operations.placed(&slot.waker);
         let slot = NonNull::from(slot);
         self.all.push(slot);
         slot

@@ -57,7 +57,7 @@ impl<M> Queue<M> {
     }
 
     /// Has the next future, of the name that was given last, wait at the tail.
-    pub(crate) fn push<F>(&mut self, fill: F, host: &impl Host<Mailbox = M>) -> Result<(), NotSpawned>
+    pub(crate) fn push<F>(&mut self, fill: F, host: &impl Host<Operations = M>) -> Result<(), NotSpawned>
     where
         F: FnOnce(Vacancy<'_, M>) + 'static,
     {
@@ -74,19 +74,19 @@ impl<M> Queue<M> {
     }
 
     /// Takes the first one out.
-    pub(crate) fn pop(&mut self, host: &impl Host<Mailbox = M>) -> Option<(Spawned, Fill<M>)> {
+    pub(crate) fn pop(&mut self, host: &impl Host<Operations = M>) -> Option<(Spawned, Fill<M>)> {
         let first = self.waiting.pop_front()?;
         Some(self.took(first, host))
     }
 
     /// Takes out the one of this name, if it waits.
-    pub(crate) fn remove(&mut self, spawned: Spawned, host: &impl Host<Mailbox = M>) -> Option<Fill<M>> {
+    pub(crate) fn remove(&mut self, spawned: Spawned, host: &impl Host<Operations = M>) -> Option<Fill<M>> {
         let at = self.waiting.binary_search_by_key(&spawned, |waiting| waiting.spawned).ok()?;
         let waiting = self.waiting.remove(at)?;
         Some(self.took(waiting, host).1)
     }
 
-    fn took(&mut self, waiting: Waiting<M>, host: &impl Host<Mailbox = M>) -> (Spawned, Fill<M>) {
+    fn took(&mut self, waiting: Waiting<M>, host: &impl Host<Operations = M>) -> (Spawned, Fill<M>) {
         host.uncharge(waiting.bytes);
         if self.waiting.is_empty() {
             self.waiting.shrink_to(KEPT);
@@ -105,7 +105,7 @@ impl<M> Queue<M> {
 
     /// Drops all that wait. The first panic of a drop is passed on when all are dropped (or swallowed if one is under way
     /// already).
-    pub(crate) fn clear(&mut self, host: &impl Host<Mailbox = M>) {
+    pub(crate) fn clear(&mut self, host: &impl Host<Operations = M>) {
         let mut cleared = Ok(());
         while let Some((_, fill)) = self.pop(host) {
             cleared = cleared.and(catch_unwind(AssertUnwindSafe(|| drop(fill))));

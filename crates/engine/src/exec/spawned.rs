@@ -1,7 +1,7 @@
 //! Futures that the worker's own thread puts into it: at once, or when there is a place.
 
-use crate::exec::contract::{Fate, Host, Mailbox};
-use crate::exec::pending_output::{Ending, Outbox};
+use crate::exec::contract::{Fate, Host, Operations};
+use crate::exec::pending_output::{OutputQueue, PendingOutput};
 use crate::exec::spawn_queue::{NotSpawned, Spawned};
 use crate::exec::vacancy::Vacancy;
 use crate::exec::worker::Worker;
@@ -14,24 +14,24 @@ use std::task::{Context, Poll, ready};
 impl<H: Host, S: Suspend> Worker<H, S> {
     /// Opens the future that `make` returns, at once if there is a place and none waits for one, else when its turn has
     /// come: in a [`step`](Self::step) or [`round`](Self::round), in the order of spawning. Calls `end` with its output:
-    /// when it ends, or where the output is held, in the first step, round or [`tend`](Self::tend) after its release, or
+    /// when it ends, or where the output is held, in the first step, round or [`maintain`](Self::maintain) after its release, or
     /// when the worker is dropped, which waits for that.
     ///
     /// A future that is refused, cancelled, or dropped with the worker ends without `end`. If it waits then, `make` is
     /// not called either. A panic of `make` is passed on by what has called it, and leaves the others as they are.
     ///
     /// # Safety
-    /// The mailbox reference given to `make` is used by the future only: it is good until that is
+    /// The reference given to `make` is used by the future only: it is good until that is
     /// dropped, at the latest with the worker.
     pub unsafe fn spawn<P, F, E>(&mut self, make: P, end: E) -> Result<Spawned, NotSpawned>
     where
-        P: FnOnce(&'static H::Mailbox) -> F + 'static,
+        P: FnOnce(&'static H::Operations) -> F + 'static,
         F: Future + 'static,
         E: FnOnce(F::Output, Fate) + 'static,
     {
-        let fill = move |vacancy: Vacancy<'_, H::Mailbox>| {
-            let (mailbox, outbox) = (vacancy.mailbox(), vacancy.outbox());
-            vacancy.fill(Then { future: make(mailbox), end: Some(end), mailbox, outbox });
+        let fill = move |vacancy: Vacancy<'_, H::Operations>| {
+            let (operations, outputs) = (vacancy.operations(), vacancy.outputs());
+            vacancy.fill(Then { future: make(operations), end: Some(end), operations, outputs });
         };
         let spawned = self.queue.name();
         if self.queue.is_empty() && !self.is_full() {
@@ -39,7 +39,7 @@ impl<H: Host, S: Suspend> Worker<H, S> {
         } else {
             self.queue.push(fill, &self.core.host)?;
         }
-        self.doze.reconsider(&self.core.slots.wakes.bell);
+        self.event_sleep.reconsider(&self.core.slots.wakes.notifier);
         Ok(spawned)
     }
 
@@ -63,13 +63,13 @@ impl<H: Host, S: Suspend> Worker<H, S> {
 struct Then<M: 'static, F, E> {
     future: F,
     end: Option<E>,
-    mailbox: &'static M,
-    outbox: Rc<Outbox>,
+    operations: &'static M,
+    outputs: Rc<OutputQueue>,
 }
 
 impl<M, F, E> Future for Then<M, F, E>
 where
-    M: Mailbox,
+    M: Operations,
     F: Future + 'static,
     E: FnOnce(F::Output, Fate) + 'static,
 {
@@ -81,11 +81,11 @@ where
         // SAFETY: as above.
         let output = ready!(unsafe { Pin::new_unchecked(&mut me.future) }.poll(context));
         let end = me.end.take().expect("a future ends once");
-        let until = me.mailbox.held_until();
-        if me.outbox.must_hold(until) {
-            me.outbox.push(until, Ending::Spawned(Box::new(move |fate| end(output, fate))));
+        let until = me.operations.held_until();
+        if me.outputs.must_hold(until) {
+            me.outputs.push(until, PendingOutput::Spawned(Box::new(move |fate| end(output, fate))));
         } else {
-            end(output, Fate::Kept);
+            end(output, Fate::Durable);
         }
         Poll::Ready(())
     }

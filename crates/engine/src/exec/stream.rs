@@ -1,14 +1,14 @@
 //! The loop over futures of one type: no queue, no erasure, no allocation; the futures may borrow from the
 //! caller. THE hot loop of the engine. What is rare is out of line in `core.rs`.
 
-use crate::exec::contract::{Fate, Host, Mailbox};
+use crate::exec::contract::{Fate, Host, Operations};
 use crate::exec::core::{Core, LiveList, Refill};
 use crate::exec::order::hint::Hint;
 use crate::exec::order::source::{Hinted, Plain, Source};
-use crate::exec::pending_output::Held;
-use crate::exec::profiled_round::find_rarely;
+use crate::exec::pending_output::PendingOutputs;
+use crate::exec::profiled_round::step_slow_path;
 use crate::exec::slot::Slot;
-use crate::exec::worker::{Worker, find_done};
+use crate::exec::worker::{Worker, step_until_ready};
 use crate::suspend::Suspend;
 use std::future::Future;
 use std::marker::PhantomData;
@@ -30,7 +30,7 @@ impl<H: Host, S: Suspend> Worker<H, S> {
     /// order in which they ended. While all open futures are parked, or none is open but outputs are held, the
     /// thread sleeps.
     ///
-    /// `next` is given the mailbox beside the place of the new future. A panic of a future, of `next` or of
+    /// `next` is given the operations beside the place of the new future. A panic of a future, of `next` or of
     /// `sink` drops all futures and the outputs that are held, and is passed on; the worker is empty and good for
     /// use then. A future whose output was dropped has ended all the same: what it did is not undone.
     ///
@@ -38,7 +38,7 @@ impl<H: Host, S: Suspend> Worker<H, S> {
     #[inline(always)]
     pub fn stream<'s, F: Future>(
         &'s mut self,
-        next: impl FnMut(&'s H::Mailbox) -> Option<F>,
+        next: impl FnMut(&'s H::Operations) -> Option<F>,
         sink: impl FnMut(F::Output, Fate),
     ) {
         self.stream_from(Plain(next), sink);
@@ -51,24 +51,24 @@ impl<H: Host, S: Suspend> Worker<H, S> {
         &'s mut self,
         inputs: I,
         hint: impl FnMut(&I::Item) -> Hint,
-        make: impl FnMut(&'s H::Mailbox, I::Item) -> F,
+        make: impl FnMut(&'s H::Operations, I::Item) -> F,
         sink: impl FnMut(F::Output, Fate),
     ) {
         self.stream_from(Hinted::new(inputs, hint, make), sink);
     }
 
     #[inline(always)]
-    fn stream_from<'s, N: Source<'s, H::Mailbox>>(
+    fn stream_from<'s, N: Source<'s, H::Operations>>(
         &'s mut self,
         source: N,
         sink: impl FnMut(<N::Future as Future>::Output, Fate),
     ) {
         assert_eq!(self.open() + self.queued(), 0, "the worker has spawned futures");
-        self.doze.end(&self.core.slots.wakes.bell);
+        self.event_sleep.end(&self.core.slots.wakes.notifier);
         let emptied = Emptied(self);
         let Worker { core, live, policy, .. } = &mut *emptied.0;
         core.enter();
-        let held = Held::new(core.held_max);
+        let held = PendingOutputs::new(core.held_max);
         let mut stream = Stream {
             core,
             live,
@@ -79,7 +79,7 @@ impl<H: Host, S: Suspend> Worker<H, S> {
             open: 0,
             has_next: true,
             admits: true,
-            hasty: false,
+            has_early_wake: false,
             of: PhantomData,
         };
         loop {
@@ -118,34 +118,34 @@ enum Polled {
 }
 
 /// A stream under way; the first `open` of `live` are live.
-struct Stream<'w, 's, H: Host<Mailbox: 's>, S, N: Source<'s, H::Mailbox>, K> {
+struct Stream<'w, 's, H: Host<Operations: 's>, S, N: Source<'s, H::Operations>, K> {
     core: &'w mut Core<H>,
-    live: &'w mut LiveList<H::Mailbox>,
+    live: &'w mut LiveList<H::Operations>,
     policy: &'w mut S,
     source: N,
     sink: K,
-    held: Held<<N::Future as Future>::Output>,
+    held: PendingOutputs<<N::Future as Future>::Output>,
     open: usize,
     /// The source is not exhausted, as far as is known.
     has_next: bool,
     /// `has_next`, it does not wait for one to end, and not too many outputs are held.
     admits: bool,
     /// One of the live may be woken although its operations are not done.
-    hasty: bool,
+    has_early_wake: bool,
     of: PhantomData<&'s ()>,
 }
 
 impl<'s, H, S, N, K> Stream<'_, 's, H, S, N, K>
 where
-    H: Host<Mailbox: 's>,
+    H: Host<Operations: 's>,
     S: Suspend,
-    N: Source<'s, H::Mailbox>,
+    N: Source<'s, H::Operations>,
     K: FnMut(<N::Future as Future>::Output, Fate),
 {
     #[inline(always)]
     fn attend(&mut self) {
-        if self.core.slots.wakes.bell.heard() {
-            (self.open, self.hasty) = self.core.wake(self.live, self.open);
+        if self.core.slots.wakes.notifier.take() {
+            (self.open, self.has_early_wake) = self.core.wake(self.live, self.open);
         }
     }
 
@@ -185,8 +185,8 @@ where
 
     /// Puts the next future into a vacant slot. False: there is none.
     #[inline(always)]
-    fn put(&mut self, slot: &'s Slot<H::Mailbox>) -> bool {
-        let Some(future) = self.source.next(&slot.mailbox, slot.index, self.core.batch()) else {
+    fn put(&mut self, slot: &'s Slot<H::Operations>) -> bool {
+        let Some(future) = self.source.next(&slot.operations, slot.index, self.core.batch()) else {
             (self.has_next, self.admits) = (!self.source.is_exhausted(), false);
             self.core.counters.turned_away += u64::from(self.has_next);
             return false;
@@ -194,9 +194,9 @@ where
         // SAFETY: the slot is vacant and does not move. `stream` empties it before 's ends, and before
         // anything ends that the caller of `stream` lends to its futures.
         unsafe { slot.future.put(future) };
-        slot.occupied();
+        slot.started();
         if self.source.is_long(slot.index) {
-            slot.mailbox.set_long();
+            slot.operations.set_long();
             self.core.make_room_beside_longs();
         }
         true
@@ -206,13 +206,13 @@ where
     #[inline(always)]
     fn round(&mut self) {
         self.core.count_round(&self.live[..self.open]);
-        let is_rare = self.hasty | self.core.is_timing;
+        let is_rare = self.has_early_wake | self.core.is_timing;
         let (mut at, mut polls, mut suspensions) = (0, 0, 0);
         while at < self.open {
             let live = &self.live[..self.open];
             let (found, mut early) = match is_rare {
-                false => (find_done(live, at, self.policy), false),
-                true => find_rarely(&self.core.host, live, at, self.policy, self.hasty),
+                false => (step_until_ready(live, at, self.policy), false),
+                true => step_slow_path(&self.core.host, live, at, self.policy, self.has_early_wake),
             };
             suspensions += (found - at) as u64;
             at = found;
@@ -239,7 +239,7 @@ where
         }
         self.core.counters.polls += polls;
         self.core.counters.suspensions += suspensions;
-        self.hasty = false;
+        self.has_early_wake = false;
     }
 
     /// Polls the future at `at`, and puts the next one there if it has ended.
@@ -247,7 +247,7 @@ where
     fn poll(&mut self, at: usize, early: bool) -> Polled {
         let place = self.live[at];
         // SAFETY: as in `admit`.
-        let slot: &'s Slot<H::Mailbox> = unsafe { &*place.as_ptr() };
+        let slot: &'s Slot<H::Operations> = unsafe { &*place.as_ptr() };
         // SAFETY: a live slot holds a future of the source.
         match unsafe { slot.future.poll_as::<N::Future>(&mut Context::from_waker(&slot.waker)) } {
             Poll::Pending => {
@@ -258,7 +258,7 @@ where
                 Polled::Gone
             }
             Poll::Ready(output) => {
-                let until = slot.mailbox.held_until();
+                let until = slot.operations.held_until();
                 // SAFETY: as above.
                 unsafe { slot.vacate_as::<N::Future>() };
                 self.core.counters.ended += 1;
@@ -270,7 +270,7 @@ where
                     self.held.push(until, output);
                     self.admits &= !self.held.is_full();
                 } else {
-                    (self.sink)(output, Fate::Kept);
+                    (self.sink)(output, Fate::Durable);
                 }
                 let is_immediate = self.core.refill == Refill::Immediate;
                 if is_immediate && self.admits && self.open <= self.core.batch() && self.put(slot) {
@@ -286,9 +286,13 @@ where
     #[cold]
     fn sleep(&mut self) {
         self.core.interrupt();
-        if !self.core.tend_idle() {
+        if !self.core.maintain_idle() {
             let at_most = self.core.host.expire();
-            self.core.slots.wakes.bell.sleep(true, at_most, || self.core.awaits_release(self.held.first()));
+            self.core
+                .slots
+                .wakes
+                .notifier
+                .sleep(true, at_most, || self.core.awaits_release(self.held.first()));
         }
         self.core.enter();
     }

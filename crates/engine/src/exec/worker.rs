@@ -2,16 +2,16 @@
 //! outside scheduler or [`serve`](super::Executor::serve) drives. `spawned.rs`: how they are put in. `sleep.rs`: how a
 //! scheduler outside waits. `stream.rs`: the loop over futures of one type.
 
-use crate::exec::contract::{Host, Mailbox};
+use crate::exec::contract::{Host, Operations};
 use crate::exec::core::{Core, LiveList, Policy, Refill, WorkerOptions};
-use crate::exec::pending_output::Outbox;
-use crate::exec::profiled_round::find_rarely;
+use crate::exec::pending_output::OutputQueue;
+use crate::exec::profiled_round::step_slow_path;
 use crate::exec::slot::{Slot, State};
 use crate::exec::spawn_queue::{Queue, Spawned};
 use crate::exec::tune::level::BatchSize;
 use crate::exec::vacancy::Vacancy;
-use crate::exec::wake::doze::Doze;
-use crate::exec::wake::notifier::Bell;
+use crate::exec::wake::event_sleep::EventSleep;
+use crate::exec::wake::notifier::Notifier;
 use crate::suspend::{PrefetchOnly, Suspend};
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -55,41 +55,41 @@ enum Polled {
 pub struct Worker<H: Host, S: Suspend> {
     pub(crate) core: Core<H>,
     pub(crate) policy: S,
-    pub(crate) live: LiveList<H::Mailbox>,
+    pub(crate) live: LiveList<H::Operations>,
     /// The first so many of `live` are.
     open: usize,
     at: usize,
     /// One of them may be woken although its operations are not done.
-    hasty: bool,
-    outbox: Rc<Outbox>,
+    has_early_wake: bool,
+    outputs: Rc<OutputQueue>,
     /// Under `Refill::Strict`: the batch is still being gathered.
     gathering: bool,
     /// Spawned futures that wait for a place.
-    pub(super) queue: Queue<H::Mailbox>,
+    pub(super) queue: Queue<H::Operations>,
     /// The names of the spawned futures in the slots, by the slots' numbers; elsewhere, names of such that have gone.
     names: Box<[Option<Spawned>]>,
-    pub(super) doze: Doze,
+    pub(super) event_sleep: EventSleep,
 }
 
 impl<H: Host, S: Suspend> Worker<H, S> {
     /// A worker of the calling thread's own.
     pub fn new(host: H, policy: S, options: WorkerOptions) -> Self {
-        Worker::with_bell(host, policy, options, Bell::new())
+        Worker::with_bell(host, policy, options, Notifier::new())
     }
 
-    pub(crate) fn with_bell(host: H, policy: S, options: WorkerOptions, bell: Arc<Bell>) -> Self {
-        bell.belongs_here();
-        let core = Core::new(host, Policy::of::<S>(), options, bell);
+    pub(crate) fn with_bell(host: H, policy: S, options: WorkerOptions, notifier: Arc<Notifier>) -> Self {
+        notifier.set_thread();
+        let core = Core::new(host, Policy::of::<S>(), options, notifier);
         Worker {
             live: core.live_list(),
             open: 0,
             at: 0,
-            hasty: false,
-            outbox: Rc::new(Outbox::new(core.held_max)),
+            has_early_wake: false,
+            outputs: Rc::new(OutputQueue::new(core.held_max)),
             gathering: true,
             queue: Queue::new(options.queued_max),
             names: vec![None; core.slots.slots_max()].into(),
-            doze: Doze::default(),
+            event_sleep: EventSleep::default(),
             core,
             policy,
         }
@@ -136,7 +136,7 @@ impl<H: Host, S: Suspend> Worker<H, S> {
 
     /// Outputs that are held, of spawned and submitted futures.
     pub fn held(&self) -> usize {
-        self.outbox.len()
+        self.outputs.len()
     }
 
     /// Open futures that wait for something outside.
@@ -147,7 +147,7 @@ impl<H: Host, S: Suspend> Worker<H, S> {
 
     /// Futures that may be placed now.
     pub fn room(&self) -> usize {
-        if self.outbox.is_full() {
+        if self.outputs.is_full() {
             return 0;
         }
         let gathers = self.core.refill == Refill::Immediate || self.gathering || self.open() == 0;
@@ -162,7 +162,7 @@ impl<H: Host, S: Suspend> Worker<H, S> {
 
     /// Lets `put` fill a vacant slot. Returns its number; `None`: the worker is full, or `put` did not fill
     /// it.
-    pub(crate) fn place(&mut self, put: impl FnOnce(Vacancy<'_, H::Mailbox>)) -> Option<usize> {
+    pub(crate) fn place(&mut self, put: impl FnOnce(Vacancy<'_, H::Operations>)) -> Option<usize> {
         self.place_as(None, put)
     }
 
@@ -170,7 +170,7 @@ impl<H: Host, S: Suspend> Worker<H, S> {
     pub(super) fn place_as(
         &mut self,
         name: Option<Spawned>,
-        put: impl FnOnce(Vacancy<'_, H::Mailbox>),
+        put: impl FnOnce(Vacancy<'_, H::Operations>),
     ) -> Option<usize> {
         if self.is_full() {
             return None;
@@ -178,9 +178,9 @@ impl<H: Host, S: Suspend> Worker<H, S> {
         self.gathering |= self.open() == 0;
         let at = self.core.slots.vacant(&self.core.host)?;
         let placing = Placing { worker: self, at };
-        // SAFETY: slots live as long as the worker, and drop their futures before their mailboxes.
-        let slot: &'static Slot<H::Mailbox> = unsafe { &*at.as_ptr() };
-        put(Vacancy::new(slot, &placing.worker.outbox));
+        // SAFETY: slots live as long as the worker, and drop their futures before their operations.
+        let slot: &'static Slot<H::Operations> = unsafe { &*at.as_ptr() };
+        put(Vacancy::new(slot, &placing.worker.outputs));
         drop(placing);
         if slot.state.get() == State::Vacant {
             return None;
@@ -204,7 +204,7 @@ impl<H: Host, S: Suspend> Worker<H, S> {
         let that = unsafe { slot.as_ref() };
         match that.state.get() {
             State::Vacant => return false,
-            _ if that.mailbox.is_ending() => return false,
+            _ if that.operations.must_finish() => return false,
             State::Parked => self.core.unpark(that),
             State::Live => {
                 let at = self.live[..self.open].iter().position(|&p| p == slot);
@@ -242,7 +242,7 @@ impl<H: Host, S: Suspend> Worker<H, S> {
         // The answer is foreign code's: what lies behind the open ones is not alive.
         self.at = self.policy.pick(self.at.min(self.open - 1), self.open).min(self.open - 1);
         let at = self.at;
-        let (found, early) = find_rarely(&self.core.host, &self.live[..=at], at, &mut self.policy, true);
+        let (found, early) = step_slow_path(&self.core.host, &self.live[..=at], at, &mut self.policy, true);
         if found > at {
             self.core.counters.suspensions += 1;
             return Step::Stepped;
@@ -260,13 +260,13 @@ impl<H: Host, S: Suspend> Worker<H, S> {
         }
         self.core.enter();
         self.core.count_round(&self.live[..self.open]);
-        let is_rare = self.hasty | self.core.is_timing;
+        let is_rare = self.has_early_wake | self.core.is_timing;
         let mut at = 0;
         while at < self.open {
             let live = &self.live[..self.open];
             let (found, early) = match is_rare {
-                false => (find_done(live, at, &mut self.policy), false),
-                true => find_rarely(&self.core.host, live, at, &mut self.policy, self.hasty),
+                false => (step_until_ready(live, at, &mut self.policy), false),
+                true => step_slow_path(&self.core.host, live, at, &mut self.policy, self.has_early_wake),
             };
             self.core.counters.suspensions += (found - at) as u64;
             at = found;
@@ -274,7 +274,7 @@ impl<H: Host, S: Suspend> Worker<H, S> {
                 at += 1; // else another one has taken its place
             }
         }
-        self.hasty = false;
+        self.has_early_wake = false;
         true
     }
 
@@ -292,9 +292,9 @@ impl<H: Host, S: Suspend> Worker<H, S> {
     }
 
     /// Housekeeping for a scheduler that has nothing else to do. True: there is more to do.
-    pub fn tend(&mut self) -> bool {
+    pub fn maintain(&mut self) -> bool {
         self.release();
-        if self.open > 0 { self.core.tend() } else { self.core.tend_idle() }
+        if self.open > 0 { self.core.maintain() } else { self.core.maintain_idle() }
     }
 
     /// Futures are open that are not parked.
@@ -304,15 +304,15 @@ impl<H: Host, S: Suspend> Worker<H, S> {
 
     /// Takes notice of what others have done, and lets in what may be. True: outputs that were held were given out.
     fn attend(&mut self) -> bool {
-        self.doze.end(&self.core.slots.wakes.bell);
-        let released = self.release(); // before the bell: it may wake futures here
+        self.event_sleep.end(&self.core.slots.wakes.notifier);
+        let released = self.release(); // before the notifier: it may wake futures here
         if self.open == 0 && self.core.parked > 0 {
             self.core.host.expire(); // likewise
         }
-        if self.core.slots.wakes.bell.heard() {
-            let (open, hasty) = self.core.wake(&mut self.live, self.open);
+        if self.core.slots.wakes.notifier.take() {
+            let (open, has_early_wake) = self.core.wake(&mut self.live, self.open);
             self.open = open;
-            self.hasty |= hasty;
+            self.has_early_wake |= has_early_wake;
         }
         self.admit();
         self.gathering = false;
@@ -334,29 +334,29 @@ impl<H: Host, S: Suspend> Worker<H, S> {
 
     /// Gives out what is due of the held outputs. True: there was some.
     fn release(&mut self) -> bool {
-        if self.outbox.is_empty() {
+        if self.outputs.is_empty() {
             return false;
         }
-        self.outbox.learn(self.core.host.released());
-        self.outbox.learn_stall(self.core.host.stall());
+        self.outputs.learn(self.core.host.released());
+        self.outputs.learn_stall(self.core.host.stall());
         let mut released = false;
-        while let Some((ending, fate)) = self.outbox.pop() {
+        while let Some((pending_output, fate)) = self.outputs.pop() {
             released = true;
-            ending.give(fate);
+            pending_output.give(fate);
         }
         released
     }
 
-    /// For `Bell::sleep`: nothing is held, or the host will ring when some of it is released.
+    /// For `Notifier::sleep`: nothing is held, or the host will notify when some of it is released.
     pub(crate) fn awaits_release(&self) -> bool {
-        self.core.awaits_release(self.outbox.first())
+        self.core.awaits_release(self.outputs.first())
     }
 
     /// Polls the future at `at` in the list; `early`: its operations may not be done.
     #[inline(always)]
     fn poll(&mut self, at: usize, early: bool) -> Polled {
         // SAFETY: slots live as long as the worker, and are reached by `&` only.
-        let slot: &Slot<H::Mailbox> = unsafe { &*self.live[at].as_ptr() };
+        let slot: &Slot<H::Operations> = unsafe { &*self.live[at].as_ptr() };
         self.core.counters.polls += 1;
         let unwound = Unwound { worker: self, at };
         // SAFETY: `place` puts erased futures only, and a live slot is not vacant.
@@ -383,7 +383,7 @@ impl<H: Host, S: Suspend> Worker<H, S> {
         self.vacate(slot);
     }
 
-    fn take_out(&mut self, at: usize) -> NonNull<Slot<H::Mailbox>> {
+    fn take_out(&mut self, at: usize) -> NonNull<Slot<H::Operations>> {
         debug_assert!(at < self.open);
         let slot = self.live[at];
         self.open -= 1;
@@ -392,8 +392,8 @@ impl<H: Host, S: Suspend> Worker<H, S> {
     }
 
     /// Empties a slot that is in no list, also if the future's drop panics.
-    fn vacate(&mut self, slot: NonNull<Slot<H::Mailbox>>) {
-        struct Vacated<'w, H: Host, S: Suspend>(&'w mut Worker<H, S>, NonNull<Slot<H::Mailbox>>);
+    fn vacate(&mut self, slot: NonNull<Slot<H::Operations>>) {
+        struct Vacated<'w, H: Host, S: Suspend>(&'w mut Worker<H, S>, NonNull<Slot<H::Operations>>);
         impl<H: Host, S: Suspend> Drop for Vacated<'_, H, S> {
             fn drop(&mut self) {
                 self.0.core.slots.give_back(self.1);
@@ -402,9 +402,9 @@ impl<H: Host, S: Suspend> Worker<H, S> {
                 }
             }
         }
-        let vacated = Vacated(self, slot);
+        let ended = Vacated(self, slot);
         // SAFETY: slots live as long as the worker.
-        unsafe { vacated.1.as_ref() }.vacate();
+        unsafe { ended.1.as_ref() }.vacate();
     }
 
     pub(crate) fn clear(&mut self) {
@@ -429,17 +429,17 @@ impl<H: Host, S: Suspend> Worker<H, S> {
 
     /// Waits for what is held and gives all of it out. The first panic of the host or of an ending.
     fn finish_held(&mut self) -> thread::Result<()> {
-        let Some(last) = self.outbox.last() else { return Ok(()) };
+        let Some(last) = self.outputs.last() else { return Ok(()) };
         let mut given = catch_unwind(AssertUnwindSafe(|| {
             self.core.host.wait_released(last);
-            self.outbox.learn(self.core.host.released());
-            self.outbox.learn_stall(self.core.host.stall());
+            self.outputs.learn(self.core.host.released());
+            self.outputs.learn_stall(self.core.host.stall());
         }));
-        self.outbox.learn_no_more();
-        while let Some((ending, fate)) = self.outbox.pop() {
-            given = given.and(catch_unwind(AssertUnwindSafe(|| ending.give(fate))));
+        self.outputs.learn_no_more();
+        while let Some((pending_output, fate)) = self.outputs.pop() {
+            given = given.and(catch_unwind(AssertUnwindSafe(|| pending_output.give(fate))));
         }
-        debug_assert!(self.outbox.is_empty());
+        debug_assert!(self.outputs.is_empty());
         given
     }
 }
@@ -453,7 +453,7 @@ impl<H: Host, S: Suspend> Drop for Worker<H, S> {
 /// A slot that is not filled is given back, also if what was to fill it panics.
 struct Placing<'w, H: Host, S: Suspend> {
     worker: &'w mut Worker<H, S>,
-    at: NonNull<Slot<H::Mailbox>>,
+    at: NonNull<Slot<H::Operations>>,
 }
 
 impl<H: Host, S: Suspend> Drop for Placing<'_, H, S> {
@@ -478,10 +478,10 @@ impl<H: Host, S: Suspend> Drop for Unwound<'_, H, S> {
     }
 }
 
-/// Steps the mailboxes of `live` from number `at` on, up to the first one that has nothing left: the number of that
+/// Steps the operations of `live` from number `at` on, up to the first one that has nothing left: the number of that
 /// one. None: `live.len()`.
 #[inline(always)]
-pub(crate) fn find_done<M: Mailbox, S: Suspend>(
+pub(crate) fn step_until_ready<M: Operations, S: Suspend>(
     live: &[NonNull<Slot<M>>],
     at: usize,
     policy: &mut S,
@@ -496,11 +496,11 @@ pub(crate) fn find_done<M: Mailbox, S: Suspend>(
 /// The innermost loop of the engine. A function of its own, so that everything it uses stays in registers,
 /// and so that the operations' code is there once for futures of all types.
 #[inline(never)]
-fn scan<M: Mailbox, S: Suspend>(live: &[NonNull<Slot<M>>], at: usize, policy: &mut S) -> usize {
+fn scan<M: Operations, S: Suspend>(live: &[NonNull<Slot<M>>], at: usize, policy: &mut S) -> usize {
     let mut i = at;
     while i < live.len() {
         // SAFETY: slots live as long as the worker, and are reached by `&` only.
-        if unsafe { live[i].as_ref() }.mailbox.step(policy) {
+        if unsafe { live[i].as_ref() }.operations.step(policy) {
             break;
         }
         i += 1;

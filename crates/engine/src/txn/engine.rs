@@ -6,7 +6,7 @@ use super::turn::Place;
 use crate::cc::{ConcurrencyControl, Env, NotBegun, OPEN_TRANSACTIONS_MAX, Unlogged};
 use crate::epoch::{Epochs, Local};
 use crate::error::{Error, Result};
-use crate::exec::{Lead, Turns};
+use crate::exec::{ConflictQueue, SharedLevel};
 use crate::index::Nodes;
 use crate::memory::{Kind, Memory, OutOfMemory, Slab};
 use crate::metrics::{ArchiveStatistics, Clock, Metrics, Stall, Statistics, WorkerMetrics};
@@ -55,7 +55,7 @@ pub(crate) struct Engine<C: ConcurrencyControl> {
     /// The bits of the level that a worker has found best last, for new ones to begin with; 0: none.
     pub(super) known_level: AtomicU32,
     /// Of workers that fight with each other.
-    pub(super) lead: Arc<Lead>,
+    pub(super) shared_level: Arc<SharedLevel>,
     /// Workers are to tell where their time goes.
     pub(crate) profiling: Arc<AtomicBool>,
 }
@@ -84,7 +84,7 @@ impl<C: ConcurrencyControl> Engine<C> {
             epoch_noticed: Mutex::default(),
             desks: AtomicU32::new(1),
             known_level: AtomicU32::new(0),
-            lead: Arc::default(),
+            shared_level: Arc::default(),
             profiling: Arc::default(),
             nodes: Nodes::new(&memory, NODES_MAX),
             memory,
@@ -118,7 +118,7 @@ impl<C: ConcurrencyControl> Engine<C> {
             work: Cell::new(0),
             awaited_at: Cell::new(None),
             waits_from_ns: Cell::new(0),
-            turns: RefCell::new(Turns::new()),
+            turns: RefCell::new(ConflictQueue::new()),
             engine: self.clone(),
         })
     }
@@ -295,7 +295,7 @@ pub(crate) struct Context<C: ConcurrencyControl> {
     /// Before this time no transaction that meets the memory limit waits: another one has waited and got nothing.
     pub(super) waits_from_ns: Cell<u64>,
     /// Who waits for whom, of submitted transactions with hints.
-    pub(super) turns: RefCell<Turns<Arc<Place>>>,
+    pub(super) turns: RefCell<ConflictQueue<Arc<Place>>>,
     pub(crate) engine: Arc<Engine<C>>,
 }
 

@@ -13,7 +13,7 @@ use super::table::Table;
 use super::value::Value;
 use crate::cc::{Abort, Change, ConcurrencyControl, Refused, Serializable, Target, Written};
 use crate::error::{Error, Result};
-use crate::exec::Mailbox;
+use crate::exec::Operations;
 use crate::index::DERIVED;
 use crate::index::{self, Index, Inserted};
 use crate::options::Durability;
@@ -732,21 +732,21 @@ impl<C: ConcurrencyControl> Txn<C> {
     }
 }
 
-impl<C: ConcurrencyControl> Mailbox for Txn<C> {
+impl<C: ConcurrencyControl> Operations for Txn<C> {
     #[inline(always)]
     fn step<S: Suspend>(&self, s: &mut S) -> bool {
         self.desk.step(s)
     }
     #[inline(always)]
-    fn posted(&self) -> bool {
-        self.desk.posted()
+    fn has_pending(&self) -> bool {
+        self.desk.has_pending()
     }
     #[inline(always)]
-    fn keeps(&self) -> bool {
-        self.desk.keeps()
+    fn has_unfetched(&self) -> bool {
+        self.desk.has_unfetched()
     }
-    fn is_ending(&self) -> bool {
-        self.desk.is_ending()
+    fn must_finish(&self) -> bool {
+        self.desk.must_finish()
     }
     fn can_restart(&self) -> bool {
         self.desk.can_restart()
@@ -758,8 +758,8 @@ impl<C: ConcurrencyControl> Mailbox for Txn<C> {
     fn held_until(&self) -> u64 {
         self.desk.held_until.take()
     }
-    fn occupied(&self) {
-        self.desk.occupied();
+    fn started(&self) {
+        self.desk.started();
     }
     fn work_under_way(&self) -> u64 {
         self.desk.work_under_way()
@@ -770,7 +770,7 @@ impl<C: ConcurrencyControl> Mailbox for Txn<C> {
     fn placed(&self, slot_waker: &Waker) {
         self.desk.placed(slot_waker);
     }
-    fn vacated(&self) {
-        self.desk.vacated();
+    fn ended(&self) {
+        Operations::ended(&self.desk);
     }
 }

@@ -5,7 +5,7 @@ use super::handle::Txn;
 use super::mailbox::{Desk, InPlace};
 use crate::cc::ConcurrencyControl;
 use crate::epoch::Local;
-use crate::exec::{self, Counters, Host, Lead, Level, Reading, Released, Style};
+use crate::exec::{self, Counters, Host, Level, OutputGate, Reading, Released, SharedLevel, Style, Tuning};
 use crate::memory::Kind;
 use crate::profile::Profile;
 use crate::suspend::Suspend;
@@ -47,9 +47,9 @@ impl<C: ConcurrencyControl> WorkerHost<C> {
 }
 
 impl<C: ConcurrencyControl> Host for WorkerHost<C> {
-    type Mailbox = Txn<C>;
+    type Operations = Txn<C>;
 
-    fn mailbox(&self, slot: usize) -> Txn<C> {
+    fn operations(&self, slot: usize) -> Txn<C> {
         let context = Fixed::as_non_null(&self.context);
         Txn { desk: Desk::new(context, slot, self.in_place, self.pauses_commits) }
     }
@@ -79,6 +79,86 @@ impl<C: ConcurrencyControl> Host for WorkerHost<C> {
         C::refresh(self.context.env());
     }
 
+    fn profile(&self) -> Option<&Profile> {
+        Some(&self.context.profile)
+    }
+
+    fn expire(&self) -> Option<Duration> {
+        let engine = &self.context.engine;
+        let waits = C::waits(&engine.shared);
+        let first_ns = waits.first_deadline_ns()?;
+        let now_ns = engine.clock.now_ns();
+        if first_ns <= now_ns {
+            waits.expire(now_ns);
+        }
+        let left_ns = waits.first_deadline_ns()?.saturating_sub(now_ns);
+        Some(Duration::from_nanos(left_ns))
+    }
+
+    fn is_maintained(&self) -> bool {
+        let context = &self.context;
+        C::garbage(&context.engine.shared, &context.worker) + context.local.pending() == 0
+    }
+
+    fn charge(&self, bytes: usize) -> bool {
+        self.context.engine.memory.charge_transaction(bytes as u64, false).is_ok()
+    }
+
+    fn uncharge(&self, bytes: usize) {
+        self.context.engine.memory.release(Kind::Transactions, bytes as u64);
+    }
+
+    fn maintain(&self, counters: &Counters) -> bool {
+        let metrics = &self.context.metrics;
+        let told = self.told.replace(*counters);
+        metrics.suspensions.add(counters.suspensions - told.suspensions);
+        metrics.polls.add(counters.polls - told.polls);
+        metrics.rounds.add(counters.rounds - told.rounds);
+        metrics.visits.add(counters.visits - told.visits);
+        metrics.parkings.add(counters.parkings - told.parkings);
+        if self.context.local.has_much_retired() {
+            self.context.engine.notice_stalls();
+        }
+        C::tend(self.context.env())
+    }
+}
+
+impl<C: ConcurrencyControl> Tuning for WorkerHost<C> {
+    fn set_level(&self, level: Level) {
+        self.context.in_place.set(match level.style {
+            Style::Interleaved => InPlace::Not,
+            Style::Prefetching => InPlace::Prefetching,
+            Style::Naive => InPlace::Naive,
+        });
+        self.context.turns.borrow_mut().set_places(level.batch);
+    }
+
+    fn reading(&self) -> Reading {
+        Reading {
+            ns: self.context.engine.clock.now_ns(),
+            work: self.context.work.get(),
+            conflicts: self.context.metrics.aborts_conflict.get(),
+        }
+    }
+
+    fn longs(&self) -> usize {
+        self.context.longs.get()
+    }
+
+    fn shared_level(&self) -> Option<Arc<SharedLevel>> {
+        Some(self.context.engine.shared_level.clone())
+    }
+
+    fn known_level(&self) -> Option<Level> {
+        Level::from_bits(self.context.engine.known_level.load(Relaxed))
+    }
+
+    fn learn_level(&self, level: Level) {
+        self.context.engine.known_level.store(level.to_bits(), Relaxed); // a hint for those to come
+    }
+}
+
+impl<C: ConcurrencyControl> OutputGate for WorkerHost<C> {
     #[inline(always)]
     fn released(&self) -> Released {
         match self.context.engine.log.get() {
@@ -109,81 +189,5 @@ impl<C: ConcurrencyControl> Host for WorkerHost<C> {
             // What is not durable then is answered so.
             let _ = log.wait(Lsn(until));
         }
-    }
-
-    fn set_level(&self, level: Level) {
-        self.context.in_place.set(match level.style {
-            Style::Interleaved => InPlace::Not,
-            Style::Prefetching => InPlace::Prefetching,
-            Style::Naive => InPlace::Naive,
-        });
-        self.context.turns.borrow_mut().set_places(level.batch);
-    }
-
-    fn reading(&self) -> Reading {
-        Reading {
-            ns: self.context.engine.clock.now_ns(),
-            work: self.context.work.get(),
-            conflicts: self.context.metrics.aborts_conflict.get(),
-        }
-    }
-
-    fn profile(&self) -> Option<&Profile> {
-        Some(&self.context.profile)
-    }
-
-    fn expire(&self) -> Option<Duration> {
-        let engine = &self.context.engine;
-        let waits = C::waits(&engine.shared);
-        let first_ns = waits.first_deadline_ns()?;
-        let now_ns = engine.clock.now_ns();
-        if first_ns <= now_ns {
-            waits.expire(now_ns);
-        }
-        let left_ns = waits.first_deadline_ns()?.saturating_sub(now_ns);
-        Some(Duration::from_nanos(left_ns))
-    }
-
-    fn is_tended(&self) -> bool {
-        let context = &self.context;
-        C::garbage(&context.engine.shared, &context.worker) + context.local.pending() == 0
-    }
-
-    fn longs(&self) -> usize {
-        self.context.longs.get()
-    }
-
-    fn lead(&self) -> Option<Arc<Lead>> {
-        Some(self.context.engine.lead.clone())
-    }
-
-    fn known_level(&self) -> Option<Level> {
-        Level::from_bits(self.context.engine.known_level.load(Relaxed))
-    }
-
-    fn learn_level(&self, level: Level) {
-        self.context.engine.known_level.store(level.to_bits(), Relaxed); // a hint for those to come
-    }
-
-    fn charge(&self, bytes: usize) -> bool {
-        self.context.engine.memory.charge_transaction(bytes as u64, false).is_ok()
-    }
-
-    fn uncharge(&self, bytes: usize) {
-        self.context.engine.memory.release(Kind::Transactions, bytes as u64);
-    }
-
-    fn tend(&self, counters: &Counters) -> bool {
-        let metrics = &self.context.metrics;
-        let told = self.told.replace(*counters);
-        metrics.suspensions.add(counters.suspensions - told.suspensions);
-        metrics.polls.add(counters.polls - told.polls);
-        metrics.rounds.add(counters.rounds - told.rounds);
-        metrics.visits.add(counters.visits - told.visits);
-        metrics.parkings.add(counters.parkings - told.parkings);
-        if self.context.local.has_much_retired() {
-            self.context.engine.notice_stalls();
-        }
-        C::tend(self.context.env())
     }
 }

@@ -12,7 +12,7 @@ use super::row_wait::{RowWait, Wait, took};
 use super::value::Value;
 use crate::cc::{Abort, Change, ConcurrencyControl, Holder, Serializable, Written};
 use crate::error::Result;
-use crate::exec::Mailbox;
+use crate::exec::Operations;
 use crate::record::{RecordId, Slot};
 use std::fmt;
 use std::future::Future;
@@ -130,7 +130,7 @@ impl<'t, C: ConcurrencyControl> Lock<'t, C> {
     /// The row's value, when it is this transaction's.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<&'t [u8]>>> {
         let txn = self.locate.txn();
-        if std::mem::take(&mut self.is_aside) && txn.desk.posted() {
+        if std::mem::take(&mut self.is_aside) && txn.desk.has_pending() {
             self.is_aside = true;
             return txn.desk.pend(context); // woken before its time
         }

@@ -20,7 +20,7 @@ use super::secondary::Upkeep;
 use super::table::TableInner;
 use crate::cc::{Abort, Committed, ConcurrencyControl, Ticket};
 use crate::error::Result;
-use crate::exec::Mailbox;
+use crate::exec::Operations;
 use crate::index::Key;
 use crate::options::Durability;
 use crate::profile::Activity;
@@ -561,7 +561,7 @@ impl<C: ConcurrencyControl> Desk<C> {
     }
 }
 
-impl<C: ConcurrencyControl> Mailbox for Desk<C> {
+impl<C: ConcurrencyControl> Operations for Desk<C> {
     #[inline(always)]
     fn step<S: Suspend>(&self, s: &mut S) -> bool {
         if self.todo.get() != 1 {
@@ -575,16 +575,16 @@ impl<C: ConcurrencyControl> Mailbox for Desk<C> {
     }
 
     #[inline(always)]
-    fn posted(&self) -> bool {
+    fn has_pending(&self) -> bool {
         self.todo.get() != 0
     }
 
     #[inline(always)]
-    fn keeps(&self) -> bool {
+    fn has_unfetched(&self) -> bool {
         self.used.get() & !self.todo.get() != 0
     }
 
-    fn is_ending(&self) -> bool {
+    fn must_finish(&self) -> bool {
         self.todo.get() & COMMIT != 0 || self.committed.get().is_some()
     }
 
@@ -615,7 +615,7 @@ impl<C: ConcurrencyControl> Mailbox for Desk<C> {
         if self.todo.get() & VACANT == 0 { u64::from(self.operations.get()) } else { 0 }
     }
 
-    fn occupied(&self) {
+    fn started(&self) {
         self.todo.set(0);
         self.used.set(0);
         self.operations.set(0);
@@ -630,7 +630,7 @@ impl<C: ConcurrencyControl> Mailbox for Desk<C> {
         self.slot_waker.set(slot_waker);
     }
 
-    fn vacated(&self) {
+    fn ended(&self) {
         self.leave_turn();
         self.forget_wakers();
         self.todo.set(VACANT);

@@ -8,7 +8,7 @@ use super::drive::{Body, drive};
 use super::handle::Txn;
 use crate::cc::ConcurrencyControl;
 use crate::error::Result;
-use crate::exec::{Hint, Mailbox, TurnNumber};
+use crate::exec::{Hint, Operations, Ticket};
 use crate::sync::{Mutex, lock};
 use std::future::Future;
 use std::pin::Pin;
@@ -31,7 +31,7 @@ struct Turn<'t, C: ConcurrencyControl> {
     hint: Hint,
     place: Arc<Place>,
     /// What it waits by.
-    number: Option<TurnNumber>,
+    number: Option<Ticket>,
 }
 
 impl<'t, C: ConcurrencyControl> Turn<'t, C> {

@@ -13,18 +13,18 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// What one that waits is forgotten by. A lesser number has come before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct TurnNumber(u64);
+pub(crate) struct Ticket(u64);
 
 /// Lets in a future that overlaps with none that is in, or that has come before. Each call takes time for each key, and the logarithm of
 /// how many wait.
-pub(crate) struct Turns<T> {
+pub(crate) struct ConflictQueue<T> {
     keys: Box<[Key; BITS]>,
-    waiting: BTreeMap<TurnNumber, Waiting<T>>,
-    free: BTreeSet<TurnNumber>,
-    free_longs: BTreeSet<TurnNumber>,
+    waiting: BTreeMap<Ticket, Waiting<T>>,
+    free: BTreeSet<Ticket>,
+    free_longs: BTreeSet<Ticket>,
     longs: usize,
     longs_max: usize,
-    number_next: TurnNumber,
+    number_next: Ticket,
 }
 
 /// A bit of the sets.
@@ -33,7 +33,7 @@ struct Key {
     /// One that is in has it.
     is_taken: bool,
     /// Those that wait and want it.
-    waiting: BTreeSet<TurnNumber>,
+    waiting: BTreeSet<Ticket>,
 }
 
 struct Waiting<T> {
@@ -42,16 +42,16 @@ struct Waiting<T> {
     obstacles: usize,
 }
 
-impl<T> Turns<T> {
-    pub(crate) fn new() -> Turns<T> {
-        Turns {
+impl<T> ConflictQueue<T> {
+    pub(crate) fn new() -> ConflictQueue<T> {
+        ConflictQueue {
             keys: Box::new(std::array::from_fn(|_| Key::default())),
             waiting: BTreeMap::new(),
             free: BTreeSet::new(),
             free_longs: BTreeSet::new(),
             longs: 0,
             longs_max: 1,
-            number_next: TurnNumber(0),
+            number_next: Ticket(0),
         }
     }
 
@@ -70,7 +70,7 @@ impl<T> Turns<T> {
     }
 
     /// Lets one in, which is given back, or has it wait.
-    pub(crate) fn offer(&mut self, hint: Hint, one: T) -> Result<T, TurnNumber> {
+    pub(crate) fn offer(&mut self, hint: Hint, one: T) -> Result<T, Ticket> {
         let is_obstacle = |key: &Key| key.is_taken || !key.waiting.is_empty();
         let obstacles = hint.bits().filter(|bit| is_obstacle(&self.keys[*bit])).count();
         if obstacles == 0 && (!hint.is_long() || self.has_place()) {
@@ -111,7 +111,7 @@ impl<T> Turns<T> {
     }
 
     /// Forgets one that waits.
-    pub(crate) fn forget(&mut self, number: TurnNumber) {
+    pub(crate) fn forget(&mut self, number: Ticket) {
         let Some((hint, _)) = self.remove(number) else { return };
         for bit in hint.bits() {
             let key = &self.keys[bit];
@@ -121,7 +121,7 @@ impl<T> Turns<T> {
     }
 
     /// Takes out one that waits, before those behind it have learnt of that.
-    fn remove(&mut self, number: TurnNumber) -> Option<(Hint, T)> {
+    fn remove(&mut self, number: Ticket) -> Option<(Hint, T)> {
         let Waiting { hint, one, .. } = self.waiting.remove(&number)?;
         self.free.remove(&number);
         self.free_longs.remove(&number);
@@ -131,7 +131,7 @@ impl<T> Turns<T> {
         Some((hint, one))
     }
 
-    fn lose_obstacle(&mut self, number: Option<TurnNumber>) {
+    fn lose_obstacle(&mut self, number: Option<Ticket>) {
         let Some((number, waiting)) =
             number.and_then(|number| Some((number, self.waiting.get_mut(&number)?)))
         else {

@@ -2,13 +2,13 @@
 //! open ones are put aside.
 
 use crate::exec::order::hint::Hint;
-use crate::exec::order::queue::Turns;
+use crate::exec::order::queue::ConflictQueue;
 use std::future::Future;
 
 /// Inputs that may be put aside at once; while so many are, no further one is looked at.
 pub(crate) const ASIDE_MAX: usize = 64;
 
-/// A stream's futures, in the slots of a worker whose mailboxes are `M`.
+/// A stream's futures, in slots beside operations of type `M`.
 pub(crate) trait Source<'s, M: 's> {
     type Future: Future;
     /// `next` may have none now and some later.
@@ -16,7 +16,7 @@ pub(crate) trait Source<'s, M: 's> {
 
     /// The next future, for this slot of a worker that keeps `batch` open. `None`: there is none, or none that may
     /// be let in before another one has ended.
-    fn next(&mut self, mailbox: &'s M, slot: u32, batch: usize) -> Option<Self::Future>;
+    fn next(&mut self, operations: &'s M, slot: u32, batch: usize) -> Option<Self::Future>;
 
     /// `next` will never have one again.
     fn is_exhausted(&self) -> bool;
@@ -36,8 +36,8 @@ impl<'s, M: 's, F: Future, N: FnMut(&'s M) -> Option<F>> Source<'s, M> for Plain
     const WAITS: bool = false;
 
     #[inline(always)]
-    fn next(&mut self, mailbox: &'s M, _: u32, _: usize) -> Option<F> {
-        (self.0)(mailbox)
+    fn next(&mut self, operations: &'s M, _: u32, _: usize) -> Option<F> {
+        (self.0)(operations)
     }
     #[inline(always)]
     fn is_exhausted(&self) -> bool {
@@ -56,7 +56,7 @@ pub(crate) struct Hinted<I: Iterator, H, N> {
     inputs: I,
     hint: H,
     make: N,
-    turns: Turns<I::Item>,
+    queue: ConflictQueue<I::Item>,
     /// Of the futures in the slots.
     open: Vec<Hint>,
     has_more: bool,
@@ -64,21 +64,21 @@ pub(crate) struct Hinted<I: Iterator, H, N> {
 
 impl<I: Iterator, H: FnMut(&I::Item) -> Hint, N> Hinted<I, H, N> {
     pub(crate) fn new(inputs: I, hint: H, make: N) -> Self {
-        Hinted { inputs, hint, make, turns: Turns::new(), open: Vec::new(), has_more: true }
+        Hinted { inputs, hint, make, queue: ConflictQueue::new(), open: Vec::new(), has_more: true }
     }
 
     /// The next input that may be let in: the first of those put aside, or a new one.
     fn take(&mut self) -> Option<(Hint, I::Item)> {
-        if let Some(found) = self.turns.next() {
+        if let Some(found) = self.queue.next() {
             return Some(found);
         }
-        while self.has_more && self.turns.waiting() < ASIDE_MAX {
+        while self.has_more && self.queue.waiting() < ASIDE_MAX {
             let Some(input) = self.inputs.next() else {
                 self.has_more = false;
                 break;
             };
             let hint = (self.hint)(&input);
-            if let Ok(input) = self.turns.offer(hint, input) {
+            if let Ok(input) = self.queue.offer(hint, input) {
                 return Some((hint, input));
             }
         }
@@ -96,24 +96,24 @@ where
     type Future = F;
     const WAITS: bool = true;
 
-    fn next(&mut self, mailbox: &'s M, slot: u32, batch: usize) -> Option<F> {
-        self.turns.set_places(batch);
+    fn next(&mut self, operations: &'s M, slot: u32, batch: usize) -> Option<F> {
+        self.queue.set_places(batch);
         let (hint, input) = self.take()?;
         let slot = slot as usize;
         if self.open.len() <= slot {
             self.open.resize(slot + 1, Hint::default());
         }
         self.open[slot] = hint;
-        Some((self.make)(mailbox, input))
+        Some((self.make)(operations, input))
     }
     fn is_exhausted(&self) -> bool {
-        !self.has_more && self.turns.waiting() == 0
+        !self.has_more && self.queue.waiting() == 0
     }
     fn is_long(&self, slot: u32) -> bool {
         self.open[slot as usize].is_long()
     }
     fn ended(&mut self, slot: u32) {
         let hint = std::mem::take(&mut self.open[slot as usize]);
-        self.turns.leave(hint);
+        self.queue.leave(hint);
     }
 }

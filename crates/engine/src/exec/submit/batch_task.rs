@@ -4,13 +4,13 @@
 //! Invariants: input `i` belongs to whoever drew `i` from `next`; result `i` likewise, or if it is held, to the
 //! queue in which it is; and then to whoever brings `left` to zero.
 
-use crate::exec::contract::{Fate, Mailbox};
+use crate::exec::contract::{Fate, Operations};
 use crate::exec::panics::{message, quietly};
 use crate::exec::pending_output::Announce;
-use crate::exec::submit::handle::{Handle, Lost, Once, Outcome, lose};
+use crate::exec::submit::handle::{Handle, Outcome, ResultCell, TaskError, lose};
 use crate::exec::submit::inbox::Executor;
 use crate::exec::submit::job::{Job, Started};
-use crate::exec::submit::served_by::Home;
+use crate::exec::submit::served_by::ServedBy;
 use crate::exec::submit::task::{Sink, submit};
 use crate::exec::vacancy::Vacancy;
 use crate::sync::atomic::{AtomicUsize, Ordering::*};
@@ -32,7 +32,7 @@ pub struct BatchTask<C, I, P, T, E> {
     places: Box<[Place<I, T, E>]>,
     next: AtomicUsize,
     left: AtomicUsize,
-    once: Once<Result<Vec<Result<T, E>>, E>>,
+    result_cell: ResultCell<Result<Vec<Result<T, E>>, E>>,
 }
 
 // SAFETY: places are touched by one thread at a time (see above); `shared` and `make` by several: they are
@@ -47,8 +47,8 @@ where
     T: Send,
     E: Send,
 {
-    fn once(&self) -> &Once<Result<Vec<Result<T, E>>, E>> {
-        &self.once
+    fn result_cell(&self) -> &ResultCell<Result<Vec<Result<T, E>>, E>> {
+        &self.result_cell
     }
 }
 
@@ -58,7 +58,7 @@ where
     I: Send + 'static,
     P: Send + Sync + 'static,
     T: Send + 'static,
-    E: From<Lost> + Send + 'static,
+    E: From<TaskError> + Send + 'static,
 {
     /// A job of one future per input, to be submitted to `executor`, and the handle of its results, in the
     /// order of the inputs. Dropped unsubmitted, it never answers.
@@ -73,7 +73,7 @@ where
         make: P,
     ) -> (Arc<dyn Job<M>>, Handle<Vec<Result<T, E>>, E>)
     where
-        M: Mailbox + 'static,
+        M: Operations + 'static,
         P: Fn(&'static M, &'static C, I) -> F,
         F: Future<Output = Result<T, E>> + 'static,
     {
@@ -84,16 +84,16 @@ where
             left: AtomicUsize::new(inputs.len()),
             places: inputs.into_iter().map(place).collect(),
             next: AtomicUsize::new(0),
-            once: Once::new(Home::of(executor)),
+            result_cell: ResultCell::new(ServedBy::of(executor)),
         });
         if task.places.is_empty() {
-            task.once.set(Ok(Vec::new()));
+            task.result_cell.set(Ok(Vec::new()));
         }
         (task.clone(), Handle::new(task))
     }
 }
 
-impl<C, I, P, T, E: From<Lost>> BatchTask<C, I, P, T, E> {
+impl<C, I, P, T, E: From<TaskError>> BatchTask<C, I, P, T, E> {
     /// # Safety
     /// The caller has drawn `i` and not yet said `finish` for it.
     unsafe fn set(&self, i: usize, result: Result<T, E>) {
@@ -119,12 +119,12 @@ impl<C, I, P, T, E: From<Lost>> BatchTask<C, I, P, T, E> {
                 let result = unsafe { (*place.result.get()).take() };
                 result.expect("a finished future has a result")
             };
-            self.once.set(Ok(self.places.iter().map(take).collect()));
+            self.result_cell.set(Ok(self.places.iter().map(take).collect()));
         }
     }
 
     /// Answers the inputs that are not drawn yet.
-    fn answer_rest(&self, why: &Lost) {
+    fn answer_rest(&self, why: &TaskError) {
         let first = self.next.swap(self.places.len(), Relaxed).min(self.places.len());
         for i in first..self.places.len() {
             // SAFETY: drawn with all that follow.
@@ -139,17 +139,17 @@ impl<C, I, P, T, E: From<Lost>> BatchTask<C, I, P, T, E> {
 
 impl<M, C, I, P, F, T, E> Job<M> for BatchTask<C, I, P, T, E>
 where
-    M: Mailbox + 'static,
+    M: Operations + 'static,
     C: Send + Sync + 'static,
     I: Send + 'static,
     P: Fn(&'static M, &'static C, I) -> F + Send + Sync + 'static,
     F: Future<Output = Result<T, E>> + 'static,
     T: Send + 'static,
-    E: From<Lost> + Send + 'static,
+    E: From<TaskError> + Send + 'static,
 {
     fn start(self: Arc<Self>, at: Vacancy<'_, M>) -> Started {
-        if self.once.is_cancelled() {
-            self.answer_rest(&Lost::Cancelled);
+        if self.result_cell.is_cancelled() {
+            self.answer_rest(&TaskError::Cancelled);
             return Started::Last;
         }
         // Relaxed: the inputs came by an inbox's lock. At most one futile draw per ticket, so it cannot
@@ -159,25 +159,25 @@ where
         let more = if i + 1 < self.places.len() { Started::More } else { Started::Last };
         // SAFETY: input `i` is ours.
         let input = unsafe { (*place.input.get()).take() }.expect("an input is drawn once");
-        let (mailbox, task) = (at.mailbox(), Arc::as_ptr(&self));
+        let (operations, task) = (at.operations(), Arc::as_ptr(&self));
         let part = Part { task: Some(self), i };
         // SAFETY: `part` keeps the task alive, and is dropped after the future.
         let task: &'static Self = unsafe { &*task };
-        match catch_unwind(AssertUnwindSafe(|| (task.make)(mailbox, &task.shared, input))) {
+        match catch_unwind(AssertUnwindSafe(|| (task.make)(operations, &task.shared, input))) {
             Ok(future) => submit(at, future, part),
-            Err(payload) => part.set(Err(Lost::Panicked(message(payload)).into())),
+            Err(payload) => part.set(Err(TaskError::Panicked(message(payload)).into())),
         }
         more
     }
 
-    fn reject(&self, why: Lost) {
+    fn reject(&self, why: TaskError) {
         self.answer_rest(&why);
     }
 }
 
-impl<C, I, P, T, E: From<Lost>> Announce for BatchTask<C, I, P, T, E> {
+impl<C, I, P, T, E: From<TaskError>> Announce for BatchTask<C, I, P, T, E> {
     unsafe fn announce(&self, part: usize, fate: Fate) {
-        if let Some(why) = fate.lost() {
+        if let Some(why) = fate.error() {
             // SAFETY: the part is drawn and not finished: `hold` has returned it, and this is called once.
             lose(unsafe { &mut *self.places[part].result.get() }, why);
         }
@@ -188,12 +188,12 @@ impl<C, I, P, T, E: From<Lost>> Announce for BatchTask<C, I, P, T, E> {
 type Shared<C, I, P, T, E> = Arc<BatchTask<C, I, P, T, E>>;
 
 /// The way back to one result of a batch. Without a task when that result is held.
-struct Part<C, I, P, T, E: From<Lost>> {
+struct Part<C, I, P, T, E: From<TaskError>> {
     task: Option<Shared<C, I, P, T, E>>,
     i: usize,
 }
 
-impl<C, I, P, T, E: From<Lost>> Part<C, I, P, T, E> {
+impl<C, I, P, T, E: From<TaskError>> Part<C, I, P, T, E> {
     fn task(&self) -> &BatchTask<C, I, P, T, E> {
         self.task.as_ref().expect("the future has not ended")
     }
@@ -205,7 +205,7 @@ where
     I: 'static,
     P: 'static,
     T: 'static,
-    E: From<Lost> + 'static,
+    E: From<TaskError> + 'static,
 {
     fn set(&self, result: Result<T, E>) {
         // SAFETY: `i` is ours.
@@ -216,20 +216,20 @@ where
         (self.task.take().expect("the future has not ended"), self.i)
     }
     fn is_cancelled(&self) -> bool {
-        self.task().once.is_cancelled()
+        self.task().result_cell.is_cancelled()
     }
     fn park(&self, context: &Context<'_>) -> bool {
-        self.task().once.park(context.waker())
+        self.task().result_cell.park(context.waker())
     }
 }
 
-impl<C, I, P, T, E: From<Lost>> Drop for Part<C, I, P, T, E> {
+impl<C, I, P, T, E: From<TaskError>> Drop for Part<C, I, P, T, E> {
     fn drop(&mut self) {
         let Some(task) = &self.task else { return };
         // SAFETY: `i` is ours.
         if !unsafe { task.is_set(self.i) } {
             // SAFETY: as above.
-            unsafe { task.set(self.i, Err(Lost::Cancelled.into())) };
+            unsafe { task.set(self.i, Err(TaskError::Cancelled.into())) };
         }
         task.finish(1);
     }

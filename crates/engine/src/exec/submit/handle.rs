@@ -5,7 +5,7 @@
 use crate::exec::blocking::{Mutex, SPINS, SPINS_PER_YIELD, Thread, lock, thread};
 use crate::exec::contract::{Fate, Stall};
 use crate::exec::panics::quietly;
-use crate::exec::submit::served_by::Home;
+use crate::exec::submit::served_by::ServedBy;
 use crate::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 use std::cell::UnsafeCell;
 use std::fmt;
@@ -16,7 +16,7 @@ use std::task::{Context, Poll, Waker};
 
 /// Why there is no result of the submitted future itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Lost {
+pub enum TaskError {
     /// It panicked, with this message.
     Panicked(String),
     /// It was cancelled, or its worker went, before it ended.
@@ -33,21 +33,21 @@ pub enum Lost {
     Stalled(Stall),
 }
 
-impl fmt::Display for Lost {
+impl fmt::Display for TaskError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Lost::Panicked(message) => write!(f, "the transaction panicked: {message}"),
-            Lost::Cancelled => f.write_str("the transaction was cancelled"),
-            Lost::Closed => f.write_str("the database is closed"),
-            Lost::WouldDeadlock => f.write_str("a worker thread cannot wait for a transaction"),
-            Lost::Full => f.write_str("too many transactions are queued"),
-            Lost::Stalled(_) => f.write_str("whether the transaction lasts is not known yet"),
-            Lost::Unknown => f.write_str("whether the transaction lasts is not known"),
+            TaskError::Panicked(message) => write!(f, "the transaction panicked: {message}"),
+            TaskError::Cancelled => f.write_str("the transaction was cancelled"),
+            TaskError::Closed => f.write_str("the database is closed"),
+            TaskError::WouldDeadlock => f.write_str("a worker thread cannot wait for a transaction"),
+            TaskError::Full => f.write_str("too many transactions are queued"),
+            TaskError::Stalled(_) => f.write_str("whether the transaction lasts is not known yet"),
+            TaskError::Unknown => f.write_str("whether the transaction lasts is not known"),
         }
     }
 }
 
-impl std::error::Error for Lost {}
+impl std::error::Error for TaskError {}
 
 const WAITED: u32 = 1;
 const DONE: u32 = 2;
@@ -57,10 +57,10 @@ enum Waiter {
     Task(Waker),
 }
 
-pub(crate) struct Once<T> {
+pub(crate) struct ResultCell<T> {
     state: AtomicU32,
     cancelled: AtomicBool,
-    pub(crate) home: Home,
+    pub(crate) served_by: ServedBy,
     links: Mutex<Links>,
     value: UnsafeCell<Option<T>>,
 }
@@ -74,14 +74,14 @@ struct Links {
 }
 
 // SAFETY: `value` goes from the one that sets it to the one handle, in the order of `state`.
-unsafe impl<T: Send> Sync for Once<T> {}
+unsafe impl<T: Send> Sync for ResultCell<T> {}
 
-impl<T> Once<T> {
-    pub(crate) fn new(home: Home) -> Self {
-        Once {
+impl<T> ResultCell<T> {
+    pub(crate) fn new(served_by: ServedBy) -> Self {
+        ResultCell {
             state: AtomicU32::new(0),
             cancelled: AtomicBool::new(false),
-            home,
+            served_by,
             links: Mutex::new(Links::default()),
             value: UnsafeCell::new(None),
         }
@@ -169,7 +169,7 @@ impl<T> Once<T> {
 
 /// A shared allocation with a result in it.
 pub(crate) trait Outcome<R>: Send + Sync {
-    fn once(&self) -> &Once<R>;
+    fn result_cell(&self) -> &ResultCell<R>;
 }
 
 /// The result of a submitted future: a future itself, or [`wait`](Handle::wait). Dropped before that, it
@@ -181,7 +181,7 @@ pub struct Handle<T, E> {
     is_armed: bool,
 }
 
-impl<T, E: From<Lost>> Handle<T, E> {
+impl<T, E: From<TaskError>> Handle<T, E> {
     pub(crate) fn new(outcome: Arc<dyn Outcome<Result<T, E>>>) -> Self {
         Handle { outcome, is_armed: true }
     }
@@ -189,11 +189,11 @@ impl<T, E: From<Lost>> Handle<T, E> {
     /// Blocks the calling thread until the result is there. On a worker's thread of the same executor: an
     /// error, unless it is there already; await the handle instead.
     pub fn wait(mut self) -> Result<T, E> {
-        let once = self.outcome.once();
-        let result = match once.take() {
+        let result_cell = self.outcome.result_cell();
+        let result = match result_cell.take() {
             Some(result) => result,
-            None if once.home.is_here() => return Err(Lost::WouldDeadlock.into()),
-            None => block_on(once),
+            None if result_cell.served_by.is_here() => return Err(TaskError::WouldDeadlock.into()),
+            None => block_on(result_cell),
         };
         self.is_armed = false;
         result
@@ -201,12 +201,12 @@ impl<T, E: From<Lost>> Handle<T, E> {
 
     /// The result is there: neither `wait` nor a poll would block.
     pub fn is_done(&self) -> bool {
-        self.outcome.once().is_done()
+        self.outcome.result_cell().is_done()
     }
 
     /// Asks for cancellation; the result tells whether it came in time.
     pub fn cancel(&self) {
-        self.outcome.once().cancel();
+        self.outcome.result_cell().cancel();
     }
 
     /// Lets what was submitted run on without anyone waiting.
@@ -215,9 +215,9 @@ impl<T, E: From<Lost>> Handle<T, E> {
     }
 }
 
-fn block_on<T>(once: &Once<T>) -> T {
+fn block_on<T>(result_cell: &ResultCell<T>) -> T {
     for spin in 1..=SPINS {
-        if let Some(value) = once.take() {
+        if let Some(value) = result_cell.take() {
             return value;
         }
         if spin.is_multiple_of(SPINS_PER_YIELD) {
@@ -226,13 +226,13 @@ fn block_on<T>(once: &Once<T>) -> T {
             std::hint::spin_loop();
         }
     }
-    let mut value = once.wait(Waiter::Thread(thread::current()));
+    let mut value = result_cell.wait(Waiter::Thread(thread::current()));
     loop {
         match value {
             Some(value) => return value,
             None => thread::park(),
         }
-        value = once.take();
+        value = result_cell.take();
     }
 }
 
@@ -240,8 +240,8 @@ impl<T, E> Future for Handle<T, E> {
     type Output = Result<T, E>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let once = self.outcome.once();
-        match once.take().or_else(|| once.wait(Waiter::Task(context.waker().clone()))) {
+        let result_cell = self.outcome.result_cell();
+        match result_cell.take().or_else(|| result_cell.wait(Waiter::Task(context.waker().clone()))) {
             Some(result) => {
                 self.is_armed = false;
                 Poll::Ready(result)
@@ -253,33 +253,33 @@ impl<T, E> Future for Handle<T, E> {
 
 impl<T, E> Drop for Handle<T, E> {
     fn drop(&mut self) {
-        if self.is_armed && !self.outcome.once().is_done() {
-            self.outcome.once().cancel();
+        if self.is_armed && !self.outcome.result_cell().is_done() {
+            self.outcome.result_cell().cancel();
         }
     }
 }
 
 impl<T, E> fmt::Debug for Handle<T, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Handle").field("is_done", &self.outcome.once().is_done()).finish()
+        f.debug_struct("Handle").field("is_done", &self.outcome.result_cell().is_done()).finish()
     }
 }
 
 impl Fate {
     /// What a handle gets in place of the result, if that is not kept.
-    pub(crate) fn lost(self) -> Option<Lost> {
+    pub(crate) fn error(self) -> Option<TaskError> {
         match self {
-            Fate::Kept => None,
-            Fate::Unknown => Some(Lost::Unknown),
-            Fate::Stalled(stall) => Some(Lost::Stalled(stall)),
+            Fate::Durable => None,
+            Fate::Unknown => Some(TaskError::Unknown),
+            Fate::Stalled(stall) => Some(TaskError::Stalled(stall)),
         }
     }
 }
 
 /// What a handle gets in place of a result of unknown fate. (An error that is held back rests on what may be lost.)
-pub(crate) fn lose<T, E: From<Lost>>(result: &mut Option<Result<T, E>>, why: Lost) {
+pub(crate) fn lose<T, E: From<TaskError>>(result: &mut Option<Result<T, E>>, why: TaskError) {
     if result.is_some() {
-        let lost = result.replace(Err(why.into()));
-        let _ = quietly(|| drop(lost));
+        let unknown = result.replace(Err(why.into()));
+        let _ = quietly(|| drop(unknown));
     }
 }

@@ -5,10 +5,10 @@
 //! Invariant: `len` equals the number of queued jobs whenever the lock is free.
 
 use crate::exec::blocking::{Condvar, Mutex, lock, wait};
-use crate::exec::submit::handle::Lost;
+use crate::exec::submit::handle::TaskError;
 use crate::exec::submit::job::Job;
-use crate::exec::submit::served_by::Home;
-use crate::exec::wake::notifier::Bell;
+use crate::exec::submit::served_by::ServedBy;
+use crate::exec::wake::notifier::Notifier;
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub(crate) struct Inbox<M: 'static> {
     len: AtomicUsize,
     room: Condvar,
     jobs_max: usize,
-    pub(crate) bell: Arc<Bell>,
+    pub(crate) notifier: Arc<Notifier>,
 }
 
 struct Queue<M: 'static> {
@@ -38,7 +38,7 @@ impl<M: 'static> Inbox<M> {
             len: AtomicUsize::new(0),
             room: Condvar::new(),
             jobs_max,
-            bell: Bell::new(),
+            notifier: Notifier::new(),
         }
     }
 
@@ -162,7 +162,7 @@ impl<M: 'static> Executor<M> {
         let mut jobs = jobs.into_iter();
         let mut first = jobs.next();
         while first.is_some() {
-            let blocks = !Home::of(self).is_here();
+            let blocks = !ServedBy::of(self).is_here();
             if let Err(why) = self.push_some(&mut jobs, &mut first, blocks, None) {
                 first.take().into_iter().chain(jobs).for_each(|job| job.reject(why.clone()));
                 return;
@@ -173,14 +173,14 @@ impl<M: 'static> Executor<M> {
 
     /// Queues a job unless every inbox is full. Never blocks. Where it is not taken (`Full` or `Closed`), its
     /// handle has no answer yet: keep a copy to submit again or reject.
-    pub fn try_submit(&self, job: Arc<dyn Job<M>>) -> Result<(), Lost> {
+    pub fn try_submit(&self, job: Arc<dyn Job<M>>) -> Result<(), TaskError> {
         self.push_some(&mut std::iter::empty(), &mut Some(job), false, None)
     }
 
     /// As [`submit`](Self::submit), but with the worker of this number, modulo how many there are, if there is
     /// room: jobs that conflict had better meet there. (An idle worker may take it all the same.)
     pub fn submit_to(&self, job: Arc<dyn Job<M>>, worker: usize) {
-        let (blocks, mut first) = (!Home::of(self).is_here(), Some(job));
+        let (blocks, mut first) = (!ServedBy::of(self).is_here(), Some(job));
         if let Err(why) = self.push_some(&mut std::iter::empty(), &mut first, blocks, Some(worker)) {
             first.into_iter().for_each(|job| job.reject(why.clone()));
         }
@@ -216,8 +216,8 @@ impl<M: 'static> Executor<M> {
 
     pub(crate) fn close_inbox(&self, i: usize) {
         let left = self.inboxes[i].close();
-        self.inboxes[i].bell.ring();
-        left.iter().for_each(|job| job.reject(Lost::Closed));
+        self.inboxes[i].notifier.notify();
+        left.iter().for_each(|job| job.reject(TaskError::Closed));
     }
 
     /// Nothing to do for a worker that has announced that it sleeps, with room for jobs.
@@ -239,7 +239,7 @@ impl<M: 'static> Executor<M> {
     pub(crate) fn stranded(&self, index: usize) -> Option<usize> {
         let n = self.inboxes.len();
         let others = (1..n).map(|k| (index + k) % n);
-        others.into_iter().find(|&i| !self.inboxes[i].is_empty() && self.inboxes[i].bell.is_full())
+        others.into_iter().find(|&i| !self.inboxes[i].is_empty() && self.inboxes[i].notifier.is_full())
     }
 
     /// Queues one job or more in one inbox.
@@ -249,17 +249,17 @@ impl<M: 'static> Executor<M> {
         first: &mut Option<Queued<M>>,
         blocks: bool,
         worker: Option<usize>,
-    ) -> Result<(), Lost> {
+    ) -> Result<(), TaskError> {
         let n = self.inboxes.len();
         if n == 0 || self.is_closed() {
-            return Err(Lost::Closed);
+            return Err(TaskError::Closed);
         }
         // The shorter of two, in turn; then any that has room.
         let turn = self.turn.fetch_add(1, Relaxed);
         let (a, b) = (turn % n, (turn + 1) % n);
         // (Where the worker sleeps without room, a job would have to be fetched by another.)
         let length = |i: usize| match &self.inboxes[i] {
-            inbox if inbox.bell.is_full() => usize::MAX,
+            inbox if inbox.notifier.is_full() => usize::MAX,
             inbox => inbox.len.load(Relaxed),
         };
         let start = worker.map_or(if length(b) < length(a) { b } else { a }, |worker| worker % n);
@@ -279,17 +279,18 @@ impl<M: 'static> Executor<M> {
                     return Ok(());
                 }
             }
-            return Err(Lost::Closed);
+            return Err(TaskError::Closed);
         }
-        Err(if self.is_closed() { Lost::Closed } else { Lost::Full })
+        Err(if self.is_closed() { TaskError::Closed } else { TaskError::Full })
     }
 
     /// A job is in inbox `i`: wakes its worker if it sleeps and has room, else one that does, to take it from there.
     fn wake_one(&self, i: usize) {
         let n = self.inboxes.len();
-        let asleep = (0..n).map(|k| &self.inboxes[(i + k) % n].bell).find(|bell| bell.is_asleep());
-        if let Some(bell) = asleep {
-            bell.ring();
+        let asleep =
+            (0..n).map(|k| &self.inboxes[(i + k) % n].notifier).find(|notifier| notifier.is_asleep());
+        if let Some(notifier) = asleep {
+            notifier.notify();
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What is submitted, as an inbox and a worker see it.
 
-use crate::exec::submit::handle::Lost;
+use crate::exec::submit::handle::TaskError;
 use crate::exec::vacancy::Vacancy;
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ pub trait Job<M: 'static>: Send + Sync {
     /// out.
     fn start(self: Arc<Self>, at: Vacancy<'_, M>) -> Started;
     /// It will not be started, or not again: what was not started is answered with `why`.
-    fn reject(&self, why: Lost);
+    fn reject(&self, why: TaskError);
 }
 
 /// What is left of a job after a start.

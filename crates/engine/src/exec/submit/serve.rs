@@ -1,12 +1,12 @@
-//! A worker thread's life: fill the batch from the inbox, go round, tend, sleep.
+//! A worker thread's life: fill the batch from the inbox, go round, clean up, sleep.
 
-use crate::exec::contract::{Host, Mailbox};
+use crate::exec::contract::{Host, Operations};
 use crate::exec::core::WorkerOptions;
 use crate::exec::panics::quietly;
-use crate::exec::submit::handle::Lost;
+use crate::exec::submit::handle::TaskError;
 use crate::exec::submit::inbox::{Executor, Queued};
 use crate::exec::submit::job::Started;
-use crate::exec::submit::served_by::Home;
+use crate::exec::submit::served_by::ServedBy;
 use crate::exec::worker::Worker;
 use crate::suspend::Suspend;
 use std::collections::VecDeque;
@@ -19,29 +19,29 @@ const FILLS_PER_LOOK: u32 = if cfg!(braid_shuttle) { 2 } else { 64 };
 /// Jobs of several futures that a worker draws from in turn; while it has so many, it takes no more jobs.
 const TICKETS_MAX: usize = 64;
 
-impl<M: Mailbox + 'static> Executor<M> {
+impl<M: Operations + 'static> Executor<M> {
     /// The life of worker number `index`, on the calling thread, until the executor is closed. Futures still
     /// open then are dropped, and answered `Cancelled`; what is held is answered when it is released, which the
-    /// thread waits for. If the worker fails (a panic of `host`, of a mailbox), that is passed on, after its jobs
+    /// thread waits for. If the worker fails (a panic of `host`, of its operations), that is passed on, after its jobs
     /// are answered so that nobody waits for them.
     ///
     /// The executor must not move meanwhile, which a borrow sees to.
     pub fn serve<H, S>(&self, index: usize, host: H, policy: S, options: WorkerOptions)
     where
-        H: Host<Mailbox = M>,
+        H: Host<Operations = M>,
         S: Suspend,
     {
         assert!(index < self.workers(), "worker {index} of {}", self.workers());
-        let bell = self.inboxes[index].bell.clone();
+        let notifier = self.inboxes[index].notifier.clone();
         let mut server = Server {
-            worker: Worker::with_bell(host, policy, options, bell),
+            worker: Worker::with_bell(host, policy, options, notifier),
             executor: self,
             index,
             tickets: VecDeque::with_capacity(TICKETS_MAX),
             taken: Vec::new(),
             is_jobs_turn: false,
             fills: 0,
-            served_before: Home::of(self).enter(),
+            served_before: ServedBy::of(self).enter(),
         };
         server.run();
     }
@@ -49,17 +49,17 @@ impl<M: Mailbox + 'static> Executor<M> {
 
 struct Server<'e, H: Host, S: Suspend> {
     worker: Worker<H, S>, // dropped after `drop` below, which answers what was not started
-    executor: &'e Executor<H::Mailbox>,
+    executor: &'e Executor<H::Operations>,
     index: usize,
     /// Jobs that have more futures, each drawn from in turn.
-    tickets: VecDeque<Queued<H::Mailbox>>,
+    tickets: VecDeque<Queued<H::Operations>>,
     /// Jobs just taken; empty between rounds.
-    taken: Vec<Queued<H::Mailbox>>,
+    taken: Vec<Queued<H::Operations>>,
     /// With one place and both jobs and tickets, they take turns.
     is_jobs_turn: bool,
     /// Since the last look for what others have left.
     fills: u32,
-    served_before: Home,
+    served_before: ServedBy,
 }
 
 impl<H: Host, S: Suspend> Server<'_, H, S> {
@@ -78,12 +78,12 @@ impl<H: Host, S: Suspend> Server<'_, H, S> {
                 // (What is held takes longer than all these looks, and what releases it may want this processor.)
                 looks += 1;
                 std::hint::spin_loop();
-            } else if !self.worker.tend() {
+            } else if !self.worker.maintain() {
                 self.sleep();
                 looks = 0;
             }
         }
-        self.worker.tend(); // its last counts
+        self.worker.maintain(); // its last counts
     }
 
     fn sleep(&mut self) {
@@ -95,7 +95,7 @@ impl<H: Host, S: Suspend> Server<'_, H, S> {
         // With no room (too many are parked, or held) jobs are no reason to stay awake; only wakers are.
         let is_idle = || if has_room { executor.is_idle() } else { executor.is_for_others() };
         let at_most = self.worker.sleep_max();
-        inbox.bell.sleep(has_room, at_most, || is_idle() && self.worker.awaits_release());
+        inbox.notifier.sleep(has_room, at_most, || is_idle() && self.worker.awaits_release());
     }
 
     /// Fills the free places: from the inbox and from the tickets by halves.
@@ -168,7 +168,7 @@ impl<H: Host, S: Suspend> Server<'_, H, S> {
     }
 
     /// Starts a future of the job; there is room.
-    fn start(&mut self, job: Queued<H::Mailbox>) {
+    fn start(&mut self, job: Queued<H::Operations>) {
         let (again, mut started) = (job.clone(), None);
         self.worker.place(|vacancy| started = Some(job.start(vacancy)));
         if started != Some(Started::Last) {
@@ -184,7 +184,7 @@ impl<H: Host, S: Suspend> Drop for Server<'_, H, S> {
         // A worker that failed takes no more jobs; the others have their own inboxes.
         self.executor.close_inbox(self.index);
         let left = self.taken.drain(..).chain(self.tickets.drain(..));
-        left.for_each(|job| job.reject(Lost::Closed));
+        left.for_each(|job| job.reject(TaskError::Closed));
         self.worker.finish(); // while the thread still counts as a worker's
         self.served_before.enter();
     }

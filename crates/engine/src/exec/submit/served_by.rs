@@ -12,16 +12,16 @@ thread_local! {
 /// Tells whether a thread serves a given executor. Compares addresses only: an executor that is served is
 /// alive.
 #[derive(Clone, Copy)]
-pub(crate) struct Home(usize);
+pub(crate) struct ServedBy(usize);
 
-impl Home {
-    pub(crate) fn of<X>(executor: &X) -> Home {
-        Home(std::ptr::from_ref(executor).addr())
+impl ServedBy {
+    pub(crate) fn of<X>(executor: &X) -> ServedBy {
+        ServedBy(std::ptr::from_ref(executor).addr())
     }
 
     /// Has the calling thread serve it from now on. Returns what it has served before.
-    pub(crate) fn enter(self) -> Home {
-        Home(SERVED.with(|served| served.replace(self.0)))
+    pub(crate) fn enter(self) -> ServedBy {
+        ServedBy(SERVED.with(|served| served.replace(self.0)))
     }
 
     /// The calling thread is one of its workers'.

@@ -1,13 +1,13 @@
 //! A submitted future: what makes it, on the way in, and its result, on the way out, share one allocation,
 //! seen by the worker as a [`Job`] and by the submitter as an outcome.
 
-use crate::exec::contract::{Fate, Mailbox};
+use crate::exec::contract::{Fate, Operations};
 use crate::exec::panics::{message, quietly};
-use crate::exec::pending_output::{Announce, Ending, Outbox};
-use crate::exec::submit::handle::{Handle, Lost, Once, Outcome, lose};
+use crate::exec::pending_output::{Announce, OutputQueue, PendingOutput};
+use crate::exec::submit::handle::{Handle, Outcome, ResultCell, TaskError, lose};
 use crate::exec::submit::inbox::Executor;
 use crate::exec::submit::job::{Job, Started};
-use crate::exec::submit::served_by::Home;
+use crate::exec::submit::served_by::ServedBy;
 use crate::exec::vacancy::Vacancy;
 use crate::sync::atomic::{AtomicBool, Ordering::*};
 use std::cell::UnsafeCell;
@@ -22,14 +22,14 @@ use std::task::{Context, Poll};
 /// Fills the vacancy with a submitted future, whose result goes to `sink`.
 pub(crate) fn submit<M, T, E, F, K>(vacancy: Vacancy<'_, M>, future: F, sink: K)
 where
-    M: Mailbox,
-    E: From<Lost>,
+    M: Operations,
+    E: From<TaskError>,
     F: Future<Output = Result<T, E>> + 'static,
     K: Sink<Result<T, E>> + 'static,
 {
     let (future, sink) = (ManuallyDrop::new(future), ManuallyDrop::new(sink));
-    let (mailbox, outbox) = (vacancy.mailbox(), vacancy.outbox());
-    vacancy.fill(Submitted { future, has_future: true, mailbox, outbox, sink });
+    let (operations, outputs) = (vacancy.operations(), vacancy.outputs());
+    vacancy.fill(Submitted { future, has_future: true, operations, outputs, sink });
 }
 
 /// Where the result of a submitted future goes. Dropped without `set`, it answers that the future was
@@ -39,7 +39,7 @@ pub(crate) trait Sink<R> {
     /// As `set`, but whoever waits is not told before the task announces this part of its result.
     fn hold(&mut self, result: R) -> (Arc<dyn Announce>, usize);
     fn is_cancelled(&self) -> bool;
-    /// See `Once::park`.
+    /// See `ResultCell::park`.
     fn park(&self, context: &Context<'_>) -> bool;
 }
 
@@ -48,8 +48,8 @@ pub(crate) trait Sink<R> {
 pub(crate) struct Submitted<M: 'static, F, K> {
     future: ManuallyDrop<F>,
     has_future: bool,
-    mailbox: &'static M,
-    outbox: Rc<Outbox>,
+    operations: &'static M,
+    outputs: Rc<OutputQueue>,
     sink: ManuallyDrop<K>, // goes last: `future` may borrow from what it keeps alive
 }
 
@@ -66,8 +66,8 @@ impl<M, F, K> Submitted<M, F, K> {
 
 impl<M, T, E, F, K> Future for Submitted<M, F, K>
 where
-    M: Mailbox,
-    E: From<Lost>,
+    M: Operations,
+    E: From<TaskError>,
     F: Future<Output = Result<T, E>>,
     K: Sink<Result<T, E>>,
 {
@@ -76,22 +76,24 @@ where
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         // SAFETY: `future` is pinned with us, nothing else ever is.
         let me = unsafe { self.get_unchecked_mut() };
-        if me.sink.is_cancelled() && !me.mailbox.is_ending() {
+        if me.sink.is_cancelled() && !me.operations.must_finish() {
             return Poll::Ready(()); // dropping us undoes and answers
         }
         // SAFETY: `future` stays where it is until it is dropped there.
         let future = unsafe { Pin::new_unchecked(&mut *me.future) };
         let (result, until) = match catch_unwind(AssertUnwindSafe(|| future.poll(context))) {
-            Ok(Poll::Pending) if me.mailbox.posted() || me.sink.park(context) => return Poll::Pending,
+            Ok(Poll::Pending) if me.operations.has_pending() || me.sink.park(context) => {
+                return Poll::Pending;
+            }
             Ok(Poll::Pending) => return Poll::Ready(()), // cancelled meanwhile
-            Ok(Poll::Ready(result)) => (result, me.mailbox.held_until()),
-            Err(payload) => (Err(Lost::Panicked(message(payload)).into()), 0),
+            Ok(Poll::Ready(result)) => (result, me.operations.held_until()),
+            Err(payload) => (Err(TaskError::Panicked(message(payload)).into()), 0),
         };
         // It has ended: a panic of its drop changes nothing about that.
         let _ = me.drop_future();
-        if me.outbox.must_hold(until) {
+        if me.outputs.must_hold(until) {
             let (task, part) = me.sink.hold(result);
-            me.outbox.push(until, Ending::Submitted(task, part));
+            me.outputs.push(until, PendingOutput::Submitted(task, part));
         } else {
             me.sink.set(result);
         }
@@ -112,7 +114,7 @@ impl<M, F, K> Drop for Submitted<M, F, K> {
 pub struct Task<P, T, E> {
     make: UnsafeCell<Option<P>>,
     is_taken: AtomicBool,
-    once: Once<Result<T, E>>,
+    result_cell: ResultCell<Result<T, E>>,
 }
 
 // SAFETY: `make` is touched by the one that sets `is_taken`; it is sent there.
@@ -124,8 +126,8 @@ where
     T: Send,
     E: Send,
 {
-    fn once(&self) -> &Once<Result<T, E>> {
-        &self.once
+    fn result_cell(&self) -> &ResultCell<Result<T, E>> {
+        &self.result_cell
     }
 }
 
@@ -133,24 +135,24 @@ impl<P, T, E> Task<P, T, E>
 where
     P: Send + 'static,
     T: Send + 'static,
-    E: From<Lost> + Send + 'static,
+    E: From<TaskError> + Send + 'static,
 {
     /// A job of one future, to be submitted to `executor`, and the handle of its result. Dropped unsubmitted,
     /// it never answers.
     ///
     /// # Safety
-    /// The mailbox reference that `make` is given is used by the future only: it is good until that
+    /// The reference that `make` is given is used by the future only: it is good until that
     /// is dropped.
     pub unsafe fn job<M, F>(executor: &Executor<M>, make: P) -> (Arc<dyn Job<M>>, Handle<T, E>)
     where
-        M: Mailbox + 'static,
+        M: Operations + 'static,
         P: FnOnce(&'static M) -> F,
         F: Future<Output = Result<T, E>> + 'static,
     {
         let task = Arc::new(Task {
             make: UnsafeCell::new(Some(make)),
             is_taken: AtomicBool::new(false),
-            once: Once::new(Home::of(executor)),
+            result_cell: ResultCell::new(ServedBy::of(executor)),
         });
         (task.clone(), Handle::new(task))
     }
@@ -169,50 +171,50 @@ impl<P, T, E> Task<P, T, E> {
 
 impl<M, P, F, T, E> Job<M> for Task<P, T, E>
 where
-    M: Mailbox + 'static,
+    M: Operations + 'static,
     P: FnOnce(&'static M) -> F + Send + 'static,
     F: Future<Output = Result<T, E>> + 'static,
     T: Send + 'static,
-    E: From<Lost> + Send + 'static,
+    E: From<TaskError> + Send + 'static,
 {
     fn start(self: Arc<Self>, at: Vacancy<'_, M>) -> Started {
         let Some(make) = self.take() else { return Started::Last };
-        if self.once.is_cancelled() {
+        if self.result_cell.is_cancelled() {
             let _ = quietly(|| drop(make));
-            self.once.set(Err(Lost::Cancelled.into()));
+            self.result_cell.set(Err(TaskError::Cancelled.into()));
             return Started::Last;
         }
-        let mailbox = at.mailbox();
-        match catch_unwind(AssertUnwindSafe(|| make(mailbox))) {
+        let operations = at.operations();
+        match catch_unwind(AssertUnwindSafe(|| make(operations))) {
             Ok(future) => submit(at, future, Answer(Some(self))),
-            Err(payload) => self.once.set(Err(Lost::Panicked(message(payload)).into())),
+            Err(payload) => self.result_cell.set(Err(TaskError::Panicked(message(payload)).into())),
         }
         Started::Last
     }
 
-    fn reject(&self, why: Lost) {
+    fn reject(&self, why: TaskError) {
         if let Some(make) = self.take() {
             let _ = quietly(|| drop(make));
-            self.once.set(Err(why.into()));
+            self.result_cell.set(Err(why.into()));
         }
     }
 }
 
-impl<P, T, E: From<Lost>> Announce for Task<P, T, E> {
+impl<P, T, E: From<TaskError>> Announce for Task<P, T, E> {
     unsafe fn announce(&self, _: usize, fate: Fate) {
-        if let Some(why) = fate.lost() {
-            self.once.revise(|result| lose(result, why));
+        if let Some(why) = fate.error() {
+            self.result_cell.revise(|result| lose(result, why));
         }
-        self.once.announce();
+        self.result_cell.announce();
     }
 }
 
 /// The way back to a task's handle. Empty when the result is held.
-struct Answer<P, T, E: From<Lost>>(Option<Arc<Task<P, T, E>>>);
+struct Answer<P, T, E: From<TaskError>>(Option<Arc<Task<P, T, E>>>);
 
-impl<P, T, E: From<Lost>> Answer<P, T, E> {
-    fn once(&self) -> &Once<Result<T, E>> {
-        &self.0.as_ref().expect("the future has not ended").once
+impl<P, T, E: From<TaskError>> Answer<P, T, E> {
+    fn result_cell(&self) -> &ResultCell<Result<T, E>> {
+        &self.0.as_ref().expect("the future has not ended").result_cell
     }
 }
 
@@ -220,30 +222,30 @@ impl<P, T, E> Sink<Result<T, E>> for Answer<P, T, E>
 where
     P: 'static,
     T: 'static,
-    E: From<Lost> + 'static,
+    E: From<TaskError> + 'static,
 {
     fn set(&self, result: Result<T, E>) {
-        self.once().set(result);
+        self.result_cell().set(result);
     }
     fn hold(&mut self, result: Result<T, E>) -> (Arc<dyn Announce>, usize) {
         let task = self.0.take().expect("the future has not ended");
-        task.once.put(result);
+        task.result_cell.put(result);
         (task, 0)
     }
     fn is_cancelled(&self) -> bool {
-        self.once().is_cancelled()
+        self.result_cell().is_cancelled()
     }
     fn park(&self, context: &Context<'_>) -> bool {
-        self.once().park(context.waker())
+        self.result_cell().park(context.waker())
     }
 }
 
-impl<P, T, E: From<Lost>> Drop for Answer<P, T, E> {
+impl<P, T, E: From<TaskError>> Drop for Answer<P, T, E> {
     fn drop(&mut self) {
         if let Some(task) = &self.0
-            && !task.once.is_done()
+            && !task.result_cell.is_done()
         {
-            task.once.set(Err(Lost::Cancelled.into()));
+            task.result_cell.set(Err(TaskError::Cancelled.into()));
         }
     }
 }

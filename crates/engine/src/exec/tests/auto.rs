@@ -2,7 +2,7 @@
 
 use super::toy::{Failed, Life, Toy, ToyHost};
 use crate::exec::core::WorkerOptions;
-use crate::exec::submit::handle::{Handle, Lost};
+use crate::exec::submit::handle::{Handle, TaskError};
 use crate::exec::submit::inbox::Executor;
 use crate::exec::submit::task::Task;
 use crate::exec::tune::level::{BatchSize, Level, Style};
@@ -165,7 +165,7 @@ fn a_lone_future_runs_as_in_sequential_execution() {
                 Ok::<_, Failed>(style)
             }
         };
-        // SAFETY: the future drops the mailbox reference with itself.
+        // SAFETY: the future drops the reference with itself.
         let (job, handle): (_, Handle<Option<Style>, Failed>) = unsafe { Task::job(executor, make) };
         executor.submit(job);
         handle.wait()
@@ -175,5 +175,5 @@ fn a_lone_future_runs_as_in_sequential_execution() {
     }
     executor.close();
     thread.join().expect("no panic");
-    assert_eq!(style(&executor), Err(Failed(Lost::Closed)));
+    assert_eq!(style(&executor), Err(Failed(TaskError::Closed)));
 }

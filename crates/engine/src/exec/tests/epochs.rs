@@ -80,7 +80,7 @@ fn check<S: Suspend>(w: &mut Worker<ToyHost, S>, seed: u64) {
             }
             3 => std::mem::take(&mut gate).open(),
             4 => w.set_batch(random.next_u64() as usize % 16),
-            5 => _ = w.tend(),
+            5 => _ = w.maintain(),
             6 | 7 => _ = w.round(),
             _ => _ = w.step(),
         }
@@ -89,10 +89,10 @@ fn check<S: Suspend>(w: &mut Worker<ToyHost, S>, seed: u64) {
     while w.round() {}
     assert_eq!((w.open(), w.host().local().is_entered()), (0, false));
     assert!(w.counters().ended > 10, "{:?}", w.counters());
-    while w.tend() || w.host().local().pending() > 0 {
+    while w.maintain() || w.host().local().pending() > 0 {
         w.host().local().refresh(None);
         if w.host().local().pending() < 8 {
-            break; // what `tend` itself retires
+            break; // what `maintain` itself retires
         }
     }
 }

@@ -26,7 +26,7 @@ fn spawn<S: Suspend>(w: &mut Worker<ToyHost, S>, log: &Log, id: u32, operations:
 fn settled<S: Suspend>(w: &Worker<ToyHost, S>) {
     assert_eq!(w.open(), 0);
     assert!(!w.host().local().is_entered());
-    assert_eq!(w.host().life.occupied.get(), w.host().life.vacated.get());
+    assert_eq!(w.host().life.started.get(), w.host().life.ended.get());
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn cancelled_futures_are_dropped_where_they_are() {
     let mut w = worker(OnMiss, 4, Refill::Immediate);
     let gate = Rc::new(Gate::default());
     let passing = gate.clone();
-    // SAFETY: the future uses no mailbox.
+    // SAFETY: the future uses no operations.
     let parked = unsafe { w.spawn(|_| async move { passing.pass().await }, |(), _| panic!("cancelled")) };
     let parked = parked.map_err(|_| "full").unwrap();
     let busy = spawn(&mut w, &log, 1, 100).unwrap();
@@ -185,7 +185,7 @@ fn parked_futures_are_limited() {
     let mut placed = 0;
     loop {
         let passing = gate.clone();
-        // SAFETY: the future uses no mailbox.
+        // SAFETY: the future uses no operations.
         if unsafe { w.spawn(|_| async move { passing.pass().await }, |(), _| ()) }.is_err() {
             break;
         }
@@ -201,7 +201,7 @@ fn parked_futures_are_limited() {
 
 #[test]
 fn a_dropped_worker_drops_its_futures() {
-    // Proves: open and parked futures are dropped with the worker, before its mailboxes.
+    // Proves: open and parked futures are dropped with the worker, before its operations.
     let (log, alive) = (Log::default(), Rc::new(()));
     let mut w = worker(OnMiss, 8, Refill::Immediate);
     for parks in [true, false] {
@@ -223,6 +223,6 @@ fn a_dropped_worker_drops_its_futures() {
     let life = w.host().life.clone();
     drop(w);
     assert_eq!(Rc::strong_count(&alive), 1);
-    assert_eq!(life.occupied.get(), life.vacated.get());
+    assert_eq!(life.started.get(), life.ended.get());
     assert!(log.take().is_empty());
 }

@@ -1,7 +1,7 @@
 use super::toy::{Toy, ToyHost};
 use crate::exec::core::WorkerOptions;
 use crate::exec::order::hint::Hint;
-use crate::exec::order::queue::Turns;
+use crate::exec::order::queue::ConflictQueue;
 use crate::exec::order::source::ASIDE_MAX;
 use crate::exec::worker::Worker;
 use crate::suspend::{Never, OnMiss, Seeded, Suspend};
@@ -171,7 +171,7 @@ fn a_hint_is_a_set() {
 #[test]
 fn one_that_goes_while_it_waits_makes_way() {
     // Proves: those behind one that is forgotten do not wait for it.
-    let mut turns = Turns::new();
+    let mut turns = ConflictQueue::new();
     let (one, both, two) =
         (Hint::default().touches(1), Hint::default().touches(1).touches(2), Hint::default().touches(2));
     assert_eq!(turns.offer(one, 'a'), Ok('a'));
@@ -188,12 +188,12 @@ fn one_that_goes_while_it_waits_makes_way() {
 #[test]
 fn turns_as_by_looking_at_all() {
     // Proves: who is let in, and when, is what a search of all that wait in their order finds, whatever comes, goes and gives up.
-    use crate::exec::order::queue::TurnNumber;
+    use crate::exec::order::queue::Ticket;
     let mut random = crate::suspend::Seeded::new(7);
     let mut below = |n: usize| random.next_u64() as usize % n;
     for _ in 0..200 {
-        let mut turns = Turns::new();
-        let (mut inside, mut waiting): (Vec<Hint>, Vec<(TurnNumber, Hint, u32)>) = (Vec::new(), Vec::new());
+        let mut turns = ConflictQueue::new();
+        let (mut inside, mut waiting): (Vec<Hint>, Vec<(Ticket, Hint, u32)>) = (Vec::new(), Vec::new());
         let overlap = |a: Hint, b: Hint| a.bits().any(|bit| b.bits().any(|other| bit == other));
         for name in 0..300 {
             let longs_max = 1 + below(3);

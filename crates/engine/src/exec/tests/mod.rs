@@ -1,4 +1,4 @@
-//! The executor under toy mailboxes: no transactions.
+//! The executor under toy operations: no transactions.
 
 #[cfg(not(braid_shuttle))]
 mod adapt;
@@ -11,13 +11,13 @@ mod epochs;
 #[cfg(not(braid_shuttle))]
 mod erased;
 #[cfg(not(braid_shuttle))]
-mod held;
-#[cfg(not(braid_shuttle))]
-mod held_submitted;
-#[cfg(not(braid_shuttle))]
 mod hints;
 #[cfg(not(braid_shuttle))]
-mod lead;
+mod pending_output;
+#[cfg(not(braid_shuttle))]
+mod pending_submitted;
+#[cfg(not(braid_shuttle))]
+mod shared_level;
 #[cfg(braid_shuttle)]
 mod shuttle_tests;
 #[cfg(not(any(braid_shuttle, braid_loom)))] // models have no descriptors

@@ -6,13 +6,13 @@ use super::toy_log::ToyLog;
 use crate::exec::contract::Fate;
 use crate::exec::core::{Refill, WorkerOptions};
 use crate::exec::submit::batch_task::BatchTask;
-use crate::exec::submit::handle::{Handle, Lost, Once, Outcome};
+use crate::exec::submit::handle::{Handle, Outcome, ResultCell, TaskError};
 use crate::exec::submit::inbox::Executor;
 use crate::exec::submit::job::Job;
 use crate::exec::submit::task::Task;
 use crate::exec::tune::level::BatchSize;
-use crate::exec::wake::doze::Sleep;
-use crate::exec::wake::notifier::{Bell, Wakes};
+use crate::exec::wake::event_sleep::Sleep;
+use crate::exec::wake::notifier::{Notifier, Wakes};
 use crate::exec::worker::Worker;
 use crate::suspend::OnMiss;
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
@@ -56,7 +56,7 @@ where
     P: FnOnce(&'static Toy) -> F + Send + 'static,
     F: Future<Output = Result<T, Failed>> + 'static,
 {
-    // SAFETY: the futures of these tests alone use their mailboxes.
+    // SAFETY: the futures of these tests alone use their operations.
     unsafe { Task::job(executor, make) }
 }
 
@@ -64,8 +64,8 @@ where
 fn a_wake_is_not_lost_on_a_worker_that_falls_asleep() {
     // Proves: bits set before, while and after the worker announces sleep are all seen.
     check(|| {
-        let wakes = Arc::new(Wakes::new(Bell::new(), 128));
-        wakes.bell.belongs_here();
+        let wakes = Arc::new(Wakes::new(Notifier::new(), 128));
+        wakes.notifier.set_thread();
         let wakers: Vec<_> = [3, 100]
             .map(|index| {
                 let waker = Waker::from(Arc::new(crate::exec::wake::notifier::SlotWaker::new(&wakes, index)));
@@ -77,19 +77,19 @@ fn a_wake_is_not_lost_on_a_worker_that_falls_asleep() {
             .into();
         let mut seen = [false; 128];
         while !(seen[3] && seen[100]) {
-            if wakes.bell.heard() {
+            if wakes.notifier.take() {
                 wakes.take(|index| seen[index] = true);
             } else {
-                wakes.bell.sleep(true, None, || true);
+                wakes.notifier.sleep(true, None, || true);
             }
         }
         wakers.into_iter().for_each(|thread| thread.join().unwrap());
     });
 }
 
-struct Only(Once<Result<u32, Failed>>);
+struct Only(ResultCell<Result<u32, Failed>>);
 impl Outcome<Result<u32, Failed>> for Only {
-    fn once(&self) -> &Once<Result<u32, Failed>> {
+    fn result_cell(&self) -> &ResultCell<Result<u32, Failed>> {
         &self.0
     }
 }
@@ -105,14 +105,14 @@ impl Wake for Flag {
 fn a_result_reaches_the_thread_that_waits() {
     // Proves: `set` and `wait` in any order meet; a cancellation wakes what is parked, or forbids parking.
     check(|| {
-        let home = crate::exec::submit::served_by::Home::of(&Executor::<Toy>::new(0, 1));
-        let only = Arc::new(Only(Once::new(home)));
+        let served_by = crate::exec::submit::served_by::ServedBy::of(&Executor::<Toy>::new(0, 1));
+        let only = Arc::new(Only(ResultCell::new(served_by)));
         let setter = only.clone();
         let set = thread::spawn(move || setter.0.set(Ok(5)));
         assert_eq!(Handle::new(only).wait(), Ok(5));
         set.join().unwrap();
 
-        let only = Arc::new(Only(Once::new(home)));
+        let only = Arc::new(Only(ResultCell::new(served_by)));
         let (parker, flag) = (only.clone(), Arc::new(Flag(false.into())));
         let waker = Waker::from(flag.clone());
         let park = thread::spawn(move || parker.0.park(&waker));
@@ -193,7 +193,7 @@ fn a_full_worker_leaves_its_tickets_to_others() {
             tell.lock().unwrap().send(()).unwrap();
             Ok::<(), Failed>(())
         };
-        // SAFETY: the futures alone use their mailboxes.
+        // SAFETY: the futures alone use their operations.
         let (job, batch) = unsafe { BatchTask::job(&executor, Mutex::new(tell), vec![true, false], make) };
         executor.submit_batch(job, 2);
         told.recv().unwrap();
@@ -218,7 +218,7 @@ fn closing_races_with_everything() {
             });
             executor.submit(job);
             let result = handle.wait();
-            let lost = [Err(Failed(Lost::Closed)), Err(Failed(Lost::Cancelled))];
+            let lost = [Err(Failed(TaskError::Closed)), Err(Failed(TaskError::Cancelled))];
             assert!(result == Ok(i) || lost.contains(&result));
         }
         close.join().unwrap();
@@ -256,7 +256,7 @@ fn two_workers_draw_from_one_batch() {
             toy.operation(i).await;
             Ok::<u32, Failed>(i)
         };
-        // SAFETY: the futures alone use their mailboxes.
+        // SAFETY: the futures alone use their operations.
         let (job, handle) = unsafe { BatchTask::job(&executor, (), vec![0, 1, 2], make) };
         executor.submit_batch(job, 32); // so that there are two tickets
         assert_eq!(handle.wait(), Ok(vec![Ok(0), Ok(1), Ok(2)]));
@@ -290,7 +290,7 @@ fn a_release_is_not_lost_on_a_stream_that_falls_asleep() {
                 })
             };
             worker.stream(next, |until, fate| outputs.push((until, fate)));
-            let fate = |until| if stops && until > 3 { Fate::Unknown } else { Fate::Kept };
+            let fate = |until| if stops && until > 3 { Fate::Unknown } else { Fate::Durable };
             assert!(outputs.into_iter().eq((1..=5).map(|until| (until, fate(until)))));
             release.join().unwrap();
         }
@@ -322,7 +322,7 @@ fn a_release_races_with_jobs_and_with_closing() {
             }
             for (until, handle) in [1, 2].into_iter().zip(handles) {
                 let result = handle.wait();
-                let is_closed = closes_first && result == Err(Failed(Lost::Closed));
+                let is_closed = closes_first && result == Err(Failed(TaskError::Closed));
                 assert!(result == Ok(until) || is_closed, "{result:?}");
             }
             executor.close();
@@ -373,7 +373,7 @@ fn sleep_on_the_descriptor(obeys: bool) {
                 None => toy.hold_until(until as u64 - 1),
             }
         };
-        // SAFETY: the future alone uses its mailbox.
+        // SAFETY: the future alone uses its operations.
         unsafe { worker.spawn(make, |(), _| ()) }.expect("room");
     }
     let others = [0, 1].map(|i| {

@@ -3,7 +3,7 @@
 use super::toy::{Gate, Toy, ToyHost};
 use super::toy_log::ToyLog;
 use crate::exec::core::{Refill, WorkerOptions};
-use crate::exec::wake::doze::{Sleep, WakeFd};
+use crate::exec::wake::event_sleep::{Sleep, WakeFd};
 use crate::exec::worker::Worker;
 use crate::suspend::OnMiss;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -74,7 +74,7 @@ impl Bed {
 fn spawn_bed(w: &mut Worker<ToyHost, OnMiss>) -> Bed {
     let bed = Bed::default();
     let sleeping = bed.clone();
-    // SAFETY: the future uses no mailbox.
+    // SAFETY: the future uses no operations.
     unsafe { w.spawn(|_| sleeping.sleep(), |(), _| ()) }.expect("room");
     assert!(w.run_rounds(9).is_idle);
     bed
@@ -136,7 +136,7 @@ fn a_worker_with_something_to_do_does_not_sleep() {
     let fd = w.wake_fd().expect("a descriptor");
     assert_eq!(w.wake_fd().expect("the same").as_raw_fd(), fd.as_raw_fd());
     assert_eq!(w.prepare_to_sleep(), ASLEEP);
-    // SAFETY: the future alone uses its mailbox.
+    // SAFETY: the future alone uses its operations.
     unsafe { w.spawn(|toy| async move { Toy::operation(toy, 1).await }, |(), _| ()) }.expect("room");
     assert!(is_readable(&fd), "spawned against the rules, after the announcement");
     assert_eq!(w.prepare_to_sleep(), Sleep::NotNow);
@@ -153,7 +153,7 @@ fn a_worker_that_is_full_sleeps_on_those_that_wait() {
     let gate = Rc::new(Gate::default());
     for _ in 0..9 {
         let passing = gate.clone();
-        // SAFETY: the future uses no mailbox.
+        // SAFETY: the future uses no operations.
         unsafe { w.spawn(|_| async move { passing.pass().await }, |(), _| ()) }.expect("room");
     }
     assert!(w.run_rounds(9).is_idle);
@@ -175,7 +175,7 @@ fn a_release_makes_the_descriptor_readable() {
     for until in 1..=2 {
         let ended = ended.clone();
         let make = move |toy| async move { Toy::hold_until(toy, until) };
-        // SAFETY: the future alone uses its mailbox.
+        // SAFETY: the future alone uses its operations.
         unsafe { w.spawn(make, move |(), _| ended.set(until)) }.expect("room");
     }
     assert!(w.run_rounds(9).is_idle);

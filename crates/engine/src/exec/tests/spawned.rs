@@ -87,7 +87,7 @@ fn spawn_parked(w: &mut Worker<ToyHost, OnMiss>, log: &Log, id: u32, gate: &Rc<G
         begun.begins(id);
         async move { gate.pass().await }
     };
-    // SAFETY: the future uses no mailbox.
+    // SAFETY: the future uses no operations.
     let spawned = unsafe { w.spawn(make, move |(), _| ended.ends(id)) };
     spawned.expect("there is room in the queue")
 }
@@ -95,7 +95,7 @@ fn spawn_parked(w: &mut Worker<ToyHost, OnMiss>, log: &Log, id: u32, gate: &Rc<G
 fn settled<S: Suspend>(w: &Worker<ToyHost, S>) {
     assert_eq!((w.open(), w.queued(), w.held()), (0, 0, 0));
     assert!(!w.host().local().is_entered());
-    assert_eq!(w.host().life.occupied.get(), w.host().life.vacated.get());
+    assert_eq!(w.host().life.started.get(), w.host().life.ended.get());
     assert_eq!(w.host().life.charged.get(), 0);
 }
 
@@ -258,7 +258,7 @@ fn a_panic_leaves_the_queue_as_it_is() {
             assert!(in_future, "make");
             async { panic!("future") }
         };
-        // SAFETY: the future uses no mailbox.
+        // SAFETY: the future uses no operations.
         unsafe { w.spawn(make, |(), _| ()) }.expect("room");
     }
     (6..10).for_each(|id| {
@@ -297,7 +297,7 @@ fn a_dropped_worker_drops_those_that_wait() {
     let life = w.host().life.clone();
     assert!(catch_unwind(AssertUnwindSafe(|| drop(w))).is_err());
     assert_eq!((dropped.get(), life.charged.get()), (6, 0));
-    assert_eq!(life.occupied.get(), life.vacated.get());
+    assert_eq!(life.started.get(), life.ended.get());
     assert_eq!(log.ended(), 0);
 }
 
@@ -314,10 +314,10 @@ fn held_outputs_keep_those_that_wait_out() {
             async move { Toy::hold_until(toy, u64::from(id)) }
         };
         let end = move |(), fate| {
-            assert_eq!(fate, Fate::Kept);
+            assert_eq!(fate, Fate::Durable);
             ended.ends(id);
         };
-        // SAFETY: the future alone uses its mailbox.
+        // SAFETY: the future alone uses its operations.
         unsafe { w.spawn(make, end) }.expect("room");
     }
     while w.round() {}

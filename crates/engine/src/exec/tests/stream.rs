@@ -37,7 +37,7 @@ fn run<S: Suspend>(worker: &mut Worker<ToyHost, S>, lengths: &[u32]) -> Vec<usiz
     assert_eq!(worker.open(), 0);
     assert!(!worker.host().local().is_entered());
     let life = &worker.host().life;
-    assert_eq!(life.occupied.get(), life.vacated.get());
+    assert_eq!(life.started.get(), life.ended.get());
     ended
 }
 
@@ -194,7 +194,7 @@ fn a_worker_sleeps_while_all_are_parked() {
         w.stream(next, |(), _| ());
     });
     assert_eq!(polls.get(), 2);
-    assert!(w.host().life.tended.get() >= 1);
+    assert!(w.host().life.maintained.get() >= 1);
 }
 
 #[test]

@@ -2,7 +2,7 @@ use super::toy::{Failed, Toy, ToyHost};
 use super::toy_log::ToyLog;
 use crate::exec::core::WorkerOptions;
 use crate::exec::submit::batch_task::BatchTask;
-use crate::exec::submit::handle::{Handle, Lost};
+use crate::exec::submit::handle::{Handle, TaskError};
 use crate::exec::submit::inbox::Executor;
 use crate::exec::submit::job::Job;
 use crate::exec::submit::task::Task;
@@ -76,7 +76,7 @@ where
     P: FnOnce(&'static Toy) -> F + Send + 'static,
     F: Future<Output = Outcome<T>> + 'static,
 {
-    // SAFETY: the futures of these tests alone use their mailboxes.
+    // SAFETY: the futures of these tests alone use their operations.
     unsafe { Task::job(executor, make) }
 }
 
@@ -173,7 +173,7 @@ fn panics_are_answered_and_harm_no_other() {
         passing.pass().await;
         Ok(1)
     });
-    let panicked = |text: &str| Err(Failed(Lost::Panicked(text.into())));
+    let panicked = |text: &str| Err(Failed(TaskError::Panicked(text.into())));
     let at_make = pool.run::<(), std::future::Ready<_>, _>(|_| panic!("make"));
     assert_eq!(at_make.wait(), panicked("make"));
     let at_poll = pool.run::<(), _, _>(|toy| async move {
@@ -247,7 +247,7 @@ fn dropped_handles_cancel() {
     });
     until(|| waiting.waiting() == 1);
     handle.cancel();
-    assert_eq!(handle.wait(), Err(Failed(Lost::Cancelled)));
+    assert_eq!(handle.wait(), Err(Failed(TaskError::Cancelled)));
     drop(asked);
 }
 
@@ -272,7 +272,7 @@ fn a_full_inbox_blocks_or_refuses() {
     assert_eq!(pool.executor.queued(), 2);
     let (job, handle) = task(&pool.executor, |_| async { Ok(3) });
     let refused = pool.executor.try_submit(job.clone()).unwrap_err();
-    assert_eq!(refused, Lost::Full);
+    assert_eq!(refused, TaskError::Full);
     let is_in = AtomicBool::new(false);
     thread::scope(|scope| {
         let (is_in, executor) = (&is_in, &pool.executor);
@@ -284,7 +284,7 @@ fn a_full_inbox_blocks_or_refuses() {
         assert!(!is_in.load(SeqCst));
         drop(release);
     });
-    assert_eq!(own.wait(), Ok(Some(Err(Failed(Lost::Full)))));
+    assert_eq!(own.wait(), Ok(Some(Err(Failed(TaskError::Full)))));
     let got: Vec<_> = queued.into_iter().chain([handle]).map(Handle::wait).collect();
     assert_eq!(got, [Ok(1), Ok(2), Ok(3)]);
 }
@@ -297,7 +297,7 @@ fn a_worker_does_not_wait_for_itself() {
     let tried = pool.run(move |_| async move {
         let (job, inner) = task(&executor, |_| async { Ok(()) });
         executor.submit(job);
-        assert_eq!(inner.wait(), Err(Failed(Lost::WouldDeadlock)));
+        assert_eq!(inner.wait(), Err(Failed(TaskError::WouldDeadlock)));
         far.run(|_| async { Ok(5) }).wait()
     });
     assert_eq!(tried.wait(), Ok(5));
@@ -319,17 +319,17 @@ fn closing_answers_everyone() {
     let batch = batch(&pool, 3, |_| ());
     pool.executor.close();
     for handle in queued {
-        assert_eq!(handle.wait(), Err(Failed(Lost::Closed)));
+        assert_eq!(handle.wait(), Err(Failed(TaskError::Closed)));
     }
-    assert_eq!(batch.wait(), Ok(vec![Err(Failed(Lost::Closed)); 3]));
+    assert_eq!(batch.wait(), Ok(vec![Err(Failed(TaskError::Closed)); 3]));
     drop(release);
     assert_eq!(blocker.wait(), Ok(()));
-    assert_eq!(open.wait(), Err(Failed(Lost::Cancelled)));
-    assert_eq!(pool.run(|_| async { Ok(()) }).wait(), Err(Failed(Lost::Closed)));
+    assert_eq!(open.wait(), Err(Failed(TaskError::Cancelled)));
+    assert_eq!(pool.run(|_| async { Ok(()) }).wait(), Err(Failed(TaskError::Closed)));
     let none: Executor<Toy> = Executor::new(0, 1);
     let (job, handle) = task(&none, |_| async { Ok(()) });
     none.submit(job);
-    assert_eq!(handle.wait(), Err(Failed(Lost::Closed)));
+    assert_eq!(handle.wait(), Err(Failed(TaskError::Closed)));
 }
 
 fn batch(
@@ -343,7 +343,7 @@ fn batch(
         Ok(i * 2)
     };
     let each: Box<dyn Fn(u32) + Send + Sync> = Box::new(each);
-    // SAFETY: the futures alone use their mailboxes and the shared closure.
+    // SAFETY: the futures alone use their operations and the shared closure.
     let (job, handle) = unsafe {
         BatchTask::job(&pool.executor, each, (0..n).collect(), move |toy, each: &'static Box<_>, i| {
             make(toy, &**each, i)
@@ -368,7 +368,7 @@ fn a_batch_comes_back_in_order() {
     let results = handle.wait().unwrap();
     assert_eq!((results.len(), runs.load(Relaxed)), (2000, 2000));
     for (i, result) in results.into_iter().enumerate() {
-        let bad = Err(Failed(Lost::Panicked("seven".into())));
+        let bad = Err(Failed(TaskError::Panicked("seven".into())));
         assert_eq!(result, if i == 777 { bad } else { Ok(i as u32 * 2) });
     }
     assert_eq!(single.wait(), Ok(()));
@@ -423,11 +423,11 @@ fn a_failed_worker_leaves_nobody_waiting() {
     });
     executor.submit(job);
     let result = handle.wait();
-    assert!([Lost::Cancelled, Lost::Closed].contains(&result.unwrap_err().0));
+    assert!([TaskError::Cancelled, TaskError::Closed].contains(&result.unwrap_err().0));
     assert!(thread.join().is_err());
     let (job, handle) = task(&executor, |_| async { Ok(()) });
     executor.submit(job);
-    assert_eq!(handle.wait(), Err(Failed(Lost::Closed)));
+    assert_eq!(handle.wait(), Err(Failed(TaskError::Closed)));
 }
 
 #[test]
@@ -471,9 +471,9 @@ impl Pair {
             pair.executor.submit_to(job, 0);
             handle.detach();
         }
-        until(|| pair.executor.inboxes[0].bell.is_full());
+        until(|| pair.executor.inboxes[0].notifier.is_full());
         pair.serve(1);
-        until(|| pair.executor.inboxes[1].bell.is_asleep());
+        until(|| pair.executor.inboxes[1].notifier.is_asleep());
         pair
     }
 
@@ -502,7 +502,7 @@ impl Drop for Pair {
 
 #[test]
 fn a_job_for_a_full_sleeper_wakes_an_idle_worker() {
-    // Proves: a worker that sleeps because it has no room is not rung in place of one that has: a job in its inbox
+    // Proves: a worker that sleeps because it has no room is not notified in place of one that has: a job in its inbox
     // runs on the idle worker.
     let pair = Pair::with_a_full_one();
     for i in 0..3 {
@@ -510,7 +510,7 @@ fn a_job_for_a_full_sleeper_wakes_an_idle_worker() {
         pair.executor.submit_to(job, 0);
         until(|| handle.is_done());
         assert_eq!(handle.wait(), Ok(i));
-        until(|| pair.executor.inboxes[1].bell.is_asleep());
+        until(|| pair.executor.inboxes[1].notifier.is_asleep());
     }
 }
 
@@ -562,10 +562,10 @@ fn what_a_full_worker_has_not_drawn_of_a_batch_is_drawn_by_others() {
         Ok::<(), Failed>(())
     };
     let inputs = vec![true, true, false, false, false];
-    // SAFETY: the futures alone use their mailboxes.
+    // SAFETY: the futures alone use their operations.
     let (job, handle) = unsafe { BatchTask::job(&pair.executor, (gate, done.clone()), inputs, make) };
     pair.executor.submit_batch(job, 5); // one ticket
-    until(|| pair.executor.inboxes[0].bell.is_full());
+    until(|| pair.executor.inboxes[0].notifier.is_full());
     assert_eq!(done.load(SeqCst), 0);
     pair.serve(1);
     until(|| done.load(SeqCst) == 3);

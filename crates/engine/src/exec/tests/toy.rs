@@ -1,9 +1,10 @@
-//! A mailbox whose operations take a number of steps and touch nothing, and a host that holds what it is told to.
+//! Operations that take a number of steps and touch nothing, and a host that holds what it is told to.
 
 use super::toy_log::ToyLog;
 use crate::epoch::{Epochs, Local};
-use crate::exec::contract::{Host, Mailbox, Released};
-use crate::exec::submit::handle::Lost;
+use crate::exec::contract::{Host, Operations, Released};
+use crate::exec::contract::{OutputGate, Tuning};
+use crate::exec::submit::handle::TaskError;
 use crate::exec::tune::level::Level;
 use crate::exec::tune::measure::{Counters, Reading};
 use crate::memory::Memory;
@@ -19,10 +20,10 @@ const PLACES: usize = 4;
 
 /// The result type's error.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Failed(pub(super) Lost);
+pub(super) struct Failed(pub(super) TaskError);
 
-impl From<Lost> for Failed {
-    fn from(why: Lost) -> Self {
+impl From<TaskError> for Failed {
+    fn from(why: TaskError) -> Self {
         Failed(why)
     }
 }
@@ -32,7 +33,7 @@ pub(super) struct Toy {
     todo: Cell<u32>,
     used: Cell<u32>,
     steps_left: [Cell<u32>; PLACES],
-    occupied: Cell<bool>,
+    started: Cell<bool>,
     /// `None` once it has been asked for.
     held_until: Cell<Option<u64>>,
     /// Of the present future so far.
@@ -40,16 +41,16 @@ pub(super) struct Toy {
     pub(super) life: Rc<Life>,
 }
 
-/// What all mailboxes of a worker have seen.
+/// What the slots of a worker have seen.
 #[derive(Default)]
 pub(super) struct Life {
     local: OnceCell<Rc<Local>>,
     /// What operations find when they are posted: true once it is reclaimed.
     object: RefCell<Rc<Cell<bool>>>,
-    pub(super) occupied: Cell<u32>,
-    pub(super) vacated: Cell<u32>,
-    pub(super) mailboxes: Cell<u32>,
-    pub(super) tended: Cell<u32>,
+    pub(super) started: Cell<u32>,
+    pub(super) ended: Cell<u32>,
+    pub(super) operations_made: Cell<u32>,
+    pub(super) maintained: Cell<u32>,
     pub(super) fails: Cell<bool>,
     /// Retires nothing, and so allocates nothing.
     pub(super) is_idle: Cell<bool>,
@@ -67,9 +68,9 @@ pub(super) struct Life {
     pub(super) charged_max: Cell<Option<usize>>,
 }
 
-impl Mailbox for Toy {
+impl Operations for Toy {
     fn step<S: Suspend>(&self, s: &mut S) -> bool {
-        assert!(self.occupied.get() && self.life.local().is_entered());
+        assert!(self.started.get() && self.life.local().is_entered());
         for i in 0..PLACES {
             while self.todo.get() & 1 << i != 0 {
                 let left = &self.steps_left[i];
@@ -85,30 +86,30 @@ impl Mailbox for Toy {
         }
         self.todo.get() == 0
     }
-    fn posted(&self) -> bool {
+    fn has_pending(&self) -> bool {
         self.todo.get() != 0
     }
-    fn keeps(&self) -> bool {
+    fn has_unfetched(&self) -> bool {
         self.used.get() & !self.todo.get() != 0
     }
     fn held_until(&self) -> u64 {
-        assert!(self.occupied.get());
+        assert!(self.started.get());
         self.held_until.take().expect("asked once for each future")
     }
     fn work_under_way(&self) -> u64 {
-        if self.occupied.get() { self.work.get() } else { 0 }
+        if self.started.get() { self.work.get() } else { 0 }
     }
-    fn occupied(&self) {
-        assert!(!self.occupied.replace(true));
+    fn started(&self) {
+        assert!(!self.started.replace(true));
         self.work.set(0);
         self.held_until.set(Some(0));
-        self.life.occupied.update(|n| n + 1);
+        self.life.started.update(|n| n + 1);
     }
-    fn vacated(&self) {
-        assert!(self.occupied.replace(false) && self.life.local().is_entered());
+    fn ended(&self) {
+        assert!(self.started.replace(false) && self.life.local().is_entered());
         self.todo.set(0);
         self.used.set(0);
-        self.life.vacated.update(|n| n + 1);
+        self.life.ended.update(|n| n + 1);
     }
 }
 
@@ -212,10 +213,10 @@ impl ToyHost {
 }
 
 impl Host for ToyHost {
-    type Mailbox = Toy;
-    fn mailbox(&self, slot: usize) -> Toy {
-        assert_eq!(slot as u32, self.life.mailboxes.get());
-        self.life.mailboxes.update(|n| n + 1);
+    type Operations = Toy;
+    fn operations(&self, slot: usize) -> Toy {
+        assert_eq!(slot as u32, self.life.operations_made.get());
+        self.life.operations_made.update(|n| n + 1);
         Toy { life: self.life.clone(), ..Toy::default() }
     }
     fn local(&self) -> &Local {
@@ -232,15 +233,18 @@ impl Host for ToyHost {
     fn uncharge(&self, bytes: usize) {
         self.life.charged.update(|charged| charged - bytes);
     }
-    fn tend(&self, _: &Counters) -> bool {
+    fn maintain(&self, _: &Counters) -> bool {
         assert!(self.local.is_entered());
         assert!(!self.life.fails.get(), "the host fails");
-        self.life.tended.update(|n| n + 1);
+        self.life.maintained.update(|n| n + 1);
         if !self.life.is_idle.get() {
             self.life.replace_object(); // so that the epoch has a reason to move on
         }
         false
     }
+}
+
+impl Tuning for ToyHost {
     fn set_level(&self, level: Level) {
         self.life.level.set(Some(level));
     }
@@ -257,6 +261,9 @@ impl Host for ToyHost {
         self.life.known.set(Some(level));
         self.life.found.update(|n| n + 1);
     }
+}
+
+impl OutputGate for ToyHost {
     fn released(&self) -> Released {
         let everything = Released { until: u64::MAX, is_final: false };
         self.log.as_ref().map_or(everything, |log| log.released())

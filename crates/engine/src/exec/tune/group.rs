@@ -9,7 +9,7 @@ use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// What the workers of a database have in common. Relaxed throughout: levels order nothing.
 #[derive(Debug, Default)]
-pub(crate) struct Lead {
+pub(crate) struct SharedLevel {
     /// The leader's number, from 1 on, above the bits of its level; 0: nobody leads.
     word: AtomicU64,
     members: AtomicU32,
@@ -18,14 +18,14 @@ pub(crate) struct Lead {
 /// One worker's part in it.
 #[derive(Debug)]
 pub(crate) struct Member {
-    lead: Arc<Lead>,
+    shared_level: Arc<SharedLevel>,
     number: u64,
 }
 
 impl Member {
-    pub(crate) fn new(lead: Arc<Lead>) -> Member {
-        let number = u64::from(lead.members.fetch_add(1, Relaxed)) + 1;
-        Member { lead, number }
+    pub(crate) fn new(shared_level: Arc<SharedLevel>) -> Member {
+        let number = u64::from(shared_level.members.fetch_add(1, Relaxed)) + 1;
+        Member { shared_level, number }
     }
 
     /// Of a worker at `level`: the level to take over, if it fights with others and another one leads.
@@ -34,7 +34,7 @@ impl Member {
             self.resign();
             return None;
         }
-        let word = &self.lead.word;
+        let word = &self.shared_level.word;
         let seen = word.load(Relaxed);
         match seen >> 32 {
             0 => {
@@ -51,8 +51,8 @@ impl Member {
 
     /// Others need not follow any longer.
     pub(crate) fn resign(&self) {
-        if self.lead.word.load(Relaxed) >> 32 == self.number {
-            self.lead.word.store(0, Relaxed);
+        if self.shared_level.word.load(Relaxed) >> 32 == self.number {
+            self.shared_level.word.store(0, Relaxed);
         }
     }
 

@@ -1,5 +1,5 @@
 //! How other threads get a worker's attention, and how its thread sleeps until they do.
 
-pub(crate) mod doze;
 pub(crate) mod event;
+pub(crate) mod event_sleep;
 pub(crate) mod notifier;

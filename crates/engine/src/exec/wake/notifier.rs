@@ -1,12 +1,12 @@
-//! How other threads get a worker's attention: one bell per worker, one bit per slot.
+//! How other threads get a worker's attention: one notifier per worker, one bit per slot.
 //!
 //! Invariants:
-//! - Whoever leaves something for a worker (a bit, a job) does so before it rings; the worker, before it sleeps,
+//! - Whoever leaves something for a worker (a bit, a job) does so before it notifies; the worker, before it sleeps,
 //!   announces that it will, and then looks once more. So nothing is left unseen.
-//! - A worker announces as well whether it could take a job. One that could not is never rung for a job: only what
+//! - A worker announces as well whether it could take a job. One that could not is never notified for a job: only what
 //!   gives it room again wakes it.
-//! - A worker that sleeps on its [`Event`] announces that, too. The event is signalled once for each such sleep that a ring
-//!   ends, by the thread that ended it, and at no other time: so a ring of a worker that is awake costs no system call,
+//! - A worker that sleeps on its [`Event`] announces that, too. The event is signalled once for each such sleep that a
+//!   notification ends, by the thread that ended it, and at no other time: so a notification of a worker that is awake costs no system call,
 //!   and the worker knows how many signals there have been or are still to come.
 
 use crate::exec::blocking::{Mutex, Thread, lock, park_timeout, thread};
@@ -17,7 +17,7 @@ use std::task::Wake;
 use std::time::Duration;
 
 const QUIET: u32 = 0;
-const RUNG: u32 = 1;
+const NOTIFIED: u32 = 1;
 /// Asleep, with room for a job.
 const ASLEEP: u32 = 2;
 /// Asleep without room: too many of its futures are parked, or too many outputs are held.
@@ -25,46 +25,46 @@ const FULL: u32 = 3;
 /// Added to either: asleep on the event, not parked.
 const ON_EVENT: u32 = 4;
 
-/// Rung by others, heard by one thread.
-pub(crate) struct Bell {
+/// Notified by any thread; what it is told is taken by one, the worker's.
+pub(crate) struct Notifier {
     state: AtomicU32,
     sleeper: Mutex<Sleeper>,
 }
 
-/// How the thread that hears the bell is woken. Set before the first sleep of the kind.
+/// How the worker's thread is woken. Set before the first sleep of the kind.
 #[derive(Default)]
 struct Sleeper {
     thread: Option<Thread>,
     event: Option<Arc<Event>>,
 }
 
-impl Bell {
-    pub(crate) fn new() -> Arc<Bell> {
-        Arc::new(Bell { state: AtomicU32::new(QUIET), sleeper: Mutex::new(Sleeper::default()) })
+impl Notifier {
+    pub(crate) fn new() -> Arc<Notifier> {
+        Arc::new(Notifier { state: AtomicU32::new(QUIET), sleeper: Mutex::new(Sleeper::default()) })
     }
 
-    /// The calling thread is the one that hears it from now on.
-    pub(crate) fn belongs_here(&self) {
+    /// The calling thread is the worker's from now on.
+    pub(crate) fn set_thread(&self) {
         lock(&self.sleeper).thread = Some(thread::current());
     }
 
-    /// What is signalled when a sleep is to end that was announced with [`doze`](Self::doze).
+    /// What is signalled when a sleep is to end that was announced with [`event_sleep`](Self::announce_on_event).
     pub(crate) fn set_event(&self, event: Arc<Event>) {
         lock(&self.sleeper).event = Some(event);
     }
 
     /// Makes the worker look, waking it if it sleeps.
-    pub(crate) fn ring(&self) {
-        // AcqRel: the Release pairs with the Acquire in `heard`, for what was left before ringing; the
+    pub(crate) fn notify(&self) {
+        // AcqRel: the Release pairs with the Acquire in `take`, for what was left before notifying; the
         // Acquire with the Release in `announce`, for `sleeper`.
-        let before = self.state.swap(RUNG, AcqRel);
+        let before = self.state.swap(NOTIFIED, AcqRel);
         if before >= ASLEEP {
-            self.rouse(before);
+            self.wake_sleeper(before);
         }
     }
 
     #[cold]
-    fn rouse(&self, asleep: u32) {
+    fn wake_sleeper(&self, asleep: u32) {
         let sleeper = lock(&self.sleeper);
         match (&*sleeper, asleep & ON_EVENT != 0) {
             (Sleeper { event: Some(event), .. }, true) => event.signal(),
@@ -84,41 +84,41 @@ impl Bell {
         self.state.load(Relaxed) & !ON_EVENT == FULL
     }
 
-    /// Has it been rung? Then it is quiet again.
+    /// Returns true if it has been notified since the last call.
     #[inline(always)]
-    pub(crate) fn heard(&self) -> bool {
-        self.state.load(Relaxed) == RUNG && self.hear()
+    pub(crate) fn take(&self) -> bool {
+        self.state.load(Relaxed) == NOTIFIED && self.take_notice()
     }
 
     #[cold]
-    fn hear(&self) -> bool {
-        // Acquire: pairs with the Release in `ring`.
-        self.state.swap(QUIET, Acquire) == RUNG
+    fn take_notice(&self) -> bool {
+        // Acquire: pairs with the Release in `notify`.
+        self.state.swap(QUIET, Acquire) == NOTIFIED
     }
 
-    /// Announces a sleep. Returns false if the bell has been rung: the worker has to look first.
+    /// Announces a sleep. Returns false if the worker has been notified: it has to look first.
     fn announce(&self, asleep: u32) -> bool {
-        // Release: pairs with the Acquire in `ring`.
+        // Release: pairs with the Acquire in `notify`.
         self.state.compare_exchange(QUIET, asleep, AcqRel, Relaxed).is_ok()
     }
 
-    /// The worker is awake again, and looks at what there is by itself. Returns false if the bell was rung since the sleep
-    /// was announced; that is still to be heard.
+    /// The worker is awake again, and looks at what there is by itself. Returns false if the worker was notified since the sleep
+    /// was announced; that is still to be taken.
     fn retract(&self) -> bool {
         let asleep = self.state.load(Relaxed);
-        // (What it has to see is ordered by the exchange in `hear`.)
-        asleep != RUNG && self.state.compare_exchange(asleep, QUIET, Relaxed, Relaxed).is_ok()
+        // (What it has to see is ordered by the exchange in `take_notice`.)
+        asleep != NOTIFIED && self.state.compare_exchange(asleep, QUIET, Relaxed, Relaxed).is_ok()
     }
 
-    /// Sleeps until rung, unless it has been; `still_idle` looks once more after sleep is announced. Leaves
-    /// the ringing to be heard. `has_room`: the sleeper would take a job. Returns after `at_most`, if given.
+    /// Sleeps until notified, unless it has been; `still_idle` looks once more after sleep is announced. Leaves
+    /// the notification to be taken. `has_room`: the sleeper would take a job. Returns after `at_most`, if given.
     pub(crate) fn sleep(&self, has_room: bool, at_most: Option<Duration>, still_idle: impl FnOnce() -> bool) {
         let asleep = if has_room { ASLEEP } else { FULL };
         if !self.announce(asleep) {
             return;
         }
         if !still_idle() {
-            self.retract(); // if it was rung meanwhile, it stays so
+            self.retract(); // if it was notified meanwhile, it stays so
             return;
         }
         while self.state.load(Relaxed) == asleep {
@@ -127,51 +127,51 @@ impl Bell {
                 continue;
             };
             park_timeout(at_most);
-            // Whether rung, out of time or for no reason: the caller looks, and comes back with the time that is left.
+            // Whether notified, out of time or for no reason: the caller looks, and comes back with the time that is left.
             self.retract();
         }
     }
 
-    /// Announces that the worker sleeps on its event from now on, until [`wake_up`](Self::wake_up). Returns false if the
-    /// bell has been rung: then it must not. The caller looks once more afterwards.
-    pub(crate) fn doze(&self, has_room: bool) -> bool {
+    /// Announces that the worker sleeps on its event from now on, until [`end_sleep_on_event`](Self::end_sleep_on_event). Returns false if the
+    /// worker has been notified: then it must not. The caller looks once more afterwards.
+    pub(crate) fn announce_on_event(&self, has_room: bool) -> bool {
         self.announce(ON_EVENT | if has_room { ASLEEP } else { FULL })
     }
 
-    /// The sleep that was announced with `doze` is over, for whatever reason. Returns true if the event has been signalled
+    /// The sleep that was announced with `event_sleep` is over, for whatever reason. Returns true if the event has been signalled
     /// for it, or is about to be.
-    pub(crate) fn wake_up(&self) -> bool {
+    pub(crate) fn end_sleep_on_event(&self) -> bool {
         !self.retract()
     }
 }
 
 /// For who has something for the worker as a whole.
-impl Wake for Bell {
+impl Wake for Notifier {
     fn wake(self: Arc<Self>) {
-        self.ring();
+        self.notify();
     }
     fn wake_by_ref(self: &Arc<Self>) {
-        self.ring();
+        self.notify();
     }
 }
 
-/// The bell of a worker and which of its slots are woken.
+/// The notifier of a worker and which of its slots are woken.
 pub(crate) struct Wakes {
-    pub(crate) bell: Arc<Bell>,
+    pub(crate) notifier: Arc<Notifier>,
     woken: Box<[AtomicU64]>,
 }
 
 impl Wakes {
-    pub(crate) fn new(bell: Arc<Bell>, slots_max: usize) -> Wakes {
-        Wakes { bell, woken: (0..slots_max.div_ceil(64)).map(|_| AtomicU64::new(0)).collect() }
+    pub(crate) fn new(notifier: Arc<Notifier>, slots_max: usize) -> Wakes {
+        Wakes { notifier, woken: (0..slots_max.div_ceil(64)).map(|_| AtomicU64::new(0)).collect() }
     }
 
     fn wake(&self, index: usize) {
         let bit = 1 << (index % 64);
-        // Release: pairs with the Acquire in `take`. Who finds the bit set need not ring: the one who set it
+        // Release: pairs with the Acquire in `take`. Who finds the bit set need not notify: the one who set it
         // does, or has done so and the worker has yet to look.
         if self.woken[index / 64].fetch_or(bit, AcqRel) & bit == 0 {
-            self.bell.ring();
+            self.notifier.notify();
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::toy::{Toy, ToyHost};
 use super::toy_log::ToyLog;
-use crate::exec::Fate::{self, Kept, Unknown};
+use crate::exec::Fate::{self, Durable, Unknown};
 use crate::exec::contract::Host;
 use crate::exec::core::WorkerOptions;
 use crate::exec::worker::{Step, Worker};
@@ -75,7 +75,7 @@ fn outputs_come_when_they_are_released() {
             }
         });
         let gives = |until| assert!(until <= log.released().until);
-        assert_eq!(stream(&mut worker(&log, 2, 100), 1..=9, nothing, gives), all(Kept, 1..=9));
+        assert_eq!(stream(&mut worker(&log, 2, 100), 1..=9, nothing, gives), all(Durable, 1..=9));
     });
     let mut w = worker(&log, 1, 100);
     thread::scope(|scope| {
@@ -84,7 +84,7 @@ fn outputs_come_when_they_are_released() {
             log.release(20);
         });
         let outputs = stream(&mut w, [10, 0, 12, 9, 11], nothing, nothing);
-        assert_eq!(outputs, all(Kept, [0, 9, 10, 12, 11])); // 9 had been released before
+        assert_eq!(outputs, all(Durable, [0, 9, 10, 12, 11])); // 9 had been released before
     });
     assert_eq!(stream(&mut w, [15, 0, 16], nothing, nothing).len(), 3);
 }
@@ -101,7 +101,7 @@ fn what_asks_for_less_waits_for_the_one_before() {
                 log.release(until);
             }
         });
-        assert_eq!(stream(&mut worker(&log, 1, 100), [7, 3, 6], nothing, gives), all(Kept, [7, 3, 6]));
+        assert_eq!(stream(&mut worker(&log, 1, 100), [7, 3, 6], nothing, gives), all(Durable, [7, 3, 6]));
     });
 }
 
@@ -125,7 +125,7 @@ fn a_full_queue_lets_nothing_in() {
         });
         let mut w = worker(&log, BATCH as usize, HELD_MAX as usize);
         let outputs = stream(&mut w, 1..=50, |until| begun.store(until, SeqCst), nothing);
-        assert_eq!(outputs, all(Kept, 1..=50));
+        assert_eq!(outputs, all(Durable, 1..=50));
     });
 }
 
@@ -151,7 +151,7 @@ fn what_is_never_released_is_of_unknown_fate() {
                 }
             };
             let outputs = stream(&mut worker(&log, 2, 4), 1..=6, begins, nothing);
-            let mut expected = all(Kept, 1..=3);
+            let mut expected = all(Durable, 1..=3);
             expected.extend(all(Unknown, 4..=6));
             assert_eq!(outputs, expected, "stopped at {stops_at}");
         });
@@ -191,9 +191,9 @@ fn a_panic_drops_what_is_held() {
         assert!(caught.is_err());
         assert!(made.get() >= 8 && drops.get() + 2 >= made.get(), "{bad}");
         let life = w.host().life.clone();
-        assert_eq!((w.open(), life.occupied.get() - life.vacated.get()), (0, 0));
+        assert_eq!((w.open(), life.started.get() - life.ended.get()), (0, 0));
         log.release(100);
-        assert_eq!(stream(&mut w, 1..=3, nothing, nothing), all(Kept, 1..=3));
+        assert_eq!(stream(&mut w, 1..=3, nothing, nothing), all(Durable, 1..=3));
     }
 }
 
@@ -231,19 +231,19 @@ fn spawned_futures_end_when_they_are_released() {
     assert!(outputs.take().is_empty());
 
     log.release(1);
-    assert_eq!((w.step(), w.step(), outputs.take()), (Step::Stepped, Step::Idle, all(Kept, [1])));
+    assert_eq!((w.step(), w.step(), outputs.take()), (Step::Stepped, Step::Idle, all(Durable, [1])));
     log.release(3);
-    assert_eq!((w.round(), w.round(), outputs.take()), (true, false, all(Kept, [2, 3])));
+    assert_eq!((w.round(), w.round(), outputs.take()), (true, false, all(Durable, [2, 3])));
     assert!(!w.is_full() && spawn(&mut w, &outputs, 6));
     log.release(4);
-    w.tend();
-    assert_eq!((w.open(), w.held(), outputs.take()), (1, 1, all(Kept, [4])));
+    w.maintain();
+    assert_eq!((w.open(), w.held(), outputs.take()), (1, 1, all(Durable, [4])));
     while w.round() {}
     log.stop();
     assert_eq!((w.round(), w.held(), outputs.take()), (true, 0, all(Unknown, [5, 6])));
     assert!(spawn(&mut w, &outputs, 4)); // as good as released
     while w.round() {}
-    assert_eq!(outputs.take(), all(Kept, [4]));
+    assert_eq!(outputs.take(), all(Durable, [4]));
 }
 
 #[test]
@@ -251,12 +251,12 @@ fn a_stream_leaves_what_was_spawned_held() {
     // Proves: held outputs of spawned futures neither delay a stream nor are lost by its panic.
     let log = ToyLog::new();
     let (mut w, outputs) = spawned(&log, [1, 2]);
-    assert_eq!(stream(&mut w, [0, 0], nothing, nothing), all(Kept, [0, 0]));
+    assert_eq!(stream(&mut w, [0, 0], nothing, nothing), all(Durable, [0, 0]));
     let caught = catch_unwind(AssertUnwindSafe(|| stream(&mut w, [0], |_| panic!("next"), nothing)));
     assert!(caught.is_err() && outputs.borrow().is_empty());
     log.release(2);
     assert!(w.round());
-    assert_eq!(outputs.take(), all(Kept, [1, 2]));
+    assert_eq!(outputs.take(), all(Durable, [1, 2]));
 }
 
 #[test]
@@ -280,7 +280,7 @@ fn a_panic_of_an_ending_is_passed_on() {
             assert_eq!(outputs.borrow().len(), 1);
             assert_eq!(w.step(), Step::Stepped);
         }
-        assert_eq!(outputs.take(), all(Kept, [1, 3]));
+        assert_eq!(outputs.take(), all(Durable, [1, 3]));
     }
 }
 
@@ -298,7 +298,7 @@ fn a_dropped_worker_waits_for_what_it_holds() {
         });
         drop(w);
     });
-    let mut expected = all(Kept, [1, 2]);
+    let mut expected = all(Durable, [1, 2]);
     expected.extend(all(Unknown, [3]));
     assert_eq!(outputs.take(), expected);
 }

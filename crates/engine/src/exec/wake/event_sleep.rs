@@ -1,7 +1,7 @@
 //! A worker's side of a sleep in its caller's wait for file descriptors.
 
 use super::event::Event;
-use super::notifier::Bell;
+use super::notifier::Notifier;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -68,48 +68,48 @@ impl WakeFd {
 ///
 /// Invariant: `signals` is how often the event has been or is about to be signalled, less what has been taken from it.
 #[derive(Default)]
-pub(crate) struct Doze {
+pub(crate) struct EventSleep {
     event: Option<Arc<Event>>,
     /// The worker has announced that it sleeps on the event.
     is_announced: bool,
     signals: u64,
 }
 
-impl Doze {
+impl EventSleep {
     pub(crate) fn has_event(&self) -> bool {
         self.event.is_some()
     }
 
     /// The worker's descriptor, made if need be.
-    pub(crate) fn wake_fd(&mut self, bell: &Bell) -> io::Result<WakeFd> {
+    pub(crate) fn wake_fd(&mut self, notifier: &Notifier) -> io::Result<WakeFd> {
         if let Some(event) = &self.event {
             return Ok(WakeFd(event.clone()));
         }
         let event = Arc::new(Event::new()?);
-        bell.set_event(event.clone());
+        notifier.set_event(event.clone());
         self.event = Some(event.clone());
         Ok(WakeFd(event))
     }
 
     /// Announces that the worker sleeps. Returns false if there is something to see first.
-    pub(crate) fn announce(&mut self, bell: &Bell, has_room: bool) -> bool {
+    pub(crate) fn announce(&mut self, notifier: &Notifier, has_room: bool) -> bool {
         debug_assert!(!self.is_announced && self.has_event());
-        self.is_announced = bell.doze(has_room);
+        self.is_announced = notifier.announce_on_event(has_room);
         self.is_announced
     }
 
     /// The thread is back from a sleep that was announced, if one was.
     #[inline(always)]
-    pub(crate) fn end(&mut self, bell: &Bell) {
+    pub(crate) fn end(&mut self, notifier: &Notifier) {
         if self.is_announced {
-            self.wake_up(bell);
+            self.wake_up(notifier);
         }
     }
 
     #[cold]
-    fn wake_up(&mut self, bell: &Bell) {
+    fn wake_up(&mut self, notifier: &Notifier) {
         self.is_announced = false;
-        self.signals += u64::from(bell.wake_up());
+        self.signals += u64::from(notifier.end_sleep_on_event());
         // (One that is still to come will end a later sleep at once, and is taken then.)
         if self.signals > 0
             && let Some(event) = &self.event
@@ -120,9 +120,9 @@ impl Doze {
 
     /// The worker has been given something to do after it has announced that it sleeps.
     #[inline(always)]
-    pub(crate) fn reconsider(&self, bell: &Bell) {
+    pub(crate) fn reconsider(&self, notifier: &Notifier) {
         if self.is_announced {
-            bell.ring();
+            notifier.notify();
         }
     }
 }

@@ -4,7 +4,7 @@ use super::submitted::{Outcome, Pool, task};
 use super::toy::{Failed, Toy};
 use super::toy_log::ToyLog;
 use crate::exec::submit::batch_task::BatchTask;
-use crate::exec::submit::handle::{Handle, Lost};
+use crate::exec::submit::handle::{Handle, TaskError};
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
@@ -26,9 +26,9 @@ fn batch(pool: &Pool, untils: Vec<u64>) -> Handle<Vec<Outcome<u64>>, Failed> {
     let make = |toy: &'static Toy, _: &'static (), until: u64| async move {
         toy.operation(1).await;
         toy.hold_until(until);
-        if until == 5 { Err(Failed(Lost::Panicked("of its own".into()))) } else { Ok(until) }
+        if until == 5 { Err(Failed(TaskError::Panicked("of its own".into()))) } else { Ok(until) }
     };
-    // SAFETY: the futures alone use their mailboxes.
+    // SAFETY: the futures alone use their operations.
     let (job, handle) = unsafe { BatchTask::job(&pool.executor, (), untils, make) };
     pool.executor.submit_batch(job, 1);
     handle
@@ -45,7 +45,7 @@ fn all_have_ended(pool: &Pool) {
     assert_eq!(last.wait(), Ok(()));
 }
 
-const UNKNOWN: Failed = Failed(Lost::Unknown);
+const UNKNOWN: Failed = Failed(TaskError::Unknown);
 
 #[test]
 fn handles_are_answered_when_they_are_released() {
@@ -87,7 +87,7 @@ fn what_is_never_released_is_answered_unknown() {
     let log = ToyLog::new();
     let pool = pool(&log);
     let tasks = [run(&pool, 1, Ok(1)), run(&pool, 2, Ok(2))];
-    let failed = run::<()>(&pool, 3, Err(Failed(Lost::Full)));
+    let failed = run::<()>(&pool, 3, Err(Failed(TaskError::Full)));
     let batch = batch(&pool, vec![0, 4, 5, 6]);
     log.await_sleeper();
     log.release(1);

@@ -1,6 +1,6 @@
 //! Workers that search for a level together.
 
-use crate::exec::tune::group::{Lead, Member};
+use crate::exec::tune::group::{Member, SharedLevel};
 use crate::exec::tune::level::{Level, Style};
 use crate::exec::tune::measure::{Counters, Reading};
 use crate::exec::tune::search::Search;
@@ -16,7 +16,7 @@ struct Figures {
 }
 
 impl Figures {
-    fn new(lead: Option<&Arc<Lead>>) -> Figures {
+    fn new(lead: Option<&Arc<SharedLevel>>) -> Figures {
         let member = lead.map(|lead| Member::new(lead.clone()));
         let tuner = Tuner::new(Search::new(64, None), member);
         Figures { tuner, reading: Reading::default(), counters: Counters::default(), done: 0.0 }
@@ -46,7 +46,7 @@ impl Figures {
 }
 
 /// What two workers do in ten seconds, of which one begins later, so that they do not try the same at the same time.
-fn both(lead: Option<&Arc<Lead>>) -> (f64, [Level; 2]) {
+fn both(lead: Option<&Arc<SharedLevel>>) -> (f64, [Level; 2]) {
     let [mut a, mut b] = [(); 2].map(|()| Figures::new(lead));
     for ms in 0..10_000 {
         let (of_a, of_b) = (a.open(), b.open());
@@ -72,7 +72,7 @@ fn workers_that_fight_do_better_together() {
 #[test]
 fn one_leads_and_others_follow() {
     // Proves: who fights first leads; others take its level over as long as they fight, until it is calm, or goes.
-    let lead = Arc::<Lead>::default();
+    let lead = Arc::<SharedLevel>::default();
     let [a, b, c] = [(); 3].map(|()| Member::new(lead.clone()));
     let (few, many) = (Level { style: Style::Naive, batch: 1 }, Level::interleaved(48));
     assert_eq!(a.follow(few, false), None);
