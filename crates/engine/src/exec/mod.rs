@@ -11,6 +11,7 @@ mod panics;
 mod pending_output;
 mod pin;
 mod profiled_round;
+mod round;
 mod sleep;
 mod slot;
 mod spawn_queue;

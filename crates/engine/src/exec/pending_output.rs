@@ -8,7 +8,7 @@
 //! Invariants: what is queued ascends in `until`, and once what was due has been given out, each `until` is above
 //! what is known to be released. So held outputs are given out in the order in which they came.
 
-use crate::exec::contract::{Fate, Released, Stall};
+use crate::exec::contract::{Fate, OutputGate, Released, Stall};
 use crate::exec::panics::quietly;
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -74,16 +74,14 @@ impl<T> PendingOutputs<T> {
         self.queue.back().map(|(until, _)| *until)
     }
 
-    /// Learns what is released. Then everything that is due is to be popped before more is pushed.
-    pub(crate) fn learn(&mut self, released: Released) {
+    /// Asks what is released, and whether anything is to wait any longer. Then everything that is due is to be popped before
+    /// more is pushed.
+    pub(crate) fn ask(&mut self, gate: &impl OutputGate) {
+        let released = gate.released();
         debug_assert!(released.until >= self.released.until, "what is released stays so");
         debug_assert!(released.is_final || !self.released.is_final, "final is final");
         self.released = released;
-    }
-
-    /// Nobody is to wait any longer, because of this; or not yet. Then everything is to be popped as after `learn`.
-    pub(crate) fn learn_stall(&mut self, stall: Option<Stall>) {
-        self.stall = stall;
+        self.stall = gate.stall();
     }
 
     /// Takes what is known to be released for all that ever will be.
@@ -185,14 +183,9 @@ impl OutputQueue {
         self.0.borrow().last()
     }
 
-    /// See `PendingOutputs::learn`.
-    pub(crate) fn learn(&self, released: Released) {
-        self.0.borrow_mut().learn(released);
-    }
-
-    /// See `PendingOutputs::learn_stall`.
-    pub(crate) fn learn_stall(&self, stall: Option<Stall>) {
-        self.0.borrow_mut().learn_stall(stall);
+    /// See `PendingOutputs::ask`.
+    pub(crate) fn ask(&self, gate: &impl OutputGate) {
+        self.0.borrow_mut().ask(gate);
     }
 
     /// See `PendingOutputs::learn_no_more`.

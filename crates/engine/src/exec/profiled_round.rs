@@ -7,7 +7,7 @@ use crate::profile::{Activity, Profile};
 use crate::suspend::{PrefetchOnly, Suspend, Timed};
 use std::ptr::NonNull;
 
-/// As `step_until_ready` of `worker.rs`, in a round in which not everything is as usual. `has_early_wake`: one of the futures may have
+/// As `step_until_ready` of `round.rs`, in a round in which not everything is as usual. `has_early_wake`: one of the futures may have
 /// been woken; then it is to be polled, and the second part of the result is true if its operations are not done.
 #[cold]
 #[inline(never)]

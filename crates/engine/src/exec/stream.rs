@@ -1,14 +1,14 @@
 //! The loop over futures of one type: no queue, no erasure, no allocation; the futures may borrow from the
-//! caller. THE hot loop of the engine. What is rare is out of line in `core.rs`.
+//! caller. The rounds are in `round.rs`.
 
 use crate::exec::contract::{Fate, Host, Operations};
 use crate::exec::core::{Core, LiveList, Refill};
 use crate::exec::order::hint::Hint;
 use crate::exec::order::source::{Hinted, Plain, Source};
 use crate::exec::pending_output::PendingOutputs;
-use crate::exec::profiled_round::step_slow_path;
+use crate::exec::round::{Parts, Round};
 use crate::exec::slot::Slot;
-use crate::exec::worker::{Worker, step_until_ready};
+use crate::exec::worker::Worker;
 use crate::suspend::Suspend;
 use std::future::Future;
 use std::marker::PhantomData;
@@ -83,11 +83,11 @@ impl<H: Host, S: Suspend> Worker<H, S> {
             of: PhantomData,
         };
         loop {
-            stream.attend();
+            stream.take_woken();
             stream.release();
             stream.admit();
             if stream.open > 0 {
-                stream.round();
+                stream.go_round();
             } else if stream.core.parked > 0 || !stream.held.is_empty() {
                 stream.sleep();
             } else {
@@ -142,13 +142,6 @@ where
     N: Source<'s, H::Operations>,
     K: FnMut(<N::Future as Future>::Output, Fate),
 {
-    #[inline(always)]
-    fn attend(&mut self) {
-        if self.core.slots.wakes.notifier.take() {
-            (self.open, self.has_early_wake) = self.core.wake(self.live, self.open);
-        }
-    }
-
     /// Gives out what is due of the held outputs.
     #[inline(always)]
     fn release(&mut self) {
@@ -159,8 +152,7 @@ where
 
     #[inline(never)]
     fn release_due(&mut self) {
-        self.held.learn(self.core.host.released());
-        self.held.learn_stall(self.core.host.stall());
+        self.held.ask(&self.core.host);
         while let Some((output, fate)) = self.held.pop() {
             (self.sink)(output, fate);
         }
@@ -200,46 +192,6 @@ where
             self.core.make_room_beside_longs();
         }
         true
-    }
-
-    /// Visits every live future once.
-    #[inline(always)]
-    fn round(&mut self) {
-        self.core.count_round(&self.live[..self.open]);
-        let is_rare = self.has_early_wake | self.core.is_timing;
-        let (mut at, mut polls, mut suspensions) = (0, 0, 0);
-        while at < self.open {
-            let live = &self.live[..self.open];
-            let (found, mut early) = match is_rare {
-                false => (step_until_ready(live, at, self.policy), false),
-                true => step_slow_path(&self.core.host, live, at, self.policy, self.has_early_wake),
-            };
-            suspensions += (found - at) as u64;
-            at = found;
-            if at == self.open {
-                break;
-            }
-            // What is posted has asked for its memory already: on to the next one.
-            let mut polled = Polled::Renewed;
-            let renewals_max = if self.open > 1 { RENEWALS_PER_VISIT_MAX } else { 1 };
-            for _ in 0..renewals_max {
-                polls += 1;
-                polled = self.poll(at, early);
-                if polled != Polled::Renewed {
-                    break;
-                }
-                early = false;
-            }
-            if polled == Polled::Gone {
-                self.open -= 1;
-                self.live[at] = self.live[self.open]; // to be visited in its place
-            } else {
-                at += 1;
-            }
-        }
-        self.core.counters.polls += polls;
-        self.core.counters.suspensions += suspensions;
-        self.has_early_wake = false;
     }
 
     /// Polls the future at `at`, and puts the next one there if it has ended.
@@ -295,5 +247,38 @@ where
                 .sleep(true, at_most, || self.core.awaits_release(self.held.first()));
         }
         self.core.enter();
+    }
+}
+
+impl<'s, H, S, N, K> Round<H, S> for Stream<'_, 's, H, S, N, K>
+where
+    H: Host<Operations: 's>,
+    S: Suspend,
+    N: Source<'s, H::Operations>,
+    K: FnMut(<N::Future as Future>::Output, Fate),
+{
+    #[inline(always)]
+    fn parts(&mut self) -> Parts<'_, H, S> {
+        let Stream { core, live, policy, open, has_early_wake, .. } = self;
+        Parts { core, live, policy, open, has_early_wake }
+    }
+
+    #[inline(always)]
+    fn visit(&mut self, at: usize, mut early: bool, polls: &mut u64) -> bool {
+        // What is posted has asked for its memory already: on to the next one.
+        let mut polled = Polled::Renewed;
+        let renewals_max = if self.open > 1 { RENEWALS_PER_VISIT_MAX } else { 1 };
+        for _ in 0..renewals_max {
+            *polls += 1;
+            polled = self.poll(at, early);
+            if polled != Polled::Renewed {
+                break;
+            }
+            early = false;
+        }
+        if polled == Polled::Gone {
+            self.take_out(at);
+        }
+        polled != Polled::Gone
     }
 }

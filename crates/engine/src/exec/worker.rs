@@ -1,18 +1,19 @@
-//! A worker: slots, a policy, and the thread that calls. This file: the rounds over futures of any types, erased, which an
-//! outside scheduler or [`serve`](super::Executor::serve) drives. `spawned.rs`: how they are put in. `sleep.rs`: how a
-//! scheduler outside waits. `stream.rs`: the loop over futures of one type.
+//! A worker: slots, a policy, and the thread that calls. This file: futures of any types, erased, which an outside scheduler
+//! or [`serve`](super::Executor::serve) drives. `spawned.rs`: how they are put in. `sleep.rs`: how a scheduler outside waits.
+//! `stream.rs`: futures of one type. `round.rs`: a round over either.
 
 use crate::exec::contract::{Host, Operations};
 use crate::exec::core::{Core, LiveList, Policy, Refill, WorkerOptions};
 use crate::exec::pending_output::OutputQueue;
 use crate::exec::profiled_round::step_slow_path;
+use crate::exec::round::{Parts, Round};
 use crate::exec::slot::{Slot, State};
 use crate::exec::spawn_queue::{Queue, Spawned};
 use crate::exec::tune::level::BatchSize;
 use crate::exec::vacancy::Vacancy;
 use crate::exec::wake::event_sleep::EventSleep;
 use crate::exec::wake::notifier::Notifier;
-use crate::suspend::{PrefetchOnly, Suspend};
+use crate::suspend::Suspend;
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr::NonNull;
@@ -247,6 +248,7 @@ impl<H: Host, S: Suspend> Worker<H, S> {
             self.core.counters.suspensions += 1;
             return Step::Stepped;
         }
+        self.core.counters.polls += 1;
         if self.poll(at, early) == Polled::Ended { Step::Ended } else { Step::Stepped }
     }
 
@@ -259,22 +261,7 @@ impl<H: Host, S: Suspend> Worker<H, S> {
             return released;
         }
         self.core.enter();
-        self.core.count_round(&self.live[..self.open]);
-        let is_rare = self.has_early_wake | self.core.is_timing;
-        let mut at = 0;
-        while at < self.open {
-            let live = &self.live[..self.open];
-            let (found, early) = match is_rare {
-                false => (step_until_ready(live, at, &mut self.policy), false),
-                true => step_slow_path(&self.core.host, live, at, &mut self.policy, self.has_early_wake),
-            };
-            self.core.counters.suspensions += (found - at) as u64;
-            at = found;
-            if at < self.open && self.poll(at, early) == Polled::Stays {
-                at += 1; // else another one has taken its place
-            }
-        }
-        self.has_early_wake = false;
+        self.go_round();
         true
     }
 
@@ -309,11 +296,7 @@ impl<H: Host, S: Suspend> Worker<H, S> {
         if self.open == 0 && self.core.parked > 0 {
             self.core.host.expire(); // likewise
         }
-        if self.core.slots.wakes.notifier.take() {
-            let (open, has_early_wake) = self.core.wake(&mut self.live, self.open);
-            self.open = open;
-            self.has_early_wake |= has_early_wake;
-        }
+        self.take_woken();
         self.admit();
         self.gathering = false;
         released
@@ -337,8 +320,7 @@ impl<H: Host, S: Suspend> Worker<H, S> {
         if self.outputs.is_empty() {
             return false;
         }
-        self.outputs.learn(self.core.host.released());
-        self.outputs.learn_stall(self.core.host.stall());
+        self.outputs.ask(&self.core.host);
         let mut released = false;
         while let Some((pending_output, fate)) = self.outputs.pop() {
             released = true;
@@ -357,7 +339,6 @@ impl<H: Host, S: Suspend> Worker<H, S> {
     fn poll(&mut self, at: usize, early: bool) -> Polled {
         // SAFETY: slots live as long as the worker, and are reached by `&` only.
         let slot: &Slot<H::Operations> = unsafe { &*self.live[at].as_ptr() };
-        self.core.counters.polls += 1;
         let unwound = Unwound { worker: self, at };
         // SAFETY: `place` puts erased futures only, and a live slot is not vacant.
         let poll = unsafe { slot.future.poll(&mut Context::from_waker(&slot.waker)) };
@@ -381,14 +362,6 @@ impl<H: Host, S: Suspend> Worker<H, S> {
     fn end(&mut self, at: usize) {
         let slot = self.take_out(at);
         self.vacate(slot);
-    }
-
-    fn take_out(&mut self, at: usize) -> NonNull<Slot<H::Operations>> {
-        debug_assert!(at < self.open);
-        let slot = self.live[at];
-        self.open -= 1;
-        self.live[at] = self.live[self.open];
-        slot
     }
 
     /// Empties a slot that is in no list, also if the future's drop panics.
@@ -432,8 +405,7 @@ impl<H: Host, S: Suspend> Worker<H, S> {
         let Some(last) = self.outputs.last() else { return Ok(()) };
         let mut given = catch_unwind(AssertUnwindSafe(|| {
             self.core.host.wait_released(last);
-            self.outputs.learn(self.core.host.released());
-            self.outputs.learn_stall(self.core.host.stall());
+            self.outputs.ask(&self.core.host);
         }));
         self.outputs.learn_no_more();
         while let Some((pending_output, fate)) = self.outputs.pop() {
@@ -447,6 +419,20 @@ impl<H: Host, S: Suspend> Worker<H, S> {
 impl<H: Host, S: Suspend> Drop for Worker<H, S> {
     fn drop(&mut self) {
         self.finish();
+    }
+}
+
+impl<H: Host, S: Suspend> Round<H, S> for Worker<H, S> {
+    #[inline(always)]
+    fn parts(&mut self) -> Parts<'_, H, S> {
+        let Worker { core, live, policy, open, has_early_wake, .. } = self;
+        Parts { core, live, policy, open, has_early_wake }
+    }
+
+    #[inline(always)]
+    fn visit(&mut self, at: usize, early: bool, polls: &mut u64) -> bool {
+        *polls += 1;
+        self.poll(at, early) == Polled::Stays
     }
 }
 
@@ -476,34 +462,4 @@ impl<H: Host, S: Suspend> Drop for Unwound<'_, H, S> {
         self.worker.core.stop_timing();
         self.worker.end(self.at);
     }
-}
-
-/// Steps the operations of `live` from number `at` on, up to the first one that has nothing left: the number of that
-/// one. None: `live.len()`.
-#[inline(always)]
-pub(crate) fn step_until_ready<M: Operations, S: Suspend>(
-    live: &[NonNull<Slot<M>>],
-    at: usize,
-    policy: &mut S,
-) -> usize {
-    if S::SUSPENDS && live.len() == 1 {
-        scan(live, at, &mut PrefetchOnly) // alone there is nothing to overlap with
-    } else {
-        scan(live, at, policy)
-    }
-}
-
-/// The innermost loop of the engine. A function of its own, so that everything it uses stays in registers,
-/// and so that the operations' code is there once for futures of all types.
-#[inline(never)]
-fn scan<M: Operations, S: Suspend>(live: &[NonNull<Slot<M>>], at: usize, policy: &mut S) -> usize {
-    let mut i = at;
-    while i < live.len() {
-        // SAFETY: slots live as long as the worker, and are reached by `&` only.
-        if unsafe { live[i].as_ref() }.operations.step(policy) {
-            break;
-        }
-        i += 1;
-    }
-    i
 }
