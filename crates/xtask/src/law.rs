@@ -183,7 +183,7 @@ fn is_word(token: &TokenTree, word: &str) -> bool {
 }
 
 /// Some cycle of `graph`, its first module repeated at the end.
-fn find_cycle(graph: &Graph) -> Option<Names> {
+pub(crate) fn find_cycle(graph: &Graph) -> Option<Names> {
     let mut done = BTreeSet::new();
     graph.keys().find_map(|start| visit(graph, start, &mut Names::new(), &mut done))
 }

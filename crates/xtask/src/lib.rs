@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod cache;
+pub mod circles;
 pub mod dependencies;
 pub mod documents;
 pub mod law;
@@ -21,9 +22,10 @@ use std::path::{Path, PathBuf};
 
 /// Every check, in the order in which its violations are reported.
 pub fn violations(tree: &Tree) -> Vec<String> {
-    let checks: [fn(&Tree) -> Vec<String>; 7] = [
+    let checks: [fn(&Tree) -> Vec<String>; 8] = [
         rust::unparsable,
         law::check,
+        circles::check,
         lengths::check,
         unsafety::check,
         words::check,

@@ -1,0 +1,225 @@
+//! Circles inside the engine's folders: the files of a folder, and the folders in it, use each other in one direction.
+//!
+//! `mod.rs` is no file of its folder here: it is the folder's face, which names what the others define. A use of what it
+//! passes on is a use of the file that defines that.
+
+use crate::law::find_cycle;
+use crate::{Tree, rust};
+use proc_macro2::{Delimiter, TokenStream, TokenTree};
+use quote::ToTokens;
+use std::collections::{BTreeMap, BTreeSet};
+
+const SOURCES: &str = "crates/engine/src/";
+
+/// Folders with circles that are still to be opened. What is not listed has none, and what is listed has one: so the list
+/// gets shorter only.
+const TO_BE_OPENED: &[&str] = &["checkpoint", "durable", "memory", "txn", "wal"];
+
+type Graph = BTreeMap<String, BTreeSet<String>>;
+
+/// A file of the engine, by the names that lead to it.
+struct Source {
+    names: Vec<String>,
+    /// What it uses, from the crate's root on.
+    uses: Vec<Vec<String>>,
+}
+
+/// Folders whose files use each other in a circle.
+pub fn check(tree: &Tree) -> Vec<String> {
+    check_but(tree, TO_BE_OPENED)
+}
+
+fn check_but(tree: &Tree, to_be_opened: &[&str]) -> Vec<String> {
+    let sources = read(tree);
+    let files: BTreeSet<&[String]> = sources.iter().map(|source| source.names.as_slice()).collect();
+    let mut folders: BTreeMap<&[String], Graph> = BTreeMap::new();
+    for source in sources.iter().filter(|source| source.names.last().is_some_and(|name| name != "mod")) {
+        for used in &source.uses {
+            let Some(target) = resolve(used, &files, &sources) else { continue };
+            let common = source.names.iter().zip(&target).take_while(|(a, b)| a == b).count();
+            // (What the crate's root holds is the module law's.)
+            if common > 0 && common < source.names.len().min(target.len()) {
+                let graph = folders.entry(&source.names[..common]).or_default();
+                graph.entry(source.names[common].clone()).or_default().insert(target[common].clone());
+            }
+        }
+    }
+    let mut violations = Vec::new();
+    for (folder, graph) in folders {
+        let (folder, cycle) = (folder.join("/"), find_cycle(&graph));
+        match (cycle, to_be_opened.contains(&folder.as_str())) {
+            (Some(cycle), false) => violations
+                .push(format!("{SOURCES}{folder}: files use each other in a circle: {}", cycle.join(" -> "))),
+            (None, true) => {
+                violations.push(format!(
+                    "{SOURCES}{folder}: has no circle any more: take it off the list of those"
+                ));
+            }
+            _ => {}
+        }
+    }
+    violations
+}
+
+fn read(tree: &Tree) -> Vec<Source> {
+    let files = tree.with_extension("rs").filter(|file| !rust::is_test_path(&file.path));
+    files
+        .filter_map(|file| {
+            let inside = file.path.strip_prefix(SOURCES)?.strip_suffix(".rs")?;
+            let names: Vec<String> = inside.split('/').map(str::to_string).collect();
+            let is_face = names.last().is_some_and(|name| name == "mod");
+            let module = &names[..names.len() - usize::from(is_face)];
+            let mut uses = Vec::new();
+            scan_items(&rust::parse(file)?.items, module, &mut uses);
+            Some(Source { names, uses })
+        })
+        .collect()
+}
+
+/// The file that a path leads to; by way of a `mod.rs`, what that passes on.
+fn resolve(used: &[String], files: &BTreeSet<&[String]>, sources: &[Source]) -> Option<Vec<String>> {
+    let file = (1..=used.len()).map(|len| &used[..len]).find(|names| files.contains(names));
+    if let Some(file) = file {
+        return Some(file.to_vec());
+    }
+    let face = |len: usize| [&used[..len], &["mod".to_string()]].concat();
+    let len = (1..used.len()).rev().find(|&len| files.contains(face(len).as_slice()))?;
+    let passes_on = &sources.iter().find(|source| source.names == face(len))?.uses;
+    let passed_on = passes_on.iter().find(|path| path.len() > len + 1 && path.last() == used.get(len))?;
+    (1..=passed_on.len())
+        .map(|len| &passed_on[..len])
+        .find(|names| files.contains(names))
+        .map(<[String]>::to_vec)
+}
+
+fn scan_items(items: &[syn::Item], module: &[String], uses: &mut Vec<Vec<String>>) {
+    for item in items.iter().filter(|item| !rust::is_test(rust::attributes(item))) {
+        match item {
+            syn::Item::Mod(inner) => {
+                if let Some((_, items)) = &inner.content {
+                    scan_items(items, &[module, &[inner.ident.to_string()]].concat(), uses);
+                }
+            }
+            // (What begins with a name is a part of this module, or of another crate.)
+            syn::Item::Use(used) => {
+                scan_path(tokens_of(used.tree.to_token_stream()).as_slice(), module, module, uses)
+            }
+            _ => scan_tokens(item.to_token_stream(), module, uses),
+        }
+    }
+}
+
+fn tokens_of(tokens: TokenStream) -> Vec<TokenTree> {
+    tokens.into_iter().collect()
+}
+
+fn scan_tokens(tokens: TokenStream, module: &[String], uses: &mut Vec<Vec<String>>) {
+    let tokens = tokens_of(tokens);
+    for (at, token) in tokens.iter().enumerate() {
+        match token {
+            TokenTree::Group(group) => scan_tokens(group.stream(), module, uses),
+            TokenTree::Ident(name) if name == "crate" || name == "super" => {
+                let is_first = at < 2 || !is_colon(&tokens[at - 1]);
+                if is_first {
+                    scan_path(&tokens[at..], module, module, uses);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// A path at the beginning of `tokens`, which goes on from `base`.
+fn scan_path(tokens: &[TokenTree], base: &[String], module: &[String], uses: &mut Vec<Vec<String>>) {
+    let (mut path, mut rest) = (base.to_vec(), tokens);
+    loop {
+        match rest {
+            [TokenTree::Ident(name), next @ ..] => {
+                match name.to_string().as_str() {
+                    "crate" => path.clear(),
+                    "self" => {}
+                    "super" => drop(path.pop()),
+                    name => path.push(name.to_string()),
+                }
+                match next {
+                    [one, two, next @ ..] if is_colon(one) && is_colon(two) => rest = next,
+                    _ => return uses.push(path),
+                }
+            }
+            [TokenTree::Group(group), ..] if group.delimiter() == Delimiter::Brace => {
+                let tokens = tokens_of(group.stream());
+                let is_comma =
+                    |token: &TokenTree| matches!(token, TokenTree::Punct(punct) if punct.as_char() == ',');
+                tokens.split(is_comma).for_each(|tokens| scan_path(tokens, &path, module, uses));
+                return;
+            }
+            _ => return uses.push(path),
+        }
+    }
+}
+
+fn is_colon(token: &TokenTree) -> bool {
+    matches!(token, TokenTree::Punct(punct) if punct.as_char() == ':')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check_files(files: &[(&str, &str)], to_be_opened: &[&str]) -> String {
+        let files: Vec<_> = files.iter().map(|(path, text)| (format!("{SOURCES}{path}"), *text)).collect();
+        let files: Vec<_> = files.iter().map(|(path, text)| (path.as_str(), *text)).collect();
+        check_but(&Tree::of(&files), to_be_opened).join("\n")
+    }
+
+    /// Proves that a circle is found however its uses are written: between files, between a file and a folder, and by way of
+    /// what the folder's face passes on.
+    #[test]
+    fn circles_are_found() {
+        let face = ("cc/mod.rs", "mod a; mod b; pub use a::A; pub use b::{inner::B, C};");
+        for (a, b) in [
+            ("use super::b::B;", "use super::a::A;"),
+            ("use crate::cc::b::B;", "fn f() { crate::cc::a::g() }"),
+            ("use crate::{sync, cc::{b::{self, B}}};", "impl super::a::A {}"),
+            ("use super::C;", "use crate::cc::A;"),
+            ("fn f() { debug_assert!(super::b::OK); }", "use super::{A, D};"),
+        ] {
+            let found = check_files(&[face, ("cc/a.rs", a), ("cc/b.rs", b)], &[]);
+            assert_eq!(
+                found, "crates/engine/src/cc: files use each other in a circle: a -> b -> a",
+                "{a} {b}"
+            );
+        }
+        let files = [
+            ("cc/a.rs", "use super::b::c::C;"),
+            ("cc/b/mod.rs", "mod c;"),
+            ("cc/b/c.rs", "use super::super::a::A;"),
+        ];
+        assert!(check_files(&files, &[]).contains("cc: files use each other in a circle: a -> b -> a"));
+    }
+
+    /// Proves that uses in one direction pass, and so do tests, faces, and other modules.
+    #[test]
+    fn one_direction_passes() {
+        let files = [
+            ("cc/mod.rs", "mod a; mod b; pub use a::A; pub trait T {}"),
+            (
+                "cc/a.rs",
+                "use super::b::B; use super::T; use crate::sync::Latch; #[cfg(test)] mod tests { use super::b; }",
+            ),
+            ("cc/b.rs", "use super::T; #[cfg(test)] use super::a::A; use std::a::A;"),
+            ("cc/tests.rs", "use super::a; use super::b;"),
+            ("sync/mod.rs", "use crate::cc::A;"),
+        ];
+        assert_eq!(check_files(&files, &[]), "");
+    }
+
+    /// Proves that a folder on the list may have a circle, and has to leave it with the circle.
+    #[test]
+    fn the_list_gets_shorter() {
+        let circle = [("cc/a.rs", "use super::b;"), ("cc/b.rs", "use super::a;")];
+        assert_eq!(check_files(&circle, &["cc"]), "");
+        let open = [("cc/a.rs", "use super::b;"), ("cc/b.rs", "")];
+        assert!(check_files(&open, &["cc"]).contains("has no circle any more"));
+    }
+}
