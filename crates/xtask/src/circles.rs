@@ -101,9 +101,7 @@ fn scan_items(items: &[syn::Item], module: &[String], uses: &mut Vec<Vec<String>
                 }
             }
             // (What begins with a name is a part of this module, or of another crate.)
-            syn::Item::Use(used) => {
-                scan_path(tokens_of(used.tree.to_token_stream()).as_slice(), module, module, uses)
-            }
+            syn::Item::Use(used) => scan_path(&tokens_of(used.tree.to_token_stream()), module, uses),
             _ => scan_tokens(item.to_token_stream(), module, uses),
         }
     }
@@ -121,7 +119,7 @@ fn scan_tokens(tokens: TokenStream, module: &[String], uses: &mut Vec<Vec<String
             TokenTree::Ident(name) if name == "crate" || name == "super" => {
                 let is_first = at < 2 || !is_colon(&tokens[at - 1]);
                 if is_first {
-                    scan_path(&tokens[at..], module, module, uses);
+                    scan_path(&tokens[at..], module, uses);
                 }
             }
             _ => {}
@@ -130,7 +128,7 @@ fn scan_tokens(tokens: TokenStream, module: &[String], uses: &mut Vec<Vec<String
 }
 
 /// A path at the beginning of `tokens`, which goes on from `base`.
-fn scan_path(tokens: &[TokenTree], base: &[String], module: &[String], uses: &mut Vec<Vec<String>>) {
+fn scan_path(tokens: &[TokenTree], base: &[String], uses: &mut Vec<Vec<String>>) {
     let (mut path, mut rest) = (base.to_vec(), tokens);
     loop {
         match rest {
@@ -150,7 +148,7 @@ fn scan_path(tokens: &[TokenTree], base: &[String], module: &[String], uses: &mu
                 let tokens = tokens_of(group.stream());
                 let is_comma =
                     |token: &TokenTree| matches!(token, TokenTree::Punct(punct) if punct.as_char() == ',');
-                tokens.split(is_comma).for_each(|tokens| scan_path(tokens, &path, module, uses));
+                tokens.split(is_comma).for_each(|tokens| scan_path(tokens, &path, uses));
                 return;
             }
             _ => return uses.push(path),
