@@ -3,6 +3,7 @@
 use crate::distribution::Kind;
 use crate::kit::args::{MicroArgs, SmallbankArgs, TpcbArgs};
 use crate::tpcc::TpccArgs;
+use braiddb::IndexKind;
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -99,6 +100,9 @@ pub struct RunArgs {
     /// What a crash of the machine leaves; with several, all run side by side
     #[arg(long, default_value = "memory", value_delimiter = ',')]
     pub durability: Vec<DurabilityKind>,
+    /// The kind of index of all tables: masstree or btree
+    #[arg(long, default_value = "masstree")]
+    pub index: IndexKind,
     /// Where directories of durable databases are made, and removed afterwards [default: the system's for
     /// temporary files]
     #[arg(long, value_name = "DIR")]
@@ -362,6 +366,11 @@ pub enum Mode {
 }
 
 impl Mode {
+    /// One of the yardsticks that are written by hand, for the nodes of the default kind of index.
+    pub fn is_by_hand(self) -> bool {
+        matches!(self, Mode::HandSequential | Mode::HandInterleaved)
+    }
+
     /// The name on the command line.
     pub fn name(self) -> &'static str {
         match self {

@@ -9,6 +9,7 @@ use crate::engine::{
 use crate::environment::Environment;
 use crate::{Failure, Result, report};
 use braiddb::Hint;
+use braiddb::IndexKind;
 use comfy_table::{CellAlignment, Table, presets};
 use hdrhistogram::Histogram;
 use serde::Serialize;
@@ -74,7 +75,7 @@ struct Json<'a> {
 
 /// Runs `braid bench classes`.
 pub(crate) fn run(args: &ClassesArgs) -> Result<()> {
-    let (db, _) = engine::open::<Serializable>(DurabilityKind::Memory, Path::new("."))?;
+    let (db, _) = engine::open::<Serializable>(IndexKind::default(), DurabilityKind::Memory, Path::new("."))?;
     let AnyTable::Fixed(table) = engine::table(&db, 8)? else {
         return Err(Failure::new("keys of eight bytes have another table"));
     };
@@ -239,7 +240,9 @@ mod tests {
         let args =
             ClassesArgs { records: 20_000, rows: 2000, every: 100, seconds: 0.06, repeats: 1, json: None };
         run(&args).unwrap();
-        let (db, _) = engine::open::<Serializable>(DurabilityKind::Memory, Path::new(".")).unwrap();
+        let (db, _) =
+            engine::open::<Serializable>(IndexKind::default(), DurabilityKind::Memory, Path::new("."))
+                .unwrap();
         let AnyTable::Fixed(table) = engine::table(&db, 8).unwrap() else { panic!("keys of eight bytes") };
         load(&db, table, args.records).unwrap();
         for beside in [Beside::Nothing, Beside::Unhinted, Beside::Hinted] {

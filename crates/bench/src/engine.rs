@@ -17,8 +17,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(crate) use crate::raw::{RawReader, raw_reader};
 pub(crate) use braiddb::suspend::{Never, OnMiss, PrefetchOnly};
 pub(crate) use braiddb::{
-    Breakdown, ConcurrencyControl as Scheme, Database, LogStatistics, Options, Result, Serializable,
-    Snapshot, SystemClock, Txn, Worker,
+    Breakdown, ConcurrencyControl as Scheme, Database, IndexKind, LogStatistics, Options, Result,
+    Serializable, Snapshot, SystemClock, Txn, Worker,
 };
 
 /// The longest key that `--key-bytes` accepts.
@@ -29,21 +29,24 @@ const TABLE: &str = "usertable";
 
 /// An empty database that starts no workers, and its directory if it has one, to be made in `parent`.
 pub(crate) fn open<C: Scheme>(
+    index: IndexKind,
     durability: DurabilityKind,
     parent: &Path,
 ) -> crate::Result<(Database<C>, Option<Directory>)> {
     if durability == DurabilityKind::Memory {
-        let options = Options { workers: 0, ..Options::default() };
+        let options = Options { workers: 0, index, ..Options::default() };
         let db = Database::in_memory_with(options, Arc::new(SystemClock::default())).map_err(failure)?;
         return Ok((db, None));
     }
     let directory = Directory::new(parent);
-    Ok((open_again(&directory, durability)?, Some(directory)))
+    Ok((open_again(&directory, index, durability)?, Some(directory)))
 }
 
-/// The database that `open` has made in this directory, which is not open any more.
+/// The database that `open` has made in this directory, which is not open any more. Tables that there are keep their
+/// kind of index.
 pub(crate) fn open_again<C: Scheme>(
     directory: &Directory,
+    index: IndexKind,
     durability: DurabilityKind,
 ) -> crate::Result<Database<C>> {
     let durability = match durability {
@@ -54,6 +57,7 @@ pub(crate) fn open_again<C: Scheme>(
     // Checkpoints are made when the plan says so.
     let options = Options {
         workers: 0,
+        index,
         durability,
         checkpoint_log_bytes: 0,
         checkpoint_interval_s: 0,

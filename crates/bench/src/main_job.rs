@@ -5,6 +5,7 @@ use crate::environment::memory_available_bytes;
 use crate::plan::Plan;
 use crate::report::{self, Outcome, short};
 use crate::{Result, chart, runner};
+use braiddb::IndexKind;
 use std::path::Path;
 use std::time::Duration;
 
@@ -63,6 +64,7 @@ fn plan(records: u64, processors: usize) -> Result<Plan> {
         run: RunArgs {
             isolation: vec![Isolation::Serializable],
             durability: vec![DurabilityKind::Memory],
+            index: IndexKind::default(),
             directory: None,
             seconds: 1.0,
             repeats: REPEATS,

@@ -4,6 +4,7 @@ use crate::args::{DurabilityKind, Isolation, Mode, RefillKind, YcsbArgs};
 use crate::distribution::Kind;
 use crate::workload::Workload;
 use crate::{Failure, Result};
+use braiddb::IndexKind;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -70,6 +71,8 @@ pub struct Plan {
     pub transactions_max: u64,
     /// Loading stops here, with fewer records; None: never.
     pub load_time_max: Option<Duration>,
+    /// The kind of index of all tables.
+    pub index: IndexKind,
     /// Where durable databases are made.
     pub directory: PathBuf,
     /// Whether checkpoints are made meanwhile.
@@ -110,7 +113,12 @@ impl Plan {
         if variants.len() > 10_000 {
             return Err(Failure::new(format!("{} variants are more than 10,000", variants.len())));
         }
-        let (slice, directory) = (args.run.slice(), args.run.parent());
+        let by_hand = args.mode.iter().find(|mode| mode.is_by_hand());
+        if let Some(mode) = by_hand.filter(|_| args.run.index != IndexKind::default()) {
+            let (mode, index, known) = (mode.name(), args.run.index.name(), IndexKind::default().name());
+            return Err(Failure::new(format!("mode {mode} reads the nodes of {known}, not of {index}")));
+        }
+        let (slice, index, directory) = (args.run.slice(), args.run.index, args.run.parent());
         let (repeats, checkpoints, breakdown) = (args.run.repeats, args.checkpoints, args.run.breakdown);
         let transactions_max = args.transactions.unwrap_or(u64::MAX);
         let load_time_max = None;
@@ -120,6 +128,7 @@ impl Plan {
             slice,
             transactions_max,
             load_time_max,
+            index,
             directory,
             checkpoints,
             breakdown,

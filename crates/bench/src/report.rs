@@ -12,6 +12,7 @@ use crate::hardware::Events;
 use crate::page::{Page, Part};
 use crate::plan::{Plan, Variant};
 use crate::{Failure, Result};
+use braiddb::IndexKind;
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::path::Path;
@@ -23,6 +24,8 @@ pub struct Outcome {
     pub environment: Environment,
     /// One per variant, in the order of the plan.
     pub rows: Vec<Row>,
+    /// The kind of index of all tables.
+    pub index: IndexKind,
     /// Slices per variant.
     pub repeats: u32,
     /// Seconds of a slice.
@@ -106,6 +109,7 @@ struct JsonRow<'a> {
     reads: usize,
     seconds: f64,
     repeats: u32,
+    index: &'static str,
     transactions_per_s: f64,
     operations_per_s: f64,
     spread: f64,
@@ -130,7 +134,7 @@ impl Outcome {
     pub(crate) fn new(rows: Vec<Row>, plan: &Plan) -> Self {
         let environment = Environment::of_this_machine();
         let (repeats, slice_s, breakdown) = (plan.repeats, plan.slice.as_secs_f64(), plan.breakdown);
-        Outcome { environment, rows, repeats, slice_s, breakdown }
+        Outcome { environment, rows, index: plan.index, repeats, slice_s, breakdown }
     }
 
     /// The throughput of a row by that of the first measured row of its group.
@@ -164,6 +168,7 @@ impl Outcome {
             reads: variant.workload.shape.operations(),
             seconds: self.slice_s * f64::from(self.repeats),
             repeats: self.repeats,
+            index: self.index.name(),
             transactions_per_s: row.transactions_per_s,
             operations_per_s: row.operations_per_s,
             spread: row.spread,
@@ -254,6 +259,9 @@ impl Outcome {
              transaction in {LATENCY_SAMPLE_EVERY} (all, where one touches 50 records or more)\n",
             self.repeats, self.slice_s
         );
+        if self.index != IndexKind::default() {
+            let _ = writeln!(notes, "tables with an index of the kind {}", self.index.name());
+        }
         if self.rows.iter().any(|row| !row.measured) {
             notes += "-: the mode has no form of this workload\n";
         }
@@ -400,6 +408,7 @@ pub(crate) mod tests {
             slice: Duration::from_secs(1),
             transactions_max: u64::MAX,
             load_time_max: None,
+            index: IndexKind::default(),
             directory: std::env::temp_dir(),
             checkpoints: false,
             breakdown: false,

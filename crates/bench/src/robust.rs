@@ -150,8 +150,11 @@ const LONE_PER_TURN: u64 = 500;
 
 /// Transactions run one at a time, naive and auto by turns.
 fn lone() -> Result<Vec<Lone>> {
-    let (db, _) =
-        engine::open::<Serializable>(crate::args::DurabilityKind::Memory, std::path::Path::new("."))?;
+    let (db, _) = engine::open::<Serializable>(
+        engine::IndexKind::default(),
+        crate::args::DurabilityKind::Memory,
+        std::path::Path::new("."),
+    )?;
     let AnyTable::Fixed(table) = engine::table(&db, 8)? else {
         return Err(Failure::new("keys of eight bytes have another table"));
     };

@@ -116,7 +116,7 @@ struct Slice {
 impl<C: Scheme> Loaded<C> {
     /// Fills a table by all processors, in random order of keys.
     fn load(variant: &Variant, plan: &Plan) -> Result<Self> {
-        let (db, directory) = engine::open(variant.durability, &plan.directory)?;
+        let (db, directory) = engine::open(plan.index, variant.durability, &plan.directory)?;
         let table = engine::table(&db, variant.key_bytes)?;
         let payload = Payload::new(variant.value_bytes);
         let bar = progress(variant.records, "loading {msg} [{bar:40}] {percent}% {eta}");

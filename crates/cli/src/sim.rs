@@ -1,6 +1,7 @@
 //! `braid sim`: the engine under a seeded scheduler, over many seeds or for some hours.
 
 use braid_sim::{Report, SCHEMES, Scheme, Settings, Violation, WorkloadId};
+use braiddb::IndexKind;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::fmt;
@@ -21,6 +22,9 @@ pub struct SimArgs {
     /// The concurrency control, and what its transactions are judged by
     #[arg(long, default_value = SCHEMES[0].name, value_parser = scheme)]
     scheme: Scheme,
+    /// The kind of index of all tables: masstree or btree
+    #[arg(long, default_value = "masstree")]
+    index: IndexKind,
     /// The workloads; all of them if none is named
     #[arg(long, value_delimiter = ',', value_parser = workload)]
     workload: Vec<WorkloadId>,
@@ -61,7 +65,7 @@ pub fn simulate(args: &SimArgs) -> Result<(), Box<dyn std::error::Error>> {
         None => Ok(()),
         Some(violation) => Err(format!(
             "{violation}\nreplay it: {}",
-            replay(args.scheme, &violation, &settings(args, violation.seed))
+            replay(args.scheme.indexed_by(args.index), &violation, &settings(args, violation.seed))
         )
         .into()),
     }
@@ -125,7 +129,7 @@ fn play(args: &SimArgs, bar: &ProgressBar) -> (Vec<Count>, Option<Violation>) {
             }
             bar.set_message(format!("{}, seed {seed}", count.workload.name()));
             count.seeds += 1;
-            match args.scheme.run(count.workload, &settings(args, seed)) {
+            match args.scheme.indexed_by(args.index).run(count.workload, &settings(args, seed)) {
                 Ok(report) => count.all = count.all.plus(report),
                 Err(violation) => {
                     count.violations += 1;
@@ -138,7 +142,7 @@ fn play(args: &SimArgs, bar: &ProgressBar) -> (Vec<Count>, Option<Violation>) {
 }
 
 fn settings(args: &SimArgs, seed: u64) -> Settings {
-    Settings { seed, workers: args.workers, transactions: args.transactions }
+    Settings { seed, workers: args.workers, transactions: args.transactions, index: args.index }
 }
 
 /// How far it is, on the terminal if there is one: in seconds where hours are given, else in seeds.
@@ -150,11 +154,13 @@ fn progress(args: &SimArgs) -> ProgressBar {
 
 /// The command line that shows a violation again.
 pub fn replay(scheme: Scheme, violation: &Violation, settings: &Settings) -> String {
-    let Settings { seed, workers, transactions } = settings;
+    let Settings { seed, workers, transactions, .. } = settings;
     debug_assert_eq!(*seed, violation.seed);
     format!(
-        "braid sim --scheme {} --workload {} --seed {seed} --seeds 1 --workers {workers} --transactions {transactions}",
-        scheme.name, violation.workload
+        "braid sim --scheme {} --index {} --workload {} --seed {seed} --seeds 1 --workers {workers} --transactions {transactions}",
+        scheme.name,
+        scheme.index.name(),
+        violation.workload
     )
 }
 
@@ -218,7 +224,9 @@ mod tests {
         let (counts, violation) = play(&args, &ProgressBar::hidden());
         let violation = violation.expect("snapshot isolation is not serializable");
         assert_eq!((counts[0].violations, counts[1].violations), (0, 1));
-        let mut again = parsed(&replay(args.scheme, &violation, &settings(&args, violation.seed))).unwrap();
+        let mut again =
+            parsed(&replay(args.scheme.indexed_by(args.index), &violation, &settings(&args, violation.seed)))
+                .unwrap();
         again.scheme = args.scheme;
         let (counts, found) = play(&again, &ProgressBar::hidden());
         let found = found.expect("the same seed finds it again");

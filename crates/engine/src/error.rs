@@ -91,14 +91,21 @@ pub enum Error {
     },
     /// The table belongs to another database.
     WrongDatabase,
-    /// A table of that name exists with other types.
+    /// A table of that name exists with other types, or with another kind of index.
     TableMismatch {
         /// Its name.
         name: String,
-        /// The types that it was created with.
+        /// The types and index that it was created with.
         existing: String,
-        /// The types that were asked for.
+        /// The types and index that were asked for.
         requested: String,
+    },
+    /// A table has an index of a kind that this version does not know: a later one has made it.
+    UnknownIndex {
+        /// The table's name.
+        table: String,
+        /// The kind's name.
+        index: String,
     },
     /// A write, or a new table, in a transaction that was declared read-only or a database that was opened to be read.
     ReadOnly,
@@ -280,6 +287,12 @@ impl Error {
                 "the extractor of index {index:?} writes in the transaction that it is called for: \
                  it may look at the row alone"
             ),
+            Error::UnknownIndex { table, index } => {
+                write!(
+                    f,
+                    "table {table:?} has an index of the kind {index:?}, which this version does not know"
+                )
+            }
             _ => Ok(()),
         }
     }
@@ -287,6 +300,8 @@ impl Error {
 
 const UNFINISHED: &str = "a backup or a restoration into this directory was not finished: remove the directory and \
                           make the copy again";
+
+const READ_ONLY: &str = "a write in a transaction declared read-only, or in a database opened to be read";
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -297,7 +312,8 @@ impl fmt::Display for Error {
             | Error::IndexNotUnique { .. }
             | Error::IndexMismatch { .. }
             | Error::IndexNotBuilt { .. }
-            | Error::ExtractorWrites { .. } => self.fmt_of_index(f),
+            | Error::ExtractorWrites { .. }
+            | Error::UnknownIndex { .. } => self.fmt_of_index(f),
             Error::KeyExists => f.write_str("the key to insert exists already"),
             Error::KeyTooLong { bytes, bytes_max } => {
                 write!(f, "a key of {bytes} bytes is longer than the limit of {bytes_max}")
@@ -313,9 +329,7 @@ impl fmt::Display for Error {
             Error::TableMismatch { name, existing, requested } => {
                 write!(f, "table {name:?} holds {existing}, not {requested}")
             }
-            Error::ReadOnly => {
-                f.write_str("a write in a transaction declared read-only, or in a database opened to be read")
-            }
+            Error::ReadOnly => f.write_str(READ_ONLY),
             Error::TooManyTransactions { open_max } => {
                 write!(f, "more than {open_max} transactions are open at once")
             }

@@ -69,6 +69,7 @@ pub use durable::{
 pub use durable::{Planted as PlantedDurability, Stepped};
 pub use error::{Error, HolderKind, LockHolder, LockedRow, Result};
 pub use exec::{BatchSize, Hint, Refill, Sleep, Spawned, Step, WakeFd, WorkerOptions, WorkerProgress};
+pub use index::IndexKind;
 pub use metrics::{
     ArchiveStatistics, CheckpointStatistics, Clock, Event, LatencyStatistics, LogCondition, LogStatistics,
     MemoryStatistics, RoomStatistics, Stall, Statistics, SystemClock,
@@ -81,7 +82,7 @@ pub use txn::Serde;
 pub use txn::{
     AsKey, Claim, Contains, Delete, Get, GetBy, GetForUpdate, GetInto, GetMany, Index, IndexRows, Insert,
     KEY_BYTES_MAX, Key, NextIndexRow, NextRow, OwnedIndexRows, OwnedRows, Plain, Put, RawRows, RawTable,
-    Rows, SkipLocked, Table, Transaction, Txn, Update, Value,
+    Rows, SkipLocked, Table, TableOptions, Transaction, Txn, Update, Value,
 };
 pub use wal::Cut;
 

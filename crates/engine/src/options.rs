@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::exec::BatchSize;
+use crate::index::IndexKind;
 use crate::storage::Archive;
 use std::sync::Arc;
 
@@ -52,6 +53,9 @@ pub struct Options {
     /// one and the same open transaction again and again. Default: 10,000, far more than transactions take that nobody has
     /// forgotten. 0: none waits.
     pub lock_wait_ms: u64,
+    /// The kind of index of tables that are made without [`TableOptions`](crate::TableOptions). Default:
+    /// [`IndexKind::Masstree`]. Tables that there are keep theirs.
+    pub index: IndexKind,
     /// When commits are acknowledged; a transaction can choose for itself by `Txn::set_durability`. This and what
     /// follows means nothing to a database in memory.
     pub durability: Durability,
@@ -98,6 +102,7 @@ impl Default for Options {
             memory_limit_bytes: u64::MAX,
             retries_max: 1000,
             lock_wait_ms: 10_000,
+            index: IndexKind::default(),
             durability: Durability::Sync,
             among_others: false,
             log_segment_bytes: 64 << 20,

@@ -3,7 +3,10 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use braiddb::storage::{FileStorage, MemoryStorage, OpenMode, Storage};
-use braiddb::{Database, Durability, Error, Options, Snapshot, SystemClock, Table};
+use braiddb::{
+    Database, Durability, Error, IndexKind, Options, Snapshot, SystemClock, Table, TableOptions, backup,
+    verify,
+};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -224,6 +227,51 @@ fn a_table_keeps_its_types() {
     let db = open(&storage, options()).unwrap();
     assert!(matches!(db.table::<u64, u64>("t"), Err(Error::TableMismatch { .. })));
     db.table::<u64, str>("t").unwrap();
+}
+
+/// Proves that the kind of a table's index is kept: by the log, by checkpoints, and by copies; that a table that is opened
+/// with a choice has that kind or is refused, and that verification knows such tables.
+#[test]
+fn a_table_keeps_its_index() {
+    let storage = memory();
+    let copy = memory();
+    let btree = TableOptions { index: IndexKind::BTree };
+    let masstree = TableOptions { index: IndexKind::Masstree };
+    for round in 0..3u64 {
+        let db = open(&storage, options()).unwrap();
+        let table: Table<u64, u64> =
+            if round == 0 { db.table_with("t", btree).unwrap() } else { db.table("t").unwrap() };
+        let error = db.table_with::<u64, u64>("t", masstree).unwrap_err().to_string();
+        assert!(error.contains("btree") && error.contains("masstree"), "{error}");
+        db.table_with::<u64, u64>("t", btree).unwrap();
+        db.table::<u64, u64>("other").unwrap();
+        put_all(&db, table, 100 * round..100 * round + 100, round);
+        assert_eq!(contents(&db, table).len() as u64, 100 * (round + 1));
+        let kinds: Vec<_> = db.tables().iter().map(|info| info.index).collect();
+        assert_eq!(kinds, [IndexKind::BTree, IndexKind::Masstree]);
+        if round == 1 {
+            db.checkpoint().unwrap();
+        }
+        db.close().unwrap();
+    }
+    assert!(verify(&*storage, &mut |_| {}).unwrap().is_good());
+    backup(&*storage, &*copy).unwrap();
+    let db = open(&copy, options()).unwrap();
+    assert_eq!(contents(&db, db.table_with("t", btree).unwrap()).len(), 300);
+}
+
+/// Proves that the option chooses the kind of tables that are made without a choice, and of no others.
+#[test]
+fn the_usual_index_is_an_option() {
+    let storage = memory();
+    let db = open(&storage, options()).unwrap();
+    db.table::<u64, u64>("old").unwrap();
+    db.close().unwrap();
+    let db = open(&storage, Options { index: IndexKind::BTree, ..options() }).unwrap();
+    db.table::<u64, u64>("old").unwrap();
+    db.table::<u64, u64>("new").unwrap();
+    let kinds: Vec<_> = db.tables().iter().map(|info| info.index).collect();
+    assert_eq!(kinds, [IndexKind::Masstree, IndexKind::BTree]);
 }
 
 #[test]

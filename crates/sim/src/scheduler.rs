@@ -11,7 +11,7 @@ use crate::scheme::Isolation;
 use crate::stage::{Sessions, Stage};
 use crate::workload::{Entry, Workload};
 use braiddb::suspend::Seeded;
-use braiddb::{Clock, ConcurrencyControl, Database, Options, Refill, Step, Worker, WorkerOptions};
+use braiddb::{Clock, ConcurrencyControl, Database, IndexKind, Options, Refill, Step, Worker, WorkerOptions};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -26,11 +26,13 @@ pub struct Settings {
     pub workers: usize,
     /// Transactions to begin, interactive ones not counted.
     pub transactions: u64,
+    /// The kind of index of all tables.
+    pub index: IndexKind,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Settings { seed: 0, workers: 0, transactions: 300 }
+        Settings { seed: 0, workers: 0, transactions: 300, index: IndexKind::default() }
     }
 }
 
@@ -146,7 +148,7 @@ struct Simulation<C: ConcurrencyControl> {
 
 impl<C: ConcurrencyControl> Simulation<C> {
     fn new(entry: &Entry<C>, settings: &Settings, random: &mut Random, ledger: &Ledger) -> Self {
-        let options = Options { workers: 0, ..Options::default() };
+        let options = Options { workers: 0, index: settings.index, ..Options::default() };
         let database = Database::in_memory_with(options, Arc::new(Ticks::default()));
         let database: Database<C> = database.expect("memory for an empty database");
         let workload =

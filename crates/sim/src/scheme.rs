@@ -7,7 +7,7 @@ use crate::script::program::Script;
 use crate::script::{History, Schedule, holds, play};
 use crate::workload::{Entry, WorkloadId};
 use braid_history::Model;
-use braiddb::{ConcurrencyControl, Serializable, Snapshot};
+use braiddb::{ConcurrencyControl, IndexKind, Serializable, Snapshot};
 
 /// What a scheme promises, the weaker first. Both are in real time: who begins after a commit was acknowledged
 /// sees it.
@@ -49,6 +49,8 @@ pub struct Scheme {
     pub name: &'static str,
     /// What its transactions are judged by.
     pub isolation: Isolation,
+    /// The kind of index of all tables.
+    pub index: IndexKind,
     run: Run,
     play: Play,
 }
@@ -56,7 +58,7 @@ pub struct Scheme {
 /// How a scheme runs a workload.
 type Run = fn(WorkloadId, &Settings, Isolation) -> Result<Report, Violation>;
 /// How a scheme plays a script.
-type Play = fn(&Script, &Schedule) -> Result<History, String>;
+type Play = fn(&Script, &Schedule, IndexKind) -> Result<History, String>;
 
 /// Every scheme that the engine has.
 pub const SCHEMES: &[Scheme] = &[
@@ -68,7 +70,7 @@ impl Scheme {
     /// A scheme under a name.
     pub const fn of<C: ConcurrencyControl>(name: &'static str, isolation: Isolation) -> Scheme {
         let run: Run = |workload, settings, isolation| run(Entry::<C>::of(workload), settings, isolation);
-        Scheme { name, isolation, run, play: play::<C> }
+        Scheme { name, isolation, index: IndexKind::Masstree, run, play: play::<C> }
     }
 
     /// One that plays scripts only, and refuses to run workloads: all of those, compiled for each error that can be
@@ -78,7 +80,7 @@ impl Scheme {
             let what = "the scheme plays scripts only".to_string();
             Err(Violation { workload: workload.name(), seed: settings.seed, what })
         };
-        Scheme { name, isolation, run, play: play::<C> }
+        Scheme { name, isolation, index: IndexKind::Masstree, run, play: play::<C> }
     }
 
     /// The scheme of this name.
@@ -91,14 +93,19 @@ impl Scheme {
         Scheme { isolation, ..self }
     }
 
+    /// The same, with tables that have an index of this kind.
+    pub fn indexed_by(self, index: IndexKind) -> Scheme {
+        Scheme { index, ..self }
+    }
+
     /// Runs one workload from one seed.
     pub fn run(&self, workload: WorkloadId, settings: &Settings) -> Result<Report, Violation> {
-        (self.run)(workload, settings, self.isolation)
+        (self.run)(workload, &Settings { index: self.index, ..*settings }, self.isolation)
     }
 
     /// Runs a script once. An error says what the engine did that no transaction may.
     pub fn play(&self, script: &Script, schedule: &Schedule) -> Result<History, String> {
-        (self.play)(script, schedule)
+        (self.play)(script, schedule, self.index)
     }
 
     /// Can others move within its commits?

@@ -101,7 +101,7 @@ fn work(storage: &SimulatedStorage, planted: Planted, count: u64, trace: &mut Tr
             }
             let text = |what: &str| format!("{what} {table}");
             let (name, key_type, value_type) = (text("table"), text("key"), text("value"));
-            let table = CatalogEntry { number: table, fixed8, name, key_type, value_type };
+            let table = CatalogEntry { number: table, fixed8, name, key_type, value_type, index: None };
             tables.push(TableEntry { table, ranges });
         }
         let (start_lsn, end_lsn) = (Lsn(number * 10), Lsn(number * 10 + 5));

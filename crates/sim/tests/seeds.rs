@@ -57,7 +57,7 @@ fn a_long_snapshot_holds_little() {
     let long = WorkloadId::named("long").expect("it is in the table");
     for scheme in SCHEMES {
         for seed in 0..2 {
-            run(scheme, long, &Settings { seed, workers: 1, transactions: 20_000 });
+            run(scheme, long, &Settings { seed, workers: 1, transactions: 20_000, ..Settings::default() });
         }
     }
 }

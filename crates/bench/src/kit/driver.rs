@@ -116,7 +116,7 @@ where
 
 impl<C: Scheme, K: Kit> Ready<C, K> {
     fn load<B: Benchmark<Kit = K>>(benchmark: &B, home: Home, plan: &Plan) -> Result<Self> {
-        let (db, directory) = engine::open::<C>(home.durability, &plan.directory)?;
+        let (db, directory) = engine::open::<C>(plan.index, home.durability, &plan.directory)?;
         let kits = benchmark.load(&db)?;
         assert!(kits.iter().all(|one| !one.kit.kinds().is_empty()), "a kit has kinds of transactions");
         let memory_before_bytes = engine::counters(&db).memory_bytes;

@@ -4,6 +4,7 @@ use super::args::{HintsKind, KitArgs};
 use crate::args::{DurabilityKind, Isolation, Mode};
 use crate::{Failure, Result};
 use braiddb::BatchSize;
+use braiddb::IndexKind;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -109,6 +110,8 @@ pub(crate) struct Plan {
     pub(crate) repeats: u32,
     /// How long each runs in one repeat.
     pub(crate) slice: Duration,
+    /// The kind of index of all tables.
+    pub(crate) index: IndexKind,
     /// Where durable databases are made.
     pub(crate) directory: PathBuf,
     pub(crate) seed: u64,
@@ -154,9 +157,9 @@ impl Plan {
         if variants.len() > VARIANTS_MAX {
             return Err(Failure::new(format!("{} variants are more than {VARIANTS_MAX}", variants.len())));
         }
-        let (slice, directory) = (args.run.slice(), args.run.parent());
+        let (slice, index, directory) = (args.run.slice(), args.run.index, args.run.parent());
         let (repeats, seed, breakdown) = (args.run.repeats, args.seed, args.run.breakdown);
-        Ok(Plan { variants, repeats, slice, directory, seed, breakdown })
+        Ok(Plan { variants, repeats, slice, index, directory, seed, breakdown })
     }
 
     /// The databases that the variants run in.

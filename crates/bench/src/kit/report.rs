@@ -15,6 +15,7 @@ use crate::machine::median;
 use crate::page::{Page, Part as PagePart, size};
 use crate::report::{short, write};
 use crate::{Failure, Result};
+use braiddb::IndexKind;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use std::fmt::Write as _;
@@ -132,6 +133,7 @@ pub(crate) struct Outcome {
     pub(crate) environment: Environment,
     pub(crate) rows: Vec<Row>,
     pub(crate) databases: Vec<DatabaseLine>,
+    index: IndexKind,
     repeats: u32,
     slice_s: f64,
     seed: u64,
@@ -151,6 +153,7 @@ struct JsonRow<'a> {
     hints: &'static str,
     seconds: f64,
     repeats: u32,
+    index: &'static str,
     seed: u64,
     kind: &'a str,
     transactions: u64,
@@ -194,6 +197,7 @@ impl Outcome {
             environment: Environment::of_this_machine(),
             rows: Vec::new(),
             databases: Vec::new(),
+            index: plan.index,
             repeats: plan.repeats,
             slice_s: plan.slice.as_secs_f64(),
             seed: plan.seed,
@@ -243,6 +247,7 @@ impl Outcome {
             hints: variant.hints.name(),
             seconds: self.slice_s * f64::from(self.repeats),
             repeats: self.repeats,
+            index: self.index.name(),
             seed: self.seed,
             kind: row.kind,
             transactions: row.transactions,
@@ -338,6 +343,9 @@ impl Outcome {
              its slot to its end, retries included, and with hints its wait for its turn, of one transaction in {LATENCY_SAMPLE_EVERY}\n",
             self.repeats, self.slice_s
         );
+        if self.index != IndexKind::default() {
+            let _ = writeln!(notes, "tables with an index of the kind {}", self.index.name());
+        }
         for database in &self.databases {
             for parameter in &database.parameters {
                 let _ = write!(notes, "{}, ", named(parameter));

@@ -8,6 +8,7 @@ use super::{Benchmark, Condition, Kit, Loaded, driver, micro, smallbank, tpcb};
 use crate::args::{DurabilityKind, Isolation};
 use crate::distribution::Rng;
 use crate::engine::{self, Database, Result, Scheme, Snapshot, Txn};
+use braiddb::IndexKind;
 use clap::Parser;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -263,7 +264,9 @@ impl<B: Benchmark<Kit: Loses>> Benchmark for PlantedSetup<B> {
 
 /// Runs one worker with one fault, and says which conditions do not hold then.
 fn broken(benchmark: &impl Benchmark<Kit: Loses>, what: usize) -> Vec<bool> {
-    let (db, _directory) = engine::open::<Snapshot>(DurabilityKind::Memory, &std::env::temp_dir()).unwrap();
+    let (db, _directory) =
+        engine::open::<Snapshot>(IndexKind::default(), DurabilityKind::Memory, &std::env::temp_dir())
+            .unwrap();
     let loaded = benchmark.load(&db).unwrap().remove(0);
     let kit = Planted { kit: loaded.kit, what, is_lost: AtomicBool::new(false) };
     let variant = Variant {

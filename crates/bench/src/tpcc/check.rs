@@ -11,6 +11,7 @@ use crate::kit::driver::{Slice, together};
 use crate::kit::plan::{Form, Variant};
 use crate::kit::worker::{Job, Length, execute};
 use crate::{Failure, Result};
+use braiddb::IndexKind;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -24,6 +25,8 @@ pub struct RunPlan {
     /// Durabilities. A database that is in a directory is closed after each run and opened again: conditions are checked
     /// on what has been recovered, with the indexes that were made anew.
     pub durability: Vec<DurabilityKind>,
+    /// The kind of index of all tables.
+    pub index: IndexKind,
     /// Where directories of durable databases are made.
     pub directory: PathBuf,
     /// Mixes, one after the other on the same database.
@@ -86,7 +89,7 @@ fn run_home<C: Scheme>(
     show: &mut dyn FnMut(&Run),
 ) -> Result<Vec<Run>> {
     let settings = Settings::new(plan.scale);
-    let (mut db, directory) = engine::open::<C>(durability, &plan.directory)?;
+    let (mut db, directory) = engine::open::<C>(plan.index, durability, &plan.directory)?;
     let mut kit = Tpcc::load(&db, settings, plan.seed, plan.workers, &|_, _| {})?;
     let mut runs = Vec::new();
     for (mix, mode) in plan.mix.iter().flat_map(|mix| plan.mode.iter().map(move |mode| (*mix, *mode))) {
@@ -97,7 +100,7 @@ fn run_home<C: Scheme>(
         let elapsed = start.elapsed();
         if let Some(directory) = &directory {
             db.close().map_err(engine::failure)?;
-            db = engine::open_again(directory, durability)?;
+            db = engine::open_again(directory, plan.index, durability)?;
             kit = kit.of(&db)?;
         }
         let conditions = kit.check(&db)?;

@@ -11,6 +11,7 @@ use super::*;
 use crate::args::{DurabilityKind, Isolation, Mode, RefillKind};
 use crate::distribution::Rng;
 use crate::engine::{self, Never, OnMiss, Serializable, Snapshot};
+use braiddb::IndexKind;
 use braiddb::{Error, Plain, Table};
 use clap::Parser;
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,7 +26,7 @@ fn small(mix: Mix) -> Settings {
 
 /// A filled database in memory.
 fn loaded<C: Scheme>(settings: Settings, seed: u64, threads: usize) -> crate::Result<(Database<C>, Tpcc)> {
-    let (db, _) = engine::open::<C>(DurabilityKind::Memory, &std::env::temp_dir())?;
+    let (db, _) = engine::open::<C>(IndexKind::BTree, DurabilityKind::Memory, &std::env::temp_dir())?;
     let kit = Tpcc::load(&db, settings, seed, threads, &|_, _| {})?;
     Ok((db, kit))
 }
@@ -134,6 +135,7 @@ fn plan(isolation: Isolation, mix: &[Mix]) -> RunPlan {
         scale: Scale::small(2),
         isolation: vec![isolation],
         durability: vec![DurabilityKind::Memory],
+        index: IndexKind::default(),
         directory: std::env::temp_dir(),
         mix: mix.to_vec(),
         mode: vec![Mode::Naive, Mode::Prefetch, Mode::Interleaved, Mode::Hybrid, Mode::Auto],
@@ -189,13 +191,14 @@ fn databases_that_are_opened_again_hold_the_conditions() {
 fn what_is_opened_again_is_what_was_closed() {
     // Proves that no row with columns changes by that, and that transactions go on with the indexes made anew.
     let kind = DurabilityKind::Async;
-    let (db, directory) = engine::open::<Serializable>(kind, &std::env::temp_dir()).unwrap();
+    let (db, directory) =
+        engine::open::<Serializable>(IndexKind::BTree, kind, &std::env::temp_dir()).unwrap();
     let kit = Tpcc::load(&db, small(Mix::Full), SEED, 2, &|_, _| {}).unwrap();
     run(&db, &kit, &work(Mode::Interleaved, 2), 400, SEED).unwrap();
     let before = contents(&db, &kit.tables);
     db.close().unwrap();
     let directory = directory.unwrap();
-    let db = engine::open_again::<Serializable>(&directory, kind).unwrap();
+    let db = engine::open_again::<Serializable>(&directory, IndexKind::default(), kind).unwrap();
     let kit = kit.of(&db).unwrap();
     assert_eq!(contents(&db, &kit.tables), before);
     run(&db, &kit, &work(Mode::Interleaved, 2), 400, SEED + 1).unwrap();

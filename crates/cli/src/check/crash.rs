@@ -9,6 +9,7 @@ use braid_sim::crash::{
     CORRUPTIONS_PER_SEED, Corruptions, Failure, Mistake, Place, Report, Settings, check, check_corruptions,
     replay,
 };
+use braiddb::IndexKind;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 pub use kill::{ChildArgs, child};
@@ -39,6 +40,9 @@ pub struct CrashArgs {
     /// Look at one simulated crash of the seed again: boundary:seed, as a failure prints it
     #[arg(long, conflicts_with_all = ["states", "corruptions", "kills", "json"])]
     replay: Option<Place>,
+    /// The kind of index of tables: masstree or btree [default: they take turns]
+    #[arg(long)]
+    index: Option<IndexKind>,
     /// Where to make the databases of processes that are killed; else where temporary files are
     #[arg(long)]
     directory: Option<PathBuf>,
@@ -50,7 +54,7 @@ pub struct CrashArgs {
 /// Runs the command. Anything lost is an error, after everything was printed.
 pub fn crash(args: &CrashArgs) -> Result<(), Box<dyn Error>> {
     if let Some(place) = &args.replay {
-        let report = replay(&Settings::seeded(args.seed), place).map_err(|failure| failure.to_string())?;
+        let report = replay(&settings(args, args.seed), place).map_err(|failure| failure.to_string())?;
         println!("nothing is lost there, in {} recoveries", report.recoveries);
         return Ok(());
     }
@@ -63,7 +67,7 @@ pub fn crash(args: &CrashArgs) -> Result<(), Box<dyn Error>> {
     let corrupted = start.elapsed();
     let kills = match args.kills {
         0 => Kills::default(),
-        _ => kill(args.directory.as_deref(), args.kills, args.seed, &bar)?,
+        _ => kill(args.directory.as_deref(), args.kills, args.seed, args.index.unwrap_or_default(), &bar)?,
     };
     bar.finish_and_clear();
     let elapsed = start.elapsed();
@@ -73,6 +77,12 @@ pub fn crash(args: &CrashArgs) -> Result<(), Box<dyn Error>> {
         0 => Ok(()),
         lost => Err(format!("{lost} lost").into()),
     }
+}
+
+/// What a seed looks at.
+fn settings(args: &CrashArgs, seed: u64) -> Settings {
+    let settings = Settings::seeded(seed);
+    Settings { index: args.index.unwrap_or(settings.index), ..settings }
 }
 
 /// How far it is, on the terminal if there is one.
@@ -88,7 +98,7 @@ fn look(args: &CrashArgs, threads: usize, bar: &ProgressBar) -> (Report, Option<
     let work = |piece: u64| {
         let seed = args.seed.saturating_add(piece);
         let states = of_seed.min(args.states - piece * of_seed);
-        let result = check_caught(&Settings { states, ..Settings::seeded(seed) });
+        let result = check_caught(&Settings { states, ..settings(args, seed) });
         bar.inc(states);
         result
     };

@@ -4,6 +4,7 @@ use crate::parallel::in_order;
 use crate::sim::{grouped, replay, scheme};
 use braid_sim::script::{Failure, RandomReport, SPECS, SpecReport, check_random, check_script, spec};
 use braid_sim::{Isolation, Report, SCHEMES, Scheme, Settings, Violation, WorkloadId};
+use braiddb::IndexKind;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
@@ -18,6 +19,9 @@ pub struct IsolationArgs {
     /// The concurrency control, and what its transactions are judged by
     #[arg(long, default_value = SCHEMES[0].name, value_parser = scheme)]
     scheme: Scheme,
+    /// The kind of index of all tables: masstree or btree
+    #[arg(long, default_value = "masstree")]
+    index: IndexKind,
     /// The known anomalies to run in every interleaving; all of them if none is named
     #[arg(long, value_delimiter = ',', value_parser = spec_name)]
     spec: Vec<&'static str>,
@@ -33,6 +37,13 @@ pub struct IsolationArgs {
     /// Print a JSON object
     #[arg(long)]
     json: bool,
+}
+
+impl IsolationArgs {
+    /// The scheme, on tables with the index that is asked for.
+    fn scheme(&self) -> Scheme {
+        self.scheme.indexed_by(self.index)
+    }
 }
 
 fn spec_name(name: &str) -> Result<&'static str, String> {
@@ -88,7 +99,7 @@ fn find(args: &IsolationArgs, threads: usize, bar: &ProgressBar) -> Findings {
     let random = check_scripts(args, threads, bar);
     bar.set_message("histories");
     let mut findings = Findings {
-        scheme: args.scheme,
+        scheme: args.scheme(),
         specs,
         random,
         histories: Report::default(),
@@ -112,7 +123,7 @@ fn check_specs(args: &IsolationArgs, threads: usize, bar: &ProgressBar) -> SpecR
         let script =
             spec(name).expect("it is in the table").expect("every spec can be read, as a test shows");
         let mut failures = Vec::new();
-        let result = check_script(args.scheme, &script, &mut failures);
+        let result = check_script(args.scheme(), &script, &mut failures);
         bar.inc(1);
         (result, failures)
     };
@@ -126,7 +137,8 @@ fn check_scripts(args: &IsolationArgs, threads: usize, bar: &ProgressBar) -> Ran
     let seed_end = args.seed.saturating_add(args.random);
     let check = |piece: u64| {
         let first = args.seed + piece * SCRIPTS_PER_PIECE;
-        let report = check_random(args.scheme, first..seed_end.min(first.saturating_add(SCRIPTS_PER_PIECE)));
+        let report =
+            check_random(args.scheme(), first..seed_end.min(first.saturating_add(SCRIPTS_PER_PIECE)));
         bar.inc(1);
         report
     };
@@ -139,7 +151,7 @@ fn check_scripts(args: &IsolationArgs, threads: usize, bar: &ProgressBar) -> Ran
 fn runs(args: &IsolationArgs) -> impl Iterator<Item = (WorkloadId, Settings)> {
     let seeds = args.seed..args.seed.saturating_add(args.seeds);
     seeds.flat_map(|seed| {
-        let settings = Settings { seed, workers: 0, transactions: TRANSACTIONS };
+        let settings = Settings { seed, transactions: TRANSACTIONS, ..Settings::default() };
         WorkloadId::all().filter(|workload| workload.is_recorded()).map(move |workload| (workload, settings))
     })
 }
@@ -149,7 +161,7 @@ impl Findings {
         let runs: Vec<_> = runs(args).collect();
         let simulate = |piece: u64| {
             let (workload, settings) = &runs[piece as usize];
-            let result = args.scheme.run(*workload, settings);
+            let result = args.scheme().run(*workload, settings);
             bar.inc(1);
             result
         };
@@ -164,7 +176,10 @@ impl Findings {
 
     /// Everything that must not be, in words, and the command line that shows it again.
     fn broken(&self) -> Vec<(String, String)> {
-        let command = format!("braid check isolation --scheme {}", self.scheme.name);
+        let command = {
+            let Scheme { name, index, .. } = self.scheme;
+            format!("braid check isolation --scheme {name} --index {}", index.name())
+        };
         let script = |failure: &Failure| {
             let again = match failure.seed {
                 Some(seed) => format!("{command} --seed {seed} --random 1 --seeds 0"),
@@ -176,7 +191,8 @@ impl Findings {
             (failure.to_string(), again)
         };
         let history = |violation: &Violation| {
-            let settings = Settings { seed: violation.seed, workers: 0, transactions: TRANSACTIONS };
+            let settings =
+                Settings { seed: violation.seed, transactions: TRANSACTIONS, ..Settings::default() };
             (violation.to_string(), replay(self.scheme, violation, &settings))
         };
         let scripts = self.specs.failures.iter().chain(&self.random.failures).map(script);
@@ -251,6 +267,7 @@ impl Findings {
             broken.iter().map(|(what, again)| json!({ "what": what, "again": again })).collect();
         json!({
             "scheme": self.scheme.name,
+            "index": self.scheme.index.name(),
             "models": self.scheme.isolation.models(),
             "specs": {
                 "specs": self.specs.specs.len(),

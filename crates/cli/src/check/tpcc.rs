@@ -2,6 +2,7 @@
 
 use braid_bench::args::{DurabilityKind, Isolation, Mode, processors};
 use braid_bench::tpcc::{Mix, Run, RunPlan, Scale, run_all};
+use braiddb::IndexKind;
 use clap::Args;
 use serde_json::json;
 use std::error::Error;
@@ -26,6 +27,9 @@ pub struct TpccArgs {
     /// again, and the conditions are checked on what has been recovered
     #[arg(long, default_value = "memory", value_delimiter = ',')]
     durability: Vec<DurabilityKind>,
+    /// The kind of index of all tables: masstree or btree
+    #[arg(long, default_value = "masstree")]
+    index: IndexKind,
     /// Where directories of durable databases are made, and removed afterwards [default: the system's for temporary files]
     #[arg(long, value_name = "DIR")]
     directory: Option<PathBuf>,
@@ -60,6 +64,7 @@ pub fn tpcc(args: &TpccArgs) -> Result<(), Box<dyn Error>> {
         scale,
         isolation: args.isolation.clone(),
         durability: args.durability.clone(),
+        index: args.index,
         directory: args.directory.clone().unwrap_or_else(std::env::temp_dir),
         mix: if args.mix.is_empty() { Mix::ALL.to_vec() } else { args.mix.clone() },
         mode: args.mode.clone(),

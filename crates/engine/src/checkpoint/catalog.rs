@@ -1,6 +1,6 @@
 //! What a database knows of a table: the same bytes in manifests and in the log.
 
-use crate::wal::codec::{pass_parts, push_varint, take, take_varint};
+use crate::wal::codec::{push_varint, take, take_parts, take_varint};
 
 /// A table, but for its rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,7 +15,12 @@ pub struct CatalogEntry {
     pub key_type: String,
     /// The type of its values.
     pub value_type: String,
+    /// The kind of its index, by name; none: Masstree.
+    pub index: Option<String>,
 }
+
+/// The further part that names the kind of index.
+const INDEX: u8 = 1;
 
 impl CatalogEntry {
     /// Adds the encoded entry to `bytes`.
@@ -26,8 +31,13 @@ impl CatalogEntry {
             push_varint(bytes, text.len() as u64);
             bytes.extend_from_slice(text.as_bytes());
         }
-        // How many further parts follow: there are none yet.
-        push_varint(bytes, 0);
+        // How many further parts follow.
+        push_varint(bytes, u64::from(self.index.is_some()));
+        if let Some(index) = &self.index {
+            bytes.push(INDEX);
+            push_varint(bytes, index.len() as u64);
+            bytes.extend_from_slice(index.as_bytes());
+        }
     }
 
     /// The entry, if these bytes are one and nothing else. Optional parts that are not known are passed over, and not
@@ -42,8 +52,15 @@ impl CatalogEntry {
         let name = take_text(&mut bytes)?;
         let key_type = take_text(&mut bytes)?;
         let value_type = take_text(&mut bytes)?;
-        pass_parts(&mut bytes)?;
-        bytes.is_empty().then_some(CatalogEntry { number, fixed8, name, key_type, value_type })
+        let mut index = None;
+        take_parts(&mut bytes, |kind, part| {
+            let is_index = kind == INDEX && index.is_none();
+            if is_index {
+                index = String::from_utf8(part.to_vec()).ok();
+            }
+            is_index && index.is_some()
+        })?;
+        bytes.is_empty().then_some(CatalogEntry { number, fixed8, name, key_type, value_type, index })
     }
 }
 

@@ -4,6 +4,7 @@ use super::Database;
 use crate::cc::ConcurrencyControl;
 use crate::durable::{Backup, Durable, Progress, Salvage, SalvageOptions, Salvager, log_table};
 use crate::error::{Error, Result};
+use crate::index::IndexKind;
 use crate::options::Durability;
 use crate::storage::{FileStorage, Storage};
 use crate::txn::{RawTable, TableKind, open_table};
@@ -19,16 +20,19 @@ pub struct TableInfo {
     pub key_type: String,
     /// The type of its values.
     pub value_type: String,
+    /// The kind of its index.
+    pub index: IndexKind,
 }
 
 impl TableInfo {
-    /// A table of this name with types of these names.
+    /// A table of this name with types of these names, and an index of the default kind.
     pub fn new(
         name: impl Into<String>,
         key_type: impl Into<String>,
         value_type: impl Into<String>,
     ) -> TableInfo {
-        TableInfo { name: name.into(), key_type: key_type.into(), value_type: value_type.into() }
+        let index = IndexKind::default();
+        TableInfo { name: name.into(), key_type: key_type.into(), value_type: value_type.into(), index }
     }
 }
 
@@ -47,7 +51,7 @@ impl<C: ConcurrencyControl> Database<C> {
     pub fn tables(&self) -> Vec<TableInfo> {
         let info = |kind: &TableKind| {
             let (key_type, value_type) = kind.types.clone();
-            TableInfo { name: kind.name.clone(), key_type, value_type }
+            TableInfo { name: kind.name.clone(), key_type, value_type, index: kind.index }
         };
         self.engine().all_tables().into_iter().map(|table| info(&table.kind)).collect()
     }
@@ -61,13 +65,13 @@ impl<C: ConcurrencyControl> Database<C> {
     }
 
     /// As [`Database::table`], with types that are known by name only; with `fixed8` every key has eight bytes, as
-    /// those of [`Key::FIXED8`](crate::Key::FIXED8) types do.
+    /// those of [`Key::FIXED8`](crate::Key::FIXED8) types do. A table that exists may have another kind of index.
     pub fn create_raw_table(&self, info: &TableInfo, fixed8: bool) -> Result<RawTable> {
         let engine = &**self.engine();
-        let TableInfo { name, key_type, value_type } = info.clone();
-        let kind = TableKind { name, types: (key_type, value_type), fixed8 };
+        let TableInfo { name, key_type, value_type, index } = info.clone();
+        let kind = TableKind { name, types: (key_type, value_type), fixed8, index };
         let created = |number, kind: &TableKind| log_table(engine, number, kind);
-        open_table(engine, kind, created, |table| RawTable::new(table, engine.id))
+        open_table(engine, kind, false, created, |table| RawTable::new(table, engine.id))
     }
 
     /// Copies the database to an empty directory, which is made if it is not there, while transactions go on. The copy

@@ -21,8 +21,8 @@ use crate::options::Options;
 use crate::suspend::{OnMiss, Suspend};
 use crate::sync::atomic::Ordering::Relaxed;
 use crate::txn::{
-    Closure, Each, Engine, Key, Table, TableKind, Transaction, Txn, Value, WorkerHost, drive, drive_in_turn,
-    open_table,
+    Closure, Each, Engine, Key, Table, TableKind, TableOptions, Transaction, Txn, Value, WorkerHost, drive,
+    drive_in_turn, open_table,
 };
 use crate::wal;
 use std::fmt;
@@ -177,9 +177,41 @@ impl<C: ConcurrencyControl> Database<C> {
     /// # Ok::<(), Error>(())
     /// ```
     pub fn table<K: Key, V: Value + ?Sized>(&self, name: &str) -> Result<Table<K, V>> {
+        self.open_table(name, None)
+    }
+
+    /// As [`Database::table`], with a choice of how the table is made. A table that exists was made so; one with another
+    /// index is [`Error::TableMismatch`]. ([`Database::table`] opens it, whichever index it has: to transactions it makes
+    /// no difference.)
+    ///
+    /// ```
+    /// # use braiddb::{Database, Error, IndexKind, Options, Table, TableOptions};
+    /// # let db = Database::in_memory(Options { workers: 0, ..Options::default() })?;
+    /// let btree = TableOptions { index: IndexKind::BTree };
+    /// let orders: Table<(u32, u32), [u8]> = db.table_with("orders", btree)?;
+    /// let again: Table<(u32, u32), [u8]> = db.table("orders")?;
+    /// let wrong = db.table_with::<(u32, u32), [u8]>("orders", TableOptions { index: IndexKind::Masstree });
+    /// assert!(matches!(wrong, Err(Error::TableMismatch { .. })));
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn table_with<K: Key, V: Value + ?Sized>(
+        &self,
+        name: &str,
+        options: TableOptions,
+    ) -> Result<Table<K, V>> {
+        self.open_table(name, Some(options))
+    }
+
+    fn open_table<K: Key, V: Value + ?Sized>(
+        &self,
+        name: &str,
+        options: Option<TableOptions>,
+    ) -> Result<Table<K, V>> {
         let engine = &*self.0.engine;
         let created = |number, kind: &TableKind| log_table(engine, number, kind);
-        open_table(engine, TableKind::of::<K, V>(name), created, |table| table.handle(engine.id))
+        let index = options.map_or(engine.options.index, |options| options.index);
+        let kind = TableKind::of::<K, V>(name, index);
+        open_table(engine, kind, options.is_some(), created, |table| table.handle(engine.id))
     }
 
     /// Submits a transaction, from any thread. It runs on one of the database's worker threads; on a

@@ -3,7 +3,7 @@
 //! Only reads; so whatever interrupts it, the next attempt finds the same. (`wal::open` writes, afterwards.)
 
 use super::load::Blocks;
-use super::{Cut, Planted, damage, mark};
+use super::{Cut, Planted, checkpointer, damage, mark};
 use crate::cc::ConcurrencyControl;
 use crate::checkpoint::{self, Block, CatalogEntry, Closed, Manifest, RowsReader};
 use crate::error::{Error, Result};
@@ -11,7 +11,7 @@ use crate::metrics::Clock;
 use crate::storage::Storage;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Mutex, try_lock};
-use crate::txn::{Engine, Feed, TableInner, TableKind, for_each_parallel, replay, restore_table, resume};
+use crate::txn::{Engine, Feed, TableInner, for_each_parallel, replay, restore_table, resume};
 use crate::wal::{self, DatabaseId, Ending, Lsn, Point, Reader, Record, Tail};
 use std::sync::Arc;
 
@@ -310,12 +310,7 @@ fn threads<C: ConcurrencyControl>(engine: &Engine<C>) -> usize {
 
 /// Makes a table that there was, unless the checkpoint has it already.
 fn create<C: ConcurrencyControl>(engine: &Engine<C>, entry: &CatalogEntry) -> Result<()> {
-    let kind = TableKind {
-        name: entry.name.clone(),
-        types: (entry.key_type.clone(), entry.value_type.clone()),
-        fixed8: entry.fixed8,
-    };
-    if restore_table(engine, entry.number, kind)? {
+    if restore_table(engine, entry.number, checkpointer::kind(entry)?)? {
         return Ok(());
     }
     Err(Error::CatalogDamaged { table: entry.name.clone(), number: entry.number })

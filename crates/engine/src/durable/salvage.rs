@@ -4,7 +4,7 @@
 //! behind its start give, but for what the report says was left out.
 
 use super::damage::{Damage, lock_to_read};
-use super::{Progress, Stage, log_table, mark};
+use super::{Progress, Stage, checkpointer, log_table, mark};
 use crate::cc::ConcurrencyControl;
 use crate::checkpoint::{
     self, Block, CatalogEntry, Closed, Identity, Manifest, RowsFile, RowsReader, TableEntry,
@@ -270,10 +270,9 @@ impl<C: ConcurrencyControl> Salvaging<'_, C> {
     /// Makes a table in the new database.
     fn add_table(&mut self, entry: &CatalogEntry, start: Lsn, checkpoint: Option<u64>) -> Result<()> {
         let engine = &**self.of.engine;
-        let CatalogEntry { name, key_type, value_type, fixed8, .. } = entry.clone();
-        let kind = TableKind { name: name.clone(), types: (key_type, value_type), fixed8 };
+        let (name, kind) = (entry.name.clone(), checkpointer::kind(entry)?);
         let created = |number, kind: &TableKind| log_table(engine, number, kind);
-        let raw = open_table(engine, kind, created, |table| RawTable::new(table, engine.id))?;
+        let raw = open_table(engine, kind, false, created, |table| RawTable::new(table, engine.id))?;
         let report = SalvagedTable { name, checkpoint, ..SalvagedTable::default() };
         let is_cut = self.gaps.iter().any(|gap| self.cuts(gap, start));
         self.tables.insert(entry.number, Target { raw, start, is_cut, report });

@@ -6,32 +6,29 @@ use crate::memory::OutOfMemory;
 use crate::suspend::Suspend;
 use std::ops::Bound;
 
+mod atomic;
+mod btree;
+mod key;
 mod masstree;
 #[cfg(test)]
 #[cfg_attr(braid_shuttle, allow(dead_code, reason = "the models of schedules use a part of it"))]
 mod model;
 mod nodes;
+mod object;
+mod page;
+#[cfg(all(test, braid_shuttle))]
+mod schedules;
+#[cfg(all(test, not(any(braid_shuttle, braid_loom))))]
+mod stress;
 mod table_index;
 pub mod touched;
 
 pub use crate::record::RecordId;
+pub use key::{Key, slice_of};
 pub use masstree::Yardstick;
 pub use nodes::Nodes;
+pub use page::{Mark, PAGE_ENTRIES_MAX, Page};
 pub use table_index::{Cursor, DERIVED, IndexKind, IndexOptions, TableIndex, Walk};
-
-/// A search key: bytes in memory that outlives the operation. Eight bytes or fewer travel in `slice` alone.
-#[derive(Clone, Copy, Debug)]
-pub struct Key {
-    /// The first eight bytes, big-endian, zero-padded: order-preserving.
-    pub slice: u64,
-    /// Length in bytes, at most [`KEY_BYTES_MAX`].
-    pub len: u32,
-    /// All `len` bytes when `len > 8`; unused (may dangle) otherwise.
-    pub bytes: *const u8,
-}
-
-/// The longest key.
-pub const KEY_BYTES_MAX: u32 = u16::MAX as u32;
 
 /// What a step of a descent came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,42 +61,6 @@ pub enum Paged {
     End,
 }
 
-/// Most entries of a page.
-pub const PAGE_ENTRIES_MAX: usize = 14;
-
-/// What a walk has read of a node: as long as that is so, the node holds the same keys.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Mark {
-    /// Which node.
-    pub(crate) node: u32,
-    /// In which state.
-    pub(crate) head: u64,
-}
-
-/// The entries that a range walk came to, in the walk's order. A page serves one walk at a time:
-/// it keeps the walk's place between two calls.
-#[derive(Clone, Debug, Default)]
-pub struct Page {
-    /// Entries in use.
-    pub len: usize,
-    /// Their records.
-    pub ids: [RecordId; PAGE_ENTRIES_MAX],
-    /// Their keys' slices, of the last layer the key reaches: the key itself where keys have eight bytes.
-    pub slices: [u64; PAGE_ENTRIES_MAX],
-    /// Where keys vary in length: the whole keys, one after the other. Empty otherwise.
-    pub bytes: Vec<u8>,
-    /// Where each key ends in `bytes`.
-    pub ends: [u32; PAGE_ENTRIES_MAX],
-    /// Whether keys have eight bytes, which are `slices` alone.
-    pub is_fixed8: bool,
-    /// Whether the walk is to leave marks.
-    pub is_marking: bool,
-    /// What the walk has read, from the first page on; the caller may take it.
-    pub marks: Vec<Mark>,
-    /// The walk's place: the bound it began at, and later the bytes that lead to its layer.
-    pub(crate) position: Vec<u8>,
-}
-
 /// Contract: see README.md of this folder. All methods may be called concurrently from any thread inside an epoch.
 pub trait Index: Send + Sync {
     /// A suspended point descent: plain data, owns nothing; dropping it cancels.
@@ -116,16 +77,19 @@ pub trait Index: Send + Sync {
     /// that costs time and nothing else.
     ///
     /// # Safety
-    /// Both keys' bytes are alive during the call.
+    /// The cursor is of this index; both keys' bytes are alive during the call.
     unsafe fn start_behind(&self, cursor: &Self::Cursor, behind: &Key, key: &Key) -> Self::Cursor;
 
     /// Asks for the memory that the first step reads.
-    fn prepare(&self, cursor: &Self::Cursor);
+    ///
+    /// # Safety
+    /// The cursor is of this index.
+    unsafe fn prepare(&self, cursor: &Self::Cursor);
 
     /// Goes on to the next probable miss. Never ends holding a latch.
     ///
     /// # Safety
-    /// Inside an epoch entered before `start`; key bytes alive; the same key at every step.
+    /// The cursor is of this index; inside an epoch entered before `start`; key bytes alive; the same key at every step.
     unsafe fn step<S: Suspend>(&self, cursor: &mut Self::Cursor, key: &Key, s: &mut S) -> Probe;
 
     /// Maps an absent key to `id`. `cursor` is where a descent for `key` ended (Absent), as a hint: validated,
@@ -159,12 +123,15 @@ pub trait Index: Send + Sync {
     /// some moment during the walk; a key that is there all the time appears, once.
     ///
     /// # Safety
-    /// Inside an epoch entered before `walk`; `page` is the one given to `walk`.
+    /// The walk is of this index; inside an epoch entered before `walk`; `page` is the one given to `walk`.
     unsafe fn next_page<S: Suspend>(&self, walk: &mut Self::Walk, page: &mut Page, s: &mut S) -> Paged;
 
     /// Asks for the memory that `next_page` reads first, where that is known: for who has got a page, wants another,
     /// and has something else to do meanwhile. (An answer of `s` is ignored.)
-    fn prepare_page<S: Suspend>(&self, walk: &Self::Walk, s: &mut S);
+    ///
+    /// # Safety
+    /// The walk is of this index.
+    unsafe fn prepare_page<S: Suspend>(&self, walk: &Self::Walk, s: &mut S);
 
     /// Whether what a walk has read is so still: nothing was added there or taken away.
     fn is_as_marked(&self, mark: &Mark) -> bool;
@@ -197,85 +164,4 @@ pub trait Index: Send + Sync {
 
     /// Plants an error, to show that checks find it: splits leave the stamp with one half alone.
     fn lose_stamps(&mut self);
-}
-
-impl Page {
-    /// The entries before the end of a range.
-    pub fn len_within(&self, to: Bound<&[u8]>, is_reverse: bool) -> usize {
-        // As a rule the whole page is.
-        if matches!(to, Bound::Unbounded) || self.len > 0 && self.is_within(self.len - 1, to, is_reverse) {
-            return self.len;
-        }
-        (0..self.len).take_while(|&i| self.is_within(i, to, is_reverse)).count()
-    }
-
-    #[inline(always)]
-    fn is_within(&self, i: usize, to: Bound<&[u8]>, is_reverse: bool) -> bool {
-        let (bound, is_included) = match to {
-            Bound::Unbounded => return true,
-            Bound::Included(bound) => (bound, true),
-            Bound::Excluded(bound) => (bound, false),
-        };
-        let order = match self.is_fixed8 {
-            true => self.slices[i].cmp(&slice_of(bound)),
-            false => self.key(i).cmp(bound),
-        };
-        let order = if is_reverse { order.reverse() } else { order };
-        order.is_lt() || is_included && order.is_eq()
-    }
-
-    /// A whole key, where keys vary in length.
-    pub fn key(&self, i: usize) -> &[u8] {
-        debug_assert!(!self.is_fixed8 && i < self.len);
-        let start = if i == 0 { 0 } else { self.ends[i - 1] as usize };
-        &self.bytes[start..self.ends[i] as usize]
-    }
-}
-
-impl Key {
-    /// The key of these bytes, which must outlive it: [`KEY_BYTES_MAX`] of them at most.
-    #[inline]
-    pub fn new(bytes: &[u8]) -> Key {
-        debug_assert!(bytes.len() <= KEY_BYTES_MAX as usize);
-        Key { slice: slice_of(bytes), len: bytes.len() as u32, bytes: bytes.as_ptr() }
-    }
-
-    /// All its bytes; those of a key that travels in `slice` alone by way of `short`.
-    pub fn bytes<'k>(&'k self, short: &'k mut [u8; 8]) -> &'k [u8] {
-        if self.len > 8 {
-            // SAFETY: alive for as long as the key.
-            return unsafe { self.long_bytes() };
-        }
-        *short = self.slice.to_be_bytes();
-        &short[..self.len as usize]
-    }
-
-    /// All bytes of a key longer than eight.
-    ///
-    /// # Safety
-    /// They are alive for as long as the result is used.
-    pub unsafe fn long_bytes<'k>(&self) -> &'k [u8] {
-        debug_assert!(self.len > 8);
-        // SAFETY: by the caller's promise.
-        unsafe { std::slice::from_raw_parts(self.bytes, self.len as usize) }
-    }
-
-    /// The key of eight bytes whose order is that of the numbers.
-    #[inline(always)]
-    pub fn from_u64(number: u64) -> Key {
-        Key { slice: number, len: 8, bytes: std::ptr::null() }
-    }
-}
-
-/// The first eight of these bytes, big-endian, zero-padded.
-#[inline]
-pub fn slice_of(bytes: &[u8]) -> u64 {
-    match bytes.first_chunk::<8>() {
-        Some(first) => u64::from_be_bytes(*first),
-        None => {
-            let mut first = [0; 8];
-            first[..bytes.len()].copy_from_slice(bytes);
-            u64::from_be_bytes(first)
-        }
-    }
 }

@@ -8,6 +8,12 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
+/// What tests ask of an index beyond the contract.
+pub(crate) trait Checked: Index {
+    /// Panics where an invariant of its nodes does not hold. Nobody is changing the index.
+    fn check_structure(&self);
+}
+
 /// One operation of the model.
 #[derive(Clone, Debug)]
 pub(crate) enum Op {

@@ -1,6 +1,7 @@
 //! Where the nodes of all indexes of a database lie: a slab for each size of node that they have, made when the first
 //! index with such nodes is.
 
+use crate::epoch::Local;
 use crate::memory::{Kind, Memory, OutOfMemory, Slab};
 use crate::sync::{Arc, Mutex, lock};
 
@@ -39,4 +40,60 @@ impl std::fmt::Debug for Nodes {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Nodes").field("used", &self.used()).finish_non_exhaustive()
     }
+}
+
+/// Nodes reserved for an operation; those left over go back.
+pub(in crate::index) struct Spares<'a> {
+    nodes: &'a Slab,
+    ids: Vec<u32>,
+}
+
+impl<'a> Spares<'a> {
+    pub(in crate::index) fn reserve(nodes: &'a Slab, count: usize) -> Result<Spares<'a>, OutOfMemory> {
+        let mut spares = Spares { nodes, ids: Vec::with_capacity(count) };
+        for _ in 0..count {
+            spares.ids.push(nodes.allocate()?);
+        }
+        Ok(spares)
+    }
+
+    pub(in crate::index) fn take(&mut self) -> Option<u32> {
+        self.ids.pop()
+    }
+
+    /// Makes sure of `count` nodes even where somebody else has filled a parent meanwhile.
+    pub(in crate::index) fn ensure(&mut self, count: usize) -> Result<(), OutOfMemory> {
+        while self.ids.len() < count {
+            self.ids.push(self.nodes.allocate()?);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Spares<'_> {
+    fn drop(&mut self) {
+        for &id in &self.ids {
+            // SAFETY: allocated here, never published.
+            unsafe { self.nodes.free(id) };
+        }
+    }
+}
+
+/// Gives a node back when nobody can be there any more.
+///
+/// # Safety
+/// Of this slab, which outlives the epochs; unreachable for operations that start from now on.
+pub(in crate::index) unsafe fn retire(local: &Local, slab: &Arc<Slab>, id: u32) {
+    let slab = Arc::as_ptr(slab).cast_mut().cast::<u8>();
+    // SAFETY: the caller's promise.
+    unsafe { local.retire(slab, u64::from(id), reclaim) };
+}
+
+/// # Safety
+/// `slab` is the slab of node `id`, which nobody reaches any more.
+unsafe fn reclaim(_: &Local, slab: *mut u8, id: u64) {
+    // SAFETY: the caller's promise.
+    let slab = unsafe { &*slab.cast::<Slab>() };
+    // SAFETY: the caller's promise.
+    unsafe { slab.free(id as u32) };
 }

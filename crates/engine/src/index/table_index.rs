@@ -4,7 +4,7 @@
 //! predicts; how much of a tree is compiled into its callers is the tree's own choice.
 
 use super::touched::Touched;
-use super::{Index, Inserted, Key, Mark, Nodes, Page, Paged, Probe, RecordId, masstree};
+use super::{Index, Inserted, Key, Mark, Nodes, Page, Paged, Probe, RecordId, btree, masstree};
 use crate::epoch::Local;
 use crate::memory::{OutOfMemory, Slab};
 use crate::record::Kept;
@@ -24,6 +24,17 @@ pub struct IndexOptions {
     pub fixed8: bool,
     /// What its owner calls it.
     pub number: u32,
+}
+
+impl std::str::FromStr for IndexKind {
+    type Err = String;
+
+    /// The kind of this name, as commands take it; else an error that says which names there are.
+    fn from_str(name: &str) -> Result<IndexKind, String> {
+        let names = IndexKind::ALL.iter().map(|kind| kind.name()).collect::<Vec<_>>();
+        IndexKind::named(name)
+            .ok_or_else(|| format!("there is no kind of index {name:?}; there are {}", names.join(" and ")))
+    }
 }
 
 /// The index of one table. Dropping it leaves its nodes to their slab; [`Index::clear`] gives them back.
@@ -75,6 +86,7 @@ impl TableIndex {
     pub fn yardstick(&self) -> Option<masstree::Yardstick<'_>> {
         match &self.tree {
             Tree::Masstree(tree) => Some(tree.yardstick()),
+            Tree::BTree(_) => None,
         }
     }
 }
@@ -106,6 +118,11 @@ macro_rules! kinds {
                 match self { $(IndexKind::$kind => $name,)+ }
             }
 
+            /// The kind of this name.
+            pub fn named(name: &str) -> Option<IndexKind> {
+                IndexKind::ALL.iter().copied().find(|kind| kind.name() == name)
+            }
+
             /// Bytes of a node, which is aligned to them.
             fn node_bytes(self) -> usize {
                 match self { $(IndexKind::$kind => $module::NODE_BYTES,)+ }
@@ -124,24 +141,13 @@ macro_rules! kinds {
             }
         }
 
-        /// A suspended point descent in an index of any kind.
-        #[derive(Clone, Copy, Debug)]
-        pub enum Cursor { $(#[doc(hidden)] $kind(<$module::$kind as Index>::Cursor),)+ }
+        /// A suspended point descent, for the index that began it alone: which says of what kind it is.
+        #[derive(Clone, Copy)]
+        pub union Cursor { $($module: <$module::$kind as Index>::Cursor,)+ }
 
-        /// A suspended range walk in an index of any kind.
-        #[derive(Clone, Copy, Debug)]
-        pub enum Walk { $(#[doc(hidden)] $kind(<$module::$kind as Index>::Walk),)+ }
-
-        $(
-            impl From<<$module::$kind as Index>::Cursor> for Cursor {
-                #[inline(always)]
-                fn from(cursor: <$module::$kind as Index>::Cursor) -> Cursor { Cursor::$kind(cursor) }
-            }
-            impl From<<$module::$kind as Index>::Walk> for Walk {
-                #[inline(always)]
-                fn from(walk: <$module::$kind as Index>::Walk) -> Walk { Walk::$kind(walk) }
-            }
-        )+
+        /// A suspended range walk, for the index that began it alone.
+        #[derive(Clone, Copy)]
+        pub union Walk { $($module: <$module::$kind as Index>::Walk,)+ }
 
         /// Calls the tree, whichever it is.
         macro_rules! call {
@@ -150,13 +156,46 @@ macro_rules! kinds {
             };
         }
 
-        /// Calls the tree with the state, of type `$State`, of an operation on it.
-        macro_rules! go_on {
+        /// Begins an operation: its state, of the union `$State`, is what the tree answers.
+        macro_rules! begin {
+            ($State:ident, $index:expr, $tree:ident => $call:expr) => {
+                match $index { $(Tree::$kind($tree) => $State { $module: $call },)+ }
+            };
+        }
+
+        /// Begins an operation where another one, in `$state`, has ended. As `go_on`.
+        macro_rules! begin_behind {
             ($State:ident, $index:expr, $tree:ident, $state:ident => $call:expr) => {
-                match ($index, $state) {
-                    $((Tree::$kind($tree), $State::$kind($state)) => $call,)+
-                    #[allow(unreachable_patterns, reason = "where there is a single kind")]
-                    _ => unreachable!("an operation goes on in the index in which it began"),
+                match $index {
+                    $(Tree::$kind($tree) => {
+                        let $state = &$state.$module;
+                        $State { $module: $call }
+                    })+
+                }
+            };
+        }
+
+        /// Calls the tree with the state of an operation that it has begun. To be called in an unsafe block: that state
+        /// is of this tree's kind.
+        macro_rules! go_on {
+            ($index:expr, $tree:ident, $state:ident => $call:expr) => {
+                match $index {
+                    $(Tree::$kind($tree) => {
+                        let $state = &mut $state.$module;
+                        $call
+                    })+
+                }
+            };
+        }
+
+        /// As `go_on`, for calls that leave the state as it is.
+        macro_rules! look_at {
+            ($index:expr, $tree:ident, $state:ident => $call:expr) => {
+                match $index {
+                    $(Tree::$kind($tree) => {
+                        let $state = &$state.$module;
+                        $call
+                    })+
                 }
             };
         }
@@ -167,6 +206,20 @@ kinds! {
     /// Masstree: a trie of B+-trees, each of which goes by eight bytes of the key. The default.
     #[default]
     Masstree = "masstree": masstree;
+    /// A B+-tree with optimistic lock coupling.
+    BTree = "btree": btree;
+}
+
+impl std::fmt::Debug for Cursor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cursor").finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for Walk {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Walk").finish_non_exhaustive()
+    }
 }
 
 impl Index for TableIndex {
@@ -175,24 +228,25 @@ impl Index for TableIndex {
 
     #[inline(always)]
     fn start(&self, key: &Key) -> Cursor {
-        call!(&self.tree, tree => tree.start(key).into())
+        begin!(Cursor, &self.tree, tree => tree.start(key))
     }
 
     #[inline(always)]
     unsafe fn start_behind(&self, cursor: &Cursor, behind: &Key, key: &Key) -> Cursor {
-        // SAFETY: by the caller's promise.
-        go_on!(Cursor, &self.tree, tree, cursor => unsafe { tree.start_behind(cursor, behind, key) }.into())
+        // SAFETY: by the caller's promise, and so the cursor is of this kind.
+        unsafe { begin_behind!(Cursor, &self.tree, tree, cursor => tree.start_behind(cursor, behind, key)) }
     }
 
     #[inline(always)]
-    fn prepare(&self, cursor: &Cursor) {
-        go_on!(Cursor, &self.tree, tree, cursor => tree.prepare(cursor));
+    unsafe fn prepare(&self, cursor: &Cursor) {
+        // SAFETY: by the caller's promise.
+        unsafe { look_at!(&self.tree, tree, cursor => tree.prepare(cursor)) };
     }
 
     #[inline(always)]
     unsafe fn step<S: Suspend>(&self, cursor: &mut Cursor, key: &Key, s: &mut S) -> Probe {
         // SAFETY: by the caller's promise.
-        go_on!(Cursor, &self.tree, tree, cursor => unsafe { tree.step(cursor, key, s) })
+        unsafe { go_on!(&self.tree, tree, cursor => tree.step(cursor, key, s)) }
     }
 
     #[inline]
@@ -204,7 +258,7 @@ impl Index for TableIndex {
         id: RecordId,
     ) -> Result<Inserted, OutOfMemory> {
         // SAFETY: by the caller's promise.
-        go_on!(Cursor, &self.tree, tree, cursor => unsafe { tree.insert(local, cursor, key, id) })
+        unsafe { look_at!(&self.tree, tree, cursor => tree.insert(local, cursor, key, id)) }
     }
 
     unsafe fn remove(&self, local: &Local, key: &Key, id: RecordId) -> bool {
@@ -214,18 +268,19 @@ impl Index for TableIndex {
 
     unsafe fn walk(&self, from: Bound<&Key>, reverse: bool, page: &mut Page) -> Walk {
         // SAFETY: by the caller's promise.
-        call!(&self.tree, tree => unsafe { tree.walk(from, reverse, page) }.into())
+        begin!(Walk, &self.tree, tree => unsafe { tree.walk(from, reverse, page) })
     }
 
     #[inline]
     unsafe fn next_page<S: Suspend>(&self, walk: &mut Walk, page: &mut Page, s: &mut S) -> Paged {
         // SAFETY: by the caller's promise.
-        go_on!(Walk, &self.tree, tree, walk => unsafe { tree.next_page(walk, page, s) })
+        unsafe { go_on!(&self.tree, tree, walk => tree.next_page(walk, page, s)) }
     }
 
     #[inline(always)]
-    fn prepare_page<S: Suspend>(&self, walk: &Walk, s: &mut S) {
-        go_on!(Walk, &self.tree, tree, walk => tree.prepare_page(walk, s));
+    unsafe fn prepare_page<S: Suspend>(&self, walk: &Walk, s: &mut S) {
+        // SAFETY: by the caller's promise.
+        unsafe { look_at!(&self.tree, tree, walk => tree.prepare_page(walk, s)) };
     }
 
     #[inline]

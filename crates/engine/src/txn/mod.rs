@@ -56,6 +56,7 @@ pub use rows::{NextRow, Rows};
 pub(crate) use secondary::{Declared, extractor, open as open_index};
 pub use secondary::{GetBy, Index, IndexRows, NextIndexRow, OwnedIndexRows};
 pub use table::Table;
+pub use table::TableOptions;
 pub(crate) use table::{TableInner, TableKind, open as open_table, restore as restore_table};
 pub(crate) use turn::drive_in_turn;
 #[cfg(feature = "serde")]

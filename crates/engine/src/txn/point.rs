@@ -89,7 +89,9 @@ impl<C: ConcurrencyControl> Point<C> {
     #[inline(always)]
     pub(crate) fn prepare(&self) {
         // SAFETY: the table is alive.
-        unsafe { &*self.table }.index.prepare(&self.cursor);
+        let table = unsafe { &*self.table };
+        // SAFETY: made by this table's index.
+        unsafe { table.index.prepare(&self.cursor) };
     }
 
     /// Goes on to the next probable miss; true: done. Reads top to bottom as the sequential

@@ -312,7 +312,8 @@ impl<C: ConcurrencyControl> Run<C> {
             self.remember();
             self.stage = Stage::Visit;
         } else if let Some(walk) = &self.walk {
-            table.index.prepare_page(walk, s);
+            // SAFETY: made by this table's index.
+            unsafe { table.index.prepare_page(walk, s) };
         }
         leave
     }

@@ -119,24 +119,52 @@ pub(crate) struct TableKind {
     pub(crate) types: (String, String),
     /// All keys have eight bytes.
     pub(crate) fixed8: bool,
+    /// How keys find their records.
+    pub(crate) index: IndexKind,
+}
+
+/// How a table is made: for [`Database::table_with`](crate::Database::table_with).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TableOptions {
+    /// The kind of index. Default: [`IndexKind::Masstree`].
+    pub index: IndexKind,
 }
 
 impl TableKind {
     /// A table of this name for these types.
-    pub(crate) fn of<K: Key, V: Value + ?Sized>(name: &str) -> TableKind {
-        TableKind { name: name.into(), types: (K::type_name(), V::type_name()), fixed8: K::FIXED8 }
+    pub(crate) fn of<K: Key, V: Value + ?Sized>(name: &str, index: IndexKind) -> TableKind {
+        let types = (K::type_name(), V::type_name());
+        TableKind { name: name.into(), types, fixed8: K::FIXED8, index }
+    }
+
+    /// The same, with an index of the kind of this name; without one, of the default kind.
+    pub(crate) fn named(
+        name: &str,
+        types: (String, String),
+        fixed8: bool,
+        index: Option<&str>,
+    ) -> Result<TableKind> {
+        let unknown = |index: &str| Error::UnknownIndex { table: name.into(), index: index.into() };
+        let index = index.map_or(Ok(IndexKind::default()), |index| {
+            IndexKind::named(index).ok_or_else(|| unknown(index))
+        })?;
+        Ok(TableKind { name: name.into(), types, fixed8, index })
+    }
+
+    /// The name of its kind of index, if that is not the default one.
+    pub(crate) fn index_name(&self) -> Option<&'static str> {
+        (self.index != IndexKind::default()).then(|| self.index.name())
     }
 
     /// What it holds, for people, in so far as that tells it from another one.
     fn unlike(&self, other: &TableKind) -> String {
         let (key_type, value_type) = &self.types;
-        let is_told = self.types != other.types || self.fixed8 == other.fixed8;
-        let how = if is_told {
-            ""
-        } else if self.fixed8 {
-            " of eight bytes"
+        let how = if self.types != other.types {
+            String::new()
+        } else if self.fixed8 != other.fixed8 {
+            format!(" of {}", if self.fixed8 { "eight bytes" } else { "any length" })
         } else {
-            " of any length"
+            format!(" in an index of the kind {}", self.index.name())
         };
         format!("{value_type} by {key_type}{how}")
     }
@@ -150,7 +178,7 @@ impl TableInner {
         kind: TableKind,
     ) -> Result<TableInner> {
         let limit_bytes = engine.memory.limit_bytes();
-        let options = IndexOptions { kind: IndexKind::default(), fixed8: kind.fixed8, number };
+        let options = IndexOptions { kind: kind.index, fixed8: kind.fixed8, number };
         let mut index =
             TableIndex::new(&engine.nodes, options).map_err(|_| Error::OutOfMemory { limit_bytes })?;
         if C::LOSES_STAMPS {
@@ -177,16 +205,21 @@ impl TableInner {
     }
 }
 
-/// Creates the table, or opens it if it exists with these types, and makes a handle of it. `created` notes that there
-/// is one more, before anybody can use it; if it fails, there is not.
+/// Creates the table, or opens it if it exists with these types, and makes a handle of it. A table that exists may have
+/// an index of another kind, unless that one `is_chosen`. `created` notes that there is one more, before anybody can use
+/// it; if it fails, there is not.
 pub(crate) fn open<C: ConcurrencyControl, R>(
     engine: &Engine<C>,
-    kind: TableKind,
+    mut kind: TableKind,
+    is_chosen: bool,
     created: impl FnOnce(u32, &TableKind) -> Result<()>,
     handle: impl FnOnce(&TableInner) -> R,
 ) -> Result<R> {
     let mut tables = engine.tables.lock().expect("no panic while it is held");
     if let Some(table) = tables.iter().find(|table| table.kind.name == kind.name) {
+        if !is_chosen {
+            kind.index = table.kind.index;
+        }
         if table.kind != kind {
             let (existing, requested) = (table.kind.unlike(&kind), kind.unlike(&table.kind));
             return Err(Error::TableMismatch { name: kind.name, existing, requested });

@@ -42,15 +42,20 @@ pub(crate) fn take<'a>(bytes: &mut &'a [u8], count: u64) -> Option<&'a [u8]> {
     Some(taken)
 }
 
-/// Passes over further parts: how many there are, then of each its kind in a byte, its length, and so many bytes. No
-/// kind is known here, so none of them may be one that has to be.
+/// Passes over further parts, of which no kind is known: none of them may be one that has to be.
 pub(crate) fn pass_parts(bytes: &mut &[u8]) -> Option<()> {
+    take_parts(bytes, |_, _| false)
+}
+
+/// Takes further parts: how many there are, then of each its kind in a byte, its length, and so many bytes. `known`
+/// says whether it knows a part of this kind with these bytes; the others have to be ones that may be passed over.
+pub(crate) fn take_parts(bytes: &mut &[u8], mut known: impl FnMut(u8, &[u8]) -> bool) -> Option<()> {
     // Each takes bytes, so a number that is wrong soon comes to their end.
     for _ in 0..take_varint(bytes)? {
         let kind = take(bytes, 1)?[0];
         let part_bytes = take_varint(bytes)?;
-        take(bytes, part_bytes)?;
-        if kind < OPTIONAL_KIND_MIN {
+        let part = take(bytes, part_bytes)?;
+        if !known(kind, part) && kind < OPTIONAL_KIND_MIN {
             return None;
         }
     }

@@ -10,7 +10,7 @@ use crate::scheduler::Ticks;
 use braiddb::checkpoint::{Closed, Identity};
 use braiddb::storage::{MemoryStorage, OpenMode, Storage};
 use braiddb::wal::DatabaseId;
-use braiddb::{Database, Durability, Options, Result, Serializable, Stepped, Table};
+use braiddb::{Database, Durability, IndexKind, Options, Result, Serializable, Stepped, Table, TableOptions};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -154,7 +154,9 @@ fn open(
 }
 
 fn table(db: &Database, number: u64) -> Result<Table<u64, [u8]>> {
-    db.table(&format!("table {number}"))
+    // Of every kind, so that what is noted of tables differs.
+    let index = IndexKind::ALL[number as usize % IndexKind::ALL.len()];
+    db.table_with(&format!("table {number}"), TableOptions { index })
 }
 
 /// Commits some changes of single rows, each of which is flushed: nobody else would make room in the log.

@@ -95,14 +95,14 @@ impl Explorer<'_> {
     /// it does again.
     /// (Names that are lost and seen all the same are lost only to a machine that has been started anew.)
     fn first_lives(&mut self) -> Result<Lived, Box<Failure>> {
-        let Settings { seed, transactions, mistake, .. } = *self.settings;
+        let Settings { seed, transactions, mistake, index, .. } = *self.settings;
         let others = self.has_others();
         let capacity = if others { CAPACITY_SMALL } else { CAPACITY };
         let mut lived = Lived { storage: SimulatedStorage::new(seed, capacity), traces: Vec::new() };
         let may_fail = self.settings.fault.is_some();
         let reopens = self.settings.fault.as_ref().is_some_and(|fault| !fault.loses_names());
         let closes = seed % 5 == 4;
-        let first = Course { seed, transactions, mistake, may_fail, others, reopens, closes };
+        let first = Course { seed, transactions, mistake, may_fail, others, reopens, closes, index };
         let again = Course { transactions: LATER_TRANSACTIONS, ..first };
         let courses = [Some(first), (reopens || (first.closes && !may_fail)).then_some(again)];
         for course in courses.iter().flatten() {
@@ -219,7 +219,7 @@ impl Explorer<'_> {
         boundary: u64,
         storage: &SimulatedStorage,
     ) -> Result<(Found, Recovery), String> {
-        let opened = open(storage, self.settings.mistake, self.settings.seed);
+        let opened = open(storage, self.settings.mistake, self.settings.seed, self.settings.index);
         let (database, stepped) = opened.map_err(|error| format!("recovery fails: {error}"))?;
         let recovery = database.recovery().expect("it is durable");
         self.report.recoveries += 1;
@@ -256,6 +256,7 @@ impl Explorer<'_> {
             others: self.has_others(),
             reopens: false,
             closes,
+            index: self.settings.index,
         };
         let later = live(&crash.storage, trace, crash.boundary, &course);
         let later = later.map_err(|what| format!("in the life after it: {what}"))?;

@@ -14,8 +14,8 @@ use crate::storage::SimulatedStorage;
 use braiddb::storage::{OpenMode, Storage};
 use braiddb::suspend::Seeded;
 use braiddb::{
-    Database, Durability, Error, LogCondition, Options, Result, Serializable, Step, Stepped, Txn, Worker,
-    WorkerOptions,
+    Database, Durability, Error, IndexKind, LogCondition, Options, Result, Serializable, Step, Stepped, Txn,
+    Worker, WorkerOptions,
 };
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -79,6 +79,8 @@ pub(super) struct Course {
     pub(super) reopens: bool,
     /// The database is closed at the end.
     pub(super) closes: bool,
+    /// The kind of index of tables that are made.
+    pub(super) index: IndexKind,
 }
 
 /// How a recovered database is looked at and used.
@@ -86,10 +88,12 @@ pub(super) fn open(
     storage: &SimulatedStorage,
     mistake: Mistake,
     seed: u64,
+    index: IndexKind,
 ) -> Result<(Database, Stepped<Serializable>)> {
     let mut random = Random::new(seed);
     let options = Options {
         workers: 0,
+        index,
         log_segment_bytes: *random.one_of(&[4096, 4096, 8192, 16384]),
         log_buffer_bytes: *random.one_of(&[2048, 8192]),
         log_lag_ms: u64::MAX,
@@ -114,13 +118,13 @@ pub(super) fn live(
     boundary: u64,
     course: &Course,
 ) -> Result<Trace, String> {
-    let mut opened = open(storage, course.mistake, course.seed);
+    let mut opened = open(storage, course.mistake, course.seed, course.index);
     if opened.is_err() && course.may_fail {
         if !course.reopens {
             return Ok(before.clone());
         }
         storage.heal();
-        opened = open(storage, course.mistake, course.seed);
+        opened = open(storage, course.mistake, course.seed, course.index);
     }
     let (database, stepped) = opened.map_err(|error| format!("the database cannot be opened: {error}"))?;
     let found = judge(before, boundary, &database)?;

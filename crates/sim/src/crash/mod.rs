@@ -49,8 +49,8 @@ pub use place::{Failure, Place};
 
 use crate::Random;
 use crate::storage::{Fault, FaultRule};
-use braiddb::PlantedDurability;
 use braiddb::storage::Operation;
+use braiddb::{IndexKind, PlantedDurability};
 
 /// A mistake that a check must find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,19 +91,23 @@ pub struct Settings {
     pub others: bool,
     /// What is done wrong.
     pub mistake: Mistake,
+    /// The kind of index of tables that are made.
+    pub index: IndexKind,
 }
 
 /// In so many seeds there is one whose disk fails, and another one whose disk is full now and then.
 const SEEDS_PER_FAULT: u64 = 4;
 
 impl Settings {
-    /// Those of a seed: a short life, on a disk that fails with one of four, and is full with another.
+    /// Those of a seed: a short life, on a disk that fails with one of four, and is full with another. The kinds of index
+    /// take turns.
     pub fn seeded(seed: u64) -> Settings {
         let mut random = Random::new(seed ^ 0xfa17);
         let fault = seed % SEEDS_PER_FAULT == SEEDS_PER_FAULT - 1;
         let fault = fault.then(|| random_fault(&mut random));
         let (transactions, others) = (random.between(10, 60), seed % SEEDS_PER_FAULT == 1);
-        Settings { seed, states: 250, transactions, fault, others, mistake: Mistake::None }
+        let index = IndexKind::ALL[(seed / SEEDS_PER_FAULT) as usize % IndexKind::ALL.len()];
+        Settings { seed, states: 250, transactions, fault, others, mistake: Mistake::None, index }
     }
 }
 

@@ -12,7 +12,7 @@ use super::history::History;
 use super::policy::{EveryMiss, Phases, Still};
 use super::program::{Place, Script, State};
 use braiddb::{
-    ConcurrencyControl, Database, Error, Options, Result, Step, Table, Txn, Worker, WorkerOptions,
+    ConcurrencyControl, Database, Error, IndexKind, Options, Result, Step, Table, Txn, Worker, WorkerOptions,
 };
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -75,17 +75,25 @@ impl std::fmt::Display for Schedule {
 }
 
 /// Runs the script under a scheme. An error says what the engine did that no transaction may.
-pub fn play<C: ConcurrencyControl>(script: &Script, schedule: &Schedule) -> Result<History, String> {
+pub fn play<C: ConcurrencyControl>(
+    script: &Script,
+    schedule: &Schedule,
+    index: IndexKind,
+) -> Result<History, String> {
     // Caught, so that a failure comes with its script: nothing of the run is used afterwards.
-    catch_unwind(AssertUnwindSafe(|| run::<C>(script, schedule))).unwrap_or_else(|payload| {
+    catch_unwind(AssertUnwindSafe(|| run::<C>(script, schedule, index))).unwrap_or_else(|payload| {
         let message = payload.downcast_ref::<String>().map(String::as_str);
         let message = message.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("no message");
         Err(format!("a panic: {message}"))
     })
 }
 
-fn run<C: ConcurrencyControl>(script: &Script, schedule: &Schedule) -> Result<History, String> {
-    let mut stage = Stage::<C>::new(script, schedule.workers, schedule.seed)?;
+fn run<C: ConcurrencyControl>(
+    script: &Script,
+    schedule: &Schedule,
+    index: IndexKind,
+) -> Result<History, String> {
+    let mut stage = Stage::<C>::new(script, schedule.workers, schedule.seed, index)?;
     if schedule.moves.iter().any(|each| matches!(each, Move::Phase(_))) {
         stage.part_commits(&schedule.moves);
     }
@@ -131,8 +139,8 @@ struct Stage<'s, C: ConcurrencyControl> {
 type Tables = Rc<Vec<Table<u64, i64>>>;
 
 impl<'s, C: ConcurrencyControl> Stage<'s, C> {
-    fn new(script: &'s Script, workers: usize, seed: u64) -> Result<Stage<'s, C>, String> {
-        let options = Options { workers: 0, ..Options::default() };
+    fn new(script: &'s Script, workers: usize, seed: u64, index: IndexKind) -> Result<Stage<'s, C>, String> {
+        let options = Options { workers: 0, index, ..Options::default() };
         let database: Database<C> = Database::in_memory_with(options, Arc::new(Still)).map_err(words)?;
         let tables: Result<Vec<_>> = script.tables.iter().map(|name| database.table(name)).collect();
         let tables = Rc::new(tables.map_err(words)?);
@@ -346,7 +354,7 @@ mod tests {
     fn who_waits_is_left_waiting() {
         let script = parse("waits", SCRIPT).unwrap();
         for workers in [1, 2] {
-            let mut stage = Stage::<Snapshot>::new(&script, workers, 0).unwrap();
+            let mut stage = Stage::<Snapshot>::new(&script, workers, 0, IndexKind::default()).unwrap();
             let (may_end, has_ended) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(false)));
             let (flag, tables) = (may_end.clone(), stage.tables.clone());
             // Stands for a transaction that waits for another: it takes steps, and gets nowhere.
@@ -376,7 +384,7 @@ mod tests {
     #[test]
     fn who_sets_out_is_left_half_way() {
         let script = parse("half-way", SCRIPT).unwrap();
-        let mut stage = Stage::<Snapshot>::new(&script, 1, 0).unwrap();
+        let mut stage = Stage::<Snapshot>::new(&script, 1, 0, IndexKind::BTree).unwrap();
         stage.take(Move::Start(0)).unwrap();
         stage.settle(1);
         let seen = |stage: &Stage<'_, Snapshot>| {
@@ -393,7 +401,7 @@ mod tests {
     #[test]
     fn who_never_ends_is_named() {
         let script = parse("never", SCRIPT).unwrap();
-        let mut stage = Stage::<Snapshot>::new(&script, 1, 0).unwrap();
+        let mut stage = Stage::<Snapshot>::new(&script, 1, 0, IndexKind::BTree).unwrap();
         for each in [0, 0, 1, 1] {
             stage.take(Move::Step(each)).unwrap(); // nothing settles in between
         }
@@ -404,8 +412,12 @@ mod tests {
     #[test]
     fn panics_are_reported() {
         let script = parse("panics", SCRIPT).unwrap();
-        let fault =
-            play::<Snapshot>(&script, &Schedule { moves: Vec::new(), workers: 0, seed: 0 }).unwrap_err();
+        let fault = play::<Snapshot>(
+            &script,
+            &Schedule { moves: Vec::new(), workers: 0, seed: 0 },
+            IndexKind::default(),
+        )
+        .unwrap_err();
         assert!(fault.starts_with("a panic: "), "{fault}");
     }
 
@@ -419,7 +431,7 @@ mod tests {
         let mut moves = vec![Move::Step(0)];
         moves.extend([Move::Fill, Move::Clear].repeat(8));
         moves.extend([0, 1, 1, 1].map(Move::Step));
-        let mut stage = Stage::<Snapshot>::new(&script, 1, 0).unwrap();
+        let mut stage = Stage::<Snapshot>::new(&script, 1, 0, IndexKind::BTree).unwrap();
         for each in &moves {
             stage.take(*each).unwrap();
             assert!(stage.settle(LOOKS_OF_FILL_MAX));
@@ -427,7 +439,9 @@ mod tests {
         }
         assert!(stage.finish().is_ok());
         moves.retain(|each| *each != Move::Clear);
-        assert!(play::<Snapshot>(&script, &Schedule { moves, workers: 1, seed: 0 }).is_ok());
+        assert!(
+            play::<Snapshot>(&script, &Schedule { moves, workers: 1, seed: 0 }, IndexKind::BTree).is_ok()
+        );
     }
 
     /// Proves that rows between the keys are neither observed nor left in the last state.
@@ -437,7 +451,8 @@ mod tests {
         let script = parse("filler", text).unwrap();
         let step = Move::Step(0);
         let moves = vec![step, Move::Fill, step, Move::Clear, Move::Tend, step];
-        let history = play::<Snapshot>(&script, &Schedule { moves, workers: 2, seed: 0 }).unwrap();
+        let history =
+            play::<Snapshot>(&script, &Schedule { moves, workers: 2, seed: 0 }, IndexKind::BTree).unwrap();
         let rows = Seen::Rows(vec![(1, 1), (2, 2)]);
         assert_eq!(history.transactions[0].seen, [rows.clone(), rows]);
         assert_eq!(history.last, script.rows);

@@ -5,7 +5,7 @@
 //! there, and starts the next child on the same directory.
 
 use braid_sim::Random;
-use braiddb::{Database, Error, Options, Table, Txn};
+use braiddb::{Database, Error, IndexKind, Options, Table, Txn};
 use clap::Args;
 use indicatif::ProgressBar;
 use std::collections::BTreeMap;
@@ -39,7 +39,13 @@ pub struct Kills {
 }
 
 /// Kills so many processes; ends with the first loss, and leaves the directory in which it is.
-pub fn kill(directory: Option<&Path>, kills: u64, seed: u64, bar: &ProgressBar) -> io::Result<Kills> {
+pub fn kill(
+    directory: Option<&Path>,
+    kills: u64,
+    seed: u64,
+    index: IndexKind,
+    bar: &ProgressBar,
+) -> io::Result<Kills> {
     let mut all = Kills { is_possible: cfg!(unix), ..Kills::default() };
     if !all.is_possible {
         return Ok(all);
@@ -51,15 +57,16 @@ pub fn kill(directory: Option<&Path>, kills: u64, seed: u64, bar: &ProgressBar) 
         let directory = root.join(format!("braid-crash-{}-{round}", std::process::id()));
         let mut last = BTreeMap::new();
         for _ in 0..KILLS_PER_DIRECTORY.min(kills - round * KILLS_PER_DIRECTORY) {
-            let acknowledged = kill_one(&directory, &mut random)?;
+            let acknowledged = kill_one(&directory, index, &mut random)?;
             all.kills += 1;
             all.in_checkpoints += u64::from(has_unfinished_checkpoint(&directory)?);
             all.acknowledged += acknowledged.values().map(|(_, count)| count).sum::<u64>();
             bar.inc(1);
-            if let Err(what) = judge(&directory, &acknowledged, &mut last) {
+            if let Err(what) = judge(&directory, index, &acknowledged, &mut last) {
                 let again = format!(
-                    "kills depend on time; the directory is {}; braid check crash --states 0 --corruptions 0 --kills {kills} --seed {seed}",
-                    directory.display()
+                    "kills depend on time; the directory is {}; braid check crash --states 0 --corruptions 0 --kills {kills} --seed {seed} --index {}",
+                    directory.display(),
+                    index.name()
                 );
                 all.lost.push((format!("after kill {}: {what}", all.kills), again));
                 return Ok(all);
@@ -74,9 +81,10 @@ pub fn kill(directory: Option<&Path>, kills: u64, seed: u64, bar: &ProgressBar) 
 type Acknowledged = BTreeMap<u64, (u64, u64)>;
 
 /// Runs a process for a while, and kills it.
-fn kill_one(directory: &Path, random: &mut Random) -> io::Result<Acknowledged> {
+fn kill_one(directory: &Path, index: IndexKind, random: &mut Random) -> io::Result<Acknowledged> {
     let mut command = Command::new(std::env::current_exe()?);
-    command.args(["check", "crash-child", "--seed", &random.any().to_string(), "--directory"]).arg(directory);
+    command.args(["check", "crash-child", "--seed", &random.any().to_string()]);
+    command.args(["--index", index.name(), "--directory"]).arg(directory);
     let mut process = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
     let (first, has_begun) = channel();
     let lines = process.stdout.take().expect("it is piped");
@@ -132,9 +140,14 @@ fn has_unfinished_checkpoint(directory: &Path) -> io::Result<bool> {
 
 /// Opens what a killed process has left: each client's transactions are there without a gap, up to the last that was
 /// acknowledged or the one after it, each of them as a whole. `last` are those that were there after the kill before.
-fn judge(directory: &Path, acknowledged: &Acknowledged, last: &mut BTreeMap<u64, u64>) -> Result<(), String> {
+fn judge(
+    directory: &Path,
+    index: IndexKind,
+    acknowledged: &Acknowledged,
+    last: &mut BTreeMap<u64, u64>,
+) -> Result<(), String> {
     let text = |error: Error| format!("the database cannot be opened and read: {error}");
-    let database = Database::open(directory, options()).map_err(text)?;
+    let database = Database::open(directory, options(index)).map_err(text)?;
     let tables = Tables::open(&database).map_err(text)?;
     let Rows { journal, present, balances } = tables.rows(&database).map_err(text)?;
     let (mut found, mut expected) = (BTreeMap::new(), BTreeMap::new());
@@ -170,8 +183,9 @@ fn judge(directory: &Path, acknowledged: &Acknowledged, last: &mut BTreeMap<u64,
     Ok(())
 }
 
-fn options() -> Options {
+fn options(index: IndexKind) -> Options {
     Options {
+        index,
         workers: 2,
         pin_workers: false,
         log_segment_bytes: 64 << 10,
@@ -256,11 +270,13 @@ pub struct ChildArgs {
     directory: PathBuf,
     #[arg(long)]
     seed: u64,
+    #[arg(long)]
+    index: IndexKind,
 }
 
 /// The child: commits, and says what was acknowledged, until it is killed.
 pub fn child(args: &ChildArgs) -> Result<(), Box<dyn std::error::Error>> {
-    let database = Database::open(&args.directory, options())?;
+    let database = Database::open(&args.directory, options(args.index))?;
     let tables = Tables::open(&database)?;
     let present = tables.rows(&database)?.present;
     thread::scope(|scope| {
@@ -311,7 +327,7 @@ mod tests {
         let directory = std::env::temp_dir().join(format!("braid-kill-test-{}", std::process::id()));
         let judged = |acknowledged: u64, change: &dyn Fn(&Database, Tables)| {
             let _ = std::fs::remove_dir_all(&directory);
-            let database = Database::open(&directory, options()).unwrap();
+            let database = Database::open(&directory, options(IndexKind::BTree)).unwrap();
             let tables = Tables::open(&database).unwrap();
             for number in 1..=3 {
                 let done = database.run(async move |tx| tables.commit(tx, 0, number, number * 1001).await);
@@ -319,7 +335,8 @@ mod tests {
             }
             change(&database, tables);
             database.close().unwrap();
-            judge(&directory, &BTreeMap::from([(0, (acknowledged, 1))]), &mut BTreeMap::new())
+            let acknowledged = BTreeMap::from([(0, (acknowledged, 1))]);
+            judge(&directory, IndexKind::BTree, &acknowledged, &mut BTreeMap::new())
         };
         let nothing = |_: &Database, _: Tables| {};
         assert_eq!((judged(3, &nothing), judged(2, &nothing)), (Ok(()), Ok(())));

@@ -360,7 +360,8 @@ impl ReadSet {
                 Paged::Suspended => {}
                 Paged::End => break,
                 Paged::Page => {
-                    index.prepare_page(&walk, &mut PrefetchOnly);
+                    // SAFETY: made by this index.
+                    unsafe { index.prepare_page(&walk, &mut PrefetchOnly) };
                     let within = page.len_within(to, range.is_reverse);
                     if self.records.len() + within > self.records.capacity() {
                         self.charge.grow(&mut self.records, within, RECORDS_FIRST)?;

@@ -48,7 +48,8 @@ fn read_rows(storage: &dyn Storage, file: &RowsFile, fixed8: bool, planted: Plan
 /// A table whose rows, if there are any, are in this file.
 fn table(number: u32, fixed8: bool, file: Option<RowsFile>) -> TableEntry {
     let (name, key_type) = (format!("table {number}"), "u64".to_string());
-    let table = CatalogEntry { number, fixed8, name, key_type, value_type: "bytes, ä".to_string() };
+    let table =
+        CatalogEntry { number, fixed8, name, key_type, value_type: "bytes, ä".to_string(), index: None };
     let ranges = file.into_iter().map(|file| RowsRange { from: Vec::new(), file }).collect();
     TableEntry { table, ranges }
 }
@@ -136,7 +137,9 @@ fn further_parts() {
         (&[1, 128, 0], true),
         (&[2, 255, 3, 1, 2, 3, 128, 1, 0], true),
         (&[1, 127, 0], false),
-        (&[2, 128, 0, 1, 1, 9], false),
+        (&[2, 1, 1, b'x', 1, 1, b'y'], false),
+        (&[1, 1, 1, 0xff], false),
+        (&[2, 128, 0, 2, 1, 9], false),
         (&[1, 128, 2, 0], false),
         (&[1], false),
         (&[0, 0], false),
@@ -201,8 +204,9 @@ fn unsound_ranges_are_refused() {
 /// Proves that a table's entry comes back alone, and that bytes that are not one entry are none.
 #[test]
 fn catalog_entries_round_trip() {
-    for fixed8 in [true, false] {
-        let entry = table(u32::MAX - 1, fixed8, None).table;
+    for (fixed8, index) in [(true, None), (false, None), (true, Some("btree")), (false, Some(""))] {
+        let index = index.map(String::from);
+        let entry = CatalogEntry { index, ..table(u32::MAX - 1, fixed8, None).table };
         let mut bytes = Vec::new();
         entry.encode(&mut bytes);
         assert_eq!(CatalogEntry::decode(&bytes), Some(entry));

@@ -4,9 +4,9 @@
 use super::border::{Entries, Entry, Find};
 use super::descend::Cursor;
 use super::node::{Head, Latched, Node, code};
-use super::split::Spares;
 use super::{Masstree, suffix};
 use crate::epoch::Local;
+use crate::index::nodes::Spares;
 use crate::index::{Inserted, Key, Probe, RecordId, slice_of};
 use crate::memory::OutOfMemory;
 use crate::suspend::Never;

@@ -4,7 +4,6 @@
 //!
 //! Called by `txn` through [`Index`].
 
-mod atomic;
 mod border;
 mod descend;
 mod insert;
@@ -20,8 +19,6 @@ mod split;
 mod suffix;
 #[cfg(all(test, not(any(braid_shuttle, braid_loom))))]
 mod tests;
-#[cfg(all(test, not(any(braid_shuttle, braid_loom))))]
-mod tests_stress;
 #[cfg(test)]
 mod tests_structure;
 mod walk;
@@ -33,11 +30,11 @@ pub use walk::Walk;
 pub use yardstick::Yardstick;
 
 use crate::epoch::Local;
+use crate::index::atomic::{AtomicU64, Ordering};
 use crate::index::{Index, Inserted, Key, Mark, Page, Paged, Probe, RecordId};
 use crate::memory::{OutOfMemory, Slab};
 use crate::suspend::{PrefetchOnly, Suspend};
 use crate::sync::{Arc, Latch};
-use atomic::{AtomicU64, Ordering};
 use node::{Head, Node};
 use std::ops::Bound;
 
@@ -139,7 +136,7 @@ impl Index for Masstree {
     }
 
     #[inline(always)]
-    fn prepare(&self, cursor: &Cursor) {
+    unsafe fn prepare(&self, cursor: &Cursor) {
         self.miss(cursor.node, cursor.level, &mut PrefetchOnly);
     }
 
@@ -172,7 +169,7 @@ impl Index for Masstree {
     }
 
     #[inline(always)]
-    fn prepare_page<S: Suspend>(&self, walk: &Walk, s: &mut S) {
+    unsafe fn prepare_page<S: Suspend>(&self, walk: &Walk, s: &mut S) {
         self.prepare_walk(walk, s);
     }
 

@@ -21,8 +21,8 @@
 //! head, then what they want, then the head again, and throw the result away if the head changed
 //! in more than the latch bit and the live bits.
 
-use super::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
 use super::search::{self, LANES, Simd};
+use crate::index::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
 use crate::sync::Backoff;
 
 /// Entries of a border, keys of an interior.

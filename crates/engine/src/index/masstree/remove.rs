@@ -16,10 +16,9 @@ use super::descend::{Cursor, Settled};
 use super::node::{Head, Latched};
 use super::{Masstree, suffix};
 use crate::epoch::Local;
-use crate::index::{Key, Probe, RecordId};
-use crate::memory::Slab;
+use crate::index::{Key, Probe, RecordId, nodes};
 use crate::suspend::Never;
-use crate::sync::{Arc, Backoff};
+use crate::sync::Backoff;
 use std::ptr::null_mut;
 
 /// What an attempt to take an empty border out came to.
@@ -277,16 +276,8 @@ impl Masstree {
             // SAFETY: unlinked; who could still see it is in an epoch.
             unsafe { suffix::retire_block(local, block) };
             // SAFETY: as above.
-            unsafe { self.retire_node(local, id) };
+            unsafe { nodes::retire(local, &self.nodes, id) };
         }
-    }
-
-    /// # Safety
-    /// The node is unreachable for who starts from now on. The slab outlives the epochs.
-    unsafe fn retire_node(&self, local: &Local, id: u32) {
-        let slab = Arc::as_ptr(&self.nodes).cast_mut().cast::<u8>();
-        // SAFETY: the caller's promise.
-        unsafe { local.retire(slab, u64::from(id), reclaim_node) };
     }
 
     /// Takes an empty layer, that of `depth`, out of the one above. True: it is out, and has left the
@@ -354,7 +345,7 @@ impl Masstree {
                         self.clear_border(local, id, &mut layers);
                     }
                     // SAFETY: nobody starts any more.
-                    unsafe { self.retire_node(local, id) };
+                    unsafe { nodes::retire(local, &self.nodes, id) };
                     id = node.next();
                 }
                 if level == 0 {
@@ -412,13 +403,4 @@ fn inherit_children(heir: &mut Latched<'_>, gone: &Latched<'_>) {
     let mut fan = super::split::Fan::load(gone);
     fan.children[0] = heir.node.child_at(0);
     fan.store(heir.node, &mut heir.head, 0, fan.count);
-}
-
-/// # Safety
-/// `slab` is the slab of node `id`, which nobody reaches any more.
-unsafe fn reclaim_node(_: &Local, slab: *mut u8, id: u64) {
-    // SAFETY: the caller's promise.
-    let slab = unsafe { &*slab.cast::<Slab>() };
-    // SAFETY: the caller's promise.
-    unsafe { slab.free(id as u32) };
 }

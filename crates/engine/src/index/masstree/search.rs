@@ -8,13 +8,17 @@
 //! `target_feature` on the callers, so that it inlines everywhere. AVX-512 uses the registers from
 //! zmm16 up, which leave no dirty upper halves behind, hence no `vzeroupper`.
 
-use super::atomic::{AtomicU64, Ordering};
+use crate::index::atomic::{AtomicU64, Ordering};
 
 /// Lanes of a search: the head, the keys, the high fence.
 pub(super) const LANES: usize = 16;
 
 /// How to search within a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    any(braid_shuttle, miri, not(target_arch = "x86_64")),
+    allow(dead_code, reason = "vectors are for processors that have them")
+)]
 pub enum Simd {
     /// The best that this processor has.
     Detect,

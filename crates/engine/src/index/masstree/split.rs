@@ -4,53 +4,17 @@
 //! change.
 
 use super::Masstree;
-use super::atomic::Ordering;
 use super::border::Entry;
 use super::descend::{Cursor, Settled};
 use super::node::{Head, KEYS, Latched, Node, Permutation};
 use super::suffix;
 use crate::epoch::Local;
 use crate::index::Key;
-use crate::memory::{OutOfMemory, Slab};
+use crate::index::atomic::Ordering;
+use crate::index::nodes::Spares;
+use crate::memory::OutOfMemory;
 use crate::sync::Backoff;
 use std::ptr::null_mut;
-
-/// Nodes reserved for an operation; those left over go back.
-pub(super) struct Spares<'a> {
-    nodes: &'a Slab,
-    ids: Vec<u32>,
-}
-
-impl<'a> Spares<'a> {
-    pub(super) fn reserve(nodes: &'a Slab, count: usize) -> Result<Spares<'a>, OutOfMemory> {
-        let mut spares = Spares { nodes, ids: Vec::with_capacity(count) };
-        for _ in 0..count {
-            spares.ids.push(nodes.allocate()?);
-        }
-        Ok(spares)
-    }
-
-    pub(super) fn take(&mut self) -> Option<u32> {
-        self.ids.pop()
-    }
-
-    /// Makes sure of `count` nodes even where somebody else has filled a parent meanwhile.
-    fn ensure(&mut self, count: usize) -> Result<(), OutOfMemory> {
-        while self.ids.len() < count {
-            self.ids.push(self.nodes.allocate()?);
-        }
-        Ok(())
-    }
-}
-
-impl Drop for Spares<'_> {
-    fn drop(&mut self) {
-        for &id in &self.ids {
-            // SAFETY: allocated here, never published.
-            unsafe { self.nodes.free(id) };
-        }
-    }
-}
 
 /// An interior's keys and children, and room for one more.
 pub(super) struct Fan {

@@ -1,16 +1,17 @@
 //! Keys beyond eight bytes: the slices of their layers, and the suffixes that borders keep out of
-//! line, each an object of `{ length: u32, bytes }` that never changes once published.
+//! line, each an object ([`crate::index::object`]).
 
-use super::atomic::{AtomicPtr, Ordering};
 use super::node::{KEYS, Node};
 use crate::epoch::Local;
+use crate::index::atomic::{AtomicPtr, Ordering};
+use crate::index::object;
+pub(super) use crate::index::object::{bytes, free, make, retire};
 use crate::index::{Key, slice_of};
 use crate::memory::OutOfMemory;
 
 /// Fourteen pointers, one for each slot of a border.
 pub(super) type Block = AtomicPtr<u8>;
 const BLOCK_BYTES: usize = KEYS * size_of::<Block>();
-const LENGTH_BYTES: usize = size_of::<u32>();
 
 /// All bytes of a key longer than eight; none of a shorter one.
 #[inline]
@@ -37,48 +38,6 @@ pub(super) fn rest_of(key: &Key, depth: u16) -> &[u8] {
     bytes_of(key).get(8 * (depth as usize + 1)..).unwrap_or(&[])
 }
 
-/// A new suffix, not yet published.
-pub(super) fn make(local: &Local, bytes: &[u8]) -> Result<*mut u8, OutOfMemory> {
-    let object = local.allocate(LENGTH_BYTES + bytes.len())?;
-    // SAFETY: freshly allocated, large and aligned enough for the length.
-    unsafe { object.cast::<u32>().write(bytes.len() as u32) };
-    // SAFETY: within the allocation.
-    let text = unsafe { object.add(LENGTH_BYTES) };
-    // SAFETY: freshly allocated, so apart from `bytes`.
-    unsafe { text.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
-    Ok(object)
-}
-
-/// # Safety
-/// From `make`, and alive for `'a`.
-#[inline]
-pub(super) unsafe fn bytes<'a>(object: *const u8) -> &'a [u8] {
-    // SAFETY: the caller's promise; never written again.
-    let len = unsafe { object.cast::<u32>().read() } as usize;
-    // SAFETY: the text follows the length.
-    unsafe { std::slice::from_raw_parts(object.add(LENGTH_BYTES), len) }
-}
-
-/// # Safety
-/// From `make`, never published.
-pub(super) unsafe fn free(local: &Local, object: *mut u8) {
-    // SAFETY: the caller's promise.
-    let len = unsafe { bytes(object) }.len();
-    // SAFETY: allocated with this size.
-    unsafe { local.free(object, LENGTH_BYTES + len) };
-}
-
-/// Gives a suffix back when nobody can be reading it any more.
-///
-/// # Safety
-/// From `make`, reachable no longer.
-pub(super) unsafe fn retire(local: &Local, object: *mut u8) {
-    // SAFETY: the caller's promise.
-    let len = unsafe { bytes(object) }.len();
-    // SAFETY: unreachable for who starts from now on.
-    unsafe { local.retire(object, (LENGTH_BYTES + len) as u64, reclaim) };
-}
-
 /// Gives a border's pointers back when nobody can be reading them any more. Null does nothing.
 ///
 /// # Safety
@@ -86,15 +45,8 @@ pub(super) unsafe fn retire(local: &Local, object: *mut u8) {
 pub(super) unsafe fn retire_block(local: &Local, block: *mut Block) {
     if !block.is_null() {
         // SAFETY: unreachable for who starts from now on.
-        unsafe { local.retire(block.cast(), BLOCK_BYTES as u64, reclaim) };
+        unsafe { local.retire(block.cast(), BLOCK_BYTES as u64, object::reclaim) };
     }
-}
-
-/// # Safety
-/// `p` is from `local.allocate(bytes)`, and nobody reaches it any more.
-unsafe fn reclaim(local: &Local, p: *mut u8, bytes: u64) {
-    // SAFETY: the caller's promise.
-    unsafe { local.free(p, bytes as usize) };
 }
 
 /// Fourteen null pointers, not yet published.

@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::epoch::Epochs;
-use crate::index::model::{get, index_model, keys_of_any_length, keys_of_eight, scan};
+use crate::index::model::{Checked, get, index_model, keys_of_any_length, keys_of_eight, scan};
+use crate::index::stress;
 use crate::memory::{Kind, Memory};
 use crate::suspend::Never;
 
@@ -212,4 +213,32 @@ fn out_of_memory_changes_nothing() {
         }
         assert_eq!(nodes.used(), 0);
     }
+}
+
+fn stress_masstree(fixed8: bool, key_of: stress::KeyOf, rounds: u64) {
+    stress::stress(NODE_BYTES, |nodes| Masstree::new(nodes, fixed8).expect("a node"), key_of, rounds);
+}
+
+#[test]
+fn threads_on_eight_bytes() {
+    // Threads inserting, removing, looking up and walking eight-byte keys.
+    stress_masstree(true, |n| n.to_be_bytes().to_vec(), 400_000);
+}
+
+#[test]
+fn threads_on_layers() {
+    // The same with suffixes, and with layers that come and go.
+    stress_masstree(false, |n| format!("{:05}/{:012}/{}", n / 4, n / 2, n).into_bytes(), 200_000);
+}
+
+#[test]
+fn threads_on_one_layer() {
+    // The same with inline keys and many borders within one layer.
+    stress_masstree(false, |n| format!("8 bytes.{n:06}").into_bytes(), 200_000);
+}
+
+#[test]
+fn threads_insert_only() {
+    // Threads that fill and split the same nodes on all levels lose no key.
+    stress::insert_only(NODE_BYTES, |nodes| Masstree::new(nodes, true).expect("a node"));
 }

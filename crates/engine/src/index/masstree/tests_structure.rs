@@ -2,10 +2,11 @@
 
 use super::node::code;
 use super::*;
+use crate::index::model::Checked;
 
-impl Masstree {
-    /// Panics where an invariant does not hold: in any layer, on any level.
-    pub(super) fn check_structure(&self) {
+impl Checked for Masstree {
+    /// In any layer, on any level.
+    fn check_structure(&self) {
         let mut layers = vec![self.root().0];
         while let Some(leftmost) = layers.pop() {
             let (root, height) = self.top(leftmost);
@@ -24,7 +25,9 @@ impl Masstree {
             }
         }
     }
+}
 
+impl Masstree {
     fn children(&self, id: u32) -> Vec<u32> {
         let node = self.node(id);
         (0..=node.head().count()).map(|i| node.child_at(i)).collect()

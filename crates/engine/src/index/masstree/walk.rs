@@ -7,7 +7,7 @@ use super::border::{Entry, Find};
 use super::descend::Settled;
 use super::node::{Head, KEYS, Node, code};
 use super::{Masstree, suffix};
-use crate::index::{Key, Mark, Page, Paged, RecordId, slice_of};
+use crate::index::{Key, Page, Paged, RecordId, slice_of};
 use crate::suspend::Suspend;
 use crate::sync::Backoff;
 use std::cmp::Ordering::{Equal, Greater, Less};
@@ -185,18 +185,6 @@ impl Walk {
 }
 
 impl Page {
-    fn clear(&mut self) {
-        self.len = 0;
-        self.bytes.clear();
-    }
-
-    #[inline(always)]
-    fn leave_mark(&mut self, node: u32, head: Head) {
-        if self.is_marking {
-            self.marks.push(Mark { node, head: head.mark() });
-        }
-    }
-
     fn push(&mut self, entry: &Entry, suffix: &[u8]) {
         self.ids[self.len] = RecordId(entry.rid);
         self.slices[self.len] = entry.slice;
@@ -296,7 +284,7 @@ impl Masstree {
             return Gathered::Unstable;
         }
         if found.is_none() {
-            page.leave_mark(w.node, head);
+            page.leave_mark(w.node, head.mark());
         }
         match found {
             Some((root, level)) => {
@@ -331,7 +319,7 @@ impl Masstree {
         if let Some(misread) = w.misread(node, &around) {
             return misread;
         }
-        page.leave_mark(w.node, head);
+        page.leave_mark(w.node, head.mark());
         page.len = len;
         w.pass(&around, None, page)
     }
@@ -343,7 +331,7 @@ impl Masstree {
         if let Some(misread) = w.misread(node, around) {
             return misread;
         }
-        page.leave_mark(w.node, around.head);
+        page.leave_mark(w.node, around.head.mark());
         match link {
             Some(link) if len == 0 => {
                 w.enter_layer(&link, page);

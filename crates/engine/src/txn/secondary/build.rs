@@ -77,6 +77,7 @@ pub(crate) fn open<'b, C: ConcurrencyControl>(
             name: name.clone(),
             types: (key_type.clone(), base.kind.types.1.clone()),
             fixed8: false,
+            index: base.kind.index,
         };
         let index = IndexInner {
             entries: TableInner::new(engine, DERIVED, kind)?,

@@ -1,18 +1,18 @@
 //! The atomics that nodes are made of: those of [`crate::sync::atomic`], but of the exact size of
-//! their value under the model checker too, because a node's layout is fixed.
+//! their value under the model checker too, because a node's layout is fixed. For the trees of this folder.
 
 #[cfg(not(braid_shuttle))]
-pub(super) use crate::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
+pub(in crate::index) use crate::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
 #[cfg(braid_shuttle)]
-pub(super) use modelled::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
+pub(in crate::index) use modelled::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
 
 /// The model checker runs one thread at a time and treats every access as sequentially consistent:
 /// a plain atomic with a switch point before each access is the same to it.
 #[cfg(braid_shuttle)]
 mod modelled {
-    pub(in super::super) use std::sync::atomic::Ordering;
+    pub(in crate::index) use std::sync::atomic::Ordering;
 
-    pub(in super::super) fn fence(_: Ordering) {}
+    pub(in crate::index) fn fence(_: Ordering) {}
 
     /// Lets the model checker run another thread: any access of its own atomics does.
     fn switch() {
@@ -23,17 +23,17 @@ mod modelled {
         ($name:ident, $value:ty $(, $parameter:ident)?) => {
             #[repr(transparent)]
             #[derive(Debug)]
-            pub(in super::super) struct $name$(<$parameter>)?(std::sync::atomic::$name$(<$parameter>)?);
+            pub(in crate::index) struct $name$(<$parameter>)?(std::sync::atomic::$name$(<$parameter>)?);
             impl$(<$parameter>)? $name$(<$parameter>)? {
                 #[allow(dead_code, reason = "some atomics of a node are never made by themselves")]
-                pub(in super::super) fn new(value: $value) -> Self {
+                pub(in crate::index) fn new(value: $value) -> Self {
                     Self(std::sync::atomic::$name::new(value))
                 }
-                pub(in super::super) fn load(&self, _: Ordering) -> $value {
+                pub(in crate::index) fn load(&self, _: Ordering) -> $value {
                     switch();
                     self.0.load(Ordering::SeqCst)
                 }
-                pub(in super::super) fn store(&self, value: $value, _: Ordering) {
+                pub(in crate::index) fn store(&self, value: $value, _: Ordering) {
                     switch();
                     self.0.store(value, Ordering::SeqCst)
                 }
@@ -46,11 +46,11 @@ mod modelled {
     modelled!(AtomicPtr, *mut T, T);
 
     impl AtomicU64 {
-        pub(in super::super) fn fetch_or(&self, value: u64, _: Ordering) -> u64 {
+        pub(in crate::index) fn fetch_or(&self, value: u64, _: Ordering) -> u64 {
             switch();
             self.0.fetch_or(value, Ordering::SeqCst)
         }
-        pub(in super::super) fn fetch_max(&self, value: u64, _: Ordering) -> u64 {
+        pub(in crate::index) fn fetch_max(&self, value: u64, _: Ordering) -> u64 {
             switch();
             self.0.fetch_max(value, Ordering::SeqCst)
         }

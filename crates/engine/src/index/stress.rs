@@ -1,10 +1,13 @@
-//! Many threads on one tree: what never leaves is always found and always walked, in order.
+//! The stress test that every index must pass: many threads on one tree. What never leaves is always found and always
+//! walked, in order.
 
-use super::*;
-use crate::epoch::Epochs;
-use crate::index::model::{get, scan};
-use crate::memory::{Kind, Memory};
+use super::model::{Checked, get, scan};
+use super::{Inserted, Key, RecordId};
+use crate::epoch::{Epochs, Local};
+use crate::memory::{Kind, Memory, Slab};
 use crate::suspend::{Never, Seeded};
+use crate::sync::Arc;
+use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 
@@ -12,14 +15,14 @@ const THREADS: u64 = 4;
 const KEYS: u64 = 3_000;
 
 /// Key `n`; those divisible by three stay, the others belong to thread `n / 3 % THREADS`.
-type KeyOf = fn(u64) -> Vec<u8>;
+pub(crate) type KeyOf = fn(u64) -> Vec<u8>;
 
 fn stays(n: u64) -> bool {
     n.is_multiple_of(3)
 }
 
 /// Inserts and removes its own keys at random, and looks at the others.
-fn write(tree: &Masstree, local: &Local, key_of: KeyOf, thread: u64, rounds: u64) {
+fn write<I: Checked>(tree: &I, local: &Local, key_of: KeyOf, thread: u64, rounds: u64) {
     let mut random = Seeded::new(thread + 1);
     let mut s = Seeded::new(thread + 100);
     let mut present = vec![false; KEYS as usize];
@@ -61,7 +64,7 @@ fn write(tree: &Masstree, local: &Local, key_of: KeyOf, thread: u64, rounds: u64
 }
 
 /// Walks up and down; what stays is there, in order, and nothing twice.
-fn read(tree: &Masstree, local: &Local, key_of: KeyOf, done: &AtomicBool) {
+fn read<I: Checked>(tree: &I, local: &Local, key_of: KeyOf, done: &AtomicBool) {
     let mut s = Seeded::new(9);
     let staying: Vec<_> = {
         let mut keys: Vec<_> = (0..KEYS).filter(|n| stays(*n)).map(key_of).collect();
@@ -84,12 +87,23 @@ fn read(tree: &Masstree, local: &Local, key_of: KeyOf, done: &AtomicBool) {
     }
 }
 
-fn stress(fixed8: bool, key_of: KeyOf, rounds: u64) {
+/// A slab for trees of one kind.
+fn slab(memory: &Arc<Memory>, node_bytes: usize) -> Arc<Slab> {
+    Arc::new(Slab::reserve(memory, Kind::Index, node_bytes, 1 << 19).expect("addresses"))
+}
+
+/// Threads that insert, remove, look up and walk; each writer does so `rounds` times.
+pub(crate) fn stress<I: Checked>(
+    node_bytes: usize,
+    make: impl Fn(Arc<Slab>) -> I,
+    key_of: KeyOf,
+    rounds: u64,
+) {
     let memory = Memory::new(1 << 30);
-    let nodes = Arc::new(Slab::reserve(&memory, Kind::Index, NODE_BYTES, 1 << 16).expect("addresses"));
+    let nodes = slab(&memory, node_bytes);
     let epochs = Epochs::new();
     let local = Local::new(&epochs, &memory);
-    let tree = Masstree::searched_by(nodes.clone(), fixed8, Simd::Detect).expect("a node");
+    let tree = make(nodes.clone());
     for n in (0..KEYS).filter(|n| stays(*n)) {
         let bytes = key_of(n);
         let key = Key::new(&bytes);
@@ -125,31 +139,11 @@ fn stress(fixed8: bool, key_of: KeyOf, rounds: u64) {
     assert!(nodes.used() < 10, "{} nodes stay", nodes.used());
 }
 
-#[test]
-fn threads_on_eight_bytes() {
-    // Threads inserting, removing, looking up and walking eight-byte keys.
-    stress(true, |n| n.to_be_bytes().to_vec(), 400_000);
-}
-
-#[test]
-fn threads_on_layers() {
-    // The same with suffixes, and with layers that come and go.
-    stress(false, |n| format!("{:05}/{:012}/{}", n / 4, n / 2, n).into_bytes(), 200_000);
-}
-
-#[test]
-fn threads_on_one_layer() {
-    // The same with inline keys and many borders within one layer.
-    stress(false, |n| format!("8 bytes.{n:06}").into_bytes(), 200_000);
-}
-
-#[test]
-fn threads_insert_only() {
-    // Threads that fill and split the same nodes on all levels lose no key.
+/// Threads that fill and split the same nodes on all levels lose no key. `make` gives a tree of eight-byte keys.
+pub(crate) fn insert_only<I: Checked>(node_bytes: usize, make: impl Fn(Arc<Slab>) -> I) {
     let memory = Memory::new(1 << 30);
-    let nodes = Arc::new(Slab::reserve(&memory, Kind::Index, NODE_BYTES, 1 << 17).expect("addresses"));
+    let tree = make(slab(&memory, node_bytes));
     let epochs = Epochs::new();
-    let tree = Masstree::searched_by(nodes, true, Simd::Detect).expect("a node");
     let count = 400_000u64;
     let key_of = |n: u64| Key::from_u64((n % 8) << 40 | n); // eight places where keys ascend
     thread::scope(|scope| {

@@ -1,0 +1,215 @@
+//! The point descent: optimistic lock coupling as a step machine. Each node is read between two looks at its head, and
+//! on arrival at a node the one that led there must still be as it was when it did.
+
+use super::BTree;
+use super::node::{Head, Node};
+use crate::index::{Key, Probe, RecordId};
+use crate::suspend::{Never, Suspend};
+use crate::sync::Backoff;
+
+/// A suspended point descent.
+#[derive(Clone, Copy, Debug)]
+pub struct Cursor {
+    /// The parent's head when it named `node`. 0: `node` was the root.
+    pub(super) known: u64,
+    /// The node to read next.
+    pub(super) node: u32,
+    /// The node that named it; 0: it was the root.
+    pub(super) parent: u32,
+    /// Misses reported at this node beyond its own lines: its prefix, then the object of its key.
+    asked: u8,
+    /// Keys come in ascending order.
+    pub(super) ascends: bool,
+}
+
+/// What a look into a leaf came to.
+enum Looked {
+    Done(Probe),
+    /// What was read is not to be used.
+    Again,
+}
+
+impl BTree {
+    /// A descent at the root.
+    #[inline(always)]
+    pub(super) fn begin(&self, ascends: bool) -> Cursor {
+        Cursor { known: 0, node: self.root(), parent: 0, asked: 0, ascends }
+    }
+
+    /// A descent for `key` from where one for `behind`, a lesser key, has ended: at that leaf, if it has a key that is
+    /// not less than this one.
+    pub(super) fn begin_behind(&self, c: Cursor, behind: &Key, key: &Key) -> Cursor {
+        let (mut short, mut short_behind) = ([0; 8], [0; 8]);
+        let bytes = key.bytes(&mut short);
+        if bytes <= behind.bytes(&mut short_behind) {
+            return self.begin(false);
+        }
+        let node = self.node(c.node);
+        let head = node.head();
+        if !head.is_unstable() && head.level() == 0 && self.is_named(&c) {
+            let count = head.count();
+            let place = match self.fixed8 {
+                true => node.below(count, key.slice),
+                false => node.locate(count, bytes).unwrap_or_else(|place| place),
+            };
+            if place < count && node.is_still(head) {
+                return Cursor { asked: 0, ascends: true, ..c };
+            }
+        }
+        self.begin(true)
+    }
+
+    /// Whether the node is still what its parent names for the key. Asked when its head has been read.
+    #[inline(always)]
+    pub(super) fn is_named(&self, c: &Cursor) -> bool {
+        self.names(c.parent, c.known, c.node)
+    }
+
+    /// Whether a node is still the root, or the one that led to it is as it was.
+    #[inline(always)]
+    pub(super) fn names(&self, parent: u32, known: u64, node: u32) -> bool {
+        match parent {
+            0 => self.root() == node,
+            _ => self.node(parent).head().0 == known,
+        }
+    }
+
+    /// Goes on to the next probable miss.
+    #[inline(never)]
+    pub(super) fn descend<S: Suspend>(&self, mut c: Cursor, key: Key, s: &mut S) -> (Cursor, Probe) {
+        loop {
+            let node = self.node(c.node);
+            let head = node.head();
+            if head.is_unstable() || !self.is_named(&c) {
+                let is_long;
+                (c, is_long) = self.settle(c, head);
+                if is_long && S::SUSPENDS {
+                    return (c, Probe::Suspended);
+                }
+                continue;
+            }
+            if !self.fixed8 && self.ask_prefix(node, &mut c.asked, s) {
+                return (c, Probe::Suspended);
+            }
+            if head.level() == 0 {
+                match self.look(&mut c, node, head, &key, s) {
+                    Looked::Done(probe) => return (c, probe),
+                    Looked::Again => continue,
+                }
+            }
+            let child = self.child_for(node, head, &key);
+            if !node.is_still(head) {
+                continue;
+            }
+            c = Cursor { known: head.0, node: child, parent: c.node, asked: 0, ascends: c.ascends };
+            if self.miss(child, s) {
+                return (c, Probe::Suspended);
+            }
+        }
+    }
+
+    /// The child of an interior for a key. The caller validates.
+    #[inline(always)]
+    pub(super) fn child_for(&self, node: &Node, head: Head, key: &Key) -> u32 {
+        if self.fixed8 {
+            return node.child(true, node.up_to(head.count(), key.slice));
+        }
+        let mut short = [0; 8];
+        let place = match node.locate(head.count(), key.bytes(&mut short)) {
+            Ok(place) => place + 1,
+            Err(place) => place,
+        };
+        node.child(false, place)
+    }
+
+    /// Where a leaf has a key, or would have it. The caller validates.
+    #[inline(always)]
+    pub(super) fn place_of(&self, node: &Node, head: Head, key: &Key) -> Result<usize, usize> {
+        if self.fixed8 {
+            let place = node.below(head.count(), key.slice);
+            let is_there = place < head.count() && node.slice(place) == key.slice;
+            return if is_there { Ok(place) } else { Err(place) };
+        }
+        let mut short = [0; 8];
+        node.locate(head.count(), key.bytes(&mut short))
+    }
+
+    /// Looks into a leaf.
+    #[inline(always)]
+    fn look<S: Suspend>(&self, c: &mut Cursor, node: &Node, head: Head, key: &Key, s: &mut S) -> Looked {
+        if !self.fixed8 && c.asked < 2 {
+            // The first one that may be the key.
+            c.asked = 2;
+            let place = node.below(head.count(), node_slice(node, key));
+            if place < head.count() && s.miss::<1>(node.object(place)) {
+                return Looked::Done(Probe::Suspended);
+            }
+        }
+        let probe = match self.place_of(node, head, key) {
+            Ok(place) => Probe::Found(RecordId(node.value(self.fixed8, place))),
+            Err(_) => Probe::Absent,
+        };
+        if node.is_still(head) { Looked::Done(probe) } else { Looked::Again }
+    }
+
+    /// The bytes that all keys of the node have in common are about to be read, if there are any. True: leave.
+    #[inline(always)]
+    pub(super) fn ask_prefix<S: Suspend>(&self, node: &Node, asked: &mut u8, s: &mut S) -> bool {
+        if *asked > 0 || node.skip() == 0 {
+            return false;
+        }
+        *asked = 1;
+        s.miss::<1>(node.prefix())
+    }
+
+    /// Where to go on from a node that could not be read. Waits a moment where somebody is changing it: no latch is
+    /// held across a suspension, so its holder is running, or soon will. True: that takes long.
+    #[cold]
+    #[inline(never)]
+    fn settle(&self, c: Cursor, head: Head) -> (Cursor, bool) {
+        let mut backoff = Backoff::new();
+        let is_gone = head.has(Head::DELETED) || !self.await_latch(c.node, &mut backoff);
+        let c = match is_gone || !self.is_named(&c) {
+            true => self.begin(c.ascends),
+            false => c,
+        };
+        (c, backoff.is_long())
+    }
+
+    /// Waits a moment until a node is not latched. False: it is out of the tree.
+    pub(super) fn await_latch(&self, node: u32, backoff: &mut Backoff) -> bool {
+        let node = self.node(node);
+        while node.head().is_unstable() {
+            if node.head().has(Head::DELETED) {
+                return false;
+            }
+            if backoff.is_long() {
+                backoff.wait();
+                return true;
+            }
+            backoff.wait();
+        }
+        true
+    }
+
+    /// The stamp of the leaf that has the key or would have it.
+    pub(super) fn find_stamp(&self, key: &Key) -> u64 {
+        let mut c = self.begin(false);
+        loop {
+            (c, _) = self.descend(c, *key, &mut Never);
+            let node = self.node(c.node);
+            let head = node.head();
+            let stamp = node.stamp();
+            if !head.is_unstable() && self.is_named(&c) && node.is_still(head) {
+                return stamp;
+            }
+        }
+    }
+}
+
+/// What to search the slices of a node for, if the key begins with the node's prefix.
+#[inline(always)]
+fn node_slice(node: &Node, key: &Key) -> u64 {
+    let mut short = [0; 8];
+    crate::index::slice_of(key.bytes(&mut short).get(node.skip()..).unwrap_or(&[]))
+}

@@ -1,0 +1,194 @@
+//! A B+-tree with optimistic lock coupling (Leis, Scheibner, Kemper, Neumann: The ART of practical synchronization,
+//! DaMoN 2016). README.md of this folder says what it is after, and why it is correct.
+//!
+//! Called through [`Index`], by way of [`crate::index::TableIndex`].
+
+mod descend;
+mod insert;
+mod node;
+mod remove;
+#[cfg(all(test, braid_shuttle))]
+mod shuttle_tests;
+mod split;
+#[cfg(all(test, not(any(braid_shuttle, braid_loom))))]
+mod tests;
+#[cfg(test)]
+mod tests_structure;
+mod walk;
+
+pub use descend::Cursor;
+pub use node::NODE_BYTES;
+pub use walk::Walk;
+
+use crate::epoch::Local;
+use crate::index::atomic::{AtomicU64, Ordering};
+use crate::index::{Index, Inserted, Key, Mark, Page, Paged, Probe, RecordId};
+use crate::memory::{OutOfMemory, Slab};
+use crate::suspend::{PrefetchOnly, Suspend};
+use crate::sync::Arc;
+use node::{CAPACITY_FIXED8, CAPACITY_MIXED, Latched, Node};
+use std::ops::Bound;
+
+/// Lines of a node that are asked for before it is read.
+const LINES: usize = NODE_BYTES / crate::suspend::CACHE_LINE;
+
+// SAFETY: `base` is an address in the slab, which is Sync; everything there is atomic.
+unsafe impl Send for BTree {}
+// SAFETY: as above.
+unsafe impl Sync for BTree {}
+
+/// An ordered index. Dropping it leaves its nodes to the slab; [`Index::clear`] gives them back.
+pub struct BTree {
+    /// The root's id. Changed under the latch of the root that goes.
+    root: AtomicU64,
+    /// Where node 0 would be: the slab never moves, and this spares descents a hop to it.
+    base: *mut u8,
+    /// All keys have eight bytes.
+    fixed8: bool,
+    /// An error for tests.
+    loses_stamps: bool,
+    /// Most entries of a node.
+    capacity: usize,
+    nodes: Arc<Slab>,
+}
+
+impl BTree {
+    /// An empty index whose nodes are blocks of `nodes` ([`NODE_BYTES`] each, and aligned so).
+    /// Where `fixed8`, all keys have exactly eight bytes.
+    pub fn new(nodes: Arc<Slab>, fixed8: bool) -> Result<BTree, OutOfMemory> {
+        BTree::limited(nodes, fixed8, if fixed8 { CAPACITY_FIXED8 } else { CAPACITY_MIXED })
+    }
+
+    /// The same, with at most `capacity` entries in a node.
+    fn limited(nodes: Arc<Slab>, fixed8: bool, capacity: usize) -> Result<BTree, OutOfMemory> {
+        let id = nodes.allocate()?;
+        assert!(nodes.at(id) == at(nodes.at(0), id), "the slab's blocks are nodes");
+        assert!(nodes.at(id).addr().is_multiple_of(NODE_BYTES), "the slab's blocks are aligned");
+        let root = AtomicU64::new(u64::from(id));
+        let tree = BTree { root, base: nodes.at(0), fixed8, loses_stamps: false, capacity, nodes };
+        tree.node(id).clear(0);
+        Ok(tree)
+    }
+
+    /// The node of this id. Ids come from links of the tree, read inside the present epoch.
+    #[inline(always)]
+    fn node(&self, id: u32) -> &Node {
+        debug_assert!(id != 0);
+        // SAFETY: a block of the slab, of the size and alignment of a node; a node is atomics only,
+        // so that any bytes are one, and all who share the block access it so.
+        unsafe { &*self.at(id).cast::<Node>() }
+    }
+
+    /// A node's address, also good for prefetching.
+    #[inline(always)]
+    fn at(&self, id: u32) -> *mut u8 {
+        at(self.base, id)
+    }
+
+    /// A node is about to be read.
+    #[inline(always)]
+    fn miss<S: Suspend>(&self, id: u32, s: &mut S) -> bool {
+        s.miss::<LINES>(self.at(id))
+    }
+
+    /// The root's id.
+    #[inline(always)]
+    fn root(&self) -> u32 {
+        // Acquire: pairs with the Release in set_root: the root is whole.
+        self.root.load(Ordering::Acquire) as u32
+    }
+
+    /// Makes another node the root. The old one is latched.
+    fn set_root(&self, old: &Latched<'_>, id: u32) {
+        debug_assert!(self.root() == old.id);
+        // Release: pairs with the Acquire in root.
+        self.root.store(u64::from(id), Ordering::Release);
+    }
+}
+
+#[inline(always)]
+fn at(base: *mut u8, id: u32) -> *mut u8 {
+    base.wrapping_add(id as usize * NODE_BYTES)
+}
+
+impl Index for BTree {
+    type Cursor = Cursor;
+    type Walk = Walk;
+
+    #[inline(always)]
+    fn start(&self, _: &Key) -> Cursor {
+        self.begin(false)
+    }
+
+    unsafe fn start_behind(&self, cursor: &Cursor, behind: &Key, key: &Key) -> Cursor {
+        self.begin_behind(*cursor, behind, key)
+    }
+
+    #[inline(always)]
+    unsafe fn prepare(&self, cursor: &Cursor) {
+        self.miss(cursor.node, &mut PrefetchOnly);
+    }
+
+    // (What is out of line takes and returns the cursor by value, so that a caller that can also be at another
+    // kind of index keeps its own in registers.)
+    #[inline(always)]
+    unsafe fn step<S: Suspend>(&self, cursor: &mut Cursor, key: &Key, s: &mut S) -> Probe {
+        let probe;
+        (*cursor, probe) = self.descend(*cursor, *key, s);
+        probe
+    }
+
+    unsafe fn insert(
+        &self,
+        local: &Local,
+        cursor: &Cursor,
+        key: &Key,
+        id: RecordId,
+    ) -> Result<Inserted, OutOfMemory> {
+        self.insert_key(local, *cursor, key, id.0)
+    }
+
+    unsafe fn remove(&self, local: &Local, key: &Key, id: RecordId) -> bool {
+        self.remove_key(local, key, id.0)
+    }
+
+    unsafe fn walk(&self, from: Bound<&Key>, reverse: bool, page: &mut Page) -> Walk {
+        Walk::new(from, reverse, self.fixed8, page)
+    }
+
+    #[inline(always)]
+    unsafe fn next_page<S: Suspend>(&self, walk: &mut Walk, page: &mut Page, s: &mut S) -> Paged {
+        self.walk_on(walk, page, s)
+    }
+
+    #[inline(always)]
+    unsafe fn prepare_page<S: Suspend>(&self, walk: &Walk, s: &mut S) {
+        self.prepare_walk(walk, s);
+    }
+
+    fn is_as_marked(&self, mark: &Mark) -> bool {
+        self.node(mark.node).head().0 == mark.head
+    }
+
+    unsafe fn raise_stamp(&self, mark: &Mark, stamp: u64) {
+        // Also where it is latched just now: it may turn out to be as it was. (A node out of the tree may be another by
+        // now, in this tree or not: that is harmless, and rare.)
+        let node = self.node(mark.node);
+        if node.head().unlocked() == mark.head {
+            node.raise_stamp(stamp);
+        }
+    }
+
+    unsafe fn stamp_of(&self, key: &Key) -> u64 {
+        self.find_stamp(key)
+    }
+
+    unsafe fn clear(&self, local: &Local) {
+        // SAFETY: by the caller's promise.
+        unsafe { self.clear_all(local) };
+    }
+
+    fn lose_stamps(&mut self) {
+        self.loses_stamps = true;
+    }
+}
