@@ -4,7 +4,7 @@
 use crate::cc::ConcurrencyControl;
 use crate::db::Database;
 use crate::index::Yardstick;
-use crate::record::{RecordId, Timestamp, Version, VersionKind};
+use crate::record::{RecordId, Slot, Timestamp, Version, VersionKind};
 use crate::sync::Fixed;
 use crate::txn::{Context, Engine, Table, TableInner};
 use std::fmt;
@@ -67,7 +67,7 @@ impl<C: ConcurrencyControl> Reader<C> {
     /// A slot's address.
     #[inline(always)]
     pub fn slot(&self, record: u32) -> *const u8 {
-        self.table().slot(RecordId(record)).cast()
+        self.table().record(RecordId(record)).cast()
     }
 
     /// The child of an interior for a key; `None`: start again.
@@ -100,7 +100,7 @@ impl<C: ConcurrencyControl> Reader<C> {
     #[inline(always)]
     pub unsafe fn value(&self, record: u32, snapshot: u64) -> Option<&[u8]> {
         // SAFETY: slots are never unmapped.
-        let mut v = unsafe { &*self.table().slot(RecordId(record)) }.head();
+        let mut v = unsafe { &*self.table().record(RecordId(record)).cast::<Slot>() }.head();
         while !v.is_null() {
             // SAFETY: inside the reader's epoch.
             let version = unsafe { &*v };

@@ -18,15 +18,15 @@ pub trait Suspend {
     /// False for a policy that does not ask for memory ahead.
     const PREFETCHES: bool = true;
 
-    /// True for a policy that also leaves commits: see [`pause`](Self::pause).
+    /// True for a policy that also leaves where nothing is missed: see [`pause`](Self::pause).
     const PAUSES: bool = false;
 
     /// The object at `p`, the first `LINES` cache lines of it, is about to be read.
     /// True: leave the operation here and come back later.
     fn miss<const LINES: usize>(&mut self, p: *const u8) -> bool;
 
-    /// Between two phases of a commit, where others may come in. True: leave the commit here and come
-    /// back later. For simulation: no policy that is after speed wants that.
+    /// Where a transaction begins, and between two phases of a commit, where others may come in. True: leave here and come back
+    /// later. For simulation: no policy that is after speed wants that.
     #[inline(always)]
     fn pause(&mut self) -> bool {
         false
@@ -100,6 +100,45 @@ impl<S: Suspend> Suspend for Timed<'_, S> {
     }
     fn was(&mut self, activity: Activity) {
         self.profile.was(activity);
+    }
+    fn pick(&mut self, last: usize, n: usize) -> usize {
+        self.policy.pick(last, n)
+    }
+}
+
+/// Another policy, for what an object of one line leads to: that line is in the cache.
+#[derive(Debug)]
+pub(crate) struct Beside<'s, S> {
+    policy: &'s mut S,
+    object: *const u8,
+}
+
+impl<'s, S> Beside<'s, S> {
+    /// `policy`, for what the object at `object` leads to.
+    #[inline(always)]
+    pub(crate) fn new(policy: &'s mut S, object: *const u8) -> Self {
+        Beside { policy, object }
+    }
+}
+
+impl<S: Suspend> Suspend for Beside<'_, S> {
+    const SUSPENDS: bool = S::SUSPENDS;
+    const PREFETCHES: bool = S::PREFETCHES;
+    const PAUSES: bool = S::PAUSES;
+    #[inline(always)]
+    fn miss<const LINES: usize>(&mut self, p: *const u8) -> bool {
+        let is_beside = LINES == 1 && (p.addr() ^ self.object.addr()) < CACHE_LINE;
+        !is_beside && self.policy.miss::<LINES>(p)
+    }
+    fn pause(&mut self) -> bool {
+        self.policy.pause()
+    }
+    #[inline(always)]
+    fn enter(&mut self, activity: Activity) {
+        self.policy.enter(activity);
+    }
+    fn was(&mut self, activity: Activity) {
+        self.policy.was(activity);
     }
     fn pick(&mut self, last: usize, n: usize) -> usize {
         self.policy.pick(last, n)

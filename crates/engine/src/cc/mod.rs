@@ -2,15 +2,18 @@
 //! contract; one scheme per file or folder. The index, the executor and the transaction API are
 //! written once over it.
 //!
-//! Called by `txn`. All of a scheme's waiting is in two step machines, `visit` and `commit`; a lock that cannot be
-//! had is refused, and the caller that wants it joins the row's queue in [`Waits`].
+//! Called by `txn`. A scheme may wait where a transaction begins, at each access to a record, and where it commits:
+//! `begin`, `access` and `prepare` are step machines. A row lock that cannot be had is refused, and the caller that
+//! wants it joins the row's queue in [`Waits`].
 //! Rules that hold for every scheme:
 //! - A step never ends while it holds a latch; so no other transaction of the worker, and no
 //!   operation run in place, can meet a latch whose holder cannot go on.
-//! - What a scheme keeps per record is [`Slot`]-sized memory that is never unmapped while the
+//! - What an access acquires is the transaction's, and is released when that ends: dropping the access is harmless.
+//! - What a scheme keeps per record is a [`Record`], memory that is never unmapped while the
 //!   database lives; the scheme alone interprets it.
 //! - A conflict is an [`Abort`], not an error: expected, small, and retried by the engine.
 
+mod common;
 #[cfg(test)]
 #[cfg_attr(not(braid_shuttle), allow(dead_code, reason = "the models of schedules use a part of it"))]
 mod models;
@@ -24,7 +27,7 @@ pub use snapshot::Snapshot;
 pub use waits::{Refusal, Stage, Ticket, Waits};
 
 /// Transactions that may be open at once in a database.
-pub const OPEN_TRANSACTIONS_MAX: usize = mvcc::TXNS_MAX;
+pub const OPEN_TRANSACTIONS_MAX: usize = common::registry::TXNS_MAX;
 
 /// The latest time of a commit that can be restored.
 pub const RESTORED_AT_MAX: u64 = Timestamp::LAST.0;
@@ -32,9 +35,8 @@ pub const RESTORED_AT_MAX: u64 = Timestamp::LAST.0;
 use crate::epoch::Local;
 use crate::index::{Key, Mark, TableIndex};
 use crate::memory::{Memory, OutOfMemory, Slab};
-use crate::record::{RecordId, Slot, Timestamp};
+use crate::record::{Record, RecordId, Timestamp};
 use crate::suspend::Suspend;
-use crate::wal::{Lsn, Writer};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -67,15 +69,6 @@ pub enum Unlogged {
     Stopped,
 }
 
-/// Where a commit has its place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Committed {
-    /// In the order of all, if the transaction has written.
-    pub at: u64,
-    /// Where its record in the log ends; 0 if it has none. All that it depends on lies before.
-    pub end_lsn: Lsn,
-}
-
 /// Why an operation was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
@@ -83,6 +76,8 @@ pub enum Refused {
     Abort(Abort),
     /// The database's memory limit is reached.
     OutOfMemory,
+    /// The row cannot be locked: another open transaction has locked or written it.
+    Held(Holder),
 }
 
 impl From<OutOfMemory> for Refused {
@@ -96,8 +91,27 @@ impl From<OutOfMemory> for Refused {
 pub enum NotBegun {
     /// Too many are open already.
     TooMany,
+    /// Others that it has to wait for did not end.
+    Waited,
     /// The database's memory limit is reached.
     OutOfMemory,
+}
+
+/// What a transaction declares of itself before it begins.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Declared {
+    /// It will not write.
+    pub is_read_only: bool,
+}
+
+/// What the reads of a transaction show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reads {
+    /// The database as of one moment.
+    Snapshot,
+    /// Each what was committed at its own moment: whether they fit together is known once `prepare` has decided. What a
+    /// closure answers before that, an error, may rest on reads that do not.
+    Current,
 }
 
 /// What a write asks for.
@@ -126,8 +140,44 @@ pub enum Written {
     Exists,
     /// The record has been removed from the index meanwhile: find the key again.
     Gone,
-    /// It could not be locked, for another open transaction has locked or written it.
-    Locked(Holder),
+}
+
+/// What a transaction wants with a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Intent {
+    /// Its value: what the transaction goes on to do may depend on it.
+    Read,
+    /// Its value, on which nothing that the transaction does depends.
+    Untracked,
+    /// Its value, in order to change the record in the same operation.
+    Covered,
+    /// To change it.
+    Write,
+    /// To lock it, and then its value.
+    Lock,
+}
+
+impl Intent {
+    /// Of a read that the caller has the scheme track, or not.
+    #[inline(always)]
+    pub fn of_read(is_tracked: bool) -> Intent {
+        if is_tracked { Intent::Read } else { Intent::Untracked }
+    }
+
+    /// The transaction goes on to depend on the value, and no write or lock of its own keeps it as it is.
+    #[inline(always)]
+    pub fn is_read(self) -> bool {
+        matches!(self, Intent::Read | Intent::Lock)
+    }
+}
+
+/// A change that a transaction makes to a row.
+#[derive(Clone, Copy, Debug)]
+pub struct Changed<'c> {
+    /// The record.
+    pub target: &'c Target,
+    /// Its new value; `None`: the row is deleted.
+    pub value: Option<&'c [u8]>,
 }
 
 /// Another transaction that has locked or written a row.
@@ -179,8 +229,6 @@ pub struct Env<'e, C: ConcurrencyControl> {
     pub worker: &'e C::Worker,
     /// The worker's epoch and memory; entered.
     pub local: &'e Local,
-    /// Where commits that change something are noted before anybody sees them; none: nowhere.
-    pub log: Option<&'e Writer>,
 }
 
 impl<C: ConcurrencyControl> Clone for Env<'_, C> {
@@ -193,12 +241,11 @@ impl<C: ConcurrencyControl> Copy for Env<'_, C> {}
 /// A scheme. (A trait that only this crate implements.)
 ///
 /// # Safety
-/// `read` returns bytes that stay valid and unchanged until the transaction ends (`abort`, or
-/// `commit` having returned `Some`), whatever else is called in between.
+/// `value` returns bytes that stay valid and unchanged until the transaction ends (`abort` or `finish`), whatever else
+/// is called in between. A record of which an access has found a value is not used for another key before then.
 pub unsafe trait ConcurrencyControl: Sized + Send + Sync + 'static {
-    /// A record of which an open transaction has read a value stays that record until the transaction
-    /// ends: neither removed nor its slot used again.
-    const READ_PINS_RECORD: bool;
+    /// What the reads of a transaction show.
+    const READS: Reads;
     /// The scheme wants to know what its transactions read: `read_range`, and marks of scans.
     const TRACKS_READS: bool;
     /// True only in tests: nodes of the index lose their stamps when they split.
@@ -210,10 +257,10 @@ pub unsafe trait ConcurrencyControl: Sized + Send + Sync + 'static {
     type Worker: Send;
     /// One per slot, reused: timestamps, read and write sets. Moves between threads while idle.
     type Txn: Send;
-    /// A suspended visit to one record. Plain data: dropping it is how it is cancelled.
-    type Visit: Copy + Default + Send;
-    /// A suspended commit. Plain data.
-    type Commit: Copy + Default + Send;
+    /// A suspended access to one record. Plain data: dropping it is how it is cancelled.
+    type Access: Copy + Default + Send;
+    /// A suspended decision whether a transaction commits. Plain data.
+    type Prepare: Copy + Default + Send;
 
     /// The shared part of a database whose records lie in `records`. Waits are charged to `memory`.
     fn open(records: Arc<Slab>, memory: Arc<Memory>) -> Self::Shared;
@@ -261,16 +308,21 @@ pub unsafe trait ConcurrencyControl: Sized + Send + Sync + 'static {
     /// The open transaction that has written or locked the record last, unless it is this one.
     ///
     /// # Safety
-    /// As `visit`.
-    unsafe fn holder(shared: &Self::Shared, txn: &Self::Txn, slot: *const Slot) -> Option<Holder>;
+    /// As `access`.
+    unsafe fn holder(shared: &Self::Shared, txn: &Self::Txn, record: *const Record) -> Option<Holder>;
     /// The transaction has written or locked the record.
     ///
     /// # Safety
-    /// As `visit`.
-    unsafe fn holds(txn: &Self::Txn, slot: *const Slot) -> bool;
+    /// As `access`.
+    unsafe fn holds(txn: &Self::Txn, record: *const Record) -> bool;
 
-    /// Opens a transaction. (Only the first one may fail: what it takes is kept until `drop_txn`.)
-    fn begin(env: Env<'_, Self>, txn: &mut Self::Txn) -> Result<(), NotBegun>;
+    /// Opens a transaction; `None`: suspended. (Only the first one may fail: what it takes is kept until `drop_txn`.)
+    fn begin<S: Suspend>(
+        env: Env<'_, Self>,
+        txn: &mut Self::Txn,
+        declared: Declared,
+        s: &mut S,
+    ) -> Option<Result<(), NotBegun>>;
     /// The open transaction will not write. If it has done nothing yet, it may be moved to a later snapshot.
     fn declare_read_only(env: Env<'_, Self>, txn: &mut Self::Txn);
     /// Identifies what the open transaction sees: later transactions have no lesser ones.
@@ -283,40 +335,30 @@ pub unsafe trait ConcurrencyControl: Sized + Send + Sync + 'static {
     /// Undoes all changes made since `savepoint` returned `at`.
     fn rollback_to(env: Env<'_, Self>, txn: &mut Self::Txn, at: usize);
 
-    /// Steps a visit; true: it is at what the transaction sees. The record's line is at hand.
+    /// Steps an access; true: it has ended, and `value` or `write` tells what came of it. The record's line is in the
+    /// cache.
     ///
     /// # Safety
-    /// `slot` is a record's that the index named in this operation, the transaction open, the
-    /// thread inside an epoch entered before.
-    unsafe fn visit<S: Suspend>(
-        visit: &mut Self::Visit,
-        slot: *const Slot,
-        shared: &Self::Shared,
-        txn: &Self::Txn,
+    /// `record` is one that the index named in this operation, the transaction open, the thread inside an epoch
+    /// entered before.
+    unsafe fn access<S: Suspend>(
+        access: &mut Self::Access,
+        record: *const Record,
+        intent: Intent,
+        env: Env<'_, Self>,
+        txn: &mut Self::Txn,
         s: &mut S,
     ) -> bool;
-    /// Begins and ends a visit where nothing but the slot needs to be looked at; false: nothing has happened, and
-    /// `visit` has to be called. For a caller that makes many visits, and suspends between all of them or none.
+    /// The value that an access has found. May be called after the access's epoch.
     ///
     /// # Safety
-    /// As `visit`.
-    unsafe fn visit_at_hand(visit: &mut Self::Visit, slot: *const Slot, txn: &Self::Txn) -> bool;
-    /// Lets `read` be called after the epoch, for a visit that has ended by `visit`. (One that has ended by
-    /// `visit_at_hand` needs no more.)
-    ///
-    /// # Safety
-    /// As `visit`, which has returned true for this one.
-    unsafe fn outlast(visit: &mut Self::Visit, txn: &Self::Txn);
-    /// The value at the end of a visit. `tracked`: what the transaction goes on to do may depend on it.
-    ///
-    /// # Safety
-    /// As `visit`, which has returned true for this one; but the epoch may have passed if `outlast` was called in it.
-    unsafe fn read(
-        visit: &Self::Visit,
-        slot: *const Slot,
+    /// As `access`, which has returned true for this one; but the epoch may have passed.
+    unsafe fn value(
+        access: &Self::Access,
+        record: *const Record,
+        intent: Intent,
         txn: &mut Self::Txn,
-        tracked: bool,
-    ) -> Result<Option<*const [u8]>, Abort>;
+    ) -> Result<Option<*const [u8]>, Refused>;
     /// The transaction knows now which keys with values there are in this range (of one key, where an
     /// operation found none). False: the reads of its records need not be tracked one by one.
     /// (Where there is no memory to note that, as to note a read, the commit fails if it needs to know.)
@@ -332,71 +374,93 @@ pub unsafe trait ConcurrencyControl: Sized + Send + Sync + 'static {
             &Scanned { index: target.index, from, to, is_reverse: false, marks: &[], rows: 0 },
         );
     }
-    /// Changes an indexed record that a visit has brought to the cache.
+    /// Changes an indexed record to which an access for writing has ended, or locks it. Never waits.
     ///
     /// # Safety
-    /// As `visit`, with `slot` the slot of `target.id`; where reads pin records, it may be one that this
-    /// transaction has read a value of instead.
+    /// As `access`, with `record` that of `target.id`; or it is one of which an access of this transaction has found a
+    /// value before.
     unsafe fn write(
         env: Env<'_, Self>,
         txn: &mut Self::Txn,
-        slot: *const Slot,
+        record: *const Record,
         target: &Target,
         change: Change<'_>,
     ) -> Result<Written, Refused>;
-    /// Makes a new record's first, uncommitted value in a slot that no index names yet.
+    /// Makes a new record's first, uncommitted value in memory that no index names yet.
     ///
     /// # Safety
-    /// The slot is the caller's alone.
+    /// The record's memory is the caller's alone.
     unsafe fn create(
         env: Env<'_, Self>,
         txn: &mut Self::Txn,
-        slot: *mut Slot,
+        record: *mut Record,
         value: &[u8],
     ) -> Result<(), OutOfMemory>;
     /// The index names the record made by `create` now.
     ///
     /// # Safety
-    /// `slot` is what `create` was called with in this transaction, and nothing else was done with it.
-    unsafe fn created(txn: &mut Self::Txn, slot: *const Slot, target: &Target);
-    /// The index does not name it, after all or any more. The scheme gives the slot of the record of `target` back.
+    /// `record` is what `create` was called with in this transaction, and nothing else was done with it.
+    unsafe fn created(txn: &mut Self::Txn, record: *const Record, target: &Target);
+    /// The index does not name it, after all or any more. The scheme gives the memory of the record of `target` back.
     ///
     /// # Safety
-    /// `slot` is what `create` was called with, and nothing else was done with it; or that of a restored record
+    /// `record` is what `create` was called with, and nothing else was done with it; or that of a restored record
     /// which no transaction has met.
-    unsafe fn discard(env: Env<'_, Self>, slot: *const Slot, target: &Target);
+    unsafe fn discard(env: Env<'_, Self>, record: *const Record, target: &Target);
 
-    /// Makes a record's value as of a commit at `at`, at most `RESTORED_AT_MAX`, in a slot that no index names
+    /// Makes a record's value as of a commit at `at`, at most `RESTORED_AT_MAX`, in memory that no index names
     /// yet. It is there for every transaction once [`resume`](Self::resume) has been called with that or later.
     ///
     /// # Safety
-    /// The slot is the caller's alone.
-    unsafe fn restore(env: Env<'_, Self>, slot: *mut Slot, value: &[u8], at: u64) -> Result<(), OutOfMemory>;
+    /// The record's memory is the caller's alone.
+    unsafe fn restore(
+        env: Env<'_, Self>,
+        record: *mut Record,
+        value: &[u8],
+        at: u64,
+    ) -> Result<(), OutOfMemory>;
     /// Puts a value as of a commit at `at` in the place of a restored record's value, which is gone at once. Of
     /// two calls at the same time one wins.
     ///
     /// # Safety
-    /// The slot is a record's that was made by `restore` and is still in the index; nobody reads its value until
+    /// The record was made by `restore` and is still in the index; nobody reads its value until
     /// this is done, and the thread is inside an epoch.
     unsafe fn restore_over(
         env: Env<'_, Self>,
-        slot: *const Slot,
+        record: *const Record,
         value: &[u8],
         at: u64,
     ) -> Result<(), OutOfMemory>;
     /// From now on transactions begin and commit after `at`, which is at most `RESTORED_AT_MAX`.
     fn resume(shared: &Self::Shared, at: u64);
 
-    /// Steps a commit; `None`: suspended. After an `Abort` the transaction is still open.
+    /// Decides whether the transaction commits, and as of when; `None`: suspended. After an `Abort` the transaction is
+    /// still open. The time is the transaction's place in the order of all, if it has written.
     ///
-    /// What it has changed is appended to the log before anybody can see it. So a transaction that depends on it comes
-    /// later in the log.
-    fn commit<S: Suspend>(
-        commit: &mut Self::Commit,
+    /// What it has changed is appended to the log between this and `finish`, before others can see it. So a transaction
+    /// that depends on it comes later in the log.
+    fn prepare<S: Suspend>(
+        prepare: &mut Self::Prepare,
         env: Env<'_, Self>,
         txn: &mut Self::Txn,
         s: &mut S,
-    ) -> Option<Result<Committed, Abort>>;
-    /// Undoes an open transaction and ends it.
+    ) -> Option<Result<u64, Abort>>;
+    /// A prepared transaction does not finish now, as the log has no room for what it has changed. Returns true if the
+    /// scheme has taken the decision back, for it would hold latches meanwhile: then `prepare` has to be called again.
+    /// Otherwise the transaction stays prepared.
+    fn unprepare(env: Env<'_, Self>, txn: &mut Self::Txn, prepare: &mut Self::Prepare) -> bool {
+        let _ = (env, txn, prepare);
+        false
+    }
+    /// The transaction has changed something.
+    fn has_changes(txn: &Self::Txn) -> bool;
+    /// What a prepared transaction changes, each row once.
+    ///
+    /// # Safety
+    /// The transaction is prepared, the thread inside an epoch.
+    unsafe fn changes(txn: &Self::Txn, note: impl FnMut(Changed<'_>));
+    /// Makes the changes of a transaction that is prepared visible, and ends it.
+    fn finish(env: Env<'_, Self>, txn: &mut Self::Txn, at: u64);
+    /// Undoes an open transaction, which may be prepared or about to begin, and ends it.
     fn abort(env: Env<'_, Self>, txn: &mut Self::Txn);
 }

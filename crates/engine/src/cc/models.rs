@@ -1,11 +1,11 @@
 //! Schemes by hand, for tests: a database of one table without executor and API, whose transactions are taken
 //! step by step.
 
-use super::{Abort, Change, Committed, ConcurrencyControl, Env, Refused, Target, Written};
+use super::{Abort, Change, ConcurrencyControl, Declared, Env, Intent, Refused, Target, Written};
 use crate::epoch::{Epochs, Local};
 use crate::index::{Index, IndexKind, IndexOptions, Inserted, Key, Nodes, Probe, TableIndex};
 use crate::memory::{Kind, Memory, Slab};
-use crate::record::{RecordId, Slot};
+use crate::record::{RECORD_BYTES, Record, RecordId};
 use crate::suspend::Never;
 use crate::sync::Arc;
 
@@ -28,9 +28,8 @@ pub(super) struct Hand<'b, C: ConcurrencyControl> {
 impl<C: ConcurrencyControl> Bench<C> {
     pub(super) fn new() -> Self {
         let memory = Memory::new(1 << 26);
-        let block_bytes = size_of::<Slot>().next_power_of_two();
         let records =
-            Slab::reserve(&memory, Kind::Records, block_bytes, 4096).map(Arc::new).expect("addresses");
+            Slab::reserve(&memory, Kind::Records, RECORD_BYTES, 4096).map(Arc::new).expect("addresses");
         let options = IndexOptions { kind: IndexKind::default(), fixed8: true, number: 0 };
         let mut index = TableIndex::new(&Nodes::new(&memory, 4096), options).expect("memory");
         if C::LOSES_STAMPS {
@@ -56,19 +55,20 @@ impl<C: ConcurrencyControl> Bench<C> {
         hand
     }
 
-    pub(super) fn slot(&self, id: RecordId) -> *const Slot {
+    pub(super) fn record(&self, id: RecordId) -> *const Record {
         self.records.at(id.0).cast_const().cast()
     }
 }
 
 impl<C: ConcurrencyControl> Hand<'_, C> {
     pub(super) fn env(&self) -> Env<'_, C> {
-        Env { shared: &self.bench.shared, worker: &self.worker, local: &self.local, log: None }
+        Env { shared: &self.bench.shared, worker: &self.worker, local: &self.local }
     }
 
     pub(super) fn begin(&self) -> C::Txn {
         let mut txn = C::txn(&self.bench.shared);
-        C::begin(self.env(), &mut txn).expect("room");
+        let begun = C::begin(self.env(), &mut txn, Declared::default(), &mut Never);
+        begun.expect("nothing to wait for").expect("room");
         txn
     }
 
@@ -91,24 +91,24 @@ impl<C: ConcurrencyControl> Hand<'_, C> {
         let target = |id| Target { index: &raw const bench.index, key: index_key, id };
         if let Some(id) = self.find(key) {
             // SAFETY: found inside the hand's epoch.
-            return unsafe { C::write(self.env(), txn, bench.slot(id), &target(id), change) };
+            return unsafe { C::write(self.env(), txn, bench.record(id), &target(id), change) };
         }
         let (Change::Put(value) | Change::Insert(value)) = change else { return Ok(Written::Absent) };
         let id = RecordId(bench.records.allocate()?);
-        let slot = bench.slot(id).cast_mut();
+        let record = bench.record(id).cast_mut();
         // SAFETY: just allocated.
-        unsafe { C::create(self.env(), txn, slot, value)? };
+        unsafe { C::create(self.env(), txn, record, value)? };
         let cursor = bench.index.start(&index_key);
         // SAFETY: inside the hand's epoch.
         match unsafe { bench.index.insert(&self.local, &cursor, &index_key, id)? } {
             Inserted::New => {
                 // SAFETY: made by `create` just above.
-                unsafe { C::created(txn, slot, &target(id)) };
+                unsafe { C::created(txn, record, &target(id)) };
                 Ok(Written::Done)
             }
             Inserted::Exists(_) => {
                 // SAFETY: not indexed.
-                unsafe { C::discard(self.env(), slot, &target(id)) };
+                unsafe { C::discard(self.env(), record, &target(id)) };
                 Ok(Written::Gone)
             }
         }
@@ -120,13 +120,13 @@ impl<C: ConcurrencyControl> Hand<'_, C> {
             self.note_absent(txn, key);
             return Some(None);
         };
-        let (mut visit, slot) = (C::Visit::default(), self.bench.slot(id));
+        let (mut access, record) = (C::Access::default(), self.bench.record(id));
         // SAFETY: found inside the hand's epoch.
-        if !unsafe { C::visit(&mut visit, slot, &self.bench.shared, txn, &mut Never) } {
+        if !unsafe { C::access(&mut access, record, Intent::Read, self.env(), txn, &mut Never) } {
             return None;
         }
-        // SAFETY: the visit has ended.
-        let value = unsafe { C::read(&visit, slot, txn, true) }.expect("reads never give way");
+        // SAFETY: the access has ended.
+        let value = unsafe { C::value(&access, record, Intent::Read, txn) }.expect("reads never give way");
         if value.is_none() {
             self.note_absent(txn, key);
         }
@@ -145,15 +145,16 @@ impl<C: ConcurrencyControl> Hand<'_, C> {
 
     /// Commits, or gives way; `wait` lets others go on.
     pub(super) fn try_commit(&self, mut txn: C::Txn, wait: impl Fn()) -> bool {
-        let mut commit = C::Commit::default();
-        let result: Result<Committed, Abort> = loop {
-            match C::commit(&mut commit, self.env(), &mut txn, &mut Never) {
+        let mut prepare = C::Prepare::default();
+        let result: Result<u64, Abort> = loop {
+            match C::prepare(&mut prepare, self.env(), &mut txn, &mut Never) {
                 Some(result) => break result,
                 None => wait(),
             }
         };
-        if result.is_err() {
-            C::abort(self.env(), &mut txn);
+        match result {
+            Ok(at) => C::finish(self.env(), &mut txn, at),
+            Err(_) => C::abort(self.env(), &mut txn),
         }
         C::drop_txn(&self.bench.shared, &mut txn);
         result.is_ok()

@@ -3,6 +3,7 @@
 //! against one limit ([`Memory`]), and freed wholesale when the database goes.
 
 mod account;
+mod arena;
 mod charge;
 mod chunks;
 mod classes;
@@ -13,6 +14,7 @@ mod slab;
 mod tests;
 
 pub use account::{Kind, Memory, OutOfMemory};
+pub use arena::Arena;
 pub use charge::Charge;
 pub use pool::Pool;
 pub use slab::Slab;

@@ -19,10 +19,24 @@ mod slot;
 mod stamp;
 mod version;
 
+use std::cell::UnsafeCell;
+
 pub use kept::Kept;
 pub use slot::{INLINE_BYTES_MAX, Slot};
 pub use stamp::{Stamp, TICK, Tag, Timestamp};
 pub use version::{VALUE_BYTES_MAX, Version, VersionKind};
+
+/// Bytes of a record's memory.
+pub const RECORD_BYTES: usize = 32;
+
+/// The memory of a record: never unmapped while the database lives, and interpreted by its concurrency-control scheme
+/// alone.
+#[repr(C, align(32))]
+#[derive(Debug)]
+pub struct Record(UnsafeCell<[u8; RECORD_BYTES]>);
+
+// SAFETY: no bytes are accessed through this type.
+unsafe impl Sync for Record {}
 
 /// Names a record for its whole life: the number of its slot. Never 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

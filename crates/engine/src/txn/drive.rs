@@ -1,9 +1,10 @@
 //! A transaction's whole life as one future: attempts, commit, retries, and abort on drop.
 
+use super::attempt::Commit;
 use super::fault::Fault;
 use super::handle::{RELIEF_ROUNDS_MAX, Txn, let_others_leave};
 use super::row_wait::{Blocker, RowWait, Wait};
-use crate::cc::{ConcurrencyControl, Ticket};
+use crate::cc::{ConcurrencyControl, Reads, Ticket};
 use crate::error::{Error, Result};
 use crate::profile::Activity;
 use std::future::{Future, poll_fn};
@@ -69,12 +70,13 @@ pub(crate) async fn drive<C: ConcurrencyControl, R>(
     let (mut retries, mut kept, mut reliefs) = (0, None, 0);
     let sample = txn.sample_start();
     loop {
-        if let Err(error) = txn.begin() {
+        let open = Open(txn);
+        if let Err(error) = begin(txn).await {
+            drop(open);
             txn.desk.leave_turn();
             txn.count_failure(&error);
             return Err(error);
         }
-        let open = Open(txn);
         let got = match body.call(txn).await {
             Ok(result) => match commit(txn).await {
                 Ok(()) => {
@@ -89,6 +91,10 @@ pub(crate) async fn drive<C: ConcurrencyControl, R>(
                 Err(fault) => Err(txn.commit_error(fault)),
             },
             Err(error) => {
+                let error = match C::READS {
+                    Reads::Snapshot => error,
+                    Reads::Current => validate(txn, error).await,
+                };
                 txn.failed(&error);
                 Err(error)
             }
@@ -120,8 +126,38 @@ pub(crate) async fn drive<C: ConcurrencyControl, R>(
 }
 
 #[inline(always)]
+async fn begin<C: ConcurrencyControl>(txn: &Txn<C>) -> Result<()> {
+    if let Some(result) = txn.begin_or_post() {
+        return result;
+    }
+    poll_fn(|_| match txn.desk.begun.take() {
+        Some(begun) => Poll::Ready(txn.begun(begun)),
+        None => Poll::Pending,
+    })
+    .await
+}
+
+/// The closure has failed, on grounds of what it has read: if that does not fit together, it is run again instead.
+#[cold]
+async fn validate<C: ConcurrencyControl>(txn: &Txn<C>, error: Error) -> Error {
+    if matches!(error, Error::Conflict | Error::Deadlock(_) | Error::OutOfMemory { .. }) {
+        return error;
+    }
+    match decide(txn, txn.decide_or_post(Commit::trial())).await {
+        Ok(()) => error,
+        Err(fault) => txn.commit_error(fault),
+    }
+}
+
+#[inline(always)]
 async fn commit<C: ConcurrencyControl>(txn: &Txn<C>) -> Result<(), Fault> {
-    if let Some(result) = txn.commit_or_post() {
+    decide(txn, txn.commit_or_post()).await
+}
+
+/// Waits for a decision that has been posted, if it has not been made.
+#[inline(always)]
+async fn decide<C: ConcurrencyControl>(txn: &Txn<C>, made: Option<Result<(), Fault>>) -> Result<(), Fault> {
+    if let Some(result) = made {
         return result;
     }
     poll_fn(|_| match txn.desk.committed.take() {
@@ -187,9 +223,9 @@ async fn wait_aside<C: ConcurrencyControl>(txn: &Txn<C>, retries: u32) -> Result
 /// In line for the row that the last conflict was about, if an open transaction still has it, and it may be waited for.
 fn blocked_wait<C: ConcurrencyControl>(txn: &Txn<C>) -> Option<RowWait<'_, C>> {
     let Blocker { what, row, holder } = txn.desk.blocker.take()?;
-    let slot = what.table().slot(row);
+    let record = what.table().record(row);
     let mut line = RowWait::of(txn, what, None, Some(holder)).ok()?;
-    line.wait_for(row, slot, Some(holder)).ok()?;
+    line.wait_for(row, record, Some(holder)).ok()?;
     Some(line)
 }
 

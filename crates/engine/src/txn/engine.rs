@@ -12,10 +12,10 @@ use crate::memory::{Kind, Memory, OutOfMemory, Slab};
 use crate::metrics::{ArchiveStatistics, Clock, Metrics, Stall, Statistics, WorkerMetrics};
 use crate::options::Options;
 use crate::profile::Profile;
-use crate::record::Slot;
+use crate::record::RECORD_BYTES;
 use crate::sync::Fixed;
-use crate::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use crate::wal::{self, Lsn, Writer};
+use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use crate::wal::{self, Changes, Lsn, Writer};
 use std::cell::{Cell, RefCell};
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -50,6 +50,8 @@ pub(crate) struct Engine<C: ConcurrencyControl> {
     pub(crate) epochs: Arc<Epochs>,
     /// The last epoch that was noticed, and when, by the clock.
     epoch_noticed: Mutex<(u64, u64)>,
+    /// Contexts made so far, which number them.
+    contexts: AtomicUsize,
     /// Desks made so far, which number them.
     pub(super) desks: AtomicU32,
     /// The bits of the level that a worker has found best last, for new ones to begin with; 0: none.
@@ -67,7 +69,7 @@ impl<C: ConcurrencyControl> Engine<C> {
         static NEXT_ID: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
         let memory = Memory::new(options.memory_limit_bytes);
         let out_of_memory = |_: OutOfMemory| Error::OutOfMemory { limit_bytes: options.memory_limit_bytes };
-        let records = Slab::reserve(&memory, Kind::Records, size_of::<Slot>(), RECORDS_MAX)
+        let records = Slab::reserve(&memory, Kind::Records, RECORD_BYTES, RECORDS_MAX)
             .map(Arc::new)
             .map_err(out_of_memory)?;
         Ok(Arc::new(Engine {
@@ -82,6 +84,7 @@ impl<C: ConcurrencyControl> Engine<C> {
             spare: Mutex::new(Some(Vec::new())),
             epochs: Epochs::new(),
             epoch_noticed: Mutex::default(),
+            contexts: AtomicUsize::new(0),
             desks: AtomicU32::new(1),
             known_level: AtomicU32::new(0),
             shared_level: Arc::default(),
@@ -111,6 +114,7 @@ impl<C: ConcurrencyControl> Engine<C> {
             worker: C::worker(&self.shared),
             profile: Profile::new(self.profiling.clone(), metrics.profile.clone()),
             metrics,
+            changes: RefCell::new(Changes::of_appender(self.contexts.fetch_add(1, Ordering::Relaxed))), // only difference counts
             last_commit: Cell::new(0),
             in_place: Cell::new(InPlace::Prefetching),
             may_leave_place: Cell::new(false),
@@ -239,6 +243,7 @@ impl<C: ConcurrencyControl> Engine<C> {
         match why {
             NotBegun::TooMany => Error::TooManyTransactions { open_max: OPEN_TRANSACTIONS_MAX },
             NotBegun::OutOfMemory => self.out_of_memory(),
+            NotBegun::Waited => Error::Conflict,
         }
     }
 
@@ -280,6 +285,8 @@ pub(crate) struct Context<C: ConcurrencyControl> {
     pub(crate) metrics: Arc<WorkerMetrics>,
     /// Where the worker's time goes. Off in contexts that are not a worker's.
     pub(super) profile: Profile,
+    /// What the last commit has appended to the log; its memory is used again.
+    pub(super) changes: RefCell<Changes>,
     /// The place of the last commit in the order of all.
     pub(crate) last_commit: Cell<u64>,
     /// How transactions run that are put into a slot.
@@ -303,8 +310,7 @@ impl<C: ConcurrencyControl> Context<C> {
     /// What a scheme works with.
     #[inline(always)]
     pub(crate) fn env(&self) -> Env<'_, C> {
-        let log = self.engine.log.get().map(|log| &log.writer);
-        Env { shared: &self.engine.shared, worker: &self.worker, local: &self.local, log }
+        Env { shared: &self.engine.shared, worker: &self.worker, local: &self.local }
     }
 
     pub(crate) fn enter(&self) {

@@ -30,6 +30,7 @@ impl Fault {
         match refused {
             Refused::Abort(abort) => Fault::Abort(abort),
             Refused::OutOfMemory => Fault::OutOfMemory { limit_bytes },
+            Refused::Held(_) => Fault::Abort(Abort::WriteConflict),
         }
     }
 }

@@ -1,20 +1,19 @@
 //! From the entries of an index to the rows that they name: the second half of a run over an index.
 
-use super::run::Row;
 use super::table::TableInner;
-use crate::cc::{Abort, ConcurrencyControl};
+use crate::cc::{ConcurrencyControl, Env, Intent, Refused};
 use crate::profile::Activity;
-use crate::record::{RecordId, Slot};
+use crate::record::{Record, RecordId};
 use crate::suspend::Suspend;
 
 /// Rows visited at once.
 const WINDOW: usize = 32;
 const _: () = assert!(WINDOW <= u32::BITS as usize, "one bit per row");
 
-/// A row that an entry names; with no slot, there is no such entry.
+/// A row that an entry names; with no record, there is no such entry.
 struct Followed<C: ConcurrencyControl> {
-    slot: *const Slot,
-    visit: C::Visit,
+    record: *const Record,
+    access: C::Access,
 }
 
 /// The rows of a run's entries, in the order of the entries.
@@ -22,7 +21,7 @@ pub(super) struct Follow<C: ConcurrencyControl> {
     rows: Vec<Followed<C>>,
     /// Where the present window ends; before it all rows have been asked for.
     asked: usize,
-    /// Rows of the window whose visits have not ended.
+    /// Rows of the window to which the accesses have not ended.
     left: u32,
 }
 
@@ -38,20 +37,26 @@ impl<C: ConcurrencyControl> Follow<C> {
 
     /// The entry that comes next names a row of `base`, if the transaction sees it.
     pub(super) fn push(&mut self, base: &TableInner, entry: Option<*const [u8]>) {
-        let slot = entry.map_or(std::ptr::null(), |entry| {
+        let record = entry.map_or(std::ptr::null(), |entry| {
             // SAFETY: read just now.
             let id = unsafe { &*entry }.first_chunk().expect("entries begin with four bytes");
-            base.slot(RecordId(u32::from_le_bytes(*id)))
+            base.record(RecordId(u32::from_le_bytes(*id)))
         });
-        self.rows.push(Followed { slot, visit: C::Visit::default() });
+        self.rows.push(Followed { record, access: C::Access::default() });
     }
 
-    /// Goes on with the visits of the rows, a window at a time. True: all have ended.
+    /// Goes on with the accesses to the rows, a window at a time. True: all have ended.
     ///
     /// # Safety
     /// As [`Point::step`](super::point::Point::step).
     #[inline(never)]
-    pub(super) unsafe fn step<S: Suspend>(&mut self, shared: &C::Shared, txn: &C::Txn, s: &mut S) -> bool {
+    pub(super) unsafe fn step<S: Suspend>(
+        &mut self,
+        intent: Intent,
+        env: Env<'_, C>,
+        txn: &mut C::Txn,
+        s: &mut S,
+    ) -> bool {
         s.enter(Activity::Versions);
         loop {
             if self.left == 0 {
@@ -67,9 +72,9 @@ impl<C: ConcurrencyControl> Follow<C> {
             while round != 0 {
                 let i = round.trailing_zeros() as usize;
                 round &= round - 1;
-                let Followed { slot, visit } = &mut self.rows[first + i];
-                // SAFETY: the entry is visible, so the row is, too: its record stays what it is.
-                let is_done = unsafe { Row::<C>::visit(visit, *slot, shared, txn, s) };
+                let Followed { record, access } = &mut self.rows[first + i];
+                // SAFETY: the transaction has found the entry's value, so its row's record stays what it is.
+                let is_done = unsafe { C::access(access, *record, intent, env, txn, s) };
                 self.left &= !(u32::from(is_done) << i);
             }
             if self.left != 0 {
@@ -78,15 +83,15 @@ impl<C: ConcurrencyControl> Follow<C> {
         }
     }
 
-    /// Asks for the slots of the next window. True: leave.
+    /// Asks for the records of the next window. True: leave.
     fn ask<S: Suspend>(&mut self, s: &mut S) -> bool {
         let first = self.asked;
         self.asked = self.rows.len().min(first + WINDOW);
         let mut leave = false;
         for (row, i) in self.rows[first..self.asked].iter().zip(0..) {
-            if !row.slot.is_null() {
+            if !row.record.is_null() {
                 self.left |= 1 << i;
-                leave |= s.miss::<1>(row.slot.cast());
+                leave |= s.miss::<1>(row.record.cast());
             }
         }
         leave
@@ -100,11 +105,11 @@ impl<C: ConcurrencyControl> Follow<C> {
         &self,
         at: usize,
         txn: &mut C::Txn,
-        is_tracked: bool,
-    ) -> Result<Option<*const [u8]>, Abort> {
+        intent: Intent,
+    ) -> Result<Option<*const [u8]>, Refused> {
         let row = &self.rows[at];
-        debug_assert!(!row.slot.is_null(), "the entry is there, so it was when rows were looked for");
-        // SAFETY: the visits have ended, so that they outlast the epoch.
-        unsafe { C::read(&row.visit, row.slot, txn, is_tracked) }
+        debug_assert!(!row.record.is_null(), "the entry is there, so it was when rows were looked for");
+        // SAFETY: the accesses have ended.
+        unsafe { C::value(&row.access, row.record, intent, txn) }
     }
 }

@@ -1,5 +1,6 @@
 //! The transaction as its closure sees it.
 
+use super::attempt::Commit;
 use super::fault::Fault;
 use super::key::{AsKey, Key, encode_whole, index_key};
 use super::lock::GetForUpdate;
@@ -11,7 +12,9 @@ use super::row_wait::{Blocker, Wanted};
 use super::rows::Rows;
 use super::table::Table;
 use super::value::Value;
-use crate::cc::{Abort, Change, ConcurrencyControl, Refused, Serializable, Target, Written};
+use crate::cc::{
+    Abort, Change, ConcurrencyControl, Holder, NotBegun, Refused, Serializable, Target, Written,
+};
 use crate::error::{Error, Result};
 use crate::exec::Operations;
 use crate::index::DERIVED;
@@ -312,8 +315,8 @@ const WORK_OF_ENDS: u64 = 2;
 
 /// Tells the scheme of a key under which there was nothing.
 #[inline(always)]
-fn note_absent<C: ConcurrencyControl>(txn: &mut C::Txn, point: &Point<C>, tracked: bool) {
-    if C::TRACKS_READS && tracked {
+fn note_absent<C: ConcurrencyControl>(txn: &mut C::Txn, point: &Point<C>, is_tracked: bool) {
+    if C::TRACKS_READS && is_tracked {
         C::read_absent(txn, &point.target());
     }
 }
@@ -370,70 +373,87 @@ impl<C: ConcurrencyControl> Txn<C> {
     }
 
     /// The bytes that a finished point operation has found. They last as long as the transaction: see
-    /// [`ConcurrencyControl::read`].
+    /// [`ConcurrencyControl::value`].
     #[inline(always)]
-    pub(super) fn found(&self, point: &Point<C>, tracked: bool) -> Result<Option<&[u8]>, Fault> {
+    pub(super) fn found(&self, point: &Point<C>) -> Result<Option<&[u8]>, Fault> {
         match self.desk.context().profile.is_timing() {
-            false => self.find(point, tracked),
-            true => self.find_timed(point, tracked),
+            false => self.find(point),
+            true => self.find_timed(point),
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn find_timed(&self, point: &Point<C>, tracked: bool) -> Result<Option<&[u8]>, Fault> {
+    fn find_timed(&self, point: &Point<C>) -> Result<Option<&[u8]>, Fault> {
         self.desk.enter(Activity::Control);
-        let found = self.find(point, tracked);
+        let found = self.find(point);
         self.desk.enter(Activity::Useful);
         found
     }
 
     #[inline(always)]
-    fn find(&self, point: &Point<C>, tracked: bool) -> Result<Option<&[u8]>, Fault> {
+    fn find(&self, point: &Point<C>) -> Result<Option<&[u8]>, Fault> {
         // SAFETY: not borrowed outside of single calls.
         let txn = unsafe { &mut *self.desk.state.get() };
-        if point.slot.is_null() {
-            note_absent::<C>(txn, point, tracked);
+        let is_read = point.intent.is_read();
+        if point.record.is_null() {
+            note_absent::<C>(txn, point, is_read);
             return Ok(None);
         }
-        // SAFETY: the visit has ended.
-        let value = unsafe { C::read(&point.visit, point.slot, txn, tracked) };
-        let value = value.map_err(|abort| self.doom(Fault::Abort(abort)))?;
+        // SAFETY: the access has ended.
+        let value = unsafe { C::value(&point.access, point.record, point.intent, txn) };
+        let value = value.map_err(|refused| self.refuse(refused))?;
         if value.is_none() {
-            note_absent::<C>(txn, point, tracked);
+            note_absent::<C>(txn, point, is_read);
         }
-        // SAFETY: `read` promises the bytes until the transaction ends.
+        // SAFETY: `value` promises the bytes until the transaction ends.
         Ok(value.map(|bytes| unsafe { &*bytes }))
     }
 
     /// Makes a change where a finished point operation has led. `Ok(Gone)`: look again.
     pub(super) fn change(&self, point: &Point<C>, change: Change<'_>) -> Result<Written, Fault> {
-        self.desk.enter(Activity::Versions);
-        let written = self.make_change(point, change);
-        self.desk.enter(Activity::Useful);
-        written
+        self.check_change(change)?;
+        self.make_change(point, change).or_else(|refused| self.refuse_change(refused, point))
+    }
+
+    /// As `change`, of a lock: or which transaction holds it.
+    pub(super) fn lock(&self, point: &Point<C>) -> Result<Result<Written, Holder>, Fault> {
+        self.check_change(Change::Lock)?;
+        match self.make_change(point, Change::Lock) {
+            Err(Refused::Held(holder)) => Ok(Err(holder)),
+            made => made.or_else(|refused| self.refuse_change(refused, point)).map(Ok),
+        }
     }
 
     #[inline(always)]
-    fn make_change(&self, point: &Point<C>, change: Change<'_>) -> Result<Written, Fault> {
+    fn check_change(&self, change: Change<'_>) -> Result<(), Fault> {
         if self.desk.read_only.get() {
             return Err(self.doom(Fault::ReadOnly));
         }
-        if let Change::Put(value) | Change::Insert(value) | Change::Update(value) = change
-            && value.len() > VALUE_BYTES_MAX
-        {
-            return Err(self.doom(Fault::ValueTooLong { bytes: value.len() }));
+        match change {
+            Change::Put(value) | Change::Insert(value) | Change::Update(value)
+                if value.len() > VALUE_BYTES_MAX =>
+            {
+                Err(self.doom(Fault::ValueTooLong { bytes: value.len() }))
+            }
+            _ => Ok(()),
         }
-        let result = match change {
-            _ if !point.slot.is_null() => self.write(point, change),
+    }
+
+    #[inline(always)]
+    fn make_change(&self, point: &Point<C>, change: Change<'_>) -> Result<Written, Refused> {
+        self.desk.enter(Activity::Versions);
+        let made = match change {
+            _ if !point.record.is_null() => self.write(point, change),
             Change::Update(_) | Change::Delete | Change::Lock => {
                 // SAFETY: not borrowed outside of single calls.
                 note_absent::<C>(unsafe { &mut *self.desk.state.get() }, point, true);
-                return Ok(Written::Absent);
+                Ok(Written::Absent)
             }
             Change::Put(value) | Change::Insert(value) => self.create(point, value, change),
         };
-        result.or_else(|refused| self.refuse_change(refused, point))
+        self.desk.enter(Activity::Useful);
+        made
     }
 
     /// What becomes of a change that was refused. `Ok(Gone)`: look again, memory has been given back meanwhile.
@@ -513,7 +533,8 @@ impl<C: ConcurrencyControl> Txn<C> {
         // SAFETY: not borrowed outside of single calls.
         let txn = unsafe { &mut *self.desk.state.get() };
         // SAFETY: the index named the record in this operation, inside its epoch.
-        let result = unsafe { C::write(self.desk.context().env(), txn, point.slot, &point.target(), change) };
+        let result =
+            unsafe { C::write(self.desk.context().env(), txn, point.record, &point.target(), change) };
         if result == Err(Refused::Abort(Abort::WriteConflict)) {
             self.note_blocker(point);
         }
@@ -526,7 +547,7 @@ impl<C: ConcurrencyControl> Txn<C> {
         // SAFETY: not borrowed outside of single calls.
         let txn = unsafe { &*self.desk.state.get() };
         // SAFETY: the index named the record in this operation, inside its epoch.
-        let holder = unsafe { C::holder(self.desk.shared(), txn, point.slot) };
+        let holder = unsafe { C::holder(self.desk.shared(), txn, point.record) };
         let what = Wanted::new(point.table, &point.key);
         self.desk.blocker.set(holder.map(|holder| Blocker { what, row: point.id, holder }));
     }
@@ -544,11 +565,11 @@ impl<C: ConcurrencyControl> Txn<C> {
         // SAFETY: the table is alive.
         let table = unsafe { &*point.table };
         let id = table.allocate(records)?;
-        let slot = table.slot(id).cast_mut();
+        let record = table.record(id).cast_mut();
         // SAFETY: not borrowed outside of single calls.
         let txn = unsafe { &mut *self.desk.state.get() };
         // SAFETY: just allocated, so ours alone.
-        if let Err(error) = unsafe { C::create(context.env(), txn, slot, value) } {
+        if let Err(error) = unsafe { C::create(context.env(), txn, record, value) } {
             // SAFETY: not published.
             unsafe { table.free(records, id) };
             return Err(error.into());
@@ -560,17 +581,17 @@ impl<C: ConcurrencyControl> Txn<C> {
         self.desk.created.set(id);
         let target = Target { index: &raw const table.index, key: point.key, id };
         if let Ok(Inserted::New) = inserted {
-            // SAFETY: `create` has just been called with the slot.
-            unsafe { C::created(txn, slot, &target) };
+            // SAFETY: `create` has just been called with the record.
+            unsafe { C::created(txn, record, &target) };
             return Ok(Written::Done);
         }
         // SAFETY: made just above.
-        unsafe { C::discard(context.env(), slot, &target) };
+        unsafe { C::discard(context.env(), record, &target) };
         match inserted? {
             Inserted::New => unreachable!("handled above"),
             Inserted::Exists(id) => {
                 self.desk.created.set(id);
-                self.write(&Point { id, slot: table.slot(id), ..*point }, change)
+                self.write(&Point { id, record: table.record(id), ..*point }, change)
             }
         }
     }
@@ -586,15 +607,43 @@ impl<C: ConcurrencyControl> Txn<C> {
 
 // ---- life of one attempt
 impl<C: ConcurrencyControl> Txn<C> {
+    /// Begins an attempt, if that does not suspend; else `None`, and the rest of it is posted.
     #[inline(always)]
-    pub(crate) fn begin(&self) -> Result<()> {
+    pub(crate) fn begin_or_post(&self) -> Option<Result<()>> {
         self.desk.operations.set(0);
         self.desk.reliefs.set(0);
+        if self.desk.pauses {
+            self.desk.post_begin();
+            return None;
+        }
         self.desk.enter(Activity::Timestamps);
-        // SAFETY: no attempt is open: nothing borrows from the state.
-        let begun = C::begin(self.desk.context().env(), unsafe { &mut *self.desk.state.get() });
+        let begun = self.desk.begin_now();
         self.desk.enter(Activity::Useful);
+        match begun {
+            Some(begun) => Some(self.begun(begun)),
+            None if self.desk.in_place.get() == InPlace::Not => {
+                self.desk.post_begin();
+                None
+            }
+            None => Some(self.begin_in_place()),
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn begun(&self, begun: Result<(), NotBegun>) -> Result<()> {
         begun.map_err(|why| self.desk.context().engine.not_begun(why))
+    }
+
+    /// Goes on with a beginning that waits for others, on other threads.
+    #[cold]
+    fn begin_in_place(&self) -> Result<()> {
+        let mut patience = Patience::default();
+        while patience.wait() {
+            if let Some(begun) = self.desk.begin_now() {
+                return self.begun(begun);
+            }
+        }
+        Err(Error::Conflict)
     }
 
     /// Undoes the attempt, and cancels what the mailbox holds, whose futures may have been leaked.
@@ -611,11 +660,16 @@ impl<C: ConcurrencyControl> Txn<C> {
     /// The commit, if it does not suspend; else `None`, and the rest of it is posted.
     #[inline(always)]
     pub(crate) fn commit_or_post(&self) -> Option<Result<(), Fault>> {
-        if let Some(fault) = self.desk.doomed.get() {
-            return Some(Err(fault));
+        match self.desk.doomed.get() {
+            Some(fault) => Some(Err(fault)),
+            None => self.decide_or_post(Commit::default()),
         }
-        let mut commit = C::Commit::default();
-        if self.desk.pauses_commits {
+    }
+
+    /// As `commit_or_post`, of a commit or a trial.
+    #[inline(always)]
+    pub(super) fn decide_or_post(&self, mut commit: Commit<C>) -> Option<Result<(), Fault>> {
+        if self.desk.pauses {
             self.desk.post_commit(commit);
             return None;
         }
@@ -631,7 +685,7 @@ impl<C: ConcurrencyControl> Txn<C> {
 
     /// Goes on with a commit that waits for another thread's.
     #[cold]
-    fn commit_in_place(&self, mut commit: C::Commit) -> Result<(), Fault> {
+    fn commit_in_place(&self, mut commit: Commit<C>) -> Result<(), Fault> {
         let (mut patience, mut flushes) = (Patience::default(), 0);
         while patience.wait() || (flushes < FLUSHES_MAX && self.desk.context().engine.await_flush()) {
             flushes += u32::from(patience.is_over());

@@ -22,7 +22,7 @@ pub(crate) struct WorkerHost<C: ConcurrencyControl> {
     /// Its slots hold its address, wherever this is moved.
     context: Fixed<Context<C>>,
     in_place: InPlace,
-    pauses_commits: bool,
+    pauses: bool,
     /// What has been added to the metrics, which may have been another worker's before.
     told: Cell<Counters>,
 }
@@ -38,7 +38,7 @@ impl<C: ConcurrencyControl> WorkerHost<C> {
         let context = engine.context();
         context.in_place.set(in_place);
         context.may_leave_place.set(S::SUSPENDS);
-        WorkerHost { context, in_place, pauses_commits: S::PAUSES, told: Cell::default() }
+        WorkerHost { context, in_place, pauses: S::PAUSES, told: Cell::default() }
     }
 
     pub(crate) fn context(&self) -> &Context<C> {
@@ -51,7 +51,7 @@ impl<C: ConcurrencyControl> Host for WorkerHost<C> {
 
     fn operations(&self, slot: usize) -> Txn<C> {
         let context = Fixed::as_non_null(&self.context);
-        Txn { desk: Desk::new(context, slot, self.in_place, self.pauses_commits) }
+        Txn { desk: Desk::new(context, slot, self.in_place, self.pauses) }
     }
 
     fn local(&self) -> &Local {

@@ -5,7 +5,7 @@ use super::mailbox::{Desk, InPlace, Patience};
 use super::point::{self, Point};
 use super::run::Run;
 use super::secondary::Upkeep;
-use crate::cc::ConcurrencyControl;
+use crate::cc::{ConcurrencyControl, Env};
 use crate::profile::Activity;
 use crate::suspend::{Never, OnMiss, PrefetchOnly, Suspend, Timed};
 
@@ -18,7 +18,7 @@ trait Steps {
 }
 
 /// A thing to be stepped, and what for.
-struct On<'d, C: ConcurrencyControl, O>(&'d mut O, &'d C::Shared, &'d C::Txn);
+struct On<'d, C: ConcurrencyControl, O>(&'d mut O, Env<'d, C>, &'d mut C::Txn);
 /// A search of the index alone.
 struct Probe<'d, C: ConcurrencyControl>(&'d mut Point<C>);
 
@@ -73,7 +73,7 @@ impl<C: ConcurrencyControl> Desk<C> {
     #[inline(always)]
     fn on<'d, O>(&'d self, operation: &'d mut O) -> On<'d, C, O> {
         // SAFETY: not borrowed outside of single calls.
-        On(operation, self.shared(), unsafe { &*self.state.get() })
+        On(operation, self.context().env(), unsafe { &mut *self.state.get() })
     }
 
     #[inline(always)]
@@ -139,10 +139,10 @@ impl<C: ConcurrencyControl> Desk<C> {
 
     fn run_points_as<S: Suspend>(&self, points: &mut [Option<Point<C>>], s: &mut S) -> bool {
         // SAFETY: not borrowed outside of single calls.
-        let txn = unsafe { &*self.state.get() };
+        let txn = unsafe { &mut *self.state.get() };
         let mut patience = Patience::default();
         // SAFETY: see `Steps`.
-        unsafe { point::run_all(points, self.shared(), txn, s, || patience.wait()) }
+        unsafe { point::run_all(points, self.context().env(), txn, s, || patience.wait()) }
     }
 
     /// Steps a point operation that is in no place.

@@ -10,10 +10,10 @@ use super::point::Point;
 use super::point_futures::Locate;
 use super::row_wait::{RowWait, Wait, took};
 use super::value::Value;
-use crate::cc::{Abort, Change, ConcurrencyControl, Holder, Serializable, Written};
+use crate::cc::{Abort, ConcurrencyControl, Holder, Serializable, Written};
 use crate::error::Result;
 use crate::exec::Operations;
-use crate::record::{RecordId, Slot};
+use crate::record::{Record, RecordId};
 use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
@@ -76,7 +76,7 @@ struct Lock<'t, C: ConcurrencyControl> {
 enum Tried<'t> {
     Taken(Option<&'t [u8]>),
     Gone,
-    Busy(RecordId, *const Slot, Option<Holder>),
+    Busy(RecordId, *const Record, Option<Holder>),
 }
 
 impl<V: ?Sized, C: ConcurrencyControl> fmt::Debug for GetForUpdate<'_, V, C> {
@@ -93,7 +93,7 @@ impl<V: ?Sized, C: ConcurrencyControl> fmt::Debug for SkipLocked<'_, V, C> {
 
 impl<'t, V: ?Sized, C: ConcurrencyControl> GetForUpdate<'t, V, C> {
     pub(super) fn new(locate: Locate<'t, C>) -> Self {
-        let lock = Lock { locate, timeout: None, line: None, is_aside: false };
+        let lock = Lock { locate: locate.for_locking(), timeout: None, line: None, is_aside: false };
         GetForUpdate { lock, types: PhantomData }
     }
 
@@ -142,7 +142,7 @@ impl<'t, C: ConcurrencyControl> Lock<'t, C> {
             }
             // First the lock: what is read under it is not overwritten any more.
             let Poll::Ready(tried) = self.poll_try(context, true) else { return Poll::Pending };
-            let (row, slot, holder) = match tried {
+            let (row, record, holder) = match tried {
                 Err(fault) => {
                     if fault == Fault::Abort(Abort::WriteConflict)
                         && let Some(line) = self.line.take()
@@ -160,7 +160,7 @@ impl<'t, C: ConcurrencyControl> Lock<'t, C> {
                     }
                     return Poll::Ready(Ok(value));
                 }
-                Ok(Tried::Busy(row, slot, holder)) => (row, slot, holder),
+                Ok(Tried::Busy(row, record, holder)) => (row, record, holder),
             };
             let timeout = self.timeout;
             let line = match &mut self.line {
@@ -178,7 +178,7 @@ impl<'t, C: ConcurrencyControl> Lock<'t, C> {
                 }
                 continue;
             }
-            line.wait_for(row, slot, holder)?;
+            line.wait_for(row, record, holder)?;
         }
     }
 }
@@ -191,27 +191,28 @@ fn try_lock<'t, C: ConcurrencyControl>(
 ) -> Result<Tried<'t>, Fault> {
     let waits = C::waits(txn.desk.shared());
     let turn = txn.desk.turn.get().filter(|turn| turn.row() == point.id);
-    if is_newcomer && turn.is_none() && waits.is_any() && !point.slot.is_null() && waits.has_queue(point.id) {
+    if is_newcomer && turn.is_none() && waits.is_any() && !point.record.is_null() && waits.has_queue(point.id)
+    {
         // SAFETY: not borrowed outside of single calls.
         let state = unsafe { &*txn.desk.state.get() };
         // SAFETY: the operation has just found the record, in its epoch.
         let (is_own, holder) =
-            unsafe { (C::holds(state, point.slot), C::holder(txn.desk.shared(), state, point.slot)) };
+            unsafe { (C::holds(state, point.record), C::holder(txn.desk.shared(), state, point.record)) };
         if !is_own {
-            return Ok(Tried::Busy(point.id, point.slot, holder));
+            return Ok(Tried::Busy(point.id, point.record, holder));
         }
     }
-    Ok(match txn.change(point, Change::Lock)? {
-        Written::Done => {
+    Ok(match txn.lock(point)? {
+        Err(holder) => Tried::Busy(point.id, point.record, Some(holder)),
+        Ok(Written::Done) => {
             if let Some(ticket) = turn {
                 txn.desk.turn.set(None);
                 took(txn, ticket);
             }
-            Tried::Taken(txn.found(point, true)?)
+            Tried::Taken(txn.found(point)?)
         }
-        Written::Gone => Tried::Gone,
-        Written::Locked(holder) => Tried::Busy(point.id, point.slot, Some(holder)),
-        _ => Tried::Taken(None),
+        Ok(Written::Gone) => Tried::Gone,
+        Ok(_) => Tried::Taken(None),
     })
 }
 

@@ -8,7 +8,7 @@
 //! - Bit `WAKE` of `todo` is set exactly while there are `wakers`.
 //! - Operations are plain data: releasing a place is how one is cancelled.
 
-use super::arena::Arena;
+use super::attempt::Commit;
 use super::engine::Context;
 use super::fault::Fault;
 use super::point::Point;
@@ -18,14 +18,15 @@ use super::row_wait::Blocker;
 use super::run::Run;
 use super::secondary::Upkeep;
 use super::table::TableInner;
-use crate::cc::{Abort, Committed, ConcurrencyControl, Ticket};
+use crate::cc::{Abort, ConcurrencyControl, Intent, NotBegun, Ticket};
 use crate::error::Result;
 use crate::exec::Operations;
 use crate::index::Key;
+use crate::memory::Arena;
 use crate::options::Durability;
 use crate::profile::Activity;
 use crate::record::RecordId;
-use crate::suspend::{PrefetchOnly, Suspend, Timed};
+use crate::suspend::Suspend;
 use crate::sync::Backoff;
 use crate::sync::atomic::Ordering;
 use crate::wal::Lsn;
@@ -38,11 +39,12 @@ use std::task::{Poll, Waker};
 pub(crate) const PLACES: usize = 8;
 const PLACES_MASK: u32 = (1 << PLACES) - 1;
 // Bits of `todo` beyond the places:
-const COMMIT: u32 = 1 << 16;
+pub(super) const COMMIT: u32 = 1 << 16;
 const STEP_ASIDE: u32 = 1 << 17;
 const VACANT: u32 = 1 << 18;
 /// Some of the transaction's futures are polled with wakers of their own, which are to be called when nothing is left.
 const WAKE: u32 = 1 << 19;
+pub(super) const BEGIN: u32 = 1 << 20;
 /// A transaction that has more operations is long: about a tenth of a millisecond where all memory is in caches.
 const OPERATIONS_SHORT_MAX: u32 = 1024;
 /// No place.
@@ -101,8 +103,8 @@ pub(crate) struct Desk<C: ConcurrencyControl> {
     pub(super) todo: Cell<u32>,
     pub(super) used: Cell<u32>,
     pub(super) in_place: Cell<InPlace>,
-    /// Commits go through the mailbox even if they need not: the worker's policy wants to leave them.
-    pub(super) pauses_commits: bool,
+    /// Transactions begin and commit through the mailbox even if they need not: the worker's policy wants to leave them there.
+    pub(super) pauses: bool,
     pub(super) recent: Recent<C>,
     pub(super) database: u64,
     pub(super) shared: *const C::Shared,
@@ -136,8 +138,9 @@ pub(crate) struct Desk<C: ConcurrencyControl> {
     rounds: Cell<u32>,
     /// What the transaction is at while the worker passes by.
     aside: Cell<Activity>,
-    commit: Cell<C::Commit>,
+    pub(super) commit: Cell<Commit<C>>,
     pub(super) committed: Cell<Option<Result<(), Abort>>>,
+    pub(super) begun: Cell<Option<Result<(), NotBegun>>>,
     pub(super) arena: UnsafeCell<Arena>,
     pub(super) scratch: Cell<Vec<u8>>,
     /// Of scans.
@@ -166,19 +169,14 @@ pub(crate) struct Desk<C: ConcurrencyControl> {
 
 impl<C: ConcurrencyControl> Desk<C> {
     /// Of slot number `slot` of the worker with this context, or of a `Transaction`.
-    pub(crate) fn new(
-        context: NonNull<Context<C>>,
-        slot: usize,
-        in_place: InPlace,
-        pauses_commits: bool,
-    ) -> Self {
+    pub(crate) fn new(context: NonNull<Context<C>>, slot: usize, in_place: InPlace, pauses: bool) -> Self {
         // SAFETY: a worker's context outlives its slots; a `Transaction`'s is lent for this call.
         let engine = unsafe { &context.as_ref().engine };
         Desk {
             todo: Cell::new(VACANT),
             used: Cell::new(0),
             in_place: Cell::new(in_place),
-            pauses_commits,
+            pauses,
             recent: Recent::default(),
             database: engine.id,
             shared: &raw const engine.shared,
@@ -201,6 +199,7 @@ impl<C: ConcurrencyControl> Desk<C> {
             aside: Cell::new(Activity::BackOff),
             commit: Cell::default(),
             committed: Cell::new(None),
+            begun: Cell::new(None),
             arena: UnsafeCell::new(Arena::new(&engine.memory)),
             scratch: Cell::default(),
             runs: Pool::default(),
@@ -351,9 +350,9 @@ impl<C: ConcurrencyControl> Desk<C> {
     /// As `post`, for the commonest operation, which is made where it stays: one made elsewhere, in parts, and
     /// copied in wider words than these would have the processor wait.
     #[inline(always)]
-    pub(super) fn post_point(&self, table: &TableInner, key: Key) -> Option<u8> {
+    pub(super) fn post_point(&self, table: &TableInner, key: Key, intent: Intent) -> Option<u8> {
         let place = self.free_place()?;
-        self.take_place(place, Op::Point(Point::new(table, key)));
+        self.take_place(place, Op::Point(Point::new(table, key, intent)));
         self.point_at(place).prepare();
         Some(place)
     }
@@ -389,11 +388,16 @@ impl<C: ConcurrencyControl> Desk<C> {
 
     /// An operation on a row that the transaction has read a value of lately, with the record found.
     #[inline(always)]
-    pub(super) fn recent_point(&self, table: *const TableInner, key: Key) -> Option<Point<C>> {
+    pub(super) fn recent_point(
+        &self,
+        table: *const TableInner,
+        key: Key,
+        intent: Intent,
+    ) -> Option<Point<C>> {
         // SAFETY: not borrowed outside of single calls.
-        let slot = self.recent.find(table, &key, unsafe { &mut *self.state.get() })?;
+        let record = self.recent.find(table, &key, unsafe { &mut *self.state.get() })?;
         // SAFETY: tables live as long as their database.
-        Some(Point::at(unsafe { &*table }, key, slot))
+        Some(Point::at(unsafe { &*table }, key, record, intent))
     }
 
     /// Has the operation in this taken place been stepped to its end?
@@ -426,16 +430,17 @@ impl<C: ConcurrencyControl> Desk<C> {
         // SAFETY: bit `place` of `todo` is set, so it is written, and the transaction open.
         let op = unsafe { (*self.places[place].get()).assume_init_mut() };
         // SAFETY: not borrowed outside of single calls.
-        let txn = unsafe { &*self.state.get() };
+        let txn = unsafe { &mut *self.state.get() };
+        let env = self.context().env();
         match op {
             // SAFETY: inside the epoch of the slot's stamp; tables outlive transactions.
-            Op::Point(point) => unsafe { point.step(self.shared(), txn, s) },
+            Op::Point(point) => unsafe { point.step(env, txn, s) },
             // SAFETY: as above.
             Op::Probe(point) => unsafe { point.probe(s) },
             // SAFETY: runs are boxed and live as long as the transaction; else as above.
-            Op::Run(run) => unsafe { (**run).step(self.shared(), txn, s) },
+            Op::Run(run) => unsafe { (**run).step(env, txn, s) },
             // SAFETY: likewise.
-            Op::Upkeep(upkeep) => unsafe { (**upkeep).step(self.shared(), txn, s) },
+            Op::Upkeep(upkeep) => unsafe { (**upkeep).step(env, txn, s) },
             Op::Hold => unreachable!("it has no steps"),
         }
     }
@@ -457,6 +462,12 @@ impl<C: ConcurrencyControl> Desk<C> {
             if self.step_place(place as usize, s) {
                 todo &= !(1 << place);
             }
+        }
+        if todo & BEGIN != 0
+            && let Some(begun) = self.step_begin(s)
+        {
+            self.begun.set(Some(begun));
+            todo &= !BEGIN;
         }
         if todo & COMMIT != 0 {
             let mut commit = self.commit.get();
@@ -481,48 +492,6 @@ impl<C: ConcurrencyControl> Desk<C> {
         }
         self.todo.set(todo);
         todo == 0
-    }
-
-    /// Goes on with the scheme's commit, here and now.
-    #[inline(always)]
-    pub(super) fn commit_now(&self, commit: &mut C::Commit) -> Option<Result<(), Abort>> {
-        match self.context().profile.is_timing() {
-            false => self.step_commit(commit, &mut PrefetchOnly),
-            true => self.commit_timed(commit),
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn commit_timed(&self, commit: &mut C::Commit) -> Option<Result<(), Abort>> {
-        self.step_commit(commit, &mut Timed::new(&mut PrefetchOnly, &self.context().profile))
-    }
-
-    /// Goes on with the scheme's commit.
-    #[inline(always)]
-    fn step_commit<S: Suspend>(&self, commit: &mut C::Commit, s: &mut S) -> Option<Result<(), Abort>> {
-        let context = self.context();
-        s.enter(Activity::Control);
-        // SAFETY: not borrowed outside of single calls.
-        let txn = unsafe { &mut *self.state.get() };
-        let Some(result) = C::commit(commit, context.env(), txn, s) else {
-            s.was(Activity::Waiting);
-            return None;
-        };
-        if result == Err(Abort::Unserializable) {
-            context.metrics.aborts_unserializable.add(1);
-        }
-        Some(result.map(|Committed { at, end_lsn }| {
-            context.last_commit.set(at);
-            self.end_lsn.set(end_lsn);
-        }))
-    }
-
-    /// Has the worker step the scheme's commit.
-    pub(super) fn post_commit(&self, commit: C::Commit) {
-        self.commit.set(commit);
-        self.committed.set(None);
-        self.todo.set(self.todo.get() | COMMIT);
     }
 
     /// Lets the worker pass by for some rounds, in which the transaction is at `activity`.
@@ -603,7 +572,7 @@ impl<C: ConcurrencyControl> Operations for Desk<C> {
                 Op::Point(point) | Op::Probe(point) => {
                     // SAFETY: tables live as long as their database.
                     let table = unsafe { &*point.table };
-                    *point = Point::new(table, point.key);
+                    *point = Point::new(table, point.key, point.intent);
                 }
                 Op::Run(_) | Op::Upkeep(_) | Op::Hold => unreachable!("asked before"),
             }

@@ -7,7 +7,7 @@ use super::mailbox::{InPlace, NOWHERE, PLACES};
 use super::point::Point;
 use super::table::{Table, TableInner};
 use super::value::Value;
-use crate::cc::{Abort, ConcurrencyControl, Serializable};
+use crate::cc::{Abort, ConcurrencyControl, Intent, Serializable};
 use crate::error::Result;
 use crate::index::Key;
 use std::fmt;
@@ -29,18 +29,18 @@ struct Window<'t, C: ConcurrencyControl> {
     /// Keys answered; the operations of the following ones are in `places`, in order.
     next: usize,
     places: [u8; PLACES],
-    is_untracked: bool,
+    intent: Intent,
 }
 
 impl<'t, C: ConcurrencyControl> Window<'t, C> {
     #[inline(always)]
     fn new(txn: &'t Txn<C>, table: Result<&TableInner, Fault>) -> Self {
         let table = table.map(std::ptr::from_ref);
-        Window { txn, table, next: 0, places: [NOWHERE; PLACES], is_untracked: false }
+        Window { txn, table, next: 0, places: [NOWHERE; PLACES], intent: Intent::Read }
     }
 
     fn untrack(&mut self) {
-        self.is_untracked = true;
+        self.intent = Intent::Untracked;
         self.txn.desk.reads_untracked.set(true);
     }
 
@@ -51,7 +51,7 @@ impl<'t, C: ConcurrencyControl> Window<'t, C> {
         if self.next == 0 {
             recent.note_many(point.table);
         }
-        let found = self.txn.found(point, !self.is_untracked)?;
+        let found = self.txn.found(point)?;
         if found.is_some() {
             recent.note_one_of_many(point);
         }
@@ -72,7 +72,7 @@ impl<'t, C: ConcurrencyControl> Window<'t, C> {
             let window = &mut points[..end - self.next];
             for (i, point) in window.iter_mut().enumerate() {
                 let key = key(self.next + i).map_err(|fault| self.txn.doom(fault))?;
-                *point = Some(Point::new(table, key));
+                *point = Some(Point::new(table, key, self.intent));
             }
             if !self.txn.desk.run_points(window) {
                 return Err(self.txn.doom(Fault::Abort(Abort::Waited)).into());
@@ -109,7 +109,7 @@ impl<'t, C: ConcurrencyControl> Window<'t, C> {
         }
         while flying < PLACES && self.next + flying < count {
             let key = key(self.next + flying).map_err(|fault| self.txn.doom(fault))?;
-            let Some(place) = desk.post_point(table, key) else {
+            let Some(place) = desk.post_point(table, key, self.intent) else {
                 return Ok(flying > 0);
             };
             self.places[flying] = place;

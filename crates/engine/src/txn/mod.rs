@@ -5,7 +5,7 @@
 //! a step machine (`point`) in the mailbox; the worker steps that through index and version chain;
 //! polled again, the future takes the result out.
 
-mod arena;
+mod attempt;
 mod drive;
 mod engine;
 mod fault;

@@ -62,7 +62,7 @@ impl<C: ConcurrencyControl> Transaction<C> {
             let desk = Desk::new(NonNull::from(context), 0, InPlace::Prefetching, false);
             desk.is_interactive.set(true);
             let txn = Box::new(Txn { desk });
-            txn.begin()?;
+            txn.begin_or_post().expect("in place")?;
             // SAFETY: not borrowed outside of single calls.
             let state = unsafe { &*txn.desk.state.get() };
             C::set_interactive(&engine.shared, state, engine.clock.now_ns());

@@ -1,11 +1,11 @@
-//! The point operation as a step machine: the index's descent, then the scheme's visit to the
+//! The point operation as a step machine: the index's descent, then the scheme's access to the
 //! record. Reads and writes of one key both begin with it.
 
 use super::table::TableInner;
-use crate::cc::{ConcurrencyControl, Target};
+use crate::cc::{ConcurrencyControl, Env, Intent, Target};
 use crate::index::{Cursor, Index, Key, Probe};
 use crate::profile::Activity;
-use crate::record::{RecordId, Slot};
+use crate::record::{Record, RecordId};
 use crate::suspend::Suspend;
 
 /// An access to one key, suspended anywhere. Owns nothing and points into no future, which may be
@@ -15,9 +15,10 @@ pub(crate) struct Point<C: ConcurrencyControl> {
     pub(crate) table: *const TableInner,
     pub(crate) cursor: Cursor,
     /// Null until the index has answered, and if it has nothing under the key.
-    pub(crate) slot: *const Slot,
+    pub(crate) record: *const Record,
     pub(crate) id: RecordId,
-    pub(crate) visit: C::Visit,
+    pub(crate) intent: Intent,
+    pub(crate) access: C::Access,
 }
 
 /// Rounds over several operations in which each is taken to be getting on.
@@ -32,8 +33,8 @@ pub(super) const ROUNDS_BUSY: u32 = 1000;
 #[must_use]
 pub(super) unsafe fn run_all<C: ConcurrencyControl>(
     points: &mut [Option<Point<C>>],
-    shared: &C::Shared,
-    txn: &C::Txn,
+    env: Env<'_, C>,
+    txn: &mut C::Txn,
     s: &mut impl Suspend,
     mut wait: impl FnMut() -> bool,
 ) -> bool {
@@ -51,7 +52,7 @@ pub(super) unsafe fn run_all<C: ConcurrencyControl>(
             round &= round - 1;
             let Some(point) = &mut points[i] else { continue };
             // SAFETY: by the caller's promise.
-            if unsafe { point.step(shared, txn, s) } {
+            if unsafe { point.step(env, txn, s) } {
                 left &= !(1 << i);
             }
         }
@@ -68,21 +69,22 @@ impl<C: ConcurrencyControl> Copy for Point<C> {}
 
 impl<C: ConcurrencyControl> Point<C> {
     #[inline(always)]
-    pub(crate) fn new(table: &TableInner, key: Key) -> Self {
+    pub(crate) fn new(table: &TableInner, key: Key, intent: Intent) -> Self {
         Point {
             key,
             table,
             cursor: table.index.start(&key),
-            slot: std::ptr::null(),
+            record: std::ptr::null(),
             id: RecordId(0),
-            visit: C::Visit::default(),
+            intent,
+            access: C::Access::default(),
         }
     }
 
-    /// One that has found its record: the one in `slot`.
+    /// One that has found its record.
     #[inline(always)]
-    pub(super) fn at(table: &TableInner, key: Key, slot: *const Slot) -> Self {
-        Point { slot, id: table.id(slot), ..Point::new(table, key) }
+    pub(super) fn at(table: &TableInner, key: Key, record: *const Record, intent: Intent) -> Self {
+        Point { record, id: table.id(record), ..Point::new(table, key, intent) }
     }
 
     /// Asks for the memory that the first step reads.
@@ -101,8 +103,8 @@ impl<C: ConcurrencyControl> Point<C> {
     /// The table and the key's bytes are alive, `txn` open, the thread inside an epoch that was
     /// entered before the first step.
     #[inline(always)]
-    pub(crate) unsafe fn step<S: Suspend>(&mut self, shared: &C::Shared, txn: &C::Txn, s: &mut S) -> bool {
-        if self.slot.is_null() {
+    pub(crate) unsafe fn step<S: Suspend>(&mut self, env: Env<'_, C>, txn: &mut C::Txn, s: &mut S) -> bool {
+        if self.record.is_null() {
             s.enter(Activity::Index);
             // SAFETY: by the caller's promise.
             let table = unsafe { &*self.table };
@@ -112,16 +114,16 @@ impl<C: ConcurrencyControl> Point<C> {
                 Probe::Absent => return true,
                 Probe::Found(id) => {
                     self.id = id;
-                    self.slot = table.slot(id);
+                    self.record = table.record(id);
                 }
             }
-            if s.miss::<1>(self.slot.cast()) {
+            if s.miss::<1>(self.record.cast()) {
                 return false;
             }
         }
         s.enter(Activity::Versions);
         // SAFETY: the index named the record in this operation.
-        unsafe { C::visit(&mut self.visit, self.slot, shared, txn, s) }
+        unsafe { C::access(&mut self.access, self.record, self.intent, env, txn, s) }
     }
 
     /// The index's part alone.

@@ -7,7 +7,7 @@ use super::mailbox::NOWHERE;
 use super::point::Point;
 use super::table::TableInner;
 use super::value::Value;
-use crate::cc::{Abort, Change, ConcurrencyControl, Refused, Serializable, Written};
+use crate::cc::{Abort, Change, ConcurrencyControl, Intent, Refused, Serializable, Written};
 use crate::error::{Error, Result};
 use crate::index::Key;
 use std::future::Future;
@@ -31,9 +31,7 @@ pub(super) struct Locate<'t, C: ConcurrencyControl> {
     pub(super) bytes: *const u8,
     pub(super) len: u32,
     pub(super) place: u8,
-    is_untracked: bool,
-    /// It is a read: with it the copy of its key goes.
-    is_read: bool,
+    pub(super) intent: Intent,
     /// It is a write of a table that has indexes, under way.
     pub(super) has_upkeep: bool,
 }
@@ -59,8 +57,7 @@ impl<'t, C: ConcurrencyControl> Locate<'t, C> {
     #[inline(always)]
     pub(super) fn new(txn: &'t Txn<C>, found: Result<(*const TableInner, Key), Fault>) -> Self {
         let (table, Key { slice, len, bytes }) = found.unwrap_or_else(|fault| (ptr::null(), no_key(fault)));
-        let (place, is_untracked, is_read, has_upkeep) = (NOWHERE, false, false, false);
-        Locate { txn, table, slice, bytes, len, place, is_untracked, is_read, has_upkeep }
+        Locate { txn, table, slice, bytes, len, place: NOWHERE, intent: Intent::Write, has_upkeep: false }
     }
 
     pub(super) fn txn(&self) -> &'t Txn<C> {
@@ -69,7 +66,7 @@ impl<'t, C: ConcurrencyControl> Locate<'t, C> {
 
     #[inline]
     pub(super) fn untrack(&mut self) {
-        self.is_untracked = true;
+        self.intent = Intent::Untracked;
         self.txn.desk.reads_untracked.set(true);
     }
 
@@ -116,11 +113,11 @@ impl<'t, C: ConcurrencyControl> Locate<'t, C> {
         }
         // SAFETY: tables live as long as their database, which the transaction's worker holds.
         let table = unsafe { &*self.table };
-        if let Some(place) = txn.desk.post_point(table, self.key()) {
+        if let Some(place) = txn.desk.post_point(table, self.key(), self.intent) {
             self.place = place;
             return txn.desk.pend(context);
         }
-        let mut point = Point::new(table, self.key());
+        let mut point = Point::new(table, self.key(), self.intent);
         if !txn.desk.run_point(&mut point) {
             return Poll::Ready(Err(txn.doom(Fault::Abort(Abort::Waited))));
         }
@@ -130,11 +127,17 @@ impl<'t, C: ConcurrencyControl> Locate<'t, C> {
     /// Nothing but reads is made of it.
     #[inline(always)]
     pub(super) fn for_reading(mut self) -> Self {
-        self.is_read = true;
+        self.intent = Intent::Read;
         self
     }
 
-    /// Does whoever writes the row maintain indexes as well?
+    /// The row is locked, and then read.
+    pub(super) fn for_locking(mut self) -> Self {
+        self.intent = Intent::Lock;
+        self
+    }
+
+    /// Whether a write of the row maintains indexes as well.
     #[inline(always)]
     fn is_indexed(&self) -> bool {
         // SAFETY: tables live as long as their database.
@@ -143,9 +146,8 @@ impl<'t, C: ConcurrencyControl> Locate<'t, C> {
 
     #[inline(always)]
     pub(super) fn poll_found(&mut self, context: &Context<'_>) -> Poll<Result<Option<&'t [u8]>, Fault>> {
-        let is_tracked = !self.is_untracked;
         let result = self.poll(context, |txn, point| {
-            let found = txn.found(point, is_tracked)?;
+            let found = txn.found(point)?;
             if found.is_some() {
                 txn.desk.recent.note(point);
             }
@@ -165,7 +167,7 @@ impl<'t, C: ConcurrencyControl> Locate<'t, C> {
         }
         if self.place == NOWHERE
             && !self.table.is_null()
-            && let Some(point) = self.txn.desk.recent_point(self.table, self.key())
+            && let Some(point) = self.txn.desk.recent_point(self.table, self.key(), Intent::Write)
         {
             match self.txn.change(&point, change)? {
                 Written::Gone => {}
@@ -195,7 +197,8 @@ impl<C: ConcurrencyControl> Drop for Locate<'_, C> {
             }
             self.txn.desk.release(self.place);
         }
-        if self.is_read && self.len > 8 {
+        // With a read the copy of its key goes.
+        if matches!(self.intent, Intent::Read | Intent::Untracked) && self.len > 8 {
             // (By value: a reference would keep the future in memory.)
             self.txn.release_key(self.bytes, self.len);
         }

@@ -7,7 +7,7 @@ use super::mailbox::{NOWHERE, Op, Patience};
 use super::point::{Point, ROUNDS_BUSY};
 use super::table::Table;
 use super::value::Value;
-use crate::cc::{Abort, ConcurrencyControl};
+use crate::cc::{Abort, ConcurrencyControl, Intent};
 use crate::error::{Error, Result};
 use crate::profile::Activity;
 use crate::record::RecordId;
@@ -33,13 +33,13 @@ impl<'t, C: ConcurrencyControl> PointRead<'t, C> {
 
     /// It is still looking for the record, not yet at its versions.
     pub(crate) fn is_descending(&self) -> bool {
-        self.point.slot.is_null()
+        self.point.record.is_null()
     }
 
     /// What it has found, when done.
     #[inline(always)]
     pub(crate) fn value(&self) -> Result<Option<&'t [u8]>> {
-        Ok(self.txn.found(&self.point, true)?)
+        Ok(self.txn.found(&self.point)?)
     }
 }
 
@@ -118,9 +118,9 @@ impl<C: ConcurrencyControl> Txn<C> {
         table: Table<K, V>,
         key: &impl AsKey<K>,
     ) -> Probe<'_, C> {
-        let read = table
-            .inner(self.desk.database)
-            .and_then(|table| Ok(PointRead { txn: self, point: Point::new(table, self.index_key(key)?) }));
+        let read = table.inner(self.desk.database).and_then(|table| {
+            Ok(PointRead { txn: self, point: Point::new(table, self.index_key(key)?, Intent::Read) })
+        });
         Probe { read: read.map_err(|fault| self.doom(fault)), place: NOWHERE }
     }
 
@@ -138,7 +138,7 @@ impl<C: ConcurrencyControl> Txn<C> {
                 fault = Some(error);
                 crate::index::Key::from_u64(0)
             });
-            PointRead { txn: self, point: Point::new(table, key) }
+            PointRead { txn: self, point: Point::new(table, key, Intent::Read) }
         });
         match fault {
             Some(fault) => Err(self.doom(fault).into()),

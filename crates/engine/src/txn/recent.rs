@@ -1,15 +1,14 @@
 //! What a transaction has read last: a write of such a row need not look for it in the index again.
 //!
-//! Only under a scheme that pins what its transactions have read (`READ_PINS_RECORD`): a record of which the
-//! transaction has read a value stays the one under its key for as long as the transaction is open, whatever it, or
-//! anybody, writes meanwhile.
+//! A record of which the transaction has read a value is not used for another key as long as the transaction is open. If it
+//! has been removed meanwhile, a write of it says so.
 
 use super::point::Point;
 use super::run::Run;
 use super::table::TableInner;
 use crate::cc::ConcurrencyControl;
 use crate::index::Key;
-use crate::record::Slot;
+use crate::record::Record;
 use std::cell::Cell;
 use std::ptr;
 
@@ -24,11 +23,11 @@ pub(super) struct Recent<C: ConcurrencyControl> {
     table: Cell<*const TableInner>,
     slice: Cell<u64>,
     len: Cell<u32>,
-    slot: Cell<*const Slot>,
+    record: Cell<*const Record>,
     many_table: Cell<*const TableInner>,
     many_len: Cell<usize>,
     /// Under keys of eight bytes.
-    many: [Cell<(u64, *const Slot)>; MANY],
+    many: [Cell<(u64, *const Record)>; MANY],
     /// One of the transaction's runs, which are kept as long as its desk; or null.
     rows: Cell<*const Run<C>>,
 }
@@ -39,7 +38,7 @@ impl<C: ConcurrencyControl> Default for Recent<C> {
             table: Cell::new(ptr::null()),
             slice: Cell::new(0),
             len: Cell::new(0),
-            slot: Cell::new(ptr::null()),
+            record: Cell::new(ptr::null()),
             many_table: Cell::new(ptr::null()),
             many_len: Cell::new(0),
             many: [const { Cell::new((0, ptr::null())) }; MANY],
@@ -52,11 +51,11 @@ impl<C: ConcurrencyControl> Recent<C> {
     /// This operation has read a value.
     #[inline(always)]
     pub(super) fn note(&self, point: &Point<C>) {
-        if C::READ_PINS_RECORD && point.key.len <= SLICE_BYTES {
+        if point.key.len <= SLICE_BYTES {
             self.table.set(point.table);
             self.slice.set(point.key.slice);
             self.len.set(point.key.len);
-            self.slot.set(point.slot);
+            self.record.set(point.record);
         }
     }
 
@@ -70,18 +69,16 @@ impl<C: ConcurrencyControl> Recent<C> {
     #[inline(always)]
     pub(super) fn note_one_of_many(&self, point: &Point<C>) {
         let at = self.many_len.get();
-        let is_wanted = C::READ_PINS_RECORD && self.many_table.get() == point.table;
+        let is_wanted = self.many_table.get() == point.table;
         if is_wanted && point.key.len == SLICE_BYTES && at < MANY {
-            self.many[at].set((point.key.slice, point.slot));
+            self.many[at].set((point.key.slice, point.record));
             self.many_len.set(at + 1);
         }
     }
 
     /// A scan hands out the rows of this run from now on.
     pub(super) fn note_rows(&self, run: *const Run<C>) {
-        if C::READ_PINS_RECORD {
-            self.rows.set(run);
-        }
+        self.rows.set(run);
     }
 
     /// The transaction is over, and so is the pinning.
@@ -93,12 +90,17 @@ impl<C: ConcurrencyControl> Recent<C> {
 
     /// The record under a key, if the transaction has read a value of it and it is still remembered.
     #[inline(always)]
-    pub(super) fn find(&self, table: *const TableInner, key: &Key, txn: &mut C::Txn) -> Option<*const Slot> {
-        if !C::READ_PINS_RECORD || key.len > SLICE_BYTES {
+    pub(super) fn find(
+        &self,
+        table: *const TableInner,
+        key: &Key,
+        txn: &mut C::Txn,
+    ) -> Option<*const Record> {
+        if key.len > SLICE_BYTES {
             return None;
         }
         if self.table.get() == table && self.slice.get() == key.slice && self.len.get() == key.len {
-            return Some(self.slot.get());
+            return Some(self.record.get());
         }
         if key.len != SLICE_BYTES {
             return None;
@@ -114,7 +116,7 @@ impl<C: ConcurrencyControl> Recent<C> {
         unsafe { rows.find(key.slice, txn) }
     }
 
-    fn find_of_many(&self, slice: u64) -> Option<*const Slot> {
+    fn find_of_many(&self, slice: u64) -> Option<*const Record> {
         let many = &self.many[..self.many_len.get()];
         many.iter().map(Cell::get).find(|one| one.0 == slice).map(|one| one.1)
     }

@@ -12,9 +12,9 @@ const ROWS: u64 = 100;
 
 fn remembers(tx: &Txn<Serializable>, table: Table<u64, u64>, key: u64) -> bool {
     let inner = table.inner(tx.desk.database).unwrap();
-    let point = tx.desk.recent_point(inner, crate::index::Key::from_u64(key));
+    let point = tx.desk.recent_point(inner, crate::index::Key::from_u64(key), crate::cc::Intent::Write);
     // What is found is the row's record.
-    point.inspect(|point| assert_eq!(inner.slot(point.id), point.slot)).is_some()
+    point.inspect(|point| assert_eq!(inner.record(point.id), point.record)).is_some()
 }
 
 fn check<S: Suspend>(policy: S) -> Result<()> {

@@ -13,12 +13,12 @@ use super::engine::{Context, Engine};
 use super::key::{KEY_BYTES_MAX, KEY_OF_EIGHT, index_key};
 use super::point::{self, Point};
 use super::table::TableInner;
-use crate::cc::{ConcurrencyControl, RESTORED_AT_MAX, Target};
+use crate::cc::{ConcurrencyControl, Declared, Intent, NotBegun, RESTORED_AT_MAX, Target};
 use crate::error::{Error, Result};
 use crate::index::{Index, Inserted, Key};
 use crate::memory::OutOfMemory;
 use crate::record::{RecordId, VALUE_BYTES_MAX};
-use crate::suspend::{OnMiss, PrefetchOnly};
+use crate::suspend::{Never, OnMiss, PrefetchOnly};
 use crate::sync::{Backoff, Fixed};
 use std::ops::Range;
 use std::sync::Arc;
@@ -142,7 +142,7 @@ impl<C: ConcurrencyControl> Restorer<C> {
         let mut last = None::<Point<C>>;
         for (key, value) in rows {
             let key = checked_key(table, key)?;
-            let mut point = Point::new(table, key);
+            let mut point = Point::new(table, key, Intent::Write);
             if let Some(last) = &last {
                 // SAFETY: the rows' bytes are alive; the last search was made in this epoch.
                 point.cursor = unsafe { table.index.start_behind(&last.cursor, &last.key, &key) };
@@ -163,7 +163,9 @@ impl<C: ConcurrencyControl> Restorer<C> {
 
     fn enter(&mut self) -> Result<Entered<'_, C>> {
         self.context.enter();
-        if let Err(why) = C::begin(self.context.env(), &mut self.txn) {
+        // (Nobody else uses the database: there is nothing to wait for.)
+        let begun = C::begin(self.context.env(), &mut self.txn, Declared::default(), &mut Never);
+        if let Err(why) = begun.unwrap_or(Err(NotBegun::Waited)) {
             self.context.leave();
             return Err(self.context.engine.not_begun(why));
         }
@@ -188,7 +190,7 @@ impl<C: ConcurrencyControl> Entered<'_, C> {
         let mut points = [const { None }; GROUP];
         for (point, change) in points.iter_mut().zip(changes) {
             let key = checked_key(change.table, batch.key(change))?;
-            let begun = point.insert(Point::new(change.table, key));
+            let begun = point.insert(Point::new(change.table, key, Intent::Write));
             begun.prepare();
         }
         let mut backoff = Backoff::new();
@@ -196,8 +198,8 @@ impl<C: ConcurrencyControl> Entered<'_, C> {
         // epoch entered.
         let all_found = unsafe {
             // Only latches of the index are waited for, whose holders do not wait.
-            let shared = &self.context.engine.shared;
-            point::run_all(&mut points[..changes.len()], shared, self.txn, &mut OnMiss, || {
+            let env = self.context.env();
+            point::run_all(&mut points[..changes.len()], env, self.txn, &mut OnMiss, || {
                 backoff.wait();
                 true
             })
@@ -209,7 +211,7 @@ impl<C: ConcurrencyControl> Entered<'_, C> {
             // Earlier changes of this group may be of the same key. A key that has come since is found when it
             // is inserted; but not when it is deleted.
             if removed.contains(point.id) || value.is_none() && point.id == NOTHING {
-                *point = Point::new(change.table, point.key);
+                *point = Point::new(change.table, point.key, Intent::Write);
                 probe(point);
             }
             match value {
@@ -240,9 +242,9 @@ impl<C: ConcurrencyControl> Entered<'_, C> {
             id => id,
         };
         // SAFETY: the table is alive.
-        let slot = unsafe { &*point.table }.slot(id);
+        let record = unsafe { &*point.table }.record(id);
         // SAFETY: in the index, hence made by `create`; inside the epoch.
-        unsafe { C::restore_over(self.context.env(), slot, value, at) }
+        unsafe { C::restore_over(self.context.env(), record, value, at) }
     }
 
     /// A new record, unless the key is there.
@@ -254,16 +256,16 @@ impl<C: ConcurrencyControl> Entered<'_, C> {
         // SAFETY: the table is alive.
         let table = unsafe { &*point.table };
         let id = RecordId(self.slots.start);
-        let slot = table.slot(id).cast_mut();
+        let record = table.record(id).cast_mut();
         // SAFETY: a free slot, ours alone.
-        unsafe { C::restore(env, slot, value, at) }?;
+        unsafe { C::restore(env, record, value, at) }?;
         self.slots.start += 1;
         // SAFETY: inside the epoch of the search; the key's bytes are alive.
         let inserted = unsafe { table.index.insert(env.local, &point.cursor, &point.key, id) };
         if !matches!(inserted, Ok(Inserted::New)) {
             let target = Target { index: &raw const table.index, key: point.key, id };
             // SAFETY: made above, and not in the index.
-            unsafe { C::discard(env, slot, &target) };
+            unsafe { C::discard(env, record, &target) };
         }
         inserted
     }
@@ -277,7 +279,7 @@ impl<C: ConcurrencyControl> Entered<'_, C> {
         let removed = unsafe { table.index.remove(env.local, &point.key, point.id) };
         debug_assert!(removed, "the changes of a key are one thread's");
         // SAFETY: a restored record, out of the index just now.
-        unsafe { C::discard(env, table.slot(point.id), &point.target()) };
+        unsafe { C::discard(env, table.record(point.id), &point.target()) };
     }
 }
 

@@ -7,7 +7,7 @@ use crate::cc::{Abort, ConcurrencyControl, Holder, Refusal, Stage, Ticket};
 use crate::error::{Error, HolderKind, LockHolder, LockedRow, Result};
 use crate::index::Key;
 use crate::profile::Activity;
-use crate::record::{RecordId, Slot};
+use crate::record::{Record, RecordId};
 use crate::sync::{Condvar, Mutex, lock, wait_timeout};
 use std::sync::Arc;
 use std::task::{Context, Wake, Waker};
@@ -150,7 +150,7 @@ impl<'t, C: ConcurrencyControl> RowWait<'t, C> {
     pub(super) fn wait_for(
         &mut self,
         row: RecordId,
-        slot: *const Slot,
+        record: *const Record,
         holder: Option<Holder>,
     ) -> Result<()> {
         let (shared, place) = (self.txn.desk.shared(), self.txn.place());
@@ -163,7 +163,7 @@ impl<'t, C: ConcurrencyControl> RowWait<'t, C> {
             // SAFETY: not borrowed outside of single calls.
             let state = unsafe { &*self.txn.desk.state.get() };
             // SAFETY: the record was found in this poll, within the epoch.
-            let now = unsafe { C::holder(shared, state, slot) };
+            let now = unsafe { C::holder(shared, state, record) };
             now.is_some_and(|now| now.id == holder.id && !now.is_ending)
         };
         let by = holder.map(|holder| holder.place);

@@ -215,7 +215,7 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Rows<'t, K, V, C> {
                 let value = match unsafe { run.read(row, state) } {
                     Ok(Some(value)) => value,
                     Ok(None) => continue,
-                    Err(abort) => return Poll::Ready(Err(self.txn.doom(Fault::Abort(abort)).into())),
+                    Err(refused) => return Poll::Ready(Err(self.txn.refuse(refused).into())),
                 };
                 // SAFETY: `read` promises the bytes until the transaction ends.
                 let viewed = view(run, at, row, unsafe { &*value });
@@ -303,7 +303,7 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Rows<'t, K, V, C> {
         // SAFETY: not borrowed outside of single calls.
         let state = unsafe { &mut *txn.desk.state.get() };
         txn.desk.count_operations(self.run().len() as u32 / ROWS_PER_OPERATION);
-        if self.run().settle(state).map_err(|abort| txn.doom(Fault::Abort(abort)))? {
+        if self.run().settle(state).map_err(|refused| txn.refuse(refused))? {
             return Ok(true);
         }
         self.end = if self.left == 0 { 0 } else { self.run().len() };

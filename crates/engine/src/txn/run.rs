@@ -1,19 +1,19 @@
-//! A run of rows: the step machine of range scans. It walks the index page by page, asks for the slots of a whole
-//! page at once and for the node after it, and looks at the slots of the page before, which have come meanwhile.
+//! A run of rows: the step machine of range scans. It walks the index page by page, asks for the records of a whole
+//! page at once and for the node after it, and looks at the records of the page before, which have come meanwhile.
 //!
 //! Invariants:
-//! - `seen <= rows.len()`; the visits of the rows below `seen` have begun, and all but those that `late` lists have
+//! - `seen <= rows.len()`; the accesses to the rows below `seen` have begun, and all but those that `late` lists have
 //!   ended.
-//! - The visits of a run that is done have all ended.
+//! - The accesses of a run that is done have all ended.
 
 use super::follow::Follow;
 use super::key::index_key;
 use super::table::TableInner;
-use crate::cc::{Abort, ConcurrencyControl, Scanned};
+use crate::cc::{ConcurrencyControl, Env, Intent, Refused, Scanned};
 use crate::index::{Index, Page, Paged, Walk};
 use crate::profile::Activity;
-use crate::record::Slot;
-use crate::suspend::{OnMiss, Suspend};
+use crate::record::Record;
+use crate::suspend::{Beside, OnMiss, Suspend};
 use std::ops::Bound;
 
 /// One row, as the run has found it.
@@ -21,8 +21,8 @@ use std::ops::Bound;
 pub(super) struct Row<C: ConcurrencyControl> {
     /// The key where keys have eight bytes; else where it ends in the run's `keys`.
     key: u64,
-    slot: *const Slot,
-    visit: C::Visit,
+    record: *const Record,
+    access: C::Access,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,9 +31,9 @@ enum Stage {
     Begin,
     /// The walk looks for the next page.
     Walk,
-    /// All rows are there; the last visits have to end.
-    Visit,
-    /// They are entries of an index; the rows that they name are visited.
+    /// All rows are there; the last accesses have to end.
+    Access,
+    /// They are entries of an index; the rows that they name are accessed.
     Follow,
 }
 
@@ -84,27 +84,6 @@ impl<C: ConcurrencyControl> Row<C> {
     #[inline(always)]
     pub(super) fn key_of_eight(&self) -> [u8; 8] {
         self.key.to_be_bytes()
-    }
-
-    /// Goes on with a visit. True: it has ended, and its value can be read when the closure comes to it.
-    ///
-    /// # Safety
-    /// As [`ConcurrencyControl::visit`].
-    #[inline(always)]
-    pub(super) unsafe fn visit<S: Suspend>(
-        visit: &mut C::Visit,
-        slot: *const Slot,
-        shared: &C::Shared,
-        txn: &C::Txn,
-        s: &mut S,
-    ) -> bool {
-        // SAFETY: by the caller's promise.
-        let is_done = unsafe { C::visit(visit, slot, shared, txn, s) };
-        if is_done {
-            // SAFETY: it has ended just now.
-            unsafe { C::outlast(visit, txn) };
-        }
-        is_done
     }
 }
 
@@ -181,9 +160,9 @@ impl<C: ConcurrencyControl> Run<C> {
     /// # Safety
     /// `txn` is the transaction that the run was stepped for, still open.
     #[inline(always)]
-    pub(super) unsafe fn read(&self, row: &Row<C>, txn: &mut C::Txn) -> Result<Option<*const [u8]>, Abort> {
-        // SAFETY: the visits have ended, so that they outlast the epoch.
-        unsafe { C::read(&row.visit, row.slot, txn, self.notes_rows) }
+    pub(super) unsafe fn read(&self, row: &Row<C>, txn: &mut C::Txn) -> Result<Option<*const [u8]>, Refused> {
+        // SAFETY: the accesses have ended.
+        unsafe { C::value(&row.access, row.record, Intent::of_read(self.notes_rows), txn) }
     }
 
     /// Where the row with this key of eight bytes is, if the run is done and has found a value there.
@@ -191,16 +170,16 @@ impl<C: ConcurrencyControl> Run<C> {
     /// # Safety
     /// As `read`.
     #[inline(never)]
-    pub(super) unsafe fn find(&self, key: u64, txn: &mut C::Txn) -> Option<*const Slot> {
-        let is_done = self.stage == Stage::Visit && self.seen == self.rows.len() && self.late.is_empty();
+    pub(super) unsafe fn find(&self, key: u64, txn: &mut C::Txn) -> Option<*const Record> {
+        let is_done = self.stage == Stage::Access && self.seen == self.rows.len() && self.late.is_empty();
         if !is_done || !self.fixed8 {
             return None;
         }
         let order = |row: &Row<C>| if self.is_reverse { key.cmp(&row.key) } else { row.key.cmp(&key) };
         let row = &self.rows[self.rows.binary_search_by(order).ok()?];
-        // SAFETY: the run is done, so the visit has ended.
-        let value = unsafe { C::read(&row.visit, row.slot, txn, false) };
-        value.ok().flatten().map(|_| row.slot)
+        // SAFETY: the run is done, so the access has ended.
+        let value = unsafe { C::value(&row.access, row.record, Intent::Covered, txn) };
+        value.ok().flatten().map(|_| row.record)
     }
 
     /// The value of the row that entry `at` names, which has been read: as `read`.
@@ -211,16 +190,16 @@ impl<C: ConcurrencyControl> Run<C> {
         &self,
         at: usize,
         txn: &mut C::Txn,
-    ) -> Result<Option<*const [u8]>, Abort> {
+    ) -> Result<Option<*const [u8]>, Refused> {
         // SAFETY: by the caller's promise.
-        unsafe { self.follow.read(at, txn, C::TRACKS_READS && self.is_tracked) }
+        unsafe { self.follow.read(at, txn, self.intent()) }
     }
 
     /// Goes on to the next probable miss; true: the rows are there.
     ///
     /// # Safety
     /// As [`Point::step`](super::point::Point::step); the run has a table of a database that is held.
-    pub(super) unsafe fn step<S: Suspend>(&mut self, shared: &C::Shared, txn: &C::Txn, s: &mut S) -> bool {
+    pub(super) unsafe fn step<S: Suspend>(&mut self, env: Env<'_, C>, txn: &mut C::Txn, s: &mut S) -> bool {
         // SAFETY: tables live as long as their database.
         let table = unsafe { &*self.table };
         if self.stage == Stage::Begin {
@@ -234,16 +213,14 @@ impl<C: ConcurrencyControl> Run<C> {
                 Paged::Suspended => return false,
                 Paged::End => {
                     self.is_finished = true;
-                    self.stage = Stage::Visit;
+                    self.stage = Stage::Access;
                 }
                 Paged::Page => {
-                    // Who asks for memory ahead looks at a page while the next one's slots are on their way.
+                    // A policy that prefetches looks at a page while the next one's records are on their way.
                     let before = self.rows.len();
                     let leave = self.take_page(table, s);
                     // SAFETY: by the caller's promise.
-                    unsafe {
-                        self.visit(if S::PREFETCHES { before } else { self.rows.len() }, shared, txn, s)
-                    };
+                    unsafe { self.access(if S::PREFETCHES { before } else { self.rows.len() }, env, txn, s) };
                     if leave {
                         return false;
                     }
@@ -252,13 +229,13 @@ impl<C: ConcurrencyControl> Run<C> {
         }
         if self.stage == Stage::Follow {
             // SAFETY: as above.
-            return unsafe { self.follow.step(shared, txn, s) };
+            return unsafe { self.follow.step(self.intent(), env, txn, s) };
         }
         // SAFETY: as above.
-        unsafe { self.visit(self.rows.len(), shared, txn, s) };
+        unsafe { self.access(self.rows.len(), env, txn, s) };
         if !S::SUSPENDS && !self.late.is_empty() {
             // SAFETY: as above.
-            unsafe { self.visit(self.rows.len(), shared, txn, s) };
+            unsafe { self.access(self.rows.len(), env, txn, s) };
         }
         self.late.is_empty()
     }
@@ -280,7 +257,7 @@ impl<C: ConcurrencyControl> Run<C> {
         self.stage = Stage::Walk;
     }
 
-    /// Takes over the page's entries up to the scan's end, and asks for their slots and for the next node. True:
+    /// Takes over the page's entries up to the scan's end, and asks for their records and for the next node. True:
     /// leave.
     #[inline]
     fn take_page<S: Suspend>(&mut self, table: &TableInner, s: &mut S) -> bool {
@@ -301,16 +278,16 @@ impl<C: ConcurrencyControl> Run<C> {
         let mut leave = false;
         let entries = self.page.ids[..within].iter().zip(&self.page.slices[..within]);
         self.rows.extend(entries.map(|(id, slice)| {
-            let slot = table.slot(*id);
-            leave |= s.miss::<1>(slot.cast());
-            Row { key: *slice, slot, visit: C::Visit::default() }
+            let record = table.record(*id);
+            leave |= s.miss::<1>(record.cast());
+            Row { key: *slice, record, access: C::Access::default() }
         }));
         if !self.fixed8 {
             self.take_keys(within);
         }
         if self.is_finished || is_enough {
             self.remember();
-            self.stage = Stage::Visit;
+            self.stage = Stage::Access;
         } else if let Some(walk) = &self.walk {
             // SAFETY: made by this table's index.
             unsafe { table.index.prepare_page(walk, s) };
@@ -328,33 +305,32 @@ impl<C: ConcurrencyControl> Run<C> {
         self.keys.extend_from_slice(&self.page.bytes[..end]);
     }
 
-    /// Goes on with the visits that are late, and begins those of the rows below `until`.
+    /// Goes on with the accesses that are late, and begins those of the rows below `until`.
     ///
     /// # Safety
     /// As `step`.
     #[inline]
-    unsafe fn visit<S: Suspend>(&mut self, until: usize, shared: &C::Shared, txn: &C::Txn, s: &mut S) {
+    unsafe fn access<S: Suspend>(&mut self, until: usize, env: Env<'_, C>, txn: &mut C::Txn, s: &mut S) {
         debug_assert!(self.seen <= until && until <= self.rows.len());
         s.enter(Activity::Versions);
+        let intent = self.intent();
         if !self.late.is_empty() {
             let rows = &mut self.rows;
             self.late.retain(|&at| {
-                let row = &mut rows[at as usize];
+                let Row { record, access, .. } = &mut rows[at as usize];
                 // SAFETY: the index named the record in this operation.
-                !unsafe { Row::<C>::visit(&mut row.visit, row.slot, shared, txn, s) }
+                !unsafe { C::access(access, *record, intent, env, txn, s) }
             });
         }
         for (row, at) in self.rows[self.seen..until].iter_mut().zip(self.seen as u32..) {
-            // SAFETY: as above.
-            if unsafe { C::visit_at_hand(&mut row.visit, row.slot, txn) } {
-                continue;
-            }
-            // SAFETY: as above. (Versions elsewhere are asked for all together also by who does not leave.)
+            let Row { record, access, .. } = row;
+            let near = record.cast();
+            // SAFETY: as above. (What lies elsewhere is asked for all together also by a policy that does not leave.)
             let is_done = unsafe {
                 if S::PREFETCHES && !S::SUSPENDS {
-                    Row::<C>::visit(&mut row.visit, row.slot, shared, txn, &mut OnMiss)
+                    C::access(access, *record, intent, env, txn, &mut Beside::new(&mut OnMiss, near))
                 } else {
-                    Row::<C>::visit(&mut row.visit, row.slot, shared, txn, s)
+                    C::access(access, *record, intent, env, txn, &mut Beside::new(s, near))
                 }
             };
             if !is_done {
@@ -364,9 +340,14 @@ impl<C: ConcurrencyControl> Run<C> {
         self.seen = until;
     }
 
+    #[inline(always)]
+    fn intent(&self) -> Intent {
+        Intent::of_read(self.is_tracked)
+    }
+
     /// Tells the scheme what the finished run has gone through. True: the rows are entries, and the run is to be
     /// stepped on to what they name.
-    pub(super) fn settle(&mut self, txn: &mut C::Txn) -> Result<bool, Abort> {
+    pub(super) fn settle(&mut self, txn: &mut C::Txn) -> Result<bool, Refused> {
         debug_assert!(self.seen == self.rows.len() && self.late.is_empty());
         if self.stage == Stage::Follow {
             return Ok(false);
@@ -381,10 +362,10 @@ impl<C: ConcurrencyControl> Run<C> {
 
     /// Makes the run look for the rows that its entries name. An entry counts as read when the closure comes to it.
     #[inline(never)]
-    fn set_out(&mut self, base: &TableInner, txn: &mut C::Txn) -> Result<(), Abort> {
+    fn set_out(&mut self, base: &TableInner, txn: &mut C::Txn) -> Result<(), Refused> {
         for row in &self.rows {
-            // SAFETY: the visits have ended.
-            let entry = unsafe { C::read(&row.visit, row.slot, txn, false) }?;
+            // SAFETY: the accesses have ended.
+            let entry = unsafe { C::value(&row.access, row.record, Intent::Untracked, txn) }?;
             self.follow.push(base, entry);
         }
         self.stage = Stage::Follow;

@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::index::touched::Touched;
 use crate::index::{Index, IndexKind, IndexOptions, TableIndex};
 use crate::memory::{OutOfMemory, Slab};
-use crate::record::{RecordId, Slot};
+use crate::record::{Record, RecordId};
 use crate::sync::Fixed;
 use std::fmt;
 use std::marker::PhantomData;
@@ -19,29 +19,29 @@ use std::ptr::NonNull;
 /// A table as the engine sees it.
 pub(crate) struct TableInner {
     pub(crate) index: TableIndex,
-    /// Address of slot 0: the slot of a record is found by arithmetic alone.
-    slots: *const Slot,
+    /// Address of record 0: a record is found by arithmetic alone.
+    records: *const Record,
     /// Maintained by whoever writes rows.
     pub(super) indexes: Indexes,
     pub(crate) kind: TableKind,
 }
-// SAFETY: `slots` is an address in the records' slab; slots are Sync.
+// SAFETY: `records` is an address in the records' slab; records are Sync.
 unsafe impl Send for TableInner {}
 // SAFETY: as above.
 unsafe impl Sync for TableInner {}
 
 impl TableInner {
-    /// The slot of record `id`. Pure arithmetic.
+    /// The memory of record `id`. Pure arithmetic.
     #[inline(always)]
-    pub(crate) fn slot(&self, id: RecordId) -> *const Slot {
-        self.slots.wrapping_add(id.0 as usize)
+    pub(crate) fn record(&self, id: RecordId) -> *const Record {
+        self.records.wrapping_add(id.0 as usize)
     }
 
-    /// The record whose slot this is.
+    /// The id of the record with this memory.
     #[inline(always)]
-    pub(super) fn id(&self, slot: *const Slot) -> RecordId {
-        let id = (slot.addr() - self.slots.addr()) / size_of::<Slot>();
-        debug_assert_eq!(self.slot(RecordId(id as u32)), slot, "a slot of this table");
+    pub(super) fn id(&self, record: *const Record) -> RecordId {
+        let id = (record.addr() - self.records.addr()) / size_of::<Record>();
+        debug_assert_eq!(self.record(RecordId(id as u32)), record, "a record of this table");
         RecordId(id as u32)
     }
 }
@@ -184,8 +184,8 @@ impl TableInner {
         if C::LOSES_STAMPS {
             index.lose_stamps();
         }
-        let slots = engine.records.at(0).cast::<Slot>().cast_const();
-        Ok(TableInner { index, slots, indexes: Indexes::new(), kind })
+        let records = engine.records.at(0).cast::<Record>().cast_const();
+        Ok(TableInner { index, records, indexes: Indexes::new(), kind })
     }
 
     /// The table's place in the database's list.

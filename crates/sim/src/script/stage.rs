@@ -386,7 +386,9 @@ mod tests {
         let script = parse("half-way", SCRIPT).unwrap();
         let mut stage = Stage::<Snapshot>::new(&script, 1, 0, IndexKind::BTree).unwrap();
         stage.take(Move::Start(0)).unwrap();
-        stage.settle(1);
+        while stage.actors[0].observed.borrow().begun == 0 {
+            stage.settle(1);
+        }
         let seen = |stage: &Stage<'_, Snapshot>| {
             let observed = stage.actors[0].observed.borrow();
             (observed.begun > 0, observed.seen.len())

@@ -1,7 +1,7 @@
 //! A record's chain of versions: making one, and who has overwritten what a transaction has read.
 
-use super::registry::Outcome;
 use super::{Shared, Tracker};
+use crate::cc::common::registry::Outcome;
 use crate::epoch::Local;
 use crate::memory::OutOfMemory;
 use crate::record::{RecordId, Slot, Stamp, Tag, Timestamp, Version, VersionKind};

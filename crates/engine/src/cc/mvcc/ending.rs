@@ -17,8 +17,8 @@ const SUPERSEDED_KEPT: usize = 1024;
 
 /// Stamps the writes: one timestamp for all, known from the descriptor before any version has it.
 pub(super) fn publish<T: Tracker>(env: Env<'_, Mvcc<T>>, txn: &mut Txn<T>, at: Timestamp) {
-    debug_assert!(at > txn.begin);
-    env.shared.registry.settle(txn.place, at);
+    debug_assert!(at > txn.member.begin);
+    env.shared.registry.settle(txn.member.place(), at);
     let mut garbage = env.worker.superseded.borrow_mut();
     let (mut superseded, due) = (0, in_line(&garbage, at));
     for write in txn.writes.drain(..) {
@@ -64,7 +64,7 @@ pub(super) fn unlock<T: Tracker>(env: Env<'_, Mvcc<T>>, txn: &mut Txn<T>) {
     if !std::mem::take(&mut txn.has_locks) {
         return;
     }
-    let tag = txn.tag;
+    let tag = txn.member.tag;
     txn.writes.retain(|write| {
         // SAFETY: slots are never unmapped.
         let is_idle = write.is_lock && std::ptr::eq(unsafe { &*write.slot }.head(), write.new);

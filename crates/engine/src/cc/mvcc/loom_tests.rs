@@ -1,6 +1,6 @@
 //! The registry of snapshots under weak memory.
 
-use super::registry::{Outcome, Registry};
+use crate::cc::common::registry::{Outcome, Registry};
 use crate::memory::Memory;
 use crate::record::{Stamp, Tag};
 use crate::sync::Arc;

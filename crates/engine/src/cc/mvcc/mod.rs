@@ -16,12 +16,10 @@
 
 mod chain;
 mod ending;
-mod journal;
 #[cfg(all(test, braid_loom))]
 mod loom_tests;
 mod queue;
 mod reclaim;
-mod registry;
 mod restore;
 #[cfg(all(test, braid_shuttle))]
 mod shuttle_tests;
@@ -30,24 +28,22 @@ mod tests;
 mod tracker;
 
 use super::{
-    Abort, Change, Committed, ConcurrencyControl, Env, Holder, NotBegun, Refused, Scanned, Target, Waits,
-    Written,
+    Abort, Change, Changed, ConcurrencyControl, Declared, Env, Holder, Intent, NotBegun, Reads, Refused,
+    Scanned, Target, Waits, Written,
 };
+use crate::cc::common::participant::Participant;
+use crate::cc::common::registry::{Floor, Outcome, Registry};
 use crate::memory::{Charge, Memory, OutOfMemory, Slab};
 use crate::profile::Activity;
-use crate::record::{RecordId, Slot, Stamp, Tag, Timestamp, Version, VersionKind};
+use crate::record::{Record, RecordId, Slot, Stamp, Tag, Timestamp, Version, VersionKind};
 use crate::suspend::Suspend;
-use crate::sync::atomic::{AtomicUsize, Ordering, Ordering::Relaxed, fence};
+use crate::sync::atomic::{Ordering, fence};
 use crate::sync::{Mutex, lock};
-use crate::wal::{Changes, Lsn};
 pub(super) use chain::Overwritten;
 use chain::{drop_version, new_version};
 use ending::{collect, publish, undo, unlock};
-pub use journal::Commit;
 use queue::{Garbage, Queue};
 use reclaim::{Grave, Reclaimer};
-pub(super) use registry::TXNS_MAX;
-use registry::{Floor, Outcome, Registry};
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::marker::PhantomData;
@@ -66,15 +62,11 @@ impl<T: Tracker> fmt::Debug for Mvcc<T> {
 /// Writes that a transaction has room for at first, and that room is kept for.
 const WRITES_FIRST: usize = 16;
 const WRITES_KEPT: usize = 1024;
-/// Of a transaction that has no place yet.
-const NOWHERE: u32 = u32::MAX;
 
 /// One per database.
 pub struct Shared<T: Tracker> {
     registry: Registry,
     reclaimer: Reclaimer,
-    /// Workers made so far, which numbers them.
-    workers: AtomicUsize,
     waits: Waits,
     pub(super) tracker: T::Shared,
 }
@@ -87,17 +79,12 @@ pub struct Worker<T: Tracker> {
     queue: Arc<Mutex<Queue>>,
     grave: RefCell<Vec<u8>>,
     changes: Cell<usize>,
-    /// What the last commit has appended to the log; its memory is used again.
-    changes_logged: RefCell<Changes>,
     pub(super) tracker: T::Worker,
 }
 
 /// One per slot.
 pub struct Txn<T: Tracker> {
-    begin: Timestamp,
-    tag: Tag,
-    place: u32,
-    sequence: u64,
+    member: Participant,
     writes: Vec<Write>,
     /// The room in `writes`.
     charge: Charge,
@@ -122,19 +109,28 @@ pub(super) struct Write {
 // followed by one thread at a time.
 unsafe impl Send for Write {}
 
-/// Where a visit has got to. Null: not begun.
+/// Where an access has got to: a version that the transaction sees, once it has ended. Null: not begun.
 #[derive(Clone, Copy, Debug)]
-pub struct Visit(*const Version);
-// SAFETY: plain data of an operation; followed only under the rules of `visit`.
-unsafe impl Send for Visit {}
+pub struct Access(*const Version);
+// SAFETY: plain data of an operation; followed only under the rules of `access`.
+unsafe impl Send for Access {}
 
 /// The end of a chain on which nothing was visible.
 const NOTHING: *const Version = std::ptr::without_provenance(1);
 
-impl Default for Visit {
+impl Default for Access {
     fn default() -> Self {
-        Visit(std::ptr::null())
+        Access(std::ptr::null())
     }
+}
+
+const _: () = assert!(cfg!(any(braid_shuttle, braid_loom)) || size_of::<Slot>() == size_of::<Record>());
+
+/// A record's memory, as this scheme has it: never unmapped.
+#[inline(always)]
+fn slot_of<'r>(record: *const Record) -> &'r Slot {
+    // SAFETY: records are memory of a slab, which is never unmapped while the database lives, and any bytes are a slot.
+    unsafe { &*record.cast::<Slot>() }
 }
 
 /// Of a version that bears another transaction's mark.
@@ -142,6 +138,16 @@ enum Seen {
     Visible,
     Invisible,
     Wait,
+}
+
+/// Whether a transaction may lock a record.
+enum Lockable {
+    Free,
+    /// It has written or locked it already.
+    Own,
+    /// The newest version is rolled back, and about to be unlinked.
+    RolledBack,
+    Held(Holder),
 }
 
 impl<T: Tracker> Shared<T> {
@@ -160,7 +166,7 @@ impl<T: Tracker> Shared<T> {
     #[inline(always)]
     pub(super) fn draw(&self, txn: &Txn<T>) -> Timestamp {
         debug_assert!(!txn.writes.is_empty());
-        self.registry.draw(txn.place)
+        self.registry.draw(txn.member.place())
     }
 
     #[cold]
@@ -188,33 +194,30 @@ impl<T: Tracker> Shared<T> {
     #[inline(always)]
     fn may_write(&self, head: &Version, txn: &Txn<T>) -> Result<(), Abort> {
         let stamp = head.stamp();
-        if stamp.is_committed_by(txn.begin) || stamp.tag() == Some(txn.tag) {
+        if stamp.is_committed_by(txn.member.begin) || stamp.tag() == Some(txn.member.tag) {
             return Ok(());
         }
         // A committing transaction's timestamp is later than this snapshot's, or soon known not to
         // be; giving way is right in the first case and harmless in the second.
-        match stamp.tag().is_some() && matches!(self.resolve(head, txn.begin), Seen::Visible) {
+        match stamp.tag().is_some() && matches!(self.resolve(head, txn.member.begin), Seen::Visible) {
             true => Ok(()),
             false => Err(Abort::WriteConflict),
         }
     }
-}
 
-impl<T: Tracker> Shared<T> {
-    /// What `head` means for a lock of `txn`: nothing to do, `Done` if it may be had, or what to answer.
-    fn may_lock(&self, head: &Version, txn: &Txn<T>) -> Option<Written> {
+    /// What `head` means for a lock of `txn`.
+    fn may_lock(&self, head: &Version, txn: &Txn<T>) -> Lockable {
         let stamp = head.stamp();
         let Some(tag) = stamp.tag() else {
-            // (One that is rolled back is about to be unlinked.)
-            return Some(if stamp.timestamp().is_some() { Written::Done } else { Written::Gone });
+            return if stamp.timestamp().is_some() { Lockable::Free } else { Lockable::RolledBack };
         };
-        if tag == txn.tag {
-            return None;
+        if tag == txn.member.tag {
+            return Lockable::Own;
         }
         match self.registry.outcome(tag) {
-            Outcome::Active => Some(Written::Locked(holder_of(tag, false))),
-            Outcome::Committing | Outcome::Pending(_) => Some(Written::Locked(holder_of(tag, true))),
-            Outcome::Committed(_) | Outcome::Ended => Some(Written::Done),
+            Outcome::Active => Lockable::Held(holder_of(tag, false)),
+            Outcome::Committing | Outcome::Pending(_) => Lockable::Held(holder_of(tag, true)),
+            Outcome::Committed(_) | Outcome::Ended => Lockable::Free,
         }
     }
 }
@@ -225,11 +228,11 @@ fn holder_of(tag: Tag, is_ending: bool) -> Holder {
 
 impl<T: Tracker> Txn<T> {
     pub(super) fn begin(&self) -> Timestamp {
-        self.begin
+        self.member.begin
     }
 
     pub(super) fn tag(&self) -> Tag {
-        self.tag
+        self.member.tag
     }
 
     pub(super) fn writes(&self) -> &[Write] {
@@ -250,75 +253,40 @@ impl<T: Tracker> Txn<T> {
         self.charge.grow(&mut self.writes, 1, WRITES_FIRST)
     }
 
-    /// Takes a place, which is kept as long as there is the slot for transactions.
-    #[cold]
-    fn take_place(&mut self, shared: &Shared<T>) -> Result<(), NotBegun> {
-        self.place = shared.registry.join()?;
-        self.sequence = shared.registry.last_sequence(self.place);
-        Ok(())
-    }
-
     /// Moves the transaction, which has done nothing yet, to the present.
     pub(super) fn begin_again(&mut self, shared: &Shared<T>) -> Timestamp {
         debug_assert!(self.writes.is_empty());
-        self.begin = shared.registry.open(self.place);
-        self.begin
-    }
-
-    /// The tag, made known at the first write.
-    #[inline(always)]
-    fn announce(&mut self, shared: &Shared<T>) -> Tag {
-        if self.tag == Tag::NONE {
-            self.sequence += 1;
-            self.tag = Tag::new(self.place, self.sequence);
-            shared.registry.announce(self.place, self.tag);
-        }
-        self.tag
+        self.member.open_again(&shared.registry)
     }
 
     #[inline(always)]
     fn end(&mut self, shared: &Shared<T>) {
         debug_assert!(self.writes.is_empty());
-        let has_held = self.tag != Tag::NONE;
-        self.tag = Tag::NONE;
         self.charge.clear(&mut self.writes, WRITES_KEPT);
         T::forget(&mut self.reads);
-        shared.registry.close(self.place);
-        if has_held && shared.registry.is_awaited(self.place) {
-            self.tell(shared);
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn tell(&self, shared: &Shared<T>) {
-        shared.registry.clear_awaited(self.place);
-        shared.waits.ended(self.place);
+        self.member.close(&shared.registry, &shared.waits);
     }
 }
 
-// SAFETY: `read` lends a version's bytes. The version is visible to the open snapshot, so it is not
+// SAFETY: `value` lends a version's bytes. The version is visible to the open snapshot, so it is not
 // reclaimed before that closes; or it is the transaction's own, which stays in the chain below its
-// later ones until the end.
+// later ones until the end. No tombstone over a visible value is older than all snapshots, so its record is not removed.
 unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
-    // The value read is visible to the open snapshot, so no tombstone over it is older than all snapshots.
-    const READ_PINS_RECORD: bool = true;
-
+    const READS: Reads = Reads::Snapshot;
     const TRACKS_READS: bool = T::TRACKS_READS;
     const LOSES_STAMPS: bool = T::LOSES_STAMPS;
 
     type Shared = Shared<T>;
     type Worker = Worker<T>;
     type Txn = Txn<T>;
-    type Visit = Visit;
-    type Commit = Commit<T::Decision>;
+    type Access = Access;
+    type Prepare = T::Decision;
 
     fn open(records: Arc<Slab>, memory: Arc<Memory>) -> Shared<T> {
         Shared {
             registry: Registry::new(&memory),
             waits: Waits::new(memory),
             reclaimer: Reclaimer::new(records, T::TRACKS_READS && !T::FORGETS_SUCCESSORS),
-            workers: AtomicUsize::new(0),
             tracker: T::Shared::default(),
         }
     }
@@ -343,7 +311,6 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
             queue: shared.reclaimer.queue(),
             grave: RefCell::default(),
             changes: Cell::new(0),
-            changes_logged: RefCell::new(Changes::of_appender(shared.workers.fetch_add(1, Relaxed))),
             tracker: T::worker(&shared.tracker),
         }
     }
@@ -385,10 +352,7 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
     fn txn(shared: &Shared<T>) -> Txn<T> {
         let memory = shared.reclaimer.memory();
         Txn {
-            begin: Timestamp(0),
-            tag: Tag::NONE,
-            place: NOWHERE,
-            sequence: 0,
+            member: Participant::new(),
             writes: Vec::new(),
             charge: Charge::new(memory),
             has_locks: false,
@@ -399,9 +363,7 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
 
     fn drop_txn(shared: &Shared<T>, txn: &mut Txn<T>) {
         debug_assert!(txn.writes.is_empty());
-        if txn.place != NOWHERE {
-            shared.registry.part(txn.place);
-        }
+        txn.member.leave(&shared.registry);
     }
 
     fn waits(shared: &Shared<T>) -> &Waits {
@@ -409,11 +371,11 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
     }
 
     fn place(txn: &Txn<T>) -> u32 {
-        txn.place
+        txn.member.place()
     }
 
     fn set_interactive(shared: &Shared<T>, txn: &Txn<T>, now_ns: u64) {
-        shared.registry.set_interactive_since(txn.place, now_ns.max(1));
+        shared.registry.set_interactive_since(txn.member.place(), now_ns.max(1));
     }
 
     fn interactive_since(shared: &Shared<T>, place: u32) -> Option<u64> {
@@ -424,31 +386,35 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
         shared.registry.await_end(place);
     }
 
-    unsafe fn holder(shared: &Shared<T>, txn: &Txn<T>, slot: *const Slot) -> Option<Holder> {
-        // SAFETY: slots are never unmapped; a head is the head inside an epoch.
-        let head = unsafe { (*slot).head().as_ref() }?;
-        match shared.may_lock(head, txn)? {
-            Written::Locked(holder) => Some(holder),
+    unsafe fn holder(shared: &Shared<T>, txn: &Txn<T>, record: *const Record) -> Option<Holder> {
+        // SAFETY: a head is the head inside an epoch.
+        let head = unsafe { slot_of(record).head().as_ref() }?;
+        match shared.may_lock(head, txn) {
+            Lockable::Held(holder) => Some(holder),
             _ => None,
         }
     }
 
-    unsafe fn holds(txn: &Txn<T>, slot: *const Slot) -> bool {
+    unsafe fn holds(txn: &Txn<T>, record: *const Record) -> bool {
         // SAFETY: as in `holder`.
-        let head = unsafe { (*slot).head().as_ref() };
-        txn.tag != Tag::NONE && head.is_some_and(|head| head.stamp().0 == txn.tag.word())
+        let head = unsafe { slot_of(record).head().as_ref() };
+        txn.member.tag != Tag::NONE && head.is_some_and(|head| head.stamp().0 == txn.member.tag.word())
     }
 
     #[inline(always)]
-    fn begin(env: Env<'_, Self>, txn: &mut Txn<T>) -> Result<(), NotBegun> {
-        debug_assert!(txn.writes.is_empty() && txn.tag == Tag::NONE);
-        debug_assert!(!Registry::is_lowered(&env.worker.floor), "a snapshot begins above its worker's floor");
-        if txn.place == NOWHERE {
-            txn.take_place(env.shared)?;
+    fn begin<S: Suspend>(
+        env: Env<'_, Self>,
+        txn: &mut Txn<T>,
+        _: Declared,
+        s: &mut S,
+    ) -> Option<Result<(), NotBegun>> {
+        if s.pause() {
+            return None;
         }
-        txn.begin = env.shared.registry.open(txn.place);
+        debug_assert!(txn.writes.is_empty());
+        debug_assert!(!Registry::is_lowered(&env.worker.floor), "a snapshot begins above its worker's floor");
         txn.newest_seen.set(0);
-        Ok(())
+        Some(txn.member.open(&env.shared.registry))
     }
 
     fn declare_read_only(env: Env<'_, Self>, txn: &mut Txn<T>) {
@@ -456,7 +422,7 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
     }
 
     fn snapshot_timestamp(txn: &Txn<T>) -> u64 {
-        txn.begin.0
+        txn.member.begin.0
     }
 
     fn newest_seen(shared: &Shared<T>, txn: &Txn<T>) -> u64 {
@@ -472,43 +438,56 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
         debug_assert!(at <= txn.writes.len());
         while txn.writes.len() > at {
             let write = txn.writes.pop().expect("longer than `at`");
-            undo(env, txn.tag, &write);
+            undo(env, txn.member.tag, &write);
         }
     }
 
     #[inline(always)]
-    unsafe fn visit<S: Suspend>(
-        visit: &mut Visit,
-        slot: *const Slot,
-        shared: &Shared<T>,
-        txn: &Txn<T>,
+    unsafe fn access<S: Suspend>(
+        access: &mut Access,
+        record: *const Record,
+        _: Intent,
+        env: Env<'_, Self>,
+        txn: &mut Txn<T>,
         s: &mut S,
     ) -> bool {
-        if visit.0.is_null() {
-            // SAFETY: slots are never unmapped.
-            let slot = unsafe { &*slot };
-            visit.0 = slot.head();
-            if visit.0.is_null() {
-                visit.0 = NOTHING; // removed: a reader of that finds no row (see `reclaim`)
+        if access.0.is_null() {
+            access.0 = slot_of(record).head();
+            if access.0.is_null() {
+                access.0 = NOTHING; // removed: a reader of that finds no row (see `reclaim`)
                 return true;
             }
-            // Also if it lies in the slot, which is at hand: transactions that are left equally often stay in
+            // Also if it lies in the slot, which is in the cache: transactions that are left equally often stay in
             // step, and the worker's branches are predicted; where some records' versions lie inside and
             // others' outside, that is worth far more than the visit.
-            if s.miss::<1>(visit.0.cast()) {
+            if s.miss::<1>(access.0.cast()) {
                 return false;
             }
         }
         loop {
             // SAFETY: reached from the head in this operation, inside its epoch.
-            let version = unsafe { &*visit.0 };
+            let version = unsafe { &*access.0 };
             let stamp = version.stamp();
-            if stamp.is_committed_by(txn.begin) || stamp.0 == txn.tag.word() {
+            if stamp.is_committed_by(txn.member.begin) {
+                // A value is kept by the snapshot that sees it; but a tombstone goes as soon as all see it.
+                if version.kind() != VersionKind::Value {
+                    txn.saw(stamp);
+                    access.0 = NOTHING;
+                }
                 return true;
             }
-            if stamp.tag().is_some() {
-                match shared.resolve(version, txn.begin) {
-                    Seen::Visible => return true,
+            if let Some(tag) = stamp.tag() {
+                if tag == txn.member.tag {
+                    return true; // kept by the transaction's writes
+                }
+                match env.shared.resolve(version, txn.member.begin) {
+                    // (It is stamped by now, or soon.)
+                    Seen::Visible if version.kind() == VersionKind::Value => return true,
+                    Seen::Visible => {
+                        txn.saw(version.stamp());
+                        access.0 = NOTHING;
+                        return true;
+                    }
                     Seen::Wait => {
                         s.was(Activity::Waiting);
                         return false;
@@ -516,74 +495,46 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
                     Seen::Invisible => {}
                 }
             }
-            visit.0 = version.next();
-            if visit.0.is_null() {
-                visit.0 = NOTHING;
+            access.0 = version.next();
+            if access.0.is_null() {
+                access.0 = NOTHING;
                 return true;
             }
-            if s.miss::<1>(visit.0.cast()) {
+            if s.miss::<1>(access.0.cast()) {
                 return false;
             }
         }
     }
 
     #[inline(always)]
-    unsafe fn visit_at_hand(visit: &mut Visit, slot: *const Slot, txn: &Txn<T>) -> bool {
-        debug_assert!(visit.0.is_null());
-        // SAFETY: slots are never unmapped.
-        let slot = unsafe { &*slot };
-        let head = slot.head();
-        if !slot.is_inline(head) {
-            return false;
-        }
-        // SAFETY: in the slot.
-        let version = unsafe { &*head };
-        if !version.stamp().is_committed_by(txn.begin) || version.kind() != VersionKind::Value {
-            return false;
-        }
-        visit.0 = head;
-        true
-    }
-
-    #[inline(always)]
-    unsafe fn outlast(visit: &mut Visit, txn: &Txn<T>) {
-        debug_assert!(!visit.0.is_null());
-        if visit.0 == NOTHING {
-            return;
-        }
-        // SAFETY: the visit has ended there in this epoch.
-        let version = unsafe { &*visit.0 };
-        // A value is kept by the snapshot that sees it, what the transaction has written by its writes; but a
-        // tombstone goes as soon as everybody sees it.
-        if version.kind() != VersionKind::Value && version.stamp().0 != txn.tag.word() {
-            txn.saw(version.stamp());
-            visit.0 = NOTHING;
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn read(
-        visit: &Visit,
-        slot: *const Slot,
+    unsafe fn value(
+        access: &Access,
+        record: *const Record,
+        intent: Intent,
         txn: &mut Txn<T>,
-        tracked: bool,
-    ) -> Result<Option<*const [u8]>, Abort> {
-        debug_assert!(!visit.0.is_null());
-        if visit.0 == NOTHING {
-            if T::TRACKS_READS && tracked {
+    ) -> Result<Option<*const [u8]>, Refused> {
+        debug_assert!(!access.0.is_null());
+        let slot = record.cast();
+        if access.0 == NOTHING {
+            if T::TRACKS_READS && intent.is_read() {
                 T::read(&mut txn.reads, slot, None);
             }
             return Ok(None);
         }
-        // SAFETY: the visit has ended at a version that the transaction sees.
-        let version = unsafe { &*visit.0 };
-        txn.saw(version.stamp());
-        let is_value = version.kind() == VersionKind::Value;
-        if T::TRACKS_READS && tracked && version.stamp().0 != txn.tag.word() {
-            T::read(&mut txn.reads, slot, is_value.then_some(visit.0));
+        // SAFETY: the access has ended at a version that the transaction sees.
+        let version = unsafe { &*access.0 };
+        let stamp = version.stamp();
+        txn.saw(stamp);
+        if stamp.0 == txn.member.tag.word() {
+            // SAFETY: as above.
+            return Ok((version.kind() == VersionKind::Value).then(|| unsafe { Version::value(access.0) }));
+        }
+        debug_assert_eq!(version.kind(), VersionKind::Value, "a tombstone of others is nothing");
+        if T::TRACKS_READS && intent.is_read() {
+            T::read(&mut txn.reads, slot, Some(access.0));
         }
         // SAFETY: as above.
-        Ok(is_value.then(|| unsafe { Version::value(visit.0) }))
+        Ok(Some(unsafe { Version::value(access.0) }))
     }
 
     fn read_range(txn: &mut Txn<T>, scanned: &Scanned<'_>) -> bool {
@@ -593,12 +544,11 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
     unsafe fn write(
         env: Env<'_, Self>,
         txn: &mut Txn<T>,
-        slot: *const Slot,
+        record: *const Record,
         target: &Target,
         change: Change<'_>,
     ) -> Result<Written, Refused> {
-        // SAFETY: slots are never unmapped.
-        let s = unsafe { &*slot };
+        let (slot, s) = (record.cast::<Slot>(), slot_of(record));
         let old = s.head();
         if old.is_null() {
             return Ok(Written::Gone);
@@ -607,15 +557,16 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
         let head = unsafe { &*old };
         if change == Change::Lock {
             match env.shared.may_lock(head, txn) {
-                None => return Ok(Written::Done),
-                Some(Written::Done) => {}
-                Some(locked) => return Ok(locked),
+                Lockable::Free => {}
+                Lockable::Own => return Ok(Written::Done),
+                Lockable::RolledBack => return Ok(Written::Gone),
+                Lockable::Held(holder) => return Err(Refused::Held(holder)),
             }
         }
         env.shared.may_write(head, txn).map_err(Refused::Abort)?;
         txn.reserve_write()?;
         let exists = head.kind() == VersionKind::Value;
-        let tag = txn.announce(env.shared);
+        let tag = txn.member.announce(&env.shared.registry);
         let new = match change {
             Change::Update(_) | Change::Delete | Change::Lock if !exists => {
                 Self::read_absent(txn, target);
@@ -661,31 +612,28 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
     unsafe fn create(
         env: Env<'_, Self>,
         txn: &mut Txn<T>,
-        slot: *mut Slot,
+        record: *mut Record,
         value: &[u8],
     ) -> Result<(), OutOfMemory> {
         txn.reserve_write()?;
-        // SAFETY: the slot is the caller's alone.
-        unsafe { Slot::reset(slot) };
-        // SAFETY: as above.
-        let s = unsafe { &*slot };
-        let tag = txn.announce(env.shared);
+        // SAFETY: the record is the caller's alone.
+        unsafe { Slot::reset(record.cast()) };
+        let s = slot_of(record);
+        let tag = txn.member.announce(&env.shared.registry);
         let new = new_version(s, env.local, tag.stamp(), std::ptr::null(), VersionKind::Value, value)?;
         let installed = s.install(std::ptr::null(), new);
         debug_assert!(installed);
         Ok(())
     }
 
-    unsafe fn created(txn: &mut Txn<T>, slot: *const Slot, target: &Target) {
-        // SAFETY: the slot of a record that this transaction has just made.
-        let new = unsafe { &*slot }.head();
+    unsafe fn created(txn: &mut Txn<T>, record: *const Record, target: &Target) {
+        let (slot, new) = (record.cast(), slot_of(record).head());
         debug_assert!(!new.is_null() && txn.writes.len() < txn.writes.capacity());
         txn.writes.push(Write { slot, new, old: std::ptr::null(), target: *target, is_lock: false });
     }
 
-    unsafe fn discard(env: Env<'_, Self>, slot: *const Slot, target: &Target) {
-        // SAFETY: slots are never unmapped.
-        let slot = unsafe { &*slot };
+    unsafe fn discard(env: Env<'_, Self>, record: *const Record, target: &Target) {
+        let slot = slot_of(record);
         let new = slot.head();
         let removed = slot.install(new, std::ptr::null());
         debug_assert!(removed, "no index names the record");
@@ -694,21 +642,26 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
         env.shared.reclaimer.retire_slot(slot, target, env.local);
     }
 
-    unsafe fn restore(env: Env<'_, Self>, slot: *mut Slot, value: &[u8], at: u64) -> Result<(), OutOfMemory> {
-        // SAFETY: the slot is the caller's alone.
-        unsafe { Slot::reset(slot) };
+    unsafe fn restore(
+        env: Env<'_, Self>,
+        record: *mut Record,
+        value: &[u8],
+        at: u64,
+    ) -> Result<(), OutOfMemory> {
+        // SAFETY: the record is the caller's alone.
+        unsafe { Slot::reset(record.cast()) };
         // SAFETY: as above.
-        unsafe { restore::put(&*slot, env.local, value, at) }
+        unsafe { restore::put(slot_of(record), env.local, value, at) }
     }
 
     unsafe fn restore_over(
         env: Env<'_, Self>,
-        slot: *const Slot,
+        record: *const Record,
         value: &[u8],
         at: u64,
     ) -> Result<(), OutOfMemory> {
-        // SAFETY: slots are never unmapped; nobody reads the record.
-        unsafe { restore::put_over(&*slot, env.local, value, at) }
+        // SAFETY: nobody reads the record.
+        unsafe { restore::put_over(slot_of(record), env.local, value, at) }
     }
 
     fn resume(shared: &Shared<T>, at: u64) {
@@ -716,41 +669,55 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
     }
 
     #[inline(always)]
-    fn commit<S: Suspend>(
-        commit: &mut Commit<T::Decision>,
+    fn prepare<S: Suspend>(
+        decision: &mut T::Decision,
         env: Env<'_, Self>,
         txn: &mut Txn<T>,
         s: &mut S,
-    ) -> Option<Result<Committed, Abort>> {
-        let at = match commit.at {
-            Some(at) => at,
-            None => match T::decide(&mut commit.decision, env, txn, s)? {
-                Ok(at) => at,
-                Err(abort) => return Some(Err(abort)),
-            },
-        };
+    ) -> Option<Result<u64, Abort>> {
+        let decided = T::decide(decision, env, txn, s)?;
         s.enter(Activity::Commit);
-        unlock(env, txn);
-        let mut end_lsn = Lsn(0);
-        if !txn.writes.is_empty() {
-            if let Some(log) = env.log {
-                commit.at = Some(at);
-                end_lsn = match journal::append(env, txn, at, log)? {
-                    Ok(end_lsn) => end_lsn,
-                    Err(abort) => return Some(Err(abort)),
-                };
+        if decided.is_ok() {
+            unlock(env, txn);
+        }
+        Some(decided.map(|at| at.0))
+    }
+
+    #[inline(always)]
+    fn has_changes(txn: &Txn<T>) -> bool {
+        !txn.writes.is_empty()
+    }
+
+    unsafe fn changes(txn: &Txn<T>, mut note: impl FnMut(Changed<'_>)) {
+        for write in &txn.writes {
+            // SAFETY: slots are never unmapped.
+            if !std::ptr::eq(unsafe { &*write.slot }.head(), write.new) {
+                continue; // the transaction has changed it again, or it was a lock and no more
             }
-            publish(env, txn, at);
+            // SAFETY: ours, and in its chain.
+            let is_value = unsafe { &*write.new }.kind() == VersionKind::Value;
+            // SAFETY: as above; its value does not change.
+            let value = is_value.then(|| unsafe { &*Version::value(write.new) });
+            note(Changed { target: &write.target, value });
+        }
+    }
+
+    #[inline(always)]
+    fn finish(env: Env<'_, Self>, txn: &mut Txn<T>, at: u64) {
+        if !txn.writes.is_empty() {
+            publish(env, txn, Timestamp(at));
         }
         txn.end(env.shared);
-        Some(Ok(Committed { at: at.0, end_lsn }))
     }
 
     fn abort(env: Env<'_, Self>, txn: &mut Txn<T>) {
+        if !txn.member.has_place() {
+            return; // it has not begun
+        }
         T::abandon(env, txn);
         txn.has_locks = false;
         Self::rollback_to(env, txn, 0);
-        if txn.tag != Tag::NONE {
+        if txn.member.tag != Tag::NONE {
             fence(Ordering::SeqCst); // pairs with the one in `Registry::await_end`
         }
         txn.end(env.shared);

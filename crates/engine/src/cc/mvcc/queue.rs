@@ -1,6 +1,6 @@
 //! A worker's line of what it has superseded, and what it knows of the snapshots that may still see some of it.
 
-use super::registry::Registry;
+use crate::cc::common::registry::Registry;
 use crate::record::{Slot, Stamp, Timestamp, Version};
 use std::collections::{BTreeMap, VecDeque};
 

@@ -17,8 +17,10 @@
 //! - An unlinked version is retired once: by who unlinked it.
 
 use super::queue::{Garbage, Queue};
-use super::registry::Registry;
+
 use crate::cc::Target;
+use crate::cc::common::registry::Registry;
+use crate::cc::common::retire::retire_record;
 use crate::epoch::Local;
 use crate::index::{Index, Key, TableIndex};
 use crate::memory::{Memory, Slab};
@@ -348,16 +350,9 @@ impl Reclaimer {
     /// Gives a slot back when no operation is left that has found it.
     pub(super) fn retire_slot(&self, slot: &Slot, target: &Target, local: &Local) {
         debug_assert!(slot.head().is_null());
-        let id = u64::from(target.id.0);
-        // SAFETY: the index lives as long as the database.
-        if unsafe { &*target.index }.kept().is_on() {
-            // SAFETY: the index does not name it any more.
-            unsafe { local.retire(target.index.cast_mut().cast(), id, keep_slot) };
-        } else {
-            let records = Arc::as_ptr(&self.records).cast_mut().cast();
-            // SAFETY: as above.
-            unsafe { local.retire(records, id, free_slot) };
-        }
+        // SAFETY: the record was not published, or its tombstone is older than every snapshot; the database owns slab,
+        // indexes and epochs.
+        unsafe { retire_record(&self.records, target, local) };
     }
 }
 
@@ -395,22 +390,6 @@ pub(super) fn retire_version(slot: &Slot, v: *const Version, local: &Local) {
 unsafe fn free_inline(_: &Local, slot: *mut u8, stamp: u64) {
     // SAFETY: slots are never unmapped.
     unsafe { &*slot.cast::<Slot>() }.free_inline(Stamp(stamp));
-}
-
-/// # Safety
-/// Called by `Local` with what `retire_slot` gave it.
-unsafe fn free_slot(_: &Local, records: *mut u8, id: u64) {
-    // SAFETY: the slab outlives the epochs' participants: the database owns both.
-    let records = unsafe { &*records.cast::<Slab>() };
-    // SAFETY: unreachable by now.
-    unsafe { records.free(id as u32) };
-}
-
-/// # Safety
-/// Called by `Local` with what `retire_slot` gave it.
-unsafe fn keep_slot(_: &Local, index: *mut u8, id: u64) {
-    // SAFETY: indexes live as long as the database, hence longer than its epochs' participants.
-    unsafe { &*index.cast::<TableIndex>() }.kept().give(RecordId(id as u32));
 }
 
 /// What a tombstone carries: where its key is to be removed.

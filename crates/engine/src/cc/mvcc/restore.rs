@@ -7,7 +7,7 @@
 //!   back as fast as they are replaced, and the place inside the slot can be taken again by the next one.
 
 use super::chain::{drop_version, new_version};
-use super::registry::FIRST;
+use crate::cc::common::registry::FIRST;
 use crate::epoch::Local;
 use crate::memory::OutOfMemory;
 use crate::record::{INLINE_BYTES_MAX, Slot, Stamp, Timestamp, VersionKind};

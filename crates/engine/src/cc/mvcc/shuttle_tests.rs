@@ -180,7 +180,7 @@ fn lock_in_queue(hand: &Hand<'_>, txn: &mut Txn, key: u64, looks: bool) -> bool 
     let is_locked = loop {
         let holder = match hand.change(txn, key, Change::Lock) {
             Ok(Written::Done) => break true,
-            Ok(Written::Locked(holder)) => holder,
+            Err(Refused::Held(holder)) => holder,
             Ok(Written::Gone) => {
                 thread::yield_now();
                 continue;
@@ -196,7 +196,7 @@ fn lock_in_queue(hand: &Hand<'_>, txn: &mut Txn, key: u64, looks: bool) -> bool 
         let is_held = || {
             Snapshot::await_end(shared, holder.place);
             // SAFETY: found inside the hand's epoch.
-            let now = unsafe { Snapshot::holder(shared, txn, hand.bench.slot(row)) };
+            let now = unsafe { Snapshot::holder(shared, txn, hand.bench.record(row)) };
             !looks || now.is_some_and(|now| now.id == holder.id && !now.is_ending)
         };
         match ticket {

@@ -20,8 +20,7 @@ impl Bench {
     }
 
     fn head(&self, id: RecordId) -> *const Version {
-        // SAFETY: slots are never unmapped.
-        unsafe { &*self.slot(id) }.head()
+        slot_of(self.record(id)).head()
     }
 }
 
@@ -122,12 +121,12 @@ fn discarded_records_wait() {
     let hand = bench.hand();
     let mut txn = hand.begin();
     let id = RecordId(bench.records.allocate().expect("memory"));
-    let slot = bench.slot(id).cast_mut();
+    let record = bench.record(id).cast_mut();
     // SAFETY: just allocated.
-    unsafe { Snapshot::create(hand.env(), &mut txn, slot, &LONG) }.expect("memory");
+    unsafe { Snapshot::create(hand.env(), &mut txn, record, &LONG) }.expect("memory");
     let target = Target { index: &raw const bench.index, key: Key::from_u64(1), id };
     // SAFETY: not indexed.
-    unsafe { Snapshot::discard(hand.env(), slot, &target) };
+    unsafe { Snapshot::discard(hand.env(), record, &target) };
     assert!(bench.head(id).is_null());
     assert_eq!((bench.records.used(), hand.local.pending()), (1, 2));
     hand.abort(txn);
@@ -160,7 +159,7 @@ fn orphans() {
 #[test]
 fn prune_latch() {
     let bench = Bench::new();
-    let (reclaimer, slot) = (&bench.shared.reclaimer, bench.slot(RecordId(1)));
+    let (reclaimer, slot) = (&bench.shared.reclaimer, bench.record(RecordId(1)).cast());
     let held = reclaimer.latch(slot);
     assert!(held.is_some());
     assert!(reclaimer.latch(slot).is_none());
@@ -182,7 +181,7 @@ fn visibility() {
     assert_eq!(hand.try_read(&mut writer, 1), Some(Some(b"new".to_vec())), "its own write");
     assert_eq!(hand.try_read(&mut before, 1), Some(Some(b"old".to_vec())), "active");
     let registry = &bench.shared.registry;
-    registry.pretend_committing(writer.place);
+    registry.pretend_committing(writer.member.place());
     assert_eq!(hand.try_read(&mut before, 1), None, "committing: wait");
     let other = &mut hand.begin();
     assert_eq!(
@@ -191,11 +190,11 @@ fn visibility() {
         "a writer does not wait"
     );
     // Known to have committed, though its versions do not say so yet.
-    let at = registry.draw(writer.place);
+    let at = registry.draw(writer.member.place());
     let mut after = hand.begin();
-    assert_eq!(after.begin, at.after());
+    assert_eq!(after.begin(), at.after());
     assert_eq!(hand.try_read(&mut after, 1), None, "it may still abort: wait");
-    registry.settle(writer.place, at);
+    registry.settle(writer.member.place(), at);
     assert_eq!(hand.try_read(&mut before, 1), Some(Some(b"old".to_vec())));
     assert_eq!(hand.try_read(&mut after, 1), Some(Some(b"new".to_vec())));
     // SAFETY: the head, and nothing else is at work.
@@ -217,12 +216,11 @@ fn inline_places() {
     let hand = bench.hand();
     hand.commit_change(1, Change::Insert(&LONG));
     let id = hand.find(1).expect("it is there");
-    // SAFETY: slots are never unmapped.
-    let slot = unsafe { &*bench.slot(id) };
+    let slot = slot_of(bench.record(id));
     let mut writer = hand.begin();
     assert_eq!(hand.change(&mut writer, 1, Change::Update(b"a")), Ok(Written::Done));
     assert!(slot.is_inline(slot.head()));
-    let tag = writer.tag;
+    let tag = writer.tag();
     hand.abort(writer);
     assert!(!slot.is_inline(slot.head()));
     hand.commit_change(1, Change::Update(b"b"));

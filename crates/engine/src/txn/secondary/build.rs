@@ -7,7 +7,7 @@
 //! 4. Whoever begins now finds everything.
 
 use super::{BUILDING, Extract, INDEXES_MAX, IndexInner, split_entry};
-use crate::cc::{Abort, Change, ConcurrencyControl, Written};
+use crate::cc::{Abort, Change, ConcurrencyControl, Intent, Written};
 use crate::error::{Error, Result};
 use crate::index::DERIVED;
 use crate::options::Durability;
@@ -227,14 +227,14 @@ fn add<C: ConcurrencyControl>(
 ) -> Result<()> {
     // SAFETY: the table holds the index.
     let base = unsafe { &*index.base };
-    let mut row = Point::new(base, index_key(key));
+    let mut row = Point::new(base, index_key(key), Intent::Lock);
     locate(txn, &mut row)?;
     match txn.change(&row, Change::Lock)? {
         Written::Done => {}
         Written::Absent => return Ok(()),
-        Written::Gone | Written::Locked(_) | Written::Exists => return Err(Error::Conflict),
+        Written::Gone | Written::Exists => return Err(Error::Conflict),
     }
-    let Some(value) = txn.found(&row, false)? else { return Ok(()) };
+    let Some(value) = txn.found(&row)? else { return Ok(()) };
     bytes.clear();
     if !(index.extract)(key, value, bytes)? {
         return Ok(());
@@ -242,7 +242,7 @@ fn add<C: ConcurrencyControl>(
     let length = bytes.len();
     let mut entry = index.entry(txn, bytes, 0..length, key);
     locate(txn, &mut entry)?;
-    if let Some(there) = txn.found(&entry, false)? {
+    if let Some(there) = txn.found(&entry)? {
         let (id, other) = split_entry(there);
         if id == row.id {
             return Ok(());

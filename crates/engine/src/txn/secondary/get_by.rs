@@ -25,7 +25,6 @@ pub struct GetBy<'t, K, V: ?Sized, C: ConcurrencyControl = Serializable> {
     locate: Locate<'t, C>,
     /// Once the entry has been read: the row's key, and the place of the visit to its record.
     row: Option<(&'t [u8], u8)>,
-    is_untracked: bool,
     types: PhantomData<fn(K, &V)>,
 }
 
@@ -65,14 +64,13 @@ impl<C: ConcurrencyControl> Txn<C> {
             (Err(fault), _) | (_, Err(fault)) => Err(fault),
         };
         let locate = Locate::new(self, found).for_reading();
-        GetBy { index: inner, locate, row: None, is_untracked: false, types: PhantomData }
+        GetBy { index: inner, locate, row: None, types: PhantomData }
     }
 }
 
 impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> GetBy<'t, K, V, C> {
     /// Reads without being tracked: see [`Txn::get`].
     pub fn untracked(mut self) -> Self {
-        self.is_untracked = true;
         self.locate.untrack();
         self
     }
@@ -93,15 +91,15 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> GetBy<'t, K, V, C> {
         let (id, key) = split_entry(entry);
         // SAFETY: the table holds the index.
         let base = unsafe { &*index.base };
-        // (The transaction sees the entry, hence the row: its record stays what it is.)
-        let point = Point { slot: base.slot(id), id, ..Point::new(base, index_key(key)) };
-        let _ = PrefetchOnly.miss::<1>(point.slot.cast());
+        // (The transaction has found the entry, so its row's record stays what it is.)
+        let point = Point::at(base, index_key(key), base.record(id), self.locate.intent);
+        let _ = PrefetchOnly.miss::<1>(point.record.cast());
         self.row = Some((key, NOWHERE));
         point
     }
 
     fn row(&self, key: &[u8], point: &Point<C>) -> Result<Option<(K, V::View<'t>)>> {
-        let Some(value) = self.locate.txn().found(point, !self.is_untracked)? else { return Ok(None) };
+        let Some(value) = self.locate.txn().found(point)? else { return Ok(None) };
         Ok(Some((decode_whole(key)?, V::view(value)?)))
     }
 }

@@ -4,7 +4,6 @@ use super::bytes::{encode_prefix, encode_range};
 use super::{Index, split_entry};
 use crate::cc::{ConcurrencyControl, Serializable};
 use crate::error::{Error, Result};
-use crate::txn::fault::Fault;
 use crate::txn::handle::Txn;
 use crate::txn::key::{AsKey, KEY_BYTES_MAX, Key, decode_whole};
 use crate::txn::owned::Transaction;
@@ -105,13 +104,13 @@ impl<'t, I: Key, K: Key, V: Value + ?Sized, C: ConcurrencyControl> IndexRows<'t,
             let state = unsafe { &mut *txn.desk.state.get() };
             // SAFETY: the transaction's own run, which is settled.
             let value = unsafe { run.read_followed(at, state) };
-            let Some(value) = value.map_err(|abort| txn.doom(Fault::Abort(abort)))? else { return Ok(None) };
+            let Some(value) = value.map_err(|refused| txn.refuse(refused))? else { return Ok(None) };
             let bytes = run.key_bytes(at);
             let mut rest = bytes;
             let malformed = || Error::Malformed { expected: I::NAME, bytes: bytes.len() };
             let index_key = I::decode(is_unique, &mut rest).ok_or_else(malformed)?;
             let key = decode_whole(if is_unique { split_entry(entry).1 } else { rest })?;
-            // SAFETY: `read` promises the bytes until the transaction ends.
+            // SAFETY: `value` promises the bytes until the transaction ends.
             Ok(Some((index_key, key, V::view(unsafe { &*value })?)))
         })
     }

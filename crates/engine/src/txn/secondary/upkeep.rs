@@ -8,7 +8,7 @@
 //! meanwhile.
 
 use super::{IndexInner, Indexes};
-use crate::cc::{Abort, Change, ConcurrencyControl, Written};
+use crate::cc::{Abort, Change, ConcurrencyControl, Env, Intent, Written};
 use crate::error::{Error, Result};
 use crate::index::Key;
 use crate::record::RecordId;
@@ -59,14 +59,14 @@ impl<C: ConcurrencyControl> Entry<C> {
     fn going(&mut self, txn: &Txn<C>, id: RecordId) -> Result<Change<'static>, Fault> {
         // SAFETY: indexes live as long as their database.
         let is_unique = unsafe { &*self.index }.is_unique;
-        if !is_unique || self.point.slot.is_null() {
+        if !is_unique || self.point.record.is_null() {
             return Ok(Change::Delete);
         }
-        self.point.visit = C::Visit::default(); // as of now, from the record's head
+        self.point.access = C::Access::default(); // as of now
         if !txn.desk.run_point(&mut self.point) {
             return Err(txn.doom(Fault::Abort(Abort::Waited)));
         }
-        let there = txn.found(&self.point, false)?;
+        let there = txn.found(&self.point)?;
         Ok(if there.is_some_and(|entry| super::split_entry(entry).0 != id) {
             Change::Lock
         } else {
@@ -112,20 +112,20 @@ impl<C: ConcurrencyControl> Upkeep<C> {
     #[inline(never)] // not into the loop that steps the others
     pub(in crate::txn) unsafe fn step<S: Suspend>(
         &mut self,
-        shared: &C::Shared,
-        txn: &C::Txn,
+        env: Env<'_, C>,
+        txn: &mut C::Txn,
         s: &mut S,
     ) -> bool {
         if !self.is_read {
             // SAFETY: by the caller's promise.
-            return unsafe { self.base.as_mut().expect("begun").step(shared, txn, s) };
+            return unsafe { self.base.as_mut().expect("begun").step(env, txn, s) };
         }
         let mut round = self.left;
         while round != 0 {
             let i = round.trailing_zeros() as usize;
             round &= round - 1;
             // SAFETY: by the caller's promise.
-            if unsafe { self.entries[i].point.step(shared, txn, s) } {
+            if unsafe { self.entries[i].point.step(env, txn, s) } {
                 self.left &= !(1 << i);
             }
         }
@@ -138,7 +138,7 @@ impl<C: ConcurrencyControl> Upkeep<C> {
 
     /// Sets out for the row, from the beginning.
     fn restart(&mut self, txn: &Txn<C>, table: &TableInner, key: Key) {
-        let base = self.base.insert(Point::new(table, key));
+        let base = self.base.insert(Point::new(table, key, Intent::Covered));
         base.prepare();
         self.savepoint = txn.savepoint();
         self.entries.clear();
@@ -198,7 +198,7 @@ impl<C: ConcurrencyControl> Upkeep<C> {
     /// this transaction: then the row may be another by now.
     fn find_entries<'t>(&mut self, txn: &'t Txn<C>, change: Change<'_>) -> Result<Option<&'t IndexInner>> {
         let base = *self.base();
-        let old = txn.found(&base, false)?;
+        let old = txn.found(&base)?;
         let new = match change {
             Change::Insert(_) if old.is_some() => return Ok(None), // refused
             Change::Update(_) | Change::Delete if old.is_none() => return Ok(None), // likewise
@@ -263,7 +263,7 @@ impl<C: ConcurrencyControl> Upkeep<C> {
             }
             written => return Ok(Some(written)),
         }
-        let id = if self.base().slot.is_null() { txn.desk.created.get() } else { self.base().id };
+        let id = if self.base().record.is_null() { txn.desk.created.get() } else { self.base().id };
         match self.change_entries(txn, id) {
             Ok(()) => Ok(Some(Written::Done)),
             Err(Ok(undone)) => {
@@ -283,16 +283,13 @@ impl<C: ConcurrencyControl> Upkeep<C> {
     /// First the entries that go: a row may hand an index key to itself.
     fn change_entries(&mut self, txn: &Txn<C>, id: RecordId) -> Result<(), Result<Undone<'static>, Fault>> {
         for entry in self.entries.iter_mut().filter(|entry| !entry.comes) {
-            if entry.point.slot.is_null() {
+            if entry.point.record.is_null() {
                 // Since the row has been changed nobody builds entries of it: this look is the last word.
                 txn.look_again(&mut entry.point);
             }
             let going = entry.going(txn, id).map_err(Err)?;
             match txn.change(&entry.point, going).map_err(Err)? {
                 Written::Gone => return Err(Ok(Undone::Gone)),
-                Written::Locked(_) => {
-                    return Err(Err(txn.doom(Fault::Abort(Abort::WriteConflict))));
-                }
                 // Absent: an index that is being built has not come to the row.
                 written => debug_assert!(matches!(written, Written::Done | Written::Absent)),
             }
@@ -332,7 +329,7 @@ impl IndexInner {
         if !self.is_unique {
             bytes.extend_from_slice(key);
         }
-        Point::new(&self.entries, txn.keep(&bytes[start..]))
+        Point::new(&self.entries, txn.keep(&bytes[start..]), Intent::Covered)
     }
 
     /// What the entry of a row in this record says.
@@ -389,10 +386,10 @@ impl<C: ConcurrencyControl> Txn<C> {
     fn look_again(&self, point: &mut Point<C>) {
         // SAFETY: tables live as long as their database.
         let table = unsafe { &*point.table };
-        *point = Point::new(table, point.key);
+        *point = Point::new(table, point.key, point.intent);
         self.desk.probe_now(point);
         if point.id != RecordId(0) {
-            point.slot = table.slot(point.id);
+            point.record = table.record(point.id);
         }
     }
 }
@@ -443,7 +440,7 @@ impl<C: ConcurrencyControl> Locate<'_, C> {
 
     fn begin_upkeep(&mut self) {
         let desk = &self.txn.desk;
-        let recent = desk.recent_point(self.table, self.key());
+        let recent = desk.recent_point(self.table, self.key(), Intent::Covered);
         let taken = desk.upkeeps.take(Upkeep::new);
         // SAFETY: lent to this operation, and in no place yet.
         let upkeep = unsafe { &mut *taken };

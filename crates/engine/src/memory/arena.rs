@@ -1,6 +1,6 @@
 //! A transaction's scratch memory: bytes that stay where they are until the transaction ends.
 
-use crate::memory::{Charge, Memory, OutOfMemory};
+use super::{Charge, Memory, OutOfMemory};
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 ///
 /// Invariant: what `copy` returned is valid and unchanged until `reset`, or `release` of just that.
 #[derive(Debug)]
-pub(crate) struct Arena {
+pub struct Arena {
     /// Of `CHUNK_BYTES` each, owned. (By pointers: a reference to a chunk would end the right of those that `copy` has
     /// returned into it.)
     chunks: Vec<NonNull<u8>>,
@@ -27,12 +27,12 @@ const KEPT: usize = 4;
 
 impl Arena {
     /// Without a chunk; those to come are charged to `memory`.
-    pub(crate) fn new(memory: &Arc<Memory>) -> Self {
+    pub fn new(memory: &Arc<Memory>) -> Self {
         Arena { chunks: Vec::new(), charge: Charge::new(memory), used: 0, at: 0 }
     }
 
     /// Copies `bytes`, at most a chunk's worth.
-    pub(crate) fn copy(&mut self, bytes: &[u8]) -> Result<*const u8, OutOfMemory> {
+    pub fn copy(&mut self, bytes: &[u8]) -> Result<*const u8, OutOfMemory> {
         if !self.has_room(bytes) && self.used == self.chunks.len() {
             self.charge.add(CHUNK_BYTES)?;
             self.chunks.push(new_chunk());
@@ -41,7 +41,7 @@ impl Arena {
     }
 
     /// The same whatever the limit of memory: for callers that cannot fail here, and do where they go on.
-    pub(crate) fn copy_anyway(&mut self, bytes: &[u8]) -> *const u8 {
+    pub fn copy_anyway(&mut self, bytes: &[u8]) -> *const u8 {
         if !self.has_room(bytes) && self.used == self.chunks.len() {
             self.charge.add_anyway(CHUNK_BYTES);
             self.chunks.push(new_chunk());
@@ -70,7 +70,7 @@ impl Arena {
     }
 
     /// The copy of `len` bytes at `copy` is not looked at any more. If it was the last one, its memory is used again.
-    pub(crate) fn release(&mut self, copy: *const u8, len: usize) {
+    pub fn release(&mut self, copy: *const u8, len: usize) {
         if self.used > 0 && self.at >= len {
             let last = self.chunks[self.used - 1].as_ptr().wrapping_add(self.at - len);
             self.at -= if std::ptr::eq(last.cast_const(), copy) { len } else { 0 };
@@ -79,7 +79,7 @@ impl Arena {
 
     /// Forgets all copies.
     #[inline(always)]
-    pub(crate) fn reset(&mut self) {
+    pub fn reset(&mut self) {
         if self.used > 0 {
             self.used = 0;
             if self.chunks.len() > KEPT {

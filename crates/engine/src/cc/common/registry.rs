@@ -1,4 +1,4 @@
-//! Which snapshots are open, and what became of the transaction behind a tag.
+//! The clock, which transactions are open since when, and what became of the transaction behind a tag.
 //!
 //! Invariants:
 //! - `begin <= clock` for every open snapshot; a commit timestamp is drawn once, by raising `clock`.
@@ -35,7 +35,7 @@ const _: () = assert!(TXNS_MAX <= Tag::DESCRIPTORS_MAX as usize);
 
 /// What a transaction's descriptor says of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(in crate::cc) enum Outcome {
     /// It has not asked for a commit timestamp: whatever it gets will be later than now.
     Active,
     /// It is drawing its timestamp: ask again.
@@ -53,7 +53,7 @@ const COMMITTING: u64 = 1;
 /// Beside a timestamp: it may still abort.
 const PENDING: u64 = 1 << 63;
 /// Timestamps start above the marks.
-pub(super) const FIRST: Timestamp = Timestamp(TICK);
+pub(in crate::cc) const FIRST: Timestamp = Timestamp(TICK);
 const _: () = assert!(COMMITTING < FIRST.0);
 
 #[derive(Debug)]
@@ -85,11 +85,11 @@ struct Places {
 }
 
 /// A worker's lower bound on the snapshots that it will open.
-pub(super) type Floor = CachePadded<AtomicU64>;
+pub(in crate::cc) type Floor = CachePadded<AtomicU64>;
 
 /// One per database.
 #[derive(Debug)]
-pub(super) struct Registry {
+pub(in crate::cc) struct Registry {
     clock: CachePadded<AtomicU64>,
     chunks: Box<[AtomicPtr<Chunk>]>,
     chunk_count: AtomicUsize,
@@ -102,7 +102,7 @@ pub(super) struct Registry {
 
 impl Registry {
     /// Places are charged to `memory`.
-    pub(super) fn new(memory: &Arc<Memory>) -> Registry {
+    pub(in crate::cc) fn new(memory: &Arc<Memory>) -> Registry {
         Registry {
             clock: CachePadded::new(AtomicU64::new(FIRST.0)),
             chunks: (0..CHUNKS_MAX).map(|_| AtomicPtr::default()).collect(),
@@ -116,7 +116,7 @@ impl Registry {
 
     /// A place for transactions, as a number to give to the methods below: the lowest there is, so that those in
     /// use lie densely.
-    pub(super) fn join(&self) -> Result<u32, NotBegun> {
+    pub(in crate::cc) fn join(&self) -> Result<u32, NotBegun> {
         let mut places = lock(&self.places);
         let group = match (places.first..GROUPS_MAX).find(|&group| places.vacant[group] != 0) {
             Some(group) => group,
@@ -174,13 +174,13 @@ impl Registry {
     }
 
     /// Of the last transaction that announced itself at this place.
-    pub(super) fn last_sequence(&self, place: u32) -> u64 {
+    pub(in crate::cc) fn last_sequence(&self, place: u32) -> u64 {
         // Relaxed: whoever parted from the place did so under the lock that `join` took since.
         Tag::from_word(self.descriptor(place).tag.load(Ordering::Relaxed)).sequence()
     }
 
     /// Gives a place back.
-    pub(super) fn part(&self, place: u32) {
+    pub(in crate::cc) fn part(&self, place: u32) {
         self.set_interactive_since(place, 0);
         debug_assert_eq!(self.begin_word(place).load(Ordering::Relaxed), CLOSED);
         let (chunk_number, chunk) = (place as usize / CHUNK, self.chunk(place));
@@ -217,20 +217,20 @@ impl Registry {
 
     /// Just after the last commit.
     #[inline(always)]
-    pub(super) fn now(&self) -> Timestamp {
+    pub(in crate::cc) fn now(&self) -> Timestamp {
         // Acquire: pairs with the AcqRel in `draw`: who sees a timestamp sees its owner COMMITTING.
         Timestamp(self.clock.load(Ordering::Acquire)).after()
     }
 
     /// Lets the clock be no earlier than the tick of `at`: what is drawn from now on is later.
-    pub(super) fn resume(&self, at: Timestamp) {
+    pub(in crate::cc) fn resume(&self, at: Timestamp) {
         debug_assert!(at <= Timestamp::LAST);
         self.clock.fetch_max(at.tick().0, Ordering::AcqRel); // pairs with the Acquire in `now`
         debug_assert!(self.now() >= at);
     }
 
     /// Lets a tick pass that is nobody's commit.
-    pub(super) fn advance(&self) -> Timestamp {
+    pub(in crate::cc) fn advance(&self) -> Timestamp {
         // AcqRel: pairs with the Acquire in `now`: whoever has a snapshot from here on has seen what came before.
         self.clock.fetch_add(TICK, Ordering::AcqRel);
         self.now()
@@ -238,19 +238,19 @@ impl Registry {
 
     /// Opens a snapshot. The worker has entered.
     #[inline(always)]
-    pub(super) fn open(&self, place: u32) -> Timestamp {
+    pub(in crate::cc) fn open(&self, place: u32) -> Timestamp {
         let begin = self.now();
         self.begin_word(place).store(begin.0, Ordering::Release); // pairs with the Acquire in `each_begin`
         begin
     }
 
     #[inline(always)]
-    pub(super) fn close(&self, place: u32) {
+    pub(in crate::cc) fn close(&self, place: u32) {
         self.begin_word(place).store(CLOSED, Ordering::Release); // what the transaction read is read
     }
 
     /// Makes `tag` known, before any version carries it.
-    pub(super) fn announce(&self, place: u32, tag: Tag) {
+    pub(in crate::cc) fn announce(&self, place: u32, tag: Tag) {
         let d = self.descriptor(place);
         // In this order: who sees the outcome reset sees the new tag (pairs with `outcome`).
         d.tag.store(tag.word(), Ordering::Release);
@@ -258,7 +258,7 @@ impl Registry {
     }
 
     /// Draws the transaction's commit timestamp. Others wait for its outcome from now on.
-    pub(super) fn draw(&self, place: u32) -> Timestamp {
+    pub(in crate::cc) fn draw(&self, place: u32) -> Timestamp {
         let outcome = &self.descriptor(place).outcome;
         outcome.store(COMMITTING, Ordering::Release);
         // AcqRel: pairs with the Acquire in `now`: a snapshot that includes the timestamp knows its
@@ -269,7 +269,7 @@ impl Registry {
     }
 
     /// The transaction has committed, at the tick that it has drawn.
-    pub(super) fn settle(&self, place: u32, stamp: Timestamp) {
+    pub(in crate::cc) fn settle(&self, place: u32, stamp: Timestamp) {
         let outcome = &self.descriptor(place).outcome;
         debug_assert_eq!(outcome.load(Ordering::Relaxed), PENDING | stamp.tick().0);
         outcome.store(stamp.0, Ordering::Release); // pairs with the Acquire in `outcome`
@@ -278,7 +278,7 @@ impl Registry {
     /// Marks the transaction at this place as awaited, and lets whoever ends a transaction there see it: one that draws a
     /// commit timestamp after this call, or passes a fence after it has undone its writes. Who calls looks at the row
     /// after that: what ended earlier than that shows there.
-    pub(super) fn await_end(&self, place: u32) {
+    pub(in crate::cc) fn await_end(&self, place: u32) {
         self.descriptor(place).is_awaited.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst); // pairs with the fence in `abort` of the scheme
         // AcqRel: of this and the one in `draw` the later acquires what came before the earlier.
@@ -287,33 +287,33 @@ impl Registry {
 
     /// Whether the transaction that ends at this place is awaited.
     #[inline(always)]
-    pub(super) fn is_awaited(&self, place: u32) -> bool {
+    pub(in crate::cc) fn is_awaited(&self, place: u32) -> bool {
         self.descriptor(place).is_awaited.load(Ordering::Relaxed)
     }
 
     /// Those who wait for the transaction that has ended at this place are going to be told.
-    pub(super) fn clear_awaited(&self, place: u32) {
+    pub(in crate::cc) fn clear_awaited(&self, place: u32) {
         self.descriptor(place).is_awaited.store(false, Ordering::Relaxed);
     }
 
     /// See `ConcurrencyControl::set_interactive`; 0: it is none.
-    pub(super) fn set_interactive_since(&self, place: u32, now_ns: u64) {
+    pub(in crate::cc) fn set_interactive_since(&self, place: u32, now_ns: u64) {
         self.descriptor(place).interactive_since.store(now_ns, Ordering::Relaxed); // for messages
     }
 
     /// Since when an interactive transaction is open there.
-    pub(super) fn interactive_since(&self, place: u32) -> Option<u64> {
+    pub(in crate::cc) fn interactive_since(&self, place: u32) -> Option<u64> {
         Some(self.descriptor(place).interactive_since.load(Ordering::Relaxed)).filter(|&since| since != 0)
     }
 
     /// Halts a commit half-way, for tests.
     #[cfg(test)]
-    pub(super) fn pretend_committing(&self, place: u32) {
+    pub(in crate::cc) fn pretend_committing(&self, place: u32) {
         self.descriptor(place).outcome.store(COMMITTING, Ordering::Release);
     }
 
     /// What became of the transaction of `tag`.
-    pub(super) fn outcome(&self, tag: Tag) -> Outcome {
+    pub(in crate::cc) fn outcome(&self, tag: Tag) -> Outcome {
         let d = self.descriptor(tag.descriptor());
         let outcome = d.outcome.load(Ordering::Acquire); // pairs with the Releases in `announce`, `draw`
         // If the descriptor is still this transaction's after that, so was the outcome.
@@ -329,35 +329,35 @@ impl Registry {
     }
 
     /// A worker's floor, closed.
-    pub(super) fn floor(&self) -> Arc<Floor> {
+    pub(in crate::cc) fn floor(&self) -> Arc<Floor> {
         let floor = Arc::new(CachePadded::new(AtomicU64::new(CLOSED)));
         lock(&self.floors).push(floor.clone());
         floor
     }
 
-    pub(super) fn drop_floor(&self, floor: &Arc<Floor>) {
+    pub(in crate::cc) fn drop_floor(&self, floor: &Arc<Floor>) {
         lock(&self.floors).retain(|f| !Arc::ptr_eq(f, floor));
     }
 
     /// Publishes or raises a worker's floor.
-    pub(super) fn raise(&self, floor: &Floor) {
+    pub(in crate::cc) fn raise(&self, floor: &Floor) {
         floor.store(self.now().0, Ordering::Release);
         // Pairs with the fence in `oldest`: either it sees this floor, or what is read of the clock
         // from now on is no less than what it saw.
         fence(Ordering::SeqCst);
     }
 
-    pub(super) fn lower(&self, floor: &Floor) {
+    pub(in crate::cc) fn lower(&self, floor: &Floor) {
         floor.store(CLOSED, Ordering::Release); // pairs with the Acquire in `oldest`: begins come first
     }
 
     /// Between `lower` and `raise`.
-    pub(super) fn is_lowered(floor: &Floor) -> bool {
+    pub(in crate::cc) fn is_lowered(floor: &Floor) -> bool {
         floor.load(Ordering::Relaxed) == CLOSED // asked by the thread that changes it
     }
 
     /// No snapshot that is open now or opened later is older than `floor`, but for those in `open`.
-    pub(super) fn floor_now(&self) -> Timestamp {
+    pub(in crate::cc) fn floor_now(&self) -> Timestamp {
         let mut least = self.now().0;
         fence(Ordering::SeqCst); // pairs with the fence in `raise`
         for floor in lock(&self.floors).iter() {
@@ -367,12 +367,12 @@ impl Registry {
     }
 
     /// At most every snapshot open now or later.
-    pub(super) fn oldest(&self) -> Timestamp {
+    pub(in crate::cc) fn oldest(&self) -> Timestamp {
         self.oldest_and_looks().0
     }
 
     /// The same, and at how many open transactions it had to look.
-    pub(super) fn oldest_and_looks(&self) -> (Timestamp, usize) {
+    pub(in crate::cc) fn oldest_and_looks(&self) -> (Timestamp, usize) {
         let (mut least, mut looks) = (self.floor_now(), 0);
         self.each_begin(|begin| {
             least = least.min(begin);
@@ -382,7 +382,7 @@ impl Registry {
     }
 
     /// The open snapshots, in no order and with repetitions, into `out`; and `floor_now` from before.
-    pub(super) fn snapshots(&self, out: &mut Vec<Timestamp>) -> Timestamp {
+    pub(in crate::cc) fn snapshots(&self, out: &mut Vec<Timestamp>) -> Timestamp {
         let floor = self.floor_now();
         out.clear();
         self.each_begin(|begin| out.push(begin));

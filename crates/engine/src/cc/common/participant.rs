@@ -1,0 +1,97 @@
+//! A transaction's place in the registry.
+
+use super::registry::Registry;
+use crate::cc::{NotBegun, Waits};
+use crate::record::{Tag, Timestamp};
+
+/// Of a transaction that has no place yet.
+const NOWHERE: u32 = u32::MAX;
+
+/// One per transaction, reused: open or not.
+#[derive(Debug)]
+pub(in crate::cc) struct Participant {
+    /// When it began.
+    pub(in crate::cc) begin: Timestamp,
+    /// What others know it by, once it has announced itself.
+    pub(in crate::cc) tag: Tag,
+    place: u32,
+    sequence: u64,
+}
+
+impl Participant {
+    /// Without a place.
+    pub(in crate::cc) const fn new() -> Participant {
+        Participant { begin: Timestamp(0), tag: Tag::NONE, place: NOWHERE, sequence: 0 }
+    }
+
+    #[inline(always)]
+    pub(in crate::cc) fn place(&self) -> u32 {
+        self.place
+    }
+
+    /// Opens it. A place is taken at the first time, and kept until `leave`.
+    #[inline(always)]
+    pub(in crate::cc) fn open(&mut self, registry: &Registry) -> Result<(), NotBegun> {
+        debug_assert!(self.tag == Tag::NONE);
+        if self.place == NOWHERE {
+            self.take_place(registry)?;
+        }
+        self.begin = registry.open(self.place);
+        Ok(())
+    }
+
+    #[cold]
+    fn take_place(&mut self, registry: &Registry) -> Result<(), NotBegun> {
+        self.place = registry.join()?;
+        self.sequence = registry.last_sequence(self.place);
+        Ok(())
+    }
+
+    /// Whether it was ever opened.
+    pub(in crate::cc) fn has_place(&self) -> bool {
+        self.place != NOWHERE
+    }
+
+    /// Moves it, which has done nothing yet, to the present.
+    pub(in crate::cc) fn open_again(&mut self, registry: &Registry) -> Timestamp {
+        self.begin = registry.open(self.place);
+        self.begin
+    }
+
+    /// Its tag, made known when it is needed first.
+    #[inline(always)]
+    pub(in crate::cc) fn announce(&mut self, registry: &Registry) -> Tag {
+        if self.tag == Tag::NONE {
+            self.sequence += 1;
+            self.tag = Tag::new(self.place, self.sequence);
+            registry.announce(self.place, self.tag);
+        }
+        self.tag
+    }
+
+    /// Closes it, and tells those that wait for its end.
+    #[inline(always)]
+    pub(in crate::cc) fn close(&mut self, registry: &Registry, waits: &Waits) {
+        let was_known = self.tag != Tag::NONE;
+        self.tag = Tag::NONE;
+        registry.close(self.place);
+        if was_known && registry.is_awaited(self.place) {
+            self.tell(registry, waits);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn tell(&self, registry: &Registry, waits: &Waits) {
+        registry.clear_awaited(self.place);
+        waits.ended(self.place);
+    }
+
+    /// Gives the place back.
+    pub(in crate::cc) fn leave(&mut self, registry: &Registry) {
+        if self.place != NOWHERE {
+            registry.part(self.place);
+            self.place = NOWHERE;
+        }
+    }
+}

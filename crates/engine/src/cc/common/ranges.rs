@@ -1,0 +1,426 @@
+//! The ranges of keys that a transaction has gone through, and whether there are the same keys in them still.
+
+use crate::cc::Scanned;
+use crate::index::{Index, Key, Mark, Page, Paged, TableIndex};
+use crate::memory::{Charge, Memory, OutOfMemory};
+use crate::record::RecordId;
+use crate::suspend::PrefetchOnly;
+use crate::sync::atomic::{Ordering, fence};
+use std::ops::{Bound, Range};
+use std::sync::Arc;
+
+/// Marks that a transaction keeps. A range of more than that is gone through again.
+const MARKS_MAX: usize = 4096;
+/// Attempts to go through a range that others are changing.
+const WALKS_MAX: usize = 64;
+/// What there is room for at first: in steps so large that transactions of one kind, some of which read a little more
+/// than others, soon find room enough; and so small that many can be open.
+const RANGES_FIRST: usize = 8;
+const MARKS_FIRST: usize = 64;
+const BYTES_FIRST: usize = 256;
+/// Room that is kept for the next transaction: some tens of KiB of each.
+const RANGES_KEPT: usize = 512;
+const BYTES_KEPT: usize = 32 << 10;
+/// Ranges that are compared one by one; of more there is a table.
+const RANGES_COMPARED: usize = 16;
+/// Of a place in that table.
+const NO_RANGE: u32 = u32::MAX;
+
+/// A range that was gone through.
+#[derive(Clone, Debug)]
+struct NotedRange {
+    index: *const TableIndex,
+    /// Where its bounds begin in the set's `bytes`, and how long they are. Equal ones are there once.
+    start: usize,
+    from: Bound<u16>,
+    to: Bound<u16>,
+    is_reverse: bool,
+    has_marks: bool,
+    hash: u32,
+    /// Empty: go through it again.
+    marks: Range<u32>,
+}
+
+const _: () = assert!(MARKS_MAX <= u32::MAX as usize);
+
+/// What a range that was noted is like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::cc) enum Noted {
+    /// It had been noted before: with its marks or not.
+    Before { has_marks: bool },
+    /// It is noted with its marks.
+    WithMarks,
+    /// It is gone through again at commit, and nothing of what was found there needs to be kept.
+    WithoutMarks,
+}
+
+/// What is done with the records that are found when ranges are gone through again.
+pub(in crate::cc) trait Revisit {
+    /// A range is gone through.
+    fn begin(&mut self);
+    /// Once more: what was found since `begin` does not count.
+    fn begin_again(&mut self);
+    /// These records are in the range. False: that is enough to know.
+    fn found(&mut self, ids: &[RecordId]) -> Result<bool, OutOfMemory>;
+}
+
+/// One per transaction, reused.
+#[derive(Debug)]
+pub(in crate::cc) struct Ranges {
+    ranges: Vec<NotedRange>,
+    /// The numbers of all ranges by their hashes, each in the first free place from there on; a power of two long. Empty
+    /// while they are few.
+    table: Vec<u32>,
+    marks: Vec<Mark>,
+    bytes: Vec<u8>,
+    /// The room in all of these.
+    charge: Charge,
+    page: Page,
+}
+// SAFETY: the pointers lead to indexes of the database, under the rules of the scheme.
+unsafe impl Send for Ranges {}
+
+impl NotedRange {
+    fn bounds<'b>(&self, bytes: &'b [u8]) -> (Bound<&'b [u8]>, Bound<&'b [u8]>) {
+        let from = self.from.map(|len| &bytes[self.start..][..usize::from(len)]);
+        if self.is_point() {
+            return (from, from);
+        }
+        let to_start = self.start + len_of(&self.from);
+        (from, self.to.map(|len| &bytes[to_start..][..usize::from(len)]))
+    }
+
+    /// Both of its bounds are one key.
+    fn is_point(&self) -> bool {
+        matches!((self.from, self.to), (Bound::Included(_), Bound::Included(POINT)))
+    }
+
+    fn is(&self, scanned: &Scanned<'_>, is_point: bool, bytes: &[u8]) -> bool {
+        if self.index != scanned.index || self.is_reverse != scanned.is_reverse || self.is_point() != is_point
+        {
+            return false;
+        }
+        let (from, to) = self.bounds(bytes);
+        from == scanned.from && (is_point || to == scanned.to)
+    }
+}
+
+impl Ranges {
+    /// None; what is noted is charged to `memory`.
+    pub(in crate::cc) fn new(memory: &Arc<Memory>) -> Ranges {
+        Ranges {
+            ranges: Vec::new(),
+            table: Vec::new(),
+            marks: Vec::new(),
+            bytes: Vec::new(),
+            charge: Charge::new(memory),
+            page: Page::default(),
+        }
+    }
+
+    /// Notes a range, once. `has_room`: there is room for what was read within it.
+    pub(in crate::cc) fn note(
+        &mut self,
+        scanned: &Scanned<'_>,
+        has_room: impl FnOnce() -> bool,
+    ) -> Result<Noted, OutOfMemory> {
+        let is_point = is_point(scanned);
+        let hash = hash_of(scanned, is_point);
+        // If keys have come or gone since it was gone through first, its marks say so, and it is gone through again.
+        if let Some(known) = self.find(scanned, is_point, hash) {
+            return Ok(Noted::Before { has_marks: known.has_marks });
+        }
+        self.reserve(scanned)?;
+        let has_marks = self.has_room_for(scanned) && has_room();
+        let marks = if has_marks { scanned.marks } else { &[] };
+        let first = self.marks.len() as u32;
+        self.marks.extend_from_slice(marks);
+        let start = self.bytes.len();
+        let from = self.keep(scanned.from);
+        let to = if is_point { Bound::Included(POINT) } else { self.keep(scanned.to) };
+        let marks = first..self.marks.len() as u32;
+        let (index, is_reverse) = (scanned.index, scanned.is_reverse);
+        self.ranges.push(NotedRange { index, start, from, to, is_reverse, has_marks, hash, marks });
+        if !self.table.is_empty() {
+            self.enter_in_table(self.ranges.len() - 1);
+        }
+        Ok(if has_marks { Noted::WithMarks } else { Noted::WithoutMarks })
+    }
+
+    /// Makes room for one more range with these bounds.
+    fn reserve(&mut self, scanned: &Scanned<'_>) -> Result<(), OutOfMemory> {
+        let bytes = len_of_bytes(scanned.from) + len_of_bytes(scanned.to);
+        if self.bytes.len() + bytes > self.bytes.capacity() {
+            self.charge.grow(&mut self.bytes, bytes, BYTES_FIRST)?;
+        }
+        if self.ranges.len() == self.ranges.capacity() {
+            self.charge.grow(&mut self.ranges, 1, RANGES_FIRST)?;
+        }
+        if self.ranges.len() >= RANGES_COMPARED && 2 * self.ranges.len() >= self.table.len() {
+            self.grow_table()?;
+        }
+        Ok(())
+    }
+
+    /// There is room for the marks of the range, or it can be made.
+    fn has_room_for(&mut self, scanned: &Scanned<'_>) -> bool {
+        let marks = scanned.marks.len();
+        self.marks.len() + marks <= MARKS_MAX
+            && (self.marks.len() + marks <= self.marks.capacity()
+                || self.charge.grow(&mut self.marks, marks, MARKS_FIRST).is_ok())
+    }
+
+    fn keep(&mut self, bound: Bound<&[u8]>) -> Bound<u16> {
+        bound.map(|bytes| {
+            debug_assert!(bytes.len() < usize::from(POINT), "keys are shorter");
+            self.bytes.extend_from_slice(bytes);
+            bytes.len() as u16
+        })
+    }
+
+    fn find(&self, scanned: &Scanned<'_>, is_point: bool, hash: u32) -> Option<&NotedRange> {
+        let is_it = |range: &&NotedRange| range.hash == hash && range.is(scanned, is_point, &self.bytes);
+        if self.table.is_empty() {
+            return self.ranges.iter().find(is_it);
+        }
+        let numbers = self.places_of(hash).map(|at| self.table[at]).take_while(|&number| number != NO_RANGE);
+        numbers.map(|number| &self.ranges[number as usize]).find(is_it)
+    }
+
+    /// The places of the table where a range of this hash may be, in order. There is a free one among them.
+    fn places_of(&self, hash: u32) -> impl Iterator<Item = usize> + use<> {
+        let mask = self.table.len() - 1;
+        debug_assert!(self.table.len().is_power_of_two());
+        (0..=mask).map(move |step| (hash as usize + step) & mask)
+    }
+
+    fn enter_in_table(&mut self, number: usize) {
+        let mut places = self.places_of(self.ranges[number].hash);
+        let free = places.find(|&at| self.table[at] == NO_RANGE).expect("half of the places are free");
+        self.table[free] = number as u32;
+    }
+
+    #[cold]
+    fn grow_table(&mut self) -> Result<(), OutOfMemory> {
+        let places = (4 * self.ranges.len()).next_power_of_two();
+        self.table.clear();
+        if places > self.table.capacity() {
+            self.charge.grow(&mut self.table, places, places)?;
+        }
+        self.table.resize(places, NO_RANGE);
+        (0..self.ranges.len()).for_each(|number| self.enter_in_table(number));
+        Ok(())
+    }
+
+    pub(in crate::cc) fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
+    #[inline(always)]
+    pub(in crate::cc) fn clear(&mut self) {
+        if !self.ranges.is_empty() {
+            self.clear_all();
+        }
+    }
+
+    #[inline(never)]
+    fn clear_all(&mut self) {
+        self.charge.clear(&mut self.ranges, RANGES_KEPT);
+        self.charge.clear(&mut self.table, 4 * RANGES_KEPT);
+        self.charge.clear(&mut self.marks, MARKS_MAX);
+        self.charge.clear(&mut self.bytes, BYTES_KEPT);
+        if self.page.marks.capacity() > MARKS_MAX {
+            self.page.marks = Vec::new();
+        }
+    }
+
+    /// Finds out whether the same keys are in all ranges; those in which keys may have come or gone are gone through
+    /// again, and what is there now is given to `revisit`. Leaves `stamp` in the index wherever the transaction has read
+    /// which keys there are, if there is one. False: `revisit` has said that it is enough, or others change a range
+    /// faster than that.
+    ///
+    /// # Safety
+    /// Inside an epoch.
+    pub(in crate::cc) unsafe fn revisit(
+        &mut self,
+        stamp: Option<u64>,
+        revisit: &mut impl Revisit,
+    ) -> Result<bool, OutOfMemory> {
+        for range in self.ranges.iter().filter(|_| stamp.is_some()) {
+            for mark in &self.marks[range.marks.start as usize..range.marks.end as usize] {
+                // SAFETY: indexes live as long as the database; inside an epoch.
+                unsafe { (*range.index).raise_stamp(mark, stamp.unwrap_or(0)) };
+            }
+        }
+        fence(Ordering::SeqCst); // pairs with the fence before `stamp_of`, and with that in `carry_stamp`
+        for i in 0..self.ranges.len() {
+            let range = self.ranges[i].clone();
+            let marks = &self.marks[range.marks.start as usize..range.marks.end as usize];
+            // SAFETY: as above.
+            let index = unsafe { &*range.index };
+            if !marks.is_empty() && marks.iter().all(|mark| index.is_as_marked(mark)) {
+                continue;
+            }
+            revisit.begin();
+            let mut attempts = 0..WALKS_MAX;
+            loop {
+                // SAFETY: as above.
+                match unsafe { self.walk_again(&range, stamp, revisit) }? {
+                    Walked::Unchanged => break,
+                    Walked::Changed if attempts.next().is_some() => revisit.begin_again(),
+                    Walked::Changed | Walked::Enough => return Ok(false),
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Goes through a range again, and leaves `stamp` there.
+    ///
+    /// # Safety
+    /// Inside an epoch.
+    unsafe fn walk_again(
+        &mut self,
+        range: &NotedRange,
+        stamp: Option<u64>,
+        revisit: &mut impl Revisit,
+    ) -> Result<Walked, OutOfMemory> {
+        // SAFETY: indexes live as long as the database.
+        let index = unsafe { &*range.index };
+        let (from, to) = range.bounds(&self.bytes);
+        let (key, page) = (from.map(Key::new), &mut self.page);
+        page.is_marking = true;
+        page.marks.clear();
+        // SAFETY: the key's bytes stay where they are during the call.
+        let mut walk = unsafe { index.walk(key.as_ref(), range.is_reverse, page) };
+        loop {
+            // SAFETY: in the epoch that the walk began in.
+            match unsafe { index.next_page(&mut walk, page, &mut PrefetchOnly) } {
+                Paged::Suspended => {}
+                Paged::End => break,
+                Paged::Page => {
+                    // SAFETY: made by this index.
+                    unsafe { index.prepare_page(&walk, &mut PrefetchOnly) };
+                    let within = page.len_within(to, range.is_reverse);
+                    if !revisit.found(&page.ids[..within])? {
+                        return Ok(Walked::Enough);
+                    }
+                    if within < page.len {
+                        break;
+                    }
+                }
+            }
+        }
+        if let Some(stamp) = stamp {
+            for mark in &page.marks {
+                // SAFETY: inside an epoch.
+                unsafe { index.raise_stamp(mark, stamp) };
+            }
+        }
+        fence(Ordering::SeqCst); // as in `revisit`
+        let is_unchanged = page.marks.iter().all(|mark| index.is_as_marked(mark));
+        Ok(if is_unchanged { Walked::Unchanged } else { Walked::Changed })
+    }
+}
+
+/// What going through a range again came to.
+enum Walked {
+    /// Nothing has changed there meanwhile.
+    Unchanged,
+    Changed,
+    /// It was broken off.
+    Enough,
+}
+
+/// In place of the length of a second bound that is as the first.
+const POINT: u16 = u16::MAX;
+
+fn len_of(bound: &Bound<u16>) -> usize {
+    match bound {
+        Bound::Included(len) | Bound::Excluded(len) => usize::from(*len),
+        Bound::Unbounded => 0,
+    }
+}
+
+fn len_of_bytes(bound: Bound<&[u8]>) -> usize {
+    match bound {
+        Bound::Included(bytes) | Bound::Excluded(bytes) => bytes.len(),
+        Bound::Unbounded => 0,
+    }
+}
+
+/// It is of one key, as those of operations that have found none are: these give the same bytes twice.
+fn is_point(scanned: &Scanned<'_>) -> bool {
+    match (scanned.from, scanned.to) {
+        (Bound::Included(from), Bound::Included(to)) => std::ptr::eq(from, to) || from == to,
+        _ => false,
+    }
+}
+
+/// Of a range's bounds and index. (A transaction that reads ranges of equal hashes on purpose delays itself alone.)
+fn hash_of(scanned: &Scanned<'_>, is_point: bool) -> u32 {
+    let hash = mix(scanned.index.addr() as u64, u64::from(scanned.is_reverse) << 1 | u64::from(is_point));
+    let hash = hash_bound(hash, scanned.from);
+    let hash = if is_point { hash } else { hash_bound(hash, scanned.to) };
+    (hash >> 32) as u32
+}
+
+#[inline]
+fn hash_bound(hash: u64, bound: Bound<&[u8]>) -> u64 {
+    let (kind, bytes) = match bound {
+        Bound::Included(bytes) => (1, bytes),
+        Bound::Excluded(bytes) => (2, bytes),
+        Bound::Unbounded => (3, &[][..]),
+    };
+    let hash = mix(hash, kind << 32 | bytes.len() as u64);
+    let (words, rest) = bytes.as_chunks::<8>();
+    let hash = words.iter().fold(hash, |hash, word| mix(hash, u64::from_le_bytes(*word)));
+    rest.iter().fold(hash, |hash, &byte| mix(hash, u64::from(byte)))
+}
+
+#[inline]
+fn mix(hash: u64, word: u64) -> u64 {
+    const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+    (hash.rotate_left(29) ^ word).wrapping_mul(FACTOR)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::Kind;
+
+    fn scanned<'s>(from: Bound<&'s [u8]>, to: Bound<&'s [u8]>) -> Scanned<'s> {
+        Scanned { index: std::ptr::null(), from, to, is_reverse: false, marks: &[], rows: 0 }
+    }
+
+    /// Ranges are kept once each, however many there are, and come back as they were; and all that they took is given
+    /// back, but for a little.
+    #[test]
+    fn equal_ranges_are_kept_once() {
+        let memory = Memory::new(u64::MAX);
+        let mut noted = Ranges::new(&memory);
+        let keys: Vec<Vec<u8>> = (0..3000u32).map(|i| i.to_be_bytes().repeat(1 + i as usize % 20)).collect();
+        let bounds = |key: &'static [u8], i: usize| match i % 5 {
+            0 => (Bound::Included(key), Bound::Included(key)),
+            1 => (Bound::Included(key), Bound::Excluded(key)),
+            2 => (Bound::Excluded(key), Bound::Unbounded),
+            3 => (Bound::Unbounded, Bound::Included(key)),
+            _ => (Bound::Included(&key[1..]), Bound::Excluded(&key[2..])),
+        };
+        let keys: &'static [Vec<u8>] = keys.leak();
+        for _ in 0..3 {
+            for (i, key) in keys.iter().enumerate() {
+                let (from, to) = bounds(key, i);
+                assert!(noted.note(&scanned(from, to), || true).is_ok());
+            }
+        }
+        assert_eq!(noted.ranges.len(), keys.len());
+        for (i, range) in noted.ranges.iter().enumerate() {
+            assert_eq!(range.bounds(&noted.bytes), bounds(&keys[i], i), "{i}");
+        }
+        noted.clear();
+        assert!(noted.is_empty() && memory.used_bytes(Kind::Transactions) < 128 << 10);
+        drop(noted);
+        assert_eq!(memory.used_bytes(Kind::Transactions), 0);
+    }
+}
