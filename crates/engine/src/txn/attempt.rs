@@ -4,12 +4,18 @@
 //! Nobody has seen a transaction's changes when they are appended: one that reads or overwrites them, or finds a key gone
 //! or there because of them, comes later in the log. So every beginning of the log is closed under dependencies.
 
-use super::mailbox::{BEGIN, COMMIT, Desk};
+use super::fault::Fault;
+use super::handle::Txn;
+use super::mailbox::{BEGIN, COMMIT, Desk, InPlace, Patience};
 use crate::cc::{Abort, ConcurrencyControl, Declared, NotBegun, Unlogged};
+use crate::error::{Error, Result};
 use crate::index::DERIVED;
 use crate::profile::Activity;
 use crate::suspend::{PrefetchOnly, Suspend, Timed};
-use crate::wal::{Change, Error, Lsn, Writer};
+use crate::wal::{self, Change, Lsn, Writer};
+
+/// Flushes of the log that a commit in place waits for, perhaps for room.
+const FLUSHES_MAX: u32 = 1000;
 
 /// A suspended commit. Plain data.
 pub(super) struct Commit<C: ConcurrencyControl> {
@@ -164,10 +170,10 @@ impl<C: ConcurrencyControl> Desk<C> {
         }
         match log.try_append(at, &changes) {
             Ok(end) => Some(Ok(end)),
-            Err(Error::WouldBlock) => None,
+            Err(wal::Error::WouldBlock) => None,
             Err(error) => Some(Err(match error {
-                Error::RecordTooLarge { .. } => Unlogged::TooLong,
-                Error::Full(_) => Unlogged::Full,
+                wal::Error::RecordTooLarge { .. } => Unlogged::TooLong,
+                wal::Error::Full(_) => Unlogged::Full,
                 _ => Unlogged::Stopped,
             })),
         }
@@ -178,5 +184,85 @@ impl<C: ConcurrencyControl> Desk<C> {
         self.commit.set(commit);
         self.committed.set(None);
         self.todo.set(self.todo.get() | COMMIT);
+    }
+}
+
+impl<C: ConcurrencyControl> Txn<C> {
+    /// Begins an attempt, if that does not suspend; else `None`, and the rest of it is posted.
+    #[inline(always)]
+    pub(crate) fn begin_or_post(&self) -> Option<Result<()>> {
+        self.desk.operations.set(0);
+        self.desk.reliefs.set(0);
+        if self.desk.pauses {
+            self.desk.post_begin();
+            return None;
+        }
+        self.desk.enter(Activity::Timestamps);
+        let begun = self.desk.begin_now();
+        self.desk.enter(Activity::Useful);
+        match begun {
+            Some(begun) => Some(self.begun(begun)),
+            None if self.desk.in_place.get() == InPlace::Not => {
+                self.desk.post_begin();
+                None
+            }
+            None => Some(self.begin_in_place()),
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn begun(&self, begun: Result<(), NotBegun>) -> Result<()> {
+        begun.map_err(|why| self.desk.context().engine.not_begun(why))
+    }
+
+    /// Goes on with a beginning that waits for others, on other threads.
+    #[cold]
+    fn begin_in_place(&self) -> Result<()> {
+        let mut patience = Patience::default();
+        while patience.wait() {
+            if let Some(begun) = self.desk.begin_now() {
+                return self.begun(begun);
+            }
+        }
+        Err(Error::Conflict)
+    }
+
+    /// The commit, if it does not suspend; else `None`, and the rest of it is posted.
+    #[inline(always)]
+    pub(crate) fn commit_or_post(&self) -> Option<Result<(), Fault>> {
+        match self.desk.doomed.get() {
+            Some(fault) => Some(Err(fault)),
+            None => self.decide_or_post(Commit::default()),
+        }
+    }
+
+    /// As `commit_or_post`, of a commit or a trial.
+    #[inline(always)]
+    pub(super) fn decide_or_post(&self, mut commit: Commit<C>) -> Option<Result<(), Fault>> {
+        if self.desk.pauses {
+            self.desk.post_commit(commit);
+            return None;
+        }
+        match self.desk.commit_now(&mut commit) {
+            Some(result) => Some(result.map_err(Fault::Abort)),
+            None if self.desk.in_place.get() == InPlace::Not => {
+                self.desk.post_commit(commit);
+                None
+            }
+            None => Some(self.commit_in_place(commit)),
+        }
+    }
+
+    /// Goes on with a commit that waits for another thread's.
+    #[cold]
+    fn commit_in_place(&self, mut commit: Commit<C>) -> Result<(), Fault> {
+        let (mut patience, mut flushes) = (Patience::default(), 0);
+        while patience.wait() || (flushes < FLUSHES_MAX && self.desk.context().engine.await_flush()) {
+            flushes += u32::from(patience.is_over());
+            if let Some(result) = self.desk.commit_now(&mut commit) {
+                return result.map_err(Fault::Abort);
+            }
+        }
+        Err(Fault::Abort(Abort::Waited))
     }
 }

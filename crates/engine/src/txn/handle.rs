@@ -1,10 +1,9 @@
 //! The transaction as its closure sees it.
 
-use super::attempt::Commit;
 use super::fault::Fault;
 use super::key::{AsKey, Key, encode_whole, index_key};
 use super::lock::GetForUpdate;
-use super::mailbox::{Desk, InPlace, Patience};
+use super::mailbox::{Desk, InPlace};
 use super::many::{GetInto, GetMany};
 use super::point::Point;
 use super::point_futures::{Contains, Delete, Get, Insert, Locate, Put, Update};
@@ -12,9 +11,7 @@ use super::row_wait::{Blocker, Wanted};
 use super::rows::Rows;
 use super::table::Table;
 use super::value::Value;
-use crate::cc::{
-    Abort, Change, ConcurrencyControl, Holder, NotBegun, Refused, Serializable, Target, Written,
-};
+use crate::cc::{Abort, Change, ConcurrencyControl, Holder, Refused, Serializable, Target, Written};
 use crate::error::{Error, Result};
 use crate::exec::Operations;
 use crate::index::DERIVED;
@@ -286,8 +283,6 @@ impl<C: ConcurrencyControl> Txn<C> {
     }
 }
 
-/// Flushes of the log that a commit in place waits for, perhaps for room.
-const FLUSHES_MAX: u32 = 1000;
 /// Times that a transaction waits for memory and tries again: once for what is found to be garbage only then, and some more in
 /// case others take at once what is given back.
 const RELIEFS_MAX: u32 = 8;
@@ -607,45 +602,6 @@ impl<C: ConcurrencyControl> Txn<C> {
 
 // ---- life of one attempt
 impl<C: ConcurrencyControl> Txn<C> {
-    /// Begins an attempt, if that does not suspend; else `None`, and the rest of it is posted.
-    #[inline(always)]
-    pub(crate) fn begin_or_post(&self) -> Option<Result<()>> {
-        self.desk.operations.set(0);
-        self.desk.reliefs.set(0);
-        if self.desk.pauses {
-            self.desk.post_begin();
-            return None;
-        }
-        self.desk.enter(Activity::Timestamps);
-        let begun = self.desk.begin_now();
-        self.desk.enter(Activity::Useful);
-        match begun {
-            Some(begun) => Some(self.begun(begun)),
-            None if self.desk.in_place.get() == InPlace::Not => {
-                self.desk.post_begin();
-                None
-            }
-            None => Some(self.begin_in_place()),
-        }
-    }
-
-    #[inline(always)]
-    pub(super) fn begun(&self, begun: Result<(), NotBegun>) -> Result<()> {
-        begun.map_err(|why| self.desk.context().engine.not_begun(why))
-    }
-
-    /// Goes on with a beginning that waits for others, on other threads.
-    #[cold]
-    fn begin_in_place(&self) -> Result<()> {
-        let mut patience = Patience::default();
-        while patience.wait() {
-            if let Some(begun) = self.desk.begin_now() {
-                return self.begun(begun);
-            }
-        }
-        Err(Error::Conflict)
-    }
-
     /// Undoes the attempt, and cancels what the mailbox holds, whose futures may have been leaked.
     pub(crate) fn abort(&self) {
         self.desk.enter(Activity::Control);
@@ -655,45 +611,6 @@ impl<C: ConcurrencyControl> Txn<C> {
         if self.desk.context().profile.is_on() {
             self.desk.context().profile.undo(self.desk.slot);
         }
-    }
-
-    /// The commit, if it does not suspend; else `None`, and the rest of it is posted.
-    #[inline(always)]
-    pub(crate) fn commit_or_post(&self) -> Option<Result<(), Fault>> {
-        match self.desk.doomed.get() {
-            Some(fault) => Some(Err(fault)),
-            None => self.decide_or_post(Commit::default()),
-        }
-    }
-
-    /// As `commit_or_post`, of a commit or a trial.
-    #[inline(always)]
-    pub(super) fn decide_or_post(&self, mut commit: Commit<C>) -> Option<Result<(), Fault>> {
-        if self.desk.pauses {
-            self.desk.post_commit(commit);
-            return None;
-        }
-        match self.desk.commit_now(&mut commit) {
-            Some(result) => Some(result.map_err(Fault::Abort)),
-            None if self.desk.in_place.get() == InPlace::Not => {
-                self.desk.post_commit(commit);
-                None
-            }
-            None => Some(self.commit_in_place(commit)),
-        }
-    }
-
-    /// Goes on with a commit that waits for another thread's.
-    #[cold]
-    fn commit_in_place(&self, mut commit: Commit<C>) -> Result<(), Fault> {
-        let (mut patience, mut flushes) = (Patience::default(), 0);
-        while patience.wait() || (flushes < FLUSHES_MAX && self.desk.context().engine.await_flush()) {
-            flushes += u32::from(patience.is_over());
-            if let Some(result) = self.desk.commit_now(&mut commit) {
-                return result.map_err(Fault::Abort);
-            }
-        }
-        Err(Fault::Abort(Abort::Waited))
     }
 
     /// After a successful commit.
