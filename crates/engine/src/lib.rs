@@ -55,7 +55,7 @@ pub mod variants;
 #[doc(hidden)]
 pub mod wal;
 
-pub use cc::{ConcurrencyControl, Serializable, Snapshot};
+pub use cc::{ConcurrencyControl, NoWait, Serializable, Silo, Snapshot};
 #[doc(hidden)]
 pub use cc::{Planted, planted};
 #[doc(hidden)]

@@ -18,13 +18,34 @@ mod common;
 #[cfg_attr(not(braid_shuttle), allow(dead_code, reason = "the models of schedules use a part of it"))]
 mod models;
 mod mvcc;
+mod no_wait;
 mod serializable;
+mod silo;
+mod single;
 mod snapshot;
 mod waits;
 
+pub use no_wait::NoWait;
 pub use serializable::{Planted, Serializable, planted};
+pub use silo::Silo;
 pub use snapshot::Snapshot;
 pub use waits::{Refusal, Stage, Ticket, Waits};
+
+/// The table of schemes: calls the macro `$then` with a line for each, which has its name on command lines, a name for
+/// modules, its type, and what it promises (`Snapshot`: snapshot isolation; `Serial`: committed transactions are strictly
+/// serializable; `Serializable`: both, also of those that do not commit).
+#[doc(hidden)]
+#[macro_export]
+macro_rules! schemes {
+    ($then:ident) => {
+        $then! {
+            "serializable" serializable Serializable Serializable,
+            "snapshot" snapshot Snapshot Snapshot,
+            "no-wait" no_wait NoWait Serial,
+            "silo" silo Silo Serial,
+        }
+    };
+}
 
 /// Transactions that may be open at once in a database.
 pub const OPEN_TRANSACTIONS_MAX: usize = common::registry::TXNS_MAX;

@@ -21,7 +21,7 @@ pub struct Arena {
 }
 
 const CHUNK_BYTES: usize = 4096;
-const CHUNK: Layout = Layout::new::<[u8; CHUNK_BYTES]>();
+const CHUNK: Layout = Layout::new::<[u64; CHUNK_BYTES / size_of::<u64>()]>();
 /// Chunks kept for the next transaction.
 const KEPT: usize = 4;
 
@@ -38,6 +38,12 @@ impl Arena {
             self.chunks.push(new_chunk());
         }
         Ok(self.put(bytes))
+    }
+
+    /// As `copy`, to an address that is a multiple of eight.
+    pub fn copy_aligned(&mut self, bytes: &[u8]) -> Result<*const u8, OutOfMemory> {
+        self.at = self.at.next_multiple_of(align_of::<u64>());
+        self.copy(bytes)
     }
 
     /// The same whatever the limit of memory: for callers that cannot fail here, and do where they go on.

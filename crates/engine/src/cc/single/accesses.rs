@@ -1,0 +1,207 @@
+//! The records that a transaction has accessed, and what it is going to write to them.
+//!
+//! Invariants:
+//! - A record has one entry.
+//! - `Entry::write` names the last write of its record; `Write::previous` the one before.
+
+use super::record::SingleRecord;
+use crate::cc::Target;
+use crate::memory::{Charge, Memory, OutOfMemory};
+use crate::record::{Record, Version};
+use std::sync::Arc;
+
+/// No write, or no entry.
+const NONE: u32 = u32::MAX;
+/// Room at first, and room that is kept for the next transaction.
+const ENTRIES_FIRST: usize = 16;
+const ENTRIES_KEPT: usize = 4096;
+/// Entries that are compared one by one; of more there is a table.
+const ENTRIES_COMPARED: usize = 16;
+
+/// A record that the transaction has accessed.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::cc) struct Entry {
+    pub(in crate::cc) record: *const Record,
+    /// When what it has read was committed; `None`: it has read nothing.
+    pub(in crate::cc) seen: Option<u64>,
+    /// How it has locked the record.
+    pub(in crate::cc) held: Held,
+    write: u32,
+}
+
+/// How a transaction has locked a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Held {
+    Not,
+    Shared,
+    Alone,
+}
+
+/// A write, which is made when the transaction commits.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::cc) struct Write {
+    entry: u32,
+    previous: u32,
+    /// The value; `None`: the record is removed.
+    pub(in crate::cc) new: Option<*mut Version>,
+    pub(in crate::cc) target: Target,
+    /// The transaction has made the record.
+    pub(in crate::cc) is_new: bool,
+}
+
+/// One per transaction, reused.
+#[derive(Debug)]
+pub(in crate::cc) struct Accesses {
+    pub(in crate::cc) entries: Vec<Entry>,
+    pub(in crate::cc) writes: Vec<Write>,
+    /// The numbers of all entries by their records' addresses, each in the first free place from there on; a power of two
+    /// long. Empty while they are few.
+    table: Vec<u32>,
+    /// The room in all of these.
+    charge: Charge,
+}
+// SAFETY: the pointers lead to records, values and indexes of the database, under the rules of the scheme.
+unsafe impl Send for Accesses {}
+
+impl Accesses {
+    /// None; the room for them is charged to `memory`.
+    pub(super) fn new(memory: &Arc<Memory>) -> Accesses {
+        let charge = Charge::new(memory);
+        Accesses { entries: Vec::new(), writes: Vec::new(), table: Vec::new(), charge }
+    }
+
+    /// The number of the record's entry.
+    pub(in crate::cc) fn find(&self, record: *const Record) -> Option<usize> {
+        if self.table.is_empty() {
+            return self.entries.iter().position(|entry| std::ptr::eq(entry.record, record));
+        }
+        let numbers = self.places_of(record).map(|at| self.table[at]).take_while(|&number| number != NONE);
+        let mut numbers = numbers.map(|number| number as usize);
+        numbers.find(|&number| std::ptr::eq(self.entries[number].record, record))
+    }
+
+    /// The number of the record's entry, which is made if there is none.
+    pub(in crate::cc) fn enter(&mut self, record: *const Record) -> Result<usize, OutOfMemory> {
+        if let Some(number) = self.find(record) {
+            return Ok(number);
+        }
+        self.reserve_entry()?;
+        Ok(self.add(record))
+    }
+
+    /// As `enter`, with room reserved.
+    pub(super) fn enter_reserved(&mut self, record: *const Record) -> usize {
+        self.find(record).unwrap_or_else(|| self.add(record))
+    }
+
+    fn add(&mut self, record: *const Record) -> usize {
+        let number = self.entries.len();
+        debug_assert!(number < self.entries.capacity());
+        self.entries.push(Entry { record, seen: None, held: Held::Not, write: NONE });
+        if !self.table.is_empty() {
+            self.enter_in_table(number);
+        }
+        number
+    }
+
+    /// The places of the table where the record may be, in order. There is a free one among them.
+    fn places_of(&self, record: *const Record) -> impl Iterator<Item = usize> + use<> {
+        const FACTOR: usize = 0x9e37_79b9_7f4a_7c15;
+        let mask = self.table.len() - 1;
+        let hash = (record.addr() / size_of::<SingleRecord>()).wrapping_mul(FACTOR) >> 32;
+        (0..=mask).map(move |step| (hash + step) & mask)
+    }
+
+    fn enter_in_table(&mut self, number: usize) {
+        let mut places = self.places_of(self.entries[number].record);
+        let free = places.find(|&at| self.table[at] == NONE).expect("half of the places are free");
+        self.table[free] = number as u32;
+    }
+
+    /// Makes room for one more entry.
+    fn reserve_entry(&mut self) -> Result<(), OutOfMemory> {
+        let number = self.entries.len();
+        if number == self.entries.capacity() {
+            self.charge.grow(&mut self.entries, 1, ENTRIES_FIRST)?;
+        }
+        if number >= ENTRIES_COMPARED && 2 * number >= self.table.len() { self.grow_table() } else { Ok(()) }
+    }
+
+    #[cold]
+    fn grow_table(&mut self) -> Result<(), OutOfMemory> {
+        let places = (4 * self.entries.len()).next_power_of_two();
+        if places > self.table.capacity() {
+            self.charge.grow(&mut self.table, places, places)?;
+        }
+        self.table.clear();
+        self.table.resize(places, NONE);
+        (0..self.entries.len()).for_each(|number| self.enter_in_table(number));
+        Ok(())
+    }
+
+    /// Makes room for one more write, and an entry for it.
+    pub(super) fn reserve(&mut self) -> Result<(), OutOfMemory> {
+        if self.writes.len() == self.writes.capacity() {
+            self.charge.grow(&mut self.writes, 1, ENTRIES_FIRST)?;
+        }
+        self.reserve_entry()
+    }
+
+    /// Adds a write of the record of this entry. Room for it has been reserved.
+    pub(in crate::cc) fn push(
+        &mut self,
+        entry: usize,
+        new: Option<*mut Version>,
+        target: &Target,
+        is_new: bool,
+    ) {
+        debug_assert!(self.writes.len() < self.writes.capacity());
+        let last = &mut self.entries[entry].write;
+        let previous = std::mem::replace(last, self.writes.len() as u32);
+        self.writes.push(Write { entry: entry as u32, previous, new, target: *target, is_new });
+    }
+
+    /// Takes the last write back.
+    pub(in crate::cc) fn pop(&mut self) -> Option<Write> {
+        let write = self.writes.pop()?;
+        self.entries[write.entry as usize].write = write.previous;
+        Some(write)
+    }
+
+    /// The last write of the record of this entry.
+    pub(in crate::cc) fn last_write(&self, entry: usize) -> Option<&Write> {
+        self.writes.get(self.entries[entry].write as usize)
+    }
+
+    /// The writes that are the last of their records, with those records.
+    pub(in crate::cc) fn last_writes(&self) -> impl Iterator<Item = (*const Record, &Write)> {
+        let writes = self.writes.iter().zip(0..);
+        let is_last = |(write, at): &(&Write, u32)| self.entries[write.entry as usize].write == *at;
+        writes.filter(is_last).map(|(write, _)| (self.entries[write.entry as usize].record, write))
+    }
+
+    /// The record that a write is of.
+    pub(super) fn record_of(&self, write: &Write) -> *const Record {
+        self.entries[write.entry as usize].record
+    }
+
+    /// Forgets the writes, the last ones of which have been made; the values of the others go to `drop`.
+    pub(super) fn drain_writes(&mut self, drop: impl FnMut(*mut Version)) {
+        let entries = &self.entries;
+        let overwritten = |(write, at): (Write, u32)| {
+            if entries[write.entry as usize].write == at { None } else { write.new }
+        };
+        self.writes.drain(..).zip(0..).filter_map(overwritten).for_each(drop);
+        self.entries.iter_mut().for_each(|entry| entry.write = NONE);
+    }
+
+    /// Forgets all. The writes have been made or taken back.
+    pub(super) fn clear(&mut self) {
+        debug_assert!(self.writes.is_empty());
+        self.charge.clear(&mut self.entries, ENTRIES_KEPT);
+        self.charge.clear(&mut self.writes, ENTRIES_KEPT);
+        if !self.table.is_empty() {
+            self.charge.clear(&mut self.table, 4 * ENTRIES_KEPT);
+        }
+    }
+}

@@ -1,0 +1,730 @@
+//! Records with one value, which is replaced when a transaction commits: what schemes without versions have in common. A
+//! [`Policy`] says how they keep transactions apart.
+//!
+//! A transaction keeps its writes to itself until it commits (so it has nothing to undo), and notes which records it has
+//! accessed and which ranges of keys it has gone through. Whether there are the same keys in those ranges still is found
+//! out when it commits.
+//!
+//! Invariants:
+//! - A record that a transaction may come back to is not used for another key before the transaction ends: the memory of
+//!   one that is removed is given back when all transactions have ended that were open then.
+//! - Between `prepare`, which latches what is written, and `finish` nothing is suspended.
+
+mod accesses;
+mod record;
+mod removed;
+
+use super::common::participant::Participant;
+use super::common::ranges::{Ranges, Revisit};
+use super::common::registry::{Floor, Outcome, Registry};
+use super::{
+    Abort, Change, Changed, ConcurrencyControl, Declared, Env, Holder, Intent, NotBegun, Reads, Refused,
+    Scanned, Target, Waits, Written,
+};
+use crate::epoch::Local;
+use crate::index::Index;
+use crate::memory::{Arena, Charge, Memory, OutOfMemory, Slab};
+use crate::record::{Record, RecordId, Tag, Timestamp, Version};
+use crate::suspend::Suspend;
+use crate::sync::atomic::{Ordering, fence};
+use accesses::Accesses;
+pub(super) use accesses::Entry;
+pub use accesses::Held;
+pub(super) use record::{Content, holder_of_lock, record_of};
+use record::{drop_value, new_value};
+use removed::{Removals, Removed};
+use std::cell::RefCell;
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use zerocopy::IntoBytes;
+
+/// Single-version concurrency control.
+pub struct Single<P: Policy>(PhantomData<fn() -> P>);
+
+impl<P: Policy> fmt::Debug for Single<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(std::any::type_name::<P>())
+    }
+}
+
+/// How a single-version scheme keeps transactions apart.
+pub trait Policy: Sized + Send + Sync + 'static {
+    /// Gets hold of a record, or of what it holds, for the transaction. False: suspended.
+    ///
+    /// # Safety
+    /// As [`ConcurrencyControl::access`].
+    unsafe fn access<S: Suspend>(
+        access: &mut Access,
+        record: *const Record,
+        intent: Intent,
+        env: Env<'_, Single<Self>>,
+        txn: &mut Txn,
+        s: &mut S,
+    ) -> bool;
+
+    /// Sees to it that the transaction may change the record when it commits; and if what it does depends on whether there
+    /// is a value, on that, too. Whether there is one; `None`: look for the key again.
+    ///
+    /// # Safety
+    /// As [`ConcurrencyControl::write`].
+    unsafe fn will_write(
+        env: Env<'_, Single<Self>>,
+        txn: &mut Txn,
+        record: *const Record,
+        depends: bool,
+    ) -> Result<Option<bool>, Refused>;
+
+    /// Locks a record for the transaction alone. Whether there is a value; `None`: look for the key again.
+    ///
+    /// # Safety
+    /// As [`ConcurrencyControl::write`].
+    unsafe fn lock(
+        env: Env<'_, Single<Self>>,
+        txn: &mut Txn,
+        record: *const Record,
+    ) -> Result<Option<bool>, Refused>;
+
+    /// How a transaction holds a record that it makes.
+    const HELD_WHEN_NEW: Held;
+    /// The lock word of such a record.
+    fn lock_of_new(env: Env<'_, Single<Self>>, txn: &mut Txn) -> u64;
+
+    /// Latches what the transaction writes, and finds out whether what it has read of records is as it was; the time
+    /// when it commits, if so. `None`: suspended, nothing is latched.
+    fn decide<S: Suspend>(
+        stage: &mut Stage,
+        env: Env<'_, Single<Self>>,
+        txn: &mut Txn,
+        s: &mut S,
+    ) -> Option<Result<Timestamp, Abort>>;
+}
+
+/// One per database.
+#[derive(Debug)]
+pub struct Shared {
+    pub(super) registry: Registry,
+    waits: Waits,
+    records: Arc<Slab>,
+    removals: Removals,
+}
+
+/// One per worker.
+#[derive(Debug)]
+pub struct Worker {
+    floor: Arc<Floor>,
+    removed: RefCell<Vec<Removed>>,
+}
+
+/// One per slot.
+#[derive(Debug)]
+pub struct Txn {
+    pub(super) member: Participant,
+    pub(super) accesses: Accesses,
+    pub(super) ranges: Ranges,
+    /// It has read more than there was memory to note.
+    is_full: bool,
+    /// What it has read, where that may change before it ends: short values, and long ones.
+    copies: Arena,
+    long_copies: Vec<Box<[u64]>>,
+    /// The room in `long_copies`, and in what those hold.
+    charge: Charge,
+    /// The value of the record that is being made.
+    new: Option<*mut Version>,
+    /// It is prepared, and what it writes is latched.
+    has_latched: bool,
+}
+// SAFETY: the value that is being made is the transaction's own.
+unsafe impl Send for Txn {}
+
+/// An access to a record.
+#[derive(Clone, Copy, Debug, Default)]
+pub enum Access {
+    /// Not begun.
+    #[default]
+    New,
+    /// The value that was committed then is on its way into the cache.
+    Fetching(u64, *const Version),
+    /// It has ended, and has found this value,
+    Value(*const [u8]),
+    /// or none;
+    Absent,
+    /// there is a value to be read once the record is locked;
+    Unread,
+    /// or it was refused.
+    Refused(Refused),
+}
+// SAFETY: plain data of an operation; followed only under the rules of `access`.
+unsafe impl Send for Access {}
+
+/// Where a decision has got to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Stage {
+    #[default]
+    New,
+    /// What is written has been asked for.
+    Fetched,
+}
+
+/// Records that a worker removes between two passes over them: fewer than a pass can take, so that it keeps up.
+const REMOVED_PER_PASS: usize = 128;
+/// Values up to this long are copied side by side.
+const SHORT_BYTES_MAX: usize = 1024;
+/// Room for copies of long values at first.
+const LONG_FIRST: usize = 8;
+
+impl Txn {
+    /// Keeps a copy of a value until the transaction ends.
+    pub(super) fn copy(&mut self, value: &[u8]) -> Result<*const [u8], OutOfMemory> {
+        let copy = match value.len() {
+            0..=SHORT_BYTES_MAX => self.copies.copy_aligned(value)?,
+            length => {
+                if self.long_copies.len() == self.long_copies.capacity() {
+                    self.charge.grow(&mut self.long_copies, 1, LONG_FIRST)?;
+                }
+                let words = length.div_ceil(size_of::<u64>());
+                self.charge.add(words * size_of::<u64>())?;
+                let mut copy = vec![0u64; words].into_boxed_slice();
+                copy.as_mut_bytes()[..length].copy_from_slice(value);
+                let bytes = copy.as_ptr().cast();
+                self.long_copies.push(copy);
+                bytes
+            }
+        };
+        Ok(std::ptr::slice_from_raw_parts(copy, value.len()))
+    }
+
+    /// Keeps a copy of what a record holds. The caller has found out that it has not changed.
+    ///
+    /// # Safety
+    /// Read in this epoch.
+    pub(super) unsafe fn copy_content(
+        &mut self,
+        content: Content,
+    ) -> Result<Option<*const [u8]>, OutOfMemory> {
+        match content {
+            Content::Nothing | Content::Gone => Ok(None),
+            Content::Inline(bytes, length) => self.copy(&bytes[..length]).map(Some),
+            // SAFETY: found in this epoch.
+            Content::At(version) => self.copy(unsafe { &*Version::value(version) }).map(Some),
+        }
+    }
+
+    /// What the transaction itself has last written to the record: a value, or none. `None`: it has not.
+    pub(super) fn own(&self, record: *const Record) -> Option<Option<*const [u8]>> {
+        if self.accesses.writes.is_empty() {
+            return None;
+        }
+        let write = self.accesses.last_write(self.accesses.find(record)?)?;
+        // SAFETY: its own, not yet committed.
+        Some(write.new.map(|new| unsafe { Version::value(new) }))
+    }
+
+    /// Drops the value of a record that was made in vain.
+    fn drop_new(&mut self, local: &Local) {
+        if let Some(new) = self.new.take() {
+            // SAFETY: made by `create`, and never published.
+            unsafe { drop_value(new, local) };
+        }
+    }
+
+    fn end(&mut self, shared: &Shared) {
+        debug_assert!(!self.has_latched);
+        self.accesses.clear();
+        self.ranges.clear();
+        self.copies.reset();
+        self.is_full = false;
+        if !self.long_copies.is_empty() {
+            let bytes = self.long_copies.iter().map(|copy| size_of_val(&**copy)).sum();
+            self.charge.clear(&mut self.long_copies, 0);
+            self.charge.give_back(bytes);
+        }
+        self.member.close(&shared.registry, &shared.waits);
+    }
+
+    /// Gives the locks back.
+    fn release(&mut self) {
+        for entry in &mut self.accesses.entries {
+            match std::mem::replace(&mut entry.held, Held::Not) {
+                Held::Not => {}
+                Held::Shared => record_of(entry.record).unshare(),
+                Held::Alone => record_of(entry.record).unlock(),
+            }
+        }
+    }
+
+    fn unlatch(&mut self) {
+        if std::mem::take(&mut self.has_latched) {
+            self.accesses.last_writes().for_each(|(record, _)| record_of(record).unlatch());
+        }
+    }
+
+    /// Latches all that is written; or nothing, if another thread has latched one of them.
+    pub(super) fn try_latch(&mut self) -> bool {
+        debug_assert!(!self.has_latched);
+        for (at, (record, _)) in self.accesses.last_writes().enumerate() {
+            if !record_of(record).try_latch() {
+                self.accesses.last_writes().take(at).for_each(|(record, _)| record_of(record).unlatch());
+                return false;
+            }
+        }
+        self.has_latched = true;
+        true
+    }
+
+    /// Whether there are the same keys in the ranges that the transaction has gone through, but for its own.
+    fn validate_ranges(&mut self, shared: &Shared) -> Result<bool, OutOfMemory> {
+        if self.is_full {
+            return Err(OutOfMemory);
+        }
+        if self.ranges.is_empty() {
+            return Ok(true);
+        }
+        fence(Ordering::SeqCst); // of two that insert into each other's ranges one finds the other's key
+        let mut known = Known { accesses: &self.accesses, shared };
+        // SAFETY: a commit is stepped inside an epoch.
+        unsafe { self.ranges.revisit(None, &mut known) }
+    }
+}
+
+/// Accepts records that the transaction has accessed.
+struct Known<'t> {
+    accesses: &'t Accesses,
+    shared: &'t Shared,
+}
+
+impl Revisit for Known<'_> {
+    fn begin(&mut self) {}
+
+    fn begin_again(&mut self) {}
+
+    fn found(&mut self, ids: &[RecordId]) -> Result<bool, OutOfMemory> {
+        let is_known = |id: &RecordId| {
+            let record = self.shared.record(*id);
+            self.accesses.find(record).is_some()
+                || match record_of(record).content() {
+                    Content::Gone => true,
+                    // Another transaction has made it, and commits after this one: unless it is at it already.
+                    Content::Nothing => !record_of(record).at().1,
+                    Content::Inline(..) | Content::At(_) => false,
+                }
+        };
+        Ok(ids.iter().all(is_known))
+    }
+}
+
+impl Shared {
+    fn record(&self, id: RecordId) -> *const Record {
+        self.records.at(id.0).cast_const().cast()
+    }
+
+    /// The transaction of this tag, if it is open.
+    pub(super) fn holder(&self, tag: Tag) -> Option<Holder> {
+        let is_ending = match self.registry.outcome(tag) {
+            Outcome::Active => false,
+            Outcome::Committing | Outcome::Pending(_) => true,
+            Outcome::Committed(_) | Outcome::Ended => return None,
+        };
+        Some(Holder { id: tag.word() & (u64::MAX >> 1), place: tag.descriptor(), is_ending })
+    }
+}
+
+/// Takes records that are gone out of their indexes.
+fn remove<'t, P: Policy>(env: Env<'_, Single<P>>, targets: impl Iterator<Item = &'t Target>) {
+    let mut removed = env.worker.removed.borrow_mut();
+    let before = removed.len();
+    for &Target { index, key, id } in targets {
+        // SAFETY: the index lives as long as the database; the thread is inside an epoch, and the key alive.
+        let was_there = unsafe { (*index).remove(env.local, &key, id) };
+        debug_assert!(was_there, "a record's key is in its index until the record is removed");
+        removed.push(Removed { since: Timestamp(0), index, id });
+    }
+    if removed.len() > before {
+        // A transaction that begins from now on does not find them.
+        let since = env.shared.registry.advance();
+        removed[before..].iter_mut().for_each(|removed| removed.since = since);
+    }
+}
+
+/// Takes back a record that the transaction has made.
+fn take_back<P: Policy>(env: Env<'_, Single<P>>, record: *const Record, target: &Target) {
+    let made = record_of(record);
+    made.latch();
+    if made.content() != Content::Nothing {
+        return made.unlatch(); // another transaction has given it a value
+    }
+    // At a time that is no commit's: so whoever has found it without a value finds it changed.
+    made.install(None, env.shared.registry.now(), env.local);
+    remove(env, std::iter::once(target));
+}
+
+// SAFETY: `value` lends a copy of the transaction's own, or a value that a lock of the transaction keeps from being replaced.
+// The memory of records that are removed while it is open is not given back.
+unsafe impl<P: Policy> ConcurrencyControl for Single<P> {
+    const READS: Reads = Reads::Current;
+    const TRACKS_READS: bool = true;
+
+    type Shared = Shared;
+    type Worker = Worker;
+    type Txn = Txn;
+    type Access = Access;
+    type Prepare = Stage;
+
+    fn open(records: Arc<Slab>, memory: Arc<Memory>) -> Shared {
+        let registry = Registry::new(&memory);
+        Shared { registry, waits: Waits::new(memory), records, removals: Removals::default() }
+    }
+
+    fn now(shared: &Shared) -> u64 {
+        shared.registry.now().0
+    }
+
+    fn oldest(shared: &Shared) -> u64 {
+        shared.registry.oldest().0
+    }
+
+    fn advance(shared: &Shared) -> u64 {
+        shared.registry.advance().0
+    }
+
+    fn worker(shared: &Shared) -> Worker {
+        Worker { floor: shared.registry.floor(), removed: RefCell::default() }
+    }
+
+    fn enter(env: Env<'_, Self>) {
+        env.shared.registry.raise(&env.worker.floor);
+    }
+
+    fn leave(env: Env<'_, Self>) {
+        env.shared.registry.lower(&env.worker.floor);
+    }
+
+    fn refresh(env: Env<'_, Self>) {
+        env.shared.registry.raise(&env.worker.floor);
+    }
+
+    fn tend(env: Env<'_, Self>) -> bool {
+        env.shared.registry.raise(&env.worker.floor);
+        let Shared { removals, registry, records, .. } = env.shared;
+        removals.pass(&mut env.worker.removed.borrow_mut(), registry, records, env.local)
+    }
+
+    fn relieve(env: Env<'_, Self>) -> bool {
+        Self::tend(env)
+    }
+
+    fn retire(shared: &Shared, worker: &mut Worker) {
+        shared.removals.orphan(worker.removed.get_mut());
+        shared.registry.drop_floor(&worker.floor);
+    }
+
+    fn garbage(shared: &Shared, worker: &Worker) -> usize {
+        worker.removed.borrow().len() + shared.removals.orphans()
+    }
+
+    fn txn(shared: &Shared) -> Txn {
+        let memory = shared.records.memory();
+        Txn {
+            member: Participant::new(),
+            accesses: Accesses::new(memory),
+            ranges: Ranges::new(memory),
+            is_full: false,
+            copies: Arena::new(memory),
+            long_copies: Vec::new(),
+            charge: Charge::new(memory),
+            new: None,
+            has_latched: false,
+        }
+    }
+
+    fn drop_txn(shared: &Shared, txn: &mut Txn) {
+        debug_assert!(txn.accesses.writes.is_empty());
+        txn.member.leave(&shared.registry);
+    }
+
+    fn waits(shared: &Shared) -> &Waits {
+        &shared.waits
+    }
+
+    fn place(txn: &Txn) -> u32 {
+        txn.member.place()
+    }
+
+    fn set_interactive(shared: &Shared, txn: &Txn, now_ns: u64) {
+        shared.registry.set_interactive_since(txn.member.place(), now_ns.max(1));
+    }
+
+    fn interactive_since(shared: &Shared, place: u32) -> Option<u64> {
+        shared.registry.interactive_since(place)
+    }
+
+    fn await_end(shared: &Shared, place: u32) {
+        shared.registry.await_end(place);
+    }
+
+    unsafe fn holder(shared: &Shared, txn: &Txn, record: *const Record) -> Option<Holder> {
+        let tag = holder_of_lock(record_of(record).lock()).filter(|&tag| tag != txn.member.tag)?;
+        shared.holder(tag)
+    }
+
+    unsafe fn holds(txn: &Txn, record: *const Record) -> bool {
+        txn.member.tag != Tag::NONE && record_of(record).lock() == txn.member.tag.word()
+    }
+
+    fn begin<S: Suspend>(
+        env: Env<'_, Self>,
+        txn: &mut Txn,
+        _: Declared,
+        s: &mut S,
+    ) -> Option<Result<(), NotBegun>> {
+        if s.pause() {
+            return None;
+        }
+        Some(txn.member.open(&env.shared.registry))
+    }
+
+    /// It is tracked like any other.
+    fn declare_read_only(_: Env<'_, Self>, _: &mut Txn) {}
+
+    fn snapshot_timestamp(txn: &Txn) -> u64 {
+        txn.member.begin.0
+    }
+
+    fn newest_seen(shared: &Shared, _: &Txn) -> u64 {
+        shared.registry.now().0
+    }
+
+    fn savepoint(txn: &Txn) -> usize {
+        txn.accesses.writes.len()
+    }
+
+    fn rollback_to(env: Env<'_, Self>, txn: &mut Txn, at: usize) {
+        debug_assert!(at <= txn.accesses.writes.len() && !txn.has_latched);
+        while txn.accesses.writes.len() > at {
+            let write = txn.accesses.pop().expect("longer than `at`");
+            if let Some(new) = write.new {
+                // SAFETY: not published, and lent to nobody that is still there.
+                unsafe { drop_value(new, env.local) };
+            }
+            if write.is_new {
+                take_back(env, txn.accesses.record_of(&write), &write.target);
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn access<S: Suspend>(
+        access: &mut Access,
+        record: *const Record,
+        intent: Intent,
+        env: Env<'_, Self>,
+        txn: &mut Txn,
+        s: &mut S,
+    ) -> bool {
+        // SAFETY: by the caller's promise.
+        unsafe { P::access(access, record, intent, env, txn, s) }
+    }
+
+    unsafe fn value(
+        access: &Access,
+        record: *const Record,
+        _: Intent,
+        txn: &mut Txn,
+    ) -> Result<Option<*const [u8]>, Refused> {
+        match *access {
+            Access::Value(value) => Ok(Some(value)),
+            Access::Absent => Ok(None),
+            Access::Refused(refused) => Err(refused),
+            Access::Unread => Ok(match txn.own(record) {
+                Some(own) => own,
+                None => record_of(record).stable_bytes(), // it is locked
+            }),
+            Access::New | Access::Fetching(..) => unreachable!("the access has ended"),
+        }
+    }
+
+    fn read_range(txn: &mut Txn, scanned: &Scanned<'_>) -> bool {
+        if txn.ranges.note(scanned, || true).is_err() {
+            txn.is_full = true;
+        }
+        true // the records have been noted when they were accessed
+    }
+
+    unsafe fn write(
+        env: Env<'_, Self>,
+        txn: &mut Txn,
+        record: *const Record,
+        target: &Target,
+        change: Change<'_>,
+    ) -> Result<Written, Refused> {
+        if change == Change::Lock {
+            // SAFETY: by the caller's promise.
+            return Ok(match unsafe { P::lock(env, txn, record) }? {
+                None => Written::Gone,
+                Some(true) => Written::Done,
+                Some(false) => {
+                    Self::read_absent(txn, target);
+                    Written::Absent
+                }
+            });
+        }
+        txn.accesses.reserve()?;
+        let depends = !matches!(change, Change::Put(_));
+        // SAFETY: by the caller's promise.
+        let is_there = unsafe { P::will_write(env, txn, record, depends) }?;
+        let Some(is_there) = is_there else {
+            return Ok(Written::Gone);
+        };
+        let is_there = txn.own(record).map_or(is_there, |own| own.is_some());
+        let new = match change {
+            Change::Update(_) | Change::Delete if !is_there => {
+                Self::read_absent(txn, target);
+                return Ok(Written::Absent);
+            }
+            Change::Insert(_) if is_there => return Ok(Written::Exists),
+            Change::Put(value) | Change::Update(value) | Change::Insert(value) => {
+                Some(new_value(env.local, value)?)
+            }
+            Change::Delete | Change::Lock => None,
+        };
+        let entry = txn.accesses.enter_reserved(record);
+        txn.accesses.push(entry, new, target, false);
+        Ok(Written::Done)
+    }
+
+    unsafe fn create(
+        env: Env<'_, Self>,
+        txn: &mut Txn,
+        record: *mut Record,
+        value: &[u8],
+    ) -> Result<(), OutOfMemory> {
+        txn.accesses.reserve()?;
+        let new = new_value(env.local, value)?;
+        txn.drop_new(env.local);
+        txn.new = Some(new);
+        record_of(record).reset(P::lock_of_new(env, txn));
+        Ok(())
+    }
+
+    unsafe fn created(txn: &mut Txn, record: *const Record, target: &Target) {
+        let entry = txn.accesses.enter_reserved(record);
+        let made = &mut txn.accesses.entries[entry];
+        (made.seen, made.held) = (Some(0), P::HELD_WHEN_NEW);
+        let new = txn.new.take();
+        debug_assert!(new.is_some(), "`create` has been called");
+        txn.accesses.push(entry, new, target, true);
+    }
+
+    unsafe fn discard(env: Env<'_, Self>, record: *const Record, target: &Target) {
+        let gone = record_of(record);
+        gone.latch();
+        gone.install(None, env.shared.registry.now(), env.local);
+        // A transaction that begins from now on does not find it, whether or not the index has named it.
+        let since = env.shared.registry.advance();
+        env.worker.removed.borrow_mut().push(Removed { since, index: target.index, id: target.id });
+    }
+
+    unsafe fn restore(
+        env: Env<'_, Self>,
+        record: *mut Record,
+        value: &[u8],
+        at: u64,
+    ) -> Result<(), OutOfMemory> {
+        let new = new_value(env.local, value)?;
+        let record = record_of(record);
+        record.reset(0);
+        record.latch();
+        record.install(Some(new), Timestamp(at), env.local);
+        Ok(())
+    }
+
+    unsafe fn restore_over(
+        env: Env<'_, Self>,
+        record: *const Record,
+        value: &[u8],
+        at: u64,
+    ) -> Result<(), OutOfMemory> {
+        let new = new_value(env.local, value)?;
+        let record = record_of(record);
+        record.latch();
+        record.install(Some(new), Timestamp(at), env.local);
+        Ok(())
+    }
+
+    fn resume(shared: &Shared, at: u64) {
+        shared.registry.resume(Timestamp(at));
+    }
+
+    fn prepare<S: Suspend>(
+        stage: &mut Stage,
+        env: Env<'_, Self>,
+        txn: &mut Txn,
+        s: &mut S,
+    ) -> Option<Result<u64, Abort>> {
+        if s.pause() {
+            return None;
+        }
+        let at = match P::decide(stage, env, txn, s)? {
+            Ok(at) => at,
+            Err(abort) => {
+                txn.unlatch();
+                return Some(Err(abort));
+            }
+        };
+        let abort = match txn.validate_ranges(env.shared) {
+            Ok(true) => return Some(Ok(at.0)),
+            Ok(false) => Abort::Unserializable,
+            Err(OutOfMemory) => Abort::OutOfMemory,
+        };
+        txn.unlatch();
+        Some(Err(abort))
+    }
+
+    fn unprepare(_: Env<'_, Self>, txn: &mut Txn, stage: &mut Stage) -> bool {
+        txn.unlatch();
+        *stage = Stage::New;
+        true
+    }
+
+    fn has_changes(txn: &Txn) -> bool {
+        !txn.accesses.writes.is_empty()
+    }
+
+    unsafe fn changes(txn: &Txn, mut note: impl FnMut(Changed<'_>)) {
+        for (_, write) in txn.accesses.last_writes() {
+            // SAFETY: its own, not yet committed.
+            let value = write.new.map(|new| unsafe { &*Version::value(new) });
+            note(Changed { target: &write.target, value });
+        }
+    }
+
+    fn finish(env: Env<'_, Self>, txn: &mut Txn, at: u64) {
+        debug_assert!(txn.has_latched || txn.accesses.writes.is_empty());
+        txn.has_latched = false;
+        for (record, write) in txn.accesses.last_writes() {
+            record_of(record).install(write.new, Timestamp(at), env.local);
+        }
+        let deletes = txn.accesses.last_writes().filter(|(_, write)| write.new.is_none());
+        remove(env, deletes.map(|(_, write)| &write.target));
+        // SAFETY: overwritten by the transaction itself, so never published, and lent to nothing that is still there.
+        txn.accesses.drain_writes(|new| unsafe { drop_value(new, env.local) });
+        txn.drop_new(env.local);
+        txn.release();
+        txn.end(env.shared);
+        if env.worker.removed.borrow().len() >= REMOVED_PER_PASS {
+            Self::tend(env);
+        }
+    }
+
+    fn abort(env: Env<'_, Self>, txn: &mut Txn) {
+        if !txn.member.has_place() {
+            return; // it has not begun
+        }
+        txn.unlatch();
+        Self::rollback_to(env, txn, 0);
+        txn.drop_new(env.local);
+        txn.release();
+        fence(Ordering::SeqCst); // pairs with the one in `Registry::await_end`
+        txn.end(env.shared);
+    }
+}

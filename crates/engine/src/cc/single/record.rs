@@ -1,0 +1,252 @@
+//! A record with one value: 32 bytes, of which a value of up to eight bytes is a part.
+//!
+//! Invariants:
+//! - `value` and `inline` change only while `word` is latched, by the thread that has latched it. A latch is held within
+//!   one step of a commit.
+//! - A value that lies elsewhere never changes; when it is replaced, its memory is retired.
+//! - A record that is gone stays so until its memory is used for another.
+
+use crate::epoch::Local;
+use crate::memory::OutOfMemory;
+use crate::record::{RECORD_BYTES, Record, Tag, Timestamp, Version, VersionKind};
+use crate::sync::Backoff;
+#[cfg(not(any(braid_shuttle, braid_loom)))]
+use crate::sync::atomic::{AtomicU64, Ordering, fence};
+#[cfg(any(braid_shuttle, braid_loom))] // of the exact size of its value
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+/// Longest value that lies in the record itself.
+const INLINE_BYTES_MAX: usize = 8;
+
+/// In `word`, beside the time of the last commit: its value is being changed.
+const LATCH: u64 = 1 << 63;
+
+/// The values of `value` that are no address.
+const NOTHING: u64 = 0;
+const GONE: u64 = 2;
+/// In the record itself; the length lies above.
+const INLINE: u64 = 1;
+const INLINE_LENGTH_SHIFT: u32 = 8;
+
+/// A record.
+#[repr(C, align(32))]
+#[derive(Debug)]
+pub(in crate::cc) struct SingleRecord {
+    /// When its value was committed; and [`LATCH`].
+    word: AtomicU64,
+    /// 0: free; a tag: that transaction has it alone; else how many share it.
+    lock: AtomicU64,
+    value: AtomicU64,
+    inline: AtomicU64,
+}
+
+const _: () = assert!(size_of::<SingleRecord>() == RECORD_BYTES);
+
+/// What a record holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::cc) enum Content {
+    /// No value (yet).
+    Nothing,
+    /// The record is removed.
+    Gone,
+    /// This value, of so many bytes.
+    Inline([u8; INLINE_BYTES_MAX], usize),
+    /// The value that lies there.
+    At(*const Version),
+}
+
+/// A record's content and when it was committed.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::cc) struct Read {
+    pub(in crate::cc) at: u64,
+    pub(in crate::cc) content: Content,
+}
+
+/// A record's memory, as schemes with one value have it: never unmapped.
+#[inline(always)]
+pub(in crate::cc) fn record_of<'r>(record: *const Record) -> &'r SingleRecord {
+    // SAFETY: records are memory of a slab, which is never unmapped while the database lives, and any bytes are one.
+    unsafe { &*record.cast::<SingleRecord>() }
+}
+
+impl SingleRecord {
+    /// Makes a record with no value out of memory that may have been one before.
+    pub(super) fn reset(&self, lock: u64) {
+        self.value.store(NOTHING, Ordering::Relaxed);
+        self.lock.store(lock, Ordering::Relaxed);
+        self.word.store(0, Ordering::Release); // whoever finds it in the index sees all of it
+    }
+
+    /// What is committed; `None`: it is being changed.
+    #[inline(always)]
+    pub(in crate::cc) fn read(&self) -> Option<Read> {
+        let at = self.word.load(Ordering::Acquire); // pairs with the Release in `unlatch`
+        // Acquire: pairs with the Release in `install`; so the second look at the word comes after.
+        let content = self.content();
+        fence(Ordering::Acquire);
+        let is_stable = at & LATCH == 0 && self.word.load(Ordering::Relaxed) == at;
+        is_stable.then_some(Read { at, content })
+    }
+
+    /// The content, for a reader that knows that it does not change meanwhile, or finds out.
+    #[inline(always)]
+    pub(in crate::cc) fn content(&self) -> Content {
+        let value = self.value.load(Ordering::Acquire);
+        let inline = self.inline.load(Ordering::Acquire);
+        match value {
+            NOTHING => Content::Nothing,
+            GONE => Content::Gone,
+            inside if inside & INLINE != 0 => {
+                Content::Inline(inline.to_ne_bytes(), (inside >> INLINE_LENGTH_SHIFT) as usize)
+            }
+            address => Content::At(std::ptr::with_exposed_provenance(address as usize)),
+        }
+    }
+
+    /// The bytes of the value, which the caller keeps from changing.
+    #[inline(always)]
+    pub(in crate::cc) fn stable_bytes(&self) -> Option<*const [u8]> {
+        match self.content() {
+            Content::Nothing | Content::Gone => None,
+            Content::Inline(_, length) => {
+                Some(std::ptr::slice_from_raw_parts(self.inline.as_ptr().cast_const().cast(), length))
+            }
+            // SAFETY: not replaced, so not reclaimed.
+            Content::At(version) => Some(unsafe { Version::value(version) }),
+        }
+    }
+
+    /// When the value was committed, and whether that is being changed.
+    #[inline(always)]
+    pub(in crate::cc) fn at(&self) -> (u64, bool) {
+        let word = self.word.load(Ordering::Acquire); // pairs with the Release in `unlatch`
+        (word & !LATCH, word & LATCH != 0)
+    }
+
+    /// Latches it. False: another thread has.
+    #[inline(always)]
+    pub(in crate::cc) fn try_latch(&self) -> bool {
+        let word = self.word.load(Ordering::Relaxed);
+        // SeqCst: either this is seen by a transaction that locks the record, or its lock by the one that latches it.
+        word & LATCH == 0
+            && self.word.compare_exchange(word, word | LATCH, Ordering::SeqCst, Ordering::Relaxed).is_ok()
+    }
+
+    /// Latches it. (A latch is held for moments, by a thread that does not wait meanwhile.)
+    pub(super) fn latch(&self) {
+        let mut backoff = Backoff::new();
+        while !self.try_latch() {
+            backoff.wait();
+        }
+    }
+
+    /// Lets it go unchanged.
+    #[inline(always)]
+    pub(in crate::cc) fn unlatch(&self) {
+        let word = self.word.load(Ordering::Relaxed);
+        debug_assert!(word & LATCH != 0);
+        self.word.store(word & !LATCH, Ordering::Release); // pairs with the Acquire in `read`
+    }
+
+    /// Puts a value in place of the one that is there, and lets the latch go. `new`: from [`new_value`], `None` for a
+    /// record that is removed.
+    pub(super) fn install(&self, new: Option<*mut Version>, at: Timestamp, local: &Local) {
+        debug_assert!(self.word.load(Ordering::Relaxed) & LATCH != 0, "changed under its latch");
+        let old = self.content();
+        let Some(new) = new else {
+            self.value.store(GONE, Ordering::Release); // pairs with the Acquire in `content`
+            return self.finish_install(old, at, local);
+        };
+        // SAFETY: the caller's own.
+        let bytes = unsafe { &*Version::value(new) };
+        if bytes.len() <= INLINE_BYTES_MAX {
+            let mut inline = [0; INLINE_BYTES_MAX];
+            inline[..bytes.len()].copy_from_slice(bytes);
+            self.inline.store(u64::from_ne_bytes(inline), Ordering::Release); // as above
+            let value = INLINE | (bytes.len() as u64) << INLINE_LENGTH_SHIFT;
+            self.value.store(value, Ordering::Release); // as above
+            // SAFETY: the caller's own, and never published.
+            unsafe { drop_value(new, local) };
+        } else {
+            self.value.store(new.expose_provenance() as u64, Ordering::Release); // as above
+        }
+        self.finish_install(old, at, local);
+    }
+
+    fn finish_install(&self, old: Content, at: Timestamp, local: &Local) {
+        self.word.store(at.0, Ordering::Release); // pairs with the Acquire in `read`
+        if let Content::At(version) = old {
+            // SAFETY: replaced just now; readers that have found it are inside their epochs.
+            let bytes = unsafe { Version::bytes_total(version) };
+            // SAFETY: as above.
+            unsafe { local.retire_version(version.cast_mut().cast(), bytes as u64) };
+        }
+    }
+
+    /// The lock word.
+    #[inline(always)]
+    pub(in crate::cc) fn lock(&self) -> u64 {
+        self.lock.load(Ordering::SeqCst) // see `try_latch`
+    }
+
+    /// Takes the lock for `tag` alone, which has `shares` of it already. False: others have it.
+    #[inline(always)]
+    pub(in crate::cc) fn try_lock(&self, tag: Tag, shares: u64) -> bool {
+        self.lock.compare_exchange(shares, tag.word(), Ordering::SeqCst, Ordering::Relaxed).is_ok()
+    }
+
+    /// Takes a share of the lock. False: a transaction has it alone.
+    #[inline(always)]
+    pub(in crate::cc) fn try_share(&self) -> bool {
+        let mut lock = self.lock.load(Ordering::Relaxed);
+        loop {
+            if lock & LATCH != 0 {
+                return false; // a tag
+            }
+            // Acquire: pairs with the Release in `unlock`.
+            match self.lock.compare_exchange_weak(lock, lock + 1, Ordering::Acquire, Ordering::Relaxed) {
+                Ok(_) => return true,
+                Err(now) => lock = now,
+            }
+        }
+    }
+
+    /// Gives the lock back that its holder has alone.
+    #[inline(always)]
+    pub(in crate::cc) fn unlock(&self) {
+        debug_assert!(self.lock.load(Ordering::Relaxed) & LATCH != 0, "it is locked");
+        self.lock.store(0, Ordering::Release); // pairs with the Acquire in `try_share`, `try_lock`
+    }
+
+    /// Gives a share back.
+    #[inline(always)]
+    pub(in crate::cc) fn unshare(&self) {
+        let shares = self.lock.fetch_sub(1, Ordering::Release); // pairs with the SeqCst in `try_lock`
+        debug_assert!(shares > 0 && shares & LATCH == 0, "it is shared");
+    }
+}
+
+/// The transaction that a lock word says has the record alone.
+#[inline(always)]
+pub(in crate::cc) fn holder_of_lock(lock: u64) -> Option<Tag> {
+    (lock & LATCH != 0).then(|| Tag::from_word(lock))
+}
+
+/// A value in memory of its own.
+pub(super) fn new_value(local: &Local, value: &[u8]) -> Result<*mut Version, OutOfMemory> {
+    let at: *mut Version = local.allocate(Version::bytes_for(value.len()))?.cast();
+    // SAFETY: allocated with that size.
+    unsafe { Version::write(at, 0, std::ptr::null(), VersionKind::Value, value) };
+    Ok(at)
+}
+
+/// Gives it back.
+///
+/// # Safety
+/// From `new_value`, and never published.
+pub(super) unsafe fn drop_value(value: *mut Version, local: &Local) {
+    // SAFETY: by the caller's promise.
+    let bytes = unsafe { Version::bytes_total(value) };
+    // SAFETY: from `allocate` with this size.
+    unsafe { local.free(value.cast(), bytes) };
+}

@@ -1,0 +1,413 @@
+//! What every scheme of concurrency control keeps: a test is written once and runs under each. Those that rest on
+//! serializability run under the schemes that promise it.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use braiddb::{ConcurrencyControl, Database, Error, Options, Result, SystemClock, Table, Txn};
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+macro_rules! tests {
+    ($($name:literal $module:ident $scheme:ident $promise:ident,)*) => {$(
+        mod $module {
+            use braiddb::$scheme as Scheme;
+
+            const IS_SERIALIZABLE: bool = stringify!($promise).as_bytes()[1] == b'e';
+
+            tests! { @each rows_come_and_go own_writes_are_seen ranges conflicts_are_run_again
+                locked_rows_are_not_written secondary_indexes deleted_rows_give_memory_back long_values
+                transfers_on_threads aborted_rows_leave_nothing }
+
+            #[test]
+            fn phantoms() {
+                super::phantoms::<Scheme>(IS_SERIALIZABLE);
+            }
+
+            #[test]
+            fn errors_rest_on_what_fits_together() {
+                super::errors_rest_on_what_fits_together::<Scheme>();
+            }
+
+            #[test]
+            fn absent_rows_are_read() {
+                super::absent_rows_are_read::<Scheme>(IS_SERIALIZABLE);
+            }
+        }
+    )*};
+    (@each $($test:ident)*) => {$(
+        #[test]
+        fn $test() {
+            super::$test::<Scheme>();
+        }
+    )*};
+}
+
+braiddb::schemes!(tests);
+
+/// A database without threads of its own. A transaction that meets conflicts is run again for as long as it takes.
+fn database<C: ConcurrencyControl>() -> Database<C> {
+    let options = Options { workers: 0, retries_max: u32::MAX, ..Options::default() };
+    Database::in_memory_with(options, Arc::new(SystemClock::default())).unwrap()
+}
+
+fn put<C: ConcurrencyControl>(db: &Database<C>, table: Table<u64, u64>, rows: &[(u64, u64)]) {
+    let tx = db.begin().unwrap();
+    for (key, value) in rows {
+        tx.put(table, *key, *value).unwrap();
+    }
+    tx.commit().unwrap();
+}
+
+fn get<C: ConcurrencyControl>(db: &Database<C>, table: Table<u64, u64>, key: u64) -> Option<u64> {
+    let tx = db.begin().unwrap();
+    let value = tx.get(table, key).unwrap();
+    tx.commit().unwrap();
+    value
+}
+
+async fn keys<C: ConcurrencyControl>(tx: &Txn<C>, table: Table<u64, u64>, to: u64) -> Result<Vec<u64>> {
+    let (mut rows, mut keys) = (tx.scan(table, 0..to), Vec::new());
+    while let Some((key, _)) = rows.next().await? {
+        keys.push(key);
+    }
+    Ok(keys)
+}
+
+/// Each kind of write does what it says, in a transaction and after it.
+fn rows_come_and_go<C: ConcurrencyControl>() {
+    let db = database::<C>();
+    let t: Table<u64, u64> = db.table("t").unwrap();
+    for round in 0..3 {
+        db.worker()
+            .run(async |tx| {
+                tx.insert(t, 1, round).await?;
+                assert!(matches!(tx.insert(t, 1, 5).await, Err(Error::KeyExists)));
+                assert!(!tx.update(t, 2, 5).await?);
+                tx.put(t, 2, 7).await?;
+                Ok(())
+            })
+            .unwrap();
+        let values = (get(&db, t, 1), get(&db, t, 2), get(&db, t, 3));
+        assert_eq!(values, (Some(round), Some(7), None));
+        db.worker()
+            .run(async |tx| {
+                assert!(tx.update(t, 1, 9).await? && tx.delete(t, 2).await?);
+                assert!(!tx.delete(t, 2).await? && !tx.contains(t, 2).await?);
+                assert!(tx.delete(t, 1).await?);
+                Ok(())
+            })
+            .unwrap();
+        assert_eq!((get(&db, t, 1), get(&db, t, 2)), (None, None));
+    }
+}
+
+/// A transaction sees its own writes, and what it has borrowed stays as it was.
+fn own_writes_are_seen<C: ConcurrencyControl>() {
+    let db = database::<C>();
+    let t: Table<u64, str> = db.table("t").unwrap();
+    db.worker()
+        .run(async |tx| {
+            tx.put(t, 1, "one").await?;
+            tx.put(t, 2, "two").await
+        })
+        .unwrap();
+    db.worker()
+        .run(async |tx| {
+            let before = tx.get(t, 1).await?;
+            tx.put(t, 1, "a longer value than eight bytes").await?;
+            let first = tx.get(t, 1).await?;
+            tx.put(t, 1, "short").await?;
+            tx.delete(t, 2).await?;
+            assert_eq!((before, first), (Some("one"), Some("a longer value than eight bytes")));
+            let (mut rows, mut found) = (tx.scan_all(t), Vec::new());
+            while let Some(row) = rows.next().await? {
+                found.push(row);
+            }
+            assert_eq!(found, [(1, "short")]);
+            assert_eq!(tx.get_for_update(t, 1).await?, Some("short"));
+            Ok(())
+        })
+        .unwrap();
+    assert_eq!(db.begin().unwrap().get(t, 1).unwrap(), Some("short"));
+}
+
+/// Scans of any length, both ways, with a limit, and over rows that the transaction has changed.
+fn ranges<C: ConcurrencyControl>() {
+    let db = database::<C>();
+    let t: Table<u64, u64> = db.table("t").unwrap();
+    put(&db, t, &(0..1000).map(|key| (key, key)).collect::<Vec<_>>());
+    db.worker()
+        .run(async |tx| {
+            assert_eq!(keys(tx, t, 1000).await?.len(), 1000);
+            tx.delete(t, 500).await?;
+            tx.insert(t, 2000, 1).await?;
+            let mut last = tx.scan(t, 490..).reverse().limit(3);
+            let mut found = Vec::new();
+            while let Some((key, _)) = last.next().await? {
+                found.push(key);
+            }
+            assert_eq!(found, [2000, 999, 998]);
+            assert_eq!(tx.get_many(t, &[499, 500, 501]).await?, [Some(499), None, Some(501)]);
+            Ok(())
+        })
+        .unwrap();
+    let tx = db.begin().unwrap();
+    let (mut rows, mut count) = (tx.scan(t, 0..), 0);
+    while rows.next().unwrap().is_some() {
+        count += 1;
+    }
+    assert_eq!(count, 1000);
+}
+
+/// Two transactions go through a range, then insert into it: where that is to be serializable, one of them may commit.
+fn phantoms<C: ConcurrencyControl>(is_serializable: bool) {
+    let db = database::<C>();
+    let t: Table<u64, u64> = db.table("t").unwrap();
+    put(&db, t, &[(1, 0), (50, 0)]);
+    let insert = |tx: &braiddb::Transaction<C>, key| {
+        tx.with(async |tx| {
+            let seen = keys(tx, t, 100).await?.len() as u64;
+            Ok(seen)
+        })
+        .map(|seen| (seen, key))
+    };
+    let (a, b) = (db.begin().unwrap(), db.begin().unwrap());
+    let (seen_a, seen_b) = (insert(&a, 10), insert(&b, 20));
+    let write = |tx: &braiddb::Transaction<C>, seen: Result<(u64, u64)>| {
+        seen.and_then(|(seen, key)| tx.insert(t, key, seen))
+    };
+    let (wrote_a, wrote_b) = (write(&a, seen_a), write(&b, seen_b));
+    let commits =
+        [(a, wrote_a), (b, wrote_b)].into_iter().map(|(tx, wrote)| wrote.and_then(|()| tx.commit()));
+    let commits = commits.filter(|done| done.is_ok()).count();
+    assert!(commits <= if is_serializable { 1 } else { 2 }, "{commits} commits");
+    let left = db.worker().run(async |tx| keys(tx, t, 100).await).unwrap();
+    assert_eq!(left.len(), 2 + commits);
+}
+
+/// Of two transactions each of which finds the row absent that the other then inserts, one commits.
+fn absent_rows_are_read<C: ConcurrencyControl>(is_serializable: bool) {
+    let db = database::<C>();
+    let t: Table<u64, u64> = db.table("t").unwrap();
+    let (a, b) = (db.begin().unwrap(), db.begin().unwrap());
+    assert_eq!((a.get(t, 1).unwrap(), b.get(t, 2).unwrap()), (None, None));
+    let wrote = (a.put(t, 2, 0), b.put(t, 1, 0));
+    let commits = [wrote.0.and_then(|()| a.commit()), wrote.1.and_then(|()| b.commit())];
+    let commits = commits.iter().filter(|done| done.is_ok()).count();
+    assert!(commits <= if is_serializable { 1 } else { 2 }, "{commits} commits");
+}
+
+/// What a closure answers with an error rests on reads that fit together, whatever others commit between them.
+fn errors_rest_on_what_fits_together<C: ConcurrencyControl>() {
+    let db = database::<C>();
+    let t: Table<u64, u64> = db.table("t").unwrap();
+    put(&db, t, &[(1, 0), (2, 0)]);
+    let runs = Cell::new(0);
+    let answer: Result<()> = db.worker().run(async |tx| {
+        runs.set(runs.get() + 1);
+        let first = tx.get(t, 1).await?;
+        if runs.get() == 1 {
+            // (Under two-phase locking it is this one that gives way.)
+            let other = db.begin()?;
+            let _ = other.put(t, 1, 1).and_then(|()| other.put(t, 2, 1)).and_then(|()| other.commit());
+        }
+        let second = tx.get(t, 2).await?;
+        if first == second {
+            Err(Error::user("equal"))
+        } else {
+            Err(Error::user(format!("{first:?} {second:?}")))
+        }
+    });
+    assert_eq!(answer.unwrap_err().to_string(), "equal");
+}
+
+/// Increments on one worker, interleaved, are all counted.
+fn conflicts_are_run_again<C: ConcurrencyControl>() {
+    let db = database::<C>();
+    let t: Table<u64, u64> = db.table("t").unwrap();
+    put(&db, t, &[(1, 0)]);
+    let mut worker = db.worker();
+    let increments = (0..200).map(|_| {
+        async |tx: &Txn<C>| {
+            let value = tx.get(t, 1).await?.unwrap_or(0);
+            tx.get(t, 2).await?;
+            tx.put(t, 1, value + 1).await
+        }
+    });
+    worker.run_all(increments, |done: Result<()>| done.unwrap());
+    assert_eq!(get(&db, t, 1), Some(200));
+}
+
+/// A row that a transaction has locked is not written by another, which is told so.
+fn locked_rows_are_not_written<C: ConcurrencyControl>() {
+    let db = database::<C>();
+    let t: Table<u64, u64> = db.table("t").unwrap();
+    put(&db, t, &[(1, 10)]);
+    let holder = db.begin().unwrap();
+    assert_eq!(holder.get_for_update(t, 1).unwrap(), Some(10));
+    let is_conflict = |done: Result<()>| matches!(done, Err(Error::Conflict));
+    let attempt = |write: &dyn Fn(&braiddb::Transaction<C>) -> Result<()>| {
+        let other = db.begin().unwrap();
+        write(&other).and_then(|()| other.commit())
+    };
+    assert!(is_conflict(attempt(&|tx| tx.put(t, 1, 11))), "put");
+    assert!(is_conflict(attempt(&|tx| tx.update(t, 1, 11).map(|_| ()))), "update");
+    assert!(is_conflict(attempt(&|tx| tx.delete(t, 1).map(|_| ()))), "delete");
+    let skipped = db.worker().run(async |tx| Ok(tx.get_for_update(t, 1).skip_locked().await?.is_locked()));
+    assert!(skipped.unwrap());
+    let refused: Result<()> = db.worker().run(async |tx| tx.get_for_update(t, 1).no_wait().await.map(|_| ()));
+    assert!(matches!(refused, Err(Error::RowLocked(_))));
+    holder.put(t, 1, 12).unwrap();
+    holder.commit().unwrap();
+    assert_eq!(get(&db, t, 1), Some(12));
+    assert!(attempt(&|tx| tx.put(t, 1, 13)).is_ok(), "the row is free");
+}
+
+/// An index finds the rows that there are, and refuses a key that another row has.
+fn secondary_indexes<C: ConcurrencyControl>() {
+    let db = database::<C>();
+    let t: Table<u64, u64> = db.table("t").unwrap();
+    put(&db, t, &(0..50).map(|key| (key, key % 5)).collect::<Vec<_>>());
+    let by_value = db.index(t, "by value", |_, value: u64| Some(value)).unwrap();
+    let unique = db.unique_index(t, "unique", |key: &u64, _| (*key < 10).then_some(key + 100)).unwrap();
+    db.worker()
+        .run(async |tx| {
+            tx.put(t, 7, 3).await?;
+            assert!(tx.delete(t, 3).await?);
+            tx.insert(t, 1000, 3).await
+        })
+        .unwrap();
+    let count = db.worker().run(async |tx| {
+        let (mut rows, mut found) = (tx.scan_by(by_value, 3u64..=3), Vec::new());
+        while let Some((_, key, value)) = rows.next().await? {
+            assert_eq!(value, 3);
+            found.push(key);
+        }
+        assert!(found.contains(&7) && found.contains(&1000) && !found.contains(&3));
+        assert_eq!(tx.get_by(unique, 107).await?, Some((7, 3)));
+        assert_eq!(tx.get_by(unique, 103).await?, None);
+        Ok(found.len())
+    });
+    assert_eq!(count.unwrap(), 11);
+}
+
+/// The memory of deleted rows is used again, and none of it while a transaction is open that may come back to it.
+fn deleted_rows_give_memory_back<C: ConcurrencyControl>() {
+    let db = database::<C>();
+    let t: Table<u64, u64> = db.table("t").unwrap();
+    let mut worker = db.worker();
+    for _ in 0..20 {
+        worker
+            .run(async |tx| {
+                for key in 0..100 {
+                    tx.put(t, key, key).await?;
+                }
+                Ok(())
+            })
+            .unwrap();
+        worker
+            .run(async |tx| {
+                for key in 0..100 {
+                    tx.delete(t, key).await?;
+                }
+                Ok(())
+            })
+            .unwrap();
+        for _ in 0..20 {
+            worker.run(async |tx| tx.get(t, 0).await.map(|_| ())).unwrap();
+        }
+    }
+    let records = db.statistics().memory.records;
+    assert!(records <= 500, "{records} records for no row, of 2000 that there were");
+}
+
+/// Values of all lengths come back whole.
+fn long_values<C: ConcurrencyControl>() {
+    let db = database::<C>();
+    let t: Table<u64, [u8]> = db.table("t").unwrap();
+    let lengths = [0, 1, 8, 9, 100, 1024, 1025, 8192, 100_000];
+    let value = |length: usize| (0..length).map(|i| (i * 7) as u8).collect::<Vec<_>>();
+    db.worker()
+        .run(async |tx| {
+            for (key, &length) in (0..).zip(&lengths) {
+                tx.put(t, key, &value(length)).await?;
+            }
+            Ok(())
+        })
+        .unwrap();
+    db.worker()
+        .run(async |tx| {
+            for (key, &length) in (0..).zip(&lengths) {
+                assert_eq!(tx.get(t, key).await?, Some(&*value(length)));
+                assert_eq!(tx.get(t, key).untracked().await?, Some(&*value(length)));
+            }
+            Ok(())
+        })
+        .unwrap();
+}
+
+/// What an aborted transaction has made is gone, and its keys can be used.
+fn aborted_rows_leave_nothing<C: ConcurrencyControl>() {
+    let db = database::<C>();
+    let t: Table<u64, u64> = db.table("t").unwrap();
+    put(&db, t, &[(5, 5)]);
+    for round in 0..10 {
+        let tx = db.begin().unwrap();
+        for key in 0..20 {
+            tx.put(t, key, round).unwrap();
+        }
+        tx.delete(t, 5).unwrap();
+        tx.abort();
+        let left = db.worker().run(async |tx| keys(tx, t, 100).await).unwrap();
+        assert_eq!((left, get(&db, t, 5)), (vec![5], Some(5)));
+    }
+    put(&db, t, &[(1, 1)]);
+    assert_eq!(get(&db, t, 1), Some(1));
+}
+
+/// Threads that move money between accounts, come and go with rows, and always find the same sum.
+fn transfers_on_threads<C: ConcurrencyControl>() {
+    const ACCOUNTS: u64 = 8;
+    let db = database::<C>();
+    let t: Table<u64, u64> = db.table("t").unwrap();
+    put(&db, t, &(0..ACCOUNTS).map(|key| (key, 100)).collect::<Vec<_>>());
+    let sums = AtomicU64::new(0);
+    std::thread::scope(|threads| {
+        for seed in 1..=3u64 {
+            let (db, sums) = (&db, &sums);
+            threads.spawn(move || {
+                let (mut worker, mut random) = (db.worker(), seed);
+                for _ in 0..300 {
+                    random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                    let (from, to) = (random >> 33 & 7, random >> 40 & 7);
+                    worker
+                        .run(async |tx| {
+                            let (mut rows, mut sum) = (tx.scan_all(t), 0);
+                            while let Some((_, value)) = rows.next().await? {
+                                sum += value;
+                            }
+                            if sum != ACCOUNTS * 100 {
+                                return Err(Error::user(format!("the sum is {sum}")));
+                            }
+                            let (a, b) =
+                                (tx.get(t, from).await?.unwrap_or(0), tx.get(t, to).await?.unwrap_or(0));
+                            if a == 0 || from == to {
+                                return Ok(());
+                            }
+                            // A row without money goes.
+                            if a == 1 {
+                                tx.delete(t, from).await.map(|_| ())?
+                            } else {
+                                tx.put(t, from, a - 1).await?
+                            }
+                            tx.put(t, to, b + 1).await
+                        })
+                        .unwrap();
+                    sums.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    assert_eq!(sums.into_inner(), 900);
+}
