@@ -25,6 +25,11 @@ macro_rules! tests {
             }
 
             #[test]
+            fn disks_need_snapshots() {
+                super::disks_need_snapshots::<Scheme>(stringify!($promise) != "Serial");
+            }
+
+            #[test]
             fn errors_rest_on_what_fits_together() {
                 super::errors_rest_on_what_fits_together::<Scheme>();
             }
@@ -220,6 +225,17 @@ fn errors_rest_on_what_fits_together<C: ConcurrencyControl>() {
         }
     });
     assert_eq!(answer.unwrap_err().to_string(), "equal");
+}
+
+/// A database on disk is refused under a scheme that has no snapshots for its checkpoints; nothing is made then.
+fn disks_need_snapshots<C: ConcurrencyControl>(has_snapshots: bool) {
+    let disk = Arc::new(braiddb::storage::MemoryStorage::new(1 << 30));
+    let options = Options { workers: 0, ..Options::default() };
+    let opened = Database::<C>::open_with(disk, options, Arc::new(SystemClock::default()), &mut |_| {});
+    match opened {
+        Ok(_) => assert!(has_snapshots),
+        Err(error) => assert!(!has_snapshots && error.to_string().contains("snapshots"), "{error}"),
+    }
 }
 
 /// Increments on one worker, interleaved, are all counted.

@@ -41,7 +41,7 @@ pub use verify::{FileReport, Outlook, Verification, verify};
 pub(crate) use watch::Listener;
 use watch::{Listeners, WatchThread};
 
-use crate::cc::ConcurrencyControl;
+use crate::cc::{ConcurrencyControl, Reads};
 use crate::checkpoint::{Closed, Identity};
 use crate::error::{Error, Result};
 use crate::metrics::{Clock, Statistics};
@@ -84,6 +84,7 @@ impl Opening<'_> {
         make: &dyn Fn() -> Result<Arc<Engine<C>>>,
         is_stepped: bool,
     ) -> Result<Recovered<C>> {
+        check_scheme::<C>()?;
         let Opening { storage, clock, holder, fresh, planted, among_others, progress } = self;
         // Before the lock: a directory that is refused is left as it was.
         damage::check_finished(&*storage)?;
@@ -149,6 +150,7 @@ impl Opening<'_> {
         self,
         make: &dyn Fn() -> Result<Arc<Engine<C>>>,
     ) -> Result<(Arc<Engine<C>>, Durable)> {
+        check_scheme::<C>()?;
         let Opening { storage, clock, planted, progress, .. } = self;
         let lock = damage::lock_to_read(&*storage)?;
         damage::check_finished(&*storage)?;
@@ -187,6 +189,17 @@ fn check_place(storage: &dyn Storage, among_others: bool) -> Result<()> {
     found.retain(|name| !Identity::is_unfinished(name));
     found.extend(storage.strangers()?.into_iter().filter(|name| name != OF_DEVICES));
     if found.is_empty() { Ok(()) } else { Err(Error::Occupied { found }) }
+}
+
+/// Refuses schemes whose reads are not of one snapshot: a checkpoint is.
+fn check_scheme<C: ConcurrencyControl>() -> Result<()> {
+    match C::READS {
+        Reads::Snapshot => Ok(()),
+        Reads::Current => Err(Error::InvalidOption {
+            option: "the concurrency-control scheme",
+            reason: "a database on disk needs snapshots for its checkpoints: Serializable or Snapshot".into(),
+        }),
+    }
 }
 
 fn open_log<C: ConcurrencyControl>(

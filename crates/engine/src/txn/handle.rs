@@ -45,8 +45,8 @@ impl<C: ConcurrencyControl> Txn<C> {
     /// The value under `key`, if there is one.
     ///
     /// Under serializable isolation the read is tracked: if others change what was read, the transaction may
-    /// have to give way. `.untracked()` on the future reads the snapshot and no more: what the transaction
-    /// does then must not depend on it.
+    /// have to give way. `.untracked()` on the future reads the snapshot and no more (under the schemes
+    /// without snapshots, what is committed at that moment): what the transaction does then must not depend on it.
     ///
     /// ```
     /// # use braiddb::{Database, Options, Table};
@@ -255,7 +255,8 @@ impl<C: ConcurrencyControl> Txn<C> {
     /// Declares that this transaction will not write: from now on writes fail with [`Error::ReadOnly`].
     ///
     /// Declared before anything else is done, it makes the transaction cheaper, and it will meet no conflict:
-    /// what it reads is the database as of one moment, under any isolation, and needs no tracking.
+    /// what it reads is the database as of one moment, and needs no tracking. (Not so under the schemes without snapshots,
+    /// `NoWait` and `Silo`, where it is a transaction like any other.)
     pub fn declare_read_only(&self) {
         self.desk.declare_read_only();
     }
