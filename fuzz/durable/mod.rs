@@ -8,9 +8,11 @@ mod format;
 mod input;
 
 use braiddb::checkpoint::{self, Block, CatalogEntry, Identity, RowsReader};
+use braiddb::metrics::SystemClock;
 use braiddb::storage::{MemoryStorage, OpenMode, Storage};
+use braiddb::testing::PlantedDurability;
 use braiddb::wal::{DatabaseId, Lsn, Reader};
-use braiddb::{Database, Options, PlantedDurability, Serializable, SystemClock};
+use braiddb::{Database, Options, Serializable};
 use format::{DATABASE, Place, Promise};
 use input::Input;
 use std::sync::Arc;

@@ -3,7 +3,7 @@
 use crate::grid::{Grid, escaped};
 use crate::hardware::{self, Events};
 use crate::page::Part;
-use braiddb::{Activity, Breakdown};
+use braiddb::metrics::{Activity, Breakdown};
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
 

@@ -8,8 +8,8 @@ use crate::engine::{
 };
 use crate::environment::Environment;
 use crate::{Failure, Result, report};
-use braiddb::Hint;
 use braiddb::IndexKind;
+use braiddb::worker::Hint;
 use comfy_table::{CellAlignment, Table, presets};
 use hdrhistogram::Histogram;
 use serde::Serialize;

@@ -6,19 +6,21 @@
 
 use crate::Failure;
 use crate::args::{DurabilityKind, RefillKind};
-pub(crate) use braiddb::BatchSize;
 use braiddb::storage::FileStorage;
 use braiddb::suspend::Suspend;
-use braiddb::{Durability, Refill, Table, WorkerOptions, variants};
+pub(crate) use braiddb::worker::BatchSize;
+use braiddb::worker::{Refill, WorkerOptions};
+use braiddb::{Durability, Table, variants};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 pub(crate) use crate::raw::{RawReader, raw_reader};
+pub(crate) use braiddb::metrics::{Breakdown, LogStatistics, SystemClock};
 pub(crate) use braiddb::suspend::{Never, OnMiss, PrefetchOnly};
+pub(crate) use braiddb::worker::Worker;
 pub(crate) use braiddb::{
-    Breakdown, ConcurrencyControl as Scheme, Database, IndexKind, LogStatistics, Options, Result,
-    Serializable, Snapshot, SystemClock, Txn, Worker,
+    ConcurrencyControl as Scheme, Database, IndexKind, Options, Result, Serializable, Snapshot, Txn,
 };
 
 /// The longest key that `--key-bytes` accepts.

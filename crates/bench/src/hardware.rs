@@ -201,7 +201,7 @@ mod system {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use braiddb::Breakdown;
+    use braiddb::metrics::Breakdown;
 
     fn line(events: Events) -> Line {
         let breakdown = Breakdown::default();

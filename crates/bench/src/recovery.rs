@@ -4,7 +4,8 @@ use crate::args::RecoveryArgs;
 use crate::engine::{self, Database, Directory, OnMiss, Options, Serializable, mix};
 use crate::environment::Environment;
 use crate::{Failure, Result, report};
-use braiddb::{Durability, Recovery, Table};
+use braiddb::recovery::Recovery;
+use braiddb::{Durability, Table};
 use comfy_table::{CellAlignment, presets};
 use serde::Serialize;
 

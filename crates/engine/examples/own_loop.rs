@@ -3,7 +3,8 @@
 //!
 //! Run: `cargo run -p braiddb --example own_loop`.
 
-use braiddb::{Database, Error, Options, Result, Table, Txn, Worker};
+use braiddb::worker::Worker;
+use braiddb::{Database, Error, Options, Result, Table, Txn};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::cell::{Cell, RefCell};
 use std::io::{self, ErrorKind, Read, Write};

@@ -154,7 +154,7 @@ pub enum Error {
     },
     /// As many spawned transactions as may wait for a place in the worker. The one that was to be spawned has been dropped.
     QueueFull {
-        /// The worker's [`queued_max`](crate::WorkerOptions::queued_max).
+        /// The worker's [`queued_max`](crate::worker::WorkerOptions::queued_max).
         queued_max: usize,
     },
     /// The system refused a file descriptor.

@@ -37,11 +37,11 @@ pub mod checkpoint;
 mod db;
 mod durable;
 mod epoch;
-mod error;
+pub mod error;
 mod exec;
 mod index;
 mod memory;
-mod metrics;
+pub mod metrics;
 mod options;
 mod profile;
 #[doc(hidden)]
@@ -56,35 +56,54 @@ pub mod variants;
 pub mod wal;
 
 pub use cc::{ConcurrencyControl, NoWait, Serializable, Silo, Snapshot};
-#[doc(hidden)]
-pub use cc::{Planted, planted};
-#[doc(hidden)]
-pub use db::restore_with_planted;
-pub use db::{Batch, Database, Handle, Past, TableInfo, Worker, restore, salvage};
-pub use durable::{
-    Backup, Damage, FileReport, Outlook, Progress, Recovery, Restoration, Salvage, SalvageOptions,
-    SalvagedTable, Stage, Verification, backup, verify,
-};
-#[doc(hidden)]
-pub use durable::{Planted as PlantedDurability, Stepped};
-pub use error::{Error, HolderKind, LockHolder, LockedRow, Result};
-pub use exec::{BatchSize, Hint, Refill, Sleep, Spawned, Step, WakeFd, WorkerOptions, WorkerProgress};
+pub use db::{Batch, Database, Handle, TableInfo};
+pub use error::{Error, Result};
 pub use index::IndexKind;
-pub use metrics::{
-    ArchiveStatistics, CheckpointStatistics, Clock, Event, LatencyStatistics, LogCondition, LogStatistics,
-    MemoryStatistics, RoomStatistics, Stall, Statistics, SystemClock,
-};
 pub use options::{Durability, Options};
-pub use profile::{Activity, Breakdown};
 pub use record::VALUE_BYTES_MAX;
 #[cfg(feature = "serde")]
 pub use txn::Serde;
-pub use txn::{
-    AsKey, Claim, Contains, Delete, Get, GetBy, GetForUpdate, GetInto, GetMany, Index, IndexRows, Insert,
-    KEY_BYTES_MAX, Key, NextIndexRow, NextRow, OwnedIndexRows, OwnedRows, Plain, Put, RawRows, RawTable,
-    Rows, SkipLocked, Table, TableOptions, Transaction, Txn, Update, Value,
-};
-pub use wal::Cut;
+pub use txn::{AsKey, Claim, Index, KEY_BYTES_MAX, Key, Plain, Table, TableOptions, Transaction, Txn, Value};
+
+/// The futures of a transaction's operations, and the cursors of its scans.
+pub mod futures {
+    pub use crate::txn::{
+        Contains, Delete, Get, GetBy, GetForUpdate, GetInto, GetMany, IndexRows, Insert, NextIndexRow,
+        NextRow, OwnedIndexRows, OwnedRows, Put, RawRows, Rows, SkipLocked, Update,
+    };
+}
+
+/// Threads of the application that work for a database: a worker that the caller runs, its batch and its queue.
+pub mod worker {
+    pub use crate::db::Worker;
+    pub use crate::exec::{
+        BatchSize, Hint, Refill, Sleep, Spawned, Step, WakeFd, WorkerOptions, WorkerProgress,
+    };
+}
+
+/// What opening a database on disk has found and done, and databases as they were at an earlier moment.
+pub mod recovery {
+    pub use crate::db::{Past, restore};
+    pub use crate::durable::{Damage, Progress, Recovery, Restoration, Stage};
+    pub use crate::wal::Cut;
+}
+
+/// For programs that look after databases: backups, checks, salvage, tables without their types.
+pub mod tools {
+    pub use crate::db::salvage;
+    pub use crate::durable::{
+        Backup, FileReport, Outlook, Salvage, SalvageOptions, SalvagedTable, Verification, backup, verify,
+    };
+    pub use crate::txn::RawTable;
+}
+
+/// Errors planted for tests of the tests, and a database whose threads the caller steps.
+#[doc(hidden)]
+pub mod testing {
+    pub use crate::cc::{Planted, planted};
+    pub use crate::db::restore_with_planted;
+    pub use crate::durable::{Planted as PlantedDurability, Stepped};
+}
 
 /// The example of the README, compiled and run.
 #[cfg(doctest)]

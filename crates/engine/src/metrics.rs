@@ -3,7 +3,8 @@
 //! Invariant: a `WorkerMetrics` is written by one thread at a time, so counting is a load and a
 //! store, not an atomic addition; readers see each counter as it was at some recent moment.
 
-use crate::profile::{Breakdown, Sums};
+use crate::profile::Sums;
+pub use crate::profile::{Activity, Breakdown};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};

@@ -102,7 +102,8 @@ impl Activity {
 /// [`Database::set_profiling`](crate::Database::set_profiling): told by samples.
 ///
 /// ```
-/// # use braiddb::{Activity, Database, Options, Table};
+/// # use braiddb::metrics::Activity;
+/// # use braiddb::{Database, Options, Table};
 /// # let db = Database::in_memory(Options { workers: 0, ..Options::default() })?;
 /// let t: Table<u64, u64> = db.table("t")?;
 /// db.set_profiling(true);

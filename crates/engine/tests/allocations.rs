@@ -2,7 +2,8 @@
 //! from the engine's own slabs and pools.)
 
 use braiddb::suspend::{Never, OnMiss, Suspend};
-use braiddb::{Database, Index, Options, Result, Table, Txn, Worker, WorkerOptions};
+use braiddb::worker::{Worker, WorkerOptions};
+use braiddb::{Database, Index, Options, Result, Table, Txn};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,8 +1,10 @@
 //! What transactions take beside rows is bounded: places, what they have read, buffers; and what is left behind
 //! by those that are open for long, or whose worker is not driven.
 
+use braiddb::metrics::Clock;
 use braiddb::suspend::{Never, OnMiss, Suspend};
-use braiddb::{Clock, Database, Error, Options, Table, WorkerOptions};
+use braiddb::worker::WorkerOptions;
+use braiddb::{Database, Error, Options, Table};
 use std::cell::Cell;
 use std::future::pending;
 use std::rc::Rc;
@@ -339,7 +341,7 @@ fn blocked_workers_are_told_of() {
     });
     blocks.wait();
     let mut busy = db.worker();
-    let update = |busy: &mut braiddb::Worker, count: u64| {
+    let update = |busy: &mut braiddb::worker::Worker, count: u64| {
         let mut failed = 0;
         let put = async |tx: &braiddb::Txn, i: &u64| tx.put(table, i % 100, &[1; 100]).await;
         busy.run_each(0..count, put, |done| match done {
@@ -382,7 +384,7 @@ fn rollbacks_over_a_tombstone() {
     let snapshot = db.begin().expect("room");
     assert_eq!(snapshot.get(table, 1).expect("it reads"), Some(1));
     worker.run(async |tx| tx.delete(table, 1).await.map(drop)).expect("nothing in its way");
-    let roll_back = |worker: &mut braiddb::Worker, count: u64| {
+    let roll_back = |worker: &mut braiddb::worker::Worker, count: u64| {
         worker.run_each(
             0..count,
             async |tx, _| {

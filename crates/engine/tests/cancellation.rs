@@ -4,7 +4,8 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use braiddb::suspend::Seeded;
-use braiddb::{Database, Error, Options, Result, Serializable, Spawned, Table, Txn, Worker, WorkerOptions};
+use braiddb::worker::{Spawned, Worker, WorkerOptions};
+use braiddb::{Database, Error, Options, Result, Serializable, Table, Txn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -3,7 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use braiddb::suspend::{OnMiss, PrefetchOnly, Seeded, Suspend};
-use braiddb::{Database, Index, Options, Result, Serializable, Table, Txn, WorkerOptions};
+use braiddb::worker::WorkerOptions;
+use braiddb::{Database, Index, Options, Result, Serializable, Table, Txn};
 use futures::StreamExt;
 use futures::stream::{FuturesUnordered, iter};
 use std::cell::Cell;

@@ -2,11 +2,10 @@
 //! simulated in crates/sim.)
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use braiddb::metrics::SystemClock;
 use braiddb::storage::{FileStorage, MemoryStorage, OpenMode, Storage};
-use braiddb::{
-    Database, Durability, Error, IndexKind, Options, Snapshot, SystemClock, Table, TableOptions, backup,
-    verify,
-};
+use braiddb::tools::{backup, verify};
+use braiddb::{Database, Durability, Error, IndexKind, Options, Snapshot, Table, TableOptions};
 use std::path::PathBuf;
 use std::sync::Arc;
 

@@ -3,8 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use braiddb::checkpoint::{self, Block, Identity, Manifest, RowsReader};
+use braiddb::metrics::SystemClock;
 use braiddb::storage::{MemoryStorage, OpenMode, Storage};
-use braiddb::{Database, Options, SystemClock, Table};
+use braiddb::{Database, Options, Table};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

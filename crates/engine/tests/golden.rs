@@ -7,9 +7,10 @@
 #[path = "golden/contents.rs"]
 mod contents;
 
+use braiddb::recovery::Past;
 use braiddb::storage::{OpenMode, Storage};
 use braiddb::wal::{Lsn, Until};
-use braiddb::{Database, Past, Table};
+use braiddb::{Database, Table};
 use contents::{NAMES, Steady, counters, every_type, make, memory, options, ranged, transactions};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -69,7 +70,7 @@ fn check_contents(name: &str, db: &Database) {
 fn what_was_written_is_there() {
     for (version, name) in versions().flat_map(|version| NAMES.map(|name| (version, name))) {
         let storage = copy(version, name);
-        let verified = braiddb::verify(&*storage, &mut |_| {}).unwrap();
+        let verified = braiddb::tools::verify(&*storage, &mut |_| {}).unwrap();
         assert!(verified.is_good(), "{name}: {verified:?}");
         let clock = Arc::new(Steady::default());
         let read: Database = Database::read_with(storage.clone(), options(), clock, &mut |_| {}).unwrap();
@@ -115,7 +116,7 @@ fn what_was_written_is_there() {
 fn marks_are_read() {
     for version in versions() {
         let storage = copy(version, "crashed");
-        let id = braiddb::verify(&*storage, &mut |_| {}).unwrap().database.unwrap();
+        let id = braiddb::tools::verify(&*storage, &mut |_| {}).unwrap().database.unwrap();
         let mut reader = braiddb::wal::Reader::open(&*storage, braiddb::wal::DatabaseId(id), Lsn(0)).unwrap();
         let mut times = Vec::new();
         while let Some(mark) = reader.next_mark().unwrap() {
@@ -125,7 +126,7 @@ fn marks_are_read() {
         let until = Until::Time { unix_ns: times[times.len() / 2] };
         let past = Past { from: storage, logs: Vec::new(), until };
         let clock = Arc::new(Steady::default());
-        let done = braiddb::restore(&past, memory(), &options(), clock, &mut |_| {}).unwrap();
+        let done = braiddb::recovery::restore(&past, memory(), &options(), clock, &mut |_| {}).unwrap();
         assert!((1..56).contains(&done.transactions), "{done:?}");
     }
 }

@@ -1,7 +1,8 @@
 //! Hints and adaptive workers, through the public interface.
 
 use braiddb::suspend::OnMiss;
-use braiddb::{BatchSize, Database, Hint, Options, Result, Table, Txn, WorkerOptions};
+use braiddb::worker::{BatchSize, Hint, WorkerOptions};
+use braiddb::{Database, Options, Result, Table, Txn};
 use std::cell::Cell;
 
 const HOT: u64 = 4;

@@ -2,8 +2,10 @@
 //! meant; other tables' rows are never seen, and no scan, build or checkpoint goes on for ever.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use braiddb::metrics::SystemClock;
 use braiddb::storage::{MemoryStorage, Storage};
-use braiddb::{AsKey, Database, Error, Index, Key, Options, Result, SystemClock, Table, Transaction, Worker};
+use braiddb::worker::Worker;
+use braiddb::{AsKey, Database, Error, Index, Key, Options, Result, Table, Transaction};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 

@@ -1,7 +1,8 @@
 //! Memory is bounded: at the limit, under updates for ever, and while a snapshot is held.
 
 use braiddb::suspend::{Never, OnMiss, Seeded, Suspend};
-use braiddb::{Database, Error, Options, Serializable, Table, Worker, WorkerOptions};
+use braiddb::worker::{Worker, WorkerOptions};
+use braiddb::{Database, Error, Options, Serializable, Table};
 
 fn database(memory_limit_bytes: u64) -> Database {
     Database::in_memory(Options { workers: 0, memory_limit_bytes, ..Options::default() })

@@ -3,7 +3,8 @@
 //! deleted, and the memory of it comes back.
 
 use braiddb::suspend::{Never, OnMiss, PrefetchOnly, Seeded, Suspend};
-use braiddb::{AsKey, Database, Error, Key, Options, Result, Table, Transaction, Txn, Worker, WorkerOptions};
+use braiddb::worker::{Worker, WorkerOptions};
+use braiddb::{AsKey, Database, Error, Key, Options, Result, Table, Transaction, Txn};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::cell::RefCell;

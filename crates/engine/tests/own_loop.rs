@@ -2,11 +2,10 @@
 //! that end. What is shown is shown by counts and orders, never by time.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use braiddb::metrics::{Clock, SystemClock};
 use braiddb::storage::{MemoryStorage, Storage};
-use braiddb::{
-    Clock, Database, Error, Hint, Options, Serializable, Sleep, SystemClock, Table, Txn, WakeFd, Worker,
-    WorkerOptions,
-};
+use braiddb::worker::{Hint, Sleep, WakeFd, Worker, WorkerOptions};
+use braiddb::{Database, Error, Options, Serializable, Table, Txn};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::cell::{Cell, RefCell};
 use std::io::{ErrorKind, Read, Write};

@@ -2,10 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use braiddb::metrics::{Activity, Breakdown};
 use braiddb::suspend::{Never, OnMiss, PrefetchOnly, Suspend};
-use braiddb::{
-    Activity, BatchSize, Breakdown, Database, Durability, Error, Options, Serializable, Table, WorkerOptions,
-};
+use braiddb::worker::{BatchSize, WorkerOptions};
+use braiddb::{Database, Durability, Error, Options, Serializable, Table};
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};

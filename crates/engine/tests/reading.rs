@@ -1,8 +1,9 @@
 //! Databases that are opened to be read, and copies that were not finished.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use braiddb::metrics::SystemClock;
 use braiddb::storage::{MemoryStorage, OpenMode, Storage, Union};
-use braiddb::{Database, Durability, Error, Options, SystemClock, Table};
+use braiddb::{Database, Durability, Error, Options, Table};
 use std::sync::Arc;
 
 fn options() -> Options {
@@ -104,7 +105,7 @@ fn a_database_that_is_read_is_in_use() {
 fn an_unfinished_backup_is_told_from_damage() {
     let storage = filled(true);
     let copy = memory();
-    braiddb::backup(&*storage, &*copy).unwrap();
+    braiddb::tools::backup(&*storage, &*copy).unwrap();
     assert!(!copy.list().unwrap().iter().any(|name| name == "unfinished"));
     open(&copy, options()).unwrap().close().unwrap();
     let files = snapshot(&copy);
@@ -114,9 +115,9 @@ fn an_unfinished_backup_is_told_from_damage() {
             part.open(name, OpenMode::CreateNew).unwrap().write_all_at(0, bytes).unwrap();
         }
         part.open("unfinished", OpenMode::CreateNew).unwrap();
-        let verified = braiddb::verify(&*part, &mut |_| {});
+        let verified = braiddb::tools::verify(&*part, &mut |_| {});
         assert!(matches!(verified, Err(Error::Unfinished)), "{verified:?}");
-        assert!(matches!(braiddb::backup(&*part, &*memory()), Err(Error::Unfinished)));
+        assert!(matches!(braiddb::tools::backup(&*part, &*memory()), Err(Error::Unfinished)));
         for opened in [open(&part, options()), read(&part, options())] {
             let error = opened.unwrap_err();
             assert!(matches!(error, Error::Unfinished), "{error}");

@@ -1,12 +1,12 @@
 //! Databases as they were at points of their past: every one of them, against a model that remembers all.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use braiddb::metrics::{Clock, SystemClock};
+use braiddb::recovery::{Past, Restoration};
 use braiddb::storage::{Archive, ArchiveError, DirectoryArchive, File, MemoryStorage, OpenMode, Storage};
+use braiddb::testing::{PlantedDurability, Stepped, restore_with_planted};
 use braiddb::wal::{Lsn, Point, Until};
-use braiddb::{
-    Clock, Database, Durability, Error, Options, Past, PlantedDurability, Restoration, Serializable, Stepped,
-    SystemClock, Table, restore_with_planted,
-};
+use braiddb::{Database, Durability, Error, Options, Serializable, Table};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -238,7 +238,7 @@ fn what_is_kept_is_restored() {
         let mut life = Life::new(seed, Some(archive));
         life.live(6, false);
         let backup = memory();
-        braiddb::backup(&*life.storage, &*backup).unwrap();
+        braiddb::tools::backup(&*life.storage, &*backup).unwrap();
         (0..3).for_each(|_| life.live(25, true));
         let (mut restored, mut refused) = (0, 0);
         for state in &life.states {
@@ -254,7 +254,7 @@ fn what_is_kept_is_restored() {
                         "{first} {last}"
                     );
                     assert!(matches!(
-                        braiddb::verify(&*to, &mut |_| {}),
+                        braiddb::tools::verify(&*to, &mut |_| {}),
                         Err(Error::Unfinished | Error::NoDatabase)
                     ));
                     refused += 1;
@@ -356,12 +356,12 @@ fn a_restored_database_is_another() {
     let done = done.unwrap();
     assert_eq!(done.reached.lsn, until);
     let id = |storage: &Arc<dyn Storage>| {
-        let found = braiddb::verify(&**storage, &mut |_| {}).unwrap();
+        let found = braiddb::tools::verify(&**storage, &mut |_| {}).unwrap();
         assert!(found.is_good() && found.was_closed, "{found:?}");
         found.database.unwrap()
     };
     life.live(1, false);
-    assert_ne!(id(&to), braiddb::verify(&*life.storage, &mut |_| {}).unwrap().database.unwrap());
+    assert_ne!(id(&to), braiddb::tools::verify(&*life.storage, &mut |_| {}).unwrap().database.unwrap());
     let copy = |from: &Arc<dyn Storage>, name: &str, to: &Arc<dyn Storage>, as_name: &str| {
         let file = from.open(name, OpenMode::Read).unwrap();
         let mut bytes = vec![0; file.len_bytes().unwrap() as usize];

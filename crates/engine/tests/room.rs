@@ -2,8 +2,9 @@
 //! or are refused with an error that says what is missing.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use braiddb::metrics::SystemClock;
 use braiddb::storage::{MemoryStorage, OpenMode, Storage};
-use braiddb::{Database, Error, Options, SystemClock, Table, wal};
+use braiddb::{Database, Error, Options, Table, wal};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

@@ -4,7 +4,8 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use braiddb::suspend::{Never, OnMiss, PrefetchOnly, Seeded, Suspend};
-use braiddb::{Database, Error, Options, Result, Table, Txn, WorkerOptions};
+use braiddb::worker::WorkerOptions;
+use braiddb::{Database, Error, Options, Result, Table, Txn};
 
 const ROWS: u64 = 1500;
 

@@ -3,7 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use braiddb::{ConcurrencyControl, Database, Error, Options, Result, SystemClock, Table, Txn};
+use braiddb::metrics::SystemClock;
+use braiddb::{ConcurrencyControl, Database, Error, Options, Result, Table, Txn};
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

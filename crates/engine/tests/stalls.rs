@@ -2,11 +2,12 @@
 //! learns why, who needs the disk for nothing goes on, and all goes on when the disk does.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use braiddb::metrics::{Event, LogCondition, SystemClock};
 use braiddb::storage::{
     File, Holder, LockGuard, MemoryStorage, OpenMode, Operation, Result as StorageResult, Space, Storage,
     StorageError,
 };
-use braiddb::{Database, Durability, Error, Event, LogCondition, Options, SystemClock, Table, wal};
+use braiddb::{Database, Durability, Error, Options, Table, wal};
 use std::io::ErrorKind;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};

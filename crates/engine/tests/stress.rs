@@ -2,8 +2,10 @@
 //! keys, for about a second each. A failure prints the seed; what one thread does follows from it, how
 //! the threads interleave does not.
 
+use braiddb::metrics::Statistics;
 use braiddb::suspend::{Never, OnMiss, Seeded, Suspend};
-use braiddb::{Database, Error, Options, Result, Statistics, Table, Txn, WorkerOptions};
+use braiddb::worker::WorkerOptions;
+use braiddb::{Database, Error, Options, Result, Table, Txn};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;

@@ -4,7 +4,8 @@ use crate::ledger::Ledger;
 use crate::record::{Attempts, Outcome};
 use crate::recording::Recording;
 use crate::scheduler::SimulatedWorker;
-use braiddb::{ConcurrencyControl, Result, Spawned, Txn};
+use braiddb::worker::Spawned;
+use braiddb::{ConcurrencyControl, Result, Txn};
 use std::fmt;
 use std::rc::Rc;
 

@@ -2,7 +2,7 @@
 //! file. (`braid check crash --corruptions` goes on with further seeds.)
 
 use braid_sim::crash::{CORRUPTIONS_PER_SEED, Corruptions, Mistake, check_corruptions};
-use braiddb::PlantedDurability as Engine;
+use braiddb::testing::PlantedDurability as Engine;
 
 const SEEDS: u64 = 40;
 

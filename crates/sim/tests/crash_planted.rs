@@ -3,8 +3,8 @@
 
 use braid_sim::crash::{Careless, Mistake, Settings, check, replay};
 use braid_sim::storage::{Fault, FaultRule};
-use braiddb::PlantedDurability as Engine;
 use braiddb::storage::Operation;
+use braiddb::testing::PlantedDurability as Engine;
 use braiddb::{checkpoint, wal};
 
 /// One of so many seeds has to find it. (Some take more than a hundred.)

@@ -4,7 +4,7 @@
 
 use braid_sim::workload::{MakeWorkload, indexed, mixed};
 use braid_sim::{Entry, Isolation, Settings, run};
-use braiddb::{Planted, planted};
+use braiddb::testing::{Planted, planted};
 
 /// Seeds within which an error has to be found.
 const SEEDS_MAX: u64 = 200;

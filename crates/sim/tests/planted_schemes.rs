@@ -3,10 +3,11 @@
 
 use braid_sim::script::{check_random, check_script, spec};
 use braid_sim::{Isolation, SCHEMES, Scheme};
+use braiddb::metrics::SystemClock;
 use braiddb::suspend::OnMiss;
-use braiddb::{
-    ConcurrencyControl, Database, Options, Planted, Serializable, SystemClock, Table, Worker, planted,
-};
+use braiddb::testing::{Planted, planted};
+use braiddb::worker::Worker;
+use braiddb::{ConcurrencyControl, Database, Options, Serializable, Table};
 use std::sync::Arc;
 
 /// The scheme with an error, and the promise of the one without.

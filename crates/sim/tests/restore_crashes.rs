@@ -4,11 +4,12 @@
 
 use braid_sim::crash::Careless;
 use braid_sim::storage::SimulatedStorage;
+use braiddb::metrics::Clock;
+use braiddb::recovery::Past;
 use braiddb::storage::{Archive, DirectoryArchive, MemoryStorage, OpenMode, Storage};
+use braiddb::testing::{PlantedDurability, Stepped};
 use braiddb::wal::{Lsn, Until};
-use braiddb::{
-    Clock, Database, Durability, Error, Options, Past, PlantedDurability, Serializable, Stepped, Table,
-};
+use braiddb::{Database, Durability, Error, Options, Serializable, Table};
 use std::sync::Arc;
 
 const CAPACITY: u64 = 1 << 20;
@@ -99,7 +100,7 @@ fn careful(storage: &SimulatedStorage) -> Arc<dyn Storage> {
 fn restore_half(to: Arc<dyn Storage>) {
     let (from, half) = source(40);
     let past = Past { from, logs: Vec::new(), until: Until::Lsn(half) };
-    braiddb::restore(&past, to, &options(), Arc::new(Still), &mut |_| {}).unwrap();
+    braiddb::recovery::restore(&past, to, &options(), Arc::new(Still), &mut |_| {}).unwrap();
 }
 
 /// Proves that what a crash leaves of a restoration is refused, or is all of it.
@@ -113,7 +114,7 @@ fn a_restoration_is_whole_or_none() {
 #[test]
 fn a_backup_is_whole_or_none() {
     let (from, _) = source(40);
-    let copy = |to: Arc<dyn Storage>| assert_eq!(braiddb::backup(&*from, &*to).unwrap().attempts, 1);
+    let copy = |to: Arc<dyn Storage>| assert_eq!(braiddb::tools::backup(&*from, &*to).unwrap().attempts, 1);
     let (whole, refused) = crashes(40, careful, copy).unwrap();
     assert!(whole > 0 && refused > 100, "{whole} {refused}");
 }

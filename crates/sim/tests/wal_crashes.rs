@@ -3,13 +3,13 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use braid_sim::storage::{Fault, FaultRule, SimulatedStorage};
+use braiddb::metrics::{Clock, SystemClock};
 use braiddb::storage::{
     File, Holder, LockGuard, OpenMode, Operation, Result as StorageResult, Space, Storage,
 };
 use braiddb::wal::{
     Change, Changes, DatabaseId, Ending, Error, Flusher, Lsn, Options, Planted, Reader, Tail, Writer, open,
 };
-use braiddb::{Clock, SystemClock};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 

@@ -3,8 +3,8 @@
 use super::args::{HintsKind, KitArgs};
 use crate::args::{DurabilityKind, Isolation, Mode};
 use crate::{Failure, Result};
-use braiddb::BatchSize;
 use braiddb::IndexKind;
+use braiddb::worker::BatchSize;
 use std::path::PathBuf;
 use std::time::Duration;
 

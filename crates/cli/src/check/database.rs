@@ -2,7 +2,8 @@
 
 use crate::database::open::{Bar, Failure, advise, existing};
 use crate::sim::grouped;
-use braiddb::{Damage, Outlook, Verification};
+use braiddb::recovery::Damage;
+use braiddb::tools::{Outlook, Verification};
 use clap::Args;
 use serde_json::{Value, json};
 use std::io::{self, Write};
@@ -22,7 +23,7 @@ pub struct DatabaseArgs {
 pub fn database(args: &DatabaseArgs) -> Result<(), Failure> {
     let storage = existing(&args.path)?;
     let bar = Bar::new();
-    let found = braiddb::verify(&storage, &mut |progress| bar.show(progress));
+    let found = braiddb::tools::verify(&storage, &mut |progress| bar.show(progress));
     let found = found.map_err(|error| advise(error, &args.path))?;
     drop(bar);
     let to = &mut io::stdout().lock();

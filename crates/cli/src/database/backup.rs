@@ -17,7 +17,7 @@ pub struct BackupArgs {
 /// Runs the command.
 pub fn backup(args: &BackupArgs) -> Result<(), Failure> {
     let (from, to) = (existing(&args.path)?, empty(&args.destination)?);
-    let done = braiddb::backup(&from, &to).map_err(|error| advise(error, &args.path))?;
+    let done = braiddb::tools::backup(&from, &to).map_err(|error| advise(error, &args.path))?;
     let checkpoint = done.checkpoint.map_or("without a checkpoint".into(), |n| format!("checkpoint {n}"));
     println!(
         "copied and checked: {checkpoint}, {} rows and {} records of the log behind, {} bytes",

@@ -2,7 +2,8 @@
 
 use super::open::{Failure, read};
 use super::text::Column;
-use braiddb::{Database, RawTable, TableInfo, Transaction};
+use braiddb::tools::RawTable;
+use braiddb::{Database, TableInfo, Transaction};
 use clap::{Args, ValueEnum};
 use serde_json::json;
 use std::fs::File;

@@ -1,8 +1,10 @@
 //! Opening the database in a directory, with a progress bar for people who wait for it.
 
 use braiddb::checkpoint::{self, Identity};
+use braiddb::metrics::{LogCondition, SystemClock};
+use braiddb::recovery::{Progress, Stage};
 use braiddb::storage::{Cause, FileStorage, LOCK_NAME, Storage, StorageError};
-use braiddb::{Database, Error, LogCondition, Options, Progress, Stage, SystemClock, wal};
+use braiddb::{Database, Error, Options, wal};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::path::Path;
 use std::sync::Arc;

@@ -2,9 +2,11 @@
 
 use super::open::{Bar, Failure, advise, empty, existing};
 use crate::sim::grouped;
+use braiddb::Options;
+use braiddb::metrics::SystemClock;
+use braiddb::recovery::Past;
 use braiddb::storage::{FileStorage, Storage};
 use braiddb::wal::{Lsn, Until};
-use braiddb::{Options, Past, SystemClock};
 use clap::Args;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -41,7 +43,8 @@ pub fn restore(args: &RestoreArgs) -> Result<(), Failure> {
     };
     let (past, to) = (Past { from, logs, until }, Arc::new(empty(&args.new)?));
     let (bar, clock) = (Bar::new(), Arc::new(SystemClock::default()));
-    let done = braiddb::restore(&past, to, &Options::default(), clock, &mut |progress| bar.show(progress));
+    let done =
+        braiddb::recovery::restore(&past, to, &Options::default(), clock, &mut |progress| bar.show(progress));
     let done = done.map_err(|error| advise(error, &args.path))?;
     drop(bar);
     let from = done.checkpoint.map_or("the log alone".into(), |number| format!("checkpoint {number}"));

@@ -2,7 +2,7 @@
 
 use super::open::{Bar, Failure, advise, create, existing};
 use crate::sim::grouped;
-use braiddb::{Salvage, SalvageOptions};
+use braiddb::tools::{Salvage, SalvageOptions};
 use clap::Args;
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -24,7 +24,7 @@ pub fn salvage(args: &SalvageArgs) -> Result<(), Failure> {
     let from = existing(&args.path)?;
     let to = create(&args.new)?;
     let (options, bar) = (SalvageOptions { beyond_damage: args.beyond_damage }, Bar::new());
-    let done = braiddb::salvage(&from, &to, options, &mut |progress| bar.show(progress));
+    let done = braiddb::tools::salvage(&from, &to, options, &mut |progress| bar.show(progress));
     let done = done.map_err(|error| advise(error, &args.path))?;
     drop(bar);
     to.close()?;

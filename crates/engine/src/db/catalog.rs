@@ -78,7 +78,7 @@ impl<C: ConcurrencyControl> Database<C> {
     /// has every transaction that had committed before this was called. Without a log ([`Durability::None`]) a
     /// checkpoint is made for that.
     ///
-    /// [`backup`](crate::backup()) copies a database that another process has open.
+    /// [`backup`](crate::tools::backup()) copies a database that another process has open.
     ///
     /// ```
     /// # use braiddb::{Database, Options, Table};

@@ -263,7 +263,8 @@ impl<C: ConcurrencyControl> Database<C> {
     /// and do not conflict with each other.
     ///
     /// ```
-    /// # use braiddb::{Database, Hint, Options, Table};
+    /// # use braiddb::worker::Hint;
+    /// # use braiddb::{Database, Options, Table};
     /// # let db = Database::in_memory(Options { workers: 1, ..Options::default() })?;
     /// let hits: Table<u64, u64> = db.table("hits")?;
     /// let page = 7;
@@ -413,7 +414,8 @@ impl<C: ConcurrencyControl> Database<C> {
     /// runs, checkpoints may wait; transactions do not. A panic of it is swallowed.
     ///
     /// ```
-    /// # use braiddb::{Database, Event, Options};
+    /// # use braiddb::metrics::Event;
+    /// # use braiddb::{Database, Options};
     /// # let directory = std::env::temp_dir().join(format!("braid-event-{}", std::process::id()));
     /// # let options = || Options { workers: 1, log_segment_bytes: 1 << 20, ..Options::default() };
     /// let db = Database::open(&directory, options())?;
@@ -432,7 +434,7 @@ impl<C: ConcurrencyControl> Database<C> {
     }
 
     /// Has workers tell, from now on or no more, what they spend their time on: see
-    /// [`Statistics::breakdown`](crate::Statistics::breakdown). They notice within 64 rounds over their transactions. One
+    /// [`Statistics::breakdown`](crate::metrics::Statistics::breakdown). They notice within 64 rounds over their transactions. One
     /// round in 512 is timed then, in 64 where transactions run one after the other; off, which is the default,
     /// nothing is. Interactive transactions are not included.
     pub fn set_profiling(&self, is_on: bool) {

@@ -60,7 +60,8 @@ impl<C: ConcurrencyControl, S: Suspend> Worker<C, S> {
     /// 64 inputs that have to wait are put aside, while later ones go on.
     ///
     /// ```
-    /// # use braiddb::{Database, Hint, Options, Table};
+    /// # use braiddb::worker::Hint;
+    /// # use braiddb::{Database, Options, Table};
     /// # let db = Database::in_memory(Options { workers: 0, ..Options::default() })?;
     /// let counts: Table<u64, u64> = db.table("counts")?;
     /// let mut worker = db.worker();
@@ -121,7 +122,7 @@ impl<C: ConcurrencyControl, S: Suspend> Worker<C, S> {
     /// Returns a name for [`cancel`](Self::cancel). A transaction that is cancelled, or dropped with the worker before it
     /// has ended, is undone, and `end` is not called.
     ///
-    /// Errors: [`Error::QueueFull`] where [`queued_max`](crate::WorkerOptions::queued_max) transactions wait already, and
+    /// Errors: [`Error::QueueFull`] where [`queued_max`](crate::worker::WorkerOptions::queued_max) transactions wait already, and
     /// [`Error::OutOfMemory`] where the memory limit leaves no room for one more. Then `closure` and `end` have been
     /// dropped, and nothing else has happened.
     ///

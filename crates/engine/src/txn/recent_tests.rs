@@ -5,7 +5,8 @@
 use super::handle::Txn;
 use super::table::Table;
 use crate::suspend::{Never, OnMiss, PrefetchOnly, Suspend};
-use crate::{Database, Options, Result, Serializable, WorkerOptions};
+use crate::worker::WorkerOptions;
+use crate::{Database, Options, Result, Serializable};
 
 /// Some runs of a scan.
 const ROWS: u64 = 100;

@@ -6,12 +6,12 @@
 use braiddb::checkpoint::{
     self, CatalogEntry, Identity, Manifest, RowsOf, RowsRange, RowsWriter, TableEntry,
 };
+use braiddb::metrics::Clock;
+use braiddb::recovery::Past;
 use braiddb::storage::{MemoryStorage, OpenMode, Storage};
+use braiddb::testing::{PlantedDurability, Stepped};
 use braiddb::wal::{DatabaseId, Lsn, Until};
-use braiddb::{
-    Clock, Database, Durability, Options, Past, Plain, PlantedDurability, Serializable, Stepped, Table,
-    Transaction,
-};
+use braiddb::{Database, Durability, Options, Plain, Serializable, Table, Transaction};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -170,7 +170,7 @@ pub fn make(name: &str) -> Arc<dyn Storage> {
             let lsn = closed(&from);
             let past = Past { from, logs: Vec::new(), until: Until::Lsn(lsn) };
             let clock = Arc::new(Steady::default());
-            braiddb::restore(&past, storage.clone(), &options(), clock, &mut |_| {}).unwrap();
+            braiddb::recovery::restore(&past, storage.clone(), &options(), clock, &mut |_| {}).unwrap();
         }
         name => panic!("there is no {name}"),
     }

@@ -2,9 +2,10 @@
 
 use super::{database, put, skew, table_of, value};
 use braiddb::suspend::{Never, OnMiss, Seeded, Suspend};
+use braiddb::worker::{Spawned, Worker, WorkerOptions};
 use braiddb::{
-    Claim, ConcurrencyControl, Database, Error, Options, Result, Serializable, Snapshot, Spawned, Table,
-    Transaction, Txn, Worker, WorkerOptions,
+    Claim, ConcurrencyControl, Database, Error, Options, Result, Serializable, Snapshot, Table, Transaction,
+    Txn,
 };
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};

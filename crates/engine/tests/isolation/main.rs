@@ -10,7 +10,8 @@ mod read_only;
 mod untracked;
 mod waits;
 
-use braiddb::{ConcurrencyControl, Database, Options, Result, SystemClock, Table, Txn};
+use braiddb::metrics::SystemClock;
+use braiddb::{ConcurrencyControl, Database, Options, Result, Table, Txn};
 use std::sync::Arc;
 
 /// A database without threads of its own. Whoever runs into conflicts is run again for as long as it takes.

@@ -1,11 +1,10 @@
 //! Waits for a row that another transaction has: sleeping, the order of wake-ups, timeouts and deadlocks.
 
 use super::{put, table_of, value};
+use braiddb::error::{HolderKind, LockedRow};
 use braiddb::suspend::OnMiss;
-use braiddb::{
-    Claim, Database, Error, HolderKind, LockedRow, Options, Result, Serializable, Snapshot, Table,
-    Transaction, Txn, WorkerOptions,
-};
+use braiddb::worker::WorkerOptions;
+use braiddb::{Claim, Database, Error, Options, Result, Serializable, Snapshot, Table, Transaction, Txn};
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
@@ -438,7 +437,8 @@ fn many_threads_lock_few_rows() {
         const ROWS: u64 = 4;
         let options = Options { workers: 2, lock_wait_ms: LONG_MS, pin_workers: false, ..Options::default() };
         let db: Database<C> =
-            Database::in_memory_with(options, std::sync::Arc::new(braiddb::SystemClock::default())).unwrap();
+            Database::in_memory_with(options, std::sync::Arc::new(braiddb::metrics::SystemClock::default()))
+                .unwrap();
         let table = table_of(&db, &[(0, 0), (1, 0), (2, 0), (3, 0)]);
         let handles: Vec<_> = (0..400_u64)
             .map(|number| {

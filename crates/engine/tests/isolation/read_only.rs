@@ -2,9 +2,8 @@
 
 use super::{database, put, table_of, value};
 use braiddb::suspend::OnMiss;
-use braiddb::{
-    ConcurrencyControl, Database, Error, Result, Serializable, Snapshot, Table, Transaction, Txn, Worker,
-};
+use braiddb::worker::Worker;
+use braiddb::{ConcurrencyControl, Database, Error, Result, Serializable, Snapshot, Table, Transaction, Txn};
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

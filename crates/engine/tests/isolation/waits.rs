@@ -2,7 +2,8 @@
 
 use super::{database, put, table_of, value};
 use braiddb::suspend::{Seeded, Suspend};
-use braiddb::{Database, Error, Result, Serializable, Table, Transaction, WorkerOptions, variants};
+use braiddb::worker::WorkerOptions;
+use braiddb::{Database, Error, Result, Serializable, Table, Transaction, variants};
 use std::cell::Cell;
 use std::future::Future;
 use std::rc::Rc;

@@ -2,7 +2,8 @@
 
 use super::*;
 use braiddb::suspend::{OnMiss, PrefetchOnly, Seeded, Suspend};
-use braiddb::{Error, Snapshot, Worker, WorkerOptions};
+use braiddb::worker::{Worker, WorkerOptions};
+use braiddb::{Error, Snapshot};
 use futures::future::{join, join_all};
 
 /// Some random writes, a comparison now and then, and an end of one kind or the other. What a write says that may be

@@ -11,7 +11,8 @@ mod phantoms;
 mod reading;
 mod unique;
 
-use braiddb::{ConcurrencyControl, Database, Index, Options, Plain, Result, SystemClock, Table, Txn};
+use braiddb::metrics::SystemClock;
+use braiddb::{ConcurrencyControl, Database, Index, Options, Plain, Result, Table, Txn};
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::Arc;

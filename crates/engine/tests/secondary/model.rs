@@ -1,8 +1,9 @@
 //! Random transactions against a `BTreeMap`, through every way of running one.
 
 use super::*;
+use braiddb::Error;
 use braiddb::suspend::{Never, OnMiss, PrefetchOnly, Seeded, Suspend};
-use braiddb::{Error, Worker, WorkerOptions};
+use braiddb::worker::{Worker, WorkerOptions};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::cell::RefCell;

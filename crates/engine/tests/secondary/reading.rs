@@ -2,8 +2,9 @@
 //! changes what it reads.
 
 use super::*;
+use braiddb::Error;
 use braiddb::suspend::{Never, OnMiss, Seeded, Suspend};
-use braiddb::{Error, WorkerOptions};
+use braiddb::worker::WorkerOptions;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::task::Poll;

@@ -1,6 +1,7 @@
 use super::*;
 use braiddb::storage::{self, File, FileStorage, Holder, LockGuard, Space};
-use braiddb::{Durability, Serializable, backup};
+use braiddb::tools::backup;
+use braiddb::{Durability, Serializable};
 use std::fmt;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -206,7 +207,7 @@ fn check_restless(segment_bytes: u64, keys_per_read: u64, keys_per_step: u64, on
         storage.clone(),
         options,
         clock,
-        braiddb::PlantedDurability::None,
+        braiddb::testing::PlantedDurability::None,
     );
     let (db, stepped) = opened.unwrap();
     let table: Table<u64, [u8]> = db.table("t").unwrap();

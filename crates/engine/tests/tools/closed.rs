@@ -1,5 +1,6 @@
 use super::*;
-use braiddb::{Durability, verify};
+use braiddb::Durability;
+use braiddb::tools::verify;
 
 /// The rows of all tables.
 fn all_rows(db: &Database) -> BTreeMap<String, Rows> {

@@ -6,8 +6,9 @@ mod closed;
 mod salvage;
 mod verify;
 
+use braiddb::metrics::SystemClock;
 use braiddb::storage::{MemoryStorage, OpenMode, Storage};
-use braiddb::{Database, Error, Options, SystemClock, Table};
+use braiddb::{Database, Error, Options, Table};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
 use super::*;
-use braiddb::{Salvage, SalvageOptions, salvage};
+use braiddb::tools::{Salvage, SalvageOptions, salvage};
 
 const STOP: SalvageOptions = SalvageOptions { beyond_damage: false };
 const GO_ON: SalvageOptions = SalvageOptions { beyond_damage: true };

@@ -1,6 +1,6 @@
 use super::*;
 use braiddb::storage::Holder;
-use braiddb::{Outlook, Verification, verify};
+use braiddb::tools::{Outlook, Verification, verify};
 
 fn verified(storage: &dyn Storage) -> Verification {
     verify(storage, &mut |_| {}).unwrap()

@@ -5,9 +5,8 @@ use crate::peer::{self, Attempt, Class, Facts, Fault, Peer, Session, Setting, Tr
 use crate::work::{Operation, Outcome, Shape, Table, Task, Work};
 use braid_bench::Result;
 use braiddb::suspend::OnMiss;
-use braiddb::{
-    Database, Durability, Error, Hint, Options, Serializable, Transaction, Txn, Worker, WorkerOptions,
-};
+use braiddb::worker::{Hint, Worker, WorkerOptions};
+use braiddb::{Database, Durability, Error, Options, Serializable, Transaction, Txn};
 
 /// A record of a table of numbers.
 type Numbers = braiddb::Table<u64, u64>;

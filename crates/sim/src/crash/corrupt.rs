@@ -9,8 +9,9 @@ use crate::Random;
 use crate::scheduler::Ticks;
 use braiddb::checkpoint::{Closed, Identity};
 use braiddb::storage::{MemoryStorage, OpenMode, Storage};
+use braiddb::testing::Stepped;
 use braiddb::wal::DatabaseId;
-use braiddb::{Database, Durability, IndexKind, Options, Result, Serializable, Stepped, Table, TableOptions};
+use braiddb::{Database, Durability, IndexKind, Options, Result, Serializable, Table, TableOptions};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -299,7 +300,7 @@ fn look(
     mistake: Mistake,
     report: &mut Corruptions,
 ) -> Result<(), String> {
-    let verified = braiddb::verify(&**storage, &mut |_| {});
+    let verified = braiddb::tools::verify(&**storage, &mut |_| {});
     let before = files_of(&**storage);
     let durability = if own.is_logged { Durability::Sync } else { Durability::None };
     let is_refused = match open(storage.clone(), durability, mistake) {

@@ -7,7 +7,7 @@ use super::trace::Trace;
 use super::{Failure, Place, Report, Settings};
 use crate::Random;
 use crate::storage::{Crash, EVERYTHING, SimulatedStorage};
-use braiddb::Recovery;
+use braiddb::recovery::Recovery;
 use braiddb::storage::{OpenMode, Storage};
 
 /// Room on the simulated device.

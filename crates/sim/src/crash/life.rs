@@ -11,12 +11,12 @@ use super::trace::{Shared, Trace};
 use crate::Random;
 use crate::scheduler::Ticks;
 use crate::storage::SimulatedStorage;
+use braiddb::metrics::LogCondition;
 use braiddb::storage::{OpenMode, Storage};
 use braiddb::suspend::Seeded;
-use braiddb::{
-    Database, Durability, Error, IndexKind, LogCondition, Options, Result, Serializable, Step, Stepped, Txn,
-    Worker, WorkerOptions,
-};
+use braiddb::testing::Stepped;
+use braiddb::worker::{Step, Worker, WorkerOptions};
+use braiddb::{Database, Durability, Error, IndexKind, Options, Result, Serializable, Txn};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;

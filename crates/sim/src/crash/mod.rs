@@ -49,8 +49,9 @@ pub use place::{Failure, Place};
 
 use crate::Random;
 use crate::storage::{Fault, FaultRule};
+use braiddb::IndexKind;
 use braiddb::storage::Operation;
-use braiddb::{IndexKind, PlantedDurability};
+use braiddb::testing::PlantedDurability;
 
 /// A mistake that a check must find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

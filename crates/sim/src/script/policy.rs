@@ -1,6 +1,6 @@
 //! How the stage's workers suspend: what the schedules of a run leave to them.
 
-use braiddb::Clock;
+use braiddb::metrics::Clock;
 use braiddb::suspend::{Seeded, Suspend};
 use std::cell::Cell;
 use std::rc::Rc;

@@ -11,9 +11,8 @@ use super::actor::{Actor, SPREAD, act, engine_key};
 use super::history::History;
 use super::policy::{EveryMiss, Phases, Still};
 use super::program::{Place, Script, State};
-use braiddb::{
-    ConcurrencyControl, Database, Error, IndexKind, Options, Result, Step, Table, Txn, Worker, WorkerOptions,
-};
+use braiddb::worker::{Step, Worker, WorkerOptions};
+use braiddb::{ConcurrencyControl, Database, Error, IndexKind, Options, Result, Table, Txn};
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;

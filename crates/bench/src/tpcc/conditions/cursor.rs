@@ -1,7 +1,8 @@
 //! A scan that can be looked at without taking its next row, to walk through two tables side by side.
 
 use crate::engine::{Result, Scheme};
-use braiddb::{Rows, Value};
+use braiddb::Value;
+use braiddb::futures::Rows;
 
 pub(super) struct Cursor<'t, V: Value + ?Sized, C: Scheme> {
     rows: Rows<'t, u64, V, C>,

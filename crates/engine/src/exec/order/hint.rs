@@ -7,7 +7,7 @@ pub(crate) const BITS: usize = WORDS * 64;
 /// correctness.
 ///
 /// ```
-/// use braiddb::Hint;
+/// use braiddb::worker::Hint;
 ///
 /// let transfer = Hint::default().touches(17).touches(4);
 /// let report = Hint::default().long();
