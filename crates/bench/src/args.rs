@@ -2,6 +2,7 @@
 
 use crate::distribution::Kind;
 use crate::kit::args::{MicroArgs, SmallbankArgs, TpcbArgs};
+use crate::scheme::Cc;
 use crate::tpcc::TpccArgs;
 use braiddb::IndexKind;
 use clap::{Args, Subcommand, ValueEnum};
@@ -94,9 +95,9 @@ pub struct YcsbArgs {
 /// What every workload takes, of one table or of many.
 #[derive(Args, Clone, Debug)]
 pub struct RunArgs {
-    /// What transactions are protected from; with several, all run side by side
-    #[arg(long, default_value = "serializable", value_delimiter = ',')]
-    pub isolation: Vec<Isolation>,
+    /// The scheme of concurrency control; with several, all run side by side
+    #[arg(long, alias = "isolation", default_value = "serializable", value_delimiter = ',')]
+    pub cc: Vec<Cc>,
     /// What a crash of the machine leaves; with several, all run side by side
     #[arg(long, default_value = "memory", value_delimiter = ',')]
     pub durability: Vec<DurabilityKind>,
@@ -183,9 +184,9 @@ pub struct PaperArgs {
     /// Worker threads, or `all` for one per processor [default: 1; all where workers are what is swept]
     #[arg(long, value_parser = parse_workers)]
     pub workers: Option<usize>,
-    /// What transactions are protected from
-    #[arg(long, default_value = "serializable")]
-    pub isolation: Isolation,
+    /// The scheme of concurrency control
+    #[arg(long, alias = "isolation", default_value = "serializable")]
+    pub cc: Cc,
     /// Seconds per variant
     #[arg(long, default_value = "3", value_parser = parse_seconds)]
     pub seconds: f64,
@@ -288,28 +289,6 @@ pub enum Paper {
     Corobase,
     /// Sirin, Tözün, Porobic, Yasin, Ailamaki: Micro-architectural analysis of in-memory OLTP (VLDB Journal 30, 2021)
     Microarchitecture,
-}
-
-/// An isolation level.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ValueEnum)]
-pub enum Isolation {
-    /// Strict serializability
-    Serializable,
-    /// The same, and transactions that only read declare it when they begin
-    Declared,
-    /// Snapshot isolation
-    Snapshot,
-}
-
-impl Isolation {
-    /// The name on the command line and in results.
-    pub fn name(self) -> &'static str {
-        match self {
-            Isolation::Serializable => "serializable",
-            Isolation::Declared => "declared",
-            Isolation::Snapshot => "snapshot",
-        }
-    }
 }
 
 /// What a crash of the machine leaves of a database.

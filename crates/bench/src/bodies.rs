@@ -245,6 +245,9 @@ fn plain<C: Scheme>(
     }
 }
 
+/// How often a transaction is run again; see `kit::worker`.
+const RETRIES_MAX: u32 = 1_000_000;
+
 /// A worker over the transactions, first to warm up, then for the slice.
 fn drive<C: Scheme, S: Suspend>(
     job: &Job<'_, C>,
@@ -253,6 +256,7 @@ fn drive<C: Scheme, S: Suspend>(
 ) -> Measured {
     let batch = if job.mode == Mode::Auto { BatchSize::Auto } else { job.batch.into() };
     let mut worker = engine::worker(job.db, policy, batch, job.refill);
+    worker.set_retries_max(RETRIES_MAX);
     let mut run = |length: Duration, seed: u64| {
         let mut measured = Measured::new();
         let clock = Instant::now();

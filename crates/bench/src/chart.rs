@@ -114,13 +114,10 @@ fn arrange(rows: &[&Row]) -> Data {
     }
 }
 
-/// The name of what makes a series: those of mode, isolation and durability that vary; the mode, if none does.
+/// The name of what makes a series: those of mode, scheme and durability that vary; the mode, if none does.
 fn means(rows: &[&Row]) -> impl Fn(&Row) -> String {
-    const MEANS: [fn(&Row) -> &'static str; 3] = [
-        |row| row.variant.mode.name(),
-        |row| row.variant.isolation.name(),
-        |row| row.variant.durability.name(),
-    ];
+    const MEANS: [fn(&Row) -> &'static str; 3] =
+        [|row| row.variant.mode.name(), |row| row.variant.cc.name(), |row| row.variant.durability.name()];
     let varies = |of: &fn(&Row) -> &'static str| rows.iter().any(|row| of(row) != of(rows[0]));
     let mut varied: Vec<_> = MEANS.into_iter().filter(varies).collect();
     if varied.is_empty() {
@@ -129,7 +126,7 @@ fn means(rows: &[&Row]) -> impl Fn(&Row) -> String {
     move |row| varied.iter().map(|of| of(row)).collect::<Vec<_>>().join(", ")
 }
 
-/// Lines over the values of one axis, a series per mode, isolation and durability; modes without batches are level lines.
+/// Lines over the values of one axis, a series per mode, scheme and durability; modes without batches are level lines.
 fn lines(rows: &[&Row], axis: &Axis, categories: Vec<String>) -> Data {
     let is_batch = std::ptr::eq(axis, &AXES[0]) || axis.0 == AXES[0].0;
     let name = means(rows);
@@ -150,7 +147,7 @@ fn lines(rows: &[&Row], axis: &Axis, categories: Vec<String>) -> Data {
     Data { caption, x_name: axis.0.to_owned(), y_name, categories, series, lines: true }
 }
 
-/// Bars: a category per group of work, a series per mode, isolation and durability (and batch and refill, where they vary).
+/// Bars: a category per group of work, a series per mode, scheme and durability (and batch and refill, where they vary).
 fn bars(rows: &[&Row]) -> Data {
     let varied: Vec<&Axis> =
         AXES[1..6].iter().filter(|a| distinct(rows.iter().map(|r| a.1(r))).len() > 1).collect();
@@ -357,8 +354,9 @@ fn draw_bars(chart: &mut Chart<'_, '_>, series: &Series<'_>, (index, of): Place)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::{Isolation, Mode};
+    use crate::args::Mode;
     use crate::report::tests::example;
+    use crate::scheme::SchemeKind;
 
     #[test]
     fn long_names_get_panels_of_their_own() {
@@ -412,11 +410,11 @@ mod tests {
     }
 
     #[test]
-    fn isolations_side_by_side_are_told_apart() {
-        // Proves that what differs in isolation alone makes series of its own, named after it.
+    fn schemes_side_by_side_are_told_apart() {
+        // Proves that what differs in the scheme alone makes series of its own, named after it.
         let mut outcome = example(&["r10", "m"], &[Mode::Interleaved, Mode::Interleaved], &[48]);
         for (i, row) in outcome.rows.iter_mut().enumerate() {
-            row.variant.isolation = [Isolation::Snapshot, Isolation::Serializable][i % 2];
+            row.variant.cc = [SchemeKind::Snapshot, SchemeKind::Serializable][i % 2].into();
         }
         let data = arrange(&outcome.rows.iter().collect::<Vec<_>>());
         let names: Vec<&str> = data.series.iter().map(|(name, _)| name.as_str()).collect();

@@ -20,7 +20,7 @@ pub(crate) use braiddb::metrics::{Breakdown, LogStatistics, SystemClock};
 pub(crate) use braiddb::suspend::{Never, OnMiss, PrefetchOnly};
 pub(crate) use braiddb::worker::Worker;
 pub(crate) use braiddb::{
-    ConcurrencyControl as Scheme, Database, IndexKind, Options, Result, Serializable, Snapshot, Txn,
+    ConcurrencyControl as Scheme, Database, IndexKind, Options, Result, Serializable, Txn,
 };
 
 /// The longest key that `--key-bytes` accepts.

@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 const NODE_LINES: usize = 3;
 const SLOT_LINES: usize = 1;
 
-/// Runs point reads by hand. None: the workload is not of point reads alone.
+/// Runs point reads by hand. None: the workload is not of point reads alone, or the scheme keeps no versions.
 pub(crate) fn execute<C: Scheme>(job: &Job<'_, C>, table: FixedKeys) -> Option<Measured> {
     let Shape::Point { reads, rmws: 0 } = job.shape else { return None };
-    let reader = engine::raw_reader(job.db, table);
+    let reader = engine::raw_reader(job.db, table)?;
     let run = |length: Duration, seed: u64| {
         let clock = Instant::now();
         let inputs = Inputs::new(job, clock, length, seed);

@@ -13,6 +13,7 @@ pub mod main_job;
 pub mod paper;
 pub mod plan;
 pub mod report;
+pub mod scheme;
 pub mod tpcc;
 pub mod workload;
 

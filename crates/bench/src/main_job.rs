@@ -1,9 +1,10 @@
 //! `braid bench` alone: on any machine, in under three minutes, whether interleaving pays and how much.
 
-use crate::args::{DurabilityKind, Isolation, Mode, RefillKind, RunArgs, YcsbArgs, processors};
+use crate::args::{DurabilityKind, Mode, RefillKind, RunArgs, YcsbArgs, processors};
 use crate::environment::memory_available_bytes;
 use crate::plan::Plan;
 use crate::report::{self, Outcome, short};
+use crate::scheme::SchemeKind;
 use crate::{Result, chart, runner};
 use braiddb::IndexKind;
 use std::path::Path;
@@ -62,7 +63,7 @@ fn plan(records: u64, processors: usize) -> Result<Plan> {
         refill: vec![RefillKind::Immediate],
         checkpoints: false,
         run: RunArgs {
-            isolation: vec![Isolation::Serializable],
+            cc: vec![SchemeKind::Serializable.into()],
             durability: vec![DurabilityKind::Memory],
             index: IndexKind::default(),
             directory: None,

@@ -1,7 +1,8 @@
 //! The variants that a command line asks for, in the order in which they are run and shown.
 
-use crate::args::{DurabilityKind, Isolation, Mode, RefillKind, YcsbArgs};
+use crate::args::{DurabilityKind, Mode, RefillKind, YcsbArgs};
 use crate::distribution::Kind;
+use crate::scheme::Cc;
 use crate::workload::Workload;
 use crate::{Failure, Result};
 use braiddb::IndexKind;
@@ -19,8 +20,8 @@ pub struct Variant {
     pub theta: f64,
     /// How transactions are executed.
     pub mode: Mode,
-    /// What they are protected from.
-    pub isolation: Isolation,
+    /// The scheme.
+    pub cc: Cc,
     /// What a crash leaves of them.
     pub durability: DurabilityKind,
     /// Worker threads.
@@ -89,14 +90,14 @@ impl Plan {
             for &key_bytes in &args.key_bytes {
                 for &value_bytes in &args.value_bytes {
                     for (workload, distribution, theta, workers) in works(args)? {
-                        for (durability, isolation, mode, batch, refill) in means(args) {
+                        for (durability, cc, mode, batch, refill) in means(args) {
                             let workload = workload.clone();
                             variants.push(Variant {
                                 workload,
                                 distribution,
                                 theta,
                                 mode,
-                                isolation,
+                                cc,
                                 durability,
                                 workers,
                                 batch,
@@ -191,17 +192,17 @@ fn skews(args: &YcsbArgs, own: Kind) -> Result<Vec<(Kind, f64)>> {
     Ok(args.theta.iter().map(|&theta| (kind_of(theta), theta)).collect())
 }
 
-/// Modes with their batches, isolation and durability; a mode that has one transaction open at a time has one
+/// Modes with their batches, schemes and durability; a mode that has one transaction open at a time has one
 /// batch.
-fn means(args: &YcsbArgs) -> Vec<(DurabilityKind, Isolation, Mode, usize, RefillKind)> {
+fn means(args: &YcsbArgs) -> Vec<(DurabilityKind, Cc, Mode, usize, RefillKind)> {
     let mut all = Vec::new();
     for &mode in &args.mode {
         for &batch in &args.batch {
             for &refill in &args.refill {
                 let (batch, refill) =
                     if mode.interleaves() { (batch, refill) } else { (1, RefillKind::Immediate) };
-                for &isolation in &args.run.isolation {
-                    all.extend(args.run.durability.iter().map(|&of| (of, isolation, mode, batch, refill)));
+                for &cc in &args.run.cc {
+                    all.extend(args.run.durability.iter().map(|&of| (of, cc, mode, batch, refill)));
                 }
             }
         }

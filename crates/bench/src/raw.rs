@@ -10,9 +10,9 @@ pub(crate) struct RawReader<C: Scheme>(raw::Reader<C>);
 /// What a node answers that has changed meanwhile: start again from the root.
 pub(crate) struct Moved;
 
-/// A reader of the table.
-pub(crate) fn raw_reader<C: Scheme>(db: &Database<C>, table: FixedKeys) -> RawReader<C> {
-    RawReader(raw::Reader::new(db, table.table()).expect("the yardsticks know the default index"))
+/// A reader of the table; `None` where the scheme keeps one value per record and no versions.
+pub(crate) fn raw_reader<C: Scheme>(db: &Database<C>, table: FixedKeys) -> Option<RawReader<C>> {
+    raw::Reader::new(db, table.table()).map(RawReader)
 }
 
 impl<C: Scheme> RawReader<C> {

@@ -95,7 +95,7 @@ impl Row {
 #[derive(Serialize)]
 struct JsonRow<'a> {
     workload: &'a str,
-    isolation: &'static str,
+    cc: &'static str,
     durability: &'static str,
     mode: &'static str,
     workers: usize,
@@ -154,7 +154,7 @@ impl Outcome {
         let variant = &row.variant;
         JsonRow {
             workload: &variant.workload.name,
-            isolation: variant.isolation.name(),
+            cc: variant.cc.name(),
             durability: variant.durability.name(),
             mode: variant.mode.name(),
             workers: variant.workers,
@@ -203,7 +203,7 @@ impl Outcome {
             if v.mode.interleaves() {
                 let _ = write!(name, " {}", v.batch);
             }
-            for usual in [(v.isolation.name(), "serializable"), (v.durability.name(), "memory")] {
+            for usual in [(v.cc.name(), "serializable"), (v.durability.name(), "memory")] {
                 name += &if usual.0 == usual.1 { String::new() } else { format!(", {}", usual.0) };
             }
             if v.workers > 1 {
@@ -220,9 +220,8 @@ impl Outcome {
     fn grid(&self) -> Grid {
         let columns: Vec<&(&str, Column)> =
             COLUMNS.iter().filter(|(name, column)| self.is_wanted(name, *column)).collect();
-        let is_text = |name| {
-            matches!(name, "workload" | "isolation" | "durability" | "mode" | "distribution" | "refill")
-        };
+        let is_text =
+            |name| matches!(name, "workload" | "cc" | "durability" | "mode" | "distribution" | "refill");
         let mut grid = Grid::new(columns.iter().map(|(name, _)| (*name, !is_text(*name))));
         for (index, row) in self.rows.iter().enumerate() {
             if index > 0 && !row.variant.same_group(&self.rows[index - 1].variant) {
@@ -239,7 +238,7 @@ impl Outcome {
             "key B" | "value B" => "8",
             "theta" | "aborts/commit" => "0",
             "refill" => "immediate",
-            "isolation" => "serializable",
+            "cc" => "serializable",
             "durability" => "memory",
             "group" | "flush us" => "0.0",
             "distribution" => "uniform",
@@ -263,7 +262,7 @@ impl Outcome {
             let _ = writeln!(notes, "tables with an index of the kind {}", self.index.name());
         }
         if self.rows.iter().any(|row| !row.measured) {
-            notes += "-: the mode has no form of this workload\n";
+            notes += "-: the mode has no form of this workload, or of the scheme's records\n";
         }
         let mut tables: Vec<&Row> = self.rows.iter().filter(|row| row.measured).collect();
         tables.dedup_by(|a, b| a.variant.same_table(&b.variant));
@@ -307,7 +306,7 @@ const COLUMNS: &[(&str, Column)] = &[
     ("distribution", |_, row| format!("{:?}", row.variant.distribution).to_lowercase()),
     ("theta", |_, row| row.variant.theta.to_string()),
     ("workers", |_, row| row.variant.workers.to_string()),
-    ("isolation", |_, row| row.variant.isolation.name().to_owned()),
+    ("cc", |_, row| row.variant.cc.name().to_owned()),
     ("durability", |_, row| row.variant.durability.name().to_owned()),
     ("mode", |_, row| row.variant.mode.name().to_owned()),
     ("batch", |_, row| row.variant.batch.to_string()),
@@ -379,7 +378,8 @@ pub fn write(path: &Path, text: &str) -> Result<()> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::args::{DurabilityKind, Isolation, Mode};
+    use crate::args::{DurabilityKind, Mode};
+    use crate::scheme::SchemeKind;
     use crate::workload::Workload;
     use std::time::Duration;
 
@@ -421,7 +421,7 @@ pub(crate) mod tests {
             workload: Workload::parse(name, None).unwrap(),
             distribution: Kind::Uniform,
             theta: 0.0,
-            isolation: Isolation::Serializable,
+            cc: SchemeKind::Serializable.into(),
             durability: DurabilityKind::Memory,
             mode,
             workers: 1,

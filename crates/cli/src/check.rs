@@ -25,7 +25,7 @@ enum CheckCommand {
     Db(database::DatabaseArgs),
     /// Crashes at every operation of a simulated disk, and processes that are killed: nothing acknowledged is lost
     Crash(crash::CrashArgs),
-    /// TPC-C in every mix, mode and isolation, and its twelve consistency conditions after each run
+    /// TPC-C in every mix and mode under every scheme, and its twelve consistency conditions after each run
     Tpcc(tpcc::TpccArgs),
     /// The process that `crash` kills
     #[command(hide = true)]

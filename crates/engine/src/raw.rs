@@ -1,7 +1,7 @@
 //! The engine's structures, bare: for the benchmark's hand-written yardsticks, which show what the
 //! engine costs beyond them. No part of the public interface.
 
-use crate::cc::ConcurrencyControl;
+use crate::cc::{ConcurrencyControl, Reads};
 use crate::db::Database;
 use crate::index::Yardstick;
 use crate::record::{RecordId, Slot, Timestamp, Version, VersionKind};
@@ -25,8 +25,11 @@ impl<C: ConcurrencyControl> fmt::Debug for Reader<C> {
 }
 
 impl<C: ConcurrencyControl> Reader<C> {
-    /// A reader of a table of `db`. `None`: it does not know the nodes of the table's index.
+    /// A reader of a table of `db`. `None`: it does not know the nodes of the table's index, or the scheme keeps no versions.
     pub fn new(db: &Database<C>, table: Table<u64, [u8]>) -> Option<Reader<C>> {
+        if C::READS != Reads::Snapshot {
+            return None;
+        }
         let engine = db.engine().clone();
         let table = table.inner(engine.id).expect("a table of this database");
         table.index.yardstick()?;

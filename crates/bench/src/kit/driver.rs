@@ -1,13 +1,14 @@
-//! Loads a database for each isolation and durability, runs all variants in turns, as often as is asked for, so
+//! Loads a database for each scheme and durability, runs all variants in turns, as often as is asked for, so
 //! that what the machine does meanwhile falls on all of them alike, and checks the conditions after each turn.
 
 use super::plan::{Form, Home, Plan, Variant};
 use super::report::{DatabaseLine, Part, Row};
 use super::worker::{self, Counts, Job, Length, Measured};
 use super::{Benchmark, Condition, Kit, Loaded, Parameters};
-use crate::engine::{self, Breakdown, Database, Scheme, Serializable, Snapshot};
+use crate::engine::{self, Breakdown, Database, Scheme};
 use crate::hardware::{Counting, Events};
 use crate::machine::{pin, progress};
+use crate::scheme::WithScheme;
 use crate::{Failure, Result};
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ const WARM_UP_AUTO: Duration = Duration::from_millis(500);
 pub(crate) fn run<B: Benchmark>(benchmark: &B, plan: &Plan) -> Result<Part> {
     let mut databases = Vec::new();
     for home in plan.homes() {
-        databases.push((home, load(benchmark, home, plan)?));
+        databases.push((home, home.scheme.with(Load { benchmark, home, plan })?));
     }
     let of = |home: Home| {
         let found = databases.iter().find(|(other, _)| *other == home);
@@ -81,7 +82,7 @@ pub(crate) struct Slice {
     pub(crate) events: Events,
 }
 
-/// A loaded database of any isolation.
+/// A loaded database under any scheme.
 trait Runs: Sync {
     /// How many kits it has, all over the same tables.
     fn kits(&self) -> usize;
@@ -103,15 +104,18 @@ struct Ready<C: Scheme, K: Kit> {
     _directory: Option<engine::Directory>,
 }
 
-fn load<'a, B: Benchmark>(benchmark: &B, home: Home, plan: &Plan) -> Result<Box<dyn Runs + 'a>>
-where
-    B::Kit: 'a,
-{
-    Ok(if home.is_snapshot {
-        Box::new(Ready::<Snapshot, B::Kit>::load(benchmark, home, plan)?)
-    } else {
-        Box::new(Ready::<Serializable, B::Kit>::load(benchmark, home, plan)?)
-    })
+/// Loads the tables of a benchmark.
+struct Load<'a, B> {
+    benchmark: &'a B,
+    home: Home,
+    plan: &'a Plan,
+}
+
+impl<B: Benchmark> WithScheme for Load<'_, B> {
+    type Output = Result<Box<dyn Runs>>;
+    fn with<C: Scheme>(self) -> Self::Output {
+        Ok(Box::new(Ready::<C, B::Kit>::load(self.benchmark, self.home, self.plan)?))
+    }
 }
 
 impl<C: Scheme, K: Kit> Ready<C, K> {
@@ -210,8 +214,8 @@ fn checked(benchmark: &str, home: Home, database: &dyn Runs, repeat: u32) -> Res
     match conditions.iter().find(|condition| !condition.holds) {
         None => Ok(conditions),
         Some(broken) => Err(Failure::new(format!(
-            "{benchmark} under {} isolation, durability {}, after repeat {}: it does not hold that {}: {}",
-            home.isolation(),
+            "{benchmark} under {}, durability {}, after repeat {}: it does not hold that {}: {}",
+            home.scheme.name(),
             home.durability.name(),
             repeat + 1,
             broken.name,

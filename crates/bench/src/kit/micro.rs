@@ -378,7 +378,7 @@ mod tests {
             let words = ["micro"].iter().chain(line);
             Plan::new(&Line::try_parse_from(words).unwrap().micro.kit).unwrap()
         };
-        let (one, two) = (plan(&[]), plan(&["--isolation", "serializable,snapshot"]));
+        let (one, two) = (plan(&[]), plan(&["--cc", "serializable,snapshot"]));
         let memory = Some(8 << 30);
         assert!(affordable::<Long>(1 << 30, &one, memory).is_ok());
         assert!(affordable::<Long>(1 << 30, &two, memory).is_err());

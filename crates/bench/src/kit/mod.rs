@@ -2,7 +2,7 @@
 //! hold afterwards.
 //!
 //! A kit says what its transactions are, once; `plan` unfolds the command line into variants, `driver` loads a
-//! database for each isolation and durability and runs the variants in turns, `worker` is what one thread does
+//! database for each scheme and durability and runs the variants in turns, `worker` is what one thread does
 //! in one slice, and `report` shows what came out, by kind of transaction. `tpcb`, `smallbank` and `micro` are
 //! kits; one that takes more than a file has a folder beside this one: `tpcc`.
 
@@ -65,7 +65,7 @@ pub(crate) trait Kit: Sized + Send + Sync {
         ([0; 4], 0)
     }
 
-    /// True if the transaction writes nothing, and may say so when it begins (`--isolation declared`).
+    /// True if the transaction writes nothing, and may say so when it begins (`--cc declared`).
     fn only_reads(&self, input: &Self::Input) -> bool {
         let _ = input;
         false
@@ -122,7 +122,7 @@ impl Condition {
 /// A benchmark: its tables, and the kits that run on them.
 pub(crate) trait Benchmark {
     /// What runs.
-    type Kit: Kit;
+    type Kit: Kit + 'static;
 
     /// Its name on the command line.
     fn name(&self) -> &'static str;

@@ -1,7 +1,8 @@
 //! The variants that a command line asks for, in the order in which they are run and shown.
 
 use super::args::{HintsKind, KitArgs};
-use crate::args::{DurabilityKind, Isolation, Mode};
+use crate::args::{DurabilityKind, Mode};
+use crate::scheme::{Cc, SchemeKind};
 use crate::{Failure, Result};
 use braiddb::IndexKind;
 use braiddb::worker::BatchSize;
@@ -66,7 +67,7 @@ impl Form {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Variant {
     pub(crate) workers: usize,
-    pub(crate) isolation: Isolation,
+    pub(crate) cc: Cc,
     pub(crate) durability: DurabilityKind,
     pub(crate) form: Form,
     /// Transactions open at once per worker.
@@ -78,7 +79,7 @@ pub(crate) struct Variant {
 /// What tells the databases of a benchmark apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Home {
-    pub(crate) is_snapshot: bool,
+    pub(crate) scheme: SchemeKind,
     pub(crate) durability: DurabilityKind,
 }
 
@@ -90,14 +91,7 @@ impl Variant {
 
     /// The database that it runs in.
     pub(crate) fn home(&self) -> Home {
-        Home { is_snapshot: self.isolation == Isolation::Snapshot, durability: self.durability }
-    }
-}
-
-impl Home {
-    /// Its isolation, for people.
-    pub(crate) fn isolation(self) -> &'static str {
-        if self.is_snapshot { Isolation::Snapshot.name() } else { Isolation::Serializable.name() }
+        Home { scheme: self.cc.scheme, durability: self.durability }
     }
 }
 
@@ -134,10 +128,10 @@ impl Plan {
                 {
                     let batch = if form.interleaves() { batch } else { 1 };
                     let hints = if form.may_interleave() { hints } else { HintsKind::Off };
-                    for &isolation in &args.run.isolation {
+                    for &cc in &args.run.cc {
                         variants.extend(args.run.durability.iter().map(|&durability| Variant {
                             workers,
-                            isolation,
+                            cc,
                             durability,
                             form,
                             batch,

@@ -146,7 +146,7 @@ struct JsonRow<'a> {
     #[serde(flatten)]
     parameters: Map<String, Value>,
     workers: usize,
-    isolation: &'static str,
+    cc: &'static str,
     durability: &'static str,
     mode: &'static str,
     batch: usize,
@@ -175,7 +175,7 @@ struct JsonRow<'a> {
 struct JsonDatabase<'a> {
     #[serde(flatten)]
     parameters: Map<String, Value>,
-    isolation: &'static str,
+    cc: &'static str,
     durability: &'static str,
     memory_before_bytes: u64,
     memory_after_bytes: u64,
@@ -220,7 +220,7 @@ impl Outcome {
     pub(crate) fn json(&self) -> String {
         let databases = self.databases.iter().map(|database| JsonDatabase {
             parameters: fields(&database.parameters),
-            isolation: database.home.isolation(),
+            cc: database.home.scheme.name(),
             durability: database.home.durability.name(),
             memory_before_bytes: database.memory_before_bytes,
             memory_after_bytes: database.memory_after_bytes,
@@ -240,7 +240,7 @@ impl Outcome {
             benchmark: self.name,
             parameters: fields(&row.parameters),
             workers: variant.workers,
-            isolation: variant.isolation.name(),
+            cc: variant.cc.name(),
             durability: variant.durability.name(),
             mode: variant.form.name(),
             batch: variant.batch,
@@ -327,7 +327,7 @@ impl Outcome {
     /// Whether a column says something: some do where they are unusual.
     fn is_wanted(&self, (name, _, cell): &(&str, bool, Cell)) -> bool {
         let usual = match *name {
-            "isolation" => "serializable",
+            "cc" => "serializable",
             "durability" => "memory",
             "rolled back" | "given up" => "0",
             _ => return true,
@@ -353,7 +353,7 @@ impl Outcome {
             let _ = writeln!(
                 notes,
                 "{}, durability {}: {} of memory after loading, {} at the end",
-                database.home.isolation(),
+                database.home.scheme.name(),
                 database.home.durability.name(),
                 size(database.memory_before_bytes),
                 size(database.memory_after_bytes)
@@ -420,10 +420,10 @@ impl Outcome {
         }
     }
 
-    /// The name of a row's series: its mode, and of isolation, durability and batch what varies.
+    /// The name of a row's series: its mode, and of scheme, durability and batch what varies.
     fn series(&self) -> impl Fn(&Row) -> String {
         const MEANS: [fn(&Variant) -> String; 2] =
-            [|v| v.isolation.name().to_owned(), |v| v.durability.name().to_owned()];
+            [|v| v.cc.name().to_owned(), |v| v.durability.name().to_owned()];
         let first = self.rows.first().map(|row| row.variant);
         let varies = |of: &fn(&Variant) -> String| {
             self.rows.iter().any(|row| first.is_some_and(|first| of(&row.variant) != of(&first)))
@@ -471,7 +471,7 @@ type Cell = fn(&Outcome, &Row) -> String;
 
 const COLUMNS: &[(&str, bool, Cell)] = &[
     ("workers", true, |_, row| row.variant.workers.to_string()),
-    ("isolation", false, |_, row| row.variant.isolation.name().to_owned()),
+    ("cc", false, |_, row| row.variant.cc.name().to_owned()),
     ("durability", false, |_, row| row.variant.durability.name().to_owned()),
     ("mode", false, |_, row| row.variant.form.name().to_owned()),
     ("batch", true, |_, row| row.variant.batch.to_string()),

@@ -5,9 +5,10 @@ use super::plan::{Form, Plan, Variant};
 use super::report::{Outcome, page};
 use super::worker::{Job, Length, execute};
 use super::{Benchmark, Condition, Kit, Loaded, driver, micro, smallbank, tpcb};
-use crate::args::{DurabilityKind, Isolation};
+use crate::args::DurabilityKind;
 use crate::distribution::Rng;
-use crate::engine::{self, Database, Result, Scheme, Snapshot, Txn};
+use crate::engine::{self, Database, Result, Scheme, Txn};
+use crate::scheme::SchemeKind;
 use braiddb::IndexKind;
 use clap::Parser;
 use std::marker::PhantomData;
@@ -37,7 +38,7 @@ fn small_table<T: micro::Column>(writes: bool) -> micro::Setup<T> {
     micro::Setup { size_bytes: 20_000, rows: vec![1, 25], writes, column: PhantomData }
 }
 
-/// Runs everything under every mode and isolation and looks at what came out.
+/// Runs everything in every mode under every scheme and looks at what came out.
 fn check_all(benchmark: &impl Benchmark, line: &str) -> Outcome {
     let plan = plan(line).unwrap();
     let mut outcome = Outcome::new(benchmark.name(), &plan);
@@ -53,11 +54,11 @@ fn check_all(benchmark: &impl Benchmark, line: &str) -> Outcome {
     outcome
 }
 
-const EVERYTHING: &str = "--mode naive,prefetch,interleaved,hybrid --isolation serializable,declared,snapshot \
+const EVERYTHING: &str = "--mode naive,prefetch,interleaved,hybrid --cc serializable,declared,snapshot,no-wait,silo \
                           --workers 2 --batch 4 --seconds 0.03 --repeats 2";
 
 #[test]
-fn conditions_hold_in_every_mode_and_isolation() {
+fn conditions_hold_in_every_mode_and_scheme() {
     // Proves that no kit loses an update under contention, whatever schedules it, and that the page and the JSON
     // have every row.
     let outcomes = [
@@ -68,7 +69,7 @@ fn conditions_hold_in_every_mode_and_isolation() {
         check_all(&small_table::<micro::Long>(false), EVERYTHING),
     ];
     for (outcome, rows_of_variant) in outcomes.iter().zip([1, 7, 2, 2, 2]) {
-        assert_eq!(outcome.rows.len(), 12 * rows_of_variant);
+        assert_eq!(outcome.rows.len(), 20 * rows_of_variant);
         let html = page(outcome, "title").unwrap().html();
         assert_eq!(html.matches("<tr").count(), 1 + outcome.rows.len());
         for row in &outcome.rows {
@@ -82,7 +83,7 @@ fn conditions_hold_in_every_mode_and_isolation() {
         }
         let json: serde_json::Value = serde_json::from_str(&outcome.json()).unwrap();
         assert_eq!(json["rows"].as_array().unwrap().len(), outcome.rows.len());
-        assert_eq!(json["databases"].as_array().unwrap().len(), 2);
+        assert_eq!(json["databases"].as_array().unwrap().len(), 4);
     }
 }
 
@@ -135,7 +136,7 @@ fn json_has_the_fields_that_readers_rely_on() {
         ("mode", "naive"),
         ("hints", "off"),
         ("kind", "total"),
-        ("isolation", "serializable"),
+        ("cc", "serializable"),
     ] {
         assert_eq!(row[field], value);
     }
@@ -152,7 +153,7 @@ fn modes_without_a_form_are_refused() {
         plan("--mode naive,interleaved,hybrid --batch 8,16 --workers 1,2").unwrap().variants.len(),
         10
     );
-    assert_eq!(plan("--isolation serializable,declared,snapshot").unwrap().homes().len(), 2);
+    assert_eq!(plan("--cc serializable,declared,snapshot").unwrap().homes().len(), 2);
     let error = plan("--mode naive,amac-mk").unwrap_err().to_string();
     assert!(error.contains("amac-mk"), "{error}");
 }
@@ -264,14 +265,17 @@ impl<B: Benchmark<Kit: Loses>> Benchmark for PlantedSetup<B> {
 
 /// Runs one worker with one fault, and says which conditions do not hold then.
 fn broken(benchmark: &impl Benchmark<Kit: Loses>, what: usize) -> Vec<bool> {
-    let (db, _directory) =
-        engine::open::<Snapshot>(IndexKind::default(), DurabilityKind::Memory, &std::env::temp_dir())
-            .unwrap();
+    let (db, _directory) = engine::open::<braiddb::Snapshot>(
+        IndexKind::default(),
+        DurabilityKind::Memory,
+        &std::env::temp_dir(),
+    )
+    .unwrap();
     let loaded = benchmark.load(&db).unwrap().remove(0);
     let kit = Planted { kit: loaded.kit, what, is_lost: AtomicBool::new(false) };
     let variant = Variant {
         workers: 1,
-        isolation: Isolation::Snapshot,
+        cc: SchemeKind::Snapshot.into(),
         durability: DurabilityKind::Memory,
         form: Form::Naive,
         batch: 1,
@@ -315,7 +319,7 @@ fn a_condition_that_does_not_hold_fails_the_run_by_its_name() {
     let plan = plan("--mode naive --isolation snapshot --seconds 0.02 --repeats 1").unwrap();
     let error =
         driver::run(&PlantedSetup(small_bank(), 0), &plan).err().expect("an update is lost").to_string();
-    for part in ["smallbank under snapshot isolation", "all money is what was loaded", "in the accounts: "] {
+    for part in ["smallbank under snapshot, ", "all money is what was loaded", "in the accounts: "] {
         assert!(error.contains(part), "{error}");
     }
 }

@@ -3,7 +3,7 @@
 use super::args::HintsKind;
 use super::plan::{Form, Variant};
 use super::{Conflicts, Kit};
-use crate::args::{Isolation, RefillKind};
+use crate::args::RefillKind;
 use crate::engine::{self, Database, Never, OnMiss, PrefetchOnly, Result, Scheme, Txn};
 use braiddb::Error;
 use braiddb::suspend::Suspend;
@@ -102,7 +102,7 @@ pub(crate) fn execute<C: Scheme, K: Kit>(job: &Job<'_, C, K>) -> Measured {
 /// A worker over the transactions, first to warm up, then for the slice.
 fn drive<C: Scheme, K: Kit, S: Suspend>(job: &Job<'_, C, K>, policy: S, many: bool) -> Measured {
     let (kit, variant) = (job.kit, job.variant);
-    let declares = variant.isolation == Isolation::Declared;
+    let declares = variant.cc.declares;
     let mut worker = engine::worker(job.db, policy, variant.batch_size(), RefillKind::Immediate);
     worker.set_retries_max(RETRIES_MAX);
     let mut source = kit.source(job.worker, variant.workers, job.seed);

@@ -152,7 +152,7 @@ fn fill(run: &str, args: &PaperArgs) -> String {
         .replace("{branches}", &args.branches.to_string())
         .replace("{workers}", &args.workers.unwrap_or(1).to_string())
         .replace("{workers swept}", &comma(swept.collect()));
-    format!("bench {line} --seconds {} --isolation {}", args.seconds, args.isolation.name())
+    format!("bench {line} --seconds {} --cc {}", args.seconds, args.cc.name())
 }
 
 impl Comparison {

@@ -247,11 +247,11 @@ fn scale(points: &[Point]) -> String {
         ("scale", "branches"),
         ("warehouses", "warehouses"),
         ("workers", "workers"),
-        ("isolation", "isolation"),
+        ("cc", "concurrency control"),
     ];
     let shown = |field: &str, point: &Point| match field {
         "size" => size(point.number(field) as u64),
-        "isolation" => point.text(field),
+        "cc" => point.text(field),
         _ => short(point.number(field) as u64),
     };
     let values = |(field, name): (&str, &str)| {

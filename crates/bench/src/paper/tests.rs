@@ -3,7 +3,7 @@
 use super::figure::{Base, Comparison, EVERYWHERE, Id, PaperSeries};
 use super::outcome::{Point, Results};
 use super::*;
-use crate::args::Isolation;
+use crate::scheme::SchemeKind;
 use clap::ValueEnum;
 use serde_json::json;
 
@@ -17,7 +17,7 @@ fn args(paper: Paper) -> PaperArgs {
         warehouses: 8,
         branches: 50,
         workers: None,
-        isolation: Isolation::Serializable,
+        cc: SchemeKind::Serializable.into(),
         seconds: 1.0,
         json: None,
         svg: None,

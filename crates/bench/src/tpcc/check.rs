@@ -3,13 +3,14 @@
 use super::conditions::CONDITIONS;
 use super::inputs::KINDS;
 use super::{Mix, Scale, Settings, Tpcc};
-use crate::args::{DurabilityKind, Isolation, Mode};
-use crate::engine::{self, Database, Scheme, Serializable, Snapshot};
+use crate::args::{DurabilityKind, Mode};
+use crate::engine::{self, Database, Scheme};
 use crate::kit::Kit;
 use crate::kit::args::HintsKind;
 use crate::kit::driver::{Slice, together};
 use crate::kit::plan::{Form, Variant};
 use crate::kit::worker::{Job, Length, execute};
+use crate::scheme::{Cc, WithScheme};
 use crate::{Failure, Result};
 use braiddb::IndexKind;
 use std::path::PathBuf;
@@ -20,8 +21,8 @@ use std::time::{Duration, Instant};
 pub struct RunPlan {
     /// The size of the database.
     pub scale: Scale,
-    /// Isolations; each has a database of its own for each durability.
-    pub isolation: Vec<Isolation>,
+    /// Schemes; each has a database of its own for each durability.
+    pub cc: Vec<Cc>,
     /// Durabilities. A database that is in a directory is closed after each run and opened again: conditions are checked
     /// on what has been recovered, with the indexes that were made anew.
     pub durability: Vec<DurabilityKind>,
@@ -46,8 +47,8 @@ pub struct RunPlan {
 /// What one mix did in one way, and what held afterwards.
 #[derive(Clone, Debug)]
 pub struct Run {
-    /// What transactions are protected from.
-    pub isolation: Isolation,
+    /// The scheme.
+    pub cc: Cc,
     /// What a crash would leave.
     pub durability: DurabilityKind,
     /// Which transactions.
@@ -73,19 +74,31 @@ pub struct Run {
 pub fn run_all(plan: &RunPlan, show: &mut dyn FnMut(&Run)) -> Result<Vec<Run>> {
     plan.scale.check()?;
     let mut runs = Vec::new();
-    let homes = plan.isolation.iter().flat_map(|one| plan.durability.iter().map(move |other| (*one, *other)));
-    for home in homes {
-        runs.extend(match home.0 {
-            Isolation::Snapshot => run_home::<Snapshot>(plan, home, show)?,
-            Isolation::Serializable | Isolation::Declared => run_home::<Serializable>(plan, home, show)?,
-        });
+    let homes = plan.cc.iter().flat_map(|one| plan.durability.iter().map(move |other| (*one, *other)));
+    for (cc, durability) in homes {
+        runs.extend(cc.scheme.with(InOneDatabase { plan, cc, durability, show })?);
     }
     Ok(runs)
 }
 
+/// The runs under one scheme and durability.
+struct InOneDatabase<'a> {
+    plan: &'a RunPlan,
+    cc: Cc,
+    durability: DurabilityKind,
+    show: &'a mut dyn FnMut(&Run),
+}
+
+impl WithScheme for InOneDatabase<'_> {
+    type Output = Result<Vec<Run>>;
+    fn with<C: Scheme>(self) -> Result<Vec<Run>> {
+        run_home::<C>(self.plan, (self.cc, self.durability), self.show)
+    }
+}
+
 fn run_home<C: Scheme>(
     plan: &RunPlan,
-    (isolation, durability): (Isolation, DurabilityKind),
+    (cc, durability): (Cc, DurabilityKind),
     show: &mut dyn FnMut(&Run),
 ) -> Result<Vec<Run>> {
     let settings = Settings::new(plan.scale);
@@ -93,7 +106,7 @@ fn run_home<C: Scheme>(
     let mut kit = Tpcc::load(&db, settings, plan.seed, plan.workers, &|_, _| {})?;
     let mut runs = Vec::new();
     for (mix, mode) in plan.mix.iter().flat_map(|mix| plan.mode.iter().map(move |mode| (*mix, *mode))) {
-        let work = Work { isolation, mode, workers: plan.workers, batch: plan.batch };
+        let work = Work { cc, mode, workers: plan.workers, batch: plan.batch };
         let start = Instant::now();
         let seed = plan.seed.wrapping_add(runs.len() as u64);
         let slice = run(&db, &kit.with(Settings { mix, ..settings }), &work, plan.transactions, seed)?;
@@ -107,7 +120,7 @@ fn run_home<C: Scheme>(
         let violated = conditions.iter().filter(|condition| !condition.holds);
         let kinds = KINDS[mix.kinds()].iter().zip(&slice.kinds);
         let run = Run {
-            isolation,
+            cc,
             durability,
             mix,
             mode,
@@ -129,7 +142,7 @@ fn run_home<C: Scheme>(
 /// How transactions are run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Work {
-    pub(super) isolation: Isolation,
+    pub(super) cc: Cc,
     pub(super) mode: Mode,
     pub(super) workers: usize,
     pub(super) batch: usize,
@@ -143,11 +156,11 @@ pub(super) fn run<C: Scheme>(
     transactions: u64,
     seed: u64,
 ) -> Result<Slice> {
-    let &Work { isolation, mode, workers, batch } = work;
+    let &Work { cc, mode, workers, batch } = work;
     let form = Form::of(mode)?;
     let batch = if form.interleaves() { batch } else { 1 };
     let hints = if form.may_interleave() { HintsKind::On } else { HintsKind::Off };
-    let variant = Variant { workers, isolation, durability: DurabilityKind::Memory, form, batch, hints };
+    let variant = Variant { workers, cc, durability: DurabilityKind::Memory, form, batch, hints };
     let slice = together(workers, kit.kinds().len(), |worker| {
         let length = Length::Transactions(transactions);
         execute(&Job { db, kit, variant: &variant, worker, length, seed })

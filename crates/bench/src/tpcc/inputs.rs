@@ -279,11 +279,11 @@ fn now_us() -> u64 {
 
 /// Keys that transactions conflict on if they are open at once, and how many: to be kept apart, or in order.
 ///
-/// Under both isolations the first updater wins, so whoever changes a row that another open transaction changes has to
-/// give way: Payment's warehouse and district, NewOrder's district, and the oldest new orders, of which Delivery
+/// Under every scheme a transaction that changes a row which another open transaction changes has to give way, or one of
+/// the two fails: Payment's warehouse and district, NewOrder's district, and the oldest new orders, of which Delivery
 /// takes one of each district of its warehouse. Delivery changes neither warehouse nor district, so it need not wait
 /// for them. A customer or a stock that two transactions happen to change are too many to be worth a hint. What is
-/// merely read adds nothing under snapshot isolation; under serializability too little: that NewOrder reads the
+/// merely read adds nothing under snapshot isolation; under `Serializable` too little: that NewOrder reads the
 /// warehouse's tax while a Payment changes the row puts NewOrder first, which nothing else forbids.
 pub(crate) fn conflicts(input: &Input) -> Conflicts {
     const WAREHOUSE: u64 = 1 << 60;

@@ -8,9 +8,10 @@ use super::keys::{District, item_of_stock, order_of, stock};
 use super::new_order::UnusedItem;
 use super::rows::{Customer, Stock, Text, zeroed};
 use super::*;
-use crate::args::{DurabilityKind, Isolation, Mode, RefillKind};
+use crate::args::{DurabilityKind, Mode, RefillKind};
 use crate::distribution::Rng;
-use crate::engine::{self, Never, OnMiss, Serializable, Snapshot};
+use crate::engine::{self, Never, OnMiss, Serializable};
+use crate::scheme::{Cc, SchemeKind};
 use braiddb::IndexKind;
 use braiddb::{Error, Plain, Table};
 use clap::Parser;
@@ -32,7 +33,7 @@ fn loaded<C: Scheme>(settings: Settings, seed: u64, threads: usize) -> crate::Re
 }
 
 fn work(mode: Mode, workers: usize) -> Work {
-    Work { isolation: Isolation::Serializable, mode, workers, batch: 8 }
+    Work { cc: SchemeKind::Serializable.into(), mode, workers, batch: 8 }
 }
 
 /// A transaction by itself.
@@ -125,15 +126,15 @@ fn what_is_loaded_has_its_size_and_holds_the_conditions() {
 fn loading_twice_gives_the_same() {
     // Proves that what is loaded depends on the seed alone, not on threads.
     let (one, kit) = loaded::<Serializable>(small(Mix::Full), SEED, 1).unwrap();
-    let (two, other) = loaded::<Snapshot>(small(Mix::Full), SEED, 3).unwrap();
+    let (two, other) = loaded::<braiddb::Snapshot>(small(Mix::Full), SEED, 3).unwrap();
     assert_eq!(contents(&one, &kit.tables), contents(&two, &other.tables));
 }
 
 /// Runs in all modes, in memory.
-fn plan(isolation: Isolation, mix: &[Mix]) -> RunPlan {
+fn plan(cc: Cc, mix: &[Mix]) -> RunPlan {
     RunPlan {
         scale: Scale::small(2),
-        isolation: vec![isolation],
+        cc: vec![cc],
         durability: vec![DurabilityKind::Memory],
         index: IndexKind::default(),
         directory: std::env::temp_dir(),
@@ -161,22 +162,27 @@ fn check(plan: &RunPlan) {
     assert!(runs.iter().any(|run| run.rolled_back > 0));
 }
 
-#[test]
-fn all_mixes_hold_the_conditions_when_serializable() {
-    // Proves the conditions after every mix in every mode with two workers, eight transactions open on each.
-    check(&plan(Isolation::Serializable, &Mix::ALL));
+macro_rules! mixes {
+    ($($name:literal $module:ident $scheme:ident $promise:ident,)*) => {$(
+        mod $module {
+            use super::*;
+
+            #[test]
+            fn all_mixes_hold_the_conditions() {
+                // Proves the conditions after every mix in every mode with two workers, eight transactions open on each.
+                // (Under snapshot isolation TPC-C is serializable.)
+                check(&plan(SchemeKind::$scheme.into(), &Mix::ALL));
+            }
+        }
+    )*};
 }
 
-#[test]
-fn all_mixes_hold_the_conditions_under_snapshots() {
-    // Proves the same under snapshot isolation, under which TPC-C is serializable.
-    check(&plan(Isolation::Snapshot, &Mix::ALL));
-}
+braiddb::schemes!(mixes);
 
 #[test]
 fn declared_readers_hold_the_conditions() {
     // Proves that OrderStatus and StockLevel may be declared read-only, that is, write nothing.
-    check(&plan(Isolation::Declared, &[Mix::Full]));
+    check(&plan(Cc { scheme: SchemeKind::Serializable, declares: true }, &[Mix::Full]));
 }
 
 #[test]
@@ -184,7 +190,7 @@ fn databases_that_are_opened_again_hold_the_conditions() {
     // Proves that a checkpoint alone, and the log, bring back tables and indexes between any two runs.
     let durability = vec![DurabilityKind::None, DurabilityKind::Async, DurabilityKind::Sync];
     let mode = vec![Mode::Naive, Mode::Interleaved];
-    check(&RunPlan { durability, mode, ..plan(Isolation::Serializable, &[Mix::Full, Mix::Narrow]) });
+    check(&RunPlan { durability, mode, ..plan(SchemeKind::Serializable.into(), &[Mix::Full, Mix::Narrow]) });
 }
 
 #[test]
@@ -207,10 +213,10 @@ fn what_is_opened_again_is_what_was_closed() {
 
 #[test]
 fn the_benchmark_runs_several_mixes_on_one_load() {
-    // Proves that every mode and isolation runs by the driver of all kits, with hints and without, that the tables are
+    // Proves that every mode and scheme runs by the driver of all kits, with hints and without, that the tables are
     // loaded once for all mixes, that the twelve conditions are its conditions, and that rows name the mix's kinds.
     let line = "tpcc --warehouses 1 --scale-down 50 --mix full,cr,ch --mode naive,prefetch,interleaved,hybrid,auto \
-                --isolation serializable,declared,snapshot --hints on,off --workers 2 --batch 4 --seconds 0.02 \
+                --cc serializable,declared,snapshot --hints on,off --workers 2 --batch 4 --seconds 0.02 \
                 --repeats 1";
     let args = args::Line::try_parse_from(line.split_whitespace()).unwrap().args;
     let plan = kit::plan::Plan::new(&args.kit).unwrap();

@@ -1,6 +1,7 @@
-//! `braid check tpcc`: TPC-C in every mix, mode and isolation, and its consistency conditions after each run.
+//! `braid check tpcc`: TPC-C in every mix and mode under every scheme, and its consistency conditions after each run.
 
-use braid_bench::args::{DurabilityKind, Isolation, Mode, processors};
+use braid_bench::args::{DurabilityKind, Mode, processors};
+use braid_bench::scheme::Cc;
 use braid_bench::tpcc::{Mix, Run, RunPlan, Scale, run_all};
 use braiddb::IndexKind;
 use clap::Args;
@@ -20,9 +21,9 @@ pub struct TpccArgs {
     /// Load the specification's numbers of customers and items, not a small database
     #[arg(long)]
     full_size: bool,
-    /// What transactions are protected from
-    #[arg(long, default_value = "serializable,declared,snapshot", value_delimiter = ',')]
-    isolation: Vec<Isolation>,
+    /// The scheme of concurrency control; all if none is named
+    #[arg(long, alias = "isolation", value_delimiter = ',')]
+    cc: Vec<Cc>,
     /// What a crash of the machine would leave. A database that is not just in memory is closed after each run and opened
     /// again, and the conditions are checked on what has been recovered
     #[arg(long, default_value = "memory", value_delimiter = ',')]
@@ -62,7 +63,7 @@ pub fn tpcc(args: &TpccArgs) -> Result<(), Box<dyn Error>> {
     let scale = if args.full_size { Scale::full(args.warehouses) } else { Scale::small(args.warehouses) };
     let plan = RunPlan {
         scale,
-        isolation: args.isolation.clone(),
+        cc: if args.cc.is_empty() { Cc::ALL.to_vec() } else { args.cc.clone() },
         durability: args.durability.clone(),
         index: args.index,
         directory: args.directory.clone().unwrap_or_else(std::env::temp_dir),
@@ -95,10 +96,10 @@ pub fn tpcc(args: &TpccArgs) -> Result<(), Box<dyn Error>> {
 }
 
 fn line(run: &Run) -> String {
-    let (isolation, durability, mode) = (run.isolation.name(), run.durability.name(), run.mode.name());
+    let (cc, durability, mode) = (run.cc.name(), run.durability.name(), run.mode.name());
     let commits: u64 = run.commits.iter().map(|(_, commits)| commits).sum();
     let mut text = format!(
-        "{isolation:12} {durability:6} {:12} {mode:11} {commits:>8} committed {:>6} rolled back {:>8} retried {:>9.0}/s   {}",
+        "{cc:12} {durability:6} {:12} {mode:11} {commits:>8} committed {:>6} rolled back {:>8} retried {:>9.0}/s   {}",
         run.mix.name(),
         run.rolled_back,
         run.aborts,
@@ -117,7 +118,7 @@ fn line(run: &Run) -> String {
 
 fn line_of_json(run: &Run) -> String {
     json!({
-        "isolation": run.isolation.name(),
+        "cc": run.cc.name(),
         "durability": run.durability.name(),
         "mix": run.mix,
         "mode": run.mode.name(),
@@ -134,13 +135,14 @@ fn line_of_json(run: &Run) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use braid_bench::scheme::SchemeKind;
     use clap::ValueEnum;
     use std::time::Duration;
 
     /// A run that went well but for these.
     fn run(violations: Vec<String>) -> Run {
         Run {
-            isolation: Isolation::Declared,
+            cc: Cc { scheme: SchemeKind::Serializable, declares: true },
             durability: DurabilityKind::Async,
             mix: Mix::Reads,
             mode: Mode::Hybrid,
