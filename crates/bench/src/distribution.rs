@@ -42,7 +42,7 @@ impl Rng {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// Every record alike.
+    /// All records are equally likely.
     Uniform,
     /// A few records are popular, wherever they lie.
     Zipfian,
@@ -91,7 +91,7 @@ impl Source {
         }
     }
 
-    /// True if `number` depends on its second argument.
+    /// Returns true if `number` depends on its second argument.
     pub fn follows_inserts(&self) -> bool {
         matches!(self.draw, Draw::Latest(_))
     }

@@ -1,45 +1,32 @@
 //! The benchmark of Braid, as a library: YCSB and the workloads of the papers, run over every way of
 //! executing a transaction, the variants interleaved, reported as a table, JSON, an SVG chart and a page.
 //!
-//! `args` says what to run, `plan` unfolds it into variants, `runner` loads tables and runs variants through
-//! `bodies` (the transactions) and `engine` (every call of the engine), `report` shows what came out.
-//! Workloads of transactions of several kinds over tables of their own are in `kit`, with all that is theirs.
+//! `command` is the command line. `suite` is the harness of all `workloads`, `experiments` are other measurements,
+//! `paper` has the presets for figures of papers, and `report` shows results.
 #![deny(unsafe_code)]
 
 pub mod args;
 pub mod distribution;
-pub mod environment;
-pub mod main_job;
-pub mod paper;
-pub mod plan;
 pub mod report;
 pub mod scheme;
-pub mod tpcc;
-pub mod workload;
+pub mod workloads;
 
-mod bodies;
-mod breakdown;
-mod chart;
-mod classes;
-mod commit;
+mod command;
 mod engine;
-mod grid;
-#[allow(unsafe_code, reason = "the yardsticks by hand read the engine's structures")]
-mod hand;
-mod hardware;
-mod kit;
+mod experiments;
 mod machine;
-mod page;
-mod payload;
-#[allow(unsafe_code, reason = "the engine's structures below transactions promise little")]
-mod raw;
-mod recovery;
-mod robust;
-mod runner;
+mod paper;
+mod suite;
 
+pub use command::BenchArgs;
 pub use engine::mix;
+pub use report::environment;
+pub use workloads::tpcc;
+pub use workloads::ycsb::workload;
 
-use args::{BenchArgs, BenchCommand};
+use command::BenchCommand;
+use experiments::{classes, commit, main_job, recovery, robust};
+use workloads::{micro, smallbank, tpcb, ycsb};
 
 /// What went wrong, in one line fit for the user.
 #[derive(Debug)]
@@ -67,21 +54,15 @@ pub type Result<T> = std::result::Result<T, Failure>;
 pub fn run(args: &BenchArgs) -> Result<()> {
     match &args.command {
         None => main_job::run(),
-        Some(BenchCommand::Ycsb(ycsb)) => {
-            let plan = plan::Plan::new(ycsb)?;
-            let outcome = runner::run(&plan)?;
-            let (json, svg, page) =
-                (ycsb.run.json.as_deref(), ycsb.run.svg.as_deref(), ycsb.run.report.as_deref());
-            report::show(&outcome, &report::Outputs { title: "YCSB", json, svg, page })
-        }
-        Some(BenchCommand::Paper(paper)) => paper::run(paper),
-        Some(BenchCommand::Commit(commit)) => commit::run(commit),
-        Some(BenchCommand::Robust(robust)) => robust::run(robust),
-        Some(BenchCommand::Classes(classes)) => classes::run(classes),
-        Some(BenchCommand::Recovery(recovery)) => recovery::run(recovery),
-        Some(BenchCommand::Tpcb(tpcb)) => kit::tpcb::bench(tpcb),
-        Some(BenchCommand::Smallbank(smallbank)) => kit::smallbank::bench(smallbank),
-        Some(BenchCommand::Micro(micro)) => kit::micro::bench(micro),
-        Some(BenchCommand::Tpcc(tpcc)) => tpcc::bench(tpcc),
+        Some(BenchCommand::Ycsb(args)) => ycsb::bench(args),
+        Some(BenchCommand::Paper(args)) => paper::run(args),
+        Some(BenchCommand::Commit(args)) => commit::run(args),
+        Some(BenchCommand::Robust(args)) => robust::run(args),
+        Some(BenchCommand::Classes(args)) => classes::run(args),
+        Some(BenchCommand::Recovery(args)) => recovery::run(args),
+        Some(BenchCommand::Tpcb(args)) => tpcb::bench(args),
+        Some(BenchCommand::Smallbank(args)) => smallbank::bench(args),
+        Some(BenchCommand::Micro(args)) => micro::bench(args),
+        Some(BenchCommand::Tpcc(args)) => tpcc::bench(args),
     }
 }

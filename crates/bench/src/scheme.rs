@@ -54,7 +54,7 @@ macro_rules! kinds {
 
 braiddb::schemes!(kinds);
 
-/// What the table's column of promises says, for people.
+/// The table's column of promises as help text.
 fn promise(word: &str) -> &'static str {
     match word {
         "Serializable" => "Strict serializability, of transactions that fail as well",

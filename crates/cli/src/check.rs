@@ -1,5 +1,4 @@
-//! `braid check`: whether the engine keeps what it promises, and the files of a database are good, for who wants to
-//! see it with their own eyes.
+//! `braid check`: checks of the engine's guarantees, and of the files of a database.
 
 mod crash;
 mod database;
@@ -18,10 +17,10 @@ pub struct CheckArgs {
 
 #[derive(Subcommand, Debug)]
 enum CheckCommand {
-    /// Known anomalies in every interleaving, random transactions, and simulated histories, each judged by what the
-    /// scheme promises
+    /// Known anomalies in every interleaving, random transactions, and simulated histories, each judged by the
+    /// scheme's guarantee
     Isolation(isolation::IsolationArgs),
-    /// Every file of a database on disk: its checkpoints, its log, and whether it would open
+    /// Every file of a database on disk, its checkpoints and its log, and that the database can be opened
     Db(database::DatabaseArgs),
     /// Crashes at every operation of a simulated disk, and processes that are killed: nothing acknowledged is lost
     Crash(crash::CrashArgs),
@@ -32,7 +31,7 @@ enum CheckCommand {
     CrashChild(crash::ChildArgs),
 }
 
-/// Runs the command. A broken promise is an error, after everything was printed.
+/// Runs the command. A broken guarantee is an error, after everything was printed.
 pub fn check(args: &CheckArgs) -> Result<(), Box<dyn Error>> {
     match &args.command {
         CheckCommand::Isolation(args) => isolation::isolation(args),

@@ -27,22 +27,21 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Measures the engine: without a subcommand, whether interleaving pays on this machine, in under three
-    /// minutes
-    Bench(braid_bench::args::BenchArgs),
-    /// Runs the engine under a seeded scheduler and checks what it promises; a violation's seed replays it exactly
+    /// Measures the engine: without a subcommand, the gain of interleaving on this machine, in under three minutes
+    Bench(braid_bench::BenchArgs),
+    /// Runs the engine under a seeded scheduler and checks its guarantees; a violation's seed replays it exactly
     Sim(sim::SimArgs),
-    /// Checks that the engine keeps what it promises, or that a database on disk is good
+    /// Checks the engine's guarantees, or the files of a database on disk
     Check(check::CheckArgs),
-    /// Copies a database on disk, also one that is in use
+    /// Copies a database on disk, which may be in use
     Backup(database::backup::BackupArgs),
     /// Writes the rows of a database on disk as text, as of one moment
     Dump(database::dump::DumpArgs),
     /// Reads rows that `dump` has written into a database on disk
     Load(database::load::LoadArgs),
-    /// Takes everything that can be read of a damaged database into a new one
+    /// Copies everything that can be read of a damaged database into a new one
     Salvage(database::salvage::SalvageArgs),
-    /// Makes a new database of what one was at a point of its past, or of a backup and an archive of its log
+    /// Makes a new database from one as it was at an earlier point, or from a backup and an archive of its log
     Restore(database::restore::RestoreArgs),
     /// Checks a history of transactions, of Braid or any other engine, for anomalies
     History(history::HistoryArgs),

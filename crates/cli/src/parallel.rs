@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-/// Does pieces 0 to `pieces` on so many threads, and returns what came of them in their order, up to the first with
-/// which `ends` says that it is enough.
+/// Runs pieces 0 to `pieces` on `threads` threads, and returns their results in order, up to the first for which `ends`
+/// returns true.
 pub fn in_order<T: Send>(
     pieces: u64,
     threads: usize,

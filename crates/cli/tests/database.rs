@@ -251,7 +251,7 @@ fn a_database_is_checked_copied_and_salvaged() {
     let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((&found["good"], &found["opens"]), (&false.into(), &false.into()), "{found:#}");
     assert!(String::from_utf8(output.stderr).unwrap().contains("braid salvage db NEW"));
-    assert!(refused(&directory, "dump db").contains("`braid check db db` says what is wrong"));
+    assert!(refused(&directory, "dump db").contains("`braid check db db` shows what is wrong"));
     let salvaged = printed(&directory, "salvage db new");
     assert!(salvaged.contains("damaged: log-00000000000000000001 at offset "), "{salvaged}");
     assert!(refused(&directory, "salvage db new").contains("is not empty"));

@@ -1,7 +1,8 @@
-//! Circles inside the engine's folders: the files of a folder, and the folders in it, use each other in one direction.
+//! Circles inside folders: the files of a folder, and the folders in it, use each other in one direction.
 //!
-//! `mod.rs` is no file of its folder here: it is the folder's face, which names what the others define. A use of what it
-//! passes on is a use of the file that defines that.
+//! `mod.rs` is no file of its folder here, nor are `lib.rs`, `main.rs` and a file with a folder of its name beside it: it
+//! is the folder's face, which names what the others define. A use of what it passes on is a use of the file that
+//! defines that.
 
 use crate::law::find_cycle;
 use crate::{Tree, rust};
@@ -9,7 +10,11 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use quote::ToTokens;
 use std::collections::{BTreeMap, BTreeSet};
 
-const SOURCES: &str = "crates/engine/src/";
+const ENGINE: &str = "crates/engine/src/";
+
+/// Where the rule holds. The folder of the engine itself is the module law's.
+const SOURCES: &[&str] =
+    &[ENGINE, "crates/bench/src/", "crates/cli/src/", "crates/history/src/", "crates/xtask/src/"];
 
 /// Folders with circles that are still to be opened. What is not listed has none, and what is listed has one: so the list
 /// gets shorter only.
@@ -17,28 +22,29 @@ const TO_BE_OPENED: &[&str] = &["checkpoint", "durable", "memory", "txn", "wal"]
 
 type Graph = BTreeMap<String, BTreeSet<String>>;
 
-/// A file of the engine, by the names that lead to it.
+/// A file, by the names of the modules that lead to it.
 struct Source {
     names: Vec<String>,
+    /// It is the face of a folder.
+    is_face: bool,
     /// What it uses, from the crate's root on.
     uses: Vec<Vec<String>>,
 }
 
 /// Folders whose files use each other in a circle.
 pub fn check(tree: &Tree) -> Vec<String> {
-    check_but(tree, TO_BE_OPENED)
+    SOURCES.iter().flat_map(|sources| check_but(tree, sources, TO_BE_OPENED)).collect()
 }
 
-fn check_but(tree: &Tree, to_be_opened: &[&str]) -> Vec<String> {
-    let sources = read(tree);
-    let files: BTreeSet<&[String]> = sources.iter().map(|source| source.names.as_slice()).collect();
+fn check_but(tree: &Tree, root: &str, to_be_opened: &[&str]) -> Vec<String> {
+    let (sources, has_law) = (read(tree, root), root == ENGINE);
     let mut folders: BTreeMap<&[String], Graph> = BTreeMap::new();
-    for source in sources.iter().filter(|source| source.names.last().is_some_and(|name| name != "mod")) {
+    for source in sources.iter().filter(|source| !source.is_face) {
         for used in &source.uses {
-            let Some(target) = resolve(used, &files, &sources) else { continue };
+            let Some(target) = resolve(used, &sources) else { continue };
             let common = source.names.iter().zip(&target).take_while(|(a, b)| a == b).count();
-            // (What the crate's root holds is the module law's.)
-            if common > 0 && common < source.names.len().min(target.len()) {
+            let is_of_law = has_law && common == 0;
+            if !is_of_law && common < source.names.len().min(target.len()) {
                 let graph = folders.entry(&source.names[..common]).or_default();
                 graph.entry(source.names[common].clone()).or_default().insert(target[common].clone());
             }
@@ -47,13 +53,12 @@ fn check_but(tree: &Tree, to_be_opened: &[&str]) -> Vec<String> {
     let mut violations = Vec::new();
     for (folder, graph) in folders {
         let (folder, cycle) = (folder.join("/"), find_cycle(&graph));
-        match (cycle, to_be_opened.contains(&folder.as_str())) {
+        match (cycle, has_law && to_be_opened.contains(&folder.as_str())) {
             (Some(cycle), false) => violations
-                .push(format!("{SOURCES}{folder}: files use each other in a circle: {}", cycle.join(" -> "))),
+                .push(format!("{root}{folder}: files use each other in a circle: {}", cycle.join(" -> "))),
             (None, true) => {
-                violations.push(format!(
-                    "{SOURCES}{folder}: has no circle any more: take it off the list of those"
-                ));
+                violations
+                    .push(format!("{root}{folder}: has no circle any more: take it off the list of those"));
             }
             _ => {}
         }
@@ -61,35 +66,43 @@ fn check_but(tree: &Tree, to_be_opened: &[&str]) -> Vec<String> {
     violations
 }
 
-fn read(tree: &Tree) -> Vec<Source> {
+fn read(tree: &Tree, root: &str) -> Vec<Source> {
     let files = tree.with_extension("rs").filter(|file| !rust::is_test_path(&file.path));
-    files
+    let mut sources: Vec<Source> = files
         .filter_map(|file| {
-            let inside = file.path.strip_prefix(SOURCES)?.strip_suffix(".rs")?;
-            let names: Vec<String> = inside.split('/').map(str::to_string).collect();
-            let is_face = names.last().is_some_and(|name| name == "mod");
-            let module = &names[..names.len() - usize::from(is_face)];
+            let inside = file.path.strip_prefix(root)?.strip_suffix(".rs")?;
+            let mut names: Vec<String> = inside.split('/').map(str::to_string).collect();
+            let is_root = matches!(inside, "lib" | "main");
+            let is_face = is_root || names.last().is_some_and(|name| name == "mod");
+            if is_face {
+                names.pop();
+            }
             let mut uses = Vec::new();
-            scan_items(&rust::parse(file)?.items, module, &mut uses);
-            Some(Source { names, uses })
+            scan_items(&rust::parse(file)?.items, &names, &mut uses);
+            Some(Source { names, is_face, uses })
         })
-        .collect()
+        .collect();
+    let folders: BTreeSet<Vec<String>> = sources
+        .iter()
+        .flat_map(|source| (0..source.names.len()).map(|len| source.names[..len].to_vec()))
+        .collect();
+    sources.iter_mut().for_each(|source| source.is_face |= folders.contains(&source.names));
+    sources
 }
 
-/// The file that a path leads to; by way of a `mod.rs`, what that passes on.
-fn resolve(used: &[String], files: &BTreeSet<&[String]>, sources: &[Source]) -> Option<Vec<String>> {
-    let file = (1..=used.len()).map(|len| &used[..len]).find(|names| files.contains(names));
-    if let Some(file) = file {
-        return Some(file.to_vec());
+/// The file that a path leads to; by way of a face, what that passes on.
+fn resolve(used: &[String], sources: &[Source]) -> Option<Vec<String>> {
+    let leads_to = |path: &[String]| {
+        let on_the_way = sources.iter().filter(|source| path.starts_with(&source.names));
+        on_the_way.max_by_key(|source| source.names.len())
+    };
+    let file = leads_to(used)?;
+    if !file.is_face {
+        return Some(file.names.clone());
     }
-    let face = |len: usize| [&used[..len], &["mod".to_string()]].concat();
-    let len = (1..used.len()).rev().find(|&len| files.contains(face(len).as_slice()))?;
-    let passes_on = &sources.iter().find(|source| source.names == face(len))?.uses;
-    let passed_on = passes_on.iter().find(|path| path.len() > len + 1 && path.last() == used.get(len))?;
-    (1..=passed_on.len())
-        .map(|len| &passed_on[..len])
-        .find(|names| files.contains(names))
-        .map(<[String]>::to_vec)
+    let len = file.names.len();
+    let passed_on = file.uses.iter().find(|path| path.len() > len + 1 && path.last() == used.get(len))?;
+    leads_to(passed_on).filter(|file| !file.is_face).map(|file| file.names.clone())
 }
 
 fn scan_items(items: &[syn::Item], module: &[String], uses: &mut Vec<Vec<String>>) {
@@ -164,10 +177,14 @@ fn is_colon(token: &TokenTree) -> bool {
 mod tests {
     use super::*;
 
-    fn check_files(files: &[(&str, &str)], to_be_opened: &[&str]) -> String {
-        let files: Vec<_> = files.iter().map(|(path, text)| (format!("{SOURCES}{path}"), *text)).collect();
+    fn check_in(root: &str, files: &[(&str, &str)], to_be_opened: &[&str]) -> String {
+        let files: Vec<_> = files.iter().map(|(path, text)| (format!("{root}{path}"), *text)).collect();
         let files: Vec<_> = files.iter().map(|(path, text)| (path.as_str(), *text)).collect();
-        check_but(&Tree::of(&files), to_be_opened).join("\n")
+        check_but(&Tree::of(&files), root, to_be_opened).join("\n")
+    }
+
+    fn check_files(files: &[(&str, &str)], to_be_opened: &[&str]) -> String {
+        check_in(ENGINE, files, to_be_opened)
     }
 
     /// Proves that a circle is found however its uses are written: between files, between a file and a folder, and by way of
@@ -210,6 +227,28 @@ mod tests {
             ("sync/mod.rs", "use crate::cc::A;"),
         ];
         assert_eq!(check_files(&files, &[]), "");
+    }
+
+    /// Proves that in a crate without a module law the files beside `lib.rs` count, too, and that a file may be the face of the
+    /// folder of its name.
+    #[test]
+    fn the_root_of_a_crate_is_a_folder() {
+        let bench = "crates/bench/src/";
+        let circle =
+            [("lib.rs", "pub use b::c::C;"), ("a.rs", "use crate::C;"), ("b/c.rs", "use crate::a::A;")];
+        assert_eq!(
+            check_in(bench, &circle, &[]),
+            "crates/bench/src/: files use each other in a circle: a -> b -> a"
+        );
+        assert_eq!(check_files(&circle, &[]), "");
+        let face =
+            [("a.rs", "pub use c::C; use b::B;"), ("a/b.rs", "use super::c;"), ("a/c.rs", "use super::A;")];
+        assert_eq!(check_in(bench, &face, &[]), "");
+        let inside =
+            [("a.rs", "pub use c::C;"), ("a/b.rs", "use super::C;"), ("a/c.rs", "use crate::a::b::B;")];
+        assert!(
+            check_in(bench, &inside, &[]).contains("src/a: files use each other in a circle: b -> c -> b")
+        );
     }
 
     /// Proves that a folder on the list may have a circle, and has to leave it with the circle.

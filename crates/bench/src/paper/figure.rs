@@ -1,11 +1,11 @@
-//! What a preset is: command lines of `braid bench`, and how the ratios of their results stand beside the
-//! paper's. Results are known here by the names that the JSON files have for them.
+//! Presets: command lines of `braid bench`, and comparisons of the ratios of their results with the paper's. Results are known here by the names that the JSON files have for them.
 
-use super::outcome::Point;
+use super::point::Point;
 use crate::Result;
-use crate::args::PaperArgs;
-use crate::chart::{self, Data, distinct};
-use crate::grid::Grid;
+use crate::command::PaperArgs;
+use crate::report::chart::{self, Data};
+use crate::report::distinct;
+use crate::report::grid::Grid;
 use serde::Serialize;
 
 /// A paper whose figures and tables have presets.
@@ -35,7 +35,7 @@ pub(super) struct Preset {
     pub(super) runs: &'static [&'static str],
     /// Ratios, with the paper's where it gives numbers; the first is what `--svg` draws.
     pub(super) comparisons: &'static [Comparison],
-    /// True if the paper's figure is of what only hardware counters tell.
+    /// The paper's figure shows what only hardware counters can measure.
     pub(super) counts_hardware: bool,
 }
 
@@ -45,7 +45,7 @@ pub(super) struct Comparison {
     pub(super) caption: &'static str,
     /// What the columns are.
     pub(super) x_name: &'static str,
-    /// The column of a result; None: it is not part of this.
+    /// The column of a result; `None`: it is not part of this.
     pub(super) column: fn(&Point) -> Option<String>,
     /// The series of a result.
     pub(super) series: fn(&Point) -> String,

@@ -1,10 +1,10 @@
 //! Utku Sirin, Pınar Tözün, Danica Porobic, Ahmad Yasin, Anastasia Ailamaki: "Micro-architectural analysis of
 //! in-memory OLTP: Revisited", VLDB Journal 30, 2021. Its systems are those of others; Silo, whose index is a
-//! Masstree as ours, is the nearest to this engine. Where the paper normalises to DBMS D, which nobody can run
+//! Masstree as ours, is the nearest to this engine. Where the paper normalises to DBMS D, which is not available to run
 //! here, its ratios and ours are to different things, and no chart holds both.
 
 use super::figure::{Base, Comparison, Id, PaperSeries, Preset, Publication};
-use super::outcome::Point;
+use super::point::Point;
 
 pub(super) static MICROARCHITECTURE: Publication = Publication {
     title: "Micro-architectural analysis of in-memory OLTP: Revisited (VLDB Journal 30, 2021)",
@@ -141,7 +141,7 @@ const TABLE_2: Preset = Preset {
     ..Preset::new(
         Id::Table(2),
         "size of the database, 1 row read",
-        "normalised to DBMS D, which nobody can run here: ours are by naive and by the first column, to which the paper's \
+        "normalised to DBMS D, which is not available here: ours are by naive and by the first column, to which the paper's \
          are brought with the section's figures for DBMS D. Silo, the nearest relative, keeps 21 % of its throughput at \
          100 GB",
     )
@@ -170,7 +170,7 @@ const TABLE_3: Preset = Preset {
     ..Preset::new(
         Id::Table(3),
         "work of a transaction: 1, 10 and 100 rows read",
-        "normalised to DBMS D, which nobody can run here: ours are by naive and by the first column. Silo, the nearest \
+        "normalised to DBMS D, which is not available here: ours are by naive and by the first column. Silo, the nearest \
          relative, is at 4.9, 3.8 and 3.5 x DBMS N",
     )
 };
@@ -199,7 +199,7 @@ const TABLE_4: Preset = Preset {
     ..Preset::new(
         Id::Table(4),
         "TPC-B and TPC-C",
-        "normalised to DBMS D, which nobody can run here: ours are by naive. Silo, the nearest relative, is at 18.5 x with \
+        "normalised to DBMS D, which is not available here: ours are by naive. Silo, the nearest relative, is at 18.5 x with \
          TPC-B and 20 x with TPC-C",
     )
 };

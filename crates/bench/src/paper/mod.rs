@@ -1,22 +1,23 @@
 //! `braid bench paper PAPER --figure N` and `--table N`: presets for figures and tables of papers, with the paper's
 //! ratios beside ours.
 //!
-//! `corobase` and `microarchitecture` are tables of presets; `figure` says what a preset is and compares ratios;
-//! `outcome` holds what its command lines gave, and shows it.
+//! `corobase` and `microarchitecture` are tables of presets; `figure` defines presets and compares ratios of
+//! `point`s; `outcome` runs its command lines and shows the results.
 
 mod corobase;
 mod figure;
 mod microarchitecture;
 mod outcome;
+mod point;
 #[cfg(test)]
 mod tests;
 
-use crate::args::{BenchCommand, Paper, PaperArgs};
-use crate::plan::Plan;
+use crate::command::{BenchCommand, Paper, PaperArgs};
+use crate::suite::outcome::Outcome;
 use crate::{Failure, Result};
 use clap::{FromArgMatches, Subcommand};
 use figure::{Id, Preset, Publication};
-use outcome::{Outcome, Results};
+use outcome::{Results, measured};
 
 /// Runs the preset of a figure or table.
 pub fn run(args: &PaperArgs) -> Result<()> {
@@ -52,11 +53,14 @@ fn measure(preset: &Preset, args: &PaperArgs) -> Result<Vec<Outcome>> {
     let mut outcomes: Vec<Outcome> = Vec::new();
     for line in preset.lines(args) {
         println!("braid {line}");
-        let mut rest = Some(Outcome::of(&parsed(&line)?)?);
-        for outcome in &mut outcomes {
-            rest = rest.and_then(|one| outcome.join(one));
+        let found = measured(&parsed(&line)?)?;
+        match outcomes.iter_mut().find(|outcome| outcome.name == found.name) {
+            Some(outcome) => {
+                outcome.rows.extend(found.rows);
+                outcome.databases.extend(found.databases);
+            }
+            None => outcomes.push(found),
         }
-        outcomes.extend(rest);
     }
     Ok(outcomes)
 }
@@ -67,12 +71,4 @@ fn parsed(line: &str) -> Result<BenchCommand> {
     let command = BenchCommand::augment_subcommands(clap::Command::new("bench"));
     let found = command.try_get_matches_from(words).and_then(|found| BenchCommand::from_arg_matches(&found));
     found.map_err(|error| Failure::new(format!("the preset is wrong: {error}")))
-}
-
-/// The plan of a command line that begins with `bench ycsb`.
-pub(crate) fn plan(line: &str) -> Result<Plan> {
-    match parsed(line)? {
-        BenchCommand::Ycsb(args) => Plan::new(&args),
-        _ => Err(Failure::new("the line is none of ycsb")),
-    }
 }

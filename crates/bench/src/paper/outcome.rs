@@ -1,144 +1,25 @@
 //! What the command lines of a preset gave, of whatever benchmark, as one.
 
 use super::figure::{Compared, Preset, Publication};
-use crate::args::{BenchCommand, PaperArgs};
-use crate::environment::Environment;
-use crate::page::{Page, Part, size};
-use crate::report::{self, short, write};
-use crate::{Failure, Result, chart, kit, plan, runner, tpcc};
-use serde_json::{Map, Value, json};
+use super::point::{Point, list, points};
+use crate::command::{BenchCommand, PaperArgs};
+use crate::report::page::{Page, Part};
+use crate::report::{distinct, short, size, write};
+use crate::suite::outcome::Outcome;
+use crate::suite::show;
+use crate::workloads::{micro, tpcb, tpcc, ycsb};
+use crate::{Failure, Result};
+use serde_json::json;
 
-/// The results of one benchmark.
-pub(super) enum Outcome {
-    Ycsb(report::Outcome),
-    Kit(kit::Outcome),
-}
-
-/// A row of results, under the names of the JSON files.
-#[derive(Clone, Debug)]
-pub(super) struct Point(Map<String, Value>);
-
-impl Point {
-    /// A field for people; empty where there is none.
-    pub(super) fn text(&self, field: &str) -> String {
-        match self.0.get(field) {
-            None => String::new(),
-            Some(Value::String(text)) => text.clone(),
-            Some(other) => other.to_string(),
-        }
+/// Runs what a parsed command line asks for.
+pub(super) fn measured(command: &BenchCommand) -> Result<Outcome> {
+    match command {
+        BenchCommand::Ycsb(args) => ycsb::run(&ycsb::YcsbPlan::new(args)?),
+        BenchCommand::Tpcb(args) => tpcb::run(args),
+        BenchCommand::Micro(args) => micro::run(args),
+        BenchCommand::Tpcc(args) => tpcc::run(args),
+        _ => Err(Failure::new("a preset runs workloads and nothing else")),
     }
-
-    /// A field that is a number; 0 where there is none.
-    pub(super) fn number(&self, field: &str) -> f64 {
-        self.0.get(field).and_then(Value::as_f64).unwrap_or(0.0)
-    }
-
-    /// Whether its transactions write, where that is a parameter.
-    pub(super) fn writes(&self) -> bool {
-        self.0.get("write").and_then(Value::as_bool).unwrap_or(false)
-    }
-
-    #[cfg(test)]
-    pub(super) fn of(value: Value) -> Point {
-        let Value::Object(fields) = value else { panic!("a row is an object") };
-        Point(fields)
-    }
-}
-
-impl Outcome {
-    /// Runs what a parsed command line asks for.
-    pub(super) fn of(command: &BenchCommand) -> Result<Outcome> {
-        Ok(match command {
-            BenchCommand::Ycsb(args) => Outcome::Ycsb(runner::run(&plan::Plan::new(args)?)?),
-            BenchCommand::Tpcb(args) => Outcome::Kit(kit::tpcb::run(args)?),
-            BenchCommand::Micro(args) => Outcome::Kit(kit::micro::run(args)?),
-            BenchCommand::Tpcc(args) => Outcome::Kit(tpcc::run(args)?),
-            _ => return Err(Failure::new("a preset runs workloads and nothing else")),
-        })
-    }
-
-    /// Takes in what another run of the same benchmark gave; returns that of another benchmark.
-    pub(super) fn join(&mut self, other: Outcome) -> Option<Outcome> {
-        match (self, other) {
-            (Outcome::Ycsb(all), Outcome::Ycsb(other)) => all.rows.extend(other.rows),
-            (Outcome::Kit(all), Outcome::Kit(other)) if all.name == other.name => {
-                all.rows.extend(other.rows);
-                all.databases.extend(other.databases);
-            }
-            (_, other) => return Some(other),
-        }
-        None
-    }
-
-    fn environment(&self) -> &Environment {
-        match self {
-            Outcome::Ycsb(outcome) => &outcome.environment,
-            Outcome::Kit(outcome) => &outcome.environment,
-        }
-    }
-
-    fn text(&self) -> String {
-        match self {
-            Outcome::Ycsb(outcome) => outcome.text(),
-            Outcome::Kit(outcome) => outcome.text(),
-        }
-    }
-
-    fn svg(&self) -> Result<String> {
-        match self {
-            Outcome::Ycsb(outcome) => chart::svg(outcome),
-            Outcome::Kit(outcome) => outcome.throughput(),
-        }
-    }
-
-    fn parts(&self) -> Result<Vec<Part>> {
-        Ok(match self {
-            Outcome::Ycsb(outcome) => report::page(outcome, "")?.parts,
-            Outcome::Kit(outcome) => kit::page(outcome, "")?.parts,
-        })
-    }
-
-    /// The rows as the JSON file has them, each with its benchmark and its ratio to the first mode.
-    fn rows(&self) -> Vec<Map<String, Value>> {
-        let (text, ratios) = match self {
-            Outcome::Ycsb(outcome) => {
-                let measured = outcome.rows.iter().filter(|row| row.measured);
-                (outcome.json(), measured.map(|row| outcome.ratio(row)).collect())
-            }
-            Outcome::Kit(outcome) => (outcome.json(), Vec::new()),
-        };
-        let mut rows = list(&text, "rows");
-        for (row, ratio) in rows.iter_mut().zip(ratios) {
-            row.insert("benchmark".to_owned(), "ycsb".into());
-            row.insert("ratio".to_owned(), ratio.into());
-        }
-        rows
-    }
-
-    fn databases(&self) -> Vec<Map<String, Value>> {
-        match self {
-            Outcome::Ycsb(_) => Vec::new(),
-            Outcome::Kit(outcome) => list(&outcome.json(), "databases"),
-        }
-    }
-
-    /// The rows of whole variants.
-    pub(super) fn points(&self) -> Vec<Point> {
-        let rows = self.rows();
-        let has_total = rows.iter().any(|row| row.get("kind").is_some_and(|kind| kind == "total"));
-        let is_whole = |row: &Map<String, Value>| !has_total || row["kind"] == "total";
-        rows.into_iter().filter(is_whole).map(Point).collect()
-    }
-}
-
-/// The objects of a list in JSON that this program has written.
-fn list(json: &str, name: &str) -> Vec<Map<String, Value>> {
-    let mut all: Value = serde_json::from_str(json).expect("results are valid JSON");
-    let objects = all[name].as_array_mut().map(std::mem::take).unwrap_or_default();
-    objects
-        .into_iter()
-        .filter_map(|one| if let Value::Object(fields) = one { Some(fields) } else { None })
-        .collect()
 }
 
 /// All that came of a preset.
@@ -155,7 +36,7 @@ impl Results {
     }
 
     fn points(&self) -> Vec<Point> {
-        self.outcomes.iter().flat_map(Outcome::points).collect()
+        self.outcomes.iter().flat_map(points).collect()
     }
 
     fn compared(&self) -> Vec<Compared> {
@@ -187,14 +68,14 @@ impl Results {
     pub(super) fn svg(&self, compared: &[Compared]) -> Result<String> {
         match (self.preset.comparisons.first(), compared.first()) {
             (Some(comparison), Some(compared)) => comparison.svg(compared),
-            _ => self.outcomes[0].svg(),
+            _ => self.outcomes[0].throughput(),
         }
     }
 
     /// All results, with what the paper says.
     pub(super) fn json(&self, compared: &[Compared]) -> String {
         let all = json!({
-            "environment": self.outcomes[0].environment(),
+            "environment": &self.outcomes[0].environment,
             "paper": {
                 "title": self.publication.title,
                 "preset": self.preset.id.to_string(),
@@ -203,8 +84,8 @@ impl Results {
                 "scale": self.preset.scale,
             },
             "comparisons": compared,
-            "rows": self.outcomes.iter().flat_map(Outcome::rows).collect::<Vec<_>>(),
-            "databases": self.outcomes.iter().flat_map(Outcome::databases).collect::<Vec<_>>(),
+            "rows": self.outcomes.iter().flat_map(|outcome| list(&outcome.json(), "rows")).collect::<Vec<_>>(),
+            "databases": self.outcomes.iter().flat_map(|outcome| list(&outcome.json(), "databases")).collect::<Vec<_>>(),
         });
         serde_json::to_string_pretty(&all).expect("text and finite numbers serialise")
     }
@@ -217,9 +98,9 @@ impl Results {
         }
         parts.push(Part::Notes(self.notes()));
         for outcome in &self.outcomes {
-            parts.extend(outcome.parts()?);
+            parts.extend(show::page(outcome, "")?.parts);
         }
-        let environment = self.outcomes[0].environment();
+        let environment = &self.outcomes[0].environment;
         Ok(Page { title: self.preset.title, environment, parts })
     }
 
@@ -233,7 +114,7 @@ impl Results {
             ranges(&points),
             self.publication.machine,
             self.preset.scale,
-            self.outcomes[0].environment().summary(),
+            self.outcomes[0].environment.summary(),
             scale(&points),
         )
     }
@@ -256,7 +137,7 @@ fn scale(points: &[Point]) -> String {
     };
     let values = |(field, name): (&str, &str)| {
         let found = points.iter().filter(|point| !point.text(field).is_empty());
-        let values = chart::distinct(found.map(|point| shown(field, point)));
+        let values = distinct(found.map(|point| shown(field, point)));
         (!values.is_empty()).then(|| format!("{} {name}", values.join(", ")))
     };
     NAMES.into_iter().filter_map(values).collect::<Vec<_>>().join("; ")

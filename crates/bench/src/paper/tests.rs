@@ -1,9 +1,12 @@
 //! Every preset, the papers' figures in it, and small runs.
 
 use super::figure::{Base, Comparison, EVERYWHERE, Id, PaperSeries};
-use super::outcome::{Point, Results};
+use super::outcome::Results;
+use super::point::Point;
 use super::*;
 use crate::scheme::SchemeKind;
+use crate::suite::plan::Plan;
+use crate::workloads::ycsb::YcsbPlan;
 use clap::ValueEnum;
 use serde_json::json;
 
@@ -36,20 +39,22 @@ fn every_preset_is_a_valid_command_line() {
             assert!(publication.presets[..index].iter().all(|other| other.id != preset.id), "{}", preset.id);
             for line in preset.lines(&args(paper)) {
                 assert!(!line.contains(['{', '}']), "{line}");
-                let kit = match parsed(&line).unwrap_or_else(|error| panic!("{}: {error}", preset.id)) {
+                let kinds = match parsed(&line).unwrap_or_else(|error| panic!("{}: {error}", preset.id)) {
                     BenchCommand::Ycsb(args) => {
-                        assert!(Plan::new(&args).unwrap().variants.len() > 1, "{line}");
+                        let plan = YcsbPlan::new(&args).unwrap();
+                        let works = plan.tables[0].works.len() * plan.tables.len();
+                        assert!(plan.plan.variants.len() * works > 1, "{line}");
                         continue;
                     }
-                    BenchCommand::Micro(args) => args.kit,
-                    BenchCommand::Tpcb(args) => args.kit,
+                    BenchCommand::Micro(args) => args.kinds,
+                    BenchCommand::Tpcb(args) => args.kinds,
                     BenchCommand::Tpcc(args) => {
                         assert!(args.scale().unwrap().warehouses == 8, "{line}");
-                        args.kit
+                        args.kinds
                     }
                     _ => panic!("{line} is no workload"),
                 };
-                assert!(crate::kit::plan::Plan::new(&kit).unwrap().variants.len() > 1, "{line}");
+                assert!(Plan::of_kinds(&kinds).unwrap().variants.len() > 1, "{line}");
             }
         }
     }
@@ -201,7 +206,7 @@ fn tempdir(name: &str) -> std::path::PathBuf {
 
 #[test]
 fn presets_run_to_their_end() {
-    // Proves that one preset of YCSB and some of kits run, and that rows, ratios and the paper's figures are in all
+    // Proves that presets of several workloads run, and that rows, ratios and the paper's figures are in all
     // that is written.
     let args = |paper| PaperArgs { records: 2000, size: 20 << 10, seconds: 0.01, branches: 2, ..args(paper) };
     let of_corobase = PaperArgs { figure: Some(8), ..args(Paper::Corobase) };

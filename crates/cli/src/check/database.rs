@@ -36,7 +36,7 @@ pub fn database(args: &DatabaseArgs) -> Result<(), Failure> {
         (true, _) => Ok(()),
         (false, true) => Err("the database is damaged".into()),
         (false, false) => Err(format!(
-            "the database is damaged and would not open; `braid salvage {} NEW` takes what can be read",
+            "the database is damaged and would not open; `braid salvage {} NEW` copies what can be read",
             args.path.display()
         )
         .into()),

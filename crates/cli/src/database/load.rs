@@ -19,7 +19,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
-/// A transaction puts so many rows at most, or of about so many bytes.
+/// A transaction puts at most this many rows, of about this many bytes.
 const BATCH_ROWS: usize = 4096;
 const BATCH_BYTES: usize = 1 << 20;
 
@@ -319,7 +319,7 @@ impl<'d> Loader<'d> {
 const HEADER: &str = "the first line of CSV is a header with the types, such as \"key: u64,value: string\"";
 
 impl Part {
-    /// Waits for the transaction under way; says how many rows are durable by that.
+    /// Waits for the transaction under way; returns how many rows are durable then.
     fn wait(&mut self) -> braiddb::Result<u64> {
         match self.under_way.take() {
             Some((handle, rows)) => handle.wait().map(|()| rows),

@@ -39,7 +39,7 @@ pub fn existing(path: &Path) -> Result<FileStorage, Failure> {
         )
         .into()),
         Ok(None) => Err(none("it has none of the files of one").into()),
-        // Damage is for who reads on to tell.
+        // The caller reports damage.
         Ok(Some(_)) | Err(_) => Ok(storage),
     }
 }
@@ -104,7 +104,7 @@ pub fn advise(error: Error, path: &Path) -> Failure {
             return error.into();
         }
         Error::Checkpoint(_) | Error::Log(_) | Error::CatalogDamaged { .. } => format!(
-            "`braid check db {path}` says what is wrong, `braid salvage {path} NEW` takes what can be read"
+            "`braid check db {path}` shows what is wrong, `braid salvage {path} NEW` copies what can be read"
         ),
         _ => return error.into(),
     };

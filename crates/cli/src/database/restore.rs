@@ -100,7 +100,7 @@ fn parse(text: &str) -> Option<u64> {
     u64::try_from(seconds).ok()?.checked_mul(1_000_000_000)?.checked_add(ns)
 }
 
-/// Numbers of so many digits each, with this between them.
+/// Numbers with these counts of digits, with a separator between them.
 fn numbers<const N: usize>(text: &str, between: char, digits: [usize; N]) -> Option<[i64; N]> {
     let (mut numbers, mut parts) = ([0; N], text.split(between));
     for (number, digits) in numbers.iter_mut().zip(digits) {

@@ -1,0 +1,7 @@
+//! Measurements that are no workload: each has its own ways of running, and its own table.
+
+pub(crate) mod classes;
+pub(crate) mod commit;
+pub(crate) mod main_job;
+pub(crate) mod recovery;
+pub(crate) mod robust;

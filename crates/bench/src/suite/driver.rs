@@ -1,0 +1,225 @@
+//! Loads a database for each scheme and durability, runs all variants in turns, so that other load on the machine falls
+//! on all of them alike, and checks the conditions after each repeat.
+
+use super::outcome::{DatabaseLine, Part, Row, Work};
+use super::plan::{DatabaseKind, Plan, Variant};
+use super::slice::{Slice, together};
+use super::worker::{Job, Length, Measured};
+use super::{Benchmark, Condition, Loaded, Parameters, Suite};
+use crate::args::DurabilityKind;
+use crate::engine::{self, Database, Scheme};
+use crate::machine::progress;
+use crate::report::hardware::Counting;
+use crate::scheme::WithScheme;
+use crate::{Failure, Result};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Runs the plan.
+pub(crate) fn run<B: Benchmark>(benchmark: &B, plan: &Plan) -> Result<Part> {
+    let kinds = plan.databases();
+    // A scheme that has no databases on disk is refused here, before anything is loaded.
+    kinds.iter().try_for_each(|&kind| kind.scheme.with(TryOpen { kind, plan }))?;
+    let mut databases = Vec::new();
+    for kind in kinds {
+        databases.push((kind, kind.scheme.with(Load { benchmark, kind, plan })?));
+    }
+    let of = |variant: &Variant| {
+        let found = databases.iter().find(|(kind, _)| *kind == variant.database());
+        &*found.expect("a database is loaded for each variant").1
+    };
+    let suites = databases.first().map_or(0, |(_, database)| database.suites());
+    let works: Vec<(usize, &Variant)> =
+        (0..suites).flat_map(|suite| plan.variants.iter().map(move |variant| (suite, variant))).collect();
+    let mut slices: Vec<Vec<Slice>> = works.iter().map(|_| Vec::new()).collect();
+    let mut conditions = Vec::new();
+    let bar =
+        progress(works.len() as u64 * u64::from(plan.repeats), "running {msg} [{bar:40}] {pos}/{len} {eta}");
+    for repeat in 0..plan.repeats {
+        for (&(suite, variant), slices) in works.iter().zip(&mut slices) {
+            bar.set_message(variant.mode.name());
+            slices.extend(run_slice(of(variant), suite, variant, plan, repeat)?);
+            bar.inc(1);
+        }
+        conditions.clear();
+        for (kind, database) in &databases {
+            conditions.push(checked(benchmark.name(), *kind, &**database, repeat)?);
+        }
+    }
+    bar.finish_and_clear();
+    let lines = databases.iter().zip(conditions).map(|((kind, database), conditions)| DatabaseLine {
+        kind: *kind,
+        parameters: in_common((0..database.suites()).map(|suite| database.work(suite).parameters)),
+        memory_before_bytes: database.memory_before_bytes(),
+        memory_after_bytes: database.counters().memory_bytes,
+        conditions,
+    });
+    let lines = lines.collect();
+    let of_work = |(&(suite, variant), slices): (&(usize, &Variant), Vec<Slice>)| {
+        let database = of(variant);
+        Row::of(&database.work(suite), variant, database.memory_before_bytes(), &slices)
+    };
+    let rows = works.iter().zip(slices).flat_map(of_work).collect();
+    Ok(Part { rows, databases: lines })
+}
+
+/// The parameters that all have, with the same values.
+fn in_common<'a>(mut all: impl Iterator<Item = &'a Parameters>) -> Parameters {
+    let mut common = all.next().cloned().unwrap_or_default();
+    all.for_each(|other| common.retain(|parameter| other.contains(parameter)));
+    common
+}
+
+/// A loaded database under any scheme.
+trait Runs: Sync {
+    /// How many suites it has, all over the same tables.
+    fn suites(&self) -> usize;
+    fn work(&self, suite: usize) -> Work<'_>;
+    /// One worker's slice; `None`: the mode has no form of the workload.
+    fn run(
+        &self,
+        suite: usize,
+        variant: &Variant,
+        worker: usize,
+        length: Length,
+        seed: u64,
+    ) -> Option<Measured>;
+    fn check(&self) -> Result<Vec<Condition>>;
+    fn checkpoint(&self) -> Result<()>;
+    fn memory_before_bytes(&self) -> u64;
+    fn counters(&self) -> engine::Counters;
+}
+
+struct Ready<C: Scheme, S: Suite> {
+    db: Database<C>,
+    suites: Vec<Loaded<S>>,
+    memory_before_bytes: u64,
+    /// Removed after the database.
+    _directory: Option<engine::Directory>,
+}
+
+/// Opens an empty database on disk, and removes it.
+struct TryOpen<'a> {
+    kind: DatabaseKind,
+    plan: &'a Plan,
+}
+
+impl WithScheme for TryOpen<'_> {
+    type Output = Result<()>;
+    fn with<C: Scheme>(self) -> Result<()> {
+        if self.kind.durability == DurabilityKind::Memory {
+            return Ok(());
+        }
+        let plan = self.plan;
+        engine::open::<C>(plan.index, self.kind.durability, &plan.directory).map(|_| ())
+    }
+}
+
+/// Loads the tables of a benchmark.
+struct Load<'a, B> {
+    benchmark: &'a B,
+    kind: DatabaseKind,
+    plan: &'a Plan,
+}
+
+impl<B: Benchmark> WithScheme for Load<'_, B> {
+    type Output = Result<Box<dyn Runs>>;
+    fn with<C: Scheme>(self) -> Self::Output {
+        let plan = self.plan;
+        let (db, directory) = engine::open::<C>(plan.index, self.kind.durability, &plan.directory)?;
+        let suites = self.benchmark.load(&db)?;
+        assert!(suites.iter().all(|one| !one.suite.kinds().is_empty()), "a suite has kinds of transactions");
+        let memory_before_bytes = engine::counters(&db).memory_bytes;
+        db.checkpoint().map_err(engine::failure)?; // so that the log is short
+        db.set_profiling(plan.breakdown);
+        Ok(Box::new(Ready { db, suites, memory_before_bytes, _directory: directory }))
+    }
+}
+
+impl<C: Scheme, S: Suite> Runs for Ready<C, S> {
+    fn suites(&self) -> usize {
+        self.suites.len()
+    }
+    fn work(&self, suite: usize) -> Work<'_> {
+        let Loaded { parameters, suite } = &self.suites[suite];
+        let (operations, sample_every) = (suite.operations(), suite.sample_every());
+        Work { parameters, kinds: suite.kinds(), operations, sample_every }
+    }
+    fn run(
+        &self,
+        suite: usize,
+        variant: &Variant,
+        worker: usize,
+        length: Length,
+        seed: u64,
+    ) -> Option<Measured> {
+        let suite = &self.suites[suite].suite;
+        suite.execute(&Job { db: &self.db, suite, variant, worker, length, seed })
+    }
+    fn check(&self) -> Result<Vec<Condition>> {
+        self.suites.first().map_or(Ok(Vec::new()), |loaded| loaded.suite.check(&self.db))
+    }
+    fn checkpoint(&self) -> Result<()> {
+        self.db.checkpoint().map_err(engine::failure)
+    }
+    fn memory_before_bytes(&self) -> u64 {
+        self.memory_before_bytes
+    }
+    fn counters(&self) -> engine::Counters {
+        engine::counters(&self.db)
+    }
+}
+
+/// One variant for one slice; `None`: its mode has no form of the workload.
+fn run_slice(
+    database: &dyn Runs,
+    suite: usize,
+    variant: &Variant,
+    plan: &Plan,
+    repeat: u32,
+) -> Result<Option<Slice>> {
+    let (before, is_over) = (database.counters(), AtomicBool::new(false));
+    let counting = plan.breakdown.then(Counting::start);
+    let (warm_up, transactions_max) = (plan.warm_up(variant.mode), plan.transactions_max);
+    let length = Length { warm_up, slice: plan.slice, transactions_max };
+    let slice = std::thread::scope(|scope| {
+        let checkpoints = plan.checkpoints.then(|| {
+            scope.spawn(|| {
+                // Relaxed: only when it ends is asked for.
+                while !is_over.load(Ordering::Relaxed) {
+                    database.checkpoint()?;
+                }
+                Ok(())
+            })
+        });
+        let slice = together(variant.workers, |worker| {
+            // Every mode gets the same inputs in the same repeat.
+            let seed = plan.seed.wrapping_add((u64::from(repeat) << 32) + worker as u64);
+            database.run(suite, variant, worker, length, engine::mix(seed))
+        });
+        is_over.store(true, Ordering::Relaxed); // a checkpoint under way is waited for
+        if let Some(checkpoints) = checkpoints {
+            checkpoints.join().expect("checkpoints do not panic")?;
+        }
+        slice
+    })?;
+    let events = counting.map(Counting::end).unwrap_or_default();
+    let after = database.counters();
+    let (log, breakdown) = (after.log.since(&before.log), after.breakdown.since(&before.breakdown));
+    Ok(slice.map(|slice| Slice { log, breakdown, events, ..slice }))
+}
+
+/// The conditions, all of which hold.
+fn checked(benchmark: &str, kind: DatabaseKind, database: &dyn Runs, repeat: u32) -> Result<Vec<Condition>> {
+    let conditions = database.check()?;
+    match conditions.iter().find(|condition| !condition.holds) {
+        None => Ok(conditions),
+        Some(broken) => Err(Failure::new(format!(
+            "{benchmark} under {}, durability {}, after repeat {}: it does not hold that {}: {}",
+            kind.scheme.name(),
+            kind.durability.name(),
+            repeat + 1,
+            broken.name,
+            broken.detail
+        ))),
+    }
+}

@@ -1,0 +1,77 @@
+//! Filling tables by all processors, and reading them back.
+
+use crate::Failure;
+use crate::args::{RefillKind, processors};
+use crate::engine::{self, Database, OnMiss, PrefetchOnly, Result, Scheme, Txn};
+use crate::machine::{pin, progress};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Rows that a loading worker takes on at once.
+const BLOCK: u64 = 8192;
+const BATCH: usize = 32;
+
+/// Puts rows number 0 to `rows` into the database, a transaction each, by all processors. Stops early, with the first
+/// of them, after `time_max`. Returns how many there are. `what` they are is for people.
+pub(crate) fn fill<C: Scheme>(
+    db: &Database<C>,
+    what: &str,
+    rows: u64,
+    time_max: Option<Duration>,
+    put: impl AsyncFn(&Txn<C>, &u64) -> Result<()> + Sync,
+) -> crate::Result<u64> {
+    let until = time_max.map(|max| Instant::now() + max);
+    let bar = progress(rows, "loading {msg} [{bar:40}] {percent}% {eta}");
+    bar.set_message(format!("{rows} {what}"));
+    let (claimed, has_failed) = (AtomicU64::new(0), AtomicBool::new(false));
+    let claim = || {
+        if until.is_some_and(|until| Instant::now() >= until) {
+            return None;
+        }
+        // Relaxed: only uniqueness is asked for, and a failure is noticed soon enough.
+        let start = claimed.fetch_add(BLOCK, Ordering::Relaxed);
+        let is_needed = start < rows && !has_failed.load(Ordering::Relaxed);
+        is_needed.then(|| start..(start + BLOCK).min(rows))
+    };
+    let work = || {
+        let mut worker = engine::worker(db, OnMiss, BATCH.into(), RefillKind::Immediate);
+        let mut failed = None;
+        while let Some(block) = claim() {
+            let length = block.end - block.start;
+            worker.run_each(block, &put, |result| failed = result.err().or(failed.take()));
+            if let Some(error) = failed.take() {
+                has_failed.store(true, Ordering::Relaxed);
+                return Err(Failure::new(format!("loading {what} failed: {error}")));
+            }
+            bar.inc(length);
+        }
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..processors())
+            .map(|index| {
+                let work = &work;
+                scope.spawn(move || {
+                    pin(index);
+                    work()
+                })
+            })
+            .collect();
+        threads.into_iter().try_for_each(|thread| thread.join().expect("loading does not panic"))
+    })?;
+    bar.finish_and_clear();
+    Ok(claimed.into_inner().min(rows))
+}
+
+/// Runs one transaction that may read all tables, while no other is open.
+pub(crate) fn read_all<C: Scheme, R>(
+    db: &Database<C>,
+    read: impl AsyncFn(&Txn<C>) -> Result<R>,
+) -> crate::Result<R> {
+    let mut worker = engine::worker(db, PrefetchOnly, 1.into(), RefillKind::Immediate);
+    let read = async |tx: &Txn<C>| {
+        tx.declare_read_only();
+        read(tx).await
+    };
+    worker.run(read).map_err(engine::failure)
+}

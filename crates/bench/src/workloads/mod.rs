@@ -1,0 +1,16 @@
+//! The workloads, a file or folder each. `suite` defines what a workload is.
+
+pub(crate) mod micro;
+pub(crate) mod smallbank;
+mod text;
+pub(crate) mod tpcb;
+pub mod tpcc;
+pub mod ycsb;
+
+#[cfg(test)]
+mod tests;
+
+/// A number of rows on the command line.
+fn parse_rows(text: &str) -> Result<u64, String> {
+    crate::args::parse_within(text, 1, 4_000_000_000).map(|n| n as u64)
+}

@@ -1,0 +1,102 @@
+//! `braid bench tpcc` on the command line.
+
+use super::{Home, Mix, Scale, Settings};
+use crate::Result;
+use crate::suite::args::KindsArgs;
+use clap::Args;
+
+/// `braid bench tpcc`.
+#[derive(Args, Clone, Debug)]
+pub struct TpccArgs {
+    /// Warehouses, about 100 MB each
+    #[arg(long, default_value = "4", value_parser = clap::value_parser!(u32).range(1..=65_535))]
+    pub warehouses: u32,
+    /// Divides the customers of a district and the items by this, for a quick look
+    #[arg(long, default_value = "1", value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub scale_down: u32,
+    /// Suppliers that Q2* looks through a fifth of [default: 100, fewer if there are too few items]
+    #[arg(long)]
+    pub suppliers: Option<u32>,
+    /// Which transactions; several mixes run side by side on the same tables
+    #[arg(long, default_value = "full", value_delimiter = ',')]
+    pub mix: Vec<Mix>,
+    /// Percent of an order's lines that another warehouse supplies
+    #[arg(long, default_value = "1", value_parser = clap::value_parser!(u32).range(0..=100))]
+    pub remote_items: u32,
+    /// Percent of payments by customers of another warehouse
+    #[arg(long, default_value = "15", value_parser = clap::value_parser!(u32).range(0..=100))]
+    pub remote_payments: u32,
+    /// Which warehouses are at home
+    #[arg(long, default_value = "uniform")]
+    pub home: Home,
+    /// What every workload with transactions of several kinds takes.
+    #[command(flatten)]
+    pub kinds: KindsArgs,
+}
+
+impl TpccArgs {
+    /// The size of the database.
+    pub fn scale(&self) -> Result<Scale> {
+        let full = Scale::full(self.warehouses);
+        let (customers, items) = (full.customers / self.scale_down, full.items / self.scale_down);
+        let scale = Scale { customers, items, ..full };
+        let suppliers = self.suppliers.unwrap_or(full.suppliers.min(scale.supplied_by()));
+        let scale = Scale { suppliers, ..scale };
+        scale.check()?;
+        Ok(scale)
+    }
+
+    /// How the transactions of a mix are made up.
+    pub fn settings(&self, mix: Mix) -> Result<Settings> {
+        Ok(Settings {
+            scale: self.scale()?,
+            mix,
+            remote_items: self.remote_items,
+            remote_payments: self.remote_payments,
+            home: self.home,
+        })
+    }
+}
+
+/// A whole command line.
+#[cfg(test)]
+#[derive(clap::Parser)]
+pub(super) struct Line {
+    #[command(flatten)]
+    pub(super) args: TpccArgs,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::{Parser, ValueEnum};
+
+    fn parsed(line: &str) -> TpccArgs {
+        Line::try_parse_from(["tpcc"].into_iter().chain(line.split_whitespace())).unwrap().args
+    }
+
+    #[test]
+    fn the_specification_is_the_default() {
+        // Proves the defaults, scaling down, several mixes, and that too many suppliers are refused.
+        let args = parsed("");
+        assert_eq!(args.scale().unwrap(), Scale::full(4));
+        let settings = args.settings(Mix::Full).unwrap();
+        assert_eq!((settings.remote_items, settings.remote_payments), (1, 15));
+        let small = parsed("--warehouses 2 --scale-down 50 --mix narrow,cr,ch,query2 --home worker");
+        let scale = small.scale().unwrap();
+        assert_eq!((scale.warehouses, scale.customers, scale.items, scale.suppliers), (2, 60, 2000, 100));
+        assert_eq!(small.mix, [Mix::Narrow, Mix::Reads, Mix::Hybrid, Mix::Query2]);
+        assert!(parsed("--suppliers 10001").scale().is_err());
+        assert!(Line::try_parse_from(["tpcc", "--remote-items", "101"]).is_err());
+    }
+
+    #[test]
+    fn names_of_mixes_are_those_of_the_command_line() {
+        // Proves that `Mix::name`, the parser and JSON agree, and that `ALL` leaves none out.
+        for mix in Mix::value_variants() {
+            assert_eq!(mix.to_possible_value().unwrap().get_name(), mix.name());
+            assert_eq!(serde_json::to_value(mix).unwrap(), mix.name());
+        }
+        assert_eq!(Mix::value_variants(), Mix::ALL);
+    }
+}

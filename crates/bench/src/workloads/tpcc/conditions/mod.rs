@@ -1,0 +1,112 @@
+//! The twelve consistency conditions (clause 3.3.2), each over a snapshot of its own: they hold of every snapshot,
+//! also while transactions run.
+//!
+//! Condition 11 of the specification speaks of the database as it was loaded. Here it is a little stronger, and holds
+//! at any time: the orders that are not new are those that the loader delivered and those for which a customer's
+//! deliveries were counted.
+
+mod cursor;
+mod districts;
+mod money;
+mod orders;
+
+use super::keys::District;
+use super::scale::Scale;
+use super::schema::Tables;
+use crate::args::RefillKind;
+use crate::engine::{self, Database, PrefetchOnly, Result, Scheme, Txn};
+use crate::suite::Condition;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Each condition in words, in the specification's order.
+pub(crate) const CONDITIONS: [&str; 12] = [
+    "a warehouse's takings are those of its districts",
+    "a district's next order comes after its newest",
+    "a district's new orders have numbers without gaps",
+    "a district has as many lines as its orders say",
+    "an order has a carrier unless it is new",
+    "an order has as many lines as it says",
+    "a line has a date of delivery if its order has a carrier",
+    "a warehouse's takings are those of the history",
+    "a district's takings are those of the history",
+    "a customer's balance is deliveries less payments",
+    "a district's orders are new, loaded as delivered, or counted as deliveries",
+    "a customer's balance and payments are the deliveries",
+];
+
+/// A snapshot, and what to look at.
+pub(super) struct View<'t, C: Scheme> {
+    tx: &'t Txn<C>,
+    tables: &'t Tables,
+    scale: &'t Scale,
+}
+
+/// Where a condition does not hold: the first place that was found, and both values.
+pub(super) type Violation = Option<String>;
+
+impl<C: Scheme> View<'_, C> {
+    async fn violation(&self, index: usize) -> Result<Violation> {
+        match index + 1 {
+            1 => self.takings_of_districts().await,
+            2 => self.next_orders().await,
+            3 => self.new_orders_without_gaps().await,
+            4 => self.lines_of_districts().await,
+            5 => self.carriers().await,
+            6 => self.lines_of_orders().await,
+            7 => self.dates_of_delivery().await,
+            8 => self.history_of_warehouses().await,
+            9 => self.history_of_districts().await,
+            10 => self.balances().await,
+            11 => self.orders_of_districts().await,
+            _ => self.balances_and_payments().await,
+        }
+    }
+}
+
+/// Checks all conditions, several at a time.
+pub(crate) fn check<C: Scheme>(
+    db: &Database<C>,
+    tables: &Tables,
+    scale: &Scale,
+    threads: usize,
+) -> crate::Result<Vec<Condition>> {
+    let (next, results) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let work = || -> Result<()> {
+        loop {
+            // Relaxed: each condition is drawn once, and results are handed over by the lock.
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            if index >= CONDITIONS.len() {
+                return Ok(());
+            }
+            let violation = violation(db, tables, scale, index)?;
+            results.lock().expect("no panic while it is held").push((index, violation));
+        }
+    };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads.clamp(1, CONDITIONS.len())).map(|_| scope.spawn(work)).collect();
+        threads.into_iter().try_for_each(|thread| thread.join().expect("a check does not panic"))
+    })
+    .map_err(engine::failure)?;
+    let mut results = results.into_inner().expect("no panic while it is held");
+    results.sort_unstable_by_key(|(index, _)| *index);
+    let condition = |(index, violation): (usize, Violation)| Condition {
+        name: format!("{}. {}", index + 1, CONDITIONS[index]),
+        holds: violation.is_none(),
+        detail: violation.unwrap_or_else(|| "everywhere".into()),
+    };
+    Ok(results.into_iter().map(condition).collect())
+}
+
+fn violation<C: Scheme>(db: &Database<C>, tables: &Tables, scale: &Scale, index: usize) -> Result<Violation> {
+    let mut worker = engine::worker(db, PrefetchOnly, 1.into(), RefillKind::Immediate);
+    worker.run(async |tx: &Txn<C>| {
+        tx.declare_read_only();
+        View { tx, tables, scale }.violation(index).await
+    })
+}
+
+/// For messages.
+fn place(district: District) -> String {
+    format!("warehouse {}, district {}", district.warehouse(), district.number())
+}

@@ -1,0 +1,481 @@
+//! The inputs of transactions, and the source that makes them: by clauses 2.4.1 to 2.8.1, with the weights of a mix.
+
+use super::keys::{self, District, LINES_MAX};
+use super::random::{Constants, NonUniform, between};
+use super::{Home, Mix, Settings};
+use crate::distribution::Rng;
+use crate::suite::Conflicts;
+use std::ops::Range;
+use std::time::SystemTime;
+
+/// The input of one transaction.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Input {
+    NewOrder(NewOrder),
+    Payment(Payment),
+    Delivery(Delivery),
+    OrderStatus(OrderStatus),
+    StockLevel(StockLevel),
+    Query2(Query2),
+}
+
+/// The kinds of inputs, in the order of `Input`: so that each mix has some that follow each other.
+pub(crate) static KINDS: [&str; 6] =
+    ["new-order", "payment", "delivery", "order-status", "stock-level", "query2"];
+
+impl Input {
+    pub(crate) fn kind(&self) -> usize {
+        match self {
+            Input::NewOrder(_) => 0,
+            Input::Payment(_) => 1,
+            Input::Delivery(_) => 2,
+            Input::OrderStatus(_) => 3,
+            Input::StockLevel(_) => 4,
+            Input::Query2(_) => 5,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NewOrder {
+    pub(crate) district: District,
+    pub(crate) customer: u16,
+    pub(crate) date: u64,
+    /// The last line asks for an item that there is not.
+    pub(crate) rolls_back: bool,
+    pub(crate) is_local: bool,
+    /// Bit i: an earlier line takes from the same stock as line i.
+    pub(crate) repeats: u16,
+    pub(crate) count: u8,
+    lines: [Line; LINES_MAX],
+}
+
+impl NewOrder {
+    pub(crate) fn lines(&self) -> &[Line] {
+        &self.lines[..usize::from(self.count)]
+    }
+    /// The line takes from a stock that an earlier line has changed.
+    pub(crate) fn is_repeat(&self, line: usize) -> bool {
+        self.repeats >> line & 1 == 1
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Line {
+    pub(crate) item: u32,
+    pub(crate) warehouse: u16,
+    pub(crate) quantity: u8,
+}
+
+/// A customer of a district, by number or by the number of the last name.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Who {
+    Number(u16),
+    Name(u16),
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Payment {
+    pub(crate) district: District,
+    pub(crate) customer_district: District,
+    pub(crate) customer: Who,
+    pub(crate) amount: i64,
+    pub(crate) date: u64,
+    /// The key of the history's row.
+    pub(crate) history: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OrderStatus {
+    pub(crate) district: District,
+    pub(crate) customer: Who,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Delivery {
+    pub(crate) warehouse: u16,
+    pub(crate) carrier: u8,
+    pub(crate) date: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StockLevel {
+    pub(crate) district: District,
+    pub(crate) threshold: i32,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Query2 {
+    pub(crate) region: u32,
+}
+
+/// Makes the inputs of one worker, without allocating.
+#[derive(Debug)]
+pub(crate) struct Source {
+    rng: Rng,
+    settings: Settings,
+    /// This source's number among all of its database, and inputs made so far: what it adds to the history is unique.
+    number: u64,
+    made: u64,
+    date_first: u64,
+    /// The warehouses at home: every `step`th from the first.
+    home_first: u16,
+    home_step: u16,
+    home_count: u16,
+    names: NonUniform,
+    customers: NonUniform,
+    items: NonUniform,
+}
+
+impl Source {
+    pub(crate) fn new(
+        settings: Settings,
+        constants: &Constants,
+        number: u64,
+        place: (usize, usize),
+        seed: u64,
+    ) -> Self {
+        let scale = settings.scale;
+        let (first, step, count) = home(&settings, place);
+        Source {
+            rng: Rng::new(crate::engine::mix(seed).wrapping_add(crate::engine::mix(place.0 as u64 + 1))),
+            settings,
+            number,
+            made: 0,
+            date_first: now_us(),
+            home_first: first,
+            home_step: step,
+            home_count: count,
+            names: constants.names(scale.customers),
+            customers: constants.customers(scale.customers),
+            items: constants.items(scale.items),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn next(&mut self) -> Input {
+        self.made += 1;
+        let draw = self.rng.below(100) as u32;
+        match self.settings.mix.kind(draw) {
+            0 => Input::NewOrder(self.new_order()),
+            1 => Input::Payment(self.payment()),
+            2 => {
+                let carrier = between(&mut self.rng, 1, 10) as u8;
+                Input::Delivery(Delivery { warehouse: self.warehouse(), carrier, date: self.date() })
+            }
+            3 => {
+                let district = self.district();
+                Input::OrderStatus(OrderStatus { district, customer: self.who() })
+            }
+            4 => {
+                let threshold = between(&mut self.rng, 10, 20) as i32;
+                Input::StockLevel(StockLevel { district: self.district(), threshold })
+            }
+            _ => Input::Query2(Query2 { region: self.rng.below(super::regions::REGIONS) as u32 }),
+        }
+    }
+
+    fn new_order(&mut self) -> NewOrder {
+        let district = self.district();
+        let customer = self.customers.draw(&mut self.rng) as u16;
+        let count = between(&mut self.rng, 5, LINES_MAX as u64) as u8;
+        let rolls_back = self.rng.below(100) == 0;
+        let mut lines = [Line::default(); LINES_MAX];
+        let (mut repeats, mut is_local) = (0, true);
+        for i in 0..usize::from(count) {
+            let item = self.items.draw(&mut self.rng) as u32;
+            let is_remote = self.is_within(self.settings.remote_items);
+            let warehouse = district.warehouse();
+            let warehouse = if is_remote { self.other_than(warehouse) } else { warehouse };
+            let is_last = i + 1 == usize::from(count);
+            let item = if rolls_back && is_last { self.settings.scale.unused_item() } else { item };
+            let is_repeat = lines[..i].iter().any(|line| (line.item, line.warehouse) == (item, warehouse));
+            repeats |= u16::from(is_repeat) << i;
+            is_local &= warehouse == district.warehouse();
+            lines[i] = Line { item, warehouse, quantity: between(&mut self.rng, 1, 10) as u8 };
+        }
+        NewOrder { district, customer, date: self.date(), rolls_back, is_local, repeats, count, lines }
+    }
+
+    fn payment(&mut self) -> Payment {
+        let district = self.district();
+        let customer_district = if self.is_within(self.settings.remote_payments) {
+            let warehouse = self.other_than(district.warehouse());
+            self.district_of(warehouse)
+        } else {
+            district
+        };
+        Payment {
+            district,
+            customer_district,
+            customer: self.who(),
+            amount: between(&mut self.rng, 100, 500_000) as i64,
+            date: self.date(),
+            history: keys::history(self.number, self.made),
+        }
+    }
+
+    /// Of 100 customers, 60 are asked for by name.
+    fn who(&mut self) -> Who {
+        if self.is_within(60) {
+            Who::Name(self.names.draw(&mut self.rng) as u16)
+        } else {
+            Who::Number(self.customers.draw(&mut self.rng) as u16)
+        }
+    }
+
+    fn is_within(&mut self, percent: u32) -> bool {
+        self.rng.below(100) < u64::from(percent)
+    }
+
+    fn district(&mut self) -> District {
+        let warehouse = self.warehouse();
+        self.district_of(warehouse)
+    }
+
+    fn district_of(&mut self, warehouse: u16) -> District {
+        District::new(warehouse, 1 + self.rng.below(u64::from(self.settings.scale.districts)) as u8)
+    }
+
+    /// A warehouse at home.
+    fn warehouse(&mut self) -> u16 {
+        let nth = if self.home_count == 1 { 0 } else { self.rng.below(u64::from(self.home_count)) as u16 };
+        self.home_first + nth * self.home_step
+    }
+
+    /// Any warehouse but this one; this one if there is no other.
+    fn other_than(&mut self, warehouse: u16) -> u16 {
+        if self.settings.scale.warehouses == 1 {
+            return warehouse;
+        }
+        let other = 1 + self.rng.below(u64::from(self.settings.scale.warehouses) - 1) as u16;
+        other + u16::from(other >= warehouse)
+    }
+
+    /// Later than the last one's: the clock is read once, and an input takes a microsecond.
+    fn date(&self) -> u64 {
+        self.date_first + self.made
+    }
+}
+
+/// The first warehouse at home, the distance to the next, and how many there are.
+fn home(settings: &Settings, (worker, workers): (usize, usize)) -> (u16, u16, u16) {
+    let warehouses = settings.scale.warehouses as usize;
+    match settings.home {
+        Home::Uniform => (1, 1, warehouses as u16),
+        Home::Worker => {
+            let step = workers.min(warehouses);
+            let first = worker % step;
+            ((first + 1) as u16, step as u16, (warehouses - first).div_ceil(step) as u16)
+        }
+    }
+}
+
+/// Microseconds since 1970.
+fn now_us() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(1, |since| since.as_micros().max(1) as u64)
+}
+
+/// Keys that transactions conflict on if they are open at once, and how many: to be kept apart, or in order.
+///
+/// Under every scheme, of two open transactions that change the same row one fails: Payment's warehouse and district, NewOrder's district, and the oldest new orders, of which Delivery
+/// takes one of each district of its warehouse. Delivery changes neither warehouse nor district, so it need not wait
+/// for them. A customer or a stock that two transactions happen to change are too many to be worth a hint. What is
+/// merely read adds nothing under snapshot isolation; under `Serializable` too little: that NewOrder reads the
+/// warehouse's tax while a Payment changes the row puts NewOrder first, which nothing else forbids.
+pub(crate) fn conflicts(input: &Input) -> Conflicts {
+    const WAREHOUSE: u64 = 1 << 60;
+    const DISTRICT: u64 = 2 << 60;
+    const DELIVERY: u64 = 3 << 60;
+    match input {
+        Input::NewOrder(input) => ([DISTRICT | input.district.key(), 0, 0, 0], 1),
+        Input::Payment(input) => {
+            let warehouse = WAREHOUSE | u64::from(input.district.warehouse());
+            ([warehouse, DISTRICT | input.district.key(), 0, 0], 2)
+        }
+        Input::Delivery(input) => ([DELIVERY | u64::from(input.warehouse), 0, 0, 0], 1),
+        Input::OrderStatus(_) | Input::StockLevel(_) | Input::Query2(_) => ([0; 4], 0),
+    }
+}
+
+impl Mix {
+    /// Shares of the kinds, in percent.
+    pub(crate) fn shares(self) -> [u32; KINDS.len()] {
+        match self {
+            Mix::Full => [45, 43, 4, 4, 4, 0],
+            Mix::Narrow => [50, 50, 0, 0, 0, 0],
+            Mix::Reads => [0, 0, 0, 50, 50, 0],
+            Mix::Hybrid => [40, 38, 4, 4, 4, 10],
+            Mix::NewOrder => [100, 0, 0, 0, 0, 0],
+            Mix::Payment => [0, 100, 0, 0, 0, 0],
+            Mix::OrderStatus => [0, 0, 0, 100, 0, 0],
+            Mix::Delivery => [0, 0, 100, 0, 0, 0],
+            Mix::StockLevel => [0, 0, 0, 0, 100, 0],
+            Mix::Query2 => [0, 0, 0, 0, 0, 100],
+        }
+    }
+
+    /// The kinds that it has.
+    #[inline(always)]
+    pub(crate) fn kinds(self) -> Range<usize> {
+        match self {
+            Mix::Full => 0..5,
+            Mix::Narrow => 0..2,
+            Mix::Reads => 3..5,
+            Mix::Hybrid => 0..6,
+            Mix::NewOrder => 0..1,
+            Mix::Payment => 1..2,
+            Mix::Delivery => 2..3,
+            Mix::OrderStatus => 3..4,
+            Mix::StockLevel => 4..5,
+            Mix::Query2 => 5..6,
+        }
+    }
+
+    /// The kind for a draw below 100.
+    #[inline(always)]
+    fn kind(self, draw: u32) -> usize {
+        debug_assert!(draw < 100);
+        let mut left = draw;
+        for (kind, share) in self.shares().into_iter().enumerate() {
+            if left < share {
+                return kind;
+            }
+            left -= share;
+        }
+        KINDS.len() - 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Scale;
+    use super::*;
+
+    fn source(settings: Settings, place: (usize, usize)) -> Source {
+        Source::new(settings, &Constants::new(1), 1, place, 1)
+    }
+
+    fn settings(mix: Mix) -> Settings {
+        Settings { mix, ..Settings::new(Scale { warehouses: 4, ..Scale::small(1) }) }
+    }
+
+    #[test]
+    fn mixes_have_their_shares() {
+        // Proves that each mix adds up to 100, that its kinds are those with a share, and that inputs come with its
+        // shares.
+        for mix in Mix::ALL {
+            assert_eq!(mix.shares().iter().sum::<u32>(), 100, "{mix:?}");
+            for (kind, share) in mix.shares().into_iter().enumerate() {
+                assert_eq!(mix.kinds().contains(&kind), share > 0, "{mix:?} {kind}");
+            }
+            let mut source = source(settings(mix), (0, 1));
+            let mut counts = [0; KINDS.len()];
+            for _ in 0..20_000 {
+                counts[source.next().kind()] += 1;
+            }
+            for (count, share) in counts.into_iter().zip(mix.shares()) {
+                assert!((count as f64 / 200.0 - f64::from(share)).abs() < 2.0, "{mix:?} {counts:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn shares_within_a_kind_are_those_of_the_specification() {
+        // Proves the shares of roll-backs, names, and remote warehouses, at the defaults and when set to 0 or all.
+        for (percent_items, percent_payments) in [(1, 15), (0, 0), (100, 100)] {
+            let mix = Mix::Narrow;
+            let settings =
+                Settings { remote_items: percent_items, remote_payments: percent_payments, ..settings(mix) };
+            let mut source = source(settings, (0, 1));
+            let (mut lines, mut remote_lines, mut rolled_back) = (0, 0, 0);
+            let (mut payments, mut remote, mut names) = (0, 0, 0);
+            for _ in 0..40_000 {
+                match source.next() {
+                    Input::NewOrder(order) => {
+                        let home = order.district.warehouse();
+                        let away = order.lines().iter().filter(|line| line.warehouse != home).count();
+                        assert_eq!(order.is_local, away == 0);
+                        lines += order.lines().len();
+                        remote_lines += away;
+                        rolled_back += usize::from(order.rolls_back);
+                    }
+                    Input::Payment(payment) => {
+                        payments += 1;
+                        let home = payment.district.warehouse();
+                        remote += usize::from(payment.customer_district.warehouse() != home);
+                        names += usize::from(matches!(payment.customer, Who::Name(_)));
+                    }
+                    other => panic!("{other:?} is not of the mix"),
+                }
+            }
+            let percent = |part: usize, whole: usize| 100.0 * part as f64 / whole as f64;
+            assert!((percent(lines, 200_000 + 200) - 100.0).abs() < 2.0);
+            assert!((percent(remote_lines, lines) - f64::from(percent_items)).abs() < 0.2);
+            assert!((percent(rolled_back, 20_000) - 1.0).abs() < 0.3);
+            assert!((percent(remote, payments) - f64::from(percent_payments)).abs() < 1.0);
+            assert!((percent(names, payments) - 60.0).abs() < 1.0);
+        }
+    }
+
+    #[test]
+    fn repeated_stocks_are_marked() {
+        // Proves that a line is marked if and only if an earlier one takes from the same stock, as happens with few items.
+        let scale = Scale { items: 10, ..Scale::small(2) };
+        let mut source =
+            source(Settings { mix: Mix::NewOrder, remote_items: 30, ..Settings::new(scale) }, (0, 1));
+        let mut marked = 0;
+        for _ in 0..1000 {
+            let Input::NewOrder(order) = source.next() else { panic!("another kind") };
+            for (i, line) in order.lines().iter().enumerate() {
+                let same = |other: &Line| (other.item, other.warehouse) == (line.item, line.warehouse);
+                assert_eq!(order.is_repeat(i), order.lines()[..i].iter().any(same), "{order:?}");
+                marked += u32::from(order.is_repeat(i));
+            }
+        }
+        assert!(marked > 100);
+    }
+
+    #[test]
+    fn workers_have_homes() {
+        // Proves that every warehouse is somebody's home, and nobody's but one worker's unless there are too few.
+        for (warehouses, workers) in [(1, 1), (1, 3), (2, 2), (5, 2), (3, 7), (65_535, 2)] {
+            let settings = Settings { home: Home::Worker, ..Settings::new(Scale::small(warehouses)) };
+            let mut homes: Vec<u32> = (0..workers)
+                .flat_map(|worker| {
+                    let (first, step, count) = home(&settings, (worker, workers));
+                    (0..count).map(move |nth| u32::from(first) + u32::from(nth) * u32::from(step))
+                })
+                .collect();
+            homes.sort_unstable();
+            if workers <= warehouses as usize {
+                assert!(homes.into_iter().eq(1..=warehouses), "{warehouses} {workers}");
+            } else {
+                homes.dedup();
+                assert!(homes.into_iter().eq(1..=warehouses), "{warehouses} {workers}");
+            }
+        }
+    }
+
+    #[test]
+    fn conflicts_are_of_shared_rows() {
+        // Proves that two payments of a warehouse conflict, those of others do not, and that a delivery meets no payment.
+        let payment = |warehouse| {
+            let district = District::new(warehouse, 1);
+            let customer = Who::Number(1);
+            let (customer_district, amount) = (district, 1);
+            Input::Payment(Payment { district, customer_district, customer, amount, date: 1, history: 1 })
+        };
+        let shared = |a: &Input, b: &Input| {
+            let ((a, a_len), (b, b_len)) = (conflicts(a), conflicts(b));
+            a[..a_len].iter().any(|key| b[..b_len].contains(key))
+        };
+        let delivery = Input::Delivery(Delivery { warehouse: 1, carrier: 1, date: 1 });
+        assert!(shared(&payment(1), &payment(1)));
+        assert!(!shared(&payment(1), &payment(2)));
+        assert!(shared(&delivery, &delivery));
+        assert!(!shared(&delivery, &payment(1)));
+        assert_eq!(conflicts(&Input::Query2(Query2 { region: 1 })).1, 0);
+    }
+}
