@@ -109,8 +109,11 @@ impl WithScheme for TryOpen<'_> {
         if self.kind.durability == DurabilityKind::Memory {
             return Ok(());
         }
-        let plan = self.plan;
-        engine::open::<C>(plan.index, self.kind.durability, &plan.directory).map(|_| ())
+        let (plan, DatabaseKind { scheme, durability }) = (self.plan, self.kind);
+        engine::open::<C>(plan.index, durability, &plan.directory).map(|_| ()).map_err(|error| {
+            let (scheme, durability) = (scheme.name(), durability.name());
+            Failure::new(format!("--cc {scheme} with --durability {durability}: {error}"))
+        })
     }
 }
 

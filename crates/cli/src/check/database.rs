@@ -12,7 +12,7 @@ use std::path::PathBuf;
 /// Which database to check.
 #[derive(Args, Debug)]
 pub struct DatabaseArgs {
-    /// The database's directory; nobody has it open, and it is only read
+    /// The database's directory, which no process may have open; it is only read
     path: PathBuf,
     /// Print one JSON object
     #[arg(long)]

@@ -26,8 +26,8 @@ pub struct DumpArgs {
     output: Option<PathBuf>,
 }
 
-/// What is before the names of the types in the header of CSV: the second where nothing but this says that all keys
-/// have eight bytes.
+/// The words before the names of the types in the header of CSV; the second where all keys have eight bytes and the type
+/// alone does not imply that.
 pub const KEY: &str = "key: ";
 pub const KEY_FIXED8: &str = "key of eight bytes: ";
 pub const VALUE: &str = "value: ";

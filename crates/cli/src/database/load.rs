@@ -29,7 +29,7 @@ const LINE_BYTES_MAX: u64 = 6 * (VALUE_BYTES_MAX + KEY_BYTES_MAX) as u64 + (1 <<
 /// What to read, and into which database.
 #[derive(Args, Debug)]
 pub struct LoadArgs {
-    /// The database's directory, which is made if it is not there
+    /// The database's directory, which is created if it does not exist
     path: PathBuf,
     /// The file, as `dump` writes it; `-` reads the standard input
     #[arg(default_value = "-")]
@@ -42,7 +42,7 @@ pub struct LoadArgs {
     table: Option<String>,
 }
 
-/// Runs the command. Tables that are not there are made; a row whose key is there takes its place. What was loaded is
+/// Runs the command. Missing tables are created; a row replaces one with the same key. Everything that was loaded is
 /// durable at the end.
 pub fn load(args: &LoadArgs) -> Result<(), Failure> {
     let from = input(&args.file)?;
@@ -94,7 +94,7 @@ struct Line<'l> {
     value: Option<&'l RawValue>,
 }
 
-/// What is there, `null` included, which is a value of its own.
+/// A field that is present; `null` is a value.
 fn present<'de, D: Deserializer<'de>>(from: D) -> Result<Option<&'de RawValue>, D::Error> {
     <&RawValue>::deserialize(from).map(Some)
 }
@@ -191,7 +191,7 @@ impl<'d> Loader<'d> {
         }
     }
 
-    /// The table of this name, which is there or was made by a line before.
+    /// The table of this name, which exists or was created by an earlier line.
     fn target(&mut self, name: &str) -> Result<&Target, String> {
         if !self.tables.contains_key(name) {
             let info = self.db.tables().into_iter().find(|table| table.name == name);
@@ -298,7 +298,7 @@ impl<'d> Loader<'d> {
         Ok(())
     }
 
-    /// Waits for what is under way; with `all`, also loads what is not yet.
+    /// Waits for the transaction under way; with `all`, also loads the remaining rows.
     fn finish(&mut self, all: bool) -> Result<(), Failure> {
         let mut outcome = Ok(());
         let mut note = |waited: braiddb::Result<u64>| match waited {
@@ -346,7 +346,7 @@ impl Part {
     }
 }
 
-/// What is wrong with JSON, without the line, of which there is one.
+/// The error in a line of JSON, without the line number, which is always 1.
 fn reason(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let place = format!(" at line {} column {}", error.line(), error.column());

@@ -19,17 +19,17 @@ pub fn read(path: &Path) -> Result<Database, Failure> {
     opened.map_err(|error| advise(error, path))
 }
 
-/// The database in this directory, which is made if there is none.
+/// The database in this directory, which is created if there is none.
 pub fn open_or_create(path: &Path) -> Result<Database, Failure> {
     recover(FileStorage::create(path)?, path)
 }
 
-/// A new database. In the directory there is nothing yet.
+/// A new database in an empty directory.
 pub fn create(path: &Path) -> Result<Database, Failure> {
     recover(empty(path)?, path)
 }
 
-/// The directory of a database, which is one by its files.
+/// A directory that its files show to be a database's.
 pub fn existing(path: &Path) -> Result<FileStorage, Failure> {
     let none = |why: &str| format!("there is no database in {}: {why}", path.display());
     let storage = FileStorage::open(path).map_err(|error| none(&error.to_string()))?;
@@ -44,14 +44,14 @@ pub fn existing(path: &Path) -> Result<FileStorage, Failure> {
     }
 }
 
-/// Whether the directory was to become a database, by what is there before anything is stored: the lock, and an identity
-/// that was not published.
+/// Returns true if a database was being created in the directory: it has the files from before anything is stored, the lock
+/// and an identity that was not published.
 fn was_begun(storage: &FileStorage, path: &Path) -> bool {
     let has_lock = path.join(LOCK_NAME).is_file();
     has_lock && storage.list().is_ok_and(|names| names.iter().all(|name| name == "database.new"))
 }
 
-/// A directory in which there is nothing yet.
+/// An empty directory.
 pub fn empty(path: &Path) -> Result<FileStorage, Failure> {
     let is_empty = match std::fs::read_dir(path) {
         Ok(mut entries) => entries.next().is_none(),
@@ -76,7 +76,7 @@ fn recover(storage: FileStorage, path: &Path) -> Result<Database, Failure> {
     Ok(db)
 }
 
-/// What recovery has passed over or cut off, and whether there is room, for people.
+/// Messages on what recovery has skipped or cut off, and on missing disk space.
 fn tell(db: &Database) {
     let Some(recovery) = db.recovery() else { return };
     for (number, error) in &recovery.damaged_checkpoints {
@@ -91,7 +91,7 @@ fn tell(db: &Database) {
     }
 }
 
-/// The error, and what can be done.
+/// The error, with advice.
 pub fn advise(error: Error, path: &Path) -> Failure {
     let path = path.display();
     let advice = match &error {
@@ -115,7 +115,7 @@ fn is_locked(error: &StorageError) -> bool {
     matches!(error.cause(), Cause::Locked(_))
 }
 
-/// How far it is, on the terminal if there is one.
+/// A progress bar on the terminal, if there is one.
 pub struct Bar(ProgressBar);
 
 impl Bar {

@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// What to restore, and to where.
 #[derive(Args, Debug)]
 pub struct RestoreArgs {
-    /// The directory of the database, which nobody has open, or of a backup of it; it is only read
+    /// The directory of the database, which no process may have open, or of a backup of it; it is only read
     path: PathBuf,
     /// A new directory for the new database
     new: PathBuf,

@@ -14,12 +14,12 @@ pub struct SalvageArgs {
     path: PathBuf,
     /// A new directory for the new database
     new: PathBuf,
-    /// Go on behind damage of the log: more is salvaged, but it may never have been together
+    /// Continue after damage of the log: more is salvaged, but rows may not be of one moment
     #[arg(long)]
     beyond_damage: bool,
 }
 
-/// Runs the command. That something was left out is no error: it is printed.
+/// Runs the command. Rows that are left out are printed, and are no error.
 pub fn salvage(args: &SalvageArgs) -> Result<(), Failure> {
     let from = existing(&args.path)?;
     let to = create(&args.new)?;

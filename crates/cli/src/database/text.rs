@@ -24,7 +24,7 @@ enum Kind {
     F32,
     F64,
     Bytes,
-    /// So many bytes.
+    /// This many bytes.
     Array(usize),
     String,
     Nothing,
@@ -363,7 +363,7 @@ fn unhex(digits: &str) -> Result<Vec<u8>, Wrong> {
     bytes.filter(|_| rest.is_empty()).ok_or_else(|| format!("{digits:?} is not pairs of hexadecimal digits"))
 }
 
-/// So many bytes.
+/// This many bytes.
 fn array(digits: &str, count: usize) -> Result<Vec<u8>, Wrong> {
     let bytes = unhex(digits)?;
     let is_long = bytes.len() == count;

@@ -64,3 +64,21 @@ fn checkpoints_and_counted_transactions() {
     );
     assert_eq!(outcome.rows[0].transactions, 200);
 }
+
+#[test]
+fn a_scheme_without_databases_on_disk_is_refused_by_its_flag() {
+    // Proves that schemes with snapshots run on disk, and that an error names the flags where a scheme cannot.
+    for scheme in SchemeKind::ALL {
+        let flags =
+            format!("--records 1K --seconds 0.01 --mode naive --cc {} --durability async", scheme.name());
+        let outcome = run(&YcsbPlan::new(&YcsbArgs::of_line(&flags).unwrap()).unwrap());
+        let has_snapshots = matches!(scheme, SchemeKind::Serializable | SchemeKind::Snapshot);
+        match outcome {
+            Ok(outcome) => assert!(outcome.rows[0].measured),
+            Err(error) => {
+                let flags = format!("--cc {} with --durability async: ", scheme.name());
+                assert!(!has_snapshots && error.to_string().starts_with(&flags), "{error}");
+            }
+        }
+    }
+}
