@@ -40,16 +40,21 @@ mod epoch;
 pub mod error;
 mod exec;
 mod index;
+mod kernel;
 mod memory;
 pub mod metrics;
+mod ops;
 mod options;
 mod profile;
 #[doc(hidden)]
 pub mod raw;
 mod record;
+mod replay;
+mod secondary;
 pub mod storage;
 pub mod suspend;
 mod sync;
+mod table;
 mod txn;
 pub mod variants;
 #[doc(hidden)]
@@ -59,18 +64,21 @@ pub use cc::{ConcurrencyControl, NoWait, Serializable, Silo, Snapshot};
 pub use db::{Batch, Database, Handle, TableInfo};
 pub use error::{Error, Result};
 pub use index::IndexKind;
+pub use ops::Claim;
 pub use options::{Durability, Options};
 pub use record::VALUE_BYTES_MAX;
 #[cfg(feature = "serde")]
-pub use txn::Serde;
-pub use txn::{AsKey, Claim, Index, KEY_BYTES_MAX, Key, Plain, Table, TableOptions, Transaction, Txn, Value};
+pub use table::Serde;
+pub use table::{AsKey, Index, KEY_BYTES_MAX, Key, Plain, Table, TableOptions, Value};
+pub use txn::{Transaction, Txn};
 
 /// The futures of a transaction's operations, and the cursors of its scans.
 pub mod futures {
-    pub use crate::txn::{
-        Contains, Delete, Get, GetBy, GetForUpdate, GetInto, GetMany, IndexRows, Insert, NextIndexRow,
-        NextRow, OwnedIndexRows, OwnedRows, Put, RawRows, Rows, SkipLocked, Update,
+    pub use crate::ops::{
+        Contains, Delete, Get, GetForUpdate, GetInto, GetMany, Insert, NextRow, Put, Rows, SkipLocked, Update,
     };
+    pub use crate::secondary::{GetBy, IndexRows, NextIndexRow, OwnedIndexRows};
+    pub use crate::txn::{OwnedRows, RawRows};
 }
 
 /// Threads of the application that work for a database: a worker that the caller runs, its batch and its queue.

@@ -4,9 +4,10 @@
 use crate::cc::{ConcurrencyControl, Reads};
 use crate::db::Database;
 use crate::index::Yardstick;
+use crate::kernel::{Context, Engine};
 use crate::record::{RecordId, Slot, Timestamp, Version, VersionKind};
 use crate::sync::Fixed;
-use crate::txn::{Context, Engine, Table, TableInner};
+use crate::table::{Table, TableInner};
 use std::fmt;
 use std::sync::Arc;
 

@@ -15,8 +15,10 @@
 
 use crate::cc::ConcurrencyControl;
 use crate::error::Result;
-pub use crate::txn::Probe;
-use crate::txn::{AsKey, Key, PointRead, Rounds, Table, Txn, Value};
+pub use crate::ops::Probe;
+use crate::ops::{PointRead, Rounds};
+use crate::table::{AsKey, Key, Table, Value};
+use crate::txn::Txn;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
@@ -34,7 +36,7 @@ pub fn probe<K: Key, V: Value + ?Sized, C: ConcurrencyControl>(
     table: Table<K, V>,
     key: impl AsKey<K>,
 ) -> Probe<'_, C> {
-    txn.probe(table, &key)
+    txn.state().probe(table, &key)
 }
 
 /// As [`Txn::get_many`], by a flat coroutine per key, polled in turn.
@@ -43,7 +45,7 @@ pub async fn get_many_coroutines<'t, K: Key, V: Value + ?Sized, C: ConcurrencyCo
     table: Table<K, V>,
     keys: &[impl AsKey<K>; N],
 ) -> Result<[Option<V::View<'t>>; N]> {
-    let reads = txn.point_reads(table, keys)?;
+    let reads = txn.state().point_reads(table, keys)?;
     let coroutines = reads.map(|read| async move {
         let mut read = read;
         while !read.step() {
@@ -60,7 +62,7 @@ pub async fn get_many_nested<'t, K: Key, V: Value + ?Sized, C: ConcurrencyContro
     table: Table<K, V>,
     keys: &[impl AsKey<K>; N],
 ) -> Result<[Option<V::View<'t>>; N]> {
-    let reads = txn.point_reads(table, keys)?;
+    let reads = txn.state().point_reads(table, keys)?;
     collect::<V, C, N>(txn, poll_in_turn(reads.map(|read| nested(read, || ()))))
 }
 
@@ -70,20 +72,20 @@ pub async fn get_nested<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl>(
     table: Table<K, V>,
     key: impl AsKey<K>,
 ) -> Result<Option<V::View<'t>>> {
-    let held = txn.hold_epoch();
-    let [mut read] = txn.point_reads(table, &[key])?;
+    let held = txn.state().hold_epoch();
+    let [mut read] = txn.state().point_reads(table, &[key])?;
     if !held.is_held() {
         // Too many operations are in flight for one more that could be left.
         let mut rounds = Rounds::default();
         while !read.step() {
             if !rounds.go_on() {
-                return Err(txn.waited_too_long());
+                return Err(txn.state().waited_too_long());
             }
         }
         return read.value()?.map(V::view).transpose();
     }
     // The worker is told to come back, as the transaction waits for nothing outside.
-    nested(read, || txn.post_visit()).await.value()?.map(V::view).transpose()
+    nested(read, || txn.state().post_visit()).await.value()?.map(V::view).transpose()
 }
 
 /// A coroutine for the read, in it one for the descent or the visit, in it one for each step.
@@ -158,7 +160,7 @@ fn collect<'t, V: Value + ?Sized, C: ConcurrencyControl, const N: usize>(
     txn: &Txn<C>,
     reads: Option<[PointRead<'t, C>; N]>,
 ) -> Result<[Option<V::View<'t>>; N]> {
-    let Some(reads) = reads else { return Err(txn.waited_too_long()) };
+    let Some(reads) = reads else { return Err(txn.state().waited_too_long()) };
     let mut views = [const { None }; N];
     for (view, read) in views.iter_mut().zip(reads) {
         *view = read.value()?.map(V::view).transpose()?;

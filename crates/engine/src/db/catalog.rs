@@ -5,9 +5,11 @@ use crate::cc::ConcurrencyControl;
 use crate::durable::{Backup, Durable, Progress, Salvage, SalvageOptions, Salvager, log_table};
 use crate::error::{Error, Result};
 use crate::index::IndexKind;
+use crate::kernel::open_table;
 use crate::options::Durability;
 use crate::storage::{FileStorage, Storage};
-use crate::txn::{RawTable, TableKind, open_table};
+use crate::table::TableKind;
+use crate::txn::RawTable;
 use std::path::Path;
 
 /// A table, and the names of its types.

@@ -3,7 +3,8 @@
 use super::Database;
 use crate::cc::ConcurrencyControl;
 use crate::error::Result;
-use crate::txn::{Declared, Index, Key, Table, Value, extractor, open_index};
+use crate::secondary::{Declared, extractor, open_index};
+use crate::table::{Index, Key, Table, Value};
 
 impl<C: ConcurrencyControl> Database<C> {
     /// An index of a table: its rows in the order of what `extract` makes of them; those it makes nothing of are left

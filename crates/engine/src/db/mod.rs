@@ -16,14 +16,14 @@ use crate::error::{Error, Result};
 use crate::exec::{
     self, BatchSize, BatchTask, Executor, Fate, Hint, Task, TaskError, WorkerOptions, pin_to_core,
 };
+use crate::kernel::{Engine, open_table};
 use crate::metrics::{Clock, Event, Statistics, SystemClock};
+use crate::ops::TxnState;
 use crate::options::Options;
 use crate::suspend::{OnMiss, Suspend};
 use crate::sync::atomic::Ordering::Relaxed;
-use crate::txn::{
-    Closure, Each, Engine, Key, Table, TableKind, TableOptions, Transaction, Txn, Value, WorkerHost, drive,
-    drive_in_turn, open_table,
-};
+use crate::table::{Key, Table, TableKind, TableOptions, Value};
+use crate::txn::{Closure, Each, Transaction, Txn, WorkerHost, run_in_turn, run_to_commit};
 use crate::wal;
 use std::fmt;
 use std::ops::{AsyncFn, AsyncFnMut};
@@ -67,7 +67,7 @@ impl<C: ConcurrencyControl> fmt::Debug for Database<C> {
 
 struct Owner<C: ConcurrencyControl> {
     engine: Arc<Engine<C>>,
-    executor: Arc<Executor<Txn<C>>>,
+    executor: Arc<Executor<TxnState<C>>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// Goes after the workers, who may have to wait for the log.
     durable: Option<Durable>,
@@ -251,7 +251,7 @@ impl<C: ConcurrencyControl> Database<C> {
         F: AsyncFnMut(&Txn<C>) -> Result<R> + Send + 'static,
         R: Send + 'static,
     {
-        let make = move |txn: &'static Txn<C>| drive(txn, Closure(closure), retries_max);
+        let make = move |txn: &'static TxnState<C>| run_to_commit(txn, Closure(closure), retries_max);
         // SAFETY: `drive` gives the transaction to the closure alone, by a reference that it cannot keep.
         let (job, handle) = unsafe { Task::job(&self.0.executor, make) };
         self.0.executor.submit(job);
@@ -281,7 +281,7 @@ impl<C: ConcurrencyControl> Database<C> {
         R: Send + 'static,
     {
         let retries_max = self.0.engine.options.retries_max;
-        let make = move |txn: &'static Txn<C>| drive_in_turn(txn, hint, Closure(closure), retries_max);
+        let make = move |txn: &'static TxnState<C>| run_in_turn(txn, hint, Closure(closure), retries_max);
         // SAFETY: as in `submit`.
         let (job, handle) = unsafe { Task::job(&self.0.executor, make) };
         match hint.home() {
@@ -301,7 +301,7 @@ impl<C: ConcurrencyControl> Database<C> {
         let (jobs, handles): (Vec<_>, _) = closures
             .into_iter()
             .map(|closure| {
-                let make = move |txn: &'static Txn<C>| drive(txn, Closure(closure), retries_max);
+                let make = move |txn: &'static TxnState<C>| run_to_commit(txn, Closure(closure), retries_max);
                 // SAFETY: as in `submit`.
                 unsafe { Task::job(&self.0.executor, make) }
             })
@@ -330,7 +330,7 @@ impl<C: ConcurrencyControl> Database<C> {
     {
         let retries_max = self.0.engine.options.retries_max;
         self.submit_each(inputs, closure, move |txn, closure, input| {
-            drive(txn, Each(closure, input), retries_max)
+            run_to_commit(txn, Each(closure, input), retries_max)
         })
     }
 
@@ -350,7 +350,7 @@ impl<C: ConcurrencyControl> Database<C> {
         let retries_max = self.0.engine.options.retries_max;
         self.submit_each(inputs, closure, move |txn, closure, input| {
             let hint = hint(&input);
-            drive_in_turn(txn, hint, Each(closure, input), retries_max)
+            run_in_turn(txn, hint, Each(closure, input), retries_max)
         })
     }
 
@@ -360,7 +360,7 @@ impl<C: ConcurrencyControl> Database<C> {
         &self,
         inputs: Vec<I>,
         closure: F,
-        make: impl Fn(&'static Txn<C>, &'static F, I) -> D + Send + Sync + 'static,
+        make: impl Fn(&'static TxnState<C>, &'static F, I) -> D + Send + Sync + 'static,
     ) -> Batch<R>
     where
         F: Send + Sync + 'static,

@@ -4,8 +4,9 @@ use super::known;
 use crate::cc::{ConcurrencyControl, Serializable};
 use crate::error::{Error, Result};
 use crate::exec::{self, BatchSize, Hint, NotSpawned, Refill, Sleep, Spawned, Step, WakeFd, WorkerProgress};
+use crate::ops::TxnState;
 use crate::suspend::{OnMiss, Suspend};
-use crate::txn::{Closure, Each, Txn, WorkerHost, drive, drive_in_turn};
+use crate::txn::{Closure, Each, Txn, WorkerHost, run_in_turn, run_to_commit};
 use std::fmt;
 use std::ops::{AsyncFn, AsyncFnMut};
 
@@ -50,7 +51,7 @@ impl<C: ConcurrencyControl, S: Suspend> Worker<C, S> {
     ) {
         let (mut inputs, closure, retries_max) = (inputs.into_iter(), &closure, self.retries_max);
         self.inner.stream(
-            |txn| inputs.next().map(|input| drive(txn, Each(closure, input), retries_max)),
+            |txn| inputs.next().map(|input| run_to_commit(txn, Each(closure, input), retries_max)),
             |result, fate| sink(known(result, fate)),
         );
     }
@@ -88,7 +89,7 @@ impl<C: ConcurrencyControl, S: Suspend> Worker<C, S> {
         self.inner.stream_hinted(
             inputs.into_iter(),
             hint,
-            |txn, input| drive(txn, Each(closure, input), retries_max),
+            |txn, input| run_to_commit(txn, Each(closure, input), retries_max),
             |result, fate| sink(known(result, fate)),
         );
     }
@@ -100,7 +101,7 @@ impl<C: ConcurrencyControl, S: Suspend> Worker<C, S> {
     {
         let (mut closures, retries_max) = (closures.into_iter(), self.retries_max);
         self.inner.stream(
-            |txn| closures.next().map(|closure| drive(txn, Closure(closure), retries_max)),
+            |txn| closures.next().map(|closure| run_to_commit(txn, Closure(closure), retries_max)),
             |result, fate| sink(known(result, fate)),
         );
     }
@@ -151,7 +152,7 @@ impl<C: ConcurrencyControl, S: Suspend> Worker<C, S> {
         end: impl FnOnce(Result<R>) + 'static,
     ) -> Result<Spawned> {
         let retries_max = self.retries_max;
-        self.spawn_future(move |txn| drive(txn, Closure(closure), retries_max), end)
+        self.spawn_future(move |txn| run_to_commit(txn, Closure(closure), retries_max), end)
     }
 
     /// As [`spawn`](Self::spawn), with what the worker should know of the transaction before it starts. It waits for its
@@ -163,13 +164,13 @@ impl<C: ConcurrencyControl, S: Suspend> Worker<C, S> {
         end: impl FnOnce(Result<R>) + 'static,
     ) -> Result<Spawned> {
         let retries_max = self.retries_max;
-        self.spawn_future(move |txn| drive_in_turn(txn, hint, Closure(closure), retries_max), end)
+        self.spawn_future(move |txn| run_in_turn(txn, hint, Closure(closure), retries_max), end)
     }
 
     /// Spawns what `make` makes: a future that gives the transaction to nobody else.
     fn spawn_future<R: 'static, D: Future<Output = Result<R>> + 'static>(
         &mut self,
-        make: impl FnOnce(&'static Txn<C>) -> D + 'static,
+        make: impl FnOnce(&'static TxnState<C>) -> D + 'static,
         end: impl FnOnce(Result<R>) + 'static,
     ) -> Result<Spawned> {
         let end = move |result, fate| end(known(result, fate));

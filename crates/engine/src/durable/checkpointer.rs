@@ -18,9 +18,11 @@ use super::table_rows::{Destination, TableRows};
 use crate::cc::ConcurrencyControl;
 use crate::checkpoint::{self, CatalogEntry, Manifest, TableEntry};
 use crate::error::{Error, Result};
+use crate::kernel::Engine;
 use crate::metrics::Clock;
 use crate::storage::{Operation, Storage};
-use crate::txn::{Engine, TableInner, TableKind, Transaction};
+use crate::table::{TableInner, TableKind};
+use crate::txn::Transaction;
 use crate::wal::{DatabaseId, Expected, Lsn, Writer};
 use std::sync::Arc;
 

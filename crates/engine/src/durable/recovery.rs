@@ -7,11 +7,13 @@ use super::{Cut, Planted, checkpointer, damage, mark};
 use crate::cc::ConcurrencyControl;
 use crate::checkpoint::{self, Block, CatalogEntry, Closed, Manifest, RowsReader};
 use crate::error::{Error, Result};
+use crate::kernel::{Engine, restore_table};
 use crate::metrics::Clock;
+use crate::replay::{Feed, for_each_parallel, replay, resume};
 use crate::storage::Storage;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Mutex, try_lock};
-use crate::txn::{Engine, Feed, TableInner, for_each_parallel, replay, restore_table, resume};
+use crate::table::TableInner;
 use crate::wal::{self, DatabaseId, Ending, Lsn, Point, Reader, Record, Tail};
 use std::sync::Arc;
 

@@ -15,10 +15,10 @@ use super::{Planted, Progress};
 use crate::cc::ConcurrencyControl;
 use crate::checkpoint::{self, Identity};
 use crate::error::{Error, Result};
+use crate::kernel::Engine;
 use crate::metrics::Clock;
 use crate::storage::{Storage, Union};
 use crate::sync::Mutex;
-use crate::txn::Engine;
 use crate::wal::{self, DatabaseId, Ending, Lsn, Point, Reader, Tail, Until};
 use std::sync::Arc;
 

@@ -10,9 +10,11 @@ use crate::checkpoint::{
     self, Block, CatalogEntry, Closed, Identity, Manifest, RowsFile, RowsReader, TableEntry,
 };
 use crate::error::{Error, Result};
+use crate::kernel::{Engine, open_table};
 use crate::options::Durability;
 use crate::storage::Storage;
-use crate::txn::{Engine, RawTable, TableKind, Transaction, open_table};
+use crate::table::TableKind;
+use crate::txn::{RawTable, Transaction};
 use crate::wal::{self, Cut, DatabaseId, Ending, Gap, Lsn, Record, Remains, Remnant};
 use std::collections::BTreeMap;
 use std::sync::Arc;

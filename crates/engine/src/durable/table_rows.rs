@@ -12,7 +12,8 @@ use crate::cc::ConcurrencyControl;
 use crate::checkpoint::{RowsFile, RowsOf, RowsRange, RowsWriter, TableEntry};
 use crate::error::{Error, Result};
 use crate::storage::Storage;
-use crate::txn::{AsKey, Key, TableInner, Transaction};
+use crate::table::{AsKey, Key, TableInner};
+use crate::txn::Transaction;
 use crate::wal::DatabaseId;
 use std::ops::Bound;
 

@@ -6,7 +6,7 @@
 use crate::exec::contract::{Host, Operations};
 use crate::exec::slot::{NO_STAMP, Slot, Slots, State};
 use crate::exec::tune::group::Member;
-use crate::exec::tune::level::{BatchSize, Level, Style};
+use crate::exec::tune::level::{BatchSize, Execution, Level};
 use crate::exec::tune::measure::Counters;
 use crate::exec::tune::search::Search;
 use crate::exec::tune::windows::Tuner;
@@ -105,7 +105,7 @@ pub(crate) struct Core<H: Host> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Policy {
     /// The style of its futures.
-    style: Style,
+    style: Execution,
     /// What pays with it can be found out by the clock: it is there for speed.
     is_tunable: bool,
 }
@@ -113,15 +113,15 @@ pub(crate) struct Policy {
 impl Policy {
     pub(crate) fn of<S: Suspend>() -> Policy {
         let style = match (S::SUSPENDS, S::PREFETCHES) {
-            (true, _) => Style::Interleaved,
-            (false, true) => Style::Prefetching,
-            (false, false) => Style::Naive,
+            (true, _) => Execution::Interleaved,
+            (false, true) => Execution::Prefetching,
+            (false, false) => Execution::Sequential,
         };
         Policy { style, is_tunable: S::SUSPENDS && !S::PAUSES }
     }
 
     fn suspends(self) -> bool {
-        self.style == Style::Interleaved
+        self.style == Execution::Interleaved
     }
 }
 

@@ -1,12 +1,11 @@
 //! Tables whose types the program does not know: rows as the bytes that keys and values are encoded to. For tools
 //! that copy rows from one place to another.
 
-use super::handle::Txn;
-use super::key::{KEY_OF_EIGHT, index_key};
-use super::owned::{OwnedRows, Transaction};
-use super::table::{Table, TableInner};
+use super::transaction::{OwnedRows, Transaction};
+use super::txn::Txn;
 use crate::cc::{ConcurrencyControl, Serializable};
 use crate::error::{Error, Result};
+use crate::table::{KEY_OF_EIGHT, Table, TableInner, index_key};
 use std::fmt;
 
 /// A table, by encoded keys and values. Whoever writes bytes that the table's types do not know makes reads with

@@ -1,6 +1,6 @@
 //! The search on response curves that are known: no worker, no clock.
 
-use crate::exec::tune::level::{Level, Style};
+use crate::exec::tune::level::{Execution, Level};
 use crate::exec::tune::search::{Sample, Search};
 use crate::suspend::Seeded;
 
@@ -26,7 +26,7 @@ type Curve = fn(Level, u64) -> f64;
 const ALL: [usize; 6] = [4, 8, 16, 32, 48, 64];
 
 fn levels() -> impl Iterator<Item = Level> {
-    let sequential = [Style::Naive, Style::Prefetching].map(|style| Level { style, batch: 1 });
+    let sequential = [Execution::Sequential, Execution::Prefetching].map(|style| Level { style, batch: 1 });
     sequential.into_iter().chain(ALL.map(Level::interleaved))
 }
 
@@ -64,17 +64,17 @@ impl Course {
 /// As updates of hot records: each that is open beside others is mostly in vain.
 fn peak_at_one(level: Level, _: u64) -> f64 {
     match level.style {
-        Style::Naive => 1.0,
-        Style::Prefetching => 0.97,
-        Style::Interleaved => 0.8 / (1.0 + level.batch as f64 / 12.0),
+        Execution::Sequential => 1.0,
+        Execution::Prefetching => 0.97,
+        Execution::Interleaved => 0.8 / (1.0 + level.batch as f64 / 12.0),
     }
 }
 
 /// As point reads of a table past the caches.
 fn peak_at_48(level: Level, _: u64) -> f64 {
     match (level.style, level.batch) {
-        (Style::Naive, _) => 1.0,
-        (Style::Prefetching, _) => 1.1,
+        (Execution::Sequential, _) => 1.0,
+        (Execution::Prefetching, _) => 1.1,
         (_, 4) => 1.8,
         (_, 8) => 2.4,
         (_, 16) => 2.9,
@@ -87,8 +87,8 @@ fn peak_at_48(level: Level, _: u64) -> f64 {
 /// As a table that fits a cache just not: interleaving pays, but neither few at once nor prefetching alone.
 fn behind_a_valley(level: Level, _: u64) -> f64 {
     match (level.style, level.batch) {
-        (Style::Naive, _) => 1.0,
-        (Style::Prefetching, _) => 0.9,
+        (Execution::Sequential, _) => 1.0,
+        (Execution::Prefetching, _) => 0.9,
         (_, 4) => 0.85,
         (_, 8) => 1.1,
         (_, 16) => 1.25,
@@ -138,7 +138,7 @@ fn trials_cost_less_than_a_percent_in_the_long_run() {
     // Proves: with the best level found, what trials of the others lose is below 1 %, even where they are ten times
     // slower.
     fn steep(level: Level, _: u64) -> f64 {
-        if level.style == Style::Naive { 1.0 } else { 0.1 }
+        if level.style == Execution::Sequential { 1.0 } else { 0.1 }
     }
     fn steep_at_the_end(level: Level, _: u64) -> f64 {
         if level.batch == 64 { 1.0 } else { level.batch as f64 / 100.0 }
@@ -215,7 +215,7 @@ fn few_levels_are_enough() {
             search.sample(Sample { now_ns: i * 2_000_000, rate: 1.0, wasted: 0.0 });
         }
     }
-    let known = Level { style: Style::Naive, batch: 1 };
+    let known = Level { style: Execution::Sequential, batch: 1 };
     assert_eq!(Search::new(64, Some(known)).level(), known);
     assert_eq!(Search::new(64, Some(Level::interleaved(63))).level(), Level::interleaved(16));
 }
@@ -223,8 +223,8 @@ fn few_levels_are_enough() {
 /// As a mix of scans and reads: interleaving pays, and it matters little how many are open.
 fn plateau(level: Level, _: u64) -> f64 {
     match (level.style, level.batch) {
-        (Style::Naive, _) => 1.0,
-        (Style::Prefetching, _) => 1.02,
+        (Execution::Sequential, _) => 1.0,
+        (Execution::Prefetching, _) => 1.02,
         (_, 4) => 2.0,
         (_, 8) => 2.76,
         (_, 16) => 2.9,

@@ -5,7 +5,7 @@ use crate::exec::core::WorkerOptions;
 use crate::exec::submit::handle::{Handle, TaskError};
 use crate::exec::submit::inbox::Executor;
 use crate::exec::submit::task::Task;
-use crate::exec::tune::level::{BatchSize, Level, Style};
+use crate::exec::tune::level::{BatchSize, Execution, Level};
 use crate::exec::tune::measure::Reading;
 use crate::exec::worker::Worker;
 use crate::suspend::{OnMiss, Seeded};
@@ -23,7 +23,7 @@ type Cost = fn(Level) -> u64;
 /// Point reads of a large table.
 fn of_misses(level: Level) -> u64 {
     match level.batch {
-        _ if level.style != Style::Interleaved => 2000,
+        _ if level.style != Execution::Interleaved => 2000,
         batch if batch <= 32 => 2000 / batch as u64 + 200,
         batch => 250 + 2 * batch as u64,
     }
@@ -31,7 +31,7 @@ fn of_misses(level: Level) -> u64 {
 
 /// Reads of what the caches hold.
 fn of_hits(level: Level) -> u64 {
-    if level.style == Style::Interleaved { 300 + level.batch as u64 } else { 200 }
+    if level.style == Execution::Interleaved { 300 + level.batch as u64 } else { 200 }
 }
 
 /// Moves the clock by what a future costs at the worker's level, and counts its work.
@@ -49,7 +49,7 @@ fn run(worker: &mut Worker<ToyHost, OnMiss>, futures: u32, cost: Cost) {
         left = left.checked_sub(1)?;
         let life: Rc<Life> = life.clone();
         Some(async move {
-            if life.level.get().is_some_and(|level| level.style == Style::Interleaved) {
+            if life.level.get().is_some_and(|level| level.style == Execution::Interleaved) {
                 Toy::operation(toy, 3).await;
             }
             spend(&life, cost);
@@ -67,7 +67,7 @@ fn run_mixed(worker: &mut Worker<ToyHost, OnMiss>, futures: u32, cost: Cost) {
         left = left.checked_sub(1)?;
         let life: Rc<Life> = life.clone();
         let pieces = if left.is_multiple_of(100) { 5000 } else { 5 };
-        let is_interleaved = life.level.get().is_some_and(|level| level.style == Style::Interleaved);
+        let is_interleaved = life.level.get().is_some_and(|level| level.style == Execution::Interleaved);
         Some(async move {
             for done in 0..pieces {
                 if is_interleaved {
@@ -98,7 +98,7 @@ fn a_stream_finds_its_level_and_follows_the_work() {
         assert!((16..=48).contains(&best.batch), "{best:?}");
         run(&mut worker, 3_000_000, of_hits);
         let best = worker.host().life.known.get().expect("something was found");
-        assert!(best.style != Style::Interleaved && best.batch == 1, "{best:?}");
+        assert!(best.style != Execution::Interleaved && best.batch == 1, "{best:?}");
     }
 }
 
@@ -118,12 +118,12 @@ fn long_futures_do_not_blur_the_search() {
 fn what_one_worker_has_found_the_next_begins_with() {
     // Proves: a level that the host knows is begun with, and one that is set by hand is kept.
     let host = ToyHost::new();
-    host.life.known.set(Some(Level { style: Style::Naive, batch: 1 }));
+    host.life.known.set(Some(Level { style: Execution::Sequential, batch: 1 }));
     let mut worker = Worker::new(host, OnMiss, options());
-    assert_eq!(level(&worker), Level { style: Style::Naive, batch: 1 });
+    assert_eq!(level(&worker), Level { style: Execution::Sequential, batch: 1 });
     worker.set_batch(5);
     run(&mut worker, 100_000, of_misses);
-    assert_eq!(level(&worker), Level { style: Style::Interleaved, batch: 5 });
+    assert_eq!(level(&worker), Level { style: Execution::Interleaved, batch: 5 });
     worker.set_batch(BatchSize::Auto);
     run(&mut worker, 1_000_000, of_misses);
     assert_ne!(level(&worker).batch, 5);
@@ -133,14 +133,14 @@ fn what_one_worker_has_found_the_next_begins_with() {
 fn a_simulator_s_policy_is_left_alone() {
     // Proves: nothing depends on the time under a policy that is not after speed.
     let worker = Worker::new(ToyHost::new(), Seeded::new(1), options());
-    assert_eq!(worker.host().life.level.get(), Some(Level { style: Style::Interleaved, batch: 48 }));
+    assert_eq!(worker.host().life.level.get(), Some(Level { style: Execution::Interleaved, batch: 48 }));
 }
 
 #[test]
 fn long_ones_leave_room_in_sequential_execution() {
     // Proves: beside so many long ones, up to a quarter of the places, one more may be open; without, one.
     let host = ToyHost::new();
-    host.life.known.set(Some(Level { style: Style::Prefetching, batch: 1 }));
+    host.life.known.set(Some(Level { style: Execution::Prefetching, batch: 1 }));
     let mut worker = Worker::new(host, OnMiss, options());
     let life = worker.host().life.clone();
     for (longs, batch) in [(2, 3), (0, 1), (100, 17)] {
@@ -166,12 +166,12 @@ fn a_lone_future_runs_as_in_sequential_execution() {
             }
         };
         // SAFETY: the future drops the reference with itself.
-        let (job, handle): (_, Handle<Option<Style>, Failed>) = unsafe { Task::job(executor, make) };
+        let (job, handle): (_, Handle<Option<Execution>, Failed>) = unsafe { Task::job(executor, make) };
         executor.submit(job);
         handle.wait()
     };
     for _ in 0..100 {
-        assert_eq!(style(&executor), Ok(Some(Style::Prefetching)));
+        assert_eq!(style(&executor), Ok(Some(Execution::Prefetching)));
     }
     executor.close();
     thread.join().expect("no panic");

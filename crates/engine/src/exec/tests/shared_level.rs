@@ -1,7 +1,7 @@
 //! Workers that search for a level together.
 
 use crate::exec::tune::group::{Member, SharedLevel};
-use crate::exec::tune::level::{Level, Style};
+use crate::exec::tune::level::{Execution, Level};
 use crate::exec::tune::measure::{Counters, Reading};
 use crate::exec::tune::search::Search;
 use crate::exec::tune::windows::Tuner;
@@ -74,7 +74,7 @@ fn one_leads_and_others_follow() {
     // Proves: who fights first leads; others take its level over as long as they fight, until it is calm, or goes.
     let lead = Arc::<SharedLevel>::default();
     let [a, b, c] = [(); 3].map(|()| Member::new(lead.clone()));
-    let (few, many) = (Level { style: Style::Naive, batch: 1 }, Level::interleaved(48));
+    let (few, many) = (Level { style: Execution::Sequential, batch: 1 }, Level::interleaved(48));
     assert_eq!(a.follow(few, false), None);
     assert_eq!(b.follow(many, true), None);
     assert_eq!(a.follow(few, true), Some(many));
@@ -92,7 +92,7 @@ fn one_leads_and_others_follow() {
 #[test]
 fn a_level_is_its_bits() {
     // Proves: every level comes back from its bits, and 0 is none.
-    for style in [Style::Naive, Style::Prefetching, Style::Interleaved] {
+    for style in [Execution::Sequential, Execution::Prefetching, Execution::Interleaved] {
         for batch in [1, 48, 1 << 20] {
             assert_eq!(Level::from_bits(Level { style, batch }.to_bits()), Some(Level { style, batch }));
         }

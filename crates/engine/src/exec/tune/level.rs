@@ -19,13 +19,13 @@ impl From<usize> for BatchSize {
 
 /// How the operations of a future run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Style {
+pub enum Execution {
     /// Posted, and stepped by the worker's policy.
     Interleaved,
     /// Where they stand, with prefetching.
     Prefetching,
     /// Where they stand, without.
-    Naive,
+    Sequential,
 }
 
 /// How a worker works: futures open at once, and how those that are let in run. Interleaved ones alone can be
@@ -33,35 +33,35 @@ pub enum Style {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Level {
     /// How their operations run.
-    pub style: Style,
+    pub style: Execution,
     /// Futures open at once.
     pub batch: usize,
 }
 
 impl Level {
     pub(crate) const fn interleaved(batch: usize) -> Level {
-        Level { style: Style::Interleaved, batch }
+        Level { style: Execution::Interleaved, batch }
     }
 
     pub(crate) fn is_sequential(self) -> bool {
-        self.style != Style::Interleaved
+        self.style != Execution::Interleaved
     }
 
     /// In one word, not 0.
     pub(crate) fn to_bits(self) -> u32 {
         let style = match self.style {
-            Style::Interleaved => 1,
-            Style::Prefetching => 2,
-            Style::Naive => 3,
+            Execution::Interleaved => 1,
+            Execution::Prefetching => 2,
+            Execution::Sequential => 3,
         };
         (self.batch as u32) << 2 | style
     }
 
     pub(crate) fn from_bits(bits: u32) -> Option<Level> {
         let style = match bits & 3 {
-            1 => Style::Interleaved,
-            2 => Style::Prefetching,
-            3 => Style::Naive,
+            1 => Execution::Interleaved,
+            2 => Execution::Prefetching,
+            3 => Execution::Sequential,
             _ => return None,
         };
         Some(Level { style, batch: (bits >> 2) as usize })

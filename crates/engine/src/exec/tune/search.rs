@@ -7,7 +7,7 @@
 //! - A trial has at most `PAIRS_MAX` pairs of windows; between two series of trials lies a hold of at least
 //!   `HOLD_NS_MIN`, which doubles up to `HOLD_NS_MAX` while nothing better is found.
 
-use super::level::{Level, Style};
+use super::level::{Execution, Level};
 
 /// What a window has shown.
 #[derive(Clone, Copy, Debug)]
@@ -125,8 +125,10 @@ pub(crate) struct Search {
 impl Search {
     /// Among the levels up to `batch_max`, from `known` on if that is one of them.
     pub(crate) fn new(batch_max: usize, known: Option<Level>) -> Search {
-        let mut levels =
-            vec![Level { style: Style::Naive, batch: 1 }, Level { style: Style::Prefetching, batch: 1 }];
+        let mut levels = vec![
+            Level { style: Execution::Sequential, batch: 1 },
+            Level { style: Execution::Prefetching, batch: 1 },
+        ];
         levels.extend(BATCHES.into_iter().filter(|&n| n < batch_max).map(Level::interleaved));
         if batch_max > 1 {
             levels.push(Level::interleaved(batch_max));
@@ -166,8 +168,8 @@ impl Search {
     }
 
     /// The sequential level to use for a future that is alone.
-    pub(crate) fn alone(&self) -> Style {
-        if self.incumbent().is_sequential() { self.incumbent().style } else { Style::Prefetching }
+    pub(crate) fn alone(&self) -> Execution {
+        if self.incumbent().is_sequential() { self.incumbent().style } else { Execution::Prefetching }
     }
 
     /// Nothing is being tried: windows may be long.

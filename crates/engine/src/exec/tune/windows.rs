@@ -1,7 +1,7 @@
 //! Measures windows of a worker's own work for the search in `search.rs`. Called between rounds, by `core.rs`.
 
 use crate::exec::tune::group::Member;
-use crate::exec::tune::level::{Level, Style};
+use crate::exec::tune::level::{Execution, Level};
 use crate::exec::tune::measure::{Counters, Reading};
 use crate::exec::tune::search::{Sample, Search};
 
@@ -107,7 +107,7 @@ impl Tuner {
     }
 
     /// The style for a future that is alone.
-    pub(crate) fn alone(&self) -> Style {
+    pub(crate) fn alone(&self) -> Execution {
         self.search.alone()
     }
 

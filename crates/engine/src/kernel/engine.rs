@@ -1,0 +1,358 @@
+//! What all transactions of a database share, and what each worker brings to them.
+
+use super::log::Log;
+use super::waiter::Waiter;
+use crate::cc::{ConcurrencyControl, Env, NotBegun, OPEN_TRANSACTIONS_MAX, Unlogged};
+use crate::epoch::{Epochs, Local};
+use crate::error::{Error, Result};
+use crate::exec::{ConflictQueue, Execution, SharedLevel};
+use crate::index::Nodes;
+use crate::memory::{Kind, Memory, OutOfMemory, Slab};
+use crate::metrics::{ArchiveStatistics, Clock, Metrics, Stall, Statistics, WorkerMetrics};
+use crate::options::Options;
+use crate::profile::Profile;
+use crate::record::RECORD_BYTES;
+use crate::sync::Fixed;
+use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use crate::table::{TableInner, TableKind};
+use crate::wal::{self, Changes, Lsn};
+use std::cell::{Cell, RefCell};
+use std::sync::{Arc, Mutex, OnceLock};
+
+/// Of each kind of index.
+const NODES_MAX: u32 = 1 << 30;
+const RECORDS_MAX: u32 = u32::MAX - 1;
+/// A worker that does not go on for so long does not merely wait for its core.
+const STALL_NS: u64 = 100_000_000;
+
+/// The shared part of a database: memory, tables, the scheme. Threads and inboxes are the
+/// database's own.
+pub(crate) struct Engine<C: ConcurrencyControl> {
+    pub(crate) id: u64,
+    pub(crate) options: Options,
+    pub(crate) memory: Arc<Memory>,
+    pub(crate) metrics: Metrics,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) records: Arc<Slab>,
+    pub(crate) nodes: Nodes,
+    pub(crate) shared: C::Shared,
+    /// Where commits are noted; set when a durable database has been recovered.
+    pub(crate) log: OnceLock<Log>,
+    /// What has become of segments of the log that were to be archived.
+    pub(crate) archive_statistics: Arc<Mutex<ArchiveStatistics>>,
+    /// Transactions can only read: set before the first begins.
+    is_read_only: AtomicBool,
+    /// Never removed: transactions hold the tables' addresses while the list grows.
+    pub(crate) tables: Mutex<Vec<Fixed<TableInner>>>,
+    /// Contexts for interactive transactions, each used by one operation at a time.
+    /// `None` when the database is closed: then contexts, which hold the engine, are not kept.
+    spare: Mutex<Option<Vec<Fixed<Context<C>>>>>,
+    pub(crate) epochs: Arc<Epochs>,
+    /// The last epoch that was noticed, and when, by the clock.
+    epoch_noticed: Mutex<(u64, u64)>,
+    /// Contexts made so far, which number them.
+    contexts: AtomicUsize,
+    /// Transaction states made so far, which number them.
+    pub(crate) states: AtomicU32,
+    /// The bits of the level that a worker has found best last, for new ones to begin with; 0: none.
+    pub(crate) known_level: AtomicU32,
+    /// Of workers that fight with each other.
+    pub(crate) shared_level: Arc<SharedLevel>,
+    /// Workers are to tell where their time goes.
+    pub(crate) profiling: Arc<AtomicBool>,
+}
+
+impl<C: ConcurrencyControl> Engine<C> {
+    pub(crate) fn new(options: Options, clock: Arc<dyn Clock>) -> Result<Arc<Self>> {
+        // Ids are never used twice, so a table handle's id tells its database for good. (The process's own, so no part
+        // of what a model checker sees.)
+        static NEXT_ID: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
+        let memory = Memory::new(options.memory_limit_bytes);
+        let out_of_memory = |_: OutOfMemory| Error::OutOfMemory { limit_bytes: options.memory_limit_bytes };
+        let records = Slab::reserve(&memory, Kind::Records, RECORD_BYTES, RECORDS_MAX)
+            .map(Arc::new)
+            .map_err(out_of_memory)?;
+        Ok(Arc::new(Engine {
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed), // only uniqueness counts
+            shared: C::open(records.clone(), memory.clone()),
+            log: OnceLock::new(),
+            archive_statistics: Arc::default(),
+            is_read_only: AtomicBool::new(false),
+            metrics: Metrics::default(),
+            clock,
+            tables: Mutex::default(),
+            spare: Mutex::new(Some(Vec::new())),
+            epochs: Epochs::new(),
+            epoch_noticed: Mutex::default(),
+            contexts: AtomicUsize::new(0),
+            states: AtomicU32::new(1),
+            known_level: AtomicU32::new(0),
+            shared_level: Arc::default(),
+            profiling: Arc::default(),
+            nodes: Nodes::new(&memory, NODES_MAX),
+            memory,
+            records,
+            options,
+        }))
+    }
+
+    /// From now on no transaction that begins can write, and no table can be made.
+    pub(crate) fn forbid_writes(&self) {
+        // Relaxed: whoever begins transactions is given the engine afterwards.
+        self.is_read_only.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.is_read_only.load(Ordering::Relaxed)
+    }
+
+    /// A worker's part.
+    pub(crate) fn context(self: &Arc<Self>) -> Fixed<Context<C>> {
+        let metrics = self.metrics.worker();
+        Fixed::new(Context {
+            local: Local::new(&self.epochs, &self.memory),
+            worker: C::worker(&self.shared),
+            profile: Profile::new(self.profiling.clone(), metrics.profile.clone()),
+            metrics,
+            changes: RefCell::new(Changes::of_appender(self.contexts.fetch_add(1, Ordering::Relaxed))), // only difference counts
+            last_commit: Cell::new(0),
+            execution: Cell::new(Execution::Prefetching),
+            may_interleave: Cell::new(false),
+            longs: Cell::new(0),
+            work: Cell::new(0),
+            awaited_at: Cell::new(None),
+            waits_from_ns: Cell::new(0),
+            turns: RefCell::new(ConflictQueue::new()),
+            engine: self.clone(),
+        })
+    }
+
+    /// Runs `f` with a spare context, entered.
+    pub(crate) fn with_context<R>(self: &Arc<Self>, f: impl FnOnce(&Context<C>) -> R) -> R {
+        /// Gives the context back, also when `f` panics.
+        struct Entered<C: ConcurrencyControl>(Option<Fixed<Context<C>>>);
+        impl<C: ConcurrencyControl> Drop for Entered<C> {
+            fn drop(&mut self) {
+                let Some(context) = self.0.take() else { return };
+                context.tidy();
+                context.leave();
+                context.local.entrust();
+                let engine = context.engine.clone();
+                if let Some(spare) = &mut *engine.spare.lock().expect("no panic while it is held") {
+                    spare.push(context);
+                }
+            }
+        }
+        let spare = self.spare.lock().expect("no panic while it is held").as_mut().and_then(Vec::pop);
+        let entered = Entered(Some(spare.unwrap_or_else(|| self.context())));
+        let context = entered.0.as_deref().expect("put there just now");
+        context.enter();
+        f(context)
+    }
+
+    /// Cleans up after interactive transactions. True: there is more to do.
+    pub(crate) fn tend(&self) -> bool {
+        let spare = self.spare.lock().expect("no panic while it is held").as_mut().map(std::mem::take);
+        let mut more = false;
+        for context in spare.unwrap_or_default() {
+            context.enter();
+            more |= context.tidy();
+            context.leave();
+            // What is retired is due when others have moved on.
+            context.local.refresh(None);
+            more |= context.local.pending() > 0;
+            if let Some(spare) = &mut *self.spare.lock().expect("no panic while it is held") {
+                spare.push(context);
+            }
+        }
+        more
+    }
+
+    /// Notices whether reclamation goes on: the workers that hold it up, for a while now.
+    #[cold]
+    pub(crate) fn notice_stalls(&self) -> Vec<Stall> {
+        let (epoch, awaited) = self.epochs.awaited();
+        let now_ns = self.clock.now_ns();
+        let mut noticed = self.epoch_noticed.lock().expect("no panic while it is held");
+        if noticed.0 != epoch {
+            *noticed = (epoch, now_ns);
+        }
+        let for_ns = now_ns.saturating_sub(noticed.1);
+        let stalled = awaited.into_iter().filter(|_| for_ns >= STALL_NS);
+        stalled.map(|thread| Stall { thread, for_ns }).collect()
+    }
+
+    /// Until where the log has to be durable before a transaction that ends now is acknowledged. 0: it is so.
+    /// All that the transaction has seen was appended before its own record, which ends at `end_lsn`; where it
+    /// has none (0), before now.
+    #[inline(always)]
+    pub(crate) fn hold(&self, end_lsn: Lsn) -> u64 {
+        let Some(log) = self.log.get() else { return 0 };
+        let until = if end_lsn == Lsn(0) { log.writer.appended_lsn() } else { end_lsn };
+        if log.writer.durable_lsn() >= until { 0 } else { until.0 }
+    }
+
+    /// As `hold`, for a transaction that has committed. While the disk is slow it is found out, of one that has changed
+    /// nothing, whether all that it has seen is durable although not all is that was appended.
+    #[inline(always)]
+    pub(crate) fn hold_committed(&self, end_lsn: Lsn, txn: &C::Txn) -> u64 {
+        match self.hold(end_lsn) {
+            until if until > 0 && end_lsn == Lsn(0) && self.has_seen_settled(txn) => 0,
+            until => until,
+        }
+    }
+
+    #[inline(always)]
+    fn has_seen_settled(&self, txn: &C::Txn) -> bool {
+        let Some(log) = self.log.get().filter(|log| log.writer.is_slow()) else { return false };
+        // In this order: what it has seen had been appended, so nothing of it is overlooked.
+        C::newest_seen(&self.shared, txn) < log.writer.settled_before()
+    }
+
+    /// An empty table of this number, which no list has.
+    pub(crate) fn new_table(&self, number: u32, kind: TableKind) -> Result<TableInner> {
+        TableInner::new(&self.nodes, &self.records, number, kind, C::LOSES_STAMPS)
+            .map_err(|OutOfMemory| self.out_of_memory())
+    }
+
+    /// All tables, in the order of their numbers.
+    pub(crate) fn all_tables(&self) -> Vec<&TableInner> {
+        let tables = self.tables.lock().expect("no panic while it is held");
+        // SAFETY: tables stay where they are, and none is removed while the engine is there.
+        tables.iter().map(|table| unsafe { Fixed::as_non_null(table).as_ref() }).collect()
+    }
+
+    /// Waits until a flush of the log that is under way has ended. False: there is none to wait for.
+    #[cold]
+    pub(crate) fn await_flush(&self) -> bool {
+        let Some(log) = self.log.get().filter(|log| !log.is_stepped) else { return false };
+        let durable = log.writer.durable_lsn();
+        durable < log.writer.appended_lsn() && log.writer.wait_settled(Lsn(durable.0 + 1)).is_ok()
+    }
+
+    /// What a commit that the log has refused is answered.
+    #[cold]
+    pub(crate) fn unlogged(&self, why: Unlogged) -> Error {
+        let log = &self.log.get().expect("it has refused something").writer;
+        match (why, log.refusal()) {
+            (Unlogged::TooLong, _) => Error::TransactionTooLarge { bytes_max: log.record_bytes_max() },
+            (Unlogged::Full, Some(cause)) => Error::Log(cause),
+            // There is room again.
+            (Unlogged::Full, None) => Error::Conflict,
+            (Unlogged::Stopped, Some(cause @ wal::Error::Stopped(_))) => Error::Log(cause),
+            (Unlogged::Stopped, _) => Error::Closed,
+        }
+    }
+
+    #[cold]
+    pub(crate) fn not_begun(&self, why: NotBegun) -> Error {
+        match why {
+            NotBegun::TooMany => Error::TooManyTransactions { open_max: OPEN_TRANSACTIONS_MAX },
+            NotBegun::OutOfMemory => self.out_of_memory(),
+            NotBegun::Waited => Error::Conflict,
+        }
+    }
+
+    #[cold]
+    pub(crate) fn out_of_memory(&self) -> Error {
+        Error::OutOfMemory { limit_bytes: self.memory.limit_bytes() }
+    }
+
+    /// Lets go of the contexts, which hold the engine.
+    pub(crate) fn drop_spares(&self) {
+        let spare = self.spare.lock().expect("no panic while it is held").take();
+        drop(spare); // outside of the lock
+    }
+}
+
+/// A worker's part of the engine: epoch and memory, the scheme's part, metrics.
+pub(crate) struct Context<C: ConcurrencyControl> {
+    pub(crate) local: Local,
+    pub(crate) worker: C::Worker,
+    pub(crate) metrics: Arc<WorkerMetrics>,
+    /// Where the worker's time goes. Off in contexts that are not a worker's.
+    pub(crate) profile: Profile,
+    /// What the last commit has appended to the log; its memory is used again.
+    pub(crate) changes: RefCell<Changes>,
+    /// The place of the last commit in the order of all.
+    pub(crate) last_commit: Cell<u64>,
+    /// How transactions run that are put into a slot.
+    pub(crate) execution: Cell<Execution>,
+    /// Those that run in place may go on through operation slots: the worker's policy steps it.
+    pub(crate) may_interleave: Cell<bool>,
+    /// Open transactions that are long.
+    pub(crate) longs: Cell<usize>,
+    /// What those that have ended have done, in operations.
+    pub(crate) work: Cell<u64>,
+    /// The epoch in which a transaction has waited for memory to the end, and got none.
+    pub(crate) awaited_at: Cell<Option<u64>>,
+    /// Before this time no transaction that meets the memory limit waits: another one has waited and got nothing.
+    pub(crate) waits_from_ns: Cell<u64>,
+    /// Who waits for whom, of submitted transactions with hints.
+    pub(crate) turns: RefCell<ConflictQueue<Arc<Waiter>>>,
+    pub(crate) engine: Arc<Engine<C>>,
+}
+
+impl<C: ConcurrencyControl> Context<C> {
+    /// What a scheme works with.
+    #[inline(always)]
+    pub(crate) fn env(&self) -> Env<'_, C> {
+        Env { shared: &self.engine.shared, worker: &self.worker, local: &self.local }
+    }
+
+    pub(crate) fn enter(&self) {
+        self.local.enter();
+        C::enter(self.env());
+    }
+
+    /// Cleans up what is due. True: there is more.
+    fn tidy(&self) -> bool {
+        const PASSES_MAX: usize = 16;
+        let has_garbage = C::garbage(&self.engine.shared, &self.worker) > 0;
+        let more = has_garbage && (0..PASSES_MAX).all(|_| C::tend(self.env()));
+        self.local.refresh(None);
+        if self.local.has_much_retired() {
+            self.engine.notice_stalls();
+        }
+        more
+    }
+
+    pub(crate) fn leave(&self) {
+        C::leave(self.env());
+        self.local.leave();
+    }
+}
+
+impl<C: ConcurrencyControl> Drop for Context<C> {
+    fn drop(&mut self) {
+        C::retire(&self.engine.shared, &mut self.worker);
+    }
+}
+
+impl<C: ConcurrencyControl> Engine<C> {
+    /// What rows and their keys take in memory.
+    pub(crate) fn data_bytes(&self) -> u64 {
+        [Kind::Index, Kind::Records, Kind::Versions].map(|kind| self.memory.used_bytes(kind)).iter().sum()
+    }
+
+    /// The metrics' sum, and where memory is.
+    pub(crate) fn statistics(&self) -> Statistics {
+        let mut statistics = self.metrics.sum();
+        let used = |kind| self.memory.used_bytes(kind);
+        statistics.stalls = self.notice_stalls();
+        statistics.memory.index_bytes = used(Kind::Index);
+        statistics.memory.records_bytes = used(Kind::Records);
+        statistics.memory.versions_bytes = used(Kind::Versions);
+        statistics.memory.transactions_bytes = used(Kind::Transactions);
+        statistics.memory.other_bytes = used(Kind::Other);
+        statistics.memory.limit_bytes = self.memory.limit_bytes();
+        // A place that waits for a table's next record has none now.
+        let kept = self.all_tables().iter().map(|table| table.index.kept().len()).sum();
+        statistics.memory.records = self.records.used().saturating_sub(kept);
+        statistics.memory.nodes = self.nodes.used();
+        statistics.locks_awaited = C::waits(&self.shared).waiting() as u64;
+        statistics.log = self.log.get().map(|log| log.writer.statistics()).unwrap_or_default();
+        statistics.archive = self.archive_statistics.lock().expect("no panic while it is held").clone();
+        statistics
+    }
+}

@@ -1,0 +1,11 @@
+//! What all transactions of a database share (`Engine`), and what each worker has for its own (`Context`).
+
+mod catalog;
+mod engine;
+mod log;
+mod waiter;
+
+pub(crate) use catalog::{open_table, restore_table};
+pub(crate) use engine::{Context, Engine};
+pub(crate) use log::Log;
+pub(crate) use waiter::{Waiter, WaiterStage};

@@ -1,0 +1,241 @@
+//! How an attempt begins and commits, as step machines. A commit: the scheme decides, the log takes what has changed, the
+//! scheme publishes it.
+//!
+//! Nobody has seen a transaction's changes when they are appended: one that reads or overwrites them, or finds a key gone
+//! or there because of them, comes later in the log. So every beginning of the log is closed under dependencies.
+
+use super::bounded_wait::BoundedWait;
+use super::commit::Commit;
+use super::state::{BEGIN, COMMIT, TxnState};
+use crate::cc::{Abort, ConcurrencyControl, Declared, NotBegun, Unlogged};
+use crate::error::{Error, Result};
+use crate::exec::Execution;
+use crate::index::DERIVED;
+use crate::profile::Activity;
+use crate::suspend::{PrefetchOnly, Suspend, Timed};
+use crate::table::Fault;
+use crate::wal::{self, Change, Lsn, Writer};
+
+/// Flushes of the log that a commit in place waits for, perhaps for room.
+const FLUSHES_MAX: u32 = 1000;
+
+impl<C: ConcurrencyControl> TxnState<C> {
+    /// Begins an attempt, here and now; `None`: it has to wait.
+    #[inline(always)]
+    pub(crate) fn begin_now(&self) -> Option<Result<(), NotBegun>> {
+        self.step_begin(&mut PrefetchOnly)
+    }
+
+    /// Goes on to begin an attempt; `None`: suspended.
+    #[inline(always)]
+    pub(crate) fn step_begin<S: Suspend>(&self, s: &mut S) -> Option<Result<(), NotBegun>> {
+        let declared = Declared { is_read_only: self.read_only.get() };
+        // SAFETY: not borrowed outside of single calls.
+        let begun = C::begin(self.context().env(), unsafe { &mut *self.scheme.get() }, declared, s);
+        if begun.is_none() {
+            s.was(Activity::Waiting);
+        }
+        begun
+    }
+
+    /// Has the worker begin the attempt.
+    pub(crate) fn post_begin(&self) {
+        self.begun.set(None);
+        self.todo.set(self.todo.get() | BEGIN);
+    }
+
+    /// Goes on with the commit, here and now.
+    #[inline(always)]
+    pub(crate) fn commit_now(&self, commit: &mut Commit<C>) -> Option<Result<(), Abort>> {
+        match self.context().profile.is_timing() {
+            false => self.step_commit(commit, &mut PrefetchOnly),
+            true => self.commit_timed(commit),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn commit_timed(&self, commit: &mut Commit<C>) -> Option<Result<(), Abort>> {
+        self.step_commit(commit, &mut Timed::new(&mut PrefetchOnly, &self.context().profile))
+    }
+
+    /// Goes on with the commit; `None`: suspended.
+    #[inline(always)]
+    pub(crate) fn step_commit<S: Suspend>(
+        &self,
+        commit: &mut Commit<C>,
+        s: &mut S,
+    ) -> Option<Result<(), Abort>> {
+        s.enter(Activity::Control);
+        let result = self.go_on_with(commit, s);
+        if result.is_none() {
+            s.was(Activity::Waiting);
+        }
+        if result == Some(Err(Abort::Unserializable)) {
+            self.context().metrics.aborts_unserializable.add(1);
+        }
+        result
+    }
+
+    #[inline(always)]
+    fn go_on_with<S: Suspend>(&self, commit: &mut Commit<C>, s: &mut S) -> Option<Result<(), Abort>> {
+        let context = self.context();
+        let env = context.env();
+        // SAFETY: not borrowed outside of single calls.
+        let txn = unsafe { &mut *self.scheme.get() };
+        let at = match commit.at {
+            Some(at) => at,
+            None => match C::prepare(&mut commit.prepare, env, txn, s)? {
+                Ok(at) => at,
+                Err(abort) => return Some(Err(abort)),
+            },
+        };
+        if commit.is_trial {
+            C::unprepare(env, txn, &mut commit.prepare);
+            return Some(Ok(()));
+        }
+        let mut end_lsn = Lsn(0);
+        if C::has_changes(txn)
+            && let Some(log) = context.engine.log.get()
+        {
+            end_lsn = match self.append(txn, at, &log.writer) {
+                Some(Ok(end_lsn)) => end_lsn,
+                Some(Err(why)) => return Some(Err(Abort::Unlogged(why))),
+                None => {
+                    let is_undecided = C::unprepare(env, txn, &mut commit.prepare);
+                    commit.at = if is_undecided { None } else { Some(at) };
+                    return None;
+                }
+            };
+        }
+        C::finish(env, txn, at);
+        context.last_commit.set(at);
+        self.end_lsn.set(end_lsn);
+        Some(Ok(()))
+    }
+
+    /// Appends what the transaction, which commits at `at`, has changed, and says where the record ends; 0 if there is none.
+    /// `None`: there is no room just now.
+    #[inline]
+    fn append(&self, txn: &C::Txn, at: u64, log: &Writer) -> Option<Result<Lsn, Unlogged>> {
+        let context = self.context();
+        debug_assert!(context.local.is_entered(), "marks are set and changes appended within one epoch");
+        let mut changes = context.changes.borrow_mut();
+        changes.clear();
+        // SAFETY: prepared; inside an epoch.
+        unsafe {
+            C::changes(txn, |changed| {
+                // SAFETY: indexes live as long as the database.
+                let index = &*changed.target.index;
+                let table = index.number();
+                if table == DERIVED {
+                    return; // what follows from other changes is not logged
+                }
+                let mut short = [0; 8];
+                let key = changed.target.key.bytes(&mut short);
+                // SAFETY: inside an epoch.
+                index.touched().mark(key);
+                changes.push(Change { table, key, value: changed.value });
+            });
+        }
+        if changes.is_empty() {
+            return Some(Ok(Lsn(0)));
+        }
+        match log.try_append(at, &changes) {
+            Ok(end) => Some(Ok(end)),
+            Err(wal::Error::WouldBlock) => None,
+            Err(error) => Some(Err(match error {
+                wal::Error::RecordTooLarge { .. } => Unlogged::TooLong,
+                wal::Error::Full(_) => Unlogged::Full,
+                _ => Unlogged::Stopped,
+            })),
+        }
+    }
+
+    /// Has the worker step the commit.
+    pub(crate) fn post_commit(&self, commit: Commit<C>) {
+        self.commit.set(commit);
+        self.committed.set(None);
+        self.todo.set(self.todo.get() | COMMIT);
+    }
+}
+
+impl<C: ConcurrencyControl> TxnState<C> {
+    /// Begins an attempt, if that does not suspend; else `None`, and the rest of it is posted.
+    #[inline(always)]
+    pub(crate) fn begin_or_post(&self) -> Option<Result<()>> {
+        self.operations.set(0);
+        self.reliefs.set(0);
+        if self.pauses {
+            self.post_begin();
+            return None;
+        }
+        self.enter(Activity::Timestamps);
+        let begun = self.begin_now();
+        self.enter(Activity::Useful);
+        match begun {
+            Some(begun) => Some(self.begun(begun)),
+            None if self.execution.get() == Execution::Interleaved => {
+                self.post_begin();
+                None
+            }
+            None => Some(self.begin_in_place()),
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn begun(&self, begun: Result<(), NotBegun>) -> Result<()> {
+        begun.map_err(|why| self.context().engine.not_begun(why))
+    }
+
+    /// Goes on with a beginning that waits for others, on other threads.
+    #[cold]
+    fn begin_in_place(&self) -> Result<()> {
+        let mut patience = BoundedWait::default();
+        while patience.wait() {
+            if let Some(begun) = self.begin_now() {
+                return self.begun(begun);
+            }
+        }
+        Err(Error::Conflict)
+    }
+
+    /// The commit, if it does not suspend; else `None`, and the rest of it is posted.
+    #[inline(always)]
+    pub(crate) fn commit_or_post(&self) -> Option<Result<(), Fault>> {
+        match self.doomed.get() {
+            Some(fault) => Some(Err(fault)),
+            None => self.decide_or_post(Commit::default()),
+        }
+    }
+
+    /// As `commit_or_post`, of a commit or a trial.
+    #[inline(always)]
+    pub(crate) fn decide_or_post(&self, mut commit: Commit<C>) -> Option<Result<(), Fault>> {
+        if self.pauses {
+            self.post_commit(commit);
+            return None;
+        }
+        match self.commit_now(&mut commit) {
+            Some(result) => Some(result.map_err(Fault::Abort)),
+            None if self.execution.get() == Execution::Interleaved => {
+                self.post_commit(commit);
+                None
+            }
+            None => Some(self.commit_in_place(commit)),
+        }
+    }
+
+    /// Goes on with a commit that waits for another thread's.
+    #[cold]
+    fn commit_in_place(&self, mut commit: Commit<C>) -> Result<(), Fault> {
+        let (mut patience, mut flushes) = (BoundedWait::default(), 0);
+        while patience.wait() || (flushes < FLUSHES_MAX && self.context().engine.await_flush()) {
+            flushes += u32::from(patience.is_over());
+            if let Some(result) = self.commit_now(&mut commit) {
+                return result.map_err(Fault::Abort);
+            }
+        }
+        Err(Fault::Abort(Abort::Waited))
+    }
+}

@@ -1,0 +1,174 @@
+//! What a finished point operation leads to: a value, or a change.
+
+use super::blocker::{Blocker, Wanted};
+use super::point::Point;
+use super::state::TxnState;
+use crate::cc::{Abort, Change, ConcurrencyControl, Holder, Refused, Target, Written};
+use crate::index::{Index, Inserted};
+use crate::profile::Activity;
+use crate::record::VALUE_BYTES_MAX;
+use crate::table::Fault;
+
+/// Tells the scheme of a key under which there was nothing.
+#[inline(always)]
+fn note_absent<C: ConcurrencyControl>(txn: &mut C::Txn, point: &Point<C>, is_tracked: bool) {
+    if C::TRACKS_READS && is_tracked {
+        C::read_absent(txn, &point.target());
+    }
+}
+
+impl<C: ConcurrencyControl> TxnState<C> {
+    /// The bytes that a finished point operation has found. They last as long as the transaction: see
+    /// [`ConcurrencyControl::value`].
+    #[inline(always)]
+    pub(crate) fn found(&self, point: &Point<C>) -> Result<Option<&[u8]>, Fault> {
+        match self.context().profile.is_timing() {
+            false => self.find(point),
+            true => self.find_timed(point),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn find_timed(&self, point: &Point<C>) -> Result<Option<&[u8]>, Fault> {
+        self.enter(Activity::Control);
+        let found = self.find(point);
+        self.enter(Activity::Useful);
+        found
+    }
+
+    #[inline(always)]
+    fn find(&self, point: &Point<C>) -> Result<Option<&[u8]>, Fault> {
+        // SAFETY: not borrowed outside of single calls.
+        let txn = unsafe { &mut *self.scheme.get() };
+        let is_read = point.intent.is_read();
+        if point.record.is_null() {
+            note_absent::<C>(txn, point, is_read);
+            return Ok(None);
+        }
+        // SAFETY: the access has ended.
+        let value = unsafe { C::value(&point.access, point.record, point.intent, txn) };
+        let value = value.map_err(|refused| self.refuse(refused))?;
+        if value.is_none() {
+            note_absent::<C>(txn, point, is_read);
+        }
+        // SAFETY: `value` promises the bytes until the transaction ends.
+        Ok(value.map(|bytes| unsafe { &*bytes }))
+    }
+
+    /// Makes a change where a finished point operation has led. `Ok(Gone)`: look again.
+    pub(crate) fn change(&self, point: &Point<C>, change: Change<'_>) -> Result<Written, Fault> {
+        self.check_change(change)?;
+        self.make_change(point, change).or_else(|refused| self.refuse_change(refused, point))
+    }
+
+    /// As `change`, of a lock: or which transaction holds it.
+    pub(crate) fn lock(&self, point: &Point<C>) -> Result<Result<Written, Holder>, Fault> {
+        self.check_change(Change::Lock)?;
+        match self.make_change(point, Change::Lock) {
+            Err(Refused::Held(holder)) => Ok(Err(holder)),
+            made => made.or_else(|refused| self.refuse_change(refused, point)).map(Ok),
+        }
+    }
+
+    #[inline(always)]
+    fn check_change(&self, change: Change<'_>) -> Result<(), Fault> {
+        if self.read_only.get() {
+            return Err(self.doom(Fault::ReadOnly));
+        }
+        match change {
+            Change::Put(value) | Change::Insert(value) | Change::Update(value)
+                if value.len() > VALUE_BYTES_MAX =>
+            {
+                Err(self.doom(Fault::ValueTooLong { bytes: value.len() }))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    #[inline(always)]
+    fn make_change(&self, point: &Point<C>, change: Change<'_>) -> Result<Written, Refused> {
+        self.enter(Activity::Versions);
+        let made = match change {
+            _ if !point.record.is_null() => self.write(point, change),
+            Change::Update(_) | Change::Delete | Change::Lock => {
+                // SAFETY: not borrowed outside of single calls.
+                note_absent::<C>(unsafe { &mut *self.scheme.get() }, point, true);
+                Ok(Written::Absent)
+            }
+            Change::Put(value) | Change::Insert(value) => self.create(point, value, change),
+        };
+        self.enter(Activity::Useful);
+        made
+    }
+
+    /// What becomes of a change that was refused. `Ok(Gone)`: look again, memory has been given back meanwhile.
+    #[cold]
+    #[inline(never)]
+    fn refuse_change(&self, refused: Refused, point: &Point<C>) -> Result<Written, Fault> {
+        if refused == Refused::OutOfMemory && self.relieve_in_place(point) {
+            return Ok(Written::Gone);
+        }
+        Err(self.refuse(refused))
+    }
+
+    fn write(&self, point: &Point<C>, change: Change<'_>) -> Result<Written, Refused> {
+        // SAFETY: not borrowed outside of single calls.
+        let txn = unsafe { &mut *self.scheme.get() };
+        // SAFETY: the index named the record in this operation, inside its epoch.
+        let result = unsafe { C::write(self.context().env(), txn, point.record, &point.target(), change) };
+        if result == Err(Refused::Abort(Abort::WriteConflict)) {
+            self.note_blocker(point);
+        }
+        result
+    }
+
+    /// Another transaction is in the way: if it is an open one, that is to be known when this one is run again.
+    #[cold]
+    fn note_blocker(&self, point: &Point<C>) {
+        // SAFETY: not borrowed outside of single calls.
+        let txn = unsafe { &*self.scheme.get() };
+        // SAFETY: the index named the record in this operation, inside its epoch.
+        let holder = unsafe { C::holder(self.shared(), txn, point.record) };
+        let what = Wanted::new(point.table, &point.key);
+        self.blocker.set(holder.map(|holder| Blocker { what, row: point.id, holder }));
+    }
+
+    /// A new record for a key that the index does not have.
+    fn create(&self, point: &Point<C>, value: &[u8], change: Change<'_>) -> Result<Written, Refused> {
+        let context = self.context();
+        let records = &context.engine.records;
+        // SAFETY: the table is alive.
+        let table = unsafe { &*point.table };
+        let id = table.allocate(records)?;
+        let record = table.record(id).cast_mut();
+        // SAFETY: not borrowed outside of single calls.
+        let txn = unsafe { &mut *self.scheme.get() };
+        // SAFETY: just allocated, so ours alone.
+        if let Err(error) = unsafe { C::create(context.env(), txn, record, value) } {
+            // SAFETY: not published.
+            unsafe { table.free(records, id) };
+            return Err(error.into());
+        }
+        self.enter(Activity::Index);
+        // SAFETY: inside the operation's epoch; the key's bytes live as long as the transaction.
+        let inserted = unsafe { table.index.insert(&context.local, &point.cursor, &point.key, id) };
+        self.enter(Activity::Versions);
+        self.created.set(id);
+        let target = Target { index: &raw const table.index, key: point.key, id };
+        if let Ok(Inserted::New) = inserted {
+            // SAFETY: `create` has just been called with the record.
+            unsafe { C::created(txn, record, &target) };
+            return Ok(Written::Done);
+        }
+        // SAFETY: made just above.
+        unsafe { C::discard(context.env(), record, &target) };
+        match inserted? {
+            Inserted::New => unreachable!("handled above"),
+            Inserted::Exists(id) => {
+                self.created.set(id);
+                self.write(&Point { id, record: table.record(id), ..*point }, change)
+            }
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! Typed keys become the index's keys; long ones are copied to where they stay.
+
+use super::state::TxnState;
+use crate::cc::ConcurrencyControl;
+use crate::index;
+use crate::table::{AsKey, Fault, Key, encode_whole, index_key};
+
+impl<C: ConcurrencyControl> TxnState<C> {
+    /// The index's form of a key; long ones are copied to where they stay.
+    #[inline(always)]
+    pub(crate) fn index_key<K: Key>(&self, key: &impl AsKey<K>) -> Result<index::Key, Fault> {
+        let key = match key.short() {
+            Some((slice, 8)) => index::Key { slice, len: 8, bytes: std::ptr::null() },
+            Some((slice, len)) if len < 8 => {
+                // The rest is zeros in every key of the index, whatever the type's own code says.
+                index::Key { slice: slice & !(u64::MAX >> (8 * len)), len, bytes: std::ptr::null() }
+            }
+            _ => self.long_key(key)?,
+        };
+        match K::FIXED8 && key.len != 8 {
+            false => Ok(key),
+            true => Err(Fault::KeyNotOfEight { bytes: key.len as usize }),
+        }
+    }
+
+    fn long_key<K: Key>(&self, key: &impl AsKey<K>) -> Result<index::Key, Fault> {
+        // Taken out meanwhile: encoding is foreign code, and may use the transaction itself.
+        let mut scratch = self.scratch.take();
+        let encoded = encode_whole(key, &mut scratch).and_then(|()| {
+            let mut encoded = index_key(&scratch);
+            if scratch.len() > 8 {
+                // SAFETY: used within this call only, which runs no foreign code.
+                let copied = unsafe { (*self.arena.get()).copy(&scratch) };
+                encoded.bytes = copied.map_err(|full| self.refuse(full.into()))?;
+            }
+            Ok(encoded)
+        });
+        self.scratch.set(scratch);
+        encoded
+    }
+
+    /// The copy of a long key is not looked at any more.
+    #[cold]
+    pub(crate) fn release_key(&self, bytes: *const u8, len: u32) {
+        // SAFETY: used within this call only.
+        unsafe { (*self.arena.get()).release(bytes, len as usize) };
+    }
+}

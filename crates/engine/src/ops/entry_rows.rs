@@ -1,0 +1,115 @@
+//! From the entries of an index to the rows that they name: the second half of a run over an index.
+
+use crate::cc::{ConcurrencyControl, Env, Intent, Refused};
+use crate::profile::Activity;
+use crate::record::{Record, RecordId};
+use crate::suspend::Suspend;
+use crate::table::TableInner;
+
+/// Rows visited at once.
+const WINDOW: usize = 32;
+const _: () = assert!(WINDOW <= u32::BITS as usize, "one bit per row");
+
+/// A row that an entry names; with no record, there is no such entry.
+struct Followed<C: ConcurrencyControl> {
+    record: *const Record,
+    access: C::Access,
+}
+
+/// The rows of a run's entries, in the order of the entries.
+pub(crate) struct EntryRows<C: ConcurrencyControl> {
+    rows: Vec<Followed<C>>,
+    /// Where the present window ends; before it all rows have been asked for.
+    asked: usize,
+    /// Rows of the window to which the accesses have not ended.
+    left: u32,
+}
+
+impl<C: ConcurrencyControl> EntryRows<C> {
+    pub(crate) const fn new() -> Self {
+        EntryRows { rows: Vec::new(), asked: 0, left: 0 }
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.rows.clear();
+        (self.asked, self.left) = (0, 0);
+    }
+
+    /// The entry that comes next names a row of `base`, if the transaction sees it.
+    pub(crate) fn push(&mut self, base: &TableInner, entry: Option<*const [u8]>) {
+        let record = entry.map_or(std::ptr::null(), |entry| {
+            // SAFETY: read just now.
+            let id = unsafe { &*entry }.first_chunk().expect("entries begin with four bytes");
+            base.record(RecordId(u32::from_le_bytes(*id)))
+        });
+        self.rows.push(Followed { record, access: C::Access::default() });
+    }
+
+    /// Goes on with the accesses to the rows, a window at a time. True: all have ended.
+    ///
+    /// # Safety
+    /// As [`Point::step`](super::point::Point::step).
+    #[inline(never)]
+    pub(crate) unsafe fn step<S: Suspend>(
+        &mut self,
+        intent: Intent,
+        env: Env<'_, C>,
+        txn: &mut C::Txn,
+        s: &mut S,
+    ) -> bool {
+        s.enter(Activity::Versions);
+        loop {
+            if self.left == 0 {
+                if self.asked == self.rows.len() {
+                    return true;
+                }
+                if self.ask(s) {
+                    return false;
+                }
+            }
+            let first = (self.asked - 1) / WINDOW * WINDOW;
+            let mut round = self.left;
+            while round != 0 {
+                let i = round.trailing_zeros() as usize;
+                round &= round - 1;
+                let Followed { record, access } = &mut self.rows[first + i];
+                // SAFETY: the transaction has found the entry's value, so its row's record stays what it is.
+                let is_done = unsafe { C::access(access, *record, intent, env, txn, s) };
+                self.left &= !(u32::from(is_done) << i);
+            }
+            if self.left != 0 {
+                return false;
+            }
+        }
+    }
+
+    /// Asks for the records of the next window. True: leave.
+    fn ask<S: Suspend>(&mut self, s: &mut S) -> bool {
+        let first = self.asked;
+        self.asked = self.rows.len().min(first + WINDOW);
+        let mut leave = false;
+        for (row, i) in self.rows[first..self.asked].iter().zip(0..) {
+            if !row.record.is_null() {
+                self.left |= 1 << i;
+                leave |= s.miss::<1>(row.record.cast());
+            }
+        }
+        leave
+    }
+
+    /// The value of the row of entry `at`. `None`: the transaction has deleted it since the entry was read.
+    ///
+    /// # Safety
+    /// `step` has returned true; `txn` is the transaction that it was called for, still open.
+    pub(crate) unsafe fn read(
+        &self,
+        at: usize,
+        txn: &mut C::Txn,
+        intent: Intent,
+    ) -> Result<Option<*const [u8]>, Refused> {
+        let row = &self.rows[at];
+        debug_assert!(!row.record.is_null(), "the entry is there, so it was when rows were looked for");
+        // SAFETY: the accesses have ended.
+        unsafe { C::value(&row.access, row.record, intent, txn) }
+    }
+}

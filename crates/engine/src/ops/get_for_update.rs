@@ -1,0 +1,242 @@
+//! Reading a row in order to change it: the row is locked as if it had been written.
+//!
+//! A row that another transaction has locked or written is waited for in the queue (`cc/waits.rs`). On a worker the
+//! transaction is parked meanwhile, and the worker sleeps if it has nothing else to do; an interactive transaction
+//! blocks its thread, outside of the epoch.
+
+use super::point::Point;
+use super::point_lookup::PointLookup;
+use super::row_wait::{RowWait, Wait, took};
+use super::state::TxnState;
+use crate::cc::{Abort, ConcurrencyControl, Holder, Serializable, Written};
+use crate::error::Result;
+use crate::exec::Operations;
+use crate::record::{Record, RecordId};
+use crate::table::{Fault, Value};
+use std::fmt;
+use std::future::Future;
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+/// Future of [`Txn::get_for_update`](crate::Txn::get_for_update).
+#[must_use = "futures do nothing unless awaited"]
+pub struct GetForUpdate<'t, V: ?Sized, C: ConcurrencyControl = Serializable> {
+    lock: Lock<'t, C>,
+    types: PhantomData<fn(&V)>,
+}
+
+/// Future of [`GetForUpdate::skip_locked`].
+#[must_use = "futures do nothing unless awaited"]
+pub struct SkipLocked<'t, V: ?Sized, C: ConcurrencyControl = Serializable> {
+    lock: Lock<'t, C>,
+    types: PhantomData<fn(&V)>,
+}
+
+/// What [`GetForUpdate::skip_locked`] has found under a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Claim<T> {
+    /// The row's value. The row is this transaction's now.
+    Row(T),
+    /// There is no such row, and nothing is locked.
+    Absent,
+    /// Another open transaction has locked or written the row.
+    Locked,
+}
+
+impl<T> Claim<T> {
+    /// The value, if the row is this transaction's now.
+    pub fn row(self) -> Option<T> {
+        match self {
+            Claim::Row(value) => Some(value),
+            Claim::Absent | Claim::Locked => None,
+        }
+    }
+
+    /// Another open transaction has the row.
+    pub fn is_locked(&self) -> bool {
+        matches!(self, Claim::Locked)
+    }
+}
+
+/// What both futures are made of.
+struct Lock<'t, C: ConcurrencyControl> {
+    locate: PointLookup<'t, C>,
+    /// How long it waits for others at most; `None`: as the database's options say.
+    timeout: Option<Duration>,
+    /// While the row is another's: the place in the queue, and what is known of that one.
+    line: Option<RowWait<'t, C>>,
+    /// Standing aside for a commit that is under way.
+    is_aside: bool,
+}
+
+/// What trying to lock a row came to.
+enum Tried<'t> {
+    Taken(Option<&'t [u8]>),
+    Gone,
+    Busy(RecordId, *const Record, Option<Holder>),
+}
+
+impl<V: ?Sized, C: ConcurrencyControl> fmt::Debug for GetForUpdate<'_, V, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GetForUpdate").field("timeout", &self.lock.timeout).finish_non_exhaustive()
+    }
+}
+
+impl<V: ?Sized, C: ConcurrencyControl> fmt::Debug for SkipLocked<'_, V, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SkipLocked").finish_non_exhaustive()
+    }
+}
+
+impl<'t, V: ?Sized, C: ConcurrencyControl> GetForUpdate<'t, V, C> {
+    pub(crate) fn new(locate: PointLookup<'t, C>) -> Self {
+        let lock = Lock { locate: locate.for_locking(), timeout: None, line: None, is_aside: false };
+        GetForUpdate { lock, types: PhantomData }
+    }
+
+    /// Waits for others so long at most, instead of
+    /// [`Options::lock_wait_ms`](crate::Options::lock_wait_ms); then fails with
+    /// [`Error::LockTimeout`](crate::Error::LockTimeout), or where it is 0, at once with [`Error::RowLocked`](crate::Error::RowLocked). The transaction may go on.
+    pub fn timeout(mut self, at_most: Duration) -> Self {
+        self.lock.timeout = Some(at_most);
+        self
+    }
+
+    /// Fails with [`Error::RowLocked`](crate::Error::RowLocked) where it would have to wait. The transaction may go on.
+    pub fn no_wait(self) -> Self {
+        self.timeout(Duration::ZERO)
+    }
+
+    /// Does not wait: tells a row that another transaction has from one that is not there.
+    pub fn skip_locked(self) -> SkipLocked<'t, V, C> {
+        SkipLocked { lock: self.lock, types: PhantomData }
+    }
+}
+
+impl<'t, C: ConcurrencyControl> Lock<'t, C> {
+    /// Looks for the row and tries to lock it. `waits`: those who are in the queue for it come first.
+    fn poll_try(&mut self, context: &Context<'_>, waits: bool) -> Poll<Result<Tried<'t>, Fault>> {
+        let is_newcomer = waits && !self.line.as_ref().is_some_and(RowWait::is_queued);
+        let tried = self.locate.poll(context, |txn, point| try_lock(txn, point, is_newcomer));
+        if tried.is_ready() {
+            self.locate.forget();
+        }
+        tried
+    }
+
+    /// The row's value, when it is this transaction's.
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<&'t [u8]>>> {
+        let txn = self.locate.txn();
+        if std::mem::take(&mut self.is_aside) && txn.has_pending() {
+            self.is_aside = true;
+            return txn.pend(context); // woken before its time
+        }
+        loop {
+            if let Some(line) = &mut self.line
+                && let Wait::On = line.poll(context)?
+            {
+                return Poll::Pending;
+            }
+            // First the lock: what is read under it is not overwritten any more.
+            let Poll::Ready(tried) = self.poll_try(context, true) else { return Poll::Pending };
+            let (row, record, holder) = match tried {
+                Err(fault) => {
+                    if fault == Fault::Abort(Abort::WriteConflict)
+                        && let Some(line) = self.line.take()
+                    {
+                        line.keep();
+                    }
+                    return Poll::Ready(Err(fault.into()));
+                }
+                Ok(Tried::Gone) => continue,
+                Ok(Tried::Taken(value)) => {
+                    if let Some(line) = self.line.take()
+                        && value.is_some()
+                    {
+                        line.took();
+                    }
+                    return Poll::Ready(Ok(value));
+                }
+                Ok(Tried::Busy(row, record, holder)) => (row, record, holder),
+            };
+            let timeout = self.timeout;
+            let line = match &mut self.line {
+                Some(line) => line,
+                none => {
+                    none.insert(RowWait::new(txn, self.locate.table, self.locate.key(), timeout, holder)?)
+                }
+            };
+            if let Some(holder) = holder
+                && holder.is_ending
+            {
+                if line.stand_aside(holder)? {
+                    self.is_aside = true;
+                    return txn.pend(context);
+                }
+                continue;
+            }
+            line.wait_for(row, record, holder)?;
+        }
+    }
+}
+
+/// Locks the row of a finished operation, and reads it.
+fn try_lock<'t, C: ConcurrencyControl>(
+    txn: &'t TxnState<C>,
+    point: &Point<C>,
+    is_newcomer: bool,
+) -> Result<Tried<'t>, Fault> {
+    let waits = C::waits(txn.shared());
+    let turn = txn.turn.get().filter(|turn| turn.row() == point.id);
+    if is_newcomer && turn.is_none() && waits.is_any() && !point.record.is_null() && waits.has_queue(point.id)
+    {
+        // SAFETY: not borrowed outside of single calls.
+        let state = unsafe { &*txn.scheme.get() };
+        // SAFETY: the operation has just found the record, in its epoch.
+        let (is_own, holder) =
+            unsafe { (C::holds(state, point.record), C::holder(txn.shared(), state, point.record)) };
+        if !is_own {
+            return Ok(Tried::Busy(point.id, point.record, holder));
+        }
+    }
+    Ok(match txn.lock(point)? {
+        Err(holder) => Tried::Busy(point.id, point.record, Some(holder)),
+        Ok(Written::Done) => {
+            if let Some(ticket) = turn {
+                txn.turn.set(None);
+                took(txn, ticket);
+            }
+            Tried::Taken(txn.found(point)?)
+        }
+        Ok(Written::Gone) => Tried::Gone,
+        Ok(_) => Tried::Taken(None),
+    })
+}
+
+impl<'t, V: Value + ?Sized, C: ConcurrencyControl> Future for GetForUpdate<'t, V, C> {
+    type Output = Result<Option<V::View<'t>>>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Poll::Ready(value) = self.lock.poll(context) else { return Poll::Pending };
+        self.lock.line = None;
+        Poll::Ready(value.and_then(|value| value.map(V::view).transpose()))
+    }
+}
+
+impl<'t, V: Value + ?Sized, C: ConcurrencyControl> Future for SkipLocked<'t, V, C> {
+    type Output = Result<Claim<V::View<'t>>>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        loop {
+            let Poll::Ready(tried) = self.lock.poll_try(context, false) else { return Poll::Pending };
+            return Poll::Ready(match tried? {
+                Tried::Gone => continue,
+                Tried::Busy(..) => Ok(Claim::Locked),
+                Tried::Taken(None) => Ok(Claim::Absent),
+                Tried::Taken(Some(value)) => V::view(value).map(Claim::Row),
+            });
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! Several keys of one table at once.
+
+use super::NO_SLOT;
+use super::point::Point;
+use super::state::{SLOTS, TxnState};
+use crate::cc::{Abort, ConcurrencyControl, Intent, Serializable};
+use crate::error::Result;
+use crate::exec::Execution;
+use crate::index::Key;
+use crate::table::{AsKey, Fault, Key as KeyType, Table, TableInner, Value};
+use std::fmt;
+use std::future::Future;
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+/// Operations that one window of in-place rounds holds.
+const WINDOW: usize = 16;
+
+const NO_KEY: Key = Key { slice: 0, len: 0, bytes: std::ptr::null() };
+
+/// Reads of several keys: a window of operations over the free places of the transaction's slot; with none free, or
+/// in a sequential transaction, rounds over an array.
+struct MultiGet<'t, C: ConcurrencyControl> {
+    txn: &'t TxnState<C>,
+    table: Result<*const TableInner, Fault>,
+    /// Keys answered; the operations of the following ones are in `places`, in order.
+    next: usize,
+    places: [u8; SLOTS],
+    intent: Intent,
+}
+
+impl<'t, C: ConcurrencyControl> MultiGet<'t, C> {
+    #[inline(always)]
+    fn new(txn: &'t TxnState<C>, table: Result<&TableInner, Fault>) -> Self {
+        let table = table.map(std::ptr::from_ref);
+        MultiGet { txn, table, next: 0, places: [NO_SLOT; SLOTS], intent: Intent::Read }
+    }
+
+    fn untrack(&mut self) {
+        self.intent = Intent::Untracked;
+        self.txn.reads_untracked.set(true);
+    }
+
+    /// What the next operation, which is done, has found.
+    #[inline(always)]
+    fn read(&self, point: &Point<C>) -> Result<Option<&'t [u8]>, Fault> {
+        let recent = &self.txn.recent;
+        if self.next == 0 {
+            recent.note_many(point.table);
+        }
+        let found = self.txn.found(point)?;
+        if found.is_some() {
+            recent.note_one_of_many(point);
+        }
+        Ok(found)
+    }
+
+    /// In rounds over an array, some keys after the others.
+    fn run(
+        &mut self,
+        table: &TableInner,
+        count: usize,
+        key: impl Fn(usize) -> Result<Key, Fault>,
+        mut found: impl FnMut(usize, Option<&'t [u8]>) -> Result<()>,
+    ) -> Result<()> {
+        while self.next < count {
+            let end = count.min(self.next + WINDOW);
+            let mut points = [const { None }; WINDOW];
+            let window = &mut points[..end - self.next];
+            for (i, point) in window.iter_mut().enumerate() {
+                let key = key(self.next + i).map_err(|fault| self.txn.doom(fault))?;
+                *point = Some(Point::new(table, key, self.intent));
+            }
+            if !self.txn.run_points(window) {
+                return Err(self.txn.doom(Fault::Abort(Abort::Waited)).into());
+            }
+            self.txn.count_operations(window.len() as u32);
+            for point in window.iter().flatten() {
+                found(self.next, self.read(point)?)?;
+                self.next += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes finished operations out, in order, and posts more. False: no place was free for the next key.
+    #[inline(always)]
+    fn advance(
+        &mut self,
+        table: &TableInner,
+        count: usize,
+        key: impl Fn(usize) -> Result<Key, Fault>,
+        mut found: impl FnMut(usize, Option<&'t [u8]>) -> Result<()>,
+    ) -> Result<bool> {
+        let txn = self.txn;
+        let mut flying = self.places.iter().take_while(|&&place| place != NO_SLOT).count();
+        while flying > 0 && txn.is_done(self.places[0]) {
+            let place = self.places[0];
+            self.places.rotate_left(1);
+            self.places[SLOTS - 1] = NO_SLOT;
+            flying -= 1;
+            let bytes = self.read(txn.point(place));
+            txn.release(place);
+            found(self.next, bytes?)?;
+            self.next += 1;
+        }
+        while flying < SLOTS && self.next + flying < count {
+            let key = key(self.next + flying).map_err(|fault| self.txn.doom(fault))?;
+            let Some(place) = txn.post_point(table, key, self.intent) else {
+                return Ok(flying > 0);
+            };
+            self.places[flying] = place;
+            flying += 1;
+        }
+        Ok(true)
+    }
+
+    /// Reads `count` keys, each of which goes to `found`, in order.
+    #[inline(always)]
+    fn poll(
+        &mut self,
+        context: &Context<'_>,
+        count: usize,
+        key: impl Fn(usize) -> Result<Key, Fault>,
+        mut found: impl FnMut(usize, Option<&'t [u8]>) -> Result<()>,
+    ) -> Poll<Result<()>> {
+        let table = match self.table {
+            // SAFETY: tables live as long as their database, which the transaction's worker holds.
+            Ok(table) => unsafe { &*table },
+            Err(fault) => return Poll::Ready(Err(self.txn.doom(fault).into())),
+        };
+        if self.txn.execution.get() != Execution::Interleaved
+            || !self.advance(table, count, &key, &mut found)?
+        {
+            self.run(table, count, key, found)?;
+        }
+        if self.next < count { self.txn.pend(context) } else { Poll::Ready(Ok(())) }
+    }
+}
+
+impl<C: ConcurrencyControl> Drop for MultiGet<'_, C> {
+    fn drop(&mut self) {
+        for &place in self.places.iter().take_while(|&&place| place != NO_SLOT) {
+            self.txn.release(place);
+        }
+    }
+}
+
+/// Future of [`Txn::get_many`](crate::Txn::get_many).
+#[must_use = "futures do nothing unless awaited"]
+pub struct GetMany<'t, V: Value + ?Sized, const N: usize, C: ConcurrencyControl = Serializable> {
+    window: MultiGet<'t, C>,
+    keys: [Key; N],
+    out: [Option<V::View<'t>>; N],
+}
+
+impl<'t, V: Value + ?Sized, const N: usize, C: ConcurrencyControl> fmt::Debug for GetMany<'t, V, N, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GetMany").field("keys", &self.keys).finish_non_exhaustive()
+    }
+}
+
+// Nothing in it is ever pinned.
+impl<'t, V: Value + ?Sized, const N: usize, C: ConcurrencyControl> Unpin for GetMany<'t, V, N, C> {}
+
+impl<'t, V: Value + ?Sized, const N: usize, C: ConcurrencyControl> GetMany<'t, V, N, C> {
+    #[inline(always)]
+    pub(crate) fn new<K: KeyType, A: AsKey<K>>(
+        txn: &'t TxnState<C>,
+        table: Table<K, V>,
+        keys: &[A; N],
+    ) -> Self {
+        let window = MultiGet::new(txn, table.inner(txn.database));
+        let mut many = GetMany { window, keys: [NO_KEY; N], out: [const { None }; N] };
+        for (to, key) in many.keys.iter_mut().zip(keys) {
+            match txn.index_key(key) {
+                Ok(key) => *to = key,
+                Err(fault) => many.window.table = Err(fault),
+            }
+        }
+        many
+    }
+
+    /// Reads without being tracked: see [`Txn::get`](crate::Txn::get).
+    pub fn untracked(mut self) -> Self {
+        self.window.untrack();
+        self
+    }
+}
+
+impl<'t, V: Value + ?Sized, const N: usize, C: ConcurrencyControl> Future for GetMany<'t, V, N, C> {
+    type Output = Result<[Option<V::View<'t>>; N]>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let GetMany { window, keys, out } = &mut *self;
+        let found = |at: usize, bytes: Option<&'t [u8]>| {
+            out[at] = bytes.map(V::view).transpose()?;
+            Ok(())
+        };
+        match window.poll(context, N, |at| Ok(keys[at]), found) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+            Poll::Ready(Ok(())) => Poll::Ready(Ok(std::mem::replace(out, [const { None }; N]))),
+        }
+    }
+}
+
+/// Future of [`Txn::get_into`](crate::Txn::get_into).
+#[must_use = "futures do nothing unless awaited"]
+pub struct GetInto<'t, 'k, K, V: Value + ?Sized, A, C: ConcurrencyControl = Serializable> {
+    window: MultiGet<'t, C>,
+    keys: &'k [A],
+    out: &'k mut [Option<V::View<'t>>],
+    types: PhantomData<fn(K)>,
+}
+
+impl<K, V: Value + ?Sized, A, C: ConcurrencyControl> fmt::Debug for GetInto<'_, '_, K, V, A, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GetInto").field("keys", &self.keys.len()).finish_non_exhaustive()
+    }
+}
+
+// Nothing in it is ever pinned.
+impl<K, V: Value + ?Sized, A, C: ConcurrencyControl> Unpin for GetInto<'_, '_, K, V, A, C> {}
+
+impl<'t, 'k, K: KeyType, V: Value + ?Sized, A: AsKey<K>, C: ConcurrencyControl> GetInto<'t, 'k, K, V, A, C> {
+    pub(crate) fn new(
+        txn: &'t TxnState<C>,
+        table: Table<K, V>,
+        keys: &'k [A],
+        out: &'k mut [Option<V::View<'t>>],
+    ) -> Self {
+        let count = keys.len().min(out.len());
+        for beyond in &mut out[count..] {
+            *beyond = None;
+        }
+        let window = MultiGet::new(txn, table.inner(txn.database));
+        GetInto { window, keys: &keys[..count], out, types: PhantomData }
+    }
+
+    /// Reads without being tracked: see [`Txn::get`](crate::Txn::get).
+    pub fn untracked(mut self) -> Self {
+        self.window.untrack();
+        self
+    }
+}
+
+impl<'t, K: KeyType, V: Value + ?Sized, A: AsKey<K>, C: ConcurrencyControl> Future
+    for GetInto<'t, '_, K, V, A, C>
+{
+    type Output = Result<()>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let GetInto { window, keys, out, .. } = &mut *self;
+        let (txn, keys) = (window.txn, *keys);
+        let found = |at: usize, bytes: Option<&'t [u8]>| {
+            out[at] = bytes.map(V::view).transpose()?;
+            Ok(())
+        };
+        window.poll(context, keys.len(), |at| txn.index_key(&keys[at]), found)
+    }
+}

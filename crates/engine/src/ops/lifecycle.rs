@@ -1,0 +1,116 @@
+//! How an attempt ends, and what is counted of it.
+
+use super::state::TxnState;
+use crate::cc::{Abort, ConcurrencyControl};
+use crate::error::Error;
+use crate::exec::Execution;
+use crate::options::Durability;
+use crate::profile::Activity;
+use crate::table::Fault;
+use crate::wal::Lsn;
+
+/// What beginning and ending a transaction is worth, in operations.
+const WORK_OF_ENDS: u64 = 2;
+
+// ---- life of one attempt
+impl<C: ConcurrencyControl> TxnState<C> {
+    /// Undoes the attempt, and cancels what the operation slots hold, whose futures may have been leaked.
+    pub(crate) fn abort(&self) {
+        self.enter(Activity::Control);
+        // SAFETY: the attempt's futures are gone, or leaked and never polled again.
+        C::abort(self.context().env(), unsafe { &mut *self.scheme.get() });
+        self.clear();
+        if self.context().profile.is_on() {
+            self.context().profile.undo(self.slot);
+        }
+    }
+
+    /// After a successful commit.
+    #[inline(always)]
+    pub(crate) fn after_commit(&self) {
+        if self.durability.get() == Durability::Sync {
+            // SAFETY: not borrowed outside of single calls.
+            let state = unsafe { &*self.scheme.get() };
+            let engine = &self.context().engine;
+            self.held_until.set(engine.hold_committed(self.end_lsn.get(), state));
+        }
+        self.clear();
+        if self.context().profile.is_on() {
+            self.context().profile.keep(self.slot);
+        }
+    }
+
+    /// The closure has failed. What it says by that may rest on what it has seen, so it is held back likewise.
+    #[cold]
+    pub(crate) fn after_failure(&self, error: &Error) {
+        let tells = matches!(
+            error,
+            Error::KeyExists | Error::UniqueViolation { .. } | Error::User(_) | Error::Malformed { .. }
+        );
+        if tells && self.durability.get() == Durability::Sync {
+            self.held_until.set(self.context().engine.hold(Lsn(0)));
+        }
+    }
+
+    /// What a commit that failed is answered.
+    #[cold]
+    pub(crate) fn commit_error(&self, fault: Fault) -> Error {
+        match fault {
+            Fault::Abort(Abort::Unlogged(why)) => self.context().engine.unlogged(why),
+            Fault::Abort(Abort::OutOfMemory) => self.context().engine.out_of_memory(),
+            fault => fault.into(),
+        }
+    }
+}
+
+// ---- what is counted
+impl<C: ConcurrencyControl> TxnState<C> {
+    /// When it began, if it is one to be measured.
+    #[inline(always)]
+    pub(crate) fn sample_start(&self) -> Option<u64> {
+        let context = self.context();
+        context.metrics.samples_now().then(|| context.engine.clock.now_ns())
+    }
+
+    #[inline(always)]
+    pub(crate) fn count_commit(&self, sample: Option<u64>) {
+        let context = self.context();
+        context.metrics.commits.add(1);
+        self.count_work();
+        if let Some(start_ns) = sample {
+            context.metrics.record_latency(context.engine.clock.now_ns().saturating_sub(start_ns));
+        }
+    }
+
+    #[cold]
+    pub(crate) fn count_conflict(&self, is_retried: bool) {
+        let metrics = &self.context().metrics;
+        metrics.aborts_conflict.add(1);
+        metrics.retries.add(u64::from(is_retried));
+        self.operations.set(0); // they were in vain
+    }
+
+    #[cold]
+    pub(crate) fn count_failure(&self, error: &Error) {
+        let metrics = &self.context().metrics;
+        match error {
+            Error::Conflict | Error::Deadlock(_) => self.count_conflict(false),
+            Error::OutOfMemory { .. } => metrics.aborts_out_of_memory.add(1),
+            _ => {
+                metrics.aborts_user.add(1);
+                self.count_work(); // as it wanted
+            }
+        }
+    }
+
+    /// What it has done was not in vain.
+    #[inline(always)]
+    fn count_work(&self) {
+        let work = &self.context().work;
+        work.set(work.get() + WORK_OF_ENDS + u64::from(self.operations.get()));
+    }
+
+    pub(crate) fn is_inline(&self) -> bool {
+        self.execution.get() != Execution::Interleaved
+    }
+}

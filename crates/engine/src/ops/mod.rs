@@ -1,0 +1,51 @@
+//! The operations of transactions: step machines, the slots that hold them while they are in flight, and the futures that
+//! wait for them.
+//!
+//! In the order in which a `get` goes: the future (`point_futures`), when it is polled, posts a step machine (`point`) into a
+//! slot of the transaction's state (`point_lookup`, `slots`); the worker steps that through index and record; polled again,
+//! the future takes the value out (`change`).
+
+mod attempt;
+mod blocker;
+mod bounded_wait;
+mod change;
+mod commit;
+mod encode;
+mod entry_rows;
+mod get_for_update;
+mod get_many;
+mod index_upkeep;
+mod indexed_write;
+mod inline;
+mod lifecycle;
+mod point;
+mod point_futures;
+mod point_lookup;
+mod point_read;
+mod pool;
+mod recent_reads;
+#[cfg(all(test, not(braid_shuttle)))]
+mod recent_reads_tests;
+mod relief;
+mod row_wait;
+mod scan;
+mod scan_batch;
+mod slots;
+mod state;
+
+pub(crate) use blocker::Blocker;
+pub(crate) use commit::Commit;
+pub use get_for_update::{Claim, GetForUpdate, SkipLocked};
+pub use get_many::{GetInto, GetMany};
+pub(crate) use point::{Point, run_all};
+pub use point_futures::{Contains, Delete, Get, Insert, Put, Update};
+pub(crate) use point_lookup::PointLookup;
+pub use point_read::Probe;
+pub(crate) use point_read::{PointRead, Rounds};
+pub(crate) use relief::{RELIEF_ROUNDS_MAX, let_others_leave};
+pub(crate) use row_wait::{RowWait, Wait};
+pub use scan::{NextRow, Rows};
+pub(crate) use state::{Op, TxnState};
+
+/// Instead of the number of an operation slot: none.
+pub(crate) const NO_SLOT: u8 = u8::MAX;

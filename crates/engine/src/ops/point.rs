@@ -1,0 +1,152 @@
+//! The point operation as a step machine: the index's descent, then the scheme's access to the
+//! record. Reads and writes of one key both begin with it.
+
+use crate::cc::{ConcurrencyControl, Env, Intent, Target};
+use crate::index::{Cursor, Index, Key, Probe};
+use crate::profile::Activity;
+use crate::record::{Record, RecordId};
+use crate::suspend::Suspend;
+use crate::table::TableInner;
+
+/// An access to one key, suspended anywhere. Owns nothing and points into no future, which may be
+/// leaked: the key is copied (long ones into the transaction's arena).
+pub(crate) struct Point<C: ConcurrencyControl> {
+    pub(crate) key: Key,
+    pub(crate) table: *const TableInner,
+    pub(crate) cursor: Cursor,
+    /// Null until the index has answered, and if it has nothing under the key.
+    pub(crate) record: *const Record,
+    pub(crate) id: RecordId,
+    pub(crate) intent: Intent,
+    pub(crate) access: C::Access,
+}
+
+/// Rounds over several operations in which each is taken to be getting on.
+pub(crate) const ROUNDS_BUSY: u32 = 1000;
+
+/// Runs several operations to their ends, their misses overlapped: rounds over an array (what the CoroBase
+/// paper calls AMAC). `wait` is called before each further round where one of them has to wait for another thread;
+/// false: it waits in vain.
+///
+/// # Safety
+/// As [`Point::step`], for each.
+#[must_use]
+pub(crate) unsafe fn run_all<C: ConcurrencyControl>(
+    points: &mut [Option<Point<C>>],
+    env: Env<'_, C>,
+    txn: &mut C::Txn,
+    s: &mut impl Suspend,
+    mut wait: impl FnMut() -> bool,
+) -> bool {
+    assert!(points.len() < 64, "one bit per operation");
+    let mut left: u64 = (1 << points.len()) - 1;
+    let mut rounds = 0u32;
+    while left != 0 {
+        rounds = rounds.saturating_add(1);
+        if rounds > ROUNDS_BUSY && !wait() {
+            return false;
+        }
+        let mut round = left;
+        while round != 0 {
+            let i = round.trailing_zeros() as usize;
+            round &= round - 1;
+            let Some(point) = &mut points[i] else { continue };
+            // SAFETY: by the caller's promise.
+            if unsafe { point.step(env, txn, s) } {
+                left &= !(1 << i);
+            }
+        }
+    }
+    true
+}
+
+impl<C: ConcurrencyControl> Clone for Point<C> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<C: ConcurrencyControl> Copy for Point<C> {}
+
+impl<C: ConcurrencyControl> Point<C> {
+    #[inline(always)]
+    pub(crate) fn new(table: &TableInner, key: Key, intent: Intent) -> Self {
+        Point {
+            key,
+            table,
+            cursor: table.index.start(&key),
+            record: std::ptr::null(),
+            id: RecordId(0),
+            intent,
+            access: C::Access::default(),
+        }
+    }
+
+    /// One that has found its record.
+    #[inline(always)]
+    pub(crate) fn at(table: &TableInner, key: Key, record: *const Record, intent: Intent) -> Self {
+        Point { record, id: table.id(record), ..Point::new(table, key, intent) }
+    }
+
+    /// Asks for the memory that the first step reads.
+    #[inline(always)]
+    pub(crate) fn prepare(&self) {
+        // SAFETY: the table is alive.
+        let table = unsafe { &*self.table };
+        // SAFETY: made by this table's index.
+        unsafe { table.index.prepare(&self.cursor) };
+    }
+
+    /// Goes on to the next probable miss; true: done. Reads top to bottom as the sequential
+    /// function; the field that each part fills tells where to come back in.
+    ///
+    /// # Safety
+    /// The table and the key's bytes are alive, `txn` open, the thread inside an epoch that was
+    /// entered before the first step.
+    #[inline(always)]
+    pub(crate) unsafe fn step<S: Suspend>(&mut self, env: Env<'_, C>, txn: &mut C::Txn, s: &mut S) -> bool {
+        if self.record.is_null() {
+            s.enter(Activity::Index);
+            // SAFETY: by the caller's promise.
+            let table = unsafe { &*self.table };
+            // SAFETY: as above.
+            match unsafe { table.index.step(&mut self.cursor, &self.key, s) } {
+                Probe::Suspended => return false,
+                Probe::Absent => return true,
+                Probe::Found(id) => {
+                    self.id = id;
+                    self.record = table.record(id);
+                }
+            }
+            if s.miss::<1>(self.record.cast()) {
+                return false;
+            }
+        }
+        s.enter(Activity::Versions);
+        // SAFETY: the index named the record in this operation.
+        unsafe { C::access(&mut self.access, self.record, self.intent, env, txn, s) }
+    }
+
+    /// The index's part alone.
+    ///
+    /// # Safety
+    /// As `step`.
+    pub(crate) unsafe fn probe<S: Suspend>(&mut self, s: &mut S) -> bool {
+        s.enter(Activity::Index);
+        // SAFETY: by the caller's promise.
+        let table = unsafe { &*self.table };
+        // SAFETY: as above.
+        match unsafe { table.index.step(&mut self.cursor, &self.key, s) } {
+            Probe::Suspended => return false,
+            Probe::Absent => {}
+            Probe::Found(id) => self.id = id,
+        }
+        true
+    }
+
+    /// The record, for the scheme's writes.
+    pub(crate) fn target(&self) -> Target {
+        // SAFETY: the table is alive.
+        let index = &raw const unsafe { &*self.table }.index;
+        Target { index, key: self.key, id: self.id }
+    }
+}

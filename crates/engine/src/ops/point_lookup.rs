@@ -1,0 +1,215 @@
+//! Finding the record under a key: what the futures of operations on one key have in common.
+
+use super::NO_SLOT;
+use super::point::Point;
+use super::state::TxnState;
+use crate::cc::{Abort, Change, ConcurrencyControl, Intent, Refused, Written};
+use crate::error::Result;
+use crate::index::Key;
+use crate::table::{Fault, TableInner};
+use std::ptr;
+use std::task::{Context, Poll};
+
+/// Finds a record: common to all. Posts its operation, or runs it in place if no place is free.
+///
+/// It lives in the user's future: few bytes make few instructions at every poll. So a fault that was
+/// found when it was made takes the key's place.
+pub(crate) struct PointLookup<'t, C: ConcurrencyControl> {
+    pub(crate) txn: &'t TxnState<C>,
+    /// Null: there is a fault.
+    pub(crate) table: *const TableInner,
+    /// The key, in parts: copied whole, it would be loaded in wider words than it was stored in just
+    /// before, for which the processor has to wait.
+    pub(crate) slice: u64,
+    /// With an upkeep, that: the key is there.
+    pub(crate) bytes: *const u8,
+    pub(crate) len: u32,
+    pub(crate) place: u8,
+    pub(crate) intent: Intent,
+    /// It is a write of a table that has indexes, under way.
+    pub(crate) has_upkeep: bool,
+}
+
+/// In place of a key's length, where the key is a fault about it.
+const TOO_LONG: u32 = 1;
+const NOT_OF_EIGHT: u32 = 2;
+const OUT_OF_MEMORY: u32 = 3;
+
+/// In place of the key, the fault that there is; see `PointLookup::fault`.
+#[cold]
+fn no_key(fault: Fault) -> Key {
+    let (slice, len) = match fault {
+        Fault::KeyTooLong { bytes } => (bytes as u64, TOO_LONG),
+        Fault::KeyNotOfEight { bytes } => (bytes as u64, NOT_OF_EIGHT),
+        Fault::OutOfMemory { .. } => (0, OUT_OF_MEMORY),
+        _ => (0, 0),
+    };
+    Key { slice, len, bytes: ptr::null() }
+}
+
+impl<'t, C: ConcurrencyControl> PointLookup<'t, C> {
+    #[inline(always)]
+    pub(crate) fn new(txn: &'t TxnState<C>, found: Result<(*const TableInner, Key), Fault>) -> Self {
+        let (table, Key { slice, len, bytes }) = found.unwrap_or_else(|fault| (ptr::null(), no_key(fault)));
+        PointLookup {
+            txn,
+            table,
+            slice,
+            bytes,
+            len,
+            place: NO_SLOT,
+            intent: Intent::Write,
+            has_upkeep: false,
+        }
+    }
+
+    pub(crate) fn txn(&self) -> &'t TxnState<C> {
+        self.txn
+    }
+
+    #[inline]
+    pub(crate) fn untrack(&mut self) {
+        self.intent = Intent::Untracked;
+        self.txn.reads_untracked.set(true);
+    }
+
+    /// After `poll` has been ready.
+    pub(crate) fn forget(&mut self) {
+        self.place = NO_SLOT;
+    }
+
+    #[inline(always)]
+    pub(crate) fn key(&self) -> Key {
+        Key { slice: self.slice, len: self.len, bytes: self.bytes }
+    }
+
+    #[cold]
+    fn fault(&self) -> Fault {
+        let bytes = self.slice as usize;
+        let fault = match self.len {
+            TOO_LONG => Fault::KeyTooLong { bytes },
+            NOT_OF_EIGHT => Fault::KeyNotOfEight { bytes },
+            OUT_OF_MEMORY => return self.txn.refuse(Refused::OutOfMemory),
+            _ => Fault::WrongDatabase,
+        };
+        self.txn.doom(fault)
+    }
+
+    /// Gives the operation to `end` when it is done, and then releases its place, which the caller forgets.
+    #[inline(always)]
+    pub(crate) fn poll<R>(
+        &mut self,
+        context: &Context<'_>,
+        end: impl FnOnce(&'t TxnState<C>, &Point<C>) -> Result<R, Fault>,
+    ) -> Poll<Result<R, Fault>> {
+        let txn = self.txn;
+        if self.place != NO_SLOT {
+            if !txn.is_done(self.place) {
+                return txn.pend(context);
+            }
+            let result = end(txn, txn.point(self.place));
+            txn.release(self.place);
+            return Poll::Ready(result);
+        }
+        if self.table.is_null() {
+            return Poll::Ready(Err(self.fault()));
+        }
+        // SAFETY: tables live as long as their database, which the transaction's worker holds.
+        let table = unsafe { &*self.table };
+        if let Some(place) = txn.post_point(table, self.key(), self.intent) {
+            self.place = place;
+            return txn.pend(context);
+        }
+        let mut point = Point::new(table, self.key(), self.intent);
+        if !txn.run_point(&mut point) {
+            return Poll::Ready(Err(txn.doom(Fault::Abort(Abort::Waited))));
+        }
+        Poll::Ready(end(txn, &point))
+    }
+
+    /// Nothing but reads is made of it.
+    #[inline(always)]
+    pub(crate) fn for_reading(mut self) -> Self {
+        self.intent = Intent::Read;
+        self
+    }
+
+    /// The row is locked, and then read.
+    pub(crate) fn for_locking(mut self) -> Self {
+        self.intent = Intent::Lock;
+        self
+    }
+
+    /// Whether a write of the row maintains indexes as well.
+    #[inline(always)]
+    fn is_indexed(&self) -> bool {
+        // SAFETY: tables live as long as their database.
+        !self.table.is_null() && !unsafe { &*self.table }.indexes.is_empty()
+    }
+
+    #[inline(always)]
+    pub(crate) fn poll_found(&mut self, context: &Context<'_>) -> Poll<Result<Option<&'t [u8]>, Fault>> {
+        let result = self.poll(context, |txn, point| {
+            let found = txn.found(point)?;
+            if found.is_some() {
+                txn.recent.note(point);
+            }
+            Ok(found)
+        });
+        if result.is_ready() {
+            self.place = NO_SLOT;
+        }
+        result
+    }
+
+    /// Makes the change when the record is found; as often as it turns out to be gone meanwhile.
+    #[inline(always)]
+    pub(crate) fn poll_change(&mut self, context: &Context<'_>, change: Change<'_>) -> Poll<Result<Written>> {
+        if self.has_upkeep || self.place == NO_SLOT && self.is_indexed() {
+            return self.poll_indexed(context, change);
+        }
+        if self.place == NO_SLOT
+            && !self.table.is_null()
+            && let Some(point) = self.txn.recent_point(self.table, self.key(), Intent::Write)
+        {
+            match self.txn.change(&point, change)? {
+                Written::Gone => {}
+                written => return Poll::Ready(Ok(written)),
+            }
+        }
+        loop {
+            let result = self.poll(context, |txn, point| txn.change(point, change));
+            if result.is_ready() {
+                self.place = NO_SLOT;
+            }
+            match result {
+                Poll::Ready(Ok(Written::Gone)) => {}
+                Poll::Ready(result) => return Poll::Ready(Ok(result?)),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+    }
+}
+
+impl<C: ConcurrencyControl> Drop for PointLookup<'_, C> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if self.place != NO_SLOT {
+            if self.has_upkeep {
+                return self.end_upkeep();
+            }
+            self.txn.release(self.place);
+        }
+        // With a read the copy of its key goes.
+        if matches!(self.intent, Intent::Read | Intent::Untracked) && self.len > 8 {
+            // (By value: a reference would keep the future in memory.)
+            self.txn.release_key(self.bytes, self.len);
+        }
+    }
+}
+
+impl<C: ConcurrencyControl> std::fmt::Debug for PointLookup<'_, C> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PointLookup").field("key", &self.key()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,50 @@
+//! What operations use that is too large for an operation slot: boxed, lent, used again by later ones.
+
+use std::cell::UnsafeCell;
+
+/// Boxes of a transaction's slot, those in use included. Whoever takes one gives it back; what a leaked future has
+/// taken comes back when its transaction has ended.
+pub(crate) struct Pool<T> {
+    #[allow(clippy::vec_box, reason = "operations hold their addresses")]
+    all: UnsafeCell<Vec<Box<T>>>,
+    free: UnsafeCell<Vec<*mut T>>,
+}
+
+impl<T> Default for Pool<T> {
+    fn default() -> Self {
+        Pool { all: UnsafeCell::default(), free: UnsafeCell::default() }
+    }
+}
+
+impl<T> Pool<T> {
+    /// A free one, or one more. It is the caller's alone until it is given back.
+    pub(crate) fn take(&self, make: impl FnOnce() -> T) -> *mut T {
+        // SAFETY: used within this call only, as everywhere below.
+        let free = unsafe { &mut *self.free.get() };
+        if let Some(taken) = free.pop() {
+            return taken;
+        }
+        let made = Box::new(make());
+        // SAFETY: as above; `make` has returned.
+        let all = unsafe { &mut *self.all.get() };
+        all.push(made);
+        free.reserve(all.len());
+        &raw mut **all.last_mut().expect("pushed just now")
+    }
+
+    /// Of what `take` has returned, once.
+    pub(crate) fn give_back(&self, taken: *mut T) {
+        // SAFETY: used within this call only.
+        unsafe { &mut *self.free.get() }.push(taken);
+    }
+
+    /// Makes all free again: nothing is in use any more, but leaked perhaps.
+    pub(crate) fn reclaim(&self) {
+        // SAFETY: used within this call only.
+        let (all, free) = unsafe { (&mut *self.all.get(), &mut *self.free.get()) };
+        if free.len() != all.len() {
+            free.clear();
+            free.extend(all.iter_mut().map(|one| &raw mut **one));
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! What a transaction does that memory is refused: it cleans up, waits for the epochs that have to pass, or fails.
+
+use super::point::Point;
+use super::state::TxnState;
+use crate::cc::{ConcurrencyControl, Refused};
+use crate::index::DERIVED;
+use crate::table::Fault;
+use std::time::Duration;
+
+/// Times that a transaction waits for memory and tries again: once for what is found to be garbage only then, and some more in
+/// case others take at once what is given back.
+const RELIEFS_MAX: u32 = 8;
+/// After a transaction has waited so often and got nothing, the others of its worker fail at once for this long: without that, a
+/// full database would take a tenth of a second to refuse each write.
+const RELIEF_REST_NS: u64 = 1_000_000_000;
+/// Rounds of each wait, at most: with their pauses some tens of milliseconds, in which a thread that has lost its core inside
+/// the epoch gets it back.
+pub(crate) const RELIEF_ROUNDS_MAX: u32 = 256;
+/// The first rounds only yield: a thread that is running leaves the epoch within them.
+const RELIEF_YIELDS: u32 = 16;
+/// How long each later round sleeps.
+const RELIEF_PAUSE: Duration = Duration::from_micros(200);
+
+/// One round of waiting until other threads leave the epoch.
+pub(crate) fn let_others_leave(round: u32) {
+    match round < RELIEF_YIELDS {
+        true => std::thread::yield_now(),
+        false => std::thread::sleep(RELIEF_PAUSE),
+    }
+}
+
+impl<C: ConcurrencyControl> TxnState<C> {
+    /// Cleans up because memory is short, and waits for the epochs that have to pass before memory is given back: in an
+    /// interactive transaction, which has nothing else in flight. True: some may have been; what was found before is to
+    /// be looked for again.
+    pub(crate) fn relieve_in_place(&self, point: &Point<C>) -> bool {
+        let context = self.context();
+        // SAFETY: tables live as long as their database.
+        let table = unsafe { &*point.table };
+        // (The maintenance of an index has looked at more than this row, and needs the epoch for that.)
+        let is_alone = table.indexes.is_empty() && table.index.number() != DERIVED && self.used.get() == 0;
+        if !self.is_interactive.get() || !is_alone || !self.may_wait_for_memory(self.reliefs.get()) {
+            return false;
+        }
+        self.reliefs.set(self.reliefs.get() + 1);
+        let more = C::relieve(context.env());
+        context.local.adopt();
+        if !more && !context.local.awaits_memory() {
+            return false;
+        }
+        let epochs = &context.engine.epochs;
+        let moment = epochs.moment();
+        context.leave();
+        for round in 0..RELIEF_ROUNDS_MAX {
+            context.local.refresh(None);
+            let is_past = epochs.is_past(moment) && context.local.pending() == 0;
+            if is_past && round >= 1 << self.reliefs.get() {
+                break;
+            }
+            let_others_leave(round);
+        }
+        context.enter();
+        true
+    }
+
+    /// Returns true if the transaction, which has waited for memory this often, may do so once more; notes it when one has waited
+    /// as often as any does.
+    #[cold]
+    pub(crate) fn may_wait_for_memory(&self, reliefs: u32) -> bool {
+        let context = self.context();
+        let now_ns = context.engine.clock.now_ns();
+        if now_ns < context.waits_from_ns.get() {
+            return false;
+        }
+        if reliefs >= RELIEFS_MAX {
+            context.waits_from_ns.set(now_ns.saturating_add(RELIEF_REST_NS));
+        }
+        reliefs < RELIEFS_MAX
+    }
+
+    /// The transaction cannot go on.
+    #[cold]
+    pub(crate) fn refuse(&self, refused: Refused) -> Fault {
+        if refused == Refused::OutOfMemory {
+            let context = self.context();
+            let more = C::relieve(context.env());
+            context.engine.notice_stalls();
+            context.local.adopt();
+            self.is_relieved.set(more || context.local.awaits_memory());
+        }
+        self.doom(Fault::refused(refused, self.context().engine.memory.limit_bytes()))
+    }
+
+    /// What its waits are known by.
+    pub(crate) fn place(&self) -> u32 {
+        // SAFETY: not borrowed outside of single calls.
+        C::place(unsafe { &*self.scheme.get() })
+    }
+
+    /// Lets the transaction not commit any more: one of its operations has failed half-way, or has
+    /// to give way.
+    #[cold]
+    pub(crate) fn doom(&self, fault: Fault) -> Fault {
+        self.doomed.set(Some(fault));
+        fault
+    }
+}

@@ -1,0 +1,342 @@
+//! Range scans as the closure sees them.
+
+use super::NO_SLOT;
+use super::scan_batch::{Row, ScanBatch, Want};
+use super::state::{Op, TxnState};
+use crate::cc::{Abort, ConcurrencyControl, Serializable};
+use crate::error::Result;
+use crate::table::{AsKey, Fault, Key, Table, TableInner, Value, decode_whole, encode_whole};
+use std::fmt;
+use std::future::Future;
+use std::marker::PhantomData;
+use std::ops::Bound;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+/// Rows of the first run, and the most of a later one. Runs grow, so that a short scan reads little
+/// more than it returns and a long one seldom begins anew. A known limit is better than a guess: of two runs' worth
+/// at most, to bound what a run holds.
+const RUN_FIRST: usize = 16;
+const RUN_MAX: usize = 256;
+/// A row of a scan is less work than a search for a key.
+const ROWS_PER_OPERATION: u32 = 4;
+/// Length of every key of a table whose keys are all of that length.
+const FIXED_BYTES: usize = 8;
+
+/// The rows of a range, in the order of their keys; made by [`Txn::scan`](crate::Txn::scan) and its kin.
+///
+/// Values are borrowed until the transaction ends; keys are decoded. Rows that the transaction
+/// itself has written are included as they are when the scan comes to them.
+///
+/// ```
+/// # use braiddb::{Database, Options, Table};
+/// # let db = Database::in_memory(Options { workers: 0, ..Options::default() })?;
+/// let t: Table<(u32, String), u64> = db.table("t")?;
+/// let last = db.worker().run(async |tx| {
+///     tx.put(t, (1, "a"), 10).await?;
+///     tx.put(t, (1, "b"), 11).await?;
+///     tx.put(t, (2, "a"), 20).await?;
+///     let mut newest = tx.scan(t, (1, "")..(2, "")).reverse().limit(1);
+///     newest.next().await
+/// })?;
+/// assert_eq!(last, Some(((1, "b".to_string()), 11)));
+/// # Ok::<(), braiddb::Error>(())
+/// ```
+pub struct Rows<'t, K, V: Value + ?Sized, C: ConcurrencyControl = Serializable> {
+    pub(crate) txn: &'t TxnState<C>,
+    /// The transaction's own, lent to this scan; null after a fault.
+    run: *mut ScanBatch<C>,
+    pub(crate) fault: Option<Fault>,
+    /// The next row of the run, and how far it may be read now: not beyond `at` where `left` is 0.
+    at: usize,
+    end: usize,
+    /// Rows to return yet.
+    pub(crate) left: usize,
+    is_started: bool,
+    place: u8,
+    types: PhantomData<fn(K, &V)>,
+}
+
+impl<K, V: Value + ?Sized, C: ConcurrencyControl> fmt::Debug for Rows<'_, K, V, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rows").field("left", &self.left).finish_non_exhaustive()
+    }
+}
+
+fn encode_bound<K: Key, A: AsKey<K>>(bound: Bound<&A>, to: &mut Bound<Vec<u8>>) -> Result<(), Fault> {
+    let mut bytes = match std::mem::replace(to, Bound::Unbounded) {
+        Bound::Included(bytes) | Bound::Excluded(bytes) => bytes,
+        Bound::Unbounded => Vec::new(),
+    };
+    if let Bound::Included(key) | Bound::Excluded(key) = bound {
+        encode_whole(key, &mut bytes)?;
+    }
+    *to = match bound {
+        Bound::Included(_) => Bound::Included(bytes),
+        Bound::Excluded(_) => Bound::Excluded(bytes),
+        Bound::Unbounded => Bound::Unbounded,
+    };
+    Ok(())
+}
+
+impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Rows<'t, K, V, C> {
+    fn empty(txn: &'t TxnState<C>, table: Table<K, V>) -> Self {
+        Rows::over(txn, table.inner(txn.database))
+    }
+
+    /// Of a table with keys as `K` has them.
+    pub(crate) fn over(txn: &'t TxnState<C>, table: Result<&TableInner, Fault>) -> Self {
+        let run = txn.runs.take(ScanBatch::new);
+        let mut rows = Rows {
+            txn,
+            run,
+            fault: None,
+            at: 0,
+            end: 0,
+            left: usize::MAX,
+            is_started: false,
+            place: NO_SLOT,
+            types: PhantomData,
+        };
+        let fixed8 = K::FIXED8;
+        match table {
+            Ok(inner) => rows.run().reset(inner, fixed8),
+            Err(fault) => rows.fault = Some(fault),
+        }
+        rows
+    }
+
+    pub(crate) fn new<A: AsKey<K>>(
+        txn: &'t TxnState<C>,
+        table: Table<K, V>,
+        from: Bound<&A>,
+        to: Bound<&A>,
+    ) -> Self {
+        let mut rows = Rows::empty(txn, table);
+        let run = rows.run();
+        let encoded = encode_bound(from, &mut run.from).and_then(|()| encode_bound(to, &mut run.to));
+        if let Err(fault) = encoded {
+            rows.fault = Some(fault);
+        }
+        rows
+    }
+
+    pub(crate) fn with_prefix(txn: &'t TxnState<C>, table: Table<K, V>, prefix: &[u8]) -> Self {
+        let mut rows = Rows::empty(txn, table);
+        if K::FIXED8 && prefix.len() > FIXED_BYTES {
+            rows.left = 0; // no key is that long
+            return rows;
+        }
+        let run = rows.run();
+        let mut start = prefix.to_vec();
+        // The least byte string that is greater than all with the prefix.
+        let mut end = prefix.to_vec();
+        while end.pop_if(|byte| *byte == u8::MAX).is_some() {}
+        let has_end = match end.last_mut() {
+            Some(byte) => {
+                *byte += 1;
+                true
+            }
+            None => false,
+        };
+        if K::FIXED8 {
+            start.resize(FIXED_BYTES, 0);
+            end.resize(FIXED_BYTES, 0);
+        }
+        run.from = Bound::Included(start);
+        run.to = if has_end { Bound::Excluded(end) } else { Bound::Unbounded };
+        rows
+    }
+
+    /// In descending order of keys. To be called before the first row is asked for.
+    pub fn reverse(mut self) -> Self {
+        assert!(!self.is_started, "the direction is chosen before the scan starts");
+        let run = self.run();
+        run.is_reverse = !run.is_reverse;
+        std::mem::swap(&mut run.from, &mut run.to);
+        self
+    }
+
+    /// Reads without being tracked: see [`Txn::get`](crate::Txn::get). To be called before the first row is asked for.
+    pub fn untracked(mut self) -> Self {
+        assert!(!self.is_started, "tracking is chosen before the scan starts");
+        self.run().is_tracked = false;
+        self.txn.reads_untracked.set(true);
+        self
+    }
+
+    /// At most `rows` rows.
+    pub fn limit(mut self, rows: usize) -> Self {
+        self.left = self.left.min(rows);
+        if self.left == 0 {
+            self.end = self.at;
+        }
+        self
+    }
+
+    /// The next row, or `None` at the end.
+    #[allow(clippy::should_implement_trait, reason = "it is an asynchronous iterator's next")]
+    pub fn next(&mut self) -> NextRow<'_, 't, K, V, C> {
+        NextRow(self)
+    }
+
+    /// The next row's key alone: values are neither decoded nor their types checked.
+    pub async fn next_key(&mut self) -> Result<Option<K>> {
+        std::future::poll_fn(|context| {
+            self.poll_row(context, |run, at, row, _| key_of(run, at, row).map(Some))
+        })
+        .await
+    }
+
+    pub(crate) fn run(&mut self) -> &mut ScanBatch<C> {
+        // SAFETY: lent to this scan, and not posted: a posted run is touched by `poll_filled` alone.
+        unsafe { &mut *self.run }
+    }
+
+    /// The next row as `view` has it, which may pass one by.
+    #[inline(always)]
+    pub(crate) fn poll_row<R>(
+        &mut self,
+        context: &Context<'_>,
+        view: impl Fn(&ScanBatch<C>, usize, &Row<C>, &'t [u8]) -> Result<Option<R>>,
+    ) -> Poll<Result<Option<R>>> {
+        loop {
+            // SAFETY: lent to this scan; settled if there is a row to read.
+            let run = unsafe { &*self.run };
+            while self.at < self.end {
+                let (at, row) = (self.at, run.row(self.at));
+                self.at += 1;
+                // SAFETY: not borrowed outside of single calls.
+                let state = unsafe { &mut *self.txn.scheme.get() };
+                // SAFETY: the transaction's own run.
+                let value = match unsafe { run.read(row, state) } {
+                    Ok(Some(value)) => value,
+                    Ok(None) => continue,
+                    Err(refused) => return Poll::Ready(Err(self.txn.refuse(refused).into())),
+                };
+                // SAFETY: `read` promises the bytes until the transaction ends.
+                let viewed = view(run, at, row, unsafe { &*value });
+                if let Ok(None) = viewed {
+                    continue;
+                }
+                self.left -= 1;
+                if self.left == 0 {
+                    self.end = self.at;
+                }
+                return Poll::Ready(viewed);
+            }
+            match self.poll_filled(context) {
+                Poll::Ready(Ok(true)) => {}
+                Poll::Ready(Ok(false)) => return Poll::Ready(Ok(None)),
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+    }
+
+    /// Waits until more rows are there (true) or nothing is left to return.
+    fn poll_filled(&mut self, context: &Context<'_>) -> Poll<Result<bool>> {
+        debug_assert!(self.at == self.end);
+        loop {
+            if self.place != NO_SLOT {
+                if !self.txn.is_done(self.place) {
+                    return self.txn.pend(context);
+                }
+                self.txn.release(self.place);
+                self.place = NO_SLOT;
+                if self.settle()? {
+                    self.post()?;
+                    continue;
+                }
+            }
+            if self.left == 0 || self.fault.is_none() && self.at < self.end {
+                return Poll::Ready(Ok(self.left > 0));
+            }
+            if let Some(fault) = self.fault {
+                return Poll::Ready(Err(self.txn.doom(fault).into()));
+            }
+            if self.run().is_finished {
+                return Poll::Ready(Ok(false));
+            }
+            self.refill()?;
+        }
+    }
+
+    /// Posts the next run, or runs it in place.
+    fn refill(&mut self) -> Result<()> {
+        let is_first = !std::mem::replace(&mut self.is_started, true);
+        let last = self.run().want;
+        let want = match last {
+            _ if self.left <= 2 * RUN_MAX && is_first => Want::Exactly(self.left),
+            // Some rows were not seen: more of these may come.
+            _ if self.left <= 2 * RUN_MAX => Want::About(self.left),
+            _ if self.left < usize::MAX => Want::About(RUN_MAX),
+            Want::About(last) if !is_first => Want::About(RUN_MAX.min(2 * last)),
+            _ => Want::About(RUN_FIRST),
+        };
+        (self.at, self.end) = (0, 0);
+        self.run().restart(want);
+        self.post()
+    }
+
+    fn post(&mut self) -> Result<()> {
+        loop {
+            if let Some(place) = self.txn.post(Op::ScanBatch(self.run)) {
+                self.place = place;
+                return Ok(());
+            }
+            if !self.txn.run_run(self.run) {
+                return Err(self.txn.doom(Fault::Abort(Abort::Waited)).into());
+            }
+            if !self.settle()? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// True: the run has more to do.
+    fn settle(&mut self) -> Result<bool> {
+        let txn = self.txn;
+        // SAFETY: not borrowed outside of single calls.
+        let state = unsafe { &mut *txn.scheme.get() };
+        txn.count_operations(self.run().len() as u32 / ROWS_PER_OPERATION);
+        if self.run().settle(state).map_err(|refused| txn.refuse(refused))? {
+            return Ok(true);
+        }
+        self.end = if self.left == 0 { 0 } else { self.run().len() };
+        txn.recent.note_rows(self.run);
+        Ok(false)
+    }
+}
+
+#[inline(always)]
+fn key_of<K: Key, C: ConcurrencyControl>(run: &ScanBatch<C>, at: usize, row: &Row<C>) -> Result<K> {
+    if K::FIXED8 {
+        return decode_whole(&row.key_of_eight());
+    }
+    decode_whole(run.key_bytes(at))
+}
+
+impl<K, V: Value + ?Sized, C: ConcurrencyControl> Drop for Rows<'_, K, V, C> {
+    fn drop(&mut self) {
+        if self.place != NO_SLOT {
+            self.txn.release(self.place);
+        }
+        self.txn.runs.give_back(self.run);
+    }
+}
+
+/// Future of [`Rows::next`].
+#[derive(Debug)]
+#[must_use = "futures do nothing unless awaited"]
+pub struct NextRow<'r, 't, K, V: Value + ?Sized, C: ConcurrencyControl = Serializable>(
+    &'r mut Rows<'t, K, V, C>,
+);
+
+impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Future for NextRow<'_, 't, K, V, C> {
+    type Output = Result<Option<(K, V::View<'t>)>>;
+    #[inline(always)]
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.0.poll_row(context, |run, at, row, value| Ok(Some((key_of(run, at, row)?, V::view(value)?))))
+    }
+}

@@ -1,0 +1,429 @@
+//! A run of rows: the step machine of range scans. It walks the index page by page, asks for the records of a whole
+//! page at once and for the node after it, and looks at the records of the page before, which have come meanwhile.
+//!
+//! Invariants:
+//! - `seen <= rows.len()`; the accesses to the rows below `seen` have begun, and all but those that `late` lists have
+//!   ended.
+//! - The accesses of a run that is done have all ended.
+
+use super::entry_rows::EntryRows;
+use crate::cc::{ConcurrencyControl, Env, Intent, Refused, Scanned};
+use crate::index::{Index, Page, Paged, Walk};
+use crate::profile::Activity;
+use crate::record::Record;
+use crate::suspend::{Beside, OnMiss, Suspend};
+use crate::table::{TableInner, index_key};
+use std::ops::Bound;
+
+/// One row, as the run has found it.
+#[derive(Clone, Copy)]
+pub(crate) struct Row<C: ConcurrencyControl> {
+    /// The key where keys have eight bytes; else where it ends in the run's `keys`.
+    key: u64,
+    record: *const Record,
+    access: C::Access,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// A walk has to begin at `from`.
+    Begin,
+    /// The walk looks for the next page.
+    Walk,
+    /// All rows are there; the last accesses have to end.
+    Access,
+    /// They are entries of an index; the rows that they name are accessed.
+    EntryRows,
+}
+
+/// Marks of the index that there is room for: a run's, as a rule.
+const MARKS_FIRST: usize = 64;
+
+/// How many rows a run is to look for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Want {
+    /// So many and no more.
+    Exactly(usize),
+    /// Until there are so many: a page's worth more at most.
+    About(usize),
+}
+
+/// The part of a scan between two posts: rows from `from` on. Reused from one scan to the next, so that it allocates
+/// nothing in the long run.
+pub(crate) struct ScanBatch<C: ConcurrencyControl> {
+    pub(crate) table: *const TableInner,
+    pub(crate) is_reverse: bool,
+    pub(crate) fixed8: bool,
+    /// Where the run begins, or the next one; and where the scan ends.
+    pub(crate) from: Bound<Vec<u8>>,
+    pub(crate) to: Bound<Vec<u8>>,
+    /// Where the present run began, if the scheme wants to know.
+    began: Bound<Vec<u8>>,
+    /// The scheme is told what the run reads.
+    pub(crate) is_tracked: bool,
+    /// It wants to know of each row.
+    notes_rows: bool,
+    pub(crate) want: Want,
+    rows: Vec<Row<C>>,
+    keys: Vec<u8>,
+    seen: usize,
+    late: Vec<u32>,
+    /// Nothing is left of the range.
+    pub(crate) is_finished: bool,
+    stage: Stage,
+    walk: Option<Walk>,
+    page: Page,
+    /// The table whose records the values begin with, where `rows` are entries of an index; else null.
+    pub(crate) base: *const TableInner,
+    follow: EntryRows<C>,
+}
+
+impl<C: ConcurrencyControl> Row<C> {
+    /// The key, where keys have eight bytes.
+    #[inline(always)]
+    pub(crate) fn key_of_eight(&self) -> [u8; 8] {
+        self.key.to_be_bytes()
+    }
+}
+
+impl<C: ConcurrencyControl> ScanBatch<C> {
+    pub(crate) fn new() -> Self {
+        ScanBatch {
+            table: std::ptr::null(),
+            is_reverse: false,
+            fixed8: false,
+            from: Bound::Unbounded,
+            to: Bound::Unbounded,
+            began: Bound::Unbounded,
+            is_tracked: true,
+            notes_rows: false,
+            want: Want::About(0),
+            rows: Vec::new(),
+            keys: Vec::new(),
+            seen: 0,
+            late: Vec::new(),
+            is_finished: false,
+            stage: Stage::Begin,
+            walk: None,
+            page: Page::default(),
+            base: std::ptr::null(),
+            follow: EntryRows::new(),
+        }
+    }
+
+    /// Makes it ready for a scan of `table`.
+    pub(crate) fn reset(&mut self, table: &TableInner, fixed8: bool) {
+        self.table = table;
+        self.fixed8 = fixed8;
+        self.is_reverse = false;
+        self.is_tracked = true;
+        self.is_finished = false;
+        self.base = std::ptr::null();
+        self.restart(Want::About(0));
+    }
+
+    /// Makes it look for rows at `from` when it is stepped next.
+    pub(crate) fn restart(&mut self, want: Want) {
+        self.rows.clear();
+        self.keys.clear();
+        self.late.clear();
+        self.follow.clear();
+        self.seen = 0;
+        self.want = want;
+        self.stage = Stage::Begin;
+    }
+
+    /// Rows that the run has found, those included that the transaction does not see.
+    #[inline(always)]
+    pub(crate) fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Row `at`.
+    #[inline(always)]
+    pub(crate) fn row(&self, at: usize) -> &Row<C> {
+        &self.rows[at]
+    }
+
+    /// The key of row `at`, where keys vary in length.
+    #[inline(always)]
+    pub(crate) fn key_bytes(&self, at: usize) -> &[u8] {
+        debug_assert!(!self.fixed8);
+        let start = if at == 0 { 0 } else { self.rows[at - 1].key };
+        &self.keys[start as usize..self.rows[at].key as usize]
+    }
+
+    /// The value of a row of this run, which is settled: valid until the transaction ends. `None`: it sees none. To
+    /// be called for each row of whose value or absence the transaction learns, and for no other.
+    ///
+    /// # Safety
+    /// `txn` is the transaction that the run was stepped for, still open.
+    #[inline(always)]
+    pub(crate) unsafe fn read(&self, row: &Row<C>, txn: &mut C::Txn) -> Result<Option<*const [u8]>, Refused> {
+        // SAFETY: the accesses have ended.
+        unsafe { C::value(&row.access, row.record, Intent::of_read(self.notes_rows), txn) }
+    }
+
+    /// Where the row with this key of eight bytes is, if the run is done and has found a value there.
+    ///
+    /// # Safety
+    /// As `read`.
+    #[inline(never)]
+    pub(crate) unsafe fn find(&self, key: u64, txn: &mut C::Txn) -> Option<*const Record> {
+        let is_done = self.stage == Stage::Access && self.seen == self.rows.len() && self.late.is_empty();
+        if !is_done || !self.fixed8 {
+            return None;
+        }
+        let order = |row: &Row<C>| if self.is_reverse { key.cmp(&row.key) } else { row.key.cmp(&key) };
+        let row = &self.rows[self.rows.binary_search_by(order).ok()?];
+        // SAFETY: the run is done, so the access has ended.
+        let value = unsafe { C::value(&row.access, row.record, Intent::Covered, txn) };
+        value.ok().flatten().map(|_| row.record)
+    }
+
+    /// The value of the row that entry `at` names, which has been read: as `read`.
+    ///
+    /// # Safety
+    /// As `read`.
+    pub(crate) unsafe fn read_followed(
+        &self,
+        at: usize,
+        txn: &mut C::Txn,
+    ) -> Result<Option<*const [u8]>, Refused> {
+        // SAFETY: by the caller's promise.
+        unsafe { self.follow.read(at, txn, self.intent()) }
+    }
+
+    /// Goes on to the next probable miss; true: the rows are there.
+    ///
+    /// # Safety
+    /// As [`Point::step`](super::point::Point::step); the run has a table of a database that is held.
+    pub(crate) unsafe fn step<S: Suspend>(&mut self, env: Env<'_, C>, txn: &mut C::Txn, s: &mut S) -> bool {
+        // SAFETY: tables live as long as their database.
+        let table = unsafe { &*self.table };
+        if self.stage == Stage::Begin {
+            self.begin(table);
+        }
+        while self.stage == Stage::Walk {
+            s.enter(Activity::Index);
+            let walk = self.walk.as_mut().expect("begun");
+            // SAFETY: in the epoch that the walk began in.
+            match unsafe { table.index.next_page(walk, &mut self.page, s) } {
+                Paged::Suspended => return false,
+                Paged::End => {
+                    self.is_finished = true;
+                    self.stage = Stage::Access;
+                }
+                Paged::Page => {
+                    // A policy that prefetches looks at a page while the next one's records are on their way.
+                    let before = self.rows.len();
+                    let leave = self.take_page(table, s);
+                    // SAFETY: by the caller's promise.
+                    unsafe { self.access(if S::PREFETCHES { before } else { self.rows.len() }, env, txn, s) };
+                    if leave {
+                        return false;
+                    }
+                }
+            }
+        }
+        if self.stage == Stage::EntryRows {
+            // SAFETY: as above.
+            return unsafe { self.follow.step(self.intent(), env, txn, s) };
+        }
+        // SAFETY: as above.
+        unsafe { self.access(self.rows.len(), env, txn, s) };
+        if !S::SUSPENDS && !self.late.is_empty() {
+            // SAFETY: as above.
+            unsafe { self.access(self.rows.len(), env, txn, s) };
+        }
+        self.late.is_empty()
+    }
+
+    fn begin(&mut self, table: &TableInner) {
+        let key = match &self.from {
+            Bound::Included(bytes) | Bound::Excluded(bytes) => index_key(bytes),
+            Bound::Unbounded => index_key(&[]),
+        };
+        let from = self.from.as_ref().map(|_| &key);
+        self.page.marks.clear();
+        self.page.is_marking = C::TRACKS_READS && self.is_tracked;
+        if self.page.is_marking {
+            self.page.marks.reserve(MARKS_FIRST);
+            copy_bound(&self.from, &mut self.began);
+        }
+        // SAFETY: the key's bytes are the run's own.
+        self.walk = Some(unsafe { table.index.walk(from, self.is_reverse, &mut self.page) });
+        self.stage = Stage::Walk;
+    }
+
+    /// Takes over the page's entries up to the scan's end, and asks for their records and for the next node. True:
+    /// leave.
+    #[inline]
+    fn take_page<S: Suspend>(&mut self, table: &TableInner, s: &mut S) -> bool {
+        let mut within = self.page.len_within(self.to.as_ref().map(Vec::as_slice), self.is_reverse);
+        self.is_finished = within < self.page.len;
+        let found = self.rows.len() + within;
+        let is_enough = match self.want {
+            Want::Exactly(want) => {
+                if found > want {
+                    within -= found - want;
+                    self.is_finished = false;
+                }
+                found >= want
+            }
+            Want::About(want) => found >= want,
+        };
+        self.page.len = within;
+        let mut leave = false;
+        let entries = self.page.ids[..within].iter().zip(&self.page.slices[..within]);
+        self.rows.extend(entries.map(|(id, slice)| {
+            let record = table.record(*id);
+            leave |= s.miss::<1>(record.cast());
+            Row { key: *slice, record, access: C::Access::default() }
+        }));
+        if !self.fixed8 {
+            self.take_keys(within);
+        }
+        if self.is_finished || is_enough {
+            self.remember();
+            self.stage = Stage::Access;
+        } else if let Some(walk) = &self.walk {
+            // SAFETY: made by this table's index.
+            unsafe { table.index.prepare_page(walk, s) };
+        }
+        leave
+    }
+
+    /// The same of the keys of the rows just taken over.
+    fn take_keys(&mut self, within: usize) {
+        let (before, first) = (self.keys.len(), self.rows.len() - within);
+        for (row, end) in self.rows[first..].iter_mut().zip(self.page.ends) {
+            row.key = (before + end as usize) as u64;
+        }
+        let end = within.checked_sub(1).map_or(0, |last| self.page.ends[last] as usize);
+        self.keys.extend_from_slice(&self.page.bytes[..end]);
+    }
+
+    /// Goes on with the accesses that are late, and begins those of the rows below `until`.
+    ///
+    /// # Safety
+    /// As `step`.
+    #[inline]
+    unsafe fn access<S: Suspend>(&mut self, until: usize, env: Env<'_, C>, txn: &mut C::Txn, s: &mut S) {
+        debug_assert!(self.seen <= until && until <= self.rows.len());
+        s.enter(Activity::Versions);
+        let intent = self.intent();
+        if !self.late.is_empty() {
+            let rows = &mut self.rows;
+            self.late.retain(|&at| {
+                let Row { record, access, .. } = &mut rows[at as usize];
+                // SAFETY: the index named the record in this operation.
+                !unsafe { C::access(access, *record, intent, env, txn, s) }
+            });
+        }
+        for (row, at) in self.rows[self.seen..until].iter_mut().zip(self.seen as u32..) {
+            let Row { record, access, .. } = row;
+            let near = record.cast();
+            // SAFETY: as above. (What lies elsewhere is asked for all together also by a policy that does not leave.)
+            let is_done = unsafe {
+                if S::PREFETCHES && !S::SUSPENDS {
+                    C::access(access, *record, intent, env, txn, &mut Beside::new(&mut OnMiss, near))
+                } else {
+                    C::access(access, *record, intent, env, txn, &mut Beside::new(s, near))
+                }
+            };
+            if !is_done {
+                self.late.push(at);
+            }
+        }
+        self.seen = until;
+    }
+
+    #[inline(always)]
+    fn intent(&self) -> Intent {
+        Intent::of_read(self.is_tracked)
+    }
+
+    /// Tells the scheme what the finished run has gone through. True: the rows are entries, and the run is to be
+    /// stepped on to what they name.
+    pub(crate) fn settle(&mut self, txn: &mut C::Txn) -> Result<bool, Refused> {
+        debug_assert!(self.seen == self.rows.len() && self.late.is_empty());
+        if self.stage == Stage::EntryRows {
+            return Ok(false);
+        }
+        self.notes_rows = C::TRACKS_READS && self.is_tracked && C::read_range(txn, &self.scanned());
+        // SAFETY: tables live as long as their database.
+        match unsafe { self.base.as_ref() } {
+            Some(base) if !self.rows.is_empty() => self.set_out(base, txn).map(|()| true),
+            _ => Ok(false),
+        }
+    }
+
+    /// Makes the run look for the rows that its entries name. An entry counts as read when the closure comes to it.
+    #[inline(never)]
+    fn set_out(&mut self, base: &TableInner, txn: &mut C::Txn) -> Result<(), Refused> {
+        for row in &self.rows {
+            // SAFETY: the accesses have ended.
+            let entry = unsafe { C::value(&row.access, row.record, Intent::Untracked, txn) }?;
+            self.follow.push(base, entry);
+        }
+        self.stage = Stage::EntryRows;
+        Ok(())
+    }
+
+    /// What the finished run has gone through.
+    fn scanned(&self) -> Scanned<'_> {
+        // SAFETY: tables live as long as their database.
+        let index = &raw const unsafe { &*self.table }.index;
+        let to = match &self.from {
+            _ if self.is_finished => self.to.as_ref(),
+            // The next run begins behind the last entry of this one.
+            Bound::Excluded(last) => Bound::Included(last),
+            from => from.as_ref(),
+        };
+        Scanned {
+            index,
+            from: self.began.as_ref().map(Vec::as_slice),
+            to: to.map(Vec::as_slice),
+            is_reverse: self.is_reverse,
+            marks: &self.page.marks,
+            rows: self.rows.len(),
+        }
+    }
+
+    /// Moves `from` behind the page, for the next run.
+    fn remember(&mut self) {
+        let Some(last) = self.page.len.checked_sub(1) else { return };
+        let mut bytes = match std::mem::replace(&mut self.from, Bound::Unbounded) {
+            Bound::Included(bytes) | Bound::Excluded(bytes) => bytes,
+            Bound::Unbounded => Vec::new(),
+        };
+        bytes.clear();
+        if self.fixed8 {
+            bytes.extend_from_slice(&self.page.slices[last].to_be_bytes());
+        } else {
+            bytes.extend_from_slice(self.page.key(last));
+        }
+        self.from = Bound::Excluded(bytes);
+    }
+}
+
+/// Copies a bound, using its memory again.
+fn copy_bound(from: &Bound<Vec<u8>>, to: &mut Bound<Vec<u8>>) {
+    let mut bytes = match std::mem::replace(to, Bound::Unbounded) {
+        Bound::Included(bytes) | Bound::Excluded(bytes) => bytes,
+        Bound::Unbounded => Vec::new(),
+    };
+    bytes.clear();
+    *to = match from {
+        Bound::Included(from) => {
+            bytes.extend_from_slice(from);
+            Bound::Included(bytes)
+        }
+        Bound::Excluded(from) => {
+            bytes.extend_from_slice(from);
+            Bound::Excluded(bytes)
+        }
+        Bound::Unbounded => Bound::Unbounded,
+    };
+}

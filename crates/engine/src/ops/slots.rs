@@ -1,0 +1,286 @@
+//! Posting, stepping and releasing the operations of a transaction.
+
+use super::point::Point;
+use super::state::{
+    BEGIN, COMMIT, OPERATIONS_SHORT_MAX, Op, SLOTS, SLOTS_MASK, STEP_ASIDE, TxnState, VACANT, WAKE,
+};
+use crate::cc::{ConcurrencyControl, Intent};
+use crate::exec::{Execution, Operations};
+use crate::index::Key;
+use crate::profile::Activity;
+use crate::suspend::Suspend;
+use crate::table::TableInner;
+use std::task::Waker;
+
+impl<C: ConcurrencyControl> TxnState<C> {
+    /// A free place; `None`: operations run in place.
+    #[inline(always)]
+    fn free_slot(&self) -> Option<u8> {
+        self.count_operations(1);
+        if self.operations.get() > OPERATIONS_SHORT_MAX {
+            self.become_long();
+        }
+        if self.execution.get() != Execution::Interleaved {
+            return None;
+        }
+        let i = (!self.used.get()).trailing_zeros();
+        ((i as usize) < SLOTS).then_some(i as u8)
+    }
+
+    /// Puts an operation into a free place.
+    #[inline(always)]
+    fn fill_slot(&self, i: u8, op: Op<C>) {
+        debug_assert!(self.used.get() >> i & 1 == 0);
+        // SAFETY: free, so no one looks at it.
+        unsafe { (*self.places[i as usize].get()).write(op) };
+        self.used.set(self.used.get() | 1 << i);
+        self.todo.set(self.todo.get() | 1 << i);
+    }
+
+    /// Takes a free place for an operation; `None`: run it in place.
+    #[inline(always)]
+    pub(crate) fn post(&self, op: Op<C>) -> Option<u8> {
+        let place = self.free_slot()?;
+        self.fill_slot(place, op);
+        Some(place)
+    }
+
+    /// Has the operation in this taken place, which has come to an end, stepped again.
+    pub(crate) fn go_on(&self, place: u8) {
+        debug_assert!(self.is_done(place));
+        self.todo.set(self.todo.get() | 1 << place);
+    }
+
+    /// The operation in this taken place needs no step.
+    pub(crate) fn set_done(&self, place: u8) {
+        debug_assert!(!self.is_done(place));
+        self.todo.set(self.todo.get() & !(1 << place));
+    }
+
+    /// As `post`, for the commonest operation, which is made where it stays: one made elsewhere, in parts, and
+    /// copied in wider words than these would have the processor wait.
+    #[inline(always)]
+    pub(crate) fn post_point(&self, table: &TableInner, key: Key, intent: Intent) -> Option<u8> {
+        let place = self.free_slot()?;
+        self.fill_slot(place, Op::Point(Point::new(table, key, intent)));
+        self.point_at(place).prepare();
+        Some(place)
+    }
+
+    #[inline(always)]
+    pub(crate) fn release(&self, place: u8) {
+        debug_assert!(self.used.get() >> place & 1 == 1);
+        self.todo.set(self.todo.get() & !(1 << place));
+        self.used.set(self.used.get() & !(1 << place));
+    }
+
+    /// Takes a place for nothing but to hold the epoch of whatever the future itself is walking.
+    pub(crate) fn hold(&self) -> Option<u8> {
+        let place = (!self.used.get()).trailing_zeros();
+        if place as usize >= SLOTS {
+            return None;
+        }
+        // SAFETY: free, so no one looks at it.
+        unsafe { (*self.places[place as usize].get()).write(Op::Hold) };
+        self.used.set(self.used.get() | 1 << place);
+        Some(place as u8)
+    }
+
+    /// An operation on a row that the transaction has read a value of lately, with the record found.
+    #[inline(always)]
+    pub(crate) fn recent_point(
+        &self,
+        table: *const TableInner,
+        key: Key,
+        intent: Intent,
+    ) -> Option<Point<C>> {
+        // SAFETY: not borrowed outside of single calls.
+        let record = self.recent.find(table, &key, unsafe { &mut *self.scheme.get() })?;
+        // SAFETY: tables live as long as their database.
+        Some(Point::at(unsafe { &*table }, key, record, intent))
+    }
+
+    /// Has the operation in this taken place been stepped to its end?
+    #[inline(always)]
+    pub(crate) fn is_done(&self, place: u8) -> bool {
+        debug_assert!(self.used.get() >> place & 1 == 1);
+        self.todo.get() >> place & 1 == 0
+    }
+
+    /// The point operation in a taken place; it stays there until the place is released and taken again.
+    #[inline(always)]
+    pub(crate) fn point(&self, place: u8) -> &Point<C> {
+        debug_assert!(self.used.get() >> place & 1 == 1);
+        self.point_at(place)
+    }
+
+    #[inline(always)]
+    fn point_at(&self, place: u8) -> &Point<C> {
+        // SAFETY: taken, now or before, so written; not stepped meanwhile.
+        match unsafe { (*self.places[place as usize].get()).assume_init_ref() } {
+            Op::Point(point) | Op::Probe(point) => point,
+            Op::ScanBatch(_) | Op::IndexedWrite(_) | Op::Hold => {
+                unreachable!("a point future's place holds a point operation")
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn step_slot<S: Suspend>(&self, place: usize, s: &mut S) -> bool {
+        // SAFETY: bit `place` of `todo` is set, so it is written, and the transaction open.
+        let op = unsafe { (*self.places[place].get()).assume_init_mut() };
+        // SAFETY: not borrowed outside of single calls.
+        let txn = unsafe { &mut *self.scheme.get() };
+        let env = self.context().env();
+        match op {
+            // SAFETY: inside the epoch of the slot's stamp; tables outlive transactions.
+            Op::Point(point) => unsafe { point.step(env, txn, s) },
+            // SAFETY: as above.
+            Op::Probe(point) => unsafe { point.probe(s) },
+            // SAFETY: runs are boxed and live as long as the transaction; else as above.
+            Op::ScanBatch(run) => unsafe { (**run).step(env, txn, s) },
+            // SAFETY: likewise.
+            Op::IndexedWrite(upkeep) => unsafe { (**upkeep).step(env, txn, s) },
+            Op::Hold => unreachable!("it has no steps"),
+        }
+    }
+
+    /// The places that are taken.
+    fn taken(&self) -> impl Iterator<Item = usize> {
+        let used = self.used.get();
+        (0..SLOTS).filter(move |place| used >> place & 1 == 1)
+    }
+
+    #[inline(never)]
+    fn step_slow_path<S: Suspend>(&self, s: &mut S) -> bool {
+        let mut todo = self.todo.get();
+        debug_assert!(todo & VACANT == 0);
+        let mut left = todo & SLOTS_MASK;
+        while left != 0 {
+            let place = left.trailing_zeros();
+            left &= left - 1;
+            if self.step_slot(place as usize, s) {
+                todo &= !(1 << place);
+            }
+        }
+        if todo & BEGIN != 0
+            && let Some(begun) = self.step_begin(s)
+        {
+            self.begun.set(Some(begun));
+            todo &= !BEGIN;
+        }
+        if todo & COMMIT != 0 {
+            let mut commit = self.commit.get();
+            let result = self.step_commit(&mut commit, s);
+            self.commit.set(commit);
+            if result.is_some() {
+                self.committed.set(result);
+                todo &= !COMMIT;
+            }
+        }
+        if todo & STEP_ASIDE != 0 {
+            s.was(self.aside.get());
+            self.rounds.set(self.rounds.get().saturating_sub(1));
+            if self.rounds.get() == 0 {
+                todo &= !STEP_ASIDE;
+            }
+        }
+        if todo == WAKE {
+            self.todo.set(0);
+            self.wakers.take().into_iter().for_each(Waker::wake);
+            return true;
+        }
+        self.todo.set(todo);
+        todo == 0
+    }
+
+    /// Lets the worker pass by for some rounds, in which the transaction is at `activity`.
+    pub(crate) fn post_step_aside(&self, rounds: u32, activity: Activity) {
+        self.rounds.set(rounds);
+        self.aside.set(activity);
+        self.todo.set(self.todo.get() | STEP_ASIDE);
+    }
+}
+
+impl<C: ConcurrencyControl> Operations for TxnState<C> {
+    #[inline(always)]
+    fn step<S: Suspend>(&self, s: &mut S) -> bool {
+        if self.todo.get() != 1 {
+            return self.todo.get() == 0 || self.step_slow_path(s);
+        }
+        let done = self.step_slot(0, s);
+        if done {
+            self.todo.set(0);
+        }
+        done
+    }
+
+    #[inline(always)]
+    fn has_pending(&self) -> bool {
+        self.todo.get() != 0
+    }
+
+    #[inline(always)]
+    fn has_unfetched(&self) -> bool {
+        self.used.get() & !self.todo.get() != 0
+    }
+
+    fn must_finish(&self) -> bool {
+        self.todo.get() & COMMIT != 0 || self.committed.get().is_some()
+    }
+
+    /// Searches for one key can: what is known of them lies in their places. (A commit needs no epoch from one step to
+    /// the next.)
+    fn can_restart(&self) -> bool {
+        // SAFETY: taken, so written; not stepped meanwhile.
+        let op = |place: usize| unsafe { (*self.places[place].get()).assume_init_ref() };
+        self.taken().all(|place| matches!(op(place), Op::Point(_) | Op::Probe(_)))
+    }
+
+    fn restart(&self) {
+        for place in self.taken() {
+            // SAFETY: taken, so written; not stepped meanwhile.
+            match unsafe { (*self.places[place].get()).assume_init_mut() } {
+                Op::Point(point) | Op::Probe(point) => {
+                    // SAFETY: tables live as long as their database.
+                    let table = unsafe { &*point.table };
+                    *point = Point::new(table, point.key, point.intent);
+                }
+                Op::ScanBatch(_) | Op::IndexedWrite(_) | Op::Hold => unreachable!("asked before"),
+            }
+            self.todo.set(self.todo.get() | 1 << place);
+        }
+    }
+
+    fn work_under_way(&self) -> u64 {
+        if self.todo.get() & VACANT == 0 { u64::from(self.operations.get()) } else { 0 }
+    }
+
+    fn started(&self) {
+        self.todo.set(0);
+        self.used.set(0);
+        self.operations.set(0);
+        self.execution.set(self.context().execution.get());
+    }
+
+    fn set_long(&self) {
+        self.become_long();
+    }
+
+    fn placed(&self, slot_waker: &Waker) {
+        self.slot_waker.set(slot_waker);
+    }
+
+    fn ended(&self) {
+        self.leave_turn();
+        self.forget_wakers();
+        self.todo.set(VACANT);
+        self.used.set(0);
+        if self.is_long.take() {
+            self.context().longs.update(|n| n - 1);
+        }
+        // No operation is left; those leaked have given nothing back.
+        self.runs.reclaim();
+        self.upkeeps.reclaim();
+    }
+}

@@ -1,0 +1,314 @@
+//! A transaction's state: operation slots, and one word that tells the worker
+//! what to do before it polls.
+//!
+//! Invariants:
+//! - Bit `i < SLOTS` of `todo` is set only if slot `i` is taken (bit `i` of `used`) and holds an
+//!   operation with steps left.
+//! - Bit 0 alone is the common case, and the only one that the hot path knows.
+//! - Bit `WAKE` of `todo` is set exactly while there are `wakers`.
+//! - Operations are plain data: releasing a slot cancels one.
+
+use super::blocker::Blocker;
+use super::commit::Commit;
+use super::indexed_write::IndexedWrite;
+use super::point::Point;
+use super::pool::Pool;
+use super::recent_reads::RecentReads;
+use super::scan_batch::ScanBatch;
+use crate::cc::{Abort, ConcurrencyControl, NotBegun, Ticket};
+use crate::error::Result;
+use crate::exec::Execution;
+use crate::kernel::Context;
+use crate::memory::Arena;
+use crate::options::Durability;
+use crate::profile::Activity;
+use crate::record::RecordId;
+use crate::sync::atomic::Ordering;
+use crate::table::Fault;
+use crate::wal::Lsn;
+use std::cell::{Cell, RefCell, UnsafeCell};
+use std::mem::MaybeUninit;
+use std::ptr::{self, NonNull};
+use std::task::{Poll, Waker};
+
+/// Operations in flight per transaction; what is more runs in place.
+pub(crate) const SLOTS: usize = 8;
+pub(crate) const SLOTS_MASK: u32 = (1 << SLOTS) - 1;
+// Bits of `todo` beyond the places:
+pub(crate) const COMMIT: u32 = 1 << 16;
+pub(crate) const STEP_ASIDE: u32 = 1 << 17;
+pub(crate) const VACANT: u32 = 1 << 18;
+/// Some of the transaction's futures are polled with wakers of their own, which are to be called when nothing is left.
+pub(crate) const WAKE: u32 = 1 << 19;
+pub(crate) const BEGIN: u32 = 1 << 20;
+/// A transaction that has more operations is long: about a tenth of a millisecond where all memory is in caches.
+pub(crate) const OPERATIONS_SHORT_MAX: u32 = 1024;
+
+/// What a place holds.
+pub(crate) enum Op<C: ConcurrencyControl> {
+    Point(Point<C>),
+    /// A point operation that ends where it would visit the record.
+    Probe(Point<C>),
+    ScanBatch(*mut ScanBatch<C>),
+    IndexedWrite(*mut IndexedWrite<C>),
+    /// Nothing but the epoch of what the future itself is walking.
+    Hold,
+}
+
+/// The inside of [`Txn`](crate::Txn).
+#[repr(C, align(64))]
+pub(crate) struct TxnState<C: ConcurrencyControl> {
+    pub(crate) todo: Cell<u32>,
+    pub(crate) used: Cell<u32>,
+    pub(crate) execution: Cell<Execution>,
+    /// Transactions begin and commit through operation slots even if they need not: the worker's policy wants to leave them there.
+    pub(crate) pauses: bool,
+    pub(crate) recent: RecentReads<C>,
+    pub(crate) database: u64,
+    pub(crate) shared: *const C::Shared,
+    /// The scheme's part. Borrowed only within single calls.
+    pub(crate) scheme: UnsafeCell<C::Txn>,
+    pub(crate) places: [UnsafeCell<MaybeUninit<Op<C>>>; SLOTS],
+    /// Of the worker, or of the operation that a `Transaction` runs now.
+    pub(crate) context: Cell<NonNull<Context<C>>>,
+    pub(crate) doomed: Cell<Option<Fault>>,
+    pub(crate) read_only: Cell<bool>,
+    /// What that is before a transaction says anything.
+    pub(crate) read_only_default: bool,
+    /// When the present transaction is acknowledged.
+    pub(crate) durability: Cell<Durability>,
+    /// What that is if it does not say.
+    pub(crate) durability_default: Durability,
+    /// Until where the log has to be durable before the output of the transaction that has just ended goes out.
+    pub(crate) held_until: Cell<u64>,
+    /// Where the record of the last commit ends in the log; 0 if it has none.
+    pub(crate) end_lsn: Cell<Lsn>,
+    /// Something may have been read of which the scheme has not been told.
+    pub(crate) reads_untracked: Cell<bool>,
+    /// Operations of this attempt so far; four rows of a scan count as one.
+    pub(crate) operations: Cell<u32>,
+    /// Known to be a long transaction, or found to be.
+    pub(crate) is_long: Cell<bool>,
+    /// Differs between the transaction states of a database. (An address would make runs differ, too.)
+    pub(crate) number: u32,
+    /// Of the worker's slots, the one that this is beside.
+    pub(crate) slot: usize,
+    pub(crate) rounds: Cell<u32>,
+    /// What the transaction is at while the worker passes by.
+    pub(crate) aside: Cell<Activity>,
+    pub(crate) commit: Cell<Commit<C>>,
+    pub(crate) committed: Cell<Option<Result<(), Abort>>>,
+    pub(crate) begun: Cell<Option<Result<(), NotBegun>>>,
+    pub(crate) arena: UnsafeCell<Arena>,
+    pub(crate) scratch: Cell<Vec<u8>>,
+    /// Of scans.
+    pub(crate) runs: Pool<ScanBatch<C>>,
+    /// A person or another program drives the transaction: it may block its thread.
+    pub(crate) is_interactive: Cell<bool>,
+    /// Places in line for rows that it has, those of forgotten operations included.
+    pub(crate) waits: Cell<u32>,
+    /// Its turn for a row that it has had to be run again for: others in line for that wait until this attempt is over.
+    pub(crate) turn: Cell<Option<Ticket>>,
+    /// Of the slot that this is in; null: of a `Transaction`.
+    pub(crate) slot_waker: Cell<*const Waker>,
+    /// See `pend`.
+    pub(crate) wakers: RefCell<Vec<Waker>>,
+    /// What the last conflict was about.
+    pub(crate) blocker: Cell<Option<Blocker>>,
+    /// Of writes of tables that have indexes.
+    pub(crate) upkeeps: Pool<IndexedWrite<C>>,
+    /// Times that it has cleaned up because memory was short.
+    pub(crate) reliefs: Cell<u32>,
+    /// Memory was short, and some is on its way.
+    pub(crate) is_relieved: Cell<bool>,
+    /// The record of the last write under a key that the index did not have.
+    pub(crate) created: Cell<RecordId>,
+}
+
+impl<C: ConcurrencyControl> TxnState<C> {
+    /// Of slot number `slot` of the worker with this context, or of a `Transaction`.
+    pub(crate) fn new(context: NonNull<Context<C>>, slot: usize, execution: Execution, pauses: bool) -> Self {
+        // SAFETY: a worker's context outlives its slots; a `Transaction`'s is lent for this call.
+        let engine = unsafe { &context.as_ref().engine };
+        TxnState {
+            todo: Cell::new(VACANT),
+            used: Cell::new(0),
+            execution: Cell::new(execution),
+            pauses,
+            recent: RecentReads::default(),
+            database: engine.id,
+            shared: &raw const engine.shared,
+            scheme: UnsafeCell::new(C::txn(&engine.shared)),
+            places: [const { UnsafeCell::new(MaybeUninit::uninit()) }; SLOTS],
+            context: Cell::new(context),
+            doomed: Cell::new(None),
+            read_only: Cell::new(engine.is_read_only()),
+            read_only_default: engine.is_read_only(),
+            reads_untracked: Cell::new(false),
+            durability: Cell::new(engine.options.durability),
+            durability_default: engine.options.durability,
+            held_until: Cell::new(0),
+            end_lsn: Cell::new(Lsn(0)),
+            operations: Cell::new(0),
+            is_long: Cell::new(false),
+            number: engine.states.fetch_add(1, Ordering::Relaxed), // only difference counts
+            slot,
+            rounds: Cell::new(0),
+            aside: Cell::new(Activity::BackOff),
+            commit: Cell::default(),
+            committed: Cell::new(None),
+            begun: Cell::new(None),
+            arena: UnsafeCell::new(Arena::new(&engine.memory)),
+            scratch: Cell::default(),
+            runs: Pool::default(),
+            is_interactive: Cell::new(false),
+            waits: Cell::new(0),
+            slot_waker: Cell::new(ptr::null()),
+            wakers: RefCell::default(),
+            turn: Cell::new(None),
+            blocker: Cell::new(None),
+            upkeeps: Pool::default(),
+            reliefs: Cell::new(0),
+            is_relieved: Cell::new(false),
+            created: Cell::new(RecordId(0)),
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn context(&self) -> &Context<C> {
+        // SAFETY: set by the worker that owns the slot, or for the present operation.
+        unsafe { self.context.get().as_ref() }
+    }
+
+    #[inline(always)]
+    pub(crate) fn shared(&self) -> &C::Shared {
+        // SAFETY: the engine is held by the worker or the `Transaction`.
+        unsafe { &*self.shared }
+    }
+
+    /// What comes next is `activity`, if that is being noted.
+    #[inline(always)]
+    pub(crate) fn enter(&self, activity: Activity) {
+        let profile = &self.context().profile;
+        if profile.is_timing() {
+            profile.enter(activity);
+        }
+    }
+
+    /// What a future answers while an operation that it has posted is left.
+    ///
+    /// The worker polls the transaction when nothing is left, without a call of its waker. A combinator that polls a future
+    /// only if that one's waker was called, as `FuturesUnordered` does, polls it with a waker of its own: that is called then.
+    #[inline(always)]
+    pub(crate) fn pend<T>(&self, context: &std::task::Context<'_>) -> Poll<T> {
+        if !ptr::eq(context.waker(), self.slot_waker.get()) {
+            self.wake_later(context.waker());
+        }
+        Poll::Pending
+    }
+
+    #[cold]
+    fn wake_later(&self, waker: &Waker) {
+        // SAFETY: null, or the waker of the slot that this is in.
+        let Some(slot_waker) = (unsafe { self.slot_waker.get().as_ref() }) else { return };
+        if slot_waker.will_wake(waker) {
+            return;
+        }
+        let mut wakers = self.wakers.borrow_mut();
+        if !wakers.iter().any(|known| known.will_wake(waker)) {
+            wakers.push(waker.clone());
+        }
+        self.todo.set(self.todo.get() | WAKE);
+    }
+
+    /// Before `todo` is cleared.
+    #[inline(always)]
+    pub(crate) fn forget_wakers(&self) {
+        if self.todo.get() & WAKE != 0 {
+            self.drop_wakers();
+        }
+    }
+
+    #[cold]
+    fn drop_wakers(&self) {
+        drop(self.wakers.take());
+    }
+
+    /// Counts what the attempt does.
+    #[inline(always)]
+    pub(crate) fn count_operations(&self, n: u32) {
+        self.operations.set(self.operations.get().saturating_add(n));
+    }
+
+    /// It is known to be long, or has turned out to be: others may run between its operations from now on, and it can
+    /// be cancelled there.
+    #[cold]
+    pub(crate) fn become_long(&self) {
+        if !self.is_long.get() && self.start_interleaving() {
+            self.is_long.set(true);
+            self.context().longs.update(|n| n + 1);
+        }
+    }
+
+    /// Operations go through operation slots from now on, for the rest of the transaction. (Those in place have ended: no
+    /// poll leaves one behind.) False: the worker does not step it.
+    #[cold]
+    pub(crate) fn start_interleaving(&self) -> bool {
+        let may = self.context().may_interleave.get();
+        if may {
+            self.execution.set(Execution::Interleaved);
+        }
+        may
+    }
+
+    /// The transaction will not write. The scheme, which may move it to a later snapshot, is told so only while no
+    /// operation is under way in the present one, and none has lent out what that alone keeps alive.
+    pub(crate) fn declare_read_only(&self) {
+        self.read_only.set(true);
+        if self.used.get() == 0 && !self.reads_untracked.get() {
+            // SAFETY: not borrowed outside of single calls.
+            C::declare_read_only(self.context().env(), unsafe { &mut *self.scheme.get() });
+        }
+    }
+
+    /// See [`Txn::snapshot_timestamp`](crate::Txn::snapshot_timestamp).
+    pub(crate) fn snapshot_timestamp(&self) -> u64 {
+        // SAFETY: not borrowed outside of single calls.
+        C::snapshot_timestamp(unsafe { &*self.scheme.get() })
+    }
+
+    /// Lets the next one in line have the turn that was kept, if one was.
+    #[inline(always)]
+    pub(crate) fn leave_turn(&self) {
+        if let Some(ticket) = self.turn.take() {
+            C::waits(self.shared()).leave(ticket);
+        }
+    }
+
+    /// Forgets whatever is posted or lent; operations' futures may have been leaked.
+    pub(crate) fn clear(&self) {
+        self.forget_wakers();
+        self.todo.set(0);
+        self.used.set(0);
+        self.recent.clear();
+        self.doomed.set(None);
+        self.read_only.set(self.read_only_default);
+        self.reads_untracked.set(false);
+        self.durability.set(self.durability_default);
+        self.committed.set(None);
+        if self.waits.take() != 0 {
+            // SAFETY: not borrowed outside of single calls.
+            C::waits(self.shared()).leave_all(C::place(unsafe { &*self.scheme.get() }));
+            self.turn.set(None); // it was one of them
+        }
+        // SAFETY: the attempt is over: nothing that it copied is used any more.
+        unsafe { (*self.arena.get()).reset() };
+    }
+}
+
+impl<C: ConcurrencyControl> Drop for TxnState<C> {
+    fn drop(&mut self) {
+        // SAFETY: the engine is held by the worker or `Transaction` that this is a part of.
+        C::drop_txn(unsafe { &*self.shared }, self.scheme.get_mut());
+    }
+}

@@ -1,0 +1,211 @@
+//! Recovery's work in parallel: blocks of a checkpoint, dealt out by number; and the changes of the log, dealt
+//! out by key, so that those of one key stay in order.
+//!
+//! With one thread everything happens on the calling one, and none is started.
+
+use super::restore::{Batch, Restorer};
+use crate::cc::ConcurrencyControl;
+use crate::error::{Error, Result};
+use crate::kernel::Engine;
+use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use crate::sync::{Mutex, lock};
+use crate::table::TableInner;
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
+use std::thread::{self, Scope};
+
+/// A batch goes to its thread when it has this many changes, or bytes of them.
+const BATCH_CHANGES: usize = if cfg!(test) { 64 } else { 1024 };
+const BATCH_BYTES: usize = 256 << 10;
+/// Batches that wait for a thread.
+const QUEUE_BATCHES: usize = 4;
+
+/// Calls `f` once for each number below `n`, on `threads` threads, the calling one among them, each with a
+/// restorer of its own. After the first error no further numbers are given out.
+pub(crate) fn for_each_parallel<C: ConcurrencyControl>(
+    engine: &Arc<Engine<C>>,
+    threads: usize,
+    n: usize,
+    f: impl Fn(&mut Restorer<C>, usize) -> Result<()> + Sync,
+) -> Result<()> {
+    let (next, failure) = (AtomicUsize::new(0), Failure::default());
+    let work = || {
+        let mut restorer = Restorer::new(engine)?;
+        while !failure.has_happened() {
+            let i = next.fetch_add(1, Ordering::Relaxed); // only uniqueness counts
+            if i >= n {
+                break;
+            }
+            f(&mut restorer, i)?;
+        }
+        Ok(())
+    };
+    thread::scope(|scope| {
+        for _ in 1..threads.min(n) {
+            failure.note(spawn(scope, || failure.note(work())));
+        }
+        failure.note(work());
+    });
+    failure.into_result()
+}
+
+/// Makes the changes that `feed` pushes, on `threads` threads beside the calling one. `progress` is called by
+/// each of them with the number of changes that it has made since its last call: once per batch.
+pub(crate) fn replay<'t, C: ConcurrencyControl>(
+    engine: &Arc<Engine<C>>,
+    threads: usize,
+    progress: &(impl Fn(usize) + Sync),
+    feed: impl FnOnce(&mut Feed<'t, '_, C>) -> Result<()>,
+) -> Result<()> {
+    if threads <= 1 {
+        let here = Sink::Here { restorer: Restorer::new(engine)?, progress };
+        return Feed::new(1, here).run(feed);
+    }
+    let failure = Failure::default();
+    thread::scope(|scope| {
+        let (empty, emptied) = mpsc::channel();
+        let mut queues = Vec::with_capacity(threads);
+        for _ in 0..threads {
+            let (queue, batches) = mpsc::sync_channel(QUEUE_BATCHES);
+            let (empty, failure) = (empty.clone(), &failure);
+            queues.push(queue);
+            failure.note(spawn(scope, move || {
+                // Noted before the queue closes, so that this is the first error and not that of the feed.
+                failure.note(apply_all(engine, &batches, &empty, progress));
+            }));
+        }
+        // (The feed, and with it the queues, goes before the threads are waited for.)
+        failure.note(Feed::new(threads, Sink::Threads { queues, emptied }).run(feed));
+    });
+    failure.into_result()
+}
+
+/// One thread's part of a replay.
+fn apply_all<'t, C: ConcurrencyControl>(
+    engine: &Arc<Engine<C>>,
+    batches: &Receiver<Batch<'t>>,
+    empty: &Sender<Batch<'t>>,
+    progress: &(impl Fn(usize) + Sync),
+) -> Result<()> {
+    let mut restorer = Restorer::new(engine)?;
+    for mut batch in batches {
+        restorer.apply(&batch)?;
+        progress(batch.len());
+        batch.clear();
+        let _ = empty.send(batch); // nobody asks for it at the end
+    }
+    Ok(())
+}
+
+/// Where changes are pushed to.
+pub(crate) struct Feed<'t, 'f, C: ConcurrencyControl> {
+    /// Being filled: one per thread.
+    batches: Vec<Batch<'t>>,
+    sink: Sink<'t, 'f, C>,
+}
+
+/// Where a batch goes. With the bound of the queues, there are no more batches than a thread's queue holds, and
+/// two, for each thread.
+enum Sink<'t, 'f, C: ConcurrencyControl> {
+    Here { restorer: Restorer<C>, progress: &'f dyn Fn(usize) },
+    Threads { queues: Vec<SyncSender<Batch<'t>>>, emptied: Receiver<Batch<'t>> },
+}
+
+impl<'t, 'f, C: ConcurrencyControl> Feed<'t, 'f, C> {
+    fn new(parts: usize, sink: Sink<'t, 'f, C>) -> Self {
+        Feed { batches: (0..parts).map(|_| Batch::default()).collect(), sink }
+    }
+
+    fn run(mut self, feed: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
+        feed(&mut self)?;
+        (0..self.batches.len()).try_for_each(|part| self.send(part))
+    }
+
+    /// Adds a change, behind all others: the value that the row under `key` has from the commit at `at` on, or
+    /// that it has none. Notes it for the next checkpoint. An error may be that of an earlier change.
+    pub(crate) fn push(
+        &mut self,
+        table: &'t TableInner,
+        key: &[u8],
+        value: Option<&[u8]>,
+        at: u64,
+    ) -> Result<()> {
+        // SAFETY: no checkpoint is made before the database is recovered, so the marks stay.
+        unsafe { table.touched().mark(key) };
+        let part = part_of(table, key, self.batches.len());
+        let batch = &mut self.batches[part];
+        batch.push(table, key, value, at);
+        if batch.len() < BATCH_CHANGES && batch.bytes() < BATCH_BYTES {
+            return Ok(());
+        }
+        self.send(part)
+    }
+
+    fn send(&mut self, part: usize) -> Result<()> {
+        let batch = &mut self.batches[part];
+        if batch.len() == 0 {
+            return Ok(());
+        }
+        match &mut self.sink {
+            Sink::Here { restorer, progress } => {
+                restorer.apply(batch)?;
+                progress(batch.len());
+                batch.clear();
+                Ok(())
+            }
+            Sink::Threads { queues, emptied } => {
+                let full = std::mem::replace(batch, emptied.try_recv().unwrap_or_default());
+                // (Refused only by a thread that has noted why it ended, or has panicked.)
+                queues[part].send(full).map_err(|_| Error::Cancelled)
+            }
+        }
+    }
+}
+
+/// Which of `parts` the changes of a key belong to.
+#[inline]
+fn part_of(table: &TableInner, key: &[u8], parts: usize) -> usize {
+    const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+    let mut hash = std::ptr::from_ref(table).addr() as u64;
+    let mut mix = |word: u64| hash = (hash ^ word).wrapping_mul(FACTOR).rotate_left(32);
+    let (words, rest) = key.as_chunks::<8>();
+    words.iter().for_each(|word| mix(u64::from_le_bytes(*word)));
+    let mut last = [0; 8];
+    last[..rest.len()].copy_from_slice(rest);
+    mix(u64::from_le_bytes(last));
+    // The highest bits, which depend on all others.
+    ((u128::from(hash.wrapping_mul(FACTOR)) * parts as u128) >> 64) as usize
+}
+
+/// The first error of several threads.
+#[derive(Default)]
+struct Failure {
+    has_happened: AtomicBool,
+    first: Mutex<Option<Error>>,
+}
+
+impl Failure {
+    fn note(&self, result: Result<()>) {
+        let Err(error) = result else { return };
+        lock(&self.first).get_or_insert(error);
+        self.has_happened.store(true, Ordering::Relaxed); // a hint; the lock orders the error
+    }
+
+    fn has_happened(&self) -> bool {
+        self.has_happened.load(Ordering::Relaxed)
+    }
+
+    fn into_result(self) -> Result<()> {
+        self.first.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner).map_or(Ok(()), Err)
+    }
+}
+
+fn spawn<'s>(scope: &'s Scope<'s, '_>, work: impl FnOnce() + Send + 's) -> Result<()> {
+    match thread::Builder::new().name("braid recovery".into()).spawn_scoped(scope, work) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(Error::InvalidOption {
+            option: "workers",
+            reason: format!("the system refused a thread for recovery: {error}"),
+        }),
+    }
+}

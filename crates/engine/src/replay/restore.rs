@@ -1,0 +1,341 @@
+//! Filling a database at recovery, past transactions: first the rows of a checkpoint, then the changes of the log.
+//! One [`Restorer`] per thread; `replay` deals out the work.
+//!
+//! What must hold, of the database and of what is done to it:
+//! - Nobody else uses it: no transaction is open, none begins before [`resume`].
+//! - All changes of one key are made by one thread, in the order of the log. Rows may be loaded by several
+//!   threads at once, before that.
+//! - After an error the database is of no use and is dropped.
+//!
+//! Then every record has one version, as if it had been committed by the last who wrote it.
+
+use crate::kernel::{Context, Engine};
+use crate::ops::run_all;
+use crate::table::{KEY_BYTES_MAX, KEY_OF_EIGHT, index_key};
+//SELF super::point::
+use crate::cc::{ConcurrencyControl, Declared, Intent, NotBegun, RESTORED_AT_MAX, Target};
+use crate::error::{Error, Result};
+use crate::index::{Index, Inserted, Key};
+use crate::memory::OutOfMemory;
+use crate::ops::Point;
+use crate::record::{RecordId, VALUE_BYTES_MAX};
+use crate::suspend::{Never, OnMiss, PrefetchOnly};
+use crate::sync::{Backoff, Fixed};
+use crate::table::TableInner;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Changes whose searches are under way at once.
+const GROUP: usize = 32;
+/// Slots that a restorer takes at a time: it meets the others less, and rows that are loaded one after the other lie
+/// one behind the other.
+const SLOTS: u32 = 64;
+/// What an empty batch keeps of its memory.
+const BATCH_BYTES_KEPT: usize = 1 << 20;
+/// No record.
+const NOTHING: RecordId = RecordId(0);
+
+/// Lets transactions begin and commit after `at`, which is the latest that was restored, or later.
+pub(crate) fn resume<C: ConcurrencyControl>(engine: &Engine<C>, at: u64) -> Result<()> {
+    C::resume(&engine.shared, checked_timestamp(at)?);
+    Ok(())
+}
+
+/// One thread's part in filling a database.
+pub(crate) struct Restorer<C: ConcurrencyControl> {
+    context: Fixed<Context<C>>,
+    /// Open while changes are made: their searches are a transaction's.
+    txn: C::Txn,
+    /// Free slots, its own.
+    slots: Range<u32>,
+}
+
+/// Changes on their way from the log to a restorer, copied, in the order of the log.
+#[derive(Default)]
+pub(crate) struct Batch<'t> {
+    changes: Vec<Change<'t>>,
+    bytes: Vec<u8>,
+}
+
+/// One of them; its key lies in the batch's bytes, and its value behind.
+struct Change<'t> {
+    table: &'t TableInner,
+    at: u64,
+    start: usize,
+    key_bytes: usize,
+    /// `None`: the row is gone.
+    value_bytes: Option<usize>,
+}
+
+impl<'t> Batch<'t> {
+    /// Adds a change: the value that the row under `key` has from `at` on, or that it has none.
+    pub(crate) fn push(&mut self, table: &'t TableInner, key: &[u8], value: Option<&[u8]>, at: u64) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(key);
+        self.bytes.extend_from_slice(value.unwrap_or_default());
+        self.changes.push(Change {
+            table,
+            at,
+            start,
+            key_bytes: key.len(),
+            value_bytes: value.map(<[u8]>::len),
+        });
+    }
+
+    /// How many changes it holds.
+    pub(crate) fn len(&self) -> usize {
+        self.changes.len()
+    }
+
+    /// How long their keys and values are, together.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Forgets the changes, and keeps memory for others.
+    pub(crate) fn clear(&mut self) {
+        self.changes.clear();
+        self.bytes.clear();
+        self.bytes.shrink_to(BATCH_BYTES_KEPT);
+    }
+
+    fn key(&self, change: &Change<'_>) -> &[u8] {
+        &self.bytes[change.start..][..change.key_bytes]
+    }
+
+    fn value(&self, change: &Change<'_>) -> Option<&[u8]> {
+        change.value_bytes.map(|bytes| &self.bytes[change.start + change.key_bytes..][..bytes])
+    }
+}
+
+/// Inside the epoch, with a transaction open, until dropped: for one block or batch, so that what that gives back can
+/// be used again soon.
+struct Entered<'r, C: ConcurrencyControl> {
+    context: &'r Context<C>,
+    txn: &'r mut C::Txn,
+    slots: &'r mut Range<u32>,
+}
+
+impl<C: ConcurrencyControl> Drop for Entered<'_, C> {
+    fn drop(&mut self) {
+        C::abort(self.context.env(), self.txn);
+        self.context.leave();
+        // What is retired is due when others have moved on.
+        self.context.local.refresh(None);
+    }
+}
+
+impl<C: ConcurrencyControl> Restorer<C> {
+    /// Of a database that nobody uses.
+    pub(crate) fn new(engine: &Arc<Engine<C>>) -> Result<Self> {
+        Ok(Restorer { context: engine.context(), txn: C::txn(&engine.shared), slots: 0..0 })
+    }
+
+    /// Adds rows, some thousands of them, which have committed at or before `at`; ascending ones come best. A row
+    /// whose key is there already takes that one's place.
+    pub(crate) fn load<'r>(
+        &mut self,
+        table: &TableInner,
+        rows: impl Iterator<Item = (&'r [u8], &'r [u8])>,
+        at: u64,
+    ) -> Result<()> {
+        let at = checked_timestamp(at)?;
+        let mut entered = self.enter()?;
+        let mut last = None::<Point<C>>;
+        for (key, value) in rows {
+            let key = checked_key(table, key)?;
+            let mut point = Point::new(table, key, Intent::Write);
+            if let Some(last) = &last {
+                // SAFETY: the rows' bytes are alive; the last search was made in this epoch.
+                point.cursor = unsafe { table.index.start_behind(&last.cursor, &last.key, &key) };
+            }
+            probe(&mut point);
+            entered.put(&point, checked_value(value)?, at)?;
+            last = Some(point);
+        }
+        Ok(())
+    }
+
+    /// Makes the changes of a batch, in order. One that is made again, or that deletes what is not there, does no
+    /// harm.
+    pub(crate) fn apply(&mut self, batch: &Batch<'_>) -> Result<()> {
+        let mut entered = self.enter()?;
+        batch.changes.chunks(GROUP).try_for_each(|changes| entered.apply_group(batch, changes))
+    }
+
+    fn enter(&mut self) -> Result<Entered<'_, C>> {
+        self.context.enter();
+        // (Nobody else uses the database: there is nothing to wait for.)
+        let begun = C::begin(self.context.env(), &mut self.txn, Declared::default(), &mut Never);
+        if let Err(why) = begun.unwrap_or(Err(NotBegun::Waited)) {
+            self.context.leave();
+            return Err(self.context.engine.not_begun(why));
+        }
+        Ok(Entered { context: &self.context, txn: &mut self.txn, slots: &mut self.slots })
+    }
+}
+
+impl<C: ConcurrencyControl> Drop for Restorer<C> {
+    fn drop(&mut self) {
+        C::drop_txn(&self.context.engine.shared, &mut self.txn);
+        for id in self.slots.clone() {
+            // SAFETY: allocated, and never used.
+            unsafe { self.context.engine.records.free(id) };
+        }
+    }
+}
+
+impl<C: ConcurrencyControl> Entered<'_, C> {
+    /// Searches for all keys at once, then makes one change after the other.
+    fn apply_group(&mut self, batch: &Batch<'_>, changes: &[Change<'_>]) -> Result<()> {
+        debug_assert!(changes.len() <= GROUP);
+        let mut points = [const { None }; GROUP];
+        for (point, change) in points.iter_mut().zip(changes) {
+            let key = checked_key(change.table, batch.key(change))?;
+            let begun = point.insert(Point::new(change.table, key, Intent::Write));
+            begun.prepare();
+        }
+        let mut backoff = Backoff::new();
+        // SAFETY: tables outlive the restorer's use of them, keys lie in the batch; the transaction is open, the
+        // epoch entered.
+        let all_found = unsafe {
+            // Only latches of the index are waited for, whose holders do not wait.
+            let env = self.context.env();
+            run_all(&mut points[..changes.len()], env, self.txn, &mut OnMiss, || {
+                backoff.wait();
+                true
+            })
+        };
+        debug_assert!(all_found);
+        let mut removed = Removed::default();
+        for (point, change) in points.iter_mut().flatten().zip(changes) {
+            let value = batch.value(change);
+            // Earlier changes of this group may be of the same key. A key that has come since is found when it
+            // is inserted; but not when it is deleted.
+            if removed.contains(point.id) || value.is_none() && point.id == NOTHING {
+                *point = Point::new(change.table, point.key, Intent::Write);
+                probe(point);
+            }
+            match value {
+                Some(value) => self.put(point, checked_value(value)?, checked_timestamp(change.at)?)?,
+                None if point.id == NOTHING => {}
+                None => {
+                    self.remove(point);
+                    removed.push(point.id);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the record of a finished search this value, or makes one.
+    fn put(&mut self, point: &Point<C>, value: &[u8], at: u64) -> Result<()> {
+        self.try_put(point, value, at).map_err(|OutOfMemory| Error::OutOfMemory {
+            limit_bytes: self.context.engine.memory.limit_bytes(),
+        })
+    }
+
+    fn try_put(&mut self, point: &Point<C>, value: &[u8], at: u64) -> Result<(), OutOfMemory> {
+        let id = match point.id {
+            NOTHING => match self.create(point, value, at)? {
+                Inserted::New => return Ok(()),
+                Inserted::Exists(id) => id,
+            },
+            id => id,
+        };
+        // SAFETY: the table is alive.
+        let record = unsafe { &*point.table }.record(id);
+        // SAFETY: in the index, hence made by `create`; inside the epoch.
+        unsafe { C::restore_over(self.context.env(), record, value, at) }
+    }
+
+    /// A new record, unless the key is there.
+    fn create(&mut self, point: &Point<C>, value: &[u8], at: u64) -> Result<Inserted, OutOfMemory> {
+        if self.slots.start == self.slots.end {
+            *self.slots = self.context.engine.records.allocate_run(SLOTS)?;
+        }
+        let env = self.context.env();
+        // SAFETY: the table is alive.
+        let table = unsafe { &*point.table };
+        let id = RecordId(self.slots.start);
+        let record = table.record(id).cast_mut();
+        // SAFETY: a free slot, ours alone.
+        unsafe { C::restore(env, record, value, at) }?;
+        self.slots.start += 1;
+        // SAFETY: inside the epoch of the search; the key's bytes are alive.
+        let inserted = unsafe { table.index.insert(env.local, &point.cursor, &point.key, id) };
+        if !matches!(inserted, Ok(Inserted::New)) {
+            let target = Target { index: &raw const table.index, key: point.key, id };
+            // SAFETY: made above, and not in the index.
+            unsafe { C::discard(env, record, &target) };
+        }
+        inserted
+    }
+
+    /// Removes the record of a finished search. Its slot serves no other before the epoch is left.
+    fn remove(&self, point: &Point<C>) {
+        let env = self.context.env();
+        // SAFETY: the table is alive.
+        let table = unsafe { &*point.table };
+        // SAFETY: inside the epoch; the key's bytes are alive.
+        let removed = unsafe { table.index.remove(env.local, &point.key, point.id) };
+        debug_assert!(removed, "the changes of a key are one thread's");
+        // SAFETY: a restored record, out of the index just now.
+        unsafe { C::discard(env, table.record(point.id), &point.target()) };
+    }
+}
+
+/// Searches for the key alone, as things are now.
+#[inline(always)]
+fn probe<C: ConcurrencyControl>(point: &mut Point<C>) {
+    // SAFETY: the table and the key are alive, as in `apply_group`; the epoch is entered.
+    while !unsafe { point.probe(&mut PrefetchOnly) } {}
+}
+
+/// The records that a group of changes has removed.
+#[derive(Default)]
+struct Removed {
+    ids: [RecordId; GROUP],
+    len: usize,
+}
+
+impl Removed {
+    #[inline(always)]
+    fn contains(&self, id: RecordId) -> bool {
+        self.ids[..self.len].contains(&id)
+    }
+
+    fn push(&mut self, id: RecordId) {
+        debug_assert!(id != NOTHING && !self.contains(id));
+        self.ids[self.len] = id;
+        self.len += 1;
+    }
+}
+
+/// The index's key of bytes that come from a file.
+#[inline(always)]
+fn checked_key(table: &TableInner, bytes: &[u8]) -> Result<Key> {
+    if bytes.len() > KEY_BYTES_MAX {
+        return Err(Error::KeyTooLong { bytes: bytes.len(), bytes_max: KEY_BYTES_MAX });
+    }
+    if table.index.is_fixed8() && bytes.len() != 8 {
+        return Err(Error::Malformed { expected: KEY_OF_EIGHT, bytes: bytes.len() });
+    }
+    Ok(index_key(bytes))
+}
+
+#[inline(always)]
+fn checked_value(bytes: &[u8]) -> Result<&[u8]> {
+    if bytes.len() > VALUE_BYTES_MAX {
+        return Err(Error::ValueTooLong { bytes: bytes.len(), bytes_max: VALUE_BYTES_MAX });
+    }
+    Ok(bytes)
+}
+
+#[inline(always)]
+fn checked_timestamp(at: u64) -> Result<u64> {
+    if at > RESTORED_AT_MAX {
+        return Err(Error::Malformed { expected: "commit timestamp", bytes: size_of::<u64>() });
+    }
+    Ok(at)
+}

@@ -1,0 +1,313 @@
+//! Making an index of a table that is in use.
+//!
+//! 1. Publish it: who begins to write from now on maintains it.
+//! 2. Wait until every transaction that was open then has ended. What they have written is there for the rest.
+//! 3. Row by row, some in a transaction: lock the row, so that nobody changes it meanwhile, and add its entry if it is
+//!    not there.
+//! 4. Whoever begins now finds everything.
+
+use crate::cc::{Abort, Change, ConcurrencyControl, Intent, Written};
+use crate::error::{Error, Result};
+use crate::index::DERIVED;
+use crate::kernel::Engine;
+use crate::ops::{Point, TxnState};
+use crate::options::Durability;
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::table::{
+    BUILDING, DEAD, Extract, Fault, INDEXES_MAX, IndexInner, TableInner, TableKind, index_key, split_entry,
+};
+use crate::txn::Transaction;
+use std::ops::Bound;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Rows whose entries are added by one transaction.
+const ROWS: usize = if cfg!(test) { 4 } else { 256 };
+/// How often something in the way is waited for, and how long each time: a minute in all.
+const WAITS_MAX: u32 = if cfg!(test) { 100 } else { 60_000 };
+const WAIT: Duration = Duration::from_millis(1);
+
+/// What is known of an index before there is one.
+pub(crate) struct Declared {
+    pub(crate) name: String,
+    /// The type of its keys, by name.
+    pub(crate) key_type: String,
+    pub(crate) is_unique: bool,
+    pub(crate) extract: Extract,
+}
+
+impl Declared {
+    fn describe(is_unique: bool, key_type: &str) -> String {
+        format!("{}by {key_type}", if is_unique { "unique " } else { "" })
+    }
+
+    fn check_same(&self, index: &IndexInner) -> Result<()> {
+        if self.is_unique == index.is_unique && self.key_type == index.key_type {
+            return Ok(());
+        }
+        Err(Error::IndexMismatch {
+            name: self.name.clone(),
+            existing: Declared::describe(index.is_unique, &index.key_type),
+            requested: Declared::describe(self.is_unique, &self.key_type),
+        })
+    }
+}
+
+/// The index of this name on a table: built, or found if it was declared before.
+pub(crate) fn open_index<'b, C: ConcurrencyControl>(
+    engine: &Arc<Engine<C>>,
+    base: &'b TableInner,
+    declared: Declared,
+) -> Result<&'b IndexInner> {
+    let index = {
+        let declaring = base.indexes.declaring();
+        let same = base.indexes.iter().find(|index| !index.is_dead() && index.name == declared.name);
+        if let Some(index) = same {
+            drop(declaring);
+            declared.check_same(index)?;
+            return await_other(index).map(|()| index);
+        }
+        if base.indexes.iter().count() == INDEXES_MAX {
+            return Err(not_built(&declared.name, format!("a table can have {INDEXES_MAX} indexes")));
+        }
+        let Declared { name, key_type, is_unique, extract } = declared;
+        let kind = TableKind {
+            name: name.clone(),
+            types: (key_type.clone(), base.kind.types.1.clone()),
+            fixed8: false,
+            index: base.kind.index,
+        };
+        let index = IndexInner {
+            entries: engine.new_table(DERIVED, kind)?,
+            base,
+            name,
+            key_type,
+            is_unique,
+            extract,
+            readable_from: AtomicU64::new(BUILDING),
+            next: std::ptr::null(),
+        };
+        base.index.kept().switch_on(); // before there is an entry
+        base.indexes.push(index, &declaring)
+    };
+    let unless_built = GiveUp(index);
+    await_older(engine, index)?;
+    let from = build(engine, index)?;
+    std::mem::forget(unless_built);
+    index.serve(from);
+    Ok(index)
+}
+
+/// Takes an index out of use that could not be built; foreign code may have panicked.
+struct GiveUp<'i>(&'i IndexInner);
+
+impl Drop for GiveUp<'_> {
+    fn drop(&mut self) {
+        self.0.give_up();
+    }
+}
+
+fn not_built(name: &str, reason: impl Into<String>) -> Error {
+    Error::IndexNotBuilt { index: name.into(), reason: reason.into() }
+}
+
+/// Waits until another caller has built the index.
+fn await_other(index: &IndexInner) -> Result<()> {
+    for _ in 0..WAITS_MAX {
+        // Acquire: pairs with the Release in `serve`.
+        if index.readable_from.load(Ordering::Acquire) != BUILDING {
+            break;
+        }
+        std::thread::sleep(WAIT);
+    }
+    match index.readable_from.load(Ordering::Acquire) < DEAD {
+        true => Ok(()),
+        false => Err(not_built(&index.name, "another thread is building it, or has given up just now")),
+    }
+}
+
+/// Waits until all transactions have ended that began before the index was published.
+fn await_older<C: ConcurrencyControl>(engine: &Engine<C>, index: &IndexInner) -> Result<()> {
+    let published = C::advance(&engine.shared);
+    for wait in 0..WAITS_MAX {
+        if C::oldest(&engine.shared) >= published {
+            return Ok(());
+        }
+        pause(wait);
+    }
+    Err(not_built(&index.name, "a transaction that was open when it was declared has not ended"))
+}
+
+fn pause(wait: u32) {
+    if wait < 10 { std::thread::yield_now() } else { std::thread::sleep(WAIT) }
+}
+
+/// Adds the entries of all rows. Returns the first snapshot that sees them.
+fn build<C: ConcurrencyControl>(engine: &Arc<Engine<C>>, index: &IndexInner) -> Result<u64> {
+    // SAFETY: the table holds the index.
+    let base = unsafe { &*index.base };
+    let (mut from, mut waits) = (Bound::Unbounded, 0);
+    loop {
+        let keys = keys_from(engine, base, &from);
+        let added = keys.and_then(|keys| {
+            add_all(engine, index, &keys)?;
+            Ok(keys)
+        });
+        match added {
+            Ok(mut keys) => match keys.pop() {
+                Some(last) => (from, waits) = (Bound::Excluded(last), 0),
+                None => return Ok(C::advance(&engine.shared)),
+            },
+            Err(Error::Conflict) if waits < WAITS_MAX => {
+                pause(waits);
+                waits += 1;
+            }
+            Err(Error::Conflict) => {
+                return Err(not_built(&index.name, "other transactions kept one of its rows locked"));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// The keys of the next rows. Those that come later are none of the builder's business.
+fn keys_from<C: ConcurrencyControl>(
+    engine: &Arc<Engine<C>>,
+    base: &TableInner,
+    from: &Bound<Vec<u8>>,
+) -> Result<Vec<Vec<u8>>> {
+    let transaction = Transaction::begin(engine)?;
+    transaction.declare_read_only();
+    let mut keys = Vec::with_capacity(ROWS);
+    match base.kind.fixed8 {
+        true => {
+            let from = from.as_ref().map(|key| index_key(key).slice);
+            let table = base.handle::<u64, [u8]>(engine.id);
+            let mut rows = transaction.scan(table, (from, Bound::Unbounded)).limit(ROWS);
+            while let Some((key, _)) = rows.next()? {
+                keys.push(key.to_be_bytes().to_vec());
+            }
+        }
+        false => {
+            let table = base.handle::<Vec<u8>, [u8]>(engine.id);
+            let range = (from.as_ref().map(Vec::as_slice), Bound::Unbounded);
+            let mut rows = transaction.scan::<Vec<u8>, [u8], &[u8]>(table, range).limit(ROWS);
+            while let Some((key, _)) = rows.next()? {
+                keys.push(key);
+            }
+        }
+    }
+    Ok(keys)
+}
+
+/// Adds the entries of some rows, in a transaction of its own.
+fn add_all<C: ConcurrencyControl>(
+    engine: &Arc<Engine<C>>,
+    index: &IndexInner,
+    keys: &[Vec<u8>],
+) -> Result<()> {
+    let transaction = Transaction::begin(engine)?;
+    if engine.options.durability != Durability::None {
+        transaction.set_durability(Durability::Async)?; // nothing of it is in the log
+    }
+    let mut bytes = Vec::new();
+    transaction.lend(|txn| keys.iter().try_for_each(|key| add(txn, index, key, &mut bytes)))?;
+    transaction.commit()
+}
+
+/// Adds the entry of the row under `key`, if there is one, and it is not there. The bytes of `key` last as long as the
+/// transaction.
+fn add<C: ConcurrencyControl>(
+    txn: &TxnState<C>,
+    index: &IndexInner,
+    key: &[u8],
+    bytes: &mut Vec<u8>,
+) -> Result<()> {
+    // SAFETY: the table holds the index.
+    let base = unsafe { &*index.base };
+    let mut row = Point::new(base, index_key(key), Intent::Lock);
+    locate(txn, &mut row)?;
+    match txn.change(&row, Change::Lock)? {
+        Written::Done => {}
+        Written::Absent => return Ok(()),
+        Written::Gone | Written::Exists => return Err(Error::Conflict),
+    }
+    let Some(value) = txn.found(&row)? else { return Ok(()) };
+    bytes.clear();
+    if !(index.extract)(key, value, bytes)? {
+        return Ok(());
+    }
+    let length = bytes.len();
+    let mut entry = index.entry(txn, bytes, 0..length, key);
+    locate(txn, &mut entry)?;
+    if let Some(there) = txn.found(&entry)? {
+        let (id, other) = split_entry(there);
+        if id == row.id {
+            return Ok(());
+        }
+        if index.is_unique {
+            return Err(not_unique(index, key, other));
+        }
+    }
+    index.entry_value(row.id, key, bytes);
+    match txn.change(&entry, index.coming(bytes))? {
+        Written::Done => Ok(()),
+        _ => Err(Error::Conflict), // look again
+    }
+}
+
+fn locate<C: ConcurrencyControl>(txn: &TxnState<C>, point: &mut Point<C>) -> Result<()> {
+    match txn.run_point(point) {
+        true => Ok(()),
+        false => Err(txn.doom(Fault::Abort(Abort::Waited)).into()),
+    }
+}
+
+fn not_unique(index: &IndexInner, key: &[u8], other: &[u8]) -> Error {
+    let (key, other) = (key.escape_ascii(), other.escape_ascii());
+    not_built(&index.name, format!("the rows under \"{other}\" and \"{key}\" (encoded) have the same key"))
+}
+
+#[cfg(all(test, not(braid_shuttle)))]
+mod tests {
+    use crate::{Database, Options, Table};
+    use std::sync::{Arc, Mutex};
+
+    /// Proves that a declaration that is kept waiting, by a transaction that stays open or by a row that stays locked,
+    /// ends with an error that says so, and that the name is free again.
+    #[test]
+    fn kept_waiting() {
+        let db = Database::in_memory(Options { workers: 0, ..Options::default() }).expect("memory");
+        let table: Table<u64, u64> = db.table("t").expect("memory");
+        let open = db.begin().expect("room");
+        for key in 0..10 {
+            open.put(table, key, key % 3).expect("no conflict");
+        }
+        let refused = db.index(table, "i", |_, value: u64| Some(value)).expect_err("one is open");
+        assert!(refused.to_string().contains("has not ended"), "{refused}");
+        open.commit().expect("no conflict");
+
+        // Who begins when the first rows are looked at, and locks one of the last.
+        let holder = Arc::new(Mutex::new(None));
+        let (held, starts) = (holder.clone(), Mutex::new(Some(db.clone())));
+        let locking = move |_: &u64, value: u64| {
+            if let Some(db) = starts.lock().expect("no panic").take() {
+                let tx = db.begin().expect("room");
+                assert_eq!(tx.get_for_update(table, 9).expect("no conflict"), Some(0));
+                *held.lock().expect("no panic") = Some(tx);
+            }
+            Some(value)
+        };
+        let refused = db.index(table, "i", locking).expect_err("a row is locked");
+        assert!(refused.to_string().contains("locked"), "{refused}");
+        drop(holder.lock().expect("no panic").take());
+
+        let index = db.index(table, "i", |_, value: u64| Some(value)).expect("nothing is in the way");
+        let tx = db.begin().expect("room");
+        let (mut rows, mut found) = (tx.scan_by(index, 0u64..=0), vec![]);
+        while let Some((_, key, _)) = rows.next().expect("no conflict") {
+            found.push(key);
+        }
+        assert_eq!(found, [0, 3, 6, 9]);
+    }
+}

@@ -1,0 +1,130 @@
+//! Index keys and entries as bytes.
+
+use crate::error::{Error, Result};
+use crate::table::{AsKey, Extract, Fault, KEY_BYTES_MAX, Key, Value, decode_whole, encode_whole};
+use std::ops::Bound;
+
+/// The bytes' side of a typed function.
+pub(crate) fn extractor<I: Key, K: Key, V: Value + ?Sized>(
+    is_unique: bool,
+    extract: impl for<'v> Fn(&K, V::View<'v>) -> Option<I> + Send + Sync + 'static,
+) -> Extract {
+    Box::new(move |key, value, out| {
+        let key = decode_whole::<K>(key)?;
+        let Some(index_key) = extract(&key, V::view(value)?) else { return Ok(false) };
+        let start = out.len();
+        index_key.encode(is_unique, out);
+        match out.len().checked_sub(start) {
+            Some(0..=KEY_BYTES_MAX) => Ok(true),
+            Some(bytes) => Err(Error::KeyTooLong { bytes, bytes_max: KEY_BYTES_MAX }),
+            // It has taken away what was there before.
+            None => Err(Error::Malformed { expected: I::NAME, bytes: 0 }),
+        }
+    })
+}
+
+/// Takes a bound's memory.
+fn take(bound: &mut Bound<Vec<u8>>) -> Vec<u8> {
+    match std::mem::replace(bound, Bound::Unbounded) {
+        Bound::Included(bytes) | Bound::Excluded(bytes) => bytes,
+        Bound::Unbounded => Vec::new(),
+    }
+}
+
+/// Makes of `bytes` the least bytes that are greater than all that begin with them. False: there are none.
+fn step_over(bytes: &mut Vec<u8>) -> bool {
+    while bytes.pop_if(|byte| *byte == u8::MAX).is_some() {}
+    match bytes.last_mut() {
+        Some(byte) => {
+            *byte += 1;
+            true
+        }
+        None => false,
+    }
+}
+
+/// The bounds of the entries whose index keys are in a range. Where several rows may have the same index key, it is
+/// followed by the row's; encoded so that something follows, no index key is the beginning of another. False: there
+/// is nothing in it.
+pub(crate) fn encode_range<I: Key, A: AsKey<I>>(
+    range: (Bound<&A>, Bound<&A>),
+    is_unique: bool,
+    from: &mut Bound<Vec<u8>>,
+    to: &mut Bound<Vec<u8>>,
+) -> Result<bool, Fault> {
+    let mut has_rows = true;
+    let mut encode =
+        |bound: Bound<&A>, is_lower: bool, mut bytes: Vec<u8>| -> Result<Bound<Vec<u8>>, Fault> {
+            let (Bound::Included(key) | Bound::Excluded(key)) = bound else { return Ok(Bound::Unbounded) };
+            if is_unique {
+                encode_whole(key, &mut bytes)?;
+                return Ok(bound.map(|_| bytes));
+            }
+            bytes.clear();
+            key.encode_as(false, &mut bytes);
+            if bytes.len() > KEY_BYTES_MAX {
+                return Err(Fault::KeyTooLong { bytes: bytes.len() });
+            }
+            Ok(match (is_lower, matches!(bound, Bound::Included(_))) {
+                (true, true) => Bound::Included(bytes),
+                (false, false) => Bound::Excluded(bytes),
+                (true, false) => {
+                    has_rows = step_over(&mut bytes);
+                    Bound::Included(bytes)
+                }
+                (false, true) => match step_over(&mut bytes) {
+                    true => Bound::Excluded(bytes),
+                    false => Bound::Unbounded,
+                },
+            })
+        };
+    *from = encode(range.0, true, take(from))?;
+    *to = encode(range.1, false, take(to))?;
+    Ok(has_rows)
+}
+
+/// The bounds of the entries that begin with `prefix`.
+pub(crate) fn encode_prefix(prefix: &[u8], from: &mut Bound<Vec<u8>>, to: &mut Bound<Vec<u8>>) {
+    let (mut first, mut end) = (take(from), take(to));
+    first.clear();
+    first.extend_from_slice(prefix);
+    end.clone_from(&first);
+    *from = Bound::Included(first);
+    *to = if step_over(&mut end) { Bound::Excluded(end) } else { Bound::Unbounded };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Proves that a range of index keys takes in all rows under a key or none, for keys that are prefixes of one
+    /// another and at the very end of the order.
+    #[test]
+    fn ranges() {
+        let keys = ["", "\0", "a", "a\0", "a\u{1}", "ab"];
+        let entry = |key: &str, row: u8| {
+            let mut bytes = vec![];
+            String::from(key).encode(false, &mut bytes);
+            bytes.push(row);
+            bytes
+        };
+        let bounds = |key| [Bound::Included(key), Bound::Excluded(key), Bound::Unbounded];
+        for (from, to) in keys.iter().flat_map(|a| keys.iter().map(move |b| (a, b))) {
+            for (lower, upper) in bounds(from).into_iter().flat_map(|a| bounds(to).map(|b| (a, b))) {
+                let (mut low, mut high) = (Bound::Unbounded, Bound::Unbounded);
+                let some = encode_range::<String, &str>((lower, upper), false, &mut low, &mut high);
+                assert!(some.expect("short keys"));
+                let encoded = (low, high);
+                for (key, row) in keys.iter().flat_map(|key| [(key, 0), (key, u8::MAX)]) {
+                    let is_within = std::ops::RangeBounds::contains(&(lower, upper), key);
+                    let is_found = std::ops::RangeBounds::contains(&encoded, &entry(key, row));
+                    assert_eq!(is_found, is_within, "{key:?} {row} in {lower:?} {upper:?}");
+                }
+            }
+        }
+        let (mut low, mut high) = (Bound::Unbounded, Bound::Unbounded);
+        let last = Bound::Excluded(&u64::MAX);
+        let some = encode_range::<u64, u64>((last, Bound::Unbounded), false, &mut low, &mut high);
+        assert!(!some.expect("short keys"), "nothing comes behind the last key");
+    }
+}

@@ -1,0 +1,254 @@
+//! Scans of an index: entries page by page, and the rows that they name.
+
+use super::extract::{encode_prefix, encode_range};
+use crate::cc::{ConcurrencyControl, Serializable};
+use crate::error::{Error, Result};
+use crate::ops::{Rows, TxnState};
+use crate::table::{AsKey, Index, KEY_BYTES_MAX, Key, Value, decode_whole, split_entry};
+use crate::txn::{Transaction, Txn};
+use std::fmt;
+use std::future::Future;
+use std::marker::PhantomData;
+use std::ops::RangeBounds;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+/// The key that an index has a row under, the row's own, and the row.
+type IndexRow<'t, I, K, V> = (I, K, <V as Value>::View<'t>);
+
+/// Rows in the order of an index's keys, and of their own where several have the same; made by [`Txn::scan_by`](crate::Txn::scan_by) and
+/// [`Txn::scan_by_prefix`](crate::Txn::scan_by_prefix).
+///
+/// Values are borrowed until the transaction ends; keys are decoded. What the transaction itself has written is
+/// included as it is when the scan comes to it.
+pub struct IndexRows<'t, I, K, V: Value + ?Sized, C: ConcurrencyControl = Serializable> {
+    /// The entries, by their bytes.
+    rows: Rows<'t, Vec<u8>, [u8], C>,
+    is_unique: bool,
+    types: PhantomData<fn(I, K, &V)>,
+}
+
+impl<I, K, V: Value + ?Sized, C: ConcurrencyControl> fmt::Debug for IndexRows<'_, I, K, V, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("IndexRows").field("entries", &self.rows).finish_non_exhaustive()
+    }
+}
+
+impl<'t, I: Key, K: Key, V: Value + ?Sized, C: ConcurrencyControl> IndexRows<'t, I, K, V, C> {
+    fn all(txn: &'t TxnState<C>, index: Index<I, K, V>) -> Self {
+        let index = index.inner(txn.database);
+        let mut rows = Rows::over(txn, index.map(|index| &index.entries));
+        let mut is_unique = false;
+        if let Ok(index) = index {
+            is_unique = index.is_unique;
+            rows.run().base = index.base;
+            rows.fault = index.check_snapshot(txn.snapshot_timestamp()).err();
+        }
+        IndexRows { rows, is_unique, types: PhantomData }
+    }
+
+    fn new<A: AsKey<I>>(txn: &'t TxnState<C>, index: Index<I, K, V>, range: impl RangeBounds<A>) -> Self {
+        let mut all = IndexRows::all(txn, index);
+        let (is_unique, run) = (all.is_unique, all.rows.run());
+        let bounds = (range.start_bound(), range.end_bound());
+        match encode_range(bounds, is_unique, &mut run.from, &mut run.to) {
+            Ok(true) => {}
+            Ok(false) => all.rows.left = 0,
+            Err(fault) => all.rows.fault = Some(fault),
+        }
+        all
+    }
+
+    fn with_prefix(txn: &'t TxnState<C>, index: Index<I, K, V>, prefix: &[u8]) -> Self {
+        let mut all = IndexRows::all(txn, index);
+        if prefix.len() > 2 * KEY_BYTES_MAX {
+            all.rows.left = 0; // no entry is that long
+            return all;
+        }
+        let run = all.rows.run();
+        encode_prefix(prefix, &mut run.from, &mut run.to);
+        all
+    }
+
+    /// In descending order. To be called before the first row is asked for.
+    pub fn reverse(mut self) -> Self {
+        self.rows = self.rows.reverse();
+        self
+    }
+
+    /// Reads without being tracked: see [`Txn::get`](crate::Txn::get). To be called before the first row is asked for.
+    pub fn untracked(mut self) -> Self {
+        self.rows = self.rows.untracked();
+        self
+    }
+
+    /// At most `rows` rows.
+    pub fn limit(mut self, rows: usize) -> Self {
+        self.rows = self.rows.limit(rows);
+        self
+    }
+
+    /// The next row, with the key that the index has it under; or `None` at the end.
+    #[allow(clippy::should_implement_trait, reason = "it is an asynchronous iterator's next")]
+    pub fn next(&mut self) -> NextIndexRow<'_, 't, I, K, V, C> {
+        NextIndexRow(self)
+    }
+
+    fn poll_next(&mut self, context: &Context<'_>) -> Poll<Result<Option<IndexRow<'t, I, K, V>>>> {
+        let (txn, is_unique) = (self.rows.txn, self.is_unique);
+        self.rows.poll_row(context, |run, at, _, entry| {
+            // SAFETY: not borrowed outside of single calls.
+            let state = unsafe { &mut *txn.scheme.get() };
+            // SAFETY: the transaction's own run, which is settled.
+            let value = unsafe { run.read_followed(at, state) };
+            let Some(value) = value.map_err(|refused| txn.refuse(refused))? else { return Ok(None) };
+            let bytes = run.key_bytes(at);
+            let mut rest = bytes;
+            let malformed = || Error::Malformed { expected: I::NAME, bytes: bytes.len() };
+            let index_key = I::decode(is_unique, &mut rest).ok_or_else(malformed)?;
+            let key = decode_whole(if is_unique { split_entry(entry).1 } else { rest })?;
+            // SAFETY: `value` promises the bytes until the transaction ends.
+            Ok(Some((index_key, key, V::view(unsafe { &*value })?)))
+        })
+    }
+}
+
+/// Future of [`IndexRows::next`].
+#[derive(Debug)]
+#[must_use = "futures do nothing unless awaited"]
+pub struct NextIndexRow<'r, 't, I, K, V: Value + ?Sized, C: ConcurrencyControl = Serializable>(
+    &'r mut IndexRows<'t, I, K, V, C>,
+);
+
+impl<'t, I: Key, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Future
+    for NextIndexRow<'_, 't, I, K, V, C>
+{
+    type Output = Result<Option<(I, K, V::View<'t>)>>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.0.poll_next(context)
+    }
+}
+
+// ---- the closure's side
+impl<C: ConcurrencyControl> Txn<C> {
+    /// The rows whose keys in an index are in a range, in order; see [`IndexRows`].
+    ///
+    /// ```
+    /// # use braiddb::{Database, Options, Table};
+    /// # let db = Database::in_memory(Options { workers: 0, ..Options::default() })?;
+    /// let people: Table<u64, str> = db.table("people")?;
+    /// let by_length = db.index(people, "by length", |_, name: &str| Some(name.len() as u32))?;
+    /// let mut worker = db.worker();
+    /// let found = worker.run(async |tx| {
+    ///     for (key, name) in [(1, "Ada"), (2, "Grace"), (3, "Eve")] {
+    ///         tx.put(people, key, name).await?;
+    ///     }
+    ///     let (mut rows, mut found) = (tx.scan_by(by_length, 2..=3), vec![]);
+    ///     while let Some((length, key, name)) = rows.next().await? {
+    ///         found.push((length, key, name.to_string()));
+    ///     }
+    ///     Ok(found)
+    /// })?;
+    /// assert_eq!(found, [(3, 1, "Ada".into()), (3, 3, "Eve".into())]);
+    /// # Ok::<(), braiddb::Error>(())
+    /// ```
+    pub fn scan_by<I: Key, K: Key, V: Value + ?Sized, A: AsKey<I>>(
+        &self,
+        index: Index<I, K, V>,
+        range: impl RangeBounds<A>,
+    ) -> IndexRows<'_, I, K, V, C> {
+        IndexRows::new(self.state(), index, range)
+    }
+
+    /// The rows whose encoded keys in an index begin with `prefix`: the first components of a tuple, each as
+    /// [`Key::encode`] writes it in front of another, or the first bytes of a string.
+    ///
+    /// ```
+    /// # use braiddb::{Database, Key, Options, Table};
+    /// # let db = Database::in_memory(Options { workers: 0, ..Options::default() })?;
+    /// let people: Table<u64, str> = db.table("people")?;
+    /// let by_name = db.index(people, "by length and name", |_, name: &str| {
+    ///     Some((name.len() as u32, name.to_string()))
+    /// })?;
+    /// let tx = db.begin()?;
+    /// for (key, name) in [(1, "Ada"), (2, "Grace"), (3, "Eve")] {
+    ///     tx.put(people, key, name)?;
+    /// }
+    /// let mut prefix = vec![];
+    /// 3u32.encode(false, &mut prefix);
+    /// let mut rows = tx.scan_by_prefix(by_name, &prefix).reverse();
+    /// assert_eq!(rows.next()?, Some(((3, "Eve".to_string()), 3, "Eve")));
+    /// # Ok::<(), braiddb::Error>(())
+    /// ```
+    pub fn scan_by_prefix<I: Key, K: Key, V: Value + ?Sized>(
+        &self,
+        index: Index<I, K, V>,
+        prefix: &[u8],
+    ) -> IndexRows<'_, I, K, V, C> {
+        IndexRows::with_prefix(self.state(), index, prefix)
+    }
+}
+
+/// Rows of a [`Transaction::scan_by`](crate::Transaction::scan_by).
+pub struct OwnedIndexRows<'t, I, K, V: Value + ?Sized, C: ConcurrencyControl = Serializable> {
+    rows: IndexRows<'t, I, K, V, C>,
+    of: &'t Transaction<C>,
+}
+
+impl<I, K, V: Value + ?Sized, C: ConcurrencyControl> fmt::Debug for OwnedIndexRows<'_, I, K, V, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.rows.fmt(f)
+    }
+}
+
+impl<'t, I: Key, K: Key, V: Value + ?Sized, C: ConcurrencyControl> OwnedIndexRows<'t, I, K, V, C> {
+    /// As [`IndexRows::reverse`].
+    pub fn reverse(self) -> Self {
+        OwnedIndexRows { rows: self.rows.reverse(), of: self.of }
+    }
+
+    /// As [`IndexRows::limit`].
+    pub fn limit(self, rows: usize) -> Self {
+        OwnedIndexRows { rows: self.rows.limit(rows), of: self.of }
+    }
+
+    /// The next row, or `None` at the end.
+    #[allow(
+        clippy::should_implement_trait,
+        reason = "it can fail, and an iterator's item would say so twice"
+    )]
+    pub fn next(&mut self) -> Result<Option<(I, K, V::View<'t>)>> {
+        let rows = &mut self.rows;
+        self.of.now(move |_| rows.next())
+    }
+}
+
+impl<C: ConcurrencyControl> Transaction<C> {
+    /// As [`Txn::scan_by`](crate::Txn::scan_by). Its rows come from [`OwnedIndexRows::next`].
+    pub fn scan_by<I: Key, K: Key, V: Value + ?Sized, A: AsKey<I>>(
+        &self,
+        index: Index<I, K, V>,
+        range: impl RangeBounds<A>,
+    ) -> OwnedIndexRows<'_, I, K, V, C> {
+        OwnedIndexRows { rows: self.txn().scan_by(index, range), of: self }
+    }
+
+    /// As [`Txn::scan_by_prefix`](crate::Txn::scan_by_prefix).
+    pub fn scan_by_prefix<I: Key, K: Key, V: Value + ?Sized>(
+        &self,
+        index: Index<I, K, V>,
+        prefix: &[u8],
+    ) -> OwnedIndexRows<'_, I, K, V, C> {
+        OwnedIndexRows { rows: self.txn().scan_by_prefix(index, prefix), of: self }
+    }
+
+    /// As [`Txn::get_by`](crate::Txn::get_by).
+    pub fn get_by<I: Key, K: Key, V: Value + ?Sized>(
+        &self,
+        index: Index<I, K, V>,
+        key: impl AsKey<I>,
+    ) -> Result<Option<(K, V::View<'_>)>> {
+        self.now(|txn| txn.get_by(index, key))
+    }
+}

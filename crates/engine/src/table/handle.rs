@@ -1,0 +1,104 @@
+//! Typed handles of tables and of their secondary indexes.
+
+use super::fault::Fault;
+use super::inner::{IndexInner, TableInner};
+use crate::index::IndexKind;
+use std::fmt;
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+
+/// A table of one database, with keys `K` and values `V`. `Copy`: closures take it along without ado.
+pub struct Table<K, V: ?Sized> {
+    inner: NonNull<TableInner>,
+    database: u64,
+    types: PhantomData<fn(K, &V)>,
+}
+
+impl<K, V: ?Sized> Clone for Table<K, V> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<K, V: ?Sized> Copy for Table<K, V> {}
+// SAFETY: dereferenced in `inner` only; a `TableInner` is shared between threads.
+unsafe impl<K, V: ?Sized> Send for Table<K, V> {}
+// SAFETY: as above.
+unsafe impl<K, V: ?Sized> Sync for Table<K, V> {}
+
+impl<K, V: ?Sized> fmt::Debug for Table<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Table").field("database", &self.database).finish_non_exhaustive()
+    }
+}
+
+impl<K, V: ?Sized> Table<K, V> {
+    /// The table, for as long as its database is held. Ids are never used twice, so equal ids mean
+    /// that the table is one of this very database's, and alive.
+    #[inline(always)]
+    pub(crate) fn inner(&self, database: u64) -> Result<&TableInner, Fault> {
+        if self.database != database {
+            return Err(Fault::WrongDatabase);
+        }
+        // SAFETY: tables stay where they are and live as long as their database, which the caller holds.
+        Ok(unsafe { self.inner.as_ref() })
+    }
+}
+
+impl TableInner {
+    /// A handle to it with these types, whatever its own are: a fixed8 table's keys can be had as `u64`, those of
+    /// others as bytes; values as bytes.
+    pub(crate) fn handle<K, V: ?Sized>(&self, database: u64) -> Table<K, V> {
+        Table { inner: NonNull::from(self), database, types: PhantomData }
+    }
+}
+
+/// How a table is made: for [`Database::table_with`](crate::Database::table_with).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TableOptions {
+    /// The kind of index. Default: [`IndexKind::Masstree`].
+    pub index: IndexKind,
+}
+
+/// An index of one table with keys `K` and values `V`, by keys `I`; made by [`Database::index`] and
+/// [`Database::unique_index`]. `Copy`: closures take it along without ado.
+///
+/// [`Database::index`]: crate::Database::index
+/// [`Database::unique_index`]: crate::Database::unique_index
+pub struct Index<I, K, V: ?Sized> {
+    inner: NonNull<IndexInner>,
+    database: u64,
+    types: PhantomData<fn(I, K, &V)>,
+}
+
+impl<I, K, V: ?Sized> Clone for Index<I, K, V> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<I, K, V: ?Sized> Copy for Index<I, K, V> {}
+// SAFETY: dereferenced in `inner` only; an `IndexInner` is shared between threads.
+unsafe impl<I, K, V: ?Sized> Send for Index<I, K, V> {}
+// SAFETY: as above.
+unsafe impl<I, K, V: ?Sized> Sync for Index<I, K, V> {}
+
+impl<I, K, V: ?Sized> fmt::Debug for Index<I, K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Index").field("database", &self.database).finish_non_exhaustive()
+    }
+}
+
+impl<I, K, V: ?Sized> Index<I, K, V> {
+    pub(crate) fn new(inner: &IndexInner, database: u64) -> Self {
+        Index { inner: NonNull::from(inner), database, types: PhantomData }
+    }
+
+    /// The index, for as long as its database is held: as [`Table`]'s.
+    #[inline(always)]
+    pub(crate) fn inner(&self, database: u64) -> Result<&IndexInner, Fault> {
+        if self.database != database {
+            return Err(Fault::WrongDatabase);
+        }
+        // SAFETY: indexes are boxed and live as long as their database, which the caller holds.
+        Ok(unsafe { self.inner.as_ref() })
+    }
+}

@@ -1,0 +1,233 @@
+//! A table and its secondary indexes, as the engine sees them.
+
+use super::fault::Fault;
+use super::kind::TableKind;
+use crate::cc::{Abort, Change};
+use crate::error::Result;
+use crate::index::touched::Touched;
+use crate::index::{Index, IndexOptions, Nodes, TableIndex};
+use crate::memory::{OutOfMemory, Slab};
+use crate::record::{Record, RecordId};
+use crate::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use crate::sync::{Mutex, MutexGuard, lock};
+
+/// A table as the engine sees it.
+pub(crate) struct TableInner {
+    pub(crate) index: TableIndex,
+    /// Address of record 0: a record is found by arithmetic alone.
+    records: *const Record,
+    /// Maintained by whoever writes rows.
+    pub(crate) indexes: Indexes,
+    pub(crate) kind: TableKind,
+}
+// SAFETY: `records` is an address in the records' slab; records are Sync.
+unsafe impl Send for TableInner {}
+// SAFETY: as above.
+unsafe impl Sync for TableInner {}
+
+impl TableInner {
+    /// The memory of record `id`. Pure arithmetic.
+    #[inline(always)]
+    pub(crate) fn record(&self, id: RecordId) -> *const Record {
+        self.records.wrapping_add(id.0 as usize)
+    }
+
+    /// The id of the record with this memory.
+    #[inline(always)]
+    pub(crate) fn id(&self, record: *const Record) -> RecordId {
+        let id = (record.addr() - self.records.addr()) / size_of::<Record>();
+        debug_assert_eq!(self.record(RecordId(id as u32)), record, "a record of this table");
+        RecordId(id as u32)
+    }
+}
+
+// ---- places for records
+impl TableInner {
+    /// The place of a new record: where records' ids are noted elsewhere as well, one that served this table before,
+    /// if there is one.
+    #[inline(always)]
+    pub(crate) fn allocate(&self, records: &Slab) -> std::result::Result<RecordId, OutOfMemory> {
+        if !self.indexes.is_empty()
+            && let Some(id) = self.index.kept().take()
+        {
+            return Ok(id);
+        }
+        records.allocate().map(RecordId)
+    }
+
+    /// Takes back the place of a record that came to nothing.
+    ///
+    /// # Safety
+    /// From `allocate`, and never published.
+    #[cold]
+    pub(crate) unsafe fn free(&self, records: &Slab, id: RecordId) {
+        match self.index.kept().is_on() {
+            true => self.index.kept().give(id),
+            // SAFETY: the caller's promise.
+            false => unsafe { records.free(id.0) },
+        }
+    }
+}
+
+impl TableInner {
+    /// An empty table of this number, for the records of `records`. `loses_stamps` plants an error: inserts do not mark the
+    /// ranges that they change.
+    pub(crate) fn new(
+        nodes: &Nodes,
+        records: &Slab,
+        number: u32,
+        kind: TableKind,
+        loses_stamps: bool,
+    ) -> std::result::Result<TableInner, OutOfMemory> {
+        let options = IndexOptions { kind: kind.index, fixed8: kind.fixed8, number };
+        let mut index = TableIndex::new(nodes, options)?;
+        if loses_stamps {
+            index.lose_stamps();
+        }
+        let records = records.at(0).cast::<Record>().cast_const();
+        Ok(TableInner { index, records, indexes: Indexes::new(), kind })
+    }
+
+    /// The table's place in the database's list.
+    pub(crate) fn number(&self) -> u32 {
+        self.index.number()
+    }
+
+    /// Which ranges of its keys were changed.
+    pub(crate) fn touched(&self) -> &Touched {
+        self.index.touched()
+    }
+}
+
+/// Appends the encoded index key of a row with this key and value, if the index has it: a typed function under the
+/// types' encodings, so that whoever writes bytes maintains indexes as well. Foreign code: it may panic.
+pub(crate) type Extract = Box<dyn Fn(&[u8], &[u8], &mut Vec<u8>) -> Result<bool> + Send + Sync>;
+
+/// Indexes of a table, those included that could not be built: an entry's change has a bit of a word.
+pub(crate) const INDEXES_MAX: usize = 32;
+
+/// An index as the engine sees it.
+pub(crate) struct IndexInner {
+    /// The entries, as a table that the database's list does not have.
+    pub(crate) entries: TableInner,
+    /// The table that it is an index of. Holds the index, so it is alive.
+    pub(crate) base: *const TableInner,
+    pub(crate) name: String,
+    /// The type of its keys, by name.
+    pub(crate) key_type: String,
+    pub(crate) is_unique: bool,
+    pub(crate) extract: Extract,
+    /// The first snapshot that sees all entries; or [`BUILDING`], or [`DEAD`].
+    pub(crate) readable_from: AtomicU64,
+    /// Declared before it.
+    pub(crate) next: *const IndexInner,
+}
+// SAFETY: the pointers lead to a table and an index that live as long as the database, and are shared.
+unsafe impl Send for IndexInner {}
+// SAFETY: as above.
+unsafe impl Sync for IndexInner {}
+
+/// Writers maintain the index, nobody reads it yet.
+pub(crate) const BUILDING: u64 = u64::MAX;
+/// It could not be built, and serves nobody.
+pub(crate) const DEAD: u64 = u64::MAX - 1;
+
+impl IndexInner {
+    pub(crate) fn is_dead(&self) -> bool {
+        self.readable_from.load(Ordering::Relaxed) == DEAD // whoever takes it for alive does too much, and no harm
+    }
+
+    /// Whether a transaction with this snapshot finds everything by it. If not, one that begins now will.
+    pub(crate) fn check_snapshot(&self, snapshot: u64) -> Result<(), Fault> {
+        // Acquire: pairs with the Release in `serve`.
+        match snapshot >= self.readable_from.load(Ordering::Acquire) {
+            true => Ok(()),
+            false => Err(Fault::Abort(Abort::Waited)),
+        }
+    }
+
+    pub(crate) fn serve(&self, from: u64) {
+        debug_assert!(from < DEAD);
+        self.readable_from.store(from, Ordering::Release); // pairs with the Acquire in `check_snapshot`
+    }
+
+    pub(crate) fn give_up(&self) {
+        self.readable_from.store(DEAD, Ordering::Relaxed);
+    }
+}
+
+/// The indexes of a table, the newest first: a list that only grows.
+pub(crate) struct Indexes {
+    newest: AtomicPtr<IndexInner>,
+    /// Held by who declares one, until it is built.
+    declaring: Mutex<()>,
+}
+
+impl Indexes {
+    pub(crate) fn new() -> Indexes {
+        Indexes { newest: AtomicPtr::new(std::ptr::null_mut()), declaring: Mutex::new(()) }
+    }
+
+    /// No index was ever declared. The one look that writes of other tables take.
+    #[inline(always)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.newest.load(Ordering::Relaxed).is_null() // followed by `iter`, if at all
+    }
+
+    /// Those that there are now.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &IndexInner> {
+        // Acquire: pairs with the Release in `push`.
+        let newest = self.newest.load(Ordering::Acquire).cast_const();
+        // SAFETY: boxed by `push`, and freed with the list, which is borrowed.
+        let deref = |index: *const IndexInner| unsafe { index.as_ref() };
+        std::iter::successors(deref(newest), move |index| deref(index.next))
+    }
+
+    /// Lets nobody else declare an index meanwhile.
+    pub(crate) fn declaring(&self) -> MutexGuard<'_, ()> {
+        lock(&self.declaring)
+    }
+
+    /// From now on writers maintain it. One at a time. Places of the table's records are kept for it since before.
+    pub(crate) fn push(&self, index: IndexInner, _: &MutexGuard<'_, ()>) -> &IndexInner {
+        let next = self.newest.load(Ordering::Relaxed).cast_const(); // only who declares changes it
+        let index = Box::into_raw(Box::new(IndexInner { next, ..index }));
+        self.newest.store(index, Ordering::Release); // pairs with the Acquire in `iter`
+        // SAFETY: just boxed, and freed with the list.
+        unsafe { &*index }
+    }
+}
+
+impl Drop for Indexes {
+    fn drop(&mut self) {
+        let mut at = self.newest.load(Ordering::Relaxed);
+        while !at.is_null() {
+            // SAFETY: boxed by `push`, dropped once; nobody uses the table any more.
+            let index = unsafe { Box::from_raw(at) };
+            at = index.next.cast_mut();
+        }
+    }
+}
+
+impl IndexInner {
+    /// What the entry of a row in this record says.
+    pub(crate) fn entry_value(&self, id: RecordId, key: &[u8], out: &mut Vec<u8>) {
+        out.clear();
+        out.extend_from_slice(&id.0.to_le_bytes());
+        if self.is_unique {
+            out.extend_from_slice(key);
+        }
+    }
+
+    /// How an entry comes: where the row's key is part of the entry's, nobody else's can be there.
+    pub(crate) fn coming<'v>(&self, value: &'v [u8]) -> Change<'v> {
+        if self.is_unique { Change::Insert(value) } else { Change::Put(value) }
+    }
+}
+
+/// What an entry says: the row's record, and where an index key has one row at most, that row's key.
+#[inline(always)]
+pub(crate) fn split_entry(value: &[u8]) -> (RecordId, &[u8]) {
+    let (id, key) = value.split_first_chunk().expect("entries begin with four bytes");
+    (RecordId(u32::from_le_bytes(*id)), key)
+}

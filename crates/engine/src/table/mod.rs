@@ -1,0 +1,25 @@
+//! Tables: how typed keys and values become bytes, what a table and its secondary indexes are made of, and the handles by
+//! which an application names them.
+
+mod fault;
+mod handle;
+mod inner;
+mod key;
+mod kind;
+mod value;
+
+pub(crate) use fault::Fault;
+pub use handle::{Index, Table, TableOptions};
+pub(crate) use inner::{BUILDING, DEAD, Extract, INDEXES_MAX, IndexInner, Indexes, TableInner, split_entry};
+pub use key::{AsKey, Key};
+pub(crate) use key::{decode_whole, encode_whole, index_key};
+pub(crate) use kind::TableKind;
+#[cfg(feature = "serde")]
+pub use value::Serde;
+pub use value::{Plain, Value};
+
+/// Longest key in bytes, encoded.
+pub const KEY_BYTES_MAX: usize = 1024;
+
+/// What a key is expected to be where all have eight bytes.
+pub(crate) const KEY_OF_EIGHT: &str = "key of eight bytes";

@@ -1,0 +1,293 @@
+//! A transaction's whole life as one future: attempts, commit, retries, and abort on drop.
+
+use super::txn::Txn;
+use crate::cc::{ConcurrencyControl, Reads, Ticket};
+use crate::error::{Error, Result};
+use crate::ops::{Blocker, Commit, RELIEF_ROUNDS_MAX, RowWait, TxnState, Wait, let_others_leave};
+use crate::profile::Activity;
+use crate::table::Fault;
+use std::future::{Future, poll_fn};
+use std::ops::{AsyncFn, AsyncFnMut};
+use std::task::Poll;
+use std::time::Duration;
+
+/// An open attempt; dropped, it is undone (a commit forgets it). The futures that borrow from the
+/// transaction are declared after it, hence dropped before.
+struct Open<'t, C: ConcurrencyControl>(&'t TxnState<C>);
+
+impl<C: ConcurrencyControl> Drop for Open<'_, C> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// What an attempt calls. (An `async` layer between the worker and the operation costs up to 50
+/// instructions per poll: so an adapter returns the closure's future instead of wrapping it.)
+pub(crate) trait Body<C: ConcurrencyControl, R> {
+    fn call(&mut self, txn: &Txn<C>) -> impl Future<Output = Result<R>>;
+}
+
+/// A closure by itself.
+pub(crate) struct Closure<F>(pub(crate) F);
+
+impl<C: ConcurrencyControl, R, F: AsyncFnMut(&Txn<C>) -> Result<R>> Body<C, R> for Closure<F> {
+    #[inline(always)]
+    fn call(&mut self, txn: &Txn<C>) -> impl Future<Output = Result<R>> {
+        (self.0)(txn)
+    }
+}
+
+/// A shared closure and its input.
+pub(crate) struct Each<'f, F, I>(pub(crate) &'f F, pub(crate) I);
+
+impl<C: ConcurrencyControl, R, I, F: AsyncFn(&Txn<C>, &I) -> Result<R>> Body<C, R> for Each<'_, F, I> {
+    #[inline(always)]
+    fn call(&mut self, txn: &Txn<C>) -> impl Future<Output = Result<R>> {
+        (self.0)(txn, &self.1)
+    }
+}
+
+/// Rounds of its worker that a transaction stands aside at most after so many retries: one at first, soon a thousand, and
+/// when it still meets conflicts many more, for whoever is in its way may be off its core.
+fn rounds_max(retries: u32) -> u32 {
+    const LONG: u32 = 10;
+    const PATIENT_FROM: u32 = 64;
+    let doublings =
+        if retries < PATIENT_FROM { retries.min(LONG) } else { LONG + (retries - PATIENT_FROM) / 16 };
+    1 << doublings.min(16)
+}
+
+/// Runs `body` until it commits, fails, or has met `retries_max + 1` conflicts; and some times more where it met the
+/// memory limit and others' garbage was in the way. The closure lives in
+/// this future; so the future it returns may borrow from it, and a retry calls the same closure again.
+#[inline(always)]
+pub(crate) async fn run_to_commit<C: ConcurrencyControl, R>(
+    txn: &TxnState<C>,
+    mut body: impl Body<C, R>,
+    retries_max: u32,
+) -> Result<R> {
+    let (mut retries, mut kept, mut reliefs) = (0, None, 0);
+    let sample = txn.sample_start();
+    loop {
+        let open = Open(txn);
+        if let Err(error) = begin(txn).await {
+            drop(open);
+            txn.leave_turn();
+            txn.count_failure(&error);
+            return Err(error);
+        }
+        let got = match body.call(Txn::of(txn)).await {
+            Ok(result) => match commit(txn).await {
+                Ok(()) => {
+                    std::mem::forget(open);
+                    txn.after_commit();
+                    if retries > 0 {
+                        txn.leave_turn(); // (the slot may be vacated much later, when its output is taken)
+                    }
+                    txn.count_commit(sample);
+                    return Ok(result);
+                }
+                Err(fault) => Err(txn.commit_error(fault)),
+            },
+            Err(error) => {
+                let error = match C::READS {
+                    Reads::Snapshot => error,
+                    Reads::Current => validate(txn, error).await,
+                };
+                txn.after_failure(&error);
+                Err(error)
+            }
+        };
+        drop(open);
+        match got {
+            Err(why @ (Error::Conflict | Error::Deadlock(_))) if retries < retries_max => {
+                txn.count_conflict(true);
+                if let Err(error) = make_way(txn, why, retries, &mut kept).await {
+                    txn.count_failure(&error);
+                    return Err(error);
+                }
+                retries += 1;
+            }
+            Err(Error::OutOfMemory { .. })
+                if txn.is_relieved.take() && retries_max > 0 && txn.may_wait_for_memory(reliefs) =>
+            {
+                reliefs += 1;
+                await_memory(txn, 1 << reliefs).await;
+            }
+            Err(error) => {
+                txn.leave_turn();
+                txn.count_failure(&error);
+                return Err(error);
+            }
+            ok => return ok,
+        }
+    }
+}
+
+#[inline(always)]
+async fn begin<C: ConcurrencyControl>(txn: &TxnState<C>) -> Result<()> {
+    if let Some(result) = txn.begin_or_post() {
+        return result;
+    }
+    poll_fn(|_| match txn.begun.take() {
+        Some(begun) => Poll::Ready(txn.begun(begun)),
+        None => Poll::Pending,
+    })
+    .await
+}
+
+/// The closure has failed, on grounds of what it has read: if that does not fit together, it is run again instead.
+#[cold]
+async fn validate<C: ConcurrencyControl>(txn: &TxnState<C>, error: Error) -> Error {
+    if matches!(error, Error::Conflict | Error::Deadlock(_) | Error::OutOfMemory { .. }) {
+        return error;
+    }
+    match decide(txn, txn.decide_or_post(Commit::trial())).await {
+        Ok(()) => error,
+        Err(fault) => txn.commit_error(fault),
+    }
+}
+
+#[inline(always)]
+async fn commit<C: ConcurrencyControl>(txn: &TxnState<C>) -> Result<(), Fault> {
+    decide(txn, txn.commit_or_post()).await
+}
+
+/// Waits for a decision that has been posted, if it has not been made.
+#[inline(always)]
+async fn decide<C: ConcurrencyControl>(
+    txn: &TxnState<C>,
+    made: Option<Result<(), Fault>>,
+) -> Result<(), Fault> {
+    if let Some(result) = made {
+        return result;
+    }
+    poll_fn(|_| match txn.committed.take() {
+        Some(result) => Poll::Ready(result.map_err(Fault::Abort)),
+        None => Poll::Pending,
+    })
+    .await
+}
+
+/// Retries from which on a transaction whose row is held by an open one waits in the queue for that to end. Before, it stands
+/// aside for some rounds: a holder that is at work is gone by then, and costs no place in a queue. By now thousands
+/// of rounds have passed.
+const QUEUES_FROM: u32 = 16;
+
+/// Between two attempts. One that had its turn for a row, which has been changed since it began, keeps that and goes on at
+/// once, as the only one of those in the queue; `kept` is the turn that the last attempt went on with. One that has given way in a
+/// cycle waits for the row again, now holding nothing: would it run at once, it could take its first rows once more before
+/// the one that waits for them is awake, and close the same cycle.
+#[cold]
+#[inline(never)]
+async fn make_way<C: ConcurrencyControl>(
+    txn: &TxnState<C>,
+    why: Error,
+    retries: u32,
+    kept: &mut Option<Ticket>,
+) -> Result<()> {
+    let is_deadlock = matches!(why, Error::Deadlock(_));
+    let had_turn = kept.is_some() && txn.turn.get() == *kept;
+    if is_deadlock || had_turn {
+        txn.leave_turn(); // it has not helped
+    }
+    if txn.turn.get().is_none() {
+        // (A turn that has not helped was lost to a write past the queue. Those that come back at once lose to the same ones
+        // again and again.)
+        match is_deadlock || (retries >= QUEUES_FROM && !had_turn) {
+            false => step_aside(txn, retries).await,
+            true => wait_aside(txn, retries).await?,
+        }
+    }
+    *kept = txn.turn.get();
+    Ok(())
+}
+
+/// As `step_aside`, when that has not helped for long: the one in the way may be idle.
+#[cold]
+#[inline(never)]
+async fn wait_aside<C: ConcurrencyControl>(txn: &TxnState<C>, retries: u32) -> Result<()> {
+    let Some(mut line) = blocked_wait(txn) else {
+        step_aside(txn, retries).await;
+        return Ok(());
+    };
+    // It holds nothing, so nobody waits for it: no cycle comes of this.
+    poll_fn(|context| match line.poll(context) {
+        Ok(Wait::On) => Poll::Pending,
+        Ok(Wait::Over) => Poll::Ready(Ok(())),
+        Err(error) => Poll::Ready(Err(error)),
+    })
+    .await?;
+    line.keep();
+    Ok(())
+}
+
+/// In line for the row that the last conflict was about, if an open transaction still has it, and it may be waited for.
+fn blocked_wait<C: ConcurrencyControl>(txn: &TxnState<C>) -> Option<RowWait<'_, C>> {
+    let Blocker { what, row, holder } = txn.blocker.take()?;
+    let record = what.table().record(row);
+    let mut line = RowWait::of(txn, what, None, Some(holder)).ok()?;
+    line.wait_for(row, record, Some(holder)).ok()?;
+    Some(line)
+}
+
+/// Waits for the epochs that have to pass before the memory is given back of what has been cleaned up. In turns of one
+/// round: standing aside holds the epoch that it began in. Once a transaction has waited to the end, no other one of the
+/// worker waits before the epoch moves: a participant that does not go on would make each of them do so. `rounds_min`: at
+/// least, for what open transactions see of what has been superseded.
+#[cold]
+async fn await_memory<C: ConcurrencyControl>(txn: &TxnState<C>, rounds_min: u32) {
+    let context = txn.context();
+    let moment = context.engine.epochs.moment();
+    let mut rounds = 0;
+    poll_fn(|_| {
+        context.local.hurry();
+        let epoch = context.local.now();
+        let is_past = context.engine.epochs.is_past(moment) && context.local.pending() == 0;
+        let is_over = is_past && rounds >= rounds_min;
+        if is_over || context.awaited_at.get() == Some(epoch) {
+            return Poll::Ready(());
+        }
+        if rounds == RELIEF_ROUNDS_MAX {
+            context.awaited_at.set(Some(epoch));
+            return Poll::Ready(());
+        }
+        let_others_leave(rounds);
+        rounds += 1;
+        txn.post_step_aside(1, Activity::BackOff);
+        Poll::Pending
+    })
+    .await;
+}
+
+/// Lets other transactions go first: for longer after each conflict, and for a length that differs
+/// between transactions, so that two of them do not meet again and again.
+#[cold]
+async fn step_aside<C: ConcurrencyControl>(txn: &TxnState<C>, retries: u32) {
+    let rounds = 1 + txn.number.wrapping_mul(0x9e37_79b9).rotate_left(retries) % rounds_max(retries);
+    // (The other one may be open on the same worker: so not in place, where there is a choice, nor while any transaction
+    // waits for a row.)
+    let may_be_here = C::waits(txn.shared()).is_any();
+    if !txn.is_inline() || txn.start_interleaving() || may_be_here {
+        let mut is_posted = false;
+        return poll_fn(|_| {
+            if std::mem::replace(&mut is_posted, true) {
+                return Poll::Ready(());
+            }
+            txn.post_step_aside(rounds, Activity::BackOff);
+            Poll::Pending
+        })
+        .await;
+    }
+    // Sequential execution: the other transaction is on another thread.
+    txn.enter(Activity::BackOff);
+    for _ in 0..rounds {
+        std::hint::spin_loop();
+    }
+    match retries {
+        0..=4 => {}
+        5..=16 => std::thread::yield_now(),
+        // It is off its core: let it come back before all retries are used up.
+        _ => std::thread::sleep(Duration::from_micros(1 << (retries - 16).min(10))),
+    }
+}

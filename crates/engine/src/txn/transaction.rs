@@ -1,0 +1,312 @@
+//! An interactive transaction: owned, held across awaits, moved between threads.
+
+use super::txn::Txn;
+use crate::cc::{ConcurrencyControl, Serializable};
+use crate::error::{Error, Result};
+use crate::exec::Execution;
+use crate::kernel::{Context, Engine};
+use crate::memory::{Charge, OutOfMemory};
+use crate::ops::{Rows, TxnState};
+use crate::options::Durability;
+use crate::table::{AsKey, Key, Table, Value};
+use crate::wal::Lsn;
+use std::fmt;
+use std::future::Future;
+use std::ops::{AsyncFnOnce, RangeBounds};
+use std::pin::pin;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+
+/// A transaction that the caller drives: made by `Database::begin`, ended by [`commit`](Self::commit) or
+/// [`abort`](Self::abort); dropped, it aborts. While it is idle it holds a snapshot, and neither an
+/// epoch nor a latch. Its operations run at once, on the calling thread.
+///
+/// ```
+/// # use braiddb::{Database, Options, Table};
+/// # let db = Database::in_memory(Options { workers: 0, ..Options::default() })?;
+/// let stock: Table<String, u64> = db.table("stock")?;
+/// let tx = db.begin()?;
+/// tx.put(stock, "apples", 12)?;
+/// assert_eq!(tx.get(stock, "apples")?, Some(12));
+/// tx.commit()?;
+/// assert_eq!(db.begin()?.get(stock, "apples")?, Some(12));
+/// # Ok::<(), braiddb::Error>(())
+/// ```
+pub struct Transaction<C: ConcurrencyControl = Serializable> {
+    /// Boxed: the scheme may know its address.
+    txn: Box<TxnState<C>>,
+    is_open: bool,
+    /// What it takes by itself.
+    _charge: Charge,
+    engine: Arc<Engine<C>>,
+}
+
+// SAFETY: a `Txn` is used by one thread at a time: through `&mut` or owned, or through `&Transaction`,
+// which is not `Sync`; between calls it points to no thread's context, and the scheme's part is `Send`.
+unsafe impl<C: ConcurrencyControl> Send for Transaction<C> {}
+
+impl<C: ConcurrencyControl> fmt::Debug for Transaction<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Transaction").field("is_open", &self.is_open).finish_non_exhaustive()
+    }
+}
+
+impl<C: ConcurrencyControl> Transaction<C> {
+    pub(crate) fn begin(engine: &Arc<Engine<C>>) -> Result<Self> {
+        let charge = Charge::of_transaction(&engine.memory, size_of::<TxnState<C>>());
+        let charge = charge.map_err(|OutOfMemory| engine.out_of_memory())?;
+        let txn = engine.with_context(|context| {
+            let txn = Box::new(TxnState::new(NonNull::from(context), 0, Execution::Prefetching, false));
+            txn.is_interactive.set(true);
+            txn.begin_or_post().expect("in place")?;
+            // SAFETY: not borrowed outside of single calls.
+            let state = unsafe { &*txn.scheme.get() };
+            C::set_interactive(&engine.shared, state, engine.clock.now_ns());
+            Ok::<_, Error>(txn)
+        })?;
+        Ok(Transaction { txn, is_open: true, _charge: charge, engine: engine.clone() })
+    }
+
+    /// Lends the transaction a context for one call.
+    pub(crate) fn lend<R>(&self, f: impl FnOnce(&TxnState<C>) -> R) -> R {
+        /// Puts back the context of a call that this one is inside of: `f` may come back here.
+        struct Lent<'t, C: ConcurrencyControl>(&'t TxnState<C>, NonNull<Context<C>>);
+        impl<C: ConcurrencyControl> Drop for Lent<'_, C> {
+            fn drop(&mut self) {
+                self.0.context.set(self.1);
+            }
+        }
+        self.engine.with_context(|context: &Context<C>| {
+            let outer = self.txn.context.replace(NonNull::from(context));
+            let _lent = Lent(&self.txn, outer);
+            f(&self.txn)
+        })
+    }
+
+    /// Runs a future of the transaction's own operations, which end at their first poll.
+    pub(crate) fn now<'t, F: Future>(&'t self, f: impl FnOnce(&'t Txn<C>) -> F) -> F::Output {
+        self.lend(|_| {
+            let mut future = pin!(f(self.txn()));
+            match future.as_mut().poll(&mut std::task::Context::from_waker(Waker::noop())) {
+                Poll::Ready(output) => output,
+                Poll::Pending => unreachable!("operations run in place do not suspend"),
+            }
+        })
+    }
+
+    pub(crate) fn txn(&self) -> &Txn<C> {
+        Txn::of(&self.txn)
+    }
+
+    /// As [`Txn::get`](crate::Txn::get).
+    pub fn get<K: Key, V: Value + ?Sized>(
+        &self,
+        table: Table<K, V>,
+        key: impl AsKey<K>,
+    ) -> Result<Option<V::View<'_>>> {
+        self.now(|txn| txn.get(table, key))
+    }
+
+    /// As [`Txn::get_for_update`](crate::Txn::get_for_update); while it waits, the thread is blocked. (So do not hold a row on the same thread that
+    /// waits for it: nobody could release it before the time is over.)
+    pub fn get_for_update<K: Key, V: Value + ?Sized>(
+        &self,
+        table: Table<K, V>,
+        key: impl AsKey<K>,
+    ) -> Result<Option<V::View<'_>>> {
+        self.now(|txn| txn.get_for_update(table, key))
+    }
+
+    /// As [`Txn::get_many`](crate::Txn::get_many).
+    pub fn get_many<K: Key, V: Value + ?Sized, A: AsKey<K>, const N: usize>(
+        &self,
+        table: Table<K, V>,
+        keys: &[A; N],
+    ) -> Result<[Option<V::View<'_>>; N]> {
+        self.now(|txn| txn.get_many(table, keys))
+    }
+
+    /// As [`Txn::get_into`](crate::Txn::get_into).
+    pub fn get_into<'t, K: Key, V: Value + ?Sized, A: AsKey<K>>(
+        &'t self,
+        table: Table<K, V>,
+        keys: &[A],
+        out: &mut [Option<V::View<'t>>],
+    ) -> Result<()> {
+        self.now(|txn| txn.get_into(table, keys, out))
+    }
+
+    /// As [`Txn::contains`](crate::Txn::contains).
+    pub fn contains<K: Key, V: Value + ?Sized>(
+        &self,
+        table: Table<K, V>,
+        key: impl AsKey<K>,
+    ) -> Result<bool> {
+        self.now(|txn| txn.contains(table, key))
+    }
+
+    /// As [`Txn::put`](crate::Txn::put).
+    pub fn put<K: Key, V: Value + ?Sized>(
+        &self,
+        table: Table<K, V>,
+        key: impl AsKey<K>,
+        value: V::Input<'_>,
+    ) -> Result<()> {
+        self.now(|txn| txn.put(table, key, value))
+    }
+
+    /// As [`Txn::insert`](crate::Txn::insert).
+    pub fn insert<K: Key, V: Value + ?Sized>(
+        &self,
+        table: Table<K, V>,
+        key: impl AsKey<K>,
+        value: V::Input<'_>,
+    ) -> Result<()> {
+        self.now(|txn| txn.insert(table, key, value))
+    }
+
+    /// As [`Txn::update`](crate::Txn::update).
+    pub fn update<K: Key, V: Value + ?Sized>(
+        &self,
+        table: Table<K, V>,
+        key: impl AsKey<K>,
+        value: V::Input<'_>,
+    ) -> Result<bool> {
+        self.now(|txn| txn.update(table, key, value))
+    }
+
+    /// As [`Txn::delete`](crate::Txn::delete).
+    pub fn delete<K: Key, V: Value + ?Sized>(&self, table: Table<K, V>, key: impl AsKey<K>) -> Result<bool> {
+        self.now(|txn| txn.delete(table, key))
+    }
+
+    /// As [`Txn::scan`](crate::Txn::scan). Its rows come from [`OwnedRows::next`].
+    ///
+    /// ```
+    /// # use braiddb::{Database, Options, Table};
+    /// # let db = Database::in_memory(Options { workers: 0, ..Options::default() })?;
+    /// let t: Table<u64, u64> = db.table("t")?;
+    /// let tx = db.begin()?;
+    /// tx.put(t, 1, 10)?;
+    /// tx.put(t, 2, 20)?;
+    /// let mut rows = tx.scan(t, 1..).reverse();
+    /// assert_eq!(rows.next()?, Some((2, 20)));
+    /// assert_eq!(rows.next()?, Some((1, 10)));
+    /// assert_eq!(rows.next()?, None);
+    /// # Ok::<(), braiddb::Error>(())
+    /// ```
+    pub fn scan<K: Key, V: Value + ?Sized, A: AsKey<K>>(
+        &self,
+        table: Table<K, V>,
+        range: impl RangeBounds<A>,
+    ) -> OwnedRows<'_, K, V, C> {
+        OwnedRows { rows: self.txn().scan(table, range), of: self }
+    }
+
+    /// As [`Txn::scan_prefix`](crate::Txn::scan_prefix).
+    pub fn scan_prefix<K: Key, V: Value + ?Sized>(
+        &self,
+        table: Table<K, V>,
+        prefix: &[u8],
+    ) -> OwnedRows<'_, K, V, C> {
+        OwnedRows { rows: self.txn().scan_prefix(table, prefix), of: self }
+    }
+
+    /// As [`Txn::declare_read_only`](crate::Txn::declare_read_only).
+    pub fn declare_read_only(&self) {
+        self.lend(TxnState::declare_read_only);
+    }
+
+    /// As [`Txn::snapshot_timestamp`](crate::Txn::snapshot_timestamp).
+    pub fn snapshot_timestamp(&self) -> u64 {
+        self.txn().snapshot_timestamp()
+    }
+
+    /// As [`Txn::set_durability`](crate::Txn::set_durability).
+    pub fn set_durability(&self, durability: Durability) -> Result<()> {
+        self.txn().set_durability(durability)
+    }
+
+    /// Runs an async closure written for `run` in this transaction. It may await the transaction's
+    /// operations only: anything else is [`Error::WouldWait`].
+    pub fn with<R>(&self, f: impl AsyncFnOnce(&Txn<C>) -> Result<R>) -> Result<R> {
+        self.lend(|txn| {
+            let mut future = pin!(f(Txn::of(txn)));
+            match future.as_mut().poll(&mut std::task::Context::from_waker(Waker::noop())) {
+                Poll::Ready(result) => result,
+                Poll::Pending => Err(Error::WouldWait),
+            }
+        })
+    }
+
+    /// Makes the transaction's changes visible to those that begin from now on, and waits until they are durable,
+    /// and what it has seen, if that is what it is to wait for.
+    pub fn commit(mut self) -> Result<()> {
+        self.is_open = false;
+        let held_until = self.lend(|txn| match txn.commit_or_post().expect("in place") {
+            Ok(()) => {
+                txn.after_commit();
+                txn.count_commit(None);
+                Ok(txn.held_until.take())
+            }
+            Err(fault) => {
+                let error = txn.commit_error(fault);
+                txn.abort();
+                txn.count_failure(&error);
+                Err(error)
+            }
+        })?;
+        match self.engine.log.get() {
+            Some(log) if held_until > 0 => log.wait(Lsn(held_until)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Undoes the transaction. (So does dropping it.)
+    pub fn abort(self) {
+        drop(self);
+    }
+}
+
+impl<C: ConcurrencyControl> Drop for Transaction<C> {
+    fn drop(&mut self) {
+        if std::mem::take(&mut self.is_open) {
+            self.lend(TxnState::abort);
+        }
+    }
+}
+
+/// Rows of a [`Transaction::scan`](crate::Transaction::scan).
+pub struct OwnedRows<'t, K, V: Value + ?Sized, C: ConcurrencyControl = Serializable> {
+    rows: Rows<'t, K, V, C>,
+    of: &'t Transaction<C>,
+}
+
+impl<K, V: Value + ?Sized, C: ConcurrencyControl> fmt::Debug for OwnedRows<'_, K, V, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.rows.fmt(f)
+    }
+}
+
+impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> OwnedRows<'t, K, V, C> {
+    /// As [`Rows::reverse`].
+    pub fn reverse(self) -> Self {
+        OwnedRows { rows: self.rows.reverse(), of: self.of }
+    }
+
+    /// As [`Rows::limit`].
+    pub fn limit(self, rows: usize) -> Self {
+        OwnedRows { rows: self.rows.limit(rows), of: self.of }
+    }
+
+    /// The next row, or `None` at the end.
+    #[allow(
+        clippy::should_implement_trait,
+        reason = "it can fail, and an iterator's item would say so twice"
+    )]
+    pub fn next(&mut self) -> Result<Option<(K, V::View<'t>)>> {
+        let rows = &mut self.rows;
+        self.of.now(move |_| rows.next())
+    }
+}

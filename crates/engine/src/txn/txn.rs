@@ -1,0 +1,295 @@
+//! The transaction as its closure sees it.
+
+use crate::cc::{ConcurrencyControl, Serializable};
+use crate::error::{Error, Result};
+use crate::ops::{
+    Contains, Delete, Get, GetForUpdate, GetInto, GetMany, Insert, PointLookup, Put, Rows, TxnState, Update,
+};
+use crate::options::Durability;
+use crate::table::{AsKey, Key, Table, Value};
+use std::fmt;
+use std::ops::{Bound, RangeBounds};
+
+/// An open transaction. Closures get `&Txn`; it is neither `Send` nor `Sync`.
+///
+/// Every operation is a future. What reads return is borrowed until the transaction ends; later
+/// writes do not disturb it.
+#[repr(transparent)]
+pub struct Txn<C: ConcurrencyControl = Serializable>(TxnState<C>);
+
+impl<C: ConcurrencyControl> fmt::Debug for Txn<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Txn").field("read_only", &self.0.read_only.get()).finish_non_exhaustive()
+    }
+}
+
+// ---- the closure's side
+impl<C: ConcurrencyControl> Txn<C> {
+    /// The value under `key`, if there is one.
+    ///
+    /// Under serializable isolation the read is tracked: if others change what was read, the transaction may
+    /// have to give way. `.untracked()` on the future reads the snapshot and no more (under the schemes
+    /// without snapshots, what is committed at that moment): what the transaction does then must not depend on it.
+    ///
+    /// ```
+    /// # use braiddb::{Database, Options, Table};
+    /// # let db = Database::in_memory(Options { workers: 0, ..Options::default() })?;
+    /// let names: Table<u64, str> = db.table("names")?;
+    /// let length = db.worker().run(async |tx| {
+    ///     tx.put(names, 1, "Ada").await?;
+    ///     Ok(tx.get(names, 1).await?.map(str::len))
+    /// })?;
+    /// assert_eq!(length, Some(3));
+    /// # Ok::<(), braiddb::Error>(())
+    /// ```
+    #[inline(always)]
+    pub fn get<K: Key, V: Value + ?Sized>(&self, table: Table<K, V>, key: impl AsKey<K>) -> Get<'_, V, C> {
+        Get::new(self.locate(table, &key))
+    }
+
+    /// The value under `key`, if there is one, which nobody else can change until the transaction ends.
+    ///
+    /// A row that another open transaction has locked or written is waited for, in the queue behind those who came before,
+    /// for [`Options::lock_wait_ms`] at most: then the call fails with [`Error::LockTimeout`]. `.timeout(…)` on the
+    /// future says how long instead; `.no_wait()` fails at once, with [`Error::RowLocked`]; `.skip_locked()` answers
+    /// [`Claim::Locked`](crate::Claim::Locked). Of transactions that would wait for each other in a cycle, one gives way when the wait that would
+    /// close the cycle begins, with [`Error::Deadlock`]: in a closure it is run again. Nothing is locked where there
+    /// is no row.
+    ///
+    /// [`Options::lock_wait_ms`]: crate::Options::lock_wait_ms
+    ///
+    /// ```
+    /// # use braiddb::{Database, Error, Options, Table};
+    /// # let db = Database::in_memory(Options { workers: 0, ..Options::default() })?;
+    /// let jobs: Table<u64, str> = db.table("jobs")?;
+    /// db.worker().run(async |tx| tx.put(jobs, 1, "to do").await)?;
+    /// let (mine, yours) = (db.begin()?, db.begin()?);
+    /// assert_eq!(mine.get_for_update(jobs, 1)?, Some("to do"));
+    /// let is_locked = |job| yours.with(async |tx| Ok(tx.get_for_update(jobs, job).skip_locked().await?.is_locked()));
+    /// assert!(is_locked(1)?);
+    /// assert!(!is_locked(2)?, "there is no such row");
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn get_for_update<K: Key, V: Value + ?Sized>(
+        &self,
+        table: Table<K, V>,
+        key: impl AsKey<K>,
+    ) -> GetForUpdate<'_, V, C> {
+        GetForUpdate::new(self.locate(table, &key))
+    }
+
+    /// Several keys, their cache misses overlapped. The values come in the order of the keys.
+    ///
+    /// ```
+    /// # use braiddb::{Database, Options, Table};
+    /// # let db = Database::in_memory(Options { workers: 0, ..Options::default() })?;
+    /// let squares: Table<u64, u64> = db.table("squares")?;
+    /// let found = db.worker().run(async |tx| {
+    ///     tx.put(squares, 3, 9).await?;
+    ///     tx.get_many(squares, &[3, 4]).await
+    /// })?;
+    /// assert_eq!(found, [Some(9), None]);
+    /// # Ok::<(), braiddb::Error>(())
+    /// ```
+    #[inline(always)]
+    pub fn get_many<'t, K: Key, V: Value + ?Sized, A: AsKey<K>, const N: usize>(
+        &'t self,
+        table: Table<K, V>,
+        keys: &[A; N],
+    ) -> GetMany<'t, V, N, C> {
+        GetMany::new(&self.0, table, keys)
+    }
+
+    /// As many keys as `keys` has, their cache misses overlapped; without an allocation, whatever their number. The
+    /// values go to `out`, in the order of the keys: keys for which `out` has no place are not read, and places for
+    /// which there is no key are emptied.
+    ///
+    /// ```
+    /// # use braiddb::{Database, Options, Table};
+    /// # let db = Database::in_memory(Options { workers: 0, ..Options::default() })?;
+    /// let squares: Table<u64, u64> = db.table("squares")?;
+    /// let sum = db.worker().run(async |tx| {
+    ///     tx.put(squares, 3, 9).await?;
+    ///     let (keys, mut found) = (vec![3u64, 4], [None; 16]);
+    ///     tx.get_into(squares, &keys, &mut found).await?;
+    ///     Ok(found.iter().flatten().sum::<u64>())
+    /// })?;
+    /// assert_eq!(sum, 9);
+    /// # Ok::<(), braiddb::Error>(())
+    /// ```
+    pub fn get_into<'t, 'k, K: Key, V: Value + ?Sized, A: AsKey<K>>(
+        &'t self,
+        table: Table<K, V>,
+        keys: &'k [A],
+        out: &'k mut [Option<V::View<'t>>],
+    ) -> GetInto<'t, 'k, K, V, A, C> {
+        GetInto::new(&self.0, table, keys, out)
+    }
+
+    /// Is there a value under `key`?
+    #[inline(always)]
+    pub fn contains<K: Key, V: Value + ?Sized>(
+        &self,
+        table: Table<K, V>,
+        key: impl AsKey<K>,
+    ) -> Contains<'_, C> {
+        Contains::new(self.locate(table, &key))
+    }
+
+    /// Sets the value under `key`, whether or not there is one.
+    #[inline(always)]
+    pub fn put<'t, 'v, K: Key, V: Value + ?Sized>(
+        &'t self,
+        table: Table<K, V>,
+        key: impl AsKey<K>,
+        value: V::Input<'v>,
+    ) -> Put<'t, 'v, V, C> {
+        Put::new(self.locate(table, &key), V::encode(value))
+    }
+
+    /// Adds a value under a key that has none; [`Error::KeyExists`] otherwise.
+    #[inline(always)]
+    pub fn insert<'t, 'v, K: Key, V: Value + ?Sized>(
+        &'t self,
+        table: Table<K, V>,
+        key: impl AsKey<K>,
+        value: V::Input<'v>,
+    ) -> Insert<'t, 'v, V, C> {
+        Insert::new(self.locate(table, &key), V::encode(value))
+    }
+
+    /// Replaces the value under `key`; false: there is none, and nothing was changed.
+    #[inline(always)]
+    pub fn update<'t, 'v, K: Key, V: Value + ?Sized>(
+        &'t self,
+        table: Table<K, V>,
+        key: impl AsKey<K>,
+        value: V::Input<'v>,
+    ) -> Update<'t, 'v, V, C> {
+        Update::new(self.locate(table, &key), V::encode(value))
+    }
+
+    /// Removes the value under `key`; false: there was none.
+    #[inline(always)]
+    pub fn delete<K: Key, V: Value + ?Sized>(&self, table: Table<K, V>, key: impl AsKey<K>) -> Delete<'_, C> {
+        Delete::new(self.locate(table, &key))
+    }
+
+    /// The rows of a range of keys, in order; see [`Rows`].
+    ///
+    /// ```
+    /// # use braiddb::{Database, Options, Table};
+    /// # let db = Database::in_memory(Options { workers: 0, ..Options::default() })?;
+    /// let t: Table<u64, u64> = db.table("t")?;
+    /// let sum = db.worker().run(async |tx| {
+    ///     for key in 0..10 {
+    ///         tx.put(t, key, key * key).await?;
+    ///     }
+    ///     let (mut rows, mut sum) = (tx.scan(t, 3..6), 0);
+    ///     while let Some((_, value)) = rows.next().await? {
+    ///         sum += value;
+    ///     }
+    ///     Ok(sum)
+    /// })?;
+    /// assert_eq!(sum, 9 + 16 + 25);
+    /// # Ok::<(), braiddb::Error>(())
+    /// ```
+    pub fn scan<K: Key, V: Value + ?Sized, A: AsKey<K>>(
+        &self,
+        table: Table<K, V>,
+        range: impl RangeBounds<A>,
+    ) -> Rows<'_, K, V, C> {
+        Rows::new(&self.0, table, range.start_bound(), range.end_bound())
+    }
+
+    /// All rows of a table, in the order of their keys.
+    pub fn scan_all<K: Key + AsKey<K>, V: Value + ?Sized>(&self, table: Table<K, V>) -> Rows<'_, K, V, C> {
+        Rows::new(&self.0, table, Bound::<&K>::Unbounded, Bound::Unbounded)
+    }
+
+    /// The rows whose keys begin with the encoded bytes of `prefix`: the first components of a tuple, or the
+    /// first bytes of a string.
+    ///
+    /// ```
+    /// # use braiddb::{Database, Options, Table};
+    /// # let db = Database::in_memory(Options { workers: 0, ..Options::default() })?;
+    /// let t: Table<String, u64> = db.table("t")?;
+    /// let count = db.worker().run(async |tx| {
+    ///     for key in ["car", "cart", "cat", "dog"] {
+    ///         tx.put(t, key, 0).await?;
+    ///     }
+    ///     let (mut rows, mut count) = (tx.scan_prefix(t, b"car"), 0);
+    ///     while rows.next().await?.is_some() {
+    ///         count += 1;
+    ///     }
+    ///     Ok(count)
+    /// })?;
+    /// assert_eq!(count, 2);
+    /// # Ok::<(), braiddb::Error>(())
+    /// ```
+    pub fn scan_prefix<K: Key, V: Value + ?Sized>(
+        &self,
+        table: Table<K, V>,
+        prefix: &[u8],
+    ) -> Rows<'_, K, V, C> {
+        Rows::with_prefix(&self.0, table, prefix)
+    }
+
+    /// Declares that this transaction will not write: from now on writes fail with [`Error::ReadOnly`].
+    ///
+    /// Declared before anything else is done, it makes the transaction cheaper, and it will meet no conflict:
+    /// what it reads is the database as of one moment, and needs no tracking. (Not so under the schemes without snapshots,
+    /// `NoWait` and `Silo`, where it is a transaction like any other.)
+    pub fn declare_read_only(&self) {
+        self.0.declare_read_only();
+    }
+
+    /// Chooses when this transaction is acknowledged, instead of the database's [`Options::durability`]. One that
+    /// only reads is acknowledged, under `Sync`, when what it may have seen is durable.
+    ///
+    /// [`Durability::None`] is for whole databases: an error here, unless it is the database's own.
+    ///
+    /// [`Options::durability`]: crate::Options::durability
+    pub fn set_durability(&self, durability: Durability) -> Result<()> {
+        if durability == Durability::None && self.0.durability_default != Durability::None {
+            let reason = "a transaction cannot be left out of a log that others are in: Sync or Async".into();
+            return Err(Error::InvalidOption { option: "durability", reason });
+        }
+        self.0.durability.set(durability);
+        Ok(())
+    }
+
+    /// Identifies the snapshot that the transaction reads: two transactions with the same one see the same
+    /// database but for their own writes, and one that begins later has no lesser one.
+    pub fn snapshot_timestamp(&self) -> u64 {
+        self.0.snapshot_timestamp()
+    }
+}
+
+// ---- the engine's side
+impl<C: ConcurrencyControl> Txn<C> {
+    /// The transaction with this state.
+    #[inline(always)]
+    pub(crate) fn of(state: &TxnState<C>) -> &Txn<C> {
+        // SAFETY: a `Txn` is a state and nothing else, laid out alike.
+        unsafe { &*std::ptr::from_ref(state).cast() }
+    }
+
+    #[inline(always)]
+    pub(crate) fn state(&self) -> &TxnState<C> {
+        &self.0
+    }
+
+    #[inline(always)]
+    fn locate<K: Key, V: Value + ?Sized>(
+        &self,
+        table: Table<K, V>,
+        key: &impl AsKey<K>,
+    ) -> PointLookup<'_, C> {
+        let point = match (table.inner(self.0.database), self.0.index_key(key)) {
+            (Ok(table), Ok(key)) => Ok((std::ptr::from_ref(table), key)),
+            (Err(fault), _) | (_, Err(fault)) => Err(fault),
+        };
+        PointLookup::new(&self.0, point)
+    }
+}

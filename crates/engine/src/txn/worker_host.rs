@@ -1,0 +1,194 @@
+//! A worker's surroundings, as the executor asks for them.
+
+use crate::cc::ConcurrencyControl;
+use crate::epoch::Local;
+use crate::exec::{
+    self, Counters, Execution, Host, Level, OutputGate, Reading, Released, SharedLevel, Tuning,
+};
+use crate::kernel::{Context, Engine, Log};
+use crate::memory::Kind;
+use crate::ops::TxnState;
+use crate::profile::Profile;
+use crate::suspend::Suspend;
+use crate::sync::Fixed;
+use crate::sync::atomic::Ordering::Relaxed;
+use crate::wal::{self, Lsn};
+use std::cell::Cell;
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::Duration;
+
+/// The engine's part of a worker: the context that its transactions share.
+pub(crate) struct WorkerHost<C: ConcurrencyControl> {
+    /// Its slots hold its address, wherever this is moved.
+    context: Fixed<Context<C>>,
+    execution: Execution,
+    pauses: bool,
+    /// What has been added to the metrics, which may have been another worker's before.
+    told: Cell<Counters>,
+}
+
+impl<C: ConcurrencyControl> WorkerHost<C> {
+    /// Of a worker with policy `S`.
+    pub(crate) fn new<S: Suspend>(engine: &Arc<Engine<C>>) -> Self {
+        let execution = match (S::SUSPENDS, S::PREFETCHES) {
+            (true, _) => Execution::Interleaved,
+            (false, true) => Execution::Prefetching,
+            (false, false) => Execution::Sequential,
+        };
+        let context = engine.context();
+        context.execution.set(execution);
+        context.may_interleave.set(S::SUSPENDS);
+        WorkerHost { context, execution, pauses: S::PAUSES, told: Cell::default() }
+    }
+
+    pub(crate) fn context(&self) -> &Context<C> {
+        &self.context
+    }
+}
+
+impl<C: ConcurrencyControl> Host for WorkerHost<C> {
+    type Operations = TxnState<C>;
+
+    fn operations(&self, slot: usize) -> TxnState<C> {
+        let context = Fixed::as_non_null(&self.context);
+        TxnState::new(context, slot, self.execution, self.pauses)
+    }
+
+    fn local(&self) -> &Local {
+        &self.context.local
+    }
+
+    fn enter(&self) {
+        self.context.enter();
+    }
+
+    fn leave(&self) {
+        self.context.leave();
+    }
+
+    fn paused(&self) {
+        C::leave(self.context.env());
+    }
+
+    fn resumed(&self) {
+        C::enter(self.context.env());
+    }
+
+    fn refresh(&self, oldest: Option<u64>) {
+        self.context.local.refresh(oldest);
+        C::refresh(self.context.env());
+    }
+
+    fn profile(&self) -> Option<&Profile> {
+        Some(&self.context.profile)
+    }
+
+    fn expire(&self) -> Option<Duration> {
+        let engine = &self.context.engine;
+        let waits = C::waits(&engine.shared);
+        let first_ns = waits.first_deadline_ns()?;
+        let now_ns = engine.clock.now_ns();
+        if first_ns <= now_ns {
+            waits.expire(now_ns);
+        }
+        let left_ns = waits.first_deadline_ns()?.saturating_sub(now_ns);
+        Some(Duration::from_nanos(left_ns))
+    }
+
+    fn is_maintained(&self) -> bool {
+        let context = &self.context;
+        C::garbage(&context.engine.shared, &context.worker) + context.local.pending() == 0
+    }
+
+    fn charge(&self, bytes: usize) -> bool {
+        self.context.engine.memory.charge_transaction(bytes as u64, false).is_ok()
+    }
+
+    fn uncharge(&self, bytes: usize) {
+        self.context.engine.memory.release(Kind::Transactions, bytes as u64);
+    }
+
+    fn maintain(&self, counters: &Counters) -> bool {
+        let metrics = &self.context.metrics;
+        let told = self.told.replace(*counters);
+        metrics.suspensions.add(counters.suspensions - told.suspensions);
+        metrics.polls.add(counters.polls - told.polls);
+        metrics.rounds.add(counters.rounds - told.rounds);
+        metrics.visits.add(counters.visits - told.visits);
+        metrics.parkings.add(counters.parkings - told.parkings);
+        if self.context.local.has_much_retired() {
+            self.context.engine.notice_stalls();
+        }
+        C::tend(self.context.env())
+    }
+}
+
+impl<C: ConcurrencyControl> Tuning for WorkerHost<C> {
+    fn set_level(&self, level: Level) {
+        self.context.execution.set(match level.style {
+            Execution::Interleaved => Execution::Interleaved,
+            Execution::Prefetching => Execution::Prefetching,
+            Execution::Sequential => Execution::Sequential,
+        });
+        self.context.turns.borrow_mut().set_places(level.batch);
+    }
+
+    fn reading(&self) -> Reading {
+        Reading {
+            ns: self.context.engine.clock.now_ns(),
+            work: self.context.work.get(),
+            conflicts: self.context.metrics.aborts_conflict.get(),
+        }
+    }
+
+    fn longs(&self) -> usize {
+        self.context.longs.get()
+    }
+
+    fn shared_level(&self) -> Option<Arc<SharedLevel>> {
+        Some(self.context.engine.shared_level.clone())
+    }
+
+    fn known_level(&self) -> Option<Level> {
+        Level::from_bits(self.context.engine.known_level.load(Relaxed))
+    }
+
+    fn learn_level(&self, level: Level) {
+        self.context.engine.known_level.store(level.to_bits(), Relaxed); // a hint for those to come
+    }
+}
+
+impl<C: ConcurrencyControl> OutputGate for WorkerHost<C> {
+    #[inline(always)]
+    fn released(&self) -> Released {
+        match self.context.engine.log.get() {
+            // (In this order: once it has ended, nothing more becomes durable.)
+            Some(Log { writer, .. }) => {
+                let is_final = writer.has_ended();
+                Released { until: writer.durable_lsn().0, is_final }
+            }
+            None => Released { until: u64::MAX, is_final: false },
+        }
+    }
+
+    fn wake_when_released(&self, until: u64, waker: &Waker) -> bool {
+        let log = self.context.engine.log.get().expect("without a log nothing is held");
+        log.writer.poll_durable(Lsn(until), waker).is_pending()
+    }
+
+    #[inline(always)]
+    fn stall(&self) -> Option<exec::Stall> {
+        self.context.engine.log.get()?.writer.stall().map(|stall| match stall {
+            wal::Stall::NoRoom => exec::Stall::NoRoom,
+            wal::Stall::Slow => exec::Stall::Slow,
+        })
+    }
+
+    fn wait_released(&self, until: u64) {
+        if let Some(log) = self.context.engine.log.get() {
+            // What is not durable then is answered so.
+            let _ = log.wait(Lsn(until));
+        }
+    }
+}
