@@ -143,7 +143,7 @@ macro_rules! kinds {
 
         /// A suspended point descent, for the index that began it alone: which says of what kind it is.
         #[derive(Clone, Copy)]
-        pub union Cursor { $($module: <$module::$kind as Index>::Cursor,)+ }
+        pub union Cursor { none: (), $($module: <$module::$kind as Index>::Cursor,)+ }
 
         /// A suspended range walk, for the index that began it alone.
         #[derive(Clone, Copy)]
@@ -160,6 +160,19 @@ macro_rules! kinds {
         macro_rules! begin {
             ($State:ident, $index:expr, $tree:ident => $call:expr) => {
                 match $index { $(Tree::$kind($tree) => $State { $module: $call },)+ }
+            };
+        }
+
+        /// Begins a descent in the place of `$cursor`, and asks for what its first step reads.
+        macro_rules! begin_in {
+            ($index:expr, $key:expr, $cursor:expr) => {
+                match $index {
+                    $(Tree::$kind(tree) => {
+                        let cursor = tree.start($key);
+                        tree.prepare(&cursor);
+                        *$cursor = Cursor { $module: cursor };
+                    })+
+                }
             };
         }
 
@@ -208,6 +221,21 @@ kinds! {
     Masstree = "masstree": masstree;
     /// A B+-tree with optimistic lock coupling.
     BTree = "btree": btree;
+}
+
+impl Cursor {
+    /// No descent: one is to be begun in its place.
+    pub const NONE: Cursor = Cursor { none: () };
+}
+
+impl TableIndex {
+    /// Begins a descent in the place of `cursor`, and asks for the memory that its first step reads. (A cursor that is returned
+    /// is copied in wider words than it was stored in just before, for which a processor has to wait.)
+    #[inline(always)]
+    pub fn start_in(&self, key: &Key, cursor: &mut Cursor) {
+        // SAFETY: `prepare` is called with what `start` of the same tree has returned.
+        unsafe { begin_in!(&self.tree, key, cursor) };
+    }
 }
 
 impl std::fmt::Debug for Cursor {

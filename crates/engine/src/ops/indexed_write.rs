@@ -2,7 +2,8 @@
 
 use super::NO_SLOT;
 use super::point::Point;
-use crate::cc::{ConcurrencyControl, Env};
+use crate::cc::ConcurrencyControl;
+use crate::kernel::Context;
 use crate::suspend::Suspend;
 use crate::table::{INDEXES_MAX, IndexInner};
 
@@ -59,17 +60,22 @@ impl<C: ConcurrencyControl> IndexedWrite<C> {
     /// # Safety
     /// As [`Point::step`], for each.
     #[inline(never)] // not into the loop that steps the others
-    pub(crate) unsafe fn step<S: Suspend>(&mut self, env: Env<'_, C>, txn: &mut C::Txn, s: &mut S) -> bool {
+    pub(crate) unsafe fn step<S: Suspend>(
+        &mut self,
+        context: &Context<C>,
+        txn: &mut C::Txn,
+        s: &mut S,
+    ) -> bool {
         if !self.is_read {
             // SAFETY: by the caller's promise.
-            return unsafe { self.base.as_mut().expect("begun").step(env, txn, s) };
+            return unsafe { self.base.as_mut().expect("begun").step(context, txn, s) };
         }
         let mut round = self.left;
         while round != 0 {
             let i = round.trailing_zeros() as usize;
             round &= round - 1;
             // SAFETY: by the caller's promise.
-            if unsafe { self.entries[i].point.step(env, txn, s) } {
+            if unsafe { self.entries[i].point.step(context, txn, s) } {
                 self.left &= !(1 << i);
             }
         }

@@ -9,7 +9,8 @@ use crate::exec::Execution;
 use super::indexed_write::IndexedWrite;
 use super::point::Point;
 use super::scan_batch::ScanBatch;
-use crate::cc::{ConcurrencyControl, Env};
+use crate::cc::ConcurrencyControl;
+use crate::kernel::Context;
 use crate::profile::Activity;
 use crate::suspend::{Never, OnMiss, PrefetchOnly, Suspend, Timed};
 
@@ -22,7 +23,7 @@ trait Steps {
 }
 
 /// A thing to be stepped, and what for.
-struct On<'d, C: ConcurrencyControl, O>(&'d mut O, Env<'d, C>, &'d mut C::Txn);
+struct On<'d, C: ConcurrencyControl, O>(&'d mut O, &'d Context<C>, &'d mut C::Txn);
 /// A search of the index alone.
 struct Probe<'d, C: ConcurrencyControl>(&'d mut Point<C>);
 
@@ -77,7 +78,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
     #[inline(always)]
     fn on<'d, O>(&'d self, operation: &'d mut O) -> On<'d, C, O> {
         // SAFETY: not borrowed outside of single calls.
-        On(operation, self.context().env(), unsafe { &mut *self.scheme.get() })
+        On(operation, self.context(), unsafe { &mut *self.scheme.get() })
     }
 
     #[inline(always)]
@@ -146,7 +147,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
         let txn = unsafe { &mut *self.scheme.get() };
         let mut patience = BoundedWait::default();
         // SAFETY: see `Steps`.
-        unsafe { run_all(points, self.context().env(), txn, s, || patience.wait()) }
+        unsafe { run_all(points, self.context(), txn, s, || patience.wait()) }
     }
 
     /// Steps a point operation that is in no place.

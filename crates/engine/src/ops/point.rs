@@ -1,8 +1,9 @@
 //! The point operation as a step machine: the index's descent, then the scheme's access to the
 //! record. Reads and writes of one key both begin with it.
 
-use crate::cc::{ConcurrencyControl, Env, Intent, Target};
+use crate::cc::{ConcurrencyControl, Intent, Target};
 use crate::index::{Cursor, Index, Key, Probe};
+use crate::kernel::Context;
 use crate::profile::Activity;
 use crate::record::{Record, RecordId};
 use crate::suspend::Suspend;
@@ -33,7 +34,7 @@ pub(crate) const ROUNDS_BUSY: u32 = 1000;
 #[must_use]
 pub(crate) unsafe fn run_all<C: ConcurrencyControl>(
     points: &mut [Option<Point<C>>],
-    env: Env<'_, C>,
+    context: &Context<C>,
     txn: &mut C::Txn,
     s: &mut impl Suspend,
     mut wait: impl FnMut() -> bool,
@@ -52,7 +53,7 @@ pub(crate) unsafe fn run_all<C: ConcurrencyControl>(
             round &= round - 1;
             let Some(point) = &mut points[i] else { continue };
             // SAFETY: by the caller's promise.
-            if unsafe { point.step(env, txn, s) } {
+            if unsafe { point.step(context, txn, s) } {
                 left &= !(1 << i);
             }
         }
@@ -70,10 +71,16 @@ impl<C: ConcurrencyControl> Copy for Point<C> {}
 impl<C: ConcurrencyControl> Point<C> {
     #[inline(always)]
     pub(crate) fn new(table: &TableInner, key: Key, intent: Intent) -> Self {
+        Point { cursor: table.index.start(&key), ..Point::unbegun(table, key, intent) }
+    }
+
+    /// One whose descent `begin` begins, where it stays.
+    #[inline(always)]
+    pub(crate) fn unbegun(table: &TableInner, key: Key, intent: Intent) -> Self {
         Point {
             key,
             table,
-            cursor: table.index.start(&key),
+            cursor: Cursor::NONE,
             record: std::ptr::null(),
             id: RecordId(0),
             intent,
@@ -85,6 +92,13 @@ impl<C: ConcurrencyControl> Point<C> {
     #[inline(always)]
     pub(crate) fn at(table: &TableInner, key: Key, record: *const Record, intent: Intent) -> Self {
         Point { record, id: table.id(record), ..Point::new(table, key, intent) }
+    }
+
+    /// Begins the descent, and asks for the memory that the first step reads.
+    #[inline(always)]
+    pub(crate) fn begin(&mut self, table: &TableInner) {
+        debug_assert!(std::ptr::eq(table, self.table));
+        table.index.start_in(&self.key, &mut self.cursor);
     }
 
     /// Asks for the memory that the first step reads.
@@ -103,7 +117,12 @@ impl<C: ConcurrencyControl> Point<C> {
     /// The table and the key's bytes are alive, `txn` open, the thread inside an epoch that was
     /// entered before the first step.
     #[inline(always)]
-    pub(crate) unsafe fn step<S: Suspend>(&mut self, env: Env<'_, C>, txn: &mut C::Txn, s: &mut S) -> bool {
+    pub(crate) unsafe fn step<S: Suspend>(
+        &mut self,
+        context: &Context<C>,
+        txn: &mut C::Txn,
+        s: &mut S,
+    ) -> bool {
         if self.record.is_null() {
             s.enter(Activity::Index);
             // SAFETY: by the caller's promise.
@@ -123,7 +142,7 @@ impl<C: ConcurrencyControl> Point<C> {
         }
         s.enter(Activity::Versions);
         // SAFETY: the index named the record in this operation.
-        unsafe { C::access(&mut self.access, self.record, self.intent, env, txn, s) }
+        unsafe { C::access(&mut self.access, self.record, self.intent, context.env(), txn, s) }
     }
 
     /// The index's part alone.

@@ -9,6 +9,7 @@
 use super::entry_rows::EntryRows;
 use crate::cc::{ConcurrencyControl, Env, Intent, Refused, Scanned};
 use crate::index::{Index, Page, Paged, Walk};
+use crate::kernel::Context;
 use crate::profile::Activity;
 use crate::record::Record;
 use crate::suspend::{Beside, OnMiss, Suspend};
@@ -198,7 +199,13 @@ impl<C: ConcurrencyControl> ScanBatch<C> {
     ///
     /// # Safety
     /// As [`Point::step`](super::point::Point::step); the run has a table of a database that is held.
-    pub(crate) unsafe fn step<S: Suspend>(&mut self, env: Env<'_, C>, txn: &mut C::Txn, s: &mut S) -> bool {
+    pub(crate) unsafe fn step<S: Suspend>(
+        &mut self,
+        context: &Context<C>,
+        txn: &mut C::Txn,
+        s: &mut S,
+    ) -> bool {
+        let env = context.env();
         // SAFETY: tables live as long as their database.
         let table = unsafe { &*self.table };
         if self.stage == Stage::Begin {

@@ -62,8 +62,11 @@ impl<C: ConcurrencyControl> TxnState<C> {
     #[inline(always)]
     pub(crate) fn post_point(&self, table: &TableInner, key: Key, intent: Intent) -> Option<u8> {
         let place = self.free_slot()?;
-        self.fill_slot(place, Op::Point(Point::new(table, key, intent)));
-        self.point_at(place).prepare();
+        self.fill_slot(place, Op::Point(Point::unbegun(table, key, intent)));
+        // SAFETY: filled just now, and nobody else looks at it yet.
+        if let Op::Point(point) = unsafe { (*self.places[place as usize].get()).assume_init_mut() } {
+            point.begin(table);
+        }
         Some(place)
     }
 
@@ -131,16 +134,16 @@ impl<C: ConcurrencyControl> TxnState<C> {
         let op = unsafe { (*self.places[place].get()).assume_init_mut() };
         // SAFETY: not borrowed outside of single calls.
         let txn = unsafe { &mut *self.scheme.get() };
-        let env = self.context().env();
+        let context = self.context();
         match op {
             // SAFETY: inside the epoch of the slot's stamp; tables outlive transactions.
-            Op::Point(point) => unsafe { point.step(env, txn, s) },
+            Op::Point(point) => unsafe { point.step(context, txn, s) },
             // SAFETY: as above.
             Op::Probe(point) => unsafe { point.probe(s) },
             // SAFETY: runs are boxed and live as long as the transaction; else as above.
-            Op::ScanBatch(run) => unsafe { (**run).step(env, txn, s) },
+            Op::ScanBatch(run) => unsafe { (**run).step(context, txn, s) },
             // SAFETY: likewise.
-            Op::IndexedWrite(upkeep) => unsafe { (**upkeep).step(env, txn, s) },
+            Op::IndexedWrite(upkeep) => unsafe { (**upkeep).step(context, txn, s) },
             Op::Hold => unreachable!("it has no steps"),
         }
     }

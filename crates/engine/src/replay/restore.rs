@@ -200,8 +200,7 @@ impl<C: ConcurrencyControl> Entered<'_, C> {
         // epoch entered.
         let all_found = unsafe {
             // Only latches of the index are waited for, whose holders do not wait.
-            let env = self.context.env();
-            run_all(&mut points[..changes.len()], env, self.txn, &mut OnMiss, || {
+            run_all(&mut points[..changes.len()], self.context, self.txn, &mut OnMiss, || {
                 backoff.wait();
                 true
             })

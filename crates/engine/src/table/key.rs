@@ -247,6 +247,7 @@ pub(crate) fn encode_whole<K: Key>(key: &impl AsKey<K>, out: &mut Vec<u8>) -> Re
 }
 
 /// Decodes a whole key.
+#[inline]
 pub(crate) fn decode_whole<K: Key>(mut bytes: &[u8]) -> Result<K> {
     let all = bytes.len();
     match K::decode(true, &mut bytes) {
