@@ -100,7 +100,7 @@ pub mod recovery {
 pub mod tools {
     pub use crate::db::salvage;
     pub use crate::durable::{
-        Backup, FileReport, Outlook, Salvage, SalvageOptions, SalvagedTable, Verification, backup, verify,
+        Backup, FileReport, OpenCheck, Salvage, SalvageOptions, SalvagedTable, Verification, backup, verify,
     };
     pub use crate::txn::RawTable;
 }

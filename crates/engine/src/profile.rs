@@ -40,7 +40,7 @@ pub enum Activity {
     Index,
     /// Records' slots and versions: finding the one to be seen, making new ones.
     Versions,
-    /// Noting what was read, and deciding who may commit.
+    /// Noting what was read, and deciding whether it may commit.
     Control,
     /// Making a commit's changes seen, and noting them in the log.
     Commit,
@@ -91,7 +91,7 @@ impl Activity {
         }
     }
 
-    /// Part of an attempt, and in vain if that is undone.
+    /// Part of an attempt, and lost if that is undone.
     fn is_of_attempt(self) -> bool {
         use Activity::*;
         matches!(self, Useful | Index | Versions | Control | Commit | Timestamps)

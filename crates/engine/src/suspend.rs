@@ -2,7 +2,7 @@
 //! each policy compiles it to a different machine: plain sequential code, sequential code with
 //! prefetching, or a step machine that leaves at every probable cache miss.
 //!
-//! Called by the step machines of `index`, `record`, `cc` and `txn`; chosen by whoever steps them.
+//! Called by the step machines of `index`, `record`, `cc` and `txn`; chosen by their caller.
 
 use crate::profile::{Activity, Profile};
 

@@ -130,7 +130,7 @@ fn statistics_outlive_workers() {
     for count in [10_000_u64, 100, 1000] {
         let mut worker = db.worker();
         worker.run_each(0..count, async |tx, key| tx.put(table, *key, 1).await, |result| result.unwrap());
-        while worker.tend() {}
+        while worker.maintain() {}
         drop(worker);
         let after = db.statistics();
         assert!(after.polls >= before.polls + count && after.rounds > before.rounds, "{before:?}\n{after:?}");

@@ -353,7 +353,7 @@ fn blocked_workers_are_told_of() {
     };
     update(&mut busy, 10_000);
     for _ in 0..10 {
-        busy.tend(); // so that the epoch has gone as far as it can
+        busy.maintain(); // so that the epoch has gone as far as it can
     }
     assert_eq!(db.statistics().stalls, [], "nothing is known yet of how long");
     clock.0.fetch_add(5_000_000_000, Ordering::Relaxed);
@@ -366,7 +366,7 @@ fn blocked_workers_are_told_of() {
     drop(end);
     blocker.wait().expect("it commits");
     for _ in 0..100 {
-        busy.tend();
+        busy.maintain();
     }
     clock.0.fetch_add(5_000_000_000, Ordering::Relaxed);
     assert_eq!(db.statistics().stalls, []);
@@ -393,7 +393,7 @@ fn rollbacks_over_a_tombstone() {
             },
             |result| assert!(matches!(result, Err(Error::User(_)))),
         );
-        while worker.tend() {}
+        while worker.maintain() {}
         worker.garbage()
     };
     let few = roll_back(&mut worker, 10);
@@ -403,9 +403,9 @@ fn rollbacks_over_a_tombstone() {
     let inserter = db.begin().expect("room");
     inserter.insert(table, 1, 3).expect("deleted");
     for _ in 0..20 {
-        worker.tend(); // passes by the tombstone, which is covered
+        worker.maintain(); // passes by the tombstone, which is covered
     }
     drop(inserter);
-    let rounds = (0..100).take_while(|_| db.tend() | worker.tend()).count();
+    let rounds = (0..100).take_while(|_| db.maintain() | worker.maintain()).count();
     assert!(rounds < 100 && db.statistics().memory.records == 0, "{:?}", db.statistics().memory);
 }

@@ -90,7 +90,7 @@ async fn count_up(tx: &Txn, tables: Tables, key: u64) -> Result<()> {
 /// The rows that `everything` changes are as they were loaded; records and versions too.
 fn assert_undone(db: &Database, tables: Tables, versions_bytes_max: u64) {
     let mut worker = db.worker();
-    while worker.tend() {}
+    while worker.maintain() {}
     drop(worker);
     let tx = db.begin().unwrap();
     let (mut rows, mut names) = (tx.scan(tables.numbers, 0..), tx.scan_prefix(tables.names, b""));
@@ -116,7 +116,7 @@ fn others(db: &Database, tables: Tables) -> u64 {
 
 fn clean<S: braiddb::suspend::Suspend>(worker: &mut Worker<Serializable, S>) {
     for _ in 0..100 {
-        if !worker.tend() && worker.garbage() == 0 {
+        if !worker.maintain() && worker.garbage() == 0 {
             return;
         }
     }

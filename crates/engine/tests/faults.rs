@@ -74,7 +74,7 @@ fn out_of_memory() {
         const RESERVE: u64 = 1 << 20;
         assert!(db.statistics().memory.total_bytes() <= LIMIT + RESERVE);
         for _ in 0..1000 {
-            worker.tend();
+            worker.maintain();
         }
         assert_eq!(db.statistics().memory.records, 1, "round {round}");
         worker.run(async |tx| tx.put(t, 0, &[round as u8; 1000]).await).unwrap();
@@ -110,12 +110,12 @@ fn out_of_memory_and_back() {
             let mut done = worker.run(async |tx| tx.delete(t, key).await);
             while let Err(Error::OutOfMemory { .. }) = done {
                 assert!(worker.garbage() > 0, "round {round}: no room to delete row {key} of {stored}");
-                worker.tend();
+                worker.maintain();
                 done = worker.run(async |tx| tx.delete(t, key).await);
             }
             assert!(done.unwrap());
         }
-        while worker.tend() || worker.garbage() > 0 {}
+        while worker.maintain() || worker.garbage() > 0 {}
         assert_eq!(db.statistics().memory.records, 0);
     }
 }
@@ -403,7 +403,7 @@ fn idle_across_many_updates() {
         worker.run_each(keys(), async |tx, key| tx.put(churn, key, &[1; 300]).await, |done| done.unwrap());
         worker.run_each(0..2000u64, async |tx, i| tx.put(t, 1, *i).await, |done| done.unwrap());
         worker.run_each(keys(), async |tx, key| tx.delete(churn, key).await, |done| assert!(done.unwrap()));
-        while worker.tend() {}
+        while worker.maintain() {}
         let memory = db.statistics().memory;
         if round == 4 {
             (nodes, bytes) = (memory.nodes, memory.versions_bytes);
@@ -415,7 +415,7 @@ fn idle_across_many_updates() {
     assert_eq!(idle.scan_prefix(churn, b"a").next().unwrap(), None);
     idle.commit().unwrap();
     for _ in 0..10_000 {
-        if !worker.tend() && worker.garbage() == 0 {
+        if !worker.maintain() && worker.garbage() == 0 {
             break;
         }
     }
@@ -444,11 +444,11 @@ fn a_tombstone_uncovered_by_a_rollback() {
         worker.step();
     }
     for _ in 0..100 {
-        worker.tend();
+        worker.maintain();
     }
     assert!(worker.cancel(slot.unwrap()));
     for _ in 0..100 {
-        worker.tend();
+        worker.maintain();
     }
     assert_eq!(worker.run(async |tx| tx.get(t, 1).await).unwrap(), None);
     assert_eq!((worker.garbage(), db.statistics().memory.records), (0, 0));

@@ -180,7 +180,7 @@ const SECRET: &[u8] = b"another table's row, which is none of the index's busine
 /// Cleans up after deletions.
 fn clean(worker: &mut Worker) {
     for _ in 0..1000 {
-        worker.tend();
+        worker.maintain();
     }
     assert_eq!(worker.garbage(), 0);
 }

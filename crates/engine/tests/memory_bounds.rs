@@ -18,7 +18,7 @@ fn total_bytes(db: &Database) -> u64 {
 /// Tends until nothing is left to clean up.
 fn clean<S: Suspend>(worker: &mut Worker<Serializable, S>) {
     for _ in 0..100_000 {
-        worker.tend();
+        worker.maintain();
         if worker.garbage() == 0 {
             return;
         }
@@ -304,7 +304,7 @@ fn bytes_per_record() {
     assert!(bytes_per_record <= 96.0, "{bytes_per_record} bytes per record: {memory:?}");
 }
 
-/// Proves that `Database::tend` cleans up what an interactive transaction left when it was rolled back.
+/// Proves that `Database::maintain` cleans up what an interactive transaction left when it was rolled back.
 #[test]
 fn tend_after_interactive_transactions() {
     let db = database(u64::MAX);
@@ -318,10 +318,10 @@ fn tend_after_interactive_transactions() {
     for i in 0..1000 {
         inserter.insert(table, i, 2).expect("deleted");
     }
-    while worker.tend() {} // passes by the tombstones, which are covered
+    while worker.maintain() {} // passes by the tombstones, which are covered
     drop(inserter);
     // The rounds that an epoch needs, and no more.
-    let rounds = (0..100).take_while(|_| db.tend() | worker.tend()).count();
+    let rounds = (0..100).take_while(|_| db.maintain() | worker.maintain()).count();
     assert!(rounds < 100, "{:?}", db.statistics().memory);
     assert_eq!(db.statistics().memory.records, 0);
 }

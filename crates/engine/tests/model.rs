@@ -315,11 +315,11 @@ impl Workers {
         }
     }
 
-    fn tend(&mut self) -> usize {
-        self.interleaved.tend();
-        self.naive.tend();
-        self.prefetching.tend();
-        self.seeded.tend();
+    fn maintain(&mut self) -> usize {
+        self.interleaved.maintain();
+        self.naive.maintain();
+        self.prefetching.maintain();
+        self.seeded.maintain();
         self.interleaved.garbage() + self.naive.garbage() + self.prefetching.garbage() + self.seeded.garbage()
     }
 }
@@ -349,7 +349,7 @@ fn check_reclamation(db: &Database, workers: &mut Workers, tables: Tables, model
     let cleared = async |tx: &Txn| tx.delete(flush, 0).await;
     assert!(workers.interleaved.run(cleared).expect("nothing is in its way"));
     let is_clean = |_| {
-        let garbage = workers.tend();
+        let garbage = workers.maintain();
         // An operation of an interactive transaction lets the epoch of its context go on.
         drop(db.begin());
         garbage == 0 && db.statistics().memory.records == 0
@@ -381,7 +381,7 @@ fn check(plans: &[Plan], seed: u64) {
             Way::Seeded => in_worker(&mut workers.seeded, tables, &mut model, plan),
             Way::Interactive => interactively(&db, tables, &mut model, plan),
         }
-        workers.tend();
+        workers.maintain();
         if plan.closes && !held.is_empty() {
             check_snapshot(&held.swap_remove(0), tables, i % 2 == 0);
         }

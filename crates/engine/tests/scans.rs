@@ -191,7 +191,7 @@ fn a_deleted_row_that_was_read_ahead_stays_deleted() {
     assert_eq!(rows.next().unwrap(), Some((0, 0)));
     // Nobody sees the deleted row any more: its record goes, and is used for another one.
     for _ in 0..100 {
-        while worker.tend() || db.tend() {}
+        while worker.maintain() || db.maintain() {}
     }
     assert_eq!(db.statistics().memory.records, records - 1);
     let other: Table<u64, [u8]> = db.table("other").unwrap();

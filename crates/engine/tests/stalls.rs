@@ -274,10 +274,10 @@ fn a_row_that_is_gone() {
     while db.statistics().log.stalls == 0 {
         std::thread::sleep(Duration::from_millis(10));
     }
-    while worker.tend() || db.tend() {}
+    while worker.maintain() || db.maintain() {}
     for _ in 0..100 {
-        worker.tend();
-        db.tend();
+        worker.maintain();
+        db.maintain();
     }
     assert!(matches!(get(&db, table, 1), Err(Error::Stalled { .. })));
     storage.trouble.begin(Kind::Hang, false);

@@ -124,7 +124,7 @@ fn records_left(db: &Database, table: Table<u64, [u8]>) -> u64 {
     let mut worker = db.worker();
     worker.run(async |tx| tx.delete(table, u64::MAX).await).expect("nothing is in its way");
     for _ in 0..100_000 {
-        worker.tend();
+        worker.maintain();
         if worker.garbage() == 0 && db.statistics().memory.records == 0 {
             break;
         }

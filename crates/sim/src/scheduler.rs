@@ -182,7 +182,7 @@ impl<C: ConcurrencyControl> Simulation<C> {
                 0..150 if begun(self) < transactions => self.begin(at, random),
                 150..152 => self.cancel(at, random),
                 152..160 => {
-                    let more = self.workers[at].tend();
+                    let more = self.workers[at].maintain();
                     self.ledger.note(u64::from(more));
                 }
                 // An interactive transaction waits in place, and would wait for ever for a commit that only this
@@ -263,7 +263,7 @@ impl<C: ConcurrencyControl> Simulation<C> {
         self.ledger.check(before.is_ok(), || format!("the look before cleaning failed: {before:?}"));
         for _ in 0..TENDS_MAX {
             for worker in &mut self.workers {
-                worker.tend();
+                worker.maintain();
             }
             if self.workers.iter().all(|worker| worker.garbage() == 0) {
                 break;

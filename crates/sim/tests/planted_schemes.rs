@@ -114,7 +114,7 @@ fn reader_among_many_versions<C: ConcurrencyControl>() -> bool {
     for value in 2..UPDATES {
         put(1, value);
     }
-    worker.tend();
+    worker.maintain();
     reader.commit().is_ok()
 }
 

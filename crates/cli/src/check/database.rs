@@ -3,7 +3,7 @@
 use crate::database::open::{Bar, Failure, advise, existing};
 use crate::sim::grouped;
 use braiddb::recovery::Damage;
-use braiddb::tools::{Outlook, Verification};
+use braiddb::tools::{OpenCheck, Verification};
 use clap::Args;
 use serde_json::{Value, json};
 use std::io::{self, Write};
@@ -64,11 +64,11 @@ fn print(found: &Verification, to: &mut impl Write) -> io::Result<()> {
         writeln!(to, "no lock could be made here: somebody may have been writing meanwhile")?;
     }
     match &found.outlook {
-        Outlook::Opens { checkpoint: Some(number) } => {
+        OpenCheck::Opens { checkpoint: Some(number) } => {
             writeln!(to, "the database opens, with the {} rows of checkpoint {number}", grouped(found.rows))
         }
-        Outlook::Opens { checkpoint: None } => writeln!(to, "the database opens, with the log alone"),
-        Outlook::Refused { reason } => writeln!(to, "the database DOES NOT OPEN: {reason}"),
+        OpenCheck::Opens { checkpoint: None } => writeln!(to, "the database opens, with the log alone"),
+        OpenCheck::Refused { reason } => writeln!(to, "the database DOES NOT OPEN: {reason}"),
     }
 }
 
@@ -78,8 +78,8 @@ fn object(found: &Verification) -> Value {
         json!({ "file": file.file, "bytes": file.bytes, "good": damages.is_empty(), "damages": damages })
     });
     let (opens, checkpoint, reason) = match &found.outlook {
-        Outlook::Opens { checkpoint } => (true, *checkpoint, None),
-        Outlook::Refused { reason } => (false, None, Some(reason)),
+        OpenCheck::Opens { checkpoint } => (true, *checkpoint, None),
+        OpenCheck::Refused { reason } => (false, None, Some(reason)),
     };
     json!({
         "good": found.is_good(),

@@ -69,7 +69,7 @@ pub enum Abort {
     /// Together with what others have committed meanwhile, no serial order might explain what it has read.
     Unserializable,
     /// Another one's commit was waited for, and did not end.
-    Waited,
+    WaitTimeout,
     /// It would have waited for itself, by way of others.
     Deadlock,
     /// The database's memory limit is reached: what it has read cannot be validated. Running it again does not help by
@@ -113,7 +113,7 @@ pub enum NotBegun {
     /// Too many are open already.
     TooMany,
     /// Others that it has to wait for did not end.
-    Waited,
+    WaitTimeout,
     /// The database's memory limit is reached.
     OutOfMemory,
 }
@@ -301,7 +301,7 @@ pub unsafe trait ConcurrencyControl: Sized + Send + Sync + 'static {
     /// Called now and then between `enter` and `leave`, whatever transactions are open.
     fn refresh(env: Env<'_, Self>);
     /// Cleans up a bounded amount. True: there is more to do.
-    fn tend(env: Env<'_, Self>) -> bool;
+    fn maintain(env: Env<'_, Self>) -> bool;
     /// Memory is short: cleans up all that can be, of this worker and, as far as they let it, of others. True: there is
     /// more, which may become free when other transactions and workers have gone on.
     fn relieve(env: Env<'_, Self>) -> bool;

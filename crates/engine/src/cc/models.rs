@@ -195,7 +195,7 @@ impl<C: ConcurrencyControl> Hand<'_, C> {
 
     /// Collects garbage until nothing more is due and what was retired is free.
     pub(super) fn clean(&self) {
-        while C::tend(self.env()) {}
+        while C::maintain(self.env()) {}
         (0..6).for_each(|_| self.local.refresh(None));
     }
 }

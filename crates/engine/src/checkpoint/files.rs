@@ -22,7 +22,7 @@ pub fn number_next(storage: &dyn Storage) -> Result<u64> {
         .ok_or_else(|| damaged(last.to_string(), 0, "no number is left for another checkpoint"))
 }
 
-/// The files that nobody needs who keeps these checkpoints: manifests of others, rows that none of these names,
+/// The files that are not needed while these checkpoints are kept: manifests of others, rows that none of these names,
 /// and what was never finished. Manifests come first. Not to be asked while a checkpoint is being written, whose
 /// files no manifest names yet.
 pub fn unneeded(storage: &dyn Storage, keep: &[Manifest]) -> Result<Vec<String>> {

@@ -8,7 +8,7 @@ use crate::table::{Index, Key, Table, Value};
 
 impl<C: ConcurrencyControl> Database<C> {
     /// An index of a table: its rows in the order of what `extract` makes of them; those it makes nothing of are left
-    /// out. Several rows may have the same key. From now on every write of a row, by whomever, maintains the index in
+    /// out. Several rows may have the same key. From now on every write of a row maintains the index in
     /// the same transaction; [`Txn::scan_by`](crate::Txn::scan_by) reads by it. A write that changes no key of the
     /// index costs a comparison.
     ///
@@ -31,7 +31,7 @@ impl<C: ConcurrencyControl> Database<C> {
     ///
     /// let db = Database::in_memory(Options { workers: 0, ..Options::default() })?;
     /// let customers: Table<u32, Plain<Customer>> = db.table("customers")?;
-    /// // By two columns; rows are read where they lie, here and by those who scan.
+    /// // By two columns; rows are read where they lie, here and by scans.
     /// let by_name = db.index(customers, "by name", |_, customer: &Customer| {
     ///     Some((customer.district, customer.last))
     /// })?;

@@ -69,7 +69,7 @@ struct Owner<C: ConcurrencyControl> {
     engine: Arc<Engine<C>>,
     executor: Arc<Executor<TxnState<C>>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
-    /// Goes after the workers, who may have to wait for the log.
+    /// Dropped after the workers, which may have to wait for the log.
     durable: Option<Durable>,
 }
 
@@ -443,8 +443,8 @@ impl<C: ConcurrencyControl> Database<C> {
 
     /// Cleans up after interactive transactions what their own calls could not, because older snapshots were
     /// open; a bounded amount. True: there is more to do. (Workers clean up by themselves.)
-    pub fn tend(&self) -> bool {
-        self.0.engine.tend()
+    pub fn maintain(&self) -> bool {
+        self.0.engine.maintain()
     }
 
     pub(crate) fn engine(&self) -> &Arc<Engine<C>> {

@@ -114,7 +114,7 @@ impl<C: ConcurrencyControl> Database<C> {
         Database::serve(engine, Some(durable))
     }
 
-    /// As [`Database::open_with`], but without threads of its own for the log and checkpoints: whoever holds the
+    /// As [`Database::open_with`], but without threads of its own for the log and checkpoints: the caller that holds the
     /// [`Stepped`] does what they would. For simulations; with an error planted for tests.
     #[doc(hidden)]
     pub fn open_stepped(

@@ -283,7 +283,7 @@ impl<C: ConcurrencyControl, S: Suspend> Worker<C, S> {
     }
 
     /// Cleans up a bounded amount; true: there is more to do.
-    pub fn tend(&mut self) -> bool {
+    pub fn maintain(&mut self) -> bool {
         self.inner.attended(exec::Worker::maintain)
     }
 

@@ -31,13 +31,13 @@ const REST_MAX_LOG: u32 = 6;
 
 const NS_PER_S: u64 = 1_000_000_000;
 
-/// What the checkpoints' thread and those who call for one say to each other.
+/// What the thread that makes checkpoints and callers that ask for one say to each other.
 #[derive(Default)]
 struct Requests {
     /// Checkpoints that were asked for, and those of them that are over.
     asked: u64,
     answered: u64,
-    /// Why the last one failed, for those who have asked.
+    /// Why the last one failed, for callers that have asked.
     failure: Option<Arc<Error>>,
     is_closed: bool,
 }
@@ -83,7 +83,7 @@ impl CheckpointThread {
         let began_ns = clock.now_ns();
         let (of_caller, wait_ns_max) = (clock.clone(), options.log_wait_ns_max());
         let (options, of_thread) = (options.clone(), shared.clone());
-        let mut keeper = Keeper {
+        let mut keeper = CheckpointSchedule {
             checkpointer,
             options,
             clock,
@@ -185,7 +185,7 @@ impl Drop for Closing {
 }
 
 /// What runs on the thread.
-struct Keeper<C: ConcurrencyControl> {
+struct CheckpointSchedule<C: ConcurrencyControl> {
     checkpointer: Checkpointer<C>,
     options: Options,
     clock: Arc<dyn Clock>,
@@ -199,7 +199,7 @@ struct Keeper<C: ConcurrencyControl> {
     listeners: Arc<Listeners>,
 }
 
-impl<C: ConcurrencyControl> Keeper<C> {
+impl<C: ConcurrencyControl> CheckpointSchedule<C> {
     fn run(&mut self) {
         while let Some(asked) = self.await_turn() {
             self.began_ns = self.clock.now_ns();

@@ -1,10 +1,10 @@
-//! Copying a database that is in use, without its help: by what its files promise to whoever reads them.
+//! Copying a database that is in use, without its help: by what its files promise to readers.
 //!
 //! What a checkpoint needs are files of rows that nobody changes any more, and the log from its start to its end or
 //! beyond. Both may be given up meanwhile, for newer checkpoints; then the copy begins again with a newer one.
 
 use super::damage::{begin_copy, check_finished, clear_copy, end_copy, has_fallback, holder, note_unlogged};
-use super::verify::{Outlook, inspect};
+use super::verify::{OpenCheck, inspect};
 use crate::checkpoint::{self, Closed, Identity, Manifest, TableEntry};
 use crate::error::{Error, Result};
 use crate::storage::{OpenMode, Storage};
@@ -118,7 +118,7 @@ fn copy(from: &dyn Storage, to: &dyn Storage) -> Result<Backup, Failed> {
     if let Some(damage) = found.damages().next() {
         return Err(Failed::Moved(damage.to_string()));
     }
-    if let Outlook::Refused { reason } = found.outlook {
+    if let OpenCheck::Refused { reason } = found.outlook {
         return Err(Failed::Moved(reason));
     }
     let bytes = found.files.iter().map(|file| file.bytes).sum();

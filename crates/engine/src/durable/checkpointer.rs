@@ -124,7 +124,7 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
         }
     }
 
-    /// The newest checkpoint that counts, for who closes the database: its number, or 0 if there is none. `None`: after a
+    /// The newest checkpoint that counts, for closing the database: its number, or 0 if there is none. `None`: after a
     /// sync that failed, nothing can be said of the files.
     pub(super) fn newest(&self) -> Option<u64> {
         let newest = self.kept.last().map_or(0, |manifest| manifest.number);
@@ -266,7 +266,7 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
         if let Some(log) = &self.log {
             log.room().end_checkpoint();
             self.watch();
-            log.tend();
+            log.maintain();
         }
     }
 

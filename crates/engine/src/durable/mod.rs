@@ -37,7 +37,7 @@ pub(crate) use restore::Restorer;
 pub(crate) use salvage::Salvager;
 pub use salvage::{Salvage, SalvageOptions, SalvagedTable};
 use status::Status;
-pub use verify::{FileReport, Outlook, Verification, verify};
+pub use verify::{FileReport, OpenCheck, Verification, verify};
 pub(crate) use watch::Listener;
 use watch::{Listeners, WatchThread};
 
@@ -59,7 +59,7 @@ use std::sync::Arc;
 pub(crate) struct Opening<'o> {
     pub(crate) storage: Arc<dyn Storage>,
     pub(crate) clock: Arc<dyn Clock>,
-    /// What others are told who find it in use.
+    /// What others are told that find it in use.
     pub(crate) holder: Holder,
     /// What the database is called if it is made now: a number that no other has.
     pub(crate) fresh: DatabaseId,
@@ -221,7 +221,7 @@ fn open_log<C: ConcurrencyControl>(
 }
 
 impl<C: ConcurrencyControl> Recovered<C> {
-    /// Leaves the background to the caller, who keeps the lock, too.
+    /// Leaves the background work to the caller, which keeps the lock, too.
     pub(crate) fn into_stepped(self) -> (Stepped<C>, Durable) {
         let Recovered { engine, recovery, storage, stepped, lock } = self;
         let told = Told::new(&engine, &stepped);
@@ -247,7 +247,7 @@ impl<C: ConcurrencyControl> Recovered<C> {
     }
 }
 
-/// The durable side of an open database. Dropped, it closes the database in order; whoever appends must be gone.
+/// The durable side of an open database. Dropped, it closes the database in order; no appender may be left.
 pub(crate) struct Durable {
     /// Before what it looks at.
     watch: Option<WatchThread>,
@@ -344,7 +344,7 @@ impl Durable {
 
 impl Drop for Durable {
     fn drop(&mut self) {
-        let _ = self.close_once(); // who wants to know calls `close`
+        let _ = self.close_once(); // a caller that wants to know calls `close`
     }
 }
 

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 /// Whether a database would open.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outlook {
+pub enum OpenCheck {
     /// It would.
     Opens {
         /// With this checkpoint; none: with the log alone.
@@ -37,7 +37,7 @@ pub struct Verification {
     /// What is missing besides, and in which file that would be.
     pub missing: Vec<Damage>,
     /// Whether the database would open.
-    pub outlook: Outlook,
+    pub outlook: OpenCheck,
     /// Rows of that checkpoint.
     pub rows: u64,
     /// Good records of the log, from the start of the oldest checkpoint on.
@@ -72,7 +72,7 @@ impl Verification {
             was_locked: false,
             files: Vec::new(),
             missing: Vec::new(),
-            outlook: Outlook::Opens { checkpoint: None },
+            outlook: OpenCheck::Opens { checkpoint: None },
             rows: 0,
             records: 0,
             log_bytes: 0,
@@ -89,7 +89,7 @@ impl Verification {
 
     /// Whether the database would open, perhaps in spite of damage.
     pub fn would_open(&self) -> bool {
-        matches!(self.outlook, Outlook::Opens { .. })
+        matches!(self.outlook, OpenCheck::Opens { .. })
     }
 
     /// All that is wrong.
@@ -111,7 +111,7 @@ pub fn verify(storage: &dyn Storage, progress: &mut dyn FnMut(&Progress)) -> Res
     Ok(verification)
 }
 
-/// As [`verify`], for who has the lock.
+/// As [`verify`], for a caller that has the lock.
 pub(super) fn inspect(storage: &dyn Storage, progress: &mut dyn FnMut(&Progress)) -> Result<Verification> {
     let mut inspector = Inspector {
         storage,
@@ -128,7 +128,7 @@ pub(super) fn inspect(storage: &dyn Storage, progress: &mut dyn FnMut(&Progress)
         // What is no identity, beside other files of a database, was one.
         Err(error) if is_damage(storage, &error) => {
             inspector.file(Identity::FILE, [Damage::of(Identity::FILE, &error)]);
-            inspector.found.outlook = Outlook::Refused { reason: error.to_string() };
+            inspector.found.outlook = OpenCheck::Refused { reason: error.to_string() };
             return Ok(inspector.found);
         }
         Err(error) => return Err(error.into()),
@@ -257,7 +257,7 @@ impl Inspector<'_> {
         database: DatabaseId,
         chosen: Option<&Manifest>,
         failure: Option<String>,
-    ) -> Result<Outlook> {
+    ) -> Result<OpenCheck> {
         let checkpoint = chosen.map(|chosen| chosen.number);
         let replayed = would_replay(self.storage, database, self.closed.as_ref(), chosen, self.ending());
         let named = self.closed.map(|closed| closed.checkpoint).filter(|number| *number > 0);
@@ -271,10 +271,10 @@ impl Inspector<'_> {
             self.refused = self.refused.take().or_else(|| failure.clone());
         }
         let error = match (self.unmarked.take().or(self.refused.take()), replayed) {
-            (Some(reason), _) => return Ok(Outlook::Refused { reason }),
+            (Some(reason), _) => return Ok(OpenCheck::Refused { reason }),
             (None, Ok(end)) => {
                 self.found.end = end;
-                return Ok(Outlook::Opens { checkpoint });
+                return Ok(OpenCheck::Opens { checkpoint });
             }
             (None, Err(error)) => error,
         };
@@ -292,7 +292,7 @@ impl Inspector<'_> {
         // Without a checkpoint the log is too short: for want of a checkpoint.
         let is_short = matches!(error, Error::Log(wal::Error::Missing { .. }));
         let failure = failure.filter(|_| checkpoint.is_none() && is_short);
-        Ok(Outlook::Refused { reason: failure.unwrap_or_else(|| error.to_string()) })
+        Ok(OpenCheck::Refused { reason: failure.unwrap_or_else(|| error.to_string()) })
     }
 
     /// What is wrong with a file of a checkpoint.

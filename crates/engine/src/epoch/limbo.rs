@@ -12,7 +12,7 @@ pub(super) struct Retired {
     pub(super) reclaim: Reclaim,
 }
 
-// SAFETY: who retires promises that the reclamation may run on any participant's thread.
+// SAFETY: the caller of `retire` promises that the reclamation may run on any participant's thread.
 unsafe impl Send for Retired {}
 
 /// A queue of deferred reclamations, mostly in the order of stamps. An adopted one may stand

@@ -322,7 +322,7 @@ impl Local {
     fn reclaim_due(&self, end: u64, pending: usize) {
         for _ in 0..RECLAIMED_MAX.max(pending / BACKLOG_PART) {
             let Some(due) = self.with_limbo(|limbo| limbo.pop_below(end)) else { break };
-            // SAFETY: whoever retired it promised that this is fine after the grace, which is over
+            // SAFETY: the caller of `retire` promised that this is fine after the grace, which is over
             // as the module head shows.
             unsafe { (due.reclaim)(self, due.p, due.word) };
         }

@@ -20,16 +20,16 @@
 //! 3. *An unlink that is retired with stamp `r` is seen by every operation with `s >= r + 2`.*
 //!    `r` is the announcement of the retiring participant, so by 1 `G` gets to `r + 2` only after
 //!    that participant announces a later epoch or leaves, which it does (Release) after the unlink;
-//!    who advances reads this (Acquire) and then writes `G` (Release), which the operation's
+//!    the advancing thread reads this (Acquire) and then writes `G` (Release), which the operation's
 //!    participant read (Acquire) to have that `s`. All writes of `G` are read-modify-writes, so
 //!    each carries what the ones before it carried. A participant that has left retires with
 //!    `G` read after a fence: then `G > r` is written after the unlink is visible, and 3 holds too.
 //! 4. So an operation that can reach the object has `A <= s <= r + 1`, hence by 1 `G <= r + 2` until it ends.
-//!    Objects are reclaimed at `G >= r + 3`, and that their last reader has ended is visible to who
+//!    Objects are reclaimed at `G >= r + 3`, and that their last reader has ended is visible to the thread that
 //!    reclaims by the same chain as in 3. In terms of the least announcement `min`, and as
 //!    `min + 1 >= G` by 1: reclaimed when `r + GRACE <= min`, with `GRACE = 2`.
 //!
-//! Progress: who waits for something advances; participants that are entered must refresh or leave
+//! Progress: a participant that waits for something advances; participants that are entered must refresh or leave
 //! for that. An operation in flight for ever holds everything back.
 //!
 //! # Pauses
@@ -69,11 +69,11 @@ pub type Reclaim = unsafe fn(&Local, *mut u8, u64);
 pub struct Epochs {
     /// The global epoch. Starts at 1, changed by compare-exchange in `try_advance` only.
     global: CachePadded<AtomicU64>,
-    /// Locked by who joins, leaves for good, or tries to advance.
+    /// Locked to join, to leave for good, and to try to advance.
     participants: Mutex<Vec<Arc<Announced>>>,
     /// What participants had retired that are gone, or have left for long.
     orphans: Mutex<Vec<Retired>>,
-    /// Length of `orphans`, changed under its lock; a hint to those who have not locked.
+    /// Length of `orphans`, changed under its lock; a hint without the lock.
     orphans_len: AtomicUsize,
     /// Bytes of large versions that are retired and not given back, of all participants.
     large_bytes: AtomicU64,
@@ -160,7 +160,7 @@ impl Epochs {
         lock(&self.participants).retain(|other| !Arc::ptr_eq(other, announced));
     }
 
-    /// Advances the global epoch if all who are in have announced it. If another participant is
+    /// Advances the global epoch if all participants inside have announced it. If another participant is
     /// trying or joining, that is left to it. With `may_revoke` those that pause are taken for left.
     fn try_advance(&self, may_revoke: bool) {
         let Some(participants) = try_lock(&self.participants) else { return };

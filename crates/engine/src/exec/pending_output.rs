@@ -111,7 +111,7 @@ impl<T> Drop for PendingOutputs<T> {
 
 /// A submitted future's way to announce a result that it has left with its task.
 pub(crate) trait Announce {
-    /// Tells who waits for it.
+    /// Wakes what waits for it.
     ///
     /// # Safety
     /// Called once for each pair that `Sink::hold` has returned, on the same thread.

@@ -383,7 +383,7 @@ impl<H: Host, S: Suspend> Worker<H, S> {
     pub(crate) fn clear(&mut self) {
         self.open = 0;
         self.gathering = true;
-        self.core.set_alone(false); // a panic may have cut off who would have
+        self.core.set_alone(false); // a panic may have cut off what would have
         self.core.clear();
     }
 

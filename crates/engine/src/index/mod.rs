@@ -126,7 +126,7 @@ pub trait Index: Send + Sync {
     /// The walk is of this index; inside an epoch entered before `walk`; `page` is the one given to `walk`.
     unsafe fn next_page<S: Suspend>(&self, walk: &mut Self::Walk, page: &mut Page, s: &mut S) -> Paged;
 
-    /// Asks for the memory that `next_page` reads first, where that is known: for who has got a page, wants another,
+    /// Asks for the memory that `next_page` reads first, where that is known: for a caller that has got a page, wants another,
     /// and has something else to do meanwhile. (An answer of `s` is ignored.)
     ///
     /// # Safety

@@ -43,7 +43,7 @@ pub(in crate::index) unsafe fn free(local: &Local, object: *mut u8) {
 pub(in crate::index) unsafe fn retire(local: &Local, object: *mut u8) {
     // SAFETY: the caller's promise.
     let len = unsafe { bytes(object) }.len();
-    // SAFETY: unreachable for who starts from now on.
+    // SAFETY: unreachable for operations that start from now on.
     unsafe { local.retire(object, (LENGTH_BYTES + len) as u64, reclaim) };
 }
 

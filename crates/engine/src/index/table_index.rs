@@ -44,7 +44,7 @@ pub struct TableIndex {
     number: u32,
     /// Places of removed records that only this index will name again.
     kept: Kept,
-    /// Which ranges of its keys were changed: noted by those who log changes. (Apart, as descents need the rest.)
+    /// Which ranges of its keys were changed: noted when changes are logged. (Apart, as descents need the rest.)
     touched: Box<Touched>,
 }
 

@@ -98,7 +98,7 @@ impl<C: ConcurrencyControl> Engine<C> {
 
     /// From now on no transaction that begins can write, and no table can be made.
     pub(crate) fn forbid_writes(&self) {
-        // Relaxed: whoever begins transactions is given the engine afterwards.
+        // Relaxed: threads that begin transactions are given the engine afterwards.
         self.is_read_only.store(true, Ordering::Relaxed);
     }
 
@@ -151,7 +151,7 @@ impl<C: ConcurrencyControl> Engine<C> {
     }
 
     /// Cleans up after interactive transactions. True: there is more to do.
-    pub(crate) fn tend(&self) -> bool {
+    pub(crate) fn maintain(&self) -> bool {
         let spare = self.spare.lock().expect("no panic while it is held").as_mut().map(std::mem::take);
         let mut more = false;
         for context in spare.unwrap_or_default() {
@@ -249,7 +249,7 @@ impl<C: ConcurrencyControl> Engine<C> {
         match why {
             NotBegun::TooMany => Error::TooManyTransactions { open_max: OPEN_TRANSACTIONS_MAX },
             NotBegun::OutOfMemory => self.out_of_memory(),
-            NotBegun::Waited => Error::Conflict,
+            NotBegun::WaitTimeout => Error::Conflict,
         }
     }
 
@@ -309,7 +309,7 @@ impl<C: ConcurrencyControl> Context<C> {
     fn tidy(&self) -> bool {
         const PASSES_MAX: usize = 16;
         let has_garbage = C::garbage(&self.engine.shared, &self.worker) > 0;
-        let more = has_garbage && (0..PASSES_MAX).all(|_| C::tend(self.env()));
+        let more = has_garbage && (0..PASSES_MAX).all(|_| C::maintain(self.env()));
         self.local.refresh(None);
         if self.local.has_much_retired() {
             self.engine.notice_stalls();

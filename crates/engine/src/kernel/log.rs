@@ -6,7 +6,7 @@ use crate::wal::{Lsn, Writer};
 /// The log's writer, and whether it flushes by itself.
 pub(crate) struct Log {
     pub(crate) writer: Writer,
-    /// Nobody flushes it but who steps the database: so nobody may wait for that.
+    /// Only the caller that steps the database flushes it: so no thread may wait for that.
     pub(crate) is_stepped: bool,
 }
 

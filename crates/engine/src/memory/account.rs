@@ -55,7 +55,7 @@ pub(super) struct SharedPool {
 #[derive(Default)]
 pub(super) struct SharedClass {
     batches: Mutex<Vec<Batch>>,
-    /// Length of `batches`, changed under its lock; a hint to those who have not locked.
+    /// Length of `batches`, changed under its lock; a hint without the lock.
     available: AtomicUsize,
 }
 

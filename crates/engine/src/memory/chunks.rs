@@ -1,6 +1,6 @@
 //! [`Chunks`]: what pools cut objects from, pieces of huge pages.
 //!
-//! A chunk smaller than a huge page is half of a chunk twice its size, and the other half waits for who wants one
+//! A chunk smaller than a huge page is half of a chunk twice its size, and the other half waits for the next request of its size
 //! of this size (Knowlton's buddies, *A Fast Storage Allocator*, CACM 1965; nothing is merged, since chunks do not come
 //! back). So many small pools lie in few huge pages: memory in small pages costs a miss of the address translation
 //! for each access.

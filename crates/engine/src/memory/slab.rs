@@ -76,7 +76,7 @@ impl Slab {
         self.allocate_run(1).map(|run| run.start)
     }
 
-    /// Up to `count` free blocks with ids in a row, one at least: for who needs many, and would meet others here
+    /// Up to `count` free blocks with ids in a row, one at least: for a caller that needs many, and would meet others here
     /// for each. A block that was freed comes alone, and first.
     #[inline]
     pub fn allocate_run(&self, count: u32) -> Result<Range<u32>, OutOfMemory> {

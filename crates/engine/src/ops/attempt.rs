@@ -236,6 +236,6 @@ impl<C: ConcurrencyControl> TxnState<C> {
                 return result.map_err(Fault::Abort);
             }
         }
-        Err(Fault::Abort(Abort::Waited))
+        Err(Fault::Abort(Abort::WaitTimeout))
     }
 }

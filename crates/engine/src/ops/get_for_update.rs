@@ -116,7 +116,7 @@ impl<'t, V: ?Sized, C: ConcurrencyControl> GetForUpdate<'t, V, C> {
 }
 
 impl<'t, C: ConcurrencyControl> Lock<'t, C> {
-    /// Looks for the row and tries to lock it. `waits`: those who are in the queue for it come first.
+    /// Looks for the row and tries to lock it. `waits`: transactions that are in the queue for it come first.
     fn poll_try(&mut self, context: &Context<'_>, waits: bool) -> Poll<Result<Tried<'t>, Fault>> {
         let is_newcomer = waits && !self.line.as_ref().is_some_and(RowWait::is_queued);
         let tried = self.locate.poll(context, |txn, point| try_lock(txn, point, is_newcomer));

@@ -73,7 +73,7 @@ impl<'t, C: ConcurrencyControl> MultiGet<'t, C> {
                 *point = Some(Point::new(table, key, self.intent));
             }
             if !self.txn.run_points(window) {
-                return Err(self.txn.doom(Fault::Abort(Abort::Waited)).into());
+                return Err(self.txn.doom(Fault::Abort(Abort::WaitTimeout)).into());
             }
             self.txn.count_operations(window.len() as u32);
             for point in window.iter().flatten() {

@@ -23,7 +23,7 @@ use zerocopy::IntoBytes;
 
 impl<C: ConcurrencyControl> Entry<C> {
     /// How it goes, being that of the row in record `id`. While a unique index is being built another row may have it:
-    /// then it stays, and is locked, so that whoever has changed it meanwhile is met.
+    /// then it stays, and is locked, so that a transaction that has changed it meanwhile is met.
     fn going(&mut self, txn: &TxnState<C>, id: RecordId) -> Result<Change<'static>, Fault> {
         // SAFETY: indexes live as long as their database.
         let is_unique = unsafe { &*self.index }.is_unique;
@@ -32,7 +32,7 @@ impl<C: ConcurrencyControl> Entry<C> {
         }
         self.point.access = C::Access::default(); // as of now
         if !txn.run_point(&mut self.point) {
-            return Err(txn.doom(Fault::Abort(Abort::Waited)));
+            return Err(txn.doom(Fault::Abort(Abort::WaitTimeout)));
         }
         let there = txn.found(&self.point)?;
         Ok(if there.is_some_and(|entry| split_entry(entry).0 != id) { Change::Lock } else { Change::Delete })
@@ -107,7 +107,7 @@ impl<C: ConcurrencyControl> IndexedWrite<C> {
                 }
                 // Nothing would keep the epoch: so no suspension.
                 if !txn.run_upkeep(self) {
-                    return Err(txn.doom(Fault::Abort(Abort::Waited)).into());
+                    return Err(txn.doom(Fault::Abort(Abort::WaitTimeout)).into());
                 }
             }
         }
@@ -331,7 +331,7 @@ impl<C: ConcurrencyControl> PointLookup<'_, C> {
                 // SAFETY: lent to this operation, and in no place.
                 if !txn.run_upkeep(unsafe { &mut *upkeep }) {
                     self.end_upkeep();
-                    return Poll::Ready(Err(txn.doom(Fault::Abort(Abort::Waited)).into()));
+                    return Poll::Ready(Err(txn.doom(Fault::Abort(Abort::WaitTimeout)).into()));
                 }
             } else if !txn.is_done(self.place) {
                 return txn.pend(context);

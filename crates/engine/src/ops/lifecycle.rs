@@ -87,7 +87,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
         let metrics = &self.context().metrics;
         metrics.aborts_conflict.add(1);
         metrics.retries.add(u64::from(is_retried));
-        self.operations.set(0); // they were in vain
+        self.operations.set(0); // they are undone
     }
 
     #[cold]
@@ -103,7 +103,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
         }
     }
 
-    /// What it has done was not in vain.
+    /// What it has done counts as work.
     #[inline(always)]
     fn count_work(&self) {
         let work = &self.context().work;

@@ -27,7 +27,7 @@ pub(crate) const ROUNDS_BUSY: u32 = 1000;
 
 /// Runs several operations to their ends, their misses overlapped: rounds over an array (what the CoroBase
 /// paper calls AMAC). `wait` is called before each further round where one of them has to wait for another thread;
-/// false: it waits in vain.
+/// false: it has waited as long as it may.
 ///
 /// # Safety
 /// As [`Point::step`], for each.

@@ -122,7 +122,7 @@ impl<'t, C: ConcurrencyControl> PointLookup<'t, C> {
         }
         let mut point = Point::new(table, self.key(), self.intent);
         if !txn.run_point(&mut point) {
-            return Poll::Ready(Err(txn.doom(Fault::Abort(Abort::Waited))));
+            return Poll::Ready(Err(txn.doom(Fault::Abort(Abort::WaitTimeout))));
         }
         Poll::Ready(end(txn, &point))
     }

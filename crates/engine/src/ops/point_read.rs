@@ -153,7 +153,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
     /// An operation has waited as long as one does in place: the transaction gives way.
     #[cold]
     pub(crate) fn waited_too_long(&self) -> Error {
-        self.doom(Fault::Abort(Abort::Waited)).into()
+        self.doom(Fault::Abort(Abort::WaitTimeout)).into()
     }
 
     /// Has the worker poll the transaction again when its turn comes.

@@ -2,7 +2,7 @@
 
 use std::cell::UnsafeCell;
 
-/// Boxes of a transaction's slot, those in use included. Whoever takes one gives it back; what a leaked future has
+/// Boxes of a transaction's slot, those in use included. The operation that takes one gives it back; what a leaked future has
 /// taken comes back when its transaction has ended.
 pub(crate) struct Pool<T> {
     #[allow(clippy::vec_box, reason = "operations hold their addresses")]

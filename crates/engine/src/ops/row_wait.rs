@@ -207,7 +207,7 @@ impl<'t, C: ConcurrencyControl> RowWait<'t, C> {
             return Ok(true);
         }
         if self.asides > ASIDES_IN_PLACE_MAX {
-            return Err(self.txn.doom(Fault::Abort(Abort::Waited)).into());
+            return Err(self.txn.doom(Fault::Abort(Abort::WaitTimeout)).into());
         }
         std::thread::yield_now();
         Ok(false)

@@ -286,7 +286,7 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Rows<'t, K, V, C> {
                 return Ok(());
             }
             if !self.txn.run_run(self.run) {
-                return Err(self.txn.doom(Fault::Abort(Abort::Waited)).into());
+                return Err(self.txn.doom(Fault::Abort(Abort::WaitTimeout)).into());
             }
             if !self.settle()? {
                 return Ok(());

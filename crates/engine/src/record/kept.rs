@@ -11,7 +11,7 @@ use crate::sync::{Mutex, lock};
 pub struct Kept {
     is_on: AtomicBool,
     free: Mutex<Vec<u32>>,
-    /// Length of `free`, changed under its lock; a hint to those who have not locked.
+    /// Length of `free`, changed under its lock; a hint without the lock.
     free_len: AtomicUsize,
 }
 
@@ -29,7 +29,7 @@ impl Kept {
     /// Whether places of records that go are to be given here.
     pub fn is_on(&self) -> bool {
         // Acquire: pairs with the Release in `switch_on`. Who removes a record that has been noted has seen what the
-        // writer of the note did, who had seen the switch.
+        // writer of the note did, which had seen the switch.
         self.is_on.load(Ordering::Acquire)
     }
 

@@ -7,7 +7,7 @@
 //!   one ([`Kept`]).
 //! - Along a chain, commit timestamps strictly decrease, after at most one transaction's
 //!   uncommitted versions, which are in front.
-//! - The slot's own place for a small value belongs to one version at a time: claimed by whoever
+//! - The slot's own place for a small value belongs to one version at a time: claimed by the thread that
 //!   turns its stamp from [`Stamp::FREE`] to its own tag, free again only when an epoch has
 //!   passed after the version was unlinked. So bytes lent to a reader never change.
 //!

@@ -25,7 +25,7 @@ pub struct Slot {
 #[cfg(not(any(braid_shuttle, braid_loom)))]
 const _: () = assert!(size_of::<Slot>() == 32);
 
-// SAFETY: the value's bytes are written only by whoever has claimed the place, before publishing it.
+// SAFETY: the value's bytes are written only by the thread that has claimed the place, before it publishes it.
 unsafe impl Sync for Slot {}
 
 impl Slot {
@@ -43,7 +43,7 @@ impl Slot {
     /// The newest version, or null: no record here.
     #[inline(always)]
     pub fn head(&self) -> *const Version {
-        self.head.load(Ordering::Acquire) // pairs with the Releases of whoever installs
+        self.head.load(Ordering::Acquire) // pairs with the Releases of installs
     }
 
     /// True if `v` is the version inside this slot.
@@ -67,7 +67,7 @@ impl Slot {
             .is_ok()
     }
 
-    /// Puts `new` in front of nothing, and returns what was there, which is the caller's alone now: for who knows
+    /// Puts `new` in front of nothing, and returns what was there, which is the caller's alone now: for a caller that knows
     /// that nobody reads the record.
     #[inline(always)]
     pub fn exchange(&self, new: *const Version) -> *const Version {

@@ -1,4 +1,4 @@
-//! What a version says of its creation: a commit timestamp, or who is about to give it one.
+//! What a version says of its creation: a commit timestamp, or the transaction that is about to give it one.
 //!
 //! Commits are ticks of [`TICK`] apart. The space between two ticks says how far back a commit is to be
 //! taken for ordered (see [`Timestamp::reaching`]); it never changes how two commits compare.

@@ -26,7 +26,7 @@ pub struct Version {
 pub enum VersionKind {
     /// It has this value.
     Value,
-    /// It is deleted; the bytes tell who cleans up after it.
+    /// It is deleted; the bytes tell how to clean up after it.
     Tombstone,
 }
 

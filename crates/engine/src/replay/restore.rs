@@ -7,7 +7,7 @@
 //!   threads at once, before that.
 //! - After an error the database is of no use and is dropped.
 //!
-//! Then every record has one version, as if it had been committed by the last who wrote it.
+//! Then every record has one version, as if it had been committed by the last transaction that wrote it.
 
 use crate::kernel::{Context, Engine};
 use crate::ops::run_all;
@@ -167,7 +167,7 @@ impl<C: ConcurrencyControl> Restorer<C> {
         self.context.enter();
         // (Nobody else uses the database: there is nothing to wait for.)
         let begun = C::begin(self.context.env(), &mut self.txn, Declared::default(), &mut Never);
-        if let Err(why) = begun.unwrap_or(Err(NotBegun::Waited)) {
+        if let Err(why) = begun.unwrap_or(Err(NotBegun::WaitTimeout)) {
             self.context.leave();
             return Err(self.context.engine.not_begun(why));
         }

@@ -149,8 +149,8 @@ impl<'d, C: ConcurrencyControl, K: Key> Fixture<'d, C, K> {
 fn clean<C: ConcurrencyControl>(db: &Database<C>) {
     let mut worker = db.worker();
     for _ in 0..100_000 {
-        worker.tend();
-        db.tend();
+        worker.maintain();
+        db.maintain();
         if worker.garbage() == 0 {
             return;
         }

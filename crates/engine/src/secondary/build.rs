@@ -1,10 +1,10 @@
 //! Making an index of a table that is in use.
 //!
-//! 1. Publish it: who begins to write from now on maintains it.
+//! 1. Publish it: writes that begin from now on maintain it.
 //! 2. Wait until every transaction that was open then has ended. What they have written is there for the rest.
 //! 3. Row by row, some in a transaction: lock the row, so that nobody changes it meanwhile, and add its entry if it is
 //!    not there.
-//! 4. Whoever begins now finds everything.
+//! 4. Transactions that begin now find everything.
 
 use crate::cc::{Abort, Change, ConcurrencyControl, Intent, Written};
 use crate::error::{Error, Result};
@@ -259,7 +259,7 @@ fn add<C: ConcurrencyControl>(
 fn locate<C: ConcurrencyControl>(txn: &TxnState<C>, point: &mut Point<C>) -> Result<()> {
     match txn.run_point(point) {
         true => Ok(()),
-        false => Err(txn.doom(Fault::Abort(Abort::Waited)).into()),
+        false => Err(txn.doom(Fault::Abort(Abort::WaitTimeout)).into()),
     }
 }
 

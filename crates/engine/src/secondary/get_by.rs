@@ -129,7 +129,7 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Future for GetBy<'t, 
         }
         let key = me.row.take().expect("set by `follow`").0;
         if !txn.run_point(&mut point) {
-            return Poll::Ready(Err(txn.doom(Fault::Abort(Abort::Waited)).into()));
+            return Poll::Ready(Err(txn.doom(Fault::Abort(Abort::WaitTimeout)).into()));
         }
         Poll::Ready(me.row(key, &point))
     }

@@ -64,7 +64,7 @@ impl fmt::Display for Operation {
 pub enum Cause {
     /// The operating system, or what stands for it, said so.
     Io(io::Error),
-    /// Somebody else holds the directory; who, unless that cannot be read.
+    /// Another process holds the directory; which one, unless that cannot be read.
     Locked(Option<Holder>),
     /// The file ends before the bytes that were to be read.
     EndOfFile {

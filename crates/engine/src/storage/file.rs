@@ -41,7 +41,7 @@ impl FileStorage {
         };
         let made = match fs::create_dir(&storage.directory) {
             Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
-            // (Also of one that was there: who has made it may not have come to this.)
+            // (Also of one that was there: the process that made it may not have come to this.)
             _ => system::sync_directory(parent),
         };
         made.map_err(|error| storage.failed(Operation::Create, "", error))?;

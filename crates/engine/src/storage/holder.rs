@@ -17,7 +17,7 @@ pub struct Holder {
 }
 
 impl Holder {
-    /// This process. When it starts is for the caller to say, who has the clock.
+    /// This process. The caller says when it started: it has the clock.
     pub fn this_process(started_s: u64) -> Holder {
         let path = std::env::current_exe().unwrap_or_default();
         let program = path.file_name().unwrap_or_default().to_string_lossy().into_owned();

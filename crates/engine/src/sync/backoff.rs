@@ -39,7 +39,7 @@ impl Backoff {
         self.step += 1;
     }
 
-    /// True once spinning has not helped: who has something else to do should do it.
+    /// True once spinning has not helped: a caller that has something else to do should do it.
     #[inline]
     pub fn is_long(&self) -> bool {
         self.step > SPIN_STEPS_MAX

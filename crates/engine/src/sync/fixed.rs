@@ -37,7 +37,7 @@ impl<T> Deref for Fixed<T> {
 
 impl<T> Drop for Fixed<T> {
     fn drop(&mut self) {
-        // SAFETY: leaked by `new`, once; who has copied the address uses it no more.
+        // SAFETY: leaked by `new`, once; copies of the address are not used any more.
         drop(unsafe { Box::from_raw(self.0.as_ptr()) });
     }
 }

@@ -38,7 +38,9 @@ impl Fault {
 impl From<Abort> for Error {
     fn from(abort: Abort) -> Self {
         match abort {
-            Abort::WriteConflict | Abort::Unserializable | Abort::Waited | Abort::Deadlock => Error::Conflict,
+            Abort::WriteConflict | Abort::Unserializable | Abort::WaitTimeout | Abort::Deadlock => {
+                Error::Conflict
+            }
             // (What is refused at commit is explained by the engine.)
             Abort::OutOfMemory | Abort::Unlogged(_) => Error::Closed,
         }

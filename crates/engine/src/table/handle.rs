@@ -7,7 +7,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 
-/// A table of one database, with keys `K` and values `V`. `Copy`: closures take it along without ado.
+/// A table of one database, with keys `K` and values `V`. `Copy`, so closures can capture it.
 pub struct Table<K, V: ?Sized> {
     inner: NonNull<TableInner>,
     database: u64,
@@ -60,7 +60,7 @@ pub struct TableOptions {
 }
 
 /// An index of one table with keys `K` and values `V`, by keys `I`; made by [`Database::index`] and
-/// [`Database::unique_index`]. `Copy`: closures take it along without ado.
+/// [`Database::unique_index`]. `Copy`, so closures can capture it.
 ///
 /// [`Database::index`]: crate::Database::index
 /// [`Database::unique_index`]: crate::Database::unique_index

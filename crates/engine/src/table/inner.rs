@@ -16,7 +16,7 @@ pub(crate) struct TableInner {
     pub(crate) index: TableIndex,
     /// Address of record 0: a record is found by arithmetic alone.
     records: *const Record,
-    /// Maintained by whoever writes rows.
+    /// Maintained by every write of a row.
     pub(crate) indexes: Indexes,
     pub(crate) kind: TableKind,
 }
@@ -100,7 +100,7 @@ impl TableInner {
 }
 
 /// Appends the encoded index key of a row with this key and value, if the index has it: a typed function under the
-/// types' encodings, so that whoever writes bytes maintains indexes as well. Foreign code: it may panic.
+/// types' encodings, so that writes of bytes maintain indexes as well. Foreign code: it may panic.
 pub(crate) type Extract = Box<dyn Fn(&[u8], &[u8], &mut Vec<u8>) -> Result<bool> + Send + Sync>;
 
 /// Indexes of a table, those included that could not be built: an entry's change has a bit of a word.
@@ -134,7 +134,7 @@ pub(crate) const DEAD: u64 = u64::MAX - 1;
 
 impl IndexInner {
     pub(crate) fn is_dead(&self) -> bool {
-        self.readable_from.load(Ordering::Relaxed) == DEAD // whoever takes it for alive does too much, and no harm
+        self.readable_from.load(Ordering::Relaxed) == DEAD // a caller that takes it for alive does too much, and no harm
     }
 
     /// Whether a transaction with this snapshot finds everything by it. If not, one that begins now will.
@@ -142,7 +142,7 @@ impl IndexInner {
         // Acquire: pairs with the Release in `serve`.
         match snapshot >= self.readable_from.load(Ordering::Acquire) {
             true => Ok(()),
-            false => Err(Fault::Abort(Abort::Waited)),
+            false => Err(Fault::Abort(Abort::WaitTimeout)),
         }
     }
 
@@ -159,7 +159,7 @@ impl IndexInner {
 /// The indexes of a table, the newest first: a list that only grows.
 pub(crate) struct Indexes {
     newest: AtomicPtr<IndexInner>,
-    /// Held by who declares one, until it is built.
+    /// Held while one is declared, until it is built.
     declaring: Mutex<()>,
 }
 
@@ -190,7 +190,7 @@ impl Indexes {
 
     /// From now on writers maintain it. One at a time. Places of the table's records are kept for it since before.
     pub(crate) fn push(&self, index: IndexInner, _: &MutexGuard<'_, ()>) -> &IndexInner {
-        let next = self.newest.load(Ordering::Relaxed).cast_const(); // only who declares changes it
+        let next = self.newest.load(Ordering::Relaxed).cast_const(); // changed under `declaring` only
         let index = Box::into_raw(Box::new(IndexInner { next, ..index }));
         self.newest.store(index, Ordering::Release); // pairs with the Acquire in `iter`
         // SAFETY: just boxed, and freed with the list.

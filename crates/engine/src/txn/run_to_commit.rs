@@ -48,7 +48,7 @@ impl<C: ConcurrencyControl, R, I, F: AsyncFn(&Txn<C>, &I) -> Result<R>> Body<C, 
 }
 
 /// Rounds of its worker that a transaction stands aside at most after so many retries: one at first, soon a thousand, and
-/// when it still meets conflicts many more, for whoever is in its way may be off its core.
+/// when it still meets conflicts many more, for the transaction in its way may be off its core.
 fn rounds_max(retries: u32) -> u32 {
     const LONG: u32 = 10;
     const PATIENT_FROM: u32 = 64;

@@ -49,7 +49,7 @@ impl<C: ConcurrencyControl> Txn<C> {
 
     /// The value under `key`, if there is one, which nobody else can change until the transaction ends.
     ///
-    /// A row that another open transaction has locked or written is waited for, in the queue behind those who came before,
+    /// A row that another open transaction has locked or written is waited for, in the queue behind earlier waiters,
     /// for [`Options::lock_wait_ms`] at most: then the call fails with [`Error::LockTimeout`]. `.timeout(…)` on the
     /// future says how long instead; `.no_wait()` fails at once, with [`Error::RowLocked`]; `.skip_locked()` answers
     /// [`Claim::Locked`](crate::Claim::Locked). Of transactions that would wait for each other in a cycle, one gives way when the wait that would

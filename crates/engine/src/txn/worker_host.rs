@@ -120,7 +120,7 @@ impl<C: ConcurrencyControl> Host for WorkerHost<C> {
         if self.context.local.has_much_retired() {
             self.context.engine.notice_stalls();
         }
-        C::tend(self.context.env())
+        C::maintain(self.context.env())
     }
 }
 

@@ -1,8 +1,8 @@
 //! Copying a log that somebody else may be writing, without a word with them.
 //!
 //! The writer writes one run behind the other, each only when the one before is whole, and a segment's header before
-//! its records. So whoever reads backwards is safe: when he has seen a byte of some run, every run before was whole
-//! by then, and he reads those later. Segments are read from the last to the first, and each from its end to its
+//! its records. So reading backwards is safe: when a byte of some run has been seen, every run before it was whole
+//! by then, and those are read later. Segments are read from the last to the first, and each from its end to its
 //! beginning. Within one chunk, which a read does not take at one moment, the same follows if two reads one after the
 //! other find the same: what the first has seen, the second was after.
 //!

@@ -1,9 +1,9 @@
-//! The one who writes: takes what was appended, writes and syncs it, and says that it is durable.
+//! The flusher: takes what was appended, writes and syncs it, and says that it is durable.
 
+use super::buffer::{Body, Shared};
 use super::format::{Kind, POSITION_MAX, SegmentHeader, name};
-use super::gather::{Gatherer, Run};
+use super::gather::{Gatherer, WriteGroup};
 use super::segments::{Ended, Segments, is_curable};
-use super::state::{Body, Shared};
 use super::{End, Error, Lsn, Options, Result, Room, Tail};
 use crate::metrics::Clock;
 use crate::storage::{Storage, StorageError};
@@ -24,7 +24,7 @@ pub struct Flusher {
     segments: Segments,
     gatherer: Gatherer,
     /// What was taken and is not durable yet, in order.
-    pending: VecDeque<Run>,
+    pending: VecDeque<WriteGroup>,
     marking: Marking,
     /// Before, the next flush begins only if somebody waits for it.
     due_ns: u64,

@@ -1,14 +1,14 @@
 //! Taking records from the lanes and putting them into one order: runs, ready to be written.
 
+use super::buffer::Shared;
 use super::format::{RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES, SegmentHeader};
 use super::lane::{LANES, Taken};
-use super::state::Shared;
 use super::{DatabaseId, End, Lsn, Tail};
 use std::collections::VecDeque;
 
 /// Records that one write puts behind what is durable.
 #[derive(Debug)]
-pub(super) struct Run {
+pub(super) struct WriteGroup {
     /// The segment that the run begins, unless it goes on in one.
     pub(super) begins: Option<SegmentHeader>,
     pub(super) first_lsn: u64,
@@ -71,7 +71,7 @@ impl Gatherer {
     }
 
     /// Adds runs of everything that had been appended when this was called.
-    pub(super) fn gather(&mut self, shared: &Shared, runs: &mut VecDeque<Run>) {
+    pub(super) fn gather(&mut self, shared: &Shared, runs: &mut VecDeque<WriteGroup>) {
         let until = shared.appended().0;
         // Whatever has its place before `until` was or is being put into a lane by a holder of that lane's lock.
         let durable = shared.durable().0;
@@ -107,7 +107,7 @@ impl Gatherer {
     }
 
     /// Adds the lane's next record to the run that ends where it belongs.
-    fn add(&mut self, lane: usize, run: &mut Run) {
+    fn add(&mut self, lane: usize, run: &mut WriteGroup) {
         debug_assert_eq!(run.first_lsn + run.bytes.len() as u64, self.at);
         let (mut header, body) = self.lanes[lane].next();
         header.previous = self.chain;
@@ -120,10 +120,10 @@ impl Gatherer {
         self.at += (RECORD_HEADER_BYTES + body.len()) as u64;
     }
 
-    fn begin_run(&mut self, begins: Option<SegmentHeader>) -> Run {
+    fn begin_run(&mut self, begins: Option<SegmentHeader>) -> WriteGroup {
         let offset = SEGMENT_HEADER_BYTES as u64 + self.at - self.segment.first_lsn;
         let bytes = std::mem::take(&mut self.spare_buffer);
-        Run { begins, first_lsn: self.at, offset, bytes, records: 0 }
+        WriteGroup { begins, first_lsn: self.at, offset, bytes, records: 0 }
     }
 
     /// Takes back the buffer of a run that is durable.

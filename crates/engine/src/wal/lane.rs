@@ -5,8 +5,8 @@
 //! lock. So the records of a lane ascend; and after every lane has been locked once, all records that had a place
 //! before that are in the lanes or were taken from them.
 
+use super::buffer::Body;
 use super::format::{Kind, RECORD_HEADER_BYTES, RecordHeader};
-use super::state::Body;
 
 /// How many lanes there are: more than the workers of most databases, and few enough to lock one after the other for
 /// each flush. More appenders than lanes share them.

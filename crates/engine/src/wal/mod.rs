@@ -8,8 +8,10 @@
 //! `truncate_before <= durable_lsn <= next_lsn`; a record lies in one segment; and before the first byte of a
 //! run (what one write puts behind what is durable) is written, everything before the run is durable.
 
+mod buffer;
 pub(crate) mod codec;
 mod copy;
+mod damaged_reader;
 mod error;
 mod finished;
 mod flusher;
@@ -20,13 +22,11 @@ mod mark;
 mod planted;
 mod reader;
 mod record;
-mod remains;
 mod room;
 mod segments;
 #[cfg(all(test, braid_shuttle))]
 mod shuttle_tests;
 mod stall;
-mod state;
 mod tail;
 #[cfg(all(test, not(braid_shuttle)))]
 mod tests;
@@ -35,6 +35,7 @@ mod writer;
 
 pub use crate::metrics::LogStatistics as Statistics;
 pub use copy::copy;
+pub use damaged_reader::{Gap, Remains, Remnant, claimed_database};
 pub use error::{Error, Result};
 pub use finished::{Finished, finished};
 pub use flusher::Flusher;
@@ -42,7 +43,6 @@ pub use mark::{Around, Mark, Point, Until, Utc, marks_around};
 pub use planted::Planted;
 pub use reader::{Reader, Record};
 pub use record::{Change, ChangeIter, Changes};
-pub use remains::{Gap, Remains, Remnant, claimed_database};
 pub use room::{Expected, Room, Shortage};
 pub use segments::Ended;
 pub use stall::Stall;

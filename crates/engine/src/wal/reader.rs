@@ -62,7 +62,7 @@ pub(super) struct Found {
 }
 
 impl Found {
-    /// Whether it is one to give out to who reads from `start` on.
+    /// Whether a reader from `start` on is given it.
     pub(super) fn is_wanted(&self, start: u64) -> bool {
         matches!(self.header.kind, Kind::Commit | Kind::Catalog) && self.lsn >= start
     }

@@ -12,7 +12,7 @@ const LOOK: Duration = Duration::from_micros(200);
 /// large as the disk is slow, and nobody waits for a timer.
 #[derive(Debug)]
 pub struct FlusherThread {
-    shared: Arc<super::state::Shared>,
+    shared: Arc<super::buffer::Shared>,
     thread: Option<JoinHandle<Result<Ended>>>,
     wait_ns_max: u64,
 }

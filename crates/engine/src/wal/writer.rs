@@ -1,8 +1,8 @@
 //! Appending to a log, and waiting until what was appended is durable.
 
+use super::buffer::{Body, Shared};
 use super::flusher::Flusher;
 use super::format::Kind;
-use super::state::{Body, Shared};
 use super::{Changes, DatabaseId, Error, Lsn, Options, Result, Room, Stall, Statistics, Tail};
 use crate::metrics::{Clock, LogCondition};
 use crate::storage::{Storage, StorageError};
@@ -44,7 +44,7 @@ pub fn open_unbegun(
     Ok((Writer { shared: flusher.shared() }, flusher))
 }
 
-/// Makes durable what a [`Reader`](super::Reader) has just found, for who does not go on with the log.
+/// Makes durable what a [`Reader`](super::Reader) has just found, for a caller that does not append to the log afterwards.
 pub fn secure(storage: Arc<dyn Storage>, database: DatabaseId, tail: Tail) -> Result<()> {
     Flusher::secure(storage, Options::new(database), tail)
 }
@@ -74,7 +74,7 @@ impl Writer {
     }
 
     /// Has the flusher look whether there is room again.
-    pub fn tend(&self) {
+    pub fn maintain(&self) {
         self.shared.state().has_request = true;
         self.shared.work.notify_one();
     }
@@ -110,13 +110,13 @@ impl Writer {
         });
     }
 
-    /// Looks whether anything has waited for the disk for longer than this. If so, all who wait are told, and more is
+    /// Looks whether anything has waited for the disk for longer than this. If so, all waiters are told, and more is
     /// refused until the log goes on.
     pub fn look(&self, wait_ns_max: u64) {
         self.shared.look(wait_ns_max);
     }
 
-    /// Something has waited for the disk for so long that it is worth while to find out who need not.
+    /// Something has waited for the disk for so long that it is worth while to find out which waiters need not.
     pub fn is_slow(&self) -> bool {
         self.shared.is_slow()
     }

@@ -325,7 +325,7 @@ fn check_nothing_is_left<C: ConcurrencyControl>() {
         assert_eq!(lock().unwrap(), Some(3000));
     }
     assert!(db.statistics().memory.total_bytes() <= before + (1 << 20), "versions pile up");
-    while worker.tend() {}
+    while worker.maintain() {}
     assert_eq!(db.statistics().aborts_conflict, 0);
     assert_eq!(reader.get(table, 1).unwrap(), Some(&[5; 3000][..]));
     reader.commit().unwrap();

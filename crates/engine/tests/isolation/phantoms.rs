@@ -151,7 +151,7 @@ fn play<C: ConcurrencyControl>(case: &Case, cleans: Cleans, looks_first: bool, c
     }
     let mut clean = |now: Cleans| {
         for _ in 0..if now == cleans { 50 } else { 0 } {
-            worker.tend();
+            worker.maintain();
         }
     };
     clean(Cleans::First);

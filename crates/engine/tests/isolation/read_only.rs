@@ -122,7 +122,7 @@ fn churn(worker: &mut Worker<Serializable, OnMiss>, table: Table<u64, [u8]>) {
         worker.run(async |tx| tx.put(table, 1, &[byte; 500]).await).unwrap();
     }
     for _ in 0..50 {
-        worker.tend();
+        worker.maintain();
     }
 }
 

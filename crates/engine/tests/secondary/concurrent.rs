@@ -157,7 +157,7 @@ fn memory_comes_back() {
 /// The records and nodes that are in use when nothing is left to clean up.
 fn clean(worker: &mut Worker<braiddb::Serializable>, db: &Database) -> (u64, u64) {
     for _ in 0..200 {
-        while worker.tend() {}
+        while worker.maintain() {}
     }
     assert_eq!(worker.garbage(), 0);
     let memory = db.statistics().memory;

@@ -42,7 +42,7 @@ fn old_snapshots() {
         if round % 3 == 2 {
             snapshots.remove(random(&mut seed) as usize % snapshots.len());
         }
-        worker.tend();
+        worker.maintain();
         for (tx, rows) in &snapshots {
             tx.with(async |tx| check_indexes(tx, t, rows).await).unwrap();
         }

@@ -1,6 +1,6 @@
 use super::*;
 use braiddb::storage::Holder;
-use braiddb::tools::{Outlook, Verification, verify};
+use braiddb::tools::{OpenCheck, Verification, verify};
 
 fn verified(storage: &dyn Storage) -> Verification {
     verify(storage, &mut |_| {}).unwrap()
@@ -26,7 +26,7 @@ fn a_good_database_is_good() {
     let storage = small();
     let found = verified(&*storage);
     assert!(found.is_good() && found.was_closed && found.was_locked, "{found:#?}");
-    assert_eq!(found.outlook, Outlook::Opens { checkpoint: Some(2) });
+    assert_eq!(found.outlook, OpenCheck::Opens { checkpoint: Some(2) });
     assert_eq!(found.rows, 3 + 8);
     assert_eq!(found.records, 10, "from the start of the older checkpoint on");
     let recovery = open(&storage).unwrap().recovery().unwrap();
@@ -67,10 +67,10 @@ fn every_damage_is_named_and_the_outlook_is_what_happens() {
             assert!(found.damages().all(|damage| damage.file == name), "{name} {offset}: {found:#?}");
             damaged += u32::from(is_named);
             match (open(&storage), found.outlook) {
-                (Ok(db), Outlook::Opens { checkpoint }) => {
+                (Ok(db), OpenCheck::Opens { checkpoint }) => {
                     assert_eq!(db.recovery().unwrap().checkpoint, checkpoint, "{name} {offset}");
                 }
-                (Err(_), Outlook::Refused { .. }) => refused += 1,
+                (Err(_), OpenCheck::Refused { .. }) => refused += 1,
                 (opened, outlook) => panic!("{name} {offset}: {outlook:?}, but {opened:?}"),
             }
         }

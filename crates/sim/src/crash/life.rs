@@ -214,7 +214,7 @@ impl Life {
             } else if choice > 995 && self.tables.len() < TABLES_MAX {
                 self.make_table();
             } else if choice > 990 {
-                self.workers[at].tend();
+                self.workers[at].maintain();
             } else if choice > 980 && course.others {
                 match self.random.chance(50) {
                     true => take_room(&self.storage, *self.random.one_of(&[0, 0, SCARCE_BYTES])),

@@ -215,7 +215,7 @@ impl<'s, C: ConcurrencyControl> Stage<'s, C> {
             Move::Fill => self.fill(true)?,
             Move::Clear => self.fill(false)?,
             Move::Tend => self.workers.iter_mut().for_each(|worker| {
-                worker.tend();
+                worker.maintain();
             }),
         }
         Ok(())

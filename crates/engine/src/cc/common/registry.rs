@@ -175,7 +175,7 @@ impl Registry {
 
     /// Of the last transaction that announced itself at this place.
     pub(in crate::cc) fn last_sequence(&self, place: u32) -> u64 {
-        // Relaxed: whoever parted from the place did so under the lock that `join` took since.
+        // Relaxed: the place was parted from under the lock that `join` took since.
         Tag::from_word(self.descriptor(place).tag.load(Ordering::Relaxed)).sequence()
     }
 
@@ -218,7 +218,7 @@ impl Registry {
     /// Just after the last commit.
     #[inline(always)]
     pub(in crate::cc) fn now(&self) -> Timestamp {
-        // Acquire: pairs with the AcqRel in `draw`: who sees a timestamp sees its owner COMMITTING.
+        // Acquire: pairs with the AcqRel in `draw`: a thread that sees a timestamp sees its owner COMMITTING.
         Timestamp(self.clock.load(Ordering::Acquire)).after()
     }
 
@@ -231,7 +231,7 @@ impl Registry {
 
     /// Lets a tick pass that is nobody's commit.
     pub(in crate::cc) fn advance(&self) -> Timestamp {
-        // AcqRel: pairs with the Acquire in `now`: whoever has a snapshot from here on has seen what came before.
+        // AcqRel: pairs with the Acquire in `now`: snapshots from here on have seen what came before.
         self.clock.fetch_add(TICK, Ordering::AcqRel);
         self.now()
     }
@@ -252,7 +252,7 @@ impl Registry {
     /// Makes `tag` known, before any version carries it.
     pub(in crate::cc) fn announce(&self, place: u32, tag: Tag) {
         let d = self.descriptor(place);
-        // In this order: who sees the outcome reset sees the new tag (pairs with `outcome`).
+        // In this order: a thread that sees the outcome reset sees the new tag (pairs with `outcome`).
         d.tag.store(tag.word(), Ordering::Release);
         d.outcome.store(ACTIVE, Ordering::Release);
     }
@@ -275,7 +275,7 @@ impl Registry {
         outcome.store(stamp.0, Ordering::Release); // pairs with the Acquire in `outcome`
     }
 
-    /// Marks the transaction at this place as awaited, and lets whoever ends a transaction there see it: one that draws a
+    /// Marks the transaction at this place as awaited, and lets the end of a transaction there see it: one that draws a
     /// commit timestamp after this call, or passes a fence after it has undone its writes. Who calls looks at the row
     /// after that: what ended earlier than that shows there.
     pub(in crate::cc) fn await_end(&self, place: u32) {
@@ -291,7 +291,7 @@ impl Registry {
         self.descriptor(place).is_awaited.load(Ordering::Relaxed)
     }
 
-    /// Those who wait for the transaction that has ended at this place are going to be told.
+    /// The waiters for the transaction that has ended at this place are going to be told.
     pub(in crate::cc) fn clear_awaited(&self, place: u32) {
         self.descriptor(place).is_awaited.store(false, Ordering::Relaxed);
     }

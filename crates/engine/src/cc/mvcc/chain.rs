@@ -1,4 +1,4 @@
-//! A record's chain of versions: making one, and who has overwritten what a transaction has read.
+//! A record's chain of versions: making one, and which transaction has overwritten what another has read.
 
 use super::{Shared, Tracker};
 use crate::cc::common::registry::Outcome;
@@ -53,7 +53,7 @@ pub(super) unsafe fn drop_version(slot: &Slot, local: &Local, v: *mut Version) {
 pub(in crate::cc) enum Overwritten {
     /// It has not been overwritten, or by transactions alone that will commit later.
     No,
-    /// Ask again: who has overwritten it may commit earlier.
+    /// Ask again: the transaction that has overwritten it may commit earlier.
     Wait,
     /// By the transaction that committed with this timestamp.
     By(Timestamp),

@@ -35,7 +35,7 @@ pub(super) fn publish<T: Tracker>(env: Env<'_, Mvcc<T>>, txn: &mut Txn<T>, at: T
     env.worker.changes.set(env.worker.changes.get() + superseded);
     while env.worker.changes.get() >= CHANGES_PER_PASS || env.local.has_grown() {
         env.worker.changes.set(env.worker.changes.get().saturating_sub(CHANGES_PER_PASS));
-        Mvcc::tend(env);
+        Mvcc::maintain(env);
     }
 }
 
@@ -57,7 +57,7 @@ fn in_line(line: &[Garbage], at: Timestamp) -> Timestamp {
     line.last().map_or(at, |last| last.superseded.max(at))
 }
 
-/// Takes the locks back, of which nothing is to be seen by those who begin from now on: so this comes before
+/// Takes the locks back, of which transactions that begin from now on must see nothing: so this comes before
 /// the transaction has committed for them.
 #[inline(always)]
 pub(super) fn unlock<T: Tracker>(env: Env<'_, Mvcc<T>>, txn: &mut Txn<T>) {

@@ -327,7 +327,7 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
         env.shared.registry.raise(&env.worker.floor);
     }
 
-    fn tend(env: Env<'_, Self>) -> bool {
+    fn maintain(env: Env<'_, Self>) -> bool {
         env.shared.registry.raise(&env.worker.floor);
         collect(env, env.local.has_grown())
     }
@@ -599,7 +599,7 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
                 return Ok(Written::Gone); // it was a tombstone, and its time had come
             }
             return match change {
-                Change::Lock => Ok(Written::Gone), // look again at who has got there first
+                Change::Lock => Ok(Written::Gone), // look again at the one that got there first
                 _ => Err(Refused::Abort(Abort::WriteConflict)),
             };
         }
@@ -637,7 +637,7 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
         let new = slot.head();
         let removed = slot.install(new, std::ptr::null());
         debug_assert!(removed, "no index names the record");
-        // Not at once: who cleans up after the slot's former record may be looking at it.
+        // Not at once: a cleaner of the slot's former record may be looking at it.
         reclaim::retire_version(slot, new, env.local);
         env.shared.reclaimer.retire_slot(slot, target, env.local);
     }

@@ -14,7 +14,7 @@
 //! Invariants:
 //! - Only the holder of a chain's prune latch changes links of committed versions; the newest
 //!   committed version is never unlinked.
-//! - An unlinked version is retired once: by who unlinked it.
+//! - An unlinked version is retired once: by the thread that unlinked it.
 
 use super::queue::{Garbage, Queue};
 
@@ -46,10 +46,10 @@ pub(super) struct Reclaimer {
     /// Of the workers that there are.
     queues: Mutex<Vec<Arc<Mutex<Queue>>>>,
     orphans: Mutex<Vec<Garbage>>,
-    /// A version that a snapshot sees keeps the one that superseded it: who has read it will ask when, and
+    /// A version that a snapshot sees keeps the one that superseded it: a transaction that has read it will ask when, and
     /// by whom.
     keeps_successors: bool,
-    /// When the latest of all records was deleted that are gone: who finds nothing may have found that.
+    /// When the latest of all records was deleted that are gone: a read that finds nothing may have found that.
     newest_removed: AtomicU64,
 }
 

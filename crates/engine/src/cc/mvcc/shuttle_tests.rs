@@ -161,7 +161,7 @@ fn insert_and_removal() {
             }
             hand.commit(txn);
         });
-        Snapshot::tend(first.env());
+        Snapshot::maintain(first.env());
         inserter.join().expect("its assertions hold");
         let mut txn = first.begin();
         assert_eq!(read(&first, &mut txn, 1), Some(b"b".to_vec()), "the insertion was lost");

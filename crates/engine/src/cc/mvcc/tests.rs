@@ -27,7 +27,7 @@ impl Bench {
 impl Hand<'_> {
     /// A pass around the open snapshots, as it is made when many changes wait.
     pub(super) fn prune(&self) {
-        Snapshot::tend(self.env());
+        Snapshot::maintain(self.env());
         collect(self.env(), true);
     }
 }
@@ -251,7 +251,7 @@ fn slots_are_used_again() {
     let id = right.find(1).expect("it is there");
     // The right one removes the record; the left one still has garbage of it.
     for _ in 0..6 {
-        Snapshot::tend(left.env());
+        Snapshot::maintain(left.env());
         right.clean();
         left.local.refresh(None);
     }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 pub trait Tracker: Sized + Send + Sync + 'static {
     /// False: the methods that note reads do nothing, and are not worth calling.
     const TRACKS_READS: bool;
-    /// True only in tests: readers take who is committing for one that has not begun to.
+    /// True only in tests: readers take a committing transaction for one that has not begun to commit.
     const TEARS_COMMITS: bool = false;
 
     /// True only in tests: what superseded a version that is read is unlinked nevertheless.

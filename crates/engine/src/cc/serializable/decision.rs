@@ -3,8 +3,8 @@
 //! Waits go towards transactions that commit earlier, or are just drawing their timestamp; the earliest
 //! waits for nobody. A wait suspends.
 
-use super::log::{Readers, id_of};
 use super::planted::*;
+use super::reader_log::{Readers, id_of};
 use super::{SerialSafetyNet, lock};
 use crate::cc::mvcc::{Mvcc, Overwritten, Txn};
 use crate::cc::{Abort, Env};
@@ -115,8 +115,8 @@ impl Decision {
         }
     }
 
-    /// Draws the commit timestamp, having entered the log: whoever draws a later one finds us there, and we
-    /// find the versions of whoever has drawn an earlier one. (Of two who draw, the later acquires what the earlier
+    /// Draws the commit timestamp, having entered the log: a transaction that draws a later one finds us there, and we
+    /// find the versions of each that has drawn an earlier one. (Of two that draw, the later acquires what the earlier
     /// has released. Who only reads the clock needs a fence to be found.)
     #[inline(always)]
     fn draw<const BUG: u32>(&mut self, env: Scope<'_, BUG>, txn: &Open<BUG>) {
@@ -183,7 +183,7 @@ impl Decision {
     #[inline(always)]
     fn judge<const BUG: u32>(&self, env: Scope<'_, BUG>, txn: &mut Open<BUG>) -> Option<bool> {
         if self.sstamp >= self.at {
-            return Some(true); // after everybody who has read what it overwrites
+            return Some(true); // after every reader of what it overwrites
         }
         if BUG != NO_REAL_TIME && txn.begin() >= self.sstamp {
             return Some(false);
@@ -195,7 +195,7 @@ impl Decision {
         Some(pstamp < self.sstamp)
     }
 
-    /// The last commit before ours among those who have read what we overwrite, if it matters: from
+    /// The last commit before ours among the readers of what we overwrite, if it matters: from
     /// `sstamp` on.
     #[cold]
     fn last_reader<const BUG: u32>(&self, env: Scope<'_, BUG>, txn: &mut Open<BUG>) -> Option<Timestamp> {

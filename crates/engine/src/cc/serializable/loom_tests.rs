@@ -1,6 +1,6 @@
 //! Publish, then look: reads and overwriters under weak memory.
 
-use super::log::{Log, Readers};
+use super::reader_log::{ReaderLog, Readers};
 use crate::record::{TICK, Timestamp};
 use crate::sync::Arc;
 use crate::sync::atomic::{AtomicU64, Ordering, fence};
@@ -13,12 +13,12 @@ const NEVER: Timestamp = Timestamp(0);
 /// The clock, and one worker's log, as the scheme uses them.
 struct Model {
     clock: AtomicU64,
-    log: Log,
+    log: ReaderLog,
 }
 
 impl Model {
     fn new() -> Arc<Model> {
-        Arc::new(Model { clock: AtomicU64::new(TICK), log: Log::new(2, 4) })
+        Arc::new(Model { clock: AtomicU64::new(TICK), log: ReaderLog::new(2, 4) })
     }
 
     /// As in the registry.

@@ -7,16 +7,16 @@
 //!
 //! After Wang, Johnson, Fekete, Pandis: Efficiently making (almost) any concurrency control mechanism
 //! serializable, VLDB Journal 2017. Different here: `sstamp` travels in the stamp of the overwriting version;
-//! readers are entered in a log of their worker, and looked for only by who would otherwise not need to care;
+//! readers are entered in a log of their worker, and looked for only by transactions that would otherwise not need to care;
 //! declared readers are neither tracked nor wait.
 
 mod decision;
-mod log;
-#[cfg(test)]
-mod log_tests;
 #[cfg(all(test, braid_loom))]
 mod loom_tests;
 pub mod planted;
+mod reader_log;
+#[cfg(test)]
+mod reader_log_tests;
 mod reads;
 #[cfg(all(test, braid_shuttle))]
 mod shuttle_tests;
@@ -29,8 +29,8 @@ use crate::record::{Slot, Timestamp, Version};
 use crate::suspend::Suspend;
 use crate::sync::{Arc, Mutex, lock};
 pub use decision::Decision;
-use log::Log;
 use planted::*;
+use reader_log::ReaderLog;
 pub use reads::ReadSet;
 
 /// Strict serializability, the default: transactions behave as if they had run one after the other, in an
@@ -52,12 +52,12 @@ const IDS_MAX: usize = if cfg!(braid_shuttle) { 8 } else { 8192 };
 /// One per database.
 #[derive(Debug, Default)]
 pub struct Shared {
-    logs: Mutex<Logs>,
+    logs: Mutex<ReaderLogs>,
 }
 
 #[derive(Debug, Default)]
-struct Logs {
-    open: Vec<Arc<Log>>,
+struct ReaderLogs {
+    open: Vec<Arc<ReaderLog>>,
     /// The last commit of workers that are gone.
     gone: Timestamp,
 }
@@ -69,20 +69,20 @@ impl<const BUG: u32> Tracker for SerialSafetyNet<BUG> {
     const LOSES_STAMPS: bool = BUG == SPLIT_LOSES_STAMP;
 
     type Shared = Shared;
-    type Worker = Arc<Log>;
+    type Worker = Arc<ReaderLog>;
     type Reads = ReadSet;
     type Decision = Decision;
 
-    fn worker(shared: &Shared) -> Arc<Log> {
+    fn worker(shared: &Shared) -> Arc<ReaderLog> {
         let log = Arc::new(match BUG {
-            SMALL_LOGS => Log::new(4, 8),
-            _ => Log::new(ENTRIES_MAX, IDS_MAX),
+            SMALL_LOGS => ReaderLog::new(4, 8),
+            _ => ReaderLog::new(ENTRIES_MAX, IDS_MAX),
         });
         lock(&shared.logs).open.push(log.clone());
         log
     }
 
-    fn retire(shared: &Shared, worker: &Arc<Log>) {
+    fn retire(shared: &Shared, worker: &Arc<ReaderLog>) {
         let mut logs = lock(&shared.logs);
         logs.open.retain(|log| !Arc::ptr_eq(log, worker));
         logs.gone = logs.gone.max(worker.last());
@@ -126,7 +126,7 @@ impl<const BUG: u32> Tracker for SerialSafetyNet<BUG> {
         s: &mut S,
     ) -> Option<Result<Timestamp, Abort>> {
         if txn.reads.is_empty() {
-            // Ordered where it commits: after whoever has read what it overwrites.
+            // Ordered where it commits: after the readers of what it overwrites.
             s.enter(Activity::Timestamps);
             return Some(Ok(decision::commit_blindly(env, txn)));
         }

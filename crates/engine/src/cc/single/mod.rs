@@ -220,7 +220,7 @@ impl Txn {
         Some(write.new.map(|new| unsafe { Version::value(new) }))
     }
 
-    /// Drops the value of a record that was made in vain.
+    /// Drops the value of a record that is not published.
     fn drop_new(&mut self, local: &Local) {
         if let Some(new) = self.new.take() {
             // SAFETY: made by `create`, and never published.
@@ -353,7 +353,7 @@ fn take_back<P: Policy>(env: Env<'_, Single<P>>, record: *const Record, target: 
     if made.content() != Content::Nothing {
         return made.unlatch(); // another transaction has given it a value
     }
-    // At a time that is no commit's: so whoever has found it without a value finds it changed.
+    // At a time that is no commit's: so a transaction that has found it without a value finds it changed.
     made.install(None, env.shared.registry.now(), env.local);
     remove(env, std::iter::once(target));
 }
@@ -403,14 +403,14 @@ unsafe impl<P: Policy> ConcurrencyControl for Single<P> {
         env.shared.registry.raise(&env.worker.floor);
     }
 
-    fn tend(env: Env<'_, Self>) -> bool {
+    fn maintain(env: Env<'_, Self>) -> bool {
         env.shared.registry.raise(&env.worker.floor);
         let Shared { removals, registry, records, .. } = env.shared;
         removals.pass(&mut env.worker.removed.borrow_mut(), registry, records, env.local)
     }
 
     fn relieve(env: Env<'_, Self>) -> bool {
-        Self::tend(env)
+        Self::maintain(env)
     }
 
     fn retire(shared: &Shared, worker: &mut Worker) {
@@ -712,7 +712,7 @@ unsafe impl<P: Policy> ConcurrencyControl for Single<P> {
         txn.release();
         txn.end(env.shared);
         if env.worker.removed.borrow().len() >= REMOVED_PER_PASS {
-            Self::tend(env);
+            Self::maintain(env);
         }
     }
 

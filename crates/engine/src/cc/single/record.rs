@@ -74,7 +74,7 @@ impl SingleRecord {
     pub(super) fn reset(&self, lock: u64) {
         self.value.store(NOTHING, Ordering::Relaxed);
         self.lock.store(lock, Ordering::Relaxed);
-        self.word.store(0, Ordering::Release); // whoever finds it in the index sees all of it
+        self.word.store(0, Ordering::Release); // a thread that finds it in the index sees all of it
     }
 
     /// What is committed; `None`: it is being changed.

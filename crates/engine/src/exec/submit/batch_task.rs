@@ -1,8 +1,8 @@
 //! Many futures of one kind, one per input: one allocation, one answer. The job's copies in several inboxes
 //! are tickets: each worker that holds one draws inputs until none is left.
 //!
-//! Invariants: input `i` belongs to whoever drew `i` from `next`; result `i` likewise, or if it is held, to the
-//! queue in which it is; and then to whoever brings `left` to zero.
+//! Invariants: input `i` belongs to the worker that drew `i` from `next`; result `i` likewise, or if it is held, to the
+//! queue in which it is; and then to the worker that brings `left` to zero.
 
 use crate::exec::contract::{Fate, Operations};
 use crate::exec::panics::{message, quietly};

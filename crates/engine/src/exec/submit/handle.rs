@@ -87,7 +87,7 @@ impl<T> ResultCell<T> {
         }
     }
 
-    /// Sets the value, which nobody has done yet, and wakes who waits.
+    /// Sets the value, once, and wakes the waiter.
     pub(crate) fn set(&self, value: T) {
         self.put(value);
         self.announce();
@@ -105,7 +105,7 @@ impl<T> ResultCell<T> {
         change(unsafe { &mut *self.value.get() });
     }
 
-    /// Shows the value that was put, and wakes who waits.
+    /// Shows the value that was put, and wakes the waiter.
     pub(crate) fn announce(&self) {
         debug_assert!(!self.is_done(), "announced once");
         // AcqRel: the Release pairs with the Acquire in `take`, for the value; the Acquire with the Release
@@ -134,7 +134,7 @@ impl<T> ResultCell<T> {
         Some(value.take().expect("a result is taken once"))
     }
 
-    /// Registers who waits; the value, if it has come meanwhile.
+    /// Registers the waiter; returns the value, if it has come meanwhile.
     fn wait(&self, waiter: Waiter) -> Option<T> {
         lock(&self.links).waiter = Some(waiter);
         self.state.fetch_or(WAITED, AcqRel); // Release: pairs with the Acquire in `set`

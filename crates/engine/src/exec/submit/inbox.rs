@@ -64,7 +64,7 @@ impl<M: 'static> Inbox<M> {
             let Some(job) = first.take().or_else(|| jobs.next()) else { break };
             queue.jobs.push_back(job);
         }
-        self.len.store(queue.jobs.len(), Relaxed); // a hint: who acts on it takes the lock
+        self.len.store(queue.jobs.len(), Relaxed); // a hint: a thread that acts on it takes the lock
         queue.jobs.len() > before
     }
 
@@ -235,7 +235,7 @@ impl<M: 'static> Executor<M> {
     }
 
     /// The number of an inbox with jobs whose worker sleeps and could not take them, if there is one: not that of
-    /// `index`, who asks.
+    /// `index`, which asks.
     pub(crate) fn stranded(&self, index: usize) -> Option<usize> {
         let n = self.inboxes.len();
         let others = (1..n).map(|k| (index + k) % n);

@@ -36,7 +36,7 @@ where
 /// cancelled.
 pub(crate) trait Sink<R> {
     fn set(&self, result: R);
-    /// As `set`, but whoever waits is not told before the task announces this part of its result.
+    /// As `set`, but the waiter is not told before the task announces this part of its result.
     fn hold(&mut self, result: R) -> (Arc<dyn Announce>, usize);
     fn is_cancelled(&self) -> bool;
     /// See `ResultCell::park`.

@@ -16,7 +16,7 @@ pub(crate) struct Sample {
     pub(crate) now_ns: u64,
     /// Useful work per nanosecond.
     pub(crate) rate: f64,
-    /// Attempts in vain per future that ended.
+    /// Failed attempts per future that ended.
     pub(crate) wasted: f64,
 }
 
@@ -31,7 +31,7 @@ const PAIRS_MAX: usize = 9;
 const AGAINST_MAX: usize = 2;
 /// A challenger takes over if it is better by this.
 const BETTER: f64 = 1.03;
-/// So many attempts in vain per future are contention: then fewer at once take over if they are no worse.
+/// This many failed attempts per future are contention: then fewer at once take over if they are no worse.
 const CONTENDED: f64 = 0.25;
 /// It has ended when there are fewer than these.
 const CALM: f64 = 0.02;
@@ -45,7 +45,7 @@ const HOPELESS: f64 = 0.6;
 const CHANGED: f64 = 0.15;
 /// and by so many times what it usually is off.
 const CHANGED_TIMES: f64 = 2.5;
-/// Its attempts in vain per future have changed.
+/// Its failed attempts per future have changed.
 const WASTED_CHANGED: f64 = 0.1;
 /// Windows in a row that say so, to the same side, before it is believed.
 const CHANGED_WINDOWS: i32 = 3;
@@ -177,12 +177,12 @@ impl Search {
         matches!(self.state, State::Holding { .. })
     }
 
-    /// Many of the incumbent's attempts are in vain, or were, and still are some.
+    /// Many of the incumbent's attempts fail, or did, and still are some.
     pub(crate) fn is_contended(&self) -> bool {
         self.is_contended
     }
 
-    /// A window of the incumbent has had so many attempts in vain per future.
+    /// A window of the incumbent has had this many failed attempts per future.
     pub(crate) fn note_waste(&mut self, wasted: f64) {
         self.is_contended = wasted > if self.is_contended { CALM } else { CONTENDED };
     }

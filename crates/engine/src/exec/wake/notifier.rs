@@ -145,7 +145,7 @@ impl Notifier {
     }
 }
 
-/// For who has something for the worker as a whole.
+/// For callers that have something for the worker as a whole.
 impl Wake for Notifier {
     fn wake(self: Arc<Self>) {
         self.notify();
@@ -168,7 +168,7 @@ impl Wakes {
 
     fn wake(&self, index: usize) {
         let bit = 1 << (index % 64);
-        // Release: pairs with the Acquire in `take`. Who finds the bit set need not notify: the one who set it
+        // Release: pairs with the Acquire in `take`. A thread that finds the bit set need not notify: the one that set it
         // does, or has done so and the worker has yet to look.
         if self.woken[index / 64].fetch_or(bit, AcqRel) & bit == 0 {
             self.notifier.notify();

@@ -75,7 +75,7 @@ impl BTree {
     fn node(&self, id: u32) -> &Node {
         debug_assert!(id != 0);
         // SAFETY: a block of the slab, of the size and alignment of a node; a node is atomics only,
-        // so that any bytes are one, and all who share the block access it so.
+        // so that any bytes are one, and all users of the block access it so.
         unsafe { &*self.at(id).cast::<Node>() }
     }
 

@@ -370,7 +370,7 @@ impl Node {
     /// Takes over the stamp of a leaf, if it is greater. This one, latched or unpublished, takes keys or a range from
     /// that one, which is latched: so readers find it changed.
     pub(super) fn carry_stamp(&self, from: &Latched<'_>) {
-        // Pairs with the fence between `raise_stamp` and `is_as_marked`: either we see the stamp, or whoever
+        // Pairs with the fence between `raise_stamp` and `is_as_marked`: either we see the stamp, or the thread that
         // raised it sees the latch.
         fence(Ordering::SeqCst);
         self.raise_stamp(from.node.stamp());
@@ -471,7 +471,7 @@ impl Node {
 
     /// Sets the head of an unpublished node.
     pub(super) fn set_head(&self, head: Head) {
-        // Relaxed: whoever publishes the node does so with a Release.
+        // Relaxed: the node is published with a Release.
         self.head.store(head.0, Ordering::Relaxed);
     }
 
@@ -534,7 +534,7 @@ impl<'a> Latched<'a> {
         }
     }
 
-    /// What follows changes the node: those who have read it will see that.
+    /// What follows changes the node: readers that have read it will see that.
     pub(super) fn change(&mut self) {
         self.head.0 = self.head.0.wrapping_add(Head::VERSION);
     }

@@ -231,7 +231,7 @@ impl BTree {
         debug_assert!(gone.head.has(Head::DELETED));
         let id = gone.id;
         drop(gone);
-        // SAFETY: unlinked, so that nobody who starts from now on gets there.
+        // SAFETY: unlinked, so that no operation that starts from now on gets there.
         unsafe { nodes::retire(local, &self.nodes, id) };
     }
 

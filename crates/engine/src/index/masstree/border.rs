@@ -1,5 +1,5 @@
 //! Entries of a border: finding one, adding one, and moving many. Readers use `find` alone and
-//! validate; everything else is for who holds the latch.
+//! validate; everything else needs the latch.
 
 use super::node::{Head, KEYS, Latched, Node, Permutation, code};
 use super::search::Simd;
@@ -104,7 +104,7 @@ impl Node {
         Find::Absent
     }
 
-    /// As `find`, for who holds the latch; does not look at the codes of a tree of eight-byte keys.
+    /// As `find`, under the latch; does not look at the codes of a tree of eight-byte keys.
     pub(super) fn find_latched(&self, tree: Shape, head: Head, slice: u64, remaining: usize) -> Find {
         if !tree.fixed8 {
             return self.find(tree.simd, head, slice, remaining);
@@ -182,7 +182,7 @@ impl Latched<'_> {
         self.head.set_live(self.head.live() | 1 << (slot + 1));
     }
 
-    /// Takes an entry out; readers who have seen it retry.
+    /// Takes an entry out; readers that have seen it retry.
     pub(super) fn remove_entry(&mut self, slot: usize) {
         debug_assert!(self.head.is_live(slot));
         self.head.set_live(self.head.live() & !(1 << (slot + 1)));

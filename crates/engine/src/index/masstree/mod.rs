@@ -57,7 +57,7 @@ pub struct Masstree {
     /// All keys have eight bytes.
     fixed8: bool,
     nodes: Arc<Slab>,
-    /// Held by who takes nodes out.
+    /// Held to take nodes out.
     removal: Latch,
     /// An error for tests.
     loses_stamps: bool,
@@ -93,7 +93,7 @@ impl Masstree {
     fn node(&self, id: u32) -> &Node {
         debug_assert!(id != 0);
         // SAFETY: a block of the slab, of the size and alignment of a node; a node is atomics only,
-        // so that any bytes are one, and all who share the block access it so.
+        // so that any bytes are one, and all users of the block access it so.
         unsafe { &*self.at(id).cast::<Node>() }
     }
 

@@ -45,7 +45,7 @@ pub(super) struct Node {
     low: AtomicU64,
     /// Fourteen pointers to suffixes, or null until the first suffix.
     pub(super) suffixes: AtomicPtr<AtomicPtr<u8>>,
-    /// For phantom protection: the last commit of who has read what this node has not (see README.md).
+    /// For phantom protection: the last commit of a reader of what this node has not (see README.md).
     stamp: AtomicU64,
     /// Of a level's leftmost node: the leftmost node one level up, 0 for a root.
     up: AtomicU32,
@@ -300,7 +300,7 @@ impl Node {
     /// Takes over the stamp of a node, if it is greater. This one, latched or unpublished, takes keys or a
     /// range from that one, which readers already find changed.
     pub(super) fn carry_stamp(&self, from: &Node) {
-        // Pairs with the fence between `raise_stamp` and `is_as_marked`: either we see the stamp, or who
+        // Pairs with the fence between `raise_stamp` and `is_as_marked`: either we see the stamp, or the thread that
         // raised it sees the change.
         fence(Ordering::SeqCst);
         self.raise_stamp(from.stamp());
@@ -318,7 +318,7 @@ impl Node {
 
     /// Sets the head of an unpublished node.
     pub(super) fn set_head(&self, head: Head) {
-        // Relaxed: whoever publishes the node does so with a Release.
+        // Relaxed: the node is published with a Release.
         self.lanes[0].store(head.0, Ordering::Relaxed);
     }
 
@@ -400,20 +400,20 @@ impl<'a> Latched<'a> {
         }
     }
 
-    /// Keeps readers away until the latch goes, and makes those retry who came before.
+    /// Keeps readers away until the latch goes, and makes earlier ones retry.
     pub(super) fn change(&mut self) {
         self.node.lanes[0].store(self.head.0 | Head::LOCKED | Head::DIRTY, Ordering::Relaxed);
-        // The fence pairs with the one in is_still: who sees a word written from here on sees DIRTY.
+        // The fence pairs with the one in is_still: a thread that sees a word written from here on sees DIRTY.
         fence(Ordering::Release);
         self.head.bump();
     }
 
-    /// Makes those retry who have read the node already, as of the new head; it is shown at once.
+    /// Makes readers retry that have read the node already, as of the new head; it is shown at once.
     pub(super) fn publish_change(&mut self) {
         self.head.bump();
         // Release: pairs with the Acquire in head.
         self.node.lanes[0].store(self.head.0 | Head::LOCKED, Ordering::Release);
-        // The fence pairs with the one in is_still: who sees a word written from here on sees this head.
+        // The fence pairs with the one in is_still: a thread that sees a word written from here on sees this head.
         fence(Ordering::Release);
     }
 }

@@ -273,7 +273,7 @@ impl Masstree {
     /// Gives nodes back when nobody can be there any more.
     fn retire_all(&self, local: &Local, gone: Vec<Gone>) {
         for Gone { id, block } in gone {
-            // SAFETY: unlinked; who could still see it is in an epoch.
+            // SAFETY: unlinked; readers that could still see it are in an epoch.
             unsafe { suffix::retire_block(local, block) };
             // SAFETY: as above.
             unsafe { nodes::retire(local, &self.nodes, id) };

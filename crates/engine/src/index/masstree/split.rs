@@ -276,7 +276,7 @@ fn seems_to_ascend(order: Permutation, place: usize) -> bool {
     place >= 2 && order.slot(place - 1) == KEYS - 1 && order.slot(place - 2) == KEYS - 2
 }
 
-/// Whether the layer has no higher level. Stable under the latch: who adds a level holds it.
+/// Whether the layer has no higher level. Stable under the latch: adding a level needs it.
 fn is_root(node: &Latched<'_>) -> bool {
     node.head.has(Head::LEFTMOST) && node.node.up() == 0
 }

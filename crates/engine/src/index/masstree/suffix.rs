@@ -44,7 +44,7 @@ pub(super) fn rest_of(key: &Key, depth: u16) -> &[u8] {
 /// From `make_block`, reachable no longer.
 pub(super) unsafe fn retire_block(local: &Local, block: *mut Block) {
     if !block.is_null() {
-        // SAFETY: unreachable for who starts from now on.
+        // SAFETY: unreachable for operations that start from now on.
         unsafe { local.retire(block.cast(), BLOCK_BYTES as u64, object::reclaim) };
     }
 }

@@ -1,7 +1,7 @@
 //! Which ranges of a tree's keys have been changed: what a checkpoint has to write again.
 //!
 //! Writers set marks, one per range, just before they append their changes to the log; a mark is set once and never
-//! taken back. One reader, who makes checkpoints, has the marks replaced by fresh ones now and then, perhaps for other
+//! taken back. One reader, which makes checkpoints, has the marks replaced by fresh ones now and then, perhaps for other
 //! ranges, and reads those that were replaced as well as those that are current:
 //!
 //! 1. [`Touched::turn`] puts fresh marks in place of those that have been set.

@@ -2,8 +2,8 @@
 //! finds out which readers committed before it.
 //!
 //! A ring with one writer, its worker, and any number of readers, which take no latch. A transaction enters
-//! itself before it draws its commit timestamp and adds that at once afterwards: so whoever draws a later
-//! one finds it here. Only who might have to abort looks, which is seldom; entering costs a few stores.
+//! itself before it draws its commit timestamp and adds that at once afterwards: so a transaction that draws a later
+//! one finds it here. Only one that might have to abort looks, which is seldom; entering costs a few stores.
 //!
 //! Invariants:
 //! - `tail <= next`; entries `tail..next` are whole. What comes before `tail` committed at `lost` or earlier.
@@ -29,7 +29,7 @@ pub(super) fn id_of(slot: *const Slot) -> u32 {
 
 /// One worker's log.
 #[derive(Debug)]
-pub struct Log {
+pub struct ReaderLog {
     entries: Box<[Entry]>,
     ids: Box<[AtomicU32]>,
     next: CachePadded<AtomicU64>,
@@ -59,11 +59,11 @@ pub(super) enum Readers {
     Wait,
 }
 
-impl Log {
+impl ReaderLog {
     /// An empty log of so many entries, with `ids_max` records in all; powers of two.
-    pub(super) fn new(entries_max: usize, ids_max: usize) -> Log {
+    pub(super) fn new(entries_max: usize, ids_max: usize) -> ReaderLog {
         assert!(entries_max.is_power_of_two() && ids_max.is_power_of_two());
-        Log {
+        ReaderLog {
             entries: (0..entries_max).map(|_| Entry::default()).collect(),
             ids: (0..ids_max).map(|_| AtomicU32::new(0)).collect(),
             next: CachePadded::new(AtomicU64::new(0)),
@@ -133,7 +133,7 @@ impl Log {
         }
         self.tail.store(tail, Ordering::Relaxed);
         self.lost.store(lost, Ordering::Relaxed);
-        // Pairs with the Acquire fence in `readers`: who reads something overwritten sees it lost.
+        // Pairs with the Acquire fence in `readers`: a reader of something overwritten sees it lost.
         fence(Ordering::Release);
     }
 
@@ -162,7 +162,7 @@ impl Log {
         let last = self.untracked.load(Ordering::Relaxed);
         let begin = now();
         if begin.0 == last {
-            // Announced before: who draws a later timestamp than that finds it.
+            // Announced before: a transaction that draws a later timestamp than that finds it.
             return begin;
         }
         self.untracked.store(PENDING, Ordering::Relaxed);

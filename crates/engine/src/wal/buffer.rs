@@ -5,7 +5,7 @@
 //! into a [lane](super::lane).
 
 use super::format::{Kind, RECORD_HEADER_BYTES};
-use super::gather::Run;
+use super::gather::WriteGroup;
 use super::lane::{LANES, Lane};
 use super::stall::{SLOW_NS, Stall};
 use super::{Error, Lsn, Options, Result, Room, Shortage, Tail};
@@ -463,7 +463,7 @@ impl Shared {
     }
 
     /// Notes that a run is durable.
-    pub(super) fn publish(&self, run: &Run, flush_ns: u64) {
+    pub(super) fn publish(&self, run: &WriteGroup, flush_ns: u64) {
         let mut state = self.state();
         if state.stopped.is_some() {
             return; // it was ended meanwhile, and all have been told so

@@ -1,6 +1,6 @@
 //! The log by hand: who is found in it, who is waited for, and what is lost when it wraps around.
 
-use super::log::{Log, Readers};
+use super::reader_log::{ReaderLog, Readers};
 use crate::record::{TICK, Timestamp};
 
 fn at(tick: u64) -> Timestamp {
@@ -8,11 +8,11 @@ fn at(tick: u64) -> Timestamp {
 }
 
 /// The last reader of record 7 that committed from `since` on and before `until`.
-fn readers(log: &Log, since: u64, until: u64) -> Readers {
+fn readers(log: &ReaderLog, since: u64, until: u64) -> Readers {
     log.readers(at(since), at(until), |id| id == 7)
 }
 
-fn enter(log: &Log, ids: &[u32], tick: u64) -> u64 {
+fn enter(log: &ReaderLog, ids: &[u32], tick: u64) -> u64 {
     let number = log.enter(ids.iter().copied(), false, false);
     assert!(log.stamp(number, at(tick)));
     number
@@ -23,7 +23,7 @@ const NOBODY: Readers = Readers::Until(Timestamp(0));
 /// Proves that the last reader in question is found, that others are not, and that who has aborted is not.
 #[test]
 fn readers_are_found() {
-    let log = Log::new(16, 64);
+    let log = ReaderLog::new(16, 64);
     assert_eq!(readers(&log, 1, 100), NOBODY);
     enter(&log, &[3, 7], 10);
     enter(&log, &[3], 20);
@@ -39,7 +39,7 @@ fn readers_are_found() {
 /// Proves that who is just drawing its timestamp is waited for: a reader of the record, and any reader of ranges.
 #[test]
 fn pending_readers_are_waited_for() {
-    let log = Log::new(16, 64);
+    let log = ReaderLog::new(16, 64);
     let other = log.enter([3].into_iter(), false, false);
     assert_eq!(readers(&log, 1, 100), NOBODY);
     let reader = log.enter([7].into_iter(), false, false);
@@ -55,7 +55,7 @@ fn pending_readers_are_waited_for() {
 /// Proves that a reader is found behind one that was entered later and committed before.
 #[test]
 fn overtaken_readers_are_found() {
-    let log = Log::new(16, 64);
+    let log = ReaderLog::new(16, 64);
     let slow = log.enter([7].into_iter(), false, false);
     enter(&log, &[3], 10);
     assert!(log.stamp(slow, at(20)));
@@ -66,7 +66,7 @@ fn overtaken_readers_are_found() {
 #[test]
 fn what_is_lost_counts() {
     for (entries_max, ids_max) in [(4, 64), (16, 8)] {
-        let log = Log::new(entries_max, ids_max);
+        let log = ReaderLog::new(entries_max, ids_max);
         let first = log.enter([1, 2].into_iter(), false, false);
         for tick in 10..14 {
             enter(&log, &[3, 4], tick);
@@ -82,7 +82,7 @@ fn what_is_lost_counts() {
 /// Proves that a transaction that has read more than the log holds counts as having read everything.
 #[test]
 fn much_counts_as_everything() {
-    let log = Log::new(4, 8);
+    let log = ReaderLog::new(4, 8);
     let ids: Vec<u32> = (100..105).collect();
     enter(&log, &ids, 10);
     assert_eq!(readers(&log, 1, 100), Readers::Until(at(10)));
@@ -93,7 +93,7 @@ fn much_counts_as_everything() {
 /// Proves that the snapshot of who is in no log counts for everything that commits afterwards.
 #[test]
 fn untracked_snapshots_count() {
-    let log = Log::new(4, 8);
+    let log = ReaderLog::new(4, 8);
     assert_eq!(log.open_untracked(|| at(5).after()), at(5).after());
     assert_eq!(readers(&log, 5, 100), Readers::Until(at(5).after()));
     assert_eq!(readers(&log, 6, 100), NOBODY);
