@@ -46,17 +46,15 @@ pub mod metrics;
 mod ops;
 mod options;
 mod profile;
-#[doc(hidden)]
-pub mod raw;
 mod record;
 mod replay;
+pub mod research;
 mod secondary;
 pub mod storage;
 pub mod suspend;
 mod sync;
 mod table;
 mod txn;
-pub mod variants;
 #[doc(hidden)]
 pub mod wal;
 

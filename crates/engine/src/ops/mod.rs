@@ -21,7 +21,6 @@ mod lifecycle;
 mod point;
 mod point_futures;
 mod point_lookup;
-mod point_read;
 mod pool;
 mod recent_reads;
 #[cfg(all(test, not(braid_shuttle)))]
@@ -34,14 +33,13 @@ mod slots;
 mod state;
 
 pub(crate) use blocker::Blocker;
+pub(crate) use bounded_wait::BoundedWait;
 pub(crate) use commit::Commit;
 pub use get_for_update::{Claim, GetForUpdate, SkipLocked};
 pub use get_many::{GetInto, GetMany};
-pub(crate) use point::{Point, run_all};
+pub(crate) use point::{Point, ROUNDS_BUSY, run_all};
 pub use point_futures::{Contains, Delete, Get, Insert, Put, Update};
 pub(crate) use point_lookup::PointLookup;
-pub use point_read::Probe;
-pub(crate) use point_read::{PointRead, Rounds};
 pub(crate) use relief::{RELIEF_ROUNDS_MAX, let_others_leave};
 pub(crate) use row_wait::{RowWait, Wait};
 pub use scan::{NextRow, Rows};

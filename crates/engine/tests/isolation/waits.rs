@@ -3,7 +3,7 @@
 use super::{database, put, table_of, value};
 use braiddb::suspend::{Seeded, Suspend};
 use braiddb::worker::WorkerOptions;
-use braiddb::{Database, Error, Result, Serializable, Table, Transaction, variants};
+use braiddb::{Database, Error, Result, Serializable, Table, Transaction, research};
 use std::cell::Cell;
 use std::future::Future;
 use std::rc::Rc;
@@ -91,20 +91,20 @@ fn reads_of_the_variants_end() {
     let nothing = |_: &Transaction, _| Ok(());
     let both = |found: [Option<u64>; 2]| found[0];
     check(nothing, |_, t, db| {
-        finds(db, |tx| tx.with(async |tx| variants::get_many_coroutines(tx, t, &[1u64, 2]).await.map(both)))
+        finds(db, |tx| tx.with(async |tx| research::get_many_coroutines(tx, t, &[1u64, 2]).await.map(both)))
     });
     check(nothing, |_, t, db| {
-        finds(db, |tx| tx.with(async |tx| variants::get_many_nested(tx, t, &[1u64, 2]).await.map(both)))
+        finds(db, |tx| tx.with(async |tx| research::get_many_nested(tx, t, &[1u64, 2]).await.map(both)))
     });
     // With as many operations in flight as there is room for, this one runs within its poll.
     check(nothing, |_, t, db| {
         finds(db, |tx| {
             tx.with(async |tx| {
                 let mut others =
-                    std::array::from_fn::<_, 8, _>(|_| Box::pin(variants::get_nested(tx, t, 2u64)));
+                    std::array::from_fn::<_, 8, _>(|_| Box::pin(research::get_nested(tx, t, 2u64)));
                 let mut context = Context::from_waker(Waker::noop());
                 assert!(others.iter_mut().all(|other| other.as_mut().poll(&mut context).is_pending()));
-                variants::get_nested(tx, t, 1u64).await
+                research::get_nested(tx, t, 1u64).await
             })
         })
     });

@@ -4,7 +4,7 @@
 //! numbers in ascending order insert in random order, and popular records lie anywhere in the index.
 
 use crate::engine::{Database, Result, Scheme, Txn, failure, mix};
-use braiddb::{Table, variants};
+use braiddb::{Table, research};
 
 /// The longest key that `--key-bytes` accepts.
 pub(crate) const KEY_BYTES_MAX: usize = 64;
@@ -89,7 +89,7 @@ impl Access for FixedKeys {
     }
     #[inline(always)]
     fn get_nested<C: Scheme>(self, tx: &Txn<C>, number: u64) -> impl Future<Output = Result<Option<&[u8]>>> {
-        variants::get_nested(tx, self.0, mix(number))
+        research::get_nested(tx, self.0, mix(number))
     }
     async fn get_many<'t, C: Scheme, const N: usize>(
         self,
@@ -103,14 +103,14 @@ impl Access for FixedKeys {
         tx: &'t Txn<C>,
         numbers: &[u64; N],
     ) -> Result<[Option<&'t [u8]>; N]> {
-        variants::get_many_coroutines(tx, self.0, &numbers.map(mix)).await
+        research::get_many_coroutines(tx, self.0, &numbers.map(mix)).await
     }
     async fn get_many_nested<'t, C: Scheme, const N: usize>(
         self,
         tx: &'t Txn<C>,
         numbers: &[u64; N],
     ) -> Result<[Option<&'t [u8]>; N]> {
-        variants::get_many_nested(tx, self.0, &numbers.map(mix)).await
+        research::get_many_nested(tx, self.0, &numbers.map(mix)).await
     }
     #[inline(always)]
     fn put<C: Scheme>(self, tx: &Txn<C>, number: u64, value: &[u8]) -> impl Future<Output = Result<()>> {
@@ -126,7 +126,7 @@ impl Access for FixedKeys {
     }
     #[inline(always)]
     fn probe<C: Scheme>(self, tx: &Txn<C>, number: u64) -> impl Future<Output = Result<bool>> {
-        variants::probe(tx, self.0, mix(number))
+        research::probe(tx, self.0, mix(number))
     }
     async fn scan<C: Scheme>(self, tx: &Txn<C>, number: u64, rows: usize) -> Result<u64> {
         let mut scan = tx.scan(self.0, mix(number)..).limit(rows);
@@ -161,7 +161,7 @@ impl Access for LongKeys {
         tx.get(self.table, self.key(number).bytes()).await
     }
     async fn get_nested<C: Scheme>(self, tx: &Txn<C>, number: u64) -> Result<Option<&[u8]>> {
-        variants::get_nested(tx, self.table, self.key(number).bytes()).await
+        research::get_nested(tx, self.table, self.key(number).bytes()).await
     }
     async fn get_many<'t, C: Scheme, const N: usize>(
         self,
@@ -177,7 +177,7 @@ impl Access for LongKeys {
         numbers: &[u64; N],
     ) -> Result<[Option<&'t [u8]>; N]> {
         let keys = numbers.map(|n| self.key(n));
-        variants::get_many_coroutines(tx, self.table, &keys.each_ref().map(KeyBuffer::bytes)).await
+        research::get_many_coroutines(tx, self.table, &keys.each_ref().map(KeyBuffer::bytes)).await
     }
     async fn get_many_nested<'t, C: Scheme, const N: usize>(
         self,
@@ -185,7 +185,7 @@ impl Access for LongKeys {
         numbers: &[u64; N],
     ) -> Result<[Option<&'t [u8]>; N]> {
         let keys = numbers.map(|n| self.key(n));
-        variants::get_many_nested(tx, self.table, &keys.each_ref().map(KeyBuffer::bytes)).await
+        research::get_many_nested(tx, self.table, &keys.each_ref().map(KeyBuffer::bytes)).await
     }
     async fn put<C: Scheme>(self, tx: &Txn<C>, number: u64, value: &[u8]) -> Result<()> {
         tx.put(self.table, self.key(number).bytes(), value).await
@@ -197,7 +197,7 @@ impl Access for LongKeys {
         tx.insert(self.table, self.key(number).bytes(), value).await
     }
     async fn probe<C: Scheme>(self, tx: &Txn<C>, number: u64) -> Result<bool> {
-        variants::probe(tx, self.table, self.key(number).bytes()).await
+        research::probe(tx, self.table, self.key(number).bytes()).await
     }
     async fn scan<C: Scheme>(self, tx: &Txn<C>, number: u64, rows: usize) -> Result<u64> {
         let mut scan = tx.scan(self.table, self.key(number).bytes().to_vec()..).limit(rows);

@@ -1,12 +1,12 @@
-//! The engine's structures for the yardsticks: the only glue between them and `braiddb::raw`.
+//! The engine's structures for the yardsticks: the only glue between them and `braiddb::research`.
 
 use super::access::FixedKeys;
 use crate::engine::{Database, Scheme};
-use braiddb::raw;
+use braiddb::research::Structures;
 
 /// Reads the structures of one table from one thread. It stays inside an epoch from beginning to end, so
 /// nothing that it reaches is reclaimed: fit for a slice of a benchmark, not for anything else.
-pub(crate) struct RawReader<C: Scheme>(raw::Reader<C>);
+pub(crate) struct RawReader<C: Scheme>(Structures<C>);
 
 /// What a node answers that has changed meanwhile: start again from the root.
 pub(crate) struct Moved;
@@ -14,7 +14,7 @@ pub(crate) struct Moved;
 impl<C: Scheme> RawReader<C> {
     /// A reader of the table; `None` where the scheme keeps one value per record and no versions.
     pub(super) fn new(db: &Database<C>, table: FixedKeys) -> Option<RawReader<C>> {
-        raw::Reader::new(db, table.table()).map(RawReader)
+        Structures::new(db, table.table()).map(RawReader)
     }
     /// A snapshot, as a transaction takes when it begins.
     #[inline(always)]

@@ -1,12 +1,8 @@
-//! A point read whose steps the caller takes: what `variants` is made of.
+//! A point read whose steps the caller takes: the schedules of this folder are made of it.
 
-use super::NO_SLOT;
-use super::bounded_wait::BoundedWait;
-use super::point::{Point, ROUNDS_BUSY};
-use super::state::{Op, TxnState};
 use crate::cc::{Abort, ConcurrencyControl, Intent};
 use crate::error::{Error, Result};
-use crate::profile::Activity;
+use crate::ops::{BoundedWait, NO_SLOT, Op, Point, ROUNDS_BUSY, TxnState};
 use crate::record::RecordId;
 use crate::suspend::OnMiss;
 use crate::table::{AsKey, Fault, Key, Table, Value};
@@ -17,26 +13,26 @@ use std::task::{Context, Poll};
 
 /// A read of one key, to be stepped to its end within the poll that made it, or where the caller
 /// has the worker come back for it.
-pub(crate) struct PointRead<'t, C: ConcurrencyControl> {
+pub(super) struct PointRead<'t, C: ConcurrencyControl> {
     txn: &'t TxnState<C>,
     point: Point<C>,
 }
 
 impl<'t, C: ConcurrencyControl> PointRead<'t, C> {
-    /// Goes on to the next probable miss; true: done.
+    /// Advances to the next probable miss; returns true when done.
     #[inline(always)]
-    pub(crate) fn step(&mut self) -> bool {
+    pub(super) fn step(&mut self) -> bool {
         self.txn.step_point(&mut self.point, &mut OnMiss)
     }
 
     /// It is still looking for the record, not yet at its versions.
-    pub(crate) fn is_descending(&self) -> bool {
+    pub(super) fn is_descending(&self) -> bool {
         self.point.record.is_null()
     }
 
-    /// What it has found, when done.
+    /// The value found, when done.
     #[inline(always)]
-    pub(crate) fn value(&self) -> Result<Option<&'t [u8]>> {
+    pub(super) fn value(&self) -> Result<Option<&'t [u8]>> {
         Ok(self.txn.found(&self.point)?)
     }
 }
@@ -44,20 +40,20 @@ impl<'t, C: ConcurrencyControl> PointRead<'t, C> {
 /// Rounds over reads that are stepped within one poll: as many as it takes while they get on, and then, where one
 /// waits for another transaction's commit, as many as operations in place wait.
 #[derive(Debug, Default)]
-pub(crate) struct Rounds {
+pub(super) struct Rounds {
     rounds: u32,
     patience: BoundedWait,
 }
 
 impl Rounds {
-    /// Another round. False: it has been long enough.
-    pub(crate) fn go_on(&mut self) -> bool {
+    /// Counts another round; returns false after the last one.
+    pub(super) fn go_on(&mut self) -> bool {
         self.rounds = self.rounds.saturating_add(1);
         self.rounds <= ROUNDS_BUSY || self.patience.wait()
     }
 }
 
-/// Future of [`variants::probe`](crate::variants::probe).
+/// Future of [`probe`](super::probe).
 #[must_use = "futures do nothing unless awaited"]
 pub struct Probe<'t, C: ConcurrencyControl> {
     read: Result<PointRead<'t, C>, Fault>,
@@ -108,69 +104,61 @@ impl<C: ConcurrencyControl> Drop for Probe<'_, C> {
     }
 }
 
-impl<C: ConcurrencyControl> TxnState<C> {
-    /// A search of the index alone.
-    #[inline(always)]
-    pub(crate) fn probe<K: Key, V: Value + ?Sized>(
-        &self,
-        table: Table<K, V>,
-        key: &impl AsKey<K>,
-    ) -> Probe<'_, C> {
-        let read = table.inner(self.database).and_then(|table| {
-            Ok(PointRead { txn: self, point: Point::new(table, self.index_key(key)?, Intent::Read) })
+/// A search of the index alone.
+#[inline(always)]
+pub(super) fn probe_of<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl>(
+    txn: &'t TxnState<C>,
+    table: Table<K, V>,
+    key: &impl AsKey<K>,
+) -> Probe<'t, C> {
+    let read = table
+        .inner(txn.database)
+        .and_then(|table| Ok(PointRead { txn, point: Point::new(table, txn.index_key(key)?, Intent::Read) }));
+    Probe { read: read.map_err(|fault| txn.doom(fault)), place: NO_SLOT }
+}
+
+/// Reads of these keys, not begun.
+#[inline(always)]
+pub(super) fn point_reads<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl, const N: usize>(
+    txn: &'t TxnState<C>,
+    table: Table<K, V>,
+    keys: &[impl AsKey<K>; N],
+) -> Result<[PointRead<'t, C>; N]> {
+    let table = table.inner(txn.database).map_err(|fault| txn.doom(fault))?;
+    let mut fault = None;
+    let reads = std::array::from_fn(|i| {
+        let key = txn.index_key(&keys[i]).unwrap_or_else(|error| {
+            fault = Some(error);
+            crate::index::Key::from_u64(0)
         });
-        Probe { read: read.map_err(|fault| self.doom(fault)), place: NO_SLOT }
-    }
-
-    /// Reads of these keys, not begun.
-    #[inline(always)]
-    pub(crate) fn point_reads<K: Key, V: Value + ?Sized, const N: usize>(
-        &self,
-        table: Table<K, V>,
-        keys: &[impl AsKey<K>; N],
-    ) -> Result<[PointRead<'_, C>; N]> {
-        let table = table.inner(self.database).map_err(|fault| self.doom(fault))?;
-        let mut fault = None;
-        let reads = std::array::from_fn(|i| {
-            let key = self.index_key(&keys[i]).unwrap_or_else(|error| {
-                fault = Some(error);
-                crate::index::Key::from_u64(0)
-            });
-            PointRead { txn: self, point: Point::new(table, key, Intent::Read) }
-        });
-        match fault {
-            Some(fault) => Err(self.doom(fault).into()),
-            None => Ok(reads),
-        }
-    }
-
-    /// Holds the epoch that the transaction's operations begin in from now on, although they are in
-    /// no slot.
-    pub(crate) fn hold_epoch(&self) -> HeldEpoch<'_, C> {
-        HeldEpoch { txn: self, place: self.hold() }
-    }
-
-    /// An operation has waited as long as one does in place: the transaction gives way.
-    #[cold]
-    pub(crate) fn waited_too_long(&self) -> Error {
-        self.doom(Fault::Abort(Abort::WaitTimeout)).into()
-    }
-
-    /// Has the worker poll the transaction again when its turn comes.
-    pub(crate) fn post_visit(&self) {
-        self.post_step_aside(1, Activity::Scheduling);
+        PointRead { txn, point: Point::new(table, key, Intent::Read) }
+    });
+    match fault {
+        Some(fault) => Err(txn.doom(fault).into()),
+        None => Ok(reads),
     }
 }
 
-/// See [`Txn::hold_epoch`](crate::Txn::hold_epoch).
-pub(crate) struct HeldEpoch<'t, C: ConcurrencyControl> {
+/// An operation has waited as long as one does in place: the transaction gives way.
+#[cold]
+pub(super) fn waited_too_long<C: ConcurrencyControl>(txn: &TxnState<C>) -> Error {
+    txn.doom(Fault::Abort(Abort::WaitTimeout)).into()
+}
+
+/// Holds the epoch that the transaction's operations begin in from now on, although they are in no slot.
+pub(super) fn hold_epoch<C: ConcurrencyControl>(txn: &TxnState<C>) -> HeldEpoch<'_, C> {
+    HeldEpoch { txn, place: txn.hold() }
+}
+
+/// See [`hold_epoch`].
+pub(super) struct HeldEpoch<'t, C: ConcurrencyControl> {
     txn: &'t TxnState<C>,
     place: Option<u8>,
 }
 
 impl<C: ConcurrencyControl> HeldEpoch<'_, C> {
-    /// False: there was no place for it.
-    pub(crate) fn is_held(&self) -> bool {
+    /// Returns false if there was no slot for it.
+    pub(super) fn is_held(&self) -> bool {
         self.place.is_some()
     }
 }

@@ -13,10 +13,10 @@
 //! [`Error::Conflict`](crate::Error::Conflict), as [`Txn::get_many`] in a sequential worker does, and the transaction
 //! is run again.
 
+use super::point_read::{PointRead, Probe, Rounds, hold_epoch, point_reads, probe_of, waited_too_long};
 use crate::cc::ConcurrencyControl;
 use crate::error::Result;
-pub use crate::ops::Probe;
-use crate::ops::{PointRead, Rounds};
+use crate::profile::Activity;
 use crate::table::{AsKey, Key, Table, Value};
 use crate::txn::Txn;
 use std::future::{Future, poll_fn};
@@ -36,7 +36,7 @@ pub fn probe<K: Key, V: Value + ?Sized, C: ConcurrencyControl>(
     table: Table<K, V>,
     key: impl AsKey<K>,
 ) -> Probe<'_, C> {
-    txn.state().probe(table, &key)
+    probe_of(txn.state(), table, &key)
 }
 
 /// As [`Txn::get_many`], by a flat coroutine per key, polled in turn.
@@ -45,7 +45,7 @@ pub async fn get_many_coroutines<'t, K: Key, V: Value + ?Sized, C: ConcurrencyCo
     table: Table<K, V>,
     keys: &[impl AsKey<K>; N],
 ) -> Result<[Option<V::View<'t>>; N]> {
-    let reads = txn.state().point_reads(table, keys)?;
+    let reads = point_reads(txn.state(), table, keys)?;
     let coroutines = reads.map(|read| async move {
         let mut read = read;
         while !read.step() {
@@ -62,7 +62,7 @@ pub async fn get_many_nested<'t, K: Key, V: Value + ?Sized, C: ConcurrencyContro
     table: Table<K, V>,
     keys: &[impl AsKey<K>; N],
 ) -> Result<[Option<V::View<'t>>; N]> {
-    let reads = txn.state().point_reads(table, keys)?;
+    let reads = point_reads(txn.state(), table, keys)?;
     collect::<V, C, N>(txn, poll_in_turn(reads.map(|read| nested(read, || ()))))
 }
 
@@ -72,20 +72,24 @@ pub async fn get_nested<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl>(
     table: Table<K, V>,
     key: impl AsKey<K>,
 ) -> Result<Option<V::View<'t>>> {
-    let held = txn.state().hold_epoch();
-    let [mut read] = txn.state().point_reads(table, &[key])?;
+    let held = hold_epoch(txn.state());
+    let [mut read] = point_reads(txn.state(), table, &[key])?;
     if !held.is_held() {
         // Too many operations are in flight for one more that could be left.
         let mut rounds = Rounds::default();
         while !read.step() {
             if !rounds.go_on() {
-                return Err(txn.state().waited_too_long());
+                return Err(waited_too_long(txn.state()));
             }
         }
         return read.value()?.map(V::view).transpose();
     }
     // The worker is told to come back, as the transaction waits for nothing outside.
-    nested(read, || txn.state().post_visit()).await.value()?.map(V::view).transpose()
+    nested(read, || txn.state().post_step_aside(1, Activity::Scheduling))
+        .await
+        .value()?
+        .map(V::view)
+        .transpose()
 }
 
 /// A coroutine for the read, in it one for the descent or the visit, in it one for each step.
@@ -160,7 +164,7 @@ fn collect<'t, V: Value + ?Sized, C: ConcurrencyControl, const N: usize>(
     txn: &Txn<C>,
     reads: Option<[PointRead<'t, C>; N]>,
 ) -> Result<[Option<V::View<'t>>; N]> {
-    let Some(reads) = reads else { return Err(txn.state().waited_too_long()) };
+    let Some(reads) = reads else { return Err(waited_too_long(txn.state())) };
     let mut views = [const { None }; N];
     for (view, read) in views.iter_mut().zip(reads) {
         *view = read.value()?.map(V::view).transpose()?;

@@ -1,5 +1,4 @@
-//! The engine's structures, bare: for the benchmark's hand-written yardsticks, which show what the
-//! engine costs beyond them. No part of the public interface.
+//! The engine's structures without transactions, for handwritten yardsticks, which show what transactions cost beyond them.
 
 use crate::cc::{ConcurrencyControl, Reads};
 use crate::db::Database;
@@ -13,21 +12,21 @@ use std::sync::Arc;
 
 /// Reads one table's structures from one thread, inside an epoch from beginning to end: nothing that it
 /// reaches is reclaimed, and little else in the database is.
-pub struct Reader<C: ConcurrencyControl> {
+pub struct Structures<C: ConcurrencyControl> {
     context: Fixed<Context<C>>,
     table: *const TableInner,
     _engine: Arc<Engine<C>>,
 }
 
-impl<C: ConcurrencyControl> fmt::Debug for Reader<C> {
+impl<C: ConcurrencyControl> fmt::Debug for Structures<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reader").finish_non_exhaustive()
+        f.debug_struct("Structures").finish_non_exhaustive()
     }
 }
 
-impl<C: ConcurrencyControl> Reader<C> {
+impl<C: ConcurrencyControl> Structures<C> {
     /// A reader of a table of `db`. `None`: it does not know the nodes of the table's index, or the scheme keeps no versions.
-    pub fn new(db: &Database<C>, table: Table<u64, [u8]>) -> Option<Reader<C>> {
+    pub fn new(db: &Database<C>, table: Table<u64, [u8]>) -> Option<Structures<C>> {
         if C::READS != Reads::Snapshot {
             return None;
         }
@@ -36,7 +35,7 @@ impl<C: ConcurrencyControl> Reader<C> {
         table.index.yardstick()?;
         let context = engine.context();
         context.enter();
-        Some(Reader { context, table, _engine: engine })
+        Some(Structures { context, table, _engine: engine })
     }
 
     #[inline(always)]
@@ -119,7 +118,7 @@ impl<C: ConcurrencyControl> Reader<C> {
     }
 }
 
-impl<C: ConcurrencyControl> Drop for Reader<C> {
+impl<C: ConcurrencyControl> Drop for Structures<C> {
     fn drop(&mut self) {
         self.context.leave();
     }
