@@ -18,7 +18,8 @@ macro_rules! tests {
 
             tests! { @each rows_come_and_go own_writes_are_seen ranges conflicts_are_run_again
                 locked_rows_are_not_written secondary_indexes deleted_rows_give_memory_back long_values
-                transfers_on_threads aborted_rows_leave_nothing }
+                transfers_on_threads aborted_rows_leave_nothing
+                rows_met_later_are_phantoms own_rows_are_no_phantoms }
 
             #[test]
             fn phantoms() {
@@ -190,6 +191,70 @@ fn phantoms<C: ConcurrencyControl>(is_serializable: bool) {
     assert!(commits <= if is_serializable { 1 } else { 2 }, "{commits} commits");
     let left = db.worker().run(async |tx| keys(tx, t, 100).await).unwrap();
     assert_eq!(left.len(), 2 + commits);
+}
+
+/// Looks at the row under a key, and perhaps writes it; whether it was there.
+type Look<C> = fn(&braiddb::Transaction<C>, Table<u64, u64>, u64) -> Result<bool>;
+
+/// What a transaction learns of a row that came into a range after it had gone through that, it learns too late: it must
+/// not commit with both. Under each kind of first and second look.
+fn rows_met_later_are_phantoms<C: ConcurrencyControl>() {
+    let db = database::<C>();
+    let looks: [Look<C>; 3] = [
+        |tx, t, key| Ok(tx.get(t, key)?.is_some()),
+        |tx, t, key| tx.with(async |tx| keys(tx, t, 1000).await).map(|keys| keys.contains(&key)),
+        |tx, t, key| tx.update(t, key, 1),
+    ];
+    // Each tells whether it has found the row; one that writes whether or not there is one has, if it may commit.
+    let later: [Look<C>; 6] = [
+        looks[0],
+        looks[1],
+        looks[2],
+        |tx, t, key| tx.delete(t, key),
+        |tx, t, key| tx.put(t, key, 1).map(|()| true),
+        |tx, t, key| match tx.insert(t, key, 1) {
+            Err(Error::KeyExists) => Ok(true),
+            done => done.map(|()| false),
+        },
+    ];
+    for (i, first) in looks.iter().enumerate() {
+        for (k, second) in later.iter().enumerate() {
+            let t: Table<u64, u64> = db.table(&format!("t{i}{k}")).unwrap();
+            put(&db, t, &[(1, 0), (50, 0)]);
+            let (tx, other) = (db.begin().unwrap(), db.begin().unwrap());
+            assert!(!first(&tx, t, 10).unwrap());
+            // (It may be refused where the first one has locked what it found.)
+            let has_come = other.insert(t, 10, 7).and_then(|()| other.commit()).is_ok();
+            let found = second(&tx, t, 10);
+            let has_committed = found.and_then(|found| tx.commit().map(|()| found));
+            if let Ok(found) = has_committed {
+                assert!(!(has_come && found), "looks {i} and {k}: found absent, then there");
+            }
+        }
+    }
+}
+
+/// Rows that a transaction itself puts into a range, or takes out of it, while it goes through it, are not taken for
+/// others': it commits at once.
+fn own_rows_are_no_phantoms<C: ConcurrencyControl>() {
+    let db = database::<C>();
+    let t: Table<u64, u64> = db.table("t").unwrap();
+    put(&db, t, &[(1, 0), (10, 0), (20, 0), (50, 0)]);
+    let mut runs = 0;
+    let seen = db.worker().run(async |tx| {
+        runs += 1;
+        tx.delete(t, 20).await?;
+        let (scanned, got, inserted) = futures::join!(keys(tx, t, 100), tx.get(t, 10), tx.insert(t, 30, 0));
+        inserted?;
+        assert_eq!((got?, tx.get(t, 20).await?, tx.get(t, 40).await?), (Some(0), None, None));
+        assert!(!tx.update(t, 20, 1).await?);
+        tx.put(t, 40, 0).await?;
+        tx.put(t, 20, 2).await?;
+        tx.delete(t, 10).await?;
+        Ok((scanned?.len(), keys(tx, t, 100).await?))
+    });
+    assert!((3..=4).contains(&seen.as_ref().unwrap().0));
+    assert_eq!((seen.unwrap().1, runs), (vec![1, 20, 30, 40, 50], 1));
 }
 
 /// Of two transactions each of which finds the row absent that the other then inserts, one commits.

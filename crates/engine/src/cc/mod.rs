@@ -238,6 +238,18 @@ pub struct Scanned<'s> {
     pub marks: &'s [Mark],
     /// Rows found there, which may be read one by one.
     pub rows: usize,
+    /// Of the records that the transaction has accessed, as [`accessed`](ConcurrencyControl::accessed) counts them, the
+    /// first so many: those of them that are in the range have been found there.
+    pub known: usize,
+}
+
+impl<'s> Scanned<'s> {
+    /// The range of the one key of `target`, under which nothing was found.
+    fn of_key(target: &'s Target, short: &'s mut [u8; 8]) -> Scanned<'s> {
+        let key = target.key.bytes(short);
+        let (from, to) = (Bound::Included(key), Bound::Included(key));
+        Scanned { index: target.index, from, to, is_reverse: false, marks: &[], rows: 0, known: 0 }
+    }
 }
 
 /// What a scheme works with: its shared part, its part of this worker, and the worker's epoch and
@@ -384,16 +396,22 @@ pub unsafe trait ConcurrencyControl: Sized + Send + Sync + 'static {
     /// operation found none). False: the reads of its records need not be tracked one by one.
     /// (Where there is no memory to note that, as to note a read, the commit fails if it needs to know.)
     fn read_range(txn: &mut Self::Txn, scanned: &Scanned<'_>) -> bool;
-    /// The transaction knows now that there is no value under the key of `target`.
+    /// This record has been found in the range that `read_range` was told of last, whether or not it is one of its
+    /// `known`.
+    fn read_in_range(txn: &mut Self::Txn, record: *const Record) {
+        let _ = (txn, record);
+    }
+    /// How many records the transaction has accessed, if what it knows of a range depends on that.
+    #[inline(always)]
+    fn accessed(txn: &Self::Txn) -> usize {
+        let _ = txn;
+        0
+    }
+    /// The transaction knows now that there is no value under the key of `target`; `record`: what the index named, or null.
     #[cold]
-    fn read_absent(txn: &mut Self::Txn, target: &Target) {
-        let mut short = [0; 8];
-        let key = target.key.bytes(&mut short);
-        let (from, to) = (Bound::Included(key), Bound::Included(key));
-        Self::read_range(
-            txn,
-            &Scanned { index: target.index, from, to, is_reverse: false, marks: &[], rows: 0 },
-        );
+    fn read_absent(txn: &mut Self::Txn, record: *const Record, target: &Target) {
+        let _ = record;
+        Self::read_range(txn, &Scanned::of_key(target, &mut [0; 8]));
     }
     /// Changes an indexed record to which an access for writing has ended, or locks it. Never waits.
     ///

@@ -117,7 +117,7 @@ impl<C: ConcurrencyControl> Hand<'_, C> {
     /// One step of a read; `None`: it has to wait.
     pub(super) fn try_read(&self, txn: &mut C::Txn, key: u64) -> Option<Option<Vec<u8>>> {
         let Some(id) = self.find(key) else {
-            self.note_absent(txn, key);
+            self.note_absent(txn, std::ptr::null(), key);
             return Some(None);
         };
         let (mut access, record) = (C::Access::default(), self.bench.record(id));
@@ -128,15 +128,15 @@ impl<C: ConcurrencyControl> Hand<'_, C> {
         // SAFETY: the access has ended.
         let value = unsafe { C::value(&access, record, Intent::Read, txn) }.expect("reads never give way");
         if value.is_none() {
-            self.note_absent(txn, key);
+            self.note_absent(txn, record, key);
         }
         // SAFETY: the transaction is open.
         Some(value.map(|value| unsafe { &*value }.to_vec()))
     }
 
-    fn note_absent(&self, txn: &mut C::Txn, key: u64) {
+    fn note_absent(&self, txn: &mut C::Txn, record: *const Record, key: u64) {
         let (index, id) = (&raw const self.bench.index, RecordId(0));
-        C::read_absent(txn, &Target { index, key: Key::from_u64(key), id });
+        C::read_absent(txn, record, &Target { index, key: Key::from_u64(key), id });
     }
 
     pub(super) fn commit(&self, txn: C::Txn) {

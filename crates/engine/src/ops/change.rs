@@ -13,7 +13,7 @@ use crate::table::Fault;
 #[inline(always)]
 fn note_absent<C: ConcurrencyControl>(txn: &mut C::Txn, point: &Point<C>, is_tracked: bool) {
     if C::TRACKS_READS && is_tracked {
-        C::read_absent(txn, &point.target());
+        C::read_absent(txn, point.record, &point.target());
     }
 }
 

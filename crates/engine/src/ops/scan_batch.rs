@@ -64,6 +64,9 @@ pub(crate) struct ScanBatch<C: ConcurrencyControl> {
     pub(crate) is_tracked: bool,
     /// It wants to know of each row.
     notes_rows: bool,
+    /// Records that the transaction had accessed when the walk began, and how many the run has added to them.
+    accessed: usize,
+    entered: usize,
     pub(crate) want: Want,
     rows: Vec<Row<C>>,
     keys: Vec<u8>,
@@ -98,6 +101,8 @@ impl<C: ConcurrencyControl> ScanBatch<C> {
             began: Bound::Unbounded,
             is_tracked: true,
             notes_rows: false,
+            accessed: 0,
+            entered: 0,
             want: Want::About(0),
             rows: Vec::new(),
             keys: Vec::new(),
@@ -210,6 +215,7 @@ impl<C: ConcurrencyControl> ScanBatch<C> {
         let table = unsafe { &*self.table };
         if self.stage == Stage::Begin {
             self.begin(table);
+            (self.accessed, self.entered) = (C::accessed(txn), 0);
         }
         while self.stage == Stage::Walk {
             s.enter(Activity::Index);
@@ -319,7 +325,7 @@ impl<C: ConcurrencyControl> ScanBatch<C> {
     unsafe fn access<S: Suspend>(&mut self, until: usize, env: Env<'_, C>, txn: &mut C::Txn, s: &mut S) {
         debug_assert!(self.seen <= until && until <= self.rows.len());
         s.enter(Activity::Versions);
-        let intent = self.intent();
+        let (intent, accessed) = (self.intent(), C::accessed(txn));
         if !self.late.is_empty() {
             let rows = &mut self.rows;
             self.late.retain(|&at| {
@@ -344,6 +350,7 @@ impl<C: ConcurrencyControl> ScanBatch<C> {
             }
         }
         self.seen = until;
+        self.entered += C::accessed(txn) - accessed;
     }
 
     #[inline(always)]
@@ -358,12 +365,25 @@ impl<C: ConcurrencyControl> ScanBatch<C> {
         if self.stage == Stage::EntryRows {
             return Ok(false);
         }
-        self.notes_rows = C::TRACKS_READS && self.is_tracked && C::read_range(txn, &self.scanned());
+        self.notes_rows = C::TRACKS_READS && self.is_tracked && self.note_range(txn);
         // SAFETY: tables live as long as their database.
         match unsafe { self.base.as_ref() } {
             Some(base) if !self.rows.is_empty() => self.set_out(base, txn).map(|()| true),
             _ => Ok(false),
         }
+    }
+
+    /// Tells the scheme what the run has gone through. True: it wants to know of each row.
+    fn note_range(&self, txn: &mut C::Txn) -> bool {
+        let now = C::accessed(txn);
+        // Other operations of the transaction have accessed records meanwhile: perhaps some that have come into the range
+        // behind the walk.
+        let is_mixed = now != self.accessed + self.entered;
+        let notes_rows = C::read_range(txn, &self.scanned(if is_mixed { self.accessed } else { now }));
+        if is_mixed {
+            self.rows.iter().for_each(|row| C::read_in_range(txn, row.record));
+        }
+        notes_rows
     }
 
     /// Makes the run look for the rows that its entries name. An entry counts as read when the closure comes to it.
@@ -379,7 +399,7 @@ impl<C: ConcurrencyControl> ScanBatch<C> {
     }
 
     /// What the finished run has gone through.
-    fn scanned(&self) -> Scanned<'_> {
+    fn scanned(&self, known: usize) -> Scanned<'_> {
         // SAFETY: tables live as long as their database.
         let index = &raw const unsafe { &*self.table }.index;
         let to = match &self.from {
@@ -395,6 +415,7 @@ impl<C: ConcurrencyControl> ScanBatch<C> {
             is_reverse: self.is_reverse,
             marks: &self.page.marks,
             rows: self.rows.len(),
+            known,
         }
     }
 

@@ -56,8 +56,8 @@ pub(in crate::cc) enum Noted {
 
 /// What is done with the records that are found when ranges are gone through again.
 pub(in crate::cc) trait Revisit {
-    /// A range is gone through.
-    fn begin(&mut self);
+    /// A range is gone through, which was noted as this number of all.
+    fn begin(&mut self, range: usize);
     /// Once more: what was found since `begin` does not count.
     fn begin_again(&mut self);
     /// These records are in the range. False: that is enough to know.
@@ -261,7 +261,7 @@ impl Ranges {
             if !marks.is_empty() && marks.iter().all(|mark| index.is_as_marked(mark)) {
                 continue;
             }
-            revisit.begin();
+            revisit.begin(i);
             let mut attempts = 0..WALKS_MAX;
             loop {
                 // SAFETY: as above.
@@ -390,7 +390,7 @@ mod tests {
     use crate::memory::Kind;
 
     fn scanned<'s>(from: Bound<&'s [u8]>, to: Bound<&'s [u8]>) -> Scanned<'s> {
-        Scanned { index: std::ptr::null(), from, to, is_reverse: false, marks: &[], rows: 0 }
+        Scanned { index: std::ptr::null(), from, to, is_reverse: false, marks: &[], rows: 0, known: 0 }
     }
 
     /// Ranges are kept once each, however many there are, and come back as they were; and all that they took is given

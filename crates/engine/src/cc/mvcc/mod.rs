@@ -569,7 +569,7 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
         let tag = txn.member.announce(&env.shared.registry);
         let new = match change {
             Change::Update(_) | Change::Delete | Change::Lock if !exists => {
-                Self::read_absent(txn, target);
+                Self::read_absent(txn, record, target);
                 return Ok(Written::Absent);
             }
             Change::Insert(_) if exists => {

@@ -169,7 +169,7 @@ struct Added<'r, F> {
 }
 
 impl<F: Fn(RecordId) -> Option<*const Slot>> Revisit for Added<'_, F> {
-    fn begin(&mut self) {
+    fn begin(&mut self, _: usize) {
         self.known = self.records.len();
     }
 
@@ -193,7 +193,7 @@ mod tests {
     use std::ops::Bound;
 
     fn scanned<'s>(from: Bound<&'s [u8]>, to: Bound<&'s [u8]>) -> Scanned<'s> {
-        Scanned { index: std::ptr::null(), from, to, is_reverse: false, marks: &[], rows: 0 }
+        Scanned { index: std::ptr::null(), from, to, is_reverse: false, marks: &[], rows: 0, known: 0 }
     }
 
     /// At the limit a set is full and takes no more; records that it has several times make room first.

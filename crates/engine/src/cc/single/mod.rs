@@ -11,11 +11,12 @@
 //! - Between `prepare`, which latches what is written, and `finish` nothing is suspended.
 
 mod accesses;
+mod known;
 mod record;
 mod removed;
 
 use super::common::participant::Participant;
-use super::common::ranges::{Ranges, Revisit};
+use super::common::ranges::{Noted, Ranges, Revisit};
 use super::common::registry::{Floor, Outcome, Registry};
 use super::{
     Abort, Change, Changed, ConcurrencyControl, Declared, Env, Holder, Intent, NotBegun, Reads, Refused,
@@ -30,6 +31,7 @@ use crate::sync::atomic::{Ordering, fence};
 use accesses::Accesses;
 pub(super) use accesses::Entry;
 pub use accesses::Held;
+use known::Found;
 pub(super) use record::{Content, holder_of_lock, record_of};
 use record::{drop_value, new_value};
 use removed::{Removals, Removed};
@@ -122,6 +124,8 @@ pub struct Txn {
     pub(super) member: Participant,
     pub(super) accesses: Accesses,
     pub(super) ranges: Ranges,
+    /// For each of them, the records that were found there.
+    found: Found,
     /// It has read more than there was memory to note.
     is_full: bool,
     /// What it has read, where that may change before it ends: short values, and long ones.
@@ -232,6 +236,7 @@ impl Txn {
         debug_assert!(!self.has_latched);
         self.accesses.clear();
         self.ranges.clear();
+        self.found.clear();
         self.copies.reset();
         self.is_full = false;
         if !self.long_copies.is_empty() {
@@ -281,31 +286,42 @@ impl Txn {
             return Ok(true);
         }
         fence(Ordering::SeqCst); // of two that insert into each other's ranges one finds the other's key
-        let mut known = Known { accesses: &self.accesses, shared };
+        let mut known = Known { accesses: &self.accesses, found: &self.found, range: 0, shared };
         // SAFETY: a commit is stepped inside an epoch.
         unsafe { self.ranges.revisit(None, &mut known) }
     }
 }
 
-/// Accepts records that the transaction has accessed.
+/// Accepts records that were in a range when the transaction went through it. (What it has read of them is validated, or
+/// locked. One that it has come upon later may have got its value meanwhile.)
 struct Known<'t> {
     accesses: &'t Accesses,
+    found: &'t Found,
+    /// The range that is gone through.
+    range: usize,
     shared: &'t Shared,
 }
 
 impl Revisit for Known<'_> {
-    fn begin(&mut self) {}
+    fn begin(&mut self, range: usize) {
+        self.range = range;
+    }
 
     fn begin_again(&mut self) {}
 
     fn found(&mut self, ids: &[RecordId]) -> Result<bool, OutOfMemory> {
         let is_known = |id: &RecordId| {
             let record = self.shared.record(*id);
-            self.accesses.find(record).is_some()
+            let entry = self.accesses.find(record);
+            entry.is_some_and(|entry| self.found.has(self.range, entry))
                 || match record_of(record).content() {
                     Content::Gone => true,
-                    // Another transaction has made it, and commits after this one: unless it is at it already.
-                    Content::Nothing => !record_of(record).at().1,
+                    // This transaction gives it its first value; or another one will, and commits after this one, unless it is
+                    // at it already.
+                    Content::Nothing => {
+                        let is_own = entry.is_some_and(|entry| self.accesses.last_write(entry).is_some());
+                        is_own || !record_of(record).at().1
+                    }
                     Content::Inline(..) | Content::At(_) => false,
                 }
         };
@@ -428,6 +444,7 @@ unsafe impl<P: Policy> ConcurrencyControl for Single<P> {
             member: Participant::new(),
             accesses: Accesses::new(memory),
             ranges: Ranges::new(memory),
+            found: Found::new(memory),
             is_full: false,
             copies: Arena::new(memory),
             long_copies: Vec::new(),
@@ -544,10 +561,34 @@ unsafe impl<P: Policy> ConcurrencyControl for Single<P> {
     }
 
     fn read_range(txn: &mut Txn, scanned: &Scanned<'_>) -> bool {
-        if txn.ranges.note(scanned, || true).is_err() {
-            txn.is_full = true;
+        let Txn { ranges, found, .. } = txn;
+        let noted = found.reserve().and_then(|()| ranges.note(scanned, || true));
+        match noted {
+            Ok(Noted::Before { .. }) => txn.found.is_listing = false,
+            Ok(Noted::WithMarks | Noted::WithoutMarks) => txn.found.push(scanned.known),
+            Err(OutOfMemory) => txn.is_full = true,
         }
         true // the records have been noted when they were accessed
+    }
+
+    fn read_in_range(txn: &mut Txn, record: *const Record) {
+        let Some(entry) = txn.accesses.find(record) else { return };
+        if !txn.is_full && txn.found.list(entry).is_err() {
+            txn.is_full = true;
+        }
+    }
+
+    #[inline(always)]
+    fn accessed(txn: &Txn) -> usize {
+        txn.accesses.entries.len()
+    }
+
+    fn read_absent(txn: &mut Txn, record: *const Record, target: &Target) {
+        Self::read_range(txn, &Scanned::of_key(target, &mut [0; 8]));
+        // Its own deletion is why it finds nothing.
+        if txn.own(record).is_some() {
+            Self::read_in_range(txn, record);
+        }
     }
 
     unsafe fn write(
@@ -563,7 +604,7 @@ unsafe impl<P: Policy> ConcurrencyControl for Single<P> {
                 None => Written::Gone,
                 Some(true) => Written::Done,
                 Some(false) => {
-                    Self::read_absent(txn, target);
+                    Self::read_absent(txn, record, target);
                     Written::Absent
                 }
             });
@@ -578,7 +619,7 @@ unsafe impl<P: Policy> ConcurrencyControl for Single<P> {
         let is_there = txn.own(record).map_or(is_there, |own| own.is_some());
         let new = match change {
             Change::Update(_) | Change::Delete if !is_there => {
-                Self::read_absent(txn, target);
+                Self::read_absent(txn, record, target);
                 return Ok(Written::Absent);
             }
             Change::Insert(_) if is_there => return Ok(Written::Exists),
