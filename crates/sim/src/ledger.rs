@@ -5,6 +5,7 @@ use crate::record::{Outcome, Record};
 use crate::scheme::Isolation;
 use braiddb::{Error, Result};
 use std::cell::{Cell, RefCell};
+use std::fmt;
 use std::rc::Rc;
 
 /// Shared by the scheduler, the workload and its transactions.
@@ -117,6 +118,17 @@ impl Ledger {
         self.check(holds || self.0.isolation < needs, what);
     }
 
+    /// As [`check`](Self::check), of what a transaction has seen that is still open. Where that need not fit together,
+    /// the transaction has to end with the error: if the engine answers it, it is a violation; if what was seen did not
+    /// fit together, the transaction is refused, or run again.
+    pub fn check_open(&self, holds: bool, what: impl FnOnce() -> String) -> Result<()> {
+        if holds || self.0.isolation.reads_snapshots() {
+            self.check(holds, what);
+            return Ok(());
+        }
+        Err(Error::user(Seen(what())))
+    }
+
     /// Outcomes that the simulation does not know: as many more commits there may have been than were
     /// acknowledged.
     pub fn unknown(&self) -> u64 {
@@ -126,7 +138,7 @@ impl Ledger {
     /// An error is taken for what it is: a transaction that was refused, where the engine may refuse readers, or a
     /// violation.
     pub(crate) fn refused(&self, what: &str, error: &Error) {
-        if matches!(error, Error::Conflict) && self.0.isolation > Isolation::Snapshot {
+        if matches!(error, Error::Conflict) && self.0.isolation.is_serial() {
             self.count(|report| report.refused += 1);
             self.note(4);
         } else {
@@ -183,7 +195,12 @@ impl Ledger {
     pub(crate) fn ended<R>(&self, result: Result<R>) -> Option<R> {
         let (kind, value) = match result {
             Ok(value) => (0, Some(value)),
-            Err(Error::User(_)) => (1, None),
+            Err(Error::User(error)) => {
+                if let Some(Seen(what)) = error.downcast_ref() {
+                    self.check(false, || format!("seen, and answered: {what}"));
+                }
+                (1, None)
+            }
             Err(Error::Conflict) => (2, None),
             Err(error) => {
                 self.check(false, || format!("a transaction failed: {error}"));
@@ -199,6 +216,18 @@ impl Ledger {
         value
     }
 }
+
+/// What an open transaction has seen that must not be: its own error, which the engine may answer only if it was so.
+#[derive(Debug)]
+pub(crate) struct Seen(pub(crate) String);
+
+impl fmt::Display for Seen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Seen {}
 
 /// One step of a hash: a wide product, folded.
 fn mixed(hash: u64, what: u64) -> u64 {

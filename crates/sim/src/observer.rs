@@ -5,6 +5,7 @@ use crate::record::{Attempts, Outcome};
 use crate::recording::Recording;
 use crate::workload::Workload;
 use braiddb::{ConcurrencyControl, Database, Error, Result, Transaction};
+use std::cell::Cell;
 use std::fmt;
 
 /// What a workload has seen through an observer.
@@ -32,6 +33,7 @@ pub struct Observer<C: ConcurrencyControl> {
     transaction: Transaction<C>,
     attempts: Attempts,
     seen: Look,
+    first: Cell<Option<u64>>,
 }
 
 impl<C: ConcurrencyControl> fmt::Debug for Observer<C> {
@@ -51,8 +53,14 @@ impl<C: ConcurrencyControl> Observer<C> {
         let transaction = database.begin().expect("few transactions are open");
         let attempts = Attempts::new(ledger, session);
         attempts.begin();
-        let mut observer = Observer { transaction, attempts, seen: Look::from(0) };
-        observer.seen = observer.look(workload)?;
+        let mut observer = Observer { transaction, attempts, seen: Look::from(0), first: Cell::new(None) };
+        match observer.look(workload) {
+            Ok(look) => observer.seen = look,
+            Err(error) => {
+                observer.give_up(&error);
+                return None;
+            }
+        }
         Some(observer)
     }
 
@@ -61,39 +69,57 @@ impl<C: ConcurrencyControl> Observer<C> {
         &self.transaction
     }
 
+    /// The number that the first look of the transaction has given here: how much there was to look at.
+    pub fn first(&self, number: u64) -> u64 {
+        let first = self.first.get().unwrap_or(number);
+        self.first.set(Some(first));
+        first
+    }
+
     /// Runs a closure in the transaction, with its operations recorded.
     pub fn recorded<R>(&self, f: impl AsyncFnOnce(&Recording<'_, C>) -> Result<R>) -> Result<R> {
         self.transaction.with(async |tx| f(&Recording::new(tx, &self.attempts)).await)
     }
 
-    fn look(&self, workload: &dyn Workload<C>) -> Option<Look> {
+    fn look(&self, workload: &dyn Workload<C>) -> Result<Look> {
         let ledger = self.attempts.ledger();
-        match workload.look(self) {
-            Ok(look) => {
-                ledger.count(|report| report.looks += 1);
-                ledger.note(look.digest);
-                Some(look)
-            }
+        let look = workload.look(self)?;
+        ledger.count(|report| report.looks += 1);
+        ledger.note(look.digest);
+        Ok(look)
+    }
+
+    /// Looks again, and must see the same. `None`: it was refused.
+    pub(crate) fn look_again(mut self, workload: &dyn Workload<C>) -> Option<Self> {
+        let ledger = self.attempts.ledger();
+        let looked = self.look(workload).and_then(|look| {
+            ledger.check_open(look.digest == self.seen.digest, || {
+                "an interactive transaction's snapshot has changed".into()
+            })?;
+            Ok(look)
+        });
+        match looked {
+            Ok(look) => self.seen = look,
             Err(error) => {
                 self.give_up(&error);
-                None
+                return None;
             }
         }
+        Some(self)
     }
 
-    fn give_up(&self, error: &Error) {
+    /// It was refused; or what it has seen must not be, and then it must not commit.
+    fn give_up(self, error: &Error) {
+        let ledger = self.attempts.ledger();
+        let Error::User(seen) = error else {
+            self.attempts.end(Outcome::Aborted);
+            return ledger.refused("a look from outside", error);
+        };
+        match self.transaction.commit() {
+            Ok(()) => ledger.check(false, || format!("a transaction has committed that saw this: {seen}")),
+            Err(error) => ledger.refused("the commit of a reader", &error),
+        }
         self.attempts.end(Outcome::Aborted);
-        self.attempts.ledger().refused("a look from outside", error);
-    }
-
-    /// Looks again, and must see the same. False: it was refused, and is to be dropped.
-    pub(crate) fn look_again(&mut self, workload: &dyn Workload<C>) -> bool {
-        let Some(look) = self.look(workload) else { return false };
-        self.attempts.ledger().check(look.digest == self.seen.digest, || {
-            "an interactive transaction's snapshot has changed".into()
-        });
-        self.seen = look;
-        true
     }
 
     /// Commits.

@@ -74,6 +74,8 @@ pub enum Outcome {
     Committed,
     /// It was undone: nobody may see it.
     Aborted,
+    /// It ended with an error of its own, and was undone.
+    GaveUp,
     /// It was cancelled while its commit was under way: all of it may be seen, or nothing.
     Unknown,
 }

@@ -242,10 +242,14 @@ impl<C: ConcurrencyControl> Simulation<C> {
     }
 
     fn look_again(&mut self, at: usize, then_closes: bool) {
-        if !self.observers[at].look_again(&*self.workload) {
-            drop(self.observers.swap_remove(at)); // it was refused
-        } else if then_closes {
-            self.observers.swap_remove(at).close();
+        let observer = self.observers.swap_remove(at);
+        let Some(observer) = observer.look_again(&*self.workload) else { return };
+        if then_closes {
+            observer.close();
+        } else {
+            self.observers.push(observer);
+            let last = self.observers.len() - 1;
+            self.observers.swap(at, last);
         }
     }
 

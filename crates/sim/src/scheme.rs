@@ -1,13 +1,13 @@
-//! The one place that names the schemes of concurrency control, with what each promises, and how it runs workloads
-//! and plays scripts. A new one is a line in [`SCHEMES`].
+//! The schemes of concurrency control, with what each promises, and how it runs workloads and plays scripts. They come
+//! from the engine's own table.
 
 use crate::ledger::Report;
 use crate::scheduler::{Settings, Violation, run};
 use crate::script::program::Script;
-use crate::script::{History, Schedule, holds, play};
+use crate::script::{History, Schedule, answers_hold, holds, play};
 use crate::workload::{Entry, WorkloadId};
 use braid_history::Model;
-use braiddb::{ConcurrencyControl, IndexKind, Serializable, Snapshot};
+use braiddb::{ConcurrencyControl, IndexKind};
 
 /// What a scheme promises, the weaker first. Both are in real time: who begins after a commit was acknowledged
 /// sees it.
@@ -16,18 +16,40 @@ pub enum Isolation {
     /// Each transaction reads one snapshot, and of two concurrent ones that write the same row one fails. Those that
     /// only read never fail.
     Snapshot,
-    /// Committed transactions are as if run one after another. Any transaction may be refused, readers too.
+    /// Committed transactions are as if run one after another, and those that end with an error of their own have read
+    /// what one of them in their place would have read. What an open transaction has read may not fit together; then
+    /// it is refused. Any transaction may be refused, readers too.
+    Serial,
+    /// The same, and each transaction reads one snapshot, whether or not it commits.
     Serializable,
 }
 
 impl Isolation {
     /// Every one.
-    pub const ALL: [Isolation; 2] = [Isolation::Snapshot, Isolation::Serializable];
+    pub const ALL: [Isolation; 3] = [Isolation::Snapshot, Isolation::Serial, Isolation::Serializable];
+    /// Those that scripts state expectations for.
+    pub const EXPECTED: [Isolation; 2] = [Isolation::Snapshot, Isolation::Serializable];
 
-    /// As in the expectations of scripts.
+    /// The one whose expectations in scripts are this one's as well: they are about transactions that commit.
+    pub fn expected(self) -> Isolation {
+        if self.is_serial() { Isolation::Serializable } else { self }
+    }
+
+    /// Committed transactions are as if run one after another, and readers may be refused.
+    pub fn is_serial(self) -> bool {
+        self >= Isolation::Serial
+    }
+
+    /// What an open transaction has read fits together.
+    pub fn reads_snapshots(self) -> bool {
+        self != Isolation::Serial
+    }
+
+    /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             Isolation::Snapshot => "snapshot",
+            Isolation::Serial => "serial",
             Isolation::Serializable => "serializable",
         }
     }
@@ -37,6 +59,7 @@ impl Isolation {
     pub fn models(self) -> &'static [Model] {
         match self {
             Isolation::Snapshot => &[Model::SnapshotIsolation],
+            Isolation::Serial => &[Model::StrictSerializable],
             Isolation::Serializable => &[Model::StrictSerializable, Model::SnapshotIsolation],
         }
     }
@@ -60,11 +83,14 @@ type Run = fn(WorkloadId, &Settings, Isolation) -> Result<Report, Violation>;
 /// How a scheme plays a script.
 type Play = fn(&Script, &Schedule, IndexKind) -> Result<History, String>;
 
-/// Every scheme that the engine has.
-pub const SCHEMES: &[Scheme] = &[
-    Scheme::of::<Serializable>("serializable", Isolation::Serializable),
-    Scheme::of::<Snapshot>("snapshot", Isolation::Snapshot),
-];
+macro_rules! all {
+    ($($name:literal $module:ident $scheme:ident $promise:ident,)*) => {
+        /// Every scheme that the engine has.
+        pub const SCHEMES: &[Scheme] =
+            &[$(Scheme::of::<braiddb::$scheme>($name, Isolation::$promise)),*];
+    };
+}
+braiddb::schemes!(all);
 
 impl Scheme {
     /// A scheme under a name.
@@ -108,13 +134,18 @@ impl Scheme {
         (self.play)(script, schedule, self.index)
     }
 
-    /// Can others move within its commits?
+    /// Can others move within its commits? (Under schemes with one value per record a commit is decided and made in one
+    /// step.)
     pub fn has_phases(&self) -> bool {
         self.isolation == Isolation::Serializable
     }
 
     /// A promise that a script's history breaks.
     pub fn broken(&self, script: &Script, history: &History) -> Option<Model> {
-        self.isolation.models().iter().copied().find(|model| !holds(*model, script, history))
+        let is_broken = |model: &Model| match model {
+            Model::StrictSerializable if !self.isolation.reads_snapshots() => !answers_hold(script, history),
+            _ => !holds(*model, script, history),
+        };
+        self.isolation.models().iter().copied().find(is_broken)
     }
 }

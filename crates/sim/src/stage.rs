@@ -5,7 +5,7 @@ use crate::record::{Attempts, Outcome};
 use crate::recording::Recording;
 use crate::scheduler::SimulatedWorker;
 use braiddb::worker::Spawned;
-use braiddb::{ConcurrencyControl, Result, Txn};
+use braiddb::{ConcurrencyControl, Error, Result, Txn};
 use std::fmt;
 use std::rc::Rc;
 
@@ -94,7 +94,11 @@ impl<C: ConcurrencyControl> Stage<'_, C> {
         };
         let ledger = self.ledger.clone();
         let spawned = self.worker.spawn(whole, move |result| {
-            ending.0.end(if result.is_ok() { Outcome::Committed } else { Outcome::Aborted });
+            ending.0.end(match &result {
+                Ok(_) => Outcome::Committed,
+                Err(Error::User(_)) => Outcome::GaveUp,
+                Err(_) => Outcome::Aborted,
+            });
             if let Some(value) = ledger.ended(result) {
                 committed(value);
             }

@@ -75,7 +75,7 @@ fn stale_reads_are_found() {
 fn snapshot_isolation_is_not_serializable() {
     let claims = Scheme::named("snapshot").expect("the engine has it").judged_by(Isolation::Serializable);
     let needing: Vec<_> =
-        WorkloadId::all().filter(|workload| workload.needs() == Isolation::Serializable).collect();
+        WorkloadId::all().filter(|workload| workload.needs() == Isolation::Serial).collect();
     assert_eq!(needing.len(), 4, "the table below names each");
     let messages = [
         ("skew", "nobody is left"),

@@ -1,8 +1,10 @@
 //! Many seeds, and the same result for the same seed.
 
-use braid_sim::{Report, SCHEMES, Scheme, Settings, WorkloadId};
+use braid_sim::{Isolation, Report, SCHEMES, Scheme, Settings, WorkloadId};
 
 const SEEDS: u64 = 1500;
+/// Where readers are in the way of writers, and conflicts take most of the time.
+const SEEDS_WITHOUT_SNAPSHOTS: u64 = 300;
 
 fn run(scheme: &Scheme, workload: WorkloadId, settings: &Settings) -> Report {
     scheme.run(workload, settings).unwrap_or_else(|violation| panic!("{}: {violation}", scheme.name))
@@ -13,12 +15,16 @@ fn run(scheme: &Scheme, workload: WorkloadId, settings: &Settings) -> Report {
 fn a_thousand_seeds() {
     for scheme in SCHEMES {
         for (i, workload) in WorkloadId::all().enumerate() {
-            let seeds = (0..SEEDS).filter(|seed| *seed as usize % WorkloadId::all().len() == i);
+            let (count, commits_min) = match scheme.isolation {
+                Isolation::Serial => (SEEDS_WITHOUT_SNAPSHOTS, 10),
+                Isolation::Snapshot | Isolation::Serializable => (SEEDS, 3),
+            };
+            let seeds = (0..count).filter(|seed| *seed as usize % WorkloadId::all().len() == i);
             let all = seeds.fold(Report::default(), |all, seed| {
                 let settings = Settings { seed, transactions: 500, ..Settings::default() };
                 all.plus(run(scheme, workload, &settings))
             });
-            assert!(all.commits > all.transactions / 3, "{all:?}");
+            assert!(all.commits > all.transactions / commits_min, "{all:?}");
             assert!(all.looks > 0 && all.cancelled > 0, "{all:?}");
         }
     }
@@ -55,7 +61,7 @@ fn workloads_have_names_and_histories() {
 #[test]
 fn a_long_snapshot_holds_little() {
     let long = WorkloadId::named("long").expect("it is in the table");
-    for scheme in SCHEMES {
+    for scheme in SCHEMES.iter().filter(|scheme| scheme.isolation.reads_snapshots()) {
         for seed in 0..2 {
             run(scheme, long, &Settings { seed, workers: 1, transactions: 20_000, ..Settings::default() });
         }

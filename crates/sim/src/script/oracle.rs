@@ -1,7 +1,7 @@
 //! The oracle: does some order explain what was seen? By brute force over all orders, on the model; it knows
 //! nothing of how the engine works.
 
-use super::history::{History, Observed};
+use super::history::{History, Observed, Outcome};
 use super::model::{Peeks, replay};
 use super::program::{Place, Script, State};
 use braid_history::Model;
@@ -17,7 +17,7 @@ use braid_history::Model;
 pub fn holds(model: Model, script: &Script, history: &History) -> bool {
     assert_eq!(script.transactions.len(), history.transactions.len());
     assert!(script.transactions.len() <= u32::BITS as usize);
-    let search = Search { script, history, model };
+    let search = Search { script, history, model, judges_given_up: false };
     match model {
         Model::SnapshotIsolation => {
             let mut line = vec![Committed { state: script.rows.clone(), written: Vec::new(), mask: 0 }];
@@ -27,10 +27,20 @@ pub fn holds(model: Model, script: &Script, history: &History) -> bool {
     }
 }
 
+/// Strict serializability, also of what transactions have seen that gave up by themselves: the engine answers an error
+/// only when it has found that what led to it is as if run one after another with those that committed.
+pub fn answers_hold(script: &Script, history: &History) -> bool {
+    assert_eq!(script.transactions.len(), history.transactions.len());
+    let search = Search { script, history, model: Model::StrictSerializable, judges_given_up: true };
+    search.serial_order(0, &script.rows)
+}
+
 struct Search<'h> {
     script: &'h Script,
     history: &'h History,
     model: Model,
+    /// What those have seen that gave up by themselves has to be explained as well.
+    judges_given_up: bool,
 }
 
 /// One more committed transaction.
@@ -48,6 +58,16 @@ impl<'h> Search<'h> {
         self.history.transactions.iter().enumerate().filter(|(_, observed)| observed.is_committed())
     }
 
+    /// Those that an order has to explain.
+    fn judged(&self) -> impl Iterator<Item = (usize, &'h Observed)> {
+        let is_judged = |observed: &Observed| match observed.outcome {
+            Outcome::Committed => true,
+            Outcome::GaveUp => self.judges_given_up,
+            Outcome::Conflict => false,
+        };
+        self.history.transactions.iter().enumerate().filter(move |(_, observed)| is_judged(observed))
+    }
+
     /// Those that may come next after those in `mask`: none of those left has to come before them.
     fn next(&self, mask: u32) -> impl Iterator<Item = (usize, &'h Observed)> {
         let left = move |(at, _): &(usize, &Observed)| mask >> at & 1 == 0;
@@ -56,19 +76,19 @@ impl<'h> Search<'h> {
             Model::StrictSerializable => a.ended < b.begins,
             Model::SnapshotIsolation => a.ended < b.ends, // the order of commits
         };
-        self.committed()
+        self.judged()
             .filter(left)
-            .filter(move |(_, one)| !self.committed().filter(left).any(|(_, other)| is_before(other, one)))
+            .filter(move |(_, one)| !self.judged().filter(left).any(|(_, other)| is_before(other, one)))
     }
 
     fn serial_order(&self, mask: u32, state: &State) -> bool {
-        if self.committed().all(|(at, _)| mask >> at & 1 == 1) {
+        if self.judged().all(|(at, _)| mask >> at & 1 == 1) {
             return *state == self.history.last;
         }
         self.next(mask).any(|(at, observed)| {
-            let mut state = state.clone();
-            replay(&self.script.transactions[at], observed, Peeks::Guess, &mut state).is_some()
-                && self.serial_order(mask | 1 << at, &state)
+            let mut after = state.clone();
+            replay(&self.script.transactions[at], observed, Peeks::Guess, &mut after).is_some()
+                && self.serial_order(mask | 1 << at, if observed.is_committed() { &after } else { state })
         })
     }
 

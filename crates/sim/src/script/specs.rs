@@ -182,7 +182,7 @@ impl Check<'_> {
     }
 
     fn conclude(&mut self) {
-        let name = self.scheme.isolation.name();
+        let name = self.scheme.isolation.expected().name();
         let Some((_, expected)) = self.script.expectations.iter().find(|(scheme, _)| scheme == name) else {
             return self.fail_as_a_whole(format!("it does not say what to expect under {name}"));
         };

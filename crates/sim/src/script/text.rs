@@ -132,7 +132,7 @@ impl Rest<'_, '_> {
     fn expect_line(&mut self) -> Result<(), Reason> {
         self.take();
         let scheme = self.word("the name of a scheme")?;
-        let names = Isolation::ALL.map(Isolation::name);
+        let names = Isolation::EXPECTED.map(Isolation::name);
         if !names.contains(&scheme) {
             return Err(format!("there is no scheme `{scheme}`, only {}", names.join(" and ")));
         }

@@ -68,7 +68,8 @@ impl<C: ConcurrencyControl> Workload<C> for Append {
     }
 
     fn look(&self, observer: &Observer<C>) -> Result<Look> {
-        let (lists, count) = (self.lists, self.begun / TRANSACTIONS_PER_LIST + OPEN_LISTS);
+        // (Those that came since are not in its snapshot, if it has one.)
+        let (lists, count) = (self.lists, observer.first(self.begun / TRANSACTIONS_PER_LIST + OPEN_LISTS));
         let read = observer.recorded(async |recording| {
             let mut read = Vec::new();
             for key in 0..count {
@@ -76,7 +77,6 @@ impl<C: ConcurrencyControl> Workload<C> for Append {
             }
             Ok(read)
         })?;
-        // Lists that came since its snapshot are empty in it, and change nothing.
         let elements = read.iter().flat_map(|(_, elements)| elements);
         let seen = elements.fold(0, |seen, element| digest(seen, &element.to_le_bytes()));
         let (known, ledger) = (self.known.clone(), self.ledger.clone());

@@ -51,7 +51,8 @@ impl<C: ConcurrencyControl> Workload<C> for Bank {
             sum += balance;
             seen = digest(digest(seen, &key.to_le_bytes()), &balance.to_le_bytes());
         }
-        self.ledger.check(sum == TOTAL, || format!("a look from outside adds up to {sum}, not {TOTAL}"));
+        self.ledger
+            .check_open(sum == TOTAL, || format!("a look from outside adds up to {sum}, not {TOTAL}"))?;
         Ok(seen.into())
     }
 }
@@ -68,8 +69,7 @@ async fn audit<C: ConcurrencyControl>(
     while let Some((_, balance)) = rows.next().await? {
         sum += balance;
     }
-    ledger.check(sum == TOTAL, || format!("a scan adds up to {sum}, not {TOTAL}"));
-    Ok(())
+    ledger.check_open(sum == TOTAL, || format!("a scan adds up to {sum}, not {TOTAL}"))
 }
 
 /// Moves money; an account that is empty then may be closed, which takes its row away.

@@ -9,6 +9,7 @@ use crate::stage::Stage;
 use braiddb::{ConcurrencyControl, Database, Error, Result, Table, Txn};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::rc::Rc;
 
 /// By key and number of changes: the key's value after them. (A commit can be seen before it is acknowledged; so what
@@ -25,6 +26,13 @@ struct Seen {
     key: u64,
     changes: u64,
     state: Option<u64>,
+}
+
+impl fmt::Display for Seen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Seen { key, changes, state } = self;
+        write!(f, "key {key} was found to be {state:?} after {changes} changes, and is not")
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -108,20 +116,22 @@ impl<C: ConcurrencyControl> Workload<C> for Churn {
         let committed = self.history.clone();
         let body = async move |tx: &Txn<C>| {
             let changes = tx.get(tables.changes, key).await?.unwrap_or(u64::MAX);
-            let state = tables.get(tx, key).await?;
-            history.borrow_mut().see(&ledger, Seen { key, changes, state });
+            let seen = Seen { key, changes, state: tables.get(tx, key).await? };
+            history.borrow_mut().see_open(&ledger, seen)?;
             if is_reader {
-                return Ok(None);
+                return Ok((seen, None));
             }
+            let state = seen.state;
             let state = tables.change(tx, key, how, state.is_some()).await?;
             if gives_up {
                 return Err(Error::user("changed its mind"));
             }
             tx.put(tables.changes, key, changes + 1).await?;
-            Ok(Some(Seen { key, changes: changes + 1, state }))
+            Ok((seen, Some(Seen { key, changes: changes + 1, state })))
         };
         let ledger = self.ledger.clone();
-        stage.spawn(body, move |made| {
+        stage.spawn(body, move |(seen, made)| {
+            committed.borrow_mut().see(&ledger, seen);
             if let Some(made) = made {
                 committed.borrow_mut().make(&ledger, made);
             }
@@ -129,17 +139,20 @@ impl<C: ConcurrencyControl> Workload<C> for Churn {
     }
 
     fn look(&self, observer: &Observer<C>) -> Result<Look> {
-        let (mut seen, transaction) = (0, observer.transaction());
+        let (mut seen, transaction, mut all) = (0, observer.transaction(), Vec::new());
         for key in 0..KEYS {
             let changes = transaction.get(self.tables.changes, key)?.unwrap_or(u64::MAX);
             let state = match is_name(key) {
                 true => transaction.get(self.tables.names, name(key))?,
                 false => transaction.get(self.tables.numbers, key)?,
             };
-            self.history.borrow_mut().see(&self.ledger, Seen { key, changes, state });
+            all.push(Seen { key, changes, state });
             seen = digest(seen, &changes.to_le_bytes());
         }
-        Ok(seen.into())
+        all.iter().try_for_each(|seen| self.history.borrow_mut().see_open(&self.ledger, *seen))?;
+        let (history, ledger) = (self.history.clone(), self.ledger.clone());
+        let committed = move || all.iter().for_each(|seen| history.borrow_mut().see(&ledger, *seen));
+        Ok(Look { digest: seen, committed: Some(Box::new(committed)) })
     }
 
     fn end(&mut self, database: &Database<C>) -> Result<()> {
@@ -172,25 +185,31 @@ impl History {
         ledger.check(is_new, || format!("key {key} was changed twice for the {changes}th time"));
     }
 
-    /// After so many changes, the key's state is the one that the last of them gave it.
+    /// After so many changes, the key's state is the one that the last of them gave it; `None`: that is not known yet.
+    fn is_so(&self, seen: &Seen) -> Option<bool> {
+        self.states.get(&(seen.key, seen.changes)).map(|expected| *expected == seen.state)
+    }
+
+    /// A transaction has seen it that has committed, or that reads a snapshot.
     fn see(&mut self, ledger: &Ledger, seen: Seen) {
-        let Seen { key, changes, state } = seen;
-        match self.states.get(&(key, changes)) {
+        match self.is_so(&seen) {
             None => self.early.push(seen),
-            Some(expected) => ledger.check(*expected == state, || {
-                format!("key {key} is {state:?} after {changes} changes, not {expected:?}")
-            }),
+            Some(is_so) => ledger.check(is_so, || seen.to_string()),
         }
+    }
+
+    /// A transaction has seen it that is still open.
+    fn see_open(&mut self, ledger: &Ledger, seen: Seen) -> Result<()> {
+        if ledger.isolation().reads_snapshots() {
+            self.see(ledger, seen);
+        }
+        ledger.check_open(self.is_so(&seen) != Some(false), || seen.to_string())
     }
 
     /// All is acknowledged that ever will be.
     fn end(&self, ledger: &Ledger) {
-        for Seen { key, changes, state } in &self.early {
-            let expected = self.states.get(&(*key, *changes));
-            let holds = expected.map_or(ledger.unknown() > 0, |expected| expected == state);
-            ledger.check(holds, || {
-                format!("key {key} was {state:?} after {changes} changes, not {expected:?}")
-            });
+        for seen in &self.early {
+            ledger.check(self.is_so(seen).unwrap_or(ledger.unknown() > 0), || seen.to_string());
         }
     }
 

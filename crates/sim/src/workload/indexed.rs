@@ -95,10 +95,12 @@ impl Found {
         Found { by_color: by(|row| Some(color_of(row))), by_badge: by(badge_of) }
     }
 
-    fn check(&self, ledger: &Ledger, rows: &[(u64, u64)]) {
-        ledger.check(*self == Found::of(rows), || format!("the indexes find {self:?} of the rows {rows:?}"));
+    fn check(&self, ledger: &Ledger, rows: &[(u64, u64)]) -> Result<()> {
+        ledger.check_open(*self == Found::of(rows), || {
+            format!("the indexes find {self:?} of the rows {rows:?}")
+        })?;
         let is_unique = self.by_badge.windows(2).all(|two| two[0].0 < two[1].0);
-        ledger.check(is_unique, || format!("two rows have a badge: {:?}", self.by_badge));
+        ledger.check_open(is_unique, || format!("two rows have a badge: {:?}", self.by_badge))
     }
 
     /// What holds if all before have kept to it.
@@ -111,7 +113,7 @@ impl Found {
 }
 
 fn check_limit(ledger: &Ledger, color: u64, count: usize) {
-    ledger.check_under(Isolation::Serializable, count <= OF_A_COLOR_MAX, || {
+    ledger.check_under(Isolation::Serial, count <= OF_A_COLOR_MAX, || {
         format!("{count} rows have color {color}, at most {OF_A_COLOR_MAX} should")
     });
 }
@@ -184,16 +186,18 @@ impl Tables {
                     return Err(error);
                 }
                 let is_refused = matches!(result, Err(Error::UniqueViolation { .. }));
-                ledger.check(is_refused, || format!("a badge that is taken was given: {result:?}"));
+                ledger.check_open(is_refused, || format!("a badge that is taken was given: {result:?}"))?;
                 let after = tx.get(self.rows, key).await?;
-                ledger.check(after == Some(old), || "a write that was refused has changed the row".into());
+                ledger.check_open(after == Some(old), || {
+                    "a write that was refused has changed the row".into()
+                })?;
             }
             (Some((holder, row_of_holder)), _) => {
                 tx.put(self.rows, holder, row(color_of(row_of_holder), 0)).await?;
             }
             (None, Some(old)) => match tx.put(self.rows, key, row(color_of(old), badge)).await {
                 Err(Error::UniqueViolation { .. }) => {
-                    ledger.check(false, || "a badge that is free was refused".into());
+                    ledger.check_open(false, || "a badge that is free was refused".into())?;
                 }
                 result => result?,
             },
@@ -224,7 +228,10 @@ impl Indexed {
             Some(before) => {
                 stage.spawn(
                     async move |tx: &Txn<C>| tables.all(tx).await,
-                    move |rows| before.check(&ledger, &rows),
+                    move |rows| {
+                        let checked = before.check(&ledger, &rows);
+                        ledger.check(checked.is_ok(), || format!("{checked:?}"));
+                    },
                 );
             }
         }
@@ -263,7 +270,7 @@ impl<C: ConcurrencyControl> Workload<C> for Indexed {
             _ => stage.spawn(
                 async move |tx: &Txn<C>| {
                     let (found, rows) = (tables.find(tx, rudely).await?, tables.all(tx).await?);
-                    found.check(&ledger, &rows);
+                    found.check(&ledger, &rows)?;
                     Ok(found)
                 },
                 move |found| found.check_limit(&committed),
@@ -276,7 +283,7 @@ impl<C: ConcurrencyControl> Workload<C> for Indexed {
         let (found, rows) = observer.recorded(async |recording| {
             Ok((tables.find(recording.tx(), true).await?, tables.all(recording.tx()).await?))
         })?;
-        found.check(&ledger, &rows);
+        found.check(&ledger, &rows)?;
         let seen = rows
             .iter()
             .fold(0, |seen, (key, row)| digest(digest(seen, &key.to_le_bytes()), &row.to_le_bytes()));

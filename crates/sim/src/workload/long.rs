@@ -1,5 +1,5 @@
-//! A snapshot that stays open from the beginning to the end: it sees the first state to the last, and holds back
-//! no more garbage than it can see.
+//! A transaction that stays open from the beginning to the end. With a snapshot it sees the first state to the last, and
+//! holds back no more garbage than it can see. Without, it commits only if what it has read is there still.
 
 use super::{Made, Workload, digest};
 use crate::ledger::Ledger;
@@ -11,7 +11,9 @@ use braiddb::{ConcurrencyControl, Database, Result, Table, Transaction, Txn};
 struct Long<C: ConcurrencyControl> {
     rows: Table<u64, [u8]>,
     ledger: Ledger,
-    snapshot: Option<Transaction<C>>,
+    long: Option<Transaction<C>>,
+    /// The rows that it reads, from the first one on.
+    read: u64,
     first: u64,
 }
 
@@ -28,16 +30,18 @@ pub fn long<C: ConcurrencyControl>(database: &Database<C>, _: &mut Random, ledge
         tx.insert(rows, key, &[1; 64])?;
     }
     tx.commit()?;
-    let snapshot = database.begin()?;
-    let mut long = Long { rows, ledger: ledger.clone(), snapshot: None, first: 0 };
-    long.first = long.digest(&snapshot)?;
-    long.snapshot = Some(snapshot);
+    let open = database.begin()?;
+    // Where it may lock what it reads, one row, so that others get on.
+    let read = if ledger.isolation().reads_snapshots() { ROWS } else { 1 };
+    let mut long = Long { rows, ledger: ledger.clone(), long: None, read, first: 0 };
+    long.first = long.digest(&open, read)?;
+    long.long = Some(open);
     Ok(Box::new(long))
 }
 
 impl<C: ConcurrencyControl> Long<C> {
-    fn digest(&self, transaction: &Transaction<C>) -> Result<u64> {
-        let (mut rows, mut seen) = (transaction.scan(self.rows, 0..ROWS), 0);
+    fn digest(&self, transaction: &Transaction<C>, end: u64) -> Result<u64> {
+        let (mut rows, mut seen) = (transaction.scan(self.rows, 0..end), 0);
         while let Some((key, value)) = rows.next()? {
             seen = digest(digest(seen, &key.to_le_bytes()), value);
         }
@@ -58,17 +62,21 @@ impl<C: ConcurrencyControl> Workload<C> for Long<C> {
     }
 
     fn look(&self, observer: &Observer<C>) -> Result<Look> {
-        self.digest(observer.transaction()).map(Look::from)
+        self.digest(observer.transaction(), ROWS).map(Look::from)
     }
 
-    /// The snapshot has seen everything happen: what it saw is still there, and little else.
+    /// The transaction has been there while everything happened: what it saw is still there, and little else. (Without
+    /// snapshots, rows that are deleted wait for it, all of them.)
     fn before_cleaning(&mut self, _: &Database<C>, garbage: usize, workers: usize) -> Result<()> {
-        let garbage_max = workers * GARBAGE_PER_WORKER_MAX;
-        self.ledger.check(garbage <= garbage_max, || format!("{garbage} changes wait behind one snapshot"));
-        let Some(snapshot) = self.snapshot.take() else { return Ok(()) };
-        match self.digest(&snapshot).and_then(|last| snapshot.commit().map(|()| last)) {
-            Ok(last) => self.ledger.check(last == self.first, || "the long snapshot has changed".into()),
-            Err(error) => self.ledger.refused("the long snapshot", &error),
+        let is_bounded =
+            !self.ledger.isolation().reads_snapshots() || garbage <= workers * GARBAGE_PER_WORKER_MAX;
+        self.ledger.check(is_bounded, || format!("{garbage} changes wait behind one snapshot"));
+        let Some(long) = self.long.take() else { return Ok(()) };
+        match self.digest(&long, self.read).and_then(|last| long.commit().map(|()| last)) {
+            Ok(last) => {
+                self.ledger.check(last == self.first, || "the long transaction's rows have changed".into())
+            }
+            Err(error) => self.ledger.refused("the long transaction", &error),
         }
         Ok(())
     }

@@ -61,8 +61,14 @@ async fn operate<C: ConcurrencyControl>(
         0 | 1 => recording.get(rows, key).await.map(drop),
         2 => recording.get_both(rows, [key, other]).await.map(drop),
         3 => {
-            let range = key.min(other)..=key.max(other);
-            recording.scan(rows, range, random.chance(50)).await.map(drop)
+            let (range, is_reverse, read) =
+                (key.min(other)..=key.max(other), random.chance(50), random.below(keys));
+            let scan = recording.scan(rows, range, is_reverse);
+            if random.chance(70) {
+                return scan.await.map(drop);
+            }
+            let (scanned, got) = futures::join!(scan, recording.get(rows, read));
+            scanned.and(got.map(drop))
         }
         4..7 => recording.put(rows, key, 0).await,
         7 => recording.insert(rows, key, 0).await.map(drop),

@@ -49,8 +49,8 @@ fn sum(rows: &[(u64, u32)]) -> u32 {
     rows.iter().map(|(_, amount)| amount).sum()
 }
 
-fn check(ledger: &Ledger, how: &str, sum: u32) {
-    ledger.check(sum == TOTAL, || format!("rows scanned {how} add up to {sum}, not {TOTAL}"));
+fn check(ledger: &Ledger, how: &str, sum: u32) -> Result<()> {
+    ledger.check_open(sum == TOTAL, || format!("rows scanned {how} add up to {sum}, not {TOTAL}"))
 }
 
 impl<C: ConcurrencyControl> Workload<C> for Moves {
@@ -61,7 +61,9 @@ impl<C: ConcurrencyControl> Workload<C> for Moves {
             let (amount, gives_up) = (random.between(1, 2 * u64::from(EACH)) as u32, random.chance(5));
             let body = async move |recording: &Recording<'_, C>| {
                 let is_free = shift(recording, rows, from, to, amount).await?;
-                ledger.check(is_free, || format!("an insert of {to} met a row that its snapshot has not"));
+                ledger.check_open(is_free, || {
+                    format!("an insert of {to} met a row that its snapshot has not")
+                })?;
                 if gives_up { Err(Error::user("changed its mind")) } else { Ok(()) }
             };
             return stage.spawn_recorded(body, |()| ());
@@ -75,8 +77,7 @@ impl<C: ConcurrencyControl> Workload<C> for Moves {
             if middle > 0 {
                 total += sum(&recording.scan(rows, 0..=middle - 1, !is_reverse).await?);
             }
-            check(&ledger, "in two parts", total);
-            Ok(())
+            check(&ledger, "in two parts", total)
         };
         stage.spawn_recorded(body, |()| ());
     }
@@ -84,7 +85,7 @@ impl<C: ConcurrencyControl> Workload<C> for Moves {
     fn look(&self, observer: &Observer<C>) -> Result<Look> {
         let rows = self.rows;
         let found = observer.recorded(async |recording| recording.scan(rows, 0..=KEYS, true).await)?;
-        check(&self.ledger, "from outside", sum(&found));
+        check(&self.ledger, "from outside", sum(&found))?;
         Ok(digest_rows(&found).into())
     }
 }
@@ -124,7 +125,12 @@ impl Moves {
         };
         stage.spawn_recorded(body, move |sum| match first {
             None => half_read.set(Some(sum)),
-            Some(first) => check(&ledger, "in two transactions", first + sum),
+            Some(first) => {
+                let total = first + sum;
+                ledger.check(total == TOTAL, || {
+                    format!("rows scanned in two transactions add up to {total}, not {TOTAL}")
+                });
+            }
         });
     }
 }

@@ -87,9 +87,9 @@ async fn attempt<C: ConcurrencyControl>(
         change(tx, rows, random.one_of(keys), &mut model, ledger, &mut random).await?;
         let key = random.one_of(keys);
         let got = tx.get(rows, key).await?;
-        ledger.check(got == model.get(key).map(Vec::as_slice), || {
+        ledger.check_open(got == model.get(key).map(Vec::as_slice), || {
             format!("under {key:?} is {got:?}, not {:?}", model.get(key))
-        });
+        })?;
         held.extend(got.map(|got| (got, got.to_vec())));
         if random.chance(30) {
             compare(tx, rows, keys, &model, ledger, &mut random).await?;
@@ -135,10 +135,9 @@ async fn change<C: ConcurrencyControl>(
             tx.delete(rows, key).await?
         }
     };
-    ledger.check(answered == existed, || {
+    ledger.check_open(answered == existed, || {
         format!("a write under {key:?} found a row: {answered}, not {existed}")
-    });
-    Ok(())
+    })
 }
 
 /// A scan over some range, in some direction, against the model.
@@ -166,6 +165,5 @@ async fn compare<C: ConcurrencyControl>(
     if is_reverse {
         expected.reverse();
     }
-    ledger.check(got == expected, || format!("a scan returned {got:?}, not {expected:?}"));
-    Ok(())
+    ledger.check_open(got == expected, || format!("a scan returned {got:?}, not {expected:?}"))
 }

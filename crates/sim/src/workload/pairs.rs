@@ -57,15 +57,15 @@ impl<C: ConcurrencyControl> Workload<C> for Pairs {
         let mut seen = 0;
         for pair in 0..PAIRS {
             let values = observer.transaction().get_many(self.rows, &[2 * pair, 2 * pair + 1])?;
-            equal(&self.ledger, "from outside", values[0], values[1]);
+            equal(&self.ledger, "from outside", values[0], values[1])?;
             seen = digest(seen, &values[0].map_or(u64::MAX, |value| value).to_le_bytes());
         }
         Ok(seen.into())
     }
 }
 
-fn equal(ledger: &Ledger, how: &str, x: Option<u64>, y: Option<u64>) {
-    ledger.check(x == y, || format!("a pair is torn, read {how}: {x:?} and {y:?}"));
+fn equal(ledger: &Ledger, how: &str, x: Option<u64>, y: Option<u64>) -> Result<()> {
+    ledger.check_open(x == y, || format!("a pair is torn, read {how}: {x:?} and {y:?}"))
 }
 
 impl Pairs {
@@ -108,15 +108,15 @@ impl Pairs {
             match kind {
                 0 => {
                     let (first, second) = (tx.get(rows, y).await?, tx.get(rows, x).await?);
-                    equal(&ledger, "one by one", first, second);
+                    equal(&ledger, "one by one", first, second)?;
                 }
                 1 => {
                     let [first, second] = tx.get_many(rows, &[x, y]).await?;
-                    equal(&ledger, "with get_many", first, second);
+                    equal(&ledger, "with get_many", first, second)?;
                 }
                 2 => {
                     let (first, second) = futures::join!(tx.get(rows, x), tx.get(rows, y));
-                    equal(&ledger, "with join", first?, second?);
+                    equal(&ledger, "with join", first?, second?)?;
                 }
                 kind => {
                     let all = tx.scan_all(rows);
@@ -126,7 +126,7 @@ impl Pairs {
                         values[key as usize / 2][key as usize % 2] = Some(value);
                     }
                     for [first, second] in values {
-                        equal(&ledger, "in a scan", first, second);
+                        equal(&ledger, "in a scan", first, second)?;
                     }
                 }
             }
@@ -145,7 +145,11 @@ impl Pairs {
             }
             Some((pair, x)) => {
                 let body = async move |tx: &Txn<C>| tx.get(rows, 2 * pair + 1).await;
-                stage.spawn(body, move |y| equal(&ledger, "in two transactions", x, y));
+                stage.spawn(body, move |y| {
+                    ledger.check(x == y, || {
+                        format!("a pair is torn, read in two transactions: {x:?} and {y:?}")
+                    });
+                });
             }
         }
     }

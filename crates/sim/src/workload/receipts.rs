@@ -42,7 +42,7 @@ fn report(reports: &RefCell<Reports>, ledger: &Ledger, batches: Reports) {
     for (batch, receipts) in batches {
         let mut reports = reports.borrow_mut();
         let before = reports.entry(batch).or_insert_with(|| receipts.clone());
-        ledger.check_under(Isolation::Serializable, *before == receipts, || {
+        ledger.check_under(Isolation::Serial, *before == receipts, || {
             format!("closed batch {batch} was reported as {before:?} and as {receipts:?}")
         });
     }

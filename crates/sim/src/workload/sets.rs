@@ -132,7 +132,7 @@ impl Sets {
             known.acknowledged.extend(added);
             let Some(count) = count else { return };
             let is_new = known.counts.insert((set, count));
-            ledger.check_under(Isolation::Serializable, is_new, || {
+            ledger.check_under(Isolation::Serial, is_new, || {
                 format!("two transactions found {count} elements in set {set}, and both added to it")
             });
         });
@@ -148,7 +148,8 @@ impl Sets {
             let found = recording.scan(rows, from..=to, is_reverse).await?;
             let found: BTreeSet<u64> = found.into_iter().map(|(key, _)| key).collect();
             let lost = before.iter().find(|key| !found.contains(key));
-            ledger.check(lost.is_none(), || format!("a scan that began later misses element {lost:x?}"));
+            ledger
+                .check_open(lost.is_none(), || format!("a scan that began later misses element {lost:x?}"))?;
             known.borrow_mut().seen.extend(found);
             Ok(())
         };

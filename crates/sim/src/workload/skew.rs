@@ -36,7 +36,7 @@ pub fn skew<C: ConcurrencyControl>(database: &Database<C>, _: &mut Random, ledge
 
 /// A committed transaction has counted the shift's doctors.
 fn counted(ledger: &Ledger, shift: u64, doctors: usize) {
-    ledger.check_under(Isolation::Serializable, doctors > 0, || format!("nobody is left in shift {shift}"));
+    ledger.check_under(Isolation::Serial, doctors > 0, || format!("nobody is left in shift {shift}"));
 }
 
 /// The doctors on call: found by a scan of the shift, or one by one.
