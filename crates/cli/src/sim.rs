@@ -20,7 +20,7 @@ pub struct SimArgs {
     #[arg(long, conflicts_with = "seeds", value_parser = hours)]
     hours: Option<Duration>,
     /// The concurrency control, and what its transactions are judged by
-    #[arg(long, default_value = SCHEMES[0].name, value_parser = scheme)]
+    #[arg(long = "cc", alias = "scheme", default_value = SCHEMES[0].name, value_parser = scheme)]
     scheme: Scheme,
     /// The kind of index of all tables: masstree or btree
     #[arg(long, default_value = "masstree")]
@@ -43,8 +43,23 @@ fn hours(text: &str) -> Result<Duration, String> {
 
 /// A scheme, as a flag names it.
 pub fn scheme(name: &str) -> Result<Scheme, String> {
-    let names = || SCHEMES.iter().map(|scheme| scheme.name).collect();
-    Scheme::named(name).ok_or_else(|| one_of(names()))
+    Scheme::named(name).ok_or_else(|| one_of(SCHEMES.iter().map(|scheme| scheme.name).collect()))
+}
+
+/// The schemes that a flag names: one, or all.
+#[derive(Clone, Debug)]
+pub struct Schemes(pub Vec<Scheme>);
+
+/// What stands for all of them.
+const ALL: &str = "all";
+
+/// As a flag names them.
+pub fn schemes(name: &str) -> Result<Schemes, String> {
+    if name == ALL {
+        return Ok(Schemes(SCHEMES.to_vec()));
+    }
+    let names = SCHEMES.iter().map(|scheme| scheme.name).chain([ALL]).collect();
+    Scheme::named(name).map(|scheme| Schemes(vec![scheme])).ok_or_else(|| one_of(names))
 }
 
 fn workload(name: &str) -> Result<WorkloadId, String> {
@@ -99,7 +114,7 @@ impl fmt::Display for Count {
         if self.is_judged_in_full {
             Ok(())
         } else {
-            f.write_str(" (without the invariant that needs serializable)")
+            f.write_str(" (without the invariant that needs serializable transactions)")
         }
     }
 }
@@ -157,7 +172,7 @@ pub fn replay(scheme: Scheme, violation: &Violation, settings: &Settings) -> Str
     let Settings { seed, workers, transactions, .. } = settings;
     debug_assert_eq!(*seed, violation.seed);
     format!(
-        "braid sim --scheme {} --index {} --workload {} --seed {seed} --seeds 1 --workers {workers} --transactions {transactions}",
+        "braid sim --cc {} --index {} --workload {} --seed {seed} --seeds 1 --workers {workers} --transactions {transactions}",
         scheme.name,
         scheme.index.name(),
         violation.workload
@@ -219,7 +234,7 @@ mod tests {
     /// Proves that a violation is counted, and that the command line it prints finds it again.
     #[test]
     fn a_violation_is_replayed() {
-        let mut args = parsed("braid sim --scheme snapshot --workload bank,skew --transactions 200").unwrap();
+        let mut args = parsed("braid sim --cc snapshot --workload bank,skew --transactions 200").unwrap();
         args.scheme = args.scheme.judged_by(Isolation::Serializable);
         let (counts, violation) = play(&args, &ProgressBar::hidden());
         let violation = violation.expect("snapshot isolation is not serializable");
@@ -237,7 +252,7 @@ mod tests {
     /// Proves that names and numbers that cannot be are refused, with those that can.
     #[test]
     fn wrong_names_are_refused() {
-        for line in ["--scheme none", "--workload bank,none", "--hours -1", "--hours 1 --seeds 1"] {
+        for line in ["--cc none", "--cc all", "--workload bank,none", "--hours -1", "--hours 1 --seeds 1"] {
             assert!(parsed(&format!("braid sim {line}")).is_err(), "{line}");
         }
         let error = parsed("braid sim --workload none").unwrap_err().to_string();

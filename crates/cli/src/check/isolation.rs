@@ -1,7 +1,7 @@
 //! `braid check isolation`: the known anomalies in every interleaving, random scripts, and simulated histories.
 
 use crate::parallel::in_order;
-use crate::sim::{grouped, replay, scheme};
+use crate::sim::{Schemes, grouped, replay, schemes};
 use braid_sim::script::{Failure, RandomReport, SPECS, SpecReport, check_random, check_script, spec};
 use braid_sim::{Isolation, Report, SCHEMES, Scheme, Settings, Violation, WorkloadId};
 use braiddb::IndexKind;
@@ -16,16 +16,16 @@ use std::time::{Duration, Instant};
 /// What to check, and how much of it.
 #[derive(Args, Debug)]
 pub struct IsolationArgs {
-    /// The concurrency control, and what its transactions are judged by
-    #[arg(long, default_value = SCHEMES[0].name, value_parser = scheme)]
-    scheme: Scheme,
+    /// The concurrency control, and what its transactions are judged by; or all, one after the other
+    #[arg(long, alias = "scheme", default_value = SCHEMES[0].name, value_parser = schemes)]
+    cc: Schemes,
     /// The kind of index of all tables: masstree or btree
     #[arg(long, default_value = "masstree")]
     index: IndexKind,
     /// The known anomalies to run in every interleaving; all of them if none is named
     #[arg(long, value_delimiter = ',', value_parser = spec_name)]
     spec: Vec<&'static str>,
-    /// Random scripts, a seed each
+    /// Random scripts, a seed each, under each scheme
     #[arg(long, default_value_t = 100_000)]
     random: u64,
     /// Simulations of each workload, a seed each
@@ -40,9 +40,9 @@ pub struct IsolationArgs {
 }
 
 impl IsolationArgs {
-    /// The scheme, on tables with the index that is asked for.
-    fn scheme(&self) -> Scheme {
-        self.scheme.indexed_by(self.index)
+    /// The schemes, on tables with the index that is asked for.
+    fn schemes(&self) -> impl ExactSizeIterator<Item = Scheme> {
+        self.cc.0.iter().map(|scheme| scheme.indexed_by(self.index))
     }
 }
 
@@ -61,10 +61,22 @@ const SHOWN_MAX: usize = 5;
 /// Runs the command. A broken promise is an error, after everything was printed.
 pub fn isolation(args: &IsolationArgs) -> Result<(), Box<dyn Error>> {
     let threads = thread::available_parallelism().map_or(1, usize::from);
-    let start = Instant::now();
-    let findings = find(args, threads, &progress(args));
-    findings.print(args, start.elapsed(), &mut io::stdout().lock())?;
-    match findings.broken().len() {
+    let (bar, mut broken, mut all) = (progress(args), 0, Vec::new());
+    for scheme in args.schemes() {
+        let start = Instant::now();
+        let findings = find(args, scheme, threads, &bar);
+        broken += findings.broken().len();
+        match args.json {
+            true => all.push(findings.json(start.elapsed())),
+            false => bar.suspend(|| findings.print(start.elapsed(), &mut io::stdout().lock()))?,
+        }
+    }
+    bar.finish_and_clear();
+    if args.json {
+        let (one, many) = (all.len() == 1, Value::Array(all));
+        println!("{:#}", if one { &many[0] } else { &many });
+    }
+    match broken {
         0 => Ok(()),
         1 => Err("1 promise was broken".into()),
         many => Err(format!("{many} promises were broken").into()),
@@ -73,8 +85,9 @@ pub fn isolation(args: &IsolationArgs) -> Result<(), Box<dyn Error>> {
 
 /// How far it is, on the terminal if there is one, in pieces of work.
 fn progress(args: &IsolationArgs) -> ProgressBar {
-    let pieces =
+    let of_one =
         specs(args).len() as u64 + args.random.div_ceil(SCRIPTS_PER_PIECE) + runs(args).count() as u64;
+    let pieces = args.schemes().len() as u64 * of_one;
     let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} {msg}");
     ProgressBar::new(pieces).with_style(style.expect("the template is well formed"))
 }
@@ -91,23 +104,17 @@ struct Findings {
     violations: Vec<Violation>,
 }
 
-/// Checks everything that the arguments ask for.
-fn find(args: &IsolationArgs, threads: usize, bar: &ProgressBar) -> Findings {
-    bar.set_message("specs");
-    let specs = check_specs(args, threads, bar);
-    bar.set_message("random scripts");
-    let random = check_scripts(args, threads, bar);
-    bar.set_message("histories");
-    let mut findings = Findings {
-        scheme: args.scheme(),
-        specs,
-        random,
-        histories: Report::default(),
-        workloads: 0,
-        violations: vec![],
-    };
+/// Checks everything that the arguments ask for, under one scheme.
+fn find(args: &IsolationArgs, scheme: Scheme, threads: usize, bar: &ProgressBar) -> Findings {
+    let say = |what: &str| bar.set_message(format!("{what} under {}", scheme.name));
+    say("specs");
+    let specs = check_specs(args, scheme, threads, bar);
+    say("random scripts");
+    let random = check_scripts(args, scheme, threads, bar);
+    say("histories");
+    let mut findings =
+        Findings { scheme, specs, random, histories: Report::default(), workloads: 0, violations: vec![] };
     findings.simulate(args, threads, bar);
-    bar.finish_and_clear();
     findings
 }
 
@@ -116,14 +123,14 @@ fn specs(args: &IsolationArgs) -> Vec<&'static str> {
     if args.spec.is_empty() { SPECS.iter().map(|(name, _)| *name).collect() } else { args.spec.clone() }
 }
 
-fn check_specs(args: &IsolationArgs, threads: usize, bar: &ProgressBar) -> SpecReport {
+fn check_specs(args: &IsolationArgs, scheme: Scheme, threads: usize, bar: &ProgressBar) -> SpecReport {
     let names = specs(args);
     let check = |piece: u64| {
         let name = names[piece as usize];
         let script =
             spec(name).expect("it is in the table").expect("every spec can be read, as a test shows");
         let mut failures = Vec::new();
-        let result = check_script(args.scheme(), &script, &mut failures);
+        let result = check_script(scheme, &script, &mut failures);
         bar.inc(1);
         (result, failures)
     };
@@ -133,12 +140,11 @@ fn check_specs(args: &IsolationArgs, threads: usize, bar: &ProgressBar) -> SpecR
 }
 
 /// Up to the first piece in which there is a failure.
-fn check_scripts(args: &IsolationArgs, threads: usize, bar: &ProgressBar) -> RandomReport {
+fn check_scripts(args: &IsolationArgs, scheme: Scheme, threads: usize, bar: &ProgressBar) -> RandomReport {
     let seed_end = args.seed.saturating_add(args.random);
     let check = |piece: u64| {
         let first = args.seed + piece * SCRIPTS_PER_PIECE;
-        let report =
-            check_random(args.scheme(), first..seed_end.min(first.saturating_add(SCRIPTS_PER_PIECE)));
+        let report = check_random(scheme, first..seed_end.min(first.saturating_add(SCRIPTS_PER_PIECE)));
         bar.inc(1);
         report
     };
@@ -161,7 +167,7 @@ impl Findings {
         let runs: Vec<_> = runs(args).collect();
         let simulate = |piece: u64| {
             let (workload, settings) = &runs[piece as usize];
-            let result = args.scheme().run(*workload, settings);
+            let result = self.scheme.run(*workload, settings);
             bar.inc(1);
             result
         };
@@ -178,7 +184,7 @@ impl Findings {
     fn broken(&self) -> Vec<(String, String)> {
         let command = {
             let Scheme { name, index, .. } = self.scheme;
-            format!("braid check isolation --scheme {name} --index {}", index.name())
+            format!("braid check isolation --cc {name} --index {}", index.name())
         };
         let script = |failure: &Failure| {
             let again = match failure.seed {
@@ -215,10 +221,7 @@ impl Findings {
         self.histories.anomalies + self.violations.len() as u64
     }
 
-    fn print(&self, args: &IsolationArgs, elapsed: Duration, to: &mut impl Write) -> io::Result<()> {
-        if args.json {
-            return writeln!(to, "{:#}", self.json(elapsed));
-        }
+    fn print(&self, elapsed: Duration, to: &mut impl Write) -> io::Result<()> {
         let broken = self.broken();
         self.print_counts(to)?;
         for (what, again) in broken.iter().take(SHOWN_MAX) {
@@ -232,7 +235,7 @@ impl Findings {
 
     fn print_counts(&self, to: &mut impl Write) -> io::Result<()> {
         let anomalies = |count: u64| match self.scheme.isolation {
-            Isolation::Serializable => format!("{} anomalies", grouped(count)),
+            Isolation::Serial | Isolation::Serializable => format!("{} anomalies", grouped(count)),
             Isolation::Snapshot => format!("{} anomalies, which snapshot isolation allows", grouped(count)),
         };
         writeln!(
@@ -310,10 +313,15 @@ mod tests {
     }
 
     /// What is printed, after a time that is always the same.
-    fn printed(findings: &Findings, args: &IsolationArgs) -> String {
+    fn printed(findings: &Findings) -> String {
         let mut printed = Vec::new();
-        findings.print(args, Duration::from_secs(2), &mut printed).unwrap();
+        findings.print(Duration::from_secs(2), &mut printed).unwrap();
         String::from_utf8(printed).unwrap()
+    }
+
+    /// Under the first scheme that is asked for.
+    fn found(args: &IsolationArgs, threads: usize) -> Findings {
+        find(args, args.schemes().next().unwrap(), threads, &ProgressBar::hidden())
     }
 
     /// Proves that each scheme keeps its promise, that what snapshot isolation allows is counted and no failure,
@@ -322,34 +330,26 @@ mod tests {
     fn promises_are_kept() {
         for scheme in SCHEMES {
             let args =
-                parsed(&format!("isolation --scheme {} --spec g1c,p4 --random 1200 --seeds 2", scheme.name));
-            let findings = find(&args, 2, &ProgressBar::hidden());
-            let text = printed(&findings, &args);
-            assert_eq!(text, printed(&find(&args, 1, &ProgressBar::hidden()), &args));
+                parsed(&format!("isolation --cc {} --spec g1c,p4 --random 1200 --seeds 2", scheme.name));
+            let findings = found(&args, 2);
+            let text = printed(&findings);
+            assert_eq!(text, printed(&found(&args, 1)));
             let anomalies =
                 [findings.spec_anomalies(), findings.random_anomalies(), findings.history_anomalies()];
             let lines: Vec<&str> = text.lines().collect();
             assert!(lines[0].starts_with("2 specs, 40 interleavings, 80 runs, "), "{text}");
             assert!(lines[1].starts_with("1,200 random scripts, "), "{text}");
             assert!(lines[2].starts_with("16 histories of 8 workloads, 8,000 transactions, "), "{text}");
-            let (ending, verdict) = match scheme.isolation {
-                Isolation::Serializable => {
-                    assert_eq!(anomalies, [0; 3]);
-                    (
-                        " anomalies",
-                        "serializable: as promised (strict serializable, snapshot isolation), 2.0 s",
-                    )
-                }
+            let (ending, models) = match scheme.isolation {
+                Isolation::Serializable => (" 0 anomalies", "strict serializable, snapshot isolation"),
+                Isolation::Serial => (" 0 anomalies", "strict serializable"),
                 Isolation::Snapshot => {
                     assert!(anomalies.iter().all(|count| *count > 0), "{anomalies:?}");
-                    (
-                        " anomalies, which snapshot isolation allows",
-                        "snapshot: as promised (snapshot isolation), 2.0 s",
-                    )
+                    (" anomalies, which snapshot isolation allows", "snapshot isolation")
                 }
             };
             assert!(lines[..3].iter().all(|line| line.ends_with(ending)), "{text}");
-            assert_eq!(lines[3..], [verdict]);
+            assert_eq!(lines[3..], [format!("{}: as promised ({models}), 2.0 s", scheme.name)]);
         }
     }
 
@@ -357,15 +357,15 @@ mod tests {
     #[test]
     fn broken_promises_are_shown() {
         let claims = |flags: &str| {
-            let mut args = parsed(&format!("isolation --scheme snapshot {flags}"));
-            args.scheme = args.scheme.judged_by(Isolation::Serializable);
-            (find(&args, 2, &ProgressBar::hidden()), args)
+            let mut args = parsed(&format!("isolation --cc snapshot {flags}"));
+            args.cc.0[0] = args.cc.0[0].judged_by(Isolation::Serializable);
+            found(&args, 2)
         };
-        let (findings, args) = claims("--spec g2 --random 100 --seeds 1");
+        let findings = claims("--spec g2 --random 100 --seeds 1");
         let kinds =
             [findings.specs.failures.len(), findings.random.failures.len(), findings.violations.len()];
         assert!(kinds.iter().all(|count| *count > 0), "{kinds:?}");
-        let (broken, text) = (findings.broken(), printed(&findings, &args));
+        let (broken, text) = (findings.broken(), printed(&findings));
         assert_eq!(broken.len(), kinds.iter().sum::<usize>());
         assert!(
             text.contains(&broken[0].0) && text.contains("see it again: braid check isolation"),
@@ -377,18 +377,23 @@ mod tests {
         );
 
         let (what, again) = &broken[0];
-        let command = "braid check isolation --scheme snapshot --index masstree";
+        let command = "braid check isolation --cc snapshot --index masstree";
         assert_eq!(*again, format!("{command} --spec g2 --random 0 --seeds 0"), "{what}");
         let (what, again) = &broken[kinds[0]];
         let flags = again.split_once("snapshot ").unwrap().1.to_string() + " --spec g2";
-        assert_eq!(&claims(&flags).0.random.failures[0].to_string(), what, "{again}");
+        assert_eq!(&claims(&flags).random.failures[0].to_string(), what, "{again}");
         let (what, again) = broken.last().unwrap();
-        assert!(what.contains(": seed ") && again.starts_with("braid sim --scheme snapshot "), "{again}");
+        assert!(what.contains(": seed ") && again.starts_with("braid sim --cc snapshot "), "{again}");
     }
 
-    /// Proves that without names all specs are run, and that names that cannot be are refused.
+    /// Proves that without names all specs are run, that all schemes can be asked for at once, and that names that
+    /// cannot be are refused, with those that can.
     #[test]
-    fn specs_are_named() {
+    fn specs_and_schemes_are_named() {
+        assert_eq!(parsed("isolation --cc all").schemes().len(), SCHEMES.len());
+        assert_eq!(parsed("isolation --scheme silo").schemes().next().unwrap().name, "silo");
+        let error = Alone::try_parse_from(["isolation", "--cc", "none"]).err().unwrap().to_string();
+        assert!(error.contains("there are serializable, snapshot, no-wait, silo, all"), "{error}");
         assert_eq!(specs(&parsed("isolation")).len(), SPECS.len());
         assert_eq!(specs(&parsed("isolation --spec g2,p4")), ["g2", "p4"]);
         assert!(Alone::try_parse_from(["isolation", "--spec", "g3"]).is_err());
@@ -399,7 +404,7 @@ mod tests {
     fn counts_are_printed_as_json() {
         let json = |seed| -> Value {
             let args = parsed(&format!("isolation --json --spec p4 --random 50 --seeds 1 --seed {seed}"));
-            serde_json::from_str(&printed(&find(&args, 1, &ProgressBar::hidden()), &args)).unwrap()
+            found(&args, 1).json(Duration::from_secs(2))
         };
         let (first, second) = (json(0), json(1000));
         assert_eq!(first["specs"], second["specs"]);
