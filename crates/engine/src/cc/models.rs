@@ -145,19 +145,24 @@ impl<C: ConcurrencyControl> Hand<'_, C> {
 
     /// Commits, or gives way; `wait` lets others go on.
     pub(super) fn try_commit(&self, mut txn: C::Txn, wait: impl Fn()) -> bool {
+        let has_committed = self.try_commit_open(&mut txn, wait);
+        if !has_committed {
+            C::abort(self.env(), &mut txn);
+        }
+        C::drop_txn(&self.bench.shared, &mut txn);
+        has_committed
+    }
+
+    /// The same; if it has to give way, it is still open.
+    pub(super) fn try_commit_open(&self, txn: &mut C::Txn, wait: impl Fn()) -> bool {
         let mut prepare = C::Prepare::default();
         let result: Result<u64, Abort> = loop {
-            match C::prepare(&mut prepare, self.env(), &mut txn, &mut Never) {
+            match C::prepare(&mut prepare, self.env(), txn, &mut Never) {
                 Some(result) => break result,
                 None => wait(),
             }
         };
-        match result {
-            Ok(at) => C::finish(self.env(), &mut txn, at),
-            Err(_) => C::abort(self.env(), &mut txn),
-        }
-        C::drop_txn(&self.bench.shared, &mut txn);
-        result.is_ok()
+        result.inspect(|at| C::finish(self.env(), txn, *at)).is_ok()
     }
 
     pub(super) fn abort(&self, mut txn: C::Txn) {

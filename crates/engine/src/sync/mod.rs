@@ -4,6 +4,7 @@
 
 pub mod atomic;
 mod backoff;
+mod exact;
 mod fixed;
 mod latch;
 #[cfg(braid_loom)]
@@ -17,6 +18,7 @@ mod ticks;
 pub mod unmodelled;
 
 pub use backoff::Backoff;
+pub use exact::ExactU64;
 pub use fixed::Fixed;
 pub use latch::Latch;
 pub use padded::CachePadded;

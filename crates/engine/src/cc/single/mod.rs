@@ -14,6 +14,8 @@ mod accesses;
 mod known;
 mod record;
 mod removed;
+#[cfg(all(test, braid_shuttle))]
+mod shuttle_tests;
 
 use super::common::participant::Participant;
 use super::common::ranges::{Noted, Ranges, Revisit};

@@ -9,11 +9,8 @@
 use crate::epoch::Local;
 use crate::memory::OutOfMemory;
 use crate::record::{RECORD_BYTES, Record, Tag, Timestamp, Version, VersionKind};
-use crate::sync::Backoff;
-#[cfg(not(any(braid_shuttle, braid_loom)))]
-use crate::sync::atomic::{AtomicU64, Ordering, fence};
-#[cfg(any(braid_shuttle, braid_loom))] // of the exact size of its value
-use std::sync::atomic::{AtomicU64, Ordering, fence};
+use crate::sync::atomic::{Ordering, fence};
+use crate::sync::{Backoff, ExactU64};
 
 /// Longest value that lies in the record itself.
 const INLINE_BYTES_MAX: usize = 8;
@@ -33,11 +30,11 @@ const INLINE_LENGTH_SHIFT: u32 = 8;
 #[derive(Debug)]
 pub(in crate::cc) struct SingleRecord {
     /// When its value was committed; and [`LATCH`].
-    word: AtomicU64,
+    word: ExactU64,
     /// 0: free; a tag: that transaction has it alone; else how many share it.
-    lock: AtomicU64,
-    value: AtomicU64,
-    inline: AtomicU64,
+    lock: ExactU64,
+    value: ExactU64,
+    inline: ExactU64,
 }
 
 const _: () = assert!(size_of::<SingleRecord>() == RECORD_BYTES);

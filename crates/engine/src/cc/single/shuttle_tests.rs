@@ -1,0 +1,353 @@
+//! Models of what may meet in the commits of schemes with one value per record, over many schedules: every atomic access is a
+//! place where another thread may go on. Each model fails with an error planted that it is there to notice.
+
+use super::super::no_wait::Locking;
+use super::super::silo::Optimistic;
+use super::{Access, Env, Held, Intent, Policy, Refused, Single, Stage, Txn, record_of};
+use crate::cc::models::{Bench, Hand, SCHEDULES, check, check_both};
+use crate::cc::{Abort, Change, ConcurrencyControl, NoWait, Scanned, Silo};
+use crate::index::Key;
+use crate::record::{Record, Timestamp};
+use crate::suspend::{Never, Suspend};
+use crate::sync::Arc;
+use crate::sync::atomic::{AtomicU64, Ordering};
+use shuttle::scheduler::{PctScheduler, RandomScheduler};
+use shuttle::thread;
+use std::marker::PhantomData;
+use std::ops::Bound;
+
+/// A policy that does what another one does, but for one error.
+struct Careless<P, const BUG: u32>(PhantomData<fn() -> P>);
+
+/// Reads are validated before what is written is latched.
+const VALIDATED_TOO_EARLY: u32 = 1;
+/// What has been read is unlocked at once.
+const UNLOCKED_TOO_EARLY: u32 = 2;
+/// Reads that take no part in validation do not wait for a commit that is under way.
+const LATCH_IGNORED: u32 = 3;
+
+/// The same for the policy that does the work.
+fn env_of<'e, P: Policy, const BUG: u32>(env: Env<'e, Single<Careless<P, BUG>>>) -> Env<'e, Single<P>> {
+    Env { shared: env.shared, worker: env.worker, local: env.local }
+}
+
+impl<P: Policy, const BUG: u32> Policy for Careless<P, BUG> {
+    const HELD_WHEN_NEW: Held = P::HELD_WHEN_NEW;
+
+    fn lock_of_new(env: Env<'_, Single<Self>>, txn: &mut Txn) -> u64 {
+        P::lock_of_new(env_of(env), txn)
+    }
+
+    unsafe fn access<S: Suspend>(
+        access: &mut Access,
+        record: *const Record,
+        intent: Intent,
+        env: Env<'_, Single<Self>>,
+        txn: &mut Txn,
+        s: &mut S,
+    ) -> bool {
+        if BUG == LATCH_IGNORED && intent == Intent::Untracked {
+            let content = record_of(record).content();
+            // SAFETY: read in this epoch.
+            let copied = unsafe { txn.copy_content(content) };
+            *access = copied.ok().flatten().map_or(Access::Absent, Access::Value);
+            return true;
+        }
+        // SAFETY: by the caller's promise.
+        let has_ended = unsafe { P::access(access, record, intent, env_of(env), txn, s) };
+        if BUG == UNLOCKED_TOO_EARLY && intent == Intent::Read && has_ended {
+            let entry = txn.accesses.entries.iter_mut().find(|entry| std::ptr::eq(entry.record, record));
+            let shared = entry.filter(|entry| entry.held == Held::Shared);
+            if let Some(entry) = shared {
+                entry.held = Held::Not;
+                record_of(record).unshare();
+            }
+        }
+        has_ended
+    }
+
+    unsafe fn will_write(
+        env: Env<'_, Single<Self>>,
+        txn: &mut Txn,
+        record: *const Record,
+        depends: bool,
+    ) -> Result<Option<bool>, Refused> {
+        // SAFETY: by the caller's promise.
+        unsafe { P::will_write(env_of(env), txn, record, depends) }
+    }
+
+    unsafe fn lock(
+        env: Env<'_, Single<Self>>,
+        txn: &mut Txn,
+        record: *const Record,
+    ) -> Result<Option<bool>, Refused> {
+        // SAFETY: by the caller's promise.
+        unsafe { P::lock(env_of(env), txn, record) }
+    }
+
+    fn decide<S: Suspend>(
+        stage: &mut Stage,
+        env: Env<'_, Single<Self>>,
+        txn: &mut Txn,
+        s: &mut S,
+    ) -> Option<Result<Timestamp, Abort>> {
+        if BUG != VALIDATED_TOO_EARLY {
+            return P::decide(stage, env_of(env), txn, s);
+        }
+        let is_valid = txn.accesses.entries.iter().all(|entry| {
+            let (at, is_latched) = record_of(entry.record).at();
+            entry.seen.is_none_or(|seen| at == seen && !is_latched)
+        });
+        if !is_valid {
+            return Some(Err(Abort::Unserializable));
+        }
+        if !txn.try_latch() {
+            return None;
+        }
+        Some(Ok(env.shared.registry.draw(txn.member.place())))
+    }
+}
+
+type CarelessSilo<const BUG: u32> = Single<Careless<Optimistic, BUG>>;
+type CarelessNoWait<const BUG: u32> = Single<Careless<Locking, BUG>>;
+
+/// Reads a record to the end.
+fn read<C: ConcurrencyControl>(
+    hand: &Hand<'_, C>,
+    txn: &mut C::Txn,
+    key: u64,
+    intent: Intent,
+) -> Result<Option<u8>, Refused> {
+    let index = &raw const hand.bench.index;
+    let Some(id) = hand.find(key) else {
+        let target = super::Target { index, key: Key::from_u64(key), id: crate::record::RecordId(0) };
+        C::read_absent(txn, std::ptr::null(), &target);
+        return Ok(None);
+    };
+    let (mut access, record) = (C::Access::default(), hand.bench.record(id));
+    // SAFETY: found inside the hand's epoch.
+    while !unsafe { C::access(&mut access, record, intent, hand.env(), txn, &mut Never) } {
+        thread::yield_now();
+    }
+    // SAFETY: the access has ended.
+    let value = unsafe { C::value(&access, record, intent, txn) }?;
+    if value.is_none() && intent.is_read() {
+        C::read_absent(txn, record, &super::Target { index, key: Key::from_u64(key), id });
+    }
+    // SAFETY: the transaction is open.
+    Ok(value.map(|value| unsafe { &*value }[0]))
+}
+
+/// Each of two transactions reads what the other writes, which is there or not. If both commit, one has missed the other.
+fn skew<C: ConcurrencyControl>(is_there: bool) {
+    let bench = Arc::new(Bench::<C>::new());
+    if is_there {
+        let hand = bench.hand();
+        [1, 2].into_iter().for_each(|key| hand.commit_change(key, Change::Insert(b"0")));
+    }
+    let committed = Arc::new(AtomicU64::new(0));
+    let one = |reads: u64, writes: u64| {
+        let (bench, committed) = (bench.clone(), committed.clone());
+        move || {
+            let hand: Hand<'_, C> = bench.hand();
+            let mut txn = hand.begin();
+            let seen = read(&hand, &mut txn, reads, Intent::Read);
+            if seen.is_err() || hand.change(&mut txn, writes, Change::Put(b"1")).is_err() {
+                return hand.abort(txn);
+            }
+            if hand.try_commit(txn, thread::yield_now) && seen != Ok(Some(b'1')) {
+                committed.fetch_add(1, Ordering::SeqCst);
+            }
+        }
+    };
+    let threads = [thread::spawn(one(1, 2)), thread::spawn(one(2, 1))];
+    threads.into_iter().for_each(|thread| thread.join().expect("its assertions hold"));
+    assert!(committed.load(Ordering::SeqCst) < 2, "both have missed the other's write");
+}
+
+/// Two transactions move one from one record to the other, in opposite directions, and a third reads both and the range
+/// around them, in which a key comes with the first transfer. It commits only with what fits together.
+fn transfers<C: ConcurrencyControl>() {
+    let bench = Arc::new(Bench::<C>::new());
+    {
+        let hand = bench.hand();
+        [1, 2].into_iter().for_each(|key| hand.commit_change(key, Change::Insert(&[10])));
+    }
+    let transfer = |from: u64, to: u64, mark: Option<u64>| {
+        let bench = bench.clone();
+        move || {
+            let hand: Hand<'_, C> = bench.hand();
+            let mut txn = hand.begin();
+            let mut both = || {
+                let (a, b) =
+                    (read(&hand, &mut txn, from, Intent::Read)?, read(&hand, &mut txn, to, Intent::Read)?);
+                let (a, b) = (a.expect("it is there") - 1, b.expect("it is there") + 1);
+                hand.change(&mut txn, from, Change::Update(&[a]))?;
+                hand.change(&mut txn, to, Change::Update(&[b]))?;
+                mark.map_or(Ok(()), |mark| hand.change(&mut txn, mark, Change::Insert(&[a])).map(drop))
+            };
+            match both() {
+                Ok(()) => _ = hand.try_commit(txn, thread::yield_now),
+                Err(_) => hand.abort(txn),
+            }
+        }
+    };
+    let threads = [thread::spawn(transfer(1, 2, Some(5))), thread::spawn(transfer(2, 1, None))];
+    let hand: Hand<'_, C> = bench.hand();
+    let mut txn = hand.begin();
+    let mut all = || {
+        let known = C::accessed(&txn);
+        let mark = hand.find(5).is_some();
+        if !mark {
+            let (from, to) = (Key::from_u64(3), Key::from_u64(9));
+            let (mut short, mut other) = ([0; 8], [0; 8]);
+            let (from, to) = (Bound::Included(from.bytes(&mut short)), Bound::Included(to.bytes(&mut other)));
+            let index = &raw const hand.bench.index;
+            let scanned = Scanned { index, from, to, is_reverse: false, marks: &[], rows: 0, known };
+            C::read_range(&mut txn, &scanned);
+        }
+        let mark = if mark { read(&hand, &mut txn, 5, Intent::Read)? } else { None };
+        Ok::<_, Refused>([1, 2].map(|key| read(&hand, &mut txn, key, Intent::Read)).map(|one| (one, mark)))
+    };
+    match all() {
+        Ok([(Ok(Some(a)), mark), (Ok(Some(b)), _)]) if hand.try_commit_open(&mut txn, thread::yield_now) => {
+            assert_eq!(a + b, 20, "a transfer was read in part");
+            // The mark has what its transfer has left in the first record; the other one adds one to it.
+            let fits = mark.map_or(a >= 10, |mark| a == mark || a == mark + 1);
+            assert!(fits, "the range {mark:?} does not fit {a}");
+        }
+        _ => C::abort(hand.env(), &mut txn),
+    }
+    C::drop_txn(&bench.shared, &mut txn);
+    threads.into_iter().for_each(|thread| thread.join().expect("its assertions hold"));
+}
+
+/// A commit is appended to the log, then made; a checkpoint that begins at a position of the log behind it reads records
+/// one by one, whichever of them changes.
+fn checkpoint<C: ConcurrencyControl>(change: Change<'static>) {
+    let bench = Arc::new(Bench::<C>::new());
+    {
+        let hand = bench.hand();
+        if !matches!(change, Change::Insert(_)) {
+            hand.commit_change(1, Change::Insert(b"0"));
+        }
+    }
+    let appended = Arc::new(AtomicU64::new(0));
+    let writer = thread::spawn({
+        let (bench, appended) = (bench.clone(), appended.clone());
+        move || {
+            let hand: Hand<'_, C> = bench.hand();
+            let mut txn = hand.begin();
+            assert!(hand.change(&mut txn, 1, change).is_ok());
+            let mut prepare = C::Prepare::default();
+            let at = loop {
+                if let Some(at) = C::prepare(&mut prepare, hand.env(), &mut txn, &mut Never) {
+                    break at.expect("nobody is in its way");
+                }
+                thread::yield_now();
+            };
+            appended.store(1, Ordering::SeqCst);
+            C::finish(hand.env(), &mut txn, at);
+            C::drop_txn(&bench.shared, &mut txn);
+        }
+    });
+    let hand: Hand<'_, C> = bench.hand();
+    let start = appended.load(Ordering::SeqCst);
+    let mut txn = hand.begin();
+    let found = read(&hand, &mut txn, 1, Intent::Untracked).expect("it is not refused");
+    let end = appended.load(Ordering::SeqCst);
+    let (before, after) = match change {
+        Change::Insert(_) => (None, Some(b'1')),
+        Change::Delete => (Some(b'0'), None),
+        _ => (Some(b'0'), Some(b'1')),
+    };
+    assert!(start == 0 || found == after, "the checkpoint lacks a change from before its start");
+    assert!(end == 1 || found == before, "the checkpoint has a change from behind its end");
+    hand.abort(txn);
+    writer.join().expect("its assertions hold");
+}
+
+macro_rules! models {
+    ($($module:ident $scheme:ty;)*) => {$(
+        mod $module {
+            use super::*;
+
+            /// Proves that of two transactions, each of which reads a record that the other writes, one notices.
+            #[test]
+            fn commits_meet() {
+                check_both(|| skew::<$scheme>(true));
+            }
+
+            /// Proves that the same holds where both insert what the other has read to be absent.
+            #[test]
+            fn inserts_meet() {
+                check_both(|| skew::<$scheme>(false));
+            }
+
+            /// Proves that a reader that commits has read whole transfers, and a range that fits them.
+            #[test]
+            fn transfers_are_read_whole() {
+                check_both(transfers::<$scheme>);
+            }
+
+            /// Proves that a checkpoint has all that was appended before its start, and nothing that was appended behind
+            /// its end.
+            #[test]
+            fn checkpoints_and_commits() {
+                check_both(|| checkpoint::<$scheme>(Change::Update(b"1")));
+                check_both(|| checkpoint::<$scheme>(Change::Update(b"1 of nine")));
+                check_both(|| checkpoint::<$scheme>(Change::Insert(b"1")));
+                check_both(|| checkpoint::<$scheme>(Change::Delete));
+            }
+        }
+    )*};
+}
+
+models! {
+    silo Silo;
+    no_wait NoWait;
+}
+
+fn notices(run: fn()) {
+    check(RandomScheduler::new(20 * SCHEDULES), run);
+}
+
+/// Proves that the models notice validation before the latches.
+#[test]
+#[should_panic(expected = "both have missed")]
+fn planted_validated_too_early() {
+    notices(|| skew::<CarelessSilo<VALIDATED_TOO_EARLY>>(true));
+}
+
+/// Proves that the models notice what is unlocked as soon as it has been read.
+#[test]
+#[should_panic(expected = "both have missed")]
+fn planted_unlocked_too_early() {
+    notices(|| skew::<CarelessNoWait<UNLOCKED_TOO_EARLY>>(true));
+}
+
+/// Proves the same of what several records say together.
+#[test]
+#[should_panic(expected = "read in part")]
+fn planted_unlocked_too_early_in_transfers() {
+    notices(transfers::<CarelessNoWait<UNLOCKED_TOO_EARLY>>);
+}
+
+/// (The reader has to take many steps between two of the writer's.)
+fn notices_with_few_switches(run: fn()) {
+    check(PctScheduler::new(3, 20 * SCHEDULES), run);
+}
+
+/// Proves that the models notice a checkpoint that does not wait for a commit, under either scheme.
+#[test]
+#[should_panic(expected = "from before its start")]
+fn planted_latch_ignored() {
+    notices_with_few_switches(|| checkpoint::<CarelessSilo<LATCH_IGNORED>>(Change::Update(b"1")));
+}
+
+/// The same, under the other scheme.
+#[test]
+#[should_panic(expected = "from before its start")]
+fn planted_latch_ignored_with_locks() {
+    notices_with_few_switches(|| checkpoint::<CarelessNoWait<LATCH_IGNORED>>(Change::Update(b"1")));
+}

@@ -1,0 +1,65 @@
+//! An atomic number of the exact size of its value, for memory whose layout counts. In a model that tries interleavings each
+//! of its operations is a place where another thread may go on.
+
+#[cfg(not(braid_shuttle))]
+pub use std::sync::atomic::AtomicU64 as ExactU64;
+
+/// The standard library's, with a place to switch before each operation.
+#[cfg(braid_shuttle)]
+#[derive(Debug)]
+#[repr(transparent)]
+pub struct ExactU64(std::sync::atomic::AtomicU64);
+
+#[cfg(braid_shuttle)]
+mod model {
+    use super::ExactU64;
+    use std::sync::atomic::Ordering;
+
+    /// Another thread may go on here.
+    fn switch() {
+        shuttle::sync::atomic::AtomicBool::new(false).load(Ordering::SeqCst);
+    }
+
+    impl ExactU64 {
+        pub fn load(&self, order: Ordering) -> u64 {
+            switch();
+            self.0.load(order)
+        }
+
+        pub fn store(&self, value: u64, order: Ordering) {
+            switch();
+            self.0.store(value, order);
+        }
+
+        pub fn compare_exchange(
+            &self,
+            current: u64,
+            new: u64,
+            success: Ordering,
+            failure: Ordering,
+        ) -> Result<u64, u64> {
+            switch();
+            self.0.compare_exchange(current, new, success, failure)
+        }
+
+        /// (It fails for no reason of its own.)
+        pub fn compare_exchange_weak(
+            &self,
+            current: u64,
+            new: u64,
+            success: Ordering,
+            failure: Ordering,
+        ) -> Result<u64, u64> {
+            self.compare_exchange(current, new, success, failure)
+        }
+
+        pub fn fetch_sub(&self, value: u64, order: Ordering) -> u64 {
+            switch();
+            self.0.fetch_sub(value, order)
+        }
+
+        pub fn as_ptr(&self) -> *mut u64 {
+            self.0.as_ptr()
+        }
+    }
+}
