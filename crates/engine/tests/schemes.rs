@@ -4,7 +4,8 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use braiddb::metrics::SystemClock;
-use braiddb::{ConcurrencyControl, Database, Error, Options, Result, Table, Txn};
+use braiddb::storage::{MemoryStorage, Storage};
+use braiddb::{ConcurrencyControl, Database, Durability, Error, Options, Result, Table, Txn};
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,7 +20,8 @@ macro_rules! tests {
             tests! { @each rows_come_and_go own_writes_are_seen ranges conflicts_are_run_again
                 locked_rows_are_not_written secondary_indexes deleted_rows_give_memory_back long_values
                 transfers_on_threads aborted_rows_leave_nothing
-                rows_met_later_are_phantoms own_rows_are_no_phantoms }
+                rows_met_later_are_phantoms own_rows_are_no_phantoms databases_are_recovered
+                checkpoints_at_the_memory_limit }
 
             #[test]
             fn phantoms() {
@@ -27,8 +29,8 @@ macro_rules! tests {
             }
 
             #[test]
-            fn disks_need_snapshots() {
-                super::disks_need_snapshots::<Scheme>(stringify!($promise) != "Serial");
+            fn disks_without_a_log_need_snapshots() {
+                super::disks_without_a_log_need_snapshots::<Scheme>(stringify!($promise) != "Serial");
             }
 
             #[test]
@@ -293,14 +295,115 @@ fn errors_rest_on_what_fits_together<C: ConcurrencyControl>() {
     assert_eq!(answer.unwrap_err().to_string(), "equal");
 }
 
-/// A database on disk is refused under a scheme that has no snapshots for its checkpoints; nothing is made then.
-fn disks_need_snapshots<C: ConcurrencyControl>(has_snapshots: bool) {
-    let disk = Arc::new(braiddb::storage::MemoryStorage::new(1 << 30));
-    let options = Options { workers: 0, ..Options::default() };
-    let opened = Database::<C>::open_with(disk, options, Arc::new(SystemClock::default()), &mut |_| {});
-    match opened {
+fn open<C: ConcurrencyControl>(disk: &Arc<MemoryStorage>, options: Options) -> Result<Database<C>> {
+    Database::open_with(disk.clone(), options, Arc::new(SystemClock::default()), &mut |_| {})
+}
+
+/// A database on disk without a log is refused under a scheme that has no snapshots for its checkpoints; nothing is made
+/// then.
+fn disks_without_a_log_need_snapshots<C: ConcurrencyControl>(has_snapshots: bool) {
+    let disk = Arc::new(MemoryStorage::new(1 << 30));
+    let options = Options { workers: 0, durability: Durability::None, ..Options::default() };
+    match open::<C>(&disk, options) {
         Ok(_) => assert!(has_snapshots),
-        Err(error) => assert!(!has_snapshots && error.to_string().contains("snapshots"), "{error}"),
+        Err(error) => {
+            assert!(!has_snapshots && error.to_string().contains("snapshots"), "{error}");
+            assert_eq!(disk.list().unwrap().len(), 0);
+        }
+    }
+}
+
+/// What transactions on several threads have made, while checkpoints are made in between, is there when the database is
+/// opened again: from its log, from a checkpoint and the log, from a checkpoint alone, and by who may only read.
+fn databases_are_recovered<C: ConcurrencyControl>() {
+    const KEYS: u64 = 64;
+    let disk = Arc::new(MemoryStorage::new(1 << 30));
+    let options = || Options {
+        workers: 2,
+        log_segment_bytes: 1 << 16,
+        checkpoint_range_bytes: 512,
+        retries_max: u32::MAX,
+        ..Options::default()
+    };
+    let state = |db: &Database<C>| -> Vec<(u64, Vec<u8>)> {
+        let t: Table<u64, [u8]> = db.table("t").unwrap();
+        let (tx, mut all) = (db.begin().unwrap(), Vec::new());
+        let mut rows = tx.scan(t, 0..u64::MAX);
+        while let Some((key, value)) = rows.next().unwrap() {
+            all.push((key, value.to_vec()));
+        }
+        all
+    };
+    let mut before = Vec::new();
+    for life in 0..4u64 {
+        let db = open::<C>(&disk, options()).unwrap();
+        assert_eq!(state(&db), before, "life {life}");
+        let t: Table<u64, [u8]> = db.table("t").unwrap();
+        let is_done = AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            for thread in 0..2u64 {
+                let (db, is_done) = (&db, &is_done);
+                scope.spawn(move || {
+                    let mut worker = db.worker();
+                    for i in 0..400u64 {
+                        let key = (i * 7 + thread * 31 + life * 13) % KEYS;
+                        let value = vec![(i ^ life) as u8; (i % 40) as usize];
+                        let done = worker.run(async |tx| {
+                            tx.set_durability(Durability::Async)?;
+                            let other = (key + 1) % KEYS;
+                            match tx.get(t, key).await? {
+                                Some(_) if i % 3 == 0 => _ = tx.delete(t, key).await?,
+                                _ => tx.put(t, key, &value).await?,
+                            }
+                            tx.put(t, other, &value).await
+                        });
+                        done.unwrap();
+                    }
+                    is_done.fetch_add(1, Ordering::Relaxed);
+                });
+            }
+            while life % 2 == 1 && is_done.load(Ordering::Relaxed) < 2 {
+                db.checkpoint().unwrap();
+            }
+        });
+        if life == 2 {
+            db.checkpoint().unwrap();
+        }
+        before = state(&db);
+        db.close().unwrap();
+    }
+    let read = Database::<C>::read_with(disk, options(), Arc::new(SystemClock::default()), &mut |_| {});
+    assert_eq!(state(&read.unwrap()), before);
+}
+
+/// A database that is full is written to a checkpoint all the same, short values and long ones.
+fn checkpoints_at_the_memory_limit<C: ConcurrencyControl>() {
+    for bytes in [60, 700, 30_000] {
+        let disk = Arc::new(MemoryStorage::new(1 << 30));
+        let options = || Options { workers: 0, memory_limit_bytes: 4 << 20, ..Options::default() };
+        let db = open::<C>(&disk, options()).unwrap();
+        let t: Table<u64, [u8]> = db.table("t").unwrap();
+        let (mut worker, value) = (db.worker(), vec![7; bytes]);
+        let full = (0u64..).find_map(|key| {
+            let put = worker.run(async |tx| {
+                tx.set_durability(Durability::Async)?;
+                tx.put(t, key, &value).await
+            });
+            put.err().map(|error| (key, error))
+        });
+        let (rows, error) = full.unwrap();
+        assert!(matches!(error, Error::OutOfMemory { .. }), "{error}");
+        db.checkpoint().unwrap_or_else(|error| panic!("values of {bytes} bytes, {rows} rows: {error}"));
+        drop(worker);
+        db.close().unwrap();
+        let db = open::<C>(&disk, Options { memory_limit_bytes: 1 << 30, ..options() }).unwrap();
+        let t: Table<u64, [u8]> = db.table("t").unwrap();
+        let (tx, mut found) = (db.begin().unwrap(), 0);
+        let mut all = tx.scan(t, 0..u64::MAX);
+        while let Some((_, value)) = all.next().unwrap() {
+            found += u64::from(value.len() == bytes);
+        }
+        assert_eq!(found, rows);
     }
 }
 

@@ -1,6 +1,7 @@
 //! The schemes of concurrency control, with what each promises, and how it runs workloads and plays scripts. They come
 //! from the engine's own table.
 
+use crate::crash;
 use crate::ledger::Report;
 use crate::scheduler::{Settings, Violation, run};
 use crate::script::program::Script;
@@ -76,10 +77,13 @@ pub struct Scheme {
     pub index: IndexKind,
     run: Run,
     play: Play,
+    crash: Crash,
 }
 
 /// How a scheme runs a workload.
 type Run = fn(WorkloadId, &Settings, Isolation) -> Result<Report, Violation>;
+/// How crashes of a durable database are checked under a scheme: those of a seed, or one of them again.
+type Crash = fn(&crash::Settings, Option<&crash::Place>) -> Result<crash::Report, Box<crash::Failure>>;
 /// How a scheme plays a script.
 type Play = fn(&Script, &Schedule, IndexKind) -> Result<History, String>;
 
@@ -96,7 +100,8 @@ impl Scheme {
     /// A scheme under a name.
     pub const fn of<C: ConcurrencyControl>(name: &'static str, isolation: Isolation) -> Scheme {
         let run: Run = |workload, settings, isolation| run(Entry::<C>::of(workload), settings, isolation);
-        Scheme { name, isolation, index: IndexKind::Masstree, run, play: play::<C> }
+        let crash = crash::check_crashes::<C>;
+        Scheme { name, isolation, index: IndexKind::Masstree, run, play: play::<C>, crash }
     }
 
     /// One that plays scripts only, and refuses to run workloads: all of those, compiled for each error that can be
@@ -106,7 +111,8 @@ impl Scheme {
             let what = "the scheme plays scripts only".to_string();
             Err(Violation { workload: workload.name(), seed: settings.seed, what })
         };
-        Scheme { name, isolation, index: IndexKind::Masstree, run, play: play::<C> }
+        let crash: Crash = |_, _| unreachable!("the scheme plays scripts only");
+        Scheme { name, isolation, index: IndexKind::Masstree, run, play: play::<C>, crash }
     }
 
     /// The scheme of this name.
@@ -127,6 +133,15 @@ impl Scheme {
     /// Runs one workload from one seed.
     pub fn run(&self, workload: WorkloadId, settings: &Settings) -> Result<Report, Violation> {
         (self.run)(workload, &Settings { index: self.index, ..*settings }, self.isolation)
+    }
+
+    /// Checks crashes of a durable database; or one of them again.
+    pub(crate) fn check_crashes(
+        &self,
+        settings: &crash::Settings,
+        place: Option<&crash::Place>,
+    ) -> Result<crash::Report, Box<crash::Failure>> {
+        (self.crash)(settings, place)
     }
 
     /// Runs a script once. An error says what the engine did that no transaction may.

@@ -1,6 +1,7 @@
 //! Durable databases on a disk that crashes, fails and lies: nothing that was acknowledged is lost.
 //! (`braid check crash` goes on with further seeds.)
 
+use braid_sim::SCHEMES;
 use braid_sim::crash::{Lie, Report, Settings, check, check_lie};
 use braid_sim::storage::{Fault, FaultRule};
 use braiddb::storage::Operation;
@@ -21,6 +22,16 @@ fn nothing_is_lost() {
     assert_eq!(all.states, 24 * Settings::seeded(0).states);
     let counts = [all.faults, all.checkpoints, all.fallbacks, all.torn, all.lives - 24];
     assert!(counts.iter().all(|count| *count >= 5), "{all:?}");
+}
+
+/// Proves that under every other scheme nothing is lost, either.
+#[test]
+fn nothing_is_lost_under_other_schemes() {
+    for scheme in &SCHEMES[1..] {
+        let all = all((24..36).map(|seed| Settings { scheme: *scheme, ..Settings::seeded(seed) }));
+        let counts = [all.faults, all.checkpoints, all.fallbacks, all.lives - 12];
+        assert!(counts.iter().all(|count| *count > 0), "{}: {all:?}", scheme.name);
+    }
 }
 
 /// Proves that equal settings give equal runs, and other seeds others.

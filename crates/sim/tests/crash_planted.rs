@@ -3,6 +3,7 @@
 
 use braid_sim::crash::{Careless, Mistake, Settings, check, replay};
 use braid_sim::storage::{Fault, FaultRule};
+use braid_sim::{SCHEMES, Scheme};
 use braiddb::storage::Operation;
 use braiddb::testing::PlantedDurability as Engine;
 use braiddb::{checkpoint, wal};
@@ -12,7 +13,12 @@ const SEEDS: u64 = 200;
 
 /// Finds the mistake; finds it again in the place that the failure names; and finds nothing without it.
 fn finds(mistake: Mistake, fault: Option<FaultRule>) {
-    let settings = |seed| Settings { mistake, fault: fault.clone(), ..Settings::seeded(seed) };
+    finds_under(SCHEMES[0], mistake, fault);
+}
+
+/// The same under a scheme.
+fn finds_under(scheme: Scheme, mistake: Mistake, fault: Option<FaultRule>) {
+    let settings = |seed| Settings { mistake, scheme, fault: fault.clone(), ..Settings::seeded(seed) };
     let found = (0..SEEDS).find_map(|seed| check(&settings(seed)).err());
     let found = found.unwrap_or_else(|| panic!("{mistake:?} is not found from {SEEDS} seeds"));
     println!("{mistake:?}: {found}");
@@ -38,6 +44,17 @@ fn every(operation: Operation, fault: Fault) -> Option<FaultRule> {
 
 fn once(operation: Operation, fault: Fault) -> Option<FaultRule> {
     Some(FaultRule::once(operation, 8, fault))
+}
+
+/// Proves that under the schemes without snapshots mistakes about where a checkpoint's part of the log begins and ends are
+/// found, and changes that it forgets.
+#[test]
+fn mistakes_of_checkpoints_without_snapshots() {
+    for scheme in SCHEMES.iter().filter(|scheme| !scheme.isolation.reads_snapshots()) {
+        for mistake in [Engine::CheckpointBeforeLog, Engine::StartNotedLate, Engine::TouchedForgotten] {
+            finds_under(*scheme, Mistake::Engine(mistake), None);
+        }
+    }
 }
 
 planted! {

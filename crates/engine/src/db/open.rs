@@ -2,7 +2,7 @@
 
 use super::{Database, Owner};
 use crate::cc::ConcurrencyControl;
-use crate::durable::{Durable, Opening, Planted, Progress, Recovery, Stepped, holder};
+use crate::durable::{Durable, Opening, Planted, Progress, Recovery, Stepped, check_scheme, holder};
 use crate::error::{Error, Result};
 use crate::kernel::Engine;
 use crate::metrics::{Clock, SystemClock};
@@ -77,6 +77,7 @@ impl<C: ConcurrencyControl> Database<C> {
         progress: &mut (dyn FnMut(&Progress) + Send),
     ) -> Result<Database<C>> {
         options.check()?;
+        check_scheme::<C>(&options)?;
         let opening = Opening {
             storage,
             clock: clock.clone(),
@@ -124,6 +125,7 @@ impl<C: ConcurrencyControl> Database<C> {
         planted: Planted,
     ) -> Result<(Database<C>, Stepped<C>)> {
         options.check()?;
+        check_scheme::<C>(&options)?;
         let (holder, fresh) = (Holder { pid: 0, program: "simulation".into(), started_s: 0 }, DatabaseId(1));
         let among_others = options.among_others;
         let opening = Opening {

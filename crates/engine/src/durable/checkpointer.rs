@@ -1,9 +1,9 @@
 //! Writing checkpoints while transactions go on.
 //!
-//! A checkpoint is fuzzy: each run of rows is read as of a snapshot of its own, later than the position `start_lsn`
-//! of the log that recovery goes on from. All that was appended before that position is in every run; what
-//! came later may or may not be, and is replayed: values, not differences, so that once more does no harm. Hence
-//! no snapshot is open for long, and what a checkpoint holds is a state only together with the log up to
+//! A checkpoint is fuzzy: each run of rows is read as of a snapshot of its own (or row by row, where the scheme has no
+//! snapshots), later than the position `start_lsn` of the log that recovery goes on from. All that was appended before
+//! that position is in every run; what came later may or may not be, and is replayed: values, not differences, so that
+//! once more does no harm. Hence no snapshot is open for long, and what a checkpoint holds is a state only together with the log up to
 //! `end_lsn`, which is durable before the checkpoint counts.
 //!
 //! Of each table only those ranges of keys are written that were changed since the checkpoint before; which these are is

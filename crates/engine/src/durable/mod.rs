@@ -85,7 +85,6 @@ impl Opening<'_> {
         make: &dyn Fn() -> Result<Arc<Engine<C>>>,
         is_stepped: bool,
     ) -> Result<Recovered<C>> {
-        check_scheme::<C>()?;
         let Opening { storage, clock, holder, fresh, planted, among_others, progress } = self;
         // Before the lock: a directory that is refused is left as it was.
         damage::check_finished(&*storage)?;
@@ -151,7 +150,6 @@ impl Opening<'_> {
         self,
         make: &dyn Fn() -> Result<Arc<Engine<C>>>,
     ) -> Result<(Arc<Engine<C>>, Durable)> {
-        check_scheme::<C>()?;
         let Opening { storage, clock, planted, progress, .. } = self;
         let lock = damage::lock_to_read(&*storage)?;
         damage::check_finished(&*storage)?;
@@ -192,14 +190,17 @@ fn check_place(storage: &dyn Storage, among_others: bool) -> Result<()> {
     if found.is_empty() { Ok(()) } else { Err(Error::Occupied { found }) }
 }
 
-/// Refuses schemes whose reads are not of one snapshot: a checkpoint is.
-fn check_scheme<C: ConcurrencyControl>() -> Result<()> {
-    match C::READS {
-        Reads::Snapshot => Ok(()),
-        Reads::Current => Err(Error::InvalidOption {
-            option: "the concurrency-control scheme",
-            reason: "a database on disk needs snapshots for its checkpoints: Serializable or Snapshot".into(),
+/// Refuses databases without a log under schemes whose reads are not of one snapshot: their checkpoints would be of no
+/// moment.
+pub(crate) fn check_scheme<C: ConcurrencyControl>(options: &Options) -> Result<()> {
+    match (C::READS, options.durability) {
+        (Reads::Current, Durability::None) => Err(Error::InvalidOption {
+            option: "durability",
+            reason: "without a log, checkpoints need snapshots, which this concurrency control has not: use \
+                     Durability::Sync or Durability::Async, or Serializable or Snapshot"
+                .into(),
         }),
+        _ => Ok(()),
     }
 }
 

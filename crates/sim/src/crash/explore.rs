@@ -7,8 +7,10 @@ use super::trace::Trace;
 use super::{Failure, Place, Report, Settings};
 use crate::Random;
 use crate::storage::{Crash, EVERYTHING, SimulatedStorage};
+use braiddb::ConcurrencyControl;
 use braiddb::recovery::Recovery;
 use braiddb::storage::{OpenMode, Storage};
+use std::marker::PhantomData;
 
 /// Room on the simulated device.
 pub(super) const CAPACITY: u64 = 4 << 20;
@@ -30,15 +32,34 @@ const LATER_TRANSACTIONS: u64 = 10;
 
 /// Lives as the settings say, and looks at crash states. Ends with the first failure.
 pub fn check(settings: &Settings) -> Result<Report, Box<Failure>> {
-    let mut explorer = Explorer { settings, report: Report::default() };
+    settings.scheme.check_crashes(settings, None)
+}
+
+/// Looks at one crash state again, with all that may be asked of it.
+pub fn replay(settings: &Settings, place: &Place) -> Result<Report, Box<Failure>> {
+    settings.scheme.check_crashes(settings, Some(place))
+}
+
+/// Either of them.
+pub(crate) fn check_crashes<C: ConcurrencyControl>(
+    settings: &Settings,
+    place: Option<&Place>,
+) -> Result<Report, Box<Failure>> {
+    match place {
+        None => check_under::<C>(settings),
+        Some(place) => replay_under::<C>(settings, place),
+    }
+}
+
+fn check_under<C: ConcurrencyControl>(settings: &Settings) -> Result<Report, Box<Failure>> {
+    let mut explorer = Explorer::<C>::new(settings);
     let lived = explorer.first_lives()?;
     explorer.explore(&lived, &Place::default(), settings.states)?;
     Ok(explorer.report)
 }
 
-/// Looks at one crash state again, with all that may be asked of it.
-pub fn replay(settings: &Settings, place: &Place) -> Result<Report, Box<Failure>> {
-    let mut explorer = Explorer { settings, report: Report::default() };
+fn replay_under<C: ConcurrencyControl>(settings: &Settings, place: &Place) -> Result<Report, Box<Failure>> {
+    let mut explorer = Explorer::<C>::new(settings);
     let (mut lived, mut here) = (explorer.first_lives()?, Place::default());
     for (at, (boundary, seed)) in place.crashes().iter().enumerate() {
         let described = lived.storage.describe(*boundary);
@@ -81,12 +102,17 @@ enum Extra {
     All,
 }
 
-struct Explorer<'s> {
+struct Explorer<'s, C> {
     settings: &'s Settings,
     report: Report,
+    scheme: PhantomData<fn() -> C>,
 }
 
-impl Explorer<'_> {
+impl<'s, C: ConcurrencyControl> Explorer<'s, C> {
+    fn new(settings: &'s Settings) -> Self {
+        Explorer { settings, report: Report::default(), scheme: PhantomData }
+    }
+
     fn failure(&self, place: &Place, after: String, what: String) -> Box<Failure> {
         Box::new(Failure { seed: self.settings.seed, place: place.clone(), after, what })
     }
@@ -112,7 +138,7 @@ impl Explorer<'_> {
             self.settings.fault.iter().for_each(|fault| lived.storage.inject(fault.clone()));
             let nothing = Trace::default();
             let before = lived.traces.last().unwrap_or(&nothing);
-            let trace = live(&lived.storage, before, lived.storage.boundary(), course);
+            let trace = live::<C>(&lived.storage, before, lived.storage.boundary(), course);
             lived.storage.heal();
             let trace = trace.map_err(|what| self.failure(&Place::default(), String::new(), what))?;
             self.count_life(&trace);
@@ -219,7 +245,7 @@ impl Explorer<'_> {
         boundary: u64,
         storage: &SimulatedStorage,
     ) -> Result<(Found, Recovery), String> {
-        let opened = open(storage, self.settings.mistake, self.settings.seed, self.settings.index);
+        let opened = open::<C>(storage, self.settings.mistake, self.settings.seed, self.settings.index);
         let (database, stepped) = opened.map_err(|error| format!("recovery fails: {error}"))?;
         let recovery = database.recovery().expect("it is durable");
         self.report.recoveries += 1;
@@ -258,7 +284,7 @@ impl Explorer<'_> {
             closes,
             index: self.settings.index,
         };
-        let later = live(&crash.storage, trace, crash.boundary, &course);
+        let later = live::<C>(&crash.storage, trace, crash.boundary, &course);
         let later = later.map_err(|what| format!("in the life after it: {what}"))?;
         self.count_life(&later);
         Ok(Lived { storage: crash.storage, traces: vec![later] })

@@ -6,8 +6,8 @@ use super::oracle::judge;
 use super::trace::Trace;
 use super::{Failure, Mistake, Place};
 use crate::storage::{Fault, FaultRule, SimulatedStorage};
-use braiddb::IndexKind;
 use braiddb::storage::Operation;
+use braiddb::{IndexKind, Serializable};
 
 /// How a lie ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +42,7 @@ pub fn check_lie(seed: u64, fault: Fault, nth: u64) -> Result<Lie, Box<Failure>>
         closes: true,
         index: IndexKind::default(),
     };
-    let lived = live(&storage, &Trace::default(), 0, &course);
+    let lived = live::<Serializable>(&storage, &Trace::default(), 0, &course);
     if storage.faults_injected() == 0 {
         return lived.map(|_| Lie::Untold).map_err(fails);
     }
@@ -51,7 +51,7 @@ pub fn check_lie(seed: u64, fault: Fault, nth: u64) -> Result<Lie, Box<Failure>>
         Err(what) => return if says_where(&what) { Ok(Lie::Refused) } else { Err(fails(what)) },
     };
     let (boundary, copy) = (storage.boundary(), copy_of(&storage));
-    match open(&copy, Mistake::None, seed, IndexKind::default()) {
+    match open::<Serializable>(&copy, Mistake::None, seed, IndexKind::default()) {
         Err(error) if says_where(&error.to_string()) => Ok(Lie::Refused),
         Err(error) => Err(fails(format!("an error that does not say where: {error}"))),
         Ok((database, stepped)) => {

@@ -16,7 +16,7 @@ use braiddb::storage::{OpenMode, Storage};
 use braiddb::suspend::Seeded;
 use braiddb::testing::Stepped;
 use braiddb::worker::{Step, Worker, WorkerOptions};
-use braiddb::{Database, Durability, Error, IndexKind, Options, Result, Serializable, Txn};
+use braiddb::{ConcurrencyControl, Database, Durability, Error, IndexKind, Options, Result, Txn};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -34,10 +34,10 @@ const SCARCE_BYTES: u64 = 200 << 10;
 const FILLING_MAX: u64 = 200;
 
 /// A database on its way through a life. (Fields drop in this order: transactions, then the log, then the rest.)
-struct Life {
-    workers: Vec<Worker<Serializable, Seeded>>,
-    stepped: Stepped<Serializable>,
-    database: Database,
+struct Life<C: ConcurrencyControl> {
+    workers: Vec<Worker<C, Seeded>>,
+    stepped: Stepped<C>,
+    database: Database<C>,
     tables: Vec<Table>,
     trace: Shared,
     storage: SimulatedStorage,
@@ -84,12 +84,12 @@ pub(super) struct Course {
 }
 
 /// How a recovered database is looked at and used.
-pub(super) fn open(
+pub(super) fn open<C: ConcurrencyControl>(
     storage: &SimulatedStorage,
     mistake: Mistake,
     seed: u64,
     index: IndexKind,
-) -> Result<(Database, Stepped<Serializable>)> {
+) -> Result<(Database<C>, Stepped<C>)> {
     let mut random = Random::new(seed);
     let options = Options {
         workers: 0,
@@ -112,19 +112,19 @@ pub(super) fn open(
 
 /// Lives through a course on this storage, after a life with which something was over at this boundary; what has
 /// happened then. An error: something that must not be.
-pub(super) fn live(
+pub(super) fn live<C: ConcurrencyControl>(
     storage: &SimulatedStorage,
     before: &Trace,
     boundary: u64,
     course: &Course,
 ) -> Result<Trace, String> {
-    let mut opened = open(storage, course.mistake, course.seed, course.index);
+    let mut opened = open::<C>(storage, course.mistake, course.seed, course.index);
     if opened.is_err() && course.may_fail {
         if !course.reopens {
             return Ok(before.clone());
         }
         storage.heal();
-        opened = open(storage, course.mistake, course.seed, course.index);
+        opened = open::<C>(storage, course.mistake, course.seed, course.index);
     }
     let (database, stepped) = opened.map_err(|error| format!("the database cannot be opened: {error}"))?;
     let found = judge(before, boundary, &database)?;
@@ -145,15 +145,15 @@ pub(super) fn live(
     trace.violation.clone().map_or(Ok(trace), Err)
 }
 
-impl Life {
+impl<C: ConcurrencyControl> Life<C> {
     fn new(
         storage: &SimulatedStorage,
-        database: Database,
-        stepped: Stepped<Serializable>,
+        database: Database<C>,
+        stepped: Stepped<C>,
         found: Found,
         trace: Shared,
         course: &Course,
-    ) -> Life {
+    ) -> Life<C> {
         let mut random = Random::new(course.seed ^ 0x11fe);
         let batch = *random.one_of(&[1, 2, 4, 8]);
         let worker = |_| {
@@ -238,7 +238,7 @@ impl Life {
         let number = self.trace.borrow_mut().number(noted);
         let (trace, tables) = (self.trace.clone(), self.tables.clone());
         let ending = Ending { trace: trace.clone(), number };
-        let body = async move |tx: &Txn| {
+        let body = async move |tx: &Txn<C>| {
             let attempt = Attempt { tx, tables: &tables, trace: &ending.trace, number };
             ending.trace.borrow_mut().begins(number);
             let result = attempt.perform(&plan, durability).await;

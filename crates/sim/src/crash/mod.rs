@@ -43,11 +43,13 @@ mod trace;
 
 pub use careless::Careless;
 pub use corrupt::{CORRUPTIONS_PER_SEED, Corruptions, check_corruptions};
+pub(crate) use explore::check_crashes;
 pub use explore::{check, replay};
 pub use lies::{Lie, check_lie};
 pub use place::{Failure, Place};
 
 use crate::Random;
+use crate::scheme::{SCHEMES, Scheme};
 use crate::storage::{Fault, FaultRule};
 use braiddb::IndexKind;
 use braiddb::storage::Operation;
@@ -94,6 +96,8 @@ pub struct Settings {
     pub mistake: Mistake,
     /// The kind of index of tables that are made.
     pub index: IndexKind,
+    /// The concurrency control.
+    pub scheme: Scheme,
 }
 
 /// In so many seeds there is one whose disk fails, and another one whose disk is full now and then.
@@ -108,7 +112,16 @@ impl Settings {
         let fault = fault.then(|| random_fault(&mut random));
         let (transactions, others) = (random.between(10, 60), seed % SEEDS_PER_FAULT == 1);
         let index = IndexKind::ALL[(seed / SEEDS_PER_FAULT) as usize % IndexKind::ALL.len()];
-        Settings { seed, states: 250, transactions, fault, others, mistake: Mistake::None, index }
+        Settings {
+            seed,
+            states: 250,
+            transactions,
+            fault,
+            others,
+            mistake: Mistake::None,
+            index,
+            scheme: SCHEMES[0],
+        }
     }
 }
 

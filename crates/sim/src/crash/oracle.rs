@@ -2,7 +2,7 @@
 
 use super::tables::{ACCOUNTS, AMOUNT, Contents, JOURNAL, Row, Table, contents, stamp};
 use super::trace::Trace;
-use braiddb::{Database, Error, wal};
+use braiddb::{ConcurrencyControl, Database, Error, wal};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What a good state holds.
@@ -15,7 +15,11 @@ pub(super) struct Found {
 }
 
 /// Judges a database that was recovered after a crash at this boundary.
-pub(super) fn judge(trace: &Trace, boundary: u64, database: &Database) -> Result<Found, String> {
+pub(super) fn judge<C: ConcurrencyControl>(
+    trace: &Trace,
+    boundary: u64,
+    database: &Database<C>,
+) -> Result<Found, String> {
     for (number, durable) in trace.tables.iter().enumerate() {
         if durable.is_some_and(|at| at <= boundary) && !Table::exists(database, number) {
             return Err(format!("table {number} was durable and is gone"));

@@ -3,7 +3,7 @@
 use super::tables::{ACCOUNTS, AMOUNT, Act, JOURNAL, Row, TABLES_FIRST, Table, stamp, value};
 use super::trace::Shared;
 use crate::Random;
-use braiddb::{Durability, Error, Result, Txn};
+use braiddb::{ConcurrencyControl, Durability, Error, Result, Txn};
 
 /// Accounts to transfer between.
 const ACCOUNTS_COUNT: u64 = 6;
@@ -70,14 +70,14 @@ fn random_count(bytes: usize) -> u64 {
 }
 
 /// One attempt of a transaction, which notes what it sees and writes.
-pub(super) struct Attempt<'t> {
-    pub(super) tx: &'t Txn,
+pub(super) struct Attempt<'t, C: ConcurrencyControl> {
+    pub(super) tx: &'t Txn<C>,
     pub(super) tables: &'t [Table],
     pub(super) trace: &'t Shared,
     pub(super) number: u64,
 }
 
-impl Attempt<'_> {
+impl<C: ConcurrencyControl> Attempt<'_, C> {
     /// Does what is planned.
     pub(super) async fn perform(&self, plan: &Plan, durability: Durability) -> Result<()> {
         self.tx.set_durability(durability)?;

@@ -1,6 +1,6 @@
 //! The tables of a durable workload, and the values that say who wrote them.
 
-use braiddb::{Database, Error, Result, Transaction, Txn};
+use braiddb::{ConcurrencyControl, Database, Error, Result, Transaction, Txn};
 use std::collections::BTreeMap;
 
 /// A row for every transaction that writes: whether it is there is whether the transaction is.
@@ -73,7 +73,7 @@ pub(super) enum Table {
 
 impl Table {
     /// The table of this number, which is made if it is not there.
-    pub(super) fn open(database: &Database, number: usize) -> Result<Table> {
+    pub(super) fn open<C: ConcurrencyControl>(database: &Database<C>, number: usize) -> Result<Table> {
         Ok(match number % 2 {
             0 => Table::Numbers(database.table(&Table::name(number))?),
             _ => Table::Words(database.table(&Table::name(number))?),
@@ -81,7 +81,7 @@ impl Table {
     }
 
     /// Whether it is there. If not, it is made, with types that no table has.
-    pub(super) fn exists(database: &Database, number: usize) -> bool {
+    pub(super) fn exists<C: ConcurrencyControl>(database: &Database<C>, number: usize) -> bool {
         let other = database.table::<(u64, u64), ()>(&Table::name(number));
         matches!(other, Err(Error::TableMismatch { .. }))
     }
@@ -94,7 +94,7 @@ impl Table {
         }
     }
 
-    pub(super) async fn get(self, tx: &Txn, key: u64) -> Result<Option<&[u8]>> {
+    pub(super) async fn get<C: ConcurrencyControl>(self, tx: &Txn<C>, key: u64) -> Result<Option<&[u8]>> {
         match self {
             Table::Numbers(table) => tx.get(table, key).await,
             Table::Words(table) => tx.get(table, word(key)).await,
@@ -102,7 +102,13 @@ impl Table {
     }
 
     /// Writes a row; whether that has changed anything.
-    pub(super) async fn write(self, tx: &Txn, act: Act, key: u64, value: &[u8]) -> Result<bool> {
+    pub(super) async fn write<C: ConcurrencyControl>(
+        self,
+        tx: &Txn<C>,
+        act: Act,
+        key: u64,
+        value: &[u8],
+    ) -> Result<bool> {
         let done = |()| true;
         match (self, act) {
             (Table::Numbers(table), Act::Put) => tx.put(table, key, value).await.map(done),
@@ -117,7 +123,12 @@ impl Table {
     }
 
     /// Adds the rows of the table, which has this number.
-    fn read(self, snapshot: &Transaction, table: usize, contents: &mut Contents) -> Result<()> {
+    fn read<C: ConcurrencyControl>(
+        self,
+        snapshot: &Transaction<C>,
+        table: usize,
+        contents: &mut Contents,
+    ) -> Result<()> {
         match self {
             Table::Numbers(handle) => {
                 let mut rows = snapshot.scan::<_, _, u64>(handle, ..);
@@ -138,7 +149,7 @@ impl Table {
 }
 
 /// All rows of these tables.
-pub(super) fn contents(database: &Database, tables: &[Table]) -> Result<Contents> {
+pub(super) fn contents<C: ConcurrencyControl>(database: &Database<C>, tables: &[Table]) -> Result<Contents> {
     let snapshot = database.begin()?;
     snapshot.declare_read_only();
     let mut contents = Contents::new();
