@@ -5,7 +5,7 @@
 use serde_json::Value;
 use std::process::Command;
 
-/// Proves that processes are killed and nothing is lost, and that the directories of good runs are gone afterwards.
+/// Proves that processes are killed under every scheme and nothing is lost, and that the directories of good runs are gone afterwards.
 #[test]
 fn processes_are_killed() {
     let directory = std::env::temp_dir().join(format!("braid-crash-test-{}", std::process::id()));
@@ -15,6 +15,8 @@ fn processes_are_killed() {
         .args([
             "check",
             "crash",
+            "--cc",
+            "all",
             "--states",
             "20",
             "--corruptions",

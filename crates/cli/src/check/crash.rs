@@ -4,7 +4,8 @@
 mod kill;
 
 use crate::parallel::in_order;
-use crate::sim::grouped;
+use crate::sim::{Schemes, grouped, schemes};
+use braid_sim::SCHEMES;
 use braid_sim::crash::{
     CORRUPTIONS_PER_SEED, Corruptions, Failure, Mistake, Place, Report, Settings, check, check_corruptions,
     replay,
@@ -13,7 +14,7 @@ use braiddb::IndexKind;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 pub use kill::{ChildArgs, child};
-use kill::{Kills, kill};
+use kill::{Kills, Kind, kill};
 use serde_json::{Value, json};
 use std::error::Error;
 use std::io::{self, Write};
@@ -40,6 +41,9 @@ pub struct CrashArgs {
     /// Look at one simulated crash of the seed again: boundary:seed, as a failure prints it
     #[arg(long, conflicts_with_all = ["states", "corruptions", "kills", "json"])]
     replay: Option<Place>,
+    /// The concurrency control; or all, which take turns
+    #[arg(long, default_value = SCHEMES[0].name, value_parser = schemes)]
+    cc: Schemes,
     /// The kind of index of tables: masstree or btree [default: they take turns]
     #[arg(long)]
     index: Option<IndexKind>,
@@ -50,6 +54,9 @@ pub struct CrashArgs {
     #[arg(long)]
     json: bool,
 }
+
+/// After so many seeds it is the next scheme's turn.
+const SEEDS_PER_SCHEME: u64 = 8;
 
 /// Runs the command. Anything lost is an error, after everything was printed.
 pub fn crash(args: &CrashArgs) -> Result<(), Box<dyn Error>> {
@@ -67,13 +74,13 @@ pub fn crash(args: &CrashArgs) -> Result<(), Box<dyn Error>> {
     let corrupted = start.elapsed();
     let kills = match args.kills {
         0 => Kills::default(),
-        _ => kill(args.directory.as_deref(), args.kills, args.seed, args.index.unwrap_or_default(), &bar)?,
+        _ => kill(args.directory.as_deref(), args.kills, args.seed, &kinds(args), &bar)?,
     };
     bar.finish_and_clear();
     let elapsed = start.elapsed();
     let findings = Findings { report, failure, corruptions, unnoticed, kills, simulated, corrupted, elapsed };
     findings.print(args, &mut io::stdout().lock())?;
-    match findings.lost().len() {
+    match findings.lost(args).len() {
         0 => Ok(()),
         lost => Err(format!("{lost} lost").into()),
     }
@@ -82,7 +89,16 @@ pub fn crash(args: &CrashArgs) -> Result<(), Box<dyn Error>> {
 /// What a seed looks at.
 fn settings(args: &CrashArgs, seed: u64) -> Settings {
     let settings = Settings::seeded(seed);
-    Settings { index: args.index.unwrap_or(settings.index), ..settings }
+    let all = &args.cc.0;
+    // (The kinds of index take turns in shorter steps.)
+    let scheme = all[(seed / SEEDS_PER_SCHEME) as usize % all.len()];
+    Settings { index: args.index.unwrap_or(settings.index), scheme, ..settings }
+}
+
+/// Of which kinds databases are whose processes are killed.
+fn kinds(args: &CrashArgs) -> Vec<Kind> {
+    let index = args.index.unwrap_or_default();
+    args.cc.0.iter().map(|scheme| Kind { cc: scheme.name, index }).collect()
 }
 
 /// How far it is, on the terminal if there is one.
@@ -163,10 +179,15 @@ struct Findings {
 
 impl Findings {
     /// Everything that must not be, in words, and how to see it again.
-    fn lost(&self) -> Vec<(String, String)> {
+    fn lost(&self, args: &CrashArgs) -> Vec<(String, String)> {
+        let cc = |seed| settings(args, seed).scheme.name;
+        let command = self
+            .failure
+            .as_ref()
+            .map_or_else(String::new, |failure| format!("braid check crash --cc {}", cc(failure.seed)));
         let again = |failure: &Failure| match failure.place.crashes().len() {
-            0 => format!("braid check crash --seed {} --states 1 --corruptions 0 --kills 0", failure.seed),
-            _ => format!("braid check crash --seed {} --replay {}", failure.seed, failure.place),
+            0 => format!("{command} --seed {} --states 1 --corruptions 0 --kills 0", failure.seed),
+            _ => format!("{command} --seed {} --replay {}", failure.seed, failure.place),
         };
         let simulated = self.failure.iter().map(|failure| (failure.to_string(), again(failure)));
         let corrupted = self.unnoticed.iter().map(|failure| {
@@ -179,7 +200,7 @@ impl Findings {
 
     fn print(&self, args: &CrashArgs, to: &mut impl Write) -> io::Result<()> {
         if args.json {
-            return writeln!(to, "{:#}", self.json());
+            return writeln!(to, "{:#}", self.json(args));
         }
         let Findings { report, corruptions, kills, .. } = self;
         writeln!(
@@ -214,15 +235,15 @@ impl Findings {
         } else {
             writeln!(to, "no process was killed: this system cannot, so that is not checked")?;
         }
-        for (what, again) in self.lost() {
+        for (what, again) in self.lost(args) {
             writeln!(to, "\n{what}\nsee it again: {again}\n")?;
         }
-        let (lost, seconds) = (self.lost().len(), self.elapsed.as_secs_f64());
+        let (lost, seconds) = (self.lost(args).len(), self.elapsed.as_secs_f64());
         writeln!(to, "{lost} lost, {seconds:.1} s")
     }
 
-    fn json(&self) -> Value {
-        let lost = self.lost();
+    fn json(&self, args: &CrashArgs) -> Value {
+        let lost = self.lost(args);
         let failures: Vec<Value> =
             lost.iter().map(|(what, again)| json!({ "what": what, "again": again })).collect();
         json!({
@@ -319,9 +340,12 @@ mod tests {
         let mut findings = looked("crash --states 1 --corruptions 0", 1);
         for (place, again) in [("3:9", "--replay 3:9"), ("", "--states 1 --corruptions 0 --kills 0")] {
             findings.failure = Some(failure(place));
-            let text = printed(&findings, "crash");
+            let text = printed(&findings, "crash --cc silo");
             assert!(text.contains("transaction 2 is lost"), "{text}");
-            assert!(text.contains(&format!("see it again: braid check crash --seed 7 {again}\n")), "{text}");
+            assert!(
+                text.contains(&format!("see it again: braid check crash --cc silo --seed 7 {again}\n")),
+                "{text}"
+            );
             assert!(text.ends_with("1 lost, 2.0 s\n"), "{text}");
         }
         (findings.failure, findings.unnoticed) = (None, Some(failure("")));

@@ -5,13 +5,16 @@
 //! there, and starts the next child on the same directory.
 
 use braid_sim::Random;
-use braiddb::{Database, Error, IndexKind, Options, Table, Txn};
+use braiddb::metrics::SystemClock;
+use braiddb::storage::FileStorage;
+use braiddb::{ConcurrencyControl, Database, Error, IndexKind, Options, Table, Txn};
 use clap::Args;
 use indicatif::ProgressBar;
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
 use std::time::Duration;
@@ -38,12 +41,47 @@ pub struct Kills {
     pub lost: Vec<(String, String)>,
 }
 
-/// Kills so many processes; ends with the first loss, and leaves the directory in which it is.
+/// What the databases are like whose processes are killed.
+#[derive(Clone, Copy, Debug)]
+pub struct Kind {
+    /// The scheme of concurrency control, as in the engine's table.
+    pub cc: &'static str,
+    /// Of all tables.
+    pub index: IndexKind,
+}
+
+/// How what a killed process has left is judged.
+type Judge = fn(&Path, IndexKind, &Acknowledged, &mut BTreeMap<u64, u64>) -> Result<(), String>;
+
+/// What is different from scheme to scheme.
+struct Under {
+    cc: &'static str,
+    judge: Judge,
+    child: fn(&ChildArgs) -> Result<(), Box<dyn std::error::Error>>,
+}
+
+macro_rules! all {
+    ($($name:literal $module:ident $scheme:ident $promise:ident,)*) => {
+        const ALL: &[Under] = &[$(Under {
+            cc: $name,
+            judge: judge::<braiddb::$scheme>,
+            child: child_under::<braiddb::$scheme>,
+        }),*];
+    };
+}
+braiddb::schemes!(all);
+
+fn under(cc: &str) -> Result<&'static Under, String> {
+    ALL.iter().find(|under| under.cc == cc).ok_or_else(|| format!("there is no scheme {cc}"))
+}
+
+/// Kills so many processes; ends with the first loss, and leaves the directory in which it is. `kinds` take turns from one
+/// directory to the next.
 pub fn kill(
     directory: Option<&Path>,
     kills: u64,
     seed: u64,
-    index: IndexKind,
+    kinds: &[Kind],
     bar: &ProgressBar,
 ) -> io::Result<Kills> {
     let mut all = Kills { is_possible: cfg!(unix), ..Kills::default() };
@@ -53,20 +91,25 @@ pub fn kill(
     bar.set_message("kills");
     let root = directory.map_or_else(std::env::temp_dir, Path::to_path_buf);
     let mut random = Random::new(seed);
-    for round in 0..kills.div_ceil(KILLS_PER_DIRECTORY) {
+    // So that each of the kinds has its turn.
+    let of_each = kills.div_ceil(kinds.len() as u64).clamp(1, KILLS_PER_DIRECTORY);
+    for round in 0..kills.div_ceil(of_each) {
+        let kind = kinds[round as usize % kinds.len()];
         let directory = root.join(format!("braid-crash-{}-{round}", std::process::id()));
         let mut last = BTreeMap::new();
-        for _ in 0..KILLS_PER_DIRECTORY.min(kills - round * KILLS_PER_DIRECTORY) {
-            let acknowledged = kill_one(&directory, index, &mut random)?;
+        for _ in 0..of_each.min(kills - round * of_each) {
+            let acknowledged = kill_one(&directory, kind, &mut random)?;
             all.kills += 1;
             all.in_checkpoints += u64::from(has_unfinished_checkpoint(&directory)?);
             all.acknowledged += acknowledged.values().map(|(_, count)| count).sum::<u64>();
             bar.inc(1);
-            if let Err(what) = judge(&directory, index, &acknowledged, &mut last) {
+            let judge = under(kind.cc).map_err(io::Error::other)?.judge;
+            if let Err(what) = judge(&directory, kind.index, &acknowledged, &mut last) {
                 let again = format!(
-                    "kills depend on time; the directory is {}; braid check crash --states 0 --corruptions 0 --kills {kills} --seed {seed} --index {}",
+                    "kills depend on time; the directory is {}; braid check crash --states 0 --corruptions 0 --kills {kills} --seed {seed} --cc {} --index {}",
                     directory.display(),
-                    index.name()
+                    kind.cc,
+                    kind.index.name()
                 );
                 all.lost.push((format!("after kill {}: {what}", all.kills), again));
                 return Ok(all);
@@ -81,10 +124,10 @@ pub fn kill(
 type Acknowledged = BTreeMap<u64, (u64, u64)>;
 
 /// Runs a process for a while, and kills it.
-fn kill_one(directory: &Path, index: IndexKind, random: &mut Random) -> io::Result<Acknowledged> {
+fn kill_one(directory: &Path, kind: Kind, random: &mut Random) -> io::Result<Acknowledged> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["check", "crash-child", "--seed", &random.any().to_string()]);
-    command.args(["--index", index.name(), "--directory"]).arg(directory);
+    command.args(["--cc", kind.cc, "--index", kind.index.name(), "--directory"]).arg(directory);
     let mut process = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
     let (first, has_begun) = channel();
     let lines = process.stdout.take().expect("it is piped");
@@ -140,14 +183,14 @@ fn has_unfinished_checkpoint(directory: &Path) -> io::Result<bool> {
 
 /// Opens what a killed process has left: each client's transactions are there without a gap, up to the last that was
 /// acknowledged or the one after it, each of them as a whole. `last` are those that were there after the kill before.
-fn judge(
+fn judge<C: ConcurrencyControl>(
     directory: &Path,
     index: IndexKind,
     acknowledged: &Acknowledged,
     last: &mut BTreeMap<u64, u64>,
 ) -> Result<(), String> {
     let text = |error: Error| format!("the database cannot be opened and read: {error}");
-    let database = Database::open(directory, options(index)).map_err(text)?;
+    let database = open::<C>(directory, index).map_err(text)?;
     let tables = Tables::open(&database).map_err(text)?;
     let Rows { journal, present, balances } = tables.rows(&database).map_err(text)?;
     let (mut found, mut expected) = (BTreeMap::new(), BTreeMap::new());
@@ -181,6 +224,11 @@ fn judge(
     }
     *last = found;
     Ok(())
+}
+
+fn open<C: ConcurrencyControl>(directory: &Path, index: IndexKind) -> Result<Database<C>, Error> {
+    let storage = Arc::new(FileStorage::create(directory)?);
+    Database::open_with(storage, options(index), Arc::new(SystemClock::default()), &mut |_| {})
 }
 
 fn options(index: IndexKind) -> Options {
@@ -218,12 +266,12 @@ fn transfer_of(transfer: u64) -> [(u64, i64); 2] {
 }
 
 impl Tables {
-    fn open(database: &Database) -> Result<Tables, Error> {
+    fn open<C: ConcurrencyControl>(database: &Database<C>) -> Result<Tables, Error> {
         let (journal, last) = (database.table("journal")?, database.table("last")?);
         Ok(Tables { journal, last, accounts: database.table("accounts")? })
     }
 
-    fn rows(self, database: &Database) -> Result<Rows, Error> {
+    fn rows<C: ConcurrencyControl>(self, database: &Database<C>) -> Result<Rows, Error> {
         let (mut journal, mut present, mut balances) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
         let snapshot = database.begin()?;
         let mut rows = snapshot.scan::<_, _, (u64, u64)>(self.journal, ..);
@@ -247,7 +295,13 @@ impl Tables {
     }
 
     /// A client's next transaction.
-    async fn commit(self, tx: &Txn, client: u64, number: u64, transfer: u64) -> Result<(), Error> {
+    async fn commit<C: ConcurrencyControl>(
+        self,
+        tx: &Txn<C>,
+        client: u64,
+        number: u64,
+        transfer: u64,
+    ) -> Result<(), Error> {
         tx.insert(self.journal, (client, number), transfer).await?;
         tx.delete(self.last, (client, number - 1)).await?;
         tx.insert(self.last, (client, number), &filler_of(client, number)).await?;
@@ -272,11 +326,17 @@ pub struct ChildArgs {
     seed: u64,
     #[arg(long)]
     index: IndexKind,
+    #[arg(long)]
+    cc: String,
 }
 
 /// The child: commits, and says what was acknowledged, until it is killed.
 pub fn child(args: &ChildArgs) -> Result<(), Box<dyn std::error::Error>> {
-    let database = Database::open(&args.directory, options(args.index))?;
+    (under(&args.cc)?.child)(args)
+}
+
+fn child_under<C: ConcurrencyControl>(args: &ChildArgs) -> Result<(), Box<dyn std::error::Error>> {
+    let database = open::<C>(&args.directory, args.index)?;
     let tables = Tables::open(&database)?;
     let present = tables.rows(&database)?.present;
     thread::scope(|scope| {
@@ -299,8 +359,8 @@ pub fn child(args: &ChildArgs) -> Result<(), Box<dyn std::error::Error>> {
     })
 }
 
-fn commit_for_ever(
-    database: &Database,
+fn commit_for_ever<C: ConcurrencyControl>(
+    database: &Database<C>,
     tables: Tables,
     (client, mut number): (u64, u64),
     mut random: Random,
@@ -319,6 +379,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
     use super::*;
+    use braiddb::Serializable;
 
     /// Proves that what was acknowledged and is not there is a loss, and so are gaps, torn transactions, more than was
     /// answered, and wrong sums; and that what is there as it should be is none.
@@ -336,7 +397,7 @@ mod tests {
             change(&database, tables);
             database.close().unwrap();
             let acknowledged = BTreeMap::from([(0, (acknowledged, 1))]);
-            judge(&directory, IndexKind::BTree, &acknowledged, &mut BTreeMap::new())
+            judge::<Serializable>(&directory, IndexKind::BTree, &acknowledged, &mut BTreeMap::new())
         };
         let nothing = |_: &Database, _: Tables| {};
         assert_eq!((judged(3, &nothing), judged(2, &nothing)), (Ok(()), Ok(())));
