@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Runs the plan.
 pub(crate) fn run<B: Benchmark>(benchmark: &B, plan: &Plan) -> Result<Part> {
     let kinds = plan.databases();
-    // A scheme that has no databases on disk is refused here, before anything is loaded.
+    // What a scheme cannot do on disk is refused here, before anything is loaded.
     kinds.iter().try_for_each(|&kind| kind.scheme.with(TryOpen { kind, plan }))?;
     let mut databases = Vec::new();
     for kind in kinds {
