@@ -268,7 +268,7 @@ impl Profile {
         self.is_on.get()
     }
 
-    /// Does what the database wishes from now on; not while a round is being timed. True: it is on.
+    /// Does what the database wishes from now on; not while a round is being timed. Returns true if it is on.
     fn follow_switch(&self) -> bool {
         debug_assert!(!self.is_timing());
         let is_on = self.switch.load(Relaxed); // Relaxed: a wish, and nothing behind it

@@ -22,10 +22,10 @@ pub trait Suspend {
     const PAUSES: bool = false;
 
     /// The object at `p`, the first `LINES` cache lines of it, is about to be read.
-    /// True: leave the operation here and come back later.
+    /// Returns true if the operation is to be left here and come back to later.
     fn miss<const LINES: usize>(&mut self, p: *const u8) -> bool;
 
-    /// Where a transaction begins, and between two phases of a commit, where others may come in. True: leave here and come back
+    /// Where a transaction begins, and between two phases of a commit, where others may come in. Returns true if the caller is to leave here and come back
     /// later. For simulation: no policy that is after speed wants that.
     #[inline(always)]
     fn pause(&mut self) -> bool {

@@ -312,9 +312,9 @@ pub unsafe trait ConcurrencyControl: Sized + Send + Sync + 'static {
     fn leave(env: Env<'_, Self>);
     /// Called now and then between `enter` and `leave`, whatever transactions are open.
     fn refresh(env: Env<'_, Self>);
-    /// Cleans up a bounded amount. True: there is more to do.
+    /// Cleans up a bounded amount. Returns true if there is more to do.
     fn maintain(env: Env<'_, Self>) -> bool;
-    /// Memory is short: cleans up all that can be, of this worker and, as far as they let it, of others. True: there is
+    /// Memory is short: cleans up all that can be, of this worker and, as far as they let it, of others. Returns true if there is
     /// more, which may become free when other transactions and workers have gone on.
     fn relieve(env: Env<'_, Self>) -> bool;
     /// The worker goes; what it has not cleaned up passes to others.
@@ -368,7 +368,7 @@ pub unsafe trait ConcurrencyControl: Sized + Send + Sync + 'static {
     /// Undoes all changes made since `savepoint` returned `at`.
     fn rollback_to(env: Env<'_, Self>, txn: &mut Self::Txn, at: usize);
 
-    /// Steps an access; true: it has ended, and `value` or `write` tells what came of it. The record's line is in the
+    /// Steps an access; returns true if it has ended, and `value` or `write` tells what came of it. The record's line is in the
     /// cache.
     ///
     /// # Safety
@@ -393,7 +393,7 @@ pub unsafe trait ConcurrencyControl: Sized + Send + Sync + 'static {
         txn: &mut Self::Txn,
     ) -> Result<Option<*const [u8]>, Refused>;
     /// The transaction knows now which keys with values there are in this range (of one key, where an
-    /// operation found none). False: the reads of its records need not be tracked one by one.
+    /// operation found none). Returns false if the reads of its records need not be tracked one by one.
     /// (Where there is no memory to note that, as to note a read, the commit fails if it needs to know.)
     fn read_range(txn: &mut Self::Txn, scanned: &Scanned<'_>) -> bool;
     /// This record has been found in the range that `read_range` was told of last, whether or not it is one of its

@@ -114,7 +114,7 @@ fn stable(txn: &Txn, record: *const Record) -> Access {
     value.map_or(Access::Absent, Access::Value)
 }
 
-/// Locks a record as one of several. False: another transaction has it alone.
+/// Locks a record as one of several. Returns false if another transaction has it alone.
 #[inline(always)]
 fn share(txn: &mut Txn, record: *const Record) -> Result<bool, Refused> {
     let number = txn.accesses.enter(record)?;
@@ -128,7 +128,7 @@ fn share(txn: &mut Txn, record: *const Record) -> Result<bool, Refused> {
     Ok(true)
 }
 
-/// Locks a record alone. False: other transactions have it.
+/// Locks a record alone. Returns false if other transactions have it.
 #[inline(always)]
 fn lock_alone(env: Scope<'_>, txn: &mut Txn, record: *const Record) -> Result<bool, Refused> {
     let number = txn.accesses.enter(record)?;

@@ -157,7 +157,7 @@ impl State {
         self.rows.get_mut(&ticket.row)?.entries.get_mut(&ticket.number)
     }
 
-    /// Names the row's holder. True: another one than before, and more than one transaction waits for it.
+    /// Names the row's holder. Returns true if another one than before, and more than one transaction waits for it.
     fn set_holder(&mut self, row: RecordId, holder: Option<u32>) -> bool {
         let Some(queue) = self.rows.get_mut(&row) else { return false };
         let old = std::mem::replace(&mut queue.holder, holder);
@@ -169,7 +169,7 @@ impl State {
         is_news
     }
 
-    /// Takes an entry out, and lets the next one have its turn. False: it is not there.
+    /// Takes an entry out, and lets the next one have its turn. Returns false if it is not there.
     fn remove(&mut self, ticket: Ticket, woken: &mut Woken) -> bool {
         let Some(queue) = self.rows.get_mut(&ticket.row) else { return false };
         let Some(entry) = queue.entries.remove(&ticket.number) else { return false };
@@ -238,7 +238,7 @@ impl State {
         None
     }
 
-    /// Breaks the cycles that the wait of the one at `place` has closed. False: by its giving way.
+    /// Breaks the cycles that the wait of the one at `place` has closed. Returns false if it has to give way.
     ///
     /// Cycles by way of holders come first: one that goes along a line is no more if they are broken.
     fn break_cycles(&mut self, place: u32, woken: &mut Woken) -> bool {
@@ -374,7 +374,7 @@ impl Waits {
         self.remove(lock(&self.state), ticket, Woken::new());
     }
 
-    /// As `leave`, and the row is this one's now. True: others wait for it.
+    /// As `leave`, and the row is this one's now. Returns true if others wait for it.
     #[cold]
     pub fn took(&self, ticket: Ticket) -> bool {
         let mut state = lock(&self.state);

@@ -442,7 +442,7 @@ impl<C: ConcurrencyControl> Database<C> {
     }
 
     /// Cleans up after interactive transactions what their own calls could not, because older snapshots were
-    /// open; a bounded amount. True: there is more to do. (Workers clean up by themselves.)
+    /// open; a bounded amount. Returns true if there is more to do. (Workers clean up by themselves.)
     pub fn maintain(&self) -> bool {
         self.0.engine.maintain()
     }

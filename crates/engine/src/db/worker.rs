@@ -193,7 +193,7 @@ impl<C: ConcurrencyControl, S: Suspend> Worker<C, S> {
         self.inner.attended(exec::Worker::step)
     }
 
-    /// Looks at every open transaction once; true: one of them moved.
+    /// Looks at every open transaction once; returns true if one of them moved.
     pub fn round(&mut self) -> bool {
         self.inner.attended(exec::Worker::round)
     }
@@ -282,7 +282,7 @@ impl<C: ConcurrencyControl, S: Suspend> Worker<C, S> {
         self.inner.attended(exec::Worker::prepare_to_sleep)
     }
 
-    /// Cleans up a bounded amount; true: there is more to do.
+    /// Cleans up a bounded amount; returns true if there is more to do.
     pub fn maintain(&mut self) -> bool {
         self.inner.attended(exec::Worker::maintain)
     }

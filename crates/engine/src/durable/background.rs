@@ -333,7 +333,7 @@ impl<C: ConcurrencyControl> Stepped<C> {
         self.mark.remove_late()
     }
 
-    /// Begins a checkpoint or goes on with it; true: it counts now. (It may have to wait for a flush.)
+    /// Begins a checkpoint or goes on with it; returns true if it counts now. (It may have to wait for a flush.)
     pub fn checkpoint_step(&mut self) -> Result<bool> {
         Ok(self.checkpointer.step()? == Step::Done)
     }

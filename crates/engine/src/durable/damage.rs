@@ -79,7 +79,7 @@ pub(crate) fn holder() -> Holder {
 pub(super) struct Catalog(Vec<checkpoint::CatalogEntry>);
 
 impl Catalog {
-    /// Notes a table, which may be there already; false: another one is in its place.
+    /// Notes a table, which may be there already; returns false if another one is in its place.
     pub(super) fn add(&mut self, entry: checkpoint::CatalogEntry) -> bool {
         if let Some(existing) = self.0.get(entry.number as usize) {
             return *existing == entry;

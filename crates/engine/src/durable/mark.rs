@@ -37,7 +37,7 @@ impl Mark {
         Ok(())
     }
 
-    /// The same of a log that ends there; false: the disk is full.
+    /// The same of a log that ends there; returns false if the disk is full.
     pub(super) fn publish_at(&self, newest: u64, end: End) -> Result<bool> {
         let is_unlogged = !damage::has_fallback(&*self.storage)?;
         let closed = Closed { end, checkpoint: newest, is_unlogged };

@@ -135,7 +135,7 @@ impl TableRows {
         ranges
     }
 
-    /// Takes over the files of ranges that have not been changed, up to one that has to be written; true: there is one.
+    /// Takes over the files of ranges that have not been changed, up to one that has to be written; returns true if there is one.
     pub(super) fn pass_unchanged(&mut self) -> Result<bool> {
         while self.at < self.old.len() {
             if self.is_to_be_written() {

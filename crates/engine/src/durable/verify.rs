@@ -303,7 +303,7 @@ impl Inspector<'_> {
         Damage::of(file, error)
     }
 
-    /// Reads the rows of a checkpoint; true: all are good.
+    /// Reads the rows of a checkpoint; returns true if all are good.
     fn inspect_checkpoint(&mut self, database: DatabaseId, manifest: &Manifest) -> bool {
         let (mut is_good, mut done, total) = (true, 0, manifest.rows());
         let of_tables =

@@ -109,7 +109,7 @@ impl Local {
         self.is_paused.get()
     }
 
-    /// Ends a pause. False: others have gone on, and the participant has left. What its operations have read may be
+    /// Ends a pause. Returns false if others have gone on, and the participant has left. What its operations have read may be
     /// gone: they have to begin again, in an epoch that is entered first.
     #[must_use]
     pub fn resume(&self) -> bool {

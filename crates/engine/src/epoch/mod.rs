@@ -220,7 +220,7 @@ impl Announced {
         self.epoch.store(epoch, Ordering::Release);
     }
 
-    /// Where a pause ends, one way or the other. False: the other way.
+    /// Where a pause ends, one way or the other. Returns false if by the other.
     fn exchange(&self, from: u64, to: u64) -> bool {
         // Acquire: pairs with the Release in `set`, as the load in `try_advance` does.
         self.epoch.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()

@@ -21,7 +21,7 @@ use std::time::Duration;
 /// An operation is *in flight* from the poll that posts it to the poll that fetches its result; it is *left*
 /// until a step has finished it.
 pub trait Operations {
-    /// Steps every operation that is left, each to its next suspension. True: none is left (also if none was
+    /// Steps every operation that is left, each to its next suspension. Returns true if none is left (also if none was
     /// posted), so the future is to be polled. The hot path: one load should tell the common case. Called
     /// only between [`started`](Self::occupied) and [`ended`](Self::vacated), inside an epoch.
     fn step<S: Suspend>(&self, s: &mut S) -> bool;
@@ -129,7 +129,7 @@ pub trait Host: Tuning + OutputGate {
     }
 
     /// Called after every so many ended futures and when idle, inside an epoch: garbage collection, metrics. A
-    /// bounded amount of work; true: there is more to do at once.
+    /// bounded amount of work; returns true if there is more to do at once.
     fn maintain(&self, counters: &Counters) -> bool;
 
     /// Where it is noted what the worker's time goes to; a host without never has a round timed.
@@ -191,8 +191,8 @@ pub trait OutputGate {
         Released { until: u64::MAX, is_final: false }
     }
 
-    /// The worker is about to sleep, and holds outputs of which the first waits for `until`. True: `waker` will be
-    /// called when that is released, or can never be. False: it is so already, or the worker had better ask again
+    /// The worker is about to sleep, and holds outputs of which the first waits for `until`. Returns true if `waker` will be
+    /// called when that is released, or can never be. Returns false if it is so already, or the worker had better ask again
     /// at once; it does not sleep then. Must look after it has registered, or under the lock under which it is
     /// released. Called again after the worker was woken otherwise: the last registration replaces those before it.
     fn wake_when_released(&self, until: u64, waker: &Waker) -> bool {

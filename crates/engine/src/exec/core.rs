@@ -408,14 +408,14 @@ impl<H: Host> Core<H> {
         }
     }
 
-    /// Calls `Host::maintain`; true: there is more to do.
+    /// Calls `Host::maintain`; returns true if there is more to do.
     pub(crate) fn maintain(&mut self) -> bool {
         self.maintained_at_ended = self.counters.ended;
         self.enter();
         self.host.maintain(&self.counters)
     }
 
-    /// Housekeeping while nothing runs; then the epoch is left. True: there is more to do.
+    /// Housekeeping while nothing runs; then the epoch is left. Returns true if there is more to do.
     pub(crate) fn maintain_idle(&mut self) -> bool {
         self.interrupt();
         let more = (0..MAINTAIN_IN_A_ROW_MAX).all(|_| self.maintain());

@@ -3,7 +3,7 @@
 #[cfg(not(miri))]
 use rustix::thread::{CpuSet, sched_setaffinity};
 
-/// Ties the calling thread to `core` (numbered as the system does). False: the system would not; the thread
+/// Ties the calling thread to `core` (numbered as the system does). Returns false if the system would not; the thread
 /// runs on as before, only less predictably.
 #[cfg(not(miri))]
 pub fn pin_to_core(core: usize) -> bool {

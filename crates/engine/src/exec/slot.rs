@@ -50,7 +50,7 @@ impl<M: Operations> Slot<M> {
         self.state.set(State::Live);
     }
 
-    /// After a poll that returned `Pending`; `early`: operations may have been left when it began. True: it
+    /// After a poll that returned `Pending`; `early`: operations may have been left when it began. Returns true if it
     /// has posted something. The stamp is renewed here, after the poll, and only if everything in flight was
     /// posted by that poll: what it fetched, it has used by now.
     #[inline(always)]

@@ -175,7 +175,7 @@ where
         }
     }
 
-    /// Puts the next future into a vacant slot. False: there is none.
+    /// Puts the next future into a vacant slot. Returns false if there is none.
     #[inline(always)]
     fn put(&mut self, slot: &'s Slot<H::Operations>) -> bool {
         let Some(future) = self.source.next(&slot.operations, slot.index, self.core.batch()) else {

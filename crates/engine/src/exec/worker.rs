@@ -252,7 +252,7 @@ impl<H: Host, S: Suspend> Worker<H, S> {
         if self.poll(at, early) == Polled::Ended { Step::Ended } else { Step::Stepped }
     }
 
-    /// Looks at every open future once; true: there was one that was not parked, or outputs that were held were
+    /// Looks at every open future once; returns true if there was one that was not parked, or outputs that were held were
     /// given out.
     pub fn round(&mut self) -> bool {
         let released = self.attend();
@@ -278,7 +278,7 @@ impl<H: Host, S: Suspend> Worker<H, S> {
         progress
     }
 
-    /// Housekeeping for a scheduler that has nothing else to do. True: there is more to do.
+    /// Housekeeping for a scheduler that has nothing else to do. Returns true if there is more to do.
     pub fn maintain(&mut self) -> bool {
         self.release();
         if self.open > 0 { self.core.maintain() } else { self.core.maintain_idle() }
@@ -289,7 +289,7 @@ impl<H: Host, S: Suspend> Worker<H, S> {
         self.open > 0
     }
 
-    /// Takes notice of what others have done, and lets in what may be. True: outputs that were held were given out.
+    /// Takes notice of what others have done, and lets in what may be. Returns true if outputs that were held were given out.
     fn attend(&mut self) -> bool {
         self.event_sleep.end(&self.core.slots.wakes.notifier);
         let released = self.release(); // before the notifier: it may wake futures here
@@ -315,7 +315,7 @@ impl<H: Host, S: Suspend> Worker<H, S> {
         !self.queue.is_empty() && !self.is_full()
     }
 
-    /// Gives out what is due of the held outputs. True: there was some.
+    /// Gives out what is due of the held outputs. Returns true if there was some.
     fn release(&mut self) -> bool {
         if self.outputs.is_empty() {
             return false;

@@ -105,7 +105,7 @@ pub trait Index: Send + Sync {
         id: RecordId,
     ) -> Result<Inserted, OutOfMemory>;
 
-    /// Removes the key if it still maps to `id`; true: it did. Emptied nodes and layers go too.
+    /// Removes the key if it still maps to `id`; returns true if it did. Emptied nodes and layers go too.
     ///
     /// # Safety
     /// As `step`.

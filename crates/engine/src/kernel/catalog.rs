@@ -36,7 +36,7 @@ pub(crate) fn open_table<C: ConcurrencyControl, R>(
 }
 
 /// Creates a table that there was, at recovery: the next in the database's list, if it is not in it already.
-/// False: another one has its number or name.
+/// Returns false if another one has its number or name.
 pub(crate) fn restore_table<C: ConcurrencyControl>(
     engine: &Engine<C>,
     number: u32,

@@ -150,7 +150,7 @@ impl<C: ConcurrencyControl> Engine<C> {
         f(context)
     }
 
-    /// Cleans up after interactive transactions. True: there is more to do.
+    /// Cleans up after interactive transactions. Returns true if there is more to do.
     pub(crate) fn maintain(&self) -> bool {
         let spare = self.spare.lock().expect("no panic while it is held").as_mut().map(std::mem::take);
         let mut more = false;
@@ -222,7 +222,7 @@ impl<C: ConcurrencyControl> Engine<C> {
         tables.iter().map(|table| unsafe { Fixed::as_non_null(table).as_ref() }).collect()
     }
 
-    /// Waits until a flush of the log that is under way has ended. False: there is none to wait for.
+    /// Waits until a flush of the log that is under way has ended. Returns false if there is none to wait for.
     #[cold]
     pub(crate) fn await_flush(&self) -> bool {
         let Some(log) = self.log.get().filter(|log| !log.is_stepped) else { return false };
@@ -305,7 +305,7 @@ impl<C: ConcurrencyControl> Context<C> {
         C::enter(self.env());
     }
 
-    /// Cleans up what is due. True: there is more.
+    /// Cleans up what is due. Returns true if there is more.
     fn tidy(&self) -> bool {
         const PASSES_MAX: usize = 16;
         let has_garbage = C::garbage(&self.engine.shared, &self.worker) > 0;

@@ -18,7 +18,7 @@ impl BoundedWait {
         self.waits >= BoundedWait::WAITS_MAX
     }
 
-    /// Waits a little; false: it has been long enough.
+    /// Waits a little; returns false if it has been long enough.
     #[cold]
     pub(crate) fn wait(&mut self) -> bool {
         self.backoff.wait();

@@ -45,7 +45,7 @@ impl<C: ConcurrencyControl> EntryRows<C> {
         self.rows.push(Followed { record, access: C::Access::default() });
     }
 
-    /// Goes on with the accesses to the rows, a window at a time. True: all have ended.
+    /// Goes on with the accesses to the rows, a window at a time. Returns true if all have ended.
     ///
     /// # Safety
     /// As [`Point::step`](super::point::Point::step).
@@ -83,7 +83,7 @@ impl<C: ConcurrencyControl> EntryRows<C> {
         }
     }
 
-    /// Asks for the records of the next window. True: leave.
+    /// Asks for the records of the next window. Returns true if the operation is to be left.
     fn ask<S: Suspend>(&mut self, s: &mut S) -> bool {
         let first = self.asked;
         self.asked = self.rows.len().min(first + WINDOW);

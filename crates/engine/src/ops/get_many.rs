@@ -84,7 +84,7 @@ impl<'t, C: ConcurrencyControl> MultiGet<'t, C> {
         Ok(())
     }
 
-    /// Takes finished operations out, in order, and posts more. False: no place was free for the next key.
+    /// Takes finished operations out, in order, and posts more. Returns false if no place was free for the next key.
     #[inline(always)]
     fn advance(
         &mut self,

@@ -55,7 +55,7 @@ impl<C: ConcurrencyControl> IndexedWrite<C> {
         }
     }
 
-    /// Goes on to the next probable miss; true: what is looked for has been found.
+    /// Goes on to the next probable miss; returns true if what is looked for has been found.
     ///
     /// # Safety
     /// As [`Point::step`], for each.

@@ -17,7 +17,7 @@ use crate::suspend::{Never, OnMiss, PrefetchOnly, Suspend, Timed};
 /// What is run in place. Its maker sees to what its steps need: polls happen inside the worker's epoch, calls of a
 /// `Transaction` inside its context's.
 trait Steps {
-    /// Goes on; true: done. Without suspensions it does not come to its end only while another transaction is about to
+    /// Goes on; returns true if done. Without suspensions it does not come to its end only while another transaction is about to
     /// commit.
     fn step<S: Suspend>(&mut self, s: &mut S) -> bool;
 }
@@ -59,7 +59,7 @@ impl<C: ConcurrencyControl> Steps for Probe<'_, C> {
     }
 }
 
-/// The sequential mode: the same machine in a loop. False: it has waited as long as an operation may.
+/// The sequential mode: the same machine in a loop. Returns false if it has waited as long as an operation may.
 #[inline(always)]
 fn finish<S: Suspend>(operation: &mut impl Steps, s: &mut S) -> bool {
     if operation.step(s) {
@@ -104,7 +104,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
         is_done
     }
 
-    /// Runs a point operation to its end, here and now. False: it has waited as long as an operation may.
+    /// Runs a point operation to its end, here and now. Returns false if it has waited as long as an operation may.
     #[inline(always)]
     #[must_use]
     pub(crate) fn run_point(&self, point: &mut Point<C>) -> bool {
@@ -117,20 +117,20 @@ impl<C: ConcurrencyControl> TxnState<C> {
         debug_assert!(is_done, "an index waits for nobody");
     }
 
-    /// Runs a scan's run to its end, here and now. False: it has waited as long as an operation may.
+    /// Runs a scan's run to its end, here and now. Returns false if it has waited as long as an operation may.
     #[must_use]
     pub(crate) fn run_run(&self, run: *mut ScanBatch<C>) -> bool {
         // SAFETY: the run is this scan's alone.
         self.run(self.on(unsafe { &mut *run }))
     }
 
-    /// Runs what a write looks for to its end, here and now. False: it has waited as long as an operation may.
+    /// Runs what a write looks for to its end, here and now. Returns false if it has waited as long as an operation may.
     #[must_use]
     pub(crate) fn run_upkeep(&self, upkeep: &mut IndexedWrite<C>) -> bool {
         self.run(self.on(upkeep))
     }
 
-    /// Runs several point operations to their ends, their misses overlapped. False: one of them has waited as long as an operation may.
+    /// Runs several point operations to their ends, their misses overlapped. Returns false if one of them has waited as long as an operation may.
     #[must_use]
     pub(crate) fn run_points(&self, points: &mut [Option<Point<C>>]) -> bool {
         let profile = &self.context().profile;

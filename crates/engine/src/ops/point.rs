@@ -27,7 +27,7 @@ pub(crate) const ROUNDS_BUSY: u32 = 1000;
 
 /// Runs several operations to their ends, their misses overlapped: rounds over an array (what the CoroBase
 /// paper calls AMAC). `wait` is called before each further round where one of them has to wait for another thread;
-/// false: it has waited as long as it may.
+/// returns false if it has waited as long as it may.
 ///
 /// # Safety
 /// As [`Point::step`], for each.
@@ -110,7 +110,7 @@ impl<C: ConcurrencyControl> Point<C> {
         unsafe { table.index.prepare(&self.cursor) };
     }
 
-    /// Goes on to the next probable miss; true: done. Reads top to bottom as the sequential
+    /// Goes on to the next probable miss; returns true if done. Reads top to bottom as the sequential
     /// function; the field that each part fills tells where to come back in.
     ///
     /// # Safety

@@ -31,7 +31,7 @@ pub(crate) fn let_others_leave(round: u32) {
 
 impl<C: ConcurrencyControl> TxnState<C> {
     /// Cleans up because memory is short, and waits for the epochs that have to pass before memory is given back: in an
-    /// interactive transaction, which has nothing else in flight. True: some may have been; what was found before is to
+    /// interactive transaction, which has nothing else in flight. Returns true if some may have been; what was found before is to
     /// be looked for again.
     pub(crate) fn relieve_in_place(&self, point: &Point<C>) -> bool {
         let context = self.context();

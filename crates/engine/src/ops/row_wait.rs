@@ -194,7 +194,7 @@ impl<'t, C: ConcurrencyControl> RowWait<'t, C> {
         stage
     }
 
-    /// The holder's commit is under way: a little later the row is free. True: the transaction has been left, to be
+    /// The holder's commit is under way: a little later the row is free. Returns true if the transaction has been left, to be
     /// polled again.
     pub(crate) fn stand_aside(&mut self, holder: Holder) -> Result<bool> {
         self.holder = Some(holder);
@@ -279,7 +279,7 @@ impl Wake for Alarm {
 }
 
 impl Alarm {
-    /// Waits until it rings, so long at most. True: it has not, and that time has passed.
+    /// Waits until it rings, so long at most. Returns true if it has not, and that time has passed.
     fn is_late(&self, at_most: Duration) -> bool {
         let (mut rings, mut is_late) = (lock(&self.rings), false);
         if !*rings {

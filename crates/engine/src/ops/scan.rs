@@ -294,7 +294,7 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Rows<'t, K, V, C> {
         }
     }
 
-    /// True: the run has more to do.
+    /// Returns true if the run has more to do.
     fn settle(&mut self) -> Result<bool> {
         let txn = self.txn;
         // SAFETY: not borrowed outside of single calls.

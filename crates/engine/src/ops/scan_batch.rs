@@ -200,7 +200,7 @@ impl<C: ConcurrencyControl> ScanBatch<C> {
         unsafe { self.follow.read(at, txn, self.intent()) }
     }
 
-    /// Goes on to the next probable miss; true: the rows are there.
+    /// Goes on to the next probable miss; returns true if the rows are there.
     ///
     /// # Safety
     /// As [`Point::step`](super::point::Point::step); the run has a table of a database that is held.
@@ -358,7 +358,7 @@ impl<C: ConcurrencyControl> ScanBatch<C> {
         Intent::of_read(self.is_tracked)
     }
 
-    /// Tells the scheme what the finished run has gone through. True: the rows are entries, and the run is to be
+    /// Tells the scheme what the finished run has gone through. Returns true if the rows are entries, and the run is to be
     /// stepped on to what they name.
     pub(crate) fn settle(&mut self, txn: &mut C::Txn) -> Result<bool, Refused> {
         debug_assert!(self.seen == self.rows.len() && self.late.is_empty());

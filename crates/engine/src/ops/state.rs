@@ -251,7 +251,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
     }
 
     /// Operations go through operation slots from now on, for the rest of the transaction. (Those in place have ended: no
-    /// poll leaves one behind.) False: the worker does not step it.
+    /// poll leaves one behind.) Returns false if the worker does not step it.
     #[cold]
     pub(crate) fn start_interleaving(&self) -> bool {
         let may = self.context().may_interleave.get();

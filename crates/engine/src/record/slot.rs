@@ -58,7 +58,7 @@ impl Slot {
         std::ptr::from_ref(self).wrapping_byte_add(offset_of!(Slot, inline)).cast()
     }
 
-    /// Puts `new` in front of `old`; false: `old` was not the head any more.
+    /// Puts `new` in front of `old`; returns false if `old` was not the head any more.
     #[inline(always)]
     pub fn install(&self, old: *const Version, new: *const Version) -> bool {
         // AcqRel: publishes `new` to the Acquire in `head`.

@@ -128,7 +128,7 @@ impl Version {
         self.link.fetch_or(OVERDUE, Ordering::Relaxed); // ordered by fences of the callers
     }
 
-    /// Takes that mark away; true: it was there.
+    /// Takes that mark away; returns true if it was there.
     pub fn take_overdue(&self) -> bool {
         self.link.load(Ordering::Relaxed).addr() & OVERDUE != 0
             && self.link.fetch_and(!OVERDUE, Ordering::Relaxed).addr() & OVERDUE != 0

@@ -31,7 +31,7 @@ fn take(bound: &mut Bound<Vec<u8>>) -> Vec<u8> {
     }
 }
 
-/// Makes of `bytes` the least bytes that are greater than all that begin with them. False: there are none.
+/// Makes of `bytes` the least bytes that are greater than all that begin with them. Returns false if there are none.
 fn step_over(bytes: &mut Vec<u8>) -> bool {
     while bytes.pop_if(|byte| *byte == u8::MAX).is_some() {}
     match bytes.last_mut() {
@@ -44,7 +44,7 @@ fn step_over(bytes: &mut Vec<u8>) -> bool {
 }
 
 /// The bounds of the entries whose index keys are in a range. Where several rows may have the same index key, it is
-/// followed by the row's; encoded so that something follows, no index key is the beginning of another. False: there
+/// followed by the row's; encoded so that something follows, no index key is the beginning of another. Returns false if there
 /// is nothing in it.
 pub(crate) fn encode_range<I: Key, A: AsKey<I>>(
     range: (Bound<&A>, Bound<&A>),

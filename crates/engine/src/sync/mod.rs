@@ -45,7 +45,7 @@ pub fn wait<'a, T>(condition: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<
     condition.wait(guard).unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// As [`wait`], for so long at most; true: that time has passed. (In a model no time passes.)
+/// As [`wait`], for so long at most; returns true if that time has passed. (In a model no time passes.)
 #[inline]
 pub fn wait_timeout<'a, T>(
     condition: &Condvar,

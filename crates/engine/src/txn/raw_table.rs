@@ -52,7 +52,7 @@ impl RawTable {
         }
     }
 
-    /// Removes the value under `key`; false: there was none.
+    /// Removes the value under `key`; returns false if there was none.
     pub async fn delete<C: ConcurrencyControl>(&self, txn: &Txn<C>, key: &[u8]) -> Result<bool> {
         match self.0 {
             Keys::Fixed8(table) => txn.delete(table, word(key)?).await,

@@ -158,7 +158,7 @@ impl<C: ConcurrencyControl> Txn<C> {
         Insert::new(self.locate(table, &key), V::encode(value))
     }
 
-    /// Replaces the value under `key`; false: there is none, and nothing was changed.
+    /// Replaces the value under `key`; returns false if there is none, and nothing was changed.
     #[inline(always)]
     pub fn update<'t, 'v, K: Key, V: Value + ?Sized>(
         &'t self,
@@ -169,7 +169,7 @@ impl<C: ConcurrencyControl> Txn<C> {
         Update::new(self.locate(table, &key), V::encode(value))
     }
 
-    /// Removes the value under `key`; false: there was none.
+    /// Removes the value under `key`; returns false if there was none.
     #[inline(always)]
     pub fn delete<K: Key, V: Value + ?Sized>(&self, table: Table<K, V>, key: impl AsKey<K>) -> Delete<'_, C> {
         Delete::new(self.locate(table, &key))

@@ -22,7 +22,7 @@ const CHUNK_BYTES: u64 = if cfg!(test) { 512 } else { 64 << 10 };
 const READS_MAX: u32 = 1000;
 
 /// Copies the log from `start` on, up to an end not before that of what was durable when this began, and makes its
-/// data durable; of names only the caller does. False: what is needed has been given up meanwhile, and there is
+/// data durable; of names only the caller does. Returns false if what is needed has been given up meanwhile, and there is
 /// nothing that can be used.
 pub fn copy(from: &dyn Storage, to: &dyn Storage, database: DatabaseId, start: Lsn) -> Result<bool> {
     let names = from.list()?;
@@ -50,7 +50,7 @@ pub fn copy(from: &dyn Storage, to: &dyn Storage, database: DatabaseId, start: L
     Ok(start == Lsn(0) && !is_any)
 }
 
-/// Copies a segment from its end to its beginning; false: it has become another.
+/// Copies a segment from its end to its beginning; returns false if it has become another.
 fn copy_segment(
     file: &dyn File,
     to: &dyn Storage,
@@ -83,7 +83,7 @@ fn copy_segment(
     ))
 }
 
-/// Reads a chunk until it is what it was the time before; false: it changes too often.
+/// Reads a chunk until it is what it was the time before; returns false if it changes too often.
 fn read_again(file: &dyn File, offset: u64, chunk: &mut Vec<u8>, again: &mut Vec<u8>) -> Result<bool> {
     again.resize(chunk.len(), 0);
     for _ in 0..READS_MAX {

@@ -201,7 +201,7 @@ impl<'a> Remains<'a> {
         self.parts.get(self.at).filter(|part| part.fault.is_none()).map(|part| part.segment)
     }
 
-    /// Goes on with the next part, or finds out what is wrong before it; false: there is nothing more.
+    /// Goes on with the next part, or finds out what is wrong before it; returns false if there is nothing more.
     fn enter(&mut self) -> bool {
         let Some(part) = self.parts.get_mut(self.at) else { return self.end() };
         let (segment, fault) = (part.segment, part.fault.take());
@@ -224,7 +224,7 @@ impl<'a> Remains<'a> {
         true
     }
 
-    /// Behind the last part; false: there is nothing more to say.
+    /// Behind the last part; returns false if there is nothing more to say.
     fn end(&mut self) -> bool {
         if std::mem::replace(&mut self.is_ended, true) {
             return false;

@@ -209,7 +209,7 @@ impl Room {
         }
     }
 
-    /// A checkpoint has found no room. True: it gets the reserve, which it has not had; it can be tried again.
+    /// A checkpoint has found no room. Returns true if it gets the reserve, which it has not had; it can be tried again.
     pub fn lend(&self, end: Lsn) -> bool {
         let held = &mut *self.held();
         let needed = held.needed_at(end);

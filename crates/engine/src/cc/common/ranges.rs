@@ -60,7 +60,7 @@ pub(in crate::cc) trait Revisit {
     fn begin(&mut self, range: usize);
     /// Once more: what was found since `begin` does not count.
     fn begin_again(&mut self);
-    /// These records are in the range. False: that is enough to know.
+    /// These records are in the range. Returns false if that is enough to know.
     fn found(&mut self, ids: &[RecordId]) -> Result<bool, OutOfMemory>;
 }
 
@@ -236,7 +236,7 @@ impl Ranges {
 
     /// Finds out whether the same keys are in all ranges; those in which keys may have come or gone are gone through
     /// again, and what is there now is given to `revisit`. Leaves `stamp` in the index wherever the transaction has read
-    /// which keys there are, if there is one. False: `revisit` has said that it is enough, or others change a range
+    /// which keys there are, if there is one. Returns false if `revisit` has said that it is enough, or others change a range
     /// faster than that.
     ///
     /// # Safety

@@ -40,7 +40,7 @@ pub(super) fn publish<T: Tracker>(env: Env<'_, Mvcc<T>>, txn: &mut Txn<T>, at: T
 }
 
 /// Adds what the worker has superseded lately to its queue, and works through that; all of it where it `is_urgent`.
-/// True: there is more that is due.
+/// Returns true if there is more that is due.
 pub(super) fn collect<T: Tracker>(env: Env<'_, Mvcc<T>>, is_urgent: bool) -> bool {
     if is_urgent {
         env.local.forget_growth();

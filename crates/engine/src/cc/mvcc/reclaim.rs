@@ -89,7 +89,7 @@ impl Reclaimer {
         self.records.at(id.0).cast_const().cast()
     }
 
-    /// Works through what is due, a bounded number of entries, or where it `is_urgent` through all of it. True: there
+    /// Works through what is due, a bounded number of entries, or where it `is_urgent` through all of it. Returns true if there
     /// is more that is due.
     pub(super) fn pass(
         &self,
@@ -113,7 +113,7 @@ impl Reclaimer {
         more
     }
 
-    /// Works through what all workers have left, and what is left of those that are gone: memory is short. True: there is
+    /// Works through what all workers have left, and what is left of those that are gone: memory is short. Returns true if there is
     /// more.
     #[cold]
     pub(super) fn pass_all(&self, registry: &Registry, local: &Local) -> bool {
@@ -131,7 +131,7 @@ impl Reclaimer {
         more
     }
 
-    /// The usual pass: nothing open is older than what is cut. True: there is more.
+    /// The usual pass: nothing open is older than what is cut. Returns true if there is more.
     fn pass_in_order(&self, queue: &mut Queue, local: &Local) -> bool {
         let oldest = queue.oldest();
         let due = queue.waiting.iter().take(BATCH).take_while(|g| g.superseded <= oldest).count();
@@ -149,7 +149,7 @@ impl Reclaimer {
         queue.waiting.front().is_some_and(|g| g.superseded <= oldest)
     }
 
-    /// The pass around long-running snapshots. True: there is more.
+    /// The pass around long-running snapshots. Returns true if there is more.
     fn pass_between(&self, queue: &mut Queue, local: &Local) -> bool {
         let (oldest, floor) = (queue.oldest(), queue.floor());
         let due = queue.waiting.iter().take(BATCH).take_while(|g| g.superseded <= floor).count();

@@ -171,7 +171,7 @@ fn insert_and_removal() {
     });
 }
 
-/// Locks a key as operations do, waiting in the queue. False: it has to give way. `looks`: once more after it is in the queue.
+/// Locks a key as operations do, waiting in the queue. Returns false if it has to give way. `looks`: once more after it is in the queue.
 fn lock_in_queue(hand: &Hand<'_>, txn: &mut Txn, key: u64, looks: bool) -> bool {
     let (shared, place) = (&hand.bench.shared, Snapshot::place(txn));
     let waits = Snapshot::waits(shared);

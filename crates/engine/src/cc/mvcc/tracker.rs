@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// The part in which multi-version schemes differ: what they note of reads, and how they decide whether and
 /// as of when a transaction commits.
 pub trait Tracker: Sized + Send + Sync + 'static {
-    /// False: the methods that note reads do nothing, and are not worth calling.
+    /// If false, the methods that note reads do nothing, and are not worth calling.
     const TRACKS_READS: bool;
     /// True only in tests: readers take a committing transaction for one that has not begun to commit.
     const TEARS_COMMITS: bool = false;
@@ -39,7 +39,7 @@ pub trait Tracker: Sized + Send + Sync + 'static {
     fn reads(memory: &Arc<Memory>) -> Self::Reads;
     /// The transaction has read this version (or `None` of those) of a record that is indexed.
     fn read(reads: &mut Self::Reads, slot: *const Slot, version: Option<*const Version>);
-    /// The transaction knows which keys there are in a range. False: its records need not be noted one by one.
+    /// The transaction knows which keys there are in a range. Returns false if its records need not be noted one by one.
     fn read_range(reads: &mut Self::Reads, scanned: &Scanned<'_>) -> bool;
     /// The transaction will not write. It may be moved to a later snapshot if it has read nothing yet.
     fn declare_read_only(env: Env<'_, Mvcc<Self>>, txn: &mut Txn<Self>);

@@ -130,7 +130,7 @@ impl Decision {
         debug_assert!(self.at >= txn.begin());
     }
 
-    /// Tells the log and the index when we commit. False: we have to give way.
+    /// Tells the log and the index when we commit. Returns false if we have to give way.
     #[inline(always)]
     fn publish<const BUG: u32>(
         &mut self,
@@ -152,7 +152,7 @@ impl Decision {
         Ok(kept)
     }
 
-    /// Finds out how early the transaction has to be ordered. False: somebody has to decide first.
+    /// Finds out how early the transaction has to be ordered. Returns false if somebody has to decide first.
     #[inline(always)]
     fn validate<const BUG: u32>(&mut self, env: Scope<'_, BUG>, txn: &Open<BUG>) -> bool {
         if self.at == txn.begin() || BUG == NO_VALIDATION {

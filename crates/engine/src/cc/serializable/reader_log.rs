@@ -137,7 +137,7 @@ impl ReaderLog {
         fence(Ordering::Release);
     }
 
-    /// The transaction of this entry commits at `at`, if it does. False: its entry is not kept any more.
+    /// The transaction of this entry commits at `at`, if it does. Returns false if its entry is not kept any more.
     #[inline]
     pub(super) fn stamp(&self, number: u64, at: Timestamp) -> bool {
         debug_assert!(at.0 < PENDING);

@@ -71,7 +71,7 @@ impl ReadSet {
         self.records.push(ReadRecord { slot, version });
     }
 
-    /// Makes room for more records; where there is none, by keeping each once. False: that is not enough.
+    /// Makes room for more records; where there is none, by keeping each once. Returns false if that is not enough.
     #[cold]
     fn grow(&mut self) -> bool {
         if self.charge.grow(&mut self.records, 1, RECORDS_FIRST).is_ok() {
@@ -92,7 +92,7 @@ impl ReadSet {
         (self.is_full, self.is_untracked) = (true, true);
     }
 
-    /// Notes a range, once. False: it is so long, or memory so short, that it is gone through again at commit, and
+    /// Notes a range, once. Returns false if it is so long, or memory so short, that it is gone through again at commit, and
     /// nothing of what was found there needs to be kept.
     pub(super) fn push_range(&mut self, scanned: &Scanned<'_>) -> bool {
         if self.is_untracked {
@@ -143,7 +143,7 @@ impl ReadSet {
 
     /// Leaves `at` in the index wherever the transaction has read which keys there are. Where keys have come or
     /// gone since, adds those records to what is validated that `changed` returns: it is asked for every record
-    /// of the range. False: others change them faster than that.
+    /// of the range. Returns false if others change them faster than that.
     ///
     /// # Safety
     /// Inside an epoch.

@@ -54,7 +54,7 @@ impl<P: Policy> fmt::Debug for Single<P> {
 
 /// How a single-version scheme keeps transactions apart.
 pub trait Policy: Sized + Send + Sync + 'static {
-    /// Gets hold of a record, or of what it holds, for the transaction. False: suspended.
+    /// Gets hold of a record, or of what it holds, for the transaction. Returns false if suspended.
     ///
     /// # Safety
     /// As [`ConcurrencyControl::access`].

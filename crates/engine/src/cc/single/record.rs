@@ -120,7 +120,7 @@ impl SingleRecord {
         (word & !LATCH, word & LATCH != 0)
     }
 
-    /// Latches it. False: another thread has.
+    /// Latches it. Returns false if another thread has.
     #[inline(always)]
     pub(in crate::cc) fn try_latch(&self) -> bool {
         let word = self.word.load(Ordering::Relaxed);
@@ -186,13 +186,13 @@ impl SingleRecord {
         self.lock.load(Ordering::SeqCst) // see `try_latch`
     }
 
-    /// Takes the lock for `tag` alone, which has `shares` of it already. False: others have it.
+    /// Takes the lock for `tag` alone, which has `shares` of it already. Returns false if others have it.
     #[inline(always)]
     pub(in crate::cc) fn try_lock(&self, tag: Tag, shares: u64) -> bool {
         self.lock.compare_exchange(shares, tag.word(), Ordering::SeqCst, Ordering::Relaxed).is_ok()
     }
 
-    /// Takes a share of the lock. False: a transaction has it alone.
+    /// Takes a share of the lock. Returns false if a transaction has it alone.
     #[inline(always)]
     pub(in crate::cc) fn try_share(&self) -> bool {
         let mut lock = self.lock.load(Ordering::Relaxed);

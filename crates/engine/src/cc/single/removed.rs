@@ -30,7 +30,7 @@ pub(super) struct Removals(Mutex<Vec<Removed>>);
 
 impl Removals {
     /// Gives back the memory of those in `removed`, which lie in the order of their times but for a few, that no open
-    /// transaction may come back to: a bounded number. True: there is more to do.
+    /// transaction may come back to: a bounded number. Returns true if there is more to do.
     pub(super) fn pass(
         &self,
         removed: &mut Vec<Removed>,

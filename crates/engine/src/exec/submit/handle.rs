@@ -154,7 +154,7 @@ impl<T> ResultCell<T> {
         parked.into_iter().for_each(Waker::wake);
     }
 
-    /// A future that works for this result is going to be parked. False: it is cancelled and must not.
+    /// A future that works for this result is going to be parked. Returns false if it is cancelled and must not.
     pub(crate) fn park(&self, waker: &Waker) -> bool {
         let mut links = lock(&self.links);
         if self.is_cancelled() {

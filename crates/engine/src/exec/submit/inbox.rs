@@ -42,7 +42,7 @@ impl<M: 'static> Inbox<M> {
         }
     }
 
-    /// Takes jobs from the iterator while there is room. True: took one. Blocks for room for the first if
+    /// Takes jobs from the iterator while there is room. Returns true if it took one. Blocks for room for the first if
     /// `blocks`.
     fn push(
         &self,
@@ -83,7 +83,7 @@ impl<M: 'static> Inbox<M> {
     }
 
     /// Puts jobs that have been taken back to the head, in front of the limit: a worker that cannot go on with
-    /// them leaves them to others. False: the inbox is closed, and the jobs are where they were.
+    /// them leaves them to others. Returns false if the inbox is closed, and the jobs are where they were.
     pub(crate) fn put_back(&self, jobs: &mut VecDeque<Queued<M>>) -> bool {
         let mut queue = lock(&self.queue);
         if queue.is_closed {

@@ -137,7 +137,7 @@ impl<H: Host, S: Suspend> Server<'_, H, S> {
         }
     }
 
-    /// An idle worker takes jobs from the others' inboxes. True: it has got some.
+    /// An idle worker takes jobs from the others' inboxes. Returns true if it has got some.
     fn steal(&mut self) -> bool {
         let (n, room) = (self.executor.workers(), self.worker.room().min(TICKETS_MAX));
         if room == 0 || !self.tickets.is_empty() {

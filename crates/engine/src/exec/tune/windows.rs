@@ -169,7 +169,7 @@ impl Tuner {
         self.change()
     }
 
-    /// Looks at what the leader is at, or leads. True: the level is another one.
+    /// Looks at what the leader is at, or leads. Returns true if the level is another one.
     fn follow(&mut self) -> bool {
         let Some(member) = &self.member else { return false };
         let leaders = member.follow(self.search.level(), self.search.is_contended());

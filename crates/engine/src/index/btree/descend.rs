@@ -152,7 +152,7 @@ impl BTree {
         if node.is_still(head) { Looked::Done(probe) } else { Looked::Again }
     }
 
-    /// The bytes that all keys of the node have in common are about to be read, if there are any. True: leave.
+    /// The bytes that all keys of the node have in common are about to be read, if there are any. Returns true if the operation is to be left.
     #[inline(always)]
     pub(super) fn ask_prefix<S: Suspend>(&self, node: &Node, asked: &mut u8, s: &mut S) -> bool {
         if *asked > 0 || node.skip() == 0 {
@@ -163,7 +163,7 @@ impl BTree {
     }
 
     /// Where to go on from a node that could not be read. Waits a moment where somebody is changing it: no latch is
-    /// held across a suspension, so its holder is running, or soon will. True: that takes long.
+    /// held across a suspension, so its holder is running, or soon will. Returns true if that takes long.
     #[cold]
     #[inline(never)]
     fn settle(&self, c: Cursor, head: Head) -> (Cursor, bool) {
@@ -176,7 +176,7 @@ impl BTree {
         (c, backoff.is_long())
     }
 
-    /// Waits a moment until a node is not latched. False: it is out of the tree.
+    /// Waits a moment until a node is not latched. Returns false if it is out of the tree.
     pub(super) fn await_latch(&self, node: u32, backoff: &mut Backoff) -> bool {
         let node = self.node(node);
         while node.head().is_unstable() {

@@ -34,7 +34,7 @@ enum Mended {
 }
 
 impl BTree {
-    /// Removes the key if it maps to `rid`; true: it did.
+    /// Removes the key if it maps to `rid`; returns true if it did.
     pub(super) fn remove_key(&self, local: &Local, key: &Key, rid: u32) -> bool {
         let mut c = self.begin(false);
         loop {

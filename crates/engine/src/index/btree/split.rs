@@ -60,7 +60,7 @@ impl BTree {
         }
     }
 
-    /// Splits a full node. False: it or its parent is not as it was, or latched.
+    /// Splits a full node. Returns false if it or its parent is not as it was, or latched.
     fn try_split(&self, local: &Local, full: &Full, key: &Key, ascends: bool) -> Result<bool, OutOfMemory> {
         let mut parent = None;
         if full.parent != 0 {

@@ -164,7 +164,7 @@ impl BTree {
         }
     }
 
-    /// Moves the walk on from a node that could not be read. True: somebody is long about it.
+    /// Moves the walk on from a node that could not be read. Returns true if somebody is long about it.
     #[cold]
     fn settle_walk(&self, w: &mut Walk, head: Head) -> bool {
         let mut backoff = Backoff::new();
@@ -235,7 +235,7 @@ impl BTree {
         if len > 0 { Gathered::Page } else { Gathered::Moved }
     }
 
-    /// Copies entries of a leaf of any length. False: what was read is not to be used. `None`: the objects of their keys
+    /// Copies entries of a leaf of any length. Returns false if what was read is not to be used. `None`: the objects of their keys
     /// have been asked for.
     #[expect(clippy::too_many_arguments, reason = "what a step of a walk has in hand")]
     fn copy_mixed<S: Suspend>(

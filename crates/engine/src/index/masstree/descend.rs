@@ -209,7 +209,7 @@ impl Masstree {
         Probed::Done(if same { Probe::Found(RecordId(rid)) } else { Probe::Absent })
     }
 
-    /// Where to go on from a node that could not be read; true: somebody is long about it.
+    /// Where to go on from a node that could not be read; returns true if somebody is long about it.
     #[cold]
     #[inline(never)]
     fn settle_cursor(&self, mut c: Cursor, key: Key) -> (Cursor, bool) {

@@ -34,7 +34,7 @@ enum Unlinked {
 }
 
 impl Masstree {
-    /// Removes the key if it maps to `rid`; true: it did.
+    /// Removes the key if it maps to `rid`; returns true if it did.
     pub(super) fn remove_key(&self, local: &Local, key: &Key, rid: u32) -> bool {
         let mut c = self.begin(Cursor::new(key));
         loop {
@@ -280,7 +280,7 @@ impl Masstree {
         }
     }
 
-    /// Takes an empty layer, that of `depth`, out of the one above. True: it is out, and has left the
+    /// Takes an empty layer, that of `depth`, out of the one above. Returns true if it is out, and has left the
     /// border above empty.
     fn unlink_layer(&self, local: &Local, key: &Key, depth: u16) -> bool {
         let Some((mut border, slot)) = self.latch_link(key, depth - 1) else { return false };

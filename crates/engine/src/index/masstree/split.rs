@@ -161,7 +161,7 @@ impl Masstree {
         }
     }
 
-    /// Publishes the separators of a split and of those that follow from it. True: the layer has a new root.
+    /// Publishes the separators of a split and of those that follow from it. Returns true if the layer has a new root.
     fn finish_split(
         &self,
         left: Latched<'_>,

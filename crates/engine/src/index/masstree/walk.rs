@@ -257,7 +257,7 @@ impl Masstree {
         if w.level > 0 { s.miss::<3>(self.at(w.node)) } else { s.miss::<4>(self.at(w.node)) }
     }
 
-    /// Moves the walk on from a node that could not be read. True: somebody is long about it.
+    /// Moves the walk on from a node that could not be read. Returns true if somebody is long about it.
     #[cold]
     fn settle_walk(&self, w: &mut Walk, page: &Page) -> bool {
         let mut backoff = Backoff::new();
