@@ -131,20 +131,30 @@ impl<C: ConcurrencyControl> TxnState<C> {
     #[inline(always)]
     fn step_slot<S: Suspend>(&self, place: usize, s: &mut S) -> bool {
         // SAFETY: bit `place` of `todo` is set, so it is written, and the transaction open.
-        let op = unsafe { (*self.places[place].get()).assume_init_mut() };
+        match unsafe { (*self.places[place].get()).assume_init_mut() } {
+            Op::Point(point) => {
+                // SAFETY: not borrowed outside of single calls.
+                let txn = unsafe { &mut *self.scheme.get() };
+                // SAFETY: inside the epoch of the slot's stamp; tables outlive transactions.
+                unsafe { point.step(self.context(), txn, s) }
+            }
+            other => self.step_other(other, s),
+        }
+    }
+
+    /// Steps what takes more memory at a time than one record: apart, so that the loop over transactions stays short.
+    #[inline(never)]
+    fn step_other<S: Suspend>(&self, op: &mut Op<C>, s: &mut S) -> bool {
         // SAFETY: not borrowed outside of single calls.
-        let txn = unsafe { &mut *self.scheme.get() };
-        let context = self.context();
+        let (txn, context) = (unsafe { &mut *self.scheme.get() }, self.context());
         match op {
-            // SAFETY: inside the epoch of the slot's stamp; tables outlive transactions.
-            Op::Point(point) => unsafe { point.step(context, txn, s) },
-            // SAFETY: as above.
+            // SAFETY: as in `step_slot`.
             Op::Probe(point) => unsafe { point.probe(s) },
-            // SAFETY: runs are boxed and live as long as the transaction; else as above.
-            Op::ScanBatch(run) => unsafe { (**run).step(context, txn, s) },
+            // SAFETY: batches are boxed and live as long as the transaction; else as above.
+            Op::ScanBatch(batch) => unsafe { (**batch).step(context, txn, s) },
             // SAFETY: likewise.
-            Op::IndexedWrite(upkeep) => unsafe { (**upkeep).step(context, txn, s) },
-            Op::Hold => unreachable!("it has no steps"),
+            Op::IndexedWrite(write) => unsafe { (**write).step(context, txn, s) },
+            Op::Point(_) | Op::Hold => unreachable!("stepped by the caller, or without steps"),
         }
     }
 
