@@ -16,10 +16,6 @@ const ENGINE: &str = "crates/engine/src/";
 const SOURCES: &[&str] =
     &[ENGINE, "crates/bench/src/", "crates/cli/src/", "crates/history/src/", "crates/xtask/src/"];
 
-/// Folders with circles that are still to be opened. What is not listed has none, and what is listed has one: so the list
-/// gets shorter only.
-const TO_BE_OPENED: &[&str] = &["checkpoint", "durable", "memory", "wal"];
-
 type Graph = BTreeMap<String, BTreeSet<String>>;
 
 /// A file, by the names of the modules that lead to it.
@@ -33,10 +29,10 @@ struct Source {
 
 /// Folders whose files use each other in a circle.
 pub fn check(tree: &Tree) -> Vec<String> {
-    SOURCES.iter().flat_map(|sources| check_but(tree, sources, TO_BE_OPENED)).collect()
+    SOURCES.iter().flat_map(|sources| check_in(tree, sources)).collect()
 }
 
-fn check_but(tree: &Tree, root: &str, to_be_opened: &[&str]) -> Vec<String> {
+fn check_in(tree: &Tree, root: &str) -> Vec<String> {
     let (sources, has_law) = (read(tree, root), root == ENGINE);
     let mut folders: BTreeMap<&[String], Graph> = BTreeMap::new();
     for source in sources.iter().filter(|source| !source.is_face) {
@@ -50,20 +46,12 @@ fn check_but(tree: &Tree, root: &str, to_be_opened: &[&str]) -> Vec<String> {
             }
         }
     }
-    let mut violations = Vec::new();
-    for (folder, graph) in folders {
-        let (folder, cycle) = (folder.join("/"), find_cycle(&graph));
-        match (cycle, has_law && to_be_opened.contains(&folder.as_str())) {
-            (Some(cycle), false) => violations
-                .push(format!("{root}{folder}: files use each other in a circle: {}", cycle.join(" -> "))),
-            (None, true) => {
-                violations
-                    .push(format!("{root}{folder}: has no circle any more: take it off the list of those"));
-            }
-            _ => {}
-        }
-    }
-    violations
+    let cycles = folders.iter().filter_map(|(folder, graph)| Some((folder.join("/"), find_cycle(graph)?)));
+    cycles
+        .map(|(folder, cycle)| {
+            format!("{root}{folder}: files use each other in a circle: {}", cycle.join(" -> "))
+        })
+        .collect()
 }
 
 fn read(tree: &Tree, root: &str) -> Vec<Source> {
@@ -177,14 +165,14 @@ fn is_colon(token: &TokenTree) -> bool {
 mod tests {
     use super::*;
 
-    fn check_in(root: &str, files: &[(&str, &str)], to_be_opened: &[&str]) -> String {
+    fn found_in(root: &str, files: &[(&str, &str)]) -> String {
         let files: Vec<_> = files.iter().map(|(path, text)| (format!("{root}{path}"), *text)).collect();
         let files: Vec<_> = files.iter().map(|(path, text)| (path.as_str(), *text)).collect();
-        check_but(&Tree::of(&files), root, to_be_opened).join("\n")
+        check_in(&Tree::of(&files), root).join("\n")
     }
 
-    fn check_files(files: &[(&str, &str)], to_be_opened: &[&str]) -> String {
-        check_in(ENGINE, files, to_be_opened)
+    fn check_files(files: &[(&str, &str)]) -> String {
+        found_in(ENGINE, files)
     }
 
     /// Proves that a circle is found however its uses are written: between files, between a file and a folder, and by way of
@@ -199,7 +187,7 @@ mod tests {
             ("use super::C;", "use crate::cc::A;"),
             ("fn f() { debug_assert!(super::b::OK); }", "use super::{A, D};"),
         ] {
-            let found = check_files(&[face, ("cc/a.rs", a), ("cc/b.rs", b)], &[]);
+            let found = check_files(&[face, ("cc/a.rs", a), ("cc/b.rs", b)]);
             assert_eq!(
                 found, "crates/engine/src/cc: files use each other in a circle: a -> b -> a",
                 "{a} {b}"
@@ -210,7 +198,7 @@ mod tests {
             ("cc/b/mod.rs", "mod c;"),
             ("cc/b/c.rs", "use super::super::a::A;"),
         ];
-        assert!(check_files(&files, &[]).contains("cc: files use each other in a circle: a -> b -> a"));
+        assert!(check_files(&files).contains("cc: files use each other in a circle: a -> b -> a"));
     }
 
     /// Proves that uses in one direction pass, and so do tests, faces, and other modules.
@@ -226,7 +214,7 @@ mod tests {
             ("cc/tests.rs", "use super::a; use super::b;"),
             ("sync/mod.rs", "use crate::cc::A;"),
         ];
-        assert_eq!(check_files(&files, &[]), "");
+        assert_eq!(check_files(&files), "");
     }
 
     /// Proves that in a crate without a module law the files beside `lib.rs` count, too, and that a file may be the face of the
@@ -237,26 +225,15 @@ mod tests {
         let circle =
             [("lib.rs", "pub use b::c::C;"), ("a.rs", "use crate::C;"), ("b/c.rs", "use crate::a::A;")];
         assert_eq!(
-            check_in(bench, &circle, &[]),
+            found_in(bench, &circle),
             "crates/bench/src/: files use each other in a circle: a -> b -> a"
         );
-        assert_eq!(check_files(&circle, &[]), "");
+        assert_eq!(check_files(&circle), "");
         let face =
             [("a.rs", "pub use c::C; use b::B;"), ("a/b.rs", "use super::c;"), ("a/c.rs", "use super::A;")];
-        assert_eq!(check_in(bench, &face, &[]), "");
+        assert_eq!(found_in(bench, &face), "");
         let inside =
             [("a.rs", "pub use c::C;"), ("a/b.rs", "use super::C;"), ("a/c.rs", "use crate::a::b::B;")];
-        assert!(
-            check_in(bench, &inside, &[]).contains("src/a: files use each other in a circle: b -> c -> b")
-        );
-    }
-
-    /// Proves that a folder on the list may have a circle, and has to leave it with the circle.
-    #[test]
-    fn the_list_gets_shorter() {
-        let circle = [("cc/a.rs", "use super::b;"), ("cc/b.rs", "use super::a;")];
-        assert_eq!(check_files(&circle, &["cc"]), "");
-        let open = [("cc/a.rs", "use super::b;"), ("cc/b.rs", "")];
-        assert!(check_files(&open, &["cc"]).contains("has no circle any more"));
+        assert!(found_in(bench, &inside).contains("src/a: files use each other in a circle: b -> c -> b"));
     }
 }

@@ -6,7 +6,7 @@
 
 use super::error::damaged;
 use super::format::{HEAD_BYTES, Name, head, seal, unseal};
-use super::{Planted, Result, files};
+use super::{CLOSED_FILE, Planted, Result, files};
 use crate::storage::Storage;
 use crate::wal::codec::{u32_at, u64_at};
 use crate::wal::{DatabaseId, End, Lsn};
@@ -29,7 +29,7 @@ pub struct Closed {
 
 impl Closed {
     /// What the file is called.
-    pub const FILE: &str = "closed";
+    pub const FILE: &str = CLOSED_FILE;
 
     /// What the file says; none if there is no such file: then the database is in use, or was not closed in order.
     pub fn read(storage: &dyn Storage, database: DatabaseId) -> Result<Option<Closed>> {

@@ -1,6 +1,6 @@
 //! What can go wrong with the files of checkpoints.
 
-use super::format::VERSION;
+use super::{CLOSED_FILE, VERSION};
 use crate::storage::StorageError;
 use std::fmt;
 use std::sync::Arc;
@@ -56,7 +56,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::Storage(error) => error.fmt(f),
-            Error::Damaged { file, offset, reason } if file == super::Closed::FILE => write!(
+            Error::Damaged { file, offset, reason } if file == CLOSED_FILE => write!(
                 f,
                 "{file:?}, which says what the database was closed with, is damaged at offset {offset}: {reason}; without \
                  it nobody knows whether the rest is all: restore the directory from a copy, or salvage what there is"

@@ -1,10 +1,9 @@
-//! Which files there are and which are needed; how a small file is published and read.
+//! Which files there are; how a small file is published and read.
 
 use super::error::damaged;
 use super::format::Name;
-use super::{Error, Manifest, Planted, Result};
+use super::{Error, Planted, Result};
 use crate::storage::{File, OpenMode, Storage};
-use std::collections::BTreeSet;
 use std::io::ErrorKind;
 
 /// The files of checkpoints, with what they are.
@@ -20,43 +19,6 @@ pub fn number_next(storage: &dyn Storage) -> Result<u64> {
     number
         .checked_add(1)
         .ok_or_else(|| damaged(last.to_string(), 0, "no number is left for another checkpoint"))
-}
-
-/// The files that are not needed while these checkpoints are kept: manifests of others, rows that none of these names,
-/// and what was never finished. Manifests come first. Not to be asked while a checkpoint is being written, whose
-/// files no manifest names yet.
-pub fn unneeded(storage: &dyn Storage, keep: &[Manifest]) -> Result<Vec<String>> {
-    Ok(unneeded_names(storage, keep)?.iter().map(Name::to_string).collect())
-}
-
-fn unneeded_names(storage: &dyn Storage, keep: &[Manifest]) -> Result<BTreeSet<Name>> {
-    let kept: BTreeSet<Name> = keep.iter().flat_map(Manifest::names).collect();
-    let is_unneeded = |name: &Name| match name {
-        Name::Identity | Name::Closed => false,
-        Name::Manifest(_) | Name::Rows(..) => !kept.contains(name),
-        Name::NewIdentity | Name::NewClosed | Name::NewManifest(_) => true,
-    };
-    // The order of `Name` puts manifests before rows.
-    Ok(names(storage)?.into_iter().filter(is_unneeded).collect())
-}
-
-/// Removes what [`unneeded`] names. A crash in between leaves no manifest without its files. Files may come back
-/// with a crash afterwards, as long as the directory has not been synced; they are unneeded then too.
-pub fn remove_unneeded(storage: &dyn Storage, keep: &[Manifest]) -> Result<()> {
-    let (manifests, others): (Vec<Name>, Vec<Name>) =
-        unneeded_names(storage, keep)?.into_iter().partition(|name| matches!(name, Name::Manifest(_)));
-    if !manifests.is_empty() {
-        // First, what is kept must be there for good: after a crash of the process alone a manifest may have been
-        // read whose rename is not durable yet.
-        storage.sync_directory()?;
-        remove(storage, &manifests)?;
-        storage.sync_directory()?;
-    }
-    remove(storage, &others)
-}
-
-fn remove(storage: &dyn Storage, names: &[Name]) -> Result<()> {
-    names.iter().try_for_each(|name| Ok(storage.remove(&name.to_string())?))
 }
 
 /// Writes a file under a temporary name and gives it its own when it is whole and durable. What is durable when

@@ -1,18 +1,13 @@
 //! What all files of checkpoints have in common: their names, and the head with which each begins.
 
 use super::error::damaged;
-use super::{Error, Result};
+use super::{CLOSED_FILE, Error, IDENTITY_FILE, Result, VERSION};
 use crate::wal::DatabaseId;
 use crate::wal::codec::u32_at;
-
-/// The version of the format that is written, and the only one that is read.
-pub(super) const VERSION: u32 = 1;
 
 /// What every file begins with: magic, version, checksum, database.
 pub(super) const HEAD_BYTES: usize = 32;
 
-const DATABASE: &str = super::Identity::FILE;
-const CLOSED: &str = super::Closed::FILE;
 const NEW: &str = ".new";
 
 /// The files of a database but for the log's.
@@ -38,9 +33,9 @@ impl Name {
     /// What a file of this name is, if it is any of these.
     pub(super) fn parse(file: &str) -> Option<Name> {
         let (stem, is_new) = file.strip_suffix(NEW).map_or((file, false), |stem| (stem, true));
-        let name = if stem == DATABASE {
+        let name = if stem == IDENTITY_FILE {
             if is_new { Name::NewIdentity } else { Name::Identity }
-        } else if stem == CLOSED {
+        } else if stem == CLOSED_FILE {
             if is_new { Name::NewClosed } else { Name::Closed }
         } else if let Some(number) = stem.strip_prefix("checkpoint-") {
             let number = number.parse().ok()?;
@@ -66,10 +61,10 @@ impl Name {
 impl std::fmt::Display for Name {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Name::Identity => f.write_str(DATABASE),
-            Name::NewIdentity => write!(f, "{DATABASE}{NEW}"),
-            Name::Closed => f.write_str(CLOSED),
-            Name::NewClosed => write!(f, "{CLOSED}{NEW}"),
+            Name::Identity => f.write_str(IDENTITY_FILE),
+            Name::NewIdentity => write!(f, "{IDENTITY_FILE}{NEW}"),
+            Name::Closed => f.write_str(CLOSED_FILE),
+            Name::NewClosed => write!(f, "{CLOSED_FILE}{NEW}"),
             Name::Manifest(number) => write!(f, "checkpoint-{number:020}"),
             Name::NewManifest(number) => write!(f, "checkpoint-{number:020}{NEW}"),
             Name::Rows(checkpoint, table, part) => write!(f, "rows-{checkpoint:020}-{table:010}-{part:010}"),

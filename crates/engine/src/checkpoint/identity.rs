@@ -2,7 +2,7 @@
 
 use super::error::damaged;
 use super::format::{HEAD_BYTES, Name, head, seal, unseal};
-use super::{Error, Planted, Result, files};
+use super::{Error, IDENTITY_FILE, Planted, Result, files};
 use crate::storage::{Operation, Storage, StorageError};
 use crate::wal::{DatabaseId, is_segment};
 use std::io::ErrorKind;
@@ -22,7 +22,7 @@ pub struct Identity {
 
 impl Identity {
     /// What the file is called.
-    pub const FILE: &str = "database";
+    pub const FILE: &str = IDENTITY_FILE;
 
     /// The identity of the database in this directory; none if there is none yet. A directory with a log or
     /// with checkpoints and without an identity is damaged: it is no place for a new database.

@@ -24,12 +24,13 @@ mod read;
 mod rows;
 #[cfg(all(test, not(braid_shuttle)))]
 mod tests;
+mod unneeded;
 
 pub use block::Rows;
 pub use catalog::CatalogEntry;
 pub use closed::Closed;
 pub use error::{Error, Result};
-pub use files::{number_next, remove_unneeded, unneeded};
+pub use files::number_next;
 pub use identity::Identity;
 pub use manifest::{
     Manifest, RowsFile, RowsRange, TableEntry, claimed_database, list, publish, publish_with_planted, read,
@@ -37,3 +38,12 @@ pub use manifest::{
 pub use planted::Planted;
 pub use read::{Block, RowsReader};
 pub use rows::{RowsOf, RowsWriter};
+pub use unneeded::{remove_unneeded, unneeded};
+
+/// The version of the format that is written, and the only one that is read.
+const VERSION: u32 = 1;
+
+/// The name of the file [`Identity`].
+const IDENTITY_FILE: &str = "database";
+/// The name of the file [`Closed`].
+const CLOSED_FILE: &str = "closed";

@@ -1,8 +1,9 @@
 //! Who writes checkpoints, and when: a thread of its own; or a simulation, step by step.
 
 use super::Planted;
-use super::checkpointer::{Checkpointer, Step};
+use super::checkpointer::Checkpointer;
 use super::mark::Mark;
+use super::status::Step;
 use super::watch::Listeners;
 use crate::cc::ConcurrencyControl;
 use crate::error::{Error, Result};

@@ -13,7 +13,7 @@
 
 use super::Planted;
 use super::archiver::Archiver;
-use super::status::Status;
+use super::status::{Status, Step};
 use super::table_rows::{Destination, TableRows};
 use crate::cc::ConcurrencyControl;
 use crate::checkpoint::{self, CatalogEntry, Manifest, TableEntry};
@@ -77,17 +77,6 @@ struct Current<C: ConcurrencyControl> {
     /// The one snapshot, where there is no log.
     snapshot: Option<Transaction<C>>,
     end_lsn: Option<Lsn>,
-}
-
-/// What a step came to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
-    /// So many bytes have been written; there is more to do.
-    Wrote(u64),
-    /// Others have to go on first: the flusher, or commits in progress.
-    Await,
-    /// The checkpoint counts.
-    Done,
 }
 
 impl<C: ConcurrencyControl> Checkpointer<C> {

@@ -7,10 +7,11 @@
 //! Invariant: nothing is written before all was read; and until everything is durable, the new directory says that it is
 //! no database.
 
-use super::checkpointer::{Checkpointer, Step};
+use super::checkpointer::Checkpointer;
 use super::damage::{begin_copy, check_finished, end_copy, holder, lock_to_read};
 use super::mark::Mark;
 use super::recovery::{Found, Recoverer};
+use super::status::Step;
 use super::{Planted, Progress};
 use crate::cc::ConcurrencyControl;
 use crate::checkpoint::{self, Identity};

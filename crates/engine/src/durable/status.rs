@@ -1,11 +1,21 @@
 //! What has become of checkpoints, for others to ask.
 
-use super::checkpointer::Step;
 use crate::checkpoint::Manifest;
 use crate::error::Result;
 use crate::metrics::CheckpointStatistics;
 use crate::sync::{Mutex, lock};
 use crate::wal::Lsn;
+
+/// What a step of a checkpoint came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// So many bytes have been written; there is more to do.
+    Wrote(u64),
+    /// Others have to go on first: the flusher, or commits in progress.
+    Await,
+    /// The checkpoint counts.
+    Done,
+}
 
 #[derive(Default)]
 pub(super) struct Status(Mutex<Noted>);

@@ -6,7 +6,7 @@
 
 use super::chunks::Chunks;
 use super::classes::CLASSES;
-use super::os::HUGE_PAGE;
+use super::rest::{CHUNK_BYTES_MIN, Rest};
 use crate::sync::CachePadded;
 use crate::sync::unmodelled::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::sync::unmodelled::{Mutex, lock};
@@ -65,12 +65,6 @@ pub(super) struct Batch {
     pub(super) count: u32,
 }
 
-/// An unused piece of a chunk.
-pub(super) struct Rest {
-    pub(super) next: *mut u8,
-    pub(super) bytes: usize,
-}
-
 struct Large {
     p: *mut u8,
     layout: Layout,
@@ -78,15 +72,10 @@ struct Large {
 }
 
 const KINDS: usize = 5;
-/// The first chunk of a pool, and the smallest that is tried when memory is short.
-pub(super) const CHUNK_BYTES_MIN: usize = 64 << 10;
-pub(super) const CHUNK_BYTES_MAX: usize = HUGE_PAGE;
 const OBJECT_ALIGN: usize = 16;
 
 // SAFETY: a batch owns its objects; no thread has a claim on them.
 unsafe impl Send for Batch {}
-// SAFETY: as for `Batch`.
-unsafe impl Send for Rest {}
 // SAFETY: as for `Batch`.
 unsafe impl Send for Large {}
 

@@ -1,6 +1,6 @@
 //! [`Chunks`]: what pools cut objects from, pieces of huge pages.
 //!
-//! A chunk smaller than a huge page is half of a chunk twice its size, and the other half waits for the next request of its size
+//! A chunk smaller than a huge page is half of a chunk twice its size, and the other half waits for the next request
 //! of this size (Knowlton's buddies, *A Fast Storage Allocator*, CACM 1965; nothing is merged, since chunks do not come
 //! back). So many small pools lie in few huge pages: memory in small pages costs a miss of the address translation
 //! for each access.
@@ -8,8 +8,8 @@
 //! Invariants: of each size below a huge page, at most one piece waits, since nothing is halved while one does; a piece
 //! is aligned to its size, where regions are aligned to a huge page.
 
-use super::account::{CHUNK_BYTES_MIN, Rest};
 use super::os::{HUGE_PAGE, Region};
+use super::rest::{CHUNK_BYTES_MIN, Rest};
 use std::ptr::null_mut;
 
 /// Sizes below a huge page.

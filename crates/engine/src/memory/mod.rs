@@ -9,6 +9,7 @@ mod chunks;
 mod classes;
 mod os;
 mod pool;
+mod rest;
 mod slab;
 #[cfg(all(test, not(braid_shuttle)))]
 mod tests;

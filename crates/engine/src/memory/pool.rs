@@ -12,11 +12,12 @@
 //! Invariants: `count` and `spare_count` are the lengths of the lists; `count` is below a batch;
 //! `chunk` is a multiple of 16 bytes, 16-byte aligned, and nobody else's.
 
-use super::account::{Batch, CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, Kind, Memory, OutOfMemory, Rest};
+use super::account::{Batch, Kind, Memory, OutOfMemory};
 use super::classes::{
     BATCH_OBJECTS, CLASSES, POOLED_BYTES_MAX, SMALL_BYTES_MAX, batch_objects, class_bytes, class_of,
     class_within, small_class,
 };
+use super::rest::{CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, Rest};
 use crate::suspend::{CACHE_LINE, prefetch};
 use crate::sync::unmodelled::lock;
 use std::ptr::null_mut;

@@ -1,9 +1,9 @@
-use super::account::{CHUNK_BYTES_MAX, CHUNK_BYTES_MIN};
 use super::chunks::Chunks;
 use super::classes::{
     BATCH_OBJECTS, CLASSES, POOLED_BYTES_MAX, SMALL_BYTES_MAX, batch_objects, class_bytes, class_of,
     class_within,
 };
+use super::rest::{CHUNK_BYTES_MAX, CHUNK_BYTES_MIN};
 use super::{Kind, Memory, OutOfMemory, Pool, Slab};
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -5,9 +5,9 @@
 //! into a [lane](super::lane).
 
 use super::format::{Kind, RECORD_HEADER_BYTES};
-use super::gather::WriteGroup;
-use super::lane::{LANES, Lane};
+use super::lane::{Body, LANES, Lane};
 use super::stall::{SLOW_NS, Stall};
+use super::write_group::WriteGroup;
 use super::{Error, Lsn, Options, Result, Room, Shortage, Tail};
 use crate::metrics::{Clock, LogCondition, LogStatistics as Statistics};
 use crate::storage::StorageError;
@@ -229,20 +229,6 @@ impl State {
             (None, _) if self.is_abandoned => Err(Error::Closed),
             (None, _) => Ok(false),
         }
-    }
-}
-
-/// What a record is to hold.
-#[derive(Clone, Copy)]
-pub(super) struct Body<'a> {
-    pub(super) bytes: &'a [u8],
-    pub(super) checksum: u32,
-    pub(super) commit_timestamp: u64,
-}
-
-impl Body<'_> {
-    pub(super) fn new(bytes: &[u8], commit_timestamp: u64) -> Body<'_> {
-        Body { bytes, checksum: crc32c::crc32c(bytes), commit_timestamp }
     }
 }
 

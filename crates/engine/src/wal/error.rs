@@ -1,6 +1,6 @@
 //! What can go wrong with the log.
 
-use super::format::VERSION;
+use super::VERSION;
 use super::{DatabaseId, Lsn, Shortage};
 use crate::storage::StorageError;
 use std::fmt;

@@ -1,9 +1,11 @@
 //! The flusher: takes what was appended, writes and syncs it, and says that it is durable.
 
-use super::buffer::{Body, Shared};
+use super::buffer::Shared;
 use super::format::{Kind, POSITION_MAX, SegmentHeader, name};
-use super::gather::{Gatherer, WriteGroup};
+use super::gather::Gatherer;
+use super::lane::Body;
 use super::segments::{Ended, Segments, is_curable};
+use super::write_group::WriteGroup;
 use super::{End, Error, Lsn, Options, Result, Room, Tail};
 use crate::metrics::Clock;
 use crate::storage::{Storage, StorageError};

@@ -1,11 +1,8 @@
 //! The bytes of segment headers and record headers. All numbers are little-endian.
 
 use super::codec::{OPTIONAL_KIND_MIN, u32_at, u64_at};
-use super::{DatabaseId, Planted, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN};
+use super::{DatabaseId, Planted, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, VERSION};
 use crate::storage::SECTOR_BYTES;
-
-/// The version of the format that is written, and the only one that is read.
-pub(super) const VERSION: u32 = 1;
 
 /// A segment's header has a sector of its own, which is written when the file is made and when the segment begins.
 pub(super) const SEGMENT_HEADER_BYTES: usize = SECTOR_BYTES;

@@ -3,20 +3,9 @@
 use super::buffer::Shared;
 use super::format::{RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES, SegmentHeader};
 use super::lane::{LANES, Taken};
+use super::write_group::WriteGroup;
 use super::{DatabaseId, End, Lsn, Tail};
 use std::collections::VecDeque;
-
-/// Records that one write puts behind what is durable.
-#[derive(Debug)]
-pub(super) struct WriteGroup {
-    /// The segment that the run begins, unless it goes on in one.
-    pub(super) begins: Option<SegmentHeader>,
-    pub(super) first_lsn: u64,
-    /// Where in the segment's file.
-    pub(super) offset: u64,
-    pub(super) bytes: Vec<u8>,
-    pub(super) records: u64,
-}
 
 /// The flusher's side of the lanes. Gathered is the log up to `at`, without a gap.
 #[derive(Debug)]

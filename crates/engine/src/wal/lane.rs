@@ -5,8 +5,21 @@
 //! lock. So the records of a lane ascend; and after every lane has been locked once, all records that had a place
 //! before that are in the lanes or were taken from them.
 
-use super::buffer::Body;
 use super::format::{Kind, RECORD_HEADER_BYTES, RecordHeader};
+
+/// What a record is to hold.
+#[derive(Clone, Copy)]
+pub(super) struct Body<'a> {
+    pub(super) bytes: &'a [u8],
+    pub(super) checksum: u32,
+    pub(super) commit_timestamp: u64,
+}
+
+impl Body<'_> {
+    pub(super) fn new(bytes: &[u8], commit_timestamp: u64) -> Body<'_> {
+        Body { bytes, checksum: crc32c::crc32c(bytes), commit_timestamp }
+    }
+}
 
 /// How many lanes there are: more than the workers of most databases, and few enough to lock one after the other for
 /// each flush. More appenders than lanes share them.

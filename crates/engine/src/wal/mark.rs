@@ -1,8 +1,6 @@
 //! When what is in the log was appended: marks in it, and points that are asked for by them.
 
-use super::{Ending, Lsn, Planted, Reader, Result};
-use crate::storage::Storage;
-use crate::wal::DatabaseId;
+use super::Lsn;
 use std::fmt;
 
 /// A record of the time, which the flusher appends about once in a second, as long as there is something behind the
@@ -56,33 +54,6 @@ impl fmt::Display for Point {
         write!(f, "lsn {}", self.lsn)?;
         self.unix_ns.map_or(Ok(()), |unix_ns| write!(f, " ({})", Utc(unix_ns)))
     }
-}
-
-/// What the marks of a log say of a time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Around {
-    /// The last mark with this time or an earlier one.
-    pub before: Option<Mark>,
-    /// The first with a later one.
-    pub after: Option<Mark>,
-    /// Where reading has ended: at the second of them, or the end of the log.
-    pub end: Point,
-}
-
-/// Looks for the marks around a time in the log from `start` on, which is where a record begins.
-pub fn marks_around(storage: &dyn Storage, database: DatabaseId, start: Lsn, unix_ns: u64) -> Result<Around> {
-    let mut reader = Reader::with_planted(storage, database, start, Ending::Unknown, Planted::None)?;
-    let mut around = Around { before: None, after: None, end: Point { lsn: start, unix_ns: None } };
-    while let Some(mark) = reader.next_mark()? {
-        if mark.unix_ns > unix_ns {
-            around.after = Some(mark);
-            break;
-        }
-        around.before = Some(mark);
-    }
-    let lsn = around.after.map_or(reader.lsn(), |mark| mark.lsn.0);
-    around.end = Point { lsn: Lsn(lsn), unix_ns: around.after.or(around.before).map(|mark| mark.unix_ns) };
-    Ok(around)
 }
 
 /// A time in nanoseconds since 1970, as people and RFC 3339 write it.

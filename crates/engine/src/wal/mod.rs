@@ -19,6 +19,7 @@ mod format;
 mod gather;
 mod lane;
 mod mark;
+mod marks_around;
 mod planted;
 mod reader;
 mod record;
@@ -31,6 +32,7 @@ mod tail;
 #[cfg(all(test, not(braid_shuttle)))]
 mod tests;
 mod thread;
+mod write_group;
 mod writer;
 
 pub use crate::metrics::LogStatistics as Statistics;
@@ -39,7 +41,8 @@ pub use damaged_reader::{Gap, Remains, Remnant, claimed_database};
 pub use error::{Error, Result};
 pub use finished::{Finished, finished};
 pub use flusher::Flusher;
-pub use mark::{Around, Mark, Point, Until, Utc, marks_around};
+pub use mark::{Mark, Point, Until, Utc};
+pub use marks_around::{Around, marks_around};
 pub use planted::Planted;
 pub use reader::{Reader, Record};
 pub use record::{Change, ChangeIter, Changes};
@@ -131,3 +134,6 @@ impl Options {
         self.segment_bytes - format::SEGMENT_HEADER_BYTES as u64
     }
 }
+
+/// The version of the format that is written, and the only one that is read.
+const VERSION: u32 = 1;

@@ -1,8 +1,9 @@
 //! Appending to a log, and waiting until what was appended is durable.
 
-use super::buffer::{Body, Shared};
+use super::buffer::Shared;
 use super::flusher::Flusher;
 use super::format::Kind;
+use super::lane::Body;
 use super::{Changes, DatabaseId, Error, Lsn, Options, Result, Room, Stall, Statistics, Tail};
 use crate::metrics::{Clock, LogCondition};
 use crate::storage::{Storage, StorageError};
