@@ -6,18 +6,31 @@
 
 use super::bounded_wait::BoundedWait;
 use super::commit::Commit;
+use super::inline::UnderPolicy;
 use super::state::{BEGIN, COMMIT, TxnState};
 use crate::cc::{Abort, ConcurrencyControl, Declared, NotBegun, Unlogged};
 use crate::error::{Error, Result};
 use crate::exec::Execution;
 use crate::index::DERIVED;
 use crate::profile::Activity;
-use crate::suspend::{PrefetchOnly, Suspend, Timed};
+use crate::suspend::{PrefetchOnly, Suspend};
 use crate::table::Fault;
 use crate::wal::{self, Change, Lsn, Writer};
 
 /// Flushes of the log that a commit in place waits for, perhaps for room.
 const FLUSHES_MAX: u32 = 1000;
+
+/// A step of a commit.
+struct CommitStep<'d, C: ConcurrencyControl>(&'d TxnState<C>, &'d mut Commit<C>);
+
+impl<C: ConcurrencyControl> UnderPolicy for CommitStep<'_, C> {
+    type Output = Option<Result<(), Abort>>;
+
+    #[inline(always)]
+    fn call<S: Suspend>(self, s: &mut S) -> Self::Output {
+        self.0.step_commit(self.1, s)
+    }
+}
 
 impl<C: ConcurrencyControl> TxnState<C> {
     /// Begins an attempt, here and now; `None`: it has to wait.
@@ -47,16 +60,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
     /// Goes on with the commit, here and now.
     #[inline(always)]
     pub(crate) fn commit_now(&self, commit: &mut Commit<C>) -> Option<Result<(), Abort>> {
-        match self.context().profile.is_timing() {
-            false => self.step_commit(commit, &mut PrefetchOnly),
-            true => self.commit_timed(commit),
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn commit_timed(&self, commit: &mut Commit<C>) -> Option<Result<(), Abort>> {
-        self.step_commit(commit, &mut Timed::new(&mut PrefetchOnly, &self.context().profile))
+        self.with_policy(&mut PrefetchOnly, Activity::Control, CommitStep(self, commit))
     }
 
     /// Goes on with the commit; `None`: suspended.

@@ -14,11 +14,18 @@ use crate::kernel::Context;
 use crate::profile::Activity;
 use crate::suspend::{Never, OnMiss, PrefetchOnly, Suspend, Timed};
 
-/// What is run in place. Its maker sees to what its steps need: polls happen inside the worker's epoch, calls of a
+/// What can be done under any policy.
+pub(crate) trait UnderPolicy {
+    type Output;
+
+    fn call<S: Suspend>(self, s: &mut S) -> Self::Output;
+}
+
+/// What is run in place. The caller sees to what its steps need: polls happen inside the worker's epoch, calls of a
 /// `Transaction` inside its context's.
 trait Steps {
-    /// Goes on; returns true if done. Without suspensions it does not come to its end only while another transaction is about to
-    /// commit.
+    /// Goes on; returns true if done. Without suspensions it does not come to its end only while another transaction is about
+    /// to commit.
     fn step<S: Suspend>(&mut self, s: &mut S) -> bool;
 }
 
@@ -27,54 +34,101 @@ struct On<'d, C: ConcurrencyControl, O>(&'d mut O, &'d Context<C>, &'d mut C::Tx
 /// A search of the index alone.
 struct Probe<'d, C: ConcurrencyControl>(&'d mut Point<C>);
 
-impl<C: ConcurrencyControl> Steps for On<'_, C, Point<C>> {
-    #[inline(always)]
-    fn step<S: Suspend>(&mut self, s: &mut S) -> bool {
-        // SAFETY: see `Steps`; the transaction is open.
-        unsafe { self.0.step(self.1, self.2, s) }
-    }
+macro_rules! steps {
+    ($($what:ty: |$me:ident, $s:ident| $step:expr;)*) => {$(
+        impl<C: ConcurrencyControl> Steps for $what {
+            #[inline(always)]
+            fn step<S: Suspend>(&mut self, $s: &mut S) -> bool {
+                let $me = self;
+                // SAFETY: see `Steps`; the transaction is open.
+                unsafe { $step }
+            }
+        }
+    )*};
 }
 
-impl<C: ConcurrencyControl> Steps for On<'_, C, ScanBatch<C>> {
-    #[inline(always)]
-    fn step<S: Suspend>(&mut self, s: &mut S) -> bool {
-        // SAFETY: as above.
-        unsafe { self.0.step(self.1, self.2, s) }
-    }
+steps! {
+    On<'_, C, Point<C>>: |me, s| me.0.step(me.1, me.2, s);
+    On<'_, C, ScanBatch<C>>: |me, s| me.0.step(me.1, me.2, s);
+    On<'_, C, IndexedWrite<C>>: |me, s| me.0.step(me.1, me.2, s);
+    Probe<'_, C>: |me, s| me.0.probe(s);
 }
 
-impl<C: ConcurrencyControl> Steps for On<'_, C, IndexedWrite<C>> {
-    #[inline(always)]
-    fn step<S: Suspend>(&mut self, s: &mut S) -> bool {
-        // SAFETY: as above.
-        unsafe { self.0.step(self.1, self.2, s) }
-    }
-}
-
-impl<C: ConcurrencyControl> Steps for Probe<'_, C> {
-    #[inline(always)]
-    fn step<S: Suspend>(&mut self, s: &mut S) -> bool {
-        // SAFETY: as above.
-        unsafe { self.0.probe(s) }
-    }
-}
-
+/// One step.
+struct Once<O>(O);
 /// The sequential mode: the same machine in a loop. Returns false if it has waited as long as an operation may.
-#[inline(always)]
-fn finish<S: Suspend>(operation: &mut impl Steps, s: &mut S) -> bool {
-    if operation.step(s) {
-        return true;
+struct ToItsEnd<O>(O);
+/// Rounds over several machines.
+struct All<'d, C: ConcurrencyControl>(&'d mut [Option<Point<C>>], &'d TxnState<C>);
+
+impl<O: Steps> UnderPolicy for Once<O> {
+    type Output = bool;
+
+    #[inline(always)]
+    fn call<S: Suspend>(mut self, s: &mut S) -> bool {
+        self.0.step(s)
     }
-    let mut patience = BoundedWait::default();
-    while patience.wait() {
-        if operation.step(s) {
+}
+
+impl<O: Steps> UnderPolicy for ToItsEnd<O> {
+    type Output = bool;
+
+    #[inline(always)]
+    fn call<S: Suspend>(mut self, s: &mut S) -> bool {
+        if self.0.step(s) {
             return true;
         }
+        let mut wait = BoundedWait::default();
+        while wait.wait() {
+            if self.0.step(s) {
+                return true;
+            }
+        }
+        false
     }
-    false
+}
+
+impl<C: ConcurrencyControl> UnderPolicy for All<'_, C> {
+    type Output = bool;
+
+    fn call<S: Suspend>(self, s: &mut S) -> bool {
+        let All(points, state) = self;
+        // SAFETY: not borrowed outside of single calls.
+        let txn = unsafe { &mut *state.scheme.get() };
+        let mut wait = BoundedWait::default();
+        // SAFETY: see `Steps`.
+        unsafe { run_all(points, state.context(), txn, s, || wait.wait()) }
+    }
 }
 
 impl<C: ConcurrencyControl> TxnState<C> {
+    /// Does `work` under a policy, and notes where its time goes if the worker does that now: `after` comes next then.
+    #[inline(always)]
+    pub(crate) fn with_policy<S: Suspend, W: UnderPolicy>(
+        &self,
+        s: &mut S,
+        after: Activity,
+        work: W,
+    ) -> W::Output {
+        match self.context().profile.is_timing() {
+            false => work.call(s),
+            true => self.with_timed_policy(s, after, work),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn with_timed_policy<S: Suspend, W: UnderPolicy>(
+        &self,
+        s: &mut S,
+        after: Activity,
+        work: W,
+    ) -> W::Output {
+        let output = work.call(&mut Timed::new(s, &self.context().profile));
+        self.enter(after);
+        output
+    }
+
     #[inline(always)]
     fn on<'d, O>(&'d self, operation: &'d mut O) -> On<'d, C, O> {
         // SAFETY: not borrowed outside of single calls.
@@ -82,26 +136,11 @@ impl<C: ConcurrencyControl> TxnState<C> {
     }
 
     #[inline(always)]
-    fn run(&self, mut operation: impl Steps) -> bool {
-        if self.context().profile.is_timing() {
-            return self.run_timed(operation);
-        }
+    fn run(&self, operation: impl Steps) -> bool {
         match self.execution.get() {
-            Execution::Sequential => finish(&mut operation, &mut Never),
-            _ => finish(&mut operation, &mut PrefetchOnly),
+            Execution::Sequential => self.with_policy(&mut Never, Activity::Useful, ToItsEnd(operation)),
+            _ => self.with_policy(&mut PrefetchOnly, Activity::Useful, ToItsEnd(operation)),
         }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn run_timed(&self, mut operation: impl Steps) -> bool {
-        let profile = &self.context().profile;
-        let is_done = match self.execution.get() {
-            Execution::Sequential => finish(&mut operation, &mut Timed::new(&mut Never, profile)),
-            _ => finish(&mut operation, &mut Timed::new(&mut PrefetchOnly, profile)),
-        };
-        self.enter(Activity::Useful); // the closure's again
-        is_done
     }
 
     /// Runs a point operation to its end, here and now. Returns false if it has waited as long as an operation may.
@@ -130,40 +169,16 @@ impl<C: ConcurrencyControl> TxnState<C> {
         self.run(self.on(upkeep))
     }
 
-    /// Runs several point operations to their ends, their misses overlapped. Returns false if one of them has waited as long as an operation may.
+    /// Runs several point operations to their ends, their misses overlapped. Returns false if one of them has waited as long as
+    /// an operation may.
     #[must_use]
     pub(crate) fn run_points(&self, points: &mut [Option<Point<C>>]) -> bool {
-        let profile = &self.context().profile;
-        let is_done = match profile.is_timing() {
-            false => self.run_points_as(points, &mut OnMiss),
-            true => self.run_points_as(points, &mut Timed::new(&mut OnMiss, profile)),
-        };
-        self.enter(Activity::Useful);
-        is_done
+        self.with_policy(&mut OnMiss, Activity::Useful, All(points, self))
     }
 
-    fn run_points_as<S: Suspend>(&self, points: &mut [Option<Point<C>>], s: &mut S) -> bool {
-        // SAFETY: not borrowed outside of single calls.
-        let txn = unsafe { &mut *self.scheme.get() };
-        let mut patience = BoundedWait::default();
-        // SAFETY: see `Steps`.
-        unsafe { run_all(points, self.context(), txn, s, || patience.wait()) }
-    }
-
-    /// Steps a point operation that is in no place.
+    /// Steps a point operation that is in no slot.
     #[inline(always)]
     pub(crate) fn step_point<S: Suspend>(&self, point: &mut Point<C>, s: &mut S) -> bool {
-        match self.context().profile.is_timing() {
-            false => self.on(point).step(s),
-            true => self.step_point_timed(point, s),
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn step_point_timed<S: Suspend>(&self, point: &mut Point<C>, s: &mut S) -> bool {
-        let is_done = self.on(point).step(&mut Timed::new(s, &self.context().profile));
-        self.enter(Activity::Useful);
-        is_done
+        self.with_policy(s, Activity::Useful, Once(self.on(point)))
     }
 }
