@@ -238,6 +238,11 @@ impl<C: ConcurrencyControl> Operations for TxnState<C> {
         self.used.get() & !self.todo.get() != 0
     }
 
+    #[inline(always)]
+    fn held_until(&self) -> u64 {
+        self.held_until.take()
+    }
+
     fn must_finish(&self) -> bool {
         self.todo.get() & COMMIT != 0 || self.committed.get().is_some()
     }

@@ -2,12 +2,13 @@
 
 use super::toy_log::ToyLog;
 use crate::epoch::{Epochs, Local};
-use crate::exec::contract::{Host, Operations, Released};
-use crate::exec::contract::{OutputGate, Tuning};
+use crate::exec::contract::{Host, Operations, OutputGate, Released, Stall, Tuning};
 use crate::exec::submit::handle::TaskError;
+use crate::exec::tune::group::SharedLevel;
 use crate::exec::tune::level::Level;
 use crate::exec::tune::measure::{Counters, Reading};
 use crate::memory::Memory;
+use crate::profile::Profile;
 use crate::suspend::Suspend;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::future::Future;
@@ -15,6 +16,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 const PLACES: usize = 4;
 
@@ -92,6 +94,17 @@ impl Operations for Toy {
     fn has_unfetched(&self) -> bool {
         self.used.get() & !self.todo.get() != 0
     }
+    fn must_finish(&self) -> bool {
+        false
+    }
+    fn can_restart(&self) -> bool {
+        false
+    }
+    fn restart(&self) {
+        unreachable!("these operations cannot restart");
+    }
+    fn set_long(&self) {}
+    fn placed(&self, _: &Waker) {}
     fn held_until(&self) -> u64 {
         assert!(self.started.get());
         self.held_until.take().expect("asked once for each future")
@@ -222,6 +235,26 @@ impl Host for ToyHost {
     fn local(&self) -> &Local {
         &self.local
     }
+    fn enter(&self) {
+        self.local.enter();
+    }
+    fn leave(&self) {
+        self.local.leave();
+    }
+    fn paused(&self) {}
+    fn resumed(&self) {}
+    fn refresh(&self, oldest: Option<u64>) {
+        self.local.refresh(oldest);
+    }
+    fn profile(&self) -> Option<&Profile> {
+        None
+    }
+    fn expire(&self) -> Option<Duration> {
+        None
+    }
+    fn is_maintained(&self) -> bool {
+        true
+    }
     fn charge(&self, bytes: usize) -> bool {
         let charged = self.life.charged.get() + bytes;
         let is_granted = self.life.charged_max.get().is_none_or(|charged_max| charged <= charged_max);
@@ -254,6 +287,9 @@ impl Tuning for ToyHost {
     fn longs(&self) -> usize {
         self.life.longs.get()
     }
+    fn shared_level(&self) -> Option<Arc<SharedLevel>> {
+        None
+    }
     fn known_level(&self) -> Option<Level> {
         self.life.known.get()
     }
@@ -271,6 +307,9 @@ impl OutputGate for ToyHost {
     fn wake_when_released(&self, until: u64, waker: &Waker) -> bool {
         assert!(!self.local.is_entered());
         self.log.as_ref().is_some_and(|log| log.wake_when_released(until, waker))
+    }
+    fn stall(&self) -> Option<Stall> {
+        None
     }
     fn wait_released(&self, until: u64) {
         assert!(!self.local.is_entered());
