@@ -90,7 +90,7 @@ pub mod worker {
 /// What opening a database on disk has found and done, and databases as they were at an earlier moment.
 pub mod recovery {
     pub use crate::db::{Past, restore};
-    pub use crate::durable::{Damage, Progress, Recovery, Restoration, Stage};
+    pub use crate::durable::{Damage, Progress, Recovery, RecoveryStage, Restoration};
     pub use crate::wal::Cut;
 }
 

@@ -1,9 +1,9 @@
 //! Judges the recorded history of a simulation, after its end: by the checker of histories, which knows nothing of the
 //! simulation, and under snapshot isolation by a replay as well, which leaves nothing open.
 
+use crate::isolation::Isolation;
 use crate::record::{Operation, Outcome, Record, Tag};
 use crate::replay::replay;
-use crate::scheme::Isolation;
 use braid_history::{Anomaly, Checker, History, Model, Op, Order, Status, Transaction, check};
 use std::collections::BTreeSet;
 use std::fmt::Write;

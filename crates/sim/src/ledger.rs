@@ -1,8 +1,8 @@
 //! What one simulation has seen: counts, the first violation, the recorded history, and a hash over everything
 //! that happened.
 
+use crate::isolation::Isolation;
 use crate::record::{Outcome, Record};
-use crate::scheme::Isolation;
 use braiddb::{Error, Result};
 use std::cell::{Cell, RefCell};
 use std::fmt;

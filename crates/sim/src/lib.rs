@@ -24,7 +24,9 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod attempts;
 pub mod crash;
+mod isolation;
 mod judge;
 mod ledger;
 mod observer;
@@ -35,15 +37,16 @@ mod replay;
 mod scheduler;
 mod scheme;
 pub mod script;
-mod stage;
 pub mod storage;
+mod submitter;
 pub mod workload;
 
+pub use isolation::Isolation;
 pub use ledger::{Ledger, Report};
 pub use observer::{Look, Observer};
 pub use random::Random;
 pub use recording::{Lists, Recording, Rows};
 pub use scheduler::{Settings, Violation, run};
-pub use scheme::{Isolation, SCHEMES, Scheme};
-pub use stage::Stage;
+pub use scheme::{SCHEMES, Scheme};
+pub use submitter::Submitter;
 pub use workload::{Entry, Workload, WorkloadId};

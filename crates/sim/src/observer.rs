@@ -1,7 +1,8 @@
 //! Interactive transactions that look from outside, again and again, while others run.
 
+use crate::attempts::Attempts;
 use crate::ledger::Ledger;
-use crate::record::{Attempts, Outcome};
+use crate::record::Outcome;
 use crate::recording::Recording;
 use crate::workload::Workload;
 use braiddb::{ConcurrencyControl, Database, Error, Result, Transaction};

@@ -1,8 +1,9 @@
 //! A transaction whose operations are recorded. Its rows hold a number of the workload's and, below that, the tag of
 //! the write that they come from; so all values differ, and the workload need not care.
 
+use crate::attempts::Attempts;
 use crate::ledger::Ledger;
-use crate::record::{Attempts, Operation, Outcome, Tag};
+use crate::record::{Operation, Outcome, Tag};
 use braiddb::{ConcurrencyControl, Database, Error, Result, Table, Txn};
 use std::fmt;
 use std::ops::RangeInclusive;

@@ -3,12 +3,12 @@
 //! Invariant: every choice comes from the seed; nothing that differs between two runs (addresses, time, hash
 //! tables' order) decides anything.
 
+use crate::isolation::Isolation;
 use crate::judge::judge;
 use crate::ledger::{Ledger, Report};
 use crate::observer::Observer;
 use crate::random::Random;
-use crate::scheme::Isolation;
-use crate::stage::{Sessions, Stage};
+use crate::submitter::{Sessions, SimulatedWorker, Submitter};
 use crate::workload::{Entry, Workload};
 use braiddb::metrics::Clock;
 use braiddb::suspend::Seeded;
@@ -102,8 +102,6 @@ const OBSERVERS_MAX: usize = 4;
 const OBSERVER_SESSIONS: u32 = 1 << 31;
 /// Housekeeping calls until nothing is left to do.
 const TENDS_MAX: usize = 10_000;
-
-pub(crate) type SimulatedWorker<C> = Worker<C, Seeded>;
 
 /// Time that goes on when it is looked at.
 pub(crate) struct Ticks {
@@ -209,7 +207,7 @@ impl<C: ConcurrencyControl> Simulation<C> {
     fn begin(&mut self, at: usize, random: &mut Random) {
         if !self.workers[at].is_full() {
             let (worker, sessions, ledger) = (&mut self.workers[at], &mut self.sessions[at], &self.ledger);
-            self.workload.begin(&mut Stage { worker, at, sessions, ledger }, random);
+            self.workload.begin(&mut Submitter { worker, at, sessions, ledger }, random);
         }
     }
 

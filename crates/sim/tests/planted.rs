@@ -6,8 +6,8 @@ use braid_sim::workload::{
     sets_losing_elements,
 };
 use braid_sim::{
-    Entry, Isolation, Ledger, Look, Observer, Random, Recording, Rows, Scheme, Settings, Stage, Violation,
-    Workload, WorkloadId, run,
+    Entry, Isolation, Ledger, Look, Observer, Random, Recording, Rows, Scheme, Settings, Submitter,
+    Violation, Workload, WorkloadId, run,
 };
 use braiddb::{Database, Error, Result, Snapshot};
 use std::cell::Cell;
@@ -117,7 +117,7 @@ fn faulty<const FAULT: u8>(database: &Database<Snapshot>, _: &mut Random, _: &Le
 }
 
 impl Workload<Snapshot> for Faulty {
-    fn begin(&mut self, stage: &mut Stage<'_, Snapshot>, random: &mut Random) {
+    fn begin(&mut self, submitter: &mut Submitter<'_, Snapshot>, random: &mut Random) {
         let (rows, fault, key) = (self.rows, self.fault, random.below(5));
         assert!(fault != Fault::Panics, "planted");
         let is_own = fault == Fault::WritesByItself && random.chance(10);
@@ -125,7 +125,7 @@ impl Workload<Snapshot> for Faulty {
             recording.get(rows, key).await?;
             if is_own { recording.tx().put(rows, key, 0).await } else { recording.put(rows, key, 0).await }
         };
-        stage.spawn_recorded(body, |()| ());
+        submitter.spawn_recorded(body, |()| ());
     }
 
     fn look(&self, _: &Observer<Snapshot>) -> Result<Look> {

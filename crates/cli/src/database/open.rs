@@ -2,7 +2,7 @@
 
 use braiddb::checkpoint::{self, Identity};
 use braiddb::metrics::{LogCondition, SystemClock};
-use braiddb::recovery::{Progress, Stage};
+use braiddb::recovery::{Progress, RecoveryStage};
 use braiddb::storage::{Cause, FileStorage, LOCK_NAME, Storage, StorageError};
 use braiddb::{Database, Error, Options, wal};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -127,11 +127,11 @@ impl Bar {
     /// Shows it.
     pub fn show(&self, progress: &Progress) {
         let (what, template) = match (progress.stage, progress.total) {
-            (Stage::Checkpoint, Some(_)) => {
+            (RecoveryStage::Checkpoint, Some(_)) => {
                 ("rows of the checkpoint", "{wide_bar} {human_pos}/{human_len} {msg}")
             }
-            (Stage::Checkpoint, None) => ("rows of the checkpoint", "{spinner} {human_pos} {msg}"),
-            (Stage::Log, _) => ("changes of the log", "{spinner} {human_pos} {msg}"),
+            (RecoveryStage::Checkpoint, None) => ("rows of the checkpoint", "{spinner} {human_pos} {msg}"),
+            (RecoveryStage::Log, _) => ("changes of the log", "{spinner} {human_pos} {msg}"),
         };
         if self.0.message() != what {
             self.0.set_style(ProgressStyle::with_template(template).expect("the template is well formed"));

@@ -29,7 +29,7 @@ pub use no_wait::NoWait;
 pub use serializable::{Planted, Serializable, planted};
 pub use silo::Silo;
 pub use snapshot::Snapshot;
-pub use waits::{Refusal, Stage, Ticket, Waits};
+pub use waits::{Refusal, Ticket, WaitStage, Waits};
 
 /// The table of schemes: calls the macro `$then` with a line for each, which has its name on command lines, a name for
 /// modules, its type, and what it promises (`Snapshot`: snapshot isolation; `Serial`: committed transactions are strictly

@@ -6,7 +6,7 @@
 //! has gone through are not locked, and looked at again when it commits.
 
 use super::silo::read_committed;
-use super::single::{Access, Content, Held, Policy, Single, Stage, Txn, holder_of_lock, record_of};
+use super::single::{Access, CommitStage, Content, Held, Policy, Single, Txn, holder_of_lock, record_of};
 use super::{Abort, Env, Intent, Refused};
 use crate::record::{Record, Timestamp};
 use crate::suspend::Suspend;
@@ -92,7 +92,7 @@ impl Policy for Locking {
     }
 
     fn decide<S: Suspend>(
-        _: &mut Stage,
+        _: &mut CommitStage,
         env: Scope<'_>,
         txn: &mut Txn,
         _: &mut S,

@@ -5,7 +5,7 @@
 //! here: commit times are drawn from the database's clock; ranges are gone through again, where their nodes have changed,
 //! rather than refused; a row that is locked by `get_for_update` can be read, and not be written, by others.
 
-use super::single::{Access, Content, Held, Policy, Single, Stage, Txn, holder_of_lock, record_of};
+use super::single::{Access, CommitStage, Content, Held, Policy, Single, Txn, holder_of_lock, record_of};
 use super::{Abort, Env, Intent, Refused};
 use crate::profile::Activity;
 use crate::record::{Record, Timestamp};
@@ -95,13 +95,13 @@ impl Policy for Optimistic {
     }
 
     fn decide<S: Suspend>(
-        stage: &mut Stage,
+        stage: &mut CommitStage,
         env: Scope<'_>,
         txn: &mut Txn,
         s: &mut S,
     ) -> Option<Result<Timestamp, Abort>> {
-        if *stage == Stage::New {
-            *stage = Stage::Fetched;
+        if *stage == CommitStage::New {
+            *stage = CommitStage::Fetched;
             let mut leaves = false;
             txn.accesses.last_writes().for_each(|(record, _)| leaves |= s.miss::<1>(record.cast()));
             if leaves {

@@ -23,7 +23,7 @@ impl Tracker for Untracked {
     type Shared = ();
     type Worker = ();
     type Reads = ();
-    type Decision = ();
+    type Validation = ();
 
     fn worker(&(): &()) {}
     fn retire(&(): &(), &(): &()) {}

@@ -72,7 +72,7 @@ impl Ticket {
 
 /// How far a wait has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
+pub enum WaitStage {
     /// It is to be woken.
     Waiting,
     /// The row was free at that time: try to take it.
@@ -118,7 +118,7 @@ struct Queue {
 struct Entry {
     place: u32,
     deadline_ns: u64,
-    stage: Stage,
+    stage: WaitStage,
     waker: Option<Waker>,
 }
 
@@ -133,9 +133,9 @@ impl Queue {
         }
         let first = self.entries.values_mut().find(|entry| entry.wants());
         if let Some(entry) = first
-            && entry.stage == Stage::Waiting
+            && entry.stage == WaitStage::Waiting
         {
-            entry.stage = Stage::Turn;
+            entry.stage = WaitStage::Turn;
             woken.extend(entry.waker.take());
         }
     }
@@ -143,10 +143,10 @@ impl Queue {
 
 impl Entry {
     fn wants(&self) -> bool {
-        matches!(self.stage, Stage::Waiting | Stage::Turn)
+        matches!(self.stage, WaitStage::Waiting | WaitStage::Turn)
     }
 
-    fn stop(&mut self, why: Stage, woken: &mut Woken) {
+    fn stop(&mut self, why: WaitStage, woken: &mut Woken) {
         self.stage = why;
         woken.extend(self.waker.take());
     }
@@ -192,13 +192,13 @@ impl State {
         for (&(_, number), row) in self.waiters.range((place, 0)..=(place, u64::MAX)) {
             // Of several waits for one row the first ends them all.
             let Some(queue) = self.rows.get(row).filter(|_| rows.insert(row)) else { continue };
-            if queue.entries.get(&number).is_none_or(|entry| entry.stage != Stage::Waiting) {
+            if queue.entries.get(&number).is_none_or(|entry| entry.stage != WaitStage::Waiting) {
                 continue;
             }
             for (_, entry) in queue.entries.range(..number).rev().filter(|(_, entry)| entry.wants()) {
                 awaited.push(entry.place);
                 // It waits for all that are before it; but one that has its turn, and may be waiting elsewhere, does not.
-                if entry.stage == Stage::Waiting {
+                if entry.stage == WaitStage::Waiting {
                     break;
                 }
             }
@@ -256,7 +256,7 @@ impl State {
             let waits: Vec<_> = waits.map(|(&(_, number), &row)| Ticket { row, number }).collect();
             for ticket in waits {
                 if let Some(entry) = self.entry(ticket).filter(|entry| entry.wants()) {
-                    entry.stop(Stage::Deadlocked, woken);
+                    entry.stop(WaitStage::Deadlocked, woken);
                 }
             }
             roots.extend(cycle);
@@ -314,7 +314,7 @@ impl Waits {
         let is_awaited =
             state.held.range((place, RecordId(0))..=(place, RecordId(u32::MAX))).next().is_some();
         let number = state.tickets | if is_awaited { 0 } else { LATER };
-        let entry = Entry { place, deadline_ns, stage: Stage::Waiting, waker: None };
+        let entry = Entry { place, deadline_ns, stage: WaitStage::Waiting, waker: None };
         state.rows.entry(row).or_default().entries.insert(number, entry);
         state.waiters.insert((place, number), row);
         if deadline_ns != NEVER {
@@ -338,28 +338,28 @@ impl Waits {
     /// The row was found held by the one at `holder`: waits on, at the same place in the queue, unless that one does not
     /// have it any more (`is_held`, as for `join`). A wait that is over stays so.
     #[cold]
-    pub fn stay(&self, ticket: Ticket, holder: u32, is_held: impl FnOnce() -> bool) -> Stage {
+    pub fn stay(&self, ticket: Ticket, holder: u32, is_held: impl FnOnce() -> bool) -> WaitStage {
         let mut state = lock(&self.state);
         let mut woken = Woken::new();
-        let Some(entry) = state.entry(ticket) else { return Stage::Turn };
+        let Some(entry) = state.entry(ticket) else { return WaitStage::Turn };
         if !entry.wants() || !is_held() {
             return entry.stage;
         }
-        entry.stage = Stage::Waiting;
+        entry.stage = WaitStage::Waiting;
         let place = entry.place;
         state.set_holder(ticket.row, Some(holder));
         let goes_on = state.break_cycles(place, &mut woken);
         self.unlock(state, woken);
-        if goes_on { Stage::Waiting } else { Stage::Deadlocked }
+        if goes_on { WaitStage::Waiting } else { WaitStage::Deadlocked }
     }
 
     /// How far the wait has come; while it waits, `waker` will be called when that changes.
     #[cold]
-    pub fn look(&self, ticket: Ticket, waker: &Waker) -> Stage {
+    pub fn look(&self, ticket: Ticket, waker: &Waker) -> WaitStage {
         let mut state = lock(&self.state);
-        let Some(entry) = state.entry(ticket) else { return Stage::Turn };
+        let Some(entry) = state.entry(ticket) else { return WaitStage::Turn };
         let mut old = None;
-        if entry.stage == Stage::Waiting && !entry.waker.as_ref().is_some_and(|w| w.will_wake(waker)) {
+        if entry.stage == WaitStage::Waiting && !entry.waker.as_ref().is_some_and(|w| w.will_wake(waker)) {
             old = entry.waker.replace(waker.clone());
         }
         let stage = entry.stage;
@@ -385,8 +385,8 @@ impl Waits {
         let others = queue.entries.len() > 1;
         // The same transaction may have asked for the row twice at once, and then has it twice.
         let own = queue.entries.values_mut().filter(|entry| entry.place == place);
-        own.filter(|entry| entry.stage == Stage::Waiting)
-            .for_each(|entry| entry.stop(Stage::Turn, &mut woken));
+        own.filter(|entry| entry.stage == WaitStage::Waiting)
+            .for_each(|entry| entry.stop(WaitStage::Turn, &mut woken));
         if is_news {
             state.break_cycles(place, &mut woken); // others of its operations may wait
         }
@@ -438,7 +438,7 @@ impl Waits {
                 if let Some(entry) = queue.entries.get_mut(&number)
                     && entry.wants()
                 {
-                    entry.stop(Stage::Expired, &mut woken);
+                    entry.stop(WaitStage::Expired, &mut woken);
                 }
                 queue.turn(&mut woken);
             }
@@ -492,21 +492,21 @@ mod tests {
         let join = |place| waits.join(ROW, place, Some(1), NEVER, || true).expect("no cycle");
         let [a, b, c, d] = [2, 3, 4, 5].map(join);
         let look = |ticket| waits.look(ticket, &waker);
-        assert_eq!([a, b, c, d].map(look), [Stage::Waiting; 4]);
+        assert_eq!([a, b, c, d].map(look), [WaitStage::Waiting; 4]);
         assert_eq!(waits.memory.used_bytes(Kind::Other), 4 * ENTRY_BYTES);
         waits.leave(b);
         waits.ended(9);
-        assert_eq!(look(a), Stage::Waiting);
+        assert_eq!(look(a), WaitStage::Waiting);
         waits.ended(1);
-        assert_eq!([a, c, d].map(look), [Stage::Turn, Stage::Waiting, Stage::Waiting]);
-        assert_eq!(waits.stay(a, 8, || true), Stage::Waiting);
+        assert_eq!([a, c, d].map(look), [WaitStage::Turn, WaitStage::Waiting, WaitStage::Waiting]);
+        assert_eq!(waits.stay(a, 8, || true), WaitStage::Waiting);
         waits.ended(8);
-        assert_eq!([a, c].map(look), [Stage::Turn, Stage::Waiting]);
+        assert_eq!([a, c].map(look), [WaitStage::Turn, WaitStage::Waiting]);
         assert!(waits.took(a), "others wait");
-        assert_eq!(look(c), Stage::Waiting);
+        assert_eq!(look(c), WaitStage::Waiting);
         waits.ended(2);
         waits.leave(c);
-        assert_eq!(look(d), Stage::Turn);
+        assert_eq!(look(d), WaitStage::Turn);
         assert!(!waits.took(d));
         assert!(!waits.is_any() && !waits.has_queue(ROW));
         let state = lock(&waits.state);
@@ -524,15 +524,15 @@ mod tests {
         assert_eq!(waits.first_deadline_ns(), Some(100));
         waits.expire(99);
         let look = |ticket| waits.look(ticket, Waker::noop());
-        assert_eq!(look(first), Stage::Waiting);
+        assert_eq!(look(first), WaitStage::Waiting);
         waits.expire(100);
         assert_eq!(
             (look(first), look(second), waits.first_deadline_ns()),
-            (Stage::Expired, Stage::Waiting, Some(200))
+            (WaitStage::Expired, WaitStage::Waiting, Some(200))
         );
         waits.ended(1);
-        assert_eq!((look(first), look(second)), (Stage::Expired, Stage::Turn));
-        assert_eq!(waits.stay(first, 4, || true), Stage::Expired);
+        assert_eq!((look(first), look(second)), (WaitStage::Expired, WaitStage::Turn));
+        assert_eq!(waits.stay(first, 4, || true), WaitStage::Expired);
         waits.leave_all(2);
         waits.leave_all(3);
         assert_eq!((waits.is_any(), waits.first_deadline_ns()), (false, None));
@@ -571,9 +571,9 @@ mod tests {
         let third = waits.join(other, 12, Some(11), NEVER, || true).expect("no cycle");
         waits.ended(1);
         // 12 has taken the row past the queue, and waits for 11, which waits for the row.
-        assert_eq!(waits.stay(first, 12, || true), Stage::Waiting);
+        assert_eq!(waits.stay(first, 12, || true), WaitStage::Waiting);
         let stages = [first, second, third].map(|ticket| waits.look(ticket, Waker::noop()));
-        assert_eq!(stages, [Stage::Waiting, Stage::Waiting, Stage::Deadlocked]);
+        assert_eq!(stages, [WaitStage::Waiting, WaitStage::Waiting, WaitStage::Deadlocked]);
     }
 
     /// Proves that one that joins the queue, and brings the news of another holder, finds the cycle that this closes for those
@@ -587,7 +587,7 @@ mod tests {
         let second = waits.join(other, 12, Some(10), NEVER, || true).expect("no cycle as far as is known");
         let third = waits.join(row, 11, Some(12), NEVER, || true).expect("it is in no cycle");
         let stages = [first, second, third].map(|ticket| waits.look(ticket, Waker::noop()));
-        assert_eq!(stages, [Stage::Waiting, Stage::Deadlocked, Stage::Waiting]);
+        assert_eq!(stages, [WaitStage::Waiting, WaitStage::Deadlocked, WaitStage::Waiting]);
     }
 
     /// Proves that of a cycle one gives way that holds a row, not one that is merely in the queue between two members.
@@ -599,9 +599,9 @@ mod tests {
         let member = waits.join(row, 3, Some(1), NEVER, || true).expect("no cycle");
         let taker = waits.join(other, 2, Some(3), NEVER, || true).expect("no cycle");
         waits.ended(1);
-        assert_eq!(waits.stay(bystander, 2, || true), Stage::Waiting);
+        assert_eq!(waits.stay(bystander, 2, || true), WaitStage::Waiting);
         let stages = [bystander, member, taker].map(|ticket| waits.look(ticket, Waker::noop()));
-        assert_eq!(stages, [Stage::Waiting, Stage::Deadlocked, Stage::Waiting]);
+        assert_eq!(stages, [WaitStage::Waiting, WaitStage::Deadlocked, WaitStage::Waiting]);
     }
 
     /// Proves that a cycle is found that goes past one that has its turn and will be gone soon, to one that has its turn and
@@ -618,10 +618,10 @@ mod tests {
         join(third, 99, Some(10)).expect("no cycle");
         let first = join(row, 10, None).expect("no cycle");
         let look = |ticket| waits.look(ticket, Waker::noop());
-        assert_eq!([keeper, running, first].map(look), [Stage::Turn; 3]);
+        assert_eq!([keeper, running, first].map(look), [WaitStage::Turn; 3]);
         assert_eq!(join(row, 20, None), Err(Refusal::Deadlocked), "10 is in front of 11, and waits for 20");
         waits.leave(running);
-        assert_eq!(look(first), Stage::Turn);
+        assert_eq!(look(first), WaitStage::Turn);
     }
 
     /// Proves that a wait that the account has no room for does not begin.

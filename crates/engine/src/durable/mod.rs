@@ -31,7 +31,7 @@ use checkpointer::Checkpointer;
 pub use damage::Damage;
 pub(crate) use damage::holder;
 pub use planted::Planted;
-pub use recovery::{Progress, Recovery, Stage};
+pub use recovery::{Progress, Recovery, RecoveryStage};
 pub use restore::Restoration;
 pub(crate) use restore::Restorer;
 pub(crate) use salvage::Salvager;

@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 /// What recovery is busy with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
+pub enum RecoveryStage {
     /// Loading the rows of a checkpoint.
     Checkpoint,
     /// Applying what the log has beyond it.
@@ -30,7 +30,7 @@ pub enum Stage {
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
     /// With what.
-    pub stage: Stage,
+    pub stage: RecoveryStage,
     /// Rows loaded; or transactions applied.
     pub done: u64,
     /// Of how many, where that is known.
@@ -204,7 +204,7 @@ impl Recoverer<'_, '_> {
             let rows = block.rows();
             let count = rows.len() as u64;
             restorer.load(table, rows, manifest.timestamp)?;
-            self.show(Stage::Checkpoint, &loaded, count, Some(total));
+            self.show(RecoveryStage::Checkpoint, &loaded, count, Some(total));
             Ok(())
         })?;
         let loaded = loaded.into_inner();
@@ -212,7 +212,7 @@ impl Recoverer<'_, '_> {
         Ok((manifest, loaded))
     }
 
-    fn show(&self, stage: Stage, counter: &AtomicU64, more: u64, total: Option<u64>) {
+    fn show(&self, stage: RecoveryStage, counter: &AtomicU64, more: u64, total: Option<u64>) {
         let done = counter.fetch_add(more, Ordering::Relaxed) + more;
         // If another thread is showing its progress just now, that will do.
         if let Some(mut progress) = try_lock(&self.progress) {
@@ -235,7 +235,7 @@ impl Recoverer<'_, '_> {
         let (mut transactions, mut timestamp) = (0, timestamp);
         let mut reached = None;
         let done = AtomicU64::new(0);
-        let progress = |changes: usize| self.show(Stage::Log, &done, changes as u64, None);
+        let progress = |changes: usize| self.show(RecoveryStage::Log, &done, changes as u64, None);
         replay(engine, threads(engine), &progress, |feed| {
             let mut tables = engine.all_tables();
             while let Some(record) = reader.next_record().map_err(Error::Log)? {

@@ -4,7 +4,7 @@
 //! behind its start give, but for what the report says was left out.
 
 use super::damage::{Damage, lock_to_read};
-use super::{Progress, Stage, checkpointer, log_table, mark};
+use super::{Progress, RecoveryStage, checkpointer, log_table, mark};
 use crate::cc::ConcurrencyControl;
 use crate::checkpoint::{
     self, Block, CatalogEntry, Closed, Identity, Manifest, RowsFile, RowsReader, TableEntry,
@@ -264,7 +264,7 @@ impl<C: ConcurrencyControl> Salvaging<'_, C> {
                 target.report.rows += 1;
             }
             let done = target.report.rows;
-            (self.of.progress)(&Progress { stage: Stage::Checkpoint, done, total: None });
+            (self.of.progress)(&Progress { stage: RecoveryStage::Checkpoint, done, total: None });
         }
         Ok(())
     }
@@ -298,7 +298,7 @@ impl<C: ConcurrencyControl> Salvaging<'_, C> {
                 Remnant::Record(record) => {
                     self.take_record(&record)?;
                     records += 1;
-                    (self.of.progress)(&Progress { stage: Stage::Log, done: records, total: None });
+                    (self.of.progress)(&Progress { stage: RecoveryStage::Log, done: records, total: None });
                 }
             }
         }

@@ -1,7 +1,7 @@
 //! Looking at all files of a database that is not open: which are good, and whether it would open.
 
 use super::damage::{Catalog, Damage, check_finished, check_record, has_fallback, lock_to_read};
-use super::{Progress, Stage, mark};
+use super::{Progress, RecoveryStage, mark};
 use crate::checkpoint::{self, Block, Closed, Identity, Manifest, RowsFile, RowsReader};
 use crate::error::{Error, Result};
 use crate::storage::{OpenMode, Storage};
@@ -345,7 +345,7 @@ impl Inspector<'_> {
                 damages.push(self.damage(&file, &error));
             }
             done += reader.rows_of(number);
-            (self.progress)(&Progress { stage: Stage::Checkpoint, done, total: Some(total) });
+            (self.progress)(&Progress { stage: RecoveryStage::Checkpoint, done, total: Some(total) });
         }
         damages
     }
@@ -360,7 +360,7 @@ impl Inspector<'_> {
                     self.found.records += 1;
                     self.found.log_bytes += record.end_lsn.0 - record.lsn.0;
                     let done = self.found.records;
-                    (self.progress)(&Progress { stage: Stage::Log, done, total: None });
+                    (self.progress)(&Progress { stage: RecoveryStage::Log, done, total: None });
                 }
             }
         }

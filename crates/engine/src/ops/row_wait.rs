@@ -2,7 +2,7 @@
 
 use super::blocker::{Blocker, Wanted};
 use super::state::TxnState;
-use crate::cc::{Abort, ConcurrencyControl, Holder, Refusal, Stage, Ticket};
+use crate::cc::{Abort, ConcurrencyControl, Holder, Refusal, Ticket, WaitStage};
 use crate::error::{Error, HolderKind, LockHolder, LockedRow, Result};
 use crate::index::Key;
 use crate::profile::Activity;
@@ -137,14 +137,14 @@ impl<'t, C: ConcurrencyControl> RowWait<'t, C> {
         let by = holder.map(|holder| holder.place);
         let stage = match (self.ticket, by) {
             (Some(ticket), Some(by)) => waits.stay(ticket, by, is_held),
-            (Some(_), None) => Stage::Turn,
+            (Some(_), None) => WaitStage::Turn,
             (None, _) => match waits.join(row, place, by, self.deadline_ns, is_held) {
                 Ok(ticket) => {
                     self.ticket = Some(ticket);
                     self.txn.waits.update(|n| n + 1);
-                    Stage::Waiting
+                    WaitStage::Waiting
                 }
-                Err(Refusal::Deadlocked) => Stage::Deadlocked,
+                Err(Refusal::Deadlocked) => WaitStage::Deadlocked,
                 Err(Refusal::OutOfMemory) => {
                     let limit_bytes = self.txn.context().engine.memory.limit_bytes();
                     return Err(Fault::OutOfMemory { limit_bytes }.into());
@@ -159,16 +159,16 @@ impl<'t, C: ConcurrencyControl> RowWait<'t, C> {
         let Some(ticket) = self.ticket else { return Ok(Wait::Over) };
         let waits = C::waits(self.txn.shared());
         let mut stage = waits.look(ticket, context.waker());
-        if stage == Stage::Waiting && self.txn.is_interactive.get() {
+        if stage == WaitStage::Waiting && self.txn.is_interactive.get() {
             stage = self.block(ticket);
         }
         self.judge(stage, ticket.row())?;
-        Ok(if stage == Stage::Waiting { Wait::On } else { Wait::Over })
+        Ok(if stage == WaitStage::Waiting { Wait::On } else { Wait::Over })
     }
 
     /// Blocks the thread until the wait is over.
     #[cold]
-    fn block(&self, ticket: Ticket) -> Stage {
+    fn block(&self, ticket: Ticket) -> WaitStage {
         let (txn, waits) = (self.txn, C::waits(self.txn.shared()));
         let alarm = Arc::new(Alarm::default());
         let waker = Waker::from(alarm.clone());
@@ -180,7 +180,7 @@ impl<'t, C: ConcurrencyControl> RowWait<'t, C> {
         }
         let stage = loop {
             match waits.look(ticket, &waker) {
-                Stage::Waiting => {}
+                WaitStage::Waiting => {}
                 stage => break stage,
             }
             let left = Duration::from_nanos(self.deadline_ns.saturating_sub(self.now_ns()));
@@ -221,11 +221,11 @@ impl<'t, C: ConcurrencyControl> RowWait<'t, C> {
         }
     }
 
-    fn judge(&self, stage: Stage, row: RecordId) -> Result<()> {
+    fn judge(&self, stage: WaitStage, row: RecordId) -> Result<()> {
         match stage {
-            Stage::Waiting | Stage::Turn => Ok(()),
-            Stage::Expired => Err(Error::LockTimeout(self.describe())),
-            Stage::Deadlocked => {
+            WaitStage::Waiting | WaitStage::Turn => Ok(()),
+            WaitStage::Expired => Err(Error::LockTimeout(self.describe())),
+            WaitStage::Deadlocked => {
                 let blocker = self.holder.map(|holder| Blocker { what: self.what, row, holder });
                 self.txn.blocker.set(blocker);
                 self.txn.doom(Fault::Abort(Abort::Deadlock));

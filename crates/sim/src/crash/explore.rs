@@ -1,6 +1,6 @@
 //! Which crash states are looked at, and what is asked of each.
 
-use super::life::{Course, live, open};
+use super::life::{Course, live, manifest_numbers, open};
 use super::oracle::{Found, judge};
 use super::tables::Contents;
 use super::trace::Trace;
@@ -304,11 +304,6 @@ fn file_of_newest_checkpoint(storage: &SimulatedStorage, seed: u64) -> Option<St
     let files: Vec<_> =
         names.into_iter().filter(|name| *name == manifest || name.starts_with(&rows)).collect();
     Some(Random::new(seed).one_of(&files).clone())
-}
-
-/// The numbers of the checkpoints whose manifests have these names, ascending if the names are.
-pub(super) fn manifest_numbers(names: &[String]) -> impl DoubleEndedIterator<Item = u64> {
-    names.iter().filter_map(|name| name.strip_prefix("checkpoint-")?.parse().ok())
 }
 
 /// Flips a bit of the file, anywhere.

@@ -2,7 +2,6 @@
 //! one thread and in an order that a seed decides, until it ends.
 
 use super::Mistake;
-use super::explore::manifest_numbers;
 use super::oracle::{Found, judge};
 use super::others::{give_room, take_room};
 use super::plan::{Attempt, Plan};
@@ -446,4 +445,9 @@ impl Drop for Ending {
     fn drop(&mut self) {
         self.trace.borrow_mut().ends(self.number);
     }
+}
+
+/// The numbers of the checkpoints whose manifests have these names, ascending if the names are.
+pub(super) fn manifest_numbers(names: &[String]) -> impl DoubleEndedIterator<Item = u64> {
+    names.iter().filter_map(|name| name.strip_prefix("checkpoint-")?.parse().ok())
 }

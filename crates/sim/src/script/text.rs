@@ -5,12 +5,9 @@ use super::program::{
     Action, Busy, Expectation, Fold, PlaceExpression, RangeExpression, Script, State, Statement, Step,
     Transaction, key_of,
 };
-use super::tokens::{Token, tokens};
-use crate::scheme::Isolation;
+use super::tokens::{Reason, Token, tokens};
+use crate::isolation::Isolation;
 use std::fmt;
-
-/// What is wrong, without the place.
-pub(super) type Reason = String;
 
 /// Why a text is no script.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,6 +1,7 @@
 //! A line of a script in words, numbers and symbols.
 
-use super::text::Reason;
+/// What is wrong, without the place.
+pub(super) type Reason = String;
 
 /// One of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use crate::observer::{Look, Observer};
 use crate::random::Random;
 use crate::record::Tag;
 use crate::recording::{Lists, Recording};
-use crate::stage::Stage;
+use crate::submitter::Submitter;
 use braiddb::{ConcurrencyControl, Database, Error, Result};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -40,7 +40,7 @@ pub fn append<C: ConcurrencyControl>(database: &Database<C>, _: &mut Random, led
 }
 
 impl<C: ConcurrencyControl> Workload<C> for Append {
-    fn begin(&mut self, stage: &mut Stage<'_, C>, random: &mut Random) {
+    fn begin(&mut self, submitter: &mut Submitter<'_, C>, random: &mut Random) {
         let (lists, first) = (self.lists, self.begun / TRANSACTIONS_PER_LIST);
         self.begun += 1;
         let operations: Vec<(u64, bool)> = (0..random.between(1, OPERATIONS_MAX))
@@ -59,7 +59,7 @@ impl<C: ConcurrencyControl> Workload<C> for Append {
             if gives_up { Err(Error::user("changed its mind")) } else { Ok((read, appended)) }
         };
         let (known, ledger) = (self.known.clone(), self.ledger.clone());
-        stage.spawn_recorded(body, move |(read, appended)| {
+        submitter.spawn_recorded(body, move |(read, appended)| {
             known.borrow_mut().appended.extend(appended);
             for (key, elements) in read {
                 known.borrow_mut().learn(&ledger, key, elements);

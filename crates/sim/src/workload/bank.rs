@@ -4,7 +4,7 @@ use super::{Made, Workload, digest};
 use crate::ledger::Ledger;
 use crate::observer::{Look, Observer};
 use crate::random::Random;
-use crate::stage::Stage;
+use crate::submitter::Submitter;
 use braiddb::{ConcurrencyControl, Database, Error, Result, Table, Txn};
 
 struct Bank {
@@ -29,12 +29,12 @@ pub fn bank<C: ConcurrencyControl>(database: &Database<C>, _: &mut Random, ledge
 }
 
 impl<C: ConcurrencyControl> Workload<C> for Bank {
-    fn begin(&mut self, stage: &mut Stage<'_, C>, random: &mut Random) {
+    fn begin(&mut self, submitter: &mut Submitter<'_, C>, random: &mut Random) {
         let accounts = self.accounts;
         if random.chance(30) {
             let (ledger, is_reverse) = (self.ledger.clone(), random.chance(50));
             let body = async move |tx: &Txn<C>| audit(tx, accounts, &ledger, is_reverse).await;
-            return stage.spawn(body, |()| ());
+            return submitter.spawn(body, |()| ());
         }
         // On one side few accounts, so that transfers meet.
         let (mut from, mut to) = (random.below(6), random.below(ACCOUNTS));
@@ -42,7 +42,8 @@ impl<C: ConcurrencyControl> Workload<C> for Bank {
             (from, to) = (to, from);
         }
         let (amount, closes) = (random.between(1, 120) as i64, random.chance(20));
-        stage.spawn(async move |tx: &Txn<C>| transfer(tx, accounts, from, to, amount, closes).await, |()| ());
+        submitter
+            .spawn(async move |tx: &Txn<C>| transfer(tx, accounts, from, to, amount, closes).await, |()| ());
     }
 
     fn look(&self, observer: &Observer<C>) -> Result<Look> {

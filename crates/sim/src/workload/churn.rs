@@ -5,7 +5,7 @@ use super::{Made, Workload, digest};
 use crate::ledger::Ledger;
 use crate::observer::{Look, Observer};
 use crate::random::Random;
-use crate::stage::Stage;
+use crate::submitter::Submitter;
 use braiddb::{ConcurrencyControl, Database, Error, Result, Table, Txn};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -109,7 +109,7 @@ impl Tables {
 }
 
 impl<C: ConcurrencyControl> Workload<C> for Churn {
-    fn begin(&mut self, stage: &mut Stage<'_, C>, random: &mut Random) {
+    fn begin(&mut self, submitter: &mut Submitter<'_, C>, random: &mut Random) {
         let (tables, key, how, gives_up) = (self.tables, random.below(KEYS), random.any(), random.chance(10));
         let is_reader = random.chance(20);
         let (history, ledger) = (self.history.clone(), self.ledger.clone());
@@ -130,7 +130,7 @@ impl<C: ConcurrencyControl> Workload<C> for Churn {
             Ok((seen, Some(Seen { key, changes: changes + 1, state })))
         };
         let ledger = self.ledger.clone();
-        stage.spawn(body, move |(seen, made)| {
+        submitter.spawn(body, move |(seen, made)| {
             committed.borrow_mut().see(&ledger, seen);
             if let Some(made) = made {
                 committed.borrow_mut().make(&ledger, made);

@@ -4,7 +4,7 @@ use super::{Made, Workload, digest};
 use crate::ledger::Ledger;
 use crate::observer::{Look, Observer};
 use crate::random::Random;
-use crate::stage::Stage;
+use crate::submitter::Submitter;
 use braiddb::{ConcurrencyControl, Database, Result, Table, Txn};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -64,10 +64,10 @@ fn count_in(bytes: Option<&[u8]>) -> u64 {
 }
 
 impl<C: ConcurrencyControl> Workload<C> for Counters {
-    fn begin(&mut self, stage: &mut Stage<'_, C>, random: &mut Random) {
+    fn begin(&mut self, submitter: &mut Submitter<'_, C>, random: &mut Random) {
         let (rows, key, padding) = (self.rows, random.below(COUNTERS), random.below(PADDING_MAX));
         if self.loses {
-            return self.begin_half(stage, key);
+            return self.begin_half(submitter, key);
         }
         let (counts, ledger) = (self.counts.clone(), self.ledger.clone());
         let body = async move |tx: &Txn<C>| {
@@ -75,7 +75,7 @@ impl<C: ConcurrencyControl> Workload<C> for Counters {
             tx.put(rows, key, &padded(count, padding)).await?;
             Ok(count)
         };
-        stage.spawn(body, move |count| counted(&counts, &ledger, key, count));
+        submitter.spawn(body, move |count| counted(&counts, &ledger, key, count));
     }
 
     fn look(&self, observer: &Observer<C>) -> Result<Look> {
@@ -112,17 +112,17 @@ fn counted(counts: &RefCell<Counts>, ledger: &Ledger, key: u64, count: u64) {
 }
 
 impl Counters {
-    fn begin_half<C: ConcurrencyControl>(&self, stage: &mut Stage<'_, C>, key: u64) {
+    fn begin_half<C: ConcurrencyControl>(&self, submitter: &mut Submitter<'_, C>, key: u64) {
         let (rows, stale) = (self.rows, self.stale.clone());
         match stale.take() {
-            None => stage.spawn(
+            None => submitter.spawn(
                 async move |tx: &Txn<C>| Ok(count_in(tx.get(rows, key).await?)),
                 move |count| stale.set(Some((key, count))),
             ),
             Some((key, count)) => {
                 let (counts, ledger) = (self.counts.clone(), self.ledger.clone());
                 let body = async move |tx: &Txn<C>| tx.put(rows, key, &padded(count + 1, 0)).await;
-                stage.spawn(body, move |()| counted(&counts, &ledger, key, count + 1));
+                submitter.spawn(body, move |()| counted(&counts, &ledger, key, count + 1));
             }
         }
     }

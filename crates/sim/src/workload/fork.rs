@@ -6,7 +6,7 @@ use crate::ledger::Ledger;
 use crate::observer::{Look, Observer};
 use crate::random::Random;
 use crate::recording::{Recording, Rows};
-use crate::stage::Stage;
+use crate::submitter::Submitter;
 use braiddb::{ConcurrencyControl, Database, Result};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -59,17 +59,17 @@ fn saw(orders: &RefCell<Orders>, ledger: &Ledger, round: u64, is_there: [bool; 2
 }
 
 impl<C: ConcurrencyControl> Workload<C> for Fork {
-    fn begin(&mut self, stage: &mut Stage<'_, C>, random: &mut Random) {
+    fn begin(&mut self, submitter: &mut Submitter<'_, C>, random: &mut Random) {
         let (rows, round) = (self.rows, self.begun / TRANSACTIONS_PER_ROUND);
         self.begun += 1;
         if random.chance(30) {
             let key = 2 * round + random.below(2);
             let body = async move |recording: &Recording<'_, C>| recording.put(rows, key, 0).await;
-            stage.spawn_recorded(body, |()| ());
+            submitter.spawn_recorded(body, |()| ());
         } else if self.is_torn {
-            self.begin_torn_reader(stage, round, random);
+            self.begin_torn_reader(submitter, round, random);
         } else {
-            self.begin_reader(stage, round, random);
+            self.begin_reader(submitter, round, random);
         }
     }
 
@@ -90,7 +90,12 @@ impl<C: ConcurrencyControl> Workload<C> for Fork {
 }
 
 impl Fork {
-    fn begin_reader<C: ConcurrencyControl>(&self, stage: &mut Stage<'_, C>, round: u64, random: &mut Random) {
+    fn begin_reader<C: ConcurrencyControl>(
+        &self,
+        submitter: &mut Submitter<'_, C>,
+        round: u64,
+        random: &mut Random,
+    ) {
         let (rows, kind, is_reverse) = (self.rows, random.below(4), random.chance(50));
         let (x, y) = (2 * round, 2 * round + 1);
         let body = async move |recording: &Recording<'_, C>| {
@@ -112,12 +117,12 @@ impl Fork {
             Ok(is_there)
         };
         let (orders, ledger) = (self.orders.clone(), self.ledger.clone());
-        stage.spawn_recorded(body, move |is_there| saw(&orders, &ledger, round, is_there));
+        submitter.spawn_recorded(body, move |is_there| saw(&orders, &ledger, round, is_there));
     }
 
     fn begin_torn_reader<C: ConcurrencyControl>(
         &self,
-        stage: &mut Stage<'_, C>,
+        submitter: &mut Submitter<'_, C>,
         round: u64,
         random: &mut Random,
     ) {
@@ -127,7 +132,7 @@ impl Fork {
         let key = first.map_or_else(|| 2 * round + random.below(2), |(first, _)| first ^ 1);
         let body =
             async move |recording: &Recording<'_, C>| Ok(recording.tx().get(rows, key).await?.is_some());
-        stage.spawn_recorded(body, move |is_there| match first {
+        submitter.spawn_recorded(body, move |is_there| match first {
             None => half_read.borrow_mut().push_back((key, is_there)),
             Some((_, was_there)) => {
                 let pair = if key % 2 == 0 { [is_there, was_there] } else { [was_there, is_there] };

@@ -4,11 +4,11 @@
 //! their rows.
 
 use super::{Made, Workload, digest};
+use crate::isolation::Isolation;
 use crate::ledger::Ledger;
 use crate::observer::{Look, Observer};
 use crate::random::Random;
-use crate::scheme::Isolation;
-use crate::stage::Stage;
+use crate::submitter::Submitter;
 use braiddb::{ConcurrencyControl, Database, Error, Index, Result, Table, Txn};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -218,15 +218,15 @@ impl Tables {
 }
 
 impl Indexed {
-    fn begin_torn_reader<C: ConcurrencyControl>(&self, stage: &mut Stage<'_, C>) {
+    fn begin_torn_reader<C: ConcurrencyControl>(&self, submitter: &mut Submitter<'_, C>) {
         let (tables, ledger, found) = (self.tables, self.ledger.clone(), self.found.clone());
         match found.take() {
-            None => stage.spawn(
+            None => submitter.spawn(
                 async move |tx: &Txn<C>| tables.find(tx, false).await,
                 move |now| *found.borrow_mut() = Some(now),
             ),
             Some(before) => {
-                stage.spawn(
+                submitter.spawn(
                     async move |tx: &Txn<C>| tables.all(tx).await,
                     move |rows| {
                         let checked = before.check(&ledger, &rows);
@@ -239,35 +239,35 @@ impl Indexed {
 }
 
 impl<C: ConcurrencyControl> Workload<C> for Indexed {
-    fn begin(&mut self, stage: &mut Stage<'_, C>, random: &mut Random) {
+    fn begin(&mut self, submitter: &mut Submitter<'_, C>, random: &mut Random) {
         let (tables, ledger, committed) = (self.tables, self.ledger.clone(), self.ledger.clone());
         let (key, other, color) = (random.below(KEYS), random.below(KEYS), random.below(COLORS));
         let (badge, rudely, gives_up) = (random.between(1, BADGES), random.chance(30), random.chance(10));
         let changed_mind = move || if gives_up { Err(Error::user("changed its mind")) } else { Ok(()) };
         match random.below(100) {
-            0..35 => stage.spawn(
+            0..35 => submitter.spawn(
                 async move |tx: &Txn<C>| {
                     let count = tables.paint(tx, key, color).await?;
                     changed_mind().map(|()| count)
                 },
                 move |count| check_limit(&committed, color, count),
             ),
-            35..65 => stage.spawn(
+            35..65 => submitter.spawn(
                 async move |tx: &Txn<C>| {
                     tables.hand(tx, &ledger, (key, badge, rudely)).await?;
                     changed_mind()
                 },
                 |()| (),
             ),
-            65..80 if key != other => stage.spawn(
+            65..80 if key != other => submitter.spawn(
                 async move |tx: &Txn<C>| {
                     tables.shift(tx, key, other).await?;
                     changed_mind()
                 },
                 |()| (),
             ),
-            _ if self.is_torn => self.begin_torn_reader(stage),
-            _ => stage.spawn(
+            _ if self.is_torn => self.begin_torn_reader(submitter),
+            _ => submitter.spawn(
                 async move |tx: &Txn<C>| {
                     let (found, rows) = (tables.find(tx, rudely).await?, tables.all(tx).await?);
                     found.check(&ledger, &rows)?;

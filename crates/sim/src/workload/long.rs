@@ -5,7 +5,7 @@ use super::{Made, Workload, digest};
 use crate::ledger::Ledger;
 use crate::observer::{Look, Observer};
 use crate::random::Random;
-use crate::stage::Stage;
+use crate::submitter::Submitter;
 use braiddb::{ConcurrencyControl, Database, Result, Table, Transaction, Txn};
 
 struct Long<C: ConcurrencyControl> {
@@ -50,7 +50,7 @@ impl<C: ConcurrencyControl> Long<C> {
 }
 
 impl<C: ConcurrencyControl> Workload<C> for Long<C> {
-    fn begin(&mut self, stage: &mut Stage<'_, C>, random: &mut Random) {
+    fn begin(&mut self, submitter: &mut Submitter<'_, C>, random: &mut Random) {
         let (rows, first, second) = (self.rows, random.below(ROWS), random.below(ROWS));
         let value = vec![random.any() as u8; random.below(VALUE_BYTES_MAX) as usize];
         let deletes = random.chance(20);
@@ -58,7 +58,7 @@ impl<C: ConcurrencyControl> Workload<C> for Long<C> {
             tx.put(rows, first, &value).await?;
             if deletes { tx.delete(rows, second).await.map(drop) } else { tx.put(rows, second, &value).await }
         };
-        stage.spawn(body, |()| ());
+        submitter.spawn(body, |()| ());
     }
 
     fn look(&self, observer: &Observer<C>) -> Result<Look> {

@@ -5,7 +5,7 @@ use crate::ledger::Ledger;
 use crate::observer::{Look, Observer};
 use crate::random::Random;
 use crate::recording::{Recording, Rows};
-use crate::stage::Stage;
+use crate::submitter::Submitter;
 use braiddb::{ConcurrencyControl, Database, Error, Result};
 
 struct Mixed {
@@ -22,7 +22,7 @@ pub fn mixed<C: ConcurrencyControl>(database: &Database<C>, random: &mut Random,
 }
 
 impl<C: ConcurrencyControl> Workload<C> for Mixed {
-    fn begin(&mut self, stage: &mut Stage<'_, C>, random: &mut Random) {
+    fn begin(&mut self, submitter: &mut Submitter<'_, C>, random: &mut Random) {
         let (rows, keys, seed) = (self.rows, self.keys, random.any());
         let (operations, gives_up) = (random.between(1, OPERATIONS_MAX), random.chance(5));
         let is_reader = random.chance(25);
@@ -38,7 +38,7 @@ impl<C: ConcurrencyControl> Workload<C> for Mixed {
             }
             if gives_up { Err(Error::user("changed its mind")) } else { Ok(()) }
         };
-        stage.spawn_recorded(body, |()| ());
+        submitter.spawn_recorded(body, |()| ());
     }
 
     fn look(&self, observer: &Observer<C>) -> Result<Look> {

@@ -33,11 +33,11 @@ pub use receipts::receipts;
 pub use sets::{sets, sets_losing_elements};
 pub use skew::skew;
 
+use crate::isolation::Isolation;
 use crate::ledger::Ledger;
 use crate::observer::{Look, Observer};
 use crate::random::Random;
-use crate::scheme::Isolation;
-use crate::stage::Stage;
+use crate::submitter::Submitter;
 use braiddb::{ConcurrencyControl, Database, Result, Snapshot};
 use std::fmt;
 
@@ -46,8 +46,8 @@ use std::fmt;
 /// What a transaction sees while it is open fits together under most schemes; what follows from that is checked at
 /// once, by [`Ledger::check_open`]. What holds for committed transactions only is checked when they have committed.
 pub trait Workload<C: ConcurrencyControl> {
-    /// Begins one transaction on the stage.
-    fn begin(&mut self, stage: &mut Stage<'_, C>, random: &mut Random);
+    /// Begins one transaction through the submitter.
+    fn begin(&mut self, submitter: &mut Submitter<'_, C>, random: &mut Random);
 
     /// Reads through an interactive transaction and checks what it sees. Also the last look of all, when all
     /// transactions have ended and garbage is collected.

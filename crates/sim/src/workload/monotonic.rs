@@ -6,7 +6,7 @@ use crate::ledger::Ledger;
 use crate::observer::{Look, Observer};
 use crate::random::Random;
 use crate::recording::{Recording, Rows};
-use crate::stage::Stage;
+use crate::submitter::Submitter;
 use braiddb::{ConcurrencyControl, Database, Result};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -75,7 +75,7 @@ fn acknowledge(
 }
 
 impl<C: ConcurrencyControl> Workload<C> for Monotonic {
-    fn begin(&mut self, stage: &mut Stage<'_, C>, random: &mut Random) {
+    fn begin(&mut self, submitter: &mut Submitter<'_, C>, random: &mut Random) {
         let (rows, key, is_writer) = (self.rows, random.below(COUNTERS), random.chance(40));
         let mut keys = KEYS;
         keys.rotate_left(random.below(COUNTERS) as usize);
@@ -96,7 +96,7 @@ impl<C: ConcurrencyControl> Workload<C> for Monotonic {
             Ok((floor, before.map(Some)))
         };
         let (acknowledged, ledger) = (self.acknowledged.clone(), self.ledger.clone());
-        stage.spawn_recorded(body, move |(floor, counts)| {
+        submitter.spawn_recorded(body, move |(floor, counts)| {
             acknowledge(&acknowledged, &ledger, floor, counts);
         });
     }

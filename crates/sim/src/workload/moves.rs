@@ -6,7 +6,7 @@ use crate::ledger::Ledger;
 use crate::observer::{Look, Observer};
 use crate::random::Random;
 use crate::recording::{Recording, Rows, load};
-use crate::stage::Stage;
+use crate::submitter::Submitter;
 use braiddb::{ConcurrencyControl, Database, Error, Result};
 use std::cell::Cell;
 use std::rc::Rc;
@@ -54,7 +54,7 @@ fn check(ledger: &Ledger, how: &str, sum: u32) -> Result<()> {
 }
 
 impl<C: ConcurrencyControl> Workload<C> for Moves {
-    fn begin(&mut self, stage: &mut Stage<'_, C>, random: &mut Random) {
+    fn begin(&mut self, submitter: &mut Submitter<'_, C>, random: &mut Random) {
         let (rows, ledger, is_reverse) = (self.rows, self.ledger.clone(), random.chance(50));
         if random.chance(60) {
             let (from, to) = (random.below(KEYS), random.below(KEYS));
@@ -66,10 +66,10 @@ impl<C: ConcurrencyControl> Workload<C> for Moves {
                 })?;
                 if gives_up { Err(Error::user("changed its mind")) } else { Ok(()) }
             };
-            return stage.spawn_recorded(body, |()| ());
+            return submitter.spawn_recorded(body, |()| ());
         }
         if self.is_torn {
-            return self.begin_torn_reader(stage);
+            return self.begin_torn_reader(submitter);
         }
         let middle = random.below(KEYS + 1);
         let body = async move |recording: &Recording<'_, C>| {
@@ -79,7 +79,7 @@ impl<C: ConcurrencyControl> Workload<C> for Moves {
             }
             check(&ledger, "in two parts", total)
         };
-        stage.spawn_recorded(body, |()| ());
+        submitter.spawn_recorded(body, |()| ());
     }
 
     fn look(&self, observer: &Observer<C>) -> Result<Look> {
@@ -116,14 +116,14 @@ async fn shift<C: ConcurrencyControl>(
 }
 
 impl Moves {
-    fn begin_torn_reader<C: ConcurrencyControl>(&self, stage: &mut Stage<'_, C>) {
+    fn begin_torn_reader<C: ConcurrencyControl>(&self, submitter: &mut Submitter<'_, C>) {
         let (rows, ledger, half_read) = (self.rows, self.ledger.clone(), self.half_read.clone());
         let first = half_read.take();
         let range = if first.is_none() { 0..=KEYS / 2 } else { KEYS / 2 + 1..=KEYS };
         let body = async move |recording: &Recording<'_, C>| {
             recording.scan(rows, range.clone(), false).await.map(|found| sum(&found))
         };
-        stage.spawn_recorded(body, move |sum| match first {
+        submitter.spawn_recorded(body, move |sum| match first {
             None => half_read.set(Some(sum)),
             Some(first) => {
                 let total = first + sum;

@@ -6,7 +6,7 @@ use super::{Made, Workload, digest};
 use crate::ledger::Ledger;
 use crate::observer::{Look, Observer};
 use crate::random::Random;
-use crate::stage::Stage;
+use crate::submitter::Submitter;
 use braiddb::{ConcurrencyControl, Database, Error, Result, Table, Txn};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -50,12 +50,12 @@ fn value(random: &mut Random) -> Vec<u8> {
 }
 
 impl<C: ConcurrencyControl> Workload<C> for Own {
-    fn begin(&mut self, stage: &mut Stage<'_, C>, random: &mut Random) {
+    fn begin(&mut self, submitter: &mut Submitter<'_, C>, random: &mut Random) {
         let (rows, ledger, keys) = (self.rows, self.ledger.clone(), self.keys.clone());
         let (seed, operations) = (random.any(), random.between(1, OPERATIONS_MAX));
         let body =
             async move |tx: &Txn<C>| attempt(tx, rows, &keys, &ledger, Random::new(seed), operations).await;
-        stage.spawn(body, |()| ());
+        submitter.spawn(body, |()| ());
     }
 
     fn look(&self, observer: &Observer<C>) -> Result<Look> {

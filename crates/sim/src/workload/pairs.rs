@@ -4,7 +4,7 @@ use super::{Made, Workload, digest};
 use crate::ledger::Ledger;
 use crate::observer::{Look, Observer};
 use crate::random::Random;
-use crate::stage::Stage;
+use crate::submitter::Submitter;
 use braiddb::{ConcurrencyControl, Database, Error, Result, Table, Txn};
 use std::cell::Cell;
 use std::rc::Rc;
@@ -43,13 +43,13 @@ fn make<C: ConcurrencyControl>(database: &Database<C>, ledger: &Ledger, is_torn:
 }
 
 impl<C: ConcurrencyControl> Workload<C> for Pairs {
-    fn begin(&mut self, stage: &mut Stage<'_, C>, random: &mut Random) {
+    fn begin(&mut self, submitter: &mut Submitter<'_, C>, random: &mut Random) {
         if random.chance(50) {
-            self.begin_writer(stage, random);
+            self.begin_writer(submitter, random);
         } else if self.is_torn {
-            self.begin_torn_reader(stage, random);
+            self.begin_torn_reader(submitter, random);
         } else {
-            self.begin_reader(stage, random);
+            self.begin_reader(submitter, random);
         }
     }
 
@@ -69,7 +69,7 @@ fn equal(ledger: &Ledger, how: &str, x: Option<u64>, y: Option<u64>) -> Result<(
 }
 
 impl Pairs {
-    fn begin_writer<C: ConcurrencyControl>(&self, stage: &mut Stage<'_, C>, random: &mut Random) {
+    fn begin_writer<C: ConcurrencyControl>(&self, submitter: &mut Submitter<'_, C>, random: &mut Random) {
         let (rows, pair, value) = (self.rows, random.below(PAIRS), random.any());
         let (mut x, mut y) = (2 * pair, 2 * pair + 1);
         if random.chance(50) {
@@ -97,10 +97,10 @@ impl Pairs {
             }
             Ok(())
         };
-        stage.spawn(body, |()| ());
+        submitter.spawn(body, |()| ());
     }
 
-    fn begin_reader<C: ConcurrencyControl>(&self, stage: &mut Stage<'_, C>, random: &mut Random) {
+    fn begin_reader<C: ConcurrencyControl>(&self, submitter: &mut Submitter<'_, C>, random: &mut Random) {
         let (rows, pair, ledger) = (self.rows, random.below(PAIRS), self.ledger.clone());
         let (x, y) = (2 * pair, 2 * pair + 1);
         let kind = random.below(5);
@@ -132,20 +132,24 @@ impl Pairs {
             }
             Ok(())
         };
-        stage.spawn(body, |()| ());
+        submitter.spawn(body, |()| ());
     }
 
-    fn begin_torn_reader<C: ConcurrencyControl>(&self, stage: &mut Stage<'_, C>, random: &mut Random) {
+    fn begin_torn_reader<C: ConcurrencyControl>(
+        &self,
+        submitter: &mut Submitter<'_, C>,
+        random: &mut Random,
+    ) {
         let (rows, ledger, half_read) = (self.rows, self.ledger.clone(), self.half_read.clone());
         match half_read.take() {
             None => {
                 let pair = random.below(PAIRS);
                 let body = async move |tx: &Txn<C>| tx.get(rows, 2 * pair).await;
-                stage.spawn(body, move |x| half_read.set(Some((pair, x))));
+                submitter.spawn(body, move |x| half_read.set(Some((pair, x))));
             }
             Some((pair, x)) => {
                 let body = async move |tx: &Txn<C>| tx.get(rows, 2 * pair + 1).await;
-                stage.spawn(body, move |y| {
+                submitter.spawn(body, move |y| {
                     ledger.check(x == y, || {
                         format!("a pair is torn, read in two transactions: {x:?} and {y:?}")
                     });

@@ -3,12 +3,12 @@
 //! transaction has closed and a third has reported.
 
 use super::{Made, Workload, digest, digest_rows};
+use crate::isolation::Isolation;
 use crate::ledger::Ledger;
 use crate::observer::{Look, Observer};
 use crate::random::Random;
 use crate::recording::{Recording, Rows};
-use crate::scheme::Isolation;
-use crate::stage::Stage;
+use crate::submitter::Submitter;
 use braiddb::{ConcurrencyControl, Database, Result};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -66,7 +66,7 @@ async fn closed<C: ConcurrencyControl>(
 }
 
 impl<C: ConcurrencyControl> Workload<C> for Receipts {
-    fn begin(&mut self, stage: &mut Stage<'_, C>, random: &mut Random) {
+    fn begin(&mut self, submitter: &mut Submitter<'_, C>, random: &mut Random) {
         let (rows, receipt, amount) = (self.rows, self.begun, random.below(100) as u32);
         self.begun += 1;
         let (kind, is_reverse) = (random.below(10), random.chance(50));
@@ -79,7 +79,7 @@ impl<C: ConcurrencyControl> Workload<C> for Receipts {
             }
         };
         let (reports, ledger) = (self.reports.clone(), self.ledger.clone());
-        stage.spawn_recorded(body, move |batches| report(&reports, &ledger, batches));
+        submitter.spawn_recorded(body, move |batches| report(&reports, &ledger, batches));
     }
 
     /// Reports every closed batch.

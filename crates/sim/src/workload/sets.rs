@@ -3,12 +3,12 @@
 //! these may find the same count: if they do, one has missed an element that the other added.
 
 use super::{Made, Workload, digest_rows};
+use crate::isolation::Isolation;
 use crate::ledger::Ledger;
 use crate::observer::{Look, Observer};
 use crate::random::Random;
 use crate::recording::{Recording, Rows};
-use crate::scheme::Isolation;
-use crate::stage::Stage;
+use crate::submitter::Submitter;
 use braiddb::{ConcurrencyControl, Database, Error, Result};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -63,13 +63,13 @@ fn key(set: u64, place: u64) -> u64 {
 }
 
 impl<C: ConcurrencyControl> Workload<C> for Sets {
-    fn begin(&mut self, stage: &mut Stage<'_, C>, random: &mut Random) {
+    fn begin(&mut self, submitter: &mut Submitter<'_, C>, random: &mut Random) {
         let set = self.begun / TRANSACTIONS_PER_SET;
         self.begun += 1;
         if random.chance(50) {
-            self.begin_writer(stage, set, random);
+            self.begin_writer(submitter, set, random);
         } else {
-            self.begin_reader(stage, set, random);
+            self.begin_reader(submitter, set, random);
         }
     }
 
@@ -101,7 +101,7 @@ impl<C: ConcurrencyControl> Workload<C> for Sets {
 impl Sets {
     fn begin_writer<C: ConcurrencyControl>(
         &mut self,
-        stage: &mut Stage<'_, C>,
+        submitter: &mut Submitter<'_, C>,
         set: u64,
         random: &mut Random,
     ) {
@@ -127,7 +127,7 @@ impl Sets {
             if gives_up { Err(Error::user("changed its mind")) } else { Ok(count) }
         };
         let (known, ledger) = (self.known.clone(), self.ledger.clone());
-        stage.spawn_recorded(body, move |count| {
+        submitter.spawn_recorded(body, move |count| {
             let mut known = known.borrow_mut();
             known.acknowledged.extend(added);
             let Some(count) = count else { return };
@@ -138,7 +138,12 @@ impl Sets {
         });
     }
 
-    fn begin_reader<C: ConcurrencyControl>(&self, stage: &mut Stage<'_, C>, set: u64, random: &mut Random) {
+    fn begin_reader<C: ConcurrencyControl>(
+        &self,
+        submitter: &mut Submitter<'_, C>,
+        set: u64,
+        random: &mut Random,
+    ) {
         let (rows, is_reverse) = (self.rows, random.chance(50));
         let (x, y) = (random.below(PLACES), random.below(PLACES));
         let (from, to) = (key(set, x.min(y)), key(set, x.max(y)));
@@ -153,6 +158,6 @@ impl Sets {
             known.borrow_mut().seen.extend(found);
             Ok(())
         };
-        stage.spawn_recorded(body, |()| ());
+        submitter.spawn_recorded(body, |()| ());
     }
 }

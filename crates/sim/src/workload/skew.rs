@@ -2,12 +2,12 @@
 //! leave at once, each counting on the other.
 
 use super::{Made, Workload, digest_rows};
+use crate::isolation::Isolation;
 use crate::ledger::Ledger;
 use crate::observer::{Look, Observer};
 use crate::random::Random;
 use crate::recording::{Recording, Rows, load};
-use crate::scheme::Isolation;
-use crate::stage::Stage;
+use crate::submitter::Submitter;
 use braiddb::{ConcurrencyControl, Database, Result};
 
 struct Skew {
@@ -61,7 +61,7 @@ async fn on_call<C: ConcurrencyControl>(
 }
 
 impl<C: ConcurrencyControl> Workload<C> for Skew {
-    fn begin(&mut self, stage: &mut Stage<'_, C>, random: &mut Random) {
+    fn begin(&mut self, submitter: &mut Submitter<'_, C>, random: &mut Random) {
         let (rows, shift, scans) = (self.rows, random.below(SHIFTS), random.chance(50));
         let (doctor, is_reader) = (shift * STRIDE + random.below(DOCTORS), random.chance(30));
         let body = async move |recording: &Recording<'_, C>| {
@@ -76,7 +76,7 @@ impl<C: ConcurrencyControl> Workload<C> for Skew {
             Ok(doctors.len())
         };
         let ledger = self.ledger.clone();
-        stage.spawn_recorded(body, move |doctors| counted(&ledger, shift, doctors));
+        submitter.spawn_recorded(body, move |doctors| counted(&ledger, shift, doctors));
     }
 
     fn look(&self, observer: &Observer<C>) -> Result<Look> {

@@ -280,7 +280,7 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
     type Worker = Worker<T>;
     type Txn = Txn<T>;
     type Access = Access;
-    type Prepare = T::Decision;
+    type Prepare = T::Validation;
 
     fn open(records: Arc<Slab>, memory: Arc<Memory>) -> Shared<T> {
         Shared {
@@ -670,12 +670,12 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
 
     #[inline(always)]
     fn prepare<S: Suspend>(
-        decision: &mut T::Decision,
+        validation: &mut T::Validation,
         env: Env<'_, Self>,
         txn: &mut Txn<T>,
         s: &mut S,
     ) -> Option<Result<u64, Abort>> {
-        let decided = T::decide(decision, env, txn, s)?;
+        let decided = T::decide(validation, env, txn, s)?;
         s.enter(Activity::Commit);
         if decided.is_ok() {
             unlock(env, txn);

@@ -5,7 +5,7 @@ use super::tests::{Bench, Hand};
 use super::*;
 use crate::cc::models::{SCHEDULES, check, check_both};
 use crate::cc::snapshot::Untracked;
-use crate::cc::{Snapshot, Stage};
+use crate::cc::{Snapshot, WaitStage};
 
 type Txn = super::Txn<Untracked>;
 use crate::memory::Memory;
@@ -200,7 +200,9 @@ fn lock_in_queue(hand: &Hand<'_>, txn: &mut Txn, key: u64, looks: bool) -> bool 
             !looks || now.is_some_and(|now| now.id == holder.id && !now.is_ending)
         };
         match ticket {
-            Some(ticket) if waits.stay(ticket, holder.place, is_held) == Stage::Deadlocked => break false,
+            Some(ticket) if waits.stay(ticket, holder.place, is_held) == WaitStage::Deadlocked => {
+                break false;
+            }
             Some(_) => {}
             None => match waits.join(row, place, Some(holder.place), u64::MAX, is_held) {
                 Ok(joined) => ticket = Some(joined),
@@ -210,11 +212,11 @@ fn lock_in_queue(hand: &Hand<'_>, txn: &mut Txn, key: u64, looks: bool) -> bool 
         let ticket = ticket.expect("in the queue");
         let stage = loop {
             match waits.look(ticket, &waker) {
-                Stage::Waiting => thread::park(),
+                WaitStage::Waiting => thread::park(),
                 stage => break stage,
             }
         };
-        if stage == Stage::Deadlocked {
+        if stage == WaitStage::Deadlocked {
             break false;
         }
     };

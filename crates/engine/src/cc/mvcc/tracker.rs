@@ -27,8 +27,8 @@ pub trait Tracker: Sized + Send + Sync + 'static {
     type Worker: Send;
     /// One per transaction, reused.
     type Reads: Send;
-    /// A suspended decision. Plain data.
-    type Decision: Copy + Default + Send;
+    /// A suspended validation. Plain data.
+    type Validation: Copy + Default + Send;
 
     /// A worker's part.
     fn worker(shared: &Self::Shared) -> Self::Worker;
@@ -46,13 +46,13 @@ pub trait Tracker: Sized + Send + Sync + 'static {
 
     /// Whether the transaction commits, and with which timestamp, drawn if it has written; `None`: suspended.
     fn decide<S: Suspend>(
-        decision: &mut Self::Decision,
+        validation: &mut Self::Validation,
         env: Env<'_, Mvcc<Self>>,
         txn: &mut Txn<Self>,
         s: &mut S,
     ) -> Option<Result<Timestamp, Abort>>;
 
-    /// The transaction aborts, perhaps in the middle of a decision.
+    /// The transaction aborts, perhaps in the middle of a validation.
     fn abandon(env: Env<'_, Mvcc<Self>>, txn: &mut Txn<Self>);
     /// The transaction has ended.
     fn forget(reads: &mut Self::Reads);

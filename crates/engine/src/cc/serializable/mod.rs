@@ -10,7 +10,6 @@
 //! readers are entered in a log of their worker, and looked for only by transactions that would otherwise not need to care;
 //! declared readers are neither tracked nor wait.
 
-mod decision;
 #[cfg(all(test, braid_loom))]
 mod loom_tests;
 pub mod planted;
@@ -20,6 +19,7 @@ mod reader_log_tests;
 mod reads;
 #[cfg(all(test, braid_shuttle))]
 mod shuttle_tests;
+mod validation;
 
 use super::mvcc::{Mvcc, Tracker, Txn};
 use super::{Abort, Env, Scanned};
@@ -28,10 +28,10 @@ use crate::profile::Activity;
 use crate::record::{Slot, Timestamp, Version};
 use crate::suspend::Suspend;
 use crate::sync::{Arc, Mutex, lock};
-pub use decision::Decision;
 use planted::*;
 use reader_log::ReaderLog;
 pub use reads::ReadSet;
+pub use validation::Validation;
 
 /// Strict serializability, the default: transactions behave as if they had run one after the other, in an
 /// order in which each comes after those that had ended before it began.
@@ -71,7 +71,7 @@ impl<const BUG: u32> Tracker for SerialSafetyNet<BUG> {
     type Shared = Shared;
     type Worker = Arc<ReaderLog>;
     type Reads = ReadSet;
-    type Decision = Decision;
+    type Validation = Validation;
 
     fn worker(shared: &Shared) -> Arc<ReaderLog> {
         let log = Arc::new(match BUG {
@@ -120,7 +120,7 @@ impl<const BUG: u32> Tracker for SerialSafetyNet<BUG> {
 
     #[inline(always)]
     fn decide<S: Suspend>(
-        decision: &mut Decision,
+        validation: &mut Validation,
         env: Env<'_, Mvcc<Self>>,
         txn: &mut Txn<Self>,
         s: &mut S,
@@ -128,13 +128,13 @@ impl<const BUG: u32> Tracker for SerialSafetyNet<BUG> {
         if txn.reads.is_empty() {
             // Ordered where it commits: after the readers of what it overwrites.
             s.enter(Activity::Timestamps);
-            return Some(Ok(decision::commit_blindly(env, txn)));
+            return Some(Ok(validation::commit_blindly(env, txn)));
         }
         let is_first_look = txn.writes().is_empty() && txn.reads.entry.is_none();
-        if is_first_look && BUG != DRAWN_TOO_EARLY && decision::is_undisturbed(env, txn) {
+        if is_first_look && BUG != DRAWN_TOO_EARLY && validation::is_undisturbed(env, txn) {
             return Some(Ok(txn.begin()));
         }
-        decision.step(env, txn, s)
+        validation.step(env, txn, s)
     }
 
     fn abandon(env: Env<'_, Mvcc<Self>>, txn: &mut Txn<Self>) {

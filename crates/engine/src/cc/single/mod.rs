@@ -97,7 +97,7 @@ pub trait Policy: Sized + Send + Sync + 'static {
     /// Latches what the transaction writes, and finds out whether what it has read of records is as it was; the time
     /// when it commits, if so. `None`: suspended, nothing is latched.
     fn decide<S: Suspend>(
-        stage: &mut Stage,
+        stage: &mut CommitStage,
         env: Env<'_, Single<Self>>,
         txn: &mut Txn,
         s: &mut S,
@@ -163,9 +163,9 @@ pub enum Access {
 // SAFETY: plain data of an operation; followed only under the rules of `access`.
 unsafe impl Send for Access {}
 
-/// Where a decision has got to.
+/// How far a commit has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Stage {
+pub enum CommitStage {
     #[default]
     New,
     /// What is written has been asked for.
@@ -386,7 +386,7 @@ unsafe impl<P: Policy> ConcurrencyControl for Single<P> {
     type Worker = Worker;
     type Txn = Txn;
     type Access = Access;
-    type Prepare = Stage;
+    type Prepare = CommitStage;
 
     fn open(records: Arc<Slab>, memory: Arc<Memory>) -> Shared {
         let registry = Registry::new(&memory);
@@ -699,7 +699,7 @@ unsafe impl<P: Policy> ConcurrencyControl for Single<P> {
     }
 
     fn prepare<S: Suspend>(
-        stage: &mut Stage,
+        stage: &mut CommitStage,
         env: Env<'_, Self>,
         txn: &mut Txn,
         s: &mut S,
@@ -723,9 +723,9 @@ unsafe impl<P: Policy> ConcurrencyControl for Single<P> {
         Some(Err(abort))
     }
 
-    fn unprepare(_: Env<'_, Self>, txn: &mut Txn, stage: &mut Stage) -> bool {
+    fn unprepare(_: Env<'_, Self>, txn: &mut Txn, stage: &mut CommitStage) -> bool {
         txn.unlatch();
-        *stage = Stage::New;
+        *stage = CommitStage::New;
         true
     }
 

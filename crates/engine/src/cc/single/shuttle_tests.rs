@@ -3,7 +3,7 @@
 
 use super::super::no_wait::Locking;
 use super::super::silo::Optimistic;
-use super::{Access, Env, Held, Intent, Policy, Refused, Single, Stage, Txn, record_of};
+use super::{Access, CommitStage, Env, Held, Intent, Policy, Refused, Single, Txn, record_of};
 use crate::cc::models::{Bench, Hand, SCHEDULES, check, check_both};
 use crate::cc::{Abort, Change, ConcurrencyControl, NoWait, Scanned, Silo};
 use crate::index::Key;
@@ -86,7 +86,7 @@ impl<P: Policy, const BUG: u32> Policy for Careless<P, BUG> {
     }
 
     fn decide<S: Suspend>(
-        stage: &mut Stage,
+        stage: &mut CommitStage,
         env: Env<'_, Single<Self>>,
         txn: &mut Txn,
         s: &mut S,

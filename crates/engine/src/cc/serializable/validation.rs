@@ -18,9 +18,9 @@ use crate::sync::atomic::{Ordering, fence};
 type Scope<'e, const BUG: u32> = Env<'e, Mvcc<SerialSafetyNet<BUG>>>;
 type Open<const BUG: u32> = Txn<SerialSafetyNet<BUG>>;
 
-/// A suspended decision.
+/// A suspended validation.
 #[derive(Clone, Copy, Debug)]
-pub struct Decision {
+pub struct Validation {
     stage: Stage,
     /// When the transaction commits; for one that has not written, just after that.
     at: Timestamp,
@@ -39,9 +39,9 @@ enum Stage {
     Judge,
 }
 
-impl Default for Decision {
+impl Default for Validation {
     fn default() -> Self {
-        Decision { stage: Stage::Enter, at: Timestamp::NEVER, sstamp: Timestamp::NEVER, validated: 0 }
+        Validation { stage: Stage::Enter, at: Timestamp::NEVER, sstamp: Timestamp::NEVER, validated: 0 }
     }
 }
 
@@ -62,7 +62,7 @@ pub(super) fn is_undisturbed<const BUG: u32>(env: Scope<'_, BUG>, txn: &Open<BUG
     now() == txn.begin() && env.worker.tracker.open_untracked(now) == txn.begin()
 }
 
-impl Decision {
+impl Validation {
     #[inline]
     pub(super) fn step<const BUG: u32, S: Suspend>(
         &mut self,

@@ -1,16 +1,19 @@
 //! Where a workload's transactions go: onto a worker, counted, and recorded attempt by attempt.
 
+use crate::attempts::Attempts;
 use crate::ledger::Ledger;
-use crate::record::{Attempts, Outcome};
+use crate::record::Outcome;
 use crate::recording::Recording;
-use crate::scheduler::SimulatedWorker;
-use braiddb::worker::Spawned;
+use braiddb::suspend::Seeded;
+use braiddb::worker::{Spawned, Worker};
 use braiddb::{ConcurrencyControl, Error, Result, Txn};
 use std::fmt;
 use std::rc::Rc;
 
+pub(crate) type SimulatedWorker<C> = Worker<C, Seeded>;
+
 /// A worker that has room for a workload's next transaction.
-pub struct Stage<'s, C: ConcurrencyControl> {
+pub struct Submitter<'s, C: ConcurrencyControl> {
     pub(crate) worker: &'s mut SimulatedWorker<C>,
     /// The worker's number.
     pub(crate) at: usize,
@@ -18,7 +21,7 @@ pub struct Stage<'s, C: ConcurrencyControl> {
     pub(crate) ledger: &'s Ledger,
 }
 
-impl<C: ConcurrencyControl> fmt::Debug for Stage<'_, C> {
+impl<C: ConcurrencyControl> fmt::Debug for Submitter<'_, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.worker.fmt(f)
     }
@@ -64,7 +67,7 @@ impl Drop for Ending {
     }
 }
 
-impl<C: ConcurrencyControl> Stage<'_, C> {
+impl<C: ConcurrencyControl> Submitter<'_, C> {
     /// Begins a transaction. `committed` is called when its commit is acknowledged.
     pub fn spawn<R: 'static>(
         &mut self,
