@@ -1,6 +1,7 @@
 //! What all transactions of a database share, and what each worker brings to them.
 
 use super::log::Log;
+use super::spares::Spares;
 use super::waiter::Waiter;
 use crate::cc::{ConcurrencyControl, Env, NotBegun, OPEN_TRANSACTIONS_MAX, Unlogged};
 use crate::epoch::{Epochs, Local};
@@ -16,6 +17,7 @@ use crate::sync::Fixed;
 use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use crate::table::{TableInner, TableKind};
 use crate::wal::{self, Changes, Lsn};
+use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -28,6 +30,9 @@ const STALL_NS: u64 = 100_000_000;
 /// The shared part of a database: memory, tables, the scheme. Threads and inboxes are the
 /// database's own.
 pub(crate) struct Engine<C: ConcurrencyControl> {
+    /// States of interactive transactions that have ended, whose type is none of this module's business. Dropped before what
+    /// they point to.
+    pub(crate) spare_states: Spares<Box<dyn Any + Send>>,
     pub(crate) id: u64,
     pub(crate) options: Options,
     pub(crate) memory: Arc<Memory>,
@@ -44,9 +49,9 @@ pub(crate) struct Engine<C: ConcurrencyControl> {
     is_read_only: AtomicBool,
     /// Never removed: transactions hold the tables' addresses while the list grows.
     pub(crate) tables: Mutex<Vec<Fixed<TableInner>>>,
-    /// Contexts for interactive transactions, each used by one operation at a time.
-    /// `None` when the database is closed: then contexts, which hold the engine, are not kept.
-    spare: Mutex<Option<Vec<Fixed<Context<C>>>>>,
+    /// Contexts for interactive transactions, each used by one operation at a time. None is kept when the database is closed:
+    /// contexts hold the engine.
+    spare: Spares<Fixed<Context<C>>>,
     pub(crate) epochs: Arc<Epochs>,
     /// The last epoch that was noticed, and when, by the clock.
     epoch_noticed: Mutex<(u64, u64)>,
@@ -81,7 +86,8 @@ impl<C: ConcurrencyControl> Engine<C> {
             metrics: Metrics::default(),
             clock,
             tables: Mutex::default(),
-            spare: Mutex::new(Some(Vec::new())),
+            spare: Spares::default(),
+            spare_states: Spares::default(),
             epochs: Epochs::new(),
             epoch_noticed: Mutex::default(),
             contexts: AtomicUsize::new(0),
@@ -119,6 +125,7 @@ impl<C: ConcurrencyControl> Engine<C> {
             execution: Cell::new(Execution::Prefetching),
             may_interleave: Cell::new(false),
             longs: Cell::new(0),
+            ended: Cell::new(0),
             work: Cell::new(0),
             awaited_at: Cell::new(None),
             waits_from_ns: Cell::new(0),
@@ -130,42 +137,39 @@ impl<C: ConcurrencyControl> Engine<C> {
     /// Runs `f` with a spare context, entered.
     pub(crate) fn with_context<R>(self: &Arc<Self>, f: impl FnOnce(&Context<C>) -> R) -> R {
         /// Gives the context back, also when `f` panics.
-        struct Entered<C: ConcurrencyControl>(Option<Fixed<Context<C>>>);
-        impl<C: ConcurrencyControl> Drop for Entered<C> {
+        struct Entered<'e, C: ConcurrencyControl>(&'e Engine<C>, Option<Fixed<Context<C>>>);
+        impl<C: ConcurrencyControl> Drop for Entered<'_, C> {
             fn drop(&mut self) {
-                let Some(context) = self.0.take() else { return };
-                context.tidy();
+                let Some(context) = self.1.take() else { return };
                 context.leave();
                 context.local.entrust();
-                let engine = context.engine.clone();
-                if let Some(spare) = &mut *engine.spare.lock().expect("no panic while it is held") {
-                    spare.push(context);
-                }
+                drop(self.0.spare.give_back(context));
             }
         }
-        let spare = self.spare.lock().expect("no panic while it is held").as_mut().and_then(Vec::pop);
-        let entered = Entered(Some(spare.unwrap_or_else(|| self.context())));
-        let context = entered.0.as_deref().expect("put there just now");
+        let spare = self.spare.take().unwrap_or_else(|| self.context());
+        let entered = Entered(self, Some(spare));
+        let context = entered.1.as_deref().expect("put there just now");
         context.enter();
         f(context)
     }
 
     /// Cleans up after interactive transactions. Returns true if there is more to do.
     pub(crate) fn maintain(&self) -> bool {
-        let spare = self.spare.lock().expect("no panic while it is held").as_mut().map(std::mem::take);
         let mut more = false;
-        for context in spare.unwrap_or_default() {
-            context.enter();
-            more |= context.tidy();
-            context.leave();
-            // What is retired is due when others have moved on.
-            context.local.refresh(None);
-            more |= context.local.pending() > 0;
-            if let Some(spare) = &mut *self.spare.lock().expect("no panic while it is held") {
-                spare.push(context);
-            }
-        }
+        self.spare.visit_all(|context| context.has_remains(), |context| more |= context.tidy_alone());
         more
+    }
+
+    /// Cleans up after a transaction that has ended with this context, and now and then after those of a thread that may not
+    /// come back.
+    pub(crate) fn tidy_after(&self, context: &Context<C>) {
+        /// Transactions that one such visit is made for.
+        const VISIT_EACH: u32 = 16;
+        context.tidy();
+        context.ended.update(|n| n.wrapping_add(1));
+        if context.ended.get().is_multiple_of(VISIT_EACH) {
+            self.spare.visit_some(|context| context.has_remains(), |other| _ = other.tidy_alone());
+        }
     }
 
     /// Notices whether reclamation goes on: the workers that hold it up, for a while now.
@@ -258,10 +262,10 @@ impl<C: ConcurrencyControl> Engine<C> {
         Error::OutOfMemory { limit_bytes: self.memory.limit_bytes() }
     }
 
-    /// Lets go of the contexts, which hold the engine.
+    /// Lets go of the contexts, which hold the engine, and of the states, which are its transactions'.
     pub(crate) fn drop_spares(&self) {
-        let spare = self.spare.lock().expect("no panic while it is held").take();
-        drop(spare); // outside of the lock
+        self.spare.close();
+        self.spare_states.close();
     }
 }
 
@@ -282,6 +286,8 @@ pub(crate) struct Context<C: ConcurrencyControl> {
     pub(crate) may_interleave: Cell<bool>,
     /// Open transactions that are long.
     pub(crate) longs: Cell<usize>,
+    /// Interactive transactions that have ended with it.
+    ended: Cell<u32>,
     /// What those that have ended have done, in operations.
     pub(crate) work: Cell<u64>,
     /// The epoch in which a transaction has waited for memory to the end, and got none.
@@ -315,6 +321,21 @@ impl<C: ConcurrencyControl> Context<C> {
             self.engine.notice_stalls();
         }
         more
+    }
+
+    /// As `tidy`, of one that nobody has.
+    fn tidy_alone(&self) -> bool {
+        self.enter();
+        let more = self.tidy();
+        self.leave();
+        // What is retired is due when others have moved on.
+        self.local.refresh(None);
+        more || self.local.pending() > 0
+    }
+
+    /// It has something to clean up.
+    fn has_remains(&self) -> bool {
+        C::garbage(&self.engine.shared, &self.worker) + self.local.pending() > 0
     }
 
     pub(crate) fn leave(&self) {

@@ -3,6 +3,7 @@
 mod catalog;
 mod engine;
 mod log;
+mod spares;
 mod waiter;
 
 pub(crate) use catalog::{open_table, restore_table};

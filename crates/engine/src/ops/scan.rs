@@ -3,7 +3,7 @@
 use super::NO_SLOT;
 use super::scan_batch::{Row, ScanBatch, Want};
 use super::state::{Op, TxnState};
-use crate::cc::{Abort, ConcurrencyControl, Serializable};
+use crate::cc::{Abort, ConcurrencyControl, Refused, Serializable};
 use crate::error::Result;
 use crate::table::{AsKey, Fault, Key, Table, TableInner, Value, decode_whole, encode_whole};
 use std::fmt;
@@ -201,29 +201,10 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Rows<'t, K, V, C> {
         view: impl Fn(&ScanBatch<C>, usize, &Row<C>, &'t [u8]) -> Result<Option<R>>,
     ) -> Poll<Result<Option<R>>> {
         loop {
-            // SAFETY: lent to this scan; settled if there is a row to read.
-            let run = unsafe { &*self.run };
-            while self.at < self.end {
-                let (at, row) = (self.at, run.row(self.at));
-                self.at += 1;
-                // SAFETY: not borrowed outside of single calls.
-                let state = unsafe { &mut *self.txn.scheme.get() };
-                // SAFETY: the transaction's own run.
-                let value = match unsafe { run.read(row, state) } {
-                    Ok(Some(value)) => value,
-                    Ok(None) => continue,
-                    Err(refused) => return Poll::Ready(Err(self.txn.refuse(refused).into())),
-                };
-                // SAFETY: `read` promises the bytes until the transaction ends.
-                let viewed = view(run, at, row, unsafe { &*value });
-                if let Ok(None) = viewed {
-                    continue;
-                }
-                self.left -= 1;
-                if self.left == 0 {
-                    self.end = self.at;
-                }
-                return Poll::Ready(viewed);
+            match self.take_row(&view) {
+                Some(Ok(viewed)) => return Poll::Ready(viewed),
+                Some(Err(refused)) => return Poll::Ready(Err(self.txn.refuse(refused).into())),
+                None => {}
             }
             match self.poll_filled(context) {
                 Poll::Ready(Ok(true)) => {}
@@ -232,6 +213,40 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Rows<'t, K, V, C> {
                 Poll::Pending => return Poll::Pending,
             }
         }
+    }
+
+    /// The next of the rows that are there already, likewise: needs neither an epoch nor a worker's context. `None`: none is
+    /// left of them.
+    #[inline(always)]
+    pub(crate) fn take_row<R>(
+        &mut self,
+        view: impl Fn(&ScanBatch<C>, usize, &Row<C>, &'t [u8]) -> Result<Option<R>>,
+    ) -> Option<Taken<R>> {
+        // SAFETY: lent to this scan; settled if there is a row to read.
+        let run = unsafe { &*self.run };
+        while self.at < self.end {
+            let (at, row) = (self.at, run.row(self.at));
+            self.at += 1;
+            // SAFETY: not borrowed outside of single calls.
+            let state = unsafe { &mut *self.txn.scheme.get() };
+            // SAFETY: the transaction's own run.
+            let value = match unsafe { run.read(row, state) } {
+                Ok(Some(value)) => value,
+                Ok(None) => continue,
+                Err(refused) => return Some(Err(refused)),
+            };
+            // SAFETY: `read` promises the bytes until the transaction ends.
+            let viewed = view(run, at, row, unsafe { &*value });
+            if let Ok(None) = viewed {
+                continue;
+            }
+            self.left -= 1;
+            if self.left == 0 {
+                self.end = self.at;
+            }
+            return Some(Ok(viewed));
+        }
+        None
     }
 
     /// Waits until more rows are there (true) or nothing is left to return.
@@ -332,6 +347,17 @@ impl<K, V: Value + ?Sized, C: ConcurrencyControl> Drop for Rows<'_, K, V, C> {
 pub struct NextRow<'r, 't, K, V: Value + ?Sized, C: ConcurrencyControl = Serializable>(
     &'r mut Rows<'t, K, V, C>,
 );
+
+/// A row as it was viewed, or why the scheme does not show it.
+type Taken<R> = Result<Result<Option<R>>, Refused>;
+
+impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Rows<'t, K, V, C> {
+    /// As `take_row`, with its key and its value.
+    #[inline(always)]
+    pub(crate) fn take_pair(&mut self) -> Option<Taken<(K, V::View<'t>)>> {
+        self.take_row(|run, at, row, value| Ok(Some((key_of(run, at, row)?, V::view(value)?))))
+    }
+}
 
 impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Future for NextRow<'_, 't, K, V, C> {
     type Output = Result<Option<(K, V::View<'t>)>>;

@@ -3,7 +3,7 @@
 use super::txn::Txn;
 use crate::cc::{ConcurrencyControl, Serializable};
 use crate::error::{Error, Result};
-use crate::exec::Execution;
+use crate::exec::{Execution, Operations};
 use crate::kernel::{Context, Engine};
 use crate::memory::{Charge, OutOfMemory};
 use crate::ops::{Rows, TxnState};
@@ -34,17 +34,22 @@ use std::task::{Poll, Waker};
 /// # Ok::<(), braiddb::Error>(())
 /// ```
 pub struct Transaction<C: ConcurrencyControl = Serializable> {
-    /// Boxed: the scheme may know its address.
-    txn: Box<TxnState<C>>,
+    /// Boxed: the scheme may know its address. Always there, but while it is dropped.
+    state: Option<Box<OwnedState<C>>>,
     is_open: bool,
-    /// What it takes by itself.
-    _charge: Charge,
     engine: Arc<Engine<C>>,
 }
 
-// SAFETY: a `Txn` is used by one thread at a time: through `&mut` or owned, or through `&Transaction`,
+/// A transaction's state that is no worker's, used by one transaction after another.
+struct OwnedState<C: ConcurrencyControl> {
+    txn: TxnState<C>,
+    /// What it takes by itself.
+    _charge: Charge,
+}
+
+// SAFETY: a `TxnState` is used by one thread at a time: through `&mut` or owned, or through `&Transaction`,
 // which is not `Sync`; between calls it points to no thread's context, and the scheme's part is `Send`.
-unsafe impl<C: ConcurrencyControl> Send for Transaction<C> {}
+unsafe impl<C: ConcurrencyControl> Send for OwnedState<C> {}
 
 impl<C: ConcurrencyControl> fmt::Debug for Transaction<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -52,20 +57,39 @@ impl<C: ConcurrencyControl> fmt::Debug for Transaction<C> {
     }
 }
 
+impl<C: ConcurrencyControl> OwnedState<C> {
+    #[cold]
+    fn make(context: &Context<C>) -> Result<Box<Self>> {
+        let engine = &context.engine;
+        let charge = Charge::of_transaction(&engine.memory, size_of::<Self>());
+        let charge = charge.map_err(|OutOfMemory| engine.out_of_memory())?;
+        let txn = TxnState::new(NonNull::from(context), 0, Execution::Prefetching, false);
+        txn.is_interactive.set(true);
+        Ok(Box::new(OwnedState { txn, _charge: charge }))
+    }
+}
+
 impl<C: ConcurrencyControl> Transaction<C> {
     pub(crate) fn begin(engine: &Arc<Engine<C>>) -> Result<Self> {
-        let charge = Charge::of_transaction(&engine.memory, size_of::<TxnState<C>>());
-        let charge = charge.map_err(|OutOfMemory| engine.out_of_memory())?;
-        let txn = engine.with_context(|context| {
-            let txn = Box::new(TxnState::new(NonNull::from(context), 0, Execution::Prefetching, false));
-            txn.is_interactive.set(true);
+        let state = engine.with_context(|context| {
+            let state = match engine.spare_states.take().and_then(|spare| spare.downcast().ok()) {
+                Some(state) => state,
+                None => OwnedState::make(context)?,
+            };
+            let txn = &state.txn;
+            txn.context.set(NonNull::from(context));
+            txn.started();
             txn.begin_or_post().expect("in place")?;
             // SAFETY: not borrowed outside of single calls.
-            let state = unsafe { &*txn.scheme.get() };
-            C::set_interactive(&engine.shared, state, engine.clock.now_ns());
-            Ok::<_, Error>(txn)
+            let scheme = unsafe { &*txn.scheme.get() };
+            C::set_interactive(&engine.shared, scheme, engine.clock.now_ns());
+            Ok::<_, Error>(state)
         })?;
-        Ok(Transaction { txn, is_open: true, _charge: charge, engine: engine.clone() })
+        Ok(Transaction { state: Some(state), is_open: true, engine: engine.clone() })
+    }
+
+    fn state(&self) -> &TxnState<C> {
+        &self.state.as_ref().expect("there until it is dropped").txn
     }
 
     /// Lends the transaction a context for one call.
@@ -78,9 +102,10 @@ impl<C: ConcurrencyControl> Transaction<C> {
             }
         }
         self.engine.with_context(|context: &Context<C>| {
-            let outer = self.txn.context.replace(NonNull::from(context));
-            let _lent = Lent(&self.txn, outer);
-            f(&self.txn)
+            let txn = self.state();
+            let outer = txn.context.replace(NonNull::from(context));
+            let _lent = Lent(txn, outer);
+            f(txn)
         })
     }
 
@@ -96,7 +121,7 @@ impl<C: ConcurrencyControl> Transaction<C> {
     }
 
     pub(crate) fn txn(&self) -> &Txn<C> {
-        Txn::of(&self.txn)
+        Txn::of(self.state())
     }
 
     /// As [`Txn::get`](crate::Txn::get).
@@ -244,18 +269,22 @@ impl<C: ConcurrencyControl> Transaction<C> {
     /// and what it has seen, if that is what it is to wait for.
     pub fn commit(mut self) -> Result<()> {
         self.is_open = false;
-        let held_until = self.lend(|txn| match txn.commit_or_post().expect("in place") {
-            Ok(()) => {
-                txn.after_commit();
-                txn.count_commit(None);
-                Ok(txn.held_until.take())
-            }
-            Err(fault) => {
-                let error = txn.commit_error(fault);
-                txn.abort();
-                txn.count_failure(&error);
-                Err(error)
-            }
+        let held_until = self.lend(|txn| {
+            let ended = match txn.commit_or_post().expect("in place") {
+                Ok(()) => {
+                    txn.after_commit();
+                    txn.count_commit(None);
+                    Ok(txn.held_until.take())
+                }
+                Err(fault) => {
+                    let error = txn.commit_error(fault);
+                    txn.abort();
+                    txn.count_failure(&error);
+                    Err(error)
+                }
+            };
+            self.engine.tidy_after(txn.context());
+            ended
         })?;
         match self.engine.log.get() {
             Some(log) if held_until > 0 => log.wait(Lsn(held_until)),
@@ -272,7 +301,14 @@ impl<C: ConcurrencyControl> Transaction<C> {
 impl<C: ConcurrencyControl> Drop for Transaction<C> {
     fn drop(&mut self) {
         if std::mem::take(&mut self.is_open) {
-            self.lend(TxnState::abort);
+            self.lend(|txn| {
+                txn.abort();
+                self.engine.tidy_after(txn.context());
+            });
+        }
+        if let Some(state) = self.state.take() {
+            state.txn.ended();
+            drop(self.engine.spare_states.give_back(state));
         }
     }
 }
@@ -307,6 +343,10 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> OwnedRows<'t, K, V, C
     )]
     pub fn next(&mut self) -> Result<Option<(K, V::View<'t>)>> {
         let rows = &mut self.rows;
-        self.of.now(move |_| rows.next())
+        match rows.take_pair() {
+            Some(Ok(row)) => row,
+            Some(Err(refused)) => Err(self.of.lend(|txn| txn.refuse(refused)).into()),
+            None => self.of.now(move |_| rows.next()),
+        }
     }
 }

@@ -26,7 +26,7 @@ use crate::index::{Index, Key, TableIndex};
 use crate::memory::{Memory, Slab};
 use crate::record::{RecordId, Slot, Stamp, Timestamp, Version, VersionKind};
 use crate::suspend::prefetch;
-use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use crate::sync::{Mutex, lock, try_lock};
 use std::sync::Arc;
 
@@ -46,6 +46,8 @@ pub(super) struct Reclaimer {
     /// Of the workers that there are.
     queues: Mutex<Vec<Arc<Mutex<Queue>>>>,
     orphans: Mutex<Vec<Garbage>>,
+    /// As many; a hint.
+    orphans_len: AtomicUsize,
     /// A version that a snapshot sees keeps the one that superseded it: a transaction that has read it will ask when, and
     /// by whom.
     keeps_successors: bool,
@@ -65,8 +67,15 @@ impl Drop for PruneLatch<'_> {
 impl Reclaimer {
     pub(super) fn new(records: Arc<Slab>, keeps_successors: bool) -> Reclaimer {
         let latches = (0..LATCHES).map(|_| AtomicBool::new(false)).collect();
-        let (queues, orphans) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
-        Reclaimer { records, latches, queues, orphans, keeps_successors, newest_removed: AtomicU64::new(0) }
+        Reclaimer {
+            records,
+            latches,
+            queues: Mutex::new(Vec::new()),
+            orphans: Mutex::new(Vec::new()),
+            orphans_len: AtomicUsize::new(0),
+            keeps_successors,
+            newest_removed: AtomicU64::new(0),
+        }
     }
 
     /// No record that is gone was deleted later.
@@ -169,20 +178,27 @@ impl Reclaimer {
     /// What a departing worker leaves behind.
     pub(super) fn orphan(&self, queue: &Arc<Mutex<Queue>>) {
         lock(&self.queues).retain(|other| !Arc::ptr_eq(other, queue));
-        lock(&self.orphans).extend(lock(queue).take_all());
+        let mut orphans = lock(&self.orphans);
+        orphans.extend(lock(queue).take_all());
+        // Relaxed, here and below: a hint; the lock orders the entries themselves.
+        self.orphans_len.store(orphans.len(), Ordering::Relaxed);
     }
 
     /// Entries that nobody has taken over yet.
     pub(super) fn orphans(&self) -> usize {
-        self.orphans.lock().expect("no panic while it is held").len()
+        self.orphans_len.load(Ordering::Relaxed)
     }
 
     fn adopt(&self, queue: &mut Queue) {
+        if self.orphans() == 0 {
+            return;
+        }
         let Some(mut orphans) = try_lock(&self.orphans) else { return };
         let from = orphans.len().saturating_sub(BATCH);
         for garbage in orphans.drain(from..) {
             queue.push(garbage);
         }
+        self.orphans_len.store(from, Ordering::Relaxed);
     }
 
     pub(super) fn latch(&self, slot: *const Slot) -> Option<PruneLatch<'_>> {
