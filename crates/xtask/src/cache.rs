@@ -13,6 +13,12 @@ use std::process::Command;
 /// What `cargo xtask cache` takes.
 #[derive(Args, Debug)]
 pub struct CacheArgs {
+    /// Compares instructions with those in results/instructions.txt, of workloads and modes of its own
+    #[arg(long, conflicts_with = "keep")]
+    pub check: bool,
+    /// Writes that file
+    #[arg(long)]
+    pub keep: bool,
     /// Records in the table
     #[arg(long, default_value_t = 200_000)]
     pub records: u64,

@@ -9,6 +9,7 @@ pub mod cache;
 pub mod circles;
 pub mod dependencies;
 pub mod documents;
+pub mod instructions;
 pub mod law;
 pub mod lengths;
 mod rust;

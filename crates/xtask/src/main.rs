@@ -17,13 +17,20 @@ enum Chore {
 fn main() -> ExitCode {
     match Chore::parse() {
         Chore::Tidy => tidy(),
-        Chore::Cache(args) => match xtask::cache::run(&xtask::workspace_root(), &args) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                eprintln!("{error}");
-                ExitCode::FAILURE
-            }
-        },
+        Chore::Cache(args) => answer(match args.check || args.keep {
+            true => xtask::instructions::run(&xtask::workspace_root(), args.keep),
+            false => xtask::cache::run(&xtask::workspace_root(), &args),
+        }),
+    }
+}
+
+fn answer(result: Result<(), String>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
     }
 }
 
