@@ -101,6 +101,8 @@ pub enum Mode {
     /// The engine chooses how many transactions to keep open, from one upwards; finding the best number takes up to half a
     /// second before each slice
     Auto,
+    /// One after the other, driven by calls of the thread (`Database::begin`)
+    Interactive,
     /// Yardstick: the reads as one handwritten sequential function
     HandSequential,
     /// Yardstick: a whole transaction as one handwritten state machine
@@ -125,6 +127,7 @@ impl Mode {
             Mode::Interleaved => "interleaved",
             Mode::Hybrid => "hybrid",
             Mode::Auto => "auto",
+            Mode::Interactive => "interactive",
             Mode::HandSequential => "hand-sequential",
             Mode::HandInterleaved => "hand-interleaved",
         }

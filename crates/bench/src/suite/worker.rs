@@ -36,7 +36,7 @@ pub(crate) struct Length {
 
 /// How often a transaction is run again. Where many transactions want few rows most attempts fail; and where another
 /// program has the core of the worker that holds the row, thousands of attempts pass before that worker runs again.
-const RETRIES_MAX: u32 = 1_000_000;
+pub(crate) const RETRIES_MAX: u32 = 1_000_000;
 
 /// What came of it.
 pub(crate) struct Measured {

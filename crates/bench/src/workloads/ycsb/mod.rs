@@ -1,7 +1,7 @@
 //! YCSB and the workloads of the CoroBase paper, on one table, in every mode.
 //!
 //! `workload` defines the named workloads, `plan` unfolds the command line, `table` loads records, `access` has
-//! the operations on them, `bodies` the transactions. `handwritten` has the yardsticks: the same reads without the
+//! the operations on them, `bodies` the transactions, `interactive` those by calls. `handwritten` has the yardsticks: the same reads without the
 //! engine's transactions, over the structures that `reader` leads to.
 
 mod access;
@@ -9,6 +9,7 @@ mod args;
 mod bodies;
 #[allow(unsafe_code, reason = "the yardsticks written by hand read the engine's structures")]
 mod handwritten;
+mod interactive;
 mod plan;
 #[allow(unsafe_code, reason = "the engine's structures below transactions promise little")]
 mod reader;
@@ -99,7 +100,8 @@ impl Suite for Ycsb {
             (Mode::HandSequential | Mode::HandInterleaved, AnyTable::Fixed(table)) => {
                 handwritten::execute(job, &draws, table)
             }
-            (Mode::HandSequential | Mode::HandInterleaved, AnyTable::Long(_)) => None,
+            (Mode::Interactive, AnyTable::Fixed(table)) => interactive::execute(job, &draws, table),
+            (Mode::HandSequential | Mode::HandInterleaved | Mode::Interactive, AnyTable::Long(_)) => None,
             (_, AnyTable::Fixed(table)) => bodies::execute(job, &draws, table),
             (_, AnyTable::Long(table)) => bodies::execute(job, &draws, table),
         }

@@ -80,7 +80,7 @@ pub(super) struct Draws<'a> {
     /// How far behind `next_number` records are surely committed.
     slack: u64,
     /// Transactions that only read declare it.
-    declares: bool,
+    pub(super) declares: bool,
 }
 
 impl<'a> Draws<'a> {

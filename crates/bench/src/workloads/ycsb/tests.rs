@@ -37,6 +37,24 @@ fn every_workload_runs_in_every_mode_that_has_a_form_of_it() {
 }
 
 #[test]
+fn transactions_are_driven_by_calls() {
+    // Proves that they commit and find their records under every scheme, on two threads that conflict, and that other
+    // forms of work, and long keys, have no figures in that mode.
+    let schemes: Vec<&str> = SchemeKind::ALL.iter().map(|scheme| scheme.name()).collect();
+    let flags =
+        "--records 200 --seconds 0.02 --workers 2 --mode interactive --workload r10,m,u10,s10,i,a,probe";
+    for key_bytes in [8, 20] {
+        let outcome = outcome(&format!("{flags} --key-bytes {key_bytes} --cc {}", schemes.join(",")));
+        assert_eq!(outcome.rows.len(), 7 * schemes.len());
+        for row in &outcome.rows {
+            let has_form = key_bytes == 8 && !matches!(row.text("workload"), Some("a" | "probe"));
+            assert_eq!(row.measured, has_form, "{row:?}");
+        }
+        assert!(outcome.databases.iter().all(|database| database.conditions[0].holds));
+    }
+}
+
+#[test]
 fn every_scheme_runs_every_kind_of_work() {
     // Proves that the schemes of the engine's table run side by side, writes and scans that conflict included, and that
     // the schemes whose records the yardsticks know, and no others, have figures for these.
