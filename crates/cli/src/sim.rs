@@ -16,7 +16,7 @@ pub struct SimArgs {
     /// Seeds per workload, one after another
     #[arg(long, default_value_t = 100)]
     seeds: u64,
-    /// Goes on with further seeds until so many hours are over, for example 0.5
+    /// Goes on with further seeds for this many hours, for example 0.5
     #[arg(long, conflicts_with = "seeds", value_parser = hours)]
     hours: Option<Duration>,
     /// The concurrency control, and what its transactions are judged by

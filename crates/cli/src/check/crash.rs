@@ -55,7 +55,7 @@ pub struct CrashArgs {
     json: bool,
 }
 
-/// After so many seeds it is the next scheme's turn.
+/// Seeds that one scheme runs before the next scheme does.
 const SEEDS_PER_SCHEME: u64 = 8;
 
 /// Runs the command. Anything lost is an error, after everything was printed.

@@ -1,4 +1,4 @@
-//! Opening the database in a directory, with a progress bar for people who wait for it.
+//! Opening the database in a directory, with a progress bar where a terminal shows it.
 
 use braiddb::checkpoint::{self, Identity};
 use braiddb::metrics::{LogCondition, SystemClock};

@@ -140,7 +140,7 @@ impl<C: ConcurrencyControl> Hand<'_, C> {
     }
 
     pub(super) fn commit(&self, txn: C::Txn) {
-        assert!(self.try_commit(txn, || unreachable!("nobody is to be waited for")), "it has to give way");
+        assert!(self.try_commit(txn, || unreachable!("no other is open")), "the commit failed");
     }
 
     /// Commits, or gives way; `wait` lets others go on.

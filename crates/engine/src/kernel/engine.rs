@@ -30,8 +30,8 @@ const STALL_NS: u64 = 100_000_000;
 /// The shared part of a database: memory, tables, the scheme. Threads and inboxes are the
 /// database's own.
 pub(crate) struct Engine<C: ConcurrencyControl> {
-    /// States of interactive transactions that have ended, whose type is none of this module's business. Dropped before what
-    /// they point to.
+    /// States of interactive transactions that have ended, for the next ones; this module does not know their type. Declared
+    /// first, so that they are dropped before what they point to.
     pub(crate) spare_states: Spares<Box<dyn Any + Send>>,
     pub(crate) id: u64,
     pub(crate) options: Options,
@@ -51,7 +51,7 @@ pub(crate) struct Engine<C: ConcurrencyControl> {
     pub(crate) tables: Mutex<Vec<Fixed<TableInner>>>,
     /// Contexts for interactive transactions, each used by one operation at a time. None is kept when the database is closed:
     /// contexts hold the engine.
-    spare: Spares<Fixed<Context<C>>>,
+    spare_contexts: Spares<Fixed<Context<C>>>,
     pub(crate) epochs: Arc<Epochs>,
     /// The last epoch that was noticed, and when, by the clock.
     epoch_noticed: Mutex<(u64, u64)>,
@@ -86,7 +86,7 @@ impl<C: ConcurrencyControl> Engine<C> {
             metrics: Metrics::default(),
             clock,
             tables: Mutex::default(),
-            spare: Spares::default(),
+            spare_contexts: Spares::default(),
             spare_states: Spares::default(),
             epochs: Epochs::new(),
             epoch_noticed: Mutex::default(),
@@ -143,10 +143,10 @@ impl<C: ConcurrencyControl> Engine<C> {
                 let Some(context) = self.1.take() else { return };
                 context.leave();
                 context.local.entrust();
-                drop(self.0.spare.give_back(context));
+                drop(self.0.spare_contexts.give_back(context));
             }
         }
-        let spare = self.spare.take().unwrap_or_else(|| self.context());
+        let spare = self.spare_contexts.take().unwrap_or_else(|| self.context());
         let entered = Entered(self, Some(spare));
         let context = entered.1.as_deref().expect("put there just now");
         context.enter();
@@ -156,7 +156,8 @@ impl<C: ConcurrencyControl> Engine<C> {
     /// Cleans up after interactive transactions. Returns true if there is more to do.
     pub(crate) fn maintain(&self) -> bool {
         let mut more = false;
-        self.spare.visit_all(|context| context.has_remains(), |context| more |= context.tidy_alone());
+        self.spare_contexts
+            .visit_all(|context| context.has_remains(), |context| more |= context.tidy_alone());
         more
     }
 
@@ -168,7 +169,7 @@ impl<C: ConcurrencyControl> Engine<C> {
         context.tidy();
         context.ended.update(|n| n.wrapping_add(1));
         if context.ended.get().is_multiple_of(VISIT_EACH) {
-            self.spare.visit_some(|context| context.has_remains(), |other| _ = other.tidy_alone());
+            self.spare_contexts.visit_some(|context| context.has_remains(), |other| _ = other.tidy_alone());
         }
     }
 
@@ -264,7 +265,7 @@ impl<C: ConcurrencyControl> Engine<C> {
 
     /// Lets go of the contexts, which hold the engine, and of the states, which are its transactions'.
     pub(crate) fn drop_spares(&self) {
-        self.spare.close();
+        self.spare_contexts.close();
         self.spare_states.close();
     }
 }
@@ -323,7 +324,7 @@ impl<C: ConcurrencyControl> Context<C> {
         more
     }
 
-    /// As `tidy`, of one that nobody has.
+    /// As `tidy`, of one that no operation uses.
     fn tidy_alone(&self) -> bool {
         self.enter();
         let more = self.tidy();

@@ -1,15 +1,15 @@
-//! What is kept for the next one that needs it, apart by threads: threads share no line and no lock as long as there are no more
-//! of them than stripes.
+//! Pools of values that are made at some cost and used again. Each thread has a stripe of the pool, so that as many threads as
+//! there are stripes share neither a lock nor a cache line.
 
 use crate::sync::{CachePadded, Mutex, lock};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// More than the threads that most programs run transactions on. One costs two lines.
+/// More than the threads that most programs run transactions on. A stripe costs two cache lines.
 const STRIPES: usize = 32;
-/// Kept by a stripe: as many as a thread has in use at once, as a rule.
-const KEPT_MAX: usize = 8;
+/// Kept by a stripe: as many as a thread uses at once, as a rule.
+const KEPT_MAX: usize = 2;
 
-/// A pool of values that any thread may take, and that come back to the thread that had them last.
+/// A pool. A value goes to the stripe of the thread that gives it back.
 pub(crate) struct Spares<T> {
     /// `None` when nothing is to be kept any more.
     stripes: [CachePadded<Stripe<T>>; STRIPES],
@@ -17,17 +17,6 @@ pub(crate) struct Spares<T> {
 }
 
 type Stripe<T> = Mutex<Option<Vec<T>>>;
-
-fn visit_those<T>(stripe: &Stripe<T>, wants: impl Fn(&T) -> bool, mut visit: impl FnMut(&T)) {
-    let wanted: Vec<T> = match &mut *lock(stripe) {
-        Some(kept) => kept.extract_if(.., |one| wants(one)).collect(),
-        None => return,
-    };
-    wanted.iter().for_each(&mut visit); // outside of the lock
-    if let Some(kept) = &mut *lock(stripe) {
-        kept.extend(wanted);
-    }
-}
 
 impl<T> Default for Spares<T> {
     fn default() -> Self {
@@ -75,6 +64,18 @@ impl<T> Spares<T> {
     }
 }
 
+/// Takes those of a stripe that `wants` chooses, has `visit` look at each outside of the lock, and puts them back.
+fn visit_those<T>(stripe: &Stripe<T>, wants: impl Fn(&T) -> bool, mut visit: impl FnMut(&T)) {
+    let wanted: Vec<T> = match &mut *lock(stripe) {
+        Some(kept) => kept.extract_if(.., |one| wants(one)).collect(),
+        None => return,
+    };
+    wanted.iter().for_each(&mut visit); // outside of the lock
+    if let Some(kept) = &mut *lock(stripe) {
+        kept.extend(wanted);
+    }
+}
+
 /// Differs between threads that begin one after another.
 fn thread_number() -> usize {
     // (The process's own, so no part of what a model checker sees.)
@@ -84,4 +85,44 @@ fn thread_number() -> usize {
     }
     // A thread that ends has none any more.
     NUMBER.try_with(|number| *number).unwrap_or(0)
+}
+
+#[cfg(all(test, not(any(braid_shuttle, braid_loom))))]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    #[test]
+    fn a_thread_gets_back_what_it_gave_and_no_other_does() {
+        let spares = Spares::default();
+        assert_eq!(spares.take(), None);
+        assert_eq!(spares.give_back(1), None);
+        std::thread::scope(|scope| scope.spawn(|| assert_eq!(spares.take(), None)).join()).expect("it holds");
+        assert_eq!(spares.take(), Some(1));
+    }
+
+    #[test]
+    fn few_are_kept_and_none_after_the_end() {
+        let (spares, one) = (Spares::default(), Arc::new(()));
+        let given_back = (0..100).filter(|_| spares.give_back(one.clone()).is_none()).count();
+        assert_eq!((given_back, Arc::strong_count(&one)), (KEPT_MAX, KEPT_MAX + 1));
+        spares.close();
+        assert_eq!(Arc::strong_count(&one), 1);
+        assert!(spares.give_back(one.clone()).is_some() && spares.take().is_none());
+    }
+
+    #[test]
+    fn those_of_threads_that_are_gone_are_visited() {
+        let spares = Spares::default();
+        for n in 0..10 {
+            std::thread::scope(|scope| scope.spawn(|| spares.give_back(n)).join()).expect("it holds");
+        }
+        let mut seen = Vec::new();
+        (0..STRIPES).for_each(|_| spares.visit_some(|n| n % 2 == 0, |n| seen.push(*n)));
+        seen.sort_unstable();
+        assert_eq!(seen, [0, 2, 4, 6, 8]);
+        let mut count = 0;
+        spares.visit_all(|_| true, |_| count += 1);
+        assert_eq!(count, 10, "they are put back");
+    }
 }

@@ -21,9 +21,9 @@ use std::time::Duration;
 
 const CLIENTS: u64 = 6;
 const ACCOUNTS: u64 = 20;
-/// After so many kills a new directory is begun: a database that has grown takes long to check.
+/// Kills in one directory before the next is begun: a database that has grown takes long to check.
 const KILLS_PER_DIRECTORY: u64 = 50;
-/// So long a process has to acknowledge something.
+/// How long a process has to acknowledge something.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// What came of the kills.
@@ -75,7 +75,7 @@ fn under(cc: &str) -> Result<&'static Under, String> {
     ALL.iter().find(|under| under.cc == cc).ok_or_else(|| format!("there is no scheme {cc}"))
 }
 
-/// Kills so many processes; ends with the first loss, and leaves the directory in which it is. `kinds` take turns from one
+/// Kills `kills` processes; ends with the first loss, and leaves the directory in which it is. `kinds` take turns from one
 /// directory to the next.
 pub fn kill(
     directory: Option<&Path>,

@@ -408,7 +408,7 @@ unsafe fn free_inline(_: &Local, slot: *mut u8, stamp: u64) {
     unsafe { &*slot.cast::<Slot>() }.free_inline(Stamp(stamp));
 }
 
-/// What a tombstone carries: where its key is to be removed.
+/// What a tombstone carries: the index and the key that reclamation removes.
 #[derive(Debug)]
 pub(super) struct Grave<'v>(&'v [u8]);
 

@@ -27,7 +27,7 @@ fn read(hand: &Hand<'_>, txn: &mut Txn, key: u64) -> Option<Vec<u8>> {
     }
 }
 
-/// A reader that does not wait for who is committing: the error that a correct one must not make.
+/// A reader that does not wait for a writer that is committing: the error that a correct reader must not make.
 fn read_carelessly(hand: &Hand<'_>, txn: &mut Txn, key: u64) -> Option<Vec<u8>> {
     hand.try_read(txn, key).unwrap_or_else(|| Some(b"0".to_vec()))
 }
