@@ -5,7 +5,7 @@ use crate::record::{Slot, Stamp, Timestamp, Version};
 use std::collections::{BTreeMap, VecDeque};
 
 /// A version superseded at `superseded`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Garbage {
     pub(super) slot: *const Slot,
     /// The version, and its stamp when it was superseded: its place may serve another one day.

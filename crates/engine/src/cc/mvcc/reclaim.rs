@@ -26,7 +26,7 @@ use crate::index::{Index, Key, TableIndex};
 use crate::memory::{Memory, Slab};
 use crate::record::{RecordId, Slot, Stamp, Timestamp, Version, VersionKind};
 use crate::suspend::prefetch;
-use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
+use crate::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence};
 use crate::sync::{Mutex, lock, try_lock};
 use std::sync::Arc;
 
@@ -34,6 +34,9 @@ use std::sync::Arc;
 const QUEUE_LONG: usize = 4096;
 /// Entries per visit.
 const BATCH: usize = 256;
+/// The same, where all that is due goes: a chain is walked once for all entries of it in the batch, and may be as long as the
+/// batch.
+const BATCH_URGENT: usize = 1 << 16;
 /// Entries ahead whose slots are asked for.
 const AHEAD: usize = 8;
 const LATCHES: usize = if cfg!(braid_shuttle) { 4 } else { 256 };
@@ -42,7 +45,7 @@ const LATCHES: usize = if cfg!(braid_shuttle) { 4 } else { 256 };
 #[derive(Debug)]
 pub(super) struct Reclaimer {
     records: Arc<Slab>,
-    latches: Box<[AtomicBool]>,
+    latches: Box<[Latch]>,
     /// Of the workers that there are.
     queues: Mutex<Vec<Arc<Mutex<Queue>>>>,
     orphans: Mutex<Vec<Garbage>>,
@@ -53,28 +56,56 @@ pub(super) struct Reclaimer {
     keeps_successors: bool,
     /// When the latest of all records was deleted that are gone: a read that finds nothing may have found that.
     newest_removed: AtomicU64,
+    /// Versions that were looked at.
+    #[cfg(test)]
+    pub(super) looked_at: AtomicUsize,
+}
+
+/// One for many chains. What is said of the chain cut last is changed under the latch.
+#[derive(Debug, Default)]
+struct Latch {
+    is_taken: AtomicBool,
+    /// The chain cut last, and behind which snapshot: so that of many entries of a chain that others write to meanwhile
+    /// only the first walks past what they have written.
+    slot: AtomicPtr<Slot>,
+    oldest: AtomicU64,
 }
 
 /// The right to change a chain's links.
-pub(super) struct PruneLatch<'r>(&'r AtomicBool);
+pub(super) struct PruneLatch<'r>(&'r Latch);
 
 impl Drop for PruneLatch<'_> {
     fn drop(&mut self) {
-        self.0.store(false, Ordering::Release); // pairs with the Acquire in `latch`
+        self.0.is_taken.store(false, Ordering::Release); // pairs with the Acquire in `latch`
+    }
+}
+
+impl PruneLatch<'_> {
+    /// Whether the chain has been cut since nothing saw any more what was `superseded` then. (Something superseded at
+    /// the very moment of the cut may have been covered by a write.)
+    fn is_cut(&self, slot: *const Slot, superseded: Timestamp) -> bool {
+        std::ptr::eq(self.0.slot.load(Ordering::Relaxed), slot)
+            && superseded.0 < self.0.oldest.load(Ordering::Relaxed)
+    }
+
+    fn note_cut(&self, slot: *const Slot, oldest: Timestamp) {
+        self.0.slot.store(slot.cast_mut(), Ordering::Relaxed);
+        self.0.oldest.store(oldest.0, Ordering::Relaxed);
     }
 }
 
 impl Reclaimer {
     pub(super) fn new(records: Arc<Slab>, keeps_successors: bool) -> Reclaimer {
-        let latches = (0..LATCHES).map(|_| AtomicBool::new(false)).collect();
         Reclaimer {
             records,
-            latches,
+            latches: (0..LATCHES).map(|_| Latch::default()).collect(),
             queues: Mutex::new(Vec::new()),
             orphans: Mutex::new(Vec::new()),
             orphans_len: AtomicUsize::new(0),
             keeps_successors,
             newest_removed: AtomicU64::new(0),
+            #[cfg(test)]
+            looked_at: AtomicUsize::new(0),
         }
     }
 
@@ -113,10 +144,12 @@ impl Reclaimer {
         }
         let is_long = is_urgent || queue.waiting.len() > QUEUE_LONG;
         queue.look(registry, is_long, is_urgent);
-        let turns = if is_urgent { queue.waiting.len() / BATCH + 1 } else { 1 };
-        let mut more = (0..turns).all(|_| self.pass_in_order(queue, local));
+        let turns = |batch| if is_urgent { queue.waiting.len() / batch + 1 } else { 1 };
+        let (turns_in_order, turns_between) = (turns(BATCH), turns(BATCH_URGENT));
+        let mut more = (0..turns_in_order).all(|_| self.pass_in_order(queue, local));
         if is_long {
-            more = (0..turns).all(|_| self.pass_between(queue, local));
+            let batch = if is_urgent { BATCH_URGENT } else { BATCH };
+            more = (0..turns_between).all(|_| self.pass_between(queue, batch, local));
         }
         queue.trim();
         more
@@ -151,28 +184,32 @@ impl Reclaimer {
             let garbage = queue.waiting.pop_front().expect("counted");
             debug_assert!(i < BATCH && garbage.superseded <= oldest);
             match self.latch(garbage.slot) {
-                Some(_latch) => self.cut(garbage.slot, oldest, local),
+                Some(latch) if latch.is_cut(garbage.slot, garbage.superseded) => {}
+                Some(latch) => {
+                    self.cut(garbage.slot, oldest, local);
+                    latch.note_cut(garbage.slot, oldest);
+                }
                 None => queue.push(garbage),
             }
         }
         queue.waiting.front().is_some_and(|g| g.superseded <= oldest)
     }
 
-    /// The pass around long-running snapshots. Returns true if there is more.
-    fn pass_between(&self, queue: &mut Queue, local: &Local) -> bool {
+    /// The pass around long-running snapshots, over `batch` entries at most. Returns true if there is more.
+    fn pass_between(&self, queue: &mut Queue, batch: usize, local: &Local) -> bool {
         let (oldest, floor) = (queue.oldest(), queue.floor());
-        let due = queue.waiting.iter().take(BATCH).take_while(|g| g.superseded <= floor).count();
-        for _ in 0..due {
-            let garbage = queue.waiting.pop_front().expect("counted");
-            let Some(_latch) = self.latch(garbage.slot) else {
-                queue.push(garbage);
-                continue;
-            };
-            if let Some(holder) = self.prune(&garbage, queue.snapshots(), floor, oldest, local) {
-                queue.hold(holder, garbage);
+        let due = queue.waiting.iter().take(batch).take_while(|g| g.superseded <= floor).count();
+        let mut entries: Vec<Garbage> = queue.waiting.drain(..due).collect();
+        entries.sort_unstable_by_key(|garbage| (garbage.slot, garbage.version));
+        let mut held = Vec::new();
+        for chain in entries.chunk_by(|a, b| a.slot == b.slot) {
+            match self.latch(chain[0].slot) {
+                Some(_latch) => self.prune(chain, queue.snapshots(), floor, oldest, local, &mut held),
+                None => chain.iter().for_each(|&garbage| queue.push(garbage)),
             }
+            held.drain(..).for_each(|(holder, garbage)| queue.hold(holder, garbage));
         }
-        due == BATCH
+        due == batch
     }
 
     /// What a departing worker leaves behind.
@@ -204,7 +241,7 @@ impl Reclaimer {
     pub(super) fn latch(&self, slot: *const Slot) -> Option<PruneLatch<'_>> {
         let latch = &self.latches[slot.addr() / size_of::<Slot>() % LATCHES];
         // Acquire: pairs with the Release in PruneLatch's drop.
-        let free = latch.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok();
+        let free = latch.is_taken.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok();
         // (Made only if it was free: dropping one gives the latch back.)
         free.then(|| PruneLatch(latch))
     }
@@ -217,6 +254,7 @@ impl Reclaimer {
         while !v.is_null() {
             // SAFETY: reached from the head inside an epoch, under the chain's prune latch.
             let version = unsafe { &*v };
+            self.note_look();
             if version.stamp().is_committed_by(oldest) {
                 self.retire_from(slot, version.next(), version, local);
                 if version.kind() == VersionKind::Tombstone {
@@ -242,22 +280,31 @@ impl Reclaimer {
         }
     }
 
-    /// Unlinks every version that no snapshot is left to see. If that of `garbage` has to stay (or
-    /// its tombstone's record), the snapshot that holds it.
+    /// For tests.
+    #[inline(always)]
+    fn note_look(&self) {
+        #[cfg(test)]
+        self.looked_at.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Unlinks every version that no snapshot is left to see. Those of `entries`, all of one chain and sorted by version,
+    /// that have to stay (or a tombstone's record) go to `held`, each with the snapshot that holds it.
     fn prune(
         &self,
-        garbage: &Garbage,
+        entries: &[Garbage],
         snapshots: &[Timestamp],
         floor: Timestamp,
         oldest: Timestamp,
         local: &Local,
-    ) -> Option<Timestamp> {
+        held: &mut Vec<(Timestamp, Garbage)>,
+    ) {
         // SAFETY: as in `cut`.
-        let slot = unsafe { &*garbage.slot };
-        let (mut newer, mut v, mut holder) = (None::<&Version>, slot.head(), None);
+        let slot = unsafe { &*entries[0].slot };
+        let (mut newer, mut v) = (None::<&Version>, slot.head());
         while !v.is_null() {
             // SAFETY: as in `cut`.
             let version = unsafe { &*v };
+            self.note_look();
             let next = version.next();
             let Some(created) = version.stamp().timestamp() else {
                 v = next; // uncommitted, or rolled back and about to be unlinked by its owner
@@ -268,23 +315,24 @@ impl Reclaimer {
                     let superseded = n.stamp().timestamp().expect("committed before its successor");
                     let at = holder_between(snapshots, floor, created, superseded)
                         .or_else(|| self.holder_of_read(snapshots, floor, next, created));
-                    if at.is_none() {
+                    if let Some(at) = at {
+                        held.extend(entries_of(entries, v, version.stamp()).map(|garbage| (at, garbage)));
+                        newer = Some(version);
+                    } else {
                         n.set_next(next);
                         retire_version(slot, v, local);
-                    } else {
-                        // (Superseded before its owner had stamped it: any stamp may be its.)
-                        let same = version.stamp() == garbage.stamp || garbage.stamp.tag().is_some();
-                        if std::ptr::eq(v, garbage.version) && same {
-                            holder = at;
-                        }
-                        newer = Some(version);
                     }
                 }
                 None => newer = Some(version),
             }
             v = next;
         }
-        holder.or_else(|| self.try_remove(slot, garbage.superseded, oldest, local))
+        // (The last one answers for the record, at the latest when its own version is gone.)
+        let last = entries.iter().max_by_key(|garbage| garbage.superseded).expect("a chain has entries");
+        if !held.iter().any(|(_, garbage)| garbage == last) {
+            let holder = self.try_remove(slot, last.superseded, oldest, local);
+            held.extend(holder.map(|at| (at, *last)));
+        }
     }
 
     /// A snapshot that sees the version `next`, superseded at this time, if that is to keep its successor.
@@ -335,24 +383,27 @@ impl Reclaimer {
     /// The turn of a tombstone that is older than every snapshot has come: it goes with its record; or if a write
     /// covers it, the rollback of that write sees to it that its turn comes again.
     fn remove_or_defer(&self, slot: &Slot, tombstone: *const Version, local: &Local) {
-        if !std::ptr::eq(slot.head(), tombstone) {
+        while !self.remove(slot, tombstone, local) {
             // SAFETY: as in `cut`.
             unsafe { &*tombstone }.set_overdue();
             // Pairs with the fence in `undo`: either it finds the mark, or the tombstone is found uncovered here.
             fence(Ordering::SeqCst);
-        }
-        if std::ptr::eq(slot.head(), tombstone) {
-            self.remove(slot, tombstone, local);
+            if !std::ptr::eq(slot.head(), tombstone) {
+                return;
+            }
         }
     }
 
-    /// Removes a record that nothing but a tombstone is left of, older than every snapshot, unless
-    /// somebody puts a new version on it first.
-    fn remove(&self, slot: &Slot, tombstone: *const Version, local: &Local) {
+    /// Removes a record that nothing but a tombstone is left of, older than every snapshot. Returns false if a write
+    /// covers it.
+    fn remove(&self, slot: &Slot, tombstone: *const Version, local: &Local) -> bool {
+        if !std::ptr::eq(slot.head(), tombstone) {
+            return false;
+        }
         // SAFETY: as in `cut`. Before anybody can find it gone. AcqRel: pairs with the Acquire in `newest_removed`.
         self.newest_removed.fetch_max(unsafe { &*tombstone }.stamp().0, Ordering::AcqRel);
         if !slot.install(tombstone, std::ptr::null()) {
-            return;
+            return false;
         }
         let grave = Grave::of(tombstone);
         let target = grave.target();
@@ -361,6 +412,7 @@ impl Reclaimer {
         debug_assert!(removed, "a record's key is in its index until the record is removed");
         retire_version(slot, tombstone, local);
         self.retire_slot(slot, &target, local);
+        true
     }
 
     /// Gives a slot back when no operation is left that has found it.
@@ -370,6 +422,14 @@ impl Reclaimer {
         // indexes and epochs.
         unsafe { retire_record(&self.records, target, local) };
     }
+}
+
+/// Those of `entries`, sorted by version, that are about this one. (Superseded before its owner had stamped it: any stamp may
+/// be its.)
+fn entries_of(entries: &[Garbage], v: *const Version, stamp: Stamp) -> impl Iterator<Item = Garbage> {
+    let first = entries.partition_point(|garbage| garbage.version < v);
+    let same_place = entries[first..].iter().take_while(move |garbage| garbage.version == v);
+    same_place.filter(move |garbage| garbage.stamp == stamp || garbage.stamp.tag().is_some()).copied()
 }
 
 /// A snapshot that sees a version created and superseded at these times; `floor` for those to come.

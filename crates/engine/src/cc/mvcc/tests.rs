@@ -85,6 +85,35 @@ fn prune_between_snapshots() {
     assert_eq!((Snapshot::garbage(&bench.shared, &hand.worker), hand.local.pending()), (0, 0));
 }
 
+/// Proves that what it takes to clean up a row that is written all the time grows as the writes do, although each pass finds
+/// many versions that a worker which lags behind may still see: behind the oldest snapshot, and around one.
+#[test]
+fn hot_rows() {
+    const WRITES: usize = 3000;
+    for is_around in [false, true] {
+        let bench = Bench::new();
+        let (hand, lagging) = (bench.hand(), bench.hand());
+        let write = || (0..WRITES).for_each(|_| hand.commit_change(1, Change::Put(&LONG)));
+        hand.commit_change(1, Change::Put(&LONG));
+        let mut reader = hand.begin();
+        write();
+        Snapshot::refresh(lagging.env());
+        if is_around {
+            write();
+            hand.prune();
+            assert_eq!(hand.try_read(&mut reader, 1), Some(Some(LONG.to_vec())));
+        }
+        hand.commit(reader);
+        write();
+        let looked_at = bench.shared.reclaimer.looked_at.load(Ordering::Relaxed);
+        assert!((1..20 * WRITES).contains(&looked_at), "{looked_at} versions looked at");
+        Snapshot::refresh(lagging.env());
+        hand.clean();
+        let id = hand.find(1).expect("it is there");
+        assert_eq!(bench.chain(id).len(), 1);
+    }
+}
+
 /// Proves that a deleted record goes, key and slot, when no snapshot sees it any more, and not before;
 /// and not if a new value is put on its tombstone.
 #[test]
