@@ -215,7 +215,11 @@ impl<C: ConcurrencyControl> Drop for Hand<'_, C> {
 
 /// Schedules that a model is run in.
 #[cfg(braid_shuttle)]
-pub(super) const SCHEDULES: usize = 1_000;
+const SCHEDULES: usize = 1_000;
+
+/// Schedules in which a model notices a planted error, with certainty: most need a few, the hardest ten thousand.
+#[cfg(braid_shuttle)]
+pub(super) const PLANTED_SCHEDULES_MAX: usize = 1_000_000;
 
 /// Runs a model in the schedules of one scheduler.
 #[cfg(braid_shuttle)]

@@ -1,6 +1,6 @@
 //! A transaction's place in the registry.
 
-use super::registry::Registry;
+use super::registry::{Floor, Registry};
 use crate::cc::{NotBegun, Waits};
 use crate::record::{Tag, Timestamp};
 
@@ -29,14 +29,15 @@ impl Participant {
         self.place
     }
 
-    /// Opens it. A place is taken at the first time, and kept until `leave`.
+    /// Opens it, on the worker of `floor`. A place is taken at the first time, and kept until `leave`.
     #[inline(always)]
-    pub(in crate::cc) fn open(&mut self, registry: &Registry) -> Result<(), NotBegun> {
+    pub(in crate::cc) fn open(&mut self, registry: &Registry, floor: &Floor) -> Result<(), NotBegun> {
         debug_assert!(self.tag == Tag::NONE);
         if self.place == NOWHERE {
             self.take_place(registry)?;
         }
         self.begin = registry.open(self.place);
+        registry.follow(floor, self.begin);
         Ok(())
     }
 

@@ -4,7 +4,8 @@
 //! - `begin <= clock` for every open snapshot; a commit timestamp is drawn once, by raising `clock`.
 //! - A begin lies between two ticks: after the last commit drawn, before the next.
 //! - Outside of `enter`..`leave` a worker begins no transaction. Within, every begin it takes is at
-//!   least its published floor: the clock only rises, and the floor was read from it before.
+//!   least its published floor: the clock only rises, and the floor was read from it before. It is raised with every
+//!   begin, and by the worker's housekeeping.
 //! - So `oldest()`, the least of the clock, then all floors, then all begins, read in this order,
 //!   is at most every snapshot open now or opened later. A worker that `oldest` did not see enter
 //!   read the clock after its fence, so after `oldest` had read it; one that it did not see leave
@@ -347,13 +348,17 @@ impl Registry {
         fence(Ordering::SeqCst);
     }
 
-    pub(in crate::cc) fn lower(&self, floor: &Floor) {
-        floor.store(CLOSED, Ordering::Release); // pairs with the Acquire in `oldest`: begins come first
+    /// Raises the floor of a worker that has entered to the begin of its latest transaction, at the price of a store: the
+    /// less it lags behind the clock, the fewer versions has reclamation to leave. Needs no fence: the floor before holds
+    /// for who does not see this one; and who does sees all begins that came before it.
+    #[inline(always)]
+    pub(in crate::cc) fn follow(&self, floor: &Floor, begin: Timestamp) {
+        debug_assert!(floor.load(Ordering::Relaxed) <= begin.0, "a snapshot begins above its worker's floor");
+        floor.store(begin.0, Ordering::Release); // pairs with the Acquire in `floor_now`
     }
 
-    /// Between `lower` and `raise`.
-    pub(in crate::cc) fn is_lowered(floor: &Floor) -> bool {
-        floor.load(Ordering::Relaxed) == CLOSED // asked by the thread that changes it
+    pub(in crate::cc) fn lower(&self, floor: &Floor) {
+        floor.store(CLOSED, Ordering::Release); // pairs with the Acquire in `oldest`: begins come first
     }
 
     /// No snapshot that is open now or opened later is older than `floor`, but for those in `open`.

@@ -13,13 +13,16 @@ use loom::thread;
 fn floors_hold_reclamation() {
     check("floors", &[Planted::Fences], || {
         let registry = Arc::new(Registry::new(&Memory::new(u64::MAX)));
-        let (mine, theirs) = (registry.join().expect("room"), registry.join().expect("room"));
+        let [mine, first, second] = [(); 3].map(|()| registry.join().expect("room"));
         let floor = registry.floor();
         let worker = thread::spawn({
             let registry = Arc::clone(&registry);
             move || {
                 registry.raise(&floor);
-                registry.open(theirs)
+                let begin = registry.open(first);
+                registry.follow(&floor, begin);
+                registry.follow(&floor, registry.open(second));
+                begin // the older one
             }
         });
         registry.draw(mine);

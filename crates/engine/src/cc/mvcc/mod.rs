@@ -412,9 +412,8 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
             return None;
         }
         debug_assert!(txn.writes.is_empty());
-        debug_assert!(!Registry::is_lowered(&env.worker.floor), "a snapshot begins above its worker's floor");
         txn.newest_seen.set(0);
-        Some(txn.member.open(&env.shared.registry))
+        Some(txn.member.open(&env.shared.registry, &env.worker.floor))
     }
 
     fn declare_read_only(env: Env<'_, Self>, txn: &mut Txn<T>) {

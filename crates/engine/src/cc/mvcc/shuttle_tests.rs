@@ -3,7 +3,7 @@
 
 use super::tests::{Bench, Hand};
 use super::*;
-use crate::cc::models::{SCHEDULES, check, check_both};
+use crate::cc::models::{PLANTED_SCHEDULES_MAX, check, check_both};
 use crate::cc::snapshot::Untracked;
 use crate::cc::{Snapshot, WaitStage};
 
@@ -66,13 +66,13 @@ fn commit_is_atomic() {
 #[test]
 #[should_panic(expected = "half of a commit was seen")]
 fn planted_no_wait() {
-    check(PctScheduler::new(4, 20 * SCHEDULES), || pair(read_carelessly));
+    check(PctScheduler::new(4, PLANTED_SCHEDULES_MAX), || pair(read_carelessly));
 }
 
 /// A worker opens a snapshot while others commit and look for the oldest.
 fn oldest_and_begin<const RAISES: bool>() {
     let registry = Arc::new(Registry::new(&Memory::new(u64::MAX)));
-    let (place, other) = (registry.join().expect("room"), registry.join().expect("room"));
+    let [place, later, other] = [(); 3].map(|()| registry.join().expect("room"));
     let begun = Arc::new(AtomicU64::new(0));
     let opener = thread::spawn({
         let (registry, begun) = (registry.clone(), begun.clone());
@@ -81,7 +81,13 @@ fn oldest_and_begin<const RAISES: bool>() {
             if RAISES {
                 registry.raise(&floor);
             }
-            begun.store(registry.open(place).0, Ordering::SeqCst);
+            let begin = registry.open(place);
+            if RAISES {
+                registry.follow(&floor, begin);
+                registry.follow(&floor, registry.open(later));
+                registry.close(later);
+            }
+            begun.store(begin.0, Ordering::SeqCst);
             registry.lower(&floor); // the snapshot stays open
         }
     });
@@ -109,7 +115,7 @@ fn oldest_is_a_bound() {
 #[test]
 #[should_panic(expected = "a snapshot is older than")]
 fn planted_no_floor() {
-    check(RandomScheduler::new(20 * SCHEDULES), oldest_and_begin::<false>);
+    check(RandomScheduler::new(PLANTED_SCHEDULES_MAX), oldest_and_begin::<false>);
 }
 
 /// Proves that what two workers collect at once from one chain leaves a snapshot what it sees.
@@ -276,7 +282,7 @@ fn nobody_waits_for_ever() {
 #[test]
 #[should_panic(expected = "deadlock")]
 fn planted_no_second_look() {
-    check(RandomScheduler::new(20 * SCHEDULES), line::<false>);
+    check(RandomScheduler::new(PLANTED_SCHEDULES_MAX), line::<false>);
 }
 
 /// Three transactions lock two keys each, in a cycle.

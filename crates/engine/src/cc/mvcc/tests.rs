@@ -114,6 +114,22 @@ fn hot_rows() {
     }
 }
 
+/// Proves that a worker holds back what may be collected no longer than to the begin of its latest transaction.
+#[test]
+fn floors_follow_begins() {
+    let bench = Bench::new();
+    let (hand, other) = (bench.hand(), bench.hand());
+    (0..10).for_each(|_| hand.commit_change(1, Change::Put(&LONG)));
+    let id = hand.find(1).expect("it is there");
+    hand.clean();
+    assert_eq!(bench.chain(id).len(), 10, "the other one entered before them");
+    let reader = other.begin();
+    other.commit(reader);
+    (0..3).for_each(|_| hand.commit_change(1, Change::Put(&LONG)));
+    hand.clean();
+    assert_eq!(bench.chain(id).len(), 1 + 3);
+}
+
 /// Proves that a deleted record goes, key and slot, when no snapshot sees it any more, and not before;
 /// and not if a new value is put on its tombstone.
 #[test]

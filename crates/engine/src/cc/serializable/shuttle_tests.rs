@@ -2,7 +2,7 @@
 //! another thread may go on. Each model fails with the error planted that it is there to notice.
 
 use super::{Planted, planted};
-use crate::cc::models::{Bench, Hand, SCHEDULES, check, check_both};
+use crate::cc::models::{Bench, Hand, PLANTED_SCHEDULES_MAX, check, check_both};
 use crate::cc::{Change, ConcurrencyControl};
 use crate::sync::Arc;
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -53,14 +53,14 @@ fn inserts_meet() {
 #[test]
 #[should_panic(expected = "both have missed")]
 fn planted_no_validation() {
-    check(RandomScheduler::new(SCHEDULES), || skew::<Planted<{ planted::NO_VALIDATION }>>(false));
+    check(RandomScheduler::new(PLANTED_SCHEDULES_MAX), || skew::<Planted<{ planted::NO_VALIDATION }>>(false));
 }
 
 /// Proves that the model notices ranges that are not looked at again.
 #[test]
 #[should_panic(expected = "both have missed")]
 fn planted_no_rescan() {
-    check(RandomScheduler::new(SCHEDULES), || skew::<Planted<{ planted::NO_RESCAN }>>(true));
+    check(RandomScheduler::new(PLANTED_SCHEDULES_MAX), || skew::<Planted<{ planted::NO_RESCAN }>>(true));
 }
 
 /// A transaction that has begun before the last commit, of which it sees nothing: so it has to be validated.
@@ -116,7 +116,7 @@ fn declared_reader_and_overwriter_meet() {
 #[test]
 #[should_panic(expected = "before and after")]
 fn planted_drawn_too_early() {
-    check(PctScheduler::new(4, 20 * SCHEDULES), || {
+    check(PctScheduler::new(4, PLANTED_SCHEDULES_MAX), || {
         reader_between::<Planted<{ planted::DRAWN_TOO_EARLY }>>(false)
     });
 }
@@ -125,7 +125,7 @@ fn planted_drawn_too_early() {
 #[test]
 #[should_panic(expected = "before and after")]
 fn planted_reader_cleared_early() {
-    check(PctScheduler::new(4, 20 * SCHEDULES), || {
+    check(PctScheduler::new(4, PLANTED_SCHEDULES_MAX), || {
         reader_between::<Planted<{ planted::READER_CLEARED_EARLY }>>(false);
     });
 }
@@ -134,7 +134,7 @@ fn planted_reader_cleared_early() {
 #[test]
 #[should_panic(expected = "before and after")]
 fn planted_read_only_unannounced() {
-    check(PctScheduler::new(4, 20 * SCHEDULES), || {
+    check(PctScheduler::new(4, PLANTED_SCHEDULES_MAX), || {
         reader_between::<Planted<{ planted::READ_ONLY_UNANNOUNCED }>>(true);
     });
 }
@@ -180,5 +180,8 @@ fn stamps_survive_splits() {
 #[test]
 #[should_panic(expected = "before and after")]
 fn planted_split_loses_stamp() {
-    check(PctScheduler::new(4, 20 * SCHEDULES), gap_and_split::<Planted<{ planted::SPLIT_LOSES_STAMP }>>);
+    check(
+        PctScheduler::new(4, PLANTED_SCHEDULES_MAX),
+        gap_and_split::<Planted<{ planted::SPLIT_LOSES_STAMP }>>,
+    );
 }

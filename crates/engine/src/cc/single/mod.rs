@@ -499,7 +499,7 @@ unsafe impl<P: Policy> ConcurrencyControl for Single<P> {
         if s.pause() {
             return None;
         }
-        Some(txn.member.open(&env.shared.registry))
+        Some(txn.member.open(&env.shared.registry, &env.worker.floor))
     }
 
     /// It is tracked like any other.

@@ -4,7 +4,7 @@
 use super::super::no_wait::Locking;
 use super::super::silo::Optimistic;
 use super::{Access, CommitStage, Env, Held, Intent, Policy, Refused, Single, Txn, record_of};
-use crate::cc::models::{Bench, Hand, SCHEDULES, check, check_both};
+use crate::cc::models::{Bench, Hand, PLANTED_SCHEDULES_MAX, check, check_both};
 use crate::cc::{Abort, Change, ConcurrencyControl, NoWait, Scanned, Silo};
 use crate::index::Key;
 use crate::record::{Record, Timestamp};
@@ -309,7 +309,7 @@ models! {
 }
 
 fn notices(run: fn()) {
-    check(RandomScheduler::new(20 * SCHEDULES), run);
+    check(RandomScheduler::new(PLANTED_SCHEDULES_MAX), run);
 }
 
 /// Proves that the models notice validation before the latches.
@@ -335,7 +335,7 @@ fn planted_unlocked_too_early_in_transfers() {
 
 /// (The reader has to take many steps between two of the writer's.)
 fn notices_with_few_switches(run: fn()) {
-    check(PctScheduler::new(3, 20 * SCHEDULES), run);
+    check(PctScheduler::new(3, PLANTED_SCHEDULES_MAX), run);
 }
 
 /// Proves that the models notice a checkpoint that does not wait for a commit, under either scheme.
