@@ -50,7 +50,7 @@ pub(super) unsafe fn drop_version(slot: &Slot, local: &Local, v: *mut Version) {
 
 /// What became of what a snapshot sees of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::cc) enum Overwritten {
+pub enum Overwritten {
     /// It has not been overwritten, or by transactions alone that will commit later.
     No,
     /// Ask again: the transaction that has overwritten it may commit earlier.

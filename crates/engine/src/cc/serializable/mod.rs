@@ -19,6 +19,7 @@ mod reader_log_tests;
 mod reads;
 #[cfg(all(test, braid_shuttle))]
 mod shuttle_tests;
+mod steps;
 mod validation;
 
 use super::mvcc::{Mvcc, Tracker, Txn};
@@ -28,26 +29,23 @@ use crate::profile::Activity;
 use crate::record::{Slot, Timestamp, Version};
 use crate::suspend::Suspend;
 use crate::sync::{Arc, Mutex, lock};
-use planted::*;
 use reader_log::ReaderLog;
 pub use reads::ReadSet;
+use std::marker::PhantomData;
+use steps::{Proven, Rules};
 pub use validation::Validation;
 
 /// Strict serializability, the default: transactions behave as if they had run one after the other, in an
 /// order in which each comes after those that had ended before it began.
-pub type Serializable = Mvcc<SerialSafetyNet<NONE>>;
+pub type Serializable = Mvcc<SerialSafetyNet<Proven>>;
 
 /// [`Serializable`] with an error, of those in [`planted`].
 #[doc(hidden)]
-pub type Planted<const BUG: u32> = Mvcc<SerialSafetyNet<BUG>>;
+pub type Planted<const BUG: u32> = Mvcc<SerialSafetyNet<planted::Erring<BUG>>>;
 
 /// Notes reads and validates them.
 #[derive(Clone, Copy, Debug)]
-pub struct SerialSafetyNet<const BUG: u32>;
-
-/// Transactions that a log remembers, and records that they have read, all together.
-const ENTRIES_MAX: usize = if cfg!(braid_shuttle) { 4 } else { 1024 };
-const IDS_MAX: usize = if cfg!(braid_shuttle) { 8 } else { 8192 };
+pub struct SerialSafetyNet<R: Rules>(PhantomData<fn() -> R>);
 
 /// One per database.
 #[derive(Debug, Default)]
@@ -62,11 +60,11 @@ struct ReaderLogs {
     gone: Timestamp,
 }
 
-impl<const BUG: u32> Tracker for SerialSafetyNet<BUG> {
+impl<R: Rules> Tracker for SerialSafetyNet<R> {
     const TRACKS_READS: bool = true;
-    const TEARS_COMMITS: bool = BUG == TORN_COMMIT;
-    const FORGETS_SUCCESSORS: bool = BUG == SUCCESSOR_UNLINKED;
-    const LOSES_STAMPS: bool = BUG == SPLIT_LOSES_STAMP;
+    const TEARS_COMMITS: bool = R::TEARS_COMMITS;
+    const FORGETS_SUCCESSORS: bool = R::FORGETS_SUCCESSORS;
+    const LOSES_STAMPS: bool = R::LOSES_STAMPS;
 
     type Shared = Shared;
     type Worker = Arc<ReaderLog>;
@@ -74,10 +72,8 @@ impl<const BUG: u32> Tracker for SerialSafetyNet<BUG> {
     type Validation = Validation;
 
     fn worker(shared: &Shared) -> Arc<ReaderLog> {
-        let log = Arc::new(match BUG {
-            SMALL_LOGS => ReaderLog::new(4, 8),
-            _ => ReaderLog::new(ENTRIES_MAX, IDS_MAX),
-        });
+        let (entries_max, ids_max) = R::LOG_MAX;
+        let log = Arc::new(ReaderLog::new(entries_max, ids_max));
         lock(&shared.logs).open.push(log.clone());
         log
     }
@@ -96,16 +92,12 @@ impl<const BUG: u32> Tracker for SerialSafetyNet<BUG> {
     fn read(reads: &mut ReadSet, slot: *const Slot, version: Option<*const Version>) {
         match version {
             Some(version) => reads.push(slot, version),
-            None if BUG == INVISIBLE_UNTRACKED => {}
-            None => reads.push(slot, std::ptr::null()),
+            None => R::read_nothing(reads, slot),
         }
     }
 
     fn read_range(reads: &mut ReadSet, scanned: &Scanned<'_>) -> bool {
-        if BUG == ABSENCE_UNTRACKED && scanned.marks.is_empty() {
-            return true;
-        }
-        reads.push_range(scanned)
+        R::read_range(reads, scanned)
     }
 
     fn declare_read_only(env: Env<'_, Mvcc<Self>>, txn: &mut Txn<Self>) {
@@ -113,9 +105,7 @@ impl<const BUG: u32> Tracker for SerialSafetyNet<BUG> {
             return; // tracked like any other
         }
         txn.reads.is_untracked = true;
-        if BUG != READ_ONLY_UNANNOUNCED {
-            env.worker.tracker.open_untracked(|| txn.begin_again(env.shared));
-        }
+        R::open_untracked(env, txn);
     }
 
     #[inline(always)]
@@ -128,10 +118,10 @@ impl<const BUG: u32> Tracker for SerialSafetyNet<BUG> {
         if txn.reads.is_empty() {
             // Ordered where it commits: after the readers of what it overwrites.
             s.enter(Activity::Timestamps);
-            return Some(Ok(validation::commit_blindly(env, txn)));
+            return Some(Ok(steps::commit_blindly(env, txn)));
         }
         let is_first_look = txn.writes().is_empty() && txn.reads.entry.is_none();
-        if is_first_look && BUG != DRAWN_TOO_EARLY && validation::is_undisturbed(env, txn) {
+        if is_first_look && R::is_undisturbed(env, txn) {
             return Some(Ok(txn.begin()));
         }
         validation.step(env, txn, s)

@@ -1,5 +1,13 @@
 //! Errors that can be planted, to show that the checks find them. Each is a scheme of its own,
-//! [`Planted`](super::Planted): no database that is not a test's ever runs one.
+//! [`Planted`](super::Planted), with another form of one of the [`Rules`]: no database that is not a test's ever runs one.
+
+use super::ReadSet;
+use super::reads::ReadRecord;
+use super::steps::{Open, Order, Proven, Rules, Scope, is_undisturbed};
+use crate::cc::mvcc::Overwritten;
+use crate::cc::{Abort, Scanned};
+use crate::memory::OutOfMemory;
+use crate::record::{Slot, Timestamp};
 
 /// Nothing is planted.
 pub const NONE: u32 = 0;
@@ -51,3 +59,85 @@ bugs! {
 
 /// Nothing is wrong with it: the logs are small, so that they wrap around in a test.
 pub const SMALL_LOGS: u32 = 100;
+
+/// The rules with one error.
+#[derive(Clone, Copy, Debug)]
+pub struct Erring<const BUG: u32>;
+
+impl<const BUG: u32> Rules for Erring<BUG> {
+    const TEARS_COMMITS: bool = BUG == TORN_COMMIT;
+    const FORGETS_SUCCESSORS: bool = BUG == SUCCESSOR_UNLINKED;
+    const LOSES_STAMPS: bool = BUG == SPLIT_LOSES_STAMP;
+    const LOG_MAX: (usize, usize) = if BUG == SMALL_LOGS { (4, 8) } else { Proven::LOG_MAX };
+
+    fn read_nothing(reads: &mut ReadSet, slot: *const Slot) {
+        if BUG != INVISIBLE_UNTRACKED {
+            reads.push(slot, std::ptr::null());
+        }
+    }
+
+    fn read_range(reads: &mut ReadSet, scanned: &Scanned<'_>) -> bool {
+        (BUG == ABSENCE_UNTRACKED && scanned.marks.is_empty()) || reads.push_range(scanned)
+    }
+
+    fn open_untracked(env: Scope<'_, Self>, txn: &mut Open<Self>) {
+        if BUG != READ_ONLY_UNANNOUNCED {
+            env.worker.tracker.open_untracked(|| txn.begin_again(env.shared));
+        }
+    }
+
+    fn is_undisturbed(env: Scope<'_, Self>, txn: &Open<Self>) -> bool {
+        BUG != DRAWN_TOO_EARLY && is_undisturbed(env, txn)
+    }
+
+    fn enter(order: &mut Order, env: Scope<'_, Self>, txn: &mut Open<Self>) {
+        if BUG == DRAWN_TOO_EARLY { order.draw(env, txn) } else { Order::enter(env, txn) }
+    }
+
+    fn draw(order: &mut Order, env: Scope<'_, Self>, txn: &mut Open<Self>) {
+        if BUG == DRAWN_TOO_EARLY { Order::enter(env, txn) } else { order.draw(env, txn) }
+    }
+
+    fn publish(order: &Order, env: Scope<'_, Self>, txn: &mut Open<Self>) -> Result<bool, OutOfMemory> {
+        let kept = BUG == NO_RESCAN || order.publish_ranges(env, txn)?;
+        let kept = order.publish_reads(env, txn) && kept;
+        if BUG == READER_CLEARED_EARLY {
+            env.worker.tracker.retract(txn.reads.entry.expect("entered before"));
+        }
+        Ok(kept)
+    }
+
+    fn validate(order: &mut Order, env: Scope<'_, Self>, txn: &Open<Self>) -> bool {
+        let is_skipped = BUG == NO_VALIDATION || (BUG == READERS_NOT_VALIDATED && txn.writes().is_empty());
+        is_skipped || order.validate(env, txn)
+    }
+
+    fn overwriter(order: &Order, env: Scope<'_, Self>, txn: &Open<Self>, read: &ReadRecord) -> Overwritten {
+        match order.overwriter(env, txn, read) {
+            Overwritten::Wait if BUG == NO_WAIT => Overwritten::No,
+            Overwritten::By(_) if BUG == OVERWRITER_NOT_FOLLOWED => Overwritten::No,
+            overwritten => overwritten,
+        }
+    }
+
+    fn judge(order: &Order, env: Scope<'_, Self>, txn: &mut Open<Self>) -> Option<bool> {
+        if BUG == NO_REAL_TIME && order.sstamp < order.at {
+            return order.judge_by_readers(env, txn);
+        }
+        order.judge(env, txn)
+    }
+
+    fn last_reader(order: &Order, env: Scope<'_, Self>, txn: &mut Open<Self>) -> Option<Timestamp> {
+        let (logs, gaps) = (order.last_in_logs(env, txn)?, Order::last_in_gaps(txn));
+        Some(match BUG {
+            READERS_ON_A_COPY => gaps,
+            GAP_READERS_FORGOTTEN => logs,
+            _ => logs.max(gaps),
+        })
+    }
+
+    fn conclude(order: &Order, txn: &mut Open<Self>, has_order: bool) -> Result<Timestamp, Abort> {
+        let at = order.conclude(txn, has_order)?;
+        Ok(if BUG == STAMP_LOST { order.at } else { at })
+    }
+}

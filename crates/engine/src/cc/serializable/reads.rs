@@ -15,7 +15,7 @@ const OVERWRITTEN_KEPT: usize = 4096;
 
 /// A record of which something was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct ReadRecord {
+pub struct ReadRecord {
     pub(super) slot: *const Slot,
     /// The value's version; null: there was no value.
     pub(super) version: *const Version,
