@@ -5,6 +5,7 @@
 //! plain data, so the checks' own tests plant violations in trees that never touch a disk.
 #![forbid(unsafe_code)]
 
+pub mod builds;
 pub mod cache;
 pub mod circles;
 pub mod dependencies;

@@ -1,5 +1,5 @@
 //! Chores of the workspace. `cargo xtask tidy` checks the habits of STYLE.md, `cargo xtask cache` counts instructions
-//! and simulated cache misses.
+//! and simulated cache misses, `cargo xtask builds` runs a benchmark by two builds in turns.
 #![forbid(unsafe_code)]
 
 use clap::Parser;
@@ -12,11 +12,14 @@ enum Chore {
     Tidy,
     /// Instructions and simulated cache misses per transaction, under valgrind
     Cache(xtask::cache::CacheArgs),
+    /// Runs a benchmark by two builds of `braid` in turns, and says how much faster the second one is
+    Builds(xtask::builds::BuildsArgs),
 }
 
 fn main() -> ExitCode {
     match Chore::parse() {
         Chore::Tidy => tidy(),
+        Chore::Builds(args) => answer(xtask::builds::run(&args)),
         Chore::Cache(args) => answer(match args.check || args.keep {
             true => xtask::instructions::run(&xtask::workspace_root(), args.keep),
             false => xtask::cache::run(&xtask::workspace_root(), &args),
