@@ -2,14 +2,12 @@
 //! operation slot is free.
 
 use super::bounded_wait::BoundedWait;
-use super::point::run_all;
-use super::state::TxnState;
-use crate::exec::Execution;
-//SELF super::point::
 use super::indexed_write::IndexedWrite;
-use super::point::Point;
+use super::point::{Point, run_all};
 use super::scan_batch::ScanBatch;
+use super::state::TxnState;
 use crate::cc::ConcurrencyControl;
+use crate::exec::Execution;
 use crate::kernel::Context;
 use crate::profile::Activity;
 use crate::suspend::{Never, OnMiss, PrefetchOnly, Suspend, Timed};
