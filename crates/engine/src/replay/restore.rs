@@ -9,19 +9,16 @@
 //!
 //! Then every record has one version, as if it had been committed by the last transaction that wrote it.
 
-use crate::kernel::{Context, Engine};
-use crate::ops::run_all;
-use crate::table::{KEY_BYTES_MAX, KEY_OF_EIGHT, index_key};
-//SELF super::point::
 use crate::cc::{ConcurrencyControl, Declared, Intent, NotBegun, RESTORED_AT_MAX, Target};
 use crate::error::{Error, Result};
 use crate::index::{Index, Inserted, Key};
+use crate::kernel::{Context, Engine};
 use crate::memory::OutOfMemory;
-use crate::ops::Point;
+use crate::ops::{Point, run_all};
 use crate::record::{RecordId, VALUE_BYTES_MAX};
 use crate::suspend::{Never, OnMiss, PrefetchOnly};
 use crate::sync::{Backoff, Fixed};
-use crate::table::TableInner;
+use crate::table::{KEY_BYTES_MAX, KEY_OF_EIGHT, TableInner, index_key};
 use std::ops::Range;
 use std::sync::Arc;
 
