@@ -1,15 +1,14 @@
 //! The schemes of concurrency control, with what each promises, and how it runs workloads and plays scripts. They come
-//! from the engine's own table.
+//! from the engine's own table. What plays scripts does not know them: it takes a [`Player`].
 
 use crate::crash;
 use crate::isolation::Isolation;
 use crate::ledger::Report;
 use crate::scheduler::{Settings, Violation, run};
 use crate::script::program::Script;
-use crate::script::{History, Schedule, answers_hold, holds, play};
+use crate::script::{History, Player, Schedule, play};
 use crate::workload::{Entry, WorkloadId};
-use braid_history::Model;
-use braiddb::{ConcurrencyControl, IndexKind};
+use braiddb::IndexKind;
 
 /// A scheme.
 #[derive(Clone, Copy, Debug)]
@@ -25,41 +24,29 @@ pub struct Scheme {
     crash: Crash,
 }
 
-/// How a scheme runs a workload.
 type Run = fn(WorkloadId, &Settings, Isolation) -> Result<Report, Violation>;
+type Play = fn(&Script, &Schedule, IndexKind) -> Result<History, String>;
 /// How crashes of a durable database are checked under a scheme: those of a seed, or one of them again.
 type Crash = fn(&crash::Settings, Option<&crash::Place>) -> Result<crash::Report, Box<crash::Failure>>;
-/// How a scheme plays a script.
-type Play = fn(&Script, &Schedule, IndexKind) -> Result<History, String>;
 
 macro_rules! all {
     ($($name:literal $module:ident $scheme:ident $promise:ident,)*) => {
         /// Every scheme that the engine has.
-        pub const SCHEMES: &[Scheme] =
-            &[$(Scheme::of::<braiddb::$scheme>($name, Isolation::$promise)),*];
+        pub const SCHEMES: &[Scheme] = &[$(Scheme {
+            name: $name,
+            isolation: Isolation::$promise,
+            index: IndexKind::Masstree,
+            run: |workload, settings, isolation| {
+                run(Entry::<braiddb::$scheme>::of(workload), settings, isolation)
+            },
+            play: play::<braiddb::$scheme>,
+            crash: crash::check_crashes::<braiddb::$scheme>,
+        }),*];
     };
 }
 braiddb::schemes!(all);
 
 impl Scheme {
-    /// A scheme under a name.
-    pub const fn of<C: ConcurrencyControl>(name: &'static str, isolation: Isolation) -> Scheme {
-        let run: Run = |workload, settings, isolation| run(Entry::<C>::of(workload), settings, isolation);
-        let crash = crash::check_crashes::<C>;
-        Scheme { name, isolation, index: IndexKind::Masstree, run, play: play::<C>, crash }
-    }
-
-    /// One that plays scripts only, and refuses to run workloads: all of those, compiled for each error that can be
-    /// planted in a scheme, would take minutes.
-    pub const fn of_scripts<C: ConcurrencyControl>(name: &'static str, isolation: Isolation) -> Scheme {
-        let run: Run = |workload, settings, _| {
-            let what = "the scheme plays scripts only".to_string();
-            Err(Violation { workload: workload.name(), seed: settings.seed, what })
-        };
-        let crash: Crash = |_, _| unreachable!("the scheme plays scripts only");
-        Scheme { name, isolation, index: IndexKind::Masstree, run, play: play::<C>, crash }
-    }
-
     /// The scheme of this name.
     pub fn named(name: &str) -> Option<Scheme> {
         SCHEMES.iter().find(|scheme| scheme.name == name).copied()
@@ -88,24 +75,14 @@ impl Scheme {
     ) -> Result<crash::Report, Box<crash::Failure>> {
         (self.crash)(settings, place)
     }
+}
 
-    /// Runs a script once. An error says what the engine did that no transaction may.
-    pub fn play(&self, script: &Script, schedule: &Schedule) -> Result<History, String> {
+impl Player for Scheme {
+    fn isolation(&self) -> Isolation {
+        self.isolation
+    }
+
+    fn play(&self, script: &Script, schedule: &Schedule) -> Result<History, String> {
         (self.play)(script, schedule, self.index)
-    }
-
-    /// Can others move within its commits? (Under schemes with one value per record a commit is decided and made in one
-    /// step.)
-    pub fn has_phases(&self) -> bool {
-        self.isolation == Isolation::Serializable
-    }
-
-    /// A promise that a script's history breaks.
-    pub fn broken(&self, script: &Script, history: &History) -> Option<Model> {
-        let is_broken = |model: &Model| match model {
-            Model::StrictSerializable if !self.isolation.reads_snapshots() => !answers_hold(script, history),
-            _ => !holds(*model, script, history),
-        };
-        self.isolation.models().iter().copied().find(is_broken)
     }
 }

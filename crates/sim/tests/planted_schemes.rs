@@ -1,34 +1,43 @@
 //! Errors planted in the engine's serializable scheme. Each has to be found by the scripts, or these would
 //! prove nothing about the scheme without errors.
 
-use braid_sim::script::{check_random, check_script, spec};
-use braid_sim::{Isolation, SCHEMES, Scheme};
+use braid_sim::script::program::Script;
+use braid_sim::script::{History, Player, Schedule, check_random, check_script, play, spec};
+use braid_sim::{Isolation, SCHEMES};
 use braiddb::metrics::SystemClock;
 use braiddb::suspend::OnMiss;
 use braiddb::testing::{Planted, planted};
 use braiddb::worker::Worker;
-use braiddb::{ConcurrencyControl, Database, Options, Serializable, Table};
+use braiddb::{ConcurrencyControl, Database, IndexKind, Options, Serializable, Table};
 use std::sync::Arc;
 
 /// The scheme with an error, and the promise of the one without.
-fn planted_scheme<const BUG: u32>(name: &'static str) -> Scheme {
-    Scheme::of_scripts::<Planted<BUG>>(name, Isolation::Serializable)
+struct Erring<const BUG: u32>;
+
+impl<const BUG: u32> Player for Erring<BUG> {
+    fn isolation(&self) -> Isolation {
+        Isolation::Serializable
+    }
+
+    fn play(&self, script: &Script, schedule: &Schedule) -> Result<History, String> {
+        play::<Planted<BUG>>(script, schedule, IndexKind::default())
+    }
 }
 
 /// Seeds of random scripts within which an error has to be found.
 const SEEDS_MAX: u64 = 200_000;
 
 /// What a random script shows of an error.
-fn at_random<const BUG: u32>(name: &'static str) -> Option<String> {
-    let report = check_random(planted_scheme::<BUG>(name), 0..SEEDS_MAX);
+fn at_random<const BUG: u32>() -> Option<String> {
+    let report = check_random(&Erring::<BUG>, 0..SEEDS_MAX);
     report.failures.first().map(|failure| format!("after {} seeds: {}", report.scripts, failure.what))
 }
 
 /// What one script in all its interleavings shows of an error.
-fn in_spec<const BUG: u32>(name: &'static str, of: &str) -> Option<String> {
-    let script = spec(of).expect("there is a script of that name").expect("it can be read");
+fn in_spec<const BUG: u32>(name: &str) -> Option<String> {
+    let script = spec(name).expect("there is a script of that name").expect("it can be read");
     let mut failures = Vec::new();
-    check_script(planted_scheme::<BUG>(name), &script, &mut failures);
+    check_script(&Erring::<BUG>, &script, &mut failures);
     failures.first().map(|failure| failure.what.clone())
 }
 
@@ -38,12 +47,12 @@ macro_rules! planted_tests {
         #[test]
         fn $test() {
             const BUG: u32 = planted::$bug;
-            let found = planted_tests!(@find BUG, stringify!($bug), $($spec)?);
+            let found = planted_tests!(@find BUG, $($spec)?);
             println!("{}: {}", stringify!($bug), found.expect("the error is found"));
         }
     )*};
-    (@find $bug:ident, $name:expr,) => { at_random::<$bug>($name) };
-    (@find $bug:ident, $name:expr, $spec:literal) => { in_spec::<$bug>($name, $spec) };
+    (@find $bug:ident,) => { at_random::<$bug>() };
+    (@find $bug:ident, $spec:literal) => { in_spec::<$bug>($spec) };
 }
 
 planted_tests! {
@@ -84,9 +93,9 @@ planted_tests! {
 /// Proves that logs that wrap around all the time cost conflicts, and nothing else.
 #[test]
 fn small_logs_are_no_error() {
-    let report = check_random(planted_scheme::<{ planted::SMALL_LOGS }>("SMALL_LOGS"), 0..20_000);
+    let report = check_random(&Erring::<{ planted::SMALL_LOGS }>, 0..20_000);
     assert_eq!(report.failures.len(), 0, "{}", report.failures[0]);
-    let usual = check_random(SCHEMES[0], 0..20_000);
+    let usual = check_random(&SCHEMES[0], 0..20_000);
     assert!(report.aborted >= usual.aborted, "{} and {}", report.aborted, usual.aborted);
 }
 

@@ -2,7 +2,8 @@
 
 use braid_sim::script::program::{Action, Busy, Seen};
 use braid_sim::script::{
-    History, Move, Outcome, Schedule, count, generate, interleavings, interleavings_of_phases, parse, spec,
+    History, Move, Outcome, Player, Schedule, count, generate, interleavings, interleavings_of_phases, parse,
+    spec,
 };
 use braid_sim::{SCHEMES, Scheme};
 use std::collections::BTreeSet;

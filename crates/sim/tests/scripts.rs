@@ -3,7 +3,9 @@
 
 use braid_history::Model;
 use braid_sim::script::program::Seen;
-use braid_sim::script::{SPECS, SpecReport, check_random, check_script, check_specs, generate, holds, spec};
+use braid_sim::script::{
+    Player, SPECS, SpecReport, check_random, check_script, check_specs, generate, holds, spec,
+};
 use braid_sim::{Isolation, Random, SCHEMES, Scheme};
 
 fn snapshot() -> Scheme {
@@ -20,7 +22,7 @@ fn assert_none(failures: &[braid_sim::script::Failure]) {
 #[test]
 fn every_interleaving() {
     for scheme in SCHEMES {
-        let report: SpecReport = check_specs(*scheme);
+        let report: SpecReport = check_specs(scheme);
         assert_none(&report.failures);
         assert!(report.specs.iter().all(|spec| spec.whole > 0), "{report:?}");
         assert_eq!(report.specs.len(), SPECS.len());
@@ -49,7 +51,7 @@ fn finds_known_anomalies(report: &SpecReport) {
 #[test]
 fn random_scripts() {
     for scheme in SCHEMES {
-        let report = check_random(*scheme, 0..20_000);
+        let report = check_random(scheme, 0..20_000);
         assert_none(&report.failures);
         assert_eq!(report.scripts, 20_000);
         assert!(report.committed > report.aborted && report.aborted > 0, "{report:?}");
@@ -120,7 +122,7 @@ fn wrong_expectations_are_found() {
         let text = format!("{expectation}{}", spec(name).unwrap().unwrap());
         let script = braid_sim::script::parse(name, &text).unwrap();
         let mut failures = Vec::new();
-        check_script(snapshot(), &script, &mut failures);
+        check_script(&snapshot(), &script, &mut failures);
         assert_eq!(failures.len(), 1);
         assert!(failures[0].to_string().contains(expected), "{}", failures[0]);
     }

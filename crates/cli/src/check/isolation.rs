@@ -130,7 +130,7 @@ fn check_specs(args: &IsolationArgs, scheme: Scheme, threads: usize, bar: &Progr
         let script =
             spec(name).expect("it is in the table").expect("every spec can be read, as a test shows");
         let mut failures = Vec::new();
-        let result = check_script(scheme, &script, &mut failures);
+        let result = check_script(&scheme, &script, &mut failures);
         bar.inc(1);
         (result, failures)
     };
@@ -144,7 +144,7 @@ fn check_scripts(args: &IsolationArgs, scheme: Scheme, threads: usize, bar: &Pro
     let seed_end = args.seed.saturating_add(args.random);
     let check = |piece: u64| {
         let first = args.seed + piece * SCRIPTS_PER_PIECE;
-        let report = check_random(scheme, first..seed_end.min(first.saturating_add(SCRIPTS_PER_PIECE)));
+        let report = check_random(&scheme, first..seed_end.min(first.saturating_add(SCRIPTS_PER_PIECE)));
         bar.inc(1);
         report
     };

@@ -3,12 +3,12 @@
 use super::Failure;
 use super::history::Outcome;
 use super::oracle::holds;
+use super::player::Player;
 use super::program::Script;
 use super::shrink::shrink;
 use super::stage::{Move, Schedule};
 use super::text::{TRANSACTIONS_MAX, parse};
 use crate::random::Random;
-use crate::scheme::Scheme;
 use braid_history::Model;
 use std::fmt::Write;
 use std::ops::Range;
@@ -49,10 +49,10 @@ impl RandomReport {
 const FAILURES_MAX: usize = 5;
 
 /// Makes up a script and a schedule from each seed, and judges what comes of it.
-pub fn check_random(scheme: Scheme, seeds: Range<u64>) -> RandomReport {
+pub fn check_random(player: &dyn Player, seeds: Range<u64>) -> RandomReport {
     let mut report = RandomReport::default();
     for seed in seeds {
-        random(scheme, seed, &mut report);
+        random(player, seed, &mut report);
         if report.failures.len() >= FAILURES_MAX {
             break;
         }
@@ -61,12 +61,12 @@ pub fn check_random(scheme: Scheme, seeds: Range<u64>) -> RandomReport {
 }
 
 /// Runs and judges the script of one seed.
-fn random(scheme: Scheme, seed: u64, report: &mut RandomReport) {
+fn random(player: &dyn Player, seed: u64, report: &mut RandomReport) {
     let (script, schedule) = generate(seed);
     report.scripts += 1;
-    let history = match scheme.play(&script, &schedule) {
+    let history = match player.play(&script, &schedule) {
         Ok(history) => history,
-        Err(_) => return report.failures.push(smallest(scheme, seed, script, schedule)),
+        Err(_) => return report.failures.push(smallest(player, seed, script, schedule)),
     };
     for observed in &history.transactions {
         report.committed += u64::from(observed.is_committed());
@@ -77,16 +77,16 @@ fn random(scheme: Scheme, seed: u64, report: &mut RandomReport) {
     } else if !holds(Model::StrictSerializable, &script, &history) {
         report.stale += 1;
     }
-    if scheme.broken(&script, &history).is_some() {
-        report.failures.push(smallest(scheme, seed, script, schedule));
+    if player.broken(&script, &history).is_some() {
+        report.failures.push(smallest(player, seed, script, schedule));
     }
 }
 
 /// The smallest run found that fails as this one does.
-fn smallest(scheme: Scheme, seed: u64, script: Script, schedule: Schedule) -> Failure {
-    let fault = |script: &Script, schedule: &Schedule| match scheme.play(script, schedule) {
+fn smallest(player: &dyn Player, seed: u64, script: Script, schedule: Schedule) -> Failure {
+    let fault = |script: &Script, schedule: &Schedule| match player.play(script, schedule) {
         Ok(history) => {
-            let broken = scheme.broken(script, &history)?;
+            let broken = player.broken(script, &history)?;
             Some((format!("not {broken}"), Some(history)))
         }
         Err(fault) => Some((fault, None)),

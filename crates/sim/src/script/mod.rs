@@ -4,7 +4,7 @@
 //! ([`play`]) takes their steps in a given order in a database of its own, and keeps what each transaction has
 //! observed. The oracle ([`holds`]) looks for an order of the transactions that explains the observations on a
 //! model. [`check_specs`] runs the known anomalies in every interleaving, [`check_random`] scripts made up from
-//! seeds. Everything is generic over the scheme; [`Scheme`](crate::Scheme) is one of them.
+//! seeds, both on a [`Player`]: [`Scheme`](crate::Scheme) is one.
 
 mod actor;
 pub mod expression;
@@ -14,6 +14,7 @@ mod history;
 mod interleavings;
 mod model;
 mod oracle;
+mod player;
 mod policy;
 pub mod program;
 mod shrink;
@@ -26,6 +27,7 @@ pub use generate::{RandomReport, check_random, generate};
 pub use history::{Described, History, Observed, Outcome};
 pub use interleavings::{count, interleavings, interleavings_of_phases, is_serial};
 pub use oracle::{answers_hold, holds};
+pub use player::Player;
 pub use specs::{SPECS, SpecReport, SpecResult, check_script, check_specs, spec};
 pub use stage::{Move, Schedule, play};
 pub use text::{ParseError, TRANSACTIONS_MAX, parse};

@@ -86,16 +86,15 @@ fn candidates<'r>(script: &'r Script, schedule: &'r Schedule) -> impl Iterator<I
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scheme::Scheme;
-    use crate::script::{generate, holds};
+    use crate::script::{generate, holds, play};
     use braid_history::Model;
+    use braiddb::{IndexKind, Snapshot};
 
     /// Proves that what is left of a run still fails, and that nothing more can be left out.
     #[test]
     fn little_is_left() {
-        let snapshot = Scheme::named("snapshot").expect("the engine has it");
         let is_anomaly = |script: &Script, schedule: &Schedule| {
-            let history = snapshot.play(script, schedule);
+            let history = play::<Snapshot>(script, schedule, IndexKind::default());
             history.is_ok_and(|history| !holds(Model::Serializable, script, &history))
         };
         let steps = |script: &Script| script.transactions.iter().map(|one| one.steps.len()).sum::<usize>();

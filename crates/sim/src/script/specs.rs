@@ -4,10 +4,10 @@ use super::Failure;
 use super::history::{Described, History, Outcome};
 use super::interleavings::{interleavings, interleavings_of_phases, is_serial};
 use super::oracle::holds;
+use super::player::Player;
 use super::program::{Expectation, Script};
 use super::stage::{Move, Schedule};
 use super::text::{ParseError, parse};
-use crate::scheme::Scheme;
 use braid_history::Model;
 
 macro_rules! specs {
@@ -90,11 +90,11 @@ pub fn spec(name: &str) -> Option<Result<Script, ParseError>> {
 }
 
 /// Runs all of [`SPECS`], each in every interleaving.
-pub fn check_specs(scheme: Scheme) -> SpecReport {
+pub fn check_specs(player: &dyn Player) -> SpecReport {
     let mut report = SpecReport::default();
     for (name, text) in SPECS {
         match parse(&format!("{name}.spec"), text) {
-            Ok(script) => report.specs.push(check_script(scheme, &script, &mut report.failures)),
+            Ok(script) => report.specs.push(check_script(player, &script, &mut report.failures)),
             Err(error) => {
                 let (what, script) = (error.to_string(), name.to_string());
                 report.failures.push(Failure { what, how: String::new(), script, seed: None });
@@ -106,12 +106,12 @@ pub fn check_specs(scheme: Scheme) -> SpecReport {
 
 /// Runs one script in every interleaving of its steps; and where it has phases and the scheme's commits have some,
 /// of these as well. The first failure goes to `failures`.
-pub fn check_script(scheme: Scheme, script: &Script, failures: &mut Vec<Failure>) -> SpecResult {
-    let mut check = Check { scheme, script, result: SpecResult::of(script), failure: None };
+pub fn check_script(player: &dyn Player, script: &Script, failures: &mut Vec<Failure>) -> SpecResult {
+    let mut check = Check { player, script, result: SpecResult::of(script), failure: None };
     for moves in interleavings(script) {
         check.play(&moves, &[1, 2]);
     }
-    if script.phases > 0 && scheme.has_phases() {
+    if script.phases > 0 && player.has_phases() {
         for moves in interleavings_of_phases(script) {
             check.play(&moves, &[script.transactions.len()]);
         }
@@ -138,7 +138,7 @@ impl SpecResult {
 }
 
 struct Check<'s> {
-    scheme: Scheme,
+    player: &'s dyn Player,
     script: &'s Script,
     result: SpecResult,
     failure: Option<Failure>,
@@ -151,7 +151,7 @@ impl Check<'_> {
         for workers in workers {
             let schedule =
                 Schedule { moves: moves.to_vec(), workers: *workers, seed: self.result.interleavings };
-            match self.scheme.play(self.script, &schedule) {
+            match self.player.play(self.script, &schedule) {
                 Ok(history) => self.judge(&schedule, &history),
                 Err(fault) => self.fail(fault, &schedule, None),
             }
@@ -173,7 +173,7 @@ impl Check<'_> {
         } else if !holds(Model::StrictSerializable, self.script, history) {
             self.result.stale += 1;
         }
-        if let Some(broken) = self.scheme.broken(self.script, history) {
+        if let Some(broken) = self.player.broken(self.script, history) {
             self.fail(format!("not {broken}"), schedule, Some(history));
         }
         if conflicts > 0 && is_serial(&schedule.moves) {
@@ -182,7 +182,7 @@ impl Check<'_> {
     }
 
     fn conclude(&mut self) {
-        let name = self.scheme.isolation.expected().name();
+        let name = self.player.isolation().expected().name();
         let Some((_, expected)) = self.script.expectations.iter().find(|(scheme, _)| scheme == name) else {
             return self.fail_as_a_whole(format!("it does not say what to expect under {name}"));
         };
