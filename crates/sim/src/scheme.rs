@@ -1,5 +1,5 @@
-//! The schemes of concurrency control, with what each promises, and how it runs workloads and plays scripts. They come
-//! from the engine's own table. What plays scripts does not know them: it takes a [`Player`].
+//! The schemes of concurrency control, with what each promises, and how it runs workloads, plays scripts and is checked with
+//! crashes. They come from the engine's own table. What they run does not know them: it takes a type, or a [`Player`].
 
 use crate::crash;
 use crate::isolation::Isolation;
@@ -21,13 +21,14 @@ pub struct Scheme {
     pub index: IndexKind,
     run: Run,
     play: Play,
-    crash: Crash,
+    check_crashes: CheckCrashes,
+    replay_crash: ReplayCrash,
 }
 
 type Run = fn(WorkloadId, &Settings, Isolation) -> Result<Report, Violation>;
 type Play = fn(&Script, &Schedule, IndexKind) -> Result<History, String>;
-/// How crashes of a durable database are checked under a scheme: those of a seed, or one of them again.
-type Crash = fn(&crash::Settings, Option<&crash::Place>) -> Result<crash::Report, Box<crash::Failure>>;
+type CheckCrashes = fn(&crash::Settings) -> Result<crash::Report, Box<crash::Failure>>;
+type ReplayCrash = fn(&crash::Settings, &crash::Place) -> Result<crash::Report, Box<crash::Failure>>;
 
 macro_rules! all {
     ($($name:literal $module:ident $scheme:ident $promise:ident,)*) => {
@@ -40,7 +41,8 @@ macro_rules! all {
                 run(Entry::<braiddb::$scheme>::of(workload), settings, isolation)
             },
             play: play::<braiddb::$scheme>,
-            crash: crash::check_crashes::<braiddb::$scheme>,
+            check_crashes: crash::check::<braiddb::$scheme>,
+            replay_crash: crash::replay::<braiddb::$scheme>,
         }),*];
     };
 }
@@ -67,13 +69,18 @@ impl Scheme {
         (self.run)(workload, &Settings { index: self.index, ..*settings }, self.isolation)
     }
 
-    /// Checks crashes of a durable database; or one of them again.
-    pub(crate) fn check_crashes(
+    /// Checks crashes of a durable database, as [`crash::check`]. (The settings say which index its tables have.)
+    pub fn check_crashes(&self, settings: &crash::Settings) -> Result<crash::Report, Box<crash::Failure>> {
+        (self.check_crashes)(settings)
+    }
+
+    /// Looks at one of these crashes again, as [`crash::replay`].
+    pub fn replay_crash(
         &self,
         settings: &crash::Settings,
-        place: Option<&crash::Place>,
+        place: &crash::Place,
     ) -> Result<crash::Report, Box<crash::Failure>> {
-        (self.crash)(settings, place)
+        (self.replay_crash)(settings, place)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Mistakes in what makes a database survive, each of which the check of crashes must find: a check that has never
 //! failed shows little.
 
-use braid_sim::crash::{Careless, Mistake, Settings, check, replay};
+use braid_sim::crash::{Careless, Mistake, Settings};
 use braid_sim::storage::{Fault, FaultRule};
 use braid_sim::{SCHEMES, Scheme};
 use braiddb::storage::Operation;
@@ -18,14 +18,14 @@ fn finds(mistake: Mistake, fault: Option<FaultRule>) {
 
 /// The same under a scheme.
 fn finds_under(scheme: Scheme, mistake: Mistake, fault: Option<FaultRule>) {
-    let settings = |seed| Settings { mistake, scheme, fault: fault.clone(), ..Settings::seeded(seed) };
-    let found = (0..SEEDS).find_map(|seed| check(&settings(seed)).err());
+    let settings = |seed| Settings { mistake, fault: fault.clone(), ..Settings::seeded(seed) };
+    let found = (0..SEEDS).find_map(|seed| scheme.check_crashes(&settings(seed)).err());
     let found = found.unwrap_or_else(|| panic!("{mistake:?} is not found from {SEEDS} seeds"));
     println!("{mistake:?}: {found}");
-    let again = replay(&settings(found.seed), &found.place).expect_err("it is there again");
+    let again = scheme.replay_crash(&settings(found.seed), &found.place).expect_err("it is there again");
     assert_eq!(again.place, found.place);
     let careful = Settings { mistake: Mistake::None, ..settings(found.seed) };
-    assert_eq!(check(&careful).err(), None);
+    assert_eq!(scheme.check_crashes(&careful).err(), None);
 }
 
 /// A line of the table: a test's name, the mistake, and the fault that it takes to show.

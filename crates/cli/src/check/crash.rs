@@ -5,11 +5,10 @@ mod kill;
 
 use crate::parallel::in_order;
 use crate::sim::{Schemes, grouped, schemes};
-use braid_sim::SCHEMES;
 use braid_sim::crash::{
-    CORRUPTIONS_PER_SEED, Corruptions, Failure, Mistake, Place, Report, Settings, check, check_corruptions,
-    replay,
+    CORRUPTIONS_PER_SEED, Corruptions, Failure, Mistake, Place, Report, Settings, check_corruptions,
 };
+use braid_sim::{SCHEMES, Scheme};
 use braiddb::IndexKind;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -61,7 +60,8 @@ const SEEDS_PER_SCHEME: u64 = 8;
 /// Runs the command. Anything lost is an error, after everything was printed.
 pub fn crash(args: &CrashArgs) -> Result<(), Box<dyn Error>> {
     if let Some(place) = &args.replay {
-        let report = replay(&settings(args, args.seed), place).map_err(|failure| failure.to_string())?;
+        let report = scheme(args, args.seed).replay_crash(&settings(args, args.seed), place);
+        let report = report.map_err(|failure| failure.to_string())?;
         println!("nothing is lost there, in {} recoveries", report.recoveries);
         return Ok(());
     }
@@ -89,10 +89,13 @@ pub fn crash(args: &CrashArgs) -> Result<(), Box<dyn Error>> {
 /// What a seed looks at.
 fn settings(args: &CrashArgs, seed: u64) -> Settings {
     let settings = Settings::seeded(seed);
+    Settings { index: args.index.unwrap_or(settings.index), ..settings }
+}
+
+/// The scheme that a seed runs under. (The kinds of index take turns in shorter steps.)
+fn scheme(args: &CrashArgs, seed: u64) -> &Scheme {
     let all = &args.cc.0;
-    // (The kinds of index take turns in shorter steps.)
-    let scheme = all[(seed / SEEDS_PER_SCHEME) as usize % all.len()];
-    Settings { index: args.index.unwrap_or(settings.index), scheme, ..settings }
+    &all[(seed / SEEDS_PER_SCHEME) as usize % all.len()]
 }
 
 /// Of which kinds databases are whose processes are killed.
@@ -114,7 +117,8 @@ fn look(args: &CrashArgs, threads: usize, bar: &ProgressBar) -> (Report, Option<
     let work = |piece: u64| {
         let seed = args.seed.saturating_add(piece);
         let states = of_seed.min(args.states - piece * of_seed);
-        let result = check_caught(&Settings { states, ..settings(args, seed) });
+        let settings = Settings { states, ..settings(args, seed) };
+        let result = caught(seed, || scheme(args, seed).check_crashes(&settings));
         bar.inc(states);
         result
     };
@@ -150,10 +154,6 @@ fn corrupt(args: &CrashArgs, threads: usize, bar: &ProgressBar) -> (Corruptions,
     (report, failure)
 }
 
-fn check_caught(settings: &Settings) -> Result<Report, Box<Failure>> {
-    caught(settings.seed, || check(settings))
-}
-
 /// A panic is a failure like any other.
 fn caught<R>(seed: u64, check: impl FnOnce() -> Result<R, Box<Failure>>) -> Result<R, Box<Failure>> {
     catch_unwind(AssertUnwindSafe(check)).unwrap_or_else(|_| {
@@ -180,11 +180,9 @@ struct Findings {
 impl Findings {
     /// Everything that must not be, in words, and how to see it again.
     fn lost(&self, args: &CrashArgs) -> Vec<(String, String)> {
-        let cc = |seed| settings(args, seed).scheme.name;
-        let command = self
-            .failure
-            .as_ref()
-            .map_or_else(String::new, |failure| format!("braid check crash --cc {}", cc(failure.seed)));
+        let command = self.failure.as_ref().map_or_else(String::new, |failure| {
+            format!("braid check crash --cc {}", scheme(args, failure.seed).name)
+        });
         let again = |failure: &Failure| match failure.place.crashes().len() {
             0 => format!("{command} --seed {} --states 1 --corruptions 0 --kills 0", failure.seed),
             _ => format!("{command} --seed {} --replay {}", failure.seed, failure.place),

@@ -31,34 +31,15 @@ const STATES_PER_BOUNDARY_MIN: u64 = 6;
 const LATER_TRANSACTIONS: u64 = 10;
 
 /// Lives as the settings say, and looks at crash states. Ends with the first failure.
-pub fn check(settings: &Settings) -> Result<Report, Box<Failure>> {
-    settings.scheme.check_crashes(settings, None)
-}
-
-/// Looks at one crash state again, with all that may be asked of it.
-pub fn replay(settings: &Settings, place: &Place) -> Result<Report, Box<Failure>> {
-    settings.scheme.check_crashes(settings, Some(place))
-}
-
-/// Either of them.
-pub(crate) fn check_crashes<C: ConcurrencyControl>(
-    settings: &Settings,
-    place: Option<&Place>,
-) -> Result<Report, Box<Failure>> {
-    match place {
-        None => check_under::<C>(settings),
-        Some(place) => replay_under::<C>(settings, place),
-    }
-}
-
-fn check_under<C: ConcurrencyControl>(settings: &Settings) -> Result<Report, Box<Failure>> {
+pub fn check<C: ConcurrencyControl>(settings: &Settings) -> Result<Report, Box<Failure>> {
     let mut explorer = Explorer::<C>::new(settings);
     let lived = explorer.first_lives()?;
     explorer.explore(&lived, &Place::default(), settings.states)?;
     Ok(explorer.report)
 }
 
-fn replay_under<C: ConcurrencyControl>(settings: &Settings, place: &Place) -> Result<Report, Box<Failure>> {
+/// Looks at one crash state again, with all that may be asked of it.
+pub fn replay<C: ConcurrencyControl>(settings: &Settings, place: &Place) -> Result<Report, Box<Failure>> {
     let mut explorer = Explorer::<C>::new(settings);
     let (mut lived, mut here) = (explorer.first_lives()?, Place::default());
     for (at, (boundary, seed)) in place.crashes().iter().enumerate() {

@@ -25,7 +25,8 @@
 //! ```
 //! use braid_sim::crash::{Settings, check};
 //!
-//! let report = check(&Settings { states: 20, ..Settings::seeded(7) }).expect("nothing is lost");
+//! let settings = Settings { states: 20, ..Settings::seeded(7) };
+//! let report = check::<braiddb::Serializable>(&settings).expect("nothing is lost");
 //! assert_eq!(report.states, 20);
 //! ```
 
@@ -43,13 +44,11 @@ mod trace;
 
 pub use careless::Careless;
 pub use corrupt::{CORRUPTIONS_PER_SEED, Corruptions, check_corruptions};
-pub(crate) use explore::check_crashes;
 pub use explore::{check, replay};
 pub use lies::{Lie, check_lie};
 pub use place::{Failure, Place};
 
 use crate::Random;
-use crate::scheme::{SCHEMES, Scheme};
 use crate::storage::{Fault, FaultRule};
 use braiddb::IndexKind;
 use braiddb::storage::Operation;
@@ -96,8 +95,6 @@ pub struct Settings {
     pub mistake: Mistake,
     /// The kind of index of tables that are made.
     pub index: IndexKind,
-    /// The concurrency control.
-    pub scheme: Scheme,
 }
 
 /// In so many seeds there is one whose disk fails, and another one whose disk is full now and then.
@@ -112,16 +109,7 @@ impl Settings {
         let fault = fault.then(|| random_fault(&mut random));
         let (transactions, others) = (random.between(10, 60), seed % SEEDS_PER_FAULT == 1);
         let index = IndexKind::ALL[(seed / SEEDS_PER_FAULT) as usize % IndexKind::ALL.len()];
-        Settings {
-            seed,
-            states: 250,
-            transactions,
-            fault,
-            others,
-            mistake: Mistake::None,
-            index,
-            scheme: SCHEMES[0],
-        }
+        Settings { seed, states: 250, transactions, fault, others, mistake: Mistake::None, index }
     }
 }
 
