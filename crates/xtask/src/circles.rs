@@ -13,8 +13,14 @@ use std::collections::{BTreeMap, BTreeSet};
 const ENGINE: &str = "crates/engine/src/";
 
 /// Where the rule holds. The folder of the engine itself is the module law's.
-const SOURCES: &[&str] =
-    &[ENGINE, "crates/bench/src/", "crates/cli/src/", "crates/history/src/", "crates/xtask/src/"];
+const SOURCES: &[&str] = &[
+    ENGINE,
+    "crates/bench/src/",
+    "crates/cli/src/",
+    "crates/history/src/",
+    "crates/sim/src/",
+    "crates/xtask/src/",
+];
 
 type Graph = BTreeMap<String, BTreeSet<String>>;
 
