@@ -1,7 +1,7 @@
 //! A number of like transactions on a small table, for `cargo xtask cache --check`, which counts their instructions.
 //!
 //! `counted WORKLOAD MODE TRANSACTIONS`: one or ten reads (`r1`, `r10`), eight reads and two read-modify-writes (`m`), or a
-//! scan of a hundred rows (`s100`), of uniformly distributed keys; `naive` and `interleaved` as a stream on one worker, and
+//! scan of a hundred rows one by one (`s100`) or by `for_each` (`e100`), of uniformly distributed keys; `naive` and `interleaved` as a stream on one worker, and
 //! `interactive` by calls.
 
 use braiddb::suspend::{Never, OnMiss, Suspend};
@@ -16,21 +16,21 @@ type Rows = Table<u64, u64>;
 
 /// What one transaction does: reads, then reads that are written, by keys; or a scan from the first of them.
 #[derive(Clone, Copy)]
-struct Work {
-    reads: usize,
-    writes: usize,
-    scans: bool,
+enum Work {
+    Points { reads: usize, writes: usize },
+    Rows,
+    EachRow,
 }
 
 fn work(name: &str) -> Option<Work> {
-    let (reads, writes, scans) = match name {
-        "r1" => (1, 0, false),
-        "r10" => (10, 0, false),
-        "m" => (8, 2, false),
-        "s100" => (0, 0, true),
+    Some(match name {
+        "r1" => Work::Points { reads: 1, writes: 0 },
+        "r10" => Work::Points { reads: 10, writes: 0 },
+        "m" => Work::Points { reads: 8, writes: 2 },
+        "s100" => Work::Rows,
+        "e100" => Work::EachRow,
         _ => return None,
-    };
-    Some(Work { reads, writes, scans })
+    })
 }
 
 /// Keys, the same in each run.
@@ -49,12 +49,12 @@ impl Keys {
     }
 }
 
-async fn points(tx: &Txn, rows: Rows, work: Work, keys: &[u64; 10]) -> Result<u64> {
+async fn points(tx: &Txn, rows: Rows, reads: usize, writes: usize, keys: &[u64; 10]) -> Result<u64> {
     let mut sum = 0;
-    for key in &keys[..work.reads] {
+    for key in &keys[..reads] {
         sum += tx.get(rows, *key).await?.unwrap_or(0);
     }
-    for key in &keys[work.reads..work.reads + work.writes] {
+    for key in &keys[reads..reads + writes] {
         let value = tx.get(rows, *key).await?.unwrap_or(0);
         tx.put(rows, *key, value + 1).await?;
     }
@@ -69,40 +69,56 @@ async fn scan(tx: &Txn, rows: Rows, from: u64) -> Result<u64> {
     Ok(sum)
 }
 
+async fn scan_each(tx: &Txn, rows: Rows, from: u64) -> Result<u64> {
+    let mut sum = 0;
+    tx.scan(rows, from..).limit(ROWS).for_each(|_, value| sum += value).await?;
+    Ok(sum)
+}
+
 fn stream<S: Suspend + Default>(db: &Database, rows: Rows, work: Work, transactions: u64, batch: usize) {
     let mut worker =
         db.worker_with(S::default(), WorkerOptions { batch: batch.into(), ..WorkerOptions::default() });
     let mut keys = Keys(88_172_645_463_325_252);
     let inputs = (0..transactions).map(|_| keys.ten());
     let done = |result: Result<u64>| assert!(result.is_ok(), "nothing is in its way");
-    match work.scans {
-        false => {
-            worker.run_each(inputs, async |tx, keys: &[u64; 10]| points(tx, rows, work, keys).await, done)
+    type Ten = [u64; 10];
+    match work {
+        Work::Points { reads, writes } => {
+            worker.run_each(inputs, async |tx, keys: &Ten| points(tx, rows, reads, writes, keys).await, done);
         }
-        true => worker.run_each(inputs, async |tx, keys: &[u64; 10]| scan(tx, rows, keys[0]).await, done),
+        Work::Rows => worker.run_each(inputs, async |tx, keys: &Ten| scan(tx, rows, keys[0]).await, done),
+        Work::EachRow => {
+            worker.run_each(inputs, async |tx, keys: &Ten| scan_each(tx, rows, keys[0]).await, done);
+        }
     }
 }
 
 fn call(tx: &Transaction, rows: Rows, work: Work, keys: &[u64; 10]) -> Result<u64> {
     let mut sum = 0;
-    for key in &keys[..work.reads] {
-        sum += tx.get(rows, *key)?.unwrap_or(0);
-    }
-    for key in &keys[work.reads..work.reads + work.writes] {
-        let value = tx.get(rows, *key)?.unwrap_or(0);
-        tx.put(rows, *key, value + 1)?;
-    }
-    if work.scans {
-        let mut found = tx.scan(rows, keys[0]..).limit(ROWS);
-        while let Some((_, value)) = found.next()? {
-            sum += value;
+    match work {
+        Work::Points { reads, writes } => {
+            for key in &keys[..reads] {
+                sum += tx.get(rows, *key)?.unwrap_or(0);
+            }
+            for key in &keys[reads..reads + writes] {
+                let value = tx.get(rows, *key)?.unwrap_or(0);
+                tx.put(rows, *key, value + 1)?;
+            }
         }
+        Work::Rows => {
+            let mut found = tx.scan(rows, keys[0]..).limit(ROWS);
+            while let Some((_, value)) = found.next()? {
+                sum += value;
+            }
+        }
+        Work::EachRow => tx.scan(rows, keys[0]..).limit(ROWS).for_each(|_, value| sum += value)?,
     }
     Ok(sum)
 }
 
 fn main() -> Result<()> {
-    let usage = || Error::user("usage: counted r1|r10|m|s100 naive|interleaved|interactive TRANSACTIONS");
+    let usage =
+        || Error::user("usage: counted r1|r10|m|s100|e100 naive|interleaved|interactive TRANSACTIONS");
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [name, mode, transactions] = arguments.as_slice() else { return Err(usage()) };
     let work = work(name).ok_or_else(usage)?;

@@ -75,11 +75,25 @@ fn check<S: Suspend>(db: &Database, numbers: Table<u64, [u8]>, names: Table<Stri
                 wanted.reverse();
             }
             wanted.truncate(limit);
-            for key in wanted {
+            for &key in &wanted {
                 assert_eq!(rows.next().await?, Some((key, &*value(key))), "{from} {limit} {reverse}");
             }
             assert_eq!(rows.next().await?, None, "{from} {limit} {reverse}");
             assert_eq!(rows.next().await?, None);
+            let again = tx.scan(numbers, from..).limit(limit);
+            let mut again = if reverse { again.reverse() } else { again };
+            let mut given = vec![];
+            if limit == 10 {
+                given.extend(again.next().await?.map(|(key, _)| key)); // some one by one, the others given
+            }
+            again
+                .for_each(|key, bytes| {
+                    assert_eq!(bytes, value(key));
+                    given.push(key);
+                })
+                .await?;
+            assert_eq!(given, wanted, "{from} {limit} {reverse}");
+            assert_eq!(again.next().await?, None);
             let mut rows = tx.scan(names, &*name(from)..).limit(limit);
             let all = names_sorted.iter().filter(|(name_, _)| *name_ >= name(from));
             let mut wanted: Vec<_> = all.collect();
@@ -136,6 +150,54 @@ fn limits_in_between() {
         rows.limit(0).next().await
     });
     assert_eq!(found.unwrap(), None);
+}
+
+/// Proves that a closure that fails ends `try_for_each` with its error, that the rows behind it are still there, and that
+/// it may call the transaction that it is given rows of.
+#[test]
+fn rows_given_until_an_error() {
+    let db = database();
+    let t: Table<u64, u64> = db.table("t").unwrap();
+    let tx = db.begin().unwrap();
+    (0..100).for_each(|key| tx.put(t, key, key).unwrap());
+    let (mut seen, mut rows) = (vec![], tx.scan(t, ..100).limit(50));
+    let refused = rows.try_for_each(|key, value| {
+        seen.push(value);
+        tx.put(t, key, 1000 + value)?;
+        if key == 30 { Err(Error::user("enough")) } else { Ok(()) }
+    });
+    assert!(matches!(refused, Err(Error::User(_))), "{refused:?}");
+    assert_eq!(seen, (0..=30).collect::<Vec<_>>());
+    assert_eq!(rows.next().unwrap(), Some((31, 31)));
+    rows.for_each(|_, value| seen.push(value)).unwrap();
+    assert_eq!(seen[31..], (32..50).collect::<Vec<_>>());
+    drop(rows);
+    assert_eq!(tx.get(t, 30).unwrap(), Some(1030));
+    tx.commit().unwrap();
+    let tx = db.begin().unwrap();
+    tx.put(t, 5, 7).unwrap();
+    let mut sum = 0;
+    tx.scan(t, 5..=6).for_each(|_, value| sum += value).unwrap();
+    assert_eq!(sum, 7 + 1006, "its own writes are among the rows");
+}
+
+/// Proves that what a closure was given counts as read: of two transactions of which each has read what the other changes, one
+/// gives way.
+#[test]
+fn rows_given_are_read() {
+    let db = database();
+    let (t, side) = (db.table::<u64, u64>("t").unwrap(), db.table::<u64, u64>("side").unwrap());
+    let tx = db.begin().unwrap();
+    (0..20).for_each(|key| tx.put(t, key, key).unwrap());
+    tx.put(side, 1, 0).unwrap();
+    tx.commit().unwrap();
+    let (scanner, changer) = (db.begin().unwrap(), db.begin().unwrap());
+    changer.get(side, 1).unwrap();
+    scanner.scan(t, ..100).for_each(|_, _| {}).unwrap();
+    changer.update(t, 6, 0).unwrap();
+    scanner.put(side, 1, 1).unwrap();
+    let ended = [changer.commit(), scanner.commit()];
+    assert_eq!(ended.iter().filter(|result| result.is_ok()).count(), 1);
 }
 
 /// Proves that a row that a scan has only read ahead is not taken for read, and that one that it has returned is: of

@@ -129,7 +129,7 @@ pub fn shape_of(name: &str, branches: u64) -> Result<Shape> {
     match Workload::parse(name, None)?.shape {
         workload::Shape::Point { reads, rmws } => Ok(Shape::Point { reads, rmws }),
         workload::Shape::Update { updates } => Ok(Shape::Update(updates)),
-        workload::Shape::Scan { rows } => Ok(Shape::Scan(rows)),
+        workload::Shape::Scan { rows, for_each: false } => Ok(Shape::Scan(rows)),
         workload::Shape::Insert { inserts } => Ok(Shape::Insert(inserts)),
         _ => Err(Failure::new(format!(
             "no peer runs workload {name:?}: expected rN, rmwN, m, uN, sN, iN or tpcb, N a number"

@@ -151,6 +151,12 @@ impl<C: ConcurrencyControl> ScanBatch<C> {
         &self.rows[at]
     }
 
+    /// The rows from `from` on, before `end`.
+    #[inline(always)]
+    pub(crate) fn rows(&self, from: usize, end: usize) -> &[Row<C>] {
+        &self.rows[from..end]
+    }
+
     /// The key of row `at`, where keys vary in length.
     #[inline(always)]
     pub(crate) fn key_bytes(&self, at: usize) -> &[u8] {

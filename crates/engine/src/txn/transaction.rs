@@ -349,4 +349,16 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> OwnedRows<'t, K, V, C
             None => self.of.now(move |_| rows.next()),
         }
     }
+
+    /// As [`Rows::for_each`]. `f` may call the transaction.
+    pub fn for_each(&mut self, f: impl FnMut(K, V::View<'t>)) -> Result<()> {
+        let rows = &mut self.rows;
+        self.of.now(move |_| rows.for_each(f))
+    }
+
+    /// As [`Rows::try_for_each`].
+    pub fn try_for_each(&mut self, f: impl FnMut(K, V::View<'t>) -> Result<()>) -> Result<()> {
+        let rows = &mut self.rows;
+        self.of.now(move |_| rows.try_for_each(f))
+    }
 }

@@ -47,6 +47,9 @@ pub(crate) trait Access: Copy + Send + Sync {
     fn probe<C: Scheme>(self, tx: &Txn<C>, number: u64) -> impl Future<Output = Result<bool>>;
     /// Reads up to `rows` records in the order of keys from a record on, and adds up their first bytes.
     fn scan<C: Scheme>(self, tx: &Txn<C>, number: u64, rows: usize) -> impl Future<Output = Result<u64>>;
+    /// The same, of rows that are given to a closure.
+    fn scan_each<C: Scheme>(self, tx: &Txn<C>, number: u64, rows: usize)
+    -> impl Future<Output = Result<u64>>;
 }
 
 /// Keys of 8 bytes.
@@ -136,6 +139,13 @@ impl Access for FixedKeys {
         }
         Ok(sum)
     }
+
+    async fn scan_each<C: Scheme>(self, tx: &Txn<C>, number: u64, rows: usize) -> Result<u64> {
+        let mut sum = 0u64;
+        let mut scan = tx.scan(self.0, mix(number)..).limit(rows);
+        scan.for_each(|_, value| sum = sum.wrapping_add(first(value))).await?;
+        Ok(sum)
+    }
 }
 
 /// A long key on the stack.
@@ -205,6 +215,13 @@ impl Access for LongKeys {
         while let Some((_, value)) = scan.next().await? {
             sum = sum.wrapping_add(first(value));
         }
+        Ok(sum)
+    }
+
+    async fn scan_each<C: Scheme>(self, tx: &Txn<C>, number: u64, rows: usize) -> Result<u64> {
+        let mut sum = 0u64;
+        let mut scan = tx.scan(self.table, self.key(number).bytes().to_vec()..).limit(rows);
+        scan.for_each(|_, value| sum = sum.wrapping_add(first(value))).await?;
         Ok(sum)
     }
 }

@@ -69,10 +69,16 @@ pub(crate) fn execute<C: Scheme, A: Access>(
             }
             outcome.done(input)
         }),
-        Shape::Scan { rows } => plain(job, draws, async |tx: &Txn<C>, input: &Input| {
+        Shape::Scan { rows, for_each: false } => plain(job, draws, async |tx: &Txn<C>, input: &Input| {
             let mut outcome = Outcome::of(draws);
             draws.declare(tx, true);
             outcome.sum = table.scan(tx, draws.draw(&mut Rng::new(input.input)), rows).await?;
+            outcome.done(input)
+        }),
+        Shape::Scan { rows, for_each: true } => plain(job, draws, async |tx: &Txn<C>, input: &Input| {
+            let mut outcome = Outcome::of(draws);
+            draws.declare(tx, true);
+            outcome.sum = table.scan_each(tx, draws.draw(&mut Rng::new(input.input)), rows).await?;
             outcome.done(input)
         }),
         Shape::Insert { inserts } => plain(job, draws, async |tx: &Txn<C>, input: &Input| {

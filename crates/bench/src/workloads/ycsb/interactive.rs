@@ -75,13 +75,17 @@ fn attempt<C: Scheme>(tx: &Transaction<C>, draws: &Draws<'_>, table: FixedKeys, 
                 missing += i64::from(!tx.update(table, mix(draws.draw(&mut rng)), value)?);
             }
         }
-        Shape::Scan { rows } => {
+        Shape::Scan { rows, for_each } => {
             if draws.declares {
                 tx.declare_read_only();
             }
             let mut scan = tx.scan(table, mix(draws.draw(&mut rng))..).limit(rows);
-            while let Some((_, value)) = scan.next()? {
-                saw(Some(value));
+            if for_each {
+                scan.for_each(|_, value| saw(Some(value)))?;
+            } else {
+                while let Some((_, value)) = scan.next()? {
+                    saw(Some(value));
+                }
             }
         }
         Shape::Insert { inserts } => {

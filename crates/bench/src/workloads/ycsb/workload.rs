@@ -33,6 +33,8 @@ pub enum Shape {
     Scan {
         /// Records per scan.
         rows: usize,
+        /// Given to a closure, not asked for one by one.
+        for_each: bool,
     },
     /// Inserts of new records.
     Insert {
@@ -91,7 +93,7 @@ impl Shape {
     /// Roughly how many records a transaction touches.
     pub fn weight(self) -> usize {
         match self {
-            Shape::Scan { rows } => rows,
+            Shape::Scan { rows, .. } => rows,
             Shape::Mixed { mix, operations } if mix.scan > 0 => 50 * operations,
             other => other.operations(),
         }
@@ -145,7 +147,7 @@ fn standard(name: &str, operations: usize) -> Option<Shape> {
 fn counted(name: &str, operations: Option<usize>) -> Result<Shape> {
     let unknown = || {
         Failure::new(format!(
-            "unknown workload {name:?}: expected a, b, c, d, e, f, rN, m, uN, rmwN, sN, i or probe, N a number"
+            "unknown workload {name:?}: expected a, b, c, d, e, f, rN, m, uN, rmwN, sN, eN, i or probe, N a number"
         ))
     };
     if name == "probe" {
@@ -157,7 +159,8 @@ fn counted(name: &str, operations: Option<usize>) -> Result<Shape> {
         "r" => Ok(Shape::Point { reads: n, rmws: 0 }),
         "rmw" => Ok(Shape::Point { reads: 0, rmws: n }),
         "u" => Ok(Shape::Update { updates: n }),
-        "s" => Ok(Shape::Scan { rows: n }),
+        "s" => Ok(Shape::Scan { rows: n, for_each: false }),
+        "e" => Ok(Shape::Scan { rows: n, for_each: true }),
         "i" => Ok(Shape::Insert { inserts: n }),
         "probe" => Ok(Shape::Probe { probes: n }),
         _ => Err(unknown()),
@@ -233,7 +236,8 @@ mod tests {
         check("m", Shape::Point { reads: 8, rmws: 2 });
         check("u10", Shape::Update { updates: 10 });
         check("rmw10", Shape::Point { reads: 0, rmws: 10 });
-        check("s1000", Shape::Scan { rows: 1000 });
+        check("s1000", Shape::Scan { rows: 1000, for_each: false });
+        check("e100", Shape::Scan { rows: 100, for_each: true });
         check("i", Shape::Insert { inserts: 1 });
         check("probe", Shape::Probe { probes: 10 });
     }
