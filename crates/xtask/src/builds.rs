@@ -36,11 +36,14 @@ type Figures = BTreeMap<String, f64>;
 
 /// Runs both builds and prints the ratios.
 pub fn run(args: &BuildsArgs) -> Result<(), String> {
+    // (A name without a folder would be looked for among the system's programs.)
+    let program = |path: &Path| path.canonicalize().map_err(|error| format!("{}: {error}", path.display()));
+    let (of_old, of_new) = (program(&args.old)?, program(&args.new)?);
     let (mut old, mut new) = (Vec::new(), Vec::new());
     for round in 0..args.rounds {
         let order = if round % 2 == 0 { [false, true] } else { [true, false] };
         for is_new in order {
-            let program = if is_new { &args.new } else { &args.old };
+            let program = if is_new { &of_new } else { &of_old };
             let figures = figures_of(program, &args.benchmark)?;
             (if is_new { &mut new } else { &mut old }).push(figures);
         }

@@ -70,25 +70,30 @@ pub(crate) async fn run_to_commit<C: ConcurrencyControl, R>(
     let sample = txn.sample_start();
     loop {
         let open = Open(txn);
-        if let Err(error) = begin(txn).await {
+        // (What does not suspend as a rule is no future of its own: that would be made, moved and polled.)
+        let begun = txn.begin_or_post();
+        if let Err(error) = if let Some(begun) = begun { begun } else { posted_begin(txn).await } {
             drop(open);
             txn.leave_turn();
             txn.count_failure(&error);
             return Err(error);
         }
         let got = match body.call(Txn::of(txn)).await {
-            Ok(result) => match commit(txn).await {
-                Ok(()) => {
-                    std::mem::forget(open);
-                    txn.after_commit();
-                    if retries > 0 {
-                        txn.leave_turn(); // (the slot may be vacated much later, when its output is taken)
+            Ok(result) => {
+                let made = txn.commit_or_post();
+                match if let Some(made) = made { made } else { posted_decision(txn).await } {
+                    Ok(()) => {
+                        std::mem::forget(open);
+                        txn.after_commit();
+                        if retries > 0 {
+                            txn.leave_turn(); // (the slot may be vacated much later)
+                        }
+                        txn.count_commit(sample);
+                        return Ok(result);
                     }
-                    txn.count_commit(sample);
-                    return Ok(result);
+                    Err(fault) => Err(txn.commit_error(fault)),
                 }
-                Err(fault) => Err(txn.commit_error(fault)),
-            },
+            }
             Err(error) => {
                 let error = match C::READS {
                     Reads::Snapshot => error,
@@ -124,11 +129,9 @@ pub(crate) async fn run_to_commit<C: ConcurrencyControl, R>(
     }
 }
 
-#[inline(always)]
-async fn begin<C: ConcurrencyControl>(txn: &TxnState<C>) -> Result<()> {
-    if let Some(result) = txn.begin_or_post() {
-        return result;
-    }
+/// Waits for a begin that has been posted.
+#[cold]
+async fn posted_begin<C: ConcurrencyControl>(txn: &TxnState<C>) -> Result<()> {
     poll_fn(|_| match txn.begun.take() {
         Some(begun) => Poll::Ready(txn.begun(begun)),
         None => Poll::Pending,
@@ -142,26 +145,19 @@ async fn validate<C: ConcurrencyControl>(txn: &TxnState<C>, error: Error) -> Err
     if matches!(error, Error::Conflict | Error::Deadlock(_) | Error::OutOfMemory { .. }) {
         return error;
     }
-    match decide(txn, txn.decide_or_post(Commit::trial())).await {
+    let made = match txn.decide_or_post(Commit::trial()) {
+        Some(made) => made,
+        None => posted_decision(txn).await,
+    };
+    match made {
         Ok(()) => error,
         Err(fault) => txn.commit_error(fault),
     }
 }
 
-#[inline(always)]
-async fn commit<C: ConcurrencyControl>(txn: &TxnState<C>) -> Result<(), Fault> {
-    decide(txn, txn.commit_or_post()).await
-}
-
-/// Waits for a decision that has been posted, if it has not been made.
-#[inline(always)]
-async fn decide<C: ConcurrencyControl>(
-    txn: &TxnState<C>,
-    made: Option<Result<(), Fault>>,
-) -> Result<(), Fault> {
-    if let Some(result) = made {
-        return result;
-    }
+/// Waits for a decision that has been posted.
+#[cold]
+async fn posted_decision<C: ConcurrencyControl>(txn: &TxnState<C>) -> Result<(), Fault> {
     poll_fn(|_| match txn.committed.take() {
         Some(result) => Poll::Ready(result.map_err(Fault::Abort)),
         None => Poll::Pending,
