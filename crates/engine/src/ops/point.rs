@@ -11,15 +11,18 @@ use crate::table::TableInner;
 
 /// An access to one key, suspended anywhere. Owns nothing and points into no future, which may be
 /// leaked: the key is copied (long ones into the transaction's arena).
+///
+/// What each step of a descent touches comes first: see [`TxnState`](super::state::TxnState).
+#[repr(C)]
 pub(crate) struct Point<C: ConcurrencyControl> {
-    pub(crate) key: Key,
-    pub(crate) table: *const TableInner,
-    pub(crate) cursor: Cursor,
     /// Null until the index has answered, and if it has nothing under the key.
     pub(crate) record: *const Record,
+    pub(crate) table: *const TableInner,
+    pub(crate) cursor: Cursor,
+    pub(crate) access: C::Access,
+    pub(crate) key: Key,
     pub(crate) id: RecordId,
     pub(crate) intent: Intent,
-    pub(crate) access: C::Access,
 }
 
 /// Rounds over several operations in which each is taken to be getting on.

@@ -32,7 +32,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
     fn fill_slot(&self, i: u8, op: Op<C>) {
         debug_assert!(self.used.get() >> i & 1 == 0);
         // SAFETY: free, so no one looks at it.
-        unsafe { (*self.places[i as usize].get()).write(op) };
+        unsafe { (*self.slot_at(i as usize)).write(op) };
         self.used.set(self.used.get() | 1 << i);
         self.todo.set(self.todo.get() | 1 << i);
     }
@@ -64,7 +64,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
         let place = self.free_slot()?;
         self.fill_slot(place, Op::Point(Point::unbegun(table, key, intent)));
         // SAFETY: filled just now, and nobody else looks at it yet.
-        if let Op::Point(point) = unsafe { (*self.places[place as usize].get()).assume_init_mut() } {
+        if let Op::Point(point) = unsafe { (*self.slot_at(place as usize)).assume_init_mut() } {
             point.begin(table);
         }
         Some(place)
@@ -84,7 +84,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
             return None;
         }
         // SAFETY: free, so no one looks at it.
-        unsafe { (*self.places[place as usize].get()).write(Op::Hold) };
+        unsafe { (*self.slot_at(place as usize)).write(Op::Hold) };
         self.used.set(self.used.get() | 1 << place);
         Some(place as u8)
     }
@@ -120,7 +120,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
     #[inline(always)]
     fn point_at(&self, place: u8) -> &Point<C> {
         // SAFETY: taken, now or before, so written; not stepped meanwhile.
-        match unsafe { (*self.places[place as usize].get()).assume_init_ref() } {
+        match unsafe { (*self.slot_at(place as usize)).assume_init_ref() } {
             Op::Point(point) | Op::Probe(point) => point,
             Op::ScanBatch(_) | Op::IndexedWrite(_) | Op::Hold => {
                 unreachable!("a point future's place holds a point operation")
@@ -131,7 +131,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
     #[inline(always)]
     fn step_slot<S: Suspend>(&self, place: usize, s: &mut S) -> bool {
         // SAFETY: bit `place` of `todo` is set, so it is written, and the transaction open.
-        match unsafe { (*self.places[place].get()).assume_init_mut() } {
+        match unsafe { (*self.slot_at(place)).assume_init_mut() } {
             Op::Point(point) => {
                 // SAFETY: not borrowed outside of single calls.
                 let txn = unsafe { &mut *self.scheme.get() };
@@ -251,14 +251,14 @@ impl<C: ConcurrencyControl> Operations for TxnState<C> {
     /// the next.)
     fn can_restart(&self) -> bool {
         // SAFETY: taken, so written; not stepped meanwhile.
-        let op = |place: usize| unsafe { (*self.places[place].get()).assume_init_ref() };
+        let op = |place: usize| unsafe { (*self.slot_at(place)).assume_init_ref() };
         self.taken().all(|place| matches!(op(place), Op::Point(_) | Op::Probe(_)))
     }
 
     fn restart(&self) {
         for place in self.taken() {
             // SAFETY: taken, so written; not stepped meanwhile.
-            match unsafe { (*self.places[place].get()).assume_init_mut() } {
+            match unsafe { (*self.slot_at(place)).assume_init_mut() } {
                 Op::Point(point) | Op::Probe(point) => {
                     // SAFETY: tables live as long as their database.
                     let table = unsafe { &*point.table };

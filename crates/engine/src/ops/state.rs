@@ -15,7 +15,7 @@ use super::point::Point;
 use super::pool::Pool;
 use super::recent_reads::RecentReads;
 use super::scan_batch::ScanBatch;
-use crate::cc::{Abort, ConcurrencyControl, NotBegun, Ticket};
+use crate::cc::{Abort, ConcurrencyControl, NotBegun, Serializable, Ticket};
 use crate::error::Result;
 use crate::exec::Execution;
 use crate::kernel::Context;
@@ -56,24 +56,34 @@ pub(crate) enum Op<C: ConcurrencyControl> {
 }
 
 /// The inside of [`Txn`](crate::Txn).
+///
+/// With dozens of transactions open on a worker, their states do not fit into the first-level cache together: so the
+/// first line is all that a step of a descent touches, and what each operation and each commit touches comes next.
 #[repr(C, align(64))]
 pub(crate) struct TxnState<C: ConcurrencyControl> {
     pub(crate) todo: Cell<u32>,
     pub(crate) used: Cell<u32>,
+    /// The first of the slots, which is the only one that most transactions use.
+    first_slot: UnsafeCell<MaybeUninit<Op<C>>>,
+    // What begins, posts and ends operations.
     pub(crate) execution: Cell<Execution>,
     /// Transactions begin and commit through operation slots even if they need not: the worker's policy wants to leave them there.
     pub(crate) pauses: bool,
-    pub(crate) recent: RecentReads<C>,
-    pub(crate) database: u64,
+    pub(crate) read_only: Cell<bool>,
+    /// Something may have been read of which the scheme has not been told.
+    pub(crate) reads_untracked: Cell<bool>,
+    /// Operations of this attempt so far; four rows of a scan count as one.
+    pub(crate) operations: Cell<u32>,
     pub(crate) shared: *const C::Shared,
-    /// The scheme's part. Borrowed only within single calls.
-    pub(crate) scheme: UnsafeCell<C::Txn>,
-    pub(crate) places: [UnsafeCell<MaybeUninit<Op<C>>>; SLOTS],
     /// Of the worker, or of the operation that a `Transaction` runs now.
     pub(crate) context: Cell<NonNull<Context<C>>>,
+    pub(crate) database: u64,
+    /// The scheme's part. Borrowed only within single calls.
+    pub(crate) scheme: UnsafeCell<C::Txn>,
+    pub(crate) recent: RecentReads<C>,
+    other_slots: [UnsafeCell<MaybeUninit<Op<C>>>; SLOTS - 1],
     pub(crate) doomed: Cell<Option<Fault>>,
-    pub(crate) read_only: Cell<bool>,
-    /// What that is before a transaction says anything.
+    /// What `read_only` is before a transaction says anything.
     pub(crate) read_only_default: bool,
     /// When the present transaction is acknowledged.
     pub(crate) durability: Cell<Durability>,
@@ -83,10 +93,6 @@ pub(crate) struct TxnState<C: ConcurrencyControl> {
     pub(crate) held_until: Cell<u64>,
     /// Where the record of the last commit ends in the log; 0 if it has none.
     pub(crate) end_lsn: Cell<Lsn>,
-    /// Something may have been read of which the scheme has not been told.
-    pub(crate) reads_untracked: Cell<bool>,
-    /// Operations of this attempt so far; four rows of a scan count as one.
-    pub(crate) operations: Cell<u32>,
     /// Known to be a long transaction, or found to be.
     pub(crate) is_long: Cell<bool>,
     /// Differs between the transaction states of a database. (An address would make runs differ, too.)
@@ -125,6 +131,15 @@ pub(crate) struct TxnState<C: ConcurrencyControl> {
     pub(crate) created: Cell<RecordId>,
 }
 
+/// Up to the access of a point operation in the first slot, all is in the first line.
+const _: () = assert!(
+    cfg!(any(braid_shuttle, braid_loom))
+        || std::mem::offset_of!(TxnState<Serializable>, first_slot)
+            + (size_of::<Op<Serializable>>() - size_of::<Point<Serializable>>())
+            + std::mem::offset_of!(Point<Serializable>, key)
+            <= 64
+);
+
 impl<C: ConcurrencyControl> TxnState<C> {
     /// Of slot number `slot` of the worker with this context, or of a `Transaction`.
     pub(crate) fn new(context: NonNull<Context<C>>, slot: usize, execution: Execution, pauses: bool) -> Self {
@@ -139,7 +154,8 @@ impl<C: ConcurrencyControl> TxnState<C> {
             database: engine.id,
             shared: &raw const engine.shared,
             scheme: UnsafeCell::new(C::txn(&engine.shared)),
-            places: [const { UnsafeCell::new(MaybeUninit::uninit()) }; SLOTS],
+            first_slot: UnsafeCell::new(MaybeUninit::uninit()),
+            other_slots: [const { UnsafeCell::new(MaybeUninit::uninit()) }; SLOTS - 1],
             context: Cell::new(context),
             doomed: Cell::new(None),
             read_only: Cell::new(engine.is_read_only()),
@@ -171,6 +187,15 @@ impl<C: ConcurrencyControl> TxnState<C> {
             reliefs: Cell::new(0),
             is_relieved: Cell::new(false),
             created: Cell::new(RecordId(0)),
+        }
+    }
+
+    /// The memory of a slot.
+    #[inline(always)]
+    pub(crate) fn slot_at(&self, place: usize) -> *mut MaybeUninit<Op<C>> {
+        match place.checked_sub(1) {
+            None => self.first_slot.get(),
+            Some(other) => self.other_slots[other].get(),
         }
     }
 

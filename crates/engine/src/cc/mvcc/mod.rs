@@ -82,16 +82,17 @@ pub struct Worker<T: Tracker> {
     pub(super) tracker: T::Worker,
 }
 
-/// One per slot.
+/// One per slot. What a read touches comes first.
+#[repr(C)]
 pub struct Txn<T: Tracker> {
     member: Participant,
+    /// The latest stamp of what it has read, until it begins again. (Marks of open transactions are above all times.)
+    newest_seen: Cell<u64>,
+    pub(super) reads: T::Reads,
     writes: Vec<Write>,
     /// The room in `writes`.
     charge: Charge,
     has_locks: bool,
-    /// The latest stamp of what it has read, until it begins again. (Marks of open transactions are above all times.)
-    newest_seen: Cell<u64>,
-    pub(super) reads: T::Reads,
 }
 
 /// A version that this transaction has installed.

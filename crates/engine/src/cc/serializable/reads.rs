@@ -23,11 +23,9 @@ pub struct ReadRecord {
 
 /// One per slot, reused.
 #[derive(Debug)]
+#[repr(C)]
 pub struct ReadSet {
     pub(super) records: Vec<ReadRecord>,
-    /// The room in `records`.
-    charge: Charge,
-    ranges: Ranges,
     /// The transaction's entry in its worker's log, while it is committing.
     pub(super) entry: Option<u64>,
     /// That says when it commits.
@@ -38,6 +36,9 @@ pub struct ReadSet {
     pub(super) is_untracked: bool,
     /// It has read more than there was memory to note: nothing more is.
     pub(super) is_full: bool,
+    /// The room in `records`.
+    charge: Charge,
+    ranges: Ranges,
     /// The records that the transaction overwrites, while it is judged.
     pub(super) overwritten: Vec<u32>,
 }
