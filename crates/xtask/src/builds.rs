@@ -77,16 +77,21 @@ fn figures_of(program: &Path, benchmark: &[String]) -> Result<Figures, String> {
 fn figures(json: &str) -> Result<Figures, String> {
     let results: Value = serde_json::from_str(json).map_err(|error| format!("results: {error}"))?;
     let rows = results["rows"].as_array().ok_or("results: there are no rows")?;
-    let figure = |row: &Value| {
+    // (A mix of transactions has a row for each kind, too.)
+    let totals = rows.iter().filter(|row| row.get("kind").is_none_or(|kind| kind == "total"));
+    let mut figures = Figures::new();
+    for row in totals {
         let names = NAMES.iter().filter_map(|name| row.get(*name)).map(|value| match value {
             Value::String(text) => text.clone(),
             other => other.to_string(),
         });
         let name = names.collect::<Vec<_>>().join(" ");
-        let figure = row[FIGURE].as_f64().ok_or_else(|| format!("results: {name} has no {FIGURE}"))?;
-        Ok((name, figure))
-    };
-    rows.iter().map(figure).collect()
+        let figure = row[FIGURE].as_f64().ok_or_else(|| format!("results: `{name}` has no {FIGURE}"))?;
+        if figures.insert(name.clone(), figure).is_some() {
+            return Err(format!("results: several rows are `{name}`: give one value for what else varies"));
+        }
+    }
+    Ok(figures)
 }
 
 /// For each row the medians of both builds, and the ratios within the rounds.
@@ -137,6 +142,18 @@ mod tests {
         let row = table.lines().nth(1).expect("a row");
         let words: Vec<&str> = row.split_whitespace().collect();
         assert_eq!(words, ["r10", "naive", "2", "100.0", "110.0", "1.100", "1.100", "to", "1.200"]);
+    }
+
+    #[test]
+    fn of_a_mix_the_total_counts() {
+        let row = |kind: &str, per_s: u32| {
+            format!(r#"{{"mix": "full", "kind": "{kind}", "mode": "naive", "transactions_per_s": {per_s}}}"#)
+        };
+        let json = |rows: &[String]| format!(r#"{{"rows": [{}]}}"#, rows.join(","));
+        let got = figures(&json(&[row("total", 10), row("payment", 4)])).expect("one total");
+        assert_eq!(got, Figures::from([("full naive".to_string(), 10.0)]));
+        let twice = figures(&json(&[row("total", 10), row("total", 12)]));
+        assert!(twice.expect_err("two rows of one name").contains("`full naive`"));
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! Errors that can be planted, to show that the checks find them. Each is a scheme of its own,
-//! [`Planted`](super::Planted), with another form of one of the [`Rules`]: no database that is not a test's ever runs one.
+//! [`Planted`](super::Planted), with another form of one of the steps: no database that is not a test's ever runs one.
 
 use super::ReadSet;
 use super::reads::ReadRecord;
