@@ -349,8 +349,8 @@ impl Registry {
     }
 
     /// Raises the floor of a worker that has entered to the begin of its latest transaction, at the price of a store: the
-    /// less it lags behind the clock, the fewer versions has reclamation to leave. Needs no fence: the floor before holds
-    /// for who does not see this one; and who does sees all begins that came before it.
+    /// less it lags behind the clock, the fewer versions reclamation has to leave. Needs no fence: for a thread that does not
+    /// see this floor, the one before holds; and a thread that sees it sees all begins that came before it.
     #[inline(always)]
     pub(in crate::cc) fn follow(&self, floor: &Floor, begin: Timestamp) {
         debug_assert!(floor.load(Ordering::Relaxed) <= begin.0, "a snapshot begins above its worker's floor");
