@@ -181,6 +181,30 @@ fn rows_given_until_an_error() {
     assert_eq!(sum, 7 + 1006, "its own writes are among the rows");
 }
 
+/// Proves that a scan whose closure has panicked, and its transaction, are good for use: the rows that were at hand are given
+/// again.
+#[test]
+fn rows_given_again_after_a_panic() {
+    let db = database();
+    let t: Table<u64, u64> = db.table("t").unwrap();
+    let tx = db.begin().unwrap();
+    (0..100).for_each(|key| tx.put(t, key, key).unwrap());
+    let mut rows = tx.scan(t, ..100);
+    let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        rows.for_each(|key, _| assert!(key < 40, "enough of them"))
+    }));
+    assert!(caught.is_err());
+    let mut seen = vec![];
+    rows.for_each(|key, _| seen.push(key)).unwrap();
+    let first = seen[0];
+    assert!((1..=40).contains(&first), "rows that were given before the last run are not given again");
+    assert_eq!(seen, (first..100).collect::<Vec<_>>());
+    drop(rows);
+    tx.put(t, 0, 7).unwrap();
+    tx.commit().unwrap();
+    assert_eq!(db.begin().unwrap().get(t, 0).unwrap(), Some(7));
+}
+
 /// Proves that what a closure was given counts as read: of two transactions of which each has read what the other changes, one
 /// gives way.
 #[test]

@@ -189,7 +189,8 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Rows<'t, K, V, C> {
     }
 
     /// Calls `f` with the key and the value of each row that is left, in order: a little less per row than a loop over
-    /// [`next`](Self::next), as the rows that are there already take no future each.
+    /// [`next`](Self::next), as the rows that are there already take no future each. If `f` panics and the scan goes on, rows may
+    /// be given again.
     ///
     /// ```
     /// # use braiddb::{Database, Options, Table};
