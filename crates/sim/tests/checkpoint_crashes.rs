@@ -1,12 +1,13 @@
 //! Checkpoints on a disk that crashes and fails: in every state that a crash can leave, each manifest that is there is
-//! whole with all of its rows, and the newest is no older than the last that was published. Errors planted into
-//! writing and reading are caught.
+//! whole with all of its rows, and the newest is no older than the last that was published. Syncs that are left out, and
+//! errors planted into reading, are caught.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use braid_sim::crash::Careless;
 use braid_sim::storage::{Fault, FaultRule, SimulatedStorage};
 use braiddb::checkpoint::{
     Block, CatalogEntry, Error, Identity, Manifest, Planted, Result, RowsOf, RowsRange, RowsReader,
-    RowsWriter, TableEntry, list, number_next, publish_with_planted, read, remove_unneeded,
+    RowsWriter, TableEntry, list, number_next, publish, read, remove_unneeded,
 };
 use braiddb::storage::{OpenMode, Operation, Storage};
 use braiddb::wal::{DatabaseId, Lsn};
@@ -61,17 +62,16 @@ impl Trace {
 
 /// The rows of a table's range for this checkpoint: a new file, or the old one if the range has not changed.
 fn write_range(
-    storage: &SimulatedStorage,
+    storage: &dyn Storage,
     of: RowsOf,
     fixed8: bool,
     before: Option<&Manifest>,
-    planted: Planted,
 ) -> Result<RowsRange> {
     let old = before.and_then(|manifest| manifest.tables.iter().find(|entry| entry.table.number == of.table));
     if let Some(old) = old.filter(|_| (of.table, of.part) != (1, 0) && of.checkpoint.is_multiple_of(2)) {
         return Ok(old.ranges[of.part as usize].clone());
     }
-    let mut writer = RowsWriter::with_planted(storage, DATABASE, of, fixed8, planted)?;
+    let mut writer = RowsWriter::create(storage, DATABASE, of, fixed8)?;
     for (key, value) in &rows(of.checkpoint, of.table, of.part) {
         writer.push(key, value)?;
     }
@@ -79,11 +79,16 @@ fn write_range(
 }
 
 /// Opens the database, or creates it, and makes so many checkpoints, of which it keeps the newest.
-fn work(storage: &SimulatedStorage, planted: Planted, count: u64, trace: &mut Trace) -> Result<()> {
+fn work(inner: &SimulatedStorage, count: u64, trace: &mut Trace) -> Result<()> {
+    work_over(inner, inner, count, trace)
+}
+
+/// The same over this storage of what the disk has.
+fn work_over(inner: &SimulatedStorage, storage: &dyn Storage, count: u64, trace: &mut Trace) -> Result<()> {
     if Identity::read(storage)?.is_none() {
         Identity::create(storage, DATABASE)?;
     }
-    trace.created = Some(storage.boundary());
+    trace.created = Some(inner.boundary());
     let mut manifests = Vec::new();
     for number in list(storage)? {
         manifests.push(read(storage, DATABASE, number)?);
@@ -91,13 +96,13 @@ fn work(storage: &SimulatedStorage, planted: Planted, count: u64, trace: &mut Tr
     remove_unneeded(storage, &manifests)?;
     for _ in 0..count {
         let number = number_next(storage)?;
-        trace.checkpoints.push((number, storage.boundary(), None));
+        trace.checkpoints.push((number, inner.boundary(), None));
         let mut tables = Vec::new();
         for (table, fixed8, parts) in TABLES {
             let mut ranges = Vec::new();
             for part in 0..parts {
                 let of = RowsOf { checkpoint: number, table, part };
-                ranges.push(write_range(storage, of, fixed8, manifests.last(), planted)?);
+                ranges.push(write_range(storage, of, fixed8, manifests.last())?);
             }
             let text = |what: &str| format!("{what} {table}");
             let (name, key_type, value_type) = (text("table"), text("key"), text("value"));
@@ -106,8 +111,8 @@ fn work(storage: &SimulatedStorage, planted: Planted, count: u64, trace: &mut Tr
         }
         let (start_lsn, end_lsn) = (Lsn(number * 10), Lsn(number * 10 + 5));
         let manifest = Manifest { number, start_lsn, end_lsn, timestamp: number * 256, tables };
-        publish_with_planted(storage, DATABASE, &manifest, planted)?;
-        trace.checkpoints.last_mut().unwrap().2 = Some(storage.boundary());
+        publish(storage, DATABASE, &manifest)?;
+        trace.checkpoints.last_mut().unwrap().2 = Some(inner.boundary());
         manifests.push(manifest);
         manifests.drain(..manifests.len().saturating_sub(KEPT));
         remove_unneeded(storage, &manifests)?;
@@ -115,14 +120,14 @@ fn work(storage: &SimulatedStorage, planted: Planted, count: u64, trace: &mut Tr
     Ok(())
 }
 
-fn run(planted: Planted, count: u64) -> (SimulatedStorage, Trace) {
+fn run(count: u64) -> (SimulatedStorage, Trace) {
     let (storage, mut trace) = (SimulatedStorage::new(1, CAPACITY), Trace::default());
-    work(&storage, planted, count, &mut trace).unwrap();
+    work(&storage, count, &mut trace).unwrap();
     (storage, trace)
 }
 
 /// Whether a checkpoint can be read with all of its rows, and they are what was written.
-fn check_checkpoint(storage: &dyn Storage, number: u64, planted: Planted) -> Result<(), String> {
+fn check_checkpoint(storage: &dyn Storage, number: u64, planted: Option<Planted>) -> Result<(), String> {
     let text = |error: Error| error.to_string();
     let manifest = read(storage, DATABASE, number).map_err(text)?;
     let numbers: Vec<u32> = manifest.tables.iter().map(|entry| entry.table.number).collect();
@@ -133,7 +138,10 @@ fn check_checkpoint(storage: &dyn Storage, number: u64, planted: Planted) -> Res
     for entry in &manifest.tables {
         for file in entry.files() {
             let fixed8 = entry.table.fixed8;
-            let reader = RowsReader::with_planted(storage, DATABASE, file, fixed8, planted).map_err(text)?;
+            let reader = match planted {
+                Some(planted) => planted.open(storage, DATABASE, file, fixed8).map_err(text)?,
+                None => RowsReader::open(storage, DATABASE, file, fixed8).map_err(text)?,
+            };
             let (mut block, mut found) = (Block::new(), Vec::new());
             for number in 0..reader.blocks() {
                 reader.read_block(number, &mut block).map_err(text)?;
@@ -158,7 +166,7 @@ fn check(trace: &Trace, boundary: u64, storage: &dyn Storage) -> Result<Option<u
     }
     let numbers = list(storage).map_err(|error| error.to_string())?;
     for number in &numbers {
-        check_checkpoint(storage, *number, Planted::None)?;
+        check_checkpoint(storage, *number, None)?;
     }
     let (newest, published) = (numbers.last().copied(), trace.published(boundary));
     if newest < published {
@@ -188,7 +196,7 @@ fn first_loss(storage: &SimulatedStorage, trace: &Trace, states: u64) -> (Option
 /// newer one is; removal included.
 #[test]
 fn checkpoints_survive_every_crash() {
-    let (storage, trace) = run(Planted::None, 5);
+    let (storage, trace) = run(5);
     assert!(storage.operations(Operation::Remove) >= 6);
     assert_eq!(list(&storage).unwrap(), [4, 5]);
     let (loss, looked_at) = first_loss(&storage, &trace, 150);
@@ -199,12 +207,12 @@ fn checkpoints_survive_every_crash() {
 /// Proves that going on after a crash loses nothing, also if that crashes too, and leaves no file that nobody needs.
 #[test]
 fn going_on_survives_crashes_too() {
-    let (storage, trace) = run(Planted::None, 3);
+    let (storage, trace) = run(3);
     for crash in storage.crash_states(3, 4) {
         let place = format!("{}, seed {}", storage.describe(crash.boundary), crash.seed);
         let newest = check(&trace, crash.boundary, &crash.storage).unwrap();
         let mut again = Trace::after_crash(newest);
-        work(&crash.storage, Planted::None, 2, &mut again).unwrap();
+        work(&crash.storage, 2, &mut again).unwrap();
         let (loss, _) = first_loss(&crash.storage, &again, 4);
         assert_eq!(loss, None, "{place}");
         // The identity, two manifests, two files of the first range, and one or two of each of the others.
@@ -215,13 +223,17 @@ fn going_on_survives_crashes_too() {
 /// Proves that too few syncs are caught: of rows, of a manifest, of names before the rename and after it.
 #[test]
 fn careless_writers_are_caught() {
-    for planted in
-        [Planted::RowsUnsynced, Planted::ManifestUnsynced, Planted::NamesUnsynced, Planted::RenameUnsynced]
-    {
-        let (storage, trace) = run(planted, 4);
+    for careless in [
+        Careless::DataUnsynced("rows-"),
+        Careless::DataUnsynced("checkpoint-"),
+        Careless::CreationUnsynced("checkpoint-"),
+        Careless::RenameUnsynced("checkpoint-"),
+    ] {
+        let (storage, mut trace) = (SimulatedStorage::new(1, CAPACITY), Trace::default());
+        work_over(&storage, &careless.over(&storage), 4, &mut trace).unwrap();
         let (loss, looked_at) = first_loss(&storage, &trace, 50);
-        let loss = loss.unwrap_or_else(|| panic!("{planted:?} is not caught in {looked_at} states"));
-        println!("{planted:?}: state {looked_at}, {loss}");
+        let loss = loss.unwrap_or_else(|| panic!("{careless:?} is not caught in {looked_at} states"));
+        println!("{careless:?}: state {looked_at}, {loss}");
     }
 }
 
@@ -229,7 +241,7 @@ fn careless_writers_are_caught() {
 /// checkpoints can be made again.
 #[test]
 fn checkpoints_survive_failures() {
-    let (clean, _) = run(Planted::None, 4);
+    let (clean, _) = run(4);
     for (operation, fault) in [
         (Operation::SyncData, Fault::DropUnsynced),
         (Operation::SyncDirectory, Fault::DropUnsynced),
@@ -244,7 +256,7 @@ fn checkpoints_survive_failures() {
         for nth in 1..=clean.operations(operation) {
             let (storage, mut trace) = (SimulatedStorage::new(nth, CAPACITY), Trace::default());
             storage.inject(FaultRule::once(operation, nth, fault));
-            let worked = work(&storage, Planted::None, 4, &mut trace);
+            let worked = work(&storage, 4, &mut trace);
             let place = format!("{fault:?} at {operation} {nth}");
             assert_eq!((storage.faults_injected(), worked.is_err()), (1, fault != Fault::Short), "{place}");
             let (loss, _) = first_loss(&storage, &trace, 4);
@@ -253,7 +265,7 @@ fn checkpoints_survive_failures() {
             let boundary = storage.boundary();
             let fresh = storage.crash(boundary, nth);
             let mut again = Trace::after_crash(check(&trace, boundary, &fresh).unwrap());
-            work(&fresh, Planted::None, 2, &mut again).unwrap();
+            work(&fresh, 2, &mut again).unwrap();
             let (loss, _) = first_loss(&fresh, &again, 2);
             assert_eq!(loss, None, "{place}, again");
         }
@@ -298,10 +310,10 @@ fn a_file_is_synced_once() {
 /// by a fresh start after a failure of the sync that should have made it so.
 #[test]
 fn what_is_replaced_goes_last() {
-    let (storage, mut trace) = run(Planted::None, 1);
+    let (storage, mut trace) = run(1);
     // Two syncs of the directory publish a manifest. The second one fails and has done nothing.
     storage.inject(FaultRule::once(Operation::SyncDirectory, 2, Fault::Fail));
-    assert!(work(&storage, Planted::None, 1, &mut trace).is_err());
+    assert!(work(&storage, 1, &mut trace).is_err());
     let second = read(&storage, DATABASE, 2).unwrap();
     remove_unneeded(&storage, &[second]).unwrap();
     assert_eq!(list(&storage).unwrap(), [2]);
@@ -310,7 +322,7 @@ fn what_is_replaced_goes_last() {
 }
 
 /// Whether what a disk that lies has left is read as what was published, or as damaged; what was read wrongly else.
-fn read_wrongly(storage: &SimulatedStorage, planted: Planted) -> Option<String> {
+fn read_wrongly(storage: &SimulatedStorage, planted: Option<Planted>) -> Option<String> {
     let is_wrong = |loss: &String| loss.contains("not what was published") || loss.contains("are wrong");
     list(storage)
         .unwrap()
@@ -322,7 +334,7 @@ fn read_wrongly(storage: &SimulatedStorage, planted: Planted) -> Option<String> 
 /// give out something else than was written; and that readers that look at no checksum are caught.
 #[test]
 fn lies_of_the_disk_are_noticed() {
-    let (clean, _) = run(Planted::None, 2);
+    let (clean, _) = run(2);
     let (mut noticed, mut caught) = (0, false);
     for fault in [Fault::BitFlip, Fault::Lost, Fault::Misdirected] {
         for nth in 1..=clean.operations(Operation::Write) {
@@ -330,23 +342,19 @@ fn lies_of_the_disk_are_noticed() {
                 let (storage, mut trace) = (SimulatedStorage::new(seed, CAPACITY), Trace::default());
                 storage.inject(FaultRule::once(Operation::Write, nth, fault));
                 // Reading an identity or a manifest that is damaged may end it early.
-                let _ = work(&storage, Planted::None, 2, &mut trace);
-                assert_eq!(
-                    read_wrongly(&storage, Planted::None),
-                    None,
-                    "{fault:?} at write {nth}, seed {seed}"
-                );
+                let _ = work(&storage, 2, &mut trace);
+                assert_eq!(read_wrongly(&storage, None), None, "{fault:?} at write {nth}, seed {seed}");
                 let numbers = list(&storage).unwrap();
-                let is_good = |number: &u64| check_checkpoint(&storage, *number, Planted::None).is_ok();
+                let is_good = |number: &u64| check_checkpoint(&storage, *number, None).is_ok();
                 noticed += u32::from(!numbers.iter().all(is_good));
-                caught |= read_wrongly(&storage, Planted::NoChecksum).is_some();
+                caught |= read_wrongly(&storage, Some(Planted::NoChecksum)).is_some();
             }
         }
     }
     assert!(noticed > 50 && caught, "{noticed} noticed, without checksums caught: {caught}");
     for nth in 1..20 {
         clean.inject(FaultRule::once(Operation::Read, nth, Fault::BitFlip));
-        assert_eq!(read_wrongly(&clean, Planted::None), None, "read {nth}");
+        assert_eq!(read_wrongly(&clean, None), None, "read {nth}");
         clean.heal();
     }
 }
@@ -355,7 +363,7 @@ fn lies_of_the_disk_are_noticed() {
 /// for the one that was published, and that a reader that does not compare is caught.
 #[test]
 fn stale_rows_are_noticed() {
-    let (storage, _) = run(Planted::None, 1);
+    let (storage, _) = run(1);
     let name = "rows-00000000000000000001-0000000001-0000000000";
     storage.remove(name).unwrap();
     let of = RowsOf { checkpoint: 1, table: 1, part: 0 };
@@ -365,9 +373,6 @@ fn stale_rows_are_noticed() {
     }
     let stale = writer.finish().unwrap();
     assert_eq!(storage.open(name, OpenMode::Read).unwrap().len_bytes().unwrap(), stale.bytes);
-    assert!(
-        check_checkpoint(&storage, 1, Planted::None).is_err()
-            && read_wrongly(&storage, Planted::None).is_none()
-    );
-    assert!(read_wrongly(&storage, Planted::StaleRows).is_some());
+    assert!(check_checkpoint(&storage, 1, None).is_err() && read_wrongly(&storage, None).is_none());
+    assert!(read_wrongly(&storage, Some(Planted::StaleRows)).is_some());
 }

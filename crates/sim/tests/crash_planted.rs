@@ -90,14 +90,6 @@ planted! {
         Mistake::Storage(Careless::DataUnsynced("closed")), None;
     the_name_of_the_mark_of_closing_that_is_not_synced:
         Mistake::Storage(Careless::NameUnsynced("closed")), None;
-    rows_that_are_not_synced:
-        Mistake::Engine(Engine::Checkpoint(checkpoint::Planted::RowsUnsynced)), None;
-    a_manifest_that_is_not_synced:
-        Mistake::Engine(Engine::Checkpoint(checkpoint::Planted::ManifestUnsynced)), None;
-    a_manifest_before_the_names_of_its_files:
-        Mistake::Engine(Engine::Checkpoint(checkpoint::Planted::NamesUnsynced)), None;
-    a_rename_that_is_not_synced:
-        Mistake::Engine(Engine::Checkpoint(checkpoint::Planted::RenameUnsynced)), None;
     rows_whose_checksums_are_not_looked_at:
         Mistake::Engine(Engine::Checkpoint(checkpoint::Planted::NoChecksum)), None;
     records_whose_checksums_are_not_looked_at:
@@ -122,6 +114,10 @@ planted! {
         Mistake::Storage(Careless::NameUnsynced("database")), None;
     names_of_manifests_that_are_not_synced:
         Mistake::Storage(Careless::NameUnsynced("checkpoint-")), None;
+    a_manifest_before_the_names_of_its_files:
+        Mistake::Storage(Careless::CreationUnsynced("checkpoint-")), None;
+    a_rename_that_is_not_synced:
+        Mistake::Storage(Careless::RenameUnsynced("checkpoint-")), None;
     a_log_that_is_written_late:
         Mistake::Storage(Careless::WriteKeptBack("log-")), None;
     a_manifest_that_is_written_late:

@@ -1,17 +1,15 @@
 //! The write-ahead log on a disk that crashes: in every state that a crash can leave, what was acknowledged is there,
-//! and what is there is a prefix of what was appended. Errors planted into writing and reading are caught.
+//! and what is there is a prefix of what was appended. Syncs that are left out, and errors planted into reading, are caught.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use braid_sim::crash::Careless;
 use braid_sim::storage::{Fault, FaultRule, SimulatedStorage};
 use braiddb::metrics::{Clock, SystemClock};
-use braiddb::storage::{
-    File, Holder, LockGuard, OpenMode, Operation, Result as StorageResult, Space, Storage,
-};
+use braiddb::storage::{Operation, Storage};
 use braiddb::wal::{
     Change, Changes, DatabaseId, Ending, Error, Flusher, Lsn, Options, Planted, Reader, Tail, Writer, open,
 };
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 const CAPACITY: u64 = 1 << 20;
 const DATABASE: DatabaseId = DatabaseId(77);
@@ -30,84 +28,6 @@ fn changes(i: u64) -> Changes {
     let value: Vec<u8> = (0..i * 337 % 1500).map(|at| (i * 31 + at) as u8 | 1).collect();
     changes.push(Change { table: 1, key: &i.to_be_bytes(), value: Some(&value) });
     changes
-}
-
-/// What a careless writer leaves out once it has opened the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Careless {
-    /// Syncs of records: they are acknowledged before they are durable.
-    Data,
-    /// Syncs of names.
-    Names,
-}
-
-/// A storage that makes a careless writer of a careful one.
-#[derive(Debug)]
-struct CarelessStorage {
-    inner: SimulatedStorage,
-    careless: Careless,
-    directory_syncs: AtomicU64,
-}
-
-#[derive(Debug)]
-struct CarelessFile {
-    inner: Box<dyn File>,
-    wrote_records: AtomicBool,
-}
-
-impl Storage for CarelessStorage {
-    fn open(&self, name: &str, mode: OpenMode) -> StorageResult<Box<dyn File>> {
-        let file = self.inner.open(name, mode)?;
-        if self.careless == Careless::Names {
-            return Ok(file);
-        }
-        Ok(Box::new(CarelessFile { inner: file, wrote_records: AtomicBool::new(false) }))
-    }
-    fn list(&self) -> StorageResult<Vec<String>> {
-        self.inner.list()
-    }
-    fn remove(&self, name: &str) -> StorageResult<()> {
-        self.inner.remove(name)
-    }
-    fn rename(&self, from: &str, to: &str) -> StorageResult<()> {
-        self.inner.rename(from, to)
-    }
-    fn sync_directory(&self) -> StorageResult<()> {
-        let syncs_before = self.directory_syncs.fetch_add(1, Ordering::Relaxed);
-        // Two are made when the log is opened.
-        if self.careless == Careless::Data || syncs_before < 2 { self.inner.sync_directory() } else { Ok(()) }
-    }
-    fn lock(&self, holder: &Holder) -> StorageResult<LockGuard> {
-        self.inner.lock(holder)
-    }
-    fn space(&self) -> StorageResult<Option<Space>> {
-        self.inner.space()
-    }
-}
-
-impl File for CarelessFile {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> StorageResult<usize> {
-        self.inner.read_at(offset, buffer)
-    }
-    fn write_at(&self, offset: u64, data: &[u8]) -> StorageResult<usize> {
-        self.wrote_records.store(offset > 0, Ordering::Relaxed);
-        self.inner.write_at(offset, data)
-    }
-    fn preallocate(&self, offset: u64, bytes: u64) -> StorageResult<()> {
-        self.inner.preallocate(offset, bytes)
-    }
-    fn truncate(&self, len_bytes: u64) -> StorageResult<()> {
-        self.inner.truncate(len_bytes)
-    }
-    fn sync_data(&self) -> StorageResult<()> {
-        if self.wrote_records.load(Ordering::Relaxed) { Ok(()) } else { self.inner.sync_data() }
-    }
-    fn len_bytes(&self) -> StorageResult<u64> {
-        self.inner.len_bytes()
-    }
 }
 
 /// What happened at which boundary of the storage's history.
@@ -188,10 +108,7 @@ fn run(careless: Option<Careless>, until: u64) -> (SimulatedStorage, Trace) {
     let inner = SimulatedStorage::new(1, CAPACITY);
     let storage: Arc<dyn Storage> = match careless {
         None => Arc::new(inner.clone()),
-        Some(careless) => {
-            let directory_syncs = AtomicU64::new(0);
-            Arc::new(CarelessStorage { inner: inner.clone(), careless, directory_syncs })
-        }
+        Some(careless) => Arc::new(careless.over(&inner)),
     };
     let mut trace = Trace::default();
     work(&inner, storage, &mut trace, until);
@@ -199,9 +116,13 @@ fn run(careless: Option<Careless>, until: u64) -> (SimulatedStorage, Trace) {
 }
 
 /// What a reader finds from where it has to start: the numbers of records, and the end.
-fn read(storage: &dyn Storage, start: Lsn, planted: Planted) -> Result<(Vec<u64>, Tail), String> {
+fn read(storage: &dyn Storage, start: Lsn, planted: Option<Planted>) -> Result<(Vec<u64>, Tail), String> {
     let text = |error: Error| error.to_string();
-    let mut reader = Reader::with_planted(storage, DATABASE, start, Ending::Open, planted).map_err(text)?;
+    let reader = match planted {
+        Some(planted) => planted.open(storage, DATABASE, start, Ending::Open),
+        None => Reader::open(storage, DATABASE, start),
+    };
+    let mut reader = reader.map_err(text)?;
     let mut found = Vec::new();
     while let Some(record) = reader.next_record().map_err(text)? {
         let i = record.commit_timestamp;
@@ -216,7 +137,12 @@ fn read(storage: &dyn Storage, start: Lsn, planted: Planted) -> Result<(Vec<u64>
 }
 
 /// Whether a crash at this boundary has left what it must and nothing else; how many records there are in all.
-fn check(trace: &Trace, boundary: u64, storage: &dyn Storage, planted: Planted) -> Result<usize, String> {
+fn check(
+    trace: &Trace,
+    boundary: u64,
+    storage: &dyn Storage,
+    planted: Option<Planted>,
+) -> Result<usize, String> {
     let start = trace.start(boundary);
     let (found, tail) = read(storage, start, planted)?;
     if (found.clone(), tail.clone()) != read(storage, start, planted)? {
@@ -240,7 +166,7 @@ fn check(trace: &Trace, boundary: u64, storage: &dyn Storage, planted: Planted) 
 fn first_loss(
     storage: &SimulatedStorage,
     trace: &Trace,
-    planted: Planted,
+    planted: Option<Planted>,
     states: u64,
 ) -> (Option<String>, u64) {
     let mut looked_at = 0;
@@ -260,7 +186,7 @@ fn first_loss(
 fn the_log_survives_every_crash() {
     let (storage, trace) = run(None, 60);
     assert!(!trace.stopped && storage.operations(Operation::Rename) > 0);
-    let (loss, looked_at) = first_loss(&storage, &trace, Planted::None, 80);
+    let (loss, looked_at) = first_loss(&storage, &trace, None, 80);
     assert_eq!(loss, None);
     assert!(looked_at >= 10_000, "{looked_at} states");
 }
@@ -270,11 +196,11 @@ fn the_log_survives_every_crash() {
 fn recovery_survives_crashes_too() {
     let (storage, trace) = run(None, 30);
     for crash in storage.crash_states(3, 4) {
-        let kept = check(&trace, crash.boundary, &crash.storage, Planted::None).unwrap();
+        let kept = check(&trace, crash.boundary, &crash.storage, None).unwrap();
         let mut again = trace.after_crash(crash.boundary, kept);
         work(&crash.storage, Arc::new(crash.storage.clone()), &mut again, kept as u64 + 4);
         assert!(!again.stopped, "{}, seed {}", storage.describe(crash.boundary), crash.seed);
-        let (loss, _) = first_loss(&crash.storage, &again, Planted::None, 4);
+        let (loss, _) = first_loss(&crash.storage, &again, None, 4);
         assert_eq!(loss, None, "{}, seed {}", storage.describe(crash.boundary), crash.seed);
     }
 }
@@ -282,9 +208,9 @@ fn recovery_survives_crashes_too() {
 /// Proves that acknowledging records that are not synced, and not syncing names, are caught.
 #[test]
 fn careless_writers_are_caught() {
-    for careless in [Careless::Data, Careless::Names] {
+    for careless in [Careless::DataUnsynced("log-"), Careless::NameUnsynced("log-")] {
         let (storage, trace) = run(Some(careless), 40);
-        let (loss, looked_at) = first_loss(&storage, &trace, Planted::None, 50);
+        let (loss, looked_at) = first_loss(&storage, &trace, None, 50);
         let loss = loss.unwrap_or_else(|| panic!("{careless:?} is not caught in {looked_at} states"));
         println!("{careless:?}: state {looked_at}, {loss}");
     }
@@ -295,7 +221,7 @@ fn careless_writers_are_caught() {
 fn careless_readers_are_caught() {
     for planted in [Planted::NoChecksum, Planted::TornTail, Planted::AnySegment] {
         let (storage, trace) = run(None, 60);
-        let (loss, looked_at) = first_loss(&storage, &trace, planted, 50);
+        let (loss, looked_at) = first_loss(&storage, &trace, Some(planted), 50);
         let loss = loss.unwrap_or_else(|| panic!("{planted:?} is not caught in {looked_at} states"));
         println!("{planted:?}: state {looked_at}, {loss}");
     }
@@ -326,16 +252,16 @@ fn the_log_survives_failures() {
             assert_eq!(storage.faults_injected(), 1, "{fault:?} at {operation} {nth}");
             let stops = matches!(operation, Operation::SyncData | Operation::SyncDirectory);
             assert!(!stops || trace.stopped, "{fault:?} at {operation} {nth}");
-            let (loss, _) = first_loss(&storage, &trace, Planted::None, 4);
+            let (loss, _) = first_loss(&storage, &trace, None, 4);
             assert_eq!(loss, None, "{fault:?} at {operation} {nth}");
             let boundary = storage.boundary();
-            let kept = check(&trace, boundary, &storage, Planted::None).unwrap();
+            let kept = check(&trace, boundary, &storage, None).unwrap();
             let mut again = trace.after_crash(boundary, kept);
             work(&storage, Arc::new(storage.clone()), &mut again, kept as u64 + 3);
             assert!(!again.stopped, "{fault:?} at {operation} {nth}");
             // What a reader has found is there for good as soon as the log goes on.
             let end = storage.boundary();
-            check(&again, end, &storage.crash(end, 0), Planted::None).unwrap();
+            check(&again, end, &storage.crash(end, 0), None).unwrap();
         }
     }
 }
@@ -372,7 +298,7 @@ fn a_full_disk_passes() {
     };
     let (full_at, error) = fill(&mut flusher);
     assert!(matches!(error, Error::Full(_)) && full_at > 5, "{full_at}, {error}");
-    assert_eq!(read(&storage, Lsn(0), Planted::None).unwrap().0.len() as u64, full_at);
+    assert_eq!(read(&storage, Lsn(0), None).unwrap().0.len() as u64, full_at);
     writer.truncate_before(writer.durable_lsn());
     flusher.flush_once().unwrap();
     let (later, error) = fill(&mut flusher);

@@ -1,6 +1,5 @@
 //! The bytes of files of rows: their heads, blocks, footers and rows.
 
-use super::Planted;
 use super::format::{HEAD_BYTES, Name, head, seal};
 use crate::wal::DatabaseId;
 use crate::wal::codec::{push_varint, take, take_varint, u32_at};
@@ -34,7 +33,6 @@ pub(super) struct Owner {
     pub(super) part: u32,
     /// Whether keys are eight bytes without a length.
     pub(super) fixed8: bool,
-    pub(super) planted: Planted,
 }
 
 impl Owner {
@@ -61,9 +59,7 @@ impl Owner {
         place[16..24].copy_from_slice(&self.checkpoint.to_le_bytes());
         place[24..28].copy_from_slice(&self.table.to_le_bytes());
         place[28..32].copy_from_slice(&self.part.to_le_bytes());
-        if self.planted != Planted::AnyPlace {
-            place[32..].copy_from_slice(&offset.to_le_bytes());
-        }
+        place[32..].copy_from_slice(&offset.to_le_bytes());
         crc32c::crc32c_append(crc32c::crc32c(&place), bytes)
     }
 }

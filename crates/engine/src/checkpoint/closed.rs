@@ -6,7 +6,7 @@
 
 use super::error::damaged;
 use super::format::{HEAD_BYTES, Name, head, seal, unseal};
-use super::{CLOSED_FILE, Planted, Result, files};
+use super::{CLOSED_FILE, Result, files};
 use crate::storage::Storage;
 use crate::wal::codec::{u32_at, u64_at};
 use crate::wal::{DatabaseId, End, Lsn};
@@ -45,8 +45,8 @@ impl Closed {
     }
 
     /// Writes the file; it is durable when this returns. All that it names must be.
-    pub fn publish(&self, storage: &dyn Storage, database: DatabaseId, planted: Planted) -> Result<()> {
-        files::publish_file(storage, Name::NewClosed, Name::Closed, &self.encode(database), planted)
+    pub fn publish(&self, storage: &dyn Storage, database: DatabaseId) -> Result<()> {
+        files::publish_file(storage, Name::NewClosed, Name::Closed, &self.encode(database))
     }
 
     /// Takes the file away, if it is there: durably, also if another process has done so and not come to sync it.

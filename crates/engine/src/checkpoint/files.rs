@@ -2,7 +2,7 @@
 
 use super::error::damaged;
 use super::format::Name;
-use super::{Error, Planted, Result};
+use super::{Error, Result};
 use crate::storage::{File, OpenMode, Storage};
 use std::io::ErrorKind;
 
@@ -23,27 +23,14 @@ pub fn number_next(storage: &dyn Storage) -> Result<u64> {
 
 /// Writes a file under a temporary name and gives it its own when it is whole and durable. What is durable when
 /// this begins, names excepted, and all names that exist then, are durable before the file has its name.
-pub(super) fn publish_file(
-    storage: &dyn Storage,
-    temporary: Name,
-    name: Name,
-    bytes: &[u8],
-    planted: Planted,
-) -> Result<()> {
+pub(super) fn publish_file(storage: &dyn Storage, temporary: Name, name: Name, bytes: &[u8]) -> Result<()> {
     let (temporary, name) = (temporary.to_string(), name.to_string());
     let file = create_anew(storage, &temporary)?;
     file.write_all_at(0, bytes)?;
-    if planted != Planted::ManifestUnsynced {
-        file.sync_data()?;
-    }
-    if planted != Planted::NamesUnsynced {
-        storage.sync_directory()?;
-    }
+    file.sync_data()?;
+    storage.sync_directory()?;
     storage.rename(&temporary, &name)?;
-    if planted != Planted::RenameUnsynced {
-        storage.sync_directory()?;
-    }
-    Ok(())
+    Ok(storage.sync_directory()?)
 }
 
 /// A new file, in place of one that an attempt before has left. What that holds is not known.

@@ -2,7 +2,7 @@
 
 use super::error::damaged;
 use super::format::{HEAD_BYTES, Name, head, seal, unseal};
-use super::{Error, IDENTITY_FILE, Planted, Result, files};
+use super::{Error, IDENTITY_FILE, Result, files};
 use crate::storage::{Operation, Storage, StorageError};
 use crate::wal::{DatabaseId, is_segment};
 use std::io::ErrorKind;
@@ -72,7 +72,7 @@ impl Identity {
         let mut bytes = [0; BYTES];
         bytes[..HEAD_BYTES].copy_from_slice(&head(MAGIC, self.database));
         seal(&mut bytes);
-        files::publish_file(storage, Name::NewIdentity, Name::Identity, &bytes, Planted::None)
+        files::publish_file(storage, Name::NewIdentity, Name::Identity, &bytes)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::error::damaged;
 use super::format::{HEAD_BYTES, Name, head, seal, unseal, unseal_of};
-use super::{CatalogEntry, Planted, Result, files};
+use super::{CatalogEntry, Result, files};
 use crate::storage::{OpenMode, Storage};
 use crate::wal::codec::{pass_parts, push_varint, take, take_varint, u32_at, u64_at};
 use crate::wal::{DatabaseId, Lsn};
@@ -219,16 +219,6 @@ impl Manifest {
 /// directory failed, names of other files may be lost with it, the log's among them: nothing that is written in the
 /// directory is to be trusted any more by this process.
 pub fn publish(storage: &dyn Storage, database: DatabaseId, manifest: &Manifest) -> Result<()> {
-    publish_with_planted(storage, database, manifest, Planted::None)
-}
-
-/// As [`publish`], with an error.
-pub fn publish_with_planted(
-    storage: &dyn Storage,
-    database: DatabaseId,
-    manifest: &Manifest,
-    planted: Planted,
-) -> Result<()> {
     assert!(
         manifest.is_sound(),
         "tables and ranges ascend, files of rows are their tables' and no newer, and the log goes on"
@@ -236,7 +226,7 @@ pub fn publish_with_planted(
     let bytes = manifest.encode(database);
     let name = Name::Manifest(manifest.number);
     files::check_bytes(&name.to_string(), bytes.len() as u64, BYTES_MAX)?;
-    files::publish_file(storage, Name::NewManifest(manifest.number), name, &bytes, planted)
+    files::publish_file(storage, Name::NewManifest(manifest.number), name, &bytes)
 }
 
 /// The numbers of the checkpoints that have been published, the oldest first.

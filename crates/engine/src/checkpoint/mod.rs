@@ -13,6 +13,7 @@
 
 mod block;
 mod catalog;
+mod checks;
 mod closed;
 mod error;
 mod files;
@@ -32,9 +33,7 @@ pub use closed::Closed;
 pub use error::{Error, Result};
 pub use files::number_next;
 pub use identity::Identity;
-pub use manifest::{
-    Manifest, RowsFile, RowsRange, TableEntry, claimed_database, list, publish, publish_with_planted, read,
-};
+pub use manifest::{Manifest, RowsFile, RowsRange, TableEntry, claimed_database, list, publish, read};
 pub use planted::Planted;
 pub use read::{Block, RowsReader};
 pub use rows::{RowsOf, RowsWriter};

@@ -1,22 +1,54 @@
-//! Errors that tests plant into writing and reading, to show that they would be noticed.
+//! Errors that can be planted into the checks of a reader, to show that they would be noticed: a reader that has one is
+//! made here alone. (Syncs that are left out are errors of a storage, which the simulation has.)
 
-/// What is to be done wrong.
+use super::block::{Owner, Placed};
+use super::checks::{Checks, Proven};
+use super::{Result, RowsFile, RowsReader};
+use crate::storage::Storage;
+use crate::wal::DatabaseId;
+
+/// What a reader does not look at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Planted {
-    /// Nothing: what everything but those tests uses.
-    None,
-    /// The rows of a file that is finished are not synced.
-    RowsUnsynced,
-    /// A manifest is published before it is synced.
-    ManifestUnsynced,
-    /// A manifest is published before the names of its files are synced.
-    NamesUnsynced,
-    /// The directory is not synced after a manifest's rename.
-    RenameUnsynced,
-    /// Checksums of blocks are not looked at.
+    /// Checksums of blocks.
     NoChecksum,
-    /// A block counts wherever in the file it lies: the offset is not in its checksum, nor compared otherwise.
+    /// Where in the file a block lies, and where it belongs.
     AnyPlace,
-    /// A file of rows counts whatever the manifest's checksum of it is.
+    /// The manifest's checksum of the file.
     StaleRows,
+}
+
+impl Planted {
+    /// As [`RowsReader::open`], with this error.
+    pub fn open(
+        self,
+        storage: &dyn Storage,
+        database: DatabaseId,
+        rows: &RowsFile,
+        fixed8: bool,
+    ) -> Result<RowsReader> {
+        let checks = match self {
+            Planted::NoChecksum => &Planted::NoChecksum,
+            Planted::AnyPlace => &Planted::AnyPlace,
+            Planted::StaleRows => &Planted::StaleRows,
+        };
+        RowsReader::with_checks(storage, database, rows, fixed8, checks)
+    }
+}
+
+impl Checks for Planted {
+    fn is_named(&self, rows: &RowsFile, footer_checksum: u32) -> bool {
+        *self == Planted::StaleRows || Proven.is_named(rows, footer_checksum)
+    }
+
+    fn place(&self, owner: &Owner, placed: &Placed, previous: u32, head: &[u8]) -> Result<(), &'static str> {
+        match self {
+            Planted::NoChecksum | Planted::AnyPlace => Ok(()),
+            Planted::StaleRows => Proven.place(owner, placed, previous, head),
+        }
+    }
+
+    fn rows(&self, head: &[u8], rows: &[u8]) -> Result<(), &'static str> {
+        if *self == Planted::NoChecksum { Ok(()) } else { Proven.rows(head, rows) }
+    }
 }

@@ -1,12 +1,13 @@
 //! Reading the rows of a table, by several threads at once.
 
 use super::block::{
-    BLOCK_BYTES, BLOCK_HEADER_BYTES, BlockHeader, FILE_HEADER_BYTES, FOOTER_ENTRY_BYTES, MAGIC, Owner,
-    Placed, Rows, is_rows,
+    BLOCK_BYTES, BLOCK_HEADER_BYTES, FILE_HEADER_BYTES, FOOTER_ENTRY_BYTES, MAGIC, Owner, Placed, Rows,
+    is_rows,
 };
+use super::checks::{Checks, Proven};
 use super::error::damaged;
 use super::format::unseal_of;
-use super::{Error, Planted, Result, RowsFile, files};
+use super::{Error, Result, RowsFile, files};
 use crate::storage::{File, Storage};
 use crate::wal::DatabaseId;
 
@@ -15,6 +16,7 @@ use crate::wal::DatabaseId;
 pub struct RowsReader {
     file: Box<dyn File>,
     owner: Owner,
+    checks: &'static dyn Checks,
     header_checksum: u32,
     blocks: Vec<Placed>,
 }
@@ -58,23 +60,23 @@ impl RowsReader {
         rows: &RowsFile,
         fixed8: bool,
     ) -> Result<RowsReader> {
-        RowsReader::with_planted(storage, database, rows, fixed8, Planted::None)
+        RowsReader::with_checks(storage, database, rows, fixed8, &Proven)
     }
 
-    /// As [`RowsReader::open`], with an error.
-    pub fn with_planted(
+    /// As [`RowsReader::open`], with these checks of what is read.
+    pub(super) fn with_checks(
         storage: &dyn Storage,
         database: DatabaseId,
         rows: &RowsFile,
         fixed8: bool,
-        planted: Planted,
+        checks: &'static dyn Checks,
     ) -> Result<RowsReader> {
         let RowsFile { checkpoint, table, part, .. } = *rows;
-        let owner = Owner { database, checkpoint, table, part, fixed8, planted };
+        let owner = Owner { database, checkpoint, table, part, fixed8 };
         let Some(file) = files::open(storage, rows.name())? else {
             return Err(damaged(rows.name().to_string(), 0, "the file is missing"));
         };
-        let mut reader = RowsReader { file, owner, header_checksum: 0, blocks: Vec::new() };
+        let mut reader = RowsReader { file, owner, checks, header_checksum: 0, blocks: Vec::new() };
         let len_bytes = reader.file.len_bytes()?;
         if len_bytes != rows.bytes {
             return Err(reader.damaged(len_bytes.min(rows.bytes), "the file has another length"));
@@ -108,8 +110,7 @@ impl RowsReader {
         let mut footer = vec![0; rows.blocks as usize * FOOTER_ENTRY_BYTES];
         let footer_offset = rows.bytes - footer.len() as u64;
         self.file.read_exact_at(footer_offset, &mut footer)?;
-        let is_checked = self.owner.planted != Planted::StaleRows;
-        if is_checked && self.owner.checksum(footer_offset, &footer) != rows.checksum {
+        if !self.checks.is_named(rows, self.owner.checksum(footer_offset, &footer)) {
             return Err(self.damaged(footer_offset, "the footer is not that of which the manifest knows"));
         }
         self.blocks.reserve_exact(rows.blocks as usize);
@@ -145,36 +146,14 @@ impl RowsReader {
         };
         let bytes = block.reset((placed.end() - placed.offset) as usize);
         self.file.read_exact_at(placed.offset, bytes)?;
-        if self.owner.planted != Planted::NoChecksum {
-            self.check(&placed, previous, bytes).map_err(|reason| self.damaged(placed.offset, reason))?;
-        }
-        if !is_rows(&bytes[BLOCK_HEADER_BYTES..], placed.rows, self.owner.fixed8) {
+        let (head, rows) = bytes.split_at(BLOCK_HEADER_BYTES);
+        let placed_well = self.checks.place(&self.owner, &placed, previous, head);
+        let checked = placed_well.and_then(|()| self.checks.rows(head, rows));
+        checked.map_err(|reason| self.damaged(placed.offset, reason))?;
+        if !is_rows(rows, placed.rows, self.owner.fixed8) {
             return Err(self.damaged(placed.offset, "the block is not rows"));
         }
         (block.rows, block.fixed8) = (placed.rows, self.owner.fixed8);
-        Ok(())
-    }
-
-    /// What is wrong with the bytes of a block, if anything is.
-    fn check(&self, placed: &Placed, previous: u32, bytes: &[u8]) -> Result<(), &'static str> {
-        let (header, checksum) = BlockHeader::decode(bytes);
-        if header.encode(&self.owner, placed.offset).1 != checksum {
-            return Err("the checksum of the block's header is wrong");
-        }
-        if self.owner.planted != Planted::AnyPlace {
-            if checksum != placed.checksum {
-                return Err("the block is not that of which the footer knows");
-            }
-            if header.previous != previous {
-                return Err("the block follows on another block");
-            }
-        }
-        if (header.body_bytes, header.rows) != (placed.body_bytes, placed.rows) {
-            return Err("the block has another length than the footer says");
-        }
-        if crc32c::crc32c(&bytes[BLOCK_HEADER_BYTES..]) != header.body_checksum {
-            return Err("the checksum of the block's rows is wrong");
-        }
         Ok(())
     }
 

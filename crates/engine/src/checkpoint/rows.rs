@@ -3,7 +3,7 @@
 use super::block::{
     BLOCK_BYTES, BLOCK_HEADER_BYTES, BYTES_MAX, BlockHeader, FILE_HEADER_BYTES, Owner, Placed, push_row,
 };
-use super::{Error, Planted, Result, RowsFile, files};
+use super::{Error, Result, RowsFile, files};
 use crate::storage::{File, OpenMode, Storage};
 use crate::wal::DatabaseId;
 
@@ -54,19 +54,8 @@ impl RowsWriter {
         of: RowsOf,
         fixed8: bool,
     ) -> Result<RowsWriter> {
-        RowsWriter::with_planted(storage, database, of, fixed8, Planted::None)
-    }
-
-    /// As [`RowsWriter::create`], with an error.
-    pub fn with_planted(
-        storage: &dyn Storage,
-        database: DatabaseId,
-        of: RowsOf,
-        fixed8: bool,
-        planted: Planted,
-    ) -> Result<RowsWriter> {
         let RowsOf { checkpoint, table, part } = of;
-        let owner = Owner { database, checkpoint, table, part, fixed8, planted };
+        let owner = Owner { database, checkpoint, table, part, fixed8 };
         let file = storage.open(&owner.name().to_string(), OpenMode::CreateNew)?;
         let (header, previous) = owner.header();
         file.write_all_at(0, &header)?;
@@ -122,9 +111,7 @@ impl RowsWriter {
         }
         let footer = std::mem::take(&mut self.footer);
         self.attempt(|writer| Ok(writer.file.write_all_at(writer.offset, &footer)?))?;
-        if self.owner.planted != Planted::RowsUnsynced {
-            self.attempt(|writer| Ok(writer.file.sync_data()?))?;
-        }
+        self.attempt(|writer| Ok(writer.file.sync_data()?))?;
         Ok(RowsFile {
             checkpoint: self.owner.checkpoint,
             table: self.owner.table,

@@ -111,7 +111,7 @@ fn copy(from: &dyn Storage, to: &dyn Storage) -> Result<Backup, Failed> {
         note_unlogged(to)?;
     }
     if let Some(closed) = &closed {
-        closed.publish(to, database, checkpoint::Planted::None)?;
+        closed.publish(to, database)?;
     }
     Identity::create(to, database)?;
     let found = inspect(to, &mut |_| {})?;
@@ -126,7 +126,7 @@ fn copy(from: &dyn Storage, to: &dyn Storage) -> Result<Backup, Failed> {
     if closed.is_none() {
         // Nobody writes to the copy until it is opened: from now on all damage of it is noticed.
         let closed = Closed { end: found.end, checkpoint: checkpoint.unwrap_or_default(), is_unlogged };
-        closed.publish(to, database, checkpoint::Planted::None)?;
+        closed.publish(to, database)?;
     }
     Ok(Backup { checkpoint, rows: found.rows, records: found.records, bytes, attempts: 1 })
 }

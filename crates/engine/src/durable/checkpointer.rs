@@ -414,7 +414,6 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
         let to = Destination {
             storage: &*self.storage,
             database: self.database,
-            planted: self.planted,
             checkpoint: current.number,
             range_bytes: self.engine.options.checkpoint_range_bytes,
         };
@@ -457,8 +456,7 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
             },
             tables: std::mem::take(&mut current.tables),
         };
-        let planted = self.planted.of_checkpoint();
-        checkpoint::publish_with_planted(&*self.storage, self.database, &manifest, planted)?;
+        checkpoint::publish(&*self.storage, self.database, &manifest)?;
         self.check_log()?;
         self.kept.push(manifest);
         self.pending.clear();

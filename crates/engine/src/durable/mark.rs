@@ -41,7 +41,7 @@ impl Mark {
     pub(super) fn publish_at(&self, newest: u64, end: End) -> Result<bool> {
         let is_unlogged = !damage::has_fallback(&*self.storage)?;
         let closed = Closed { end, checkpoint: newest, is_unlogged };
-        match closed.publish(&*self.storage, self.database, self.planted.of_checkpoint()) {
+        match closed.publish(&*self.storage, self.database) {
             Err(checkpoint::Error::Storage(error)) if error.is_full() => Ok(false),
             published => Ok(published.map(|()| true)?),
         }

@@ -41,24 +41,8 @@ pub enum Planted {
     MarkBeforeLog,
     /// The mark of an orderly close is not looked at.
     MarkIgnored,
-    /// An error in writing or reading the rows and manifests of checkpoints.
+    /// An error in reading the rows of checkpoints.
     Checkpoint(checkpoint::Planted),
     /// An error in reading the log.
     Log(wal::Planted),
-}
-
-impl Planted {
-    pub(super) fn of_checkpoint(self) -> checkpoint::Planted {
-        match self {
-            Planted::Checkpoint(planted) => planted,
-            _ => checkpoint::Planted::None,
-        }
-    }
-
-    pub(super) fn of_log(self) -> wal::Planted {
-        match self {
-            Planted::Log(planted) => planted,
-            _ => wal::Planted::None,
-        }
-    }
 }

@@ -198,8 +198,11 @@ impl Recoverer<'_, '_> {
         for_each_parallel(engine, threads(engine), blocks.count(), |restorer, number| {
             let mut block = Block::new();
             let table = blocks.read(number, &mut block, |table, file| {
-                let (fixed8, planted) = (table.kind.fixed8, self.planted.of_checkpoint());
-                RowsReader::with_planted(self.storage, self.database, file, fixed8, planted)
+                let fixed8 = table.kind.fixed8;
+                match self.planted {
+                    Planted::Checkpoint(planted) => planted.open(self.storage, self.database, file, fixed8),
+                    _ => RowsReader::open(self.storage, self.database, file, fixed8),
+                }
             })?;
             let rows = block.rows();
             let count = rows.len() as u64;
@@ -284,7 +287,10 @@ impl Recoverer<'_, '_> {
 
     fn open_log(&self, start_lsn: Lsn) -> wal::Result<Reader<'_>> {
         let ending = if self.planted == Planted::MarkIgnored { Ending::Unknown } else { self.ending };
-        Reader::with_planted(self.storage, self.database, start_lsn, ending, self.planted.of_log())
+        match self.planted {
+            Planted::Log(planted) => planted.open(self.storage, self.database, start_lsn, ending),
+            _ => Reader::with_ending(self.storage, self.database, start_lsn, ending),
+        }
     }
 
     fn count_records(&self, start_lsn: Lsn) -> Result<u64> {

@@ -125,7 +125,7 @@ fn write<C: ConcurrencyControl>(
 }
 
 fn open_log(source: &Union, database: DatabaseId) -> wal::Result<Reader<'_>> {
-    Reader::with_planted(source, database, Lsn(0), Ending::Unknown, wal::Planted::None)
+    Reader::with_ending(source, database, Lsn(0), Ending::Unknown)
 }
 
 /// Lets go of what holds an engine that nobody uses any more.

@@ -7,7 +7,6 @@
 //! Files are about as long as was asked for. Where changed ranges meet, a file that is still short goes on into the next
 //! one, so short ranges are merged; a file is ended when it has become twice too long, so a range that grows is split.
 
-use super::Planted;
 use crate::cc::ConcurrencyControl;
 use crate::checkpoint::{RowsFile, RowsOf, RowsRange, RowsWriter, TableEntry};
 use crate::error::{Error, Result};
@@ -36,7 +35,6 @@ const BOUND_BYTES_MAX: usize = 256;
 pub(super) struct Destination<'d> {
     pub(super) storage: &'d dyn Storage,
     pub(super) database: DatabaseId,
-    pub(super) planted: Planted,
     /// The checkpoint's number.
     pub(super) checkpoint: u64,
     /// How long files are to be.
@@ -213,8 +211,7 @@ impl TableRows {
                 Some(parts) => old.file.map_or(0, |file| file.bytes / parts / 8 * 9),
             };
             let of = RowsOf { checkpoint: to.checkpoint, table: self.table, part: self.parts };
-            let planted = to.planted.of_checkpoint();
-            let writer = RowsWriter::with_planted(to.storage, to.database, of, self.fixed8, planted)?;
+            let writer = RowsWriter::create(to.storage, to.database, of, self.fixed8)?;
             self.parts += 1;
             self.file = Some(Growing { from, writer, bytes_max });
         }

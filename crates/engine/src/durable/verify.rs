@@ -262,8 +262,7 @@ impl Inspector<'_> {
         let replayed = would_replay(self.storage, database, self.closed.as_ref(), chosen, self.ending());
         let named = self.closed.map(|closed| closed.checkpoint).filter(|number| *number > 0);
         let is_newest = checkpoint == checkpoint::list(self.storage)?.last().copied().max(named);
-        let reader =
-            Reader::with_planted(self.storage, database, Lsn(0), Ending::Unknown, wal::Planted::None);
+        let reader = Reader::with_ending(self.storage, database, Lsn(0), Ending::Unknown);
         let has_log = reader.is_ok_and(|reader| reader.has_begun());
         let is_unlogged =
             self.closed.is_some_and(|closed| closed.is_unlogged) || !has_fallback(self.storage)?;
@@ -407,7 +406,7 @@ fn replay(
         }
     }
     let start = over.map_or(Lsn(0), |manifest| manifest.start_lsn);
-    let mut reader = Reader::with_planted(storage, database, start, ending, wal::Planted::None)?;
+    let mut reader = Reader::with_ending(storage, database, start, ending)?;
     while let Some(record) = reader.next_record()? {
         check_record(&mut catalog, &record).map_err(|reason| wal::Error::Damaged {
             file: "log".into(),

@@ -10,8 +10,8 @@
 //! is still the old one, all that was read behind it was.
 
 use super::format::{self, Decoded, SEGMENT_HEADER_BYTES, SegmentHeader};
-use super::reader::{Head, read_header};
-use super::{DatabaseId, Lsn, Planted, Result};
+use super::head::{Head, read_header};
+use super::{DatabaseId, Lsn, Result};
 use crate::storage::{File, OpenMode, Storage};
 use std::io::ErrorKind;
 
@@ -33,7 +33,7 @@ pub fn copy(from: &dyn Storage, to: &dyn Storage, database: DatabaseId, start: L
             file => file?,
         };
         // One that has not begun holds nothing that was durable when this began.
-        let header = match read_header(&*file, database, number, Planted::None)? {
+        let header = match read_header(&*file, database, number)? {
             Head::Begun(header, _) => header,
             Head::Prepared | Head::Bad => continue,
         };
@@ -78,7 +78,7 @@ fn copy_segment(
     copy.sync_data()?;
     let head = chunk.get(..SEGMENT_HEADER_BYTES).unwrap_or_default();
     Ok(matches!(
-        SegmentHeader::decode(head, database, header.number, Planted::None),
+        SegmentHeader::decode(head, database, header.number),
         Decoded::Begun(again) if again == header
     ))
 }

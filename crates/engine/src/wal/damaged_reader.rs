@@ -4,8 +4,9 @@
 //! segment whose header is good: inside a segment nothing says where the next record begins.
 
 use super::format::{self, SEGMENT_HEADER_BYTES, SegmentHeader};
-use super::reader::{Head, Reader, Record, SHORT, read_header};
-use super::{Cut, DatabaseId, Ending, Error, Lsn, Planted, Result};
+use super::head::{Head, read_header};
+use super::reader::{Reader, Record, SHORT};
+use super::{Cut, DatabaseId, Ending, Error, Lsn, Result};
 use crate::storage::{OpenMode, Storage};
 
 /// Something of a log that is not there, or is not as it was written.
@@ -150,7 +151,7 @@ impl<'a> Remains<'a> {
 
     fn read_header(&self, number: u64) -> Result<Head> {
         let file = self.storage.open(&format::name(number), OpenMode::Read)?;
-        read_header(&*file, self.database, number, Planted::None)
+        read_header(&*file, self.database, number)
     }
 
     /// The files of the segments that are read, with their lengths.

@@ -1,8 +1,8 @@
 //! Segments that nothing is written to any more.
 
 use super::format;
-use super::reader::read_header;
-use super::{DatabaseId, Lsn, Planted, Result};
+use super::head::read_header;
+use super::{DatabaseId, Lsn, Result};
 use crate::storage::{OpenMode, Storage};
 
 /// A segment that is finished: one behind it has begun.
@@ -26,7 +26,7 @@ pub fn finished(storage: &dyn Storage, database: DatabaseId, from: u64) -> Resul
         }
         let file = storage.open(&format::name(number), OpenMode::Read)?;
         // What has not begun is the last.
-        let Some((header, _)) = read_header(&*file, database, number, Planted::None)?.begun() else { break };
+        let Some((header, _)) = read_header(&*file, database, number)?.begun() else { break };
         if let Some(before) = before {
             let (file, end_lsn) = (format::name(before), Lsn(header.first_lsn));
             found.push(Finished { file, number: before, end_lsn });

@@ -1,7 +1,7 @@
 //! The bytes of segment headers and record headers. All numbers are little-endian.
 
 use super::codec::{OPTIONAL_KIND_MIN, u32_at, u64_at};
-use super::{DatabaseId, Planted, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, VERSION};
+use super::{DatabaseId, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, VERSION};
 use crate::storage::SECTOR_BYTES;
 
 /// A segment's header has a sector of its own, which is written when the file is made and when the segment begins.
@@ -87,7 +87,7 @@ impl SegmentHeader {
     }
 
     /// What the file of the segment of this number and database begins with.
-    pub(super) fn decode(bytes: &[u8], database: DatabaseId, number: u64, planted: Planted) -> Decoded {
+    pub(super) fn decode(bytes: &[u8], database: DatabaseId, number: u64) -> Decoded {
         match Self::claimed(bytes) {
             None if Self::is_torn(bytes, database) => return Decoded::Prepared,
             None => return Decoded::Invalid,
@@ -102,10 +102,10 @@ impl SegmentHeader {
         if header.number.max(header.first_lsn).max(number) > POSITION_MAX || !header.is_length() {
             return Decoded::Invalid;
         }
-        if header.number != number && (planted != Planted::AnySegment || header.number == 0) {
+        if header.number != number {
             return Decoded::Prepared;
         }
-        Decoded::Begun(SegmentHeader { number, ..header })
+        Decoded::Begun(header)
     }
 
     /// Whether what differs between a segment's header and the one that its file had before is all that can be wrong with
@@ -118,7 +118,8 @@ impl SegmentHeader {
             && SegmentHeader::fields(bytes).is_length()
     }
 
-    fn fields(bytes: &[u8]) -> SegmentHeader {
+    /// What these bytes say as a header, right or wrong.
+    pub(super) fn fields(bytes: &[u8]) -> SegmentHeader {
         SegmentHeader {
             number: u64_at(bytes, 32),
             first_lsn: u64_at(bytes, 40),
@@ -213,14 +214,9 @@ impl RecordHeader {
 
     /// The header and its checksum, if `bytes` begin with the header of a record that belongs at `lsn` and
     /// whose body they have room for.
-    pub(super) fn decode(
-        bytes: &[u8],
-        database: DatabaseId,
-        lsn: u64,
-        is_checked: bool,
-    ) -> Option<(RecordHeader, u32)> {
+    pub(super) fn decode(bytes: &[u8], database: DatabaseId, lsn: u64) -> Option<(RecordHeader, u32)> {
         let (head, behind) = bytes.split_first_chunk()?;
-        Self::decode_head(head, behind.len() as u64, database, lsn, is_checked)
+        Self::decode_head(head, behind.len() as u64, database, lsn)
     }
 
     /// As [`RecordHeader::decode`], of the header alone, behind which there are so many bytes. What is cheap is looked
@@ -230,7 +226,16 @@ impl RecordHeader {
         behind_bytes: u64,
         database: DatabaseId,
         lsn: u64,
-        is_checked: bool,
+    ) -> Option<(RecordHeader, u32)> {
+        let decoded = Self::fields(head, behind_bytes, lsn)?;
+        (record_checksum(database, lsn, head) == decoded.1).then_some(decoded)
+    }
+
+    /// The same, before the checksum is looked at.
+    pub(super) fn fields(
+        head: &[u8; RECORD_HEADER_BYTES],
+        behind_bytes: u64,
+        lsn: u64,
     ) -> Option<(RecordHeader, u32)> {
         let [kind, 0, 0, 0] = head[28..32] else { return None };
         let kind = Kind::of(kind)?;
@@ -243,9 +248,7 @@ impl RecordHeader {
             kind,
         };
         let fits = u64::from(header.body_bytes) <= behind_bytes && u64::from(header.run_bytes) <= lsn;
-        let checksum = u32_at(head, 0);
-        let is_good = fits && (!is_checked || record_checksum(database, lsn, head) == checksum);
-        is_good.then_some((header, checksum))
+        fits.then(|| (header, u32_at(head, 0)))
     }
 
     /// The record's length with its body.

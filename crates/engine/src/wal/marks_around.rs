@@ -1,6 +1,6 @@
 //! The marks of a log around a time.
 
-use super::{DatabaseId, Ending, Lsn, Mark, Planted, Point, Reader, Result};
+use super::{DatabaseId, Ending, Lsn, Mark, Point, Reader, Result};
 use crate::storage::Storage;
 
 /// What the marks of a log say of a time.
@@ -16,7 +16,7 @@ pub struct Around {
 
 /// Looks for the marks around a time in the log from `start` on, which is where a record begins.
 pub fn marks_around(storage: &dyn Storage, database: DatabaseId, start: Lsn, unix_ns: u64) -> Result<Around> {
-    let mut reader = Reader::with_planted(storage, database, start, Ending::Unknown, Planted::None)?;
+    let mut reader = Reader::with_ending(storage, database, start, Ending::Unknown)?;
     let mut around = Around { before: None, after: None, end: Point { lsn: start, unix_ns: None } };
     while let Some(mark) = reader.next_mark()? {
         if mark.unix_ns > unix_ns {

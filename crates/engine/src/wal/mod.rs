@@ -9,6 +9,7 @@
 //! run (what one write puts behind what is durable) is written, everything before the run is durable.
 
 mod buffer;
+mod checks;
 pub(crate) mod codec;
 mod copy;
 mod damaged_reader;
@@ -17,6 +18,7 @@ mod finished;
 mod flusher;
 mod format;
 mod gather;
+mod head;
 mod lane;
 mod mark;
 mod marks_around;

@@ -1,10 +1,12 @@
 //! Reading a log back after a crash or a close.
 
+use super::checks::{Checks, Proven};
 use super::codec::u64_at;
-use super::format::{self, Decoded, Kind, RecordHeader, SEGMENT_HEADER_BYTES, SegmentHeader, TIME_BYTES};
+use super::format::{self, Kind, RecordHeader, SEGMENT_HEADER_BYTES, SegmentHeader, TIME_BYTES};
+use super::head::Head;
 use super::record::ChangeIter;
-use super::{DatabaseId, Ending, Error, Lsn, Mark, Planted, Result, Tail};
-use crate::storage::{File, OpenMode, Storage};
+use super::{DatabaseId, Ending, Error, Lsn, Mark, Result, Tail};
+use crate::storage::{OpenMode, Storage};
 use std::ops::Range;
 
 /// A record that was read.
@@ -38,7 +40,7 @@ impl<'a> Record<'a> {
 pub struct Reader<'a> {
     storage: &'a dyn Storage,
     database: DatabaseId,
-    planted: Planted,
+    checks: &'static dyn Checks,
     start: u64,
     /// Unless it is open, the unused end of the last file may have been given back.
     ending: Ending,
@@ -72,22 +74,32 @@ impl<'a> Reader<'a> {
     /// A reader of this database's log from `start` on, which is where a record begins, or the end. A log that
     /// was never written is empty.
     pub fn open(storage: &'a dyn Storage, database: DatabaseId, start: Lsn) -> Result<Reader<'a>> {
-        Reader::with_planted(storage, database, start, Ending::Open, Planted::None)
+        Reader::with_ending(storage, database, start, Ending::Open)
     }
 
     /// As [`Reader::open`], of a log of whose end this is known: it is an error if it ends before. Whether it goes on is for
-    /// the caller to ask ([`Tail::check`]). With an error for tests.
-    pub fn with_planted(
+    /// the caller to ask ([`Tail::check`]).
+    pub fn with_ending(
         storage: &'a dyn Storage,
         database: DatabaseId,
         start: Lsn,
         ending: Ending,
-        planted: Planted,
+    ) -> Result<Reader<'a>> {
+        Reader::with_checks(storage, database, start, ending, &Proven)
+    }
+
+    /// The same, with these checks of what is read.
+    pub(super) fn with_checks(
+        storage: &'a dyn Storage,
+        database: DatabaseId,
+        start: Lsn,
+        ending: Ending,
+        checks: &'static dyn Checks,
     ) -> Result<Reader<'a>> {
         let mut reader = Reader {
             storage,
             database,
-            planted,
+            checks,
             start: start.0,
             ending,
             tail: Tail::default(),
@@ -122,7 +134,7 @@ impl<'a> Reader<'a> {
         let mut reader = Reader {
             storage,
             database,
-            planted: Planted::None,
+            checks: &Proven,
             start: 0,
             ending: Ending::Unknown,
             tail: Tail { segments, ..Tail::default() },
@@ -166,7 +178,7 @@ impl<'a> Reader<'a> {
         let mut heads = Vec::new();
         for number in self.storage.list()?.iter().filter_map(|name| format::number(name)) {
             let file = self.storage.open(&format::name(number), OpenMode::Read)?;
-            heads.push((number, read_header(&*file, self.database, number, self.planted)?));
+            heads.push((number, self.checks.head(&*file, self.database, number)?));
         }
         let covers = |head: &Head| head.begun().is_some_and(|(header, _)| header.first_lsn <= self.start);
         let Some(first) = heads.iter().rposition(|(_, head)| covers(head)) else {
@@ -243,7 +255,7 @@ impl<'a> Reader<'a> {
     fn enter(&mut self, at: usize) -> Result<()> {
         let (header, _) = self.tail.segments[at];
         let is_first = self.bytes.is_empty();
-        if !is_first && header.chain != self.tail.chain && self.planted != Planted::AnySegment {
+        if !is_first && !self.checks.follows(header.chain, self.tail.chain) {
             return Err(damaged(header.number, 0, header.first_lsn, "the segment follows on another record"));
         }
         self.bytes = self.load(at)?;
@@ -343,15 +355,14 @@ impl<'a> Reader<'a> {
     fn find(&self) -> Result<Found, &'static str> {
         let lsn = self.tail.lsn;
         let offset = self.offset(lsn);
-        let (header, checksum) =
-            self.header_at(offset, lsn, self.planted != Planted::NoChecksum).ok_or("there is no record")?;
-        if !self.is_lax() && header.previous != self.tail.chain {
+        let bytes = self.bytes.get(offset..).unwrap_or_default();
+        let (header, checksum) = self.checks.header(bytes, self.database, lsn).ok_or("there is no record")?;
+        if !self.checks.follows(header.previous, self.tail.chain) {
             return Err("the record follows on another record");
         }
         let start = offset + format::RECORD_HEADER_BYTES;
         let body = start..start + header.body_bytes as usize;
-        let is_whole = crc32c::crc32c(&self.bytes[body.clone()]) == header.body_checksum;
-        if !is_whole && !matches!(self.planted, Planted::NoChecksum | Planted::TornTail) {
+        if !self.checks.is_whole(&header, &self.bytes[body.clone()]) {
             return Err("the body's checksum is wrong");
         }
         if header.kind == Kind::Commit && ChangeIter::new(&self.bytes[body.clone()]).is_none() {
@@ -361,14 +372,6 @@ impl<'a> Reader<'a> {
             return Err("the body is no time");
         }
         Ok(Found { lsn, header, checksum, body })
-    }
-
-    fn is_lax(&self) -> bool {
-        matches!(self.planted, Planted::NoChecksum | Planted::AnySegment)
-    }
-
-    fn header_at(&self, offset: usize, lsn: u64, is_checked: bool) -> Option<(RecordHeader, u32)> {
-        RecordHeader::decode(self.bytes.get(offset..)?, self.database, lsn, is_checked)
     }
 
     fn offset(&self, lsn: u64) -> usize {
@@ -381,7 +384,8 @@ impl<'a> Reader<'a> {
         let first = self.offset(lsn);
         for offset in first..self.bytes.len() {
             let other = lsn + (offset - first) as u64;
-            let Some((header, _)) = self.header_at(offset, other, true) else { continue };
+            let found = RecordHeader::decode(&self.bytes[offset..], self.database, other);
+            let Some((header, _)) = found else { continue };
             if other - u64::from(header.run_bytes) > lsn {
                 return Err(
                     self.damaged("no good record, but later ones that were written when it was durable")
@@ -418,7 +422,7 @@ impl<'a> Reader<'a> {
         let body = first + head.len() as u64;
         let Some(behind_bytes) = file.len_bytes()?.checked_sub(body) else { return Ok(()) };
         file.read_exact_at(first, &mut head)?;
-        let found = RecordHeader::decode_head(&head, behind_bytes, self.database, self.tail.lsn, true);
+        let found = RecordHeader::decode_head(&head, behind_bytes, self.database, self.tail.lsn);
         let Some((header, _)) = found.filter(|(header, _)| header.previous == self.tail.chain) else {
             return Ok(());
         };
@@ -440,48 +444,6 @@ const NOT_CHANGES: &str = "the body is not a list of changes";
 pub(super) const SHORT: &str =
     "the file is shorter than its header says, and no file \"closed\" says that the rest was given back";
 const BAD_HEADER: &str = "the segment has no good header";
-
-/// What the file of a segment begins with.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Head {
-    /// Its header; and how long the file is.
-    Begun(SegmentHeader, u64),
-    /// A header that says that it has not begun.
-    Prepared,
-    /// Nothing that was written there: in every state that a crash can leave it has one of the others.
-    Bad,
-}
-
-impl Head {
-    /// The header and the file's length, if the segment has begun.
-    pub(super) fn begun(&self) -> Option<(SegmentHeader, u64)> {
-        if let Head::Begun(header, bytes) = self { Some((*header, *bytes)) } else { None }
-    }
-}
-
-/// What the file of this segment begins with. Another database's header is an error.
-pub(super) fn read_header(
-    file: &dyn File,
-    database: DatabaseId,
-    number: u64,
-    planted: Planted,
-) -> Result<Head> {
-    let len_bytes = file.len_bytes()?;
-    if len_bytes < SEGMENT_HEADER_BYTES as u64 {
-        return Ok(Head::Bad);
-    }
-    let mut bytes = [0; SEGMENT_HEADER_BYTES];
-    file.read_exact_at(0, &mut bytes)?;
-    match SegmentHeader::decode(&bytes, database, number, planted) {
-        Decoded::Begun(header) => Ok(Head::Begun(header, len_bytes)),
-        Decoded::Prepared => Ok(Head::Prepared),
-        Decoded::Unsupported(version) => {
-            Err(Error::UnsupportedVersion { file: format::name(number), version })
-        }
-        Decoded::Foreign(other) => Err(Error::Foreign { file: format::name(number), other, database }),
-        Decoded::Invalid => Ok(Head::Bad),
-    }
-}
 
 fn damaged(number: u64, offset: u64, lsn: u64, reason: &'static str) -> Error {
     Error::Damaged { file: format::name(number), offset, lsn: Lsn(lsn), reason }

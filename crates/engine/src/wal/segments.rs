@@ -1,8 +1,8 @@
 //! The segment files of a log that is written: the current one, a spare, and old ones to be used again.
 
 use super::format::{SegmentHeader, name};
-use super::reader::{Head, read_header};
-use super::{End, Error, Lsn, Options, Planted, Room};
+use super::head::{Head, read_header};
+use super::{End, Error, Lsn, Options, Room};
 use crate::storage::{File, OpenMode, Operation, Result, Storage, StorageError};
 use crate::sync::Arc;
 use std::collections::VecDeque;
@@ -143,7 +143,7 @@ impl Segments {
             file => file?,
         };
         let number = super::format::number(name).expect("it is a segment's name");
-        match read_header(&*file, self.options.database, number, Planted::None) {
+        match read_header(&*file, self.options.database, number) {
             Ok(Head::Prepared) => Ok(()),
             Err(Error::Storage(error)) => Err(StorageError::io(Operation::Open, name, error.kind().into())),
             _ => Err(StorageError::io(Operation::Create, name, ErrorKind::AlreadyExists.into())),

@@ -236,7 +236,7 @@ fn contents(storage: &dyn Storage, name: &str) -> (Box<dyn File>, Vec<u8>) {
 
 /// As [`read`] from the start, of a log that was closed there if it was.
 fn read_to(storage: &dyn Storage, closed: Option<End>) -> Result<Vec<u64>> {
-    let open = || Reader::with_planted(storage, DATABASE, START, Ending::of(closed), Planted::None);
+    let open = || Reader::with_ending(storage, DATABASE, START, Ending::of(closed));
     let tail = open()?.finish()?;
     let is_whole = closed.map_or(Ok(true), |end| tail.check(&end))?;
     assert!(is_whole, "no change makes a log longer");
@@ -454,7 +454,7 @@ fn unknown_kinds() {
             let (mut lsn, mut previous) = (0, 0);
             for (i, end) in ends.iter().enumerate() {
                 let at = SEGMENT_HEADER_BYTES + lsn as usize;
-                let (header, _) = RecordHeader::decode(&bytes[at..], DATABASE, lsn, true).unwrap();
+                let (header, _) = RecordHeader::decode(&bytes[at..], DATABASE, lsn).unwrap();
                 let kind = if i == changed { Kind::Other(kind) } else { header.kind };
                 let (header, checksum) = RecordHeader { kind, previous, ..header }.encode(DATABASE, lsn);
                 bytes[at..at + RECORD_HEADER_BYTES].copy_from_slice(&header);

@@ -14,6 +14,10 @@ pub enum Careless {
     NamesUnsynced,
     /// The directory is not synced after a file whose name begins so was created or renamed to.
     NameUnsynced(&'static str),
+    /// The same, after one was created only.
+    CreationUnsynced(&'static str),
+    /// The same, after one was renamed to only.
+    RenameUnsynced(&'static str),
     /// A sync of data that fails is taken for one that has worked.
     FailedSyncIgnored,
     /// A sync of data that fails is made again, and what that says counts.
@@ -44,10 +48,15 @@ struct CarelessStorage {
 }
 
 impl CarelessStorage {
-    fn names(&self, name: &str) {
-        if let Careless::NameUnsynced(prefix) = self.careless {
-            self.is_deaf.store(name.starts_with(prefix), Ordering::Relaxed);
-        }
+    /// Whether the next sync of the directory is left out, now that this name is there: created, or renamed to.
+    fn names(&self, name: &str, is_created: bool) {
+        let is_struck = match self.careless {
+            Careless::NameUnsynced(prefix) => name.starts_with(prefix),
+            Careless::CreationUnsynced(prefix) => is_created && name.starts_with(prefix),
+            Careless::RenameUnsynced(prefix) => !is_created && name.starts_with(prefix),
+            _ => return,
+        };
+        self.is_deaf.store(is_struck, Ordering::Relaxed);
     }
 }
 
@@ -55,7 +64,7 @@ impl Storage for CarelessStorage {
     fn open(&self, name: &str, mode: OpenMode) -> Result<Box<dyn File>> {
         let inner: Arc<dyn File> = self.inner.open(name, mode)?.into();
         if mode == OpenMode::CreateNew {
-            self.names(name);
+            self.names(name, true);
         }
         Ok(Box::new(CarelessFile { inner, careless: self.careless, kept_back: Mutex::new(None) }))
     }
@@ -66,7 +75,7 @@ impl Storage for CarelessStorage {
         self.inner.remove(name)
     }
     fn rename(&self, from: &str, to: &str) -> Result<()> {
-        self.names(to);
+        self.names(to, false);
         self.inner.rename(from, to)
     }
     fn sync_directory(&self) -> Result<()> {

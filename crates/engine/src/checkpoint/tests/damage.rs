@@ -34,12 +34,12 @@ impl Small {
     fn check(&self) -> Result<()> {
         assert_eq!(Identity::read(&self.storage)?, Some(Identity { database: DATABASE }));
         assert_eq!(read(&self.storage, DATABASE, 2)?, self.manifest);
-        assert_eq!(read_rows(&self.storage, self.file(), true, Planted::None)?, self.rows);
+        assert_eq!(read_rows(&self.storage, self.file(), true)?, self.rows);
         Ok(())
     }
 
     fn read_planted(&self, planted: Planted) -> Result<Vec<Row>> {
-        read_rows(&self.storage, self.file(), true, planted)
+        rows_of(&planted.open(&self.storage, DATABASE, self.file(), true)?)
     }
 
     /// Where the first block's header begins, and how long the block is.
@@ -93,26 +93,17 @@ fn other_lengths_are_found() {
     assert!(is_damaged(small.check(), ROWS));
 }
 
-/// Proves that blocks that have changed places are found, and that it needs the offset in the checksum.
+/// Proves that blocks that have changed places are found, and that it needs a look at their places.
 #[test]
 fn exchanged_blocks_are_found() {
-    for planted in [Planted::None, Planted::AnyPlace] {
-        let storage = memory();
-        let small = Small { storage, ..small() };
-        let of = RowsOf { checkpoint: 1, table: 7, part: 0 };
-        let mut writer = RowsWriter::with_planted(&small.storage, DATABASE, of, true, planted).unwrap();
-        small.rows.iter().for_each(|(key, value)| assert!(writer.push(key, value).is_ok()));
-        let file = writer.finish().unwrap();
-        let (start, block) = small.block();
-        let mut bytes = contents(&small.storage, ROWS);
-        let (first, second) = bytes[start..start + 2 * block].split_at_mut(block);
-        first.swap_with_slice(second);
-        replace(&small.storage, ROWS, &bytes);
-        match read_rows(&small.storage, &file, true, planted) {
-            Ok(found) => assert!(planted == Planted::AnyPlace && found != small.rows),
-            Err(error) => assert!(planted == Planted::None, "{error}"),
-        }
-    }
+    let small = small();
+    let (start, block) = small.block();
+    let mut bytes = contents(&small.storage, ROWS);
+    let (first, second) = bytes[start..start + 2 * block].split_at_mut(block);
+    first.swap_with_slice(second);
+    replace(&small.storage, ROWS, &bytes);
+    assert!(is_damaged(small.check(), ROWS));
+    assert_ne!(small.read_planted(Planted::AnyPlace).unwrap(), small.rows);
 }
 
 /// Proves that a wrong byte in a block is found, and that it needs the checksum.
@@ -123,7 +114,7 @@ fn wrong_rows_are_found() {
     let mut bytes = contents(&small.storage, ROWS);
     bytes[start + 20] ^= 1;
     replace(&small.storage, ROWS, &bytes);
-    assert!(small.read_planted(Planted::None).is_err());
+    assert!(small.check().is_err());
     assert_ne!(small.read_planted(Planted::NoChecksum).unwrap(), small.rows);
 }
 
@@ -245,8 +236,7 @@ fn promises_are_not_believed() {
     for huge in [1 << 40, u64::MAX / 12, u64::MAX] {
         let file = RowsFile { blocks: huge, ..*small.file() };
         assert!(is_damaged(RowsReader::open(&small.storage, DATABASE, &file, true).map(drop), ROWS));
-        let planted = Planted::StaleRows;
-        assert!(RowsReader::with_planted(&small.storage, DATABASE, &file, true, planted).is_err());
+        assert!(Planted::StaleRows.open(&small.storage, DATABASE, &file, true).is_err());
     }
     let file = small.storage.open(MANIFEST, OpenMode::Read).unwrap();
     assert!(is_damaged(files::read_all(&*file, bytes.len() as u64 - 1).map(drop), MANIFEST));

@@ -35,8 +35,11 @@ fn write_part(storage: &dyn Storage, of: RowsOf, fixed8: bool, rows: &[Row]) -> 
 }
 
 /// All rows of a file, block by block.
-fn read_rows(storage: &dyn Storage, file: &RowsFile, fixed8: bool, planted: Planted) -> Result<Vec<Row>> {
-    let reader = RowsReader::with_planted(storage, DATABASE, file, fixed8, planted)?;
+fn read_rows(storage: &dyn Storage, file: &RowsFile, fixed8: bool) -> Result<Vec<Row>> {
+    rows_of(&RowsReader::open(storage, DATABASE, file, fixed8)?)
+}
+
+fn rows_of(reader: &RowsReader) -> Result<Vec<Row>> {
     let (mut block, mut found) = (Block::new(), Vec::new());
     for number in 0..reader.blocks() {
         reader.read_block(number, &mut block)?;
@@ -86,7 +89,7 @@ fn rows_round_trip() {
         let file = write(&storage, checkpoint as u64, 3, fixed8, &rows);
         assert_eq!((file.checkpoint, file.table, file.rows), (checkpoint as u64, 3, count));
         assert_eq!(file.bytes, contents(&storage, &file.name().to_string()).len() as u64);
-        assert_eq!(read_rows(&storage, &file, fixed8, Planted::None).unwrap(), rows);
+        assert_eq!(read_rows(&storage, &file, fixed8).unwrap(), rows);
         blocks.insert(file.blocks);
     }
     assert!(blocks.len() >= 4 && blocks.contains(&0), "{blocks:?}");
@@ -276,7 +279,7 @@ fn unneeded_files_are_removed() {
     for manifest in keep {
         let read = read(&storage, DATABASE, manifest.number).unwrap();
         for table in &read.tables {
-            assert_eq!(read_rows(&storage, &table.ranges[0].file, true, Planted::None).unwrap(), rows);
+            assert_eq!(read_rows(&storage, &table.ranges[0].file, true).unwrap(), rows);
         }
     }
 }
@@ -294,6 +297,6 @@ fn misuse_is_refused() {
     assert!(matches!(error, Error::TooLarge { bytes_max: 4096, .. }), "{error}");
     writer.push(&[1; 8], &[1; block::BYTES_MAX]).unwrap();
     let file = writer.finish().unwrap();
-    let found = read_rows(&storage, &file, true, Planted::None).unwrap();
+    let found = read_rows(&storage, &file, true).unwrap();
     assert_eq!(found, [(vec![1; 8], vec![1; block::BYTES_MAX])]);
 }
