@@ -43,7 +43,7 @@ pub(super) use chain::Overwritten;
 use chain::{drop_version, new_version};
 use ending::{collect, publish, undo, unlock};
 use queue::{Garbage, Queue};
-use reclaim::{Grave, Reclaimer};
+use reclaim::{Reclaimer, TombstoneValue};
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::marker::PhantomData;
@@ -77,7 +77,8 @@ pub struct Worker<T: Tracker> {
     /// What it has superseded since its last pass, which adds that to the queue.
     superseded: RefCell<Vec<Garbage>>,
     queue: Arc<Mutex<Queue>>,
-    grave: RefCell<Vec<u8>>,
+    /// Memory for the value of a tombstone that is being made.
+    tombstone_value: RefCell<Vec<u8>>,
     changes: Cell<usize>,
     pub(super) tracker: T::Worker,
 }
@@ -310,7 +311,7 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
             floor: shared.registry.floor(),
             superseded: RefCell::default(),
             queue: shared.reclaimer.queue(),
-            grave: RefCell::default(),
+            tombstone_value: RefCell::default(),
             changes: Cell::new(0),
             tracker: T::worker(&shared.tracker),
         }
@@ -587,9 +588,9 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
                 new_version(s, env.local, tag.stamp(), old, VersionKind::Value, value)?
             }
             Change::Delete => {
-                let mut grave = env.worker.grave.borrow_mut();
-                Grave::write(target, &mut grave);
-                new_version(s, env.local, tag.stamp(), old, VersionKind::Tombstone, &grave)?
+                let mut value = env.worker.tombstone_value.borrow_mut();
+                TombstoneValue::write(target, &mut value);
+                new_version(s, env.local, tag.stamp(), old, VersionKind::Tombstone, &value)?
             }
         };
         if !s.install(old, new) {

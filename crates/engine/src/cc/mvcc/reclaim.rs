@@ -405,8 +405,7 @@ impl Reclaimer {
         if !slot.install(tombstone, std::ptr::null()) {
             return false;
         }
-        let grave = Grave::of(tombstone);
-        let target = grave.target();
+        let target = TombstoneValue::of(tombstone).target();
         // SAFETY: the index lives as long as the database; the thread is inside an epoch.
         let removed = unsafe { (*target.index).remove(local, &target.key, target.id) };
         debug_assert!(removed, "a record's key is in its index until the record is removed");
@@ -470,12 +469,12 @@ unsafe fn free_inline(_: &Local, slot: *mut u8, stamp: u64) {
 
 /// What a tombstone carries: the index and the key that reclamation removes.
 #[derive(Debug)]
-pub(super) struct Grave<'v>(&'v [u8]);
+pub(super) struct TombstoneValue<'v>(&'v [u8]);
 
 /// The first bytes of a tombstone; those of a long key follow.
 #[derive(Clone, Copy)]
 #[repr(C)]
-struct GraveHead {
+struct TombstoneHead {
     /// A pointer's bytes, copied as such: the address alone would be no pointer.
     index: *const TableIndex,
     slice: u64,
@@ -483,34 +482,34 @@ struct GraveHead {
     key_bytes: u32,
 }
 
-const GRAVE_HEAD: usize = size_of::<GraveHead>();
+const TOMBSTONE_HEAD: usize = size_of::<TombstoneHead>();
 
-impl Grave<'_> {
+impl TombstoneValue<'_> {
     /// The bytes of `target`'s tombstone, into `out`.
     pub(super) fn write(target: &Target, out: &mut Vec<u8>) {
         let Target { index, key, id } = *target;
-        let head = GraveHead { index, slice: key.slice, id: id.0, key_bytes: key.len };
+        let head = TombstoneHead { index, slice: key.slice, id: id.0, key_bytes: key.len };
         out.clear();
-        out.reserve(GRAVE_HEAD);
+        out.reserve(TOMBSTONE_HEAD);
         // SAFETY: there is room, and bytes have no alignment.
-        unsafe { out.as_mut_ptr().cast::<GraveHead>().write_unaligned(head) };
+        unsafe { out.as_mut_ptr().cast::<TombstoneHead>().write_unaligned(head) };
         // SAFETY: written just now; the head has no padding.
-        unsafe { out.set_len(GRAVE_HEAD) };
+        unsafe { out.set_len(TOMBSTONE_HEAD) };
         if target.key.len > 8 {
             // SAFETY: the key's bytes live as long as the operation.
             out.extend_from_slice(unsafe { target.key.long_bytes() });
         }
     }
 
-    fn of<'v>(tombstone: *const Version) -> Grave<'v> {
+    fn of<'v>(tombstone: *const Version) -> TombstoneValue<'v> {
         // SAFETY: a tombstone unlinked by us, not reclaimed before the epoch passes.
-        Grave(unsafe { &*Version::value(tombstone) })
+        TombstoneValue(unsafe { &*Version::value(tombstone) })
     }
 
     fn target(&self) -> Target {
-        let bytes = self.0[GRAVE_HEAD..].as_ptr();
+        let bytes = self.0[TOMBSTONE_HEAD..].as_ptr();
         // SAFETY: written by `write`, and copied byte by byte since.
-        let head = unsafe { self.0.as_ptr().cast::<GraveHead>().read_unaligned() };
+        let head = unsafe { self.0.as_ptr().cast::<TombstoneHead>().read_unaligned() };
         let key = Key { slice: head.slice, len: head.key_bytes, bytes };
         Target { index: head.index, key, id: RecordId(head.id) }
     }
