@@ -81,9 +81,9 @@ planted! {
     timestamps_that_begin_anew:
         Mistake::Engine(Engine::ClockNotResumed), None;
     a_mark_of_closing_that_outlives_the_opening:
-        Mistake::Engine(Engine::MarkKept), None;
+        Mistake::Storage(Careless::RemovalIgnored("closed")), None;
     a_mark_of_closing_that_is_taken_away_after_the_first_write:
-        Mistake::Engine(Engine::MarkRemovedLate), None;
+        Mistake::Storage(Careless::RemovedLate("closed")), None;
     a_mark_of_closing_that_is_published_before_the_log_is_durable:
         Mistake::Engine(Engine::MarkBeforeLog), None;
     a_mark_of_closing_that_is_not_synced:

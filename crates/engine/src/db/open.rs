@@ -2,7 +2,7 @@
 
 use super::{Database, Owner};
 use crate::cc::ConcurrencyControl;
-use crate::durable::{Durable, Opening, Planted, Progress, Recovery, Stepped, check_scheme, holder};
+use crate::durable::{Durable, Opening, Planted, Progress, Proven, Recovery, Stepped, check_scheme, holder};
 use crate::error::{Error, Result};
 use crate::kernel::Engine;
 use crate::metrics::{Clock, SystemClock};
@@ -83,7 +83,7 @@ impl<C: ConcurrencyControl> Database<C> {
             clock: clock.clone(),
             holder: holder(),
             fresh: fresh_id(),
-            planted: Planted::None,
+            steps: Arc::new(Proven),
             among_others: options.among_others,
             progress,
         };
@@ -107,7 +107,7 @@ impl<C: ConcurrencyControl> Database<C> {
             clock: clock.clone(),
             holder: holder(),
             fresh: fresh_id(),
-            planted: Planted::None,
+            steps: Arc::new(Proven),
             among_others: false,
             progress,
         };
@@ -133,7 +133,7 @@ impl<C: ConcurrencyControl> Database<C> {
             clock: clock.clone(),
             holder,
             fresh,
-            planted,
+            steps: planted.steps(),
             among_others,
             progress: &mut |_| {},
         };
@@ -141,6 +141,7 @@ impl<C: ConcurrencyControl> Database<C> {
         let recovered = opening.recover(&make, true)?;
         let engine = recovered.engine.clone();
         let (stepped, durable) = recovered.into_stepped();
+        planted.strike(&engine);
         Ok((Database::serve(engine, Some(durable))?, stepped))
     }
 

@@ -57,7 +57,8 @@ pub fn restore_with_planted(
     options.check()?;
     let Past { from, logs, until } = past.clone();
     let (fresh, restored_by) = (fresh_id(), clock.clone());
-    let restorer = Restorer { from, logs, to, until, fresh, clock, planted, progress };
+    let steps = planted.steps();
+    let restorer = Restorer { from, logs, to, until, fresh, clock, steps, progress };
     restorer.run::<Serializable>(&|| Engine::new(options.clone(), restored_by.clone()))
 }
 

@@ -1,6 +1,5 @@
 //! Who writes checkpoints, and when: a thread of its own; or a simulation, step by step.
 
-use super::Planted;
 use super::checkpointer::Checkpointer;
 use super::mark::Mark;
 use super::status::Step;
@@ -330,8 +329,7 @@ impl<C: ConcurrencyControl> Stepped<C> {
     pub fn flush(&mut self) -> Result<()> {
         self.checkpointer.watch();
         let Some(flusher) = &mut self.flusher else { return Ok(()) };
-        flusher.flush_once().map_err(Error::Log)?;
-        self.mark.remove_late()
+        flusher.flush_once().map(drop).map_err(Error::Log)
     }
 
     /// Begins a checkpoint or goes on with it; returns true if it counts now. (It may have to wait for a flush.)
@@ -346,10 +344,7 @@ impl<C: ConcurrencyControl> Stepped<C> {
 
     /// Closes the database in order.
     pub fn close(self) -> Result<()> {
-        let Stepped { mut flusher, checkpointer, mark } = self;
-        if let (Some(flusher), Planted::MarkBeforeLog) = (&mut flusher, mark.planted) {
-            mark.publish_at(checkpointer.newest().unwrap_or_default(), flusher.end())?;
-        }
+        let Stepped { flusher, checkpointer, mark } = self;
         let log = flusher.map(Flusher::close).transpose().map_err(Error::Log)?;
         checkpointer.newest().map_or(Ok(()), |newest| mark.publish(newest, log))
     }

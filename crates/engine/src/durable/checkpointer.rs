@@ -11,9 +11,9 @@
 //!
 //! Without a log all is read as of one snapshot, and written.
 
-use super::Planted;
 use super::archiver::Archiver;
 use super::status::{Status, Step};
+use super::steps::{KEPT, Steps};
 use super::table_rows::{Destination, TableRows};
 use crate::cc::ConcurrencyControl;
 use crate::checkpoint::{self, CatalogEntry, Manifest, TableEntry};
@@ -30,9 +30,6 @@ use std::sync::Arc;
 /// between two looks that is a second: longer than a thread is kept from running where there is work for several.
 const SETTLE_TRIES: u32 = 500;
 
-/// Checkpoints that are kept: the newest, and one to fall back on.
-const KEPT: usize = 2;
-
 /// Segments that a checkpoint is to give up, if it begins because room is scarce.
 const URGENT_SEGMENTS: u64 = 4;
 
@@ -41,7 +38,7 @@ pub(super) struct Checkpointer<C: ConcurrencyControl> {
     engine: Arc<Engine<C>>,
     storage: Arc<dyn Storage>,
     database: DatabaseId,
-    planted: Planted,
+    steps: Arc<dyn Steps>,
     log: Option<Writer>,
     /// Where there is a log to archive, and an archive.
     archiver: Option<Archiver>,
@@ -85,7 +82,7 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
         engine: Arc<Engine<C>>,
         storage: Arc<dyn Storage>,
         database: DatabaseId,
-        planted: Planted,
+        steps: Arc<dyn Steps>,
         kept: Vec<Manifest>,
         base_lsn: Lsn,
     ) -> Self {
@@ -100,7 +97,7 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
             engine,
             storage,
             database,
-            planted,
+            steps,
             log,
             archiver,
             status,
@@ -128,8 +125,7 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
 
     /// How many bytes of log are kept: what checkpoints to come can give up.
     pub(super) fn kept_log_bytes(&self) -> u64 {
-        let oldest = self.kept.first().filter(|_| self.kept.len() == KEPT);
-        let needed_lsn = oldest.map_or(Lsn(0), |manifest| manifest.start_lsn);
+        let needed_lsn = self.steps.needed_from(&self.kept).unwrap_or_default();
         self.log.as_ref().map_or(0, |log| log.appended_lsn().0.saturating_sub(needed_lsn.0))
     }
 
@@ -162,9 +158,7 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
             memory_bytes: self.engine.data_bytes(),
             memory_lsn,
         };
-        if self.planted != Planted::NothingKeptBack {
-            log.room().expect(expected, memory_lsn);
-        }
+        self.steps.keep_back(log.room(), expected, memory_lsn);
     }
 
     /// How many bytes of the newest checkpoint's rows are in ranges that have been changed since; and no less than it
@@ -265,9 +259,6 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
             self.has_lost_names |= error.operation() == Operation::SyncDirectory;
         }
         if let Some(log) = &self.log {
-            if self.planted == Planted::TouchedForgottenByFailure {
-                self.pending.clear();
-            }
             if let Error::Checkpoint(checkpoint::Error::Storage(error)) = error
                 && error.operation() == Operation::SyncDirectory
             {
@@ -282,13 +273,10 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
         let _ = checkpoint::remove_unneeded(&*self.storage, &self.kept);
     }
 
-    /// An error once the log has ended. If a sync of the directory has failed, names of files that a checkpoint needs
-    /// may be lost although they can be seen: then none counts any more, and what there was before is kept.
+    /// An error once the log has ended: then no checkpoint counts any more, and what there was before is kept.
     fn check_log(&self) -> Result<()> {
         match &self.log {
-            Some(log) if log.has_ended() && self.planted != Planted::CheckpointAfterLog => {
-                Err(log.refusal().map_or(Error::Closed, Error::Log))
-            }
+            Some(log) if !self.steps.can_count(log) => Err(log.refusal().map_or(Error::Closed, Error::Log)),
             _ => Ok(()),
         }
     }
@@ -321,12 +309,8 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
             self.start(&mut current);
             return Ok(current);
         }
-        let tables = self.engine.all_tables();
-        for table in &tables {
-            table.touched().turn(&self.engine.epochs, &bounds(self.before(table.number())));
-        }
-        if self.planted == Planted::TouchedTakenEarly {
-            current.changed = self.changed(&tables);
+        for table in self.engine.all_tables() {
+            self.steps.turn(table, &self.engine.epochs, &bounds(self.before(table.number())));
         }
         current.tries = Some(0);
         Ok(current)
@@ -347,10 +331,7 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
         }
         // Then the tables: one that is not among them is made by a later record.
         let tables = self.engine.all_tables();
-        if self.planted != Planted::TouchedTakenEarly {
-            current.changed = self.changed(&tables);
-        }
-        current.changed.resize_with(tables.len(), || vec![true]);
+        current.changed = self.changed(&tables);
         self.pending.clone_from(&current.changed);
         let entry = |table: &&TableInner| TableEntry {
             table: entry(table.number(), &table.kind),
@@ -364,13 +345,9 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
     fn changed(&self, tables: &[&TableInner]) -> Vec<Vec<bool>> {
         let changed = |table: &&TableInner| {
             let before = self.before(table.number());
-            let mut changed = table.touched().take(&bounds(before));
-            if before.is_none() || self.log.is_none() {
-                changed = vec![true];
-            } else if let Some(pending) = self.pending.get(table.number() as usize) {
-                changed.iter_mut().zip(pending).for_each(|(changed, pending)| *changed |= pending);
-            }
-            changed
+            let pending = self.pending.get(table.number() as usize).map(Vec::as_slice);
+            let changed = self.steps.take(table, &bounds(before), pending);
+            if before.is_none() || self.log.is_none() { vec![true] } else { changed }
         };
         tables.iter().map(changed).collect()
     }
@@ -402,7 +379,7 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
         let Some(log) = &self.log else { return self.publish(current, self.base_lsn) };
         // All that was read has been appended by now.
         let end_lsn = *current.end_lsn.get_or_insert_with(|| log.appended_lsn());
-        if log.durable_lsn() < end_lsn && self.planted != Planted::CheckpointBeforeLog {
+        if !self.steps.is_covered(log, end_lsn) {
             return Ok(Step::Await);
         }
         self.publish(current, end_lsn)
@@ -448,7 +425,7 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
     fn publish(&mut self, current: &mut Current<C>, end_lsn: Lsn) -> Result<Step> {
         let manifest = Manifest {
             number: current.number,
-            start_lsn: if self.planted == Planted::StartNotedLate { end_lsn } else { current.start_lsn },
+            start_lsn: self.steps.start_lsn(current.start_lsn, end_lsn),
             end_lsn,
             timestamp: match &current.snapshot {
                 Some(snapshot) => snapshot.snapshot_timestamp(),
@@ -470,12 +447,9 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
 
     /// Lets go of the part of the log that neither checkpoints nor the archive need any more.
     pub(super) fn release_log(&self) {
-        let is_early = self.planted == Planted::LogTruncatedTooEarly;
-        let needed = if is_early { self.kept.last() } else { self.kept.first() };
-        let needed = needed.filter(|_| is_early || self.kept.len() == KEPT);
-        if let (Some(log), Some(needed)) = (&self.log, needed) {
+        if let (Some(log), Some(needed)) = (&self.log, self.steps.needed_from(&self.kept)) {
             let archived_lsn = self.archiver.as_ref().map_or(Lsn(u64::MAX), Archiver::kept_lsn);
-            log.truncate_before(needed.start_lsn.min(archived_lsn));
+            log.truncate_before(needed.min(archived_lsn));
         }
     }
 

@@ -5,7 +5,7 @@
 //! one before it, whose unused end may have been given back, is not the last; then the mark is taken away, durably; and
 //! only then is anything appended or a checkpoint made.
 
-use super::{Planted, damage};
+use super::damage;
 use crate::checkpoint::{self, Closed, Manifest};
 use crate::error::{Error, Result};
 use crate::storage::Storage;
@@ -16,7 +16,6 @@ use std::sync::Arc;
 pub(super) struct Mark {
     pub(super) storage: Arc<dyn Storage>,
     pub(super) database: DatabaseId,
-    pub(super) planted: Planted,
     /// Where the log ended when the database was opened: without a log, it still does.
     pub(super) end: End,
 }
@@ -49,15 +48,7 @@ impl Mark {
 
     /// Takes it away: from now on it may be untrue.
     pub(super) fn remove(&self) -> Result<()> {
-        if matches!(self.planted, Planted::MarkKept | Planted::MarkRemovedLate) {
-            return Ok(());
-        }
         Ok(Closed::remove(&*self.storage)?)
-    }
-
-    /// Takes it away after the log was written to: an error that tests plant.
-    pub(super) fn remove_late(&self) -> Result<()> {
-        if self.planted == Planted::MarkRemovedLate { Ok(Closed::remove(&*self.storage)?) } else { Ok(()) }
     }
 }
 

@@ -7,6 +7,8 @@
 //!   older of two checkpoints on.
 //! - But for the lock and the identity, recovery writes nothing before it has read everything.
 //! - While the mark of an orderly close is there, the files are what it says.
+//!
+//! The decisions that these rest on are in `steps.rs`; the other files say when they are taken.
 
 mod archiver;
 mod background;
@@ -20,6 +22,7 @@ mod recovery;
 mod restore;
 mod salvage;
 mod status;
+mod steps;
 mod table_rows;
 mod verify;
 mod watch;
@@ -37,12 +40,13 @@ pub(crate) use restore::Restorer;
 pub(crate) use salvage::Salvager;
 pub use salvage::{Salvage, SalvageOptions, SalvagedTable};
 use status::Status;
+pub(crate) use steps::{Proven, Steps};
 pub use verify::{FileReport, OpenCheck, Verification, verify};
 pub(crate) use watch::Listener;
 use watch::{Listeners, WatchThread};
 
 use crate::cc::{ConcurrencyControl, Reads};
-use crate::checkpoint::{Closed, Identity};
+use crate::checkpoint::Identity;
 use crate::error::{Error, Result};
 use crate::kernel::{Engine, Log};
 use crate::metrics::{Clock, Statistics};
@@ -50,7 +54,7 @@ use crate::options::{Durability, Options};
 use crate::storage::{Holder, LockGuard, Storage};
 use crate::sync::Mutex;
 use crate::table::TableKind;
-use crate::wal::{self, Cut, DatabaseId, Ending, FlusherThread, Lsn, Tail, Writer};
+use crate::wal::{self, Cut, DatabaseId, FlusherThread, Lsn, Tail, Writer};
 use mark::Mark;
 use recovery::{Found, Recoverer};
 use std::sync::Arc;
@@ -63,7 +67,7 @@ pub(crate) struct Opening<'o> {
     pub(crate) holder: Holder,
     /// What the database is called if it is made now: a number that no other has.
     pub(crate) fresh: DatabaseId,
-    pub(crate) planted: Planted,
+    pub(crate) steps: Arc<dyn Steps>,
     /// It may be made where others keep files.
     pub(crate) among_others: bool,
     pub(crate) progress: &'o mut (dyn FnMut(&Progress) + Send),
@@ -85,7 +89,7 @@ impl Opening<'_> {
         make: &dyn Fn() -> Result<Arc<Engine<C>>>,
         is_stepped: bool,
     ) -> Result<Recovered<C>> {
-        let Opening { storage, clock, holder, fresh, planted, among_others, progress } = self;
+        let Opening { storage, clock, holder, fresh, steps, among_others, progress } = self;
         // Before the lock: a directory that is refused is left as it was.
         damage::check_finished(&*storage)?;
         if let Ok(None) = Identity::read(&*storage) {
@@ -104,13 +108,13 @@ impl Opening<'_> {
         };
         let database = identity.database;
         let progress = Mutex::new(progress);
-        let closed = Closed::read(&*storage, database)?;
+        let (closed, ending) = steps.read_mark(&*storage, database)?;
         let found = Recoverer {
             storage: &*storage,
             database,
             closed,
-            ending: Ending::of(closed.map(|closed| closed.end)),
-            planted,
+            ending,
+            steps: &*steps,
             until: Lsn(u64::MAX),
             clock: &*clock,
             progress,
@@ -118,7 +122,7 @@ impl Opening<'_> {
         .run(make)?;
         let Found { engine, tail, kept, recovery, .. } = found;
         let (base_lsn, end) = (tail.lsn(), tail.end());
-        let mark = Mark { storage: storage.clone(), database, planted, end };
+        let mark = Mark { storage: storage.clone(), database, end };
         let mut flusher = match engine.options.durability {
             Durability::None => {
                 damage::note_unlogged(&*storage)?;
@@ -134,7 +138,7 @@ impl Opening<'_> {
             }
         };
         let checkpointer =
-            Checkpointer::new(engine.clone(), storage.clone(), database, planted, kept, base_lsn);
+            Checkpointer::new(engine.clone(), storage.clone(), database, steps, kept, base_lsn);
         // What room a checkpoint needs is known before the log takes any.
         checkpointer.watch();
         flusher.as_mut().map(wal::Flusher::begin).transpose().map_err(Error::Log)?;
@@ -150,18 +154,18 @@ impl Opening<'_> {
         self,
         make: &dyn Fn() -> Result<Arc<Engine<C>>>,
     ) -> Result<(Arc<Engine<C>>, Durable)> {
-        let Opening { storage, clock, planted, progress, .. } = self;
+        let Opening { storage, clock, steps, progress, .. } = self;
         let lock = damage::lock_to_read(&*storage)?;
         damage::check_finished(&*storage)?;
         let database = Identity::read(&*storage)?.ok_or(Error::NoDatabase)?.database;
         let progress = Mutex::new(progress);
-        let closed = Closed::read(&*storage, database)?;
+        let (closed, ending) = steps.read_mark(&*storage, database)?;
         let found = Recoverer {
             storage: &*storage,
             database,
             closed,
-            ending: Ending::of(closed.map(|closed| closed.end)),
-            planted,
+            ending,
+            steps: &*steps,
             until: Lsn(u64::MAX),
             clock: &*clock,
             progress,

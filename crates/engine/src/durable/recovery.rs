@@ -3,9 +3,10 @@
 //! Only reads; so whatever interrupts it, the next attempt finds the same. (`wal::open` writes, afterwards.)
 
 use super::load::Blocks;
-use super::{Cut, Planted, checkpointer, damage, mark};
+use super::steps::{LogFrom, Steps};
+use super::{Cut, checkpointer, damage, mark};
 use crate::cc::ConcurrencyControl;
-use crate::checkpoint::{self, Block, CatalogEntry, Closed, Manifest, RowsReader};
+use crate::checkpoint::{self, Block, CatalogEntry, Closed, Manifest};
 use crate::error::{Error, Result};
 use crate::kernel::{Engine, restore_table};
 use crate::metrics::Clock;
@@ -14,7 +15,8 @@ use crate::storage::Storage;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Mutex, try_lock};
 use crate::table::TableInner;
-use crate::wal::{self, DatabaseId, Ending, Lsn, Point, Reader, Record, Tail};
+use crate::wal::{self, DatabaseId, Ending, Lsn, Point, Record, Tail};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 /// What recovery is busy with.
@@ -81,7 +83,7 @@ pub(super) struct Recoverer<'r, 'p> {
     pub(super) closed: Option<Closed>,
     /// What is known of the log's end.
     pub(super) ending: Ending,
-    pub(super) planted: Planted,
+    pub(super) steps: &'r dyn Steps,
     /// Nothing that ends behind is applied.
     pub(super) until: Lsn,
     pub(super) clock: &'r dyn Clock,
@@ -103,7 +105,7 @@ impl Recoverer<'_, '_> {
         let start_lsn = newest.map_or(Lsn(0), |manifest| manifest.start_lsn);
         let applied = self.apply_log(&engine, start_lsn, newest.map_or(0, |manifest| manifest.timestamp))?;
         let (tail, reached) = (applied.tail, applied.reached);
-        if let Some(closed) = self.closed() {
+        if let Some(closed) = &self.closed {
             mark::check_log(closed, &tail)?;
         }
         if let Some(end_lsn) = newest.map(|manifest| manifest.end_lsn).filter(|end| *end > tail.lsn()) {
@@ -115,17 +117,8 @@ impl Recoverer<'_, '_> {
         recovery.log_bytes = tail.lsn().0.saturating_sub(start_lsn.0);
         recovery.cut = tail.cut();
         recovery.was_closed = self.closed.is_some();
-        if self.planted != Planted::ClockNotResumed {
-            resume(&engine, applied.timestamp)?;
-        }
-        if self.planted == Planted::TouchedForgotten {
-            forget_touched(&engine);
-        }
+        resume(&engine, self.steps.resume_at(applied.timestamp))?;
         Ok(Found { engine, tail, reached, kept, recovery })
-    }
-
-    fn closed(&self) -> Option<&Closed> {
-        self.closed.as_ref().filter(|_| self.planted != Planted::MarkIgnored)
     }
 
     /// Loads the newest checkpoint that is whole. Returns it behind the one before, if that is there.
@@ -135,9 +128,9 @@ impl Recoverer<'_, '_> {
         recovery: &mut Recovery,
     ) -> Result<(Arc<Engine<C>>, Vec<Manifest>)> {
         let numbers = checkpoint::list(self.storage)?;
-        let is_unlogged = self.closed().is_some_and(|closed| closed.is_unlogged);
+        let is_unlogged = self.closed.is_some_and(|closed| closed.is_unlogged);
         let (has_fallback, mut failure) = (damage::has_fallback(self.storage)? && !is_unlogged, None);
-        if let Some((number, error)) = mark::missing_checkpoint(self.closed(), &numbers)? {
+        if let Some((number, error)) = mark::missing_checkpoint(self.closed.as_ref(), &numbers)? {
             if !has_fallback {
                 return Err(error.into());
             }
@@ -164,7 +157,7 @@ impl Recoverer<'_, '_> {
             }
         }
         // Without any, the whole log is needed.
-        match (failure, self.open_log(Lsn(0))) {
+        match (failure, self.steps.open_log(&self.log_from(Lsn(0)))) {
             (Some(failure), Err(wal::Error::Missing { .. })) => Err(failure),
             (Some(failure), Ok(reader)) if !reader.has_begun() => Err(failure),
             _ => Ok((make()?, Vec::new())),
@@ -198,11 +191,7 @@ impl Recoverer<'_, '_> {
         for_each_parallel(engine, threads(engine), blocks.count(), |restorer, number| {
             let mut block = Block::new();
             let table = blocks.read(number, &mut block, |table, file| {
-                let fixed8 = table.kind.fixed8;
-                match self.planted {
-                    Planted::Checkpoint(planted) => planted.open(self.storage, self.database, file, fixed8),
-                    _ => RowsReader::open(self.storage, self.database, file, fixed8),
-                }
+                self.steps.open_rows(self.storage, self.database, file, table.kind.fixed8)
             })?;
             let rows = block.rows();
             let count = rows.len() as u64;
@@ -230,40 +219,31 @@ impl Recoverer<'_, '_> {
         start_lsn: Lsn,
         timestamp: u64,
     ) -> Result<Applied> {
-        let mut reader = self.open_log(start_lsn).map_err(Error::Log)?;
-        let records_max = match self.planted {
-            Planted::LastRecordDropped => self.count_records(start_lsn)?.saturating_sub(1),
-            _ => u64::MAX,
-        };
         let (mut transactions, mut timestamp) = (0, timestamp);
-        let mut reached = None;
+        let (mut read, mut reached) = (None, None);
         let done = AtomicU64::new(0);
         let progress = |changes: usize| self.show(RecoveryStage::Log, &done, changes as u64, None);
         replay(engine, threads(engine), &progress, |feed| {
             let mut tables = engine.all_tables();
-            while let Some(record) = reader.next_record().map_err(Error::Log)? {
-                if self.is_behind(&record) {
+            read = Some(self.steps.replay(&self.log_from(start_lsn), &mut |record| {
+                if self.steps.is_behind(record, self.until) {
                     reached = Some(record.lsn);
-                    return Ok(());
+                    return Ok(ControlFlow::Break(()));
                 }
                 if let Some(entry) = record.catalog() {
-                    let entry = CatalogEntry::decode(entry).ok_or_else(|| damaged(&record, "no table"))?;
+                    let entry = CatalogEntry::decode(entry).ok_or_else(|| damaged(record, "no table"))?;
                     create(engine, &entry)?;
                     tables = engine.all_tables();
-                } else if transactions < records_max {
-                    apply(feed, &tables, &record)?;
+                } else {
+                    apply(feed, &tables, record)?;
                     transactions += 1;
                 }
                 timestamp = timestamp.max(record.commit_timestamp);
-            }
-            if self.planted == Planted::FirstRecordAgain {
-                let mut again = self.open_log(start_lsn).map_err(Error::Log)?;
-                if let Some(record) = again.next_record().map_err(Error::Log)? {
-                    apply(feed, &tables, &record)?;
-                }
-            }
+                Ok(ControlFlow::Continue(()))
+            })?);
             Ok(())
         })?;
+        let reader = read.expect("the log was replayed just now");
         let unix_ns = reader.mark().map(|mark| mark.unix_ns);
         // What is behind the end may be damaged, or missing.
         let tail = match reached {
@@ -276,30 +256,8 @@ impl Recoverer<'_, '_> {
         Ok(Applied { tail, reached, transactions, timestamp })
     }
 
-    /// Whether a record does not count any more.
-    fn is_behind(&self, record: &Record<'_>) -> bool {
-        match self.planted {
-            Planted::PointOneLate => record.lsn >= self.until,
-            Planted::PointOneEarly => record.end_lsn >= self.until,
-            _ => record.end_lsn > self.until,
-        }
-    }
-
-    fn open_log(&self, start_lsn: Lsn) -> wal::Result<Reader<'_>> {
-        let ending = if self.planted == Planted::MarkIgnored { Ending::Unknown } else { self.ending };
-        match self.planted {
-            Planted::Log(planted) => planted.open(self.storage, self.database, start_lsn, ending),
-            _ => Reader::with_ending(self.storage, self.database, start_lsn, ending),
-        }
-    }
-
-    fn count_records(&self, start_lsn: Lsn) -> Result<u64> {
-        let mut reader = self.open_log(start_lsn).map_err(Error::Log)?;
-        let mut count = 0;
-        while let Some(record) = reader.next_record().map_err(Error::Log)? {
-            count += u64::from(record.catalog().is_none());
-        }
-        Ok(count)
+    fn log_from(&self, start: Lsn) -> LogFrom<'_> {
+        LogFrom { storage: self.storage, database: self.database, start, ending: self.ending }
     }
 }
 
@@ -335,15 +293,6 @@ fn apply<'t, C: ConcurrencyControl>(
         feed.push(table, change.key, change.value, record.commit_timestamp)?;
     }
     Ok(())
-}
-
-/// Plants an error: nothing has been changed since the newest checkpoint.
-fn forget_touched<C: ConcurrencyControl>(engine: &Engine<C>) {
-    for table in engine.all_tables() {
-        table.touched().turn(&engine.epochs, &[]);
-        table.touched().settle(&engine.epochs);
-        table.touched().take(&[]);
-    }
 }
 
 /// A record that is as it was written, and makes no sense.

@@ -7,12 +7,13 @@
 //! Invariant: nothing is written before all was read; and until everything is durable, the new directory says that it is
 //! no database.
 
+use super::Progress;
 use super::checkpointer::Checkpointer;
 use super::damage::{begin_copy, check_finished, end_copy, holder, lock_to_read};
 use super::mark::Mark;
 use super::recovery::{Found, Recoverer};
 use super::status::Step;
-use super::{Planted, Progress};
+use super::steps::Steps;
 use crate::cc::ConcurrencyControl;
 use crate::checkpoint::{self, Identity};
 use crate::error::{Error, Result};
@@ -50,7 +51,7 @@ pub(crate) struct Restorer<'r> {
     /// What the new database is called.
     pub(crate) fresh: DatabaseId,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) planted: Planted,
+    pub(crate) steps: Arc<dyn Steps>,
     pub(crate) progress: &'r mut (dyn FnMut(&Progress) + Send),
 }
 
@@ -60,7 +61,7 @@ impl Restorer<'_> {
         self,
         make: &dyn Fn() -> Result<Arc<Engine<C>>>,
     ) -> Result<Restoration> {
-        let Restorer { from, logs, to, until, fresh, clock, planted, progress } = self;
+        let Restorer { from, logs, to, until, fresh, clock, steps, progress } = self;
         let _to_lock = to.lock(&holder())?;
         if !to.list()?.is_empty() {
             return Err(Error::NotEmpty);
@@ -78,7 +79,7 @@ impl Restorer<'_> {
             // What is kept of the log elsewhere may go on behind the end that the directory knows of.
             closed: None,
             ending: Ending::Unknown,
-            planted,
+            steps: &*steps,
             clock: &*clock,
             progress,
             until,
@@ -95,7 +96,7 @@ impl Restorer<'_> {
             transactions: found.recovery.transactions,
         };
         begin_copy(&*to)?;
-        write(found, &to, fresh, planted, clock)?;
+        write(found, &to, fresh, steps, clock)?;
         Ok(restoration)
     }
 }
@@ -105,7 +106,7 @@ fn write<C: ConcurrencyControl>(
     found: Found<C>,
     to: &Arc<dyn Storage>,
     fresh: DatabaseId,
-    planted: Planted,
+    steps: Arc<dyn Steps>,
     clock: Arc<dyn Clock>,
 ) -> Result<()> {
     let Found { engine, reached, .. } = found;
@@ -114,8 +115,8 @@ fn write<C: ConcurrencyControl>(
         wal::Options { segment_bytes: engine.options.log_segment_bytes, ..wal::Options::new(fresh) };
     let (_, flusher) = wal::open(to.clone(), options, clock, Tail::at(reached.lsn)).map_err(Error::Log)?;
     let log = flusher.close().map_err(Error::Log)?;
-    let mark = Mark { storage: to.clone(), database: fresh, planted, end: log.end() };
-    let mut checkpointer = Checkpointer::new(engine, to.clone(), fresh, planted, Vec::new(), reached.lsn);
+    let mark = Mark { storage: to.clone(), database: fresh, end: log.end() };
+    let mut checkpointer = Checkpointer::new(engine, to.clone(), fresh, steps, Vec::new(), reached.lsn);
     while checkpointer.step()? != Step::Done {}
     Identity::create(&**to, fresh)?;
     if let Some(newest) = checkpointer.newest() {

@@ -3,7 +3,7 @@
 use crate::storage::SimulatedStorage;
 use braiddb::storage::{File, Holder, LockGuard, OpenMode, Operation, Result, Space, Storage};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What is done wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,12 +30,21 @@ pub enum Careless {
     ShortWriteIgnored,
     /// What is written to a file whose name begins so is kept back until the write after it.
     WriteKeptBack(&'static str),
+    /// Files whose names begin so are not removed.
+    RemovalIgnored(&'static str),
+    /// A file whose name begins so is removed when the log has been written to next.
+    RemovedLate(&'static str),
 }
 
 impl Careless {
     /// The storage with this mistake in it.
     pub fn over(self, inner: &SimulatedStorage) -> impl Storage + 'static {
-        CarelessStorage { inner: inner.clone(), careless: self, is_deaf: AtomicBool::new(false) }
+        CarelessStorage {
+            inner: inner.clone(),
+            careless: self,
+            is_deaf: AtomicBool::new(false),
+            to_remove: Arc::default(),
+        }
     }
 }
 
@@ -45,6 +54,8 @@ struct CarelessStorage {
     careless: Careless,
     /// The next sync of the directory is left out.
     is_deaf: AtomicBool,
+    /// The file that is removed late.
+    to_remove: Arc<Mutex<Option<String>>>,
 }
 
 impl CarelessStorage {
@@ -66,13 +77,28 @@ impl Storage for CarelessStorage {
         if mode == OpenMode::CreateNew {
             self.names(name, true);
         }
-        Ok(Box::new(CarelessFile { inner, careless: self.careless, kept_back: Mutex::new(None) }))
+        Ok(Box::new(CarelessFile {
+            inner,
+            careless: self.careless,
+            kept_back: Mutex::new(None),
+            storage: self.inner.clone(),
+            to_remove: self.to_remove.clone(),
+        }))
     }
     fn list(&self) -> Result<Vec<String>> {
         self.inner.list()
     }
     fn remove(&self, name: &str) -> Result<()> {
-        self.inner.remove(name)
+        match self.careless {
+            Careless::RemovalIgnored(prefix) if name.starts_with(prefix) => Ok(()),
+            Careless::RemovedLate(prefix)
+                if name.starts_with(prefix) && self.list()?.contains(&name.into()) =>
+            {
+                *lock(&self.to_remove) = Some(name.to_string());
+                Ok(())
+            }
+            _ => self.inner.remove(name),
+        }
     }
     fn rename(&self, from: &str, to: &str) -> Result<()> {
         self.names(to, false);
@@ -100,14 +126,23 @@ struct CarelessFile {
     inner: Arc<dyn File>,
     careless: Careless,
     kept_back: Mutex<Option<(u64, Vec<u8>)>>,
+    storage: SimulatedStorage,
+    to_remove: Arc<Mutex<Option<String>>>,
 }
 
 impl CarelessFile {
     /// Writes now what was kept back.
     fn write_kept_back(&self, next: Option<(u64, Vec<u8>)>) -> Result<()> {
-        let mut kept_back = self.kept_back.lock().unwrap_or_else(PoisonError::into_inner);
-        match std::mem::replace(&mut *kept_back, next) {
+        match std::mem::replace(&mut *lock(&self.kept_back), next) {
             Some((offset, data)) => self.inner.write_all_at(offset, &data),
+            None => Ok(()),
+        }
+    }
+
+    /// Removes now what was to be removed before the log was written to.
+    fn remove_late(&self) -> Result<()> {
+        match lock(&self.to_remove).take_if(|_| self.name().starts_with("log-")) {
+            Some(name) => self.storage.remove(&name).and_then(|()| self.storage.sync_directory()),
             None => Ok(()),
         }
     }
@@ -151,7 +186,8 @@ impl File for CarelessFile {
             Careless::FailedSyncIgnored => Ok(()),
             Careless::FailedSyncRepeated => self.inner.sync_data(),
             _ => Err(error),
-        })
+        })?;
+        self.remove_late()
     }
     fn len_bytes(&self) -> Result<u64> {
         self.inner.len_bytes()
@@ -162,4 +198,8 @@ impl Drop for CarelessFile {
     fn drop(&mut self) {
         let _ = self.write_kept_back(None); // late, but not never
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -422,10 +422,10 @@ impl<C: ConcurrencyControl> Life<C> {
 
     /// Ends as a killed process does, or in order; true: in order. (After a failed sync it is as after a crash.)
     fn end(self, closes: bool) -> bool {
-        let Life { workers, stepped, database, .. } = self;
+        let Life { workers, stepped, database, mistake, .. } = self;
         drop(workers);
         let is_closed = if closes {
-            stepped.close().is_ok()
+            mistake.of_engine().close(stepped).is_ok()
         } else {
             drop(stepped);
             false
