@@ -208,7 +208,7 @@ fn recovery_survives_crashes_too() {
 /// Proves that acknowledging records that are not synced, and not syncing names, are caught.
 #[test]
 fn careless_writers_are_caught() {
-    for careless in [Careless::DataUnsynced("log-"), Careless::NameUnsynced("log-")] {
+    for careless in [Careless::BodyUnsynced("log-"), Careless::NameUnsynced("log-")] {
         let (storage, trace) = run(Some(careless), 40);
         let (loss, looked_at) = first_loss(&storage, &trace, None, 50);
         let loss = loss.unwrap_or_else(|| panic!("{careless:?} is not caught in {looked_at} states"));

@@ -52,9 +52,8 @@ use crate::kernel::{Engine, Log};
 use crate::metrics::{Clock, Statistics};
 use crate::options::{Durability, Options};
 use crate::storage::{Holder, LockGuard, Storage};
-use crate::sync::Mutex;
 use crate::table::TableKind;
-use crate::wal::{self, Cut, DatabaseId, FlusherThread, Lsn, Tail, Writer};
+use crate::wal::{self, Cut, DatabaseId, FlusherThread, Tail, Writer};
 use mark::Mark;
 use recovery::{Found, Recoverer};
 use std::sync::Arc;
@@ -107,19 +106,7 @@ impl Opening<'_> {
             }
         };
         let database = identity.database;
-        let progress = Mutex::new(progress);
-        let (closed, ending) = steps.read_mark(&*storage, database)?;
-        let found = Recoverer {
-            storage: &*storage,
-            database,
-            closed,
-            ending,
-            steps: &*steps,
-            until: Lsn(u64::MAX),
-            clock: &*clock,
-            progress,
-        }
-        .run(make)?;
+        let found = Recoverer::of_all(&*storage, database, &*steps, &*clock, progress)?.run(make)?;
         let Found { engine, tail, kept, recovery, .. } = found;
         let (base_lsn, end) = (tail.lsn(), tail.end());
         let mark = Mark { storage: storage.clone(), database, end };
@@ -158,19 +145,7 @@ impl Opening<'_> {
         let lock = damage::lock_to_read(&*storage)?;
         damage::check_finished(&*storage)?;
         let database = Identity::read(&*storage)?.ok_or(Error::NoDatabase)?.database;
-        let progress = Mutex::new(progress);
-        let (closed, ending) = steps.read_mark(&*storage, database)?;
-        let found = Recoverer {
-            storage: &*storage,
-            database,
-            closed,
-            ending,
-            steps: &*steps,
-            until: Lsn(u64::MAX),
-            clock: &*clock,
-            progress,
-        }
-        .run(make)?;
+        let found = Recoverer::of_all(&*storage, database, &*steps, &*clock, progress)?.run(make)?;
         let Found { engine, recovery, .. } = found;
         engine.forbid_writes();
         let (clock, listeners) = (engine.clock.clone(), Arc::default());

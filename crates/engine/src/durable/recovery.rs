@@ -90,7 +90,20 @@ pub(super) struct Recoverer<'r, 'p> {
     pub(super) progress: Mutex<&'p mut (dyn FnMut(&Progress) + Send)>,
 }
 
-impl Recoverer<'_, '_> {
+impl<'r, 'p> Recoverer<'r, 'p> {
+    /// Recovery of all that a directory has.
+    pub(super) fn of_all(
+        storage: &'r dyn Storage,
+        database: DatabaseId,
+        steps: &'r dyn Steps,
+        clock: &'r dyn Clock,
+        progress: &'p mut (dyn FnMut(&Progress) + Send),
+    ) -> Result<Self> {
+        let (closed, ending) = steps.read_mark(storage, database)?;
+        let (until, progress) = (Lsn(u64::MAX), Mutex::new(progress));
+        Ok(Recoverer { storage, database, closed, ending, steps, until, clock, progress })
+    }
+
     /// Fills an engine, of which `make` makes empty ones: one that was filled with half of a damaged checkpoint is
     /// of no use.
     pub(super) fn run<C: ConcurrencyControl>(

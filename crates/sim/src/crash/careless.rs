@@ -10,6 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub enum Careless {
     /// Files whose names begin so are not synced.
     DataUnsynced(&'static str),
+    /// The same, where what was written last is not the file's head.
+    BodyUnsynced(&'static str),
     /// The directory is not synced.
     NamesUnsynced,
     /// The directory is not synced after a file whose name begins so was created or renamed to.
@@ -81,6 +83,7 @@ impl Storage for CarelessStorage {
             inner,
             careless: self.careless,
             kept_back: Mutex::new(None),
+            has_body: AtomicBool::new(false),
             storage: self.inner.clone(),
             to_remove: self.to_remove.clone(),
         }))
@@ -126,6 +129,8 @@ struct CarelessFile {
     inner: Arc<dyn File>,
     careless: Careless,
     kept_back: Mutex<Option<(u64, Vec<u8>)>>,
+    /// What was written last is not its head.
+    has_body: AtomicBool,
     storage: SimulatedStorage,
     to_remove: Arc<Mutex<Option<String>>>,
 }
@@ -156,6 +161,7 @@ impl File for CarelessFile {
         self.inner.read_at(offset, buffer)
     }
     fn write_at(&self, offset: u64, data: &[u8]) -> Result<usize> {
+        self.has_body.store(offset > 0, Ordering::Relaxed);
         if let Careless::WriteKeptBack(prefix) = self.careless
             && self.name().starts_with(prefix)
         {
@@ -177,9 +183,14 @@ impl File for CarelessFile {
         self.inner.truncate(len_bytes)
     }
     fn sync_data(&self) -> Result<()> {
-        if let Careless::DataUnsynced(prefix) = self.careless
-            && self.name().starts_with(prefix)
-        {
+        let is_left_out = match self.careless {
+            Careless::DataUnsynced(prefix) => self.name().starts_with(prefix),
+            Careless::BodyUnsynced(prefix) => {
+                self.has_body.load(Ordering::Relaxed) && self.name().starts_with(prefix)
+            }
+            _ => false,
+        };
+        if is_left_out {
             return Ok(());
         }
         self.inner.sync_data().or_else(|error| match self.careless {
