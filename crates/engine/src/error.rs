@@ -107,6 +107,13 @@ pub enum Error {
         /// The kind's name.
         index: String,
     },
+    /// A table has something in front of its index that this version does not know: a later one has made it.
+    UnknownFront {
+        /// The table's name.
+        table: String,
+        /// What it is called.
+        front: String,
+    },
     /// A write, or a new table, in a transaction that was declared read-only or a database that was opened to be read.
     ReadOnly,
     /// More transactions are open at once than the database has room for.
@@ -265,6 +272,9 @@ impl Error {
             ),
             Error::NoDescriptor { reason } => write!(f, "the system refused a file descriptor: {reason}"),
             Error::NoThread { reason } => write!(f, "the system refused a thread: {reason}"),
+            Error::UnknownFront { table, front } => {
+                write!(f, "table {table:?} has a front {front:?}, which this version does not know")
+            }
             _ => Ok(()),
         }
     }
@@ -293,6 +303,9 @@ impl Error {
                     "table {table:?} has an index of the kind {index:?}, which this version does not know"
                 )
             }
+            Error::UnknownFront { table, front } => {
+                write!(f, "table {table:?} has a front {front:?}, which this version does not know")
+            }
             _ => Ok(()),
         }
     }
@@ -313,7 +326,8 @@ impl fmt::Display for Error {
             | Error::IndexMismatch { .. }
             | Error::IndexNotBuilt { .. }
             | Error::ExtractorWrites { .. }
-            | Error::UnknownIndex { .. } => self.fmt_of_index(f),
+            | Error::UnknownIndex { .. }
+            | Error::UnknownFront { .. } => self.fmt_of_index(f),
             Error::KeyExists => f.write_str("the key to insert exists already"),
             Error::KeyTooLong { bytes, bytes_max } => {
                 write!(f, "a key of {bytes} bytes is longer than the limit of {bytes_max}")

@@ -61,7 +61,7 @@ pub mod wal;
 pub use cc::{ConcurrencyControl, NoWait, Serializable, Silo, Snapshot};
 pub use db::{Batch, Database, Handle, TableInfo};
 pub use error::{Error, Result};
-pub use index::IndexKind;
+pub use index::{Front, IndexKind};
 pub use ops::Claim;
 pub use options::{Durability, Options};
 pub use record::VALUE_BYTES_MAX;

@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::exec::BatchSize;
-use crate::index::IndexKind;
+use crate::index::{Front, IndexKind};
 use crate::storage::Archive;
 use std::sync::Arc;
 
@@ -57,6 +57,8 @@ pub struct Options {
     /// The kind of index of tables that are made without [`TableOptions`](crate::TableOptions). Default:
     /// [`IndexKind::Masstree`]. Tables that there are keep theirs.
     pub index: IndexKind,
+    /// What such tables have in front of their index. Default: [`Front::None`].
+    pub front: Front,
     /// When commits are acknowledged; a transaction can choose for itself by `Txn::set_durability`. This and what
     /// follows means nothing to a database in memory.
     pub durability: Durability,
@@ -104,6 +106,7 @@ impl Default for Options {
             retries_max: 1000,
             lock_wait_ms: 10_000,
             index: IndexKind::default(),
+            front: Front::default(),
             durability: Durability::Sync,
             among_others: false,
             log_segment_bytes: 64 << 20,

@@ -5,7 +5,7 @@
 use braiddb::metrics::SystemClock;
 use braiddb::storage::{FileStorage, MemoryStorage, OpenMode, Storage};
 use braiddb::tools::{backup, verify};
-use braiddb::{Database, Durability, Error, IndexKind, Options, Snapshot, Table, TableOptions};
+use braiddb::{Database, Durability, Error, Front, IndexKind, Options, Snapshot, Table, TableOptions};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -228,26 +228,29 @@ fn a_table_keeps_its_types() {
     db.table::<u64, str>("t").unwrap();
 }
 
-/// Proves that the kind of a table's index is kept: by the log, by checkpoints, and by copies; that a table that is opened
-/// with a choice has that kind or is refused, and that verification knows such tables.
+/// Proves that a table's options are kept: by the log, by checkpoints, and by copies; that a table that is opened with a
+/// choice has these or is refused, and that verification knows such tables.
 #[test]
-fn a_table_keeps_its_index() {
+fn a_table_keeps_its_options() {
     let storage = memory();
     let copy = memory();
-    let btree = TableOptions { index: IndexKind::BTree };
-    let masstree = TableOptions { index: IndexKind::Masstree };
+    let btree = TableOptions { index: IndexKind::BTree, front: Front::Hash };
+    let masstree = TableOptions::default();
+    let without = TableOptions { front: Front::None, ..btree };
     for round in 0..3u64 {
         let db = open(&storage, options()).unwrap();
         let table: Table<u64, u64> =
             if round == 0 { db.table_with("t", btree).unwrap() } else { db.table("t").unwrap() };
         let error = db.table_with::<u64, u64>("t", masstree).unwrap_err().to_string();
         assert!(error.contains("btree") && error.contains("masstree"), "{error}");
+        let error = db.table_with::<u64, u64>("t", without).unwrap_err().to_string();
+        assert!(error.contains("front hash") && error.contains("front none"), "{error}");
         db.table_with::<u64, u64>("t", btree).unwrap();
         db.table::<u64, u64>("other").unwrap();
         put_all(&db, table, 100 * round..100 * round + 100, round);
         assert_eq!(contents(&db, table).len() as u64, 100 * (round + 1));
-        let kinds: Vec<_> = db.tables().iter().map(|info| info.index).collect();
-        assert_eq!(kinds, [IndexKind::BTree, IndexKind::Masstree]);
+        let kinds: Vec<_> = db.tables().iter().map(|info| (info.index, info.front)).collect();
+        assert_eq!(kinds, [(IndexKind::BTree, Front::Hash), (IndexKind::Masstree, Front::None)]);
         if round == 1 {
             db.checkpoint().unwrap();
         }
@@ -259,18 +262,19 @@ fn a_table_keeps_its_index() {
     assert_eq!(contents(&db, db.table_with("t", btree).unwrap()).len(), 300);
 }
 
-/// Proves that the option chooses the kind of tables that are made without a choice, and of no others.
+/// Proves that the options choose what tables are like that are made without a choice, and no others.
 #[test]
-fn the_usual_index_is_an_option() {
+fn the_usual_table_is_an_option() {
     let storage = memory();
     let db = open(&storage, options()).unwrap();
     db.table::<u64, u64>("old").unwrap();
     db.close().unwrap();
-    let db = open(&storage, Options { index: IndexKind::BTree, ..options() }).unwrap();
+    let usual = Options { index: IndexKind::BTree, front: Front::Hash, ..options() };
+    let db = open(&storage, usual).unwrap();
     db.table::<u64, u64>("old").unwrap();
     db.table::<u64, u64>("new").unwrap();
-    let kinds: Vec<_> = db.tables().iter().map(|info| info.index).collect();
-    assert_eq!(kinds, [IndexKind::Masstree, IndexKind::BTree]);
+    let kinds: Vec<_> = db.tables().iter().map(|info| (info.index, info.front)).collect();
+    assert_eq!(kinds, [(IndexKind::Masstree, Front::None), (IndexKind::BTree, Front::Hash)]);
 }
 
 #[test]

@@ -4,7 +4,7 @@
 
 use braiddb::suspend::{Never, OnMiss, PrefetchOnly, Seeded, Suspend};
 use braiddb::worker::{Worker, WorkerOptions};
-use braiddb::{AsKey, Database, Error, Key, Options, Result, Table, Transaction, Txn};
+use braiddb::{AsKey, Database, Error, Front, Key, Options, Result, Table, TableOptions, Transaction, Txn};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::cell::RefCell;
@@ -362,9 +362,10 @@ fn check_reclamation(db: &Database, workers: &mut Workers, tables: Tables, model
 /// Runs the plans on a new database.
 fn check(plans: &[Plan], seed: u64) {
     let db = Database::in_memory(Options { workers: 0, ..Options::default() }).expect("memory");
+    let fronted = TableOptions { front: Front::Hash, ..TableOptions::default() };
     let tables = Tables {
-        numbers: db.table("numbers").expect("memory"),
-        names: db.table("names").expect("memory"),
+        numbers: db.table_with("numbers", fronted).expect("memory"),
+        names: db.table_with("names", fronted).expect("memory"),
         places: db.table("places").expect("memory"),
     };
     let mut workers = Workers::new(&db, seed);

@@ -5,7 +5,7 @@
 use braiddb::metrics::Statistics;
 use braiddb::suspend::{Never, OnMiss, Seeded, Suspend};
 use braiddb::worker::WorkerOptions;
-use braiddb::{Database, Error, Options, Result, Table, Txn};
+use braiddb::{Database, Error, Front, IndexKind, Options, Result, Table, TableOptions, Txn};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 
 const SEED: u64 = 0x00b2_a1d0;
 const SECONDS: f64 = 1.5;
+/// For tables whose rows come and go.
+const FRONTED: TableOptions = TableOptions { index: IndexKind::Masstree, front: Front::Hash };
 
 fn database() -> Database {
     println!("seed {SEED:#x}");
@@ -199,7 +201,7 @@ fn check_row(key: u64, value: &[u8]) {
 fn churn() {
     const KEYS: u64 = 40;
     let db = database();
-    let table: Table<u64, [u8]> = db.table("t").expect("memory");
+    let table: Table<u64, [u8]> = db.table_with("t", FRONTED).expect("memory");
     let write = async |tx: &Txn, random: &u64| {
         for i in 0..3 {
             let random = random >> (i * 16);
@@ -299,7 +301,7 @@ fn pairs() {
 fn held_snapshots() {
     const KEYS: u64 = 20;
     let db = database();
-    let table: Table<u64, [u8]> = db.table("t").expect("memory");
+    let table: Table<u64, [u8]> = db.table_with("t", FRONTED).expect("memory");
     let written = AtomicU64::new(0);
     let write = async |tx: &Txn, random: &u64| {
         let key = random % KEYS;

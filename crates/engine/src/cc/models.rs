@@ -3,7 +3,7 @@
 
 use super::{Abort, Change, ConcurrencyControl, Declared, Env, Intent, Refused, Target, Written};
 use crate::epoch::{Epochs, Local};
-use crate::index::{Index, IndexKind, IndexOptions, Inserted, Key, Nodes, Probe, TableIndex};
+use crate::index::{Front, Index, IndexKind, IndexOptions, Inserted, Key, Nodes, Probe, TableIndex};
 use crate::memory::{Kind, Memory, Slab};
 use crate::record::{RECORD_BYTES, Record, RecordId};
 use crate::suspend::Never;
@@ -30,7 +30,8 @@ impl<C: ConcurrencyControl> Bench<C> {
         let memory = Memory::new(1 << 26);
         let records =
             Slab::reserve(&memory, Kind::Records, RECORD_BYTES, 4096).map(Arc::new).expect("addresses");
-        let options = IndexOptions { kind: IndexKind::default(), fixed8: true, number: 0 };
+        let options =
+            IndexOptions { kind: IndexKind::default(), front: Front::None, fixed8: true, number: 0 };
         let mut index = TableIndex::new(&Nodes::new(&memory, 4096), options).expect("memory");
         if C::LOSES_STAMPS {
             index.lose_stamps();

@@ -17,10 +17,14 @@ pub struct CatalogEntry {
     pub value_type: String,
     /// The kind of its index, by name; none: Masstree.
     pub index: Option<String>,
+    /// What is in front of its index, by name; none: nothing.
+    pub front: Option<String>,
 }
 
 /// The further part that names the kind of index.
 const INDEX: u8 = 1;
+/// The further part that names what is in front of it.
+const FRONT: u8 = 2;
 
 impl CatalogEntry {
     /// Adds the encoded entry to `bytes`.
@@ -32,11 +36,13 @@ impl CatalogEntry {
             bytes.extend_from_slice(text.as_bytes());
         }
         // How many further parts follow.
-        push_varint(bytes, u64::from(self.index.is_some()));
-        if let Some(index) = &self.index {
-            bytes.push(INDEX);
-            push_varint(bytes, index.len() as u64);
-            bytes.extend_from_slice(index.as_bytes());
+        push_varint(bytes, u64::from(self.index.is_some()) + u64::from(self.front.is_some()));
+        for (kind, name) in [(INDEX, &self.index), (FRONT, &self.front)] {
+            if let Some(name) = name {
+                bytes.push(kind);
+                push_varint(bytes, name.len() as u64);
+                bytes.extend_from_slice(name.as_bytes());
+            }
         }
     }
 
@@ -52,15 +58,20 @@ impl CatalogEntry {
         let name = take_text(&mut bytes)?;
         let key_type = take_text(&mut bytes)?;
         let value_type = take_text(&mut bytes)?;
-        let mut index = None;
+        let (mut index, mut front) = (None, None);
         take_parts(&mut bytes, |kind, part| {
-            let is_index = kind == INDEX && index.is_none();
-            if is_index {
-                index = String::from_utf8(part.to_vec()).ok();
+            let place = match kind {
+                INDEX => &mut index,
+                FRONT => &mut front,
+                _ => return false,
+            };
+            // (Each part comes once.)
+            place.is_none() && {
+                *place = String::from_utf8(part.to_vec()).ok();
+                place.is_some()
             }
-            is_index && index.is_some()
         })?;
-        bytes.is_empty().then_some(CatalogEntry { number, fixed8, name, key_type, value_type, index })
+        bytes.is_empty().then_some(CatalogEntry { number, fixed8, name, key_type, value_type, index, front })
     }
 }
 

@@ -4,11 +4,11 @@ use super::Database;
 use crate::cc::ConcurrencyControl;
 use crate::durable::{Backup, Durable, Progress, Salvage, SalvageOptions, Salvager, log_table};
 use crate::error::{Error, Result};
-use crate::index::IndexKind;
+use crate::index::{Front, IndexKind};
 use crate::kernel::open_table;
 use crate::options::Durability;
 use crate::storage::{FileStorage, Storage};
-use crate::table::TableKind;
+use crate::table::{TableKind, TableOptions};
 use crate::txn::RawTable;
 use std::path::Path;
 
@@ -24,17 +24,19 @@ pub struct TableInfo {
     pub value_type: String,
     /// The kind of its index.
     pub index: IndexKind,
+    /// What is in front of its index.
+    pub front: Front,
 }
 
 impl TableInfo {
-    /// A table of this name with types of these names, and an index of the default kind.
+    /// A table of this name with types of these names, and an index of the default kind with nothing in front.
     pub fn new(
         name: impl Into<String>,
         key_type: impl Into<String>,
         value_type: impl Into<String>,
     ) -> TableInfo {
-        let index = IndexKind::default();
-        TableInfo { name: name.into(), key_type: key_type.into(), value_type: value_type.into(), index }
+        let (name, key_type, value_type) = (name.into(), key_type.into(), value_type.into());
+        TableInfo { name, key_type, value_type, index: IndexKind::default(), front: Front::default() }
     }
 }
 
@@ -53,7 +55,8 @@ impl<C: ConcurrencyControl> Database<C> {
     pub fn tables(&self) -> Vec<TableInfo> {
         let info = |kind: &TableKind| {
             let (key_type, value_type) = kind.types.clone();
-            TableInfo { name: kind.name.clone(), key_type, value_type, index: kind.index }
+            let TableOptions { index, front } = kind.options;
+            TableInfo { name: kind.name.clone(), key_type, value_type, index, front }
         };
         self.engine().all_tables().into_iter().map(|table| info(&table.kind)).collect()
     }
@@ -67,11 +70,12 @@ impl<C: ConcurrencyControl> Database<C> {
     }
 
     /// As [`Database::table`], with types that are known by name only; with `fixed8` every key has eight bytes, as
-    /// those of [`Key::FIXED8`](crate::Key::FIXED8) types do. A table that exists may have another kind of index.
+    /// those of [`Key::FIXED8`](crate::Key::FIXED8) types do. A table that exists may have other options.
     pub fn create_raw_table(&self, info: &TableInfo, fixed8: bool) -> Result<RawTable> {
         let engine = &**self.engine();
-        let TableInfo { name, key_type, value_type, index } = info.clone();
-        let kind = TableKind { name, types: (key_type, value_type), fixed8, index };
+        let TableInfo { name, key_type, value_type, index, front } = info.clone();
+        let options = TableOptions { index, front };
+        let kind = TableKind { name, types: (key_type, value_type), fixed8, options };
         let created = |number, kind: &TableKind| log_table(engine, number, kind);
         open_table(engine, kind, false, created, |table| RawTable::new(table, engine.id))
     }

@@ -180,17 +180,17 @@ impl<C: ConcurrencyControl> Database<C> {
         self.open_table(name, None)
     }
 
-    /// As [`Database::table`], with a choice of how the table is made. A table that exists was made so; one with another
-    /// index is [`Error::TableMismatch`]. ([`Database::table`] opens it, whichever index it has: to transactions it makes
+    /// As [`Database::table`], with a choice of how the table is made. A table that exists was made so; one with other
+    /// options is [`Error::TableMismatch`]. ([`Database::table`] opens it, whichever it has: to transactions it makes
     /// no difference.)
     ///
     /// ```
     /// # use braiddb::{Database, Error, IndexKind, Options, Table, TableOptions};
     /// # let db = Database::in_memory(Options { workers: 0, ..Options::default() })?;
-    /// let btree = TableOptions { index: IndexKind::BTree };
+    /// let btree = TableOptions { index: IndexKind::BTree, ..TableOptions::default() };
     /// let orders: Table<(u32, u32), [u8]> = db.table_with("orders", btree)?;
     /// let again: Table<(u32, u32), [u8]> = db.table("orders")?;
-    /// let wrong = db.table_with::<(u32, u32), [u8]>("orders", TableOptions { index: IndexKind::Masstree });
+    /// let wrong = db.table_with::<(u32, u32), [u8]>("orders", TableOptions::default());
     /// assert!(matches!(wrong, Err(Error::TableMismatch { .. })));
     /// # Ok::<(), Error>(())
     /// ```
@@ -209,9 +209,10 @@ impl<C: ConcurrencyControl> Database<C> {
     ) -> Result<Table<K, V>> {
         let engine = &*self.0.engine;
         let created = |number, kind: &TableKind| log_table(engine, number, kind);
-        let index = options.map_or(engine.options.index, |options| options.index);
-        let kind = TableKind::of::<K, V>(name, index);
-        open_table(engine, kind, options.is_some(), created, |table| table.handle(engine.id))
+        let is_chosen = options.is_some();
+        let by_default = TableOptions { index: engine.options.index, front: engine.options.front };
+        let kind = TableKind::of::<K, V>(name, options.unwrap_or(by_default));
+        open_table(engine, kind, is_chosen, created, |table| table.handle(engine.id))
     }
 
     /// Submits a transaction, from any thread. It runs on one of the database's worker threads; on a

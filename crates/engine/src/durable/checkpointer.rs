@@ -472,12 +472,12 @@ fn bounds(entry: Option<&TableEntry>) -> Vec<&[u8]> {
 /// A table's line in a manifest, and in the log.
 pub(super) fn entry(number: u32, kind: &TableKind) -> CatalogEntry {
     let (key_type, value_type) = kind.types.clone();
-    let index = kind.index_name().map(String::from);
-    CatalogEntry { number, fixed8: kind.fixed8, name: kind.name.clone(), key_type, value_type, index }
+    let (index, front) = (kind.index_name().map(String::from), kind.front_name().map(String::from));
+    CatalogEntry { number, fixed8: kind.fixed8, name: kind.name.clone(), key_type, value_type, index, front }
 }
 
 /// What a line says of its table.
 pub(super) fn kind(entry: &CatalogEntry) -> Result<TableKind> {
     let types = (entry.key_type.clone(), entry.value_type.clone());
-    TableKind::named(&entry.name, types, entry.fixed8, entry.index.as_deref())
+    TableKind::named(&entry.name, types, entry.fixed8, entry.index.as_deref(), entry.front.as_deref())
 }

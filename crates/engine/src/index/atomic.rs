@@ -45,6 +45,13 @@ mod modelled {
     modelled!(AtomicU64, u64);
     modelled!(AtomicPtr, *mut T, T);
 
+    impl AtomicU32 {
+        pub(in crate::index) fn fetch_or(&self, value: u32, _: Ordering) -> u32 {
+            switch();
+            self.0.fetch_or(value, Ordering::SeqCst)
+        }
+    }
+
     impl AtomicU64 {
         pub(in crate::index) fn fetch_or(&self, value: u64, _: Ordering) -> u64 {
             switch();

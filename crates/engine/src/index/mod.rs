@@ -8,6 +8,7 @@ use std::ops::Bound;
 
 mod atomic;
 mod btree;
+mod front;
 mod key;
 mod masstree;
 #[cfg(test)]
@@ -24,6 +25,7 @@ mod table_index;
 pub mod touched;
 
 pub use crate::record::RecordId;
+pub use front::Front;
 pub use key::{Key, slice_of};
 pub use masstree::Yardstick;
 pub use nodes::Nodes;
@@ -61,6 +63,15 @@ pub enum Paged {
     End,
 }
 
+/// The cursor of a tree that may have a front: as long as that is asked, it has no place in the tree.
+trait Unbegun: Copy {
+    /// One of a descent that has not begun, which keeps a bucket's number instead.
+    fn unbegun(bucket: u32) -> Self;
+
+    /// The bucket's number, if it has not begun.
+    fn bucket(&self) -> Option<u32>;
+}
+
 /// Contract: see README.md of this folder. All methods may be called concurrently from any thread inside an epoch.
 pub trait Index: Send + Sync {
     /// A suspended point descent: plain data, owns nothing; dropping it cancels.
@@ -80,11 +91,11 @@ pub trait Index: Send + Sync {
     /// The cursor is of this index; both keys' bytes are alive during the call.
     unsafe fn start_behind(&self, cursor: &Self::Cursor, behind: &Key, key: &Key) -> Self::Cursor;
 
-    /// Asks for the memory that the first step reads.
+    /// Asks for the memory that the first step reads. Returns true if the operation is to be left.
     ///
     /// # Safety
     /// The cursor is of this index.
-    unsafe fn prepare(&self, cursor: &Self::Cursor);
+    unsafe fn prepare<S: Suspend>(&self, cursor: &Self::Cursor, s: &mut S) -> bool;
 
     /// Goes on to the next probable miss. Never ends holding a latch.
     ///

@@ -1,6 +1,7 @@
 //! Where the nodes of all indexes of a database lie: a slab for each size of node that they have, made when the first
-//! index with such nodes is.
+//! index with such nodes is. The buckets in front of an index have a slab of their own, as they are named by their place in it.
 
+use super::front::BUCKET_BYTES;
 use crate::epoch::Local;
 use crate::memory::{Kind, Memory, OutOfMemory, Slab};
 use crate::sync::{Arc, Mutex, lock};
@@ -28,6 +29,11 @@ impl Nodes {
         let slab = Arc::new(Slab::reserve(&self.memory, Kind::Index, node_bytes, self.nodes_max)?);
         slabs.push((node_bytes, Arc::clone(&slab)));
         Ok(slab)
+    }
+
+    /// A slab of its own for the buckets in front of one index.
+    pub(super) fn of_front(&self) -> Result<Slab, OutOfMemory> {
+        Slab::reserve(&self.memory, Kind::Index, BUCKET_BYTES, self.nodes_max)
     }
 
     /// Nodes in use, of all sizes; while others change indexes, approximately.

@@ -3,12 +3,13 @@
 //! The table of kinds is here. Calls go through one `match`, always the same way in one table, which a processor
 //! predicts; how much of a tree is compiled into its callers is the tree's own choice.
 
+use super::front::{Front, HashFront};
 use super::touched::Touched;
-use super::{Index, Inserted, Key, Mark, Nodes, Page, Paged, Probe, RecordId, btree, masstree};
+use super::{Index, Inserted, Key, Mark, Nodes, Page, Paged, Probe, RecordId, Unbegun, btree, masstree};
 use crate::epoch::Local;
 use crate::memory::{OutOfMemory, Slab};
 use crate::record::Kept;
-use crate::suspend::Suspend;
+use crate::suspend::{Never, PrefetchOnly, Suspend, prefetch};
 use crate::sync::Arc;
 use std::ops::Bound;
 
@@ -20,6 +21,8 @@ pub const DERIVED: u32 = u32::MAX;
 pub struct IndexOptions {
     /// Which kind.
     pub kind: IndexKind,
+    /// What is in front of it.
+    pub front: Front,
     /// All keys have exactly eight bytes.
     pub fixed8: bool,
     /// What its owner calls it.
@@ -40,6 +43,10 @@ impl std::str::FromStr for IndexKind {
 /// The index of one table. Dropping it leaves its nodes to their slab; [`Index::clear`] gives them back.
 pub struct TableIndex {
     tree: Tree,
+    /// The tree is of the default kind, and nothing is in front of it.
+    is_plain: bool,
+    /// What has some of the tree's entries, and is asked first.
+    front: Option<Box<HashFront>>,
     fixed8: bool,
     number: u32,
     /// Places of removed records that only this index will name again.
@@ -51,9 +58,14 @@ pub struct TableIndex {
 impl TableIndex {
     /// An empty index.
     pub fn new(nodes: &Nodes, options: IndexOptions) -> Result<TableIndex, OutOfMemory> {
-        let IndexOptions { kind, fixed8, number } = options;
+        let IndexOptions { kind, front, fixed8, number } = options;
         let tree = Tree::new(kind, nodes.of(kind.node_bytes())?, fixed8)?;
-        Ok(TableIndex { tree, fixed8, number, kept: Kept::new(), touched: Box::default() })
+        let front = match front {
+            Front::None => None,
+            Front::Hash => Some(Box::new(HashFront::new(nodes.of_front()?)?)),
+        };
+        let is_plain = front.is_none() && matches!(tree, Tree::Masstree(_));
+        Ok(TableIndex { tree, is_plain, front, fixed8, number, kept: Kept::new(), touched: Box::default() })
     }
 
     /// Which kind it is.
@@ -79,6 +91,31 @@ impl TableIndex {
     /// Which ranges of its keys were changed.
     pub fn touched(&self) -> &Touched {
         &self.touched
+    }
+
+    /// The tree, if it is plain: one look tells the steps of most tables which way to go.
+    #[inline(always)]
+    fn plain(&self) -> Option<&masstree::Masstree> {
+        match &self.tree {
+            _ if !self.is_plain => None,
+            Tree::Masstree(tree) => Some(tree),
+            // SAFETY: `new` has looked at that, and neither changes.
+            _ => unsafe { std::hint::unreachable_unchecked() },
+        }
+    }
+
+    /// What is in front of the tree, if that is not plain.
+    ///
+    /// # Safety
+    /// `plain` has answered that it is not.
+    #[inline(always)]
+    unsafe fn front_or_other(&self) -> Option<&HashFront> {
+        let front = self.front.as_deref();
+        if front.is_none() && matches!(self.tree, Tree::Masstree(_)) {
+            // SAFETY: by the caller's promise. (So that a plain tree is not compiled into callers a second time.)
+            unsafe { std::hint::unreachable_unchecked() };
+        }
+        front
     }
 
     /// For the benchmark's hand-written lookups; `None`: they read no index of this kind.
@@ -163,13 +200,20 @@ macro_rules! kinds {
             };
         }
 
+        /// A cursor of a descent that has not begun.
+        macro_rules! unbegun {
+            ($index:expr, $bucket:expr) => {
+                match $index { $(Tree::$kind(_) => Cursor { $module: Unbegun::unbegun($bucket) },)+ }
+            };
+        }
+
         /// Begins a descent in the place of `$cursor`, and asks for what its first step reads.
         macro_rules! begin_in {
             ($index:expr, $key:expr, $cursor:expr) => {
                 match $index {
                     $(Tree::$kind(tree) => {
                         let cursor = tree.start($key);
-                        tree.prepare(&cursor);
+                        tree.prepare(&cursor, &mut PrefetchOnly);
                         *$cursor = Cursor { $module: cursor };
                     })+
                 }
@@ -233,8 +277,115 @@ impl TableIndex {
     /// is copied in wider words than it was stored in just before, for which a processor has to wait.)
     #[inline(always)]
     pub fn start_in(&self, key: &Key, cursor: &mut Cursor) {
+        if let Some(tree) = self.plain() {
+            let begun = tree.start(key);
+            // SAFETY: just begun by this tree.
+            unsafe { tree.prepare(&begun, &mut PrefetchOnly) };
+            *cursor = Cursor { masstree: begun };
+            return;
+        }
+        // SAFETY: it is not plain.
+        if let Some(front) = unsafe { self.front_or_other() }
+            && let Some(bucket) = front.bucket_of(key)
+        {
+            *cursor = unbegun!(&self.tree, bucket);
+            prefetch::<1>(front.at(bucket));
+            return;
+        }
         // SAFETY: `prepare` is called with what `start` of the same tree has returned.
         unsafe { begin_in!(&self.tree, key, cursor) };
+    }
+}
+
+// ---- what is different where there is a front
+impl TableIndex {
+    /// Where to look for a key first, if not in the tree.
+    #[inline(always)]
+    fn bucket_of(&self, key: &Key) -> Option<(&HashFront, u32)> {
+        let front = self.front.as_deref()?;
+        front.bucket_of(key).map(|bucket| (front, bucket))
+    }
+
+    /// The bucket that a cursor is at, or has found its record in: then it is no place in the tree.
+    ///
+    /// # Safety
+    /// The cursor is of this index.
+    #[inline(always)]
+    unsafe fn bucket_at(&self, cursor: &Cursor) -> Option<u32> {
+        // SAFETY: by the caller's promise.
+        unsafe { look_at!(&self.tree, tree, cursor => { let _ = tree; cursor.bucket() }) }
+    }
+
+    /// As `step`: a look into the front, then as in any tree.
+    ///
+    /// # Safety
+    /// As `step`.
+    #[inline(never)]
+    unsafe fn step_by<S: Suspend>(
+        &self,
+        front: &HashFront,
+        cursor: &mut Cursor,
+        key: &Key,
+        s: &mut S,
+    ) -> Probe {
+        // SAFETY: by the caller's promise.
+        if let Some(bucket) = unsafe { self.bucket_at(cursor) } {
+            if let Some(id) = front.find(bucket, key) {
+                return Probe::Found(id);
+            }
+            *cursor = begin!(Cursor, &self.tree, tree => tree.start(key));
+            // SAFETY: just begun.
+            if unsafe { look_at!(&self.tree, tree, cursor => tree.prepare(cursor, s)) } {
+                return Probe::Suspended;
+            }
+        }
+        // SAFETY: by the caller's promise.
+        let probe = unsafe { go_on!(&self.tree, tree, cursor => tree.step(cursor, key, s)) };
+        if let Probe::Found(_) = probe {
+            // SAFETY: as above.
+            front.note(key, || unsafe { self.find_in_tree(key) });
+        }
+        probe
+    }
+
+    /// What the tree has under a key.
+    ///
+    /// # Safety
+    /// As `step`.
+    unsafe fn find_in_tree(&self, key: &Key) -> Option<RecordId> {
+        let mut cursor = begin!(Cursor, &self.tree, tree => tree.start(key));
+        let cursor = &mut cursor;
+        loop {
+            // SAFETY: by the caller's promise.
+            match unsafe { go_on!(&self.tree, tree, cursor => tree.step(cursor, key, &mut Never)) } {
+                Probe::Suspended => {}
+                Probe::Absent => return None,
+                Probe::Found(id) => return Some(id),
+            }
+        }
+    }
+
+    /// As `insert`, of a key that the front may have.
+    ///
+    /// # Safety
+    /// As `insert`.
+    #[inline(never)]
+    unsafe fn insert_by(
+        &self,
+        front: &HashFront,
+        local: &Local,
+        cursor: &Cursor,
+        key: &Key,
+        id: RecordId,
+    ) -> Result<Inserted, OutOfMemory> {
+        // SAFETY: by the caller's promise.
+        let cursor = &match unsafe { self.bucket_at(cursor) } {
+            Some(_) => begin!(Cursor, &self.tree, tree => tree.start(key)),
+            None => *cursor,
+        };
+        // SAFETY: by the caller's promise; the cursor is in the tree.
+        let insert = || unsafe { look_at!(&self.tree, tree, cursor => tree.insert(local, cursor, key, id)) };
+        front.insert(key, id, insert)
     }
 }
 
@@ -256,23 +407,45 @@ impl Index for TableIndex {
 
     #[inline(always)]
     fn start(&self, key: &Key) -> Cursor {
+        if let Some((_, bucket)) = self.bucket_of(key) {
+            return unbegun!(&self.tree, bucket);
+        }
         begin!(Cursor, &self.tree, tree => tree.start(key))
     }
 
     #[inline(always)]
     unsafe fn start_behind(&self, cursor: &Cursor, behind: &Key, key: &Key) -> Cursor {
+        // SAFETY: by the caller's promise.
+        if self.front.is_some() && unsafe { self.bucket_at(cursor) }.is_some() {
+            return self.start(key);
+        }
         // SAFETY: by the caller's promise, and so the cursor is of this kind.
         unsafe { begin_behind!(Cursor, &self.tree, tree, cursor => tree.start_behind(cursor, behind, key)) }
     }
 
     #[inline(always)]
-    unsafe fn prepare(&self, cursor: &Cursor) {
+    unsafe fn prepare<S: Suspend>(&self, cursor: &Cursor, s: &mut S) -> bool {
+        if let Some(front) = &self.front
+            // SAFETY: by the caller's promise.
+            && let Some(bucket) = unsafe { self.bucket_at(cursor) }
+        {
+            return s.miss::<1>(front.at(bucket));
+        }
         // SAFETY: by the caller's promise.
-        unsafe { look_at!(&self.tree, tree, cursor => tree.prepare(cursor)) };
+        unsafe { look_at!(&self.tree, tree, cursor => tree.prepare(cursor, s)) }
     }
 
     #[inline(always)]
     unsafe fn step<S: Suspend>(&self, cursor: &mut Cursor, key: &Key, s: &mut S) -> Probe {
+        if let Some(tree) = self.plain() {
+            // SAFETY: by the caller's promise.
+            return unsafe { tree.step(&mut cursor.masstree, key, s) };
+        }
+        // SAFETY: it is not plain.
+        if let Some(front) = unsafe { self.front_or_other() } {
+            // SAFETY: by the caller's promise.
+            return unsafe { self.step_by(front, cursor, key, s) };
+        }
         // SAFETY: by the caller's promise.
         unsafe { go_on!(&self.tree, tree, cursor => tree.step(cursor, key, s)) }
     }
@@ -285,13 +458,21 @@ impl Index for TableIndex {
         key: &Key,
         id: RecordId,
     ) -> Result<Inserted, OutOfMemory> {
+        if let Some(front) = &self.front {
+            // SAFETY: by the caller's promise.
+            return unsafe { self.insert_by(front, local, cursor, key, id) };
+        }
         // SAFETY: by the caller's promise.
         unsafe { look_at!(&self.tree, tree, cursor => tree.insert(local, cursor, key, id)) }
     }
 
     unsafe fn remove(&self, local: &Local, key: &Key, id: RecordId) -> bool {
         // SAFETY: by the caller's promise.
-        call!(&self.tree, tree => unsafe { tree.remove(local, key, id) })
+        let remove = || call!(&self.tree, tree => unsafe { tree.remove(local, key, id) });
+        match &self.front {
+            Some(front) => front.remove(key, id, remove),
+            None => remove(),
+        }
     }
 
     unsafe fn walk(&self, from: Bound<&Key>, reverse: bool, page: &mut Page) -> Walk {
@@ -327,6 +508,7 @@ impl Index for TableIndex {
         call!(&self.tree, tree => unsafe { tree.stamp_of(key) })
     }
 
+    // (The front's memory goes with it; nobody looks into it any more.)
     unsafe fn clear(&self, local: &Local) {
         // SAFETY: by the caller's promise.
         call!(&self.tree, tree => unsafe { tree.clear(local) });
@@ -334,5 +516,29 @@ impl Index for TableIndex {
 
     fn lose_stamps(&mut self) {
         call!(&mut self.tree, tree => tree.lose_stamps());
+    }
+}
+
+#[cfg(test)]
+impl super::model::Checked for TableIndex {
+    /// The tree, and that all entries of the front are entries of the tree.
+    fn check_structure(&self) {
+        call!(&self.tree, tree => super::model::Checked::check_structure(tree));
+        let Some(front) = &self.front else { return };
+        let found = super::model::scan(self, Bound::Unbounded, false, usize::MAX, &mut Never);
+        let is_in_front = |(bytes, id): &(Vec<u8>, RecordId)| {
+            let in_front = front.look_up(&Key::new(bytes));
+            assert!(in_front.is_none_or(|other| other == *id), "{bytes:?}");
+            in_front.is_some()
+        };
+        assert_eq!(found.iter().filter(|entry| is_in_front(entry)).count() as u64, front.check_structure());
+        assert_eq!(found.iter().filter(|(bytes, _)| bytes.len() <= 8).count() as u64, front.keys());
+    }
+}
+
+#[cfg(all(test, not(any(braid_shuttle, braid_loom))))]
+impl TableIndex {
+    pub(super) fn hash_front(&self) -> Option<&HashFront> {
+        self.front.as_deref()
     }
 }

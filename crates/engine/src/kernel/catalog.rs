@@ -19,7 +19,7 @@ pub(crate) fn open_table<C: ConcurrencyControl, R>(
     let mut tables = engine.tables.lock().expect("no panic while it is held");
     if let Some(table) = tables.iter().find(|table| table.kind.name == kind.name) {
         if !is_chosen {
-            kind.index = table.kind.index;
+            kind.options = table.kind.options;
         }
         if table.kind != kind {
             let (existing, requested) = (table.kind.unlike(&kind), kind.unlike(&table.kind));

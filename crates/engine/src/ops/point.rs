@@ -6,7 +6,7 @@ use crate::index::{Cursor, Index, Key, Probe};
 use crate::kernel::Context;
 use crate::profile::Activity;
 use crate::record::{Record, RecordId};
-use crate::suspend::Suspend;
+use crate::suspend::{PrefetchOnly, Suspend};
 use crate::table::TableInner;
 
 /// An access to one key, suspended anywhere. Owns nothing and points into no future, which may be
@@ -110,7 +110,7 @@ impl<C: ConcurrencyControl> Point<C> {
         // SAFETY: the table is alive.
         let table = unsafe { &*self.table };
         // SAFETY: made by this table's index.
-        unsafe { table.index.prepare(&self.cursor) };
+        unsafe { table.index.prepare(&self.cursor, &mut PrefetchOnly) };
     }
 
     /// Goes on to the next probable miss; returns true if done. Reads top to bottom as the sequential

@@ -14,7 +14,8 @@ use crate::ops::{Point, TxnState};
 use crate::options::Durability;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::table::{
-    BUILDING, DEAD, Extract, Fault, INDEXES_MAX, IndexInner, TableInner, TableKind, index_key, split_entry,
+    BUILDING, DEAD, Extract, Fault, INDEXES_MAX, IndexInner, TableInner, TableKind, TableOptions, index_key,
+    split_entry,
 };
 use crate::txn::Transaction;
 use std::ops::Bound;
@@ -75,7 +76,8 @@ pub(crate) fn open_index<'b, C: ConcurrencyControl>(
             name: name.clone(),
             types: (key_type.clone(), base.kind.types.1.clone()),
             fixed8: false,
-            index: base.kind.index,
+            // (Entries are found by ranges of keys.)
+            options: TableOptions { index: base.kind.options.index, ..TableOptions::default() },
         };
         let index = IndexInner {
             entries: engine.new_table(DERIVED, kind)?,

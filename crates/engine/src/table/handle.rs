@@ -2,7 +2,6 @@
 
 use super::fault::Fault;
 use super::inner::{IndexInner, TableInner};
-use crate::index::IndexKind;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
@@ -50,13 +49,6 @@ impl TableInner {
     pub(crate) fn handle<K, V: ?Sized>(&self, database: u64) -> Table<K, V> {
         Table { inner: NonNull::from(self), database, types: PhantomData }
     }
-}
-
-/// How a table is made: for [`Database::table_with`](crate::Database::table_with).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TableOptions {
-    /// The kind of index. Default: [`IndexKind::Masstree`].
-    pub index: IndexKind,
 }
 
 /// An index of one table with keys `K` and values `V`, by keys `I`; made by [`Database::index`] and

@@ -1,7 +1,7 @@
 //! A table and its secondary indexes, as the engine sees them.
 
 use super::fault::Fault;
-use super::kind::TableKind;
+use super::kind::{TableKind, TableOptions};
 use crate::cc::{Abort, Change};
 use crate::error::Result;
 use crate::index::touched::Touched;
@@ -79,7 +79,8 @@ impl TableInner {
         kind: TableKind,
         loses_stamps: bool,
     ) -> std::result::Result<TableInner, OutOfMemory> {
-        let options = IndexOptions { kind: kind.index, fixed8: kind.fixed8, number };
+        let TableOptions { index, front } = kind.options;
+        let options = IndexOptions { kind: index, front, fixed8: kind.fixed8, number };
         let mut index = TableIndex::new(nodes, options)?;
         if loses_stamps {
             index.lose_stamps();

@@ -9,11 +9,12 @@ mod kind;
 mod value;
 
 pub(crate) use fault::Fault;
-pub use handle::{Index, Table, TableOptions};
+pub use handle::{Index, Table};
 pub(crate) use inner::{BUILDING, DEAD, Extract, INDEXES_MAX, IndexInner, Indexes, TableInner, split_entry};
 pub use key::{AsKey, Key};
 pub(crate) use key::{decode_whole, encode_whole, index_key};
 pub(crate) use kind::TableKind;
+pub use kind::TableOptions;
 #[cfg(feature = "serde")]
 pub use value::Serde;
 pub use value::{Plain, Value};

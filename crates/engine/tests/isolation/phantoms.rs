@@ -2,7 +2,9 @@
 //! keys that share their first eight or sixteen bytes lie in layers that come and go with them.
 
 use super::database;
-use braiddb::{ConcurrencyControl, Database, Result, Serializable, Snapshot, Table, Transaction};
+use braiddb::{
+    ConcurrencyControl, Database, Front, Result, Serializable, Snapshot, Table, TableOptions, Transaction,
+};
 
 /// What the reader looks at.
 #[derive(Clone, Copy, Debug)]
@@ -136,7 +138,8 @@ const SIDE: &str = "side";
 fn play<C: ConcurrencyControl>(case: &Case, cleans: Cleans, looks_first: bool, changer_first: bool) -> usize {
     let Case(rows, gone, looked, changed) = *case;
     let db: Database<C> = database();
-    let (table, side): (Rows, Rows) = (db.table("t").unwrap(), db.table("side").unwrap());
+    let fronted = TableOptions { front: Front::Hash, ..TableOptions::default() };
+    let (table, side): (Rows, Rows) = (db.table_with("t", fronted).unwrap(), db.table("side").unwrap());
     let mut worker = db.worker();
     let put = async |tx: &braiddb::Txn<C>| {
         tx.put(side, SIDE, 0).await?;

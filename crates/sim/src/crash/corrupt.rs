@@ -157,7 +157,7 @@ fn open(
 fn table(db: &Database, number: u64) -> Result<Table<u64, [u8]>> {
     // Of every kind, so that what is noted of tables differs.
     let index = IndexKind::ALL[number as usize % IndexKind::ALL.len()];
-    db.table_with(&format!("table {number}"), TableOptions { index })
+    db.table_with(&format!("table {number}"), TableOptions { index, ..TableOptions::default() })
 }
 
 /// Commits some changes of single rows, each of which is flushed: nobody else would make room in the log.

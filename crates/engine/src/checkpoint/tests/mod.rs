@@ -51,8 +51,15 @@ fn rows_of(reader: &RowsReader) -> Result<Vec<Row>> {
 /// A table whose rows, if there are any, are in this file.
 fn table(number: u32, fixed8: bool, file: Option<RowsFile>) -> TableEntry {
     let (name, key_type) = (format!("table {number}"), "u64".to_string());
-    let table =
-        CatalogEntry { number, fixed8, name, key_type, value_type: "bytes, ä".to_string(), index: None };
+    let table = CatalogEntry {
+        number,
+        fixed8,
+        name,
+        key_type,
+        value_type: "bytes, ä".to_string(),
+        index: None,
+        front: None,
+    };
     let ranges = file.into_iter().map(|file| RowsRange { from: Vec::new(), file }).collect();
     TableEntry { table, ranges }
 }
@@ -142,7 +149,8 @@ fn further_parts() {
         (&[1, 127, 0], false),
         (&[2, 1, 1, b'x', 1, 1, b'y'], false),
         (&[1, 1, 1, 0xff], false),
-        (&[2, 128, 0, 2, 1, 9], false),
+        (&[2, 2, 1, b'x', 2, 1, b'y'], false),
+        (&[2, 128, 0, 3, 1, 9], false),
         (&[1, 128, 2, 0], false),
         (&[1], false),
         (&[0, 0], false),
@@ -209,7 +217,8 @@ fn unsound_ranges_are_refused() {
 fn catalog_entries_round_trip() {
     for (fixed8, index) in [(true, None), (false, None), (true, Some("btree")), (false, Some(""))] {
         let index = index.map(String::from);
-        let entry = CatalogEntry { index, ..table(u32::MAX - 1, fixed8, None).table };
+        let front = fixed8.then(|| "hash".to_string());
+        let entry = CatalogEntry { index, front, ..table(u32::MAX - 1, fixed8, None).table };
         let mut bytes = Vec::new();
         entry.encode(&mut bytes);
         assert_eq!(CatalogEntry::decode(&bytes), Some(entry));

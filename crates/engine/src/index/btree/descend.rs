@@ -3,7 +3,7 @@
 
 use super::BTree;
 use super::node::{Head, Node};
-use crate::index::{Key, Probe, RecordId};
+use crate::index::{Key, Probe, RecordId, Unbegun};
 use crate::suspend::{Never, Suspend};
 use crate::sync::Backoff;
 
@@ -14,12 +14,27 @@ pub struct Cursor {
     pub(super) known: u64,
     /// The node to read next.
     pub(super) node: u32,
-    /// The node that named it; 0: it was the root.
+    /// The node that named it; 0: it was the root. [`UNBEGUN`]: there is no descent, and `node` is the number of a bucket.
     pub(super) parent: u32,
     /// Misses reported at this node beyond its own lines: its prefix, then the object of its key.
     asked: u8,
     /// Keys come in ascending order.
     pub(super) ascends: bool,
+}
+
+/// In place of a node, of which no slab has so many.
+const UNBEGUN: u32 = u32::MAX;
+
+impl Unbegun for Cursor {
+    #[inline(always)]
+    fn unbegun(bucket: u32) -> Cursor {
+        Cursor { known: 0, node: bucket, parent: UNBEGUN, asked: 0, ascends: false }
+    }
+
+    #[inline(always)]
+    fn bucket(&self) -> Option<u32> {
+        (self.parent == UNBEGUN).then_some(self.node)
+    }
 }
 
 /// What a look into a leaf came to.

@@ -24,7 +24,7 @@ use crate::epoch::Local;
 use crate::index::atomic::{AtomicU64, Ordering};
 use crate::index::{Index, Inserted, Key, Mark, Page, Paged, Probe, RecordId};
 use crate::memory::{OutOfMemory, Slab};
-use crate::suspend::{PrefetchOnly, Suspend};
+use crate::suspend::Suspend;
 use crate::sync::Arc;
 use node::{CAPACITY_FIXED8, CAPACITY_MIXED, Latched, Node};
 use std::ops::Bound;
@@ -125,8 +125,8 @@ impl Index for BTree {
     }
 
     #[inline(always)]
-    unsafe fn prepare(&self, cursor: &Cursor) {
-        self.miss(cursor.node, &mut PrefetchOnly);
+    unsafe fn prepare<S: Suspend>(&self, cursor: &Cursor, s: &mut S) -> bool {
+        self.miss(cursor.node, s)
     }
 
     // (What is out of line takes and returns the cursor by value, so that a caller that can also be at another

@@ -6,7 +6,7 @@ use super::Masstree;
 use super::border::Find;
 use super::node::{Find8, Head, Node};
 use super::suffix;
-use crate::index::{Key, Probe, RecordId};
+use crate::index::{Key, Probe, RecordId, Unbegun};
 use crate::suspend::{Never, Suspend};
 use crate::sync::Backoff;
 
@@ -21,12 +21,27 @@ pub struct Cursor {
     pub(super) layer: u32,
     /// Layers above.
     pub(super) depth: u16,
-    /// Of `node`; 0 for a border.
+    /// Of `node`; 0 for a border. [`UNBEGUN`]: there is no descent, and `node` is the number of a bucket.
     pub(super) level: u8,
     /// Misses reported at this border beyond its own lines: its suffix block, then the suffix.
     asked: u8,
     /// Keys come in ascending order: a border that is full at its end will get no more.
     pub(super) ascends: bool,
+}
+
+/// In place of a level, of which no tree has so many.
+const UNBEGUN: u8 = u8::MAX;
+
+impl Unbegun for Cursor {
+    #[inline(always)]
+    fn unbegun(bucket: u32) -> Cursor {
+        Cursor { slice: 0, node: bucket, layer: 0, depth: 0, level: UNBEGUN, asked: 0, ascends: false }
+    }
+
+    #[inline(always)]
+    fn bucket(&self) -> Option<u32> {
+        (self.level == UNBEGUN).then_some(self.node)
+    }
 }
 
 /// What a look into a border came to.

@@ -33,7 +33,7 @@ use crate::epoch::Local;
 use crate::index::atomic::{AtomicU64, Ordering};
 use crate::index::{Index, Inserted, Key, Mark, Page, Paged, Probe, RecordId};
 use crate::memory::{OutOfMemory, Slab};
-use crate::suspend::{PrefetchOnly, Suspend};
+use crate::suspend::Suspend;
 use crate::sync::{Arc, Latch};
 use node::{Head, Node};
 use std::ops::Bound;
@@ -136,8 +136,8 @@ impl Index for Masstree {
     }
 
     #[inline(always)]
-    unsafe fn prepare(&self, cursor: &Cursor) {
-        self.miss(cursor.node, cursor.level, &mut PrefetchOnly);
+    unsafe fn prepare<S: Suspend>(&self, cursor: &Cursor, s: &mut S) -> bool {
+        self.miss(cursor.node, cursor.level, s)
     }
 
     #[inline(always)]
