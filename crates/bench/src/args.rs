@@ -1,7 +1,7 @@
 //! Flags of several commands, and their values. Lists with commas give a sweep.
 
 use crate::scheme::Cc;
-use braiddb::IndexKind;
+use braiddb::{Front, IndexKind};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -18,6 +18,9 @@ pub struct RunArgs {
     /// The kind of index of all tables: masstree or btree
     #[arg(long, default_value = "masstree")]
     pub index: IndexKind,
+    /// What is in front of the index of all tables: none or hash; several are compared
+    #[arg(long, default_value = "none", value_delimiter = ',')]
+    pub front: Vec<Front>,
     /// Where directories of durable databases are made, and removed afterwards [default: the system's for
     /// temporary files]
     #[arg(long, value_name = "DIR")]

@@ -14,29 +14,31 @@ pub(crate) use braiddb::metrics::{Breakdown, LogStatistics, SystemClock};
 pub(crate) use braiddb::suspend::{Never, OnMiss, PrefetchOnly};
 pub(crate) use braiddb::worker::{BatchSize, Worker};
 pub(crate) use braiddb::{
-    ConcurrencyControl as Scheme, Database, IndexKind, Options, Result, Serializable, Txn,
+    ConcurrencyControl as Scheme, Database, Front, IndexKind, Options, Result, Serializable, TableOptions,
+    Txn,
 };
 
-/// An empty database that starts no workers, and its directory if it has one, to be made in `parent`.
+/// An empty database of such tables that starts no workers, and its directory if it has one, to be made in `parent`.
 pub(crate) fn open<C: Scheme>(
-    index: IndexKind,
+    tables: TableOptions,
     durability: DurabilityKind,
     parent: &Path,
 ) -> crate::Result<(Database<C>, Option<Directory>)> {
     if durability == DurabilityKind::Memory {
-        let options = Options { workers: 0, index, ..Options::default() };
+        let TableOptions { index, front } = tables;
+        let options = Options { workers: 0, index, front, ..Options::default() };
         let db = Database::in_memory_with(options, Arc::new(SystemClock::default())).map_err(failure)?;
         return Ok((db, None));
     }
     let directory = Directory::new(parent);
-    Ok((open_again(&directory, index, durability)?, Some(directory)))
+    Ok((open_again(&directory, tables, durability)?, Some(directory)))
 }
 
 /// The database that `open` has made in this directory, which is not open any more. Tables that there are keep their
-/// kind of index.
+/// options.
 pub(crate) fn open_again<C: Scheme>(
     directory: &Directory,
-    index: IndexKind,
+    tables: TableOptions,
     durability: DurabilityKind,
 ) -> crate::Result<Database<C>> {
     let durability = match durability {
@@ -47,7 +49,8 @@ pub(crate) fn open_again<C: Scheme>(
     // Checkpoints are made by the plan alone.
     let options = Options {
         workers: 0,
-        index,
+        index: tables.index,
+        front: tables.front,
         durability,
         checkpoint_log_bytes: 0,
         checkpoint_interval_s: 0,

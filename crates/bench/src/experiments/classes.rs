@@ -3,7 +3,7 @@
 
 use crate::args::{DurabilityKind, RefillKind, parse_count, parse_seconds};
 use crate::distribution::Rng;
-use crate::engine::{self, BatchSize, Database, IndexKind, OnMiss, Serializable, Txn, Worker};
+use crate::engine::{self, BatchSize, Database, OnMiss, Serializable, TableOptions, Txn, Worker};
 use crate::report::environment::Environment;
 use crate::report::grid::Grid;
 use crate::report::write_json;
@@ -99,7 +99,8 @@ struct Json<'a> {
 
 /// Runs `braid bench classes`.
 pub(crate) fn run(args: &ClassesArgs) -> Result<()> {
-    let (db, _) = engine::open::<Serializable>(IndexKind::default(), DurabilityKind::Memory, Path::new("."))?;
+    let (db, _) =
+        engine::open::<Serializable>(TableOptions::default(), DurabilityKind::Memory, Path::new("."))?;
     let AnyTable::Fixed(table) = open_table(&db, 8)? else {
         return Err(Failure::new("keys of eight bytes have another table"));
     };
@@ -245,7 +246,7 @@ mod tests {
             ClassesArgs { records: 20_000, rows: 2000, every: 100, seconds: 0.06, repeats: 1, json: None };
         run(&args).unwrap();
         let (db, _) =
-            engine::open::<Serializable>(IndexKind::default(), DurabilityKind::Memory, Path::new("."))
+            engine::open::<Serializable>(TableOptions::default(), DurabilityKind::Memory, Path::new("."))
                 .unwrap();
         let AnyTable::Fixed(table) = open_table(&db, 8).unwrap() else { panic!("keys of eight bytes") };
         load(&db, table, args.records).unwrap();

@@ -5,7 +5,7 @@ use crate::args::{
     DurabilityKind, Mode, RefillKind, parse_batch, parse_count, parse_seconds, parse_theta, parse_workers,
 };
 use crate::distribution::Rng;
-use crate::engine::{self, BatchSize, Database, IndexKind, Never, OnMiss, Serializable, Txn};
+use crate::engine::{self, BatchSize, Database, Never, OnMiss, Serializable, TableOptions, Txn};
 use crate::machine::median;
 use crate::report::environment::Environment;
 use crate::report::grid::Grid;
@@ -187,7 +187,8 @@ const LONE_PER_TURN: u64 = 500;
 
 /// Transactions run one at a time, naive and auto by turns.
 fn lone() -> Result<Vec<Lone>> {
-    let (db, _) = engine::open::<Serializable>(IndexKind::default(), DurabilityKind::Memory, Path::new("."))?;
+    let (db, _) =
+        engine::open::<Serializable>(TableOptions::default(), DurabilityKind::Memory, Path::new("."))?;
     let AnyTable::Fixed(table) = open_table(&db, 8)? else {
         return Err(Failure::new("keys of eight bytes have another table"));
     };

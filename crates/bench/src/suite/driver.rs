@@ -109,8 +109,8 @@ impl WithScheme for TryOpen<'_> {
         if self.kind.durability == DurabilityKind::Memory {
             return Ok(());
         }
-        let (plan, DatabaseKind { scheme, durability }) = (self.plan, self.kind);
-        engine::open::<C>(plan.index, durability, &plan.directory).map(|_| ()).map_err(|error| {
+        let (plan, DatabaseKind { scheme, durability, .. }) = (self.plan, self.kind);
+        engine::open::<C>(plan.tables(&self.kind), durability, &plan.directory).map(|_| ()).map_err(|error| {
             let (scheme, durability) = (scheme.name(), durability.name());
             Failure::new(format!("--cc {scheme} with --durability {durability}: {error}"))
         })
@@ -128,7 +128,8 @@ impl<B: Benchmark> WithScheme for Load<'_, B> {
     type Output = Result<Box<dyn Runs>>;
     fn with<C: Scheme>(self) -> Self::Output {
         let plan = self.plan;
-        let (db, directory) = engine::open::<C>(plan.index, self.kind.durability, &plan.directory)?;
+        let (db, directory) =
+            engine::open::<C>(plan.tables(&self.kind), self.kind.durability, &plan.directory)?;
         let suites = self.benchmark.load(&db)?;
         assert!(suites.iter().all(|one| !one.suite.kinds().is_empty()), "a suite has kinds of transactions");
         let memory_before_bytes = engine::counters(&db).memory_bytes;

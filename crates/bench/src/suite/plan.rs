@@ -2,7 +2,7 @@
 
 use super::args::{HintsKind, KindsArgs, SuiteArgs};
 use crate::args::{DurabilityKind, Mode, RefillKind};
-use crate::engine::{AUTO_BATCH_MAX, BatchSize, IndexKind};
+use crate::engine::{AUTO_BATCH_MAX, BatchSize, Front, IndexKind, TableOptions};
 use crate::scheme::{Cc, SchemeKind};
 use crate::{Failure, Result};
 use std::path::PathBuf;
@@ -14,6 +14,8 @@ pub(crate) struct Variant {
     pub(crate) workers: usize,
     pub(crate) cc: Cc,
     pub(crate) durability: DurabilityKind,
+    /// What is in front of the tables' indexes.
+    pub(crate) front: Front,
     pub(crate) mode: Mode,
     /// Transactions open at once per worker; 1 where that is not given.
     pub(crate) batch: usize,
@@ -28,6 +30,7 @@ pub(crate) struct Variant {
 pub(crate) struct DatabaseKind {
     pub(crate) scheme: SchemeKind,
     pub(crate) durability: DurabilityKind,
+    pub(crate) front: Front,
 }
 
 impl Variant {
@@ -43,7 +46,7 @@ impl Variant {
 
     /// The database that it runs in.
     pub(crate) fn database(&self) -> DatabaseKind {
-        DatabaseKind { scheme: self.cc.scheme, durability: self.durability }
+        DatabaseKind { scheme: self.cc.scheme, durability: self.durability, front: self.front }
     }
 }
 
@@ -97,7 +100,18 @@ impl Plan {
                 for (batch, refill, hints) in ways(mode, &args.batch, refill, hints) {
                     for &cc in &args.run.cc {
                         for &durability in &args.run.durability {
-                            plan.push(Variant { workers, cc, durability, mode, batch, refill, hints });
+                            for &front in &args.run.front {
+                                plan.push(Variant {
+                                    workers,
+                                    cc,
+                                    durability,
+                                    front,
+                                    mode,
+                                    batch,
+                                    refill,
+                                    hints,
+                                });
+                            }
                         }
                     }
                 }
@@ -116,6 +130,11 @@ impl Plan {
             return Err(no_form(*mode));
         }
         Plan::new(&args.suite, &[RefillKind::Immediate], &args.hints)
+    }
+
+    /// The options of a database's tables.
+    pub(crate) fn tables(&self, kind: &DatabaseKind) -> TableOptions {
+        TableOptions { index: self.index, front: kind.front }
     }
 
     /// Adds a variant that is not yet in the plan.

@@ -3,7 +3,7 @@
 use super::Parameter;
 use super::outcome::{Outcome, Row, TOTAL};
 use crate::args::RunArgs;
-use crate::engine::IndexKind;
+use crate::engine::{Front, IndexKind};
 use crate::report::chart::{self, Data};
 use crate::report::grid::Grid;
 use crate::report::page::{Page, Part};
@@ -105,6 +105,7 @@ impl Outcome {
         let usual = match *name {
             "cc" => "serializable",
             "durability" => "memory",
+            "front" => "none",
             "refill" => "immediate",
             "hints" => "off",
             "kind" => "transaction",
@@ -138,9 +139,10 @@ impl Outcome {
             let (before, after) = (database.memory_before_bytes, database.memory_after_bytes);
             let _ = write!(
                 notes,
-                "{}, durability {}: {} of memory after loading",
+                "{}, durability {}{}: {} of memory after loading",
                 database.kind.scheme.name(),
                 database.kind.durability.name(),
+                of_front(database.kind.front),
                 size(before)
             );
             let records = database.parameters.iter().find(|p| p.0 == "records").and_then(|p| p.1.as_f64());
@@ -259,7 +261,7 @@ impl Outcome {
         }
     }
 
-    /// The name of a row's series: its mode, scheme and durability where they vary, and batch and refill where these do.
+    /// The name of a row's series: its mode, scheme, durability and front where they vary, and batch and refill where these do.
     fn series(&self) -> impl Fn(&Row) -> String {
         let rows: Vec<&Row> = self.rows.iter().collect();
         let name = means(&rows);
@@ -291,16 +293,25 @@ fn axis_value(row: &Row, axis: &str) -> String {
     }
 }
 
-/// The name of what makes a series: those of mode, scheme and durability that vary; the mode, if none does.
+/// The name of what makes a series: those of mode, scheme, durability and front that vary; the mode, if none does.
 fn means(rows: &[&Row]) -> impl Fn(&Row) -> String + use<> {
-    const MEANS: [fn(&Row) -> &'static str; 3] =
-        [|row| row.variant.mode.name(), |row| row.variant.cc.name(), |row| row.variant.durability.name()];
+    const MEANS: [fn(&Row) -> &'static str; 4] = [
+        |row| row.variant.mode.name(),
+        |row| row.variant.cc.name(),
+        |row| row.variant.durability.name(),
+        |row| row.variant.front.name(),
+    ];
     let varies = |of: &fn(&Row) -> &'static str| rows.iter().any(|row| of(row) != of(rows[0]));
     let mut varied: Vec<_> = MEANS.into_iter().filter(varies).collect();
     if varied.is_empty() {
         varied.push(MEANS[0]);
     }
     move |row| varied.iter().map(|of| of(row)).collect::<Vec<_>>().join(", ")
+}
+
+/// What a note says of what is in front of indexes.
+fn of_front(front: Front) -> String {
+    if front == Front::None { String::new() } else { format!(", front {}", front.name()) }
 }
 
 fn refill(row: &Row) -> String {
@@ -334,6 +345,7 @@ const COLUMNS: &[Column] = &[
     ("workers", true, |_, row| row.variant.workers.to_string()),
     ("cc", false, |_, row| row.variant.cc.name().to_owned()),
     ("durability", false, |_, row| row.variant.durability.name().to_owned()),
+    ("front", false, |_, row| row.variant.front.name().to_owned()),
     ("mode", false, |_, row| row.variant.mode.name().to_owned()),
     ("batch", true, |_, row| row.variant.batch.to_string()),
     ("refill", false, |_, row| refill(row)),
@@ -401,6 +413,7 @@ pub(crate) mod tests {
                         workers: 1,
                         cc: SchemeKind::Serializable.into(),
                         durability: DurabilityKind::Memory,
+                        front: Front::None,
                         mode,
                         batch,
                         refill: RefillKind::Immediate,

@@ -398,15 +398,18 @@ mod tests {
     use super::*;
     use crate::args::DurabilityKind;
     use crate::engine::Serializable;
-    use braiddb::IndexKind;
+    use braiddb::TableOptions;
 
     #[test]
     fn inputs_have_the_usual_mix_and_the_hot_customers() {
         // Proves the shares of the transactions and of the hot customers, and that a payment has two sides,
         // and that a transaction names the hot ones whom it takes from or gives to.
-        let (db, _) =
-            engine::open::<Serializable>(IndexKind::default(), DurabilityKind::Memory, &std::env::temp_dir())
-                .unwrap();
+        let (db, _) = engine::open::<Serializable>(
+            TableOptions::default(),
+            DurabilityKind::Memory,
+            &std::env::temp_dir(),
+        )
+        .unwrap();
         let hot = Some(Hot { customers: 10, share: 0.9 });
         let suite = Smallbank::load(&db, &Setup { customers: 1000, hot }).unwrap();
         let (mut rng, mut acts, mut of_hot) = (suite.source(0, 1, 3), [0u64; 6], 0);

@@ -11,7 +11,7 @@ use crate::suite::plan::{Plan, Variant};
 use crate::suite::show::page;
 use crate::suite::worker::{Job, Length, Measured, execute};
 use crate::suite::{Benchmark, Condition, Loaded, Suite, Transactions, driver};
-use braiddb::IndexKind;
+use braiddb::{Front, TableOptions};
 use clap::Parser;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -274,7 +274,7 @@ impl<B: Benchmark<Suite: Loses + 'static>> Benchmark for PlantedSetup<B> {
 /// Runs one worker with one fault, and says which conditions do not hold then.
 fn broken(benchmark: &impl Benchmark<Suite: Loses + 'static>, what: usize) -> Vec<bool> {
     let (db, _directory) = engine::open::<braiddb::Snapshot>(
-        IndexKind::default(),
+        TableOptions::default(),
         DurabilityKind::Memory,
         &std::env::temp_dir(),
     )
@@ -285,6 +285,7 @@ fn broken(benchmark: &impl Benchmark<Suite: Loses + 'static>, what: usize) -> Ve
         workers: 1,
         cc: SchemeKind::Snapshot.into(),
         durability: DurabilityKind::Memory,
+        front: Front::None,
         mode: Mode::Naive,
         batch: 1,
         refill: RefillKind::Immediate,

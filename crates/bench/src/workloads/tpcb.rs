@@ -331,15 +331,18 @@ mod tests {
     use super::*;
     use crate::args::DurabilityKind;
     use crate::engine::Serializable;
-    use braiddb::IndexKind;
+    use braiddb::TableOptions;
 
     #[test]
     fn inputs_have_the_profile_of_the_standard() {
         // Proves the share of accounts of the own branch, that a teller is of its branch, the bounds of the
         // deltas, that two sources have no key of the history in common, and that the branch is named to workers.
-        let (db, _) =
-            engine::open::<Serializable>(IndexKind::default(), DurabilityKind::Memory, &std::env::temp_dir())
-                .unwrap();
+        let (db, _) = engine::open::<Serializable>(
+            TableOptions::default(),
+            DurabilityKind::Memory,
+            &std::env::temp_dir(),
+        )
+        .unwrap();
         let suite = Tpcb::load(&db, &Setup { scale: 4, accounts_of_branch: 100 }).unwrap();
         let mut source = suite.source(0, 2, 7);
         let (mut own, mut lowest, mut highest) = (0, 0, 0);

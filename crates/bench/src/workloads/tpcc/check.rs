@@ -12,7 +12,7 @@ use crate::suite::slice::{Slice, together};
 use crate::suite::worker::{Job, Length};
 use crate::suite::{Suite, Transactions};
 use crate::{Failure, Result};
-use braiddb::IndexKind;
+use braiddb::{Front, IndexKind, TableOptions};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -102,7 +102,8 @@ fn run_home<C: Scheme>(
     show: &mut dyn FnMut(&Run),
 ) -> Result<Vec<Run>> {
     let settings = Settings::new(plan.scale);
-    let (mut db, directory) = engine::open::<C>(plan.index, durability, &plan.directory)?;
+    let tables = TableOptions { index: plan.index, ..TableOptions::default() };
+    let (mut db, directory) = engine::open::<C>(tables, durability, &plan.directory)?;
     let mut suite = Tpcc::load(&db, settings, plan.seed, plan.workers, &|_, _| {})?;
     let mut runs = Vec::new();
     for (mix, mode) in plan.mix.iter().flat_map(|mix| plan.mode.iter().map(move |mode| (*mix, *mode))) {
@@ -113,7 +114,7 @@ fn run_home<C: Scheme>(
         let elapsed = start.elapsed();
         if let Some(directory) = &directory {
             db.close().map_err(engine::failure)?;
-            db = engine::open_again(directory, plan.index, durability)?;
+            db = engine::open_again(directory, tables, durability)?;
             suite = suite.of(&db)?;
         }
         let conditions = suite.check(&db)?;
@@ -160,7 +161,7 @@ pub(super) fn run<C: Scheme>(
     let batch = if mode.interleaves() { batch } else { 1 };
     let hints = if mode.may_interleave() { HintsKind::On } else { HintsKind::Off };
     let (durability, refill) = (DurabilityKind::Memory, RefillKind::Immediate);
-    let variant = &Variant { workers, cc, durability, mode, batch, refill, hints };
+    let variant = &Variant { workers, cc, durability, front: Front::None, mode, batch, refill, hints };
     let length = Length { warm_up: Duration::ZERO, slice: Duration::MAX, transactions_max: transactions };
     let slice = together(workers, |worker| suite.execute(&Job { db, suite, variant, worker, length, seed }))?;
     let slice = slice.ok_or_else(|| no_form(mode))?;
