@@ -106,6 +106,28 @@ impl<S: Suspend> Suspend for Timed<'_, S> {
     }
 }
 
+/// What a policy that changes another one's answers to misses leaves to that.
+macro_rules! leave_the_rest_to_policy {
+    () => {
+        #[inline(always)]
+        fn pause(&mut self) -> bool {
+            self.policy.pause()
+        }
+        #[inline(always)]
+        fn enter(&mut self, activity: Activity) {
+            self.policy.enter(activity);
+        }
+        #[inline(always)]
+        fn was(&mut self, activity: Activity) {
+            self.policy.was(activity);
+        }
+        #[inline(always)]
+        fn pick(&mut self, last: usize, n: usize) -> usize {
+            self.policy.pick(last, n)
+        }
+    };
+}
+
 /// Another policy, for what an object of one line leads to: that line is in the cache.
 #[derive(Debug)]
 pub(crate) struct Beside<'s, S> {
@@ -130,19 +152,62 @@ impl<S: Suspend> Suspend for Beside<'_, S> {
         let is_beside = LINES == 1 && (p.addr() ^ self.object.addr()) < CACHE_LINE;
         !is_beside && self.policy.miss::<LINES>(p)
     }
-    fn pause(&mut self) -> bool {
-        self.policy.pause()
-    }
+    leave_the_rest_to_policy!();
+}
+
+/// Another policy, for versions of about so many bytes: they are asked for as a whole.
+#[derive(Debug)]
+pub(crate) struct Whole<'s, S> {
+    policy: &'s mut S,
+    bytes: usize,
+}
+
+impl<'s, S> Whole<'s, S> {
+    /// `policy`, for objects of `bytes` bytes.
     #[inline(always)]
-    fn enter(&mut self, activity: Activity) {
-        self.policy.enter(activity);
+    pub(crate) fn new(policy: &'s mut S, bytes: usize) -> Self {
+        Whole { policy, bytes }
     }
-    fn was(&mut self, activity: Activity) {
-        self.policy.was(activity);
+}
+
+impl<S: Suspend> Suspend for Whole<'_, S> {
+    const SUSPENDS: bool = S::SUSPENDS;
+    const PREFETCHES: bool = S::PREFETCHES;
+    const PAUSES: bool = S::PAUSES;
+    #[inline(always)]
+    fn miss<const LINES: usize>(&mut self, p: *const u8) -> bool {
+        if S::PREFETCHES && self.bytes > LINES * CACHE_LINE {
+            prefetch_behind(p, LINES, self.bytes);
+        }
+        self.policy.miss::<LINES>(p)
     }
-    fn pick(&mut self, last: usize, n: usize) -> usize {
-        self.policy.pick(last, n)
+    leave_the_rest_to_policy!();
+}
+
+/// Another policy, but for leaving at each miss: for a caller that asks for several objects and then comes back to each.
+#[derive(Debug)]
+pub(crate) struct Leaving<'s, S> {
+    policy: &'s mut S,
+}
+
+impl<'s, S> Leaving<'s, S> {
+    /// As `policy`, and leaves.
+    #[inline(always)]
+    pub(crate) fn new(policy: &'s mut S) -> Self {
+        Leaving { policy }
     }
+}
+
+impl<S: Suspend> Suspend for Leaving<'_, S> {
+    const SUSPENDS: bool = true;
+    const PREFETCHES: bool = S::PREFETCHES;
+    const PAUSES: bool = S::PAUSES;
+    #[inline(always)]
+    fn miss<const LINES: usize>(&mut self, p: *const u8) -> bool {
+        self.policy.miss::<LINES>(p);
+        true
+    }
+    leave_the_rest_to_policy!();
 }
 
 impl Suspend for Never {
@@ -207,6 +272,18 @@ impl Suspend for Seeded {
 pub fn prefetch<const LINES: usize>(p: *const u8) {
     for line in 0..LINES {
         prefetch_line(p.wrapping_add(line * CACHE_LINE));
+    }
+}
+
+/// As `prefetch`, for what there is of `bytes` bytes behind the first `LINES` lines. (A loop in its callers' loops takes them fewer
+/// instructions than a call there does.)
+#[inline(always)]
+fn prefetch_behind(p: *const u8, lines: usize, bytes: usize) {
+    let end = p.addr() + bytes;
+    let mut line = p.map_addr(|p| p & !(CACHE_LINE - 1)).wrapping_add(lines * CACHE_LINE);
+    while line.addr() < end {
+        prefetch_line(line);
+        line = line.wrapping_add(CACHE_LINE);
     }
 }
 

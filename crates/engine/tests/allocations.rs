@@ -161,6 +161,14 @@ fn long_keys_and_conflicts() {
     let db = Database::in_memory(Options { workers: 0, ..Options::default() }).expect("memory");
     let t: Table<(u64, Vec<u8>), u64> = db.table("t").expect("memory");
     let mut worker = db.worker();
+    // Rows enough for transactions to leave their reads of it, and so to conflict.
+    let fill = async |tx: &Txn| {
+        for i in 0..2000 {
+            tx.put(t, (100 + i, Vec::new()), 0).await?;
+        }
+        Ok(())
+    };
+    worker.run(fill).expect("nobody else writes");
     let counted = allocations(&mut worker, 0, async |tx, i| {
         let key = (i % 5, &b"longer than a slice"[..]);
         let value = tx.get(t, key).await?.unwrap_or(0);

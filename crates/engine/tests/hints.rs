@@ -49,6 +49,8 @@ fn hinted_transactions_on_hot_records_never_conflict() {
     for batch in [BatchSize::Fixed(48), BatchSize::Auto] {
         let (db, table) = database(0);
         let mut worker = db.worker_with(OnMiss, WorkerOptions { batch, ..WorkerOptions::default() });
+        // Others, so that the table is no small one, in which reads are not left.
+        worker.run_each(1000..3000, async |tx, key| tx.put(table, *key, 0).await, |result| result.unwrap());
         let mut ended = 0;
         worker.run_each_hinted(
             0..TRANSACTIONS,

@@ -129,6 +129,13 @@ impl Local {
         self.now.get()
     }
 
+    /// What this participant announces: at most the stamp of each operation in flight.
+    #[inline(always)]
+    pub fn announced(&self) -> u64 {
+        debug_assert!(self.is_entered());
+        self.announced.get()
+    }
+
     /// Announces anew: the oldest stamp of an operation still in flight, or the present epoch where there is none.
     /// Advances the global epoch where all have caught up, and reclaims what is due.
     ///

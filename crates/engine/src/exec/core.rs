@@ -344,7 +344,7 @@ impl<H: Host> Core<H> {
     pub(crate) fn count_round(&mut self, live: &[NonNull<Slot<H::Operations>>]) {
         self.counters.rounds += 1;
         self.counters.visits += live.len() as u64;
-        if self.counters.rounds >= self.mark_at || self.host.local().is_pressed() {
+        if self.counters.rounds >= self.mark_at || self.host.local().is_pressed() || self.is_overdue() {
             self.pass_mark(live);
         }
     }
@@ -361,7 +361,7 @@ impl<H: Host> Core<H> {
     fn pass_mark(&mut self, live: &[NonNull<Slot<H::Operations>>]) {
         self.stop_timing();
         let round = self.counters.rounds;
-        if round >= self.house_at || self.host.local().is_pressed() {
+        if round >= self.house_at || self.host.local().is_pressed() || self.is_overdue() {
             self.keep_house(live);
             self.set_house_at();
         }
@@ -398,14 +398,19 @@ impl<H: Host> Core<H> {
         if self.tuner.is_some() {
             self.tune(live.len());
         }
-        if self.counters.ended - self.maintained_at_ended >= MAINTAIN_EVERY_ENDED
-            || self.host.local().is_pressed()
-        {
+        if self.is_overdue() || self.host.local().is_pressed() {
             self.maintain();
         }
         if let (Some(profile), Some(started)) = (self.host.profile(), started) {
             profile.end_housekeeping(started);
         }
+    }
+
+    /// So many futures have ended that they have left something behind: where few rounds end many of them, those are not what to
+    /// go by.
+    #[inline(always)]
+    fn is_overdue(&self) -> bool {
+        self.counters.ended - self.maintained_at_ended >= MAINTAIN_EVERY_ENDED
     }
 
     /// Calls `Host::maintain`; returns true if there is more to do.

@@ -91,6 +91,19 @@ pub trait Index: Send + Sync {
     /// The cursor is of this index; both keys' bytes are alive during the call.
     unsafe fn start_behind(&self, cursor: &Self::Cursor, behind: &Key, key: &Key) -> Self::Cursor;
 
+    /// As `start_behind`, if the key belongs to the leaf that the cursor is at, as far as that tells.
+    ///
+    /// # Safety
+    /// As `start_behind`.
+    unsafe fn start_near(&self, cursor: &Self::Cursor, behind: &Key, key: &Key) -> Option<Self::Cursor>;
+
+    /// Whether a descent that has not been stepped yet is a short one: the tree is so small that its nodes are in the caches if
+    /// it is in use.
+    ///
+    /// # Safety
+    /// The cursor is of this index.
+    unsafe fn is_short(&self, cursor: &Self::Cursor) -> bool;
+
     /// Asks for the memory that the first step reads. Returns true if the operation is to be left.
     ///
     /// # Safety

@@ -106,7 +106,7 @@ pub(crate) fn get<I: Index, S: Suspend>(index: &I, key: &Key, s: &mut S) -> (I::
 }
 
 /// As `get`, from where the descent begins.
-fn get_from<I: Index, S: Suspend>(
+pub(super) fn get_from<I: Index, S: Suspend>(
     index: &I,
     mut cursor: I::Cursor,
     key: &Key,
@@ -233,6 +233,14 @@ fn check_run<I: Index, S: Suspend>(
     let mut behind = None;
     for (bytes, is_insert) in keys {
         let key = Key::new(bytes);
+        let near = behind.as_ref().and_then(|(cursor, behind)| {
+            // SAFETY: both keys live.
+            unsafe { index.start_near(cursor, behind, &key) }
+        });
+        if let Some(near) = near {
+            let found = get_from(index, near, &key, s).1;
+            assert_eq!(found, model.get(bytes).copied(), "near: {bytes:?} in {keys:?}");
+        }
         let cursor = match &behind {
             // SAFETY: both keys live.
             Some((cursor, behind)) => unsafe { index.start_behind(cursor, behind, &key) },

@@ -1,7 +1,7 @@
 //! The stress test that every index must pass: many threads on one tree. What never leaves is always found and always
 //! walked, in order.
 
-use super::model::{Checked, get, scan};
+use super::model::{Checked, get, get_from, scan};
 use super::{Inserted, Key, RecordId};
 use crate::epoch::{Epochs, Local};
 use crate::memory::{Kind, Memory, Slab};
@@ -21,11 +21,13 @@ fn stays(n: u64) -> bool {
     n.is_multiple_of(3)
 }
 
-/// Inserts and removes its own keys at random, and looks at the others.
+/// Inserts and removes its own keys at random, and looks at the others. A search begins where the last one has ended if the
+/// same epoch is announced, also if it was left in between; and may be in flight while another one is announced.
 fn write<I: Checked>(tree: &I, local: &Local, key_of: KeyOf, thread: u64, rounds: u64) {
     let mut random = Seeded::new(thread + 1);
     let mut s = Seeded::new(thread + 100);
     let mut present = vec![false; KEYS as usize];
+    let mut last: Option<(I::Cursor, Vec<u8>, u64)> = None;
     for round in 0..rounds {
         let n = match round / 2_000 % 2 {
             0 => random.next_u64() % KEYS, // anywhere
@@ -34,7 +36,17 @@ fn write<I: Checked>(tree: &I, local: &Local, key_of: KeyOf, thread: u64, rounds
         let bytes = key_of(n);
         let key = Key::new(&bytes);
         local.enter();
-        let (cursor, found) = get(tree, &key, &mut s);
+        let near =
+            last.as_ref().filter(|last| last.2 == local.announced()).and_then(|(cursor, behind, _)| {
+                // SAFETY: what the cursor's descent could reach is there (see `ops::last_insert`); the keys live.
+                unsafe { tree.start_near(cursor, &Key::new(behind), &key) }
+            });
+        let stamp = local.now();
+        let (cursor, found) = get_from(tree, near.unwrap_or_else(|| tree.start(&key)), &key, &mut s);
+        if round % 5 == 0 {
+            local.refresh(Some(stamp));
+        }
+        last = Some((cursor, bytes.clone(), local.announced()));
         if stays(n) {
             assert_eq!(found, Some(RecordId(1)), "key {n} has gone");
         } else if n / 3 % THREADS == thread {

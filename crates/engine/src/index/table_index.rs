@@ -207,7 +207,7 @@ macro_rules! kinds {
             };
         }
 
-        /// Begins a descent in the place of `$cursor`, and asks for what its first step reads.
+        /// Begins a descent in the place of `$cursor`, and asks for what its first step reads. True: it is a short one.
         macro_rules! begin_in {
             ($index:expr, $key:expr, $cursor:expr) => {
                 match $index {
@@ -215,6 +215,7 @@ macro_rules! kinds {
                         let cursor = tree.start($key);
                         tree.prepare(&cursor, &mut PrefetchOnly);
                         *$cursor = Cursor { $module: cursor };
+                        tree.is_short(&cursor)
                     })+
                 }
             };
@@ -227,6 +228,18 @@ macro_rules! kinds {
                     $(Tree::$kind($tree) => {
                         let $state = &$state.$module;
                         $State { $module: $call }
+                    })+
+                }
+            };
+        }
+
+        /// As `begin_behind`, where that may be refused.
+        macro_rules! begin_near {
+            ($index:expr, $tree:ident, $cursor:ident => $call:expr) => {
+                match $index {
+                    $(Tree::$kind($tree) => {
+                        let $cursor = &$cursor.$module;
+                        ($call).map(|near| Cursor { $module: near })
                     })+
                 }
             };
@@ -273,16 +286,19 @@ impl Cursor {
 }
 
 impl TableIndex {
-    /// Begins a descent in the place of `cursor`, and asks for the memory that its first step reads. (A cursor that is returned
-    /// is copied in wider words than it was stored in just before, for which a processor has to wait.)
+    /// Begins a descent in the place of `cursor`, and asks for the memory that its first step reads. Returns true if it is a short
+    /// one, as [`Index::is_short`]. (A cursor that is returned is copied in wider words than it was stored in just before, for
+    /// which a processor has to wait.)
     #[inline(always)]
-    pub fn start_in(&self, key: &Key, cursor: &mut Cursor) {
+    pub fn start_in(&self, key: &Key, cursor: &mut Cursor) -> bool {
         if let Some(tree) = self.plain() {
             let begun = tree.start(key);
-            // SAFETY: just begun by this tree.
-            unsafe { tree.prepare(&begun, &mut PrefetchOnly) };
             *cursor = Cursor { masstree: begun };
-            return;
+            // SAFETY: just begun by this tree.
+            return unsafe {
+                tree.prepare(&begun, &mut PrefetchOnly);
+                tree.is_short(&begun)
+            };
         }
         // SAFETY: it is not plain.
         if let Some(front) = unsafe { self.front_or_other() }
@@ -290,10 +306,10 @@ impl TableIndex {
         {
             *cursor = unbegun!(&self.tree, bucket);
             prefetch::<1>(front.at(bucket));
-            return;
+            return false;
         }
-        // SAFETY: `prepare` is called with what `start` of the same tree has returned.
-        unsafe { begin_in!(&self.tree, key, cursor) };
+        // SAFETY: `prepare` and `is_short` are called with what `start` of the same tree has returned.
+        unsafe { begin_in!(&self.tree, key, cursor) }
     }
 }
 
@@ -421,6 +437,26 @@ impl Index for TableIndex {
         }
         // SAFETY: by the caller's promise, and so the cursor is of this kind.
         unsafe { begin_behind!(Cursor, &self.tree, tree, cursor => tree.start_behind(cursor, behind, key)) }
+    }
+
+    #[inline(always)]
+    unsafe fn start_near(&self, cursor: &Cursor, behind: &Key, key: &Key) -> Option<Cursor> {
+        // SAFETY: by the caller's promise.
+        if self.front.is_some() && unsafe { self.bucket_at(cursor) }.is_some() {
+            return None;
+        }
+        // SAFETY: by the caller's promise, and so the cursor is of this kind.
+        unsafe { begin_near!(&self.tree, tree, cursor => tree.start_near(cursor, behind, key)) }
+    }
+
+    #[inline(always)]
+    unsafe fn is_short(&self, cursor: &Cursor) -> bool {
+        // SAFETY: by the caller's promise.
+        match self.front.is_some() && unsafe { self.bucket_at(cursor) }.is_some() {
+            true => false, // the front is one line of many
+            // SAFETY: by the caller's promise.
+            false => unsafe { look_at!(&self.tree, tree, cursor => tree.is_short(cursor)) },
+        }
     }
 
     #[inline(always)]

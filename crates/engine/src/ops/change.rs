@@ -89,6 +89,10 @@ impl<C: ConcurrencyControl> TxnState<C> {
     #[inline(always)]
     fn make_change(&self, point: &Point<C>, change: Change<'_>) -> Result<Written, Refused> {
         self.enter(Activity::Versions);
+        if let Change::Put(value) | Change::Insert(value) | Change::Update(value) = change {
+            // SAFETY: the table is alive.
+            unsafe { &*point.table }.note_value(value.len());
+        }
         let made = match change {
             _ if !point.record.is_null() => self.write(point, change),
             Change::Update(_) | Change::Delete | Change::Lock => {
@@ -159,6 +163,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
         if let Ok(Inserted::New) = inserted {
             // SAFETY: `create` has just been called with the record.
             unsafe { C::created(txn, record, &target) };
+            self.last_insert.note(point, context);
             return Ok(Written::Done);
         }
         // SAFETY: made just above.

@@ -3,7 +3,7 @@
 use crate::cc::{ConcurrencyControl, Env, Intent, Refused};
 use crate::profile::Activity;
 use crate::record::{Record, RecordId};
-use crate::suspend::Suspend;
+use crate::suspend::{Suspend, Whole};
 use crate::table::TableInner;
 
 /// Rows visited at once.
@@ -45,7 +45,8 @@ impl<C: ConcurrencyControl> EntryRows<C> {
         self.rows.push(Followed { record, access: C::Access::default() });
     }
 
-    /// Goes on with the accesses to the rows, a window at a time. Returns true if all have ended.
+    /// Goes on with the accesses to the rows, whose versions have about so many bytes, a window at a time. Returns true if all
+    /// have ended.
     ///
     /// # Safety
     /// As [`Point::step`](super::point::Point::step).
@@ -53,6 +54,7 @@ impl<C: ConcurrencyControl> EntryRows<C> {
     pub(crate) unsafe fn step<S: Suspend>(
         &mut self,
         intent: Intent,
+        version_bytes: usize,
         env: Env<'_, C>,
         txn: &mut C::Txn,
         s: &mut S,
@@ -74,7 +76,9 @@ impl<C: ConcurrencyControl> EntryRows<C> {
                 round &= round - 1;
                 let Followed { record, access } = &mut self.rows[first + i];
                 // SAFETY: the transaction has found the entry's value, so its row's record stays what it is.
-                let is_done = unsafe { C::access(access, *record, intent, env, txn, s) };
+                let is_done = unsafe {
+                    C::access(access, *record, intent, env, txn, &mut Whole::new(s, version_bytes))
+                };
                 self.left &= !(u32::from(is_done) << i);
             }
             if self.left != 0 {

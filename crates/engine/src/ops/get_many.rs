@@ -107,10 +107,10 @@ impl<'t, C: ConcurrencyControl> MultiGet<'t, C> {
         }
         while flying < SLOTS && self.next + flying < count {
             let key = key(self.next + flying).map_err(|fault| self.txn.doom(fault))?;
-            let Some(place) = txn.post_point(table, key, self.intent) else {
+            let Some(posted) = txn.post_point(table, key, self.intent) else {
                 return Ok(flying > 0);
             };
-            self.places[flying] = place;
+            self.places[flying] = posted.place;
             flying += 1;
         }
         Ok(true)

@@ -17,6 +17,7 @@ mod get_many;
 mod index_upkeep;
 mod indexed_write;
 mod inline;
+mod last_insert;
 mod lifecycle;
 mod point;
 mod point_futures;

@@ -6,7 +6,7 @@ use crate::index::{Cursor, Index, Key, Probe};
 use crate::kernel::Context;
 use crate::profile::Activity;
 use crate::record::{Record, RecordId};
-use crate::suspend::{PrefetchOnly, Suspend};
+use crate::suspend::{PrefetchOnly, Suspend, Whole};
 use crate::table::TableInner;
 
 /// An access to one key, suspended anywhere. Owns nothing and points into no future, which may be
@@ -97,11 +97,12 @@ impl<C: ConcurrencyControl> Point<C> {
         Point { record, id: table.id(record), ..Point::new(table, key, intent) }
     }
 
-    /// Begins the descent, and asks for the memory that the first step reads.
+    /// Begins the descent, and asks for the memory that the first step reads. Returns true if the descent is short:
+    /// see [`Index::is_short`].
     #[inline(always)]
-    pub(crate) fn begin(&mut self, table: &TableInner) {
+    pub(crate) fn begin(&mut self, table: &TableInner) -> bool {
         debug_assert!(std::ptr::eq(table, self.table));
-        table.index.start_in(&self.key, &mut self.cursor);
+        table.index.start_in(&self.key, &mut self.cursor)
     }
 
     /// Asks for the memory that the first step reads.
@@ -126,11 +127,11 @@ impl<C: ConcurrencyControl> Point<C> {
         txn: &mut C::Txn,
         s: &mut S,
     ) -> bool {
+        // SAFETY: by the caller's promise.
+        let table = unsafe { &*self.table };
         if self.record.is_null() {
             s.enter(Activity::Index);
             // SAFETY: by the caller's promise.
-            let table = unsafe { &*self.table };
-            // SAFETY: as above.
             match unsafe { table.index.step(&mut self.cursor, &self.key, s) } {
                 Probe::Suspended => return false,
                 Probe::Absent => return true,
@@ -144,6 +145,7 @@ impl<C: ConcurrencyControl> Point<C> {
             }
         }
         s.enter(Activity::Versions);
+        let s = &mut Whole::new(s, table.version_bytes());
         // SAFETY: the index named the record in this operation.
         unsafe { C::access(&mut self.access, self.record, self.intent, context.env(), txn, s) }
     }

@@ -103,28 +103,46 @@ impl<'t, C: ConcurrencyControl> PointLookup<'t, C> {
         end: impl FnOnce(&'t TxnState<C>, &Point<C>) -> Result<R, Fault>,
     ) -> Poll<Result<R, Fault>> {
         let txn = self.txn;
-        if self.place != NO_SLOT {
-            if !txn.is_done(self.place) {
+        if self.place == NO_SLOT {
+            if self.table.is_null() {
+                return Poll::Ready(Err(self.fault()));
+            }
+            // SAFETY: tables live as long as their database, which the transaction's worker holds.
+            let table = unsafe { &*self.table };
+            let Some(posted) = txn.post_point(table, self.key(), self.intent) else {
+                let mut point = Point::new(table, self.key(), self.intent);
+                if !txn.run_point(&mut point) {
+                    return Poll::Ready(Err(txn.doom(Fault::Abort(Abort::WaitTimeout))));
+                }
+                return Poll::Ready(end(txn, &point));
+            };
+            self.place = posted.place;
+            if !posted.is_short || !txn.step_at_once(posted.place) {
                 return txn.pend(context);
             }
-            let result = end(txn, txn.point(self.place));
-            txn.release(self.place);
-            return Poll::Ready(result);
-        }
-        if self.table.is_null() {
-            return Poll::Ready(Err(self.fault()));
-        }
-        // SAFETY: tables live as long as their database, which the transaction's worker holds.
-        let table = unsafe { &*self.table };
-        if let Some(place) = txn.post_point(table, self.key(), self.intent) {
-            self.place = place;
+        } else if !txn.is_done(self.place) {
             return txn.pend(context);
         }
-        let mut point = Point::new(table, self.key(), self.intent);
-        if !txn.run_point(&mut point) {
-            return Poll::Ready(Err(txn.doom(Fault::Abort(Abort::WaitTimeout))));
+        let result = end(txn, txn.point(self.place));
+        txn.release(self.place);
+        Poll::Ready(result)
+    }
+
+    /// A finished operation on a row that is known without a descent: one that was read lately, or where the key that was
+    /// inserted last is the one before it.
+    #[inline(always)]
+    fn known_point(&self, change: Change<'_>) -> Option<Point<C>> {
+        if self.place != NO_SLOT || self.table.is_null() {
+            return None;
         }
-        Poll::Ready(end(txn, &point))
+        if let Some(point) = self.txn.recent_point(self.table, self.key(), Intent::Write) {
+            return Some(point);
+        }
+        if !matches!(change, Change::Insert(_) | Change::Put(_)) {
+            return None;
+        }
+        // SAFETY: tables live as long as their database.
+        self.txn.point_behind_insert(unsafe { &*self.table }, self.key())
     }
 
     /// Nothing but reads is made of it.
@@ -168,10 +186,7 @@ impl<'t, C: ConcurrencyControl> PointLookup<'t, C> {
         if self.has_upkeep || self.place == NO_SLOT && self.is_indexed() {
             return self.poll_indexed(context, change);
         }
-        if self.place == NO_SLOT
-            && !self.table.is_null()
-            && let Some(point) = self.txn.recent_point(self.table, self.key(), Intent::Write)
-        {
+        if let Some(point) = self.known_point(change) {
             match self.txn.change(&point, change)? {
                 Written::Gone => {}
                 written => return Poll::Ready(Ok(written)),

@@ -12,7 +12,7 @@ use crate::index::{Index, Page, Paged, Walk};
 use crate::kernel::Context;
 use crate::profile::Activity;
 use crate::record::Record;
-use crate::suspend::{Beside, OnMiss, Suspend};
+use crate::suspend::{Beside, CACHE_LINE, Leaving, Suspend, Whole};
 use crate::table::{TableInner, index_key};
 use std::ops::Bound;
 
@@ -246,8 +246,10 @@ impl<C: ConcurrencyControl> ScanBatch<C> {
             }
         }
         if self.stage == Stage::EntryRows {
+            // SAFETY: tables live as long as their database.
+            let version_bytes = unsafe { &*self.base }.version_bytes();
             // SAFETY: as above.
-            return unsafe { self.follow.step(self.intent(), env, txn, s) };
+            return unsafe { self.follow.step(self.intent(), version_bytes, env, txn, s) };
         }
         // SAFETY: as above.
         unsafe { self.access(self.rows.len(), env, txn, s) };
@@ -329,6 +331,23 @@ impl<C: ConcurrencyControl> ScanBatch<C> {
     /// As `step`.
     #[inline]
     unsafe fn access<S: Suspend>(&mut self, until: usize, env: Env<'_, C>, txn: &mut C::Txn, s: &mut S) {
+        // SAFETY: tables live as long as their database.
+        let bytes = unsafe { &*self.table }.version_bytes();
+        // SAFETY: by the caller's promise.
+        unsafe {
+            match bytes > CACHE_LINE {
+                true => self.access_by(until, env, txn, &mut Whole::new(s, bytes)),
+                false => self.access_by(until, env, txn, s),
+            }
+        }
+    }
+
+    /// As `access`, by a policy that knows how long versions are.
+    ///
+    /// # Safety
+    /// As `step`.
+    #[inline]
+    unsafe fn access_by<S: Suspend>(&mut self, until: usize, env: Env<'_, C>, txn: &mut C::Txn, s: &mut S) {
         debug_assert!(self.seen <= until && until <= self.rows.len());
         s.enter(Activity::Versions);
         let (intent, accessed) = (self.intent(), C::accessed(txn));
@@ -346,7 +365,7 @@ impl<C: ConcurrencyControl> ScanBatch<C> {
             // SAFETY: as above. (What lies elsewhere is asked for all together also by a policy that does not leave.)
             let is_done = unsafe {
                 if S::PREFETCHES && !S::SUSPENDS {
-                    C::access(access, *record, intent, env, txn, &mut Beside::new(&mut OnMiss, near))
+                    C::access(access, *record, intent, env, txn, &mut Beside::new(&mut Leaving::new(s), near))
                 } else {
                     C::access(access, *record, intent, env, txn, &mut Beside::new(s, near))
                 }

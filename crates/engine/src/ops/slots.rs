@@ -1,5 +1,6 @@
 //! Posting, stepping and releasing the operations of a transaction.
 
+use super::inline::UnderPolicy;
 use super::point::Point;
 use super::state::{
     BEGIN, COMMIT, OPERATIONS_SHORT_MAX, Op, SLOTS, SLOTS_MASK, STEP_ASIDE, TxnState, VACANT, WAKE,
@@ -8,9 +9,28 @@ use crate::cc::{ConcurrencyControl, Intent};
 use crate::exec::{Execution, Operations};
 use crate::index::Key;
 use crate::profile::Activity;
-use crate::suspend::Suspend;
+use crate::suspend::{PrefetchOnly, Suspend};
 use crate::table::TableInner;
 use std::task::Waker;
+
+/// A point operation that has been put into a place.
+#[derive(Clone, Copy)]
+pub(crate) struct Posted {
+    pub(crate) place: u8,
+    /// Its descent is a short one: see [`Index::is_short`](crate::index::Index::is_short).
+    pub(crate) is_short: bool,
+}
+
+/// A taken place, to be stepped.
+struct Place<'t, C: ConcurrencyControl>(&'t TxnState<C>, u8);
+
+impl<C: ConcurrencyControl> UnderPolicy for Place<'_, C> {
+    type Output = bool;
+
+    fn call<S: Suspend>(self, s: &mut S) -> bool {
+        self.0.step_slot(self.1 as usize, s)
+    }
+}
 
 impl<C: ConcurrencyControl> TxnState<C> {
     /// A free place; `None`: operations run in place.
@@ -60,14 +80,30 @@ impl<C: ConcurrencyControl> TxnState<C> {
     /// As `post`, for the commonest operation, which is made where it stays: one made elsewhere, in parts, and
     /// copied in wider words than these would have the processor wait.
     #[inline(always)]
-    pub(crate) fn post_point(&self, table: &TableInner, key: Key, intent: Intent) -> Option<u8> {
+    pub(crate) fn post_point(&self, table: &TableInner, key: Key, intent: Intent) -> Option<Posted> {
         let place = self.free_slot()?;
         self.fill_slot(place, Op::Point(Point::unbegun(table, key, intent)));
         // SAFETY: filled just now, and nobody else looks at it yet.
-        if let Op::Point(point) = unsafe { (*self.slot_at(place as usize)).assume_init_mut() } {
-            point.begin(table);
+        let is_short = match unsafe { (*self.slot_at(place as usize)).assume_init_mut() } {
+            Op::Point(point) => point.begin(table),
+            _ => unreachable!("filled just now"),
+        };
+        Some(Posted { place, is_short })
+    }
+
+    /// Steps a point operation that was posted just now, of a short descent: leaving it would take longer than what it
+    /// reads. Returns true if it has come to its end. Not in a long transaction, which others have to come in between; and not
+    /// where the worker's policy is to say where operations are left.
+    pub(crate) fn step_at_once(&self, place: u8) -> bool {
+        debug_assert!(!self.is_done(place));
+        if self.pauses || self.is_long.get() {
+            return false;
         }
-        Some(place)
+        let is_done = self.with_policy(&mut PrefetchOnly, Activity::Useful, Place(self, place));
+        if is_done {
+            self.set_done(place);
+        }
+        is_done
     }
 
     #[inline(always)]
@@ -101,6 +137,15 @@ impl<C: ConcurrencyControl> TxnState<C> {
         let record = self.recent.find(table, &key, unsafe { &mut *self.scheme.get() })?;
         // SAFETY: tables live as long as their database.
         Some(Point::at(unsafe { &*table }, key, record, intent))
+    }
+
+    /// A write under a key that belongs where the transaction has inserted last, done but for the change.
+    #[inline(always)]
+    pub(crate) fn point_behind_insert(&self, table: &TableInner, key: Key) -> Option<Point<C>> {
+        let cursor = self.last_insert.cursor_for(table, &key, self.context())?;
+        let mut point = Point { cursor, ..Point::unbegun(table, key, Intent::Write) };
+        self.count_operations(1);
+        self.step_point(&mut point, &mut PrefetchOnly).then_some(point)
     }
 
     /// Has the operation in this taken place been stepped to its end?

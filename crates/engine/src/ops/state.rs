@@ -11,6 +11,7 @@
 use super::blocker::Blocker;
 use super::commit::Commit;
 use super::indexed_write::IndexedWrite;
+use super::last_insert::LastInsert;
 use super::point::Point;
 use super::pool::Pool;
 use super::recent_reads::RecentReads;
@@ -81,6 +82,7 @@ pub(crate) struct TxnState<C: ConcurrencyControl> {
     /// The scheme's part. Borrowed only within single calls.
     pub(crate) scheme: UnsafeCell<C::Txn>,
     pub(crate) recent: RecentReads<C>,
+    pub(crate) last_insert: LastInsert,
     other_slots: [UnsafeCell<MaybeUninit<Op<C>>>; SLOTS - 1],
     pub(crate) doomed: Cell<Option<Fault>>,
     /// What `read_only` is before a transaction says anything.
@@ -151,6 +153,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
             execution: Cell::new(execution),
             pauses,
             recent: RecentReads::default(),
+            last_insert: LastInsert::default(),
             database: engine.id,
             shared: &raw const engine.shared,
             scheme: UnsafeCell::new(C::txn(&engine.shared)),
@@ -316,6 +319,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
         self.todo.set(0);
         self.used.set(0);
         self.recent.clear();
+        self.last_insert.clear();
         self.doomed.set(None);
         self.read_only.set(self.read_only_default);
         self.reads_untracked.set(false);

@@ -232,6 +232,8 @@ impl<C: ConcurrencyControl> Entered<'_, C> {
     }
 
     fn try_put(&mut self, point: &Point<C>, value: &[u8], at: u64) -> Result<(), OutOfMemory> {
+        // SAFETY: the table is alive.
+        unsafe { &*point.table }.note_value(value.len());
         let id = match point.id {
             NOTHING => match self.create(point, value, at)? {
                 Inserted::New => return Ok(()),

@@ -7,8 +7,8 @@ use crate::error::Result;
 use crate::index::touched::Touched;
 use crate::index::{Index, IndexOptions, Nodes, TableIndex};
 use crate::memory::{OutOfMemory, Slab};
-use crate::record::{Record, RecordId};
-use crate::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use crate::record::{Record, RecordId, Version};
+use crate::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use crate::sync::{Mutex, MutexGuard, lock};
 
 /// A table as the engine sees it.
@@ -19,7 +19,13 @@ pub(crate) struct TableInner {
     /// Maintained by every write of a row.
     pub(crate) indexes: Indexes,
     pub(crate) kind: TableKind,
+    /// Of the longest value that was written, up to [`VERSION_BYTES_MAX`].
+    version_bytes: AtomicU32,
 }
+
+/// What is asked for of a version ahead, at most: longer values are read in order, which processors see.
+const VERSION_BYTES_MAX: usize = 1024;
+
 // SAFETY: `records` is an address in the records' slab; records are Sync.
 unsafe impl Send for TableInner {}
 // SAFETY: as above.
@@ -38,6 +44,24 @@ impl TableInner {
         let id = (record.addr() - self.records.addr()) / size_of::<Record>();
         debug_assert_eq!(self.record(RecordId(id as u32)), record, "a record of this table");
         RecordId(id as u32)
+    }
+}
+
+// ---- what versions are like
+impl TableInner {
+    /// Bytes of a version that are worth being asked for when it is about to be read: 0 before anything was written.
+    #[inline(always)]
+    pub(crate) fn version_bytes(&self) -> usize {
+        self.version_bytes.load(Ordering::Relaxed) as usize // a hint
+    }
+
+    /// A value of this length is written.
+    #[inline(always)]
+    pub(crate) fn note_value(&self, length: usize) {
+        let bytes = Version::bytes_for(length.min(VERSION_BYTES_MAX));
+        if bytes > self.version_bytes() {
+            self.version_bytes.store(bytes as u32, Ordering::Relaxed); // of two threads' values either will do
+        }
     }
 }
 
@@ -86,7 +110,7 @@ impl TableInner {
             index.lose_stamps();
         }
         let records = records.at(0).cast::<Record>().cast_const();
-        Ok(TableInner { index, records, indexes: Indexes::new(), kind })
+        Ok(TableInner { index, records, indexes: Indexes::new(), kind, version_bytes: AtomicU32::new(0) })
     }
 
     /// The table's place in the database's list.

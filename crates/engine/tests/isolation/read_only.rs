@@ -157,6 +157,8 @@ fn a_declaration_amid_a_read_keeps_the_snapshot() {
     let table: Table<u64, [u8]> = db.table("t").unwrap();
     let (mut worker, mut other) = (db.worker(), db.worker());
     worker.set_batch(48); // a lone transaction would run where it stands
+    // Others, so that the table is no small one, in which reads are not left.
+    other.run_each(100..2100, async |tx, key| tx.put(table, *key, &[1]).await, |result| result.unwrap());
     for scans in [false, true] {
         other.run(async |tx| tx.put(table, 1, &[255; 500]).await).unwrap();
         let read = worker.run(async |tx| {

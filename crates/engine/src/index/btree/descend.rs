@@ -51,27 +51,20 @@ impl BTree {
         Cursor { known: 0, node: self.root(), parent: 0, asked: 0, ascends }
     }
 
-    /// A descent for `key` from where one for `behind`, a lesser key, has ended: at that leaf, if it has a key that is
-    /// not less than this one.
-    pub(super) fn begin_behind(&self, c: Cursor, behind: &Key, key: &Key) -> Cursor {
-        let (mut short, mut short_behind) = ([0; 8], [0; 8]);
-        let bytes = key.bytes(&mut short);
-        if bytes <= behind.bytes(&mut short_behind) {
-            return self.begin(false);
-        }
+    /// A descent for `key` from where one for a lesser key has ended: at that leaf, if it has a key that is not less than this
+    /// one.
+    pub(super) fn near(&self, c: Cursor, key: &Key) -> Option<Cursor> {
         let node = self.node(c.node);
         let head = node.head();
-        if !head.is_unstable() && head.level() == 0 && self.is_named(&c) {
-            let count = head.count();
-            let place = match self.fixed8 {
-                true => node.below(count, key.slice),
-                false => node.locate(count, bytes).unwrap_or_else(|place| place),
-            };
-            if place < count && node.is_still(head) {
-                return Cursor { asked: 0, ascends: true, ..c };
-            }
+        if head.is_unstable() || head.level() != 0 || !self.is_named(&c) {
+            return None;
         }
-        self.begin(true)
+        let (mut short, count) = ([0; 8], head.count());
+        let place = match self.fixed8 {
+            true => node.below(count, key.slice),
+            false => node.locate(count, key.bytes(&mut short)).unwrap_or_else(|place| place),
+        };
+        (place < count && node.is_still(head)).then_some(Cursor { asked: 0, ascends: true, ..c })
     }
 
     /// Whether the node is still what its parent names for the key. Asked when its head has been read.

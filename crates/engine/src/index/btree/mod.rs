@@ -111,6 +111,11 @@ fn at(base: *mut u8, id: u32) -> *mut u8 {
     base.wrapping_add(id as usize * NODE_BYTES)
 }
 
+fn is_ascending(behind: &Key, key: &Key) -> bool {
+    let (mut short, mut short_behind) = ([0; 8], [0; 8]);
+    key.bytes(&mut short) > behind.bytes(&mut short_behind)
+}
+
 impl Index for BTree {
     type Cursor = Cursor;
     type Walk = Walk;
@@ -121,7 +126,18 @@ impl Index for BTree {
     }
 
     unsafe fn start_behind(&self, cursor: &Cursor, behind: &Key, key: &Key) -> Cursor {
-        self.begin_behind(*cursor, behind, key)
+        let ascends = is_ascending(behind, key);
+        let near = if ascends { self.near(*cursor, key) } else { None };
+        near.unwrap_or_else(|| self.begin(ascends))
+    }
+
+    unsafe fn start_near(&self, cursor: &Cursor, behind: &Key, key: &Key) -> Option<Cursor> {
+        if is_ascending(behind, key) { self.near(*cursor, key) } else { None }
+    }
+
+    #[inline(always)]
+    unsafe fn is_short(&self, cursor: &Cursor) -> bool {
+        self.node(cursor.node).head().level() == 0
     }
 
     #[inline(always)]

@@ -153,6 +153,14 @@ impl Masstree {
         c
     }
 
+    /// Whether the cursor's border may have its key: it is not to the right of it.
+    #[inline(always)]
+    pub(super) fn is_near(&self, c: &Cursor) -> bool {
+        let node = self.node(c.node);
+        let head = node.head();
+        !head.is_unstable() && !node.is_beyond(head, c.slice) && node.is_still(head)
+    }
+
     /// A node is about to be read: all of its lines that a lookup may need.
     #[inline(always)]
     pub(super) fn miss<S: Suspend>(&self, node: u32, level: u8, s: &mut S) -> bool {

@@ -41,6 +41,9 @@ use std::ops::Bound;
 /// Bytes of a node: what the slab's blocks must have.
 pub const NODE_BYTES: usize = 256;
 
+/// The root's level of small trees: up to fifteen borders, 210 keys.
+const SHORT_LEVEL_MAX: u8 = 1;
+
 // SAFETY: `base` is an address in the slab, which is Sync; everything there is atomic.
 unsafe impl Send for Masstree {}
 // SAFETY: as above.
@@ -133,6 +136,16 @@ impl Index for Masstree {
     #[inline(always)]
     unsafe fn start_behind(&self, cursor: &Cursor, behind: &Key, key: &Key) -> Cursor {
         cursor.follow(behind, key).unwrap_or_else(|| self.start(key))
+    }
+
+    #[inline(always)]
+    unsafe fn start_near(&self, cursor: &Cursor, behind: &Key, key: &Key) -> Option<Cursor> {
+        cursor.follow(behind, key).filter(|near| self.is_near(near))
+    }
+
+    #[inline(always)]
+    unsafe fn is_short(&self, cursor: &Cursor) -> bool {
+        cursor.level <= SHORT_LEVEL_MAX
     }
 
     #[inline(always)]
