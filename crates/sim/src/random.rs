@@ -1,6 +1,12 @@
 //! Choices, all from one seed.
 
+use braiddb::Front;
 use braiddb::suspend::Seeded;
+
+/// What the tables of a run from this seed have in front of their index.
+pub(crate) fn front_of(seed: u64) -> Front {
+    *Random::new(seed ^ 0xf0a7).one_of(Front::ALL)
+}
 
 /// A source of choices. Equal seeds choose equally.
 #[derive(Clone, Debug)]

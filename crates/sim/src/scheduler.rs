@@ -7,7 +7,7 @@ use crate::isolation::Isolation;
 use crate::judge::judge;
 use crate::ledger::{Ledger, Report};
 use crate::observer::Observer;
-use crate::random::Random;
+use crate::random::{Random, front_of};
 use crate::submitter::{Sessions, SimulatedWorker, Submitter};
 use crate::workload::{Entry, Workload};
 use braiddb::metrics::Clock;
@@ -148,7 +148,8 @@ struct Simulation<C: ConcurrencyControl> {
 
 impl<C: ConcurrencyControl> Simulation<C> {
     fn new(entry: &Entry<C>, settings: &Settings, random: &mut Random, ledger: &Ledger) -> Self {
-        let options = Options { workers: 0, index: settings.index, ..Options::default() };
+        let (index, front) = (settings.index, front_of(settings.seed));
+        let options = Options { workers: 0, index, front, ..Options::default() };
         let database = Database::in_memory_with(options, Arc::new(Ticks::default()));
         let database: Database<C> = database.expect("memory for an empty database");
         let workload =

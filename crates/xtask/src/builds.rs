@@ -77,8 +77,9 @@ fn figures_of(program: &Path, benchmark: &[String]) -> Result<Figures, String> {
 fn figures(json: &str) -> Result<Figures, String> {
     let results: Value = serde_json::from_str(json).map_err(|error| format!("results: {error}"))?;
     let rows = results["rows"].as_array().ok_or("results: there are no rows")?;
-    // (A mix of transactions has a row for each kind, too.)
-    let totals = rows.iter().filter(|row| row.get("kind").is_none_or(|kind| kind == "total"));
+    // (A mix of transactions has a row for each kind, too; where there is one kind only, that is called `transaction`.)
+    let is_whole = |kind: &Value| kind == "total" || kind == "transaction";
+    let totals = rows.iter().filter(|row| row.get("kind").is_none_or(is_whole));
     let mut figures = Figures::new();
     for row in totals {
         let names = NAMES.iter().filter_map(|name| row.get(*name)).map(|value| match value {
@@ -128,7 +129,7 @@ mod tests {
 
     fn run_of(k_per_s: f64) -> Figures {
         let json = format!(
-            r#"{{"rows": [{{"workload": "r10", "mode": "naive", "workers": 2, "transactions_per_s": {}}}]}}"#,
+            r#"{{"rows": [{{"workload": "r10", "mode": "naive", "workers": 2, "kind": "transaction", "transactions_per_s": {}}}]}}"#,
             k_per_s * 1e3
         );
         figures(&json).expect("rows")

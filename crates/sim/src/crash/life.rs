@@ -8,6 +8,7 @@ use super::plan::{Attempt, Plan};
 use super::tables::{Act, Row, TABLES_FIRST, TABLES_MAX, Table};
 use super::trace::{Shared, Trace};
 use crate::Random;
+use crate::random::front_of;
 use crate::scheduler::Ticks;
 use crate::storage::SimulatedStorage;
 use braiddb::metrics::LogCondition;
@@ -93,6 +94,7 @@ pub(super) fn open<C: ConcurrencyControl>(
     let options = Options {
         workers: 0,
         index,
+        front: front_of(seed),
         log_segment_bytes: *random.one_of(&[4096, 4096, 8192, 16384]),
         log_buffer_bytes: *random.one_of(&[2048, 8192]),
         log_lag_ms: u64::MAX,

@@ -11,6 +11,7 @@ use super::actor::{Actor, SPREAD, act, engine_key};
 use super::history::History;
 use super::policy::{EveryMiss, Phases, Still};
 use super::program::{Place, Script, State};
+use crate::random::front_of;
 use braiddb::worker::{Step, Worker, WorkerOptions};
 use braiddb::{ConcurrencyControl, Database, Error, IndexKind, Options, Result, Table, Txn};
 use std::cell::{Cell, RefCell};
@@ -139,7 +140,7 @@ type Tables = Rc<Vec<Table<u64, i64>>>;
 
 impl<'s, C: ConcurrencyControl> Stage<'s, C> {
     fn new(script: &'s Script, workers: usize, seed: u64, index: IndexKind) -> Result<Stage<'s, C>, String> {
-        let options = Options { workers: 0, index, ..Options::default() };
+        let options = Options { workers: 0, index, front: front_of(seed), ..Options::default() };
         let database: Database<C> = Database::in_memory_with(options, Arc::new(Still)).map_err(words)?;
         let tables: Result<Vec<_>> = script.tables.iter().map(|name| database.table(name)).collect();
         let tables = Rc::new(tables.map_err(words)?);
