@@ -177,7 +177,7 @@ impl<S: Suspend> Suspend for Whole<'_, S> {
     #[inline(always)]
     fn miss<const LINES: usize>(&mut self, p: *const u8) -> bool {
         if S::PREFETCHES && self.bytes > LINES * CACHE_LINE {
-            prefetch_behind(p, LINES, self.bytes);
+            prefetch_bytes(p, LINES, self.bytes);
         }
         self.policy.miss::<LINES>(p)
     }
@@ -275,12 +275,12 @@ pub fn prefetch<const LINES: usize>(p: *const u8) {
     }
 }
 
-/// As `prefetch`, for what there is of `bytes` bytes behind the first `LINES` lines. (A loop in its callers' loops takes them fewer
+/// As `prefetch`, for the lines of `bytes` bytes at `p` from number `first` on. (A loop in its callers' loops takes them fewer
 /// instructions than a call there does.)
 #[inline(always)]
-fn prefetch_behind(p: *const u8, lines: usize, bytes: usize) {
+pub fn prefetch_bytes(p: *const u8, first: usize, bytes: usize) {
     let end = p.addr() + bytes;
-    let mut line = p.map_addr(|p| p & !(CACHE_LINE - 1)).wrapping_add(lines * CACHE_LINE);
+    let mut line = p.map_addr(|p| p & !(CACHE_LINE - 1)).wrapping_add(first * CACHE_LINE);
     while line.addr() < end {
         prefetch_line(line);
         line = line.wrapping_add(CACHE_LINE);

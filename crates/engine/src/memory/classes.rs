@@ -55,7 +55,21 @@ pub(super) const fn class_within(bytes: usize) -> usize {
 }
 
 /// How many objects of `class` make a batch.
-pub(super) const fn batch_objects(class: usize) -> u32 {
+#[inline(always)]
+pub(super) fn batch_objects(class: usize) -> u32 {
+    /// (A division for each object that is freed would take longer than the rest.)
+    const OBJECTS: [u32; CLASSES] = {
+        let (mut objects, mut class) = ([0; CLASSES], 0);
+        while class < CLASSES {
+            objects[class] = objects_of(class);
+            class += 1;
+        }
+        objects
+    };
+    OBJECTS[class]
+}
+
+const fn objects_of(class: usize) -> u32 {
     let objects = (BATCH_BYTES / class_bytes(class)) as u32;
     if objects > BATCH_OBJECTS {
         BATCH_OBJECTS

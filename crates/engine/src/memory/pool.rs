@@ -18,7 +18,7 @@ use super::classes::{
     class_within, small_class,
 };
 use super::rest::{CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, Rest};
-use crate::suspend::{CACHE_LINE, prefetch};
+use crate::suspend::{prefetch, prefetch_bytes};
 use crate::sync::unmodelled::lock;
 use std::ptr::null_mut;
 use std::sync::Arc;
@@ -142,10 +142,7 @@ impl Pool {
         }
         // SAFETY: the list is not empty.
         let p = unsafe { list.pop() };
-        let next = list.head;
-        (0..bytes.min(BIG_BYTES_AHEAD))
-            .step_by(CACHE_LINE)
-            .for_each(|at| prefetch::<1>(next.wrapping_add(at)));
+        prefetch_bytes(list.head, 0, bytes.min(BIG_BYTES_AHEAD));
         Ok(p)
     }
 
