@@ -300,16 +300,17 @@ impl TableIndex {
                 tree.is_short(&begun)
             };
         }
-        // SAFETY: it is not plain.
-        if let Some(front) = unsafe { self.front_or_other() }
+        // SAFETY: `prepare` and `is_short` are called with what `start` of the same tree has returned.
+        let is_short = unsafe { begin_in!(&self.tree, key, cursor) };
+        if !is_short
+            // SAFETY: it is not plain.
+            && let Some(front) = unsafe { self.front_or_other() }
             && let Some(bucket) = front.bucket_of(key)
         {
             *cursor = unbegun!(&self.tree, bucket);
             prefetch::<1>(front.at(bucket));
-            return false;
         }
-        // SAFETY: `prepare` and `is_short` are called with what `start` of the same tree has returned.
-        unsafe { begin_in!(&self.tree, key, cursor) }
+        is_short
     }
 }
 
