@@ -1,8 +1,9 @@
 //! A number of like transactions on a small table, for `cargo xtask cache --check`, which counts their instructions.
 //!
-//! `counted WORKLOAD MODE TRANSACTIONS`: one or ten reads (`r1`, `r10`), eight reads and two read-modify-writes (`m`), or a
-//! scan of a hundred rows one by one (`s100`) or by `for_each` (`e100`), of uniformly distributed keys; `naive` and `interleaved` as a stream on one worker, and
-//! `interactive` by calls.
+//! `counted WORKLOAD MODE TRANSACTIONS`: one or ten reads (`r1`, `r10`), eight reads and two read-modify-writes (`m`), a
+//! scan of a hundred rows one by one (`s100`) or by `for_each` (`e100`), ten read-modify-writes of rows of 300 bytes (`l10`), or ten
+//! new rows under ascending keys (`i10`), of uniformly distributed keys; `naive` and `interleaved` as a stream on one worker,
+//! and `interactive` by calls.
 
 use braiddb::suspend::{Never, OnMiss, Suspend};
 use braiddb::worker::WorkerOptions;
@@ -12,7 +13,14 @@ const RECORDS: u64 = 100_000;
 const BATCH: usize = 16;
 const ROWS: usize = 100;
 
-type Rows = Table<u64, u64>;
+/// Bytes of a long row.
+const LONG: usize = 300;
+
+#[derive(Clone, Copy)]
+struct Tables {
+    rows: Table<u64, u64>,
+    long: Table<u64, [u8]>,
+}
 
 /// What one transaction does: reads, then reads that are written, by keys; or a scan from the first of them.
 #[derive(Clone, Copy)]
@@ -20,6 +28,8 @@ enum Work {
     Points { reads: usize, writes: usize },
     Rows,
     EachRow,
+    LongRows,
+    NewRows,
 }
 
 fn work(name: &str) -> Option<Work> {
@@ -29,8 +39,23 @@ fn work(name: &str) -> Option<Work> {
         "m" => Work::Points { reads: 8, writes: 2 },
         "s100" => Work::Rows,
         "e100" => Work::EachRow,
+        "l10" => Work::LongRows,
+        "i10" => Work::NewRows,
         _ => return None,
     })
+}
+
+/// Where a transaction puts its new rows, behind all others.
+fn behind_all(keys: &[u64; 10]) -> u64 {
+    (1 << 60) + ((keys[0] * RECORDS + keys[1]) << 8)
+}
+
+/// A long row, changed.
+fn changed(row: Option<&[u8]>) -> [u8; LONG] {
+    let mut changed = [0; LONG];
+    changed.copy_from_slice(row.expect("rows stay"));
+    changed[LONG / 2] = changed[LONG / 2].wrapping_add(1);
+    changed
 }
 
 /// Keys, the same in each run.
@@ -49,8 +74,8 @@ impl Keys {
     }
 }
 
-async fn points(tx: &Txn, rows: Rows, reads: usize, writes: usize, keys: &[u64; 10]) -> Result<u64> {
-    let mut sum = 0;
+async fn points(tx: &Txn, tables: Tables, reads: usize, writes: usize, keys: &[u64; 10]) -> Result<u64> {
+    let (rows, mut sum) = (tables.rows, 0);
     for key in &keys[..reads] {
         sum += tx.get(rows, *key).await?.unwrap_or(0);
     }
@@ -61,21 +86,36 @@ async fn points(tx: &Txn, rows: Rows, reads: usize, writes: usize, keys: &[u64; 
     Ok(sum)
 }
 
-async fn scan(tx: &Txn, rows: Rows, from: u64) -> Result<u64> {
-    let (mut found, mut sum) = (tx.scan(rows, from..).limit(ROWS), 0);
+async fn scan(tx: &Txn, tables: Tables, from: u64) -> Result<u64> {
+    let (mut found, mut sum) = (tx.scan(tables.rows, from..).limit(ROWS), 0);
     while let Some((_, value)) = found.next().await? {
         sum += value;
     }
     Ok(sum)
 }
 
-async fn scan_each(tx: &Txn, rows: Rows, from: u64) -> Result<u64> {
+async fn scan_each(tx: &Txn, tables: Tables, from: u64) -> Result<u64> {
     let mut sum = 0;
-    tx.scan(rows, from..).limit(ROWS).for_each(|_, value| sum += value).await?;
+    tx.scan(tables.rows, from..).limit(ROWS).for_each(|_, value| sum += value).await?;
     Ok(sum)
 }
 
-fn stream<S: Suspend + Default>(db: &Database, rows: Rows, work: Work, transactions: u64, batch: usize) {
+async fn change_long(tx: &Txn, tables: Tables, keys: &[u64; 10]) -> Result<u64> {
+    for key in keys {
+        let row = changed(tx.get(tables.long, *key).await?);
+        tx.put(tables.long, *key, &row).await?;
+    }
+    Ok(0)
+}
+
+async fn add_rows(tx: &Txn, tables: Tables, keys: &[u64; 10]) -> Result<u64> {
+    for key in (behind_all(keys)..).take(10) {
+        tx.put(tables.rows, key, key).await?;
+    }
+    Ok(0)
+}
+
+fn stream<S: Suspend + Default>(db: &Database, tables: Tables, work: Work, transactions: u64, batch: usize) {
     let mut worker =
         db.worker_with(S::default(), WorkerOptions { batch: batch.into(), ..WorkerOptions::default() });
     let mut keys = Keys(88_172_645_463_325_252);
@@ -84,17 +124,27 @@ fn stream<S: Suspend + Default>(db: &Database, rows: Rows, work: Work, transacti
     type Ten = [u64; 10];
     match work {
         Work::Points { reads, writes } => {
-            worker.run_each(inputs, async |tx, keys: &Ten| points(tx, rows, reads, writes, keys).await, done);
+            worker.run_each(
+                inputs,
+                async |tx, keys: &Ten| points(tx, tables, reads, writes, keys).await,
+                done,
+            );
         }
-        Work::Rows => worker.run_each(inputs, async |tx, keys: &Ten| scan(tx, rows, keys[0]).await, done),
+        Work::Rows => worker.run_each(inputs, async |tx, keys: &Ten| scan(tx, tables, keys[0]).await, done),
         Work::EachRow => {
-            worker.run_each(inputs, async |tx, keys: &Ten| scan_each(tx, rows, keys[0]).await, done);
+            worker.run_each(inputs, async |tx, keys: &Ten| scan_each(tx, tables, keys[0]).await, done);
+        }
+        Work::LongRows => {
+            worker.run_each(inputs, async |tx, keys: &Ten| change_long(tx, tables, keys).await, done);
+        }
+        Work::NewRows => {
+            worker.run_each(inputs, async |tx, keys: &Ten| add_rows(tx, tables, keys).await, done)
         }
     }
 }
 
-fn call(tx: &Transaction, rows: Rows, work: Work, keys: &[u64; 10]) -> Result<u64> {
-    let mut sum = 0;
+fn call(tx: &Transaction, tables: Tables, work: Work, keys: &[u64; 10]) -> Result<u64> {
+    let (Tables { rows, long }, mut sum) = (tables, 0);
     match work {
         Work::Points { reads, writes } => {
             for key in &keys[..reads] {
@@ -112,22 +162,33 @@ fn call(tx: &Transaction, rows: Rows, work: Work, keys: &[u64; 10]) -> Result<u6
             }
         }
         Work::EachRow => tx.scan(rows, keys[0]..).limit(ROWS).for_each(|_, value| sum += value)?,
+        Work::LongRows => {
+            for key in keys {
+                let row = changed(tx.get(long, *key)?);
+                tx.put(long, *key, &row)?;
+            }
+        }
+        Work::NewRows => (behind_all(keys)..).take(10).try_for_each(|key| tx.put(rows, key, key))?,
     }
     Ok(sum)
 }
 
 fn main() -> Result<()> {
-    let usage =
-        || Error::user("usage: counted r1|r10|m|s100|e100 naive|interleaved|interactive TRANSACTIONS");
+    let usage = || {
+        Error::user("usage: counted r1|r10|m|s100|e100|l10|i10 naive|interleaved|interactive TRANSACTIONS")
+    };
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [name, mode, transactions] = arguments.as_slice() else { return Err(usage()) };
     let work = work(name).ok_or_else(usage)?;
     let transactions: u64 = transactions.parse().map_err(|_| usage())?;
     let db = Database::in_memory(Options { workers: 0, ..Options::default() })?;
-    let rows: Rows = db.table("rows")?;
+    let tables = Tables { rows: db.table("rows")?, long: db.table("long")? };
     let load = async |tx: &Txn, from: &u64| {
         for key in *from..*from + 100 {
-            tx.put(rows, key, key).await?;
+            match work {
+                Work::LongRows => tx.put(tables.long, key, &[0; LONG]).await?,
+                _ => tx.put(tables.rows, key, key).await?,
+            }
         }
         Ok(())
     };
@@ -135,13 +196,13 @@ fn main() -> Result<()> {
     loader.run_each((0..RECORDS).step_by(100), load, |result| result.expect("room"));
     drop(loader);
     match mode.as_str() {
-        "naive" => stream::<Never>(&db, rows, work, transactions, 1),
-        "interleaved" => stream::<OnMiss>(&db, rows, work, transactions, BATCH),
+        "naive" => stream::<Never>(&db, tables, work, transactions, 1),
+        "interleaved" => stream::<OnMiss>(&db, tables, work, transactions, BATCH),
         "interactive" => {
             let mut keys = Keys(88_172_645_463_325_252);
             for _ in 0..transactions {
                 let tx = db.begin()?;
-                call(&tx, rows, work, &keys.ten())?;
+                call(&tx, tables, work, &keys.ten())?;
                 tx.commit()?;
             }
         }

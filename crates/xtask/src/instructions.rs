@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const KEPT: &str = "results/instructions.txt";
-const WORKLOADS: [&str; 5] = ["r1", "r10", "m", "s100", "e100"];
+const WORKLOADS: [&str; 7] = ["r1", "r10", "m", "s100", "e100", "l10", "i10"];
 const MODES: [&str; 3] = ["naive", "interleaved", "interactive"];
 /// Transactions of the shorter run and of the longer one: the first ones warm up.
 const SHORT: u64 = 2_000;
