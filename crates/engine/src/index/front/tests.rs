@@ -88,12 +88,12 @@ fn most_keys_are_there() {
     let front = front(&index);
     let share = || (1..=KEYS).filter(|&n| front.look_up(&key(n)).is_some()).count() as f64 / KEYS as f64;
     let before = share();
-    assert!(before > 0.8, "{before}");
+    assert!(before > 0.9, "{before}");
     assert!((1..=KEYS).all(|n| get(&index, &key(n), &mut Never).1 == Some(RecordId(n as u32))));
     index.check_structure();
-    assert!(share() > 0.92, "{before}, then {}", share());
+    assert!(share() > 0.97, "{before}, then {}", share());
     let bytes = front.len.load(Ordering::Relaxed) * BUCKET_BYTES as u64;
-    assert!((bytes as f64 / KEYS as f64) < 22.0, "{bytes} bytes");
+    assert!((bytes as f64 / KEYS as f64) < 33.0, "{bytes} bytes");
 }
 
 /// Proves that keys that come and go do not make a front grow: only more of them do.
