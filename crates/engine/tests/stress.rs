@@ -241,6 +241,51 @@ fn churn() {
     assert_eq!(records_left(&db, table), 0);
 }
 
+/// Proves that runs of ascending keys, of which the later ones are inserted without a descent, come and go as wholes while others
+/// split nodes and empty them beside: in each kind of index, with and without a front.
+#[test]
+fn ascending_runs() {
+    const RUNS: u64 = 400;
+    const LENGTH: u64 = 10;
+    for index in IndexKind::ALL {
+        for front in Front::ALL {
+            let db = database();
+            let options = TableOptions { index: *index, front: *front };
+            let table: Table<u64, [u8]> = db.table_with("t", options).expect("memory");
+            let write = async |tx: &Txn, random: &u64| {
+                let from = (random % RUNS) << 8;
+                let is_there = tx.get(table, from).await?.is_some();
+                for key in from..from + LENGTH {
+                    match is_there {
+                        true => assert!(tx.delete(table, key).await?, "half a run"),
+                        false => tx.insert(table, key, &row(key, *random)).await?,
+                    }
+                }
+                if random >> 61 == 0 { Err(Error::user("changed my mind")) } else { Ok(()) }
+            };
+            let read = async |tx: &Txn, _: &u64| {
+                let (mut rows, mut found) = (tx.scan_all(table), 0);
+                while let Some((key, value)) = rows.next().await? {
+                    check_row(key, value);
+                    assert_eq!(key & 0xff, found % LENGTH, "half a run");
+                    found += 1;
+                }
+                assert_eq!(found % LENGTH, 0, "half a run");
+                Ok(())
+            };
+            storm(&db, write, read);
+            let clear = async |tx: &Txn, run: &u64| {
+                for key in (run << 8)..(run << 8) + LENGTH {
+                    tx.delete(table, key).await?;
+                }
+                Ok(())
+            };
+            db.worker().run_each(0..RUNS, clear, |result| result.expect("nothing is in its way"));
+            assert_eq!(records_left(&db, table), 0);
+        }
+    }
+}
+
 /// Proves that no reader sees half of a commit: of each pair both are equal, always.
 #[test]
 fn pairs() {
