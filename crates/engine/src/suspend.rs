@@ -278,7 +278,7 @@ pub fn prefetch<const LINES: usize>(p: *const u8) {
 /// As `prefetch`, for the lines of `bytes` bytes at `p` from number `first` on. (A loop in its callers' loops takes them fewer
 /// instructions than a call there does.)
 #[inline(always)]
-pub fn prefetch_bytes(p: *const u8, first: usize, bytes: usize) {
+pub(crate) fn prefetch_bytes(p: *const u8, first: usize, bytes: usize) {
     let end = p.addr() + bytes;
     let mut line = p.map_addr(|p| p & !(CACHE_LINE - 1)).wrapping_add(first * CACHE_LINE);
     while line.addr() < end {
