@@ -213,7 +213,7 @@ impl Local {
         self.pending() >= MANY || self.is_pressed()
     }
 
-    /// Whatever is retired, it is to be given back soon: `is_pressed` until the next `refresh`.
+    /// Asks for what is retired to be given back soon, whatever its size: `is_pressed` until the next `refresh`.
     pub fn hurry(&self) {
         self.large_bytes.set(self.large_bytes.get().max(self.much_bytes));
     }

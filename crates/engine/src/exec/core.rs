@@ -44,14 +44,14 @@ pub struct WorkerOptions {
     pub batch: BatchSize,
     /// The limit of `batch`, also for `set_batch`. Default: 64.
     pub batch_max: usize,
-    /// Parked futures that may be open beyond the batch; when so many wait for something outside, those to
-    /// come wait too. Default: 1024.
+    /// Limit of parked futures, which are open beyond the batch; once it is reached no other future is let in.
+    /// Default: 1024.
     pub parked_max: usize,
-    /// Outputs of ended futures that may be held back at once; while so many are, nothing is let in. Those that
+    /// Limit of outputs of ended futures that are held back; once it is reached no other future is let in. Those that
     /// are open then add theirs. Default: 65,536, which lets a million end each second and be held for 65 ms.
     pub held_max: usize,
-    /// Spawned futures that may wait for a place at once; while so many do, the next one is refused. What they take is
-    /// counted, too. Default: 65,536.
+    /// Limit of spawned futures that wait for a place; once it is reached the next one is refused. Their memory is in the
+    /// account, too. Default: 65,536.
     pub queued_max: usize,
     /// When a free place is filled again. Default: at once.
     pub refill: Refill,
@@ -73,8 +73,8 @@ impl Default for WorkerOptions {
 /// `BatchSize::Auto` where nothing is adapted.
 const BATCH_DEFAULT: usize = 48;
 
-/// Slots of open futures that are not parked, in the order of visiting: the first so many of an array that
-/// the loop keeps count of. Each is valid as long as the worker's slots.
+/// Slots of open futures that are not parked, in the order of visiting: the first ones of an array, of which the
+/// loop keeps count. Each is valid as long as the worker's slots.
 pub(crate) type LiveList<M> = Box<[NonNull<Slot<M>>]>;
 
 pub(crate) struct Core<H: Host> {
@@ -91,12 +91,12 @@ pub(crate) struct Core<H: Host> {
     refresh_every: u64,
     /// The round at which the epoch is announced next, and the rest of housekeeping is done.
     house_at: u64,
-    /// The first round before which something is to be done that is not done in every one.
+    /// The first round with work before it that most rounds do not have.
     mark_at: u64,
     /// The present round is timed.
     pub(crate) is_timing: bool,
     policy: Policy,
-    /// Where the batch is to be found out.
+    /// Chooses the batch by measuring; `None`: it is given.
     tuner: Option<Tuner>,
     maintained_at_ended: u64,
 }
@@ -406,8 +406,7 @@ impl<H: Host> Core<H> {
         }
     }
 
-    /// So many futures have ended that they have left something behind: where few rounds end many of them, those are not what to
-    /// go by.
+    /// Whether enough futures have ended since the last call of `Host::maintain`, in however few rounds.
     #[inline(always)]
     fn is_overdue(&self) -> bool {
         self.counters.ended - self.maintained_at_ended >= MAINTAIN_EVERY_ENDED

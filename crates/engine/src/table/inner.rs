@@ -19,7 +19,7 @@ pub(crate) struct TableInner {
     /// Maintained by every write of a row.
     pub(crate) indexes: Indexes,
     pub(crate) kind: TableKind,
-    /// Of the longest value that was written, up to [`VERSION_BYTES_MAX`].
+    /// Of the version with the longest value that was written since the table was opened, up to [`VERSION_BYTES_MAX`] of that.
     version_bytes: AtomicU32,
 }
 

@@ -85,8 +85,7 @@ const KEY_BYTES_MAX: u32 = 8;
 /// Keys per bucket above which a bucket is added. With two, 32 bytes per key, full buckets keep 1 to 2 of 100 keys out, and 6 of
 /// 100 when they are inserted, of which lookups take in what there is room for later; with three, 21 bytes, 5 to 8 of 100 (16). A
 /// key that is kept out costs more than its own descent: transactions that are left equally often stay in step, and the worker's
-/// branches are predicted. Ten reads of 10 million records take 1.1 times as long with three, 48 transactions open, and 1.25
-/// times with 8.
+/// branches are predicted.
 const LOAD: u64 = 2;
 
 /// Keys until growing is tried again when memory was refused.
