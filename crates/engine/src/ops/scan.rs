@@ -243,33 +243,42 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Rows<'t, K, V, C> {
         let txn = self.txn;
         // SAFETY: lent to this scan; settled if there is a row to read.
         let run = unsafe { &*self.run };
-        let (mut at, mut left, mut result) = (self.at, self.left, Ok(()));
-        for row in run.rows(self.at, self.end) {
-            at += 1;
-            // SAFETY: not borrowed outside of single calls.
-            let state = unsafe { &mut *txn.scheme.get() };
-            // SAFETY: the transaction's own run.
-            let value = match unsafe { run.read(row, state) } {
-                Ok(Some(value)) => value,
-                Ok(None) => continue,
-                Err(refused) => {
-                    result = Err(txn.refuse(refused).into());
+        let (mut at, mut left) = (self.at, self.left);
+        let failed = 'rows: {
+            for row in run.rows(self.at, self.end) {
+                at += 1;
+                // SAFETY: not borrowed outside of single calls.
+                let state = unsafe { &mut *txn.scheme.get() };
+                // SAFETY: the transaction's own run.
+                let value = match unsafe { run.read(row, state) } {
+                    Ok(Some(value)) => value,
+                    Ok(None) => continue,
+                    Err(refused) => break 'rows Some(txn.refuse(refused).into()),
+                };
+                left -= 1;
+                // SAFETY: `read` promises the bytes until the transaction ends.
+                let view = match V::view(unsafe { &*value }) {
+                    Ok(view) => view,
+                    Err(error) => break 'rows Some(error),
+                };
+                let key = match key_of(run, at - 1, row) {
+                    Ok(key) => key,
+                    Err(error) => break 'rows Some(error),
+                };
+                if let Err(error) = f(key, view) {
+                    break 'rows Some(error);
+                }
+                if left == 0 {
                     break;
                 }
-            };
-            left -= 1;
-            // SAFETY: `read` promises the bytes until the transaction ends.
-            let view = V::view(unsafe { &*value });
-            result = key_of(run, at - 1, row).and_then(|key| f(key, view?));
-            if left == 0 || result.is_err() {
-                break;
             }
-        }
+            None
+        };
         (self.at, self.left) = (at, left);
         if left == 0 {
             self.end = at;
         }
-        result
+        failed.map_or(Ok(()), Err)
     }
 
     pub(crate) fn run(&mut self) -> &mut ScanBatch<C> {

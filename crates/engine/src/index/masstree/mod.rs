@@ -6,6 +6,7 @@
 
 mod border;
 mod descend;
+mod gather;
 mod insert;
 mod layers;
 #[cfg(all(test, braid_loom))]

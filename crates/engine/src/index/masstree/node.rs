@@ -445,6 +445,15 @@ impl Permutation {
         debug_assert!(place < KEYS);
         ((self.0 >> (4 * place + 4) & 0xf) as usize).min(KEYS - 1)
     }
+    /// The slots in their order, or in the opposite one.
+    #[inline(always)]
+    pub(super) fn sequence(self, reverse: bool) -> Sequence {
+        if !reverse {
+            return Sequence(self.0 >> 4);
+        }
+        let bytes = ((self.0 & !0xf) << (60 - 4 * self.len())).swap_bytes();
+        Sequence((bytes & NIBBLES) << 4 | bytes >> 4 & NIBBLES)
+    }
     pub(super) fn inserted(self, place: usize, slot: usize) -> Permutation {
         debug_assert!(place <= self.len() && self.len() < KEYS);
         let below = (1u64 << (4 * place + 4)) - 1;
@@ -455,6 +464,25 @@ impl Permutation {
         let place = place.expect("a live slot is in the permutation");
         let below = (1u64 << (4 * place + 4)) - 1;
         Permutation((self.0 & below | self.0 >> 4 & !below) - 1)
+    }
+}
+
+/// The lower half of each byte.
+const NIBBLES: u64 = 0x0f0f_0f0f_0f0f_0f0f;
+
+/// Numbers of slots, four bits each, the first one lowest.
+#[derive(Clone, Copy)]
+pub(super) struct Sequence(pub(super) u64);
+
+impl Iterator for Sequence {
+    type Item = usize;
+
+    /// Never the end: how many there are is for the caller to know.
+    #[inline(always)]
+    fn next(&mut self) -> Option<usize> {
+        let slot = (self.0 & 0xf) as usize;
+        self.0 >>= 4;
+        Some(slot.min(KEYS - 1))
     }
 }
 

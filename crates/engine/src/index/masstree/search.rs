@@ -22,7 +22,7 @@ pub(super) const LANES: usize = 16;
 pub enum Simd {
     /// The best that this processor has.
     Detect,
-    /// Eight lanes at a time. Asking for it where the processor lacks it gives `Portable`.
+    /// Eight lanes at a time, by AVX-512 F, BW and VL, and BMI2. Asking for it where the processor lacks it gives `Portable`.
     Avx512,
     /// Four lanes at a time. Asking for it where the processor lacks it gives `Portable`.
     Avx2,
@@ -35,7 +35,10 @@ impl Simd {
     pub(super) fn resolve(self) -> Simd {
         #[cfg(all(target_arch = "x86_64", not(miri), not(braid_shuttle)))]
         {
-            let avx512 = std::is_x86_feature_detected!("avx512f");
+            let avx512 = std::is_x86_feature_detected!("avx512f")
+                && std::is_x86_feature_detected!("avx512bw")
+                && std::is_x86_feature_detected!("avx512vl")
+                && std::is_x86_feature_detected!("bmi2");
             let avx2 = std::is_x86_feature_detected!("avx2");
             return match self {
                 Simd::Detect | Simd::Avx512 if avx512 => Simd::Avx512,

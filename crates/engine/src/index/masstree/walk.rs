@@ -6,6 +6,7 @@
 use super::border::{Entry, Find};
 use super::descend::Settled;
 use super::node::{Head, KEYS, Node, code};
+use super::search::Simd;
 use super::{Masstree, suffix};
 use crate::index::{Key, Page, Paged, RecordId, slice_of};
 use crate::suspend::Suspend;
@@ -315,7 +316,7 @@ impl Masstree {
         if !self.fixed8 {
             return self.gather_mixed(w, page, node, &around);
         }
-        let len = copy_eight(w, node, head, page);
+        let len = copy_eight(self.simd, w, node, head, page);
         if let Some(misread) = w.misread(node, &around) {
             return misread;
         }
@@ -373,23 +374,16 @@ impl Masstree {
 
 /// Copies the entries of a border of eight-byte keys to the page. The caller validates.
 #[inline]
-fn copy_eight(w: &Walk, node: &Node, head: Head, page: &mut Page) -> usize {
-    let order = node.permutation();
-    let count = order.len();
-    let (first, step) = if w.reverse { (count.wrapping_sub(1), usize::MAX) } else { (0, 1) };
-    let mut place = first;
-    for i in 0..count {
-        let slot = order.slot(place);
-        (page.slices[i], page.ids[i]) = (node.key(slot), RecordId(node.rid(slot)));
-        place = place.wrapping_add(step);
-    }
+fn copy_eight(simd: Simd, w: &Walk, node: &Node, head: Head, page: &mut Page) -> usize {
+    let permutation = node.permutation();
+    let (count, order) = (permutation.len(), permutation.sequence(w.reverse));
+    node.gather(simd, order, count, &mut page.slices, &mut page.ids);
     let mut len = count;
     if head.live().count_ones() as usize != count {
-        (len, place) = (0, first);
-        for i in 0..count {
+        len = 0;
+        for (i, slot) in order.take(count).enumerate() {
             (page.slices[len], page.ids[len]) = (page.slices[i], page.ids[i]);
-            len += usize::from(head.is_live(order.slot(place))); // else it is being inserted
-            place = place.wrapping_add(step);
+            len += usize::from(head.is_live(slot)); // else it is being inserted
         }
     }
     // Entries are in order: those that the walk has passed come first, and only in the border that it begins in.
