@@ -94,6 +94,18 @@ fn check<S: Suspend>(db: &Database, numbers: Table<u64, [u8]>, names: Table<Stri
                 .await?;
             assert_eq!(given, wanted, "{from} {limit} {reverse}");
             assert_eq!(again.next().await?, None);
+            let in_chunks = tx.scan(numbers, from..).limit(limit);
+            let mut in_chunks = if reverse { in_chunks.reverse() } else { in_chunks };
+            let (mut given, mut chunk) = (vec![], vec![]);
+            if limit == 10 {
+                given.extend(in_chunks.next().await?.map(|(key, _)| key)); // some one by one, the others in chunks
+            }
+            while in_chunks.next_chunk(&mut chunk).await? {
+                assert!(!chunk.is_empty() && chunk.len() <= 1024, "{} rows", chunk.len());
+                assert!(chunk.iter().all(|(key, bytes)| *bytes == value(*key)));
+                given.extend(chunk.iter().map(|(key, _)| *key));
+            }
+            assert_eq!((given, chunk.len()), (wanted, 0), "{from} {limit} {reverse}");
             let mut rows = tx.scan(names, &*name(from)..).limit(limit);
             let all = names_sorted.iter().filter(|(name_, _)| *name_ >= name(from));
             let mut wanted: Vec<_> = all.collect();
@@ -171,6 +183,11 @@ fn rows_given_until_an_error() {
     assert_eq!(rows.next().unwrap(), Some((31, 31)));
     rows.for_each(|_, value| seen.push(value)).unwrap();
     assert_eq!(seen[31..], (32..50).collect::<Vec<_>>());
+    drop(rows);
+    let (mut rows, mut chunk) = (tx.scan(t, 90..), vec![(0, 0)]);
+    assert!(rows.next_chunk(&mut chunk).unwrap());
+    assert_eq!(chunk, (90..100).map(|key| (key, key)).collect::<Vec<_>>());
+    assert!(!rows.next_chunk(&mut chunk).unwrap() && chunk.is_empty());
     drop(rows);
     assert_eq!(tx.get(t, 30).unwrap(), Some(1030));
     tx.commit().unwrap();

@@ -219,6 +219,46 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Rows<'t, K, V, C> {
         std::future::poll_fn(|context| self.poll_each(context, &mut f)).await
     }
 
+    /// Replaces what is in `chunk` by the next rows, in order: as many as are read ahead together, some hundreds at most. Returns false,
+    /// and an empty chunk, at the end. If a key or a value cannot be decoded, that is the error, and the chunk has those before it.
+    ///
+    /// ```
+    /// # use braiddb::{Database, Options, Table};
+    /// # let db = Database::in_memory(Options { workers: 0, ..Options::default() })?;
+    /// let t: Table<u64, u64> = db.table("t")?;
+    /// let sum: u64 = db.worker().run(async |tx| {
+    ///     tx.put(t, 1, 10).await?;
+    ///     tx.put(t, 2, 20).await?;
+    ///     let (mut rows, mut chunk, mut sum) = (tx.scan(t, 0..), Vec::new(), 0);
+    ///     while rows.next_chunk(&mut chunk).await? {
+    ///         sum += chunk.iter().map(|(_, value)| value).sum::<u64>();
+    ///     }
+    ///     Ok(sum)
+    /// })?;
+    /// assert_eq!(sum, 30);
+    /// # Ok::<(), braiddb::Error>(())
+    /// ```
+    pub async fn next_chunk(&mut self, chunk: &mut Vec<(K, V::View<'t>)>) -> Result<bool> {
+        chunk.clear();
+        std::future::poll_fn(|context| self.poll_chunk(context, chunk)).await
+    }
+
+    fn poll_chunk(&mut self, context: &Context<'_>, chunk: &mut Vec<(K, V::View<'t>)>) -> Poll<Result<bool>> {
+        loop {
+            self.give_all(&mut |key, value| {
+                chunk.push((key, value));
+                Ok(())
+            })?;
+            if !chunk.is_empty() {
+                return Poll::Ready(Ok(true));
+            }
+            match self.poll_filled(context) {
+                Poll::Ready(Ok(true)) => {}
+                end => return end,
+            }
+        }
+    }
+
     #[inline(always)]
     fn poll_each(
         &mut self,

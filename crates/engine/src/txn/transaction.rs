@@ -361,4 +361,10 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> OwnedRows<'t, K, V, C
         let rows = &mut self.rows;
         self.of.now(move |_| rows.try_for_each(f))
     }
+
+    /// As [`Rows::next_chunk`].
+    pub fn next_chunk(&mut self, chunk: &mut Vec<(K, V::View<'t>)>) -> Result<bool> {
+        let rows = &mut self.rows;
+        self.of.now(move |_| rows.next_chunk(chunk))
+    }
 }

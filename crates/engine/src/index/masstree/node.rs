@@ -323,7 +323,7 @@ impl Node {
     }
 
     /// One that is in no slab.
-    #[cfg(all(test, braid_loom))]
+    #[cfg(all(test, not(braid_shuttle)))]
     pub(super) fn unused() -> Node {
         Node {
             lanes: std::array::from_fn(|_| AtomicU64::new(0)),
