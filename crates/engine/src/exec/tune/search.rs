@@ -205,7 +205,13 @@ impl Search {
     /// Takes a window of `level()` into account.
     pub(crate) fn sample(&mut self, sample: Sample) {
         if self.level() == self.incumbent() {
+            let was_contended = self.is_contended;
             self.note_waste(sample.wasted);
+            let tries_more = matches!(self.state, State::Trying { other, .. } if other > self.at);
+            if self.is_contended && !was_contended && tries_more {
+                self.begin_series(None);
+                return;
+            }
         }
         match self.state {
             State::Holding { since_ns, changed } => self.watch(sample, since_ns, changed),
@@ -282,7 +288,8 @@ impl Search {
     }
 
     /// Lists the levels to try: the neighbours, first the one in the direction of the last move; then one from
-    /// the other side of the great divide, for the best levels of both sides need not be neighbours.
+    /// the other side of the great divide, for the best levels of both sides need not be neighbours. Under contention that one comes
+    /// first: step by step the way there is long, and the loss meanwhile large.
     fn begin_series(&mut self, from: Option<usize>) {
         let (at, top) = (self.at, self.levels.len() - 1);
         let of_batch =
@@ -290,7 +297,8 @@ impl Search {
         let (up, down) = (Some(at + 1).filter(|&i| i <= top), at.checked_sub(1));
         let all = match at {
             0 | 1 => [Some(1 - at), of_batch(BATCHES[0]), of_batch(BATCH_FIRST)],
-            _ if self.is_contended || from.is_some_and(|from| from > at) => [down, up, Some(0)],
+            _ if self.is_contended => [Some(0), down, up],
+            _ if from.is_some_and(|from| from > at) => [down, up, Some(0)],
             _ => [up, down, Some(0)],
         };
         self.queue = all.map(|level| level.filter(|&i| Some(i) != from && i <= top));
