@@ -19,6 +19,8 @@ mod common;
 mod models;
 mod mvcc;
 mod no_wait;
+mod occ;
+mod optimistic;
 mod serializable;
 mod silo;
 mod single;
@@ -26,6 +28,7 @@ mod snapshot;
 mod waits;
 
 pub use no_wait::NoWait;
+pub use occ::Occ;
 pub use serializable::{Planted, Serializable, planted};
 pub use silo::Silo;
 pub use snapshot::Snapshot;
@@ -43,6 +46,7 @@ macro_rules! schemes {
             "snapshot" snapshot Snapshot Snapshot,
             "no-wait" no_wait NoWait Serial,
             "silo" silo Silo Serial,
+            "occ" occ Occ Serial,
         }
     };
 }

@@ -5,8 +5,9 @@
 //! into the abyss, VLDB 2014. Different here: what a transaction writes is kept apart until it commits; the ranges that it
 //! has gone through are not locked, and looked at again when it commits.
 
-use super::silo::read_committed;
-use super::single::{Access, CommitStage, Content, Held, Policy, Single, Txn, holder_of_lock, record_of};
+use super::single::{
+    Access, CommitStage, Content, Held, Policy, Single, Txn, holder_of_lock, read_committed, record_of,
+};
 use super::{Abort, Env, Intent, Refused};
 use crate::record::{Record, Timestamp};
 use crate::suspend::Suspend;

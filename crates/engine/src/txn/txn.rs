@@ -239,7 +239,7 @@ impl<C: ConcurrencyControl> Txn<C> {
     ///
     /// Declared before anything else is done, it makes the transaction cheaper, and it will meet no conflict:
     /// what it reads is the database as of one moment, and needs no tracking. (Not so under the schemes without snapshots,
-    /// `NoWait` and `Silo`, where it is a transaction like any other.)
+    /// `NoWait`, `Silo` and `Occ`, where it is a transaction like any other.)
     pub fn declare_read_only(&self) {
         self.0.declare_read_only();
     }

@@ -11,6 +11,7 @@
 //! - Between `prepare`, which latches what is written, and `finish` nothing is suspended.
 
 mod accesses;
+mod committed;
 mod known;
 mod record;
 mod removed;
@@ -33,6 +34,7 @@ use crate::sync::atomic::{Ordering, fence};
 use accesses::Accesses;
 pub(super) use accesses::Entry;
 pub use accesses::Held;
+pub(super) use committed::read_committed;
 use known::Found;
 pub(super) use record::{Content, holder_of_lock, record_of};
 use record::{drop_value, new_value};
@@ -260,7 +262,7 @@ impl Txn {
         }
     }
 
-    fn unlatch(&mut self) {
+    pub(super) fn unlatch(&mut self) {
         if std::mem::take(&mut self.has_latched) {
             self.accesses.last_writes().for_each(|(record, _)| record_of(record).unlatch());
         }

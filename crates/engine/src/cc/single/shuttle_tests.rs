@@ -2,10 +2,12 @@
 //! place where another thread may go on. Each model fails with an error planted that it is there to notice.
 
 use super::super::no_wait::Locking;
-use super::super::silo::Optimistic;
+use super::super::occ::ByBeginning;
+use super::super::optimistic::{Optimistic, Scope, Validation, draw};
+use super::super::silo::ByNewest;
 use super::{Access, CommitStage, Env, Held, Intent, Policy, Refused, Single, Txn, record_of};
 use crate::cc::models::{Bench, Hand, PLANTED_SCHEDULES_MAX, check, check_both};
-use crate::cc::{Abort, Change, ConcurrencyControl, NoWait, Scanned, Silo};
+use crate::cc::{Abort, Change, ConcurrencyControl, NoWait, Occ, Scanned, Silo};
 use crate::index::Key;
 use crate::record::{Record, Timestamp};
 use crate::suspend::{Never, Suspend};
@@ -108,8 +110,47 @@ impl<P: Policy, const BUG: u32> Policy for Careless<P, BUG> {
     }
 }
 
-type CarelessSilo<const BUG: u32> = Single<Careless<Optimistic, BUG>>;
+type CarelessSilo<const BUG: u32> = Single<Careless<Optimistic<ByNewest>, BUG>>;
 type CarelessNoWait<const BUG: u32> = Single<Careless<Locking, BUG>>;
+
+/// OCC with an error in its validation.
+#[derive(Debug)]
+struct CarelessValidation<const BUG: u32>;
+
+/// What has been read is not latched while it is compared.
+const NOT_LATCHED: u32 = 4;
+/// It is latched, and not compared.
+const NOT_COMPARED: u32 = 5;
+/// What is written as well is not compared: it is latched, after all.
+const WRITTEN_NOT_COMPARED: u32 = 6;
+
+impl<const BUG: u32> Validation for CarelessValidation<BUG> {
+    fn admits(txn: &Txn, at: u64) -> bool {
+        ByBeginning::admits(txn, at)
+    }
+
+    fn validate(env: Scope<'_, Self>, txn: &Txn) -> Option<Result<Timestamp, Abort>> {
+        let is_written = |number| txn.accesses.last_write(number).is_some();
+        let read = || txn.accesses.entries.iter().zip(0..).filter(|(entry, _)| entry.seen.is_some());
+        let latched = || read().filter(|(_, number)| BUG != NOT_LATCHED && !is_written(*number));
+        let count = latched().take_while(|(entry, _)| record_of(entry.record).try_latch()).count();
+        let decided = (count == latched().count()).then(|| {
+            let at = draw(env, txn);
+            let compares = |number| match BUG {
+                NOT_COMPARED => is_written(number),
+                WRITTEN_NOT_COMPARED => !is_written(number),
+                _ => true,
+            };
+            let mut compared = read().filter(|(_, number)| compares(*number));
+            let is_newest = compared.all(|(entry, _)| entry.seen == Some(record_of(entry.record).at().0));
+            if is_newest { Ok(at) } else { Err(Abort::Unserializable) }
+        });
+        latched().take(count).for_each(|(entry, _)| record_of(entry.record).unlatch());
+        decided
+    }
+}
+
+type CarelessOcc<const BUG: u32> = Single<Optimistic<CarelessValidation<BUG>>>;
 
 /// Reads a record to the end.
 fn read<C: ConcurrencyControl>(
@@ -222,6 +263,32 @@ fn transfers<C: ConcurrencyControl>() {
     threads.into_iter().for_each(|thread| thread.join().expect("its assertions hold"));
 }
 
+/// Two transactions each add one to what they have read of a record: as many are added as commit.
+fn increments<C: ConcurrencyControl>() {
+    let bench = Arc::new(Bench::<C>::new());
+    bench.hand().commit_change(1, Change::Insert(&[0]));
+    let add = || {
+        let bench = bench.clone();
+        move || {
+            let hand: Hand<'_, C> = bench.hand();
+            let mut txn = hand.begin();
+            let added = read(&hand, &mut txn, 1, Intent::Read)
+                .and_then(|seen| hand.change(&mut txn, 1, Change::Update(&[seen.expect("it is there") + 1])));
+            if added.is_err() {
+                hand.abort(txn);
+                return 0;
+            }
+            u8::from(hand.try_commit(txn, thread::yield_now))
+        }
+    };
+    let threads = [thread::spawn(add()), thread::spawn(add())];
+    let committed: u8 = threads.into_iter().map(|thread| thread.join().expect("its assertions hold")).sum();
+    let hand: Hand<'_, C> = bench.hand();
+    let mut txn = hand.begin();
+    assert_eq!(read(&hand, &mut txn, 1, Intent::Read), Ok(Some(committed)), "an update was lost");
+    hand.abort(txn);
+}
+
 /// A commit is appended to the log, then made; a checkpoint that begins at a position of the log behind it reads records
 /// one by one, whichever of them changes.
 fn checkpoint<C: ConcurrencyControl>(change: Change<'static>) {
@@ -284,6 +351,12 @@ macro_rules! models {
                 check_both(|| skew::<$scheme>(false));
             }
 
+            /// Proves that no update is lost.
+            #[test]
+            fn updates_add_up() {
+                check_both(increments::<$scheme>);
+            }
+
             /// Proves that a reader that commits has read whole transfers, and a range that fits them.
             #[test]
             fn transfers_are_read_whole() {
@@ -305,6 +378,7 @@ macro_rules! models {
 
 models! {
     silo Silo;
+    occ Occ;
     no_wait NoWait;
 }
 
@@ -331,6 +405,27 @@ fn planted_unlocked_too_early() {
 #[should_panic(expected = "read in part")]
 fn planted_unlocked_too_early_in_transfers() {
     notices(transfers::<CarelessNoWait<UNLOCKED_TOO_EARLY>>);
+}
+
+/// Proves that the models notice a validation without latches,
+#[test]
+#[should_panic(expected = "both have missed")]
+fn planted_not_latched() {
+    notices(|| skew::<CarelessOcc<NOT_LATCHED>>(true));
+}
+
+/// one that does not compare,
+#[test]
+#[should_panic(expected = "both have missed")]
+fn planted_not_compared() {
+    notices(|| skew::<CarelessOcc<NOT_COMPARED>>(true));
+}
+
+/// and one that does not compare what is written as well.
+#[test]
+#[should_panic(expected = "an update was lost")]
+fn planted_written_not_compared() {
+    notices(increments::<CarelessOcc<WRITTEN_NOT_COMPARED>>);
 }
 
 /// (The reader has to take many steps between two of the writer's.)
