@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+pub use braid_tpcc::mix;
 pub(crate) use braiddb::metrics::{Breakdown, LogStatistics, SystemClock};
 pub(crate) use braiddb::suspend::{Never, OnMiss, PrefetchOnly};
 pub(crate) use braiddb::worker::{BatchSize, Worker};
@@ -121,13 +122,4 @@ pub(crate) fn counters<C: Scheme>(db: &Database<C>) -> Counters {
 /// An error of the engine, for the user.
 pub(crate) fn failure(error: braiddb::Error) -> Failure {
     Failure::new(format!("the engine failed: {error}"))
-}
-
-/// A bijection of 64-bit numbers that looks random (the finisher of MurmurHash3).
-#[inline(always)]
-pub fn mix(number: u64) -> u64 {
-    let mut k = number;
-    k = (k ^ (k >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
-    k = (k ^ (k >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
-    k ^ (k >> 33)
 }

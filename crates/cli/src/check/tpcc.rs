@@ -120,7 +120,7 @@ fn line_of_json(run: &Run) -> String {
     json!({
         "cc": run.cc.name(),
         "durability": run.durability.name(),
-        "mix": run.mix,
+        "mix": run.mix.name(),
         "mode": run.mode.name(),
         "commits": run.commits.iter().copied().collect::<std::collections::BTreeMap<_, _>>(),
         "rolled_back": run.rolled_back,

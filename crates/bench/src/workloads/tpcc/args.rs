@@ -1,8 +1,8 @@
 //! `braid bench tpcc` on the command line.
 
-use super::{Home, Mix, Scale, Settings};
-use crate::Result;
 use crate::suite::args::KindsArgs;
+use crate::{Failure, Result};
+use braid_tpcc::{Home, Mix, Scale, Settings};
 use clap::Args;
 
 /// `braid bench tpcc`.
@@ -42,7 +42,7 @@ impl TpccArgs {
         let scale = Scale { customers, items, ..full };
         let suppliers = self.suppliers.unwrap_or(full.suppliers.min(scale.supplied_by()));
         let scale = Scale { suppliers, ..scale };
-        scale.check()?;
+        scale.check().map_err(Failure::new)?;
         Ok(scale)
     }
 
@@ -92,10 +92,9 @@ mod tests {
 
     #[test]
     fn names_of_mixes_are_those_of_the_command_line() {
-        // Proves that `Mix::name`, the parser and JSON agree, and that `ALL` leaves none out.
+        // Proves that `Mix::name` and the parser agree, and that `ALL` leaves none out.
         for mix in Mix::value_variants() {
             assert_eq!(mix.to_possible_value().unwrap().get_name(), mix.name());
-            assert_eq!(serde_json::to_value(mix).unwrap(), mix.name());
         }
         assert_eq!(Mix::value_variants(), Mix::ALL);
     }

@@ -1,8 +1,5 @@
 //! Every mix in every way of execution, briefly, and what holds afterwards.
 
-use super::conditions::CONDITIONS;
-use super::inputs::KINDS;
-use super::{Mix, Scale, Settings, Tpcc};
 use crate::args::{DurabilityKind, Mode, RefillKind};
 use crate::engine::{self, Database, Scheme};
 use crate::scheme::{Cc, WithScheme};
@@ -12,6 +9,7 @@ use crate::suite::slice::{Slice, together};
 use crate::suite::worker::{Job, Length};
 use crate::suite::{Suite, Transactions};
 use crate::{Failure, Result};
+use braid_tpcc::{CONDITIONS, KINDS, Mix, Scale, Settings, Tpcc};
 use braiddb::{Front, IndexKind, TableOptions};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -72,7 +70,7 @@ pub struct Run {
 /// Runs everything that the plan asks for, and shows each run as it ends. A condition that does not hold is no error
 /// here; a transaction that fails is one.
 pub fn run_all(plan: &RunPlan, show: &mut dyn FnMut(&Run)) -> Result<Vec<Run>> {
-    plan.scale.check()?;
+    plan.scale.check().map_err(Failure::new)?;
     let mut runs = Vec::new();
     let homes = plan.cc.iter().flat_map(|one| plan.durability.iter().map(move |other| (*one, *other)));
     for (cc, durability) in homes {
@@ -104,7 +102,7 @@ fn run_home<C: Scheme>(
     let settings = Settings::new(plan.scale);
     let tables = TableOptions { index: plan.index, ..TableOptions::default() };
     let (mut db, directory) = engine::open::<C>(tables, durability, &plan.directory)?;
-    let mut suite = Tpcc::load(&db, settings, plan.seed, plan.workers, &|_, _| {})?;
+    let mut suite = super::load(&db, settings, plan.seed, plan.workers, &|_, _| {})?;
     let mut runs = Vec::new();
     for (mix, mode) in plan.mix.iter().flat_map(|mix| plan.mode.iter().map(move |mode| (*mix, *mode))) {
         let work = Work { cc, mode, workers: plan.workers, batch: plan.batch };
@@ -115,7 +113,7 @@ fn run_home<C: Scheme>(
         if let Some(directory) = &directory {
             db.close().map_err(engine::failure)?;
             db = engine::open_again(directory, tables, durability)?;
-            suite = suite.of(&db)?;
+            suite = suite.of(&db).map_err(engine::failure)?;
         }
         let conditions = suite.check(&db)?;
         let violated = conditions.iter().filter(|condition| !condition.holds);

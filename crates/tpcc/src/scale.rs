@@ -1,9 +1,8 @@
 //! How large the database is. Tests shrink everything; the specification's numbers are the default.
 
-use super::keys::{CUSTOMERS_MAX, DISTRICTS_MAX, District, ITEMS_MAX, WAREHOUSES_MAX};
-use super::rows::{Stock, zeroed};
-use super::{keys, random};
-use crate::{Failure, Result};
+use crate::keys::{CUSTOMERS_MAX, DISTRICTS_MAX, District, ITEMS_MAX, WAREHOUSES_MAX};
+use crate::rows::{Stock, zeroed};
+use crate::{keys, random};
 
 /// Suppliers of TPC-CH among whom all stocks are shared out.
 const SUPPLIERS_FULL: u32 = 10_000;
@@ -34,8 +33,8 @@ impl Scale {
         Scale { warehouses, districts: 10, customers: 60, items: 200, suppliers: 10 }
     }
 
-    /// Refuses numbers that keys have no room for.
-    pub fn check(&self) -> Result<()> {
+    /// Refuses numbers that keys have no room for, with a message.
+    pub fn check(&self) -> Result<(), String> {
         let districts_max = DISTRICTS_MAX.min(size_of_val(&zeroed::<Stock>().district_infos) as u32 / 24);
         let supplied_max = self.supplied_by();
         for (name, number, max) in [
@@ -46,7 +45,7 @@ impl Scale {
             ("suppliers", self.suppliers, supplied_max),
         ] {
             if !(1..=max).contains(&number) {
-                return Err(Failure::new(format!("there can be 1 to {max} {name}, not {number}")));
+                return Err(format!("there can be 1 to {max} {name}, not {number}"));
             }
         }
         Ok(())
@@ -86,7 +85,7 @@ impl Scale {
 
     /// Suppliers that all stocks are shared out among: a stock's is `warehouse * item` modulo this, as in the
     /// CH-benCHmark, whose 10,000 belong to 100,000 items.
-    pub(crate) fn supplied_by(&self) -> u32 {
+    pub fn supplied_by(&self) -> u32 {
         (self.items / 10).clamp(1, SUPPLIERS_FULL)
     }
 

@@ -1,11 +1,11 @@
 //! Delivery (clause 2.7): the oldest new order of each district of a warehouse, all in one transaction.
 
-use super::digest::Digest;
-use super::inputs::Delivery;
-use super::keys::{District, LINES_MAX, order_of};
-use super::rows::{Customer, Order, OrderLine};
-use super::schema::{Tables, found};
-use crate::engine::{Result, Scheme, Txn};
+use crate::digest::Digest;
+use crate::inputs::Delivery;
+use crate::keys::{District, LINES_MAX, order_of};
+use crate::rows::{Customer, Order, OrderLine};
+use crate::schema::{Tables, found};
+use braiddb::{ConcurrencyControl as Scheme, Result, Txn};
 
 /// Runs the transaction; returns what would be written to the file of results.
 pub(crate) async fn delivery<C: Scheme>(

@@ -1,11 +1,11 @@
 //! OrderStatus (clause 2.6): a customer's balance and newest order, line by line.
 
-use super::digest::Digest;
-use super::inputs::OrderStatus;
-use super::keys::LINES_MAX;
-use super::payment::customer;
-use super::schema::{Tables, found};
-use crate::engine::{Result, Scheme, Txn};
+use crate::digest::Digest;
+use crate::inputs::OrderStatus;
+use crate::keys::LINES_MAX;
+use crate::payment::customer;
+use crate::schema::{Tables, found};
+use braiddb::{ConcurrencyControl as Scheme, Result, Txn};
 
 /// Runs the transaction; returns what the terminal would show.
 pub(crate) async fn order_status<C: Scheme>(

@@ -1,17 +1,16 @@
 //! NewOrder (clause 2.4): an order of 5 to 15 lines, each taken from a stock; one order of a hundred is rolled back.
 
-use super::digest::Digest;
-use super::inputs::{Line, NewOrder};
-use super::keys::{self, LINES_MAX};
-use super::random::is_original;
-use super::rows::{Item, Order, OrderLine, Stock, zeroed};
-use super::schema::{Tables, found};
-use crate::engine::{Result, Scheme, Txn};
-use braiddb::Error;
+use crate::digest::Digest;
+use crate::inputs::{Line, NewOrder};
+use crate::keys::{self, LINES_MAX};
+use crate::random::is_original;
+use crate::rows::{Item, Order, OrderLine, Stock, zeroed};
+use crate::schema::{Tables, found};
+use braiddb::{ConcurrencyControl as Scheme, Error, Result, Txn};
 
 /// Why an order was rolled back: it asks for an item that there is not, as one of a hundred is to.
 #[derive(Debug)]
-pub(crate) struct UnusedItem;
+pub struct UnusedItem;
 
 impl std::fmt::Display for UnusedItem {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

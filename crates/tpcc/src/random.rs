@@ -1,8 +1,8 @@
 //! The specification's random values: non-uniform numbers (clause 2.1.6), last names made of syllables (4.3.2.3), and
 //! texts.
 
-use super::rows::{Address, Text};
-use crate::distribution::Rng;
+use crate::rng::Rng;
+use crate::rows::{Address, Text};
 use memchr::memmem::Finder;
 use std::sync::LazyLock;
 

@@ -2,15 +2,15 @@
 //! is left, and if that is too little, it is filled up. So it reads much and writes a little; how much depends on the
 //! number of suppliers. A stock's supplier is `warehouse * item` modulo the number of suppliers, as in the CH-benCHmark.
 
-use super::digest::Digest;
-use super::inputs::Query2;
-use super::keys;
-use super::many::visit_stocks;
-use super::regions::NATIONS;
-use super::rows::Stock;
-use super::scale::Scale;
-use super::schema::{Tables, found};
-use crate::engine::{Result, Scheme, Txn};
+use crate::digest::Digest;
+use crate::inputs::Query2;
+use crate::keys;
+use crate::many::visit_stocks;
+use crate::regions::NATIONS;
+use crate::rows::Stock;
+use crate::scale::Scale;
+use crate::schema::{Tables, found};
+use braiddb::{ConcurrencyControl as Scheme, Result, Txn};
 
 /// Less in stock than `LEFT_MIN` is too little; then `ADDED` is added.
 pub(crate) const LEFT_MIN: i32 = 15;

@@ -1,30 +1,36 @@
 //! The inputs of transactions, and the source that makes them: by clauses 2.4.1 to 2.8.1, with the weights of a mix.
 
-use super::keys::{self, District, LINES_MAX};
-use super::random::{Constants, NonUniform, between};
-use super::{Home, Mix, Settings};
-use crate::distribution::Rng;
-use crate::suite::Conflicts;
+use crate::keys::{self, District, LINES_MAX};
+use crate::random::{Constants, NonUniform, between};
+use crate::rng::{Rng, mix};
+use crate::settings::{Home, Mix, Settings};
 use std::ops::Range;
 use std::time::SystemTime;
 
 /// The input of one transaction.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Input {
+pub enum Input {
+    /// An order of 5 to 15 lines.
     NewOrder(NewOrder),
+    /// A customer pays.
     Payment(Payment),
+    /// The oldest new orders of a warehouse are delivered.
     Delivery(Delivery),
+    /// A customer's newest order is shown.
     OrderStatus(OrderStatus),
+    /// The low stocks among the newest orders of a district are counted.
     StockLevel(StockLevel),
+    /// The least stocks of a region's suppliers are filled up.
     Query2(Query2),
 }
 
 /// The kinds of inputs, in the order of `Input`: so that each mix has some that follow each other.
-pub(crate) static KINDS: [&str; 6] =
-    ["new-order", "payment", "delivery", "order-status", "stock-level", "query2"];
+pub static KINDS: [&str; 6] = ["new-order", "payment", "delivery", "order-status", "stock-level", "query2"];
 
 impl Input {
-    pub(crate) fn kind(&self) -> usize {
+    /// Its index in [`KINDS`].
+    #[inline(always)]
+    pub fn kind(&self) -> usize {
         match self {
             Input::NewOrder(_) => 0,
             Input::Payment(_) => 1,
@@ -34,10 +40,23 @@ impl Input {
             Input::Query2(_) => 5,
         }
     }
+
+    /// It is an order that asks for an item that there is not, to be rolled back.
+    #[inline]
+    pub fn rolls_back(&self) -> bool {
+        matches!(self, Input::NewOrder(order) if order.rolls_back)
+    }
+
+    /// Its transaction writes nothing.
+    #[inline(always)]
+    pub fn only_reads(&self) -> bool {
+        matches!(self, Input::OrderStatus(_) | Input::StockLevel(_))
+    }
 }
 
+/// Of a NewOrder.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct NewOrder {
+pub struct NewOrder {
     pub(crate) district: District,
     pub(crate) customer: u16,
     pub(crate) date: u64,
@@ -74,8 +93,9 @@ pub(crate) enum Who {
     Name(u16),
 }
 
+/// Of a Payment.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Payment {
+pub struct Payment {
     pub(crate) district: District,
     pub(crate) customer_district: District,
     pub(crate) customer: Who,
@@ -85,33 +105,37 @@ pub(crate) struct Payment {
     pub(crate) history: u64,
 }
 
+/// Of an OrderStatus.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct OrderStatus {
+pub struct OrderStatus {
     pub(crate) district: District,
     pub(crate) customer: Who,
 }
 
+/// Of a Delivery.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Delivery {
+pub struct Delivery {
     pub(crate) warehouse: u16,
     pub(crate) carrier: u8,
     pub(crate) date: u64,
 }
 
+/// Of a StockLevel.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct StockLevel {
+pub struct StockLevel {
     pub(crate) district: District,
     pub(crate) threshold: i32,
 }
 
+/// Of a Q2*.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Query2 {
+pub struct Query2 {
     pub(crate) region: u32,
 }
 
 /// Makes the inputs of one worker, without allocating.
 #[derive(Debug)]
-pub(crate) struct Source {
+pub struct Source {
     rng: Rng,
     settings: Settings,
     /// This source's number among all of its database, and inputs made so far: what it adds to the history is unique.
@@ -138,7 +162,7 @@ impl Source {
         let scale = settings.scale;
         let (first, step, count) = home(&settings, place);
         Source {
-            rng: Rng::new(crate::engine::mix(seed).wrapping_add(crate::engine::mix(place.0 as u64 + 1))),
+            rng: Rng::new(mix(seed).wrapping_add(mix(place.0 as u64 + 1))),
             settings,
             number,
             made: 0,
@@ -152,8 +176,10 @@ impl Source {
         }
     }
 
+    /// The next input.
     #[inline]
-    pub(crate) fn next(&mut self) -> Input {
+    #[expect(clippy::should_implement_trait, reason = "there is always one")]
+    pub fn next(&mut self) -> Input {
         self.made += 1;
         let draw = self.rng.below(100) as u32;
         match self.settings.mix.kind(draw) {
@@ -171,7 +197,7 @@ impl Source {
                 let threshold = between(&mut self.rng, 10, 20) as i32;
                 Input::StockLevel(StockLevel { district: self.district(), threshold })
             }
-            _ => Input::Query2(Query2 { region: self.rng.below(super::regions::REGIONS) as u32 }),
+            _ => Input::Query2(Query2 { region: self.rng.below(crate::regions::REGIONS) as u32 }),
         }
     }
 
@@ -277,25 +303,29 @@ fn now_us() -> u64 {
     since.map_or(1, |since| since.as_micros().max(1) as u64)
 }
 
-/// Keys that transactions conflict on if they are open at once, and how many: to be kept apart, or in order.
-///
-/// Under every scheme, of two open transactions that change the same row one fails: Payment's warehouse and district, NewOrder's district, and the oldest new orders, of which Delivery
-/// takes one of each district of its warehouse. Delivery changes neither warehouse nor district, so it need not wait
-/// for them. A customer or a stock that two transactions happen to change are too many to be worth a hint. What is
-/// merely read adds nothing under snapshot isolation; under `Serializable` too little: that NewOrder reads the
-/// warehouse's tax while a Payment changes the row puts NewOrder first, which nothing else forbids.
-pub(crate) fn conflicts(input: &Input) -> Conflicts {
-    const WAREHOUSE: u64 = 1 << 60;
-    const DISTRICT: u64 = 2 << 60;
-    const DELIVERY: u64 = 3 << 60;
-    match input {
-        Input::NewOrder(input) => ([DISTRICT | input.district.key(), 0, 0, 0], 1),
-        Input::Payment(input) => {
-            let warehouse = WAREHOUSE | u64::from(input.district.warehouse());
-            ([warehouse, DISTRICT | input.district.key(), 0, 0], 2)
+impl Input {
+    /// Keys that transactions conflict on if they are open at once, and how many: to be kept apart, or in order.
+    ///
+    /// Under every scheme, of two open transactions that change the same row one fails: Payment's warehouse and district,
+    /// NewOrder's district, and the oldest new orders, of which Delivery takes one of each district of its warehouse.
+    /// Delivery changes neither warehouse nor district, so it need not wait for them. A customer or a stock that two
+    /// transactions happen to change are too many to be worth a hint. What is merely read adds nothing under snapshot
+    /// isolation; under `Serializable` too little: that NewOrder reads the warehouse's tax while a Payment changes the row
+    /// puts NewOrder first, which nothing else forbids.
+    #[inline]
+    pub fn conflicts(&self) -> ([u64; 4], usize) {
+        const WAREHOUSE: u64 = 1 << 60;
+        const DISTRICT: u64 = 2 << 60;
+        const DELIVERY: u64 = 3 << 60;
+        match self {
+            Input::NewOrder(input) => ([DISTRICT | input.district.key(), 0, 0, 0], 1),
+            Input::Payment(input) => {
+                let warehouse = WAREHOUSE | u64::from(input.district.warehouse());
+                ([warehouse, DISTRICT | input.district.key(), 0, 0], 2)
+            }
+            Input::Delivery(input) => ([DELIVERY | u64::from(input.warehouse), 0, 0, 0], 1),
+            Input::OrderStatus(_) | Input::StockLevel(_) | Input::Query2(_) => ([0; 4], 0),
         }
-        Input::Delivery(input) => ([DELIVERY | u64::from(input.warehouse), 0, 0, 0], 1),
-        Input::OrderStatus(_) | Input::StockLevel(_) | Input::Query2(_) => ([0; 4], 0),
     }
 }
 
@@ -316,9 +346,9 @@ impl Mix {
         }
     }
 
-    /// The kinds that it has.
+    /// The kinds that it has, by their indexes in [`KINDS`].
     #[inline(always)]
-    pub(crate) fn kinds(self) -> Range<usize> {
+    pub fn kinds(self) -> Range<usize> {
         match self {
             Mix::Full => 0..5,
             Mix::Narrow => 0..2,
@@ -350,8 +380,8 @@ impl Mix {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Scale;
     use super::*;
+    use crate::scale::Scale;
 
     fn source(settings: Settings, place: (usize, usize)) -> Source {
         Source::new(settings, &Constants::new(1), 1, place, 1)
@@ -468,7 +498,7 @@ mod tests {
             Input::Payment(Payment { district, customer_district, customer, amount, date: 1, history: 1 })
         };
         let shared = |a: &Input, b: &Input| {
-            let ((a, a_len), (b, b_len)) = (conflicts(a), conflicts(b));
+            let ((a, a_len), (b, b_len)) = (a.conflicts(), b.conflicts());
             a[..a_len].iter().any(|key| b[..b_len].contains(key))
         };
         let delivery = Input::Delivery(Delivery { warehouse: 1, carrier: 1, date: 1 });
@@ -476,6 +506,6 @@ mod tests {
         assert!(!shared(&payment(1), &payment(2)));
         assert!(shared(&delivery, &delivery));
         assert!(!shared(&delivery, &payment(1)));
-        assert_eq!(conflicts(&Input::Query2(Query2 { region: 1 })).1, 0);
+        assert_eq!(Input::Query2(Query2 { region: 1 }).conflicts().1, 0);
     }
 }

@@ -1,8 +1,7 @@
 //! A scan that can be looked at without taking its next row, to walk through two tables side by side.
 
-use crate::engine::{Result, Scheme};
-use braiddb::Value;
 use braiddb::futures::Rows;
+use braiddb::{ConcurrencyControl as Scheme, Result, Value};
 
 pub(super) struct Cursor<'t, V: Value + ?Sized, C: Scheme> {
     rows: Rows<'t, u64, V, C>,

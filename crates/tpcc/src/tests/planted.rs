@@ -1,7 +1,7 @@
 //! Corruptions, each of which as few conditions as possible can tell.
 
 use super::*;
-use crate::workloads::tpcc::rows::{DistrictRow, OrderLine, Warehouse};
+use crate::rows::{DistrictRow, OrderLine, Warehouse};
 
 /// The place that is corrupted: not the first in any order.
 const PLACE: (u16, u8) = (2, 2);
@@ -17,7 +17,7 @@ const CUSTOMERS: u32 = 40;
 fn check(expected: &[usize], corrupt: impl AsyncFn(&Txn, &Tables) -> Result<()>) {
     let scale = Scale { warehouses: 2, districts: 2, customers: CUSTOMERS, items: 50, suppliers: 5 };
     let (db, suite) = loaded::<Serializable>(Settings::new(scale), SEED, 2).unwrap();
-    run(&db, &suite, &work(Mode::Naive, 1), 100, SEED).unwrap();
+    run(&db, &suite, 1, 100, SEED);
     assert_eq!(violated(&db, &suite).0, [0; 0]);
     alone(&db, async |tx: &Txn| corrupt(tx, &suite.tables).await).unwrap();
     let (numbers, details) = violated(&db, &suite);

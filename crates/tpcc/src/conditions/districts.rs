@@ -1,9 +1,9 @@
 //! Conditions 1 to 4 and 11: sums and counts of warehouses and districts.
 
 use super::{View, Violation, place};
-use crate::engine::{Result, Scheme};
-use crate::workloads::tpcc::keys::{District, order_of};
-use crate::workloads::tpcc::schema::found;
+use crate::keys::{District, order_of};
+use crate::schema::found;
+use braiddb::{ConcurrencyControl as Scheme, Result};
 
 impl<C: Scheme> View<'_, C> {
     /// 1: W_YTD is the sum of D_YTD.

@@ -10,17 +10,17 @@ mod districts;
 mod money;
 mod orders;
 
-use super::keys::District;
-use super::scale::Scale;
-use super::schema::Tables;
-use crate::args::RefillKind;
-use crate::engine::{self, Database, PrefetchOnly, Result, Scheme, Txn};
-use crate::suite::Condition;
+use crate::keys::District;
+use crate::scale::Scale;
+use crate::schema::Tables;
+use braiddb::suspend::PrefetchOnly;
+use braiddb::worker::WorkerOptions;
+use braiddb::{ConcurrencyControl as Scheme, Database, Result, Txn};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Each condition in words, in the specification's order.
-pub(crate) const CONDITIONS: [&str; 12] = [
+pub const CONDITIONS: [&str; 12] = [
     "a warehouse's takings are those of its districts",
     "a district's next order comes after its newest",
     "a district's new orders have numbers without gaps",
@@ -43,7 +43,7 @@ pub(super) struct View<'t, C: Scheme> {
 }
 
 /// Where a condition does not hold: the first place that was found, and both values.
-pub(super) type Violation = Option<String>;
+pub type Violation = Option<String>;
 
 impl<C: Scheme> View<'_, C> {
     async fn violation(&self, index: usize) -> Result<Violation> {
@@ -70,7 +70,7 @@ pub(crate) fn check<C: Scheme>(
     tables: &Tables,
     scale: &Scale,
     threads: usize,
-) -> crate::Result<Vec<Condition>> {
+) -> Result<Vec<Violation>> {
     let (next, results) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let work = || -> Result<()> {
         loop {
@@ -86,20 +86,15 @@ pub(crate) fn check<C: Scheme>(
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..threads.clamp(1, CONDITIONS.len())).map(|_| scope.spawn(work)).collect();
         threads.into_iter().try_for_each(|thread| thread.join().expect("a check does not panic"))
-    })
-    .map_err(engine::failure)?;
+    })?;
     let mut results = results.into_inner().expect("no panic while it is held");
     results.sort_unstable_by_key(|(index, _)| *index);
-    let condition = |(index, violation): (usize, Violation)| Condition {
-        name: format!("{}. {}", index + 1, CONDITIONS[index]),
-        holds: violation.is_none(),
-        detail: violation.unwrap_or_else(|| "everywhere".into()),
-    };
-    Ok(results.into_iter().map(condition).collect())
+    Ok(results.into_iter().map(|(_, violation)| violation).collect())
 }
 
 fn violation<C: Scheme>(db: &Database<C>, tables: &Tables, scale: &Scale, index: usize) -> Result<Violation> {
-    let mut worker = engine::worker(db, PrefetchOnly, 1.into(), RefillKind::Immediate);
+    let mut worker =
+        db.worker_with(PrefetchOnly, WorkerOptions { batch: 1.into(), ..WorkerOptions::default() });
     worker.run(async |tx: &Txn<C>| {
         tx.declare_read_only();
         View { tx, tables, scale }.violation(index).await

@@ -1,12 +1,11 @@
 //! The tables, and the two ways to rows that are not by their primary key: customers by their last name, and a
 //! customer's newest order. Both are indexes that the engine keeps up to date.
 
-use super::keys::{self, District};
-use super::rows::{
+use crate::keys::{self, District};
+use crate::rows::{
     Customer, DistrictRow, History, Item, Nation, Order, OrderLine, Region, Stock, Supplier, Text, Warehouse,
 };
-use crate::engine::{Database, Result, Scheme, Txn, failure};
-use braiddb::{Error, Index, Plain, Table};
+use braiddb::{ConcurrencyControl as Scheme, Database, Error, Index, Plain, Result, Table, Txn};
 
 /// What customers are sorted by: district, last name, first name. The engine puts the row's key behind, so by their
 /// numbers in the end. Of one width, so that making and reading one allocates nothing.
@@ -34,11 +33,7 @@ pub(crate) struct Tables {
 
 impl Tables {
     /// The tables of this database, which are made if they are not there.
-    pub(crate) fn open<C: Scheme>(db: &Database<C>) -> crate::Result<Tables> {
-        Tables::open_all(db).map_err(failure)
-    }
-
-    fn open_all<C: Scheme>(db: &Database<C>) -> Result<Tables> {
+    pub(crate) fn open<C: Scheme>(db: &Database<C>) -> Result<Tables> {
         let (customers, orders) = (db.table("customer")?, db.table("order")?);
         let customers_by_name = db.index(customers, "customer by name", |key, row: &Customer| {
             Some(name(keys::district_of_customer(*key), &row.last, *row.first.padded()))

@@ -1,15 +1,15 @@
 //! Fills an empty database, by several threads.
 
-use super::keys::{self, District};
-use super::populate;
-use super::random::{Constants, NonUniform, permutation};
-use super::regions::{NATIONS, REGIONS};
-use super::scale::Scale;
-use super::schema::Tables;
-use crate::args::RefillKind;
-use crate::distribution::Rng;
-use crate::engine::{self, Database, OnMiss, Result, Scheme, Txn, mix};
-use crate::{Failure, Result as Outcome};
+use crate::keys::{self, District};
+use crate::populate;
+use crate::random::{Constants, NonUniform, permutation};
+use crate::regions::{NATIONS, REGIONS};
+use crate::rng::{Rng, mix};
+use crate::scale::Scale;
+use crate::schema::Tables;
+use braiddb::suspend::OnMiss;
+use braiddb::worker::WorkerOptions;
+use braiddb::{ConcurrencyControl as Scheme, Database, Error, Result, Txn};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -71,8 +71,8 @@ pub(crate) fn load<C: Scheme>(
     seed: u64,
     threads: usize,
     progress: &(dyn Fn(u64, u64) + Sync),
-) -> Outcome<()> {
-    scale.check()?;
+) -> Result<()> {
+    scale.check().map_err(Error::user)?;
     let pieces = pieces(scale);
     let total = pieces.iter().map(|piece| piece.length(scale)).sum();
     let (next, done) = (AtomicUsize::new(0), AtomicU64::new(0));
@@ -118,7 +118,7 @@ enum Row {
 }
 
 impl<C: Scheme> Loader<'_, C> {
-    fn load(&self, piece: &Piece) -> Outcome<()> {
+    fn load(&self, piece: &Piece) -> Result<()> {
         let scale = self.scale;
         match piece.clone() {
             Piece::Items(block) => self.insert_all(block.map(Row::Item)),
@@ -145,15 +145,16 @@ impl<C: Scheme> Loader<'_, C> {
     }
 
     /// Runs a transaction for each row.
-    fn insert_all<'r>(&self, rows: impl Iterator<Item = Row> + 'r) -> Outcome<()> {
+    fn insert_all<'r>(&self, rows: impl Iterator<Item = Row> + 'r) -> Result<()> {
         let (mut failed, rows): (_, Box<dyn Iterator<Item = Row> + 'r>) = (None, Box::new(rows));
-        let mut worker = engine::worker(self.db, OnMiss, BATCH.into(), RefillKind::Immediate);
+        let mut worker =
+            self.db.worker_with(OnMiss, WorkerOptions { batch: BATCH.into(), ..WorkerOptions::default() });
         worker.run_each(
             rows,
             async |tx, &row| self.insert(tx, row).await,
             |result| failed = result.err().or(failed.take()),
         );
-        failed.map_or(Ok(()), |error| Err(Failure::new(format!("loading failed: {error}"))))
+        failed.map_or(Ok(()), Err)
     }
 
     async fn insert(&self, tx: &Txn<C>, row: Row) -> Result<()> {

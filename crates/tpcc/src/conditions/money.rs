@@ -2,9 +2,9 @@
 
 use super::cursor::Cursor;
 use super::{View, Violation, place};
-use crate::engine::{Result, Scheme};
-use crate::workloads::tpcc::keys::{District, order_of_line};
-use crate::workloads::tpcc::rows::{Customer, History};
+use crate::keys::{District, order_of_line};
+use crate::rows::{Customer, History};
+use braiddb::{ConcurrencyControl as Scheme, Result};
 
 impl<C: Scheme> View<'_, C> {
     /// 8: W_YTD is the sum of the warehouse's H_AMOUNT.

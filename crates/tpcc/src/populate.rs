@@ -1,16 +1,16 @@
 //! The rows that a database begins with (clause 4.3.3). Each is made from a generator of its own, so that it does not
 //! matter in which order, or how often, they are made.
 
-use super::keys::District;
-use super::payment::BAD_CREDIT;
-use super::random::{self, NonUniform, between, digits, letters, text};
-use super::regions::{NATIONS, REGION_NAMES};
-use super::rows::{
+use crate::keys::District;
+use crate::payment::BAD_CREDIT;
+use crate::random::{self, NonUniform, between, digits, letters, text};
+use crate::regions::{NATIONS, REGION_NAMES};
+use crate::rng::Rng;
+use crate::rows::{
     Customer, DistrictRow, History, Item, Nation, Order, OrderLine, Region, Stock, Supplier, Text, Warehouse,
     zeroed,
 };
-use super::scale::Scale;
-use crate::distribution::Rng;
+use crate::scale::Scale;
 
 /// What each customer has paid before the beginning, and owes since: 10.00.
 pub(crate) const PAID: i64 = 1_000;

@@ -1,10 +1,10 @@
 //! StockLevel (clause 2.8): of the items in a district's last 20 orders, how many are low in stock.
 
-use super::inputs::StockLevel;
-use super::keys;
-use super::many::visit_stocks;
-use super::schema::{Tables, found};
-use crate::engine::{Result, Scheme, Txn};
+use crate::inputs::StockLevel;
+use crate::keys;
+use crate::many::visit_stocks;
+use crate::schema::{Tables, found};
+use braiddb::{ConcurrencyControl as Scheme, Result, Txn};
 
 /// Orders that are looked at.
 pub(crate) const ORDERS: u32 = 20;

@@ -2,8 +2,8 @@
 
 use super::cursor::Cursor;
 use super::{View, Violation, place};
-use crate::engine::{Result, Scheme};
-use crate::workloads::tpcc::keys::{order_of, order_of_line};
+use crate::keys::{order_of, order_of_line};
+use braiddb::{ConcurrencyControl as Scheme, Result};
 
 impl<C: Scheme> View<'_, C> {
     /// 5: O_CARRIER_ID is null if and only if there is a new order.

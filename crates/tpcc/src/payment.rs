@@ -1,12 +1,12 @@
 //! Payment (clause 2.5): a customer pays, six times out of ten by last name, and 15 times of 100 elsewhere.
 
-use super::digest::Digest;
-use super::inputs::{Payment, Who};
-use super::keys::District;
-use super::random::last_name;
-use super::rows::{Customer, DistrictRow, History, Text, Warehouse, zeroed};
-use super::schema::{Tables, found};
-use crate::engine::{Result, Scheme, Txn};
+use crate::digest::Digest;
+use crate::inputs::{Payment, Who};
+use crate::keys::District;
+use crate::random::last_name;
+use crate::rows::{Customer, DistrictRow, History, Text, Warehouse, zeroed};
+use crate::schema::{Tables, found};
+use braiddb::{ConcurrencyControl as Scheme, Result, Txn};
 use std::io::Write;
 
 /// The mark of customers whose payments are noted in C_DATA.

@@ -1,9 +1,9 @@
 //! Many stocks, by multi-get or one after the other.
 
-use super::keys;
-use super::rows::Stock;
-use super::schema::{Tables, found};
-use crate::engine::{Result, Scheme, Txn};
+use crate::keys;
+use crate::rows::Stock;
+use crate::schema::{Tables, found};
+use braiddb::{ConcurrencyControl as Scheme, Result, Txn};
 
 /// Rows of one multi-get: the transaction has room for this many results.
 const TOGETHER: usize = 32;

@@ -1,0 +1,121 @@
+//! TPC-C (revision 5.11) with its nine tables and five transactions, and what the papers add: Q2* of TPC-CH, and the
+//! read-only mix TPC-CR. There is no terminal, hence no keying and thinking times: these are no official results.
+//!
+//! `schema` has the tables and the ways to their rows, `populate` and `load` the rows to begin with, `inputs` what
+//! transactions get; each transaction has a file; `conditions` has what holds at any time. How transactions are run, counted
+//! and timed is not here: the benchmark does that.
+#![forbid(unsafe_code)]
+
+mod conditions;
+mod delivery;
+mod digest;
+mod inputs;
+mod keys;
+mod load;
+mod many;
+mod new_order;
+mod order_status;
+mod payment;
+mod populate;
+mod query2;
+mod random;
+mod regions;
+mod rng;
+mod rows;
+mod scale;
+mod schema;
+mod settings;
+mod stock_level;
+#[cfg(test)]
+mod tests;
+
+pub use conditions::{CONDITIONS, Violation};
+pub use inputs::{Input, KINDS, Source};
+pub use new_order::UnusedItem;
+pub use rng::{Rng, mix};
+pub use scale::Scale;
+pub use settings::{Home, Mix, Settings};
+
+use braiddb::{ConcurrencyControl as Scheme, Database, Result, Txn};
+use random::Constants;
+use schema::Tables;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The tables of a filled database, and the transactions on them.
+#[derive(Debug)]
+pub struct Tpcc {
+    tables: Tables,
+    settings: Settings,
+    constants: Constants,
+    /// The number of the next source of this database; sources write into the history under their numbers.
+    next_source: Arc<AtomicU64>,
+}
+
+impl Tpcc {
+    /// Fills an empty database by this many threads; tells `progress` how many transactions of how many are done. Equal
+    /// seeds give equal databases. Fails where the scale is refused, or there is no room.
+    pub fn load<C: Scheme>(
+        db: &Database<C>,
+        settings: Settings,
+        seed: u64,
+        threads: usize,
+        progress: &(dyn Fn(u64, u64) + Sync),
+    ) -> Result<Tpcc> {
+        let tables = Tables::open(db)?;
+        load::load(db, &tables, &settings.scale, seed, threads, progress)?;
+        Ok(Tpcc {
+            tables,
+            settings,
+            constants: Constants::new(seed),
+            next_source: Arc::new(AtomicU64::new(1)),
+        })
+    }
+
+    /// The same in another database: the one that was filled, opened again.
+    pub fn of<C: Scheme>(self, db: &Database<C>) -> Result<Tpcc> {
+        Ok(Tpcc { tables: Tables::open(db)?, ..self })
+    }
+
+    /// Other transactions on the same tables.
+    pub fn with(&self, settings: Settings) -> Tpcc {
+        assert_eq!(self.settings.scale, settings.scale, "the database is loaded");
+        let (tables, constants, next_source) = (self.tables, self.constants, self.next_source.clone());
+        Tpcc { tables, settings, constants, next_source }
+    }
+
+    /// How transactions are made up.
+    #[inline]
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The inputs of one worker, by its number and how many workers there are. Equal seeds give equal inputs, but for dates.
+    pub fn inputs(&self, place: (usize, usize), seed: u64) -> Source {
+        // Relaxed: only uniqueness is asked for.
+        let number = self.next_source.fetch_add(1, Ordering::Relaxed);
+        Source::new(self.settings, &self.constants, number, place, seed)
+    }
+
+    /// The transaction of an input; `many`: reads that do not depend on each other go together. What a terminal would show
+    /// is computed. One that rolls back ends with [`UnusedItem`].
+    #[inline]
+    pub async fn transaction<C: Scheme>(&self, tx: &Txn<C>, input: &Input, many: bool) -> Result<()> {
+        let (tables, scale) = (&self.tables, &self.settings.scale);
+        let shown = match input {
+            Input::NewOrder(input) => new_order::new_order(tables, tx, input, many).await?,
+            Input::Payment(input) => payment::payment(tables, tx, input).await?,
+            Input::OrderStatus(input) => order_status::order_status(tables, tx, input).await?,
+            Input::Delivery(input) => delivery::delivery(tables, tx, input, scale.districts as u8).await?,
+            Input::StockLevel(input) => stock_level::stock_level(tables, tx, input, many).await?,
+            Input::Query2(input) => query2::query2(tables, scale, tx, input, many).await?,
+        };
+        std::hint::black_box(shown);
+        Ok(())
+    }
+
+    /// Where each of [`CONDITIONS`] does not hold, in their order; checked by several threads.
+    pub fn violations<C: Scheme>(&self, db: &Database<C>, threads: usize) -> Result<Vec<Violation>> {
+        conditions::check(db, &self.tables, &self.settings.scale, threads)
+    }
+}

@@ -1,0 +1,106 @@
+//! Which transactions there are, where, and how many of each.
+
+use crate::scale::Scale;
+
+/// Which transactions, and how many of each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, clap::ValueEnum)]
+pub enum Mix {
+    /// TPC-C: 45 % NewOrder, 43 % Payment, 4 % each of the others
+    Full,
+    /// NewOrder and Payment, half and half
+    Narrow,
+    /// TPC-CR: StockLevel and OrderStatus, half and half; nothing is written
+    #[value(name = "cr")]
+    Reads,
+    /// TPC-CH: 10 % Q2*, 40 % NewOrder, 38 % Payment, 4 % each of the others
+    #[value(name = "ch")]
+    Hybrid,
+    /// NewOrder alone
+    NewOrder,
+    /// Payment alone
+    Payment,
+    /// OrderStatus alone
+    OrderStatus,
+    /// Delivery alone
+    Delivery,
+    /// StockLevel alone
+    StockLevel,
+    /// Q2* alone
+    #[value(name = "query2")]
+    Query2,
+}
+
+impl Mix {
+    /// All of them.
+    pub const ALL: [Mix; 10] = [
+        Mix::Full,
+        Mix::Narrow,
+        Mix::Reads,
+        Mix::Hybrid,
+        Mix::NewOrder,
+        Mix::Payment,
+        Mix::OrderStatus,
+        Mix::Delivery,
+        Mix::StockLevel,
+        Mix::Query2,
+    ];
+
+    /// The name on the command line and in results.
+    pub fn name(self) -> &'static str {
+        match self {
+            Mix::Full => "full",
+            Mix::Narrow => "narrow",
+            Mix::Reads => "cr",
+            Mix::Hybrid => "ch",
+            Mix::NewOrder => "new-order",
+            Mix::Payment => "payment",
+            Mix::OrderStatus => "order-status",
+            Mix::Delivery => "delivery",
+            Mix::StockLevel => "stock-level",
+            Mix::Query2 => "query2",
+        }
+    }
+}
+
+/// Which warehouses are at home.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, clap::ValueEnum)]
+pub enum Home {
+    /// Each worker has warehouses of its own
+    Worker,
+    /// Every transaction is at home in any warehouse
+    #[default]
+    Uniform,
+}
+
+/// How transactions are made up.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// The size of the database.
+    pub scale: Scale,
+    /// Shares of the kinds.
+    pub mix: Mix,
+    /// Percent of an order's lines that another warehouse supplies.
+    pub remote_items: u32,
+    /// Percent of payments by customers of another warehouse.
+    pub remote_payments: u32,
+    /// Which warehouses are at home.
+    pub home: Home,
+}
+
+impl Home {
+    /// The name on the command line and in results.
+    pub fn name(self) -> &'static str {
+        match self {
+            Home::Worker => "worker",
+            Home::Uniform => "uniform",
+        }
+    }
+}
+
+impl Settings {
+    /// The specification's.
+    pub fn new(scale: Scale) -> Settings {
+        let (mix, home) = (Mix::Full, Home::Uniform);
+        Settings { scale, mix, remote_items: 1, remote_payments: 15, home }
+    }
+}
