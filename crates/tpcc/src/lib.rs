@@ -3,7 +3,7 @@
 //!
 //! `schema` has the tables and the ways to their rows, `populate` and `load` the rows to begin with, `inputs` what
 //! transactions get; each transaction has a file; `conditions` has what holds at any time. How transactions are run, counted
-//! and timed is not here: the benchmark does that.
+//! and timed is not here: the benchmark does that, and the example `counted_tpcc` in the simplest way.
 #![forbid(unsafe_code)]
 
 mod conditions;

@@ -1,19 +1,46 @@
 //! `cargo xtask cache --check`: instructions per transaction beside those in `results/instructions.txt`.
 //!
-//! The engine's example `counted` is built in release and run by `valgrind --tool=callgrind`, twice for each line: what the longer run
-//! has more is what transactions cost. Counts are the same in each run of a build; another compiler may change them by a
-//! percent.
+//! The engine's example `counted`, and that of TPC-C, `counted_tpcc`, are built in release and run by `valgrind --tool=callgrind`,
+//! twice for each line: what the longer run has more is what transactions cost. Counts of one build differ by a few
+//! instructions from run to run; another compiler may change them by a percent.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const KEPT: &str = "results/instructions.txt";
-const WORKLOADS: [&str; 7] = ["r1", "r10", "m", "s100", "e100", "l10", "i10"];
-const MODES: [&str; 3] = ["naive", "interleaved", "interactive"];
-/// Transactions of the shorter run and of the longer one: the first ones warm up.
-const SHORT: u64 = 2_000;
-const LONG: u64 = 12_000;
+
+/// A program that runs transactions of one workload in one mode, a number of them: `PROGRAM WORKLOAD MODE NUMBER`.
+struct Program {
+    package: &'static str,
+    example: &'static str,
+    workloads: &'static [&'static str],
+    modes: &'static [&'static str],
+    /// Transactions of the shorter run, which warm up, and of the longer one.
+    short: u64,
+    long: u64,
+}
+
+const PROGRAMS: [Program; 2] = [
+    Program {
+        package: "braiddb",
+        example: "counted",
+        workloads: &["r1", "r10", "m", "s100", "e100", "l10", "i10"],
+        modes: &["naive", "interleaved", "interactive"],
+        short: 2_000,
+        long: 12_000,
+    },
+    // (Longer transactions; and there are only so many orders to deliver.)
+    Program {
+        package: "braid-tpcc",
+        example: "counted_tpcc",
+        workloads: &["new-order", "payment", "order-status", "delivery", "stock-level"],
+        modes: &["naive", "interleaved"],
+        short: 50,
+        long: 250,
+    },
+];
+
 /// How many more instructions are too many.
 const MORE_PERCENT_MAX: f64 = 3.0;
 
@@ -27,13 +54,11 @@ pub struct Count {
 
 /// Counts, and fails where there are more instructions than were kept; or keeps them.
 pub fn run(root: &Path, keeps: bool) -> Result<(), String> {
-    let program = build(root)?;
+    let folder = build(root)?;
     let mut counts = Vec::new();
-    for workload in WORKLOADS {
-        for mode in MODES {
-            let instructions = (counted(&program, workload, mode, LONG)?
-                - counted(&program, workload, mode, SHORT)?)
-                / (LONG - SHORT) as f64;
+    for program in &PROGRAMS {
+        for (workload, mode) in program.lines() {
+            let instructions = program.per_transaction(&folder, workload, mode)?;
             counts.push(Count { workload: workload.into(), mode: mode.into(), instructions });
         }
     }
@@ -53,23 +78,34 @@ pub fn run(root: &Path, keeps: bool) -> Result<(), String> {
     }
 }
 
+/// Builds all programs at once, so that the engine is built once, and returns their folder.
 fn build(root: &Path) -> Result<PathBuf, String> {
     let mut cargo = Command::new(env!("CARGO"));
-    cargo.current_dir(root).args([
-        "build",
-        "--quiet",
-        "--release",
-        "--package",
-        "braiddb",
-        "--example",
-        "counted",
-    ]);
+    cargo.current_dir(root).args(["build", "--quiet", "--release"]);
+    for Program { package, example, .. } in &PROGRAMS {
+        cargo.args(["--package", package, "--example", example]);
+    }
     let status = cargo.status().map_err(|error| format!("cannot run cargo: {error}"))?;
     if !status.success() {
-        return Err("building the example failed".into());
+        return Err("building the examples failed".into());
     }
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-    Ok(target.join("release").join("examples").join("counted"))
+    Ok(target.join("release").join("examples"))
+}
+
+impl Program {
+    /// Its workloads, each in its modes.
+    fn lines(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        let modes = self.modes;
+        self.workloads.iter().flat_map(move |workload| modes.iter().map(|mode| (*workload, *mode)))
+    }
+
+    fn per_transaction(&self, folder: &Path, workload: &str, mode: &str) -> Result<f64, String> {
+        let program = folder.join(self.example);
+        let short = counted(&program, workload, mode, self.short)?;
+        let long = counted(&program, workload, mode, self.long)?;
+        Ok((long - short) / (self.long - self.short) as f64)
+    }
 }
 
 /// Instructions of one run.
@@ -90,14 +126,17 @@ fn counted(program: &Path, workload: &str, mode: &str, transactions: u64) -> Res
 fn table(counts: &[Count]) -> String {
     let mut text = String::from("$ cargo xtask cache --keep\n\ninstructions per transaction\n");
     for Count { workload, mode, instructions } in counts {
-        let _ = writeln!(text, "{workload:<6} {mode:<12} {instructions:>8.0}"); // a string takes everything
+        let _ = writeln!(text, "{workload:<12} {mode:<12} {instructions:>8.0}"); // a string takes everything
     }
     text
 }
 
 /// The lines of a table; others are left out.
 fn read(text: &str) -> Result<Vec<Count>, String> {
-    let is_line = |line: &&str| WORKLOADS.iter().any(|name| line.split_whitespace().next() == Some(name));
+    let workloads = PROGRAMS.iter().flat_map(|program| program.workloads);
+    let is_line = |line: &&str| {
+        line.split_whitespace().next().is_some_and(|word| workloads.clone().any(|name| *name == word))
+    };
     let count = |line: &str| {
         let [workload, mode, instructions] = line.split_whitespace().collect::<Vec<_>>()[..] else {
             return None;
@@ -123,7 +162,7 @@ fn compare(kept: &[Count], now: &[Count]) -> (String, usize) {
         // A string takes everything.
         let _ = writeln!(
             report,
-            "{workload:<6} {mode:<12} {before:>8.0} {instructions:>8.0} {more:>+6.1} %{mark}"
+            "{workload:<12} {mode:<12} {before:>8.0} {instructions:>8.0} {more:>+6.1} %{mark}"
         );
     }
     (report, failures)
@@ -132,6 +171,7 @@ fn compare(kept: &[Count], now: &[Count]) -> (String, usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
 
     fn count(workload: &str, mode: &str, instructions: f64) -> Count {
         Count { workload: workload.into(), mode: mode.into(), instructions }
@@ -139,8 +179,14 @@ mod tests {
 
     #[test]
     fn what_was_kept_is_read_again() {
-        let counts = vec![count("r1", "naive", 1000.0), count("s100", "interleaved", 123_456.0)];
+        // Proves it for every line that is counted, and that no two of them share a name.
+        let lines = || PROGRAMS.iter().flat_map(Program::lines);
+        let counts: Vec<Count> = lines()
+            .zip(1..)
+            .map(|((workload, mode), n)| count(workload, mode, f64::from(n) * 9_999.0))
+            .collect();
         assert_eq!(read(&table(&counts)).unwrap(), counts);
+        assert_eq!(lines().collect::<BTreeSet<_>>().len(), counts.len());
         assert!(read("r10 naive many\n").unwrap_err().contains("r10 naive many"));
     }
 
@@ -152,11 +198,14 @@ mod tests {
             count("r1", "naive", 1029.0),
             count("m", "naive", 1031.0),
             count("m", "interleaved", 500.0),
-            count("r10", "naive", 1.0),
+            count("new-order", "naive", 1.0),
         ];
         let (report, failures) = compare(&kept, &now);
         assert_eq!(failures, 2, "{report}");
         let bad: Vec<&str> = report.lines().filter(|line| line.ends_with("too many")).collect();
-        assert!(bad[0].starts_with("m      naive") && bad[1].starts_with("r10"), "{report}");
+        assert!(
+            bad[0].starts_with("m            naive") && bad[1].starts_with("new-order    naive"),
+            "{report}"
+        );
     }
 }
