@@ -421,7 +421,7 @@ impl<H: Host> Core<H> {
 
     /// Housekeeping while nothing runs; then the epoch is left. Returns true if there is more to do.
     pub(crate) fn maintain_idle(&mut self) -> bool {
-        self.interrupt();
+        self.stop_timing();
         let more = (0..MAINTAIN_IN_A_ROW_MAX).all(|_| self.maintain());
         self.settle();
         // What is retired is due when others have moved on: give it some chances, then wait for better times.

@@ -237,7 +237,11 @@ where
     /// All are parked or held: sleeps until one is woken or released, outside the epoch.
     #[cold]
     fn sleep(&mut self) {
-        self.core.interrupt();
+        // (Where inputs wait for open ones to end, and these for rows, there is enough to do: the time counts against the level.)
+        let is_obstructed = self.has_next && !self.admits && !self.held.is_full();
+        if !is_obstructed {
+            self.core.interrupt();
+        }
         if !self.core.maintain_idle() {
             let at_most = self.core.host.expire();
             self.core

@@ -281,7 +281,11 @@ impl<H: Host, S: Suspend> Worker<H, S> {
     /// Housekeeping for a scheduler that has nothing else to do. Returns true if there is more to do.
     pub fn maintain(&mut self) -> bool {
         self.release();
-        if self.open > 0 { self.core.maintain() } else { self.core.maintain_idle() }
+        if self.open > 0 {
+            return self.core.maintain();
+        }
+        self.core.interrupt();
+        self.core.maintain_idle()
     }
 
     /// Futures are open that are not parked.

@@ -2,6 +2,7 @@
 
 use super::toy::{Failed, Life, Toy, ToyHost};
 use crate::exec::core::WorkerOptions;
+use crate::exec::order::hint::Hint;
 use crate::exec::submit::handle::{Handle, TaskError};
 use crate::exec::submit::inbox::Executor;
 use crate::exec::submit::task::Task;
@@ -9,8 +10,11 @@ use crate::exec::tune::level::{BatchSize, Execution, Level};
 use crate::exec::tune::measure::Reading;
 use crate::exec::worker::Worker;
 use crate::suspend::{OnMiss, Seeded};
+use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::task::{Poll, Waker};
 use std::thread;
 
 fn options() -> WorkerOptions {
@@ -100,6 +104,38 @@ fn a_stream_finds_its_level_and_follows_the_work() {
         let best = worker.host().life.known.get().expect("something was found");
         assert!(best.style != Execution::Interleaved && best.batch == 1, "{best:?}");
     }
+}
+
+#[test]
+fn a_worker_whose_inputs_wait_for_open_futures_is_not_idle() {
+    // Proves: a worker that sleeps because all that is open waits, and inputs wait for that, goes on with its search: it is what the
+    // level has brought.
+    let (wakers, waiting) = channel::<Waker>();
+    let other = thread::spawn(move || waiting.into_iter().for_each(Waker::wake));
+    let mut worker = Worker::new(ToyHost::new(), OnMiss, options());
+    let life = worker.host().life.clone();
+    let make = |toy, number: u32| {
+        let (life, wakers, mut waits) = (life.clone(), wakers.clone(), number.is_multiple_of(200));
+        async move {
+            if life.level.get().is_some_and(|level| level.style == Execution::Interleaved) {
+                Toy::operation(toy, 3).await;
+            }
+            let wait = poll_fn(|context| {
+                if !std::mem::take(&mut waits) {
+                    return Poll::Ready(());
+                }
+                wakers.send(context.waker().clone()).expect("the other thread is there");
+                Poll::Pending
+            });
+            wait.await;
+            spend(&life, of_hits);
+        }
+    };
+    worker.stream_hinted(0..600_000, |_| Hint::default().touches(1), make, |(), _| ());
+    let best = worker.host().life.known.get().expect("something was found");
+    assert!(best.style != Execution::Interleaved, "{best:?}");
+    drop((worker, wakers));
+    other.join().expect("no panic");
 }
 
 #[test]

@@ -182,9 +182,20 @@ impl Search {
         self.is_contended
     }
 
-    /// A window of the incumbent has had this many failed attempts per future.
-    pub(crate) fn note_waste(&mut self, wasted: f64) {
-        self.is_contended = wasted > if self.is_contended { CALM } else { CONTENDED };
+    /// What is open now has had this many failed attempts per future: of interest if that is the incumbent. Returns true if more at
+    /// once were being tried, which is given up.
+    pub(crate) fn note_waste(&mut self, wasted: f64) -> bool {
+        if self.level() != self.incumbent() {
+            return false;
+        }
+        let was_contended = self.is_contended;
+        self.is_contended = wasted > if was_contended { CALM } else { CONTENDED };
+        let tries_more = matches!(self.state, State::Trying { other, .. } if other > self.at);
+        let gives_up = self.is_contended && !was_contended && tries_more;
+        if gives_up {
+            self.begin_series(None);
+        }
+        gives_up
     }
 
     /// Takes over the level of another worker, which searches for both.
@@ -204,14 +215,8 @@ impl Search {
 
     /// Takes a window of `level()` into account.
     pub(crate) fn sample(&mut self, sample: Sample) {
-        if self.level() == self.incumbent() {
-            let was_contended = self.is_contended;
-            self.note_waste(sample.wasted);
-            let tries_more = matches!(self.state, State::Trying { other, .. } if other > self.at);
-            if self.is_contended && !was_contended && tries_more {
-                self.begin_series(None);
-                return;
-            }
+        if self.note_waste(sample.wasted) {
+            return;
         }
         match self.state {
             State::Holding { since_ns, changed } => self.watch(sample, since_ns, changed),
@@ -259,7 +264,7 @@ impl Search {
         }
         let pairs = windows / 2 + 1;
         ratios[pairs - 1] = if is_challengers(windows) { sample.rate / last } else { last / sample.rate };
-        match verdict(&ratios[..pairs]) {
+        match verdict(&ratios[..pairs], self.is_contended) {
             None => self.state = State::Trying { other, windows: windows + 1, last: sample.rate, ratios },
             Some(gain) if gain > BETTER || self.is_contended && other < self.at && gain >= 1.0 => {
                 let from = std::mem::replace(&mut self.at, other);
@@ -322,15 +327,16 @@ fn is_challengers(window: usize) -> bool {
     matches!(window % 4, 1 | 2)
 }
 
-/// What pairs of windows say of the challenger's rate, by the incumbent's: `None`: not enough.
-fn verdict(ratios: &[f64]) -> Option<f64> {
+/// What pairs of windows say of the challenger's rate, by the incumbent's: `None`: not enough. (Under contention the first pair says
+/// little: workers that fight with this one may not have followed it yet.)
+fn verdict(ratios: &[f64], is_contended: bool) -> Option<f64> {
     let mut sorted = [0.0; PAIRS_MAX];
     let sorted = &mut sorted[..ratios.len()];
     sorted.copy_from_slice(ratios);
     sorted.sort_by(f64::total_cmp);
     let (least, median, most) = (sorted[0], sorted[sorted.len() / 2], sorted[sorted.len() - 1]);
     let is_clear = match sorted.len() {
-        1 => most < HOPELESS,
+        1 => most < HOPELESS && !is_contended,
         2 => most < FAR_WORSE,
         PAIRS_MAX => true,
         _ => most < FAR_WORSE || least > FAR_BETTER,

@@ -12,6 +12,8 @@ const TRIAL_ENDED_MIN: u64 = 1000;
 const TRIAL_WORK_MIN: u64 = 10_000;
 /// but lasts no longer than this.
 const TRIAL_NS_MAX: u64 = 10_000_000;
+/// Futures that end before their failed attempts say something.
+const WASTE_ENDED_MIN: u64 = 100;
 /// A window of the incumbent, between trials.
 const HOLD_NS: u64 = 16_000_000;
 /// While nothing is tried the clock is read at every so many-th look.
@@ -149,6 +151,10 @@ impl Tuner {
         let (began, ns) = (window.began, window.ns(reading));
         let ended = counters.ended - began.counters.ended;
         let work = reading.work.saturating_sub(began.reading.work);
+        // (Soon, for others that fight with this worker may wait for it to follow.)
+        if ended >= WASTE_ENDED_MIN && self.search.note_waste(waste(&began, &now)) {
+            return self.change();
+        }
         let is_enough = ended >= TRIAL_ENDED_MIN || work >= TRIAL_WORK_MIN;
         let is_over = match is_holding {
             true => ns >= HOLD_NS,
@@ -159,7 +165,7 @@ impl Tuner {
         }
         self.window = Some(Window::new(now));
         match sample(&began, &now, ns, self.level) {
-            Some(sample) if self.follows => self.search.note_waste(sample.wasted),
+            Some(_) if self.follows => {}
             Some(sample) => {
                 self.voids = 0;
                 self.search.sample(sample);
@@ -197,7 +203,7 @@ impl Tuner {
 /// What lies between two marks, in so many nanoseconds; `None`: it says nothing.
 fn sample(began: &Mark, now: &Mark, ns: u64, level: Level) -> Option<Sample> {
     let since = |of: fn(&Counters) -> u64| of(&now.counters) - of(&began.counters);
-    let (rounds, visits, ended) = (since(|c| c.rounds), since(|c| c.visits), since(|c| c.ended));
+    let (rounds, visits) = (since(|c| c.rounds), since(|c| c.visits));
     // (Less, where more was undone than done.)
     let work = now.reading.work.saturating_sub(began.reading.work);
     let wanted = rounds * level.batch as u64 * OCCUPANCY_MIN_PERCENT / 100;
@@ -206,7 +212,11 @@ fn sample(began: &Mark, now: &Mark, ns: u64, level: Level) -> Option<Sample> {
     if work == 0 || level.batch > 1 && !is_full {
         return None;
     }
+    Some(Sample { now_ns: now.reading.ns, rate: work as f64 / ns.max(1) as f64, wasted: waste(began, now) })
+}
+
+/// Failed attempts for each future that ended between two marks.
+fn waste(began: &Mark, now: &Mark) -> f64 {
     let conflicts = now.reading.conflicts - began.reading.conflicts;
-    let wasted = conflicts as f64 / ended.max(1) as f64;
-    Some(Sample { now_ns: now.reading.ns, rate: work as f64 / ns.max(1) as f64, wasted })
+    conflicts as f64 / (now.counters.ended - began.counters.ended).max(1) as f64
 }
