@@ -41,8 +41,10 @@ pub struct Facts {
     pub ordered: bool,
     /// The promises that it can make.
     pub classes: &'static [Class],
-    /// True: one thread keeps several transactions open, so that clients are not threads.
+    /// True: one thread keeps several transactions open, so that clients are not threads. False: it has one at a time.
     pub multiplexes: bool,
+    /// True: it is another process, reached over a connection.
+    pub server: bool,
 }
 
 /// How to open a peer.

@@ -10,8 +10,10 @@ use serde::Serialize;
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// Braid, by its name among the peers.
+/// Braid with a batch of transactions open to each thread, by its name among the peers.
 const BRAID: &str = "braid";
+/// Braid with one at a time, as the others have it.
+const BRAID_ONE: &str = "braid-interactive";
 
 /// One peer's turns.
 #[derive(Clone, Debug)]
@@ -39,6 +41,9 @@ struct Row {
     peer: &'static str,
     isolation: &'static str,
     transactional: bool,
+    /// True: a thread keeps a batch of transactions open. False: one at a time.
+    batches: bool,
+    server: bool,
     repeats: usize,
     transactions_per_s: f64,
     spread: f64,
@@ -55,11 +60,22 @@ struct Comparison {
     workload: String,
     class: &'static str,
     clients: usize,
+    /// With a batch of transactions open to each thread.
     braid_transactions_per_s: f64,
-    /// The fastest with transactions, and Braid's throughput by its.
-    best_transactional: Option<(&'static str, f64)>,
-    /// The fastest of all, and Braid's throughput by its.
-    best_of_all: Option<(&'static str, f64)>,
+    /// With one at a time, if that was measured.
+    braid_one_transactions_per_s: Option<f64>,
+    /// The fastest with transactions.
+    best_transactional: Option<Best>,
+    /// The fastest of all.
+    best_of_all: Option<Best>,
+}
+
+/// The best of some peers, and Braid's throughput by its.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+struct Best {
+    peer: &'static str,
+    batching_ratio: f64,
+    one_at_a_time_ratio: Option<f64>,
 }
 
 #[derive(Serialize)]
@@ -125,6 +141,8 @@ fn row(turns: &Turns, number: usize, order: &CellOrder, class: Class, records: u
         peer: turns.facts.name,
         isolation: turns.facts.isolation,
         transactional: turns.facts.transactional,
+        batches: turns.facts.multiplexes,
+        server: turns.facts.server,
         repeats: cells.len(),
         transactions_per_s: of(|cell| cell.transactions_per_s),
         spread: spread(&throughputs),
@@ -138,18 +156,24 @@ fn row(turns: &Turns, number: usize, order: &CellOrder, class: Class, records: u
 
 /// Braid in one workload, if it was there.
 fn comparison(rows: &[Row]) -> Option<Comparison> {
-    let braid = rows.iter().find(|row| row.peer == BRAID)?;
+    let speed = |name| rows.iter().find(|row| row.peer == name).map(|row| row.transactions_per_s);
+    let (braid, one) = (rows.iter().find(|row| row.peer == BRAID)?, speed(BRAID_ONE));
     let best = |may: fn(&Row) -> bool| {
         // (Braid's other forms are no rivals.)
         let others = rows.iter().filter(|row| !row.peer.starts_with(BRAID) && may(row));
         let best = others.max_by(|a, b| a.transactions_per_s.total_cmp(&b.transactions_per_s))?;
-        Some((best.peer, braid.transactions_per_s / best.transactions_per_s))
+        Some(Best {
+            peer: best.peer,
+            batching_ratio: braid.transactions_per_s / best.transactions_per_s,
+            one_at_a_time_ratio: one.map(|one| one / best.transactions_per_s),
+        })
     };
     Some(Comparison {
         workload: braid.workload.clone(),
         class: braid.class,
         clients: braid.clients,
         braid_transactions_per_s: braid.transactions_per_s,
+        braid_one_transactions_per_s: one,
         best_transactional: best(|row| row.transactional),
         best_of_all: best(|_| true),
     })
@@ -206,7 +230,9 @@ impl Outcome {
             text,
             "{} records of 8 + 8 bytes, {skew}; medians of {} repeats of {} s in which peers take turns, each in a \
              process of its own\nspread is (highest - lowest) / median; latency includes retries; memory B and \
-             file B: of the process and its files after loading, by records\n*: no transactions, a ceiling",
+             file B: of the process and its files after loading, by records; huge: how much of its memory is in huge \
+             pages\nopen: transactions that a thread has open at once, a batch or one\n*: no transactions, a \
+             ceiling; (server): another process, over a connection",
             report::short(self.records),
             self.repeats,
             self.seconds,
@@ -223,6 +249,7 @@ impl Outcome {
             "class",
             "clients",
             "peer",
+            "open",
             "isolation",
             "k txn/s",
             "braid/peer",
@@ -233,7 +260,7 @@ impl Outcome {
             "memory B",
             "file B",
         ];
-        let mut table = table(&head, 5);
+        let mut table = table(&head, 6);
         let mut last = None;
         for row in &self.rows {
             let group = (&row.workload, row.clients);
@@ -247,7 +274,8 @@ impl Outcome {
                 row.workload.clone(),
                 row.class.to_owned(),
                 row.clients.to_string(),
-                format!("{}{}", row.peer, if row.transactional { "" } else { " *" }),
+                row.marked(),
+                (if row.batches { "batch" } else { "one" }).to_owned(),
                 row.isolation.to_owned(),
                 format!("{:.1}", row.transactions_per_s / 1e3),
                 ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.2}")),
@@ -267,28 +295,45 @@ impl Outcome {
             "workload",
             "class",
             "clients",
-            "braid k txn/s",
+            "batch k txn/s",
+            "one k txn/s",
             "best with transactions",
-            "ratio",
+            "batch ratio",
+            "one ratio",
             "best of all",
-            "ratio",
+            "batch ratio",
+            "one ratio",
         ];
         let mut table = table(&head, 3);
+        let figure = |value: Option<f64>, digits| value.map_or("-".to_owned(), |v| format!("{v:.digits$}"));
         for c in &self.comparisons {
-            let name = |best: &Option<(&str, f64)>| best.map_or("-".to_owned(), |(peer, _)| peer.to_owned());
-            let ratio = |best: &Option<(&str, f64)>| best.map_or("-".to_owned(), |(_, r)| format!("{r:.2}"));
-            table.add_row([
+            let mut line = vec![
                 c.workload.clone(),
                 c.class.to_owned(),
                 c.clients.to_string(),
-                format!("{:.1}", c.braid_transactions_per_s / 1e3),
-                name(&c.best_transactional),
-                ratio(&c.best_transactional),
-                name(&c.best_of_all),
-                ratio(&c.best_of_all),
-            ]);
+                figure(Some(c.braid_transactions_per_s / 1e3), 1),
+                figure(c.braid_one_transactions_per_s.map(|one| one / 1e3), 1),
+            ];
+            for best in [c.best_transactional, c.best_of_all] {
+                line.push(best.map_or("-".to_owned(), |best| best.peer.to_owned()));
+                line.push(figure(best.map(|best| best.batching_ratio), 2));
+                line.push(figure(best.and_then(|best| best.one_at_a_time_ratio), 2));
+            }
+            table.add_row(line);
         }
         table
+    }
+}
+
+impl Row {
+    /// The peer's name with what sets it apart.
+    fn marked(&self) -> String {
+        let mark = match (self.transactional, self.server) {
+            (false, _) => " *",
+            (true, true) => " (server)",
+            (true, false) => "",
+        };
+        format!("{}{mark}", self.peer)
     }
 }
 
@@ -328,22 +373,37 @@ mod tests {
 
     #[test]
     fn braid_is_compared_with_the_best_of_both_kinds() {
-        // Proves that medians are compared, ceilings apart from transactions, and Braid not with itself.
+        // Proves that medians are compared, ceilings apart from transactions, Braid in both forms and not with itself.
         let all = outcome(vec![
             turns("braid", &[100.0, 200.0, 900.0]),
-            turns("braid-interactive", &[5000.0]),
+            turns("braid-interactive", &[100.0]),
             turns("lmdb", &[40.0]),
             turns("surrealmx", &[50.0]),
             turns("congee", &[400.0]),
         ]);
         let [only] = all.comparisons.as_slice() else { panic!("one workload was measured") };
         assert_eq!(only.braid_transactions_per_s, 200.0);
-        assert_eq!(only.best_transactional, Some(("surrealmx", 4.0)));
-        assert_eq!(only.best_of_all, Some(("congee", 0.5)));
+        assert_eq!(only.braid_one_transactions_per_s, Some(100.0));
+        let best =
+            |peer, batching_ratio, one| Some(Best { peer, batching_ratio, one_at_a_time_ratio: Some(one) });
+        assert_eq!(only.best_transactional, best("surrealmx", 4.0, 2.0));
+        assert_eq!(only.best_of_all, best("congee", 0.5, 0.25));
+        let open: Vec<bool> = all.rows.iter().map(|row| row.batches).collect();
+        assert_eq!(open, [true, false, false, false, false]);
         assert_eq!(all.rows.len(), 5);
         assert_eq!(all.rows[0].spread, 4.0);
         assert_eq!(all.rows[0].memory_bytes_per_record, 64.0);
         assert!(all.text().contains("congee *") && all.json().unwrap().contains("\"best_of_all\""));
+    }
+
+    #[test]
+    fn servers_and_ceilings_are_marked() {
+        // Proves that a reader of the table sees what is no embedded engine with transactions.
+        let text =
+            outcome(vec![turns("postgres", &[1.0]), turns("papaya", &[2.0]), turns("braid", &[3.0])]).text();
+        for mark in ["postgres (server)", "papaya *", "batch"] {
+            assert!(text.contains(mark), "{mark}");
+        }
     }
 
     #[test]

@@ -1,20 +1,28 @@
-//! Braid through its public interface, under serializable isolation, in its two natural forms: a thread that becomes
-//! a worker and keeps a batch of transactions open, and a thread that drives one transaction at a time.
+//! Braid through its public interface, under serializable isolation, in three forms: a thread that becomes a worker and
+//! keeps a batch of transactions open, the same with one at a time, and a thread that drives one transaction by calls.
 
 use crate::peer::{self, Attempt, Class, Facts, Fault, Peer, Session, Setting, Tried, perform, retry};
 use crate::work::{Operation, Outcome, Shape, Table, Task, Work};
 use braid_bench::Result;
-use braiddb::suspend::OnMiss;
+use braiddb::suspend::{OnMiss, PrefetchOnly, Suspend};
 use braiddb::worker::{Hint, Worker, WorkerOptions};
 use braiddb::{Database, Durability, Error, Options, Serializable, Transaction, Txn};
 
 /// A record of a table of numbers.
 type Numbers = braiddb::Table<u64, u64>;
 
-/// A database and its tables; `MULTIPLEXES`: workers, else interactive transactions.
-pub struct Braid<const MULTIPLEXES: bool> {
+/// Workers, each with a batch of transactions open.
+pub const BATCH: u8 = 0;
+/// Workers, each with one transaction at a time, which is never left at a miss.
+pub const SEQUENTIAL: u8 = 1;
+/// Transactions driven by calls.
+pub const INTERACTIVE: u8 = 2;
+
+/// A database and its tables, used in one of these forms.
+pub struct Braid<const FORM: u8> {
     db: Database,
     tables: [Numbers; 5],
+    is_durable: bool,
 }
 
 /// A failure of the engine, for the user.
@@ -22,7 +30,7 @@ fn failed(error: Error) -> braid_bench::Failure {
     peer::failed("braid", error)
 }
 
-impl<const MULTIPLEXES: bool> Braid<MULTIPLEXES> {
+impl<const FORM: u8> Braid<FORM> {
     fn open_database(setting: &Setting) -> Result<Self> {
         let options = Options { workers: 0, durability: Durability::Sync, ..Options::default() };
         let db = match setting.class {
@@ -34,7 +42,8 @@ impl<const MULTIPLEXES: bool> Braid<MULTIPLEXES> {
         for table in Table::ALL {
             tables.push(db.table(table.name()).map_err(failed)?);
         }
-        Ok(Braid { db, tables: tables.try_into().expect("a table for each") })
+        let is_durable = setting.class == Class::Sync;
+        Ok(Braid { db, tables: tables.try_into().expect("a table for each"), is_durable })
     }
 
     fn load_rows(&self, table: Table, rows: &mut dyn Iterator<Item = (u64, u64)>) -> Result<()> {
@@ -86,17 +95,22 @@ async fn transact(
     Ok(outcome)
 }
 
-impl Peer for Braid<true> {
-    const FACTS: Facts = Facts {
-        name: "braid",
+const fn facts(name: &'static str, multiplexes: bool) -> Facts {
+    Facts {
+        name,
         isolation: "serializable",
         transactional: true,
         ordered: true,
         classes: &[Class::Memory, Class::Sync],
-        multiplexes: true,
-    };
+        multiplexes,
+        server: false,
+    }
+}
 
-    type Session<'a> = Working<'a>;
+impl Peer for Braid<BATCH> {
+    const FACTS: Facts = facts("braid", true);
+
+    type Session<'a> = Working<'a, OnMiss>;
 
     fn open(setting: &Setting) -> Result<Self> {
         Self::open_database(setting)
@@ -106,7 +120,7 @@ impl Peer for Braid<true> {
         self.load_rows(table, rows)
     }
 
-    fn session(&self, in_flight: Option<usize>) -> Result<Working<'_>> {
+    fn session(&self, in_flight: Option<usize>) -> Result<Working<'_, OnMiss>> {
         let worker = match in_flight {
             // Open ones and those that wait for the disk are in flight.
             Some(in_flight) => {
@@ -130,15 +144,40 @@ impl Peer for Braid<true> {
     }
 }
 
+impl Peer for Braid<SEQUENTIAL> {
+    const FACTS: Facts = facts("braid-sequential", false);
+
+    type Session<'a> = Working<'a, PrefetchOnly>;
+
+    fn open(setting: &Setting) -> Result<Self> {
+        Self::open_database(setting)
+    }
+
+    fn load(&self, table: Table, rows: &mut dyn Iterator<Item = (u64, u64)>) -> Result<()> {
+        self.load_rows(table, rows)
+    }
+
+    fn session(&self, _: Option<usize>) -> Result<Working<'_, PrefetchOnly>> {
+        let options = WorkerOptions { batch: 1.into(), batch_max: 1, ..WorkerOptions::default() };
+        // A durable commit is waited for before the next transaction begins; without a log none waits.
+        let is_alone = self.is_durable;
+        Ok(Working { tables: &self.tables, worker: self.db.worker_with(PrefetchOnly, options), is_alone })
+    }
+
+    fn conflicts(&self) -> u64 {
+        self.db.statistics().aborts_conflict
+    }
+}
+
 /// A thread that is a worker.
-pub struct Working<'a> {
+pub struct Working<'a, S: Suspend> {
     tables: &'a [Numbers; 5],
-    worker: Worker,
+    worker: Worker<Serializable, S>,
     /// Only one transaction may be in flight: the next begins when its result is there.
     is_alone: bool,
 }
 
-impl Session for Working<'_> {
+impl<S: Suspend> Session for Working<'_, S> {
     fn execute(&mut self, work: &Work, task: &Task) -> Result<Outcome> {
         let tables = self.tables;
         self.worker.run(async |tx| transact(tx, tables, work, task).await).map_err(failed)
@@ -185,15 +224,8 @@ fn rows_added_to(work: &Work, task: &Task) -> Hint {
     })
 }
 
-impl Peer for Braid<false> {
-    const FACTS: Facts = Facts {
-        name: "braid-interactive",
-        isolation: "serializable",
-        transactional: true,
-        ordered: true,
-        classes: &[Class::Memory, Class::Sync],
-        multiplexes: false,
-    };
+impl Peer for Braid<INTERACTIVE> {
+    const FACTS: Facts = facts("braid-interactive", false);
 
     type Session<'a> = Interactive<'a>;
 
@@ -211,7 +243,7 @@ impl Peer for Braid<false> {
 }
 
 /// A thread that drives its transactions itself.
-pub struct Interactive<'a>(&'a Braid<false>);
+pub struct Interactive<'a>(&'a Braid<INTERACTIVE>);
 
 impl Session for Interactive<'_> {
     fn execute(&mut self, work: &Work, task: &Task) -> Result<Outcome> {

@@ -34,6 +34,7 @@ impl Peer for Fjall {
         ordered: true,
         classes: &[Class::Memory, Class::Sync],
         multiplexes: false,
+        server: false,
     };
 
     type Session<'a> = &'a Fjall;

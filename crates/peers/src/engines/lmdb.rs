@@ -51,6 +51,7 @@ impl Peer for Lmdb {
         ordered: true,
         classes: &[Class::Memory, Class::Sync],
         multiplexes: false,
+        server: false,
     };
 
     type Session<'a> = &'a Lmdb;

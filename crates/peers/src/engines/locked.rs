@@ -69,6 +69,7 @@ impl<L: Lock> Peer for Locked<L> {
         ordered: true,
         classes: &[Class::Memory],
         multiplexes: false,
+        server: false,
     };
 
     type Session<'a>

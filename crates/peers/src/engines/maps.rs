@@ -159,6 +159,7 @@ impl<M: Map> Peer for Maps<M> {
         ordered: M::ORDERED,
         classes: &[Class::Memory],
         multiplexes: false,
+        server: false,
     };
 
     type Session<'a>

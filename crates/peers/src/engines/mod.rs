@@ -42,8 +42,9 @@ macro_rules! peers {
 }
 
 peers![
-    braid::Braid<true>,
-    braid::Braid<false>,
+    braid::Braid<{ braid::BATCH }>,
+    braid::Braid<{ braid::SEQUENTIAL }>,
+    braid::Braid<{ braid::INTERACTIVE }>,
     surreal::Surreal,
     lmdb::Lmdb,
     redb::Redb<false>,

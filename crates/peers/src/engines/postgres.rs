@@ -59,6 +59,7 @@ impl Peer for Postgres {
         ordered: true,
         classes: &[Class::Memory, Class::Sync],
         multiplexes: false,
+        server: true,
     };
 
     type Session<'a> = Connected;

@@ -46,6 +46,7 @@ impl<const FILE: bool> Peer for Redb<FILE> {
         ordered: true,
         classes: if FILE { &[Class::Memory, Class::Sync] } else { &[Class::Memory] },
         multiplexes: false,
+        server: false,
     };
 
     type Session<'a> = &'a Redb<FILE>;

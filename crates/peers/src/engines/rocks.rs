@@ -179,6 +179,7 @@ impl<D: Kind> Peer for Rocks<D> {
         ordered: true,
         classes: &[Class::Memory, Class::Sync],
         multiplexes: false,
+        server: false,
     };
 
     type Session<'a>

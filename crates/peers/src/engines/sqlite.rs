@@ -76,6 +76,7 @@ impl<const FILE: bool> Peer for Sqlite<FILE> {
         ordered: true,
         classes: if FILE { &[Class::Memory, Class::Sync] } else { &[Class::Memory] },
         multiplexes: false,
+        server: false,
     };
 
     type Session<'a> = Connected<'a>;

@@ -40,6 +40,7 @@ impl Peer for Surreal {
         ordered: true,
         classes: &[Class::Memory, Class::Sync],
         multiplexes: false,
+        server: false,
     };
 
     type Session<'a> = &'a Surreal;
