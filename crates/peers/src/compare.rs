@@ -139,6 +139,10 @@ fn folder(args: &Args, name: &str) -> Result<Folder> {
     Ok(Folder(folder))
 }
 
+/// The variable that tells the C library how to allocate, and what it is told unless the user has set it: ask for huge
+/// pages for the heap, as Braid does for its memory, where the system gives them to those that ask.
+const HUGE_PAGES: (&str, &str) = ("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1");
+
 /// One peer's turn.
 fn turn(args: &Args, facts: &Facts, cells: &[CellOrder], repeat: u64) -> Result<Found> {
     let folder = folder(args, facts.name)?;
@@ -160,6 +164,9 @@ fn turn(args: &Args, facts: &Facts, cells: &[CellOrder], repeat: u64) -> Result<
     let program = std::env::current_exe().map_err(|error| Failure::new(error.to_string()))?;
     let mut command = Command::new(program);
     command.arg("measure").arg(order).arg(&answer);
+    if std::env::var_os(HUGE_PAGES.0).is_none() {
+        command.env(HUGE_PAGES.0, HUGE_PAGES.1);
+    }
     let mut child = command.spawn().map_err(|error| Failure::new(format!("cannot start: {error}")))?;
     wait(&mut child, Duration::from_secs(args.limit_s))?;
     let text = fs::read_to_string(&answer).map_err(|error| cannot("read", &answer, error))?;

@@ -56,6 +56,8 @@ pub struct CellOrder {
 pub struct Found {
     /// How much more memory the process has after loading than before it opened the peer.
     pub memory_bytes: u64,
+    /// Of all memory that the process then has, the share that lies in huge pages.
+    pub huge_share: f64,
     /// What the files take on the disk after loading.
     pub file_bytes: u64,
     /// How long loading took.
@@ -102,6 +104,7 @@ impl Visitor for &Order {
         peer.settle()?;
         let mut found = Found { load_s: begin.elapsed().as_secs_f64(), ..Found::default() };
         found.memory_bytes = memory_bytes().saturating_sub(before);
+        found.huge_share = huge_share();
         found.file_bytes = file_bytes(&self.directory);
         if self.cells.iter().any(|cell| cell.workload == "tpcb") {
             load_tpcb(&peer, self.branches)?;
@@ -320,6 +323,21 @@ fn memory_bytes() -> u64 {
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
     kib.unwrap_or(0) * 1024
+}
+
+/// The share of this process's resident memory that lies in huge pages, files in memory that it maps included; by the
+/// system's count.
+fn huge_share() -> f64 {
+    let text = fs::read_to_string("/proc/self/smaps_rollup").unwrap_or_default();
+    let kib = |names: &[&str]| {
+        let values = text.lines().filter_map(|line| {
+            let (name, value) = line.split_once(':')?;
+            let value: f64 = value.split_whitespace().next()?.parse().ok()?;
+            names.contains(&name).then_some(value)
+        });
+        values.sum::<f64>()
+    };
+    kib(&["AnonHugePages", "ShmemPmdMapped", "FilePmdMapped"]) / kib(&["Rss"]).max(1.0)
 }
 
 /// What the files of a folder take: their blocks, not their lengths.

@@ -51,6 +51,7 @@ struct Row {
     p99_us: f64,
     retries_per_commit: f64,
     memory_bytes_per_record: f64,
+    huge_share: f64,
     file_bytes_per_record: f64,
 }
 
@@ -150,6 +151,7 @@ fn row(turns: &Turns, number: usize, order: &CellOrder, class: Class, records: u
         p99_us: of(|cell| cell.p99_us),
         retries_per_commit: of(|cell| cell.retries_per_commit),
         memory_bytes_per_record: bytes(|found| found.memory_bytes) / records as f64,
+        huge_share: median(turns.found.iter().map(|found| found.huge_share).collect()),
         file_bytes_per_record: bytes(|found| found.file_bytes) / records as f64,
     })
 }
@@ -258,6 +260,7 @@ impl Outcome {
             "p99 us",
             "retries",
             "memory B",
+            "huge",
             "file B",
         ];
         let mut table = table(&head, 6);
@@ -284,6 +287,7 @@ impl Outcome {
                 format!("{:.1}", row.p99_us),
                 format!("{:.3}", row.retries_per_commit),
                 format!("{:.0}", row.memory_bytes_per_record),
+                format!("{:.0} %", row.huge_share * 100.0),
                 format!("{:.0}", row.file_bytes_per_record),
             ]);
         }
