@@ -153,9 +153,14 @@ impl Shape {
         matches!(self, Shape::Scan(_) | Shape::Script(_))
     }
 
-    /// True where records are added to the table that the other workloads read.
-    pub fn grows(&self) -> bool {
-        matches!(self, Shape::Insert(_))
+    /// How much it changes what the others find, for the order in which they run: 0, nothing; 1, what records hold;
+    /// 2, how many there are.
+    pub fn change(&self) -> u8 {
+        match self {
+            Shape::Point { rmws: 0, .. } | Shape::Scan(_) => 0,
+            Shape::Point { .. } | Shape::Update(_) | Shape::TpcB(_) | Shape::Script(_) => 1,
+            Shape::Insert(_) => 2,
+        }
     }
 
     /// Numbers that a task needs for itself.
