@@ -1,7 +1,7 @@
 //! What an engine has to offer to be compared, and what most of them share: operations inside a transaction that is
 //! begun again after a conflict.
 
-use crate::work::{Operation, Operations, Outcome, Table, Task, Work};
+use crate::work::{Operation, Operations, Outcome, Table, Task, Work, gets_in_a_row};
 use braid_bench::{Failure, Result};
 use std::path::PathBuf;
 use std::thread;
@@ -138,8 +138,19 @@ pub type Tried<T> = std::result::Result<T, Fault>;
 
 /// An open transaction, or what comes nearest.
 pub trait Attempt {
+    /// True: reads in a row are given to [`get_many`](Self::get_many).
+    const READS_TOGETHER: bool = false;
+
     /// The value under a key.
     fn get(&mut self, table: Table, key: u64) -> Tried<Option<u64>>;
+
+    /// The values under several keys. The default gets one after the other.
+    fn get_many(&mut self, table: Table, keys: &[u64], mut seen: impl FnMut(Option<u64>)) -> Tried<()> {
+        keys.iter().try_for_each(|key| {
+            seen(self.get(table, *key)?);
+            Ok(())
+        })
+    }
 
     /// Replaces the value under a key that has one.
     fn update(&mut self, table: Table, key: u64, value: u64) -> Tried<()>;
@@ -165,18 +176,38 @@ pub trait Attempt {
 #[inline(always)]
 pub fn perform<A: Attempt>(attempt: &mut A, operations: Operations<'_>) -> Tried<Outcome> {
     let mut outcome = Outcome::default();
-    for operation in operations {
+    if !A::READS_TOGETHER {
+        for operation in operations {
+            perform_one(attempt, operation, &mut outcome)?;
+        }
+        return Ok(outcome);
+    }
+    let (mut operations, mut keys) = (operations.peekable(), Vec::new());
+    while let Some(operation) = operations.next() {
         match operation {
-            Operation::Get(table, key) => outcome.saw(attempt.get(table, key)?),
-            Operation::Update(table, key, value) => attempt.update(table, key, value)?,
-            Operation::Add(table, key, delta) => outcome.saw(attempt.add(table, key, delta)?),
-            Operation::Insert(table, key, value) => attempt.insert(table, key, value)?,
-            Operation::Scan(table, from, rows) => {
-                attempt.scan(table, from, rows, |value| outcome.saw(Some(value)))?;
+            Operation::Get(table, key) => {
+                keys.clear();
+                gets_in_a_row(&mut operations, (table, key), |key| keys.push(key));
+                attempt.get_many(table, &keys, |value| outcome.saw(value))?;
             }
+            other => perform_one(attempt, other, &mut outcome)?,
         }
     }
     Ok(outcome)
+}
+
+#[inline(always)]
+fn perform_one<A: Attempt>(attempt: &mut A, operation: Operation, outcome: &mut Outcome) -> Tried<()> {
+    match operation {
+        Operation::Get(table, key) => outcome.saw(attempt.get(table, key)?),
+        Operation::Update(table, key, value) => attempt.update(table, key, value)?,
+        Operation::Add(table, key, delta) => outcome.saw(attempt.add(table, key, delta)?),
+        Operation::Insert(table, key, value) => attempt.insert(table, key, value)?,
+        Operation::Scan(table, from, rows) => {
+            attempt.scan(table, from, rows, |value| outcome.saw(Some(value)))?;
+        }
+    }
+    Ok(())
 }
 
 /// After so many attempts a transaction is given up.

@@ -4,6 +4,7 @@
 use braid_bench::distribution::{Kind, Rng, Source};
 use braid_bench::workload::{self, Workload};
 use braid_bench::{Failure, Result, mix};
+use std::iter::Peekable;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The tables that every peer has. Keys and values are numbers of 8 bytes.
@@ -285,6 +286,20 @@ impl Iterator for Operations<'_> {
             Shape::Script(transactions) => transactions[seed as usize].get(at).copied(),
             _ => None,
         }
+    }
+}
+
+/// After a read of `key`: its key, and those of the reads of the same table that follow at once.
+pub fn gets_in_a_row(
+    operations: &mut Peekable<Operations<'_>>,
+    (table, key): (Table, u64),
+    mut found: impl FnMut(u64),
+) {
+    found(key);
+    while let Some(Operation::Get(_, key)) =
+        operations.next_if(|next| matches!(next, Operation::Get(other, _) if *other == table))
+    {
+        found(key);
     }
 }
 

@@ -1,11 +1,12 @@
-//! RocksDB: its optimistic and its pessimistic transactions, a column family to a table. Reads are as of a snapshot;
-//! what is read to be written is validated at commit, or locked at once.
+//! RocksDB: its optimistic and its pessimistic transactions, a column family to a table. Reads are as of the one snapshot
+//! that each transaction has, several of them in a row in one call; what is read to be written is validated at commit,
+//! or locked at once.
 
 use crate::measure::file_bytes;
 use crate::peer::{
     self, Attempt, Class, Facts, Fault, Peer, Session, Setting, Tried, in_groups, perform, read_only, retry,
 };
-use crate::work::{Outcome, Table, Task, Work};
+use crate::work::{Operation, Outcome, Table, Task, Work};
 use braid_bench::Result;
 use rocksdb::{
     BlockBasedOptions, BottommostLevelCompaction, Cache, ColumnFamily, ColumnFamilyDescriptor, DBAccess,
@@ -29,8 +30,50 @@ fn fault(error: Error) -> Fault {
     }
 }
 
+/// What shows values read, in the order of their keys.
+type Show<'a> = &'a mut dyn FnMut(std::result::Result<Option<&[u8]>, Error>) -> Tried<()>;
+
+/// Several reads in one call, for what has several.
+pub trait Reads: DBAccess {
+    /// Reads these keys. The default is what all have; RocksDB has a better one that not all have here.
+    fn get_many(
+        &self,
+        family: &ColumnFamily,
+        keys: &[[u8; 8]],
+        options: &ReadOptions,
+        show: Show<'_>,
+    ) -> Tried<()> {
+        let values = self.multi_get_cf_opt(keys.iter().map(|key| (&family, key)), options);
+        values.into_iter().try_for_each(|value| match value {
+            Ok(value) => show(Ok(value.as_deref())),
+            Err(error) => show(Err(error)),
+        })
+    }
+}
+
+impl<D> Reads for Transaction<'_, D> {}
+
+impl Reads for TransactionDB {}
+
+impl Reads for OptimisticTransactionDB {
+    /// Looks for all keys block by block, and copies no value.
+    fn get_many(
+        &self,
+        family: &ColumnFamily,
+        keys: &[[u8; 8]],
+        options: &ReadOptions,
+        show: Show<'_>,
+    ) -> Tried<()> {
+        let values = self.batched_multi_get_cf_opt(&family, keys, false, options);
+        values.into_iter().try_for_each(|value| match value {
+            Ok(value) => show(Ok(value.as_deref())),
+            Err(error) => show(Err(error)),
+        })
+    }
+}
+
 /// What the two kinds of database have under different names.
-pub trait Kind: DBAccess + Sync + Sized {
+pub trait Kind: Reads + Sync + Sized {
     /// Its name as a peer.
     const NAME: &'static str;
     /// Opens it.
@@ -227,8 +270,8 @@ impl<D: Kind> Peer for Rocks<D> {
     }
 
     fn session(&self, _: Option<usize>) -> Result<Open<'_, D>> {
-        let families = self.families()?;
-        Ok(Open { db: &self.db, families, write: self.write_options(), read: ReadOptions::default() })
+        let (families, write) = (self.families()?, self.write_options());
+        Ok(Open { db: &self.db, families, write, read: ReadOptions::default() })
     }
 }
 
@@ -243,25 +286,26 @@ pub struct Open<'a, D> {
 
 impl<D: Kind> Session for Open<'_, D> {
     fn execute(&mut self, work: &Work, task: &Task) -> Result<Outcome> {
-        let (operations, families) = (work.operations(task), &self.families);
-        if work.only_reads(task) && work.is_single(task) {
-            let mut reading = View { on: self.db, families, options: &self.read };
-            return retry(|| perform(&mut reading, operations.clone()));
+        let families = &self.families;
+        if work.is_single(task)
+            && let Some(Operation::Get(table, key)) = work.operations(task).next()
+        {
+            return retry(|| {
+                let mut outcome = Outcome::default();
+                outcome.saw(get(self.db, families[table.index()], key, &self.read)?);
+                Ok(outcome)
+            });
         }
         if work.only_reads(task) {
             let snapshot = SnapshotWithThreadMode::new(self.db);
-            let mut options = ReadOptions::default();
-            options.set_snapshot(&snapshot);
-            let mut reading = View { on: self.db, families, options: &options };
-            return retry(|| perform(&mut reading, operations.clone()));
+            let mut view = View::new(self.db, families, &snapshot);
+            return retry(|| perform(&mut view, work.operations(task)));
         }
         retry(|| {
             let txn = self.db.begin(&self.write);
             let snapshot = txn.snapshot();
-            let mut options = ReadOptions::default();
-            options.set_snapshot(&snapshot);
-            let view = View { on: &txn, families, options: &options };
-            let outcome = perform(&mut Writing(view), operations.clone())?;
+            let mut writing = Writing(View::new(&txn, families, &snapshot));
+            let outcome = perform(&mut writing, work.operations(task))?;
             drop(snapshot);
             txn.commit().map_err(fault)?;
             Ok(outcome)
@@ -269,11 +313,25 @@ impl<D: Kind> Session for Open<'_, D> {
     }
 }
 
-/// Reads, of a database or of a transaction.
-struct View<'a, D> {
+/// Reads as of a snapshot, of a database or of a transaction.
+struct View<'a, D: DBAccess> {
     on: &'a D,
     families: &'a [&'a ColumnFamily; 5],
-    options: &'a ReadOptions,
+    snapshot: &'a SnapshotWithThreadMode<'a, D>,
+    /// With that snapshot.
+    options: ReadOptions,
+}
+
+impl<'a, D: DBAccess> View<'a, D> {
+    fn new(
+        on: &'a D,
+        families: &'a [&'a ColumnFamily; 5],
+        snapshot: &'a SnapshotWithThreadMode<'a, D>,
+    ) -> Self {
+        let mut options = ReadOptions::default();
+        options.set_snapshot(snapshot);
+        View { on, families, snapshot, options }
+    }
 }
 
 fn number(bytes: &[u8]) -> Tried<u64> {
@@ -281,11 +339,24 @@ fn number(bytes: &[u8]) -> Tried<u64> {
     Ok(u64::from_le_bytes(bytes))
 }
 
-impl<D: DBAccess> Attempt for View<'_, D> {
+fn get(on: &impl DBAccess, family: &ColumnFamily, key: u64, options: &ReadOptions) -> Tried<Option<u64>> {
+    let value = on.get_pinned_cf_opt(&family, key.to_be_bytes(), options).map_err(fault)?;
+    value.map(|bytes| number(&bytes)).transpose()
+}
+
+impl<D: Reads> Attempt for View<'_, D> {
+    const READS_TOGETHER: bool = true;
+
     fn get(&mut self, table: Table, key: u64) -> Tried<Option<u64>> {
-        let family = self.families[table.index()];
-        let value = self.on.get_pinned_cf_opt(&family, key.to_be_bytes(), self.options).map_err(fault)?;
-        value.map(|bytes| number(&bytes)).transpose()
+        get(self.on, self.families[table.index()], key, &self.options)
+    }
+
+    fn get_many(&mut self, table: Table, keys: &[u64], mut seen: impl FnMut(Option<u64>)) -> Tried<()> {
+        let keys: Vec<[u8; 8]> = keys.iter().map(|key| key.to_be_bytes()).collect();
+        self.on.get_many(self.families[table.index()], &keys, &self.options, &mut |value| {
+            seen(value.map_err(fault)?.map(number).transpose()?);
+            Ok(())
+        })
     }
 
     fn update(&mut self, _: Table, _: u64, _: u64) -> Tried<()> {
@@ -293,8 +364,7 @@ impl<D: DBAccess> Attempt for View<'_, D> {
     }
 
     fn scan(&mut self, table: Table, from: u64, rows: usize, mut seen: impl FnMut(u64)) -> Tried<()> {
-        let snapshot = SnapshotWithThreadMode::new(self.on);
-        let mut iterator = snapshot.raw_iterator_cf(&self.families[table.index()]);
+        let mut iterator = self.snapshot.raw_iterator_cf(&self.families[table.index()]);
         iterator.seek(from.to_be_bytes());
         for _ in 0..rows {
             let Some(value) = iterator.value() else { break };
@@ -309,8 +379,14 @@ impl<D: DBAccess> Attempt for View<'_, D> {
 struct Writing<'a, D>(View<'a, Transaction<'a, D>>);
 
 impl<D: Kind> Attempt for Writing<'_, D> {
+    const READS_TOGETHER: bool = true;
+
     fn get(&mut self, table: Table, key: u64) -> Tried<Option<u64>> {
         self.0.get(table, key)
+    }
+
+    fn get_many(&mut self, table: Table, keys: &[u64], seen: impl FnMut(Option<u64>)) -> Tried<()> {
+        self.0.get_many(table, keys, seen)
     }
 
     fn update(&mut self, table: Table, key: u64, value: u64) -> Tried<()> {
@@ -320,7 +396,7 @@ impl<D: Kind> Attempt for Writing<'_, D> {
 
     fn add(&mut self, table: Table, key: u64, delta: u64) -> Tried<Option<u64>> {
         let (family, key_bytes) = (self.0.families[table.index()], key.to_be_bytes());
-        let old = self.0.on.get_pinned_for_update_cf_opt(&family, key_bytes, true, self.0.options);
+        let old = self.0.on.get_pinned_for_update_cf_opt(&family, key_bytes, true, &self.0.options);
         let Some(old) = old.map_err(fault)? else { return Ok(None) };
         let new = number(&old)?.wrapping_add(delta);
         self.update(table, key, new)?;
