@@ -9,6 +9,8 @@ use fjall::{
     Error, Guard, KeyspaceCreateOptions, OptimisticTxDatabase, OptimisticTxKeyspace, OptimisticWriteTx,
     PersistMode, Readable, Snapshot,
 };
+use std::thread;
+use std::time::Duration;
 
 /// A database and its keyspaces.
 pub struct Fjall {
@@ -59,6 +61,22 @@ impl Peer for Fjall {
         let table = self.tables[table.index()].inner();
         for (key, value) in rows {
             table.insert(key.to_be_bytes(), value.to_le_bytes()).map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    fn settle(&self) -> Result<()> {
+        // Nothing is left in memory to be written, and of what is written nothing to be compacted.
+        for table in &self.tables {
+            table.inner().rotate_memtable_and_wait().map_err(failed)?;
+            table.inner().major_compact().map_err(failed)?;
+        }
+        let db = self.db.inner();
+        for _ in 0..1200 {
+            if db.active_compactions() == 0 && db.outstanding_flushes() == 0 {
+                break;
+            }
+            thread::sleep(Duration::from_millis(100));
         }
         Ok(())
     }
