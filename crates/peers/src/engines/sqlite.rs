@@ -4,8 +4,7 @@
 use crate::peer::{self, Attempt, Class, Facts, Fault, Peer, Session, Setting, Tried, perform, retry};
 use crate::work::{Outcome, Table, Task, Work};
 use braid_bench::Result;
-use rusqlite::types::Value;
-use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Params};
+use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Params, Statement};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -52,7 +51,6 @@ fn connect(name: &str, is_file: bool, class: Class, records: u64) -> rusqlite::R
     flags |= OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
     let mut connection = Connection::open_with_flags(name, flags)?;
     connection.busy_handler(Some(wait_for_lock))?;
-    connection.set_prepared_statement_cache_capacity(64);
     if is_file {
         connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
         let synchronous = if class == Class::Sync { "FULL" } else { "OFF" };
@@ -67,6 +65,8 @@ fn connect(name: &str, is_file: bool, class: Class, records: u64) -> rusqlite::R
     connection.pragma_update(None, "cache_size", -(records as i64 * 64 / 1024 + 65_536))?;
     Ok(connection)
 }
+
+const INSERT: &str = "INSERT INTO TABLE VALUES (?1, ?2)";
 
 impl<const FILE: bool> Peer for Sqlite<FILE> {
     const FACTS: Facts = Facts {
@@ -98,7 +98,7 @@ impl<const FILE: bool> Peer for Sqlite<FILE> {
     fn load(&self, table: Table, rows: &mut dyn Iterator<Item = (u64, u64)>) -> Result<()> {
         let connection = connect(&self.name, FILE, self.class, self.records).map_err(failed)?;
         connection.execute_batch("BEGIN IMMEDIATE").map_err(failed)?;
-        let mut statement = connection.prepare(SQL[table.index()].insert).map_err(failed)?;
+        let mut statement = connection.prepare(&INSERT.replace("TABLE", table.name())).map_err(failed)?;
         for (key, value) in rows {
             statement.execute((signed(key), value as i64)).map_err(failed)?;
         }
@@ -111,97 +111,129 @@ impl<const FILE: bool> Peer for Sqlite<FILE> {
     }
 }
 
-/// The statements of a table.
-struct Statements {
-    get: &'static str,
-    update: &'static str,
-    add: &'static str,
-    insert: &'static str,
-    scan: &'static str,
-}
-
-/// The statements of the table of this name.
-macro_rules! statements {
-    ($table:literal) => {
-        Statements {
-            get: concat!("SELECT value FROM ", $table, " WHERE key = ?1"),
-            update: concat!("UPDATE ", $table, " SET value = ?2 WHERE key = ?1"),
-            add: concat!("UPDATE ", $table, " SET value = value + ?2 WHERE key = ?1 RETURNING value"),
-            insert: concat!("INSERT INTO ", $table, " VALUES (?1, ?2)"),
-            scan: concat!("SELECT value FROM ", $table, " WHERE key >= ?1 ORDER BY key LIMIT ?2"),
-        }
-    };
-}
-
-/// By the index of the table.
-const SQL: [Statements; 5] = [
-    statements!("records"),
-    statements!("branches"),
-    statements!("tellers"),
-    statements!("accounts"),
-    statements!("history"),
-];
-
 /// One thread's connection.
 pub struct Connected<'a>(Connection, &'a Mutex<()>);
 
-impl Connected<'_> {
-    fn execute_prepared(&self, sql: &str, params: impl Params) -> Tried<usize> {
-        self.0.prepare_cached(sql).map_err(fault)?.execute(params).map_err(fault)
+impl Session for Connected<'_> {
+    fn execute(&mut self, work: &Work, task: &Task) -> Result<Outcome> {
+        Held::prepare(self).map_err(failed)?.execute(work, task)
+    }
+
+    /// Statements are prepared once and kept for all that follows: to look them up takes as long as a read.
+    fn stream(
+        &mut self,
+        work: &Work,
+        tasks: impl Iterator<Item = Task>,
+        mut ended: impl FnMut(u64, Outcome),
+    ) -> Result<()> {
+        let mut held = Held::prepare(self).map_err(failed)?;
+        for task in tasks {
+            let outcome = held.execute(work, &task)?;
+            ended(task.started_ns, outcome);
+        }
+        Ok(())
     }
 }
 
-impl Session for Connected<'_> {
+/// A connection and all its statements.
+struct Held<'c> {
+    connection: &'c Connection,
+    line: &'c Mutex<()>,
+    begin: Statement<'c>,
+    begin_immediate: Statement<'c>,
+    commit: Statement<'c>,
+    rollback: Statement<'c>,
+    /// By the index of the table.
+    tables: [Statements<'c>; 5],
+}
+
+/// The statements of a table.
+struct Statements<'c> {
+    get: Statement<'c>,
+    update: Statement<'c>,
+    add: Statement<'c>,
+    insert: Statement<'c>,
+    scan: Statement<'c>,
+}
+
+impl<'c> Held<'c> {
+    fn prepare(Connected(connection, line): &'c Connected<'_>) -> rusqlite::Result<Self> {
+        let mut tables = Vec::new();
+        for table in Table::ALL {
+            let prepare = |sql: &str| connection.prepare(&sql.replace("TABLE", table.name()));
+            tables.push(Statements {
+                get: prepare("SELECT value FROM TABLE WHERE key = ?1")?,
+                update: prepare("UPDATE TABLE SET value = ?2 WHERE key = ?1")?,
+                add: prepare("UPDATE TABLE SET value = value + ?2 WHERE key = ?1 RETURNING value")?,
+                insert: prepare(INSERT)?,
+                scan: prepare("SELECT value FROM TABLE WHERE key >= ?1 ORDER BY key LIMIT ?2")?,
+            });
+        }
+        Ok(Held {
+            connection,
+            line,
+            begin: connection.prepare("BEGIN")?,
+            begin_immediate: connection.prepare("BEGIN IMMEDIATE")?,
+            commit: connection.prepare("COMMIT")?,
+            rollback: connection.prepare("ROLLBACK")?,
+            tables: tables.try_into().unwrap_or_else(|_| unreachable!("statements for each table")),
+        })
+    }
+
     fn execute(&mut self, work: &Work, task: &Task) -> Result<Outcome> {
         // One statement is a transaction by itself.
         let is_bracketed = !work.is_single(task);
         let only_reads = work.only_reads(task);
-        let begin = if only_reads { "BEGIN" } else { "BEGIN IMMEDIATE" };
-        let line = self.1;
+        let line = self.line;
         let _place = (!only_reads).then(|| line.lock().unwrap_or_else(PoisonError::into_inner));
         retry(|| {
             if is_bracketed {
-                self.execute_prepared(begin, ())?;
+                let begin = if only_reads { &mut self.begin } else { &mut self.begin_immediate };
+                begin.execute(()).map_err(fault)?;
             }
             let result = perform(&mut *self, work.operations(task)).and_then(|outcome| {
                 if is_bracketed {
-                    self.execute_prepared("COMMIT", ())?;
+                    self.commit.execute(()).map_err(fault)?;
                 }
                 Ok(outcome)
             });
-            if result.is_err() && !self.0.is_autocommit() {
-                self.execute_prepared("ROLLBACK", ())?;
+            if result.is_err() && !self.connection.is_autocommit() {
+                self.rollback.execute(()).map_err(fault)?;
             }
             result
         })
     }
+
+    fn of(&mut self, table: Table) -> &mut Statements<'c> {
+        &mut self.tables[table.index()]
+    }
 }
 
-impl Attempt for Connected<'_> {
+/// The one value of the one row, if there is one.
+fn value_of(statement: &mut Statement<'_>, params: impl Params) -> Tried<Option<u64>> {
+    let value = statement.query_row(params, |row| row.get::<_, i64>(0)).optional();
+    Ok(value.map_err(fault)?.map(|value| value as u64))
+}
+
+impl Attempt for Held<'_> {
     fn get(&mut self, table: Table, key: u64) -> Tried<Option<u64>> {
-        let mut statement = self.0.prepare_cached(SQL[table.index()].get).map_err(fault)?;
-        let value = statement.query_row([signed(key)], |row| row.get::<_, i64>(0)).optional();
-        Ok(value.map_err(fault)?.map(|value| value as u64))
+        value_of(&mut self.of(table).get, [signed(key)])
     }
 
     fn update(&mut self, table: Table, key: u64, value: u64) -> Tried<()> {
-        self.execute_prepared(SQL[table.index()].update, (signed(key), value as i64)).map(drop)
+        self.of(table).update.execute((signed(key), value as i64)).map(drop).map_err(fault)
     }
 
     fn add(&mut self, table: Table, key: u64, delta: u64) -> Tried<Option<u64>> {
-        let mut statement = self.0.prepare_cached(SQL[table.index()].add).map_err(fault)?;
-        let new = statement.query_row([signed(key), delta as i64], |row| row.get::<_, i64>(0)).optional();
-        Ok(new.map_err(fault)?.map(|value| value as u64))
+        value_of(&mut self.of(table).add, (signed(key), delta as i64))
     }
 
     fn insert(&mut self, table: Table, key: u64, value: u64) -> Tried<()> {
-        self.execute_prepared(SQL[table.index()].insert, (signed(key), value as i64)).map(drop)
+        self.of(table).insert.execute((signed(key), value as i64)).map(drop).map_err(fault)
     }
 
     fn scan(&mut self, table: Table, from: u64, rows: usize, mut seen: impl FnMut(u64)) -> Tried<()> {
-        let mut statement = self.0.prepare_cached(SQL[table.index()].scan).map_err(fault)?;
-        let parameters = [Value::from(signed(from)), Value::from(rows as i64)];
-        let mut rows = statement.query(rusqlite::params_from_iter(parameters)).map_err(fault)?;
+        let mut rows = self.of(table).scan.query((signed(from), rows as i64)).map_err(fault)?;
         while let Some(row) = rows.next().map_err(fault)? {
             seen(row.get::<_, i64>(0).map_err(fault)? as u64);
         }
