@@ -1,12 +1,17 @@
 //! PostgreSQL over a connection to each thread, with prepared statements: several reads or blind updates are one
-//! statement over an array. Only where a server is named.
+//! statement over an array, and a transaction of several statements is one round trip, `BEGIN` and `COMMIT` included
+//! (pipelining). Only where a server is named.
 
-use crate::peer::{self, Class, Facts, Fault, Peer, Session, Setting, Tried, in_groups, retry};
-use crate::work::{Operation, Outcome, Table, Task, Work};
+use crate::peer::{self, Class, Facts, Fault, Peer, Session, Setting, in_groups, retry};
+use crate::work::{Operation, Outcome, Table, Task, Work, gets_in_a_row};
 use braid_bench::{Failure, Result};
-use postgres::types::ToSql;
-use postgres::{Client, Error, NoTls, Row, Statement, Transaction};
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Poll;
+use tokio::runtime::{Builder, Runtime};
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Error, NoTls, Row, Statement};
 
 /// A server, with tables in a schema of this process.
 pub struct Postgres {
@@ -24,7 +29,7 @@ fn failed(error: Error) -> Failure {
 }
 
 fn fault(error: Error) -> Fault {
-    use postgres::error::SqlState;
+    use tokio_postgres::error::SqlState;
     match error.code() {
         Some(code) if *code == SqlState::T_R_SERIALIZATION_FAILURE => Fault::Conflict,
         Some(code) if *code == SqlState::T_R_DEADLOCK_DETECTED => Fault::Conflict,
@@ -37,16 +42,40 @@ fn signed(key: u64) -> i64 {
     (key ^ (1 << 63)) as i64
 }
 
+/// A connection, and what drives it: the calling thread, while it waits.
+struct Client {
+    runtime: Runtime,
+    client: tokio_postgres::Client,
+}
+
+impl Client {
+    fn connect(url: &str) -> Result<Self> {
+        let runtime = Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| peer::failed("postgres", error))?;
+        let connected = runtime.block_on(tokio_postgres::connect(url, NoTls));
+        let (client, connection) = connected.map_err(failed)?;
+        runtime.spawn(connection);
+        Ok(Client { runtime, client })
+    }
+
+    fn batch(&self, sql: &str) -> Result<()> {
+        self.runtime.block_on(self.client.batch_execute(sql)).map_err(failed)
+    }
+
+    fn prepare(&self, sql: &str) -> Result<Statement> {
+        self.runtime.block_on(self.client.prepare(sql)).map_err(failed)
+    }
+}
+
 impl Postgres {
     fn connect(&self) -> Result<Client> {
-        let mut client = Client::connect(&self.url, NoTls).map_err(failed)?;
+        let client = Client::connect(&self.url)?;
         let synchronous = if self.class == Class::Sync { "on" } else { "off" };
         let schema = &self.schema;
-        let set = format!(
+        client.batch(&format!(
             "SET search_path = {schema}; SET synchronous_commit = {synchronous}; \
              SET default_transaction_isolation = 'serializable'"
-        );
-        client.batch_execute(&set).map_err(failed)?;
+        ))?;
         Ok(client)
     }
 }
@@ -54,7 +83,7 @@ impl Postgres {
 impl Peer for Postgres {
     const FACTS: Facts = Facts {
         name: "postgres",
-        isolation: "serializable, loopback",
+        isolation: "serializable",
         transactional: true,
         ordered: true,
         classes: &[Class::Memory, Class::Sync],
@@ -72,50 +101,51 @@ impl Peer for Postgres {
         let number = NEXT.fetch_add(1, Ordering::Relaxed); // only uniqueness counts
         let schema = format!("braid_peers_{}_{number}", std::process::id());
         let peer = Postgres { url, class: setting.class, schema };
-        let mut client = Client::connect(&peer.url, NoTls).map_err(failed)?;
-        let schema = &peer.schema;
-        client.batch_execute(&format!("CREATE SCHEMA {schema}")).map_err(failed)?;
+        let (client, schema) = (Client::connect(&peer.url)?, &peer.schema);
+        client.batch(&format!("CREATE SCHEMA {schema}"))?;
         // Without a promise there is no use for a log.
         let logged = if setting.class == Class::Memory { "UNLOGGED" } else { "" };
         for table in Table::ALL {
             let name = table.name();
-            let sql = format!(
+            client.batch(&format!(
                 "CREATE {logged} TABLE {schema}.{name} (key BIGINT PRIMARY KEY, value BIGINT NOT NULL)"
-            );
-            client.batch_execute(&sql).map_err(failed)?;
+            ))?;
         }
         Ok(peer)
     }
 
     fn load(&self, table: Table, rows: &mut dyn Iterator<Item = (u64, u64)>) -> Result<()> {
-        let mut client = self.connect()?;
+        let client = self.connect()?;
         let sql = format!("INSERT INTO {} SELECT * FROM unnest($1::BIGINT[], $2::BIGINT[])", table.name());
-        let statement = client.prepare(&sql).map_err(failed)?;
+        let statement = client.prepare(&sql)?;
         in_groups(rows, |group| {
             let keys: Vec<i64> = group.iter().map(|(key, _)| signed(*key)).collect();
             let values: Vec<i64> = group.iter().map(|(_, value)| *value as i64).collect();
-            client.execute(&statement, &[&keys, &values]).map(drop).map_err(failed)
+            let values: [&(dyn ToSql + Sync); 2] = [&keys, &values];
+            client.runtime.block_on(client.client.execute(&statement, &values)).map(drop).map_err(failed)
         })
     }
 
     fn settle(&self) -> Result<()> {
-        let mut client = self.connect()?;
         let names = Table::ALL.map(Table::name).join(", ");
-        client.batch_execute(&format!("VACUUM ANALYZE {names}")).map_err(failed)
+        self.connect()?.batch(&format!("VACUUM ANALYZE {names}"))
     }
 
     fn session(&self, _: Option<usize>) -> Result<Connected> {
-        let mut client = self.connect()?;
-        let mut statements = Vec::new();
+        let client = self.connect()?;
+        let mut tables = Vec::new();
         for table in Table::ALL {
-            statements.push(Statements::prepare(&mut client, table.name()).map_err(failed)?);
+            tables.push(Statements::prepare(&client, table.name())?);
         }
-        let statements = statements.try_into().unwrap_or_else(|_| unreachable!("statements for each table"));
-        Ok(Connected { client, statements, keys: Vec::new(), values: Vec::new() })
+        let tables = tables.try_into().unwrap_or_else(|_| unreachable!("statements for each table"));
+        let begin = client.prepare("BEGIN")?;
+        let begin_read_only = client.prepare("BEGIN READ ONLY")?;
+        let commit = client.prepare("COMMIT")?;
+        Ok(Connected { client, tables, begin, begin_read_only, commit })
     }
 
     fn close(&self) -> Result<()> {
-        self.connect()?.batch_execute(&format!("DROP SCHEMA {} CASCADE", self.schema)).map_err(failed)
+        self.connect()?.batch(&format!("DROP SCHEMA {} CASCADE", self.schema))
     }
 }
 
@@ -130,8 +160,8 @@ struct Statements {
 }
 
 impl Statements {
-    fn prepare(client: &mut Client, name: &str) -> std::result::Result<Self, Error> {
-        let mut prepare = |sql: &str| client.prepare(&sql.replace("TABLE", name));
+    fn prepare(client: &Client, name: &str) -> Result<Self> {
+        let prepare = |sql: &str| client.prepare(&sql.replace("TABLE", name));
         Ok(Statements {
             get: prepare("SELECT value FROM TABLE WHERE key = $1")?,
             // One row for each key asked for, as keys may come twice.
@@ -152,116 +182,134 @@ impl Statements {
 /// One thread's connection.
 pub struct Connected {
     client: Client,
-    statements: [Statements; 5],
-    /// For arrays.
-    keys: Vec<i64>,
-    values: Vec<i64>,
+    /// By the index of the table.
+    tables: [Statements; 5],
+    begin: Statement,
+    begin_read_only: Statement,
+    commit: Statement,
+}
+
+/// A statement with its values.
+struct Request<'s> {
+    statement: &'s Statement,
+    values: Values,
+    /// Its rows are values asked for; a read of one key has one, or none if there is no record.
+    is_one_read: bool,
+}
+
+enum Values {
+    None,
+    One(i64),
+    Two(i64, i64),
+    Many(Vec<i64>),
+    Pairs(Vec<i64>, Vec<i64>),
+}
+
+impl Request<'_> {
+    /// Sends it when it is first polled.
+    async fn send(&self, client: &tokio_postgres::Client) -> std::result::Result<Vec<Row>, Error> {
+        let one: &[&(dyn ToSql + Sync)] = match &self.values {
+            Values::None => &[],
+            Values::One(a) => &[a],
+            Values::Two(a, b) => &[a, b],
+            Values::Many(a) => &[a],
+            Values::Pairs(a, b) => &[a, b],
+        };
+        client.query(self.statement, one).await
+    }
+}
+
+/// Waits for all of them, having polled them in their order: statements are sent when they are first polled.
+async fn together<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
+    let mut futures: Vec<Pin<Box<F>>> = futures.map(Box::pin).collect();
+    let mut answers: Vec<Option<F::Output>> = futures.iter().map(|_| None).collect();
+    poll_fn(|context| {
+        for (future, answer) in futures.iter_mut().zip(&mut answers) {
+            if answer.is_none()
+                && let Poll::Ready(ready) = future.as_mut().poll(context)
+            {
+                *answer = Some(ready);
+            }
+        }
+        if answers.iter().all(Option::is_some) { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    answers.into_iter().flatten().collect()
+}
+
+impl Session for Connected {
+    fn execute(&mut self, work: &Work, task: &Task) -> Result<Outcome> {
+        retry(|| {
+            let mut requests = self.requests(work, task);
+            // One statement is a transaction by itself.
+            if requests.len() > 1 {
+                let begin = if work.only_reads(task) { &self.begin_read_only } else { &self.begin };
+                let plain = |statement| Request { statement, values: Values::None, is_one_read: false };
+                requests.insert(0, plain(begin));
+                requests.push(plain(&self.commit));
+            }
+            let Client { runtime, client } = &self.client;
+            let answers = runtime.block_on(together(requests.iter().map(|request| request.send(client))));
+            let mut outcome = Outcome::default();
+            for (request, answer) in requests.iter().zip(answers) {
+                // What follows a statement that has failed fails as well, and a COMMIT then undoes.
+                let rows = answer.map_err(fault)?;
+                match rows.as_slice() {
+                    [] if request.is_one_read => outcome.saw(None),
+                    rows => rows.iter().for_each(|row| outcome.saw(value_of(row))),
+                }
+            }
+            Ok(outcome)
+        })
+    }
 }
 
 fn value_of(row: &Row) -> Option<u64> {
     row.get::<_, Option<i64>>(0).map(|value| value as u64)
 }
 
-impl Session for Connected {
-    fn execute(&mut self, work: &Work, task: &Task) -> Result<Outcome> {
-        retry(|| {
-            if work.is_single(task) {
-                // One statement is a transaction by itself.
-                let operation = work.operations(task).next();
-                let mut outcome = Outcome::default();
-                let run =
-                    |statement: &Statement, with: &[&(dyn ToSql + Sync)]| self.client.query(statement, with);
-                if let Some(operation) = operation {
-                    perform_one(&self.statements, run, operation, &mut outcome)?;
+impl Connected {
+    /// What a task says: neighbours of one kind that have a form over arrays, in one statement.
+    fn requests(&self, work: &Work, task: &Task) -> Vec<Request<'_>> {
+        let mut requests = Vec::new();
+        let mut operations = work.operations(task).peekable();
+        while let Some(operation) = operations.next() {
+            let (Operation::Get(table, _)
+            | Operation::Update(table, ..)
+            | Operation::Add(table, ..)
+            | Operation::Insert(table, ..)
+            | Operation::Scan(table, ..)) = operation;
+            let statements = &self.tables[table.index()];
+            let mut is_one_read = matches!(operation, Operation::Add(..));
+            let (statement, values) = match operation {
+                Operation::Get(table, key) => {
+                    let mut keys = Vec::new();
+                    gets_in_a_row(&mut operations, (table, key), |key| keys.push(signed(key)));
+                    is_one_read = keys.len() == 1;
+                    match is_one_read {
+                        true => (&statements.get, Values::One(signed(key))),
+                        false => (&statements.get_many, Values::Many(keys)),
+                    }
                 }
-                return Ok(outcome);
-            }
-            let mut txn = match work.only_reads(task) {
-                true => self.client.build_transaction().read_only(true).start().map_err(fault)?,
-                false => self.client.transaction().map_err(fault)?,
+                Operation::Update(table, key, value) => {
+                    let (mut keys, mut values) = (vec![signed(key)], vec![value as i64]);
+                    // Of a key that comes twice the last value counts: it begins a statement of its own.
+                    while let Some(Operation::Update(_, key, value)) = operations.next_if(|next| {
+                        matches!(next, Operation::Update(other, key, _) if *other == table && !keys.contains(&signed(*key)))
+                    }) {
+                        keys.push(signed(key));
+                        values.push(value as i64);
+                    }
+                    (&statements.update_many, Values::Pairs(keys, values))
+                }
+                Operation::Add(_, key, delta) => (&statements.add, Values::Two(signed(key), delta as i64)),
+                Operation::Insert(_, key, value) => {
+                    (&statements.insert, Values::Two(signed(key), value as i64))
+                }
+                Operation::Scan(_, from, rows) => (&statements.scan, Values::Two(signed(from), rows as i64)),
             };
-            let arrays = (&mut self.keys, &mut self.values);
-            let outcome = perform(&mut txn, &self.statements, arrays, work, task)?;
-            txn.commit().map_err(fault)?;
-            Ok(outcome)
-        })
+            requests.push(Request { statement, values, is_one_read });
+        }
+        requests
     }
-}
-
-/// Does what a task says: neighbours of one kind that have a form over arrays, in one statement.
-fn perform(
-    txn: &mut Transaction<'_>,
-    statements: &[Statements; 5],
-    (keys, values): (&mut Vec<i64>, &mut Vec<i64>),
-    work: &Work,
-    task: &Task,
-) -> Tried<Outcome> {
-    let mut outcome = Outcome::default();
-    let mut operations = work.operations(task).peekable();
-    while let Some(operation) = operations.next() {
-        keys.clear();
-        values.clear();
-        match operation {
-            Operation::Get(table, key) => {
-                keys.push(signed(key));
-                while let Some(Operation::Get(_, key)) =
-                    operations.next_if(|next| matches!(next, Operation::Get(other, _) if *other == table))
-                {
-                    keys.push(signed(key));
-                }
-                let rows = txn.query(&statements[table.index()].get_many, &[&*keys]).map_err(fault)?;
-                rows.iter().for_each(|row| outcome.saw(value_of(row)));
-            }
-            Operation::Update(table, key, value) => {
-                keys.push(signed(key));
-                values.push(value as i64);
-                // Of a key that comes twice the last value counts: it begins a statement of its own.
-                while let Some(Operation::Update(_, key, value)) = operations.next_if(|next| {
-                    matches!(next, Operation::Update(other, key, _) if *other == table && !keys.contains(&signed(*key)))
-                }) {
-                    keys.push(signed(key));
-                    values.push(value as i64);
-                }
-                txn.execute(&statements[table.index()].update_many, &[&*keys, &*values]).map_err(fault)?;
-            }
-            other => {
-                let run = |statement: &Statement, with: &[&(dyn ToSql + Sync)]| txn.query(statement, with);
-                perform_one(statements, run, other, &mut outcome)?;
-            }
-        }
-    }
-    Ok(outcome)
-}
-
-/// Does one operation by one statement.
-fn perform_one(
-    statements: &[Statements; 5],
-    mut run: impl FnMut(&Statement, &[&(dyn ToSql + Sync)]) -> std::result::Result<Vec<Row>, Error>,
-    operation: Operation,
-    outcome: &mut Outcome,
-) -> Tried<()> {
-    match operation {
-        Operation::Get(table, key) => {
-            let rows = run(&statements[table.index()].get, &[&signed(key)]).map_err(fault)?;
-            outcome.saw(rows.first().and_then(value_of));
-        }
-        Operation::Update(table, key, value) => {
-            let (keys, values) = (vec![signed(key)], vec![value as i64]);
-            run(&statements[table.index()].update_many, &[&keys, &values]).map_err(fault)?;
-        }
-        Operation::Add(table, key, delta) => {
-            let with: [&(dyn ToSql + Sync); 2] = [&signed(key), &(delta as i64)];
-            let rows = run(&statements[table.index()].add, &with).map_err(fault)?;
-            outcome.saw(rows.first().and_then(value_of));
-        }
-        Operation::Insert(table, key, value) => {
-            run(&statements[table.index()].insert, &[&signed(key), &(value as i64)]).map_err(fault)?;
-        }
-        Operation::Scan(table, from, rows) => {
-            let with: [&(dyn ToSql + Sync); 2] = [&signed(from), &(rows as i64)];
-            let rows = run(&statements[table.index()].scan, &with).map_err(fault)?;
-            rows.iter().for_each(|row| outcome.saw(value_of(row)));
-        }
-    }
-    Ok(())
 }
