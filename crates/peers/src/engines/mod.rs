@@ -6,6 +6,7 @@ mod fjall;
 mod lmdb;
 mod locked;
 mod maps;
+mod mdbx;
 mod postgres;
 mod redb;
 mod rocks;
@@ -47,6 +48,7 @@ peers![
     braid::Braid<{ braid::INTERACTIVE }>,
     surreal::Surreal,
     lmdb::Lmdb,
+    mdbx::Mdbx,
     redb::Redb<false>,
     redb::Redb<true>,
     sqlite::Sqlite<false>,
