@@ -47,6 +47,10 @@ pub struct Args {
     /// A PostgreSQL server to compare as well, such as postgres://user@localhost/db
     #[arg(long, value_name = "URL")]
     pub postgres: Option<String>,
+    /// A Redis or Valkey server to compare as well, such as redis://localhost or unix:///run/redis.sock; it must have a
+    /// database that is empty
+    #[arg(long, value_name = "URL")]
+    pub redis: Option<String>,
     /// Where peers that have files have them; unless given: memory (if the system shows it as a folder) in class
     /// memory, the system's folder for temporary files in class sync
     #[arg(long)]

@@ -75,10 +75,14 @@ fn cells(args: &Args) -> Result<Vec<CellOrder>> {
     Ok(ordered.iter().flat_map(|(_, name)| clients.iter().map(move |&clients| cell(name, clients))).collect())
 }
 
-/// The peers to compare: those asked for, or all that make the promise.
+/// The peers to compare: those asked for, or all that make the promise; servers that are named.
 fn peers(args: &Args) -> Result<Vec<&'static Facts>> {
     let wanted = |facts: &&Facts| match args.peers.is_empty() {
-        true => facts.name != "postgres" || args.postgres.is_some(),
+        true => match facts.name {
+            "postgres" => args.postgres.is_some(),
+            "redis" => args.redis.is_some(),
+            _ => true,
+        },
         false => args.peers.iter().any(|name| name == facts.name),
     };
     let able = |facts: &&Facts| facts.classes.contains(&args.class);
@@ -158,6 +162,7 @@ fn turn(args: &Args, facts: &Facts, cells: &[CellOrder], repeat: u64) -> Result<
         seed: args.seed.wrapping_add(repeat),
         directory: folder.0.join("data"),
         postgres: args.postgres.clone(),
+        redis: args.redis.clone(),
     };
     let answer = folder.0.join("answer");
     let order = serde_json::to_string(&order).map_err(|error| Failure::new(error.to_string()))?;
@@ -216,11 +221,12 @@ mod tests {
 
     #[test]
     fn peers_are_those_that_can() {
-        // Proves that only equals are compared, and that PostgreSQL needs a server.
+        // Proves that only equals are compared, and that servers must be named.
         let names =
             |line: &str| peers(&args(line)).unwrap().iter().map(|facts| facts.name).collect::<Vec<_>>();
         assert!(names("").contains(&"congee") && !names("").contains(&"postgres"));
-        assert!(names("--postgres x").contains(&"postgres"));
+        assert!(!names("").contains(&"redis"));
+        assert!(names("--postgres x").contains(&"postgres") && names("--redis x").contains(&"redis"));
         assert!(!names("--class sync").contains(&"congee") && names("--class sync").contains(&"braid"));
         assert!(peers(&args("--class sync --peers congee")).is_err());
     }

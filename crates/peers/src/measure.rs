@@ -40,6 +40,8 @@ pub struct Order {
     pub directory: PathBuf,
     /// A PostgreSQL server, if one was named.
     pub postgres: Option<String>,
+    /// A Redis server, if one was named.
+    pub redis: Option<String>,
 }
 
 /// A workload, and who asks for it.
@@ -97,6 +99,7 @@ impl Visitor for &Order {
             records: self.records,
             threads,
             postgres: self.postgres.clone(),
+            redis: self.redis.clone(),
         };
         let peer = P::open(&setting)?;
         let begin = Instant::now();
@@ -306,7 +309,11 @@ pub fn check_tpcb<P: Peer>(peer: &P, branches: u64) -> Result<()> {
         (Table::Tellers, branches * TELLERS),
         (Table::Accounts, branches * ACCOUNTS),
     ] {
-        let work = Work::script(vec![vec![Operation::Scan(table, 0, rows as usize)]]);
+        let sum = match P::FACTS.ordered {
+            true => vec![Operation::Scan(table, 0, rows as usize)],
+            false => (0..rows).map(|key| Operation::Get(table, key)).collect(),
+        };
+        let work = Work::script(vec![sum]);
         sums.push(session.execute(&work, &work.task(0, 0))?.sum as i64);
     }
     if sums.iter().any(|sum| *sum != sums[0]) {

@@ -60,6 +60,8 @@ pub struct Setting {
     pub threads: usize,
     /// A PostgreSQL server, if one was named.
     pub postgres: Option<String>,
+    /// A Redis server, if one was named.
+    pub redis: Option<String>,
 }
 
 /// An engine that is compared.

@@ -9,6 +9,7 @@ mod maps;
 mod mdbx;
 mod postgres;
 mod redb;
+mod redis;
 mod rocks;
 mod sqlite;
 mod surreal;
@@ -57,6 +58,7 @@ peers![
     rocks::Rocks<rocksdb::TransactionDB>,
     fjall::Fjall,
     postgres::Postgres,
+    redis::Redis,
     locked::Locked<Mutex<locked::Trees>>,
     locked::Locked<RwLock<locked::Trees>>,
     maps::Maps<congee::Congee<usize, usize>>,

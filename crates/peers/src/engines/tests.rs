@@ -9,6 +9,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// Peers that need a server, and the variables that name one.
+const SERVERS: [(&str, &str); 2] = [("postgres", "BRAID_PEERS_POSTGRES"), ("redis", "BRAID_PEERS_REDIS")];
+
 /// A setting whose folder goes with it.
 struct Place(Setting);
 
@@ -18,8 +21,8 @@ impl Place {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("braid-peers-test-{}-{number}", std::process::id());
         let directory: PathBuf = std::env::temp_dir().join(name);
-        let postgres = std::env::var("BRAID_PEERS_POSTGRES").ok();
-        Place(Setting { class, directory, records: 10_000, threads: 4, postgres })
+        let [postgres, redis] = SERVERS.map(|(_, variable)| std::env::var(variable).ok());
+        Place(Setting { class, directory, records: 10_000, threads: 4, postgres, redis })
     }
 }
 
@@ -29,10 +32,12 @@ impl Drop for Place {
     }
 }
 
-/// Peers that can be opened here: PostgreSQL needs a server, named by the variable `BRAID_PEERS_POSTGRES`.
+/// Peers that can be opened here: those that need a server, if there is one.
 fn peers() -> impl Iterator<Item = &'static Facts> {
-    let has_server = std::env::var("BRAID_PEERS_POSTGRES").is_ok();
-    PEERS.iter().filter(move |facts| facts.name != "postgres" || has_server)
+    PEERS.iter().filter(|facts| {
+        let needs = SERVERS.iter().find(|(name, _)| *name == facts.name);
+        needs.is_none_or(|(_, variable)| std::env::var(variable).is_ok())
+    })
 }
 
 /// A transaction on the model.
