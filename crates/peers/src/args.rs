@@ -36,10 +36,10 @@ pub struct Args {
     #[arg(long, default_value_t = 4)]
     pub branches: u64,
     /// How long each workload is measured in each repeat
-    #[arg(long, default_value_t = 1.0)]
+    #[arg(long, default_value_t = 2.0)]
     pub seconds: f64,
     /// How often every peer has its turn
-    #[arg(long, default_value_t = 3)]
+    #[arg(long, default_value_t = 5)]
     pub repeats: usize,
     /// Peers to compare, by name; all unless given
     #[arg(long, value_delimiter = ',', value_parser = peer_name)]
