@@ -56,7 +56,7 @@ fn check_all(benchmark: &impl Benchmark, line: &str) -> Outcome {
     outcome
 }
 
-const EVERYTHING: &str = "--mode naive,prefetch,interleaved,hybrid --cc serializable,declared,snapshot,no-wait,silo \
+const EVERYTHING: &str = "--mode naive,prefetch,interleaved,hybrid --cc serializable,declared,snapshot,no-wait,silo,occ \
                           --workers 2 --batch 4 --seconds 0.03 --repeats 2";
 
 #[test]
