@@ -34,7 +34,7 @@ fn opposite_orders_end() {
 }
 
 /// Proves that a transaction that waits for a row goes on when its holder has not written it, and gives way when it
-/// has; or, where it reads no snapshot, goes on with what it finds then.
+/// has; or, where it may read what was committed after it began, goes on with what it finds then.
 #[test]
 fn who_waits_goes_on_or_gives_way() {
     let script = |end: &str| {
@@ -50,7 +50,10 @@ fn who_waits_goes_on_or_gives_way() {
         ("delete t[1]", Outcome::Conflict),
     ] {
         for scheme in SCHEMES {
-            let expected = if scheme.isolation.reads_snapshots() { expected } else { Outcome::Committed };
+            // (Nothing tells OCC when a row was deleted that is not there any more.)
+            let gives_way =
+                scheme.isolation.reads_snapshots() || scheme.name == "occ" && end == "put t[1] = 2";
+            let expected = if gives_way { expected } else { Outcome::Committed };
             for workers in [1, 2] {
                 // The older one asks for the row while the younger one has it.
                 let moves: Vec<Move> = [0, 1, 0, 1, 0, 1].map(Move::Step).into();

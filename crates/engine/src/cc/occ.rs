@@ -1,4 +1,4 @@
-//! OCC: optimistic; a transaction reads nothing that was committed after it began, and latches all that it has read or writes
+//! OCC: optimistic; a transaction reads no value that was committed after it began, and latches all that it has read or writes
 //! while it looks whether that has changed.
 //!
 //! After Kung and Robinson: On optimistic methods for concurrency control, TODS 1981, with a validation by records as in Yu,
