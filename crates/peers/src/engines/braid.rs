@@ -86,9 +86,7 @@ async fn transact(
             Operation::Insert(table, key, value) => tx.insert(tables[table.index()], key, value).await?,
             Operation::Scan(table, from, rows) => {
                 let mut rows = tx.scan(tables[table.index()], from..).limit(rows);
-                while let Some((_, value)) = rows.next().await? {
-                    outcome.saw(Some(value));
-                }
+                rows.for_each(|_, value| outcome.saw(Some(value))).await?;
             }
         }
     }
@@ -272,7 +270,21 @@ fn fault(error: Error) -> Fault {
     }
 }
 
+/// Keys that are read by one call.
+const KEYS_MAX: usize = 64;
+
 impl Attempt for Open<'_> {
+    const READS_TOGETHER: bool = true;
+
+    fn get_many(&mut self, table: Table, keys: &[u64], mut seen: impl FnMut(Option<u64>)) -> Tried<()> {
+        let mut found = [None; KEYS_MAX];
+        for keys in keys.chunks(KEYS_MAX) {
+            self.tx.get_into(self.tables[table.index()], keys, &mut found).map_err(fault)?;
+            found[..keys.len()].iter().for_each(|value| seen(*value));
+        }
+        Ok(())
+    }
+
     fn get(&mut self, table: Table, key: u64) -> Tried<Option<u64>> {
         self.tx.get(self.tables[table.index()], key).map_err(fault)
     }
@@ -287,9 +299,6 @@ impl Attempt for Open<'_> {
 
     fn scan(&mut self, table: Table, from: u64, rows: usize, mut seen: impl FnMut(u64)) -> Tried<()> {
         let mut rows = self.tx.scan(self.tables[table.index()], from..).limit(rows);
-        while let Some((_, value)) = rows.next().map_err(fault)? {
-            seen(value);
-        }
-        Ok(())
+        rows.for_each(|_, value| seen(value)).map_err(fault)
     }
 }
