@@ -19,7 +19,7 @@ pub enum Durability {
     /// What survives is a state that there was, whole transactions and all that they depended on.
     Async,
     /// As `Async`, and no log is written: what survives a crash is the last checkpoint. For a whole database only, and not
-    /// under the schemes without snapshots: `NoWait`, `Silo`, `Occ`.
+    /// under the schemes without snapshots, those with one value per record.
     None,
 }
 

@@ -18,7 +18,7 @@ macro_rules! tests {
             const IS_SERIALIZABLE: bool = stringify!($promise).as_bytes()[1] == b'e';
 
             tests! { @each rows_come_and_go own_writes_are_seen ranges conflicts_are_run_again
-                locked_rows_are_not_written secondary_indexes deleted_rows_give_memory_back long_values
+                locked_rows_are_not_written idle_writers_are_not_spun_for secondary_indexes deleted_rows_give_memory_back long_values
                 transfers_on_threads aborted_rows_leave_nothing
                 rows_met_later_are_phantoms own_rows_are_no_phantoms databases_are_recovered
                 checkpoints_at_the_memory_limit }
@@ -447,6 +447,33 @@ fn locked_rows_are_not_written<C: ConcurrencyControl>() {
     holder.commit().unwrap();
     assert_eq!(get(&db, t, 1), Some(12));
     assert!(attempt(&|tx| tx.put(t, 1, 13)).is_ok(), "the row is free");
+}
+
+/// A transaction that meets a row which an idle one has written waits for that one asleep, or commits beside it.
+fn idle_writers_are_not_spun_for<C: ConcurrencyControl>() {
+    let db = database::<C>();
+    let t: Table<u64, u64> = db.table("t").unwrap();
+    put(&db, t, &[(1, 10)]);
+    let holder = db.begin().unwrap();
+    holder.put(t, 1, 11).unwrap();
+    let (attempts, has_waited) = (AtomicU64::new(0), Cell::new(false));
+    std::thread::scope(|threads| {
+        let (attempts, db) = (&attempts, &db);
+        let writer = threads.spawn(move || {
+            db.worker().run(async |tx| {
+                attempts.fetch_add(1, Ordering::Relaxed);
+                let value = tx.get(t, 1).await?.unwrap_or(0);
+                tx.put(t, 1, value + 10).await
+            })
+        });
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        has_waited.set(!writer.is_finished());
+        holder.commit().unwrap();
+        writer.join().unwrap().unwrap();
+    });
+    let attempts = attempts.into_inner();
+    assert!(attempts < 100, "{attempts} attempts while the writer was idle");
+    assert_eq!(get(&db, t, 1), Some(if has_waited.get() { 21 } else { 11 }));
 }
 
 /// An index finds the rows that there are, and refuses a key that another row has.

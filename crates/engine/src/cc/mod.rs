@@ -14,6 +14,8 @@
 //! - A conflict is an [`Abort`], not an error: expected, small, and retried by the engine.
 
 mod common;
+mod dl_detect;
+mod locking;
 #[cfg(test)]
 #[cfg_attr(not(braid_shuttle), allow(dead_code, reason = "the models of schedules use a part of it"))]
 mod models;
@@ -25,13 +27,18 @@ mod serializable;
 mod silo;
 mod single;
 mod snapshot;
+mod tictoc;
+mod wait_die;
 mod waits;
 
+pub use dl_detect::DlDetect;
 pub use no_wait::NoWait;
 pub use occ::Occ;
 pub use serializable::{Planted, Serializable, planted};
 pub use silo::Silo;
 pub use snapshot::Snapshot;
+pub use tictoc::TicToc;
+pub use wait_die::WaitDie;
 pub use waits::{Refusal, Ticket, WaitStage, Waits};
 
 /// The table of schemes: calls the macro `$then` with a line for each, which has its name on command lines, a name for
@@ -44,9 +51,12 @@ macro_rules! schemes {
         $then! {
             "serializable" serializable Serializable Serializable,
             "snapshot" snapshot Snapshot Snapshot,
+            "dl-detect" dl_detect DlDetect Serial,
+            "wait-die" wait_die WaitDie Serial,
             "no-wait" no_wait NoWait Serial,
             "silo" silo Silo Serial,
             "occ" occ Occ Serial,
+            "tictoc" tictoc TicToc Serial,
         }
     };
 }
@@ -127,6 +137,8 @@ pub enum NotBegun {
 pub struct Declared {
     /// It will not write.
     pub is_read_only: bool,
+    /// It has given way before, and is run again.
+    pub is_retry: bool,
 }
 
 /// What the reads of a transaction show.
@@ -371,6 +383,20 @@ pub unsafe trait ConcurrencyControl: Sized + Send + Sync + 'static {
     fn savepoint(txn: &Self::Txn) -> usize;
     /// Undoes all changes made since `savepoint` returned `at`.
     fn rollback_to(env: Env<'_, Self>, txn: &mut Self::Txn, at: usize);
+
+    /// Whether the transaction may wait in the queue of this record, which another one has locked. (A scheme that lets
+    /// transactions wait in accesses keeps circles from closing by way of both.)
+    ///
+    /// # Safety
+    /// As `access`.
+    unsafe fn may_queue(
+        env: Env<'_, Self>,
+        txn: &mut Self::Txn,
+        record: *const Record,
+    ) -> Result<bool, OutOfMemory> {
+        let _ = (env, txn, record);
+        Ok(true)
+    }
 
     /// Steps an access; returns true if it has ended, and `value` or `write` tells what came of it. The record's line is in the
     /// cache.

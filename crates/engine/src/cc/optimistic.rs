@@ -1,6 +1,6 @@
 //! Optimistic schemes with one value per record: a transaction reads without locks, notes when what it has read was committed,
-//! writes at its end, and commits if what it has read is still the newest then. A [`Validation`] says how that is found out; `silo.rs`
-//! and `occ.rs` are the two.
+//! writes at its end, and commits if what it has read is still the newest then. A [`Validation`] says how that is found out: `silo.rs`,
+//! `occ.rs`, `tictoc.rs`.
 //!
 //! A row that is locked by `get_for_update` can be read, and not be written, by others.
 
@@ -20,6 +20,10 @@ pub struct Optimistic<V>(PhantomData<fn() -> V>);
 
 /// How a transaction finds out whether what it has read is the newest.
 pub trait Validation: Sized + Send + Sync + 'static {
+    /// Records say until when what they hold has been read, and what a transaction reads is noted with that. (The time
+    /// takes the place of short values.)
+    const NOTES_READ_TIMES: bool = false;
+
     /// Whether it may go on with what was committed at `at`.
     fn admits(txn: &Txn, at: u64) -> bool;
 
@@ -32,6 +36,7 @@ pub trait Validation: Sized + Send + Sync + 'static {
 pub(super) type Scope<'e, V> = Env<'e, Single<Optimistic<V>>>;
 
 impl<V: Validation> Policy for Optimistic<V> {
+    const INLINES: bool = !V::NOTES_READ_TIMES;
     const HELD_WHEN_NEW: Held = Held::Not;
 
     fn lock_of_new(_: Scope<'_, V>, _: &mut Txn) -> u64 {
@@ -83,7 +88,7 @@ impl<V: Validation> Policy for Optimistic<V> {
         let tag = txn.member.announce(&env.shared.registry);
         let row = record_of(record);
         let is_own = txn.accesses.entries[number].held == Held::Alone;
-        if !is_own && !row.try_lock(tag, 0) {
+        if !is_own && row.try_lock(tag, false).is_err() {
             return match holder_of_lock(row.lock()).and_then(|holder| env.shared.holder(holder)) {
                 Some(holder) => Err(Refused::Held(holder)),
                 None => Ok(None), // it is free by now
@@ -156,8 +161,13 @@ fn note<V: Validation>(txn: &mut Txn, record: *const Record, at: u64) -> Result<
         return Err(Refused::Abort(Abort::Unserializable));
     }
     let number = txn.accesses.enter(record)?;
-    let seen = &mut txn.accesses.entries[number].seen;
-    match *seen.get_or_insert(at) == at {
+    let entry = &mut txn.accesses.entries[number];
+    if entry.seen.is_none() && V::NOTES_READ_TIMES {
+        let until = record_of(record).read_until();
+        // (Else that may be of a later value.)
+        entry.until = if record_of(record).at() == (at, false) { until } else { at };
+    }
+    match *entry.seen.get_or_insert(at) == at {
         true => Ok(()),
         false => Err(Refused::Abort(Abort::Unserializable)), // it has read something older before
     }

@@ -48,7 +48,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
         }
         // SAFETY: the access has ended.
         let value = unsafe { C::value(&point.access, point.record, point.intent, txn) };
-        let value = value.map_err(|refused| self.refuse(refused))?;
+        let value = value.map_err(|refused| self.refuse_read(refused, point))?;
         if value.is_none() {
             note_absent::<C>(txn, point, is_read);
         }
@@ -114,6 +114,16 @@ impl<C: ConcurrencyControl> TxnState<C> {
             return Ok(Written::Gone);
         }
         Err(self.refuse(refused))
+    }
+
+    /// What becomes of a read that was refused.
+    #[cold]
+    #[inline(never)]
+    fn refuse_read(&self, refused: Refused, point: &Point<C>) -> Fault {
+        if let Refused::Abort(Abort::WriteConflict | Abort::WaitTimeout) = refused {
+            self.note_blocker(point);
+        }
+        self.refuse(refused)
     }
 
     fn write(&self, point: &Point<C>, change: Change<'_>) -> Result<Written, Refused> {

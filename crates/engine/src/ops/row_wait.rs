@@ -5,6 +5,7 @@ use super::state::TxnState;
 use crate::cc::{Abort, ConcurrencyControl, Holder, Refusal, Ticket, WaitStage};
 use crate::error::{Error, HolderKind, LockHolder, LockedRow, Result};
 use crate::index::Key;
+use crate::memory::OutOfMemory;
 use crate::profile::Activity;
 use crate::record::{Record, RecordId};
 use crate::sync::{Condvar, Mutex, lock, wait_timeout};
@@ -135,6 +136,9 @@ impl<'t, C: ConcurrencyControl> RowWait<'t, C> {
             now.is_some_and(|now| now.id == holder.id && !now.is_ending)
         };
         let by = holder.map(|holder| holder.place);
+        if self.ticket.is_none() && by.is_some() {
+            self.ask_to_queue(record)?;
+        }
         let stage = match (self.ticket, by) {
             (Some(ticket), Some(by)) => waits.stay(ticket, by, is_held),
             (Some(_), None) => WaitStage::Turn,
@@ -145,13 +149,27 @@ impl<'t, C: ConcurrencyControl> RowWait<'t, C> {
                     WaitStage::Waiting
                 }
                 Err(Refusal::Deadlocked) => WaitStage::Deadlocked,
-                Err(Refusal::OutOfMemory) => {
-                    let limit_bytes = self.txn.context().engine.memory.limit_bytes();
-                    return Err(Fault::OutOfMemory { limit_bytes }.into());
-                }
+                Err(Refusal::OutOfMemory) => return Err(self.out_of_memory()),
             },
         };
         self.judge(stage, row)
+    }
+
+    /// Fails if the scheme does not let the transaction wait for this record.
+    fn ask_to_queue(&self, record: *const Record) -> Result<()> {
+        let env = self.txn.context().env();
+        // SAFETY: not borrowed outside of single calls.
+        let state = unsafe { &mut *self.txn.scheme.get() };
+        // SAFETY: the record was found in this poll, within the epoch.
+        match unsafe { C::may_queue(env, state, record) } {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(self.txn.doom(Fault::Abort(Abort::WriteConflict)).into()),
+            Err(OutOfMemory) => Err(self.out_of_memory()),
+        }
+    }
+
+    fn out_of_memory(&self) -> Error {
+        Fault::OutOfMemory { limit_bytes: self.txn.context().engine.memory.limit_bytes() }.into()
     }
 
     /// Whether it goes on. On a worker the transaction is parked until `context` is woken; an interactive one waits here.

@@ -71,6 +71,8 @@ pub(crate) struct TxnState<C: ConcurrencyControl> {
     /// Transactions begin and commit through operation slots even if they need not: the worker's policy wants to leave them there.
     pub(crate) pauses: bool,
     pub(crate) read_only: Cell<bool>,
+    /// This attempt is not the transaction's first.
+    pub(crate) is_retry: Cell<bool>,
     /// Something may have been read of which the scheme has not been told.
     pub(crate) reads_untracked: Cell<bool>,
     /// Operations of this attempt so far; four rows of a scan count as one.
@@ -180,6 +182,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
             arena: UnsafeCell::new(Arena::new(&engine.memory)),
             scratch: Cell::default(),
             runs: Pool::default(),
+            is_retry: Cell::new(false),
             is_interactive: Cell::new(false),
             waits: Cell::new(0),
             slot_waker: Cell::new(ptr::null()),

@@ -68,6 +68,7 @@ pub(crate) async fn run_to_commit<C: ConcurrencyControl, R>(
 ) -> Result<R> {
     let (mut retries, mut kept, mut reliefs) = (0, None, 0);
     let sample = txn.sample_start();
+    txn.is_retry.set(false);
     loop {
         let open = Open(txn);
         // (What does not suspend as a rule is no future of its own: that would be made, moved and polled.)
@@ -112,6 +113,7 @@ pub(crate) async fn run_to_commit<C: ConcurrencyControl, R>(
                     return Err(error);
                 }
                 retries += 1;
+                txn.is_retry.set(true);
             }
             Err(Error::OutOfMemory { .. })
                 if txn.is_relieved.take() && retries_max > 0 && txn.may_wait_for_memory(reliefs) =>

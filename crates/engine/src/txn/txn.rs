@@ -238,8 +238,8 @@ impl<C: ConcurrencyControl> Txn<C> {
     /// Declares that this transaction will not write: from now on writes fail with [`Error::ReadOnly`].
     ///
     /// Declared before anything else is done, it makes the transaction cheaper, and it will meet no conflict:
-    /// what it reads is the database as of one moment, and needs no tracking. (Not so under the schemes without snapshots,
-    /// `NoWait`, `Silo` and `Occ`, where it is a transaction like any other.)
+    /// what it reads is the database as of one moment, and needs no tracking. (Not so under the schemes with one value per
+    /// record, which have no snapshots: there it is a transaction like any other.)
     pub fn declare_read_only(&self) {
         self.0.declare_read_only();
     }

@@ -65,6 +65,8 @@ struct Descriptor {
     is_awaited: AtomicBool,
     /// Since when an interactive transaction is open; 0: it is none.
     interactive_since: AtomicU64,
+    /// How old the present transaction is, under schemes that compare ages.
+    age: AtomicU64,
 }
 
 /// Begins lie densely: `oldest` reads them all.
@@ -92,6 +94,8 @@ pub(in crate::cc) type Floor = CachePadded<AtomicU64>;
 #[derive(Debug)]
 pub(in crate::cc) struct Registry {
     clock: CachePadded<AtomicU64>,
+    /// Ages given out.
+    ages: CachePadded<AtomicU64>,
     chunks: Box<[AtomicPtr<Chunk>]>,
     chunk_count: AtomicUsize,
     /// One bit for each chunk with a place that is taken; changed under the lock on `places`.
@@ -106,6 +110,7 @@ impl Registry {
     pub(in crate::cc) fn new(memory: &Arc<Memory>) -> Registry {
         Registry {
             clock: CachePadded::new(AtomicU64::new(FIRST.0)),
+            ages: CachePadded::new(AtomicU64::new(0)),
             chunks: (0..CHUNKS_MAX).map(|_| AtomicPtr::default()).collect(),
             chunk_count: AtomicUsize::new(0),
             occupied: std::array::from_fn(|_| AtomicU64::new(0)),
@@ -159,6 +164,7 @@ impl Registry {
                 outcome: AtomicU64::new(ACTIVE),
                 is_awaited: AtomicBool::new(false),
                 interactive_since: AtomicU64::new(0),
+                age: AtomicU64::new(0),
             }),
         }));
         self.chunks[count].store(chunk, Ordering::Release); // pairs with the Acquire in `chunk`
@@ -269,6 +275,19 @@ impl Registry {
         Timestamp(at)
     }
 
+    /// Lets the transaction commit at `earliest`, or if it `draws` a time of its own, at the next tick that is no earlier. The
+    /// clock is no earlier then; and what `draw` says of others holds.
+    pub(in crate::cc) fn commit_at(&self, place: u32, earliest: Timestamp, draws: bool) -> Timestamp {
+        let outcome = &self.descriptor(place).outcome;
+        outcome.store(COMMITTING, Ordering::Release);
+        let next = |clock: u64| earliest.0.max(if draws { clock + TICK } else { clock });
+        // AcqRel: as in `draw`, also where the clock stays as it is.
+        let clock = self.clock.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |clock| Some(next(clock)));
+        let at = if draws { next(clock.expect("it is always set")) } else { earliest.0 };
+        outcome.store(PENDING | at, Ordering::Release); // pairs with the Acquire in `outcome`
+        Timestamp(at)
+    }
+
     /// The transaction has committed, at the tick that it has drawn.
     pub(in crate::cc) fn settle(&self, place: u32, stamp: Timestamp) {
         let outcome = &self.descriptor(place).outcome;
@@ -305,6 +324,24 @@ impl Registry {
     /// Since when an interactive transaction is open there.
     pub(in crate::cc) fn interactive_since(&self, place: u32) -> Option<u64> {
         Some(self.descriptor(place).interactive_since.load(Ordering::Relaxed)).filter(|&since| since != 0)
+    }
+
+    /// An age for a transaction: those that draw later get greater ones.
+    pub(in crate::cc) fn draw_age(&self) -> u64 {
+        self.ages.fetch_add(1, Ordering::Relaxed) // only difference counts
+    }
+
+    /// Makes the age known of the transaction that has begun at this place, before its tag is.
+    pub(in crate::cc) fn set_age(&self, place: u32, age: u64) {
+        self.descriptor(place).age.store(age, Ordering::Relaxed); // `announce` comes later
+    }
+
+    /// How old the transaction of `tag` is; `None`: it has ended. (That of the next one at its place, if it ends at this
+    /// moment.)
+    pub(in crate::cc) fn age_of(&self, tag: Tag) -> Option<u64> {
+        let d = self.descriptor(tag.descriptor());
+        let is_open = d.tag.load(Ordering::Acquire) == tag.word(); // pairs with the Release in `announce`
+        is_open.then(|| d.age.load(Ordering::Relaxed))
     }
 
     /// Halts a commit half-way, for tests.

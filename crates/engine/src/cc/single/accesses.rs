@@ -24,6 +24,8 @@ pub(in crate::cc) struct Entry {
     pub(in crate::cc) record: *const Record,
     /// When what it has read was committed; `None`: it has read nothing.
     pub(in crate::cc) seen: Option<u64>,
+    /// What it has read holds as of then, where the scheme notes that.
+    pub(in crate::cc) until: u64,
     /// How it has locked the record.
     pub(in crate::cc) held: Held,
     write: u32,
@@ -97,7 +99,7 @@ impl Accesses {
     fn add(&mut self, record: *const Record) -> usize {
         let number = self.entries.len();
         debug_assert!(number < self.entries.capacity());
-        self.entries.push(Entry { record, seen: None, held: Held::Not, write: NONE });
+        self.entries.push(Entry { record, seen: None, until: 0, held: Held::Not, write: NONE });
         if !self.table.is_empty() {
             self.enter_in_table(number);
         }

@@ -11,31 +11,33 @@
 //! - Between `prepare`, which latches what is written, and `finish` nothing is suspended.
 
 mod accesses;
+mod age;
 mod committed;
+mod graph;
 mod known;
 mod record;
 mod removed;
 #[cfg(all(test, braid_shuttle))]
 mod shuttle_tests;
+mod txn;
 
-use super::common::participant::Participant;
-use super::common::ranges::{Noted, Ranges, Revisit};
-use super::common::registry::{Floor, Outcome, Registry};
+use super::common::ranges::Noted;
+use super::common::registry::Registry;
 use super::{
     Abort, Change, Changed, ConcurrencyControl, Declared, Env, Holder, Intent, NotBegun, Reads, Refused,
     Scanned, Target, Waits, Written,
 };
-use crate::epoch::Local;
 use crate::index::Index;
-use crate::memory::{Arena, Charge, Memory, OutOfMemory, Slab};
-use crate::record::{Record, RecordId, Tag, Timestamp, Version};
+use crate::memory::{Memory, OutOfMemory, Slab};
+use crate::record::{Record, Tag, Timestamp, Version};
 use crate::suspend::Suspend;
 use crate::sync::atomic::{Ordering, fence};
-use accesses::Accesses;
 pub(super) use accesses::Entry;
 pub use accesses::Held;
+pub(super) use age::{is_older, oldest_of, shares_of};
 pub(super) use committed::read_committed;
-use known::Found;
+use graph::Graph;
+pub(super) use graph::{Standing, Wanted};
 pub(super) use record::{Content, holder_of_lock, record_of};
 use record::{drop_value, new_value};
 use removed::{Removals, Removed};
@@ -43,7 +45,7 @@ use std::cell::RefCell;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
-use zerocopy::IntoBytes;
+pub use txn::{Shared, Txn, Worker};
 
 /// Single-version concurrency control.
 pub struct Single<P: Policy>(PhantomData<fn() -> P>);
@@ -56,6 +58,31 @@ impl<P: Policy> fmt::Debug for Single<P> {
 
 /// How a single-version scheme keeps transactions apart.
 pub trait Policy: Sized + Send + Sync + 'static {
+    /// Short values lie in their records.
+    const INLINES: bool = true;
+
+    /// The transaction has begun.
+    #[inline(always)]
+    fn begun(env: Env<'_, Single<Self>>, txn: &mut Txn, declared: Declared) {
+        let _ = (env, txn, declared);
+    }
+
+    /// It ends, and gives back what it has locked.
+    #[inline(always)]
+    fn ends(env: Env<'_, Single<Self>>, txn: &mut Txn) {
+        let _ = (env, txn);
+    }
+
+    /// Whether it may wait for the record in its queue.
+    fn may_queue(
+        env: Env<'_, Single<Self>>,
+        txn: &mut Txn,
+        record: *const Record,
+    ) -> Result<bool, OutOfMemory> {
+        let _ = (env, txn, record);
+        Ok(true)
+    }
+
     /// Gets hold of a record, or of what it holds, for the transaction. Returns false if suspended.
     ///
     /// # Safety
@@ -106,51 +133,14 @@ pub trait Policy: Sized + Send + Sync + 'static {
     ) -> Option<Result<Timestamp, Abort>>;
 }
 
-/// One per database.
-#[derive(Debug)]
-pub struct Shared {
-    pub(super) registry: Registry,
-    waits: Waits,
-    records: Arc<Slab>,
-    removals: Removals,
-}
-
-/// One per worker.
-#[derive(Debug)]
-pub struct Worker {
-    floor: Arc<Floor>,
-    removed: RefCell<Vec<Removed>>,
-}
-
-/// One per slot.
-#[derive(Debug)]
-pub struct Txn {
-    pub(super) member: Participant,
-    pub(super) accesses: Accesses,
-    pub(super) ranges: Ranges,
-    /// For each of them, the records that were found there.
-    found: Found,
-    /// It has read more than there was memory to note.
-    is_full: bool,
-    /// What it has read, where that may change before it ends: short values, and long ones.
-    copies: Arena,
-    long_copies: Vec<Box<[u64]>>,
-    /// The room in `long_copies`, and in what those hold.
-    charge: Charge,
-    /// The value of the record that is being made.
-    new: Option<*mut Version>,
-    /// It is prepared, and what it writes is latched.
-    has_latched: bool,
-}
-// SAFETY: the value that is being made is the transaction's own.
-unsafe impl Send for Txn {}
-
 /// An access to a record.
 #[derive(Clone, Copy, Debug, Default)]
 pub enum Access {
     /// Not begun.
     #[default]
     New,
+    /// It has found the record locked at so many steps.
+    Waiting(u32),
     /// The value that was committed then is on its way into the cache.
     Fetching(u64, *const Version),
     /// It has ended, and has found this value,
@@ -176,178 +166,6 @@ pub enum CommitStage {
 
 /// Records that a worker removes between two passes over them: fewer than a pass can take, so that it keeps up.
 const REMOVED_PER_PASS: usize = 128;
-/// Values up to this long are copied side by side.
-const SHORT_BYTES_MAX: usize = 1024;
-/// Room for copies of long values at first.
-const LONG_FIRST: usize = 8;
-
-impl Txn {
-    /// Keeps a copy of a value until the transaction ends.
-    pub(super) fn copy(&mut self, value: &[u8]) -> Result<*const [u8], OutOfMemory> {
-        let copy = match value.len() {
-            0..=SHORT_BYTES_MAX => self.copies.copy_aligned(value)?,
-            length => {
-                if self.long_copies.len() == self.long_copies.capacity() {
-                    self.charge.grow(&mut self.long_copies, 1, LONG_FIRST)?;
-                }
-                let words = length.div_ceil(size_of::<u64>());
-                self.charge.add(words * size_of::<u64>())?;
-                let mut copy = vec![0u64; words].into_boxed_slice();
-                copy.as_mut_bytes()[..length].copy_from_slice(value);
-                let bytes = copy.as_ptr().cast();
-                self.long_copies.push(copy);
-                bytes
-            }
-        };
-        Ok(std::ptr::slice_from_raw_parts(copy, value.len()))
-    }
-
-    /// Keeps a copy of what a record holds. The caller has found out that it has not changed.
-    ///
-    /// # Safety
-    /// Read in this epoch.
-    pub(super) unsafe fn copy_content(
-        &mut self,
-        content: Content,
-    ) -> Result<Option<*const [u8]>, OutOfMemory> {
-        match content {
-            Content::Nothing | Content::Gone => Ok(None),
-            Content::Inline(bytes, length) => self.copy(&bytes[..length]).map(Some),
-            // SAFETY: found in this epoch.
-            Content::At(version) => self.copy(unsafe { &*Version::value(version) }).map(Some),
-        }
-    }
-
-    /// What the transaction itself has last written to the record: a value, or none. `None`: it has not.
-    pub(super) fn own(&self, record: *const Record) -> Option<Option<*const [u8]>> {
-        if self.accesses.writes.is_empty() {
-            return None;
-        }
-        let write = self.accesses.last_write(self.accesses.find(record)?)?;
-        // SAFETY: its own, not yet committed.
-        Some(write.new.map(|new| unsafe { Version::value(new) }))
-    }
-
-    /// Drops the value of a record that is not published.
-    fn drop_new(&mut self, local: &Local) {
-        if let Some(new) = self.new.take() {
-            // SAFETY: made by `create`, and never published.
-            unsafe { drop_value(new, local) };
-        }
-    }
-
-    fn end(&mut self, shared: &Shared) {
-        debug_assert!(!self.has_latched);
-        self.accesses.clear();
-        self.ranges.clear();
-        self.found.clear();
-        self.copies.reset();
-        self.is_full = false;
-        if !self.long_copies.is_empty() {
-            let bytes = self.long_copies.iter().map(|copy| size_of_val(&**copy)).sum();
-            self.charge.clear(&mut self.long_copies, 0);
-            self.charge.give_back(bytes);
-        }
-        self.member.close(&shared.registry, &shared.waits);
-    }
-
-    /// Gives the locks back.
-    fn release(&mut self) {
-        for entry in &mut self.accesses.entries {
-            match std::mem::replace(&mut entry.held, Held::Not) {
-                Held::Not => {}
-                Held::Shared => record_of(entry.record).unshare(),
-                Held::Alone => record_of(entry.record).unlock(),
-            }
-        }
-    }
-
-    pub(super) fn unlatch(&mut self) {
-        if std::mem::take(&mut self.has_latched) {
-            self.accesses.last_writes().for_each(|(record, _)| record_of(record).unlatch());
-        }
-    }
-
-    /// Latches all that is written; or nothing, if another thread has latched one of them.
-    pub(super) fn try_latch(&mut self) -> bool {
-        debug_assert!(!self.has_latched);
-        for (at, (record, _)) in self.accesses.last_writes().enumerate() {
-            if !record_of(record).try_latch() {
-                self.accesses.last_writes().take(at).for_each(|(record, _)| record_of(record).unlatch());
-                return false;
-            }
-        }
-        self.has_latched = true;
-        true
-    }
-
-    /// Whether there are the same keys in the ranges that the transaction has gone through, but for its own.
-    fn validate_ranges(&mut self, shared: &Shared) -> Result<bool, OutOfMemory> {
-        if self.is_full {
-            return Err(OutOfMemory);
-        }
-        if self.ranges.is_empty() {
-            return Ok(true);
-        }
-        fence(Ordering::SeqCst); // of two that insert into each other's ranges one finds the other's key
-        let mut known = Known { accesses: &self.accesses, found: &self.found, range: 0, shared };
-        // SAFETY: a commit is stepped inside an epoch.
-        unsafe { self.ranges.revisit(None, &mut known) }
-    }
-}
-
-/// Accepts records that were in a range when the transaction went through it. (What it has read of them is validated, or
-/// locked. One that it has come upon later may have got its value meanwhile.)
-struct Known<'t> {
-    accesses: &'t Accesses,
-    found: &'t Found,
-    /// The range that is gone through.
-    range: usize,
-    shared: &'t Shared,
-}
-
-impl Revisit for Known<'_> {
-    fn begin(&mut self, range: usize) {
-        self.range = range;
-    }
-
-    fn begin_again(&mut self) {}
-
-    fn found(&mut self, ids: &[RecordId]) -> Result<bool, OutOfMemory> {
-        let is_known = |id: &RecordId| {
-            let record = self.shared.record(*id);
-            let entry = self.accesses.find(record);
-            entry.is_some_and(|entry| self.found.has(self.range, entry))
-                || match record_of(record).content() {
-                    Content::Gone => true,
-                    // This transaction gives it its first value; or another one will, and commits after this one, unless it is
-                    // at it already.
-                    Content::Nothing => {
-                        let is_own = entry.is_some_and(|entry| self.accesses.last_write(entry).is_some());
-                        is_own || !record_of(record).at().1
-                    }
-                    Content::Inline(..) | Content::At(_) => false,
-                }
-        };
-        Ok(ids.iter().all(is_known))
-    }
-}
-
-impl Shared {
-    fn record(&self, id: RecordId) -> *const Record {
-        self.records.at(id.0).cast_const().cast()
-    }
-
-    /// The transaction of this tag, if it is open.
-    pub(super) fn holder(&self, tag: Tag) -> Option<Holder> {
-        let is_ending = match self.registry.outcome(tag) {
-            Outcome::Active => false,
-            Outcome::Committing | Outcome::Pending(_) => true,
-            Outcome::Committed(_) | Outcome::Ended => return None,
-        };
-        Some(Holder { id: tag.word() & (u64::MAX >> 1), place: tag.descriptor(), is_ending })
-    }
-}
 
 /// Takes records that are gone out of their indexes.
 fn remove<'t, P: Policy>(env: Env<'_, Single<P>>, targets: impl Iterator<Item = &'t Target>) {
@@ -374,7 +192,7 @@ fn take_back<P: Policy>(env: Env<'_, Single<P>>, record: *const Record, target: 
         return made.unlatch(); // another transaction has given it a value
     }
     // At a time that is no commit's: so a transaction that has found it without a value finds it changed.
-    made.install(None, env.shared.registry.now(), env.local);
+    made.install(None, env.shared.registry.now(), P::INLINES, env.local);
     remove(env, std::iter::once(target));
 }
 
@@ -392,7 +210,8 @@ unsafe impl<P: Policy> ConcurrencyControl for Single<P> {
 
     fn open(records: Arc<Slab>, memory: Arc<Memory>) -> Shared {
         let registry = Registry::new(&memory);
-        Shared { registry, waits: Waits::new(memory), records, removals: Removals::default() }
+        let graph = Graph::new(&memory);
+        Shared { registry, waits: Waits::new(memory), records, removals: Removals::default(), graph }
     }
 
     fn now(shared: &Shared) -> u64 {
@@ -443,19 +262,7 @@ unsafe impl<P: Policy> ConcurrencyControl for Single<P> {
     }
 
     fn txn(shared: &Shared) -> Txn {
-        let memory = shared.records.memory();
-        Txn {
-            member: Participant::new(),
-            accesses: Accesses::new(memory),
-            ranges: Ranges::new(memory),
-            found: Found::new(memory),
-            is_full: false,
-            copies: Arena::new(memory),
-            long_copies: Vec::new(),
-            charge: Charge::new(memory),
-            new: None,
-            has_latched: false,
-        }
+        Txn::new(shared.records.memory())
     }
 
     fn drop_txn(shared: &Shared, txn: &mut Txn) {
@@ -495,13 +302,26 @@ unsafe impl<P: Policy> ConcurrencyControl for Single<P> {
     fn begin<S: Suspend>(
         env: Env<'_, Self>,
         txn: &mut Txn,
-        _: Declared,
+        declared: Declared,
         s: &mut S,
     ) -> Option<Result<(), NotBegun>> {
         if s.pause() {
             return None;
         }
-        Some(txn.member.open(&env.shared.registry, &env.worker.floor))
+        let begun = txn.member.open(&env.shared.registry, &env.worker.floor);
+        if begun.is_ok() {
+            P::begun(env, txn, declared);
+        }
+        Some(begun)
+    }
+
+    unsafe fn may_queue(
+        env: Env<'_, Self>,
+        txn: &mut Txn,
+        record: *const Record,
+    ) -> Result<bool, OutOfMemory> {
+        // One that has locked nothing is in nobody's way.
+        if txn.accesses.entries.is_empty() { Ok(true) } else { P::may_queue(env, txn, record) }
     }
 
     /// It is tracked like any other.
@@ -560,7 +380,7 @@ unsafe impl<P: Policy> ConcurrencyControl for Single<P> {
                 Some(own) => own,
                 None => record_of(record).stable_bytes(), // it is locked
             }),
-            Access::New | Access::Fetching(..) => unreachable!("the access has ended"),
+            Access::New | Access::Waiting(_) | Access::Fetching(..) => unreachable!("the access has ended"),
         }
     }
 
@@ -663,7 +483,7 @@ unsafe impl<P: Policy> ConcurrencyControl for Single<P> {
     unsafe fn discard(env: Env<'_, Self>, record: *const Record, target: &Target) {
         let gone = record_of(record);
         gone.latch();
-        gone.install(None, env.shared.registry.now(), env.local);
+        gone.install(None, env.shared.registry.now(), P::INLINES, env.local);
         // A transaction that begins from now on does not find it, whether or not the index has named it.
         let since = env.shared.registry.advance();
         env.worker.removed.borrow_mut().push(Removed { since, index: target.index, id: target.id });
@@ -679,7 +499,7 @@ unsafe impl<P: Policy> ConcurrencyControl for Single<P> {
         let record = record_of(record);
         record.reset(0);
         record.latch();
-        record.install(Some(new), Timestamp(at), env.local);
+        record.install(Some(new), Timestamp(at), P::INLINES, env.local);
         Ok(())
     }
 
@@ -692,7 +512,7 @@ unsafe impl<P: Policy> ConcurrencyControl for Single<P> {
         let new = new_value(env.local, value)?;
         let record = record_of(record);
         record.latch();
-        record.install(Some(new), Timestamp(at), env.local);
+        record.install(Some(new), Timestamp(at), P::INLINES, env.local);
         Ok(())
     }
 
@@ -747,13 +567,14 @@ unsafe impl<P: Policy> ConcurrencyControl for Single<P> {
         debug_assert!(txn.has_latched || txn.accesses.writes.is_empty());
         txn.has_latched = false;
         for (record, write) in txn.accesses.last_writes() {
-            record_of(record).install(write.new, Timestamp(at), env.local);
+            record_of(record).install(write.new, Timestamp(at), P::INLINES, env.local);
         }
         let deletes = txn.accesses.last_writes().filter(|(_, write)| write.new.is_none());
         remove(env, deletes.map(|(_, write)| &write.target));
         // SAFETY: overwritten by the transaction itself, so never published, and lent to nothing that is still there.
         txn.accesses.drain_writes(|new| unsafe { drop_value(new, env.local) });
         txn.drop_new(env.local);
+        P::ends(env, txn);
         txn.release();
         txn.end(env.shared);
         if env.worker.removed.borrow().len() >= REMOVED_PER_PASS {
@@ -768,6 +589,7 @@ unsafe impl<P: Policy> ConcurrencyControl for Single<P> {
         txn.unlatch();
         Self::rollback_to(env, txn, 0);
         txn.drop_new(env.local);
+        P::ends(env, txn);
         txn.release();
         fence(Ordering::SeqCst); // pairs with the one in `Registry::await_end`
         txn.end(env.shared);

@@ -6,6 +6,7 @@
 //! - A value that lies elsewhere never changes; when it is replaced, its memory is retired.
 //! - A record that is gone stays so until its memory is used for another.
 
+use super::age::{AWAITED, SHARES_MAX, is_older, oldest_of, share, shares_of};
 use crate::epoch::Local;
 use crate::memory::OutOfMemory;
 use crate::record::{RECORD_BYTES, Record, Tag, Timestamp, Version, VersionKind};
@@ -15,7 +16,7 @@ use crate::sync::{Backoff, ExactU64};
 /// Longest value that lies in the record itself.
 const INLINE_BYTES_MAX: usize = 8;
 
-/// In `word`, beside the time of the last commit: its value is being changed.
+/// In `word`, beside the time of the last commit: its value is being changed. In `lock`: a transaction has it alone.
 const LATCH: u64 = 1 << 63;
 
 /// The values of `value` that are no address.
@@ -31,9 +32,10 @@ const INLINE_LENGTH_SHIFT: u32 = 8;
 pub(in crate::cc) struct SingleRecord {
     /// When its value was committed; and [`LATCH`].
     word: ExactU64,
-    /// 0: free; a tag: that transaction has it alone; else how many share it.
+    /// 0: free; a tag: that transaction has it alone; else a word of shares: see `age.rs`.
     lock: ExactU64,
     value: ExactU64,
+    /// A short value; or under schemes that do not use it for that, until when the value has been read.
     inline: ExactU64,
 }
 
@@ -70,6 +72,7 @@ impl SingleRecord {
     /// Makes a record with no value out of memory that may have been one before.
     pub(super) fn reset(&self, lock: u64) {
         self.value.store(NOTHING, Ordering::Relaxed);
+        self.inline.store(0, Ordering::Relaxed);
         self.lock.store(lock, Ordering::Relaxed);
         self.word.store(0, Ordering::Release); // a thread that finds it in the index sees all of it
     }
@@ -120,6 +123,17 @@ impl SingleRecord {
         (word & !LATCH, word & LATCH != 0)
     }
 
+    /// Until when its value has been read, under a scheme that notes that.
+    #[inline(always)]
+    pub(in crate::cc) fn read_until(&self) -> u64 {
+        self.inline.load(Ordering::SeqCst)
+    }
+
+    /// It has been read until `at`, rather than `until`. Returns false if that has changed.
+    pub(in crate::cc) fn extend(&self, until: u64, at: Timestamp) -> bool {
+        self.inline.compare_exchange(until, at.0, Ordering::SeqCst, Ordering::Relaxed).is_ok()
+    }
+
     /// Latches it. Returns false if another thread has.
     #[inline(always)]
     pub(in crate::cc) fn try_latch(&self) -> bool {
@@ -147,16 +161,21 @@ impl SingleRecord {
 
     /// Puts a value in place of the one that is there, and lets the latch go. `new`: from [`new_value`], `None` for a
     /// record that is removed.
-    pub(super) fn install(&self, new: Option<*mut Version>, at: Timestamp, local: &Local) {
+    ///
+    /// Short values lie in the record if `inlines`.
+    pub(super) fn install(&self, new: Option<*mut Version>, at: Timestamp, inlines: bool, local: &Local) {
         debug_assert!(self.word.load(Ordering::Relaxed) & LATCH != 0, "changed under its latch");
         let old = self.content();
+        if !inlines {
+            self.inline.store(at.0, Ordering::Release); // pairs with the SeqCst in `read_until`
+        }
         let Some(new) = new else {
             self.value.store(GONE, Ordering::Release); // pairs with the Acquire in `content`
             return self.finish_install(old, at, local);
         };
         // SAFETY: the caller's own.
         let bytes = unsafe { &*Version::value(new) };
-        if bytes.len() <= INLINE_BYTES_MAX {
+        if inlines && bytes.len() <= INLINE_BYTES_MAX {
             let mut inline = [0; INLINE_BYTES_MAX];
             inline[..bytes.len()].copy_from_slice(bytes);
             self.inline.store(u64::from_ne_bytes(inline), Ordering::Release); // as above
@@ -186,25 +205,41 @@ impl SingleRecord {
         self.lock.load(Ordering::SeqCst) // see `try_latch`
     }
 
-    /// Takes the lock for `tag` alone, which has `shares` of it already. Returns false if others have it.
+    /// Takes the lock for `tag` alone, which has a share of it already or not. The lock word, if others have it.
     #[inline(always)]
-    pub(in crate::cc) fn try_lock(&self, tag: Tag, shares: u64) -> bool {
-        self.lock.compare_exchange(shares, tag.word(), Ordering::SeqCst, Ordering::Relaxed).is_ok()
+    pub(in crate::cc) fn try_lock(&self, tag: Tag, has_share: bool) -> Result<(), u64> {
+        let lock = if has_share { self.lock.load(Ordering::Relaxed) } else { 0 };
+        if has_share && (lock & LATCH != 0 || shares_of(lock) != 1) {
+            return Err(lock);
+        }
+        self.lock.compare_exchange(lock, tag.word(), Ordering::SeqCst, Ordering::Relaxed).map(drop)
     }
 
-    /// Takes a share of the lock. Returns false if a transaction has it alone.
+    /// Takes a share of the lock for a transaction of this age. The lock word, if a transaction has it alone, or waits for it
+    /// and is older.
     #[inline(always)]
-    pub(in crate::cc) fn try_share(&self) -> bool {
+    pub(in crate::cc) fn try_share(&self, age: u64) -> Result<(), u64> {
         let mut lock = self.lock.load(Ordering::Relaxed);
         loop {
-            if lock & LATCH != 0 {
-                return false; // a tag
+            let is_kept_out = lock & AWAITED != 0 && !is_older(age, oldest_of(lock));
+            if lock & LATCH != 0 || is_kept_out || shares_of(lock) == SHARES_MAX {
+                return Err(lock);
             }
             // Acquire: pairs with the Release in `unlock`.
-            match self.lock.compare_exchange_weak(lock, lock + 1, Ordering::Acquire, Ordering::Relaxed) {
-                Ok(_) => return true,
+            let shared = share(lock, age);
+            match self.lock.compare_exchange_weak(lock, shared, Ordering::Acquire, Ordering::Relaxed) {
+                Ok(_) => return Ok(()),
                 Err(now) => lock = now,
             }
+        }
+    }
+
+    /// A transaction that is older than all that share the lock waits for it: younger ones do not come in before.
+    #[cold]
+    pub(in crate::cc) fn await_shares(&self, lock: u64) {
+        if lock & LATCH == 0 && shares_of(lock) != 0 {
+            // Else it has changed, and is looked at again.
+            _ = self.lock.compare_exchange(lock, lock | AWAITED, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
 
@@ -218,8 +253,16 @@ impl SingleRecord {
     /// Gives a share back.
     #[inline(always)]
     pub(in crate::cc) fn unshare(&self) {
-        let shares = self.lock.fetch_sub(1, Ordering::Release); // pairs with the SeqCst in `try_lock`
-        debug_assert!(shares > 0 && shares & LATCH == 0, "it is shared");
+        let mut lock = self.lock.load(Ordering::Relaxed);
+        loop {
+            debug_assert!(shares_of(lock) > 0 && lock & LATCH == 0, "it is shared");
+            let rest = if shares_of(lock) == 1 { 0 } else { lock - 1 };
+            // Release: pairs with the SeqCst in `try_lock`.
+            match self.lock.compare_exchange_weak(lock, rest, Ordering::Release, Ordering::Relaxed) {
+                Ok(_) => return,
+                Err(now) => lock = now,
+            }
+        }
     }
 }
 

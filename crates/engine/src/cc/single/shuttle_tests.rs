@@ -1,13 +1,20 @@
 //! Models of what may meet in the commits of schemes with one value per record, over many schedules: every atomic access is a
 //! place where another thread may go on. Each model fails with an error planted that it is there to notice.
 
-use super::super::no_wait::Locking;
+use super::super::dl_detect::ByGraph;
+use super::super::locking::{self, Locking, Meeting, OnConflict};
+use super::super::no_wait::GiveWay;
 use super::super::occ::ByBeginning;
 use super::super::optimistic::{Optimistic, Scope, Validation, draw};
 use super::super::silo::ByNewest;
+use super::super::tictoc::{self, ByReadTimes};
+use super::super::wait_die::ByAge;
 use super::{Access, CommitStage, Env, Held, Intent, Policy, Refused, Single, Txn, record_of};
 use crate::cc::models::{Bench, Hand, PLANTED_SCHEDULES_MAX, check, check_both};
-use crate::cc::{Abort, Change, ConcurrencyControl, NoWait, Occ, Scanned, Silo};
+use crate::cc::{
+    Abort, Change, ConcurrencyControl, Declared, DlDetect, NoWait, Occ, Scanned, Silo, TicToc, WaitDie,
+    Written,
+};
 use crate::index::Key;
 use crate::record::{Record, Timestamp};
 use crate::suspend::{Never, Suspend};
@@ -34,7 +41,16 @@ fn env_of<'e, P: Policy, const BUG: u32>(env: Env<'e, Single<Careless<P, BUG>>>)
 }
 
 impl<P: Policy, const BUG: u32> Policy for Careless<P, BUG> {
+    const INLINES: bool = P::INLINES;
     const HELD_WHEN_NEW: Held = P::HELD_WHEN_NEW;
+
+    fn begun(env: Env<'_, Single<Self>>, txn: &mut Txn, declared: Declared) {
+        P::begun(env_of(env), txn, declared);
+    }
+
+    fn ends(env: Env<'_, Single<Self>>, txn: &mut Txn) {
+        P::ends(env_of(env), txn);
+    }
 
     fn lock_of_new(env: Env<'_, Single<Self>>, txn: &mut Txn) -> u64 {
         P::lock_of_new(env_of(env), txn)
@@ -111,7 +127,81 @@ impl<P: Policy, const BUG: u32> Policy for Careless<P, BUG> {
 }
 
 type CarelessSilo<const BUG: u32> = Single<Careless<Optimistic<ByNewest>, BUG>>;
-type CarelessNoWait<const BUG: u32> = Single<Careless<Locking, BUG>>;
+type CarelessTicToc<const BUG: u32> = Single<Optimistic<CarelessTimes<BUG>>>;
+type CarelessNoWait<const BUG: u32> = Single<Careless<Locking<GiveWay>, BUG>>;
+type CarelessWaitDie<const BUG: u32> = Single<Careless<Locking<ByAge>, BUG>>;
+type CarelessDlDetect<const BUG: u32> = Single<Careless<Locking<ByGraph>, BUG>>;
+
+/// Locks with an error in who waits.
+#[derive(Debug)]
+struct CarelessWaits<W, const BUG: u32>(PhantomData<fn() -> W>);
+
+/// All wait, whatever comes of it.
+const ALL_WAIT: u32 = 7;
+/// Nobody does.
+const NOBODY_WAITS: u32 = 8;
+
+impl<W: OnConflict, const BUG: u32> OnConflict for CarelessWaits<W, BUG> {
+    fn begun(env: locking::Scope<'_, Self>, txn: &mut Txn, declared: Declared) {
+        W::begun(Env { shared: env.shared, worker: env.worker, local: env.local }, txn, declared);
+    }
+
+    fn may_wait(
+        _: locking::Scope<'_, Self>,
+        _: &mut Txn,
+        _: &Meeting,
+    ) -> Result<bool, crate::memory::OutOfMemory> {
+        Ok(BUG == ALL_WAIT)
+    }
+
+    fn ends(env: locking::Scope<'_, Self>, txn: &mut Txn) {
+        W::ends(Env { shared: env.shared, worker: env.worker, local: env.local }, txn);
+    }
+}
+
+type CarelessQueue<W, const BUG: u32> = Single<Locking<CarelessWaits<W, BUG>>>;
+
+/// TicToc with an error in its times.
+#[derive(Debug)]
+struct CarelessTimes<const BUG: u32>;
+
+/// It is not noted until when records have been read.
+const NOT_EXTENDED: u32 = 9;
+/// It is noted, but not looked whether the record is latched by then.
+const EXTENDED_UNSEEN: u32 = 10;
+/// The time of a commit does not follow what has been read of what it overwrites.
+const READ_TIMES_IGNORED: u32 = 11;
+
+impl<const BUG: u32> Validation for CarelessTimes<BUG> {
+    const NOTES_READ_TIMES: bool = true;
+
+    fn admits(_: &Txn, _: u64) -> bool {
+        true
+    }
+
+    fn validate(env: Scope<'_, Self>, txn: &Txn) -> Option<Result<Timestamp, Abort>> {
+        let at = match BUG {
+            READ_TIMES_IGNORED if !txn.accesses.writes.is_empty() => {
+                env.shared.registry.commit_at(txn.member.place(), txn.member.begin.tick(), false)
+            }
+            _ => tictoc::time_of(env, txn),
+        };
+        let is_valid = tictoc::reads(txn).all(|read| {
+            let record = record_of(read.record);
+            match BUG {
+                _ if !read.is_written && read.until >= at.0 => true,
+                NOT_EXTENDED => record.at().0 == read.seen,
+                EXTENDED_UNSEEN if !read.is_written => {
+                    let until = record.read_until();
+                    record.at() == (read.seen, false) && (until >= at.0 || record.extend(until, at))
+                }
+                _ if read.is_written => record.at().0 == read.seen,
+                _ => tictoc::extend(read.record, read.seen, at),
+            }
+        });
+        Some(if is_valid { Ok(at) } else { Err(Abort::Unserializable) })
+    }
+}
 
 /// OCC with an error in its validation.
 #[derive(Debug)]
@@ -274,7 +364,8 @@ fn increments<C: ConcurrencyControl>() {
             let mut txn = hand.begin();
             let added = read(&hand, &mut txn, 1, Intent::Read)
                 .and_then(|seen| hand.change(&mut txn, 1, Change::Update(&[seen.expect("it is there") + 1])));
-            if added.is_err() {
+            // (It is being changed: the key would have to be looked for again.)
+            if added != Ok(Written::Done) {
                 hand.abort(txn);
                 return 0;
             }
@@ -286,6 +377,66 @@ fn increments<C: ConcurrencyControl>() {
     let hand: Hand<'_, C> = bench.hand();
     let mut txn = hand.begin();
     assert_eq!(read(&hand, &mut txn, 1, Intent::Read), Ok(Some(committed)), "an update was lost");
+    hand.abort(txn);
+}
+
+/// Two transactions lock the same two records in opposite orders: they come to an end, and where a scheme lets transactions
+/// wait, one of them commits.
+fn crossing<C: ConcurrencyControl>(waits: bool) {
+    let bench = Arc::new(Bench::<C>::new());
+    {
+        let hand = bench.hand();
+        [1, 2].into_iter().for_each(|key| hand.commit_change(key, Change::Insert(&[0])));
+    }
+    let lock_both = |keys: [u64; 2]| {
+        let bench = bench.clone();
+        move || {
+            let hand: Hand<'_, C> = bench.hand();
+            let mut txn = hand.begin();
+            let locked = keys.iter().try_for_each(|&key| {
+                let seen = read(&hand, &mut txn, key, Intent::Covered)?;
+                hand.change(&mut txn, key, Change::Update(&[seen.expect("it is there") + 1])).map(drop)
+            });
+            if let Err(refused) = locked {
+                assert_ne!(refused, Refused::Abort(Abort::WaitTimeout), "they wait for each other");
+                hand.abort(txn);
+                return false;
+            }
+            hand.try_commit(txn, thread::yield_now)
+        }
+    };
+    let threads = [thread::spawn(lock_both([1, 2])), thread::spawn(lock_both([2, 1]))];
+    let committed = threads.into_iter().map(|thread| thread.join().expect("its assertions hold"));
+    assert!(committed.filter(|&has| has).count() > 0 || !waits, "neither has waited");
+}
+
+/// Two transactions share a record, and then want it alone.
+fn upgrades<C: ConcurrencyControl>() {
+    let bench = Arc::new(Bench::<C>::new());
+    bench.hand().commit_change(1, Change::Insert(&[0]));
+    let upgrade = || {
+        let bench = bench.clone();
+        move || {
+            let hand: Hand<'_, C> = bench.hand();
+            let mut txn = hand.begin();
+            let changed = read(&hand, &mut txn, 1, Intent::Read).and_then(|seen| {
+                read(&hand, &mut txn, 1, Intent::Covered)?;
+                hand.change(&mut txn, 1, Change::Update(&[seen.expect("it is there") + 1]))
+            });
+            if let Err(refused) = changed {
+                assert_ne!(refused, Refused::Abort(Abort::WaitTimeout), "they wait for each other");
+                hand.abort(txn);
+                return 0;
+            }
+            u8::from(hand.try_commit(txn, thread::yield_now))
+        }
+    };
+    let threads = [thread::spawn(upgrade()), thread::spawn(upgrade())];
+    let committed: u8 = threads.into_iter().map(|thread| thread.join().expect("its assertions hold")).sum();
+    let hand: Hand<'_, C> = bench.hand();
+    let mut txn = hand.begin();
+    assert_eq!(read(&hand, &mut txn, 1, Intent::Read), Ok(Some(committed)), "an update was lost");
+    assert!(committed > 0, "neither has waited");
     hand.abort(txn);
 }
 
@@ -379,7 +530,26 @@ macro_rules! models {
 models! {
     silo Silo;
     occ Occ;
+    tictoc_scheme TicToc;
     no_wait NoWait;
+    wait_die WaitDie;
+    dl_detect DlDetect;
+}
+
+/// Proves that transactions that lock the same records in opposite orders come to an end, and that one commits where a scheme
+/// lets transactions wait.
+#[test]
+fn crossing_locks() {
+    check_both(|| crossing::<NoWait>(false));
+    check_both(|| crossing::<WaitDie>(true));
+    check_both(|| crossing::<DlDetect>(true));
+}
+
+/// Proves that of two that share a record and want it alone one waits, and the other gives way.
+#[test]
+fn crossing_upgrades() {
+    check_both(upgrades::<WaitDie>);
+    check_both(upgrades::<DlDetect>);
 }
 
 fn notices(run: fn()) {
@@ -398,6 +568,69 @@ fn planted_validated_too_early() {
 #[should_panic(expected = "both have missed")]
 fn planted_unlocked_too_early() {
     notices(|| skew::<CarelessNoWait<UNLOCKED_TOO_EARLY>>(true));
+}
+
+/// The same where transactions wait.
+#[test]
+#[should_panic(expected = "both have missed")]
+fn planted_unlocked_too_early_where_the_older_waits() {
+    notices(|| skew::<CarelessWaitDie<UNLOCKED_TOO_EARLY>>(true));
+}
+
+/// The same where any waits.
+#[test]
+#[should_panic(expected = "both have missed")]
+fn planted_unlocked_too_early_where_any_waits() {
+    notices(|| skew::<CarelessDlDetect<UNLOCKED_TOO_EARLY>>(true));
+}
+
+/// Proves that the models notice that transactions wait for each other,
+#[test]
+#[should_panic(expected = "they wait for each other")]
+fn planted_all_wait() {
+    notices(|| crossing::<CarelessQueue<ByAge, ALL_WAIT>>(true));
+}
+
+/// also for a lock that they share,
+#[test]
+#[should_panic(expected = "they wait for each other")]
+fn planted_all_wait_to_be_alone() {
+    notices(upgrades::<CarelessQueue<ByGraph, ALL_WAIT>>);
+}
+
+/// and that they do not wait where they should.
+#[test]
+#[should_panic(expected = "neither has waited")]
+fn planted_nobody_waits() {
+    notices(|| crossing::<CarelessQueue<ByAge, NOBODY_WAITS>>(true));
+}
+
+/// The same, where they should wait for shares.
+#[test]
+#[should_panic(expected = "neither has waited")]
+fn planted_nobody_waits_for_shares() {
+    notices(upgrades::<CarelessQueue<ByGraph, NOBODY_WAITS>>);
+}
+
+/// Proves that the models notice a commit of TicToc that leaves no trace of what it has read,
+#[test]
+#[should_panic(expected = "both have missed")]
+fn planted_not_extended() {
+    notices(|| skew::<CarelessTicToc<NOT_EXTENDED>>(true));
+}
+
+/// one that does not look whether what it has read is being overwritten,
+#[test]
+#[should_panic(expected = "both have missed")]
+fn planted_extended_unseen() {
+    notices(|| skew::<CarelessTicToc<EXTENDED_UNSEEN>>(true));
+}
+
+/// and one that overwrites as of a time at which others have read.
+#[test]
+#[should_panic(expected = "both have missed")]
+fn planted_read_times_ignored() {
+    notices(|| skew::<CarelessTicToc<READ_TIMES_IGNORED>>(true));
 }
 
 /// Proves the same of what several records say together.

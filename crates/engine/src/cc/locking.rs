@@ -1,0 +1,278 @@
+//! Two-phase locking with one value per record: a transaction locks what it reads and writes, until it ends. The schemes differ
+//! in what becomes of one that meets another one's lock: an [`OnConflict`] decides, and `no_wait.rs`, `wait_die.rs` and
+//! `dl_detect.rs` are the three.
+//!
+//! After Bernstein and Goodman, ACM Computing Surveys 1981, as Yu, Bezerra, Pavlo, Devadas, Stonebraker study it: Staring
+//! into the abyss, VLDB 2014. Different here: what a transaction writes is kept apart until it commits; the ranges that it
+//! has gone through are not locked, and looked at again when it commits.
+//!
+//! A transaction that waits is suspended, and looks again whenever its worker comes by; a queue that wakes it is what
+//! `get_for_update` has. A wait for a lock ends in any case: after [`STEPS_MAX`] looks it gives way, and waits asleep
+//! before it is run again.
+
+use super::single::{
+    Access, CommitStage, Content, Held, Policy, Single, Txn, Wanted, holder_of_lock, read_committed,
+    record_of,
+};
+use super::{Abort, Declared, Env, Intent, Refused};
+use crate::memory::OutOfMemory;
+use crate::profile::Activity;
+use crate::record::{Record, Timestamp};
+use crate::suspend::Suspend;
+use std::marker::PhantomData;
+
+/// Locks, and does as `W` says where a lock cannot be had.
+#[derive(Clone, Copy, Debug)]
+pub struct Locking<W>(PhantomData<fn() -> W>);
+
+/// What becomes of a transaction that meets another one's lock.
+pub trait OnConflict: Sized + Send + Sync + 'static {
+    /// The transaction has begun.
+    #[inline(always)]
+    fn begun(env: Scope<'_, Self>, txn: &mut Txn, declared: Declared) {
+        let _ = (env, txn, declared);
+    }
+
+    /// Whether it may wait for a lock. Asked at each look.
+    fn may_wait(env: Scope<'_, Self>, txn: &mut Txn, meeting: &Meeting) -> Result<bool, OutOfMemory>;
+
+    /// It has got a lock for which it has waited, or while it waits for another one. Returns false if it has to give way
+    /// nevertheless.
+    fn has_got(env: Scope<'_, Self>, txn: &mut Txn, record: *const Record) -> Result<bool, OutOfMemory> {
+        let _ = (env, txn, record);
+        Ok(true)
+    }
+
+    /// It ends.
+    #[inline(always)]
+    fn ends(env: Scope<'_, Self>, txn: &mut Txn) {
+        let _ = (env, txn);
+    }
+}
+
+/// A transaction has found a record locked.
+#[derive(Clone, Copy, Debug)]
+pub struct Meeting {
+    pub(super) wanted: Wanted,
+    /// The lock's word.
+    pub(super) lock: u64,
+    /// The transaction has one of its shares.
+    pub(super) has_share: bool,
+    /// It has not waited for this record yet.
+    pub(super) is_first: bool,
+}
+
+/// Looks at a lock before a transaction gives way: a holder at work is done by then, and one that is idle is waited for
+/// asleep, when the transaction is run again.
+const STEPS_MAX: u32 = if cfg!(braid_shuttle) { 1 << 10 } else { 1 << 14 };
+
+/// What a call of a scheme works in.
+pub(super) type Scope<'e, W> = Env<'e, Single<Locking<W>>>;
+
+impl<W: OnConflict> Policy for Locking<W> {
+    const HELD_WHEN_NEW: Held = Held::Alone;
+
+    #[inline(always)]
+    fn begun(env: Scope<'_, W>, txn: &mut Txn, declared: Declared) {
+        W::begun(env, txn, declared);
+    }
+
+    #[inline(always)]
+    fn ends(env: Scope<'_, W>, txn: &mut Txn) {
+        W::ends(env, txn);
+    }
+
+    fn may_queue(env: Scope<'_, W>, txn: &mut Txn, record: *const Record) -> Result<bool, OutOfMemory> {
+        let meeting = Meeting::new(txn, record, true, record_of(record).lock(), true);
+        W::may_wait(env, txn, &meeting)
+    }
+
+    fn lock_of_new(env: Scope<'_, W>, txn: &mut Txn) -> u64 {
+        txn.member.announce(&env.shared.registry).word()
+    }
+
+    #[inline(always)]
+    unsafe fn access<S: Suspend>(
+        access: &mut Access,
+        record: *const Record,
+        intent: Intent,
+        env: Scope<'_, W>,
+        txn: &mut Txn,
+        s: &mut S,
+    ) -> bool {
+        let locked = match intent {
+            // SAFETY: by the caller's promise.
+            Intent::Untracked => return unsafe { read_committed(access, record, txn, s, |_, _| Ok(())) },
+            Intent::Lock => {
+                *access = Access::Unread;
+                return true;
+            }
+            _ if matches!(access, Access::Fetching(..)) => Ok(Lock::Got), // locked before
+            Intent::Read => share(txn, record),
+            Intent::Covered | Intent::Write => lock_alone(env, txn, record),
+        };
+        let is_simple = matches!(access, Access::Fetching(..) | Access::New) && !txn.is_in_graph;
+        if !(is_simple && matches!(locked, Ok(Lock::Got))) {
+            if let Err(refused) = go_on_waiting(access, locked, record, intent, env, txn) {
+                *access = Access::Refused(refused);
+                return true;
+            }
+            if let Access::Waiting(_) = access {
+                s.was(Activity::Waiting);
+                return false;
+            }
+        }
+        *access = match (*access, record_of(record).content()) {
+            _ if intent == Intent::Write => Access::Absent, // nobody asks for the value
+            (Access::New, Content::At(version)) if txn.own(record).is_none() => {
+                *access = Access::Fetching(0, version);
+                if s.miss::<1>(version.cast::<u8>()) {
+                    return false;
+                }
+                stable(txn, record)
+            }
+            _ => stable(txn, record),
+        };
+        true
+    }
+
+    unsafe fn will_write(
+        env: Scope<'_, W>,
+        txn: &mut Txn,
+        record: *const Record,
+        _: bool,
+    ) -> Result<Option<bool>, Refused> {
+        if let Lock::Held(_) = lock_alone(env, txn, record)? {
+            return Err(Refused::Abort(Abort::WriteConflict));
+        }
+        Ok(match record_of(record).content() {
+            Content::Gone => None,
+            content => Some(content != Content::Nothing),
+        })
+    }
+
+    unsafe fn lock(env: Scope<'_, W>, txn: &mut Txn, record: *const Record) -> Result<Option<bool>, Refused> {
+        if let Lock::Held(lock) = lock_alone(env, txn, record)? {
+            let holder = holder_of_lock(lock).and_then(|tag| env.shared.holder(tag));
+            return Err(holder.map_or(Refused::Abort(Abort::WriteConflict), Refused::Held));
+        }
+        if txn.is_in_graph && !W::has_got(env, txn, record)? {
+            return Err(Refused::Abort(Abort::WriteConflict));
+        }
+        Ok(match record_of(record).content() {
+            Content::Gone => None,
+            content => Some(txn.own(record).map_or(content != Content::Nothing, |own| own.is_some())),
+        })
+    }
+
+    fn decide<S: Suspend>(
+        _: &mut CommitStage,
+        env: Scope<'_, W>,
+        txn: &mut Txn,
+        _: &mut S,
+    ) -> Option<Result<Timestamp, Abort>> {
+        if txn.accesses.writes.is_empty() {
+            return Some(Ok(env.shared.registry.now()));
+        }
+        // For those that read without locks.
+        if !txn.try_latch() {
+            return None;
+        }
+        Some(Ok(env.shared.registry.draw(txn.member.place())))
+    }
+}
+
+/// What the transaction, which holds a lock of the record, finds there.
+fn stable(txn: &Txn, record: *const Record) -> Access {
+    let value = txn.own(record).unwrap_or_else(|| record_of(record).stable_bytes());
+    value.map_or(Access::Absent, Access::Value)
+}
+
+/// What trying to lock a record came to.
+#[derive(Clone, Copy, Debug)]
+enum Lock {
+    Got,
+    /// Others have it: the lock's word.
+    Held(u64),
+}
+
+impl From<Result<(), u64>> for Lock {
+    #[inline(always)]
+    fn from(tried: Result<(), u64>) -> Lock {
+        tried.map_or_else(Lock::Held, |()| Lock::Got)
+    }
+}
+
+impl Meeting {
+    fn new(txn: &Txn, record: *const Record, alone: bool, lock: u64, is_first: bool) -> Meeting {
+        let entry = txn.accesses.find(record);
+        let has_share = entry.is_some_and(|entry| txn.accesses.entries[entry].held == Held::Shared);
+        Meeting { wanted: Wanted { record, alone }, lock, has_share, is_first }
+    }
+}
+
+/// An access that has met a lock, now or at an earlier step: it waits on (`Access::Waiting`), has the lock (`Access::New`),
+/// or is refused.
+#[cold]
+fn go_on_waiting<W: OnConflict>(
+    access: &mut Access,
+    locked: Result<Lock, Refused>,
+    record: *const Record,
+    intent: Intent,
+    env: Scope<'_, W>,
+    txn: &mut Txn,
+) -> Result<(), Refused> {
+    let steps = if let Access::Waiting(steps) = *access { Some(steps) } else { None };
+    match locked? {
+        Lock::Got if matches!(access, Access::Fetching(..)) => Ok(()), // got at an earlier step
+        Lock::Got => {
+            *access = Access::New;
+            let goes_on = W::has_got(env, txn, record)?;
+            if goes_on { Ok(()) } else { Err(Refused::Abort(Abort::WriteConflict)) }
+        }
+        Lock::Held(_) if steps == Some(STEPS_MAX) => Err(Refused::Abort(Abort::WaitTimeout)),
+        Lock::Held(lock) => {
+            let meeting = Meeting::new(txn, record, intent != Intent::Read, lock, steps.is_none());
+            if !W::may_wait(env, txn, &meeting)? {
+                return Err(Refused::Abort(Abort::WriteConflict));
+            }
+            *access = Access::Waiting(steps.map_or(0, |steps| steps + 1));
+            Ok(())
+        }
+    }
+}
+
+/// Locks a record as one of several, unless another transaction has it alone.
+#[inline(always)]
+fn share(txn: &mut Txn, record: *const Record) -> Result<Lock, Refused> {
+    let number = txn.accesses.enter(record)?;
+    let held = &mut txn.accesses.entries[number].held;
+    if *held != Held::Not {
+        return Ok(Lock::Got);
+    }
+    let tried = Lock::from(record_of(record).try_share(txn.age));
+    if let Lock::Got = tried {
+        *held = Held::Shared;
+    }
+    Ok(tried)
+}
+
+/// Locks a record alone, unless other transactions have it.
+#[inline(always)]
+fn lock_alone<W: OnConflict>(
+    env: Scope<'_, W>,
+    txn: &mut Txn,
+    record: *const Record,
+) -> Result<Lock, Refused> {
+    let number = txn.accesses.enter(record)?;
+    let tag = txn.member.announce(&env.shared.registry);
+    let held = &mut txn.accesses.entries[number].held;
+    if *held == Held::Alone {
+        return Ok(Lock::Got);
+    }
+    let tried = Lock::from(record_of(record).try_lock(tag, *held == Held::Shared));
+    if let Lock::Got = tried {
+        *held = Held::Alone;
+    }
+    Ok(tried)
+}

@@ -1,0 +1,254 @@
+//! What a database, a worker and a transaction of these schemes consist of.
+
+use super::accesses::{Accesses, Held};
+use super::graph::Graph;
+use super::known::Found;
+use super::record::{Content, drop_value, record_of};
+use super::removed::{Removals, Removed};
+use crate::cc::common::participant::Participant;
+use crate::cc::common::ranges::{Ranges, Revisit};
+use crate::cc::common::registry::{Floor, Outcome, Registry};
+use crate::cc::{Holder, Waits};
+use crate::epoch::Local;
+use crate::memory::{Arena, Charge, Memory, OutOfMemory, Slab};
+use crate::record::{Record, RecordId, Tag, Version};
+use crate::sync::atomic::{Ordering, fence};
+use std::cell::RefCell;
+use std::sync::Arc;
+use zerocopy::IntoBytes;
+
+/// Values up to this long are copied side by side.
+const SHORT_BYTES_MAX: usize = 1024;
+/// Room for copies of long values at first.
+const LONG_FIRST: usize = 8;
+
+/// One per database.
+#[derive(Debug)]
+pub struct Shared {
+    pub(in crate::cc) registry: Registry,
+    pub(super) waits: Waits,
+    pub(super) records: Arc<Slab>,
+    pub(super) removals: Removals,
+    /// Which transactions wait for which, where the scheme looks for deadlocks.
+    pub(in crate::cc) graph: Graph,
+}
+
+/// One per worker.
+#[derive(Debug)]
+pub struct Worker {
+    pub(super) floor: Arc<Floor>,
+    pub(super) removed: RefCell<Vec<Removed>>,
+}
+
+/// One per slot.
+#[derive(Debug)]
+pub struct Txn {
+    pub(in crate::cc) member: Participant,
+    pub(in crate::cc) accesses: Accesses,
+    pub(in crate::cc) ranges: Ranges,
+    /// For each of them, the records that were found there.
+    pub(super) found: Found,
+    /// How old it is among those that the scheme compares by age; kept when it is run again.
+    pub(in crate::cc) age: u64,
+    /// It is in the graph of transactions that wait.
+    pub(in crate::cc) is_in_graph: bool,
+    /// It has read more than there was memory to note.
+    pub(super) is_full: bool,
+    /// What it has read, where that may change before it ends: short values, and long ones.
+    copies: Arena,
+    long_copies: Vec<Box<[u64]>>,
+    /// The room in `long_copies`, and in what those hold.
+    charge: Charge,
+    /// The value of the record that is being made.
+    pub(super) new: Option<*mut Version>,
+    /// It is prepared, and what it writes is latched.
+    pub(super) has_latched: bool,
+}
+// SAFETY: the value that is being made is the transaction's own.
+unsafe impl Send for Txn {}
+
+impl Txn {
+    /// None is open; what it keeps is charged to `memory`.
+    pub(super) fn new(memory: &Arc<Memory>) -> Txn {
+        Txn {
+            member: Participant::new(),
+            accesses: Accesses::new(memory),
+            ranges: Ranges::new(memory),
+            found: Found::new(memory),
+            age: 0,
+            is_in_graph: false,
+            is_full: false,
+            copies: Arena::new(memory),
+            long_copies: Vec::new(),
+            charge: Charge::new(memory),
+            new: None,
+            has_latched: false,
+        }
+    }
+
+    /// Keeps a copy of a value until the transaction ends.
+    pub(in crate::cc) fn copy(&mut self, value: &[u8]) -> Result<*const [u8], OutOfMemory> {
+        let copy = match value.len() {
+            0..=SHORT_BYTES_MAX => self.copies.copy_aligned(value)?,
+            length => {
+                if self.long_copies.len() == self.long_copies.capacity() {
+                    self.charge.grow(&mut self.long_copies, 1, LONG_FIRST)?;
+                }
+                let words = length.div_ceil(size_of::<u64>());
+                self.charge.add(words * size_of::<u64>())?;
+                let mut copy = vec![0u64; words].into_boxed_slice();
+                copy.as_mut_bytes()[..length].copy_from_slice(value);
+                let bytes = copy.as_ptr().cast();
+                self.long_copies.push(copy);
+                bytes
+            }
+        };
+        Ok(std::ptr::slice_from_raw_parts(copy, value.len()))
+    }
+
+    /// Keeps a copy of what a record holds. The caller has found out that it has not changed.
+    ///
+    /// # Safety
+    /// Read in this epoch.
+    pub(in crate::cc) unsafe fn copy_content(
+        &mut self,
+        content: Content,
+    ) -> Result<Option<*const [u8]>, OutOfMemory> {
+        match content {
+            Content::Nothing | Content::Gone => Ok(None),
+            Content::Inline(bytes, length) => self.copy(&bytes[..length]).map(Some),
+            // SAFETY: found in this epoch.
+            Content::At(version) => self.copy(unsafe { &*Version::value(version) }).map(Some),
+        }
+    }
+
+    /// What the transaction itself has last written to the record: a value, or none. `None`: it has not.
+    pub(in crate::cc) fn own(&self, record: *const Record) -> Option<Option<*const [u8]>> {
+        if self.accesses.writes.is_empty() {
+            return None;
+        }
+        let write = self.accesses.last_write(self.accesses.find(record)?)?;
+        // SAFETY: its own, not yet committed.
+        Some(write.new.map(|new| unsafe { Version::value(new) }))
+    }
+
+    /// Drops the value of a record that is not published.
+    pub(super) fn drop_new(&mut self, local: &Local) {
+        if let Some(new) = self.new.take() {
+            // SAFETY: made by `create`, and never published.
+            unsafe { drop_value(new, local) };
+        }
+    }
+
+    pub(super) fn end(&mut self, shared: &Shared) {
+        debug_assert!(!self.has_latched);
+        self.accesses.clear();
+        self.ranges.clear();
+        self.found.clear();
+        self.copies.reset();
+        self.is_full = false;
+        if !self.long_copies.is_empty() {
+            let bytes = self.long_copies.iter().map(|copy| size_of_val(&**copy)).sum();
+            self.charge.clear(&mut self.long_copies, 0);
+            self.charge.give_back(bytes);
+        }
+        self.member.close(&shared.registry, &shared.waits);
+    }
+
+    /// Gives the locks back.
+    pub(super) fn release(&mut self) {
+        for entry in &mut self.accesses.entries {
+            match std::mem::replace(&mut entry.held, Held::Not) {
+                Held::Not => {}
+                Held::Shared => record_of(entry.record).unshare(),
+                Held::Alone => record_of(entry.record).unlock(),
+            }
+        }
+    }
+
+    pub(in crate::cc) fn unlatch(&mut self) {
+        if std::mem::take(&mut self.has_latched) {
+            self.accesses.last_writes().for_each(|(record, _)| record_of(record).unlatch());
+        }
+    }
+
+    /// Latches all that is written; or nothing, if another thread has latched one of them.
+    pub(in crate::cc) fn try_latch(&mut self) -> bool {
+        debug_assert!(!self.has_latched);
+        for (at, (record, _)) in self.accesses.last_writes().enumerate() {
+            if !record_of(record).try_latch() {
+                self.accesses.last_writes().take(at).for_each(|(record, _)| record_of(record).unlatch());
+                return false;
+            }
+        }
+        self.has_latched = true;
+        true
+    }
+
+    /// Whether there are the same keys in the ranges that the transaction has gone through, but for its own.
+    pub(super) fn validate_ranges(&mut self, shared: &Shared) -> Result<bool, OutOfMemory> {
+        if self.is_full {
+            return Err(OutOfMemory);
+        }
+        if self.ranges.is_empty() {
+            return Ok(true);
+        }
+        fence(Ordering::SeqCst); // of two that insert into each other's ranges one finds the other's key
+        let mut known = Known { accesses: &self.accesses, found: &self.found, range: 0, shared };
+        // SAFETY: a commit is stepped inside an epoch.
+        unsafe { self.ranges.revisit(None, &mut known) }
+    }
+}
+
+/// Accepts records that were in a range when the transaction went through it. (What it has read of them is validated, or
+/// locked. One that it has come upon later may have got its value meanwhile.)
+struct Known<'t> {
+    accesses: &'t Accesses,
+    found: &'t Found,
+    /// The range that is gone through.
+    range: usize,
+    shared: &'t Shared,
+}
+
+impl Revisit for Known<'_> {
+    fn begin(&mut self, range: usize) {
+        self.range = range;
+    }
+
+    fn begin_again(&mut self) {}
+
+    fn found(&mut self, ids: &[RecordId]) -> Result<bool, OutOfMemory> {
+        let is_known = |id: &RecordId| {
+            let record = self.shared.record(*id);
+            let entry = self.accesses.find(record);
+            entry.is_some_and(|entry| self.found.has(self.range, entry))
+                || match record_of(record).content() {
+                    Content::Gone => true,
+                    // This transaction gives it its first value; or another one will, and commits after this one, unless it is
+                    // at it already.
+                    Content::Nothing => {
+                        let is_own = entry.is_some_and(|entry| self.accesses.last_write(entry).is_some());
+                        is_own || !record_of(record).at().1
+                    }
+                    Content::Inline(..) | Content::At(_) => false,
+                }
+        };
+        Ok(ids.iter().all(is_known))
+    }
+}
+
+impl Shared {
+    fn record(&self, id: RecordId) -> *const Record {
+        self.records.at(id.0).cast_const().cast()
+    }
+
+    /// The transaction of this tag, if it is open.
+    pub(in crate::cc) fn holder(&self, tag: Tag) -> Option<Holder> {
+        let is_ending = match self.registry.outcome(tag) {
+            Outcome::Active => false,
+            Outcome::Committing | Outcome::Pending(_) => true,
+            Outcome::Committed(_) | Outcome::Ended => return None,
+        };
+        Some(Holder { id: tag.word() & (u64::MAX >> 1), place: tag.descriptor(), is_ending })
+    }
+}
