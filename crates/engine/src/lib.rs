@@ -58,7 +58,10 @@ mod txn;
 #[doc(hidden)]
 pub mod wal;
 
-pub use cc::{ConcurrencyControl, DlDetect, NoWait, Occ, Serializable, Silo, Snapshot, TicToc, WaitDie};
+pub use cc::{
+    ConcurrencyControl, DlDetect, NoWait, Occ, Serializable, Silo, Snapshot, TicToc, TimestampOrdering,
+    WaitDie,
+};
 pub use db::{Batch, Database, Handle, TableInfo};
 pub use error::{Error, Result};
 pub use index::{Front, IndexKind};

@@ -64,7 +64,7 @@ pub struct Meeting {
 
 /// Looks at a lock before a transaction gives way: a holder at work is done by then, and one that is idle is waited for
 /// asleep, when the transaction is run again.
-const STEPS_MAX: u32 = if cfg!(braid_shuttle) { 1 << 10 } else { 1 << 14 };
+pub(super) const STEPS_MAX: u32 = if cfg!(braid_shuttle) { 1 << 10 } else { 1 << 14 };
 
 /// What a call of a scheme works in.
 pub(super) type Scope<'e, W> = Env<'e, Single<Locking<W>>>;

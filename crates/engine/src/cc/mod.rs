@@ -28,6 +28,7 @@ mod silo;
 mod single;
 mod snapshot;
 mod tictoc;
+mod timestamp;
 mod wait_die;
 mod waits;
 
@@ -38,6 +39,7 @@ pub use serializable::{Planted, Serializable, planted};
 pub use silo::Silo;
 pub use snapshot::Snapshot;
 pub use tictoc::TicToc;
+pub use timestamp::TimestampOrdering;
 pub use wait_die::WaitDie;
 pub use waits::{Refusal, Ticket, WaitStage, Waits};
 
@@ -57,6 +59,7 @@ macro_rules! schemes {
             "silo" silo Silo Serial,
             "occ" occ Occ Serial,
             "tictoc" tictoc TicToc Serial,
+            "timestamp" timestamp TimestampOrdering Serial,
         }
     };
 }

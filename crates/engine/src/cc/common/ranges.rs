@@ -212,6 +212,14 @@ impl Ranges {
         Ok(())
     }
 
+    /// Calls `f` for each range, with its index; and with the key, where it is of one.
+    pub(in crate::cc) fn each(&self, mut f: impl FnMut(*const TableIndex, Option<&[u8]>)) {
+        for range in &self.ranges {
+            let len = len_of(&range.from);
+            f(range.index, range.is_point().then(|| &self.bytes[range.start..][..len]));
+        }
+    }
+
     pub(in crate::cc) fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }

@@ -275,6 +275,11 @@ impl Registry {
         Timestamp(at)
     }
 
+    /// A time that no other transaction has, for one that has to know it before it commits.
+    pub(in crate::cc) fn draw_time(&self) -> Timestamp {
+        Timestamp(self.clock.fetch_add(TICK, Ordering::AcqRel) + TICK) // as in `advance`
+    }
+
     /// Lets the transaction commit at `earliest`, or if it `draws` a time of its own, at the next tick that is no earlier. The
     /// clock is no earlier then; and what `draw` says of others holds.
     pub(in crate::cc) fn commit_at(&self, place: u32, earliest: Timestamp, draws: bool) -> Timestamp {

@@ -15,6 +15,7 @@ mod age;
 mod committed;
 mod graph;
 mod known;
+mod range_times;
 mod record;
 mod removed;
 #[cfg(all(test, braid_shuttle))]
@@ -38,6 +39,7 @@ pub(super) use age::{is_older, oldest_of, shares_of};
 pub(super) use committed::read_committed;
 use graph::Graph;
 pub(super) use graph::{Standing, Wanted};
+pub(super) use range_times::RangeTimes;
 pub(super) use record::{Content, holder_of_lock, record_of};
 use record::{drop_value, new_value};
 use removed::{Removals, Removed};
@@ -60,6 +62,9 @@ impl<P: Policy> fmt::Debug for Single<P> {
 pub trait Policy: Sized + Send + Sync + 'static {
     /// Short values lie in their records.
     const INLINES: bool = true;
+
+    /// Needs [`Shared::range_times`].
+    const HAS_RANGE_TIMES: bool = false;
 
     /// The transaction has begun.
     #[inline(always)]
@@ -117,6 +122,14 @@ pub trait Policy: Sized + Send + Sync + 'static {
         txn: &mut Txn,
         record: *const Record,
     ) -> Result<Option<bool>, Refused>;
+
+    /// A record has been found in a range that a transaction of this age, which is about to commit, has not found there when it
+    /// went through it. Returns true if the record gets its value only later in the order, or never.
+    fn comes_later(shared: &Shared, age: u64, record: *const Record) -> bool {
+        let _ = (shared, age);
+        // Where there is none yet, its maker will give it one, and commits after this one, unless it is at it already.
+        record_of(record).content() == Content::Nothing && !record_of(record).at().1
+    }
 
     /// How a transaction holds a record that it makes.
     const HELD_WHEN_NEW: Held;
@@ -211,7 +224,8 @@ unsafe impl<P: Policy> ConcurrencyControl for Single<P> {
     fn open(records: Arc<Slab>, memory: Arc<Memory>) -> Shared {
         let registry = Registry::new(&memory);
         let graph = Graph::new(&memory);
-        Shared { registry, waits: Waits::new(memory), records, removals: Removals::default(), graph }
+        let times = P::HAS_RANGE_TIMES.then(RangeTimes::new);
+        Shared { registry, waits: Waits::new(memory), records, removals: Removals::default(), graph, times }
     }
 
     fn now(shared: &Shared) -> u64 {
@@ -536,7 +550,7 @@ unsafe impl<P: Policy> ConcurrencyControl for Single<P> {
                 return Some(Err(abort));
             }
         };
-        let abort = match txn.validate_ranges(env.shared) {
+        let abort = match txn.validate_ranges(env.shared, P::comes_later) {
             Ok(true) => return Some(Ok(at.0)),
             Ok(false) => Abort::Unserializable,
             Err(OutOfMemory) => Abort::OutOfMemory,

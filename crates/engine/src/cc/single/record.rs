@@ -134,6 +134,16 @@ impl SingleRecord {
         self.inline.compare_exchange(until, at.0, Ordering::SeqCst, Ordering::Relaxed).is_ok()
     }
 
+    /// It has been read until `at` at least.
+    pub(in crate::cc) fn raise_read_until(&self, at: u64) {
+        loop {
+            let until = self.read_until();
+            if until >= at || self.extend(until, Timestamp(at)) {
+                return;
+            }
+        }
+    }
+
     /// Latches it. Returns false if another thread has.
     #[inline(always)]
     pub(in crate::cc) fn try_latch(&self) -> bool {

@@ -7,13 +7,16 @@ use super::super::no_wait::GiveWay;
 use super::super::occ::ByBeginning;
 use super::super::optimistic::{Optimistic, Scope, Validation, draw};
 use super::super::silo::ByNewest;
-use super::super::tictoc::{self, ByReadTimes};
+use super::super::tictoc;
+use super::super::timestamp::ByTime;
 use super::super::wait_die::ByAge;
-use super::{Access, CommitStage, Env, Held, Intent, Policy, Refused, Single, Txn, record_of};
+use super::{
+    Access, CommitStage, Env, Held, Intent, Policy, Refused, Shared, Single, Txn, read_committed, record_of,
+};
 use crate::cc::models::{Bench, Hand, PLANTED_SCHEDULES_MAX, check, check_both};
 use crate::cc::{
-    Abort, Change, ConcurrencyControl, Declared, DlDetect, NoWait, Occ, Scanned, Silo, TicToc, WaitDie,
-    Written,
+    Abort, Change, ConcurrencyControl, Declared, DlDetect, NoWait, Occ, Scanned, Silo, TicToc,
+    TimestampOrdering, WaitDie, Written,
 };
 use crate::index::Key;
 use crate::record::{Record, Timestamp};
@@ -35,6 +38,13 @@ const UNLOCKED_TOO_EARLY: u32 = 2;
 /// Reads that take no part in validation do not wait for a commit that is under way.
 const LATCH_IGNORED: u32 = 3;
 
+/// Reads do not wait for what is about to be written before them.
+const PENDING_IGNORED: u32 = 12;
+/// They leave no time behind.
+const READ_TIMES_FORGOTTEN: u32 = 13;
+/// Neither do reads of what is not there.
+const ABSENCE_FORGOTTEN: u32 = 14;
+
 /// The same for the policy that does the work.
 fn env_of<'e, P: Policy, const BUG: u32>(env: Env<'e, Single<Careless<P, BUG>>>) -> Env<'e, Single<P>> {
     Env { shared: env.shared, worker: env.worker, local: env.local }
@@ -42,6 +52,7 @@ fn env_of<'e, P: Policy, const BUG: u32>(env: Env<'e, Single<Careless<P, BUG>>>)
 
 impl<P: Policy, const BUG: u32> Policy for Careless<P, BUG> {
     const INLINES: bool = P::INLINES;
+    const HAS_RANGE_TIMES: bool = P::HAS_RANGE_TIMES;
     const HELD_WHEN_NEW: Held = P::HELD_WHEN_NEW;
 
     fn begun(env: Env<'_, Single<Self>>, txn: &mut Txn, declared: Declared) {
@@ -50,6 +61,10 @@ impl<P: Policy, const BUG: u32> Policy for Careless<P, BUG> {
 
     fn ends(env: Env<'_, Single<Self>>, txn: &mut Txn) {
         P::ends(env_of(env), txn);
+    }
+
+    fn comes_later(shared: &Shared, age: u64, record: *const Record) -> bool {
+        P::comes_later(shared, age, record)
     }
 
     fn lock_of_new(env: Env<'_, Single<Self>>, txn: &mut Txn) -> u64 {
@@ -71,8 +86,17 @@ impl<P: Policy, const BUG: u32> Policy for Careless<P, BUG> {
             *access = copied.ok().flatten().map_or(Access::Absent, Access::Value);
             return true;
         }
+        let until = record_of(record).read_until();
+        if BUG == PENDING_IGNORED && intent == Intent::Read {
+            record_of(record).raise_read_until(txn.age);
+            // SAFETY: by the caller's promise.
+            return unsafe { read_committed(access, record, txn, s, |_, _| Ok(())) };
+        }
         // SAFETY: by the caller's promise.
         let has_ended = unsafe { P::access(access, record, intent, env_of(env), txn, s) };
+        if BUG == READ_TIMES_FORGOTTEN && intent == Intent::Read {
+            record_of(record).extend(record_of(record).read_until(), Timestamp(until));
+        }
         if BUG == UNLOCKED_TOO_EARLY && intent == Intent::Read && has_ended {
             let entry = txn.accesses.entries.iter_mut().find(|entry| std::ptr::eq(entry.record, record));
             let shared = entry.filter(|entry| entry.held == Held::Shared);
@@ -109,6 +133,10 @@ impl<P: Policy, const BUG: u32> Policy for Careless<P, BUG> {
         txn: &mut Txn,
         s: &mut S,
     ) -> Option<Result<Timestamp, Abort>> {
+        if BUG == ABSENCE_FORGOTTEN {
+            let at = Timestamp(txn.age);
+            return txn.try_latch().then(|| Ok(env.shared.registry.commit_at(txn.member.place(), at, false)));
+        }
         if BUG != VALIDATED_TOO_EARLY {
             return P::decide(stage, env_of(env), txn, s);
         }
@@ -127,6 +155,7 @@ impl<P: Policy, const BUG: u32> Policy for Careless<P, BUG> {
 }
 
 type CarelessSilo<const BUG: u32> = Single<Careless<Optimistic<ByNewest>, BUG>>;
+type CarelessTimestamp<const BUG: u32> = Single<Careless<ByTime, BUG>>;
 type CarelessTicToc<const BUG: u32> = Single<Optimistic<CarelessTimes<BUG>>>;
 type CarelessNoWait<const BUG: u32> = Single<Careless<Locking<GiveWay>, BUG>>;
 type CarelessWaitDie<const BUG: u32> = Single<Careless<Locking<ByAge>, BUG>>;
@@ -531,6 +560,7 @@ models! {
     silo Silo;
     occ Occ;
     tictoc_scheme TicToc;
+    timestamp TimestampOrdering;
     no_wait NoWait;
     wait_die WaitDie;
     dl_detect DlDetect;
@@ -631,6 +661,27 @@ fn planted_extended_unseen() {
 #[should_panic(expected = "both have missed")]
 fn planted_read_times_ignored() {
     notices(|| skew::<CarelessTicToc<READ_TIMES_IGNORED>>(true));
+}
+
+/// Proves that the models notice a read under timestamp ordering that does not wait for an earlier write,
+#[test]
+#[should_panic(expected = "both have missed")]
+fn planted_pending_ignored() {
+    notices(|| skew::<CarelessTimestamp<PENDING_IGNORED>>(true));
+}
+
+/// one that an earlier write does not find,
+#[test]
+#[should_panic(expected = "both have missed")]
+fn planted_read_times_forgotten() {
+    notices(|| skew::<CarelessTimestamp<READ_TIMES_FORGOTTEN>>(true));
+}
+
+/// and one of what is not there.
+#[test]
+#[should_panic(expected = "both have missed")]
+fn planted_absence_forgotten() {
+    notices(|| skew::<CarelessTimestamp<ABSENCE_FORGOTTEN>>(false));
 }
 
 /// Proves the same of what several records say together.

@@ -3,6 +3,7 @@
 use super::accesses::{Accesses, Held};
 use super::graph::Graph;
 use super::known::Found;
+use super::range_times::RangeTimes;
 use super::record::{Content, drop_value, record_of};
 use super::removed::{Removals, Removed};
 use crate::cc::common::participant::Participant;
@@ -31,6 +32,7 @@ pub struct Shared {
     pub(super) removals: Removals,
     /// Which transactions wait for which, where the scheme looks for deadlocks.
     pub(in crate::cc) graph: Graph,
+    pub(super) times: Option<RangeTimes>,
 }
 
 /// One per worker.
@@ -186,7 +188,12 @@ impl Txn {
     }
 
     /// Whether there are the same keys in the ranges that the transaction has gone through, but for its own.
-    pub(super) fn validate_ranges(&mut self, shared: &Shared) -> Result<bool, OutOfMemory> {
+    /// (`comes_later`: see `Policy`.)
+    pub(super) fn validate_ranges(
+        &mut self,
+        shared: &Shared,
+        comes_later: ComesLater,
+    ) -> Result<bool, OutOfMemory> {
         if self.is_full {
             return Err(OutOfMemory);
         }
@@ -194,11 +201,15 @@ impl Txn {
             return Ok(true);
         }
         fence(Ordering::SeqCst); // of two that insert into each other's ranges one finds the other's key
-        let mut known = Known { accesses: &self.accesses, found: &self.found, range: 0, shared };
+        let Txn { accesses, found, age, ranges, .. } = self;
+        let mut known = Known { accesses, found, range: 0, shared, age: *age, comes_later };
         // SAFETY: a commit is stepped inside an epoch.
-        unsafe { self.ranges.revisit(None, &mut known) }
+        unsafe { ranges.revisit(None, &mut known) }
     }
 }
+
+/// See `Policy::comes_later`.
+type ComesLater = fn(&Shared, u64, *const Record) -> bool;
 
 /// Accepts records that were in a range when the transaction went through it. (What it has read of them is validated, or
 /// locked. One that it has come upon later may have got its value meanwhile.)
@@ -208,6 +219,8 @@ struct Known<'t> {
     /// The range that is gone through.
     range: usize,
     shared: &'t Shared,
+    age: u64,
+    comes_later: ComesLater,
 }
 
 impl Revisit for Known<'_> {
@@ -224,13 +237,13 @@ impl Revisit for Known<'_> {
             entry.is_some_and(|entry| self.found.has(self.range, entry))
                 || match record_of(record).content() {
                     Content::Gone => true,
-                    // This transaction gives it its first value; or another one will, and commits after this one, unless it is
-                    // at it already.
-                    Content::Nothing => {
-                        let is_own = entry.is_some_and(|entry| self.accesses.last_write(entry).is_some());
-                        is_own || !record_of(record).at().1
+                    // This transaction gives it its first value.
+                    Content::Nothing
+                        if entry.is_some_and(|entry| self.accesses.last_write(entry).is_some()) =>
+                    {
+                        true
                     }
-                    Content::Inline(..) | Content::At(_) => false,
+                    _ => (self.comes_later)(self.shared, self.age, record),
                 }
         };
         Ok(ids.iter().all(is_known))
@@ -238,6 +251,11 @@ impl Revisit for Known<'_> {
 }
 
 impl Shared {
+    /// For a scheme that has asked for them.
+    pub(in crate::cc) fn range_times(&self) -> &RangeTimes {
+        self.times.as_ref().expect("the scheme has them")
+    }
+
     fn record(&self, id: RecordId) -> *const Record {
         self.records.at(id.0).cast_const().cast()
     }
