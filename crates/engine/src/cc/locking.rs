@@ -83,6 +83,10 @@ impl<W: OnConflict> Policy for Locking<W> {
     }
 
     fn may_queue(env: Scope<'_, W>, txn: &mut Txn, record: *const Record) -> Result<bool, OutOfMemory> {
+        // One that has locked nothing is in nobody's way.
+        if txn.accesses.entries.iter().all(|entry| entry.held == Held::Not) {
+            return Ok(true);
+        }
         let meeting = Meeting::new(txn, record, true, record_of(record).lock(), true);
         W::may_wait(env, txn, &meeting)
     }

@@ -153,9 +153,7 @@ impl Policy for ByTime {
         fence(Ordering::SeqCst); // of two, one of which has read where the other brings or takes a key, one sees the other
         let brings = |record| record_of(record).content() == Content::Nothing;
         let mut brought = txn.accesses.last_writes().filter(|(record, _)| brings(*record));
-        let is_late = brought.any(|(_, write)| times.is_late_to_bring(&write.target, txn.age))
-            || times.is_late_to_read(&txn.ranges, txn.age);
-        if is_late {
+        if brought.any(|(_, write)| times.is_late_to_bring(&write.target, txn.age)) {
             return Some(Err(Abort::Unserializable));
         }
         let at = Timestamp(txn.age);
@@ -165,13 +163,18 @@ impl Policy for ByTime {
         }))
     }
 
+    /// (When a record has been brought is not known: its time is that of its newest value.)
     fn comes_later(shared: &Shared, txn: u64, record: *const Record) -> bool {
         let row = record_of(record);
         let is_pending_before = holder_of_lock(row.lock())
             .and_then(|holder| shared.registry.age_of(holder))
             .is_some_and(|holder| holder < txn);
         // (In this order: what was pending before is there now.)
-        !is_pending_before && (row.content() == Content::Nothing || row.at().0 > txn)
+        !is_pending_before && row.content() == Content::Nothing
+    }
+
+    fn is_late(env: Scope<'_>, txn: &Txn) -> bool {
+        env.shared.range_times().is_late_to_read(&txn.ranges, txn.age)
     }
 }
 

@@ -24,7 +24,7 @@ pub const SPECS: &[(&str, &str)] = specs! {
     "project-manager" "temporal-range-integrity" "classroom-scheduling" "referential-integrity" "ri-trigger"
     "update-conflict-out" "total-cash" "partial-index" "index-only-scan" "two-ids"
     "read-write-unique-1" "read-write-unique-2" "read-write-unique-3" "read-write-unique-4"
-    "multiple-row-versions" "three-ring"
+    "multiple-row-versions" "three-ring" "insert-overwritten"
     "lock-write-skew" "lock-lost-update" "lock-opposite-orders" "lock-nowait" "lock-job-queue" "lock-no-write"
     "peek-write-skew"
 };

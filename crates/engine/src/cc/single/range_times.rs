@@ -7,7 +7,7 @@
 //! A transaction that has read a range raises the times of reads before it looks whether the same keys are there. One that brings
 //! a key, which is in the index by then, looks at them when it commits: so one of the two notices the other. A key that is
 //! removed is gone for those, too, that come before in the order, and should find it: its time is raised before it is
-//! removed, and they look there when they commit.
+//! removed, and they look there when they commit, after they have looked whether the same keys are there.
 
 use crate::cc::Target;
 use crate::cc::common::ranges::Ranges;

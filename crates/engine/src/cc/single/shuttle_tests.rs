@@ -44,6 +44,10 @@ const PENDING_IGNORED: u32 = 12;
 const READ_TIMES_FORGOTTEN: u32 = 13;
 /// Neither do reads of what is not there.
 const ABSENCE_FORGOTTEN: u32 = 14;
+/// A record is taken to have come with its newest value.
+const COMES_WITH_NEWEST: u32 = 15;
+/// What has been removed again is taken never to have been there.
+const REMOVED_UNSEEN: u32 = 16;
 
 /// The same for the policy that does the work.
 fn env_of<'e, P: Policy, const BUG: u32>(env: Env<'e, Single<Careless<P, BUG>>>) -> Env<'e, Single<P>> {
@@ -64,7 +68,11 @@ impl<P: Policy, const BUG: u32> Policy for Careless<P, BUG> {
     }
 
     fn comes_later(shared: &Shared, age: u64, record: *const Record) -> bool {
-        P::comes_later(shared, age, record)
+        BUG == COMES_WITH_NEWEST && record_of(record).at().0 > age || P::comes_later(shared, age, record)
+    }
+
+    fn is_late(env: Env<'_, Single<Self>>, txn: &Txn) -> bool {
+        BUG != REMOVED_UNSEEN && P::is_late(env_of(env), txn)
     }
 
     fn lock_of_new(env: Env<'_, Single<Self>>, txn: &mut Txn) -> u64 {
@@ -325,6 +333,41 @@ fn skew<C: ConcurrencyControl>(is_there: bool) {
     assert!(committed.load(Ordering::SeqCst) < 2, "both have missed the other's write");
 }
 
+/// One transaction reads what a second one writes, and inserts a record that the second one misses. A third changes that, and what
+/// the second one has read besides. If the first two commit, each has missed the other, whatever the third does.
+fn arrivals<C: ConcurrencyControl>(third: &'static [(u64, Change<'static>)]) {
+    let bench = Arc::new(Bench::<C>::new());
+    let hand = bench.hand();
+    [1, 3].into_iter().for_each(|key| hand.commit_change(key, Change::Insert(b"0")));
+    drop(hand);
+    let committed = Arc::new(AtomicU64::new(0));
+    let one = |reads: &'static [(u64, Option<u8>)], writes: &'static [(u64, Change<'static>)]| {
+        let (bench, committed) = (bench.clone(), committed.clone());
+        move || {
+            let hand: Hand<'_, C> = bench.hand();
+            let mut txn = hand.begin();
+            let has_missed =
+                reads.iter().all(|&(key, seen)| read(&hand, &mut txn, key, Intent::Read) == Ok(seen));
+            let has_written = writes.iter().all(|&(key, change)| hand.change(&mut txn, key, change).is_ok());
+            if !has_written {
+                return hand.abort(txn);
+            }
+            if hand.try_commit(txn, thread::yield_now) && has_missed && !reads.is_empty() {
+                committed.fetch_add(1, Ordering::SeqCst);
+            }
+        }
+    };
+    let inserts = one(&[(1, Some(b'0'))], &[(2, Change::Insert(b"1"))]);
+    let misses = one(&[(3, Some(b'0')), (2, None)], &[(1, Change::Update(b"1"))]);
+    let follows = one(&[], third);
+    let threads = [thread::spawn(inserts), thread::spawn(misses), thread::spawn(follows)];
+    threads.into_iter().for_each(|thread| thread.join().expect("its assertions hold"));
+    assert!(committed.load(Ordering::SeqCst) < 2, "both have missed the other's write");
+}
+
+const REPLACES: &[(u64, Change<'static>)] = &[(2, Change::Update(b"2")), (3, Change::Update(b"2"))];
+const REMOVES: &[(u64, Change<'static>)] = &[(2, Change::Delete), (3, Change::Update(b"2"))];
+
 /// Two transactions move one from one record to the other, in opposite directions, and a third reads both and the range
 /// around them, in which a key comes with the first transfer. It commits only with what fits together.
 fn transfers<C: ConcurrencyControl>() {
@@ -531,6 +574,13 @@ macro_rules! models {
                 check_both(|| skew::<$scheme>(false));
             }
 
+            /// Proves that the same holds where what is inserted is changed, or removed, before the other one commits.
+            #[test]
+            fn inserts_meet_beside_a_third() {
+                check_both(|| arrivals::<$scheme>(REPLACES));
+                check_both(|| arrivals::<$scheme>(REMOVES));
+            }
+
             /// Proves that no update is lost.
             #[test]
             fn updates_add_up() {
@@ -677,11 +727,25 @@ fn planted_read_times_forgotten() {
     notices(|| skew::<CarelessTimestamp<READ_TIMES_FORGOTTEN>>(true));
 }
 
-/// and one of what is not there.
+/// one of what is not there,
 #[test]
 #[should_panic(expected = "both have missed")]
 fn planted_absence_forgotten() {
-    notices(|| skew::<CarelessTimestamp<ABSENCE_FORGOTTEN>>(false));
+    notices(|| arrivals::<CarelessTimestamp<ABSENCE_FORGOTTEN>>(REPLACES));
+}
+
+/// a record that has come behind a reader's back and is taken to be newer than the reader,
+#[test]
+#[should_panic(expected = "both have missed")]
+fn planted_comes_with_newest() {
+    notices_with_few_switches(|| arrivals::<CarelessTimestamp<COMES_WITH_NEWEST>>(REPLACES));
+}
+
+/// and one that has come and gone.
+#[test]
+#[should_panic(expected = "both have missed")]
+fn planted_removed_unseen() {
+    notices_with_few_switches(|| arrivals::<CarelessTimestamp<REMOVED_UNSEEN>>(REMOVES));
 }
 
 /// Proves the same of what several records say together.
@@ -714,7 +778,7 @@ fn planted_written_not_compared() {
 
 /// (The reader has to take many steps between two of the writer's.)
 fn notices_with_few_switches(run: fn()) {
-    check(PctScheduler::new(3, PLANTED_SCHEDULES_MAX), run);
+    check(PctScheduler::new(5, PLANTED_SCHEDULES_MAX), run);
 }
 
 /// Proves that the models notice a checkpoint that does not wait for a commit, under either scheme.
