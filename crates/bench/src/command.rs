@@ -1,6 +1,7 @@
 //! The command line of `braid bench`.
 
 use crate::args::{parse_count, parse_seconds, parse_workers};
+use crate::cells::CcArgs;
 use crate::experiments::classes::ClassesArgs;
 use crate::experiments::commit::CommitArgs;
 use crate::experiments::recovery::RecoveryArgs;
@@ -34,6 +35,8 @@ pub enum BenchCommand {
     Commit(CommitArgs),
     /// Auto compared with the best fixed mode, over sizes, skews and workloads
     Robust(RobustArgs),
+    /// Schemes of concurrency control beside each other, from no contention to a single hot row
+    Cc(CcArgs),
     /// Latency of short transactions while long ones run, with hints and without
     Classes(ClassesArgs),
     /// Recovery from a checkpoint and from a log: records and transactions per second

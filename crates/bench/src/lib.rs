@@ -2,7 +2,8 @@
 //! executing a transaction, the variants interleaved, reported as a table, JSON, an SVG chart and a page.
 //!
 //! `command` is the command line. `suite` is the harness of all `workloads`, `experiments` are other measurements,
-//! `paper` has the presets for figures of papers, and `report` shows results.
+//! `lines` runs command lines as text, `cc` compares schemes in a grid of `cells`, `paper` has the presets for figures of
+//! papers, and `report` shows results.
 #![deny(unsafe_code)]
 
 pub mod args;
@@ -11,9 +12,12 @@ pub mod report;
 pub mod scheme;
 pub mod workloads;
 
+mod cc;
+mod cells;
 mod command;
 mod engine;
 mod experiments;
+mod lines;
 mod machine;
 mod paper;
 mod suite;
@@ -58,6 +62,7 @@ pub fn run(args: &BenchArgs) -> Result<()> {
         Some(BenchCommand::Paper(args)) => paper::run(args),
         Some(BenchCommand::Commit(args)) => commit::run(args),
         Some(BenchCommand::Robust(args)) => robust::run(args),
+        Some(BenchCommand::Cc(args)) => cc::run(args),
         Some(BenchCommand::Classes(args)) => classes::run(args),
         Some(BenchCommand::Recovery(args)) => recovery::run(args),
         Some(BenchCommand::Tpcb(args)) => tpcb::bench(args),

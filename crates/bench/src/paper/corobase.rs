@@ -2,7 +2,7 @@
 //! 14(3), 2021. The paper's names for the modes: Naïve is `naive`, ERMIA `prefetch`, CoroBase `interleaved`.
 
 use super::figure::{Base, Comparison, EVERYWHERE, Id, PaperSeries, Preset, Publication};
-use super::point::Point;
+use crate::lines::Point;
 use crate::report::short;
 
 const RECORDS: &str = "a billion records of 8 + 8 bytes, batches of 8";

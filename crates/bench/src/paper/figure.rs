@@ -1,8 +1,8 @@
 //! Presets: command lines of `braid bench`, and comparisons of the ratios of their results with the paper's. Results are known here by the names that the JSON files have for them.
 
-use super::point::Point;
 use crate::Result;
 use crate::command::PaperArgs;
+use crate::lines::Point;
 use crate::report::chart::{self, Data};
 use crate::report::distinct;
 use crate::report::grid::Grid;

@@ -4,7 +4,7 @@
 //! here, its ratios and ours are to different things, and no chart holds both.
 
 use super::figure::{Base, Comparison, Id, PaperSeries, Preset, Publication};
-use super::point::Point;
+use crate::lines::Point;
 
 pub(super) static MICROARCHITECTURE: Publication = Publication {
     title: "Micro-architectural analysis of in-memory OLTP: Revisited (VLDB Journal 30, 2021)",

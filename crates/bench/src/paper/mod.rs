@@ -1,23 +1,22 @@
 //! `braid bench paper PAPER --figure N` and `--table N`: presets for figures and tables of papers, with the paper's
 //! ratios beside ours.
 //!
-//! `corobase` and `microarchitecture` are tables of presets; `figure` defines presets and compares ratios of
-//! `point`s; `outcome` runs its command lines and shows the results.
+//! `corobase` and `microarchitecture` are tables of presets; `figure` defines presets and compares ratios;
+//! `outcome` shows the results of its command lines.
 
 mod corobase;
 mod figure;
 mod microarchitecture;
 mod outcome;
-mod point;
 #[cfg(test)]
 mod tests;
 
-use crate::command::{BenchCommand, Paper, PaperArgs};
+use crate::command::{Paper, PaperArgs};
+use crate::lines::{measured, parsed};
 use crate::suite::outcome::Outcome;
 use crate::{Failure, Result};
-use clap::{FromArgMatches, Subcommand};
 use figure::{Id, Preset, Publication};
-use outcome::{Results, measured};
+use outcome::Results;
 
 /// Runs the preset of a figure or table.
 pub fn run(args: &PaperArgs) -> Result<()> {
@@ -63,12 +62,4 @@ fn measure(preset: &Preset, args: &PaperArgs) -> Result<Vec<Outcome>> {
         }
     }
     Ok(outcomes)
-}
-
-/// A command line that begins with `bench`.
-fn parsed(line: &str) -> Result<BenchCommand> {
-    let words = line.split_whitespace();
-    let command = BenchCommand::augment_subcommands(clap::Command::new("bench"));
-    let found = command.try_get_matches_from(words).and_then(|found| BenchCommand::from_arg_matches(&found));
-    found.map_err(|error| Failure::new(format!("the preset is wrong: {error}")))
 }

@@ -1,26 +1,14 @@
 //! What the command lines of a preset gave, of whatever benchmark, as one.
 
 use super::figure::{Compared, Preset, Publication};
-use super::point::{Point, list, points};
-use crate::command::{BenchCommand, PaperArgs};
+use crate::Result;
+use crate::command::PaperArgs;
+use crate::lines::{Point, list, points};
 use crate::report::page::{Page, Part};
 use crate::report::{distinct, short, size, write};
 use crate::suite::outcome::Outcome;
 use crate::suite::show;
-use crate::workloads::{micro, tpcb, tpcc, ycsb};
-use crate::{Failure, Result};
 use serde_json::json;
-
-/// Runs what a parsed command line asks for.
-pub(super) fn measured(command: &BenchCommand) -> Result<Outcome> {
-    match command {
-        BenchCommand::Ycsb(args) => ycsb::run(&ycsb::YcsbPlan::new(args)?),
-        BenchCommand::Tpcb(args) => tpcb::run(args),
-        BenchCommand::Micro(args) => micro::run(args),
-        BenchCommand::Tpcc(args) => tpcc::run(args),
-        _ => Err(Failure::new("a preset runs workloads and nothing else")),
-    }
-}
 
 /// All that came of a preset.
 pub(super) struct Results {

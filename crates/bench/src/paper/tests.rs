@@ -2,8 +2,9 @@
 
 use super::figure::{Base, Comparison, EVERYWHERE, Id, PaperSeries};
 use super::outcome::Results;
-use super::point::Point;
 use super::*;
+use crate::command::BenchCommand;
+use crate::lines::Point;
 use crate::scheme::SchemeKind;
 use crate::suite::plan::Plan;
 use crate::workloads::ycsb::YcsbPlan;

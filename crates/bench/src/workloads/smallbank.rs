@@ -9,6 +9,7 @@ use crate::distribution::Rng;
 use crate::engine::{self, Database, Result, Scheme, Txn};
 use crate::suite::args::KindsArgs;
 use crate::suite::load::{fill, read_all};
+use crate::suite::outcome::Outcome;
 use crate::suite::show::show;
 use crate::suite::worker::{Job, Measured, execute};
 use crate::suite::{self, Benchmark, Condition, Conflicts, Ledger, Loaded, Parameters, Suite, Transactions};
@@ -118,6 +119,11 @@ pub(crate) struct Setup {
 
 /// Runs `braid bench smallbank`.
 pub(crate) fn bench(args: &SmallbankArgs) -> crate::Result<()> {
+    show(&run(args)?, "SmallBank", &args.kinds.suite.run)
+}
+
+/// The same without showing anything.
+pub(crate) fn run(args: &SmallbankArgs) -> crate::Result<Outcome> {
     if args.accounts < 2 {
         return Err(Failure::new("a payment needs two customers: --accounts must be 2 or more"));
     }
@@ -128,8 +134,7 @@ pub(crate) fn bench(args: &SmallbankArgs) -> crate::Result<()> {
             args.accounts
         )));
     }
-    let outcome = suite::run(&Setup { customers: args.accounts, hot }, &args.kinds)?;
-    show(&outcome, "SmallBank", &args.kinds.suite.run)
+    suite::run(&Setup { customers: args.accounts, hot }, &args.kinds)
 }
 
 impl Benchmark for Setup {
