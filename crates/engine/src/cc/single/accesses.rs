@@ -8,6 +8,7 @@ use super::record::SingleRecord;
 use crate::cc::Target;
 use crate::memory::{Charge, Memory, OutOfMemory};
 use crate::record::{Record, Version};
+use std::cell::Cell;
 use std::sync::Arc;
 
 /// No write, or no entry.
@@ -15,8 +16,9 @@ const NONE: u32 = u32::MAX;
 /// Room at first, and room that is kept for the next transaction.
 const ENTRIES_FIRST: usize = 16;
 const ENTRIES_KEPT: usize = 4096;
-/// Entries that are compared one by one; of more there is a table.
+/// Entries that are compared one by one; of more there is a table, of so many places for each at first.
 const ENTRIES_COMPARED: usize = 16;
+const PLACES_FIRST: usize = 8;
 
 /// A record that the transaction has accessed.
 #[derive(Clone, Copy, Debug)]
@@ -59,6 +61,8 @@ pub(in crate::cc) struct Accesses {
     /// The numbers of all entries by their records' addresses, each in the first free place from there on; a power of two
     /// long. Empty while they are few.
     table: Vec<u32>,
+    /// The record that was last looked for, and its entry, or `NONE`: an operation asks several times.
+    last: Cell<(*const Record, u32)>,
     /// The room in all of these.
     charge: Charge,
 }
@@ -69,17 +73,42 @@ impl Accesses {
     /// None; the room for them is charged to `memory`.
     pub(super) fn new(memory: &Arc<Memory>) -> Accesses {
         let charge = Charge::new(memory);
-        Accesses { entries: Vec::new(), writes: Vec::new(), table: Vec::new(), charge }
+        let last = Cell::new((std::ptr::null(), NONE));
+        Accesses { entries: Vec::new(), writes: Vec::new(), table: Vec::new(), last, charge }
     }
 
     /// The number of the record's entry.
+    #[inline(always)]
     pub(in crate::cc) fn find(&self, record: *const Record) -> Option<usize> {
-        if self.table.is_empty() {
-            return self.entries.iter().position(|entry| std::ptr::eq(entry.record, record));
+        let (last, number) = self.last.get();
+        let number = if std::ptr::eq(last, record) { number } else { self.look_for(record) };
+        (number != NONE).then_some(number as usize)
+    }
+
+    /// The same, of a record that was not the last to be looked for.
+    #[inline(never)]
+    fn look_for(&self, record: *const Record) -> u32 {
+        let number = match self.table.is_empty() {
+            true => self.entries.iter().position(|entry| std::ptr::eq(entry.record, record)),
+            false => self.look_in_table(record),
+        };
+        let number = number.map_or(NONE, |number| number as u32);
+        self.last.set((record, number));
+        number
+    }
+
+    fn look_in_table(&self, record: *const Record) -> Option<usize> {
+        let mask = self.table.len() - 1;
+        let mut at = self.place_of(record);
+        loop {
+            match self.table[at & mask] {
+                NONE => return None,
+                number if std::ptr::eq(self.entries[number as usize].record, record) => {
+                    return Some(number as usize);
+                }
+                _ => at += 1,
+            }
         }
-        let numbers = self.places_of(record).map(|at| self.table[at]).take_while(|&number| number != NONE);
-        let mut numbers = numbers.map(|number| number as usize);
-        numbers.find(|&number| std::ptr::eq(self.entries[number].record, record))
     }
 
     /// The number of the record's entry, which is made if there is none.
@@ -100,24 +129,26 @@ impl Accesses {
         let number = self.entries.len();
         debug_assert!(number < self.entries.capacity());
         self.entries.push(Entry { record, seen: None, until: 0, held: Held::Not, write: NONE });
+        self.last.set((record, number as u32));
         if !self.table.is_empty() {
             self.enter_in_table(number);
         }
         number
     }
 
-    /// The places of the table where the record may be, in order. There is a free one among them.
-    fn places_of(&self, record: *const Record) -> impl Iterator<Item = usize> + use<> {
+    /// Where the record is entered in the table, or behind that: modulo its length. There is a free place.
+    fn place_of(&self, record: *const Record) -> usize {
         const FACTOR: usize = 0x9e37_79b9_7f4a_7c15;
-        let mask = self.table.len() - 1;
-        let hash = (record.addr() / size_of::<SingleRecord>()).wrapping_mul(FACTOR) >> 32;
-        (0..=mask).map(move |step| (hash + step) & mask)
+        (record.addr() / size_of::<SingleRecord>()).wrapping_mul(FACTOR) >> 32
     }
 
     fn enter_in_table(&mut self, number: usize) {
-        let mut places = self.places_of(self.entries[number].record);
-        let free = places.find(|&at| self.table[at] == NONE).expect("half of the places are free");
-        self.table[free] = number as u32;
+        let mask = self.table.len() - 1;
+        let mut at = self.place_of(self.entries[number].record);
+        while self.table[at & mask] != NONE {
+            at += 1;
+        }
+        self.table[at & mask] = number as u32;
     }
 
     /// Makes room for one more entry.
@@ -131,7 +162,7 @@ impl Accesses {
 
     #[cold]
     fn grow_table(&mut self) -> Result<(), OutOfMemory> {
-        let places = (4 * self.entries.len()).next_power_of_two();
+        let places = (PLACES_FIRST * self.entries.len()).next_power_of_two();
         if places > self.table.capacity() {
             self.charge.grow(&mut self.table, places, places)?;
         }
@@ -187,23 +218,23 @@ impl Accesses {
         self.entries[write.entry as usize].record
     }
 
-    /// Forgets the writes, the last ones of which have been made; the values of the others go to `drop`.
+    /// Forgets the writes, the last ones of which have been made; the values of the others go to `drop`. All is cleared next.
     pub(super) fn drain_writes(&mut self, drop: impl FnMut(*mut Version)) {
         let entries = &self.entries;
         let overwritten = |(write, at): (Write, u32)| {
             if entries[write.entry as usize].write == at { None } else { write.new }
         };
         self.writes.drain(..).zip(0..).filter_map(overwritten).for_each(drop);
-        self.entries.iter_mut().for_each(|entry| entry.write = NONE);
     }
 
     /// Forgets all. The writes have been made or taken back.
     pub(super) fn clear(&mut self) {
         debug_assert!(self.writes.is_empty());
+        self.last.set((std::ptr::null(), NONE));
         self.charge.clear(&mut self.entries, ENTRIES_KEPT);
         self.charge.clear(&mut self.writes, ENTRIES_KEPT);
         if !self.table.is_empty() {
-            self.charge.clear(&mut self.table, 4 * ENTRIES_KEPT);
+            self.charge.clear(&mut self.table, PLACES_FIRST * ENTRIES_KEPT);
         }
     }
 }
