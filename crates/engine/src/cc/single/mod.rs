@@ -30,6 +30,7 @@ use super::{
 };
 use crate::index::Index;
 use crate::memory::{Memory, OutOfMemory, Slab};
+use crate::profile::Activity;
 use crate::record::{Record, Tag, Timestamp, Version};
 use crate::suspend::Suspend;
 use crate::sync::atomic::{Ordering, fence};
@@ -557,7 +558,10 @@ unsafe impl<P: Policy> ConcurrencyControl for Single<P> {
             }
         };
         let abort = match txn.validate_ranges(env.shared, P::comes_later) {
-            Ok(true) if !P::is_late(env, txn) => return Some(Ok(at.0)),
+            Ok(true) if !P::is_late(env, txn) => {
+                s.enter(Activity::Commit);
+                return Some(Ok(at.0));
+            }
             Ok(_) => Abort::Unserializable,
             Err(OutOfMemory) => Abort::OutOfMemory,
         };
