@@ -62,17 +62,16 @@ fn cells(args: &CcArgs) -> &[Cell] {
 }
 
 fn line(cell: &Cell, args: &CcArgs) -> String {
-    let serializable = SchemeKind::ALL.iter().filter(|&&scheme| scheme != SchemeKind::Snapshot);
-    let schemes: Vec<&str> = match args.cc.is_empty() {
-        true => serializable.map(|scheme| scheme.name()).collect(),
-        false => args.cc.iter().map(|cc| cc.name()).collect(),
+    let schemes = match args.cc.is_empty() {
+        true => SchemeKind::serializable(),
+        false => args.cc.iter().map(|cc| cc.name()).collect::<Vec<_>>().join(","),
     };
     let modes: Vec<&str> = args.mode.iter().map(|mode| mode.name()).collect();
     let workers: Vec<String> = args.workers.iter().map(usize::to_string).collect();
     format!(
         "bench {} --cc {} --workers {} --mode {} --batch {} --seconds {} --repeats {} --breakdown",
         cell.line,
-        schemes.join(","),
+        schemes,
         workers.join(","),
         modes.join(","),
         args.batch,

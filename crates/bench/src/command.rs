@@ -77,7 +77,7 @@ pub struct PaperArgs {
     /// Worker threads, or `all` for one per processor [default: 1; all where workers are what is swept]
     #[arg(long, value_parser = parse_workers)]
     pub workers: Option<usize>,
-    /// The scheme of concurrency control
+    /// The scheme of concurrency control; figures that compare schemes run all that are serializable
     #[arg(long, alias = "isolation", default_value = "serializable")]
     pub cc: Cc,
     /// Seconds per variant
@@ -101,4 +101,6 @@ pub enum Paper {
     Corobase,
     /// Sirin, Tözün, Porobic, Yasin, Ailamaki: Micro-architectural analysis of in-memory OLTP (VLDB Journal 30, 2021)
     Microarchitecture,
+    /// Bang, May, Petrov, Binnig: The full story of 1000 cores (VLDB Journal, 2022)
+    Cores,
 }

@@ -24,6 +24,12 @@ macro_rules! kinds {
             /// Every one, in the order of the engine's table.
             pub const ALL: &[SchemeKind] = &[$(SchemeKind::$scheme),*];
 
+            /// The names of those that are serializable, as a value of `--cc`.
+            pub(crate) fn serializable() -> String {
+                let all = SchemeKind::ALL.iter().filter(|&&scheme| scheme != SchemeKind::Snapshot);
+                all.map(|scheme| scheme.name()).collect::<Vec<_>>().join(",")
+            }
+
             /// The name on the command line and in results.
             pub fn name(self) -> &'static str {
                 match self {

@@ -6,6 +6,7 @@ use crate::lines::Point;
 use crate::report::chart::{self, Data};
 use crate::report::distinct;
 use crate::report::grid::Grid;
+use crate::scheme::SchemeKind;
 use serde::Serialize;
 
 /// A paper whose figures and tables have presets.
@@ -71,6 +72,8 @@ pub(super) enum Base {
     FirstColumn,
     /// The same without writes.
     Reads,
+    /// They are ratios themselves.
+    Nothing,
 }
 
 /// A series of the paper's.
@@ -152,7 +155,11 @@ fn fill(run: &str, args: &PaperArgs) -> String {
         .replace("{branches}", &args.branches.to_string())
         .replace("{workers}", &args.workers.unwrap_or(1).to_string())
         .replace("{workers swept}", &comma(swept.collect()));
-    format!("bench {line} --seconds {} --cc {}", args.seconds, args.cc.name())
+    let line = match run.contains("{schemes}") {
+        true => line.replace("{schemes}", &SchemeKind::serializable()),
+        false => format!("{line} --cc {}", args.cc.name()),
+    };
+    format!("bench {line} --seconds {}", args.seconds)
 }
 
 impl Comparison {
@@ -191,6 +198,7 @@ impl Comparison {
                 Base::Series(name) => (figure(column, series, None)?, figure(column, name, None)?),
                 Base::Column(name) => (figure(column, series, None)?, figure(name, series, None)?),
                 Base::FirstColumn => (figure(column, series, None)?, figure(&columns[0], series, None)?),
+                Base::Nothing => (figure(column, series, None)?, 1.0),
                 Base::Reads => (figure(column, series, Some(true))?, figure(column, series, Some(false))?),
             };
             (below > 0.0).then(|| above / below)
@@ -222,7 +230,7 @@ impl Comparison {
         let data = Data {
             caption: self.caption,
             x_name: self.x_name.to_owned(),
-            y_name: "ratio",
+            y_name: if let Base::Nothing = self.base { "share" } else { "ratio" },
             categories: drawn.iter().map(|&column| compared.columns[column].clone()).collect(),
             series: of(false).map(|line| (line.name.clone(), values(line))).collect(),
             lines: self.lines,

@@ -1,9 +1,10 @@
 //! `braid bench paper PAPER --figure N` and `--table N`: presets for figures and tables of papers, with the paper's
 //! ratios beside ours.
 //!
-//! `corobase` and `microarchitecture` are tables of presets; `figure` defines presets and compares ratios;
+//! `corobase`, `microarchitecture` and `cores` are tables of presets; `figure` defines presets and compares ratios;
 //! `outcome` shows the results of its command lines.
 
+mod cores;
 mod corobase;
 mod figure;
 mod microarchitecture;
@@ -30,6 +31,7 @@ fn publication(paper: Paper) -> &'static Publication {
     match paper {
         Paper::Corobase => &corobase::COROBASE,
         Paper::Microarchitecture => &microarchitecture::MICROARCHITECTURE,
+        Paper::Cores => &cores::CORES,
     }
 }
 

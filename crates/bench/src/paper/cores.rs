@@ -1,0 +1,166 @@
+//! Tiemo Bang, Norman May, Ilia Petrov, Carsten Binnig: "The full story of 1000 cores", VLDB Journal, 2022. Its conflicts
+//! come from hundreds of cores on 4 warehouses; a few cores meet as often on one, so that is run beside its 4. Where
+//! its numbers are of many cores, they stand beside ours in the table, and no chart holds both.
+
+use super::figure::{Base, Comparison, EVERYWHERE, Id, PaperSeries, Preset, Publication};
+use crate::lines::Point;
+
+pub(super) static CORES: Publication = Publication {
+    title: "The full story of 1000 cores (VLDB Journal, 2022)",
+    machine: "HPE Superdome Flex: 28 Xeon 8180 of 28 cores, 1568 hardware threads; DBx1000",
+    presets: &PRESETS,
+};
+
+const LOW: &str = "as many warehouses as cores, up to 1568";
+const BOTH: &str = "4 warehouses, and as many as cores";
+
+fn scheme(point: &Point) -> Option<String> {
+    Some(point.text("cc"))
+}
+
+/// Workers, warehouses and mode.
+fn setting(point: &Point) -> String {
+    let number = |field: &str, one: &str| {
+        let number = point.number(field);
+        if number == 1.0 { format!("1 {one}") } else { format!("{number} {one}s") }
+    };
+    format!("{}, {}, {}", number("workers", "worker"), number("warehouses", "warehouse"), point.text("mode"))
+}
+
+/// The same, where the scheme is another part of the column.
+fn scheme_and_setting(point: &Point) -> Option<String> {
+    Some(format!("{}, {}", point.text("cc"), setting(point)))
+}
+
+/// Useful work in a transaction, be it in a row or in the workload's own code.
+fn useful(point: &Point) -> f64 {
+    share(point, &["useful_work", "version_access"])
+}
+
+/// What conflicts cost.
+fn lost(point: &Point) -> f64 {
+    share(point, &["waiting", "back_off", "aborted_work"])
+}
+
+fn share(point: &Point, activities: &[&str]) -> f64 {
+    let shares = point.shares();
+    shares.iter().filter(|(name, _)| activities.contains(&name.as_str())).map(|(_, share)| share).sum()
+}
+
+const BY_SCHEME: Comparison = Comparison {
+    column: scheme,
+    series: setting,
+    base: Base::Column("no-wait"),
+    same_scale: false,
+    ..Comparison::new("throughput by that of no-wait", "scheme")
+};
+
+const FULL_BY_NARROW: Comparison = Comparison {
+    column: scheme_and_setting,
+    series: |point| point.text("mix"),
+    base: Base::Series("narrow"),
+    same_scale: false,
+    ..Comparison::new("throughput by that of the narrow mix", "scheme")
+};
+
+static PRESETS: [Preset; 5] = [
+    Preset {
+        scale: LOW,
+        runs: &[
+            "tpcc --warehouses {warehouses} --mix narrow --workers {workers swept} --mode naive,auto --cc {schemes}",
+        ],
+        comparisons: &[Comparison {
+            paper: &[PaperSeries { name: "any cores", like: "", cells: &[(EVERYWHERE, 1.0)] }],
+            ..BY_SCHEME
+        }],
+        ..Preset::new(
+            Id::Figure(7),
+            "NewOrder and Payment with inserts and the full schema",
+            "all schemes perform alike: inserts are the hot spot, by look-ups in the catalog and by allocation",
+        )
+    },
+    Preset {
+        scale: BOTH,
+        runs: &[
+            "tpcc --warehouses 1 --mix narrow --workers {workers swept} --mode naive,auto --cc {schemes}",
+            "tpcc --warehouses 4 --mix narrow --workers {workers swept} --mode naive,auto --cc {schemes}",
+            "tpcc --warehouses {warehouses} --mix narrow --workers {workers swept} --mode naive,auto --cc {schemes}",
+        ],
+        comparisons: &[Comparison {
+            paper: &[PaperSeries {
+                name: "1568 cores, low conflict",
+                like: "",
+                cells: &[
+                    ("no-wait", 1.0),
+                    ("wait-die", 32.0 / 36.0),
+                    ("dl-detect", 34.0 / 36.0),
+                    ("occ", 39.0 / 36.0),
+                    ("silo", 159.0 / 36.0),
+                    ("tictoc", 197.0 / 36.0),
+                ],
+            }],
+            ..BY_SCHEME
+        }],
+        ..Preset::new(
+            Id::Figure(9),
+            "NewOrder and Payment under high and low conflict, all optimisations in place",
+            "high conflict: SILO and TICTOC peak at 4.6 and 5.3 M/s with 56 cores, DL_DETECT at 1.5 M/s with 16; low \
+             conflict: all grow up to 1344 cores, TICTOC 197, SILO 159, OCC 39, NO_WAIT 36, DL_DETECT 34 and WAIT_DIE 32 M/s \
+             with 1568",
+        )
+    },
+    Preset {
+        scale: BOTH,
+        runs: &[
+            "tpcc --warehouses 1 --mix narrow --workers {workers swept} --mode naive,auto --cc {schemes} --breakdown",
+            "tpcc --warehouses {warehouses} --mix narrow --workers {workers swept} --mode naive,auto --cc {schemes} --breakdown",
+        ],
+        comparisons: &[
+            Comparison {
+                caption: "share of time: useful work and access to rows",
+                value: useful,
+                base: Base::Nothing,
+                ..BY_SCHEME
+            },
+            Comparison {
+                caption: "share of time: waiting, back-off and aborted work",
+                value: lost,
+                base: Base::Nothing,
+                ..BY_SCHEME
+            },
+        ],
+        ..Preset::new(
+            Id::Figure(10),
+            "where the time of NewOrder and Payment goes (as figures 3 and 5, with all optimisations)",
+            "high conflict: waiting, back-off and aborts as each scheme is known for; low conflict: no waiting, and time for \
+             concurrency control and commit that stays the same for SILO and TICTOC over cores",
+        )
+    },
+    Preset {
+        scale: "4 warehouses",
+        runs: &[
+            "tpcc --warehouses 1 --mix narrow,full --workers {workers swept} --mode auto --cc {schemes}",
+            "tpcc --warehouses 4 --mix narrow,full --workers {workers swept} --mode auto --cc {schemes}",
+        ],
+        comparisons: &[FULL_BY_NARROW],
+        ..Preset::new(
+            Id::Figure(19),
+            "the full mix by the narrow one, high conflict",
+            "up to 56 cores the full mix is slower under all schemes, beyond it is faster under most; HSTORE 0.53-0.77 x, OCC \
+             0.4 x",
+        )
+    },
+    Preset {
+        scale: LOW,
+        runs: &[
+            "tpcc --warehouses {warehouses} --mix narrow,full --workers {workers swept} --mode auto --cc {schemes}",
+        ],
+        comparisons: &[FULL_BY_NARROW],
+        ..Preset::new(
+            Id::Figure(22),
+            "the full mix by the narrow one, low conflict",
+            "slower under all schemes: HSTORE 0.69-0.88 x, MVCC 0.71-0.86 x, then TICTOC, then those of locking, SILO down to \
+             0.24 x with 1568 cores, OCC 0.5 x",
+        )
+    },
+];
