@@ -114,6 +114,16 @@ pub enum Error {
         /// What it is called.
         front: String,
     },
+    /// A write of a row of a table that is frozen: see [`Database::freeze`](crate::Database::freeze). Nothing was changed.
+    Frozen {
+        /// Its name.
+        table: String,
+    },
+    /// A table was to be frozen or thawed, and a transaction that was open then has not ended.
+    NotFrozen {
+        /// Its name.
+        table: String,
+    },
     /// A write, or a new table, in a transaction that was declared read-only or a database that was opened to be read.
     ReadOnly,
     /// More transactions are open at once than the database has room for.
@@ -342,6 +352,15 @@ impl fmt::Display for Error {
             Error::WrongDatabase => f.write_str("the table belongs to another database"),
             Error::TableMismatch { name, existing, requested } => {
                 write!(f, "table {name:?} holds {existing}, not {requested}")
+            }
+            Error::Frozen { table } => {
+                write!(f, "table {table} is frozen, and its rows cannot be written until it is thawed")
+            }
+            Error::NotFrozen { table } => {
+                write!(
+                    f,
+                    "table {table} is as it was: a transaction that was open when it was to be frozen or thawed has not ended"
+                )
             }
             Error::ReadOnly => f.write_str(READ_ONLY),
             Error::TooManyTransactions { open_max } => {

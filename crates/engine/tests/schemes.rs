@@ -21,7 +21,7 @@ macro_rules! tests {
                 locked_rows_are_not_written idle_writers_are_not_spun_for secondary_indexes deleted_rows_give_memory_back long_values
                 transfers_on_threads aborted_rows_leave_nothing
                 rows_met_later_are_phantoms own_rows_are_no_phantoms databases_are_recovered
-                checkpoints_at_the_memory_limit }
+                checkpoints_at_the_memory_limit frozen_tables frozen_and_thawed_under_load }
 
             #[test]
             fn phantoms() {
@@ -73,6 +73,92 @@ fn get<C: ConcurrencyControl>(db: &Database<C>, table: Table<u64, u64>, key: u64
     let value = tx.get(table, key).unwrap();
     tx.commit().unwrap();
     value
+}
+
+/// Rows of a frozen table are read in every way, and written in none; a transaction that tries to goes on.
+fn frozen_tables<C: ConcurrencyControl>() {
+    let db = database::<C>();
+    let t: Table<u64, u64> = db.table("t").unwrap();
+    let other: Table<u64, u64> = db.table("other").unwrap();
+    let by_value = db.index(t, "by value", |_, value| Some(value)).unwrap();
+    put(&db, t, &[(1, 10), (2, 20), (3, 30)]);
+    db.freeze(t).unwrap();
+    db.freeze(t).unwrap();
+    let sum = db.worker().run(async |tx| {
+        let is_frozen = |error| matches!(error, Error::Frozen { table } if table == "t");
+        assert!(
+            is_frozen(tx.put(t, 1, 0).await.unwrap_err()) && is_frozen(tx.insert(t, 9, 0).await.unwrap_err())
+        );
+        assert!(
+            is_frozen(tx.update(t, 1, 0).await.unwrap_err()) && is_frozen(tx.delete(t, 1).await.unwrap_err())
+        );
+        assert_eq!(tx.get_many(t, &[1, 4, 3]).await?, [Some(10), None, Some(30)]);
+        assert_eq!(keys(tx, t, 9).await?, [1, 2, 3]);
+        let mut rows = tx.scan_by(by_value, 15..);
+        let found = rows.next().await?.map(|(_, key, _)| key);
+        assert_eq!((found, tx.get(t, 5).await?, tx.get_for_update(t, 2).await?), (Some(2), None, Some(20)));
+        tx.put(other, 1, tx.get(t, 2).await?.unwrap_or(0)).await?;
+        tx.get(t, 1).await
+    });
+    assert_eq!((sum.unwrap(), get(&db, other, 1)), (Some(10), Some(20)));
+    db.thaw(t).unwrap();
+    put(&db, t, &[(1, 11)]);
+    assert_eq!(get(&db, t, 1), Some(11));
+}
+
+/// Whatever is frozen and thawed while transfers go on, readers see each transfer as a whole, and none is lost.
+fn frozen_and_thawed_under_load<C: ConcurrencyControl>() {
+    const ROWS: u64 = 4;
+    let db = database::<C>();
+    let t: Table<u64, u64> = db.table("t").unwrap();
+    put(&db, t, &[(0, 100), (1, 100), (2, 100), (3, 100)]);
+    let is_over = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        let transfers: Vec<_> = (0..2u64)
+            .map(|seed| {
+                let (db, is_over) = (&db, &is_over);
+                scope.spawn(move || {
+                    let (mut worker, mut done) = (db.worker(), 0u64);
+                    while is_over.load(Ordering::Relaxed) == 0 || done == 0 {
+                        let (from, to) = ((done + seed) % ROWS, (3 * done + seed + 1) % ROWS);
+                        let moved = worker.run(async |tx| {
+                            let at = tx.get(t, from).await?.unwrap_or(0);
+                            tx.put(t, from, at.wrapping_sub(1)).await?;
+                            let at = tx.get(t, to).await?.unwrap_or(0);
+                            tx.put(t, to, at.wrapping_add(1)).await
+                        });
+                        match moved {
+                            Ok(()) => done += 1,
+                            Err(Error::Frozen { .. }) => std::thread::yield_now(),
+                            Err(error) => panic!("{error}"),
+                        }
+                    }
+                })
+            })
+            .collect();
+        let read = |worker: &mut braiddb::worker::Worker<C, _>| {
+            let sum = worker.run(async |tx| {
+                let (mut rows, mut sum) = (tx.scan(t, 0..), 0u64);
+                while let Some((_, value)) = rows.next().await? {
+                    sum = sum.wrapping_add(value);
+                }
+                Ok(sum)
+            });
+            assert_eq!(sum.unwrap(), 100 * ROWS);
+        };
+        for _ in 0..20 {
+            let mut worker = db.worker();
+            read(&mut worker);
+            drop(worker);
+            db.freeze(t).unwrap();
+            let mut worker = db.worker();
+            (0..20).for_each(|_| read(&mut worker));
+            drop(worker);
+            db.thaw(t).unwrap();
+        }
+        is_over.store(1, Ordering::Relaxed);
+        transfers.into_iter().for_each(|thread| thread.join().unwrap());
+    });
 }
 
 async fn keys<C: ConcurrencyControl>(tx: &Txn<C>, table: Table<u64, u64>, to: u64) -> Result<Vec<u64>> {

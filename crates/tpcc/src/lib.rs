@@ -72,6 +72,11 @@ impl Tpcc {
         })
     }
 
+    /// Freezes the tables that no transaction writes: items, suppliers, nations and regions.
+    pub fn freeze<C: Scheme>(&self, db: &Database<C>) -> Result<()> {
+        self.tables.freeze(db)
+    }
+
     /// The same in another database: the one that was filled, opened again.
     pub fn of<C: Scheme>(self, db: &Database<C>) -> Result<Tpcc> {
         Ok(Tpcc { tables: Tables::open(db)?, ..self })

@@ -59,6 +59,13 @@ impl Tables {
         })
     }
 
+    pub(crate) fn freeze<C: Scheme>(&self, db: &Database<C>) -> Result<()> {
+        db.freeze(self.items)?;
+        db.freeze(self.suppliers)?;
+        db.freeze(self.nations)?;
+        db.freeze(self.regions)
+    }
+
     /// The customer of that last name who is in the middle (the earlier of two) when they are sorted by first name,
     /// and then by number; with the number.
     pub(crate) async fn customer_by_last_name<'t, C: Scheme>(

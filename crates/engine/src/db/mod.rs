@@ -1,6 +1,7 @@
 //! The database handle: tables, workers, and the ways to run a transaction.
 
 mod catalog;
+mod freeze;
 mod indexes;
 mod open;
 mod restore;

@@ -47,6 +47,8 @@ pub(crate) struct Engine<C: ConcurrencyControl> {
     pub(crate) archive_statistics: Arc<Mutex<ArchiveStatistics>>,
     /// Transactions can only read: set before the first begins.
     is_read_only: AtomicBool,
+    /// A table is being frozen or thawed.
+    pub(crate) freezing: Mutex<()>,
     /// Never removed: transactions hold the tables' addresses while the list grows.
     pub(crate) tables: Mutex<Vec<Fixed<TableInner>>>,
     /// Contexts for interactive transactions, each used by one operation at a time. None is kept when the database is closed:
@@ -85,6 +87,7 @@ impl<C: ConcurrencyControl> Engine<C> {
             is_read_only: AtomicBool::new(false),
             metrics: Metrics::default(),
             clock,
+            freezing: Mutex::default(),
             tables: Mutex::default(),
             spare_contexts: Spares::default(),
             spare_states: Spares::default(),

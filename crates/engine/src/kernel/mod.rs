@@ -3,10 +3,12 @@
 mod catalog;
 mod engine;
 mod log;
+mod patience;
 mod spares;
 mod waiter;
 
 pub(crate) use catalog::{open_table, restore_table};
 pub(crate) use engine::{Context, Engine};
 pub(crate) use log::Log;
+pub(crate) use patience::{WAIT, WAITS_MAX, pause};
 pub(crate) use waiter::{Waiter, WaiterStage};

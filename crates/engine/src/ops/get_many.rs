@@ -33,8 +33,9 @@ struct MultiGet<'t, C: ConcurrencyControl> {
 impl<'t, C: ConcurrencyControl> MultiGet<'t, C> {
     #[inline(always)]
     fn new(txn: &'t TxnState<C>, table: Result<&TableInner, Fault>) -> Self {
+        let intent = Intent::of_read(!table.is_ok_and(TableInner::is_frozen));
         let table = table.map(std::ptr::from_ref);
-        MultiGet { txn, table, next: 0, places: [NO_SLOT; SLOTS], intent: Intent::Read }
+        MultiGet { txn, table, next: 0, places: [NO_SLOT; SLOTS], intent }
     }
 
     fn untrack(&mut self) {

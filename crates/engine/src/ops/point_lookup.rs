@@ -4,9 +4,9 @@ use super::NO_SLOT;
 use super::point::Point;
 use super::state::TxnState;
 use crate::cc::{Abort, Change, ConcurrencyControl, Intent, Refused, Written};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::index::Key;
-use crate::table::{Fault, TableInner};
+use crate::table::{Allowed, Fault, TableInner};
 use std::ptr;
 use std::task::{Context, Poll};
 
@@ -148,7 +148,7 @@ impl<'t, C: ConcurrencyControl> PointLookup<'t, C> {
     /// Nothing but reads is made of it.
     #[inline(always)]
     pub(crate) fn for_reading(mut self) -> Self {
-        self.intent = Intent::Read;
+        self.intent = Intent::of_read(!self.is_frozen());
         self
     }
 
@@ -156,6 +156,27 @@ impl<'t, C: ConcurrencyControl> PointLookup<'t, C> {
     pub(crate) fn for_locking(mut self) -> Self {
         self.intent = Intent::Lock;
         self
+    }
+
+    /// The row cannot change: reading it needs no concurrency control.
+    #[inline(always)]
+    fn is_frozen(&self) -> bool {
+        // SAFETY: tables live as long as their database.
+        !self.table.is_null() && unsafe { &*self.table }.is_frozen()
+    }
+
+    /// Refuses a write of a row of a frozen table.
+    #[inline(always)]
+    fn check_writable(&self) -> Result<()> {
+        if self.place != NO_SLOT || self.table.is_null() {
+            return Ok(());
+        }
+        // SAFETY: as above.
+        let table = unsafe { &*self.table };
+        match table.allowed() {
+            Allowed::Writes => Ok(()),
+            Allowed::Reads | Allowed::FrozenReads => Err(Error::Frozen { table: table.kind.name.clone() }),
+        }
     }
 
     /// Whether a write of the row maintains indexes as well.
@@ -183,6 +204,7 @@ impl<'t, C: ConcurrencyControl> PointLookup<'t, C> {
     /// Makes the change when the record is found; as often as it turns out to be gone meanwhile.
     #[inline(always)]
     pub(crate) fn poll_change(&mut self, context: &Context<'_>, change: Change<'_>) -> Poll<Result<Written>> {
+        self.check_writable()?;
         if self.has_upkeep || self.place == NO_SLOT && self.is_indexed() {
             return self.poll_indexed(context, change);
         }

@@ -122,7 +122,7 @@ impl<C: ConcurrencyControl> ScanBatch<C> {
         self.table = table;
         self.fixed8 = fixed8;
         self.is_reverse = false;
-        self.is_tracked = true;
+        self.is_tracked = !table.is_frozen();
         self.is_finished = false;
         self.base = std::ptr::null();
         self.restart(Want::About(0));

@@ -9,7 +9,7 @@
 use crate::cc::{Abort, Change, ConcurrencyControl, Intent, Written};
 use crate::error::{Error, Result};
 use crate::index::DERIVED;
-use crate::kernel::Engine;
+use crate::kernel::{Engine, WAIT, WAITS_MAX, pause};
 use crate::ops::{Point, TxnState};
 use crate::options::Durability;
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -20,13 +20,9 @@ use crate::table::{
 use crate::txn::Transaction;
 use std::ops::Bound;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// Rows whose entries are added by one transaction.
 const ROWS: usize = if cfg!(test) { 4 } else { 256 };
-/// How often something in the way is waited for, and how long each time: a minute in all.
-const WAITS_MAX: u32 = if cfg!(test) { 100 } else { 60_000 };
-const WAIT: Duration = Duration::from_millis(1);
 
 /// What is known of an index before there is one.
 pub(crate) struct Declared {
@@ -130,18 +126,10 @@ fn await_other(index: &IndexInner) -> Result<()> {
 
 /// Waits until all transactions have ended that began before the index was published.
 fn await_older<C: ConcurrencyControl>(engine: &Engine<C>, index: &IndexInner) -> Result<()> {
-    let published = C::advance(&engine.shared);
-    for wait in 0..WAITS_MAX {
-        if C::oldest(&engine.shared) >= published {
-            return Ok(());
-        }
-        pause(wait);
+    if engine.await_older() {
+        return Ok(());
     }
     Err(not_built(&index.name, "a transaction that was open when it was declared has not ended"))
-}
-
-fn pause(wait: u32) {
-    if wait < 10 { std::thread::yield_now() } else { std::thread::sleep(WAIT) }
 }
 
 /// Adds the entries of all rows. Returns the first snapshot that sees them.

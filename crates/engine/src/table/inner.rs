@@ -8,7 +8,7 @@ use crate::index::touched::Touched;
 use crate::index::{Index, IndexOptions, Nodes, TableIndex};
 use crate::memory::{OutOfMemory, Slab};
 use crate::record::{Record, RecordId, Version};
-use crate::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use crate::sync::{Mutex, MutexGuard, lock};
 
 /// A table as the engine sees it.
@@ -21,7 +21,24 @@ pub(crate) struct TableInner {
     pub(crate) kind: TableKind,
     /// Of the version with the longest value that was written since the table was opened, up to [`VERSION_BYTES_MAX`] of that.
     version_bytes: AtomicU32,
+    /// An [`Allowed`].
+    allowed: AtomicU8,
 }
+
+/// What transactions may do with the rows of a table. It goes from the first to the last and back by way of `Reads`: each step is
+/// taken when all transactions have ended that may have gone by the one before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Allowed {
+    Writes,
+    /// Reads, which are tracked.
+    Reads,
+    /// Reads that need no concurrency control: no transaction that writes is open.
+    FrozenReads,
+}
+
+const WRITES: u8 = Allowed::Writes as u8;
+const READS: u8 = Allowed::Reads as u8;
 
 /// What is asked for of a version ahead, at most: longer values are read in order, which processors see.
 const VERSION_BYTES_MAX: usize = 1024;
@@ -61,6 +78,34 @@ impl TableInner {
         let bytes = Version::bytes_for(length.min(VERSION_BYTES_MAX));
         if bytes > self.version_bytes() {
             self.version_bytes.store(bytes as u32, Ordering::Relaxed); // of two threads' values either will do
+        }
+    }
+}
+
+// ---- whether rows are written
+impl TableInner {
+    /// Reads need not be tracked: no row changes until the transaction has ended.
+    #[inline(always)]
+    pub(crate) fn is_frozen(&self) -> bool {
+        self.allowed() == Allowed::FrozenReads
+    }
+
+    /// What transactions may do now.
+    #[inline(always)]
+    pub(crate) fn allowed(&self) -> Allowed {
+        // Acquire: pairs with the Release in `allow`: all that was written before is there.
+        match self.allowed.load(Ordering::Acquire) {
+            WRITES => Allowed::Writes,
+            READS => Allowed::Reads,
+            _ => Allowed::FrozenReads,
+        }
+    }
+
+    /// Lets transactions do this with the rows of the table and the entries of its indexes.
+    pub(crate) fn allow(&self, allowed: Allowed) {
+        let entries = self.indexes.iter().map(|index| &index.entries);
+        for table in entries.chain([self]) {
+            table.allowed.store(allowed as u8, Ordering::Release); // pairs with the Acquire in `allowed`
         }
     }
 }
@@ -110,7 +155,9 @@ impl TableInner {
             index.lose_stamps();
         }
         let records = records.at(0).cast::<Record>().cast_const();
-        Ok(TableInner { index, records, indexes: Indexes::new(), kind, version_bytes: AtomicU32::new(0) })
+        let allowed = AtomicU8::new(WRITES);
+        let version_bytes = AtomicU32::new(0);
+        Ok(TableInner { index, records, indexes: Indexes::new(), kind, version_bytes, allowed })
     }
 
     /// The table's place in the database's list.

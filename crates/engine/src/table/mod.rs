@@ -10,7 +10,9 @@ mod value;
 
 pub(crate) use fault::Fault;
 pub use handle::{Index, Table};
-pub(crate) use inner::{BUILDING, DEAD, Extract, INDEXES_MAX, IndexInner, Indexes, TableInner, split_entry};
+pub(crate) use inner::{
+    Allowed, BUILDING, DEAD, Extract, INDEXES_MAX, IndexInner, Indexes, TableInner, split_entry,
+};
 pub use key::{AsKey, Key};
 pub(crate) use key::{decode_whole, encode_whole, index_key};
 pub(crate) use kind::TableKind;

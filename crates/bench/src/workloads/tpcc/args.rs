@@ -29,6 +29,9 @@ pub struct TpccArgs {
     /// Which warehouses are at home
     #[arg(long, default_value = "uniform")]
     pub home: Home,
+    /// Freezes the tables that no transaction writes: items are read without concurrency control
+    #[arg(long)]
+    pub freeze: bool,
     /// What every workload with transactions of several kinds takes.
     #[command(flatten)]
     pub kinds: KindsArgs,

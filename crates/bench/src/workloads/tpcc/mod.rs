@@ -50,6 +50,9 @@ impl Benchmark for Setup<'_> {
             bar.set_position(done);
         })?;
         bar.finish_and_clear();
+        if args.freeze {
+            tpcc.freeze(db).map_err(engine::failure)?;
+        }
         let mut mixes: Vec<Mix> = Vec::new();
         args.mix.iter().for_each(|mix| {
             if !mixes.contains(mix) {
@@ -64,6 +67,7 @@ impl Benchmark for Setup<'_> {
                 ("remote-items", args.remote_items.into()),
                 ("remote-payments", args.remote_payments.into()),
                 ("home", args.home.name().into()),
+                ("freeze", args.freeze.into()),
                 ("mix", mix.name().into()),
             ],
             suite: tpcc.with(Settings { mix, ..settings }),

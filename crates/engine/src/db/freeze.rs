@@ -1,0 +1,83 @@
+//! Tables that are not written for a while.
+
+use super::Database;
+use crate::cc::ConcurrencyControl;
+use crate::error::{Error, Result};
+use crate::sync::lock;
+use crate::table::{Allowed, Key, Table, TableInner, Value};
+
+impl<C: ConcurrencyControl> Database<C> {
+    /// Freezes a table: from now on its rows are read without any concurrency control, and writes of them fail with
+    /// [`Error::Frozen`], until [`thaw`](Self::thaw). A transaction that reads a row of a frozen table neither locks nor notes it, and
+    /// validates nothing of it when it commits; its secondary indexes likewise. Worth it for tables that are loaded once and
+    /// read by every transaction: items, prices, configuration.
+    ///
+    /// Transactions that are open when a table is frozen have to end first, which is waited for up to a minute, while writes of
+    /// the table are refused already; else it is [`Error::NotFrozen`], and nothing has changed. So this must not be called while
+    /// the calling thread has a transaction open. A table is frozen in memory: when the database is opened again,
+    /// it can be written.
+    ///
+    /// ```
+    /// # use braiddb::{Database, Error, Options, Table};
+    /// # let db = Database::in_memory(Options { workers: 0, ..Options::default() })?;
+    /// let prices: Table<u64, u64> = db.table("prices")?;
+    /// db.worker().run(async |tx| tx.put(prices, 1, 250).await)?;
+    /// db.freeze(prices)?;
+    /// let written = db.worker().run(async |tx| tx.put(prices, 1, 260).await);
+    /// assert!(matches!(written, Err(Error::Frozen { .. })));
+    /// assert_eq!(db.worker().run(async |tx| tx.get(prices, 1).await)?, Some(250));
+    /// db.thaw(prices)?;
+    /// db.worker().run(async |tx| tx.put(prices, 1, 260).await)?;
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn freeze<K: Key, V: Value + ?Sized>(&self, table: Table<K, V>) -> Result<()> {
+        self.change_allowed(table.inner(self.engine().id)?, Allowed::FrozenReads)
+    }
+
+    /// Lets the rows of a frozen table be written again. Transactions that are open have to end first, as for
+    /// [`freeze`](Self::freeze); else it is [`Error::NotFrozen`], and the table stays frozen.
+    pub fn thaw<K: Key, V: Value + ?Sized>(&self, table: Table<K, V>) -> Result<()> {
+        self.change_allowed(table.inner(self.engine().id)?, Allowed::Writes)
+    }
+
+    /// By way of tracked reads alone: a transaction that has written a row has ended when another one reads it untracked, and the
+    /// other way round.
+    fn change_allowed(&self, table: &TableInner, allowed: Allowed) -> Result<()> {
+        let engine = self.engine();
+        let _one_at_a_time = lock(&engine.freezing);
+        let before = table.allowed();
+        if before == allowed {
+            return Ok(());
+        }
+        table.allow(Allowed::Reads);
+        let have_ended = engine.await_older();
+        table.allow(if have_ended { allowed } else { before });
+        if have_ended { Ok(()) } else { Err(Error::NotFrozen { table: table.kind.name.clone() }) }
+    }
+}
+
+#[cfg(all(test, not(any(braid_shuttle, braid_loom))))]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use crate::{Database, Error, Options, Table};
+
+    /// A transaction that stays open keeps a table from being frozen, and from being thawed, and the table is as it was.
+    #[test]
+    fn open_transactions_are_waited_for() {
+        let db = Database::in_memory(Options { workers: 0, ..Options::default() }).unwrap();
+        let t: Table<u64, u64> = db.table("t").unwrap();
+        let writer = db.begin().unwrap();
+        writer.put(t, 1, 1).unwrap();
+        assert!(matches!(db.freeze(t), Err(Error::NotFrozen { table }) if table == "t"));
+        writer.put(t, 2, 2).unwrap();
+        writer.commit().unwrap();
+        db.freeze(t).unwrap();
+        let reader = db.begin().unwrap();
+        assert_eq!(reader.get(t, 2).unwrap(), Some(2));
+        assert!(matches!(db.thaw(t), Err(Error::NotFrozen { .. })));
+        assert!(matches!(reader.put(t, 1, 2), Err(Error::Frozen { .. })));
+        reader.commit().unwrap();
+        db.thaw(t).unwrap();
+        db.begin().unwrap().put(t, 1, 2).unwrap();
+    }
+}
