@@ -3,8 +3,8 @@
 use super::Database;
 use crate::cc::ConcurrencyControl;
 use crate::error::{Error, Result};
-use crate::sync::lock;
 use crate::table::{Allowed, Key, Table, TableInner, Value};
+use std::sync::PoisonError;
 
 impl<C: ConcurrencyControl> Database<C> {
     /// Freezes a table: from now on its rows are read without any concurrency control, and writes of them fail with
@@ -44,7 +44,7 @@ impl<C: ConcurrencyControl> Database<C> {
     /// other way round.
     fn change_allowed(&self, table: &TableInner, allowed: Allowed) -> Result<()> {
         let engine = self.engine();
-        let _one_at_a_time = lock(&engine.freezing);
+        let _one_at_a_time = engine.freezing.lock().unwrap_or_else(PoisonError::into_inner);
         let before = table.allowed();
         if before == allowed {
             return Ok(());

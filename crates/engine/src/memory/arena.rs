@@ -33,45 +33,54 @@ impl Arena {
 
     /// Copies `bytes`, at most a chunk's worth.
     pub fn copy(&mut self, bytes: &[u8]) -> Result<*const u8, OutOfMemory> {
-        if !self.has_room(bytes) && self.used == self.chunks.len() {
+        let to = self.room(bytes.len())?;
+        // SAFETY: room for so many bytes, at which nobody looks yet.
+        unsafe { to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+        Ok(to)
+    }
+
+    /// Room for a copy of so many bytes, at most a chunk's worth, which the caller makes.
+    pub fn room(&mut self, len: usize) -> Result<*mut u8, OutOfMemory> {
+        if !self.has_room(len) && self.used == self.chunks.len() {
             self.charge.add(CHUNK_BYTES)?;
             self.chunks.push(new_chunk());
         }
-        Ok(self.put(bytes))
+        Ok(self.take(len))
     }
 
-    /// As `copy`, to an address that is a multiple of eight.
-    pub fn copy_aligned(&mut self, bytes: &[u8]) -> Result<*const u8, OutOfMemory> {
+    /// As `room`, at an address that is a multiple of eight.
+    pub fn room_aligned(&mut self, len: usize) -> Result<*mut u8, OutOfMemory> {
         self.at = self.at.next_multiple_of(align_of::<u64>());
-        self.copy(bytes)
+        self.room(len)
     }
 
     /// The same whatever the limit of memory: for callers that cannot fail here, and do where they go on.
     pub fn copy_anyway(&mut self, bytes: &[u8]) -> *const u8 {
-        if !self.has_room(bytes) && self.used == self.chunks.len() {
+        if !self.has_room(bytes.len()) && self.used == self.chunks.len() {
             self.charge.add_anyway(CHUNK_BYTES);
             self.chunks.push(new_chunk());
         }
-        self.put(bytes)
+        let to = self.take(bytes.len());
+        // SAFETY: as in `copy`.
+        unsafe { to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+        to
     }
 
     /// In the chunk in use.
-    fn has_room(&self, bytes: &[u8]) -> bool {
-        self.used > 0 && self.at + bytes.len() <= CHUNK_BYTES
+    fn has_room(&self, len: usize) -> bool {
+        self.used > 0 && self.at + len <= CHUNK_BYTES
     }
 
     /// The chunk in use has room, or there is another one.
-    fn put(&mut self, bytes: &[u8]) -> *const u8 {
-        assert!(bytes.len() <= CHUNK_BYTES, "keys are shorter than a chunk");
-        if !self.has_room(bytes) {
+    fn take(&mut self, len: usize) -> *mut u8 {
+        assert!(len <= CHUNK_BYTES, "keys are shorter than a chunk");
+        if !self.has_room(len) {
             self.used += 1;
             self.at = 0;
         }
         // SAFETY: within the chunk, as was seen above.
         let to = unsafe { self.chunks[self.used - 1].add(self.at) }.as_ptr();
-        // SAFETY: nobody reads this part of the chunk yet.
-        unsafe { to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
-        self.at += bytes.len();
+        self.at += len;
         to
     }
 

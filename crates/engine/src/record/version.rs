@@ -1,10 +1,16 @@
 //! One version of a record: a 16-byte head and the value's bytes behind it.
 
 use super::stamp::{Stamp, Timestamp};
+use crate::sync::ExactU64;
 #[cfg(not(any(braid_shuttle, braid_loom)))]
 use crate::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 #[cfg(any(braid_shuttle, braid_loom))] // of the exact size of its value
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+
+use std::sync::atomic::AtomicU8;
+
+/// What values are copied by beside a thread that overwrites them.
+const WORD_BYTES: usize = size_of::<u64>();
 
 /// Longest value in bytes.
 pub const VALUE_BYTES_MAX: usize = 16 << 20;
@@ -161,6 +167,51 @@ impl Version {
         Version::bytes_for(unsafe { Version::value(v) }.len())
     }
 
+    /// Writes other bytes in place of a value of the same length, beside threads that read by [`copy_to`](Version::copy_to).
+    ///
+    /// # Safety
+    /// As [`value`](Version::value); no other thread writes them, or reads them in another way.
+    pub unsafe fn overwrite(v: *const Version, bytes: &[u8]) {
+        // SAFETY: by the caller's promise.
+        let value = unsafe { Version::value(v) };
+        assert_eq!(value.len(), bytes.len(), "a value is overwritten by one of its length");
+        let (words, rest) = bytes.as_chunks::<WORD_BYTES>();
+        for (i, word) in words.iter().enumerate() {
+            // SAFETY: within the value, whose memory is aligned to words.
+            let to = unsafe { &*value.cast::<ExactU64>().add(i) };
+            to.store(u64::from_ne_bytes(*word), Ordering::Relaxed); // ordered by the record's latch
+        }
+        for (i, byte) in rest.iter().enumerate() {
+            // SAFETY: as above, behind the words.
+            let to = unsafe { &*value.cast::<AtomicU8>().add(words.len() * WORD_BYTES + i) };
+            to.store(*byte, Ordering::Relaxed); // as above
+        }
+    }
+
+    /// Copies the value beside a thread that overwrites it. The caller finds out whether one has meanwhile; then some of the bytes
+    /// are of one value, and some of the other.
+    ///
+    /// # Safety
+    /// As [`value`](Version::value); at `to` there is room for it.
+    #[inline]
+    pub unsafe fn copy_to(v: *const Version, to: *mut u8) {
+        // SAFETY: by the caller's promise.
+        let value = unsafe { Version::value(v) };
+        let (words, rest) = (value.len() / WORD_BYTES, value.len() % WORD_BYTES);
+        for i in 0..words {
+            // SAFETY: within the value, whose memory is aligned to words.
+            let word = unsafe { &*value.cast::<ExactU64>().add(i) }.load(Ordering::Relaxed); // see `overwrite`
+            // SAFETY: there is room.
+            unsafe { to.cast::<u64>().add(i).write_unaligned(word) };
+        }
+        for i in words * WORD_BYTES..words * WORD_BYTES + rest {
+            // SAFETY: as above, behind the words.
+            let byte = unsafe { &*value.cast::<AtomicU8>().add(i) }.load(Ordering::Relaxed); // as above
+            // SAFETY: there is room.
+            unsafe { to.add(i).write(byte) };
+        }
+    }
+
     /// The value's bytes. (By a pointer, as they lie behind what a reference would cover.)
     ///
     /// # Safety
@@ -208,6 +259,24 @@ mod tests {
             check(length, VersionKind::Value);
         }
         check(20, VersionKind::Tombstone);
+    }
+
+    /// A value that is overwritten is the new one, whole, and what lies behind it stays as it was.
+    #[test]
+    fn overwritten() {
+        for length in [0, 1, 7, 8, 9, 24, 31, 300] {
+            let mut memory = vec![u64::MAX; Version::bytes_for(length).div_ceil(8) + 1];
+            let at = memory.as_mut_ptr().cast::<Version>();
+            let value: Vec<u8> = (0..length).map(|i| i as u8).collect();
+            let mut copy = vec![0; length];
+            // SAFETY: the memory is large enough, and ours.
+            unsafe {
+                Version::write(at, 9, std::ptr::null(), VersionKind::Value, &vec![7; length]);
+                Version::overwrite(at, &value);
+                Version::copy_to(at, copy.as_mut_ptr());
+            }
+            assert_eq!((copy, memory.last()), (value, Some(&u64::MAX)));
+        }
     }
 
     /// A tombstone's mark is found once, and changes nothing else of it.

@@ -8,7 +8,7 @@ use crate::index::touched::Touched;
 use crate::index::{Index, IndexOptions, Nodes, TableIndex};
 use crate::memory::{OutOfMemory, Slab};
 use crate::record::{Record, RecordId, Version};
-use crate::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use crate::sync::{Mutex, MutexGuard, lock};
 
 /// A table as the engine sees it.
@@ -22,13 +22,13 @@ pub(crate) struct TableInner {
     /// Of the version with the longest value that was written since the table was opened, up to [`VERSION_BYTES_MAX`] of that.
     version_bytes: AtomicU32,
     /// An [`Allowed`].
-    allowed: AtomicU8,
+    allowed: AtomicU32,
 }
 
 /// What transactions may do with the rows of a table. It goes from the first to the last and back by way of `Reads`: each step is
 /// taken when all transactions have ended that may have gone by the one before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
+#[repr(u32)]
 pub(crate) enum Allowed {
     Writes,
     /// Reads, which are tracked.
@@ -37,8 +37,8 @@ pub(crate) enum Allowed {
     FrozenReads,
 }
 
-const WRITES: u8 = Allowed::Writes as u8;
-const READS: u8 = Allowed::Reads as u8;
+const WRITES: u32 = Allowed::Writes as u32;
+const READS: u32 = Allowed::Reads as u32;
 
 /// What is asked for of a version ahead, at most: longer values are read in order, which processors see.
 const VERSION_BYTES_MAX: usize = 1024;
@@ -105,7 +105,7 @@ impl TableInner {
     pub(crate) fn allow(&self, allowed: Allowed) {
         let entries = self.indexes.iter().map(|index| &index.entries);
         for table in entries.chain([self]) {
-            table.allowed.store(allowed as u8, Ordering::Release); // pairs with the Acquire in `allowed`
+            table.allowed.store(allowed as u32, Ordering::Release); // pairs with the Acquire in `allowed`
         }
     }
 }
@@ -155,7 +155,7 @@ impl TableInner {
             index.lose_stamps();
         }
         let records = records.at(0).cast::<Record>().cast_const();
-        let allowed = AtomicU8::new(WRITES);
+        let allowed = AtomicU32::new(WRITES);
         let version_bytes = AtomicU32::new(0);
         Ok(TableInner { index, records, indexes: Indexes::new(), kind, version_bytes, allowed })
     }

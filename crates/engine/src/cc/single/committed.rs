@@ -25,7 +25,6 @@ pub(in crate::cc) unsafe fn read_committed<S: Suspend>(
         return true;
     }
     let (at, content) = match *access {
-        // (It does not change, whatever has become of the record since.)
         Access::Fetching(at, version) => (at, Content::At(version)),
         _ => match record_of(record).read() {
             Some(read) => (read.at, read.content),
@@ -42,8 +41,16 @@ pub(in crate::cc) unsafe fn read_committed<S: Suspend>(
         }
     }
     // SAFETY: read in this operation, inside its epoch.
-    let copied = note(txn, at).and_then(|()| unsafe { txn.copy_content(content) }.map_err(Refused::from));
-    *access = match copied {
+    let copied = unsafe { txn.copy_content(content) };
+    if let (Content::At(_), Ok(Some(copy))) = (content, copied)
+        && !record_of(record).is_still(at)
+    {
+        txn.drop_copy(copy);
+        *access = Access::New;
+        s.was(Activity::Waiting);
+        return false; // it has been overwritten meanwhile, or is just now
+    }
+    *access = match copied.map_err(Refused::from).and_then(|copy| note(txn, at).map(|()| copy)) {
         Ok(Some(value)) => Access::Value(value),
         Ok(None) => Access::Absent,
         Err(refused) => Access::Refused(refused),

@@ -15,6 +15,8 @@ mod age;
 mod committed;
 mod graph;
 mod known;
+#[cfg(all(test, braid_shuttle))]
+mod overwrite_tests;
 mod range_times;
 mod record;
 mod removed;

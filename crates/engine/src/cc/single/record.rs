@@ -3,7 +3,7 @@
 //! Invariants:
 //! - `value` and `inline` change only while `word` is latched, by the thread that has latched it. A latch is held within
 //!   one step of a commit.
-//! - A value that lies elsewhere never changes; when it is replaced, its memory is retired.
+//! - A value that lies elsewhere is overwritten by one of the same length, or replaced, and then its memory is retired.
 //! - A record that is gone stays so until its memory is used for another.
 
 use super::age::{AWAITED, SHARES_MAX, is_older, oldest_of, share, shares_of};
@@ -15,6 +15,9 @@ use crate::sync::{Backoff, ExactU64};
 
 /// Longest value that lies in the record itself.
 const INLINE_BYTES_MAX: usize = 8;
+
+/// Longest value that is overwritten in place.
+const OVERWRITTEN_BYTES_MAX: usize = 1024;
 
 /// In `word`, beside the time of the last commit: its value is being changed. In `lock`: a transaction has it alone.
 const LATCH: u64 = 1 << 63;
@@ -86,6 +89,13 @@ impl SingleRecord {
         fence(Ordering::Acquire);
         let is_stable = at & LATCH == 0 && self.word.load(Ordering::Relaxed) == at;
         is_stable.then_some(Read { at, content })
+    }
+
+    /// Nothing has been changed since it was read as of then: what was copied meanwhile is what was there.
+    #[inline(always)]
+    pub(super) fn is_still(&self, at: u64) -> bool {
+        fence(Ordering::Acquire); // pairs with the fence in `overwrite`
+        self.word.load(Ordering::Relaxed) == at
     }
 
     /// The content, for a reader that knows that it does not change meanwhile, or finds out.
@@ -193,10 +203,28 @@ impl SingleRecord {
             self.value.store(value, Ordering::Release); // as above
             // SAFETY: the caller's own, and never published.
             unsafe { drop_value(new, local) };
+        } else if self.overwrite(old, bytes) {
+            // SAFETY: as above.
+            unsafe { drop_value(new, local) };
+            return self.word.store(at.0, Ordering::Release); // pairs with the Acquire in `read`
         } else {
             self.value.store(new.expose_provenance() as u64, Ordering::Release); // as above
         }
         self.finish_install(old, at, local);
+    }
+
+    /// Writes the bytes where the old value lies, if they take as much room: memory that is in the cache serves again. Returns false
+    /// if they do not. (A long value is replaced: that is quicker, and readers of it are not disturbed for long.)
+    fn overwrite(&self, old: Content, bytes: &[u8]) -> bool {
+        let Content::At(version) = old else { return false };
+        // SAFETY: it is replaced by the thread alone that has latched the record.
+        if bytes.len() > OVERWRITTEN_BYTES_MAX || unsafe { Version::value(version) }.len() != bytes.len() {
+            return false;
+        }
+        fence(Ordering::Release); // pairs with the fence in `is_still`: a reader of a new byte sees the latch
+        // SAFETY: as above; others copy it, or have a lock that keeps it from being replaced.
+        unsafe { Version::overwrite(version, bytes) };
+        true
     }
 
     fn finish_install(&self, old: Content, at: Timestamp, local: &Local) {

@@ -88,40 +88,57 @@ impl Txn {
         }
     }
 
-    /// Keeps a copy of a value until the transaction ends.
-    pub(in crate::cc) fn copy(&mut self, value: &[u8]) -> Result<*const [u8], OutOfMemory> {
-        let copy = match value.len() {
-            0..=SHORT_BYTES_MAX => self.copies.copy_aligned(value)?,
-            length => {
-                if self.long_copies.len() == self.long_copies.capacity() {
-                    self.charge.grow(&mut self.long_copies, 1, LONG_FIRST)?;
-                }
-                let words = length.div_ceil(size_of::<u64>());
-                self.charge.add(words * size_of::<u64>())?;
-                let mut copy = vec![0u64; words].into_boxed_slice();
-                copy.as_mut_bytes()[..length].copy_from_slice(value);
-                let bytes = copy.as_ptr().cast();
-                self.long_copies.push(copy);
-                bytes
-            }
-        };
-        Ok(std::ptr::slice_from_raw_parts(copy, value.len()))
+    /// Room for a copy of a value of so many bytes, which the caller makes and the transaction keeps until it ends.
+    fn room(&mut self, length: usize) -> Result<*mut u8, OutOfMemory> {
+        if length <= SHORT_BYTES_MAX {
+            return self.copies.room_aligned(length);
+        }
+        if self.long_copies.len() == self.long_copies.capacity() {
+            self.charge.grow(&mut self.long_copies, 1, LONG_FIRST)?;
+        }
+        let words = length.div_ceil(size_of::<u64>());
+        self.charge.add(words * size_of::<u64>())?;
+        self.long_copies.push(vec![0u64; words].into_boxed_slice());
+        let copy = self.long_copies.last_mut().expect("pushed just now");
+        Ok(copy.as_mut_bytes().as_mut_ptr())
     }
 
-    /// Keeps a copy of what a record holds. The caller has found out that it has not changed.
+    /// Keeps a copy of what a record holds. The caller finds out afterwards whether it has changed meanwhile.
     ///
     /// # Safety
     /// Read in this epoch.
-    pub(in crate::cc) unsafe fn copy_content(
+    pub(super) unsafe fn copy_content(
         &mut self,
         content: Content,
     ) -> Result<Option<*const [u8]>, OutOfMemory> {
-        match content {
-            Content::Nothing | Content::Gone => Ok(None),
-            Content::Inline(bytes, length) => self.copy(&bytes[..length]).map(Some),
-            // SAFETY: found in this epoch.
-            Content::At(version) => self.copy(unsafe { &*Version::value(version) }).map(Some),
+        let (copy, length) = match content {
+            Content::Nothing | Content::Gone => return Ok(None),
+            Content::Inline(bytes, length) => {
+                let copy = self.room(length)?;
+                // SAFETY: there is room for so many bytes.
+                unsafe { copy.copy_from_nonoverlapping(bytes.as_ptr(), length) };
+                (copy, length)
+            }
+            Content::At(version) => {
+                // SAFETY: found in this epoch.
+                let length = unsafe { Version::value(version) }.len();
+                let copy = self.room(length)?;
+                // SAFETY: as above; there is room.
+                unsafe { Version::copy_to(version, copy) };
+                (copy, length)
+            }
+        };
+        Ok(Some(std::ptr::slice_from_raw_parts(copy, length)))
+    }
+
+    /// Nobody looks at the copy, which was made last, any more.
+    pub(super) fn drop_copy(&mut self, copy: *const [u8]) {
+        if copy.len() <= SHORT_BYTES_MAX {
+            return self.copies.release(copy.cast(), copy.len());
         }
+        let long = self.long_copies.pop().expect("it was made last");
+        debug_assert!(std::ptr::addr_eq(long.as_ptr(), copy));
+        self.charge.give_back(size_of_val(&*long));
     }
 
     /// What the transaction itself has last written to the record: a value, or none. `None`: it has not.
