@@ -14,7 +14,7 @@ pub(crate) async fn order_status<C: Scheme>(
     input: &OrderStatus,
 ) -> Result<u64> {
     let district = input.district;
-    let (number, customer) = customer(tables, tx, district, input.customer).await?;
+    let (number, customer) = customer(tables, tx, district, input.customer, false).await?;
     let mut digest = Digest::default();
     digest
         .add(customer.balance as u64)

@@ -16,16 +16,16 @@ pub(crate) const BAD_CREDIT: [u8; 2] = *b"BC";
 pub(crate) async fn payment<C: Scheme>(tables: &Tables, tx: &Txn<C>, input: &Payment) -> Result<u64> {
     // First what others want as well: if it comes to a conflict, little work is lost.
     let key = u64::from(input.district.warehouse());
-    let warehouse = found(tx.get(tables.warehouses, key).await?, "warehouse", key)?;
+    let warehouse = found(tx.get(tables.warehouses, key).to_write().await?, "warehouse", key)?;
     let row = Warehouse { ytd: warehouse.ytd + input.amount, ..*warehouse };
     tx.put(tables.warehouses, key, &row).await?;
 
     let key = input.district.key();
-    let district = found(tx.get(tables.districts, key).await?, "district", key)?;
+    let district = found(tx.get(tables.districts, key).to_write().await?, "district", key)?;
     let row = DistrictRow { ytd: district.ytd + input.amount, ..*district };
     tx.put(tables.districts, key, &row).await?;
 
-    let (number, customer) = customer(tables, tx, input.customer_district, input.customer).await?;
+    let (number, customer) = customer(tables, tx, input.customer_district, input.customer, true).await?;
     let paid = pay(customer, input, number);
     tx.put(tables.customers, input.customer_district.customer(number), &paid).await?;
 
@@ -39,17 +39,20 @@ pub(crate) async fn payment<C: Scheme>(tables: &Tables, tx: &Txn<C>, input: &Pay
     Ok(digest.value())
 }
 
-/// The customer who is asked for, with the number.
+/// The customer who is asked for, with the number. `is_written`: the row is going to be changed.
 pub(crate) async fn customer<'t, C: Scheme>(
     tables: &Tables,
     tx: &'t Txn<C>,
     district: District,
     who: Who,
+    is_written: bool,
 ) -> Result<(u16, &'t Customer)> {
     match who {
         Who::Number(number) => {
             let key = district.customer(number);
-            Ok((number, found(tx.get(tables.customers, key).await?, "customer", key)?))
+            let row = tx.get(tables.customers, key);
+            let row = if is_written { row.to_write() } else { row };
+            Ok((number, found(row.await?, "customer", key)?))
         }
         Who::Name(name) => {
             let customer = tables.customer_by_last_name(tx, district, &last_name(name)).await?;

@@ -113,7 +113,7 @@ impl<W: OnConflict> Policy for Locking<W> {
             }
             _ if matches!(access, Access::Fetching(..)) => Ok(Lock::Got), // locked before
             Intent::Read => share(txn, record),
-            Intent::Covered | Intent::Write => lock_alone(env, txn, record),
+            Intent::ReadToWrite | Intent::Covered | Intent::Write => lock_alone(env, txn, record),
         };
         let is_simple = matches!(access, Access::Fetching(..) | Access::New) && !txn.is_in_graph;
         if !(is_simple && matches!(locked, Ok(Lock::Got))) {

@@ -187,6 +187,8 @@ pub enum Written {
 pub enum Intent {
     /// Its value: what the transaction goes on to do may depend on it.
     Read,
+    /// The same, and most likely to change the record later.
+    ReadToWrite,
     /// Its value, on which nothing that the transaction does depends.
     Untracked,
     /// Its value, in order to change the record in the same operation.
@@ -207,7 +209,7 @@ impl Intent {
     /// The transaction goes on to depend on the value, and no write or lock of its own keeps it as it is.
     #[inline(always)]
     pub fn is_read(self) -> bool {
-        matches!(self, Intent::Read | Intent::Lock)
+        matches!(self, Intent::Read | Intent::ReadToWrite | Intent::Lock)
     }
 }
 

@@ -57,7 +57,7 @@ impl<V: Validation> Policy for Optimistic<V> {
             Intent::Lock => *access = Access::Unread,
             // SAFETY: by the caller's promise.
             Intent::Untracked => return unsafe { read_committed(access, record, txn, s, |_, _| Ok(())) },
-            Intent::Read | Intent::Covered => {
+            Intent::Read | Intent::ReadToWrite | Intent::Covered => {
                 // SAFETY: as above.
                 return unsafe {
                     read_committed(access, record, txn, s, |txn, at| note::<V>(txn, record, at))

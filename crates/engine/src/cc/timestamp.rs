@@ -75,7 +75,7 @@ impl Policy for ByTime {
             }
             _ if matches!(access, Access::Fetching(..)) => Ok(Turn::Now),
             Intent::Read => turn_to_read(env, txn, record),
-            Intent::Covered | Intent::Write => turn_to_write(env, txn, record),
+            Intent::ReadToWrite | Intent::Covered | Intent::Write => turn_to_write(env, txn, record),
         };
         let steps = if let Access::Waiting(steps) = *access { steps } else { 0 };
         match turn {
@@ -94,6 +94,9 @@ impl Policy for ByTime {
         }
         if let Access::Waiting(_) = access {
             *access = Access::New;
+        }
+        if intent == Intent::ReadToWrite {
+            record_of(record).raise_read_until(txn.age); // it need not write after all
         }
         match intent {
             Intent::Write => *access = Access::Absent, // nobody asks for the value

@@ -26,6 +26,17 @@ impl<'t, V: ?Sized, C: ConcurrencyControl> Get<'t, V, C> {
         self.0.untrack();
         self
     }
+
+    /// Says that the transaction is going to write the row. A scheme that locks rows, like [`NoWait`](crate::NoWait), takes the lock
+    /// for writing at once, instead of one for reading that it would have to exchange later: two transactions that
+    /// read and then write the same row do not meet each other half-way. No more than a hint: the read is tracked as any other, and
+    /// the transaction may leave the row as it is. [`Txn::get_for_update`](crate::Txn::get_for_update) locks the row
+    /// under every scheme.
+    #[inline(always)]
+    pub fn to_write(mut self) -> Self {
+        self.0.to_write();
+        self
+    }
 }
 
 impl<'t, V: Value + ?Sized, C: ConcurrencyControl> Future for Get<'t, V, C> {

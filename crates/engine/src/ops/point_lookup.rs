@@ -152,6 +152,13 @@ impl<'t, C: ConcurrencyControl> PointLookup<'t, C> {
         self
     }
 
+    /// The row that is read will be written.
+    pub(crate) fn to_write(&mut self) {
+        if self.intent == Intent::Read {
+            self.intent = Intent::ReadToWrite;
+        }
+    }
+
     /// The row is locked, and then read.
     pub(crate) fn for_locking(mut self) -> Self {
         self.intent = Intent::Lock;
@@ -238,7 +245,7 @@ impl<C: ConcurrencyControl> Drop for PointLookup<'_, C> {
             self.txn.release(self.place);
         }
         // With a read the copy of its key goes.
-        if matches!(self.intent, Intent::Read | Intent::Untracked) && self.len > 8 {
+        if matches!(self.intent, Intent::Read | Intent::ReadToWrite | Intent::Untracked) && self.len > 8 {
             // (By value: a reference would keep the future in memory.)
             self.txn.release_key(self.bytes, self.len);
         }
