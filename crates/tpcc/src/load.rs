@@ -182,7 +182,7 @@ impl<C: Scheme> Loader<'_, C> {
                 let row = populate::customer(&mut rng, number, &self.names, scale, DATE);
                 tx.insert(tables.customers, key, &row).await?;
                 let row = populate::history(&mut rng, district, number, DATE);
-                tx.insert(tables.history, keys::history(SOURCE, key), &row).await
+                tx.insert(tables.history, keys::history(SOURCE, key, district.warehouse()), &row).await
             }
             Row::Order(district, number, customer) => self.insert_order(tx, district, number, customer).await,
             Row::Region(number) => {

@@ -11,7 +11,7 @@ use super::actor::{Actor, SPREAD, act, engine_key};
 use super::history::History;
 use super::policy::{EveryMiss, Phases, Still};
 use super::program::{Place, Script, State};
-use crate::random::front_of;
+use crate::random::{Random, front_of};
 use braiddb::worker::{Step, Worker, WorkerOptions};
 use braiddb::{ConcurrencyControl, Database, Error, IndexKind, Options, Result, Table, Txn};
 use std::cell::{Cell, RefCell};
@@ -117,12 +117,18 @@ const LOOKS_OF_FILL_MAX: usize = 8192;
 const LOOKS_AT_THE_END_MAX: usize = 100_000;
 /// Transactions open on a worker at once: those of a script, and the stage's own.
 const OPEN_MAX: usize = super::text::TRANSACTIONS_MAX + 1;
+/// Keys of a script that are in one partition, and how many leading bits of the engine's keys make that so.
+const PARTITION_KEYS: u32 = 2;
+const PARTITION_BITS: u32 = u64::BITS - (SPREAD * PARTITION_KEYS as u64).ilog2();
+/// Partitions that transactions may declare.
+const DECLARED_MAX: u32 = 4;
 /// Rows that a `Fill` puts behind each key: enough to part the keys' index nodes.
 const FILL_ROWS: u64 = 24;
 
 // Fields drop in this order: the transactions on the workers, then the database.
 struct Stage<'s, C: ConcurrencyControl> {
     script: &'s Script,
+    seed: u64,
     workers: Vec<Worker<C, EveryMiss>>,
     /// One per worker.
     phases: Vec<Rc<Phases>>,
@@ -142,12 +148,14 @@ impl<'s, C: ConcurrencyControl> Stage<'s, C> {
     fn new(script: &'s Script, workers: usize, seed: u64, index: IndexKind) -> Result<Stage<'s, C>, String> {
         let options = Options { workers: 0, index, front: front_of(seed), ..Options::default() };
         let database: Database<C> = Database::in_memory_with(options, Arc::new(Still)).map_err(words)?;
-        let tables: Result<Vec<_>> = script.tables.iter().map(|name| database.table(name)).collect();
+        let open = |name: &String| database.partitioned_table(name, PARTITION_BITS);
+        let tables: Result<Vec<_>> = script.tables.iter().map(open).collect();
         let tables = Rc::new(tables.map_err(words)?);
         let (clock, fault) = (Rc::new(Cell::new(0)), Rc::new(RefCell::new(None)));
         let actors = script.transactions.iter().map(|_| Actor::new(&clock, &fault)).collect();
         let mut stage = Stage {
             script,
+            seed,
             workers: Vec::new(),
             phases: (0..workers).map(|_| Rc::default()).collect(),
             phases_left: vec![0; script.transactions.len()],
@@ -231,8 +239,16 @@ impl<'s, C: ConcurrencyControl> Stage<'s, C> {
         }
         let (transaction, tables) = (self.script.transactions[at].clone(), self.tables.clone());
         let (inside, outside) = (actor.clone(), actor.clone());
-        let body = async move |tx: &Txn<C>| act(tx, &transaction, &tables, &inside).await;
+        let declared = self.declared(at);
+        let body = async move |tx: &Txn<C>| act(tx, &transaction, &tables, &declared, &inside).await;
         self.spawn(at, body, move |result| outside.end(result))
+    }
+
+    /// Keys whose partitions a transaction declares: none, or some of the first ones, whatever it needs.
+    fn declared(&self, at: usize) -> Vec<u32> {
+        let mut random = Random::new(self.seed.wrapping_add(at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let chosen = if random.chance(25) { 0 } else { random.below(1 << DECLARED_MAX) };
+        (0..DECLARED_MAX).filter(|part| chosen >> part & 1 == 1).map(|part| part * PARTITION_KEYS).collect()
     }
 
     /// Puts rows between the keys, or removes them, in a transaction of the stage's own: one at a time, so that

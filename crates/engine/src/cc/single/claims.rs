@@ -186,6 +186,12 @@ impl Claims {
         self.awaited = Some(at);
     }
 
+    /// It ends without leaving the queue that it is in, for tests.
+    #[cfg(all(test, braid_shuttle))]
+    pub(super) fn forget_queue(&mut self) {
+        self.queued = None;
+    }
+
     /// The transaction ends: gives everything back.
     #[inline(always)]
     pub(in crate::cc) fn end(&mut self, tag: Tag, partitions: &Partitions) {

@@ -21,6 +21,8 @@ mod range_times;
 mod record;
 mod removed;
 #[cfg(all(test, braid_shuttle))]
+mod partition_tests;
+#[cfg(all(test, braid_shuttle))]
 mod shuttle_tests;
 mod txn;
 
