@@ -59,8 +59,8 @@ mod txn;
 pub mod wal;
 
 pub use cc::{
-    ConcurrencyControl, DlDetect, HStore, NoWait, Occ, Serializable, Silo, Snapshot, TicToc, TimestampOrdering,
-    WaitDie,
+    ConcurrencyControl, DlDetect, HStore, NoWait, Occ, Serializable, Silo, Snapshot, TicToc,
+    TimestampOrdering, WaitDie,
 };
 pub use db::{Batch, Database, Handle, TableInfo};
 pub use error::{Error, Result};
@@ -76,7 +76,8 @@ pub use txn::{Transaction, Txn};
 /// The futures of a transaction's operations, and the cursors of its scans.
 pub mod futures {
     pub use crate::ops::{
-        Contains, DeclarePartitions, Delete, Get, GetForUpdate, GetInto, GetMany, Insert, NextRow, Put, Rows, SkipLocked, Update,
+        Contains, DeclarePartitions, Delete, Get, GetForUpdate, GetInto, GetMany, Insert, NextRow, Put, Rows,
+        SkipLocked, Update,
     };
     pub use crate::secondary::{GetBy, IndexRows, NextIndexRow, OwnedIndexRows};
     pub use crate::txn::{OwnedRows, RawRows};

@@ -4,7 +4,9 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use braiddb::metrics::SystemClock;
-use braiddb::{Claim, Database, Error, HStore, Index, Options, Partition, Result, Silo, Table, Transaction, Txn};
+use braiddb::{
+    Claim, Database, Error, HStore, Index, Options, Partition, Result, Silo, Table, Transaction, Txn,
+};
 use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,7 +54,10 @@ fn other_partitions_are_free() {
     b.put(t, 2, 20).unwrap();
     a.insert(t, 17, 1).unwrap();
     assert_eq!((a.get(all, 7).unwrap(), b.get(all, 7).unwrap()), (Some(70), Some(70)));
-    assert_eq!((a.get(t, 5).unwrap(), b.get(t, 7).unwrap(), b.get(t, 102).unwrap()), (Some(0), Some(0), None));
+    assert_eq!(
+        (a.get(t, 5).unwrap(), b.get(t, 7).unwrap(), b.get(t, 102).unwrap()),
+        (Some(0), Some(0), None)
+    );
     assert!(b.delete(t, 3).unwrap() && !a.delete(t, 101).unwrap());
     a.commit().unwrap();
     b.commit().unwrap();
@@ -261,8 +266,9 @@ fn rows_of_others_are_locked() {
     assert!(claim(1).unwrap());
     let own = tx.with(async |tx| tx.get_for_update(t, 5).skip_locked().await).unwrap();
     assert_eq!(own, Claim::Row(0));
-    let refused: Result<()> =
-        db.worker().run(async |tx| tx.get_for_update(t, 1).timeout(Duration::from_millis(20)).await.map(|_| ()));
+    let refused: Result<()> = db
+        .worker()
+        .run(async |tx| tx.get_for_update(t, 1).timeout(Duration::from_millis(20)).await.map(|_| ()));
     assert!(matches!(refused, Err(Error::LockTimeout(_))));
     drop(tx);
     assert!(!claim(1).unwrap());
@@ -347,10 +353,12 @@ fn other_schemes_do_not_ask() {
     let t: Table<u64, u64> = db.partitioned_table("t", 64).unwrap();
     let (a, b) = (db.begin().unwrap(), db.begin().unwrap());
     let asked = Cell::new(false);
-    let partitions = || std::iter::once(1).filter_map(|key: u64| {
-        asked.set(true);
-        db.partition_of(t, key)
-    });
+    let partitions = || {
+        std::iter::once(1).filter_map(|key: u64| {
+            asked.set(true);
+            db.partition_of(t, key)
+        })
+    };
     a.declare_partitions(partitions()).unwrap();
     b.declare_partitions(partitions()).unwrap();
     a.put(t, 1, 1).unwrap();

@@ -57,13 +57,7 @@ impl Policy for ByPartition {
     }
 
     #[inline(always)]
-    fn admit<S: Suspend>(
-        env: Scope<'_>,
-        txn: &mut Txn,
-        need: u64,
-        waits: bool,
-        s: &mut S,
-    ) -> Admission {
+    fn admit<S: Suspend>(env: Scope<'_>, txn: &mut Txn, need: u64, waits: bool, s: &mut S) -> Admission {
         if txn.claims.has(need) {
             return Admission::Granted;
         }
@@ -116,7 +110,9 @@ impl Policy for ByPartition {
             Intent::Write => *access = Access::Absent, // nobody asks for the value
             Intent::Lock => *access = Access::Unread,
             // SAFETY: by the caller's promise.
-            Intent::Untracked => return unsafe { read_committed::<Self, S>(access, record, txn, s, |_, _| Ok(())) },
+            Intent::Untracked => {
+                return unsafe { read_committed::<Self, S>(access, record, txn, s, |_, _| Ok(())) };
+            }
             Intent::Read | Intent::Covered => {
                 let row = record_of(record);
                 if let (Access::New, Content::At(version)) = (*access, row.content())

@@ -56,7 +56,9 @@ impl<V: Validation> Policy for Optimistic<V> {
             Intent::Write => *access = Access::Absent, // its line is in the cache
             Intent::Lock => *access = Access::Unread,
             // SAFETY: by the caller's promise.
-            Intent::Untracked => return unsafe { read_committed::<Self, S>(access, record, txn, s, |_, _| Ok(())) },
+            Intent::Untracked => {
+                return unsafe { read_committed::<Self, S>(access, record, txn, s, |_, _| Ok(())) };
+            }
             Intent::Read | Intent::Covered => {
                 // SAFETY: as above.
                 return unsafe {

@@ -30,8 +30,8 @@ pub use front::Front;
 pub use key::{Key, slice_of};
 pub use masstree::Yardstick;
 pub use nodes::Nodes;
-pub use partitioning::Partitioning;
 pub use page::{Mark, PAGE_ENTRIES_MAX, Page};
+pub use partitioning::Partitioning;
 pub use table_index::{Cursor, DERIVED, IndexKind, IndexOptions, TableIndex, Walk};
 
 /// What a step of a descent came to.

@@ -72,7 +72,8 @@ impl Partitioning {
         if bits == 0 {
             return ANY;
         }
-        let (Some(first), Some(last)) = (first_slice(from, is_fixed8), last_slice(to, is_fixed8, bits)) else {
+        let (Some(first), Some(last)) = (first_slice(from, is_fixed8), last_slice(to, is_fixed8, bits))
+        else {
             return ALL;
         };
         // (Slices ascend with keys, so all keys between have the same number.)
@@ -164,9 +165,8 @@ mod tests {
             split(56).of_range(from, to, true)
         };
         assert_eq!((fixed(0x100, 0x200), fixed(0x1ff, 0x201)), (1 << 1, ALL));
-        let bytes = |from: &[u8], to: &[u8]| {
-            split(16).of_range(Bound::Included(from), Bound::Excluded(to), false)
-        };
+        let bytes =
+            |from: &[u8], to: &[u8]| split(16).of_range(Bound::Included(from), Bound::Excluded(to), false);
         assert_eq!(bytes(b"\x00\x02", b"\x00\x03"), 1 << 2, "all with a prefix");
         assert_eq!(bytes(b"\x00\xff", b"\x01"), 1 << 15);
         assert_eq!(bytes(b"\x00\x02", b"\x00\x03\x00"), ALL, "the key 0003 is below");

@@ -1,8 +1,8 @@
 //! What a transaction does that memory is refused: it cleans up, waits for the epochs that have to pass, or fails.
 
+use super::blocker::{Blocker, Wanted};
 use super::point::Point;
 use super::state::TxnState;
-use super::blocker::{Blocker, Wanted};
 use crate::cc::{Abort, ConcurrencyControl, Refused};
 use crate::index::DERIVED;
 use crate::table::Fault;

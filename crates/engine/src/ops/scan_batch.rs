@@ -275,8 +275,7 @@ impl<C: ConcurrencyControl> ScanBatch<C> {
         if base.is_some_and(|base| base.index.partitioning().is_split()) && !partitioning.is_aligned() {
             return u64::MAX; // the rows can be in any
         }
-        let (mut from, mut to) =
-            (self.from.as_ref().map(Vec::as_slice), self.to.as_ref().map(Vec::as_slice));
+        let (mut from, mut to) = (self.from.as_ref().map(Vec::as_slice), self.to.as_ref().map(Vec::as_slice));
         if self.is_reverse {
             std::mem::swap(&mut from, &mut to);
         }

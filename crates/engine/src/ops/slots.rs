@@ -199,9 +199,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
             Op::ScanBatch(batch) => unsafe { (**batch).step(context, txn, s) },
             // SAFETY: likewise.
             Op::IndexedWrite(write) => unsafe { (**write).step(context, txn, s) },
-            Op::Admission(need) => {
-                C::admit(context.env(), txn, *need, true, s) != Admission::Suspended
-            }
+            Op::Admission(need) => C::admit(context.env(), txn, *need, true, s) != Admission::Suspended,
             Op::Point(_) | Op::Hold => unreachable!("stepped by the caller, or without steps"),
         }
     }

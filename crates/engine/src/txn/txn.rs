@@ -3,7 +3,8 @@
 use crate::cc::{ConcurrencyControl, Serializable};
 use crate::error::{Error, Result};
 use crate::ops::{
-    Contains, DeclarePartitions, Delete, Get, GetForUpdate, GetInto, GetMany, Insert, PointLookup, Put, Rows, TxnState, Update,
+    Contains, DeclarePartitions, Delete, Get, GetForUpdate, GetInto, GetMany, Insert, PointLookup, Put, Rows,
+    TxnState, Update,
 };
 use crate::options::Durability;
 use crate::table::{AsKey, Key, Partition, Table, Value, leading};

@@ -16,12 +16,12 @@ mod claims;
 mod committed;
 mod graph;
 mod known;
+#[cfg(all(test, braid_shuttle))]
+mod partition_tests;
 mod partitions;
 mod range_times;
 mod record;
 mod removed;
-#[cfg(all(test, braid_shuttle))]
-mod partition_tests;
 #[cfg(all(test, braid_shuttle))]
 mod shuttle_tests;
 mod txn;
@@ -448,13 +448,7 @@ unsafe impl<P: Policy> ConcurrencyControl for Single<P> {
     }
 
     #[inline(always)]
-    fn admit<S: Suspend>(
-        env: Env<'_, Self>,
-        txn: &mut Txn,
-        need: u64,
-        waits: bool,
-        s: &mut S,
-    ) -> Admission {
+    fn admit<S: Suspend>(env: Env<'_, Self>, txn: &mut Txn, need: u64, waits: bool, s: &mut S) -> Admission {
         P::admit(env, txn, need, waits, s)
     }
 

@@ -3,9 +3,7 @@
 
 use super::super::hstore::ByPartition;
 use super::shuttle_tests::{checkpoint, notices, notices_with_few_switches, read};
-use super::{
-    Access, CommitStage, Env, Held, Intent, Policy, Refused, Shared, Single, Txn, record_of,
-};
+use super::{Access, CommitStage, Env, Held, Intent, Policy, Refused, Shared, Single, Txn, record_of};
 use crate::cc::models::{Bench, Hand, check_both};
 use crate::cc::{Abort, Admission, Change, ConcurrencyControl, Declared, HStore};
 use crate::record::{Record, Timestamp};
