@@ -57,11 +57,14 @@ pub struct Schedule {
     pub workers: usize,
     /// Decides how long commits stay between their phases.
     pub seed: u64,
+    /// Transactions declare partitions, whether or not these are what they need: as the seed says.
+    pub declares: bool,
 }
 
 impl std::fmt::Display for Schedule {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "on {} workers, pauses of {}:", self.workers, self.seed)?;
+        let declares = if self.declares { ", declaring partitions" } else { "" };
+        write!(f, "on {} workers, pauses of {}{declares}:", self.workers, self.seed)?;
         for each in &self.moves {
             match each {
                 Move::Step(transaction) => write!(f, " {transaction}")?,
@@ -94,6 +97,7 @@ fn run<C: ConcurrencyControl>(
     index: IndexKind,
 ) -> Result<History, String> {
     let mut stage = Stage::<C>::new(script, schedule.workers, schedule.seed, index)?;
+    stage.declares = schedule.declares;
     if schedule.moves.iter().any(|each| matches!(each, Move::Phase(_))) {
         stage.part_commits(&schedule.moves);
     }
@@ -129,6 +133,7 @@ const FILL_ROWS: u64 = 24;
 struct Stage<'s, C: ConcurrencyControl> {
     script: &'s Script,
     seed: u64,
+    declares: bool,
     workers: Vec<Worker<C, EveryMiss>>,
     /// One per worker.
     phases: Vec<Rc<Phases>>,
@@ -156,6 +161,7 @@ impl<'s, C: ConcurrencyControl> Stage<'s, C> {
         let mut stage = Stage {
             script,
             seed,
+            declares: false,
             workers: Vec::new(),
             phases: (0..workers).map(|_| Rc::default()).collect(),
             phases_left: vec![0; script.transactions.len()],
@@ -246,6 +252,9 @@ impl<'s, C: ConcurrencyControl> Stage<'s, C> {
 
     /// Keys whose partitions a transaction declares: none, or some of the first ones, whatever it needs.
     fn declared(&self, at: usize) -> Vec<u32> {
+        if !self.declares {
+            return Vec::new();
+        }
         let mut random = Random::new(self.seed.wrapping_add(at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let chosen = if random.chance(25) { 0 } else { random.below(1 << DECLARED_MAX) };
         (0..DECLARED_MAX).filter(|part| chosen >> part & 1 == 1).map(|part| part * PARTITION_KEYS).collect()
@@ -432,7 +441,7 @@ mod tests {
         let script = parse("panics", SCRIPT).unwrap();
         let fault = play::<Snapshot>(
             &script,
-            &Schedule { moves: Vec::new(), workers: 0, seed: 0 },
+            &Schedule { moves: Vec::new(), workers: 0, seed: 0, declares: false },
             IndexKind::default(),
         )
         .unwrap_err();
@@ -458,7 +467,12 @@ mod tests {
         assert!(stage.finish().is_ok());
         moves.retain(|each| *each != Move::Clear);
         assert!(
-            play::<Snapshot>(&script, &Schedule { moves, workers: 1, seed: 0 }, IndexKind::BTree).is_ok()
+            play::<Snapshot>(
+                &script,
+                &Schedule { moves, workers: 1, seed: 0, declares: false },
+                IndexKind::BTree
+            )
+            .is_ok()
         );
     }
 
@@ -469,8 +483,12 @@ mod tests {
         let script = parse("filler", text).unwrap();
         let step = Move::Step(0);
         let moves = vec![step, Move::Fill, step, Move::Clear, Move::Tend, step];
-        let history =
-            play::<Snapshot>(&script, &Schedule { moves, workers: 2, seed: 0 }, IndexKind::BTree).unwrap();
+        let history = play::<Snapshot>(
+            &script,
+            &Schedule { moves, workers: 2, seed: 0, declares: false },
+            IndexKind::BTree,
+        )
+        .unwrap();
         let rows = Seen::Rows(vec![(1, 1), (2, 2)]);
         assert_eq!(history.transactions[0].seen, [rows.clone(), rows]);
         assert_eq!(history.last, script.rows);

@@ -98,7 +98,7 @@ impl<P: Policy, const BUG: u32> Policy for Careless<P, BUG> {
         if BUG == PENDING_IGNORED && intent == Intent::Read {
             record_of(record).raise_read_until(txn.age);
             // SAFETY: by the caller's promise.
-            return unsafe { read_committed(access, record, txn, s, |_, _| Ok(())) };
+            return unsafe { read_committed::<P, S>(access, record, txn, s, |_, _| Ok(())) };
         }
         // SAFETY: by the caller's promise.
         let has_ended = unsafe { P::access(access, record, intent, env_of(env), txn, s) };
