@@ -59,8 +59,8 @@ mod txn;
 pub mod wal;
 
 pub use cc::{
-    ConcurrencyControl, DlDetect, NoWait, Occ, Serializable, Silo, Snapshot, TicToc, TimestampOrdering,
-    WaitDie,
+    ConcurrencyControl, DlDetect, HStore, NoWait, Occ, Serializable, Silo, Snapshot, TicToc,
+    TimestampOrdering, WaitDie,
 };
 pub use db::{Batch, Database, Handle, TableInfo};
 pub use error::{Error, Result};
@@ -70,13 +70,14 @@ pub use options::{Durability, Options};
 pub use record::VALUE_BYTES_MAX;
 #[cfg(feature = "serde")]
 pub use table::Serde;
-pub use table::{AsKey, Index, KEY_BYTES_MAX, Key, Plain, Table, TableOptions, Value};
+pub use table::{AsKey, Index, KEY_BYTES_MAX, Key, Partition, Plain, Table, TableOptions, Value};
 pub use txn::{Transaction, Txn};
 
 /// The futures of a transaction's operations, and the cursors of its scans.
 pub mod futures {
     pub use crate::ops::{
-        Contains, Delete, Get, GetForUpdate, GetInto, GetMany, Insert, NextRow, Put, Rows, SkipLocked, Update,
+        Contains, DeclarePartitions, Delete, Get, GetForUpdate, GetInto, GetMany, Insert, NextRow, Put, Rows,
+        SkipLocked, Update,
     };
     pub use crate::secondary::{GetBy, IndexRows, NextIndexRow, OwnedIndexRows};
     pub use crate::txn::{OwnedRows, RawRows};

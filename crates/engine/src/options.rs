@@ -59,6 +59,10 @@ pub struct Options {
     pub index: IndexKind,
     /// What such tables have in front of their index. Default: [`Front::None`].
     pub front: Front,
+    /// Parts of the database of which a transaction has one or more to itself, under [`HStore`](crate::HStore) alone: a power
+    /// of two, at most 64. Default: 64, several times the cores of most machines; a transaction that does not say which ones it
+    /// needs takes all of them.
+    pub partitions: u32,
     /// When commits are acknowledged; a transaction can choose for itself by `Txn::set_durability`. This and what
     /// follows means nothing to a database in memory.
     pub durability: Durability,
@@ -107,6 +111,7 @@ impl Default for Options {
             lock_wait_ms: 10_000,
             index: IndexKind::default(),
             front: Front::default(),
+            partitions: PARTITIONS_MAX,
             durability: Durability::Sync,
             among_others: false,
             log_segment_bytes: 64 << 20,
@@ -141,6 +146,9 @@ impl Options {
         if self.workers > WORKERS_MAX {
             return invalid("workers", "must be at most 1024");
         }
+        if !self.partitions.is_power_of_two() || self.partitions > PARTITIONS_MAX {
+            return invalid("partitions", "must be a power of two, at most 64");
+        }
         let sectors = 2..=LOG_SEGMENT_BYTES_MAX / SECTOR_BYTES;
         let is_whole = self.log_segment_bytes.is_multiple_of(SECTOR_BYTES);
         if !is_whole || !sectors.contains(&(self.log_segment_bytes / SECTOR_BYTES)) {
@@ -163,3 +171,4 @@ const SECTOR_BYTES: u64 = 512;
 const LOG_SEGMENT_BYTES_MAX: u64 = 1 << 30;
 const BATCH_MAX: usize = 4096;
 const WORKERS_MAX: usize = 1024;
+const PARTITIONS_MAX: u32 = 64;

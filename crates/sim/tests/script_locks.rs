@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 fn histories(scheme: Scheme, name: &str) -> Vec<History> {
     let script = spec(name).expect("there is a script of that name").expect("it can be read");
     let play = |moves: Vec<Move>, workers| {
-        let schedule = Schedule { moves, workers, seed: 1 };
+        let schedule = Schedule { moves, workers, seed: 1, declares: false };
         scheme.play(&script, &schedule).unwrap_or_else(|fault| panic!("{fault}\n{script}{schedule}"))
     };
     interleavings(&script).flat_map(|moves| [play(moves.clone(), 1), play(moves, 2)]).collect()
@@ -29,7 +29,9 @@ fn opposite_orders_end() {
     for scheme in SCHEMES {
         let all = histories(*scheme, "lock-opposite-orders");
         assert!(all.iter().all(|history| committed(history) >= 1), "{scheme:?}");
-        assert!(all.iter().any(|history| committed(history) == 1), "{scheme:?}");
+        // (Where a transaction has the whole database, the other one waits before it has anything.)
+        let all_commit = scheme.name == "hstore";
+        assert!(all_commit || all.iter().any(|history| committed(history) == 1), "{scheme:?}");
     }
 }
 
@@ -62,7 +64,8 @@ fn who_waits_goes_on_or_gives_way() {
             for workers in [1, 2] {
                 // The older one asks for the row while the younger one has it.
                 let moves: Vec<Move> = [0, 1, 0, 1, 0, 1].map(Move::Step).into();
-                let history = scheme.play(&script(end), &Schedule { moves, workers, seed: 1 });
+                let history =
+                    scheme.play(&script(end), &Schedule { moves, workers, seed: 1, declares: false });
                 let history = history.unwrap_or_else(|fault| panic!("{fault}"));
                 assert_eq!(history.transactions[0].outcome, expected, "{}, {end}: {history:?}", scheme.name);
                 assert_eq!(history.transactions[1].outcome, Outcome::Committed);
@@ -90,7 +93,8 @@ fn refused_and_committed() {
 /// Proves that two workers take different jobs: never the same, and in some interleaving both at once.
 #[test]
 fn different_jobs() {
-    for scheme in SCHEMES {
+    // (Where a transaction has the whole database, all jobs count as locked.)
+    for scheme in SCHEMES.iter().filter(|scheme| scheme.name != "hstore") {
         let all = histories(*scheme, "lock-job-queue");
         let mut ends = BTreeSet::new();
         for history in all {
@@ -144,7 +148,7 @@ fn parted_commits_stay() {
         moves.extend([Move::Step(1), Move::Step(1)]);
         moves.extend([Move::Phase(1)].repeat(4));
         moves.extend([Move::Phase(0)].repeat(4 - phases));
-        let history = SCHEMES[0].play(&script, &Schedule { moves, workers: 2, seed: 1 });
+        let history = SCHEMES[0].play(&script, &Schedule { moves, workers: 2, seed: 1, declares: false });
         let history = history.unwrap_or_else(|fault| panic!("{fault}"));
         let (a, b) = (&history.transactions[0], &history.transactions[1]);
         assert!(a.ends < b.begins && b.ended < a.ended, "{phases}: {history:?}");

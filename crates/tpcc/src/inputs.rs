@@ -237,7 +237,7 @@ impl Source {
             customer: self.who(),
             amount: between(&mut self.rng, 100, 500_000) as i64,
             date: self.date(),
-            history: keys::history(self.number, self.made),
+            history: keys::history(self.number, self.made, district.warehouse()),
         }
     }
 
@@ -304,6 +304,22 @@ fn now_us() -> u64 {
 }
 
 impl Input {
+    /// The warehouses whose rows the transaction reads or writes, some perhaps more than once; none: it may be any.
+    #[inline]
+    pub(crate) fn warehouses(&self) -> impl Iterator<Item = u16> {
+        let (home, other, lines) = match self {
+            Input::NewOrder(input) => (Some(input.district.warehouse()), None, input.lines()),
+            Input::Payment(input) => {
+                (Some(input.district.warehouse()), Some(input.customer_district.warehouse()), &[][..])
+            }
+            Input::Delivery(input) => (Some(input.warehouse), None, &[][..]),
+            Input::OrderStatus(input) => (Some(input.district.warehouse()), None, &[][..]),
+            Input::StockLevel(input) => (Some(input.district.warehouse()), None, &[][..]),
+            Input::Query2(_) => (None, None, &[][..]),
+        };
+        home.into_iter().chain(other).chain(lines.iter().map(|line| line.warehouse))
+    }
+
     /// Keys that transactions conflict on if they are open at once, and how many: to be kept apart, or in order.
     ///
     /// Under every scheme, of two open transactions that change the same row one fails: Payment's warehouse and district,

@@ -10,7 +10,10 @@
 //! | order line | warehouse 16, district 4, order 32, line 4 |
 //! | a customer's order | warehouse 16, district 4, customer 12, order 32 |
 //! | stock | warehouse 16, item 24 |
-//! | history | source 24, number 40 |
+//! | history | source 16, number 32, warehouse 16 |
+//!
+//! So the leading bits of a key, but for the last ones, are its warehouse's number, by which the tables are partitioned; of the
+//! history it is the whole key, modulo the number of partitions.
 //!
 //! All numbers but the history's begin with 1; `Scale::check` keeps them within their bits.
 
@@ -29,7 +32,24 @@ const CUSTOMER_BITS: u32 = 12;
 const ORDER_BITS: u32 = 32;
 const LINE_BITS: u32 = 4;
 const ITEM_BITS: u32 = 24;
-const HISTORY_BITS: u32 = 40;
+const HISTORY_BITS: u32 = 32;
+const WAREHOUSE_BITS: u32 = 16;
+
+/// Leading bits of keys up to the warehouse's number.
+pub(crate) mod leading {
+    use super::{CUSTOMER_BITS, DISTRICT_BITS, ITEM_BITS, LINE_BITS, ORDER_BITS};
+
+    pub(crate) const WAREHOUSE: u32 = 64;
+    pub(crate) const DISTRICT: u32 = 64 - DISTRICT_BITS;
+    pub(crate) const CUSTOMER: u32 = DISTRICT - CUSTOMER_BITS;
+    pub(crate) const ORDER: u32 = DISTRICT - ORDER_BITS;
+    pub(crate) const LINE: u32 = ORDER - LINE_BITS;
+    pub(crate) const CUSTOMER_ORDER: u32 = CUSTOMER - ORDER_BITS;
+    pub(crate) const STOCK: u32 = 64 - ITEM_BITS;
+    pub(crate) const HISTORY: u32 = 64;
+    /// Of a district's number in four bytes.
+    pub(crate) const DISTRICT_OF_FOUR: u32 = 32 - DISTRICT_BITS;
+}
 
 const _: () = assert!(16 + DISTRICT_BITS + CUSTOMER_BITS + ORDER_BITS == 64);
 const _: () = assert!(LINES_MAX < 1 << LINE_BITS);
@@ -133,12 +153,12 @@ pub(crate) fn item_of_stock(key: u64) -> u32 {
     (key & ((1 << ITEM_BITS) - 1)) as u32
 }
 
-/// A key of the history: of the row of this number that comes from one source.
+/// A key of the history: of the row of this number that comes from one source, for a payment to this warehouse.
 #[inline(always)]
-pub(crate) fn history(source: u64, number: u64) -> u64 {
-    debug_assert!(source < 1 << (64 - HISTORY_BITS));
+pub(crate) fn history(source: u64, number: u64, warehouse: u16) -> u64 {
+    debug_assert!(source < 1 << (64 - HISTORY_BITS - WAREHOUSE_BITS));
     debug_assert!(number < 1 << HISTORY_BITS);
-    source << HISTORY_BITS | number
+    (source << HISTORY_BITS | number) << WAREHOUSE_BITS | u64::from(warehouse)
 }
 
 #[cfg(test)]
@@ -155,7 +175,25 @@ mod tests {
         assert!(least.line(u32::MAX, 15) < next.line(0, 0));
         assert!(least.customer_order(4095, u32::MAX) < next.customer_order(1, 0));
         assert!(stock(1, ITEMS_MAX + 1) < stock(2, 1));
-        assert!(history(1, (1 << 40) - 1) < history(2, 0));
+        assert!(history(1, (1 << 32) - 1, 9) < history(2, 0, 1));
+    }
+
+    #[test]
+    fn leading_bits_are_the_warehouse() {
+        // Proves that all rows of a warehouse are in one partition: its number, modulo how many there are.
+        let (warehouse, district) = (0x1234, District::new(0x1234, 5));
+        let keys = [
+            (u64::from(warehouse), leading::WAREHOUSE),
+            (district.key(), leading::DISTRICT),
+            (district.customer(7), leading::CUSTOMER),
+            (district.order(8), leading::ORDER),
+            (district.line(8, 9), leading::LINE),
+            (district.customer_order(7, 8), leading::CUSTOMER_ORDER),
+            (stock(warehouse, 10), leading::STOCK),
+            (u64::from(district.number_of_all()) << 32, leading::DISTRICT_OF_FOUR),
+        ];
+        assert!(keys.iter().all(|(key, bits)| key >> (64 - bits) == u64::from(warehouse)));
+        assert_eq!(history(1, 2, warehouse) % 64 >> (64 - leading::HISTORY), u64::from(warehouse) % 64);
     }
 
     #[test]

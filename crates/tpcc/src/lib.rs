@@ -107,6 +107,8 @@ impl Tpcc {
     #[inline]
     pub async fn transaction<C: Scheme>(&self, tx: &Txn<C>, input: &Input, many: bool) -> Result<()> {
         let (tables, scale) = (&self.tables, &self.settings.scale);
+        let partition = |warehouse: u16| tx.partition_of(tables.warehouses, u64::from(warehouse));
+        tx.declare_partitions(input.warehouses().filter_map(partition)).await?;
         let shown = match input {
             Input::NewOrder(input) => new_order::new_order(tables, tx, input, many).await?,
             Input::Payment(input) => payment::payment(tables, tx, input).await?,

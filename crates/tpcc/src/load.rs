@@ -117,6 +117,19 @@ enum Row {
     Supplier(u32),
 }
 
+impl Row {
+    /// The warehouse that it belongs to.
+    fn warehouse(self) -> Option<u16> {
+        match self {
+            Row::Stock(warehouse, _) | Row::Warehouse(warehouse) => Some(warehouse),
+            Row::District(district) | Row::Customer(district, _) | Row::Order(district, ..) => {
+                Some(district.warehouse())
+            }
+            Row::Item(_) | Row::Region(_) | Row::Nation(_) | Row::Supplier(_) => None,
+        }
+    }
+}
+
 impl<C: Scheme> Loader<'_, C> {
     fn load(&self, piece: &Piece) -> Result<()> {
         let scale = self.scale;
@@ -159,6 +172,8 @@ impl<C: Scheme> Loader<'_, C> {
 
     async fn insert(&self, tx: &Txn<C>, row: Row) -> Result<()> {
         let (tables, scale) = (self.tables, self.scale);
+        let partition = |warehouse: u16| tx.partition_of(tables.warehouses, u64::from(warehouse));
+        tx.declare_partitions(row.warehouse().and_then(partition)).await?;
         match row {
             Row::Item(item) => {
                 let row = populate::item(&mut self.rng(1, u64::from(item)));
@@ -182,7 +197,7 @@ impl<C: Scheme> Loader<'_, C> {
                 let row = populate::customer(&mut rng, number, &self.names, scale, DATE);
                 tx.insert(tables.customers, key, &row).await?;
                 let row = populate::history(&mut rng, district, number, DATE);
-                tx.insert(tables.history, keys::history(SOURCE, key), &row).await
+                tx.insert(tables.history, keys::history(SOURCE, key, district.warehouse()), &row).await
             }
             Row::Order(district, number, customer) => self.insert_order(tx, district, number, customer).await,
             Row::Region(number) => {

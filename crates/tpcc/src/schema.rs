@@ -1,7 +1,8 @@
 //! The tables, and the two ways to rows that are not by their primary key: customers by their last name, and a
-//! customer's newest order. Both are indexes that the engine keeps up to date.
+//! customer's newest order. Both are indexes that the engine keeps up to date. All that belongs to a warehouse is in its partition of
+//! the database.
 
-use crate::keys::{self, District};
+use crate::keys::{self, District, leading};
 use crate::rows::{
     Customer, DistrictRow, History, Item, Nation, Order, OrderLine, Region, Stock, Supplier, Text, Warehouse,
 };
@@ -34,23 +35,28 @@ pub(crate) struct Tables {
 impl Tables {
     /// The tables of this database, which are made if they are not there.
     pub(crate) fn open<C: Scheme>(db: &Database<C>) -> Result<Tables> {
-        let (customers, orders) = (db.table("customer")?, db.table("order")?);
-        let customers_by_name = db.index(customers, "customer by name", |key, row: &Customer| {
+        let customers = db.partitioned_table("customer", leading::CUSTOMER)?;
+        let by_name = |key: &u64, row: &Customer| {
             Some(name(keys::district_of_customer(*key), &row.last, *row.first.padded()))
-        })?;
-        let orders_by_customer = db.unique_index(orders, "order by customer", |key, row: &Order| {
+        };
+        let customers_by_name =
+            db.partitioned_index(customers, "customer by name", leading::DISTRICT_OF_FOUR, by_name)?;
+        let orders = db.partitioned_table("order", leading::ORDER)?;
+        let by_customer = |key: &u64, row: &Order| {
             Some(keys::district_of_order(*key).customer_order(row.customer, keys::order_of(*key)))
-        })?;
+        };
+        let orders_by_customer =
+            db.partitioned_unique_index(orders, "order by customer", leading::CUSTOMER_ORDER, by_customer)?;
         Ok(Tables {
-            warehouses: db.table("warehouse")?,
-            districts: db.table("district")?,
+            warehouses: db.partitioned_table("warehouse", leading::WAREHOUSE)?,
+            districts: db.partitioned_table("district", leading::DISTRICT)?,
             customers,
-            history: db.table("history")?,
+            history: db.partitioned_table("history", leading::HISTORY)?,
             orders,
-            new_orders: db.table("new order")?,
-            lines: db.table("order line")?,
+            new_orders: db.partitioned_table("new order", leading::ORDER)?,
+            lines: db.partitioned_table("order line", leading::LINE)?,
             items: db.table("item")?,
-            stocks: db.table("stock")?,
+            stocks: db.partitioned_table("stock", leading::STOCK)?,
             suppliers: db.table("supplier")?,
             nations: db.table("nation")?,
             regions: db.table("region")?,

@@ -10,7 +10,7 @@ use braiddb::metrics::SystemClock;
 use braiddb::storage::MemoryStorage;
 use braiddb::suspend::{Never, OnMiss};
 use braiddb::worker::WorkerOptions;
-use braiddb::{Durability, Error, Front, IndexKind, Options, Plain, Serializable, Table};
+use braiddb::{Durability, Error, Front, HStore, IndexKind, Options, Plain, Serializable, Table};
 use std::collections::{BTreeMap, BTreeSet};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -372,4 +372,19 @@ fn transactions_in_progress_are_short() {
     let input = suite.inputs((0, 1), SEED).next();
     let bytes = alone(&db, async |tx: &Txn| Ok(size_of_val(&suite.transaction(tx, &input, true))));
     assert!(bytes.as_ref().is_ok_and(|bytes| *bytes <= FUTURE_BYTES_MAX), "{bytes:?}");
+}
+
+/// Proves that transactions declare all the partitions that they need: on one worker none has to give way, though they wait for
+/// each other; and that the conditions hold when several workers run them.
+#[test]
+fn transactions_declare_what_they_need() {
+    let settings = Settings { remote_items: 10, remote_payments: 40, ..small(Mix::Full) };
+    let (db, suite) = loaded::<HStore>(settings, SEED, 1).unwrap();
+    run(&db, &suite, 1, 1000, SEED);
+    assert_eq!(db.statistics().aborts_conflict, 0);
+    run(&db, &suite, 2, 1000, SEED + 1);
+    let hybrid = suite.with(Settings { mix: Mix::Hybrid, ..settings });
+    run(&db, &hybrid, 2, 300, SEED + 2);
+    let violations = hybrid.violations(&db, 2).unwrap();
+    assert!(violations.iter().all(Option::is_none), "{violations:?}");
 }

@@ -172,8 +172,8 @@ impl Smallbank {
     /// Makes and fills the tables.
     pub(crate) fn load<C: Scheme>(db: &Database<C>, setup: &Setup) -> crate::Result<Smallbank> {
         let accounts = db.table("accounts").map_err(engine::failure)?;
-        let savings = db.table("savings").map_err(engine::failure)?;
-        let checking = db.table("checking").map_err(engine::failure)?;
+        let savings = db.partitioned_table("savings", u64::BITS).map_err(engine::failure)?;
+        let checking = db.partitioned_table("checking", u64::BITS).map_err(engine::failure)?;
         fill(db, "customers", setup.customers, None, async |tx, &customer| {
             let balances = first_balances(customer);
             tx.insert(accounts, name(customer), customer).await?;
@@ -372,6 +372,9 @@ impl Transactions for Smallbank {
     }
 
     async fn run<C: Scheme>(&self, tx: &Txn<C>, input: &Input, many: bool) -> Result<()> {
+        let sides = if matches!(input.act, Act::Amalgamate | Act::SendPayment) { 2 } else { 1 };
+        let customers = [input.customer, input.other].into_iter().take(sides);
+        tx.declare_partitions(customers.filter_map(|of| tx.partition_of(self.savings, of))).await?;
         match input.act {
             Act::Balance => {
                 let of = self.customer(tx, input.customer).await?;

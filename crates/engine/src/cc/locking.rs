@@ -106,7 +106,9 @@ impl<W: OnConflict> Policy for Locking<W> {
     ) -> bool {
         let locked = match intent {
             // SAFETY: by the caller's promise.
-            Intent::Untracked => return unsafe { read_committed(access, record, txn, s, |_, _| Ok(())) },
+            Intent::Untracked => {
+                return unsafe { read_committed::<Self, S>(access, record, txn, s, |_, _| Ok(())) };
+            }
             Intent::Lock => {
                 *access = Access::Unread;
                 return true;

@@ -15,6 +15,7 @@
 
 mod common;
 mod dl_detect;
+mod hstore;
 mod locking;
 #[cfg(test)]
 #[cfg_attr(not(braid_shuttle), allow(dead_code, reason = "the models of schedules use a part of it"))]
@@ -33,6 +34,7 @@ mod wait_die;
 mod waits;
 
 pub use dl_detect::DlDetect;
+pub use hstore::HStore;
 pub use no_wait::NoWait;
 pub use occ::Occ;
 pub use serializable::{Planted, Serializable, planted};
@@ -60,6 +62,7 @@ macro_rules! schemes {
             "occ" occ Occ Serial,
             "tictoc" tictoc TicToc Serial,
             "timestamp" timestamp TimestampOrdering Serial,
+            "hstore" hstore HStore Serial,
         }
     };
 }
@@ -142,6 +145,21 @@ pub struct Declared {
     pub is_read_only: bool,
     /// It has given way before, and is run again.
     pub is_retry: bool,
+    /// It restores what there was, in a database that nobody else uses.
+    pub restores: bool,
+}
+
+/// Whether an operation may begin, under a scheme with partitions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Admission {
+    /// It may, as long as the transaction is open.
+    Granted,
+    /// Another transaction is waited for: ask again.
+    Suspended,
+    /// It would have to wait, and is not to.
+    Busy,
+    /// The transaction has to give way: [`refused`](ConcurrencyControl::refused) says why.
+    Refused,
 }
 
 /// What the reads of a transaction show.
@@ -304,6 +322,8 @@ pub unsafe trait ConcurrencyControl: Sized + Send + Sync + 'static {
     const TRACKS_READS: bool;
     /// True only in tests: nodes of the index lose their stamps when they split.
     const LOSES_STAMPS: bool = false;
+    /// Transactions are kept apart by partitions: it is asked by `admit` before anything is looked for.
+    const HAS_PARTITIONS: bool = false;
 
     /// One per database: clocks, registries.
     type Shared: Send + Sync;
@@ -316,8 +336,9 @@ pub unsafe trait ConcurrencyControl: Sized + Send + Sync + 'static {
     /// A suspended decision whether a transaction commits. Plain data.
     type Prepare: Copy + Default + Send;
 
-    /// The shared part of a database whose records lie in `records`. Waits are charged to `memory`.
-    fn open(records: Arc<Slab>, memory: Arc<Memory>) -> Self::Shared;
+    /// The shared part of a database whose records lie in `records`, and which has so many partitions. Waits are charged
+    /// to `memory`.
+    fn open(records: Arc<Slab>, memory: Arc<Memory>, partitions: u32) -> Self::Shared;
     /// What a transaction that began now would have for its snapshot's timestamp.
     fn now(shared: &Self::Shared) -> u64;
     /// No transaction that is open or begins later has a lesser snapshot.
@@ -388,6 +409,40 @@ pub unsafe trait ConcurrencyControl: Sized + Send + Sync + 'static {
     fn savepoint(txn: &Self::Txn) -> usize;
     /// Undoes all changes made since `savepoint` returned `at`.
     fn rollback_to(env: Env<'_, Self>, txn: &mut Self::Txn, at: usize);
+
+    /// The open transaction is going to need these partitions, a bit each. To be followed by `admit`, which takes them.
+    fn declare_partitions(shared: &Self::Shared, txn: &mut Self::Txn, partitions: u64) {
+        let _ = (shared, txn, partitions);
+    }
+
+    /// Whether the transaction may look for what is in these partitions, a bit each (0: in any one). Asked at each step of an operation
+    /// before its first look into an index, and again before a change; not for untracked reads. With `waits`, others are
+    /// waited for: a step.
+    #[inline(always)]
+    fn admit<S: Suspend>(
+        env: Env<'_, Self>,
+        txn: &mut Self::Txn,
+        need: u64,
+        waits: bool,
+        s: &mut S,
+    ) -> Admission {
+        let _ = (env, txn, need, waits, s);
+        Admission::Granted
+    }
+
+    /// Why the transaction was not admitted. It stays so until it ends: nothing that it finds from now on counts.
+    #[inline(always)]
+    fn refused(txn: &Self::Txn) -> Option<Refused> {
+        let _ = txn;
+        None
+    }
+
+    /// The transaction does not wait for admission any longer. The queue in `waits` in which it can wait for it asleep, and the
+    /// transaction that is in the way: `holder` says whether it is so still.
+    fn awaited(shared: &Self::Shared, txn: &mut Self::Txn) -> Option<(RecordId, Holder)> {
+        let _ = (shared, txn);
+        None
+    }
 
     /// Whether the transaction may wait in the queue of this record, which another one has locked. (A scheme that lets
     /// transactions wait in accesses keeps circles from closing by way of both.)

@@ -9,6 +9,9 @@ use crate::record::{RECORD_BYTES, Record, RecordId};
 use crate::suspend::Never;
 use crate::sync::Arc;
 
+/// Partitions of such a database.
+pub(super) const PARTITIONS: u32 = 4;
+
 /// A database of one table, without executor and API.
 pub(super) struct Bench<C: ConcurrencyControl> {
     pub(super) shared: C::Shared,
@@ -37,7 +40,7 @@ impl<C: ConcurrencyControl> Bench<C> {
             index.lose_stamps();
         }
         Bench {
-            shared: C::open(records.clone(), memory.clone()),
+            shared: C::open(records.clone(), memory.clone(), PARTITIONS),
             index,
             records,
             epochs: Epochs::new(),

@@ -56,11 +56,13 @@ impl<V: Validation> Policy for Optimistic<V> {
             Intent::Write => *access = Access::Absent, // its line is in the cache
             Intent::Lock => *access = Access::Unread,
             // SAFETY: by the caller's promise.
-            Intent::Untracked => return unsafe { read_committed(access, record, txn, s, |_, _| Ok(())) },
+            Intent::Untracked => {
+                return unsafe { read_committed::<Self, S>(access, record, txn, s, |_, _| Ok(())) };
+            }
             Intent::Read | Intent::ReadToWrite | Intent::Covered => {
                 // SAFETY: as above.
                 return unsafe {
-                    read_committed(access, record, txn, s, |txn, at| note::<V>(txn, record, at))
+                    read_committed::<Self, S>(access, record, txn, s, |txn, at| note::<V>(txn, record, at))
                 };
             }
         }

@@ -101,9 +101,11 @@ impl Policy for ByTime {
         match intent {
             Intent::Write => *access = Access::Absent, // nobody asks for the value
             // SAFETY: by the caller's promise.
-            Intent::Untracked => return unsafe { read_committed(access, record, txn, s, |_, _| Ok(())) },
+            Intent::Untracked => {
+                return unsafe { read_committed::<Self, S>(access, record, txn, s, |_, _| Ok(())) };
+            }
             // SAFETY: as above.
-            _ => return unsafe { read_committed(access, record, txn, s, admit) },
+            _ => return unsafe { read_committed::<Self, S>(access, record, txn, s, admit) },
         }
         true
     }

@@ -66,6 +66,7 @@ impl<C: ConcurrencyControl> Database<C> {
         let engine = self.engine();
         let tables = engine.all_tables();
         let table = tables.into_iter().find(|table| table.kind.name == name)?;
+        _ = table.index.partitioning().say(None, engine.options.partitions); // if nothing has been said
         Some(RawTable::new(table, engine.id))
     }
 
@@ -77,7 +78,7 @@ impl<C: ConcurrencyControl> Database<C> {
         let options = TableOptions { index, front };
         let kind = TableKind { name, types: (key_type, value_type), fixed8, options };
         let created = |number, kind: &TableKind| log_table(engine, number, kind);
-        open_table(engine, kind, false, created, |table| RawTable::new(table, engine.id))
+        open_table(engine, kind, false, None, created, |table| RawTable::new(table, engine.id))
     }
 
     /// Copies the database to an empty directory, which is made if it is not there, while transactions go on. The copy

@@ -1,6 +1,6 @@
 //! Declaring secondary indexes.
 
-use super::Database;
+use super::{Database, check_leading_bits};
 use crate::cc::ConcurrencyControl;
 use crate::error::Result;
 use crate::secondary::{Declared, extractor, open_index};
@@ -53,7 +53,7 @@ impl<C: ConcurrencyControl> Database<C> {
         name: &str,
         extract: impl for<'v> Fn(&K, V::View<'v>) -> Option<I> + Send + Sync + 'static,
     ) -> Result<Index<I, K, V>> {
-        self.declare(table, name, false, extract)
+        self.declare(table, name, false, None, extract)
     }
 
     /// As [`index`](Self::index), but no two rows may have the same key: a write that would make two is
@@ -65,7 +65,31 @@ impl<C: ConcurrencyControl> Database<C> {
         name: &str,
         extract: impl for<'v> Fn(&K, V::View<'v>) -> Option<I> + Send + Sync + 'static,
     ) -> Result<Index<I, K, V>> {
-        self.declare(table, name, true, extract)
+        self.declare(table, name, true, None, extract)
+    }
+
+    /// As [`index`](Self::index), with entries in partitions by the leading bits of their keys, as those of a
+    /// [`partitioned_table`](Self::partitioned_table): so an entry can be where its row is. (Without, a write that changes an entry needs
+    /// all partitions.) Where some are not, that does no harm, but that all partitions are needed to read by the index.
+    pub fn partitioned_index<I: Key, K: Key, V: Value + ?Sized>(
+        &self,
+        table: Table<K, V>,
+        name: &str,
+        leading_bits: u32,
+        extract: impl for<'v> Fn(&K, V::View<'v>) -> Option<I> + Send + Sync + 'static,
+    ) -> Result<Index<I, K, V>> {
+        self.declare(table, name, false, Some(leading_bits), extract)
+    }
+
+    /// The same of a [`unique_index`](Self::unique_index).
+    pub fn partitioned_unique_index<I: Key, K: Key, V: Value + ?Sized>(
+        &self,
+        table: Table<K, V>,
+        name: &str,
+        leading_bits: u32,
+        extract: impl for<'v> Fn(&K, V::View<'v>) -> Option<I> + Send + Sync + 'static,
+    ) -> Result<Index<I, K, V>> {
+        self.declare(table, name, true, Some(leading_bits), extract)
     }
 
     fn declare<I: Key, K: Key, V: Value + ?Sized>(
@@ -73,14 +97,17 @@ impl<C: ConcurrencyControl> Database<C> {
         table: Table<K, V>,
         name: &str,
         is_unique: bool,
+        leading_bits: Option<u32>,
         extract: impl for<'v> Fn(&K, V::View<'v>) -> Option<I> + Send + Sync + 'static,
     ) -> Result<Index<I, K, V>> {
+        leading_bits.map_or(Ok(()), check_leading_bits)?;
         let engine = self.engine();
         let table = table.inner(engine.id)?;
         let declared = Declared {
             name: name.into(),
             key_type: I::type_name(),
             is_unique,
+            leading_bits,
             extract: extractor::<I, K, V>(is_unique, extract),
         };
         open_index(engine, table, declared).map(|index| Index::new(index, engine.id))

@@ -23,7 +23,7 @@ use crate::ops::TxnState;
 use crate::options::Options;
 use crate::suspend::{OnMiss, Suspend};
 use crate::sync::atomic::Ordering::Relaxed;
-use crate::table::{Key, Table, TableKind, TableOptions, Value};
+use crate::table::{AsKey, Key, Partition, Table, TableKind, TableOptions, Value, leading};
 use crate::txn::{Closure, Each, Transaction, Txn, WorkerHost, run_in_turn, run_to_commit};
 use crate::wal;
 use std::fmt;
@@ -107,6 +107,14 @@ impl From<TaskError> for Error {
     }
 }
 
+/// Whether so many bits can begin a key.
+fn check_leading_bits(bits: u32) -> Result<()> {
+    match (1..=u64::BITS).contains(&bits) {
+        true => Ok(()),
+        false => Err(Error::InvalidOption { option: "leading_bits", reason: "must be from 1 to 64".into() }),
+    }
+}
+
 /// What a transaction's result is worth. (An error that is held back rests on what may be lost.)
 #[inline(always)]
 fn known<R>(result: Result<R>, fate: Fate) -> Result<R> {
@@ -178,7 +186,7 @@ impl<C: ConcurrencyControl> Database<C> {
     /// # Ok::<(), Error>(())
     /// ```
     pub fn table<K: Key, V: Value + ?Sized>(&self, name: &str) -> Result<Table<K, V>> {
-        self.open_table(name, None)
+        self.open_table(name, None, None)
     }
 
     /// As [`Database::table`], with a choice of how the table is made. A table that exists was made so; one with other
@@ -200,20 +208,58 @@ impl<C: ConcurrencyControl> Database<C> {
         name: &str,
         options: TableOptions,
     ) -> Result<Table<K, V>> {
-        self.open_table(name, Some(options))
+        self.open_table(name, Some(options), None)
+    }
+
+    /// As [`Database::table`], of a table whose rows are in partitions of the database: the number in the leading bits of a row's
+    /// encoded key, from 1 to 64 of them, tells which, modulo [`Options::partitions`]. So rows that begin alike are together, and rows
+    /// of several tables are if they have the same number. It counts under [`HStore`](crate::HStore) alone: see
+    /// [`Txn::declare_partitions`].
+    ///
+    /// This is not stored: it is said each time that the database is opened, before the table is opened otherwise, and may be
+    /// something else each time. Two answers at the same time are [`Error::TableMismatch`].
+    ///
+    /// ```
+    /// # use braiddb::{Database, Error, Options, Table};
+    /// # let db = Database::in_memory(Options { workers: 0, ..Options::default() })?;
+    /// let orders: Table<(u16, u32), [u8]> = db.partitioned_table("orders", 16)?; // by warehouse
+    /// let stock: Table<(u16, u64), u32> = db.partitioned_table("stock", 16)?;
+    /// assert_eq!(db.partition_of(orders, (7, 1)), db.partition_of(stock, (7, 99)));
+    /// let wrong = db.partitioned_table::<(u16, u64), u32>("stock", 80);
+    /// assert!(matches!(wrong, Err(Error::InvalidOption { .. })));
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn partitioned_table<K: Key, V: Value + ?Sized>(
+        &self,
+        name: &str,
+        leading_bits: u32,
+    ) -> Result<Table<K, V>> {
+        check_leading_bits(leading_bits)?;
+        self.open_table(name, None, Some(leading_bits))
+    }
+
+    /// As [`Txn::partition_of`].
+    pub fn partition_of<K: Key, V: Value + ?Sized>(
+        &self,
+        table: Table<K, V>,
+        key: impl AsKey<K>,
+    ) -> Option<Partition> {
+        let table = table.inner(self.0.engine.id).ok()?;
+        table.index.partitioning().number_of(&leading(&key)?).map(Partition::new)
     }
 
     fn open_table<K: Key, V: Value + ?Sized>(
         &self,
         name: &str,
         options: Option<TableOptions>,
+        leading_bits: Option<u32>,
     ) -> Result<Table<K, V>> {
         let engine = &*self.0.engine;
         let created = |number, kind: &TableKind| log_table(engine, number, kind);
         let is_chosen = options.is_some();
         let by_default = TableOptions { index: engine.options.index, front: engine.options.front };
         let kind = TableKind::of::<K, V>(name, options.unwrap_or(by_default));
-        open_table(engine, kind, is_chosen, created, |table| table.handle(engine.id))
+        open_table(engine, kind, is_chosen, leading_bits, created, |table| table.handle(engine.id))
     }
 
     /// Submits a transaction, from any thread. It runs on one of the database's worker threads; on a

@@ -274,7 +274,7 @@ impl<C: ConcurrencyControl> Salvaging<'_, C> {
         let engine = &**self.of.engine;
         let (name, kind) = (entry.name.clone(), checkpointer::kind(entry)?);
         let created = |number, kind: &TableKind| log_table(engine, number, kind);
-        let raw = open_table(engine, kind, false, created, |table| RawTable::new(table, engine.id))?;
+        let raw = open_table(engine, kind, false, None, created, |table| RawTable::new(table, engine.id))?;
         let report = SalvagedTable { name, checkpoint, ..SalvagedTable::default() };
         let is_cut = self.gaps.iter().any(|gap| self.cuts(gap, start));
         self.tables.insert(entry.number, Target { raw, start, is_cut, report });

@@ -17,6 +17,7 @@ mod model;
 mod nodes;
 mod object;
 mod page;
+mod partitioning;
 #[cfg(all(test, braid_shuttle))]
 mod schedules;
 #[cfg(all(test, not(any(braid_shuttle, braid_loom))))]
@@ -30,6 +31,7 @@ pub use key::{Key, slice_of};
 pub use masstree::Yardstick;
 pub use nodes::Nodes;
 pub use page::{Mark, PAGE_ENTRIES_MAX, Page};
+pub use partitioning::Partitioning;
 pub use table_index::{Cursor, DERIVED, IndexKind, IndexOptions, TableIndex, Walk};
 
 /// What a step of a descent came to.

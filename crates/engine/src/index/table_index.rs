@@ -5,7 +5,9 @@
 
 use super::front::{Front, HashFront};
 use super::touched::Touched;
-use super::{Index, Inserted, Key, Mark, Nodes, Page, Paged, Probe, RecordId, Unbegun, btree, masstree};
+use super::{
+    Index, Inserted, Key, Mark, Nodes, Page, Paged, Partitioning, Probe, RecordId, Unbegun, btree, masstree,
+};
 use crate::epoch::Local;
 use crate::memory::{OutOfMemory, Slab};
 use crate::record::Kept;
@@ -49,6 +51,7 @@ pub struct TableIndex {
     front: Option<Box<HashFront>>,
     fixed8: bool,
     number: u32,
+    partitioning: Partitioning,
     /// Places of removed records that only this index will name again.
     kept: Kept,
     /// Which ranges of its keys were changed: noted when changes are logged. (Apart, as descents need the rest.)
@@ -65,7 +68,9 @@ impl TableIndex {
             Front::Hash => Some(Box::new(HashFront::new(nodes.of_front()?)?)),
         };
         let is_plain = front.is_none() && matches!(tree, Tree::Masstree(_));
-        Ok(TableIndex { tree, is_plain, front, fixed8, number, kept: Kept::new(), touched: Box::default() })
+        let partitioning = Partitioning::default();
+        let (kept, touched) = (Kept::new(), Box::default());
+        Ok(TableIndex { tree, is_plain, front, fixed8, number, partitioning, kept, touched })
     }
 
     /// Which kind it is.
@@ -86,6 +91,12 @@ impl TableIndex {
     /// Where the places of the table's removed records go, if they serve no other table.
     pub fn kept(&self) -> &Kept {
         &self.kept
+    }
+
+    /// Which partition its keys belong to.
+    #[inline(always)]
+    pub fn partitioning(&self) -> &Partitioning {
+        &self.partitioning
     }
 
     /// Which ranges of its keys were changed.

@@ -81,7 +81,7 @@ impl<C: ConcurrencyControl> Engine<C> {
             .map_err(out_of_memory)?;
         Ok(Arc::new(Engine {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed), // only uniqueness counts
-            shared: C::open(records.clone(), memory.clone()),
+            shared: C::open(records.clone(), memory.clone(), options.partitions),
             log: OnceLock::new(),
             archive_statistics: Arc::default(),
             is_read_only: AtomicBool::new(false),

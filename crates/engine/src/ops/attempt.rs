@@ -42,7 +42,8 @@ impl<C: ConcurrencyControl> TxnState<C> {
     /// Goes on to begin an attempt; `None`: suspended.
     #[inline(always)]
     pub(crate) fn step_begin<S: Suspend>(&self, s: &mut S) -> Option<Result<(), NotBegun>> {
-        let declared = Declared { is_read_only: self.read_only.get(), is_retry: self.is_retry.get() };
+        let (is_read_only, is_retry) = (self.read_only.get(), self.is_retry.get());
+        let declared = Declared { is_read_only, is_retry, restores: false };
         // SAFETY: not borrowed outside of single calls.
         let begun = C::begin(self.context().env(), unsafe { &mut *self.scheme.get() }, declared, s);
         if begun.is_none() {

@@ -9,6 +9,7 @@ use crate::table::TableInner;
 /// A row that is waited for, as an error names it: its key may be gone by then.
 #[derive(Clone, Copy)]
 pub(crate) struct Wanted {
+    /// Null: it is a partition of the database.
     table: *const TableInner,
     pub(crate) bytes: [u8; LockedRow::KEY_BYTES_SHOWN],
     pub(crate) len: usize,
@@ -32,8 +33,17 @@ impl Wanted {
         Wanted { table, bytes, len: key.len() }
     }
 
-    pub(crate) fn table(&self) -> &TableInner {
+    /// A partition, of which the queues know by this number.
+    pub(crate) fn partition(number: RecordId) -> Wanted {
+        let text = number.0.to_string();
+        let mut bytes = [0; LockedRow::KEY_BYTES_SHOWN];
+        bytes[..text.len()].copy_from_slice(text.as_bytes());
+        Wanted { table: std::ptr::null(), bytes, len: text.len() }
+    }
+
+    /// `None`: it is a partition.
+    pub(crate) fn table(&self) -> Option<&TableInner> {
         // SAFETY: tables live as long as their database.
-        unsafe { &*self.table }
+        unsafe { self.table.as_ref() }
     }
 }

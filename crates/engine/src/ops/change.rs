@@ -3,10 +3,11 @@
 use super::blocker::{Blocker, Wanted};
 use super::point::Point;
 use super::state::TxnState;
-use crate::cc::{Abort, Change, ConcurrencyControl, Holder, Refused, Target, Written};
+use crate::cc::{Abort, Admission, Change, ConcurrencyControl, Holder, Refused, Target, Written};
 use crate::index::{Index, Inserted};
 use crate::profile::Activity;
 use crate::record::VALUE_BYTES_MAX;
+use crate::suspend::PrefetchOnly;
 use crate::table::Fault;
 
 /// Tells the scheme of a key under which there was nothing.
@@ -41,6 +42,11 @@ impl<C: ConcurrencyControl> TxnState<C> {
     fn find(&self, point: &Point<C>) -> Result<Option<&[u8]>, Fault> {
         // SAFETY: not borrowed outside of single calls.
         let txn = unsafe { &mut *self.scheme.get() };
+        if C::HAS_PARTITIONS
+            && let Some(refused) = C::refused(txn)
+        {
+            return Err(self.refuse(refused));
+        }
         let is_read = point.intent.is_read();
         if point.record.is_null() {
             note_absent::<C>(txn, point, is_read);
@@ -88,6 +94,9 @@ impl<C: ConcurrencyControl> TxnState<C> {
 
     #[inline(always)]
     fn make_change(&self, point: &Point<C>, change: Change<'_>) -> Result<Written, Refused> {
+        if C::HAS_PARTITIONS && (point.is_unsought() || !self.is_admitted(point)?) {
+            return Ok(Written::Gone);
+        }
         self.enter(Activity::Versions);
         if let Change::Put(value) | Change::Insert(value) | Change::Update(value) = change {
             // SAFETY: the table is alive.
@@ -104,6 +113,21 @@ impl<C: ConcurrencyControl> TxnState<C> {
         };
         self.enter(Activity::Useful);
         made
+    }
+
+    /// Whether the transaction has the partitions that a change of this row is about. (It may know the row by an untracked
+    /// read.) If not, it is to look for the row again.
+    #[inline(always)]
+    fn is_admitted(&self, point: &Point<C>) -> Result<bool, Refused> {
+        // SAFETY: not borrowed outside of single calls.
+        let txn = unsafe { &mut *self.scheme.get() };
+        // SAFETY: the table is alive.
+        let need = unsafe { &*point.table }.index.partitioning().of_key(&point.key, true);
+        match C::admit(self.context().env(), txn, need, false, &mut PrefetchOnly) {
+            Admission::Granted => Ok(true),
+            Admission::Suspended | Admission::Busy => Ok(false),
+            Admission::Refused => Err(C::refused(txn).expect("it has been")),
+        }
     }
 
     /// What becomes of a change that was refused. `Ok(Gone)`: look again, memory has been given back meanwhile.

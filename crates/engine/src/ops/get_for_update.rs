@@ -189,6 +189,15 @@ fn try_lock<'t, C: ConcurrencyControl>(
     is_newcomer: bool,
 ) -> Result<Tried<'t>, Fault> {
     let waits = C::waits(txn.shared());
+    if C::HAS_PARTITIONS && point.is_unsought() {
+        // (Nobody has the row itself.)
+        // SAFETY: not borrowed outside of single calls.
+        let awaited = C::awaited(txn.shared(), unsafe { &mut *txn.scheme.get() });
+        return Ok(match awaited {
+            Some((row, holder)) => Tried::Busy(row, point.record, Some(holder)),
+            None => Tried::Gone, // there is nobody in the way any more
+        });
+    }
     let turn = txn.turn.get().filter(|turn| turn.row() == point.id);
     if is_newcomer && turn.is_none() && waits.is_any() && !point.record.is_null() && waits.has_queue(point.id)
     {

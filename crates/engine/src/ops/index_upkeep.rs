@@ -222,13 +222,16 @@ impl<C: ConcurrencyControl> IndexedWrite<C> {
                 written => debug_assert!(matches!(written, Written::Done | Written::Absent)),
             }
         }
-        let key = self.base.as_ref().expect("begun").key;
+        let base_key = self.base.as_ref().expect("begun").key;
         let mut short = [0; 8];
-        let key = key.bytes(&mut short);
+        let key = base_key.bytes(&mut short);
         for entry in self.entries.iter().filter(|entry| entry.comes) {
             // SAFETY: indexes live as long as their database.
             let index = unsafe { &*entry.index };
             index.entry_value(id, key, &mut self.bytes);
+            if C::HAS_PARTITIONS {
+                index.note_place(&entry.point.key, &base_key);
+            }
             match txn.change(&entry.point, index.coming(&self.bytes)).map_err(Err)? {
                 Written::Done => {}
                 Written::Gone => return Err(Ok(Undone::Gone)),

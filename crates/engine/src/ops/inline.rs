@@ -6,7 +6,7 @@ use super::indexed_write::IndexedWrite;
 use super::point::{Point, run_all};
 use super::scan_batch::ScanBatch;
 use super::state::TxnState;
-use crate::cc::ConcurrencyControl;
+use crate::cc::{Admission, ConcurrencyControl};
 use crate::exec::Execution;
 use crate::kernel::Context;
 use crate::profile::Activity;
@@ -29,6 +29,8 @@ trait Steps {
 
 /// A thing to be stepped, and what for.
 struct On<'d, C: ConcurrencyControl, O>(&'d mut O, &'d Context<C>, &'d mut C::Txn);
+/// Partitions that the transaction waits for.
+pub(crate) struct Admit(pub(crate) u64);
 /// A search of the index alone.
 struct Probe<'d, C: ConcurrencyControl>(&'d mut Point<C>);
 
@@ -39,7 +41,10 @@ macro_rules! steps {
             fn step<S: Suspend>(&mut self, $s: &mut S) -> bool {
                 let $me = self;
                 // SAFETY: see `Steps`; the transaction is open.
-                unsafe { $step }
+                #[allow(unused_unsafe, reason = "one of them needs none")]
+                unsafe {
+                    $step
+                }
             }
         }
     )*};
@@ -49,6 +54,7 @@ steps! {
     On<'_, C, Point<C>>: |me, s| me.0.step(me.1, me.2, s);
     On<'_, C, ScanBatch<C>>: |me, s| me.0.step(me.1, me.2, s);
     On<'_, C, IndexedWrite<C>>: |me, s| me.0.step(me.1, me.2, s);
+    On<'_, C, Admit>: |me, s| C::admit(me.1.env(), me.2, me.0.0, true, s) != Admission::Suspended;
     Probe<'_, C>: |me, s| me.0.probe(s);
 }
 
@@ -172,6 +178,12 @@ impl<C: ConcurrencyControl> TxnState<C> {
     #[must_use]
     pub(crate) fn run_points(&self, points: &mut [Option<Point<C>>]) -> bool {
         self.with_policy(&mut OnMiss, Activity::Useful, All(points, self))
+    }
+
+    /// Waits for partitions, here and now. Returns false if it has waited as long as an operation may.
+    #[must_use]
+    pub(crate) fn run_admission(&self, admit: &mut Admit) -> bool {
+        self.run(self.on(admit))
     }
 
     /// Steps a point operation that is in no slot.

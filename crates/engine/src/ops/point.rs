@@ -1,7 +1,7 @@
 //! The point operation as a step machine: the index's descent, then the scheme's access to the
 //! record. Reads and writes of one key both begin with it.
 
-use crate::cc::{ConcurrencyControl, Intent, Target};
+use crate::cc::{Admission, ConcurrencyControl, Intent, Target};
 use crate::index::{Cursor, Index, Key, Probe};
 use crate::kernel::Context;
 use crate::profile::Activity;
@@ -24,6 +24,9 @@ pub(crate) struct Point<C: ConcurrencyControl> {
     pub(crate) id: RecordId,
     pub(crate) intent: Intent,
 }
+
+/// Of an operation that has not looked for its key, since the transaction was not admitted. No record has this number.
+const UNSOUGHT: RecordId = RecordId(u32::MAX);
 
 /// Rounds over several operations in which each is taken to be getting on.
 pub(crate) const ROUNDS_BUSY: u32 = 1000;
@@ -129,6 +132,18 @@ impl<C: ConcurrencyControl> Point<C> {
     ) -> bool {
         // SAFETY: by the caller's promise.
         let table = unsafe { &*self.table };
+        if C::HAS_PARTITIONS && self.intent != Intent::Untracked {
+            let need = table.index.partitioning().of_key(&self.key, self.intent != Intent::Read);
+            match C::admit(context.env(), txn, need, self.intent != Intent::Lock, s) {
+                Admission::Granted => {}
+                Admission::Suspended => return false,
+                Admission::Refused => return true, // nobody looks at what it has found
+                Admission::Busy => {
+                    self.id = UNSOUGHT;
+                    return true;
+                }
+            }
+        }
         if self.record.is_null() {
             s.enter(Activity::Index);
             // SAFETY: by the caller's promise.
@@ -165,6 +180,12 @@ impl<C: ConcurrencyControl> Point<C> {
             Probe::Found(id) => self.id = id,
         }
         true
+    }
+
+    /// It has not looked for the key.
+    #[inline(always)]
+    pub(crate) fn is_unsought(&self) -> bool {
+        self.id == UNSOUGHT
     }
 
     /// The record, for the scheme's writes.

@@ -1,8 +1,9 @@
 //! What a transaction does that memory is refused: it cleans up, waits for the epochs that have to pass, or fails.
 
+use super::blocker::{Blocker, Wanted};
 use super::point::Point;
 use super::state::TxnState;
-use crate::cc::{ConcurrencyControl, Refused};
+use crate::cc::{Abort, ConcurrencyControl, Refused};
 use crate::index::DERIVED;
 use crate::table::Fault;
 use std::time::Duration;
@@ -97,10 +98,23 @@ impl<C: ConcurrencyControl> TxnState<C> {
         C::place(unsafe { &*self.scheme.get() })
     }
 
+    /// Another transaction has had a partition for as long as one waits for it: this is to be known when this one is run
+    /// again.
+    #[cold]
+    fn note_partition(&self) {
+        // SAFETY: not borrowed outside of single calls.
+        let txn = unsafe { &mut *self.scheme.get() };
+        let awaited = C::awaited(self.shared(), txn);
+        self.blocker.set(awaited.map(|(row, holder)| Blocker { what: Wanted::partition(row), row, holder }));
+    }
+
     /// Lets the transaction not commit any more: one of its operations has failed half-way, or has
     /// to give way.
     #[cold]
     pub(crate) fn doom(&self, fault: Fault) -> Fault {
+        if C::HAS_PARTITIONS && fault == Fault::Abort(Abort::WaitTimeout) {
+            self.note_partition();
+        }
         self.doomed.set(Some(fault));
         fault
     }

@@ -7,7 +7,7 @@
 //! - The accesses of a run that is done have all ended.
 
 use super::entry_rows::EntryRows;
-use crate::cc::{ConcurrencyControl, Env, Intent, Refused, Scanned};
+use crate::cc::{Admission, ConcurrencyControl, Env, Intent, Refused, Scanned};
 use crate::index::{Index, Page, Paged, Walk};
 use crate::kernel::Context;
 use crate::profile::Activity;
@@ -220,6 +220,13 @@ impl<C: ConcurrencyControl> ScanBatch<C> {
         // SAFETY: tables live as long as their database.
         let table = unsafe { &*self.table };
         if self.stage == Stage::Begin {
+            if C::HAS_PARTITIONS && self.is_tracked {
+                match C::admit(env, txn, self.need(table), true, s) {
+                    Admission::Granted => {}
+                    Admission::Suspended => return false,
+                    Admission::Refused | Admission::Busy => return true, // nobody looks at what it has found
+                }
+            }
             self.begin(table);
             (self.accessed, self.entered) = (C::accessed(txn), 0);
         }
@@ -258,6 +265,21 @@ impl<C: ConcurrencyControl> ScanBatch<C> {
             unsafe { self.access(self.rows.len(), env, txn, s) };
         }
         self.late.is_empty()
+    }
+
+    /// The partitions that it reads from: those of the range; and where it goes on to rows, theirs.
+    fn need(&self, table: &TableInner) -> u64 {
+        // SAFETY: tables live as long as their database.
+        let base = unsafe { self.base.as_ref() };
+        let partitioning = table.index.partitioning();
+        if base.is_some_and(|base| base.index.partitioning().is_split()) && !partitioning.is_aligned() {
+            return u64::MAX; // the rows can be in any
+        }
+        let (mut from, mut to) = (self.from.as_ref().map(Vec::as_slice), self.to.as_ref().map(Vec::as_slice));
+        if self.is_reverse {
+            std::mem::swap(&mut from, &mut to);
+        }
+        partitioning.of_range(from, to, table.index.is_fixed8())
     }
 
     fn begin(&mut self, table: &TableInner) {
@@ -387,6 +409,11 @@ impl<C: ConcurrencyControl> ScanBatch<C> {
     /// stepped on to what they name.
     pub(crate) fn settle(&mut self, txn: &mut C::Txn) -> Result<bool, Refused> {
         debug_assert!(self.seen == self.rows.len() && self.late.is_empty());
+        if C::HAS_PARTITIONS
+            && let Some(refused) = C::refused(txn)
+        {
+            return Err(refused);
+        }
         if self.stage == Stage::EntryRows {
             return Ok(false);
         }

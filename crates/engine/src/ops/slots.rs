@@ -5,7 +5,7 @@ use super::point::Point;
 use super::state::{
     BEGIN, COMMIT, OPERATIONS_SHORT_MAX, Op, SLOTS, SLOTS_MASK, STEP_ASIDE, TxnState, VACANT, WAKE,
 };
-use crate::cc::{ConcurrencyControl, Intent};
+use crate::cc::{Admission, ConcurrencyControl, Intent};
 use crate::exec::{Execution, Operations};
 use crate::index::Key;
 use crate::profile::Activity;
@@ -167,7 +167,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
         // SAFETY: taken, now or before, so written; not stepped meanwhile.
         match unsafe { (*self.slot_at(place as usize)).assume_init_ref() } {
             Op::Point(point) | Op::Probe(point) => point,
-            Op::ScanBatch(_) | Op::IndexedWrite(_) | Op::Hold => {
+            Op::ScanBatch(_) | Op::IndexedWrite(_) | Op::Admission(_) | Op::Hold => {
                 unreachable!("a point future's place holds a point operation")
             }
         }
@@ -199,6 +199,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
             Op::ScanBatch(batch) => unsafe { (**batch).step(context, txn, s) },
             // SAFETY: likewise.
             Op::IndexedWrite(write) => unsafe { (**write).step(context, txn, s) },
+            Op::Admission(need) => C::admit(context.env(), txn, *need, true, s) != Admission::Suspended,
             Op::Point(_) | Op::Hold => unreachable!("stepped by the caller, or without steps"),
         }
     }
@@ -297,7 +298,7 @@ impl<C: ConcurrencyControl> Operations for TxnState<C> {
     fn can_restart(&self) -> bool {
         // SAFETY: taken, so written; not stepped meanwhile.
         let op = |place: usize| unsafe { (*self.slot_at(place)).assume_init_ref() };
-        self.taken().all(|place| matches!(op(place), Op::Point(_) | Op::Probe(_)))
+        self.taken().all(|place| matches!(op(place), Op::Point(_) | Op::Probe(_) | Op::Admission(_)))
     }
 
     fn restart(&self) {
@@ -309,6 +310,7 @@ impl<C: ConcurrencyControl> Operations for TxnState<C> {
                     let table = unsafe { &*point.table };
                     *point = Point::new(table, point.key, point.intent);
                 }
+                Op::Admission(_) => {}
                 Op::ScanBatch(_) | Op::IndexedWrite(_) | Op::Hold => unreachable!("asked before"),
             }
             self.todo.set(self.todo.get() | 1 << place);

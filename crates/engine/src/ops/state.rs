@@ -52,6 +52,8 @@ pub(crate) enum Op<C: ConcurrencyControl> {
     Probe(Point<C>),
     ScanBatch(*mut ScanBatch<C>),
     IndexedWrite(*mut IndexedWrite<C>),
+    /// The transaction waits for these partitions.
+    Admission(u64),
     /// Nothing but the epoch of what the future itself is walking.
     Hold,
 }

@@ -162,8 +162,9 @@ impl<C: ConcurrencyControl> Restorer<C> {
 
     fn enter(&mut self) -> Result<Entered<'_, C>> {
         self.context.enter();
+        let declared = Declared { restores: true, ..Declared::default() };
         // (Nobody else uses the database: there is nothing to wait for.)
-        let begun = C::begin(self.context.env(), &mut self.txn, Declared::default(), &mut Never);
+        let begun = C::begin(self.context.env(), &mut self.txn, declared, &mut Never);
         if let Err(why) = begun.unwrap_or(Err(NotBegun::WaitTimeout)) {
             self.context.leave();
             return Err(self.context.engine.not_begun(why));

@@ -30,22 +30,27 @@ pub(crate) struct Declared {
     /// The type of its keys, by name.
     pub(crate) key_type: String,
     pub(crate) is_unique: bool,
+    /// How many leading bits of its keys say to which partition an entry belongs.
+    pub(crate) leading_bits: Option<u32>,
     pub(crate) extract: Extract,
 }
 
 impl Declared {
-    fn describe(is_unique: bool, key_type: &str) -> String {
-        format!("{}by {key_type}", if is_unique { "unique " } else { "" })
+    fn describe(is_unique: bool, key_type: &str, leading_bits: Option<u32>) -> String {
+        let parts = leading_bits.map_or_else(String::new, |bits| format!(", in partitions by {bits} bits"));
+        format!("{}by {key_type}{parts}", if is_unique { "unique " } else { "" })
     }
 
     fn check_same(&self, index: &IndexInner) -> Result<()> {
-        if self.is_unique == index.is_unique && self.key_type == index.key_type {
+        let leading_bits = index.entries.index.partitioning().leading_bits();
+        let is_same = self.is_unique == index.is_unique && self.key_type == index.key_type;
+        if is_same && self.leading_bits == leading_bits {
             return Ok(());
         }
         Err(Error::IndexMismatch {
             name: self.name.clone(),
-            existing: Declared::describe(index.is_unique, &index.key_type),
-            requested: Declared::describe(self.is_unique, &self.key_type),
+            existing: Declared::describe(index.is_unique, &index.key_type, leading_bits),
+            requested: Declared::describe(self.is_unique, &self.key_type, self.leading_bits),
         })
     }
 }
@@ -67,7 +72,7 @@ pub(crate) fn open_index<'b, C: ConcurrencyControl>(
         if base.indexes.iter().count() == INDEXES_MAX {
             return Err(not_built(&declared.name, format!("a table can have {INDEXES_MAX} indexes")));
         }
-        let Declared { name, key_type, is_unique, extract } = declared;
+        let Declared { name, key_type, is_unique, leading_bits, extract } = declared;
         let kind = TableKind {
             name: name.clone(),
             types: (key_type.clone(), base.kind.types.1.clone()),
@@ -75,8 +80,11 @@ pub(crate) fn open_index<'b, C: ConcurrencyControl>(
             // (Entries are found by ranges of keys.)
             options: TableOptions { index: base.kind.options.index, ..TableOptions::default() },
         };
+        let entries = engine.new_table(DERIVED, kind)?;
+        let said = entries.index.partitioning().say(leading_bits, engine.options.partitions);
+        debug_assert_eq!(said, Ok(()), "nobody else has the index");
         let index = IndexInner {
-            entries: engine.new_table(DERIVED, kind)?,
+            entries,
             base,
             name,
             key_type,
@@ -240,6 +248,9 @@ fn add<C: ConcurrencyControl>(
         }
     }
     index.entry_value(row.id, key, bytes);
+    if C::HAS_PARTITIONS {
+        index.note_place(&entry.key, &row.key);
+    }
     match txn.change(&entry, index.coming(bytes))? {
         Written::Done => Ok(()),
         _ => Err(Error::Conflict), // look again

@@ -5,7 +5,7 @@ use super::kind::{TableKind, TableOptions};
 use crate::cc::{Abort, Change};
 use crate::error::Result;
 use crate::index::touched::Touched;
-use crate::index::{Index, IndexOptions, Nodes, TableIndex};
+use crate::index::{Index, IndexOptions, Key, Nodes, TableIndex};
 use crate::memory::{OutOfMemory, Slab};
 use crate::record::{Record, RecordId, Version};
 use crate::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -288,6 +288,16 @@ impl IndexInner {
         out.extend_from_slice(&id.0.to_le_bytes());
         if self.is_unique {
             out.extend_from_slice(key);
+        }
+    }
+
+    /// An entry under `entry` names the row under `row`: notes if they are not of one partition.
+    pub(crate) fn note_place(&self, entry: &Key, row: &Key) {
+        let partitioning = self.entries.index.partitioning();
+        // SAFETY: the table holds the index.
+        let base = unsafe { &*self.base }.index.partitioning();
+        if partitioning.is_split() && partitioning.number_of(entry) != base.number_of(row) {
+            partitioning.note_stray();
         }
     }
 

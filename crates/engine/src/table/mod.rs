@@ -6,6 +6,7 @@ mod handle;
 mod inner;
 mod key;
 mod kind;
+mod partition;
 mod value;
 
 pub(crate) use fault::Fault;
@@ -17,6 +18,8 @@ pub use key::{AsKey, Key};
 pub(crate) use key::{decode_whole, encode_whole, index_key};
 pub(crate) use kind::TableKind;
 pub use kind::TableOptions;
+pub use partition::Partition;
+pub(crate) use partition::leading;
 #[cfg(feature = "serde")]
 pub use value::Serde;
 pub use value::{Plain, Value};

@@ -8,7 +8,7 @@ use crate::kernel::{Context, Engine};
 use crate::memory::{Charge, OutOfMemory};
 use crate::ops::{Rows, TxnState};
 use crate::options::Durability;
-use crate::table::{AsKey, Key, Table, Value};
+use crate::table::{AsKey, Key, Partition, Table, Value};
 use crate::wal::Lsn;
 use std::fmt;
 use std::future::Future;
@@ -241,6 +241,12 @@ impl<C: ConcurrencyControl> Transaction<C> {
     /// As [`Txn::declare_read_only`](crate::Txn::declare_read_only).
     pub fn declare_read_only(&self) {
         self.lend(TxnState::declare_read_only);
+    }
+
+    /// As [`Txn::declare_partitions`](crate::Txn::declare_partitions). The thread waits, for moments; then it is
+    /// [`Error::Conflict`](crate::Error::Conflict).
+    pub fn declare_partitions(&self, partitions: impl IntoIterator<Item = Partition>) -> Result<()> {
+        self.now(|txn| txn.declare_partitions(partitions))
     }
 
     /// As [`Txn::snapshot_timestamp`](crate::Txn::snapshot_timestamp).

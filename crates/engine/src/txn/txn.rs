@@ -3,10 +3,11 @@
 use crate::cc::{ConcurrencyControl, Serializable};
 use crate::error::{Error, Result};
 use crate::ops::{
-    Contains, Delete, Get, GetForUpdate, GetInto, GetMany, Insert, PointLookup, Put, Rows, TxnState, Update,
+    Contains, DeclarePartitions, Delete, Get, GetForUpdate, GetInto, GetMany, Insert, PointLookup, Put, Rows,
+    TxnState, Update,
 };
 use crate::options::Durability;
-use crate::table::{AsKey, Key, Table, Value};
+use crate::table::{AsKey, Key, Partition, Table, Value, leading};
 use std::fmt;
 use std::ops::{Bound, RangeBounds};
 
@@ -242,6 +243,51 @@ impl<C: ConcurrencyControl> Txn<C> {
     /// record, which have no snapshots: there it is a transaction like any other.)
     pub fn declare_read_only(&self) {
         self.0.declare_read_only();
+    }
+
+    /// Declares which partitions of the database this transaction needs, under [`HStore`](crate::HStore): waits until they are its
+    /// own, in which no other one reads or writes until it ends. To be called before anything else is read or written;
+    /// without, the first access takes all partitions. Under other schemes it does nothing, and does not ask for the partitions.
+    ///
+    /// [`partition_of`](Self::partition_of) says in which partition a row is, if it is in one
+    /// ([`Database::partitioned_table`](crate::Database::partitioned_table)). Rows of other tables can be read by a transaction
+    /// with any partition, and are written by one that has all, as are ranges read that may be in several.
+    ///
+    /// A transaction that needs more than it has declared gives way, and its closure is run again with all partitions. So
+    /// too few of them cost time, and nothing else. (An interactive transaction is not run again: it fails with
+    /// [`Error::Conflict`].) A partition that an open transaction keeps for long is waited for as a locked row is.
+    ///
+    /// ```
+    /// # use braiddb::metrics::SystemClock;
+    /// # use braiddb::{Database, HStore, Options, Table};
+    /// # let options = Options { workers: 0, ..Options::default() };
+    /// let db: Database<HStore> = Database::in_memory_with(options, SystemClock::default().into())?;
+    /// // All rows of one branch are in one partition.
+    /// let balances: Table<(u32, u32), i64> = db.partitioned_table("balances", 32)?;
+    /// let (from, to) = ((1, 7), (2, 3)); // accounts of branches 1 and 2
+    /// db.worker().run(async |tx| {
+    ///     tx.declare_partitions([from, to].iter().filter_map(|account| tx.partition_of(balances, account))).await?;
+    ///     tx.put(balances, from, -5).await?;
+    ///     tx.put(balances, to, 5).await
+    /// })?;
+    /// # Ok::<(), braiddb::Error>(())
+    /// ```
+    #[inline(always)]
+    pub fn declare_partitions(
+        &self,
+        partitions: impl IntoIterator<Item = Partition>,
+    ) -> DeclarePartitions<'_, C> {
+        DeclarePartitions::new(&self.0, partitions)
+    }
+
+    /// The partition that a row with this key is in, whether or not there is one. `None`: the table is not partitioned.
+    #[inline(always)]
+    pub fn partition_of<K: Key, V: Value + ?Sized>(
+        &self,
+        table: Table<K, V>,
+        key: impl AsKey<K>,
+    ) -> Option<Partition> {
+        table.inner(self.0.database).ok()?.index.partitioning().number_of(&leading(&key)?).map(Partition::new)
     }
 
     /// Chooses when this transaction is acknowledged, instead of the database's [`Options::durability`]. One that

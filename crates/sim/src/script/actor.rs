@@ -77,6 +77,7 @@ pub(super) async fn act<C: ConcurrencyControl>(
     tx: &Txn<C>,
     transaction: &Transaction,
     tables: &[Table<u64, i64>],
+    declared: &[u32],
     actor: &Actor,
 ) -> Result<()> {
     let begun = actor.now();
@@ -84,6 +85,8 @@ pub(super) async fn act<C: ConcurrencyControl>(
     if transaction.is_read_only {
         tx.declare_read_only();
     }
+    let partition = |key: &u32| tx.partition_of(*tables.first()?, engine_key(*key));
+    tx.declare_partitions(declared.iter().filter_map(partition)).await?;
     let mut cursor = Cursor::new(transaction);
     loop {
         match cursor.advance() {

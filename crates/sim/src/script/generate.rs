@@ -238,5 +238,6 @@ fn schedule(script: &Script, random: &mut Random) -> Schedule {
             moves.push(if is_start { Move::Start(at as u8) } else { Move::Step(at as u8) });
         }
     }
-    Schedule { moves, workers: random.between(1, 2) as usize, seed: random.any() }
+    let (workers, seed) = (random.between(1, 2) as usize, random.any());
+    Schedule { moves, workers, seed, declares: seed.is_multiple_of(2) }
 }

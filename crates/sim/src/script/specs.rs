@@ -149,8 +149,12 @@ impl Check<'_> {
     fn play(&mut self, moves: &[Move], workers: &[usize]) {
         self.result.interleavings += 1;
         for workers in workers {
-            let schedule =
-                Schedule { moves: moves.to_vec(), workers: *workers, seed: self.result.interleavings };
+            let schedule = Schedule {
+                moves: moves.to_vec(),
+                workers: *workers,
+                seed: self.result.interleavings,
+                declares: false,
+            };
             match self.player.play(self.script, &schedule) {
                 Ok(history) => self.judge(&schedule, &history),
                 Err(fault) => self.fail(fault, &schedule, None),

@@ -11,7 +11,7 @@ use super::actor::{Actor, SPREAD, act, engine_key};
 use super::history::History;
 use super::policy::{EveryMiss, Phases, Still};
 use super::program::{Place, Script, State};
-use crate::random::front_of;
+use crate::random::{Random, front_of};
 use braiddb::worker::{Step, Worker, WorkerOptions};
 use braiddb::{ConcurrencyControl, Database, Error, IndexKind, Options, Result, Table, Txn};
 use std::cell::{Cell, RefCell};
@@ -57,11 +57,14 @@ pub struct Schedule {
     pub workers: usize,
     /// Decides how long commits stay between their phases.
     pub seed: u64,
+    /// Transactions declare partitions, whether or not these are what they need: as the seed says.
+    pub declares: bool,
 }
 
 impl std::fmt::Display for Schedule {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "on {} workers, pauses of {}:", self.workers, self.seed)?;
+        let declares = if self.declares { ", declaring partitions" } else { "" };
+        write!(f, "on {} workers, pauses of {}{declares}:", self.workers, self.seed)?;
         for each in &self.moves {
             match each {
                 Move::Step(transaction) => write!(f, " {transaction}")?,
@@ -94,6 +97,7 @@ fn run<C: ConcurrencyControl>(
     index: IndexKind,
 ) -> Result<History, String> {
     let mut stage = Stage::<C>::new(script, schedule.workers, schedule.seed, index)?;
+    stage.declares = schedule.declares;
     if schedule.moves.iter().any(|each| matches!(each, Move::Phase(_))) {
         stage.part_commits(&schedule.moves);
     }
@@ -117,12 +121,19 @@ const LOOKS_OF_FILL_MAX: usize = 8192;
 const LOOKS_AT_THE_END_MAX: usize = 100_000;
 /// Transactions open on a worker at once: those of a script, and the stage's own.
 const OPEN_MAX: usize = super::text::TRANSACTIONS_MAX + 1;
+/// Keys of a script that are in one partition, and how many leading bits of the engine's keys make that so.
+const PARTITION_KEYS: u32 = 2;
+const PARTITION_BITS: u32 = u64::BITS - (SPREAD * PARTITION_KEYS as u64).ilog2();
+/// Partitions that transactions may declare.
+const DECLARED_MAX: u32 = 4;
 /// Rows that a `Fill` puts behind each key: enough to part the keys' index nodes.
 const FILL_ROWS: u64 = 24;
 
 // Fields drop in this order: the transactions on the workers, then the database.
 struct Stage<'s, C: ConcurrencyControl> {
     script: &'s Script,
+    seed: u64,
+    declares: bool,
     workers: Vec<Worker<C, EveryMiss>>,
     /// One per worker.
     phases: Vec<Rc<Phases>>,
@@ -142,12 +153,15 @@ impl<'s, C: ConcurrencyControl> Stage<'s, C> {
     fn new(script: &'s Script, workers: usize, seed: u64, index: IndexKind) -> Result<Stage<'s, C>, String> {
         let options = Options { workers: 0, index, front: front_of(seed), ..Options::default() };
         let database: Database<C> = Database::in_memory_with(options, Arc::new(Still)).map_err(words)?;
-        let tables: Result<Vec<_>> = script.tables.iter().map(|name| database.table(name)).collect();
+        let open = |name: &String| database.partitioned_table(name, PARTITION_BITS);
+        let tables: Result<Vec<_>> = script.tables.iter().map(open).collect();
         let tables = Rc::new(tables.map_err(words)?);
         let (clock, fault) = (Rc::new(Cell::new(0)), Rc::new(RefCell::new(None)));
         let actors = script.transactions.iter().map(|_| Actor::new(&clock, &fault)).collect();
         let mut stage = Stage {
             script,
+            seed,
+            declares: false,
             workers: Vec::new(),
             phases: (0..workers).map(|_| Rc::default()).collect(),
             phases_left: vec![0; script.transactions.len()],
@@ -231,8 +245,19 @@ impl<'s, C: ConcurrencyControl> Stage<'s, C> {
         }
         let (transaction, tables) = (self.script.transactions[at].clone(), self.tables.clone());
         let (inside, outside) = (actor.clone(), actor.clone());
-        let body = async move |tx: &Txn<C>| act(tx, &transaction, &tables, &inside).await;
+        let declared = self.declared(at);
+        let body = async move |tx: &Txn<C>| act(tx, &transaction, &tables, &declared, &inside).await;
         self.spawn(at, body, move |result| outside.end(result))
+    }
+
+    /// Keys whose partitions a transaction declares: none, or some of the first ones, whatever it needs.
+    fn declared(&self, at: usize) -> Vec<u32> {
+        if !self.declares {
+            return Vec::new();
+        }
+        let mut random = Random::new(self.seed.wrapping_add(at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let chosen = if random.chance(25) { 0 } else { random.below(1 << DECLARED_MAX) };
+        (0..DECLARED_MAX).filter(|part| chosen >> part & 1 == 1).map(|part| part * PARTITION_KEYS).collect()
     }
 
     /// Puts rows between the keys, or removes them, in a transaction of the stage's own: one at a time, so that
@@ -416,7 +441,7 @@ mod tests {
         let script = parse("panics", SCRIPT).unwrap();
         let fault = play::<Snapshot>(
             &script,
-            &Schedule { moves: Vec::new(), workers: 0, seed: 0 },
+            &Schedule { moves: Vec::new(), workers: 0, seed: 0, declares: false },
             IndexKind::default(),
         )
         .unwrap_err();
@@ -442,7 +467,12 @@ mod tests {
         assert!(stage.finish().is_ok());
         moves.retain(|each| *each != Move::Clear);
         assert!(
-            play::<Snapshot>(&script, &Schedule { moves, workers: 1, seed: 0 }, IndexKind::BTree).is_ok()
+            play::<Snapshot>(
+                &script,
+                &Schedule { moves, workers: 1, seed: 0, declares: false },
+                IndexKind::BTree
+            )
+            .is_ok()
         );
     }
 
@@ -453,8 +483,12 @@ mod tests {
         let script = parse("filler", text).unwrap();
         let step = Move::Step(0);
         let moves = vec![step, Move::Fill, step, Move::Clear, Move::Tend, step];
-        let history =
-            play::<Snapshot>(&script, &Schedule { moves, workers: 2, seed: 0 }, IndexKind::BTree).unwrap();
+        let history = play::<Snapshot>(
+            &script,
+            &Schedule { moves, workers: 2, seed: 0, declares: false },
+            IndexKind::BTree,
+        )
+        .unwrap();
         let rows = Seen::Rows(vec![(1, 1), (2, 2)]);
         assert_eq!(history.transactions[0].seen, [rows.clone(), rows]);
         assert_eq!(history.last, script.rows);

@@ -1,6 +1,6 @@
 //! Transfers keep the sum of all accounts; so every snapshot sees the same sum.
 
-use super::{Made, Workload, digest};
+use super::{Made, Workload, declare, digest};
 use crate::ledger::Ledger;
 use crate::observer::{Look, Observer};
 use crate::random::Random;
@@ -19,7 +19,7 @@ const TOTAL: i64 = ACCOUNTS as i64 * EACH;
 
 /// The workload.
 pub fn bank<C: ConcurrencyControl>(database: &Database<C>, _: &mut Random, ledger: &Ledger) -> Made<C> {
-    let accounts = database.table("accounts")?;
+    let accounts = database.partitioned_table("accounts", u64::BITS)?;
     let tx = database.begin()?;
     for key in 0..ACCOUNTS {
         tx.insert(accounts, key, EACH)?;
@@ -82,6 +82,7 @@ async fn transfer<C: ConcurrencyControl>(
     amount: i64,
     closes: bool,
 ) -> Result<()> {
+    declare(tx, accounts, amount as u64, &[from, to]).await?;
     let left = tx.get(accounts, from).await?.unwrap_or(0);
     let amount = if closes { left } else { amount };
     tx.put(accounts, from, left - amount).await?;

@@ -38,7 +38,7 @@ use crate::ledger::Ledger;
 use crate::observer::{Look, Observer};
 use crate::random::Random;
 use crate::submitter::Submitter;
-use braiddb::{ConcurrencyControl, Database, Result, Snapshot};
+use braiddb::{ConcurrencyControl, Database, Result, Snapshot, Table, Txn};
 use std::fmt;
 
 /// Transactions and their invariants. Violations go to the ledger.
@@ -158,6 +158,24 @@ impl WorkloadId {
     pub fn needs(self) -> Isolation {
         Entry::<Snapshot>::of(self).needs
     }
+}
+
+/// Declares partitions, where the scheme has some: nothing, those of the keys that are `needed`, too few, or others as well, by
+/// `pick`, which stands for a random number.
+pub(crate) async fn declare<C: ConcurrencyControl>(
+    tx: &Txn<C>,
+    table: Table<u64, impl braiddb::Value + ?Sized>,
+    pick: u64,
+    needed: &[u64],
+) -> Result<()> {
+    let (declared, more) = match pick % 5 {
+        0 => (&[][..], None),
+        1 => (&needed[1..], None),
+        2 => (needed, Some(pick / 5)),
+        _ => (needed, None),
+    };
+    let keys = declared.iter().copied().chain(more);
+    tx.declare_partitions(keys.filter_map(|key| tx.partition_of(table, key))).await
 }
 
 /// A hash over bytes, to compare what was seen.

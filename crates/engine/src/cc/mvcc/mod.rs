@@ -284,7 +284,7 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
     type Access = Access;
     type Prepare = T::Validation;
 
-    fn open(records: Arc<Slab>, memory: Arc<Memory>) -> Shared<T> {
+    fn open(records: Arc<Slab>, memory: Arc<Memory>, _: u32) -> Shared<T> {
         Shared {
             registry: Registry::new(&memory),
             waits: Waits::new(memory),

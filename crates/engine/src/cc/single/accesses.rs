@@ -125,7 +125,8 @@ impl Accesses {
         self.find(record).unwrap_or_else(|| self.add(record))
     }
 
-    fn add(&mut self, record: *const Record) -> usize {
+    /// Adds an entry for a record that has none. Room for it has been reserved.
+    pub(in crate::cc) fn add(&mut self, record: *const Record) -> usize {
         let number = self.entries.len();
         debug_assert!(number < self.entries.capacity());
         self.entries.push(Entry { record, seen: None, until: 0, held: Held::Not, write: NONE });
@@ -178,6 +179,18 @@ impl Accesses {
             self.charge.grow(&mut self.writes, 1, ENTRIES_FIRST)?;
         }
         self.reserve_entry()
+    }
+
+    /// As `reserve`, for a scheme that finds entries by itself.
+    #[inline(always)]
+    pub(in crate::cc) fn reserve_untabled(&mut self) -> Result<(), OutOfMemory> {
+        if self.writes.len() == self.writes.capacity() {
+            self.charge.grow(&mut self.writes, 1, ENTRIES_FIRST)?;
+        }
+        if self.entries.len() == self.entries.capacity() {
+            self.charge.grow(&mut self.entries, 1, ENTRIES_FIRST)?;
+        }
+        Ok(())
     }
 
     /// Adds a write of the record of this entry. Room for it has been reserved.

@@ -1,6 +1,6 @@
 //! Reads what is committed, beside transactions that commit.
 
-use super::{Access, Content, Txn, record_of};
+use super::{Access, Content, Policy, Txn, record_of};
 use crate::cc::Refused;
 use crate::profile::Activity;
 use crate::record::Record;
@@ -11,7 +11,7 @@ use crate::suspend::Suspend;
 /// # Safety
 /// As [`ConcurrencyControl::access`](crate::cc::ConcurrencyControl::access).
 #[inline(always)]
-pub(in crate::cc) unsafe fn read_committed<S: Suspend>(
+pub(in crate::cc) unsafe fn read_committed<P: Policy, S: Suspend>(
     access: &mut Access,
     record: *const Record,
     txn: &mut Txn,
@@ -19,7 +19,7 @@ pub(in crate::cc) unsafe fn read_committed<S: Suspend>(
     note: impl FnOnce(&mut Txn, u64) -> Result<(), Refused>,
 ) -> bool {
     if let Access::New = *access
-        && let Some(own) = txn.own(record)
+        && let Some(own) = P::own(txn, record)
     {
         *access = own.map_or(Access::Absent, Access::Value);
         return true;

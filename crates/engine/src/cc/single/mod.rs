@@ -12,11 +12,15 @@
 
 mod accesses;
 mod age;
+mod claims;
 mod committed;
 mod graph;
 mod known;
 #[cfg(all(test, braid_shuttle))]
 mod overwrite_tests;
+#[cfg(all(test, braid_shuttle))]
+mod partition_tests;
+mod partitions;
 mod range_times;
 mod record;
 mod removed;
@@ -27,21 +31,23 @@ mod txn;
 use super::common::ranges::Noted;
 use super::common::registry::Registry;
 use super::{
-    Abort, Change, Changed, ConcurrencyControl, Declared, Env, Holder, Intent, NotBegun, Reads, Refused,
-    Scanned, Target, Waits, Written,
+    Abort, Admission, Change, Changed, ConcurrencyControl, Declared, Env, Holder, Intent, NotBegun, Reads,
+    Refused, Scanned, Target, Waits, Written,
 };
 use crate::index::Index;
 use crate::memory::{Memory, OutOfMemory, Slab};
 use crate::profile::Activity;
-use crate::record::{Record, Tag, Timestamp, Version};
+use crate::record::{Record, RecordId, Tag, Timestamp, Version};
 use crate::suspend::Suspend;
 use crate::sync::atomic::{Ordering, fence};
 pub(super) use accesses::Entry;
 pub use accesses::Held;
 pub(super) use age::{is_older, oldest_of, shares_of};
+pub(super) use claims::{ALL, Look};
 pub(super) use committed::read_committed;
 use graph::Graph;
 pub(super) use graph::{Standing, Wanted};
+use partitions::Partitions;
 pub(super) use range_times::RangeTimes;
 pub(super) use record::{Content, holder_of_lock, record_of};
 use record::{drop_value, new_value};
@@ -69,6 +75,12 @@ pub trait Policy: Sized + Send + Sync + 'static {
     /// Needs [`Shared::range_times`].
     const HAS_RANGE_TIMES: bool = false;
 
+    /// The scheme looks at what transactions have read, at their ends.
+    const TRACKS_READS: bool = true;
+
+    /// Needs [`Shared::partitions`], and is asked before anything is looked for.
+    const HAS_PARTITIONS: bool = false;
+
     /// The transaction has begun.
     #[inline(always)]
     fn begun(env: Env<'_, Single<Self>>, txn: &mut Txn, declared: Declared) {
@@ -89,6 +101,81 @@ pub trait Policy: Sized + Send + Sync + 'static {
     ) -> Result<bool, OutOfMemory> {
         let _ = (env, txn, record);
         Ok(true)
+    }
+
+    /// See [`ConcurrencyControl::declare_partitions`], as the next three.
+    fn declare_partitions(shared: &Shared, txn: &mut Txn, partitions: u64) {
+        let _ = (shared, txn, partitions);
+    }
+
+    /// Whether an operation may begin that is about these partitions.
+    #[inline(always)]
+    fn admit<S: Suspend>(
+        env: Env<'_, Single<Self>>,
+        txn: &mut Txn,
+        need: u64,
+        waits: bool,
+        s: &mut S,
+    ) -> Admission {
+        let _ = (env, txn, need, waits, s);
+        Admission::Granted
+    }
+
+    /// Why the transaction cannot go on.
+    #[inline(always)]
+    fn refused(txn: &Txn) -> Option<Refused> {
+        let _ = txn;
+        None
+    }
+
+    /// What it waits for, or has waited for in vain.
+    fn awaited(shared: &Shared, txn: &mut Txn) -> Option<(RecordId, Holder)> {
+        let _ = (shared, txn);
+        None
+    }
+
+    /// The other transaction that has the record to itself.
+    ///
+    /// # Safety
+    /// As [`ConcurrencyControl::holder`].
+    unsafe fn holder(shared: &Shared, txn: &Txn, record: *const Record) -> Option<Holder> {
+        let tag = holder_of_lock(record_of(record).lock()).filter(|&tag| tag != txn.member.tag)?;
+        shared.holder(tag)
+    }
+
+    /// Whether it is this one that has.
+    ///
+    /// # Safety
+    /// As [`ConcurrencyControl::holds`].
+    unsafe fn holds(txn: &Txn, record: *const Record) -> bool {
+        txn.member.tag != Tag::NONE && record_of(record).lock() == txn.member.tag.word()
+    }
+
+    /// The number of the record's entry among the transaction's accesses.
+    #[inline(always)]
+    fn find(txn: &Txn, record: *const Record) -> Option<usize> {
+        txn.accesses.find(record)
+    }
+
+    /// What the transaction itself has last written to the record: a value, or none. `None`: it has not.
+    #[inline(always)]
+    fn own(txn: &Txn, record: *const Record) -> Option<Option<*const [u8]>> {
+        if txn.accesses.writes.is_empty() {
+            return None;
+        }
+        txn.own_of(Self::find(txn, record)?)
+    }
+
+    /// Makes room for one more write, and an entry for it.
+    #[inline(always)]
+    fn reserve(txn: &mut Txn) -> Result<(), OutOfMemory> {
+        txn.accesses.reserve()
+    }
+
+    /// The number of the record's entry, which is made if there is none: room has been reserved.
+    #[inline(always)]
+    fn enter_reserved(txn: &mut Txn, record: *const Record) -> usize {
+        txn.accesses.enter_reserved(record)
     }
 
     /// Gets hold of a record, or of what it holds, for the transaction. Returns false if suspended.
@@ -219,11 +306,19 @@ fn take_back<P: Policy>(env: Env<'_, Single<P>>, record: *const Record, target: 
     remove(env, std::iter::once(target));
 }
 
-// SAFETY: `value` lends a copy of the transaction's own, or a value that a lock of the transaction keeps from being replaced.
+/// The transaction depends on it that there is no value.
+fn note_absent<P: Policy>(txn: &mut Txn, record: *const Record, target: &Target) {
+    if P::TRACKS_READS {
+        Single::<P>::read_absent(txn, record, target);
+    }
+}
+
+// SAFETY: `value` lends a copy of the transaction's own, or a value that a lock or a partition of the transaction keeps from being replaced.
 // The memory of records that are removed while it is open is not given back.
 unsafe impl<P: Policy> ConcurrencyControl for Single<P> {
     const READS: Reads = Reads::Current;
-    const TRACKS_READS: bool = true;
+    const TRACKS_READS: bool = P::TRACKS_READS;
+    const HAS_PARTITIONS: bool = P::HAS_PARTITIONS;
 
     type Shared = Shared;
     type Worker = Worker;
@@ -231,11 +326,13 @@ unsafe impl<P: Policy> ConcurrencyControl for Single<P> {
     type Access = Access;
     type Prepare = CommitStage;
 
-    fn open(records: Arc<Slab>, memory: Arc<Memory>) -> Shared {
+    fn open(records: Arc<Slab>, memory: Arc<Memory>, partitions: u32) -> Shared {
         let registry = Registry::new(&memory);
         let graph = Graph::new(&memory);
         let times = P::HAS_RANGE_TIMES.then(RangeTimes::new);
-        Shared { registry, waits: Waits::new(memory), records, removals: Removals::default(), graph, times }
+        let partitions = P::HAS_PARTITIONS.then(|| Partitions::new(partitions, memory.clone()));
+        let (waits, removals) = (Waits::new(memory), Removals::default());
+        Shared { registry, waits, records, removals, graph, times, partitions }
     }
 
     fn now(shared: &Shared) -> u64 {
@@ -315,12 +412,13 @@ unsafe impl<P: Policy> ConcurrencyControl for Single<P> {
     }
 
     unsafe fn holder(shared: &Shared, txn: &Txn, record: *const Record) -> Option<Holder> {
-        let tag = holder_of_lock(record_of(record).lock()).filter(|&tag| tag != txn.member.tag)?;
-        shared.holder(tag)
+        // SAFETY: by the caller's promise.
+        unsafe { P::holder(shared, txn, record) }
     }
 
     unsafe fn holds(txn: &Txn, record: *const Record) -> bool {
-        txn.member.tag != Tag::NONE && record_of(record).lock() == txn.member.tag.word()
+        // SAFETY: by the caller's promise.
+        unsafe { P::holds(txn, record) }
     }
 
     fn begin<S: Suspend>(
@@ -345,6 +443,24 @@ unsafe impl<P: Policy> ConcurrencyControl for Single<P> {
         record: *const Record,
     ) -> Result<bool, OutOfMemory> {
         P::may_queue(env, txn, record)
+    }
+
+    fn declare_partitions(shared: &Shared, txn: &mut Txn, partitions: u64) {
+        P::declare_partitions(shared, txn, partitions);
+    }
+
+    #[inline(always)]
+    fn admit<S: Suspend>(env: Env<'_, Self>, txn: &mut Txn, need: u64, waits: bool, s: &mut S) -> Admission {
+        P::admit(env, txn, need, waits, s)
+    }
+
+    #[inline(always)]
+    fn refused(txn: &Txn) -> Option<Refused> {
+        P::refused(txn)
+    }
+
+    fn awaited(shared: &Shared, txn: &mut Txn) -> Option<(RecordId, Holder)> {
+        P::awaited(shared, txn)
     }
 
     /// It is tracked like any other.
@@ -399,7 +515,7 @@ unsafe impl<P: Policy> ConcurrencyControl for Single<P> {
             Access::Value(value) => Ok(Some(value)),
             Access::Absent => Ok(None),
             Access::Refused(refused) => Err(refused),
-            Access::Unread => Ok(match txn.own(record) {
+            Access::Unread => Ok(match P::own(txn, record) {
                 Some(own) => own,
                 None => record_of(record).stable_bytes(), // it is locked
             }),
@@ -433,7 +549,7 @@ unsafe impl<P: Policy> ConcurrencyControl for Single<P> {
     fn read_absent(txn: &mut Txn, record: *const Record, target: &Target) {
         Self::read_range(txn, &Scanned::of_key(target, &mut [0; 8]));
         // Its own deletion is why it finds nothing.
-        if txn.own(record).is_some() {
+        if P::own(txn, record).is_some() {
             Self::read_in_range(txn, record);
         }
     }
@@ -451,22 +567,22 @@ unsafe impl<P: Policy> ConcurrencyControl for Single<P> {
                 None => Written::Gone,
                 Some(true) => Written::Done,
                 Some(false) => {
-                    Self::read_absent(txn, record, target);
+                    note_absent::<P>(txn, record, target);
                     Written::Absent
                 }
             });
         }
-        txn.accesses.reserve()?;
+        P::reserve(txn)?;
         let depends = !matches!(change, Change::Put(_));
         // SAFETY: by the caller's promise.
         let is_there = unsafe { P::will_write(env, txn, record, depends) }?;
         let Some(is_there) = is_there else {
             return Ok(Written::Gone);
         };
-        let is_there = txn.own(record).map_or(is_there, |own| own.is_some());
+        let is_there = P::own(txn, record).map_or(is_there, |own| own.is_some());
         let new = match change {
             Change::Update(_) | Change::Delete if !is_there => {
-                Self::read_absent(txn, record, target);
+                note_absent::<P>(txn, record, target);
                 return Ok(Written::Absent);
             }
             Change::Insert(_) if is_there => return Ok(Written::Exists),
@@ -475,7 +591,7 @@ unsafe impl<P: Policy> ConcurrencyControl for Single<P> {
             }
             Change::Delete | Change::Lock => None,
         };
-        let entry = txn.accesses.enter_reserved(record);
+        let entry = P::enter_reserved(txn, record);
         txn.accesses.push(entry, new, target, false);
         Ok(Written::Done)
     }
@@ -486,7 +602,7 @@ unsafe impl<P: Policy> ConcurrencyControl for Single<P> {
         record: *mut Record,
         value: &[u8],
     ) -> Result<(), OutOfMemory> {
-        txn.accesses.reserve()?;
+        P::reserve(txn)?;
         let new = new_value(env.local, value)?;
         txn.drop_new(env.local);
         txn.new = Some(new);
@@ -495,7 +611,7 @@ unsafe impl<P: Policy> ConcurrencyControl for Single<P> {
     }
 
     unsafe fn created(txn: &mut Txn, record: *const Record, target: &Target) {
-        let entry = txn.accesses.enter_reserved(record);
+        let entry = P::enter_reserved(txn, record);
         let made = &mut txn.accesses.entries[entry];
         (made.seen, made.held) = (Some(0), P::HELD_WHEN_NEW);
         let new = txn.new.take();

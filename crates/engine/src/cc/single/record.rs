@@ -163,6 +163,15 @@ impl SingleRecord {
             && self.word.compare_exchange(word, word | LATCH, Ordering::SeqCst, Ordering::Relaxed).is_ok()
     }
 
+    /// Latches it, for the only thread that may do so.
+    #[inline(always)]
+    pub(in crate::cc) fn latch_alone(&self) {
+        let word = self.word.load(Ordering::Relaxed);
+        debug_assert!(word & LATCH == 0);
+        // Relaxed: a reader that sees what is changed next sees this as well, by its second look at the word.
+        self.word.store(word | LATCH, Ordering::Relaxed);
+    }
+
     /// Latches it. (A latch is held for moments, by a thread that does not wait meanwhile.)
     pub(super) fn latch(&self) {
         let mut backoff = Backoff::new();
@@ -241,6 +250,12 @@ impl SingleRecord {
     #[inline(always)]
     pub(in crate::cc) fn lock(&self) -> u64 {
         self.lock.load(Ordering::SeqCst) // see `try_latch`
+    }
+
+    /// Sets the lock word, where one transaction alone looks at it.
+    #[inline(always)]
+    pub(in crate::cc) fn set_lock(&self, lock: u64) {
+        self.lock.store(lock, Ordering::Relaxed);
     }
 
     /// Takes the lock for `tag` alone, which has a share of it already or not. The lock word, if others have it.

@@ -98,7 +98,7 @@ impl<P: Policy, const BUG: u32> Policy for Careless<P, BUG> {
         if BUG == PENDING_IGNORED && intent == Intent::Read {
             record_of(record).raise_read_until(txn.age);
             // SAFETY: by the caller's promise.
-            return unsafe { read_committed(access, record, txn, s, |_, _| Ok(())) };
+            return unsafe { read_committed::<P, S>(access, record, txn, s, |_, _| Ok(())) };
         }
         // SAFETY: by the caller's promise.
         let has_ended = unsafe { P::access(access, record, intent, env_of(env), txn, s) };
@@ -280,7 +280,7 @@ impl<const BUG: u32> Validation for CarelessValidation<BUG> {
 type CarelessOcc<const BUG: u32> = Single<Optimistic<CarelessValidation<BUG>>>;
 
 /// Reads a record to the end.
-fn read<C: ConcurrencyControl>(
+pub(super) fn read<C: ConcurrencyControl>(
     hand: &Hand<'_, C>,
     txn: &mut C::Txn,
     key: u64,
@@ -514,7 +514,7 @@ fn upgrades<C: ConcurrencyControl>() {
 
 /// A commit is appended to the log, then made; a checkpoint that begins at a position of the log behind it reads records
 /// one by one, whichever of them changes.
-fn checkpoint<C: ConcurrencyControl>(change: Change<'static>) {
+pub(super) fn checkpoint<C: ConcurrencyControl>(change: Change<'static>) {
     let bench = Arc::new(Bench::<C>::new());
     {
         let hand = bench.hand();
@@ -632,7 +632,7 @@ fn crossing_upgrades() {
     check_both(upgrades::<DlDetect>);
 }
 
-fn notices(run: fn()) {
+pub(super) fn notices(run: fn()) {
     check(RandomScheduler::new(PLANTED_SCHEDULES_MAX), run);
 }
 
@@ -777,7 +777,7 @@ fn planted_written_not_compared() {
 }
 
 /// (The reader has to take many steps between two of the writer's.)
-fn notices_with_few_switches(run: fn()) {
+pub(super) fn notices_with_few_switches(run: fn()) {
     check(PctScheduler::new(5, PLANTED_SCHEDULES_MAX), run);
 }
 

@@ -1,8 +1,10 @@
 //! What a database, a worker and a transaction of these schemes consist of.
 
 use super::accesses::{Accesses, Held};
+use super::claims::Claims;
 use super::graph::Graph;
 use super::known::Found;
+use super::partitions::Partitions;
 use super::range_times::RangeTimes;
 use super::record::{Content, drop_value, record_of};
 use super::removed::{Removals, Removed};
@@ -33,6 +35,7 @@ pub struct Shared {
     /// Which transactions wait for which, where the scheme looks for deadlocks.
     pub(in crate::cc) graph: Graph,
     pub(super) times: Option<RangeTimes>,
+    pub(super) partitions: Option<Partitions>,
 }
 
 /// One per worker.
@@ -52,6 +55,8 @@ pub struct Txn {
     pub(super) found: Found,
     /// How old it is among those that the scheme compares by age; kept when it is run again.
     pub(in crate::cc) age: u64,
+    /// The partitions that it has and wants, where the scheme has some.
+    pub(in crate::cc) claims: Claims,
     /// It is in the graph of transactions that wait.
     pub(in crate::cc) is_in_graph: bool,
     /// It has read more than there was memory to note.
@@ -78,6 +83,7 @@ impl Txn {
             ranges: Ranges::new(memory),
             found: Found::new(memory),
             age: 0,
+            claims: Claims::default(),
             is_in_graph: false,
             is_full: false,
             copies: Arena::new(memory),
@@ -146,7 +152,13 @@ impl Txn {
         if self.accesses.writes.is_empty() {
             return None;
         }
-        let write = self.accesses.last_write(self.accesses.find(record)?)?;
+        self.own_of(self.accesses.find(record)?)
+    }
+
+    /// The same, of the record of this entry.
+    #[inline(always)]
+    pub(in crate::cc) fn own_of(&self, entry: usize) -> Option<Option<*const [u8]>> {
+        let write = self.accesses.last_write(entry)?;
         // SAFETY: its own, not yet committed.
         Some(write.new.map(|new| unsafe { Version::value(new) }))
     }
@@ -202,6 +214,13 @@ impl Txn {
         }
         self.has_latched = true;
         true
+    }
+
+    /// Latches all that is written, which nobody else may do.
+    pub(in crate::cc) fn latch_alone(&mut self) {
+        debug_assert!(!self.has_latched);
+        self.accesses.last_writes().for_each(|(record, _)| record_of(record).latch_alone());
+        self.has_latched = true;
     }
 
     /// Whether there are the same keys in the ranges that the transaction has gone through, but for its own.
@@ -271,6 +290,12 @@ impl Shared {
     /// For a scheme that has asked for them.
     pub(in crate::cc) fn range_times(&self) -> &RangeTimes {
         self.times.as_ref().expect("the scheme has them")
+    }
+
+    /// The same.
+    #[inline(always)]
+    pub(in crate::cc) fn partitions(&self) -> &Partitions {
+        self.partitions.as_ref().expect("the scheme has them")
     }
 
     fn record(&self, id: RecordId) -> *const Record {

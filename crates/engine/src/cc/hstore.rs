@@ -1,0 +1,217 @@
+//! H-STORE: a transaction has the partitions that its rows are in for itself, and needs nothing else to keep others away.
+//!
+//! After Stonebraker, Madden, Abadi, Harizopoulos, Hachem, Helland: The end of an architectural era, VLDB 2007, and Kallman et
+//! al.: H-Store, VLDB 2008, in the form with one lock for each partition of Yu, Bezerra, Pavlo, Devadas, Stonebraker: Staring into
+//! the abyss, VLDB 2014. Different here:
+//!
+//! - A partition belongs to no worker: any worker runs any transaction, which takes the partitions that it has declared, in
+//!   ascending order, or all at its first access if it has declared none.
+//! - Nothing rests on the declaration. What an operation is about is compared with it before anything is looked for;
+//!   a transaction that goes beyond it gives way, and takes all partitions when it is run again.
+//! - Tables of which nothing is said are replicated in the sense of H-Store, by being read in place: whoever has any
+//!   partition can read them, and whoever writes them has all.
+//! - What a transaction writes is kept apart until it commits, for those that read without a partition: untracked reads and
+//!   checkpoints.
+//!
+//! The lock word of a record says which entry it has among the accesses of the transaction that has its partition; 0: none.
+
+use super::locking::STEPS_MAX;
+use super::single::{
+    ALL, Access, CommitStage, Content, Held, Look, Policy, Shared, Single, Txn, read_committed, record_of,
+};
+use super::{Abort, Admission, Declared, Env, Holder, Intent, Refused};
+use crate::memory::OutOfMemory;
+use crate::profile::Activity;
+use crate::record::{Record, RecordId, Timestamp};
+use crate::suspend::Suspend;
+
+/// A lock for each partition: serializable; a transaction that needs more partitions than it has declared is run again.
+pub type HStore = Single<ByPartition>;
+
+/// A transaction has the partitions of what it does.
+#[derive(Clone, Copy, Debug)]
+pub struct ByPartition;
+
+type Scope<'e> = Env<'e, HStore>;
+
+impl Policy for ByPartition {
+    const TRACKS_READS: bool = false;
+    const HAS_PARTITIONS: bool = true;
+    const HELD_WHEN_NEW: Held = Held::Not;
+
+    #[inline(always)]
+    fn begun(_: Scope<'_>, txn: &mut Txn, declared: Declared) {
+        txn.claims.begin(declared.is_retry, declared.restores);
+    }
+
+    #[inline(always)]
+    fn ends(env: Scope<'_>, txn: &mut Txn) {
+        for entry in &txn.accesses.entries {
+            record_of(entry.record).set_lock(0);
+        }
+        txn.claims.end(txn.member.tag, env.shared.partitions());
+    }
+
+    fn declare_partitions(shared: &Shared, txn: &mut Txn, partitions: u64) {
+        txn.claims.declare(partitions, shared.partitions().mask());
+    }
+
+    #[inline(always)]
+    fn admit<S: Suspend>(env: Scope<'_>, txn: &mut Txn, need: u64, waits: bool, s: &mut S) -> Admission {
+        if txn.claims.has(need) {
+            return Admission::Granted;
+        }
+        s.enter(Activity::Control);
+        let admission = look(env, txn, need, waits);
+        if admission == Admission::Suspended {
+            s.was(Activity::Waiting);
+        }
+        admission
+    }
+
+    #[inline(always)]
+    fn refused(txn: &Txn) -> Option<Refused> {
+        txn.claims.refused()
+    }
+
+    fn awaited(shared: &Shared, txn: &mut Txn) -> Option<(RecordId, Holder)> {
+        txn.claims.give_way(txn.member.tag, shared.partitions());
+        let holder = holder(shared, txn)?;
+        Some((RecordId(txn.claims.awaited()?), holder))
+    }
+
+    /// (No row is locked by itself.)
+    unsafe fn holder(shared: &Shared, txn: &Txn, _: *const Record) -> Option<Holder> {
+        holder(shared, txn)
+    }
+
+    unsafe fn holds(txn: &Txn, _: *const Record) -> bool {
+        txn.claims.is_any()
+    }
+
+    fn may_queue(_: Scope<'_>, _: &mut Txn, _: *const Record) -> Result<bool, OutOfMemory> {
+        Ok(true) // for a partition that comes after those that the transaction has
+    }
+
+    fn lock_of_new(_: Scope<'_>, _: &mut Txn) -> u64 {
+        0
+    }
+
+    #[inline(always)]
+    unsafe fn access<S: Suspend>(
+        access: &mut Access,
+        record: *const Record,
+        intent: Intent,
+        _: Scope<'_>,
+        txn: &mut Txn,
+        s: &mut S,
+    ) -> bool {
+        match intent {
+            Intent::Write => *access = Access::Absent, // nobody asks for the value
+            Intent::Lock => *access = Access::Unread,
+            // SAFETY: by the caller's promise.
+            Intent::Untracked => {
+                return unsafe { read_committed::<Self, S>(access, record, txn, s, |_, _| Ok(())) };
+            }
+            Intent::Read | Intent::ReadToWrite | Intent::Covered => {
+                let row = record_of(record);
+                if let (Access::New, Content::At(version)) = (*access, row.content())
+                    && row.lock() == 0
+                {
+                    *access = Access::Fetching(0, version);
+                    if s.miss::<1>(version.cast::<u8>()) {
+                        return false;
+                    }
+                }
+                let value = Self::own(txn, record).unwrap_or_else(|| row.stable_bytes());
+                *access = value.map_or(Access::Absent, Access::Value);
+            }
+        }
+        true
+    }
+
+    #[inline(always)]
+    unsafe fn will_write(
+        _: Scope<'_>,
+        _: &mut Txn,
+        record: *const Record,
+        _: bool,
+    ) -> Result<Option<bool>, Refused> {
+        Ok(match record_of(record).content() {
+            Content::Gone => None,
+            content => Some(content != Content::Nothing),
+        })
+    }
+
+    unsafe fn lock(_: Scope<'_>, txn: &mut Txn, record: *const Record) -> Result<Option<bool>, Refused> {
+        Ok(match record_of(record).content() {
+            Content::Gone => None,
+            content => Some(Self::own(txn, record).map_or(content != Content::Nothing, |own| own.is_some())),
+        })
+    }
+
+    #[inline(always)]
+    fn find(txn: &Txn, record: *const Record) -> Option<usize> {
+        let number = (record_of(record).lock() as usize).checked_sub(1)?;
+        // (Of a record that is read without its partition, it may be another transaction's number.)
+        let entry = txn.accesses.entries.get(number)?;
+        std::ptr::eq(entry.record, record).then_some(number)
+    }
+
+    #[inline(always)]
+    fn reserve(txn: &mut Txn) -> Result<(), OutOfMemory> {
+        txn.accesses.reserve_untabled()
+    }
+
+    #[inline(always)]
+    fn enter_reserved(txn: &mut Txn, record: *const Record) -> usize {
+        Self::find(txn, record).unwrap_or_else(|| {
+            let number = txn.accesses.add(record);
+            record_of(record).set_lock(number as u64 + 1);
+            number
+        })
+    }
+
+    #[inline(always)]
+    fn decide<S: Suspend>(
+        _: &mut CommitStage,
+        env: Scope<'_>,
+        txn: &mut Txn,
+        _: &mut S,
+    ) -> Option<Result<Timestamp, Abort>> {
+        if txn.accesses.writes.is_empty() {
+            return Some(Ok(env.shared.registry.now()));
+        }
+        // For those that read without partitions.
+        txn.latch_alone();
+        Some(Ok(env.shared.registry.draw(txn.member.place())))
+    }
+}
+
+/// Goes on to take the partitions that the transaction wants.
+#[cold]
+#[inline(never)]
+fn look(env: Scope<'_>, txn: &mut Txn, need: u64, waits: bool) -> Admission {
+    let partitions = env.shared.partitions();
+    let tag = txn.member.announce(&env.shared.registry);
+    match txn.claims.look(need, tag, partitions, STEPS_MAX) {
+        Look::Got => Admission::Granted,
+        Look::Refused => Admission::Refused,
+        Look::Waits if waits => Admission::Suspended,
+        Look::Waits => {
+            txn.claims.give_way(tag, partitions);
+            if txn.claims.has(need) { Admission::Granted } else { Admission::Busy }
+        }
+    }
+}
+
+/// The transaction that has the partition which this one has last waited for in vain.
+fn holder(shared: &Shared, txn: &Txn) -> Option<Holder> {
+    let owner = shared.partitions().owner_for_waiter(txn.claims.awaited()?)?;
+    if owner == txn.member.tag {
+        return None;
+    }
+    shared.holder(owner)
+}
+
+const _: () = assert!(ALL == u64::MAX, "what is needed of tables that are not partitioned");

@@ -1,0 +1,321 @@
+//! Models of transactions that have partitions to themselves, over many schedules; and of partitions' queues. Each model fails with
+//! an error planted that it is there to notice.
+
+use super::super::hstore::ByPartition;
+use super::shuttle_tests::{checkpoint, notices, notices_with_few_switches, read};
+use super::{Access, CommitStage, Env, Held, Intent, Policy, Refused, Shared, Single, Txn, record_of};
+use crate::cc::models::{Bench, Hand, check_both};
+use crate::cc::{Abort, Admission, Change, ConcurrencyControl, Declared, HStore};
+use crate::record::{Record, Timestamp};
+use crate::suspend::{Never, Suspend};
+use crate::sync::Arc;
+use crate::sync::atomic::{AtomicU64, Ordering};
+use shuttle::thread;
+
+/// The policy with an error.
+#[derive(Debug)]
+struct Careless<const BUG: u32>;
+
+/// Transactions are admitted that have no partition.
+const NOT_ASKED: u32 = 1;
+/// Partitions are given back before what was written is there.
+const GIVEN_BACK_EARLY: u32 = 2;
+/// Reads without partitions do not wait for a commit that is under way.
+const LATCH_IGNORED: u32 = 3;
+/// A transaction ends, and stays in the queue.
+const STAYS_QUEUED: u32 = 4;
+/// What a transaction has written itself is not found by the record's word.
+const OWN_FORGOTTEN: u32 = 5;
+
+type CarelessHStore<const BUG: u32> = Single<Careless<BUG>>;
+
+fn env_of<'e, const BUG: u32>(env: Env<'e, CarelessHStore<BUG>>) -> Env<'e, HStore> {
+    Env { shared: env.shared, worker: env.worker, local: env.local }
+}
+
+impl<const BUG: u32> Policy for Careless<BUG> {
+    const TRACKS_READS: bool = false;
+    const HAS_PARTITIONS: bool = true;
+    const HELD_WHEN_NEW: Held = Held::Not;
+
+    fn begun(env: Env<'_, Single<Self>>, txn: &mut Txn, declared: Declared) {
+        ByPartition::begun(env_of(env), txn, declared);
+    }
+
+    fn ends(env: Env<'_, Single<Self>>, txn: &mut Txn) {
+        if BUG == STAYS_QUEUED {
+            txn.claims.forget_queue();
+        }
+        ByPartition::ends(env_of(env), txn);
+    }
+
+    fn declare_partitions(shared: &Shared, txn: &mut Txn, partitions: u64) {
+        ByPartition::declare_partitions(shared, txn, partitions);
+    }
+
+    fn admit<S: Suspend>(
+        env: Env<'_, Single<Self>>,
+        txn: &mut Txn,
+        need: u64,
+        waits: bool,
+        s: &mut S,
+    ) -> Admission {
+        if BUG == NOT_ASKED {
+            return Admission::Granted;
+        }
+        ByPartition::admit(env_of(env), txn, need, waits, s)
+    }
+
+    fn refused(txn: &Txn) -> Option<Refused> {
+        ByPartition::refused(txn)
+    }
+
+    unsafe fn access<S: Suspend>(
+        access: &mut Access,
+        record: *const Record,
+        intent: Intent,
+        env: Env<'_, Single<Self>>,
+        txn: &mut Txn,
+        s: &mut S,
+    ) -> bool {
+        if BUG == LATCH_IGNORED && intent == Intent::Untracked {
+            // SAFETY: read in this epoch.
+            let copied = unsafe { txn.copy_content(record_of(record).content()) };
+            *access = copied.ok().flatten().map_or(Access::Absent, Access::Value);
+            return true;
+        }
+        // SAFETY: by the caller's promise.
+        unsafe { ByPartition::access(access, record, intent, env_of(env), txn, s) }
+    }
+
+    unsafe fn will_write(
+        env: Env<'_, Single<Self>>,
+        txn: &mut Txn,
+        record: *const Record,
+        depends: bool,
+    ) -> Result<Option<bool>, Refused> {
+        // SAFETY: by the caller's promise.
+        unsafe { ByPartition::will_write(env_of(env), txn, record, depends) }
+    }
+
+    unsafe fn lock(
+        env: Env<'_, Single<Self>>,
+        txn: &mut Txn,
+        record: *const Record,
+    ) -> Result<Option<bool>, Refused> {
+        // SAFETY: by the caller's promise.
+        unsafe { ByPartition::lock(env_of(env), txn, record) }
+    }
+
+    fn find(txn: &Txn, record: *const Record) -> Option<usize> {
+        if BUG == OWN_FORGOTTEN { None } else { ByPartition::find(txn, record) }
+    }
+
+    fn reserve(txn: &mut Txn) -> Result<(), crate::memory::OutOfMemory> {
+        ByPartition::reserve(txn)
+    }
+
+    fn enter_reserved(txn: &mut Txn, record: *const Record) -> usize {
+        if BUG == OWN_FORGOTTEN {
+            return txn.accesses.add(record);
+        }
+        ByPartition::enter_reserved(txn, record)
+    }
+
+    fn lock_of_new(env: Env<'_, Single<Self>>, txn: &mut Txn) -> u64 {
+        ByPartition::lock_of_new(env_of(env), txn)
+    }
+
+    fn decide<S: Suspend>(
+        stage: &mut CommitStage,
+        env: Env<'_, Single<Self>>,
+        txn: &mut Txn,
+        s: &mut S,
+    ) -> Option<Result<Timestamp, Abort>> {
+        if BUG == GIVEN_BACK_EARLY {
+            txn.claims.end(txn.member.tag, env.shared.partitions());
+        }
+        if BUG == GIVEN_BACK_EARLY || BUG == NOT_ASKED {
+            // (So that it is an update that is lost, and not a latch that is met.)
+            return txn.try_latch().then(|| Ok(env.shared.registry.draw(txn.member.place())));
+        }
+        ByPartition::decide(stage, env_of(env), txn, s)
+    }
+}
+
+/// The partition of a key.
+fn partition_of(key: u64) -> u64 {
+    1 << (key % u64::from(crate::cc::models::PARTITIONS))
+}
+
+/// Declares partitions, and waits until they are there.
+fn take<C: ConcurrencyControl>(hand: &Hand<'_, C>, txn: &mut C::Txn, partitions: u64) -> bool {
+    C::declare_partitions(&hand.bench.shared, txn, partitions);
+    loop {
+        match C::admit(hand.env(), txn, partitions, true, &mut Never) {
+            Admission::Granted => return true,
+            Admission::Suspended => thread::yield_now(),
+            Admission::Refused | Admission::Busy => return false,
+        }
+    }
+}
+
+/// Transactions that move one from key to key, each with the partitions of both, and one with all, which finds what there was.
+fn moves<C: ConcurrencyControl>() {
+    let bench = Arc::new(Bench::<C>::new());
+    let hand = bench.hand();
+    [1, 2, 3].into_iter().for_each(|key| hand.commit_change(key, Change::Insert(&[10])));
+    drop(hand);
+    let transfer = |from: u64, to: u64| {
+        let bench = bench.clone();
+        move || {
+            let hand: Hand<'_, C> = bench.hand();
+            let mut txn = hand.begin();
+            assert!(take(&hand, &mut txn, partition_of(from) | partition_of(to)), "they wait for each other");
+            let mut add = |key, more: u8| {
+                let old = read(&hand, &mut txn, key, Intent::Read).expect("it is not refused");
+                let new = old.expect("it is there").wrapping_add(more);
+                assert!(hand.change(&mut txn, key, Change::Update(&[new])).is_ok());
+                let seen = read(&hand, &mut txn, key, Intent::Read);
+                assert_eq!(seen, Ok(Some(new)), "its own write is not seen");
+            };
+            add(from, 255);
+            add(to, 1);
+            assert!(hand.try_commit(txn, thread::yield_now));
+        }
+    };
+    let threads = [thread::spawn(transfer(1, 2)), thread::spawn(transfer(2, 3))];
+    let hand: Hand<'_, C> = bench.hand();
+    let mut txn = hand.begin();
+    assert!(take(&hand, &mut txn, u64::MAX), "they wait for each other");
+    let mut sum = || {
+        let each = [1, 2, 3].map(|key| read(&hand, &mut txn, key, Intent::Read));
+        each.into_iter().map(|one| one.expect("not refused").map_or(0, u32::from)).sum::<u32>()
+    };
+    assert_eq!((sum(), sum()), (30, 30), "a transfer was read in part");
+    hand.abort(txn);
+    threads.into_iter().for_each(|thread| thread.join().expect("its assertions hold"));
+    let last = [1, 2, 3].map(|key| {
+        let mut txn = hand.begin();
+        let value = read(&hand, &mut txn, key, Intent::Untracked).expect("not refused");
+        hand.abort(txn);
+        value.expect("it is there")
+    });
+    assert_eq!(last, [9, 10, 11], "an update was lost");
+}
+
+/// Two transactions each add one to a record.
+fn adds<C: ConcurrencyControl>() {
+    let bench = Arc::new(Bench::<C>::new());
+    bench.hand().commit_change(1, Change::Insert(&[0]));
+    let add = || {
+        let bench = bench.clone();
+        move || {
+            let hand: Hand<'_, C> = bench.hand();
+            let mut txn = hand.begin();
+            assert!(take(&hand, &mut txn, partition_of(1)), "it never comes");
+            let old = read(&hand, &mut txn, 1, Intent::Read).expect("it is not refused");
+            let new = old.expect("it is there") + 1;
+            assert!(hand.change(&mut txn, 1, Change::Update(&[new])).is_ok());
+            assert!(hand.try_commit(txn, thread::yield_now));
+        }
+    };
+    let threads = [thread::spawn(add()), thread::spawn(add())];
+    threads.into_iter().for_each(|thread| thread.join().expect("its assertions hold"));
+    let hand: Hand<'_, C> = bench.hand();
+    let mut txn = hand.begin();
+    assert_eq!(read(&hand, &mut txn, 1, Intent::Untracked), Ok(Some(2)), "an update was lost");
+    hand.abort(txn);
+}
+
+/// One has a partition; another one joins its queue and gives up, or has got it by then; a third waits until it comes.
+fn queue<C: ConcurrencyControl>() {
+    let bench = Arc::new(Bench::<C>::new());
+    let got = Arc::new(AtomicU64::new(0));
+    let holder = {
+        let (bench, got) = (bench.clone(), got.clone());
+        move || {
+            let hand: Hand<'_, C> = bench.hand();
+            let mut txn = hand.begin();
+            assert!(take(&hand, &mut txn, 1), "it never comes");
+            assert_eq!(got.fetch_add(1, Ordering::SeqCst), 0, "two have it");
+            got.fetch_sub(1, Ordering::SeqCst);
+            hand.abort(txn);
+        }
+    };
+    let leaver = {
+        let bench = bench.clone();
+        move || {
+            let hand: Hand<'_, C> = bench.hand();
+            let mut txn = hand.begin();
+            C::declare_partitions(&bench.shared, &mut txn, 1);
+            let _ = C::admit(hand.env(), &mut txn, 1, true, &mut Never);
+            hand.abort(txn);
+        }
+    };
+    let threads = [thread::spawn(holder.clone()), thread::spawn(leaver), thread::spawn(holder)];
+    threads.into_iter().for_each(|thread| thread.join().expect("its assertions hold"));
+}
+
+/// Proves that transactions with partitions of their own lose no update, see no half of another one, and end in any order of
+/// their declarations.
+#[test]
+fn partitions_are_moved_between() {
+    check_both(moves::<HStore>);
+}
+
+/// Proves that no update is lost.
+#[test]
+fn updates_add_up() {
+    check_both(adds::<HStore>);
+}
+
+/// Proves that a partition goes to all that wait for it, past those that have left.
+#[test]
+fn queues_go_on() {
+    check_both(queue::<HStore>);
+}
+
+/// Proves that a checkpoint has all that was appended before its start, and nothing that was appended behind its end.
+#[test]
+fn checkpoints_and_commits() {
+    check_both(|| checkpoint::<HStore>(Change::Update(b"1")));
+    check_both(|| checkpoint::<HStore>(Change::Update(b"1 of nine")));
+    check_both(|| checkpoint::<HStore>(Change::Insert(b"1")));
+    check_both(|| checkpoint::<HStore>(Change::Delete));
+}
+
+/// Proves that the models notice transactions without partitions,
+#[test]
+#[should_panic(expected = "an update was lost")]
+fn planted_not_asked() {
+    notices(adds::<CarelessHStore<NOT_ASKED>>);
+}
+
+/// partitions that are given back too early,
+#[test]
+#[should_panic(expected = "an update was lost")]
+fn planted_given_back_early() {
+    notices(adds::<CarelessHStore<GIVEN_BACK_EARLY>>);
+}
+
+/// a checkpoint that does not wait for a commit,
+#[test]
+#[should_panic(expected = "from before its start")]
+fn planted_latch_ignored() {
+    notices_with_few_switches(|| checkpoint::<CarelessHStore<LATCH_IGNORED>>(Change::Update(b"1")));
+}
+
+/// one that ends and stays in the queue,
+#[test]
+#[should_panic(expected = "it never comes")]
+fn planted_stays_queued() {
+    notices(queue::<CarelessHStore<STAYS_QUEUED>>);
+}
+
+/// and one that does not see what it has written.
+#[test]
+#[should_panic(expected = "its own write is not seen")]
+fn planted_own_forgotten() {
+    notices(moves::<CarelessHStore<OWN_FORGOTTEN>>);
+}

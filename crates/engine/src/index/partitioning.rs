@@ -1,0 +1,178 @@
+//! How keys tell which partition of the database they belong to.
+//!
+//! It is said once in the life of a process, before the first transaction can use the index; until then, and where nothing is
+//! said, all that is written is about all partitions, and all that is read is about any one.
+
+use super::Key;
+use super::slice_of;
+use crate::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::ops::Bound;
+
+/// All partitions, however many there are.
+const ALL: u64 = u64::MAX;
+/// Any one.
+const ANY: u64 = 0;
+/// It has been said.
+const IS_SAID: u32 = 1 << 31;
+const MASK_SHIFT: u32 = 8;
+
+/// How the keys of one index do.
+#[derive(Debug, Default)]
+pub struct Partitioning {
+    /// How many leading bits of a key are the number that decides; 0: none do. Above, the number of partitions less 1.
+    word: AtomicU32,
+    /// There may be entries that lie in another partition than what they name.
+    has_strays: AtomicBool,
+}
+
+impl Partitioning {
+    /// The leading `bits` of keys decide, or none do, in a database of so many partitions. What has been said before, if that is
+    /// something else, is the error.
+    pub fn say(&self, bits: Option<u32>, partitions: u32) -> Result<(), Option<u32>> {
+        debug_assert!(bits.is_none_or(|bits| (1..=u64::BITS).contains(&bits)));
+        debug_assert!(partitions.is_power_of_two() && partitions <= u64::BITS);
+        let word = IS_SAID | bits.unwrap_or(0) | (partitions - 1) << MASK_SHIFT;
+        // (Relaxed: transactions get the index by what is made of it afterwards.)
+        match self.word.compare_exchange(0, word, Ordering::Relaxed, Ordering::Relaxed) {
+            Err(said) if said != word => Err(Some(said & 0xff).filter(|&bits| bits != 0)),
+            _ => Ok(()),
+        }
+    }
+
+    /// The partitions, a bit each, that reading or writing under this key is about; 0: any one.
+    #[inline(always)]
+    pub fn of_key(&self, key: &Key, writes: bool) -> u64 {
+        let word = self.word.load(Ordering::Relaxed);
+        match word & 0xff {
+            0 if writes => ALL,
+            0 => ANY,
+            bits => 1 << (number_of(key.slice, bits) & u64::from(word >> MASK_SHIFT & 0xff)),
+        }
+    }
+
+    /// The number of the partition of a key, if keys decide.
+    pub fn number_of(&self, key: &Key) -> Option<u32> {
+        self.is_split().then(|| self.of_key(key, false).trailing_zeros())
+    }
+
+    /// How many leading bits of keys decide, if they do.
+    pub fn leading_bits(&self) -> Option<u32> {
+        Some(self.word.load(Ordering::Relaxed) & 0xff).filter(|&bits| bits != 0)
+    }
+
+    /// Keys decide.
+    #[inline(always)]
+    pub fn is_split(&self) -> bool {
+        self.word.load(Ordering::Relaxed) & 0xff != 0
+    }
+
+    /// As `of_key`, of reading a range of keys, from its lower bound to its upper one.
+    pub fn of_range(&self, from: Bound<&[u8]>, to: Bound<&[u8]>, is_fixed8: bool) -> u64 {
+        let bits = self.word.load(Ordering::Relaxed) & 0xff;
+        if bits == 0 {
+            return ANY;
+        }
+        let (Some(first), Some(last)) = (first_slice(from, is_fixed8), last_slice(to, is_fixed8, bits))
+        else {
+            return ALL;
+        };
+        // (Slices ascend with keys, so all keys between have the same number.)
+        match number_of(first, bits) == number_of(last, bits) {
+            true => self.of_key(&Key::from_u64(first), false),
+            false => ALL,
+        }
+    }
+
+    /// An entry is put where what it names is not.
+    pub fn note_stray(&self) {
+        self.has_strays.store(true, Ordering::Relaxed); // found by those that get its partition afterwards
+    }
+
+    /// Whether what the entries name lies where they do.
+    pub fn is_aligned(&self) -> bool {
+        self.is_split() && !self.has_strays.load(Ordering::Relaxed)
+    }
+}
+
+#[inline(always)]
+fn number_of(slice: u64, bits: u32) -> u64 {
+    slice >> (u64::BITS - bits)
+}
+
+/// At most the slices of all keys above the bound. `None`: it is not bounded.
+fn first_slice(from: Bound<&[u8]>, is_fixed8: bool) -> Option<u64> {
+    match from {
+        Bound::Included(key) => Some(slice_of(key)),
+        Bound::Excluded(key) if is_fixed8 => slice_of(key).checked_add(1),
+        Bound::Excluded(key) => Some(slice_of(key)),
+        Bound::Unbounded => None,
+    }
+}
+
+/// At least the slices of all keys below the bound, as far as the leading bits go.
+fn last_slice(to: Bound<&[u8]>, is_fixed8: bool, bits: u32) -> Option<u64> {
+    let Bound::Excluded(key) = to else {
+        return match to {
+            Bound::Included(key) => Some(slice_of(key)),
+            _ => None,
+        };
+    };
+    let slice = slice_of(key);
+    // A key below it with the same slice is a beginning of it with zeros behind: none if it ends otherwise.
+    let has_none_equal = is_fixed8 || key.len() <= 8 && key.last().is_some_and(|&last| last != 0);
+    let is_round = bits == u64::BITS || slice << bits == 0;
+    if has_none_equal && (is_fixed8 || is_round) { slice.checked_sub(1) } else { Some(slice) }
+}
+
+#[cfg(all(test, not(any(braid_shuttle, braid_loom))))]
+mod tests {
+    use super::*;
+
+    fn split(bits: u32) -> Partitioning {
+        let partitioning = Partitioning::default();
+        assert_eq!(partitioning.say(Some(bits), 16), Ok(()));
+        partitioning
+    }
+
+    /// Proves that what is said first counts.
+    #[test]
+    fn said_once() {
+        let partitioning = Partitioning::default();
+        let key = Key::from_u64(5);
+        assert_eq!((partitioning.of_key(&key, true), partitioning.of_key(&key, false)), (ALL, ANY));
+        assert_eq!(partitioning.say(Some(8), 16), Ok(()));
+        assert_eq!(partitioning.say(Some(8), 16), Ok(()));
+        assert_eq!((partitioning.say(Some(9), 16), partitioning.say(None, 16)), (Err(Some(8)), Err(Some(8))));
+        let unsplit = Partitioning::default();
+        assert_eq!((unsplit.say(None, 16), unsplit.say(Some(1), 16)), (Ok(()), Err(None)));
+    }
+
+    /// Proves that the partition is the number in the leading bits, modulo the number of partitions.
+    #[test]
+    fn keys() {
+        assert_eq!(split(64).of_key(&Key::from_u64(0x123), false), 1 << 3);
+        assert_eq!(split(56).of_key(&Key::from_u64(0x1234), true), 1 << 2);
+        assert_eq!(split(16).of_key(&Key::new(b"\x01\x07more than eight bytes"), true), 1 << 7);
+        assert_eq!(split(16).number_of(&Key::new(b"\x01")), Some(0));
+    }
+
+    /// Proves that a range is of one partition if all keys that can be in it are, and of all else.
+    #[test]
+    fn ranges() {
+        let fixed = |from: u64, to: u64| {
+            let (from, to) = (from.to_be_bytes(), to.to_be_bytes());
+            let (from, to) = (Bound::Included(&from[..]), Bound::Excluded(&to[..]));
+            split(56).of_range(from, to, true)
+        };
+        assert_eq!((fixed(0x100, 0x200), fixed(0x1ff, 0x201)), (1 << 1, ALL));
+        let bytes =
+            |from: &[u8], to: &[u8]| split(16).of_range(Bound::Included(from), Bound::Excluded(to), false);
+        assert_eq!(bytes(b"\x00\x02", b"\x00\x03"), 1 << 2, "all with a prefix");
+        assert_eq!(bytes(b"\x00\xff", b"\x01"), 1 << 15);
+        assert_eq!(bytes(b"\x00\x02", b"\x00\x03\x00"), ALL, "the key 0003 is below");
+        assert_eq!(bytes(b"\x00\xff", b"\x01\x00"), ALL, "the key 01 is below");
+        assert_eq!(bytes(b"\x00\x02a", b"\x00\x02long and long"), 1 << 2);
+        assert_eq!(split(16).of_range(Bound::Unbounded, Bound::Included(b"\x00\x00"), false), ALL);
+        assert_eq!(Partitioning::default().of_range(Bound::Unbounded, Bound::Unbounded, false), ANY);
+    }
+}

@@ -1,0 +1,35 @@
+//! Parts of a database.
+
+use super::key::{AsKey, Key, encode_whole};
+use crate::index::{self, slice_of};
+
+/// A part of a database, of which a transaction can have one or more to itself: see
+/// [`Txn::declare_partitions`](crate::Txn::declare_partitions).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Partition(u32);
+
+impl Partition {
+    pub(crate) fn new(number: u32) -> Partition {
+        debug_assert!(number < u64::BITS);
+        Partition(number)
+    }
+
+    /// From 0 to [`Options::partitions`](crate::Options::partitions), exclusive.
+    pub fn number(self) -> u32 {
+        self.0
+    }
+}
+
+/// A key that begins as this one does, as far as partitions go by it. `None`: it is no key.
+pub(crate) fn leading<K: Key>(key: &impl AsKey<K>) -> Option<index::Key> {
+    let slice = match key.short() {
+        Some((slice, 8)) => slice,
+        Some((slice, len)) if len < 8 => slice & !(u64::MAX >> (8 * len)),
+        _ => {
+            let mut bytes = Vec::new();
+            encode_whole(key, &mut bytes).ok()?;
+            slice_of(&bytes)
+        }
+    };
+    Some(index::Key::from_u64(slice))
+}
