@@ -155,6 +155,21 @@ fn schemes_are_compared_by_time_and_by_mix() {
     assert_eq!(ours(10, 0), ("silo".into(), setting.into(), 0.5));
     assert_eq!(ours(10, 1), ("silo".into(), setting.into(), 0.25));
     assert_eq!(ours(19, 0), (format!("silo, {setting}"), "full".into(), 0.6));
+
+    let point = |front: &str, mode: &str, freeze: bool, speed: f64| {
+        Point::of(
+            json!({"cc": "silo", "front": front, "mode": mode, "freeze": freeze, "transactions_per_s": speed}),
+        )
+    };
+    let points = [
+        point("none", "naive", false, 10.0),
+        point("none", "hybrid", false, 11.0),
+        point("hash", "naive", false, 12.0),
+        point("hash", "hybrid", true, 20.0),
+    ];
+    let compared = publication(Paper::Cores).preset(Id::Figure(8)).unwrap().comparisons[0].of(&points);
+    let ratios: Vec<_> = compared.series.iter().flat_map(|line| line.ratios.clone()).collect();
+    assert_eq!(ratios, [Some(1.0), Some(1.2), Some(2.0)]);
 }
 
 #[test]
