@@ -28,7 +28,7 @@ fn rows(db: &Database<HStore>) -> Table<u64, u64> {
     t
 }
 
-fn holder<'d>(db: &'d Database<HStore>, t: Table<u64, u64>, keys: &[u64]) -> Transaction<HStore> {
+fn holder(db: &Database<HStore>, t: Table<u64, u64>, keys: &[u64]) -> Transaction<HStore> {
     let tx = db.begin().unwrap();
     tx.declare_partitions(keys.iter().filter_map(|key| db.partition_of(t, key))).unwrap();
     tx

@@ -193,7 +193,7 @@ mod tests {
             (u64::from(district.number_of_all()) << 32, leading::DISTRICT_OF_FOUR),
         ];
         assert!(keys.iter().all(|(key, bits)| key >> (64 - bits) == u64::from(warehouse)));
-        assert_eq!(history(1, 2, warehouse) % 64 >> (64 - leading::HISTORY), u64::from(warehouse) % 64);
+        assert_eq!((history(1, 2, warehouse) >> (64 - leading::HISTORY)) % 64, u64::from(warehouse) % 64);
     }
 
     #[test]

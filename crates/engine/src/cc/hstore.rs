@@ -109,8 +109,8 @@ impl Policy for ByPartition {
         match intent {
             Intent::Write => *access = Access::Absent, // nobody asks for the value
             Intent::Lock => *access = Access::Unread,
-            // SAFETY: by the caller's promise.
             Intent::Untracked => {
+                // SAFETY: by the caller's promise.
                 return unsafe { read_committed::<Self, S>(access, record, txn, s, |_, _| Ok(())) };
             }
             Intent::Read | Intent::ReadToWrite | Intent::Covered => {

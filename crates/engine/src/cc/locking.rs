@@ -105,8 +105,8 @@ impl<W: OnConflict> Policy for Locking<W> {
         s: &mut S,
     ) -> bool {
         let locked = match intent {
-            // SAFETY: by the caller's promise.
             Intent::Untracked => {
+                // SAFETY: by the caller's promise.
                 return unsafe { read_committed::<Self, S>(access, record, txn, s, |_, _| Ok(())) };
             }
             Intent::Lock => {

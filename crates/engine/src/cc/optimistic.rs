@@ -55,8 +55,8 @@ impl<V: Validation> Policy for Optimistic<V> {
         match intent {
             Intent::Write => *access = Access::Absent, // its line is in the cache
             Intent::Lock => *access = Access::Unread,
-            // SAFETY: by the caller's promise.
             Intent::Untracked => {
+                // SAFETY: by the caller's promise.
                 return unsafe { read_committed::<Self, S>(access, record, txn, s, |_, _| Ok(())) };
             }
             Intent::Read | Intent::ReadToWrite | Intent::Covered => {

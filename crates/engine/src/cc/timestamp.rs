@@ -100,8 +100,8 @@ impl Policy for ByTime {
         }
         match intent {
             Intent::Write => *access = Access::Absent, // nobody asks for the value
-            // SAFETY: by the caller's promise.
             Intent::Untracked => {
+                // SAFETY: by the caller's promise.
                 return unsafe { read_committed::<Self, S>(access, record, txn, s, |_, _| Ok(())) };
             }
             // SAFETY: as above.
