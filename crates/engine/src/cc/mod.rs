@@ -13,6 +13,7 @@
 //!   database lives; the scheme alone interprets it.
 //! - A conflict is an [`Abort`], not an error: expected, small, and retried by the engine.
 
+mod adaptive;
 mod common;
 mod dl_detect;
 mod locking;
@@ -32,6 +33,7 @@ mod timestamp;
 mod wait_die;
 mod waits;
 
+pub use adaptive::{Adaptive, AllHot, HotByChance};
 pub use dl_detect::DlDetect;
 pub use no_wait::NoWait;
 pub use occ::Occ;
@@ -60,6 +62,7 @@ macro_rules! schemes {
             "occ" occ Occ Serial,
             "tictoc" tictoc TicToc Serial,
             "timestamp" timestamp TimestampOrdering Serial,
+            "auto" auto Adaptive Serial,
         }
     };
 }

@@ -14,6 +14,7 @@ mod accesses;
 mod age;
 mod committed;
 mod graph;
+mod heat;
 mod known;
 mod range_times;
 mod record;
@@ -40,11 +41,11 @@ pub(super) use age::{is_older, oldest_of, shares_of};
 pub(super) use committed::read_committed;
 use graph::Graph;
 pub(super) use graph::{Standing, Wanted};
+pub(super) use heat::{Group, Heat, Wants};
 pub(super) use range_times::RangeTimes;
 pub(super) use record::{Content, holder_of_lock, record_of};
 use record::{drop_value, new_value};
 use removed::{Removals, Removed};
-use std::cell::RefCell;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -66,6 +67,9 @@ pub trait Policy: Sized + Send + Sync + 'static {
 
     /// Needs [`Shared::range_times`].
     const HAS_RANGE_TIMES: bool = false;
+
+    /// Needs [`Shared::heat`].
+    const HAS_HEAT: bool = false;
 
     /// The transaction has begun.
     #[inline(always)]
@@ -162,6 +166,8 @@ pub enum Access {
     New,
     /// It has found the record locked at so many steps.
     Waiting(u32),
+    /// The same; when it last looked, the worker's transactions had given back locks so often.
+    InLine { steps: u32, released: u32 },
     /// The value that was committed then is on its way into the cache.
     Fetching(u64, *const Version),
     /// It has ended, and has found this value,
@@ -233,7 +239,8 @@ unsafe impl<P: Policy> ConcurrencyControl for Single<P> {
         let registry = Registry::new(&memory);
         let graph = Graph::new(&memory);
         let times = P::HAS_RANGE_TIMES.then(RangeTimes::new);
-        Shared { registry, waits: Waits::new(memory), records, removals: Removals::default(), graph, times }
+        let (heat, removals) = (P::HAS_HEAT.then(Heat::new), Removals::default());
+        Shared { registry, waits: Waits::new(memory), records, removals, graph, times, heat }
     }
 
     fn now(shared: &Shared) -> u64 {
@@ -249,7 +256,7 @@ unsafe impl<P: Policy> ConcurrencyControl for Single<P> {
     }
 
     fn worker(shared: &Shared) -> Worker {
-        Worker { floor: shared.registry.floor(), removed: RefCell::default() }
+        Worker::new(shared)
     }
 
     fn enter(env: Env<'_, Self>) {
@@ -401,7 +408,9 @@ unsafe impl<P: Policy> ConcurrencyControl for Single<P> {
                 Some(own) => own,
                 None => record_of(record).stable_bytes(), // it is locked
             }),
-            Access::New | Access::Waiting(_) | Access::Fetching(..) => unreachable!("the access has ended"),
+            Access::New | Access::Waiting(_) | Access::InLine { .. } | Access::Fetching(..) => {
+                unreachable!("the access has ended")
+            }
         }
     }
 

@@ -1,0 +1,1 @@
+//! That the scheme follows the phases of a workload, by its counters.
