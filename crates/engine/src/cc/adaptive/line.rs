@@ -9,7 +9,7 @@
 //!   waits does as well, and one of them is younger than that one, and gives way.
 //! - A turn that is left to others is left for a bounded number of looks.
 
-use super::hotness::Hotness;
+use super::rules::{Other, Rules, Standing};
 use crate::cc::single::{
     Access, Group, Heat, Held, Policy, Single, Txn, Wants, holder_of_lock, record_of, shares_of,
 };
@@ -38,7 +38,7 @@ pub(super) enum Line {
 /// Gets hold of a record's lock if the record is hot, or waits (`Access::InLine`). `leaves`: it is come back to as often as others of
 /// the worker are; else it is all that its thread does.
 #[inline(never)]
-pub(super) fn line_up<H: Hotness, P: Policy>(
+pub(super) fn line_up<R: Rules, P: Policy>(
     access: &mut Access,
     record: *const Record,
     intent: Intent,
@@ -51,7 +51,7 @@ pub(super) fn line_up<H: Hotness, P: Policy>(
             let steps = steps + 1;
             let is_due = steps.is_power_of_two() || steps.is_multiple_of(STEPS_BETWEEN);
             let has_reason = is_due || released != env.worker.released.get();
-            if leaves && H::LOOKS_RARELY && !has_reason {
+            if leaves && R::LOOKS_RARELY && !has_reason {
                 *access = Access::InLine { steps, released };
                 return Ok(Line::Waits);
             }
@@ -59,7 +59,7 @@ pub(super) fn line_up<H: Hotness, P: Policy>(
         }
         _ => 0,
     };
-    let lock = match wanted::<H, P>(record, intent, env, txn)? {
+    let lock = match wanted::<R, P>(record, intent, env, txn)? {
         Held::Not => return Ok(Line::Passes),
         Held::Shared => try_share(record, env, txn, steps)?,
         Held::Alone => try_alone(record, env, txn)?,
@@ -72,11 +72,13 @@ pub(super) fn line_up<H: Hotness, P: Policy>(
         env.shared.group(record).wait(env.worker.number);
         record_of(record).await_shares(lock);
     }
-    give_back_shares(env, txn);
+    if !R::KEEPS_SHARES {
+        give_back_shares(env, txn);
+    }
     if steps == STEPS_MAX {
         return Err(Refused::Abort(Abort::WaitTimeout));
     }
-    if !may_wait(record, lock, env, txn) {
+    if !R::may_wait(standing(record, lock, env, txn)) {
         return Err(Refused::Abort(Abort::WriteConflict));
     }
     *access = Access::InLine { steps, released: env.worker.released.get() };
@@ -85,7 +87,7 @@ pub(super) fn line_up<H: Hotness, P: Policy>(
 
 /// How the transaction is to lock the record.
 #[inline(always)]
-fn wanted<H: Hotness, P: Policy>(
+fn wanted<R: Rules, P: Policy>(
     record: *const Record,
     intent: Intent,
     env: Env<'_, Single<P>>,
@@ -93,8 +95,8 @@ fn wanted<H: Hotness, P: Policy>(
 ) -> Result<Held, OutOfMemory> {
     let (heat, number) = (env.shared.heat(), env.shared.number_of(record));
     let group = heat.group(number);
-    let shares = H::is_hot(heat, group, Wants::Read, txn, number);
-    if !(shares || H::is_hot(heat, group, Wants::Write, txn, number)) {
+    let shares = R::is_hot(heat, group, Wants::Read, txn, number);
+    if !(shares || R::is_hot(heat, group, Wants::Write, txn, number)) {
         return Ok(Held::Not);
     }
     let at = txn.accesses.enter(record)?;
@@ -204,20 +206,21 @@ pub(super) fn give_back_shares<P: Policy>(env: Env<'_, Single<P>>, txn: &mut Txn
     }
 }
 
-/// Whether the transaction, which shares no lock, may wait for this one. Asked at each look.
-fn may_wait<P: Policy>(record: *const Record, lock: u64, env: Env<'_, Single<P>>, txn: &mut Txn) -> bool {
+/// What the transaction, which is going to wait and says so, is to the holder of a lock. Asked at each look.
+fn standing<P: Policy>(record: *const Record, lock: u64, env: Env<'_, Single<P>>, txn: &mut Txn) -> Standing {
     publish(env, txn, true);
-    if !has_alone(txn) {
-        return true;
-    }
-    let Some(holder) = holder_of_lock(lock) else { return true };
-    if keeps_more_waiting(env.shared.group(record), env, txn) {
-        return false;
-    }
-    match env.shared.registry.age_of(holder) {
-        None => true, // it has ended
-        Some(age) => !is_waiting(age) || is_older(txn, age, holder.descriptor()),
-    }
+    let has_alone = has_alone(txn);
+    let holder = if has_alone { holder(lock, env, txn) } else { None };
+    let keeps_more_waiting = holder.is_some() && keeps_more_waiting(env.shared.group(record), env, txn);
+    Standing { has_alone, holder, keeps_more_waiting }
+}
+
+/// The open transaction that has this lock alone.
+fn holder<P: Policy>(lock: u64, env: Env<'_, Single<P>>, txn: &Txn) -> Option<Other> {
+    let holder = holder_of_lock(lock)?;
+    let age = env.shared.registry.age_of(holder)?;
+    let is_younger = (txn.age, txn.member.place()) < (age >> 1, holder.descriptor()); // (begun at one time: places decide)
+    Some(Other { waits: age & 1 != 0, is_younger })
 }
 
 /// Whether the transaction may sleep until the holder of this record's lock ends: it does not look again meanwhile.
@@ -227,9 +230,7 @@ pub(super) fn may_sleep<P: Policy>(record: *const Record, env: Env<'_, Single<P>
     if !has_alone(txn) {
         return true;
     }
-    let Some(holder) = holder_of_lock(record_of(record).lock()) else { return true };
-    let age = env.shared.registry.age_of(holder);
-    age.is_none_or(|age| is_older(txn, age, holder.descriptor()))
+    holder(record_of(record).lock(), env, txn).is_none_or(|holder| holder.is_younger)
 }
 
 fn has_alone(txn: &Txn) -> bool {
@@ -251,13 +252,4 @@ fn keeps_more_waiting<P: Policy>(wanted: &Group, env: Env<'_, Single<P>>, txn: &
 fn publish<P: Policy>(env: Env<'_, Single<P>>, txn: &Txn, waits: bool) {
     debug_assert!(txn.age >> (u64::BITS - 1) == 0, "ages are times");
     env.shared.registry.set_age(txn.member.place(), txn.age << 1 | u64::from(waits));
-}
-
-fn is_waiting(published: u64) -> bool {
-    published & 1 != 0
-}
-
-/// The transaction has begun before the other one, at its first attempt. (Of two that began at one time, places decide.)
-fn is_older(txn: &Txn, published: u64, place: u32) -> bool {
-    (txn.age, txn.member.place()) < (published >> 1, place)
 }

@@ -16,8 +16,8 @@
 //! gives way to another one's lock on what it writes, whether or not the transaction itself has looked how hot records are. So
 //! transactions that lock everything, some records or none are serializable beside each other.
 
-mod hotness;
 mod line;
+mod rules;
 #[cfg(all(test, braid_shuttle))]
 mod shuttle_tests;
 #[cfg(all(test, not(any(braid_shuttle, braid_loom))))]
@@ -34,8 +34,8 @@ use crate::profile::Activity;
 use crate::record::{Record, Timestamp};
 use crate::suspend::{PrefetchOnly, Suspend};
 use crate::sync::atomic::{Ordering, fence};
-use hotness::{ByChance, ByMeetings, Everywhere, Hotness};
 use line::{Line, give_back_shares, line_up, lock_alone, may_sleep};
+use rules::{ByChance, ByMeetings, Everywhere, Rules};
 use std::marker::PhantomData;
 
 /// Optimistic concurrency control with locks on hot records: serializable; a transaction that would conflict at a record where
@@ -47,47 +47,47 @@ pub type AllHot = Single<Heeding<Everywhere>>;
 /// The same, for tests: some records are hot at times.
 pub type HotByChance = Single<Heeding<ByChance>>;
 
-/// Silo's reads and validation, and locks on what `H` says is hot.
+/// Silo's reads and validation, and locks on what `R` says is hot.
 #[derive(Clone, Copy, Debug)]
-pub struct Heeding<H>(PhantomData<fn() -> H>);
+pub struct Heeding<R>(PhantomData<fn() -> R>);
 
 /// What is done without locks.
 type Base = Optimistic<ByNewest>;
 
-type Scope<'e, H> = Env<'e, Single<Heeding<H>>>;
+type Scope<'e, R> = Env<'e, Single<Heeding<R>>>;
 
 #[inline(always)]
-fn base<H: Hotness>(env: Scope<'_, H>) -> Env<'_, Single<Base>> {
+fn base<R: Rules>(env: Scope<'_, R>) -> Env<'_, Single<Base>> {
     Env { shared: env.shared, worker: env.worker, local: env.local }
 }
 
-impl<H: Hotness> Policy for Heeding<H> {
+impl<R: Rules> Policy for Heeding<R> {
     const HAS_HEAT: bool = true;
     const HELD_WHEN_NEW: Held = Held::Not;
 
-    fn lock_of_new(_: Scope<'_, H>, _: &mut Txn) -> u64 {
+    fn lock_of_new(_: Scope<'_, R>, _: &mut Txn) -> u64 {
         0
     }
 
     #[inline(always)]
-    fn begun(env: Scope<'_, H>, txn: &mut Txn, declared: Declared) {
+    fn begun(env: Scope<'_, R>, txn: &mut Txn, declared: Declared) {
         let (heat, begun) = (env.shared.heat(), env.worker.begun.get().wrapping_add(1));
         env.worker.begun.set(begun);
         heat.pass(begun);
         if !declared.is_retry {
             txn.age = txn.member.begin.0;
         }
-        txn.heeds = H::heeds(heat);
+        txn.heeds = R::heeds(heat);
     }
 
     #[inline(always)]
-    fn ends(env: Scope<'_, H>, txn: &mut Txn) {
+    fn ends(env: Scope<'_, R>, txn: &mut Txn) {
         if txn.heeds && txn.accesses.entries.iter().any(|entry| entry.held != Held::Not) {
             env.worker.released.set(env.worker.released.get().wrapping_add(1));
         }
     }
 
-    fn may_queue(env: Scope<'_, H>, txn: &mut Txn, record: *const Record) -> Result<bool, OutOfMemory> {
+    fn may_queue(env: Scope<'_, R>, txn: &mut Txn, record: *const Record) -> Result<bool, OutOfMemory> {
         Ok(may_sleep(record, env, txn))
     }
 
@@ -96,7 +96,7 @@ impl<H: Hotness> Policy for Heeding<H> {
         access: &mut Access,
         record: *const Record,
         intent: Intent,
-        env: Scope<'_, H>,
+        env: Scope<'_, R>,
         txn: &mut Txn,
         s: &mut S,
     ) -> bool {
@@ -110,7 +110,7 @@ impl<H: Hotness> Policy for Heeding<H> {
     }
 
     unsafe fn will_write(
-        env: Scope<'_, H>,
+        env: Scope<'_, R>,
         txn: &mut Txn,
         record: *const Record,
         depends: bool,
@@ -122,7 +122,7 @@ impl<H: Hotness> Policy for Heeding<H> {
         unsafe { Base::will_write(base(env), txn, record, depends) }
     }
 
-    unsafe fn lock(env: Scope<'_, H>, txn: &mut Txn, record: *const Record) -> Result<Option<bool>, Refused> {
+    unsafe fn lock(env: Scope<'_, R>, txn: &mut Txn, record: *const Record) -> Result<Option<bool>, Refused> {
         give_back_shares(env, txn);
         // SAFETY: by the caller's promise.
         let locked = unsafe { Base::lock(base(env), txn, record) }?;
@@ -135,7 +135,7 @@ impl<H: Hotness> Policy for Heeding<H> {
 
     fn decide<S: Suspend>(
         stage: &mut CommitStage,
-        env: Scope<'_, H>,
+        env: Scope<'_, R>,
         txn: &mut Txn,
         s: &mut S,
     ) -> Option<Result<Timestamp, Abort>> {
@@ -174,15 +174,15 @@ impl<H: Hotness> Policy for Heeding<H> {
 /// # Safety
 /// As [`Policy::access`].
 #[inline(never)]
-unsafe fn access_in_line<S: Suspend, H: Hotness>(
+unsafe fn access_in_line<S: Suspend, R: Rules>(
     access: &mut Access,
     record: *const Record,
     intent: Intent,
-    env: Scope<'_, H>,
+    env: Scope<'_, R>,
     txn: &mut Txn,
     s: &mut S,
 ) -> bool {
-    match line_up::<H, _>(access, record, intent, env, txn, S::SUSPENDS) {
+    match line_up::<R, _>(access, record, intent, env, txn, S::SUSPENDS) {
         Ok(Line::Waits) => {
             s.was(Activity::Waiting);
             false
@@ -207,10 +207,10 @@ unsafe fn access_in_line<S: Suspend, H: Hotness>(
 
 /// Locks a hot record that the transaction is going to write, if it can be had at once. If it cannot, and the transaction has read
 /// what the other one is going to overwrite, it gives way.
-fn claim<H: Hotness>(env: Scope<'_, H>, txn: &mut Txn, record: *const Record) -> Result<(), Refused> {
+fn claim<R: Rules>(env: Scope<'_, R>, txn: &mut Txn, record: *const Record) -> Result<(), Refused> {
     let (heat, number) = (env.shared.heat(), env.shared.number_of(record));
     let group = heat.group(number);
-    let is_hot = |wants| H::is_hot(heat, group, wants, txn, number);
+    let is_hot = |wants| R::is_hot(heat, group, wants, txn, number);
     if !(is_hot(Wants::Write) || is_hot(Wants::Read)) {
         return Ok(());
     }
@@ -249,7 +249,7 @@ fn refused(txn: &Txn) -> Option<*const Record> {
 }
 
 /// Notes what the transaction, which is going to commit, has gone on to do with the hot records that it has read.
-fn learn<H: Hotness>(env: Scope<'_, H>, txn: &Txn) {
+fn learn<R: Rules>(env: Scope<'_, R>, txn: &Txn) {
     for (number, entry) in txn.accesses.entries.iter().enumerate() {
         if entry.path != 0 {
             env.shared.heat().learn(entry.path, txn.accesses.last_write(number).is_some());
