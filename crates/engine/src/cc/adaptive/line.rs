@@ -19,11 +19,15 @@ use crate::record::Record;
 
 /// Steps before a transaction gives way: a holder at work is done by then, and one that is idle is waited for
 /// asleep, when the transaction is run again.
-pub(super) const STEPS_MAX: u32 = if cfg!(braid_shuttle) { 1 << 10 } else { 1 << 14 };
+const STEPS_MAX: u32 = if cfg!(braid_shuttle) { 1 << 10 } else { 1 << 14 };
+/// Steps before a transaction that reads goes on without a lock: so an idle holder keeps none from reading.
+const STEPS_OF_READS_MAX: u32 = STEPS_MAX / 4;
 /// Steps in which one that is going to share a lock lets those go first that want it alone.
 const POLITE_STEPS_MAX: u32 = if cfg!(braid_shuttle) { 4 } else { 256 };
-/// Most steps between two looks at a lock.
+/// Most steps between two looks at a lock; and where the thread does nothing else, after the first ones.
 const STEPS_BETWEEN: u32 = 64;
+const STEPS_BETWEEN_IN_PLACE: u32 = 4;
+const STEPS_AT_ONCE: u32 = 8;
 
 /// How far a transaction has come in line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,9 +53,7 @@ pub(super) fn line_up<R: Rules, P: Policy>(
     let steps = match *access {
         Access::InLine { steps, released } => {
             let steps = steps + 1;
-            let is_due = steps.is_power_of_two() || steps.is_multiple_of(STEPS_BETWEEN);
-            let has_reason = is_due || released != env.worker.released.get();
-            if leaves && R::LOOKS_RARELY && !has_reason {
+            if R::LOOKS_RARELY && !is_due(steps, leaves) && released == env.worker.released.get() {
                 *access = Access::InLine { steps, released };
                 return Ok(Line::Waits);
             }
@@ -60,12 +62,19 @@ pub(super) fn line_up<R: Rules, P: Policy>(
         _ => 0,
     };
     let lock = match wanted::<R, P>(record, intent, env, txn)? {
-        Held::Not => return Ok(Line::Passes),
+        Held::Not => {
+            stop_waiting(steps, env, txn);
+            return Ok(Line::Passes);
+        }
         Held::Shared => try_share(record, env, txn, steps)?,
         Held::Alone => try_alone(record, env, txn)?,
     };
-    let Err((held, lock)) = lock else { return Ok(Line::Has) };
-    if steps == 0 && lock != 0 {
+    let Err((held, lock)) = lock else {
+        stop_waiting(steps, env, txn);
+        return Ok(Line::Has);
+    };
+    // (The longer the wait, the hotter.)
+    if lock != 0 && (steps == 0 || steps.is_power_of_two()) {
         note_meeting(record, held, lock, env);
     }
     if held == Held::Alone {
@@ -75,14 +84,36 @@ pub(super) fn line_up<R: Rules, P: Policy>(
     if !R::KEEPS_SHARES {
         give_back_shares(env, txn);
     }
-    if steps == STEPS_MAX {
-        return Err(Refused::Abort(Abort::WaitTimeout));
+    match intent {
+        // Its lock is no condition for reading it.
+        Intent::Read if steps >= STEPS_OF_READS_MAX => {
+            stop_waiting(steps, env, txn);
+            return Ok(Line::Passes);
+        }
+        _ if steps >= STEPS_MAX => return Err(Refused::Abort(Abort::WaitTimeout)),
+        _ => {}
     }
     if !R::may_wait(standing(record, lock, env, txn)) {
         return Err(Refused::Abort(Abort::WriteConflict));
     }
     *access = Access::InLine { steps, released: env.worker.released.get() };
     Ok(Line::Waits)
+}
+
+/// The transaction goes on, perhaps after so many steps in line.
+fn stop_waiting<P: Policy>(steps: u32, env: Env<'_, Single<P>>, txn: &Txn) {
+    if steps != 0 {
+        publish(env, txn, false);
+    }
+}
+
+/// A transaction in line looks at the lock at this step. Each look takes the lock's line from the cache of its holder.
+fn is_due(steps: u32, leaves: bool) -> bool {
+    match leaves {
+        true => steps.is_power_of_two() || steps.is_multiple_of(STEPS_BETWEEN),
+        // (These steps grow by themselves.)
+        false => steps < STEPS_AT_ONCE || steps.is_multiple_of(STEPS_BETWEEN_IN_PLACE),
+    }
 }
 
 /// How the transaction is to lock the record.
@@ -249,7 +280,7 @@ fn keeps_more_waiting<P: Policy>(wanted: &Group, env: Env<'_, Single<P>>, txn: &
 }
 
 /// Tells others how old the transaction is, and whether it waits.
-fn publish<P: Policy>(env: Env<'_, Single<P>>, txn: &Txn, waits: bool) {
+pub(super) fn publish<P: Policy>(env: Env<'_, Single<P>>, txn: &Txn, waits: bool) {
     debug_assert!(txn.age >> (u64::BITS - 1) == 0, "ages are times");
     env.shared.registry.set_age(txn.member.place(), txn.age << 1 | u64::from(waits));
 }

@@ -34,7 +34,7 @@ use crate::profile::Activity;
 use crate::record::{Record, Timestamp};
 use crate::suspend::{PrefetchOnly, Suspend};
 use crate::sync::atomic::{Ordering, fence};
-use line::{Line, give_back_shares, line_up, lock_alone, may_sleep};
+use line::{Line, give_back_shares, line_up, lock_alone, may_sleep, publish};
 use rules::{ByChance, ByMeetings, Everywhere, Rules};
 use std::marker::PhantomData;
 
@@ -124,6 +124,7 @@ impl<R: Rules> Policy for Heeding<R> {
 
     unsafe fn lock(env: Scope<'_, R>, txn: &mut Txn, record: *const Record) -> Result<Option<bool>, Refused> {
         give_back_shares(env, txn);
+        publish(env, txn, false);
         // SAFETY: by the caller's promise.
         let locked = unsafe { Base::lock(base(env), txn, record) }?;
         let lock = record_of(record).lock();

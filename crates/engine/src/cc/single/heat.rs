@@ -120,6 +120,7 @@ impl Heat {
     pub(in crate::cc) fn raise(&self, group: &Group, wants: Wants) {
         let now = self.clock.ticks.load(Ordering::Relaxed);
         let (since, heat) = warmth(group.of(wants).load(Ordering::Relaxed), now as u16);
+        let since = if heat == 0 { now as u16 } else { since };
         let heat = (heat + STEP).min(HEAT_MAX);
         group.of(wants).store(u32::from(since) << 16 | heat, Ordering::Relaxed);
         if heat >= HOT {
