@@ -157,20 +157,22 @@ fn try_share<P: Policy>(
     steps: u32,
 ) -> Result<Tried, OutOfMemory> {
     let at = txn.accesses.enter(record)?;
-    let (row, held) = (record_of(record), &mut txn.accesses.entries[at].held);
-    if *held != Held::Not {
+    let row = record_of(record);
+    if txn.accesses.entries[at].held != Held::Not {
         return Ok(Ok(()));
     }
     let group = env.shared.group(record);
-    if row.lock() == 0 && group.is_awaited() {
+    let is_polite = row.lock() == 0 && group.is_awaited();
+    let overtakes = (is_polite || row.is_awaited()) && keeps_others_waiting(env, txn);
+    if is_polite && !overtakes {
         if steps < POLITE_STEPS_MAX {
             return Ok(Err((Held::Shared, 0)));
         }
         group.forget_waits();
     }
-    Ok(match row.try_share(0) {
+    Ok(match row.try_share_in_line(overtakes) {
         Ok(()) => {
-            *held = Held::Shared;
+            txn.accesses.entries[at].held = Held::Shared;
             Ok(())
         }
         Err(lock) => Err((Held::Shared, lock)),
@@ -266,6 +268,13 @@ pub(super) fn may_sleep<P: Policy>(record: *const Record, env: Env<'_, Single<P>
 
 fn has_alone(txn: &Txn) -> bool {
     txn.accesses.entries.iter().any(|entry| entry.held == Held::Alone)
+}
+
+/// Others wait for what the transaction has locked; so it does not let those go first that want the next record alone, of which some
+/// may want that, too.
+fn keeps_others_waiting<P: Policy>(env: Env<'_, Single<P>>, txn: &Txn) -> bool {
+    let mut alone = txn.accesses.entries.iter().filter(|entry| entry.held == Held::Alone);
+    alone.any(|entry| env.shared.group(entry.record).is_awaited())
 }
 
 /// A record that the transaction has locked is waited for, and is much hotter than the group of the one that it wants: were it to wait

@@ -25,7 +25,7 @@ const HOT: u32 = 96;
 const HEAT_MAX: u32 = 60_000;
 /// Transactions of one worker that have a record one after the other while those of others wait for it: the record's line, and
 /// what it leads to, is in the cache of that worker meanwhile.
-const RUN_MAX: u32 = 64;
+const RUN_MAX: u32 = 128;
 /// Looks at a free record, of which the workers that have waited longer are to have the first.
 const POLITE_MAX: u32 = 256;
 
