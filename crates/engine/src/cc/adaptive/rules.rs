@@ -21,7 +21,8 @@ pub trait Rules: Sized + Send + Sync + 'static {
     fn may_wait(standing: Standing) -> bool {
         let Standing { has_alone, holder, keeps_more_waiting } = standing;
         let Some(Other { waits, is_younger }) = holder.filter(|_| has_alone) else { return true };
-        !keeps_more_waiting && (!waits || is_younger)
+        // (In a circle all wait: then age alone counts, so that not both give way.)
+        if waits { is_younger } else { !keeps_more_waiting }
     }
 }
 
