@@ -59,7 +59,7 @@ mod txn;
 pub mod wal;
 
 pub use cc::{
-    ConcurrencyControl, DlDetect, HStore, NoWait, Occ, Serializable, Silo, Snapshot, TicToc,
+    Adaptive, ConcurrencyControl, DlDetect, HStore, NoWait, Occ, Serializable, Silo, Snapshot, TicToc,
     TimestampOrdering, WaitDie,
 };
 pub use db::{Batch, Database, Handle, TableInfo};
@@ -110,7 +110,7 @@ pub mod tools {
 /// Errors planted for tests of the tests, and a database whose threads the caller steps.
 #[doc(hidden)]
 pub mod testing {
-    pub use crate::cc::{Planted, planted};
+    pub use crate::cc::{AllHot, HotByChance, Planted, planted};
     pub use crate::db::restore_with_planted;
     pub use crate::durable::{Planted as PlantedDurability, Stepped};
 }

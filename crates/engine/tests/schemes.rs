@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 macro_rules! tests {
     ($($name:literal $module:ident $scheme:ident $promise:ident,)*) => {$(
         mod $module {
-            use braiddb::$scheme as Scheme;
+            use super::all::$scheme as Scheme;
 
             const IS_SERIALIZABLE: bool = stringify!($promise).as_bytes()[1] == b'e';
 
@@ -52,7 +52,17 @@ macro_rules! tests {
     )*};
 }
 
+/// The schemes, and forms of them that are for tests.
+mod all {
+    pub use braiddb::testing::{AllHot, HotByChance};
+    pub use braiddb::*;
+}
+
 braiddb::schemes!(tests);
+tests! {
+    "all is hot" auto_all_hot AllHot Serial,
+    "hot by chance" auto_hot_by_chance HotByChance Serial,
+}
 
 /// A database without threads of its own. A transaction that meets conflicts is run again for as long as it takes.
 fn database<C: ConcurrencyControl>() -> Database<C> {

@@ -13,6 +13,7 @@
 //!   database lives; the scheme alone interprets it.
 //! - A conflict is an [`Abort`], not an error: expected, small, and retried by the engine.
 
+mod adaptive;
 mod common;
 mod dl_detect;
 mod hstore;
@@ -33,6 +34,7 @@ mod timestamp;
 mod wait_die;
 mod waits;
 
+pub use adaptive::{Adaptive, AllHot, HotByChance};
 pub use dl_detect::DlDetect;
 pub use hstore::HStore;
 pub use no_wait::NoWait;
@@ -63,6 +65,7 @@ macro_rules! schemes {
             "tictoc" tictoc TicToc Serial,
             "timestamp" timestamp TimestampOrdering Serial,
             "hstore" hstore HStore Serial,
+            "auto" auto Adaptive Serial,
         }
     };
 }

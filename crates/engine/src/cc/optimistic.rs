@@ -120,9 +120,7 @@ impl<V: Validation> Policy for Optimistic<V> {
     ) -> Option<Result<Timestamp, Abort>> {
         if *stage == CommitStage::New {
             *stage = CommitStage::Fetched;
-            let mut leaves = false;
-            txn.accesses.last_writes().for_each(|(record, _)| leaves |= s.miss::<1>(record.cast()));
-            if leaves {
+            if fetch_written(txn, s) {
                 return None;
             }
         }
@@ -148,9 +146,21 @@ impl<V: Validation> Policy for Optimistic<V> {
     }
 }
 
+/// Asks for what is going to be latched, but for what has been locked before. Returns true if the caller is to leave here.
+#[inline(always)]
+pub(super) fn fetch_written<S: Suspend>(txn: &Txn, s: &mut S) -> bool {
+    let mut leaves = false;
+    for (record, write) in txn.accesses.last_writes() {
+        if txn.accesses.held(write) == Held::Not {
+            leaves |= s.miss::<1>(record.cast());
+        }
+    }
+    leaves
+}
+
 /// The time of a commit.
 #[inline(always)]
-pub(super) fn draw<V: Validation>(env: Scope<'_, V>, txn: &Txn) -> Timestamp {
+pub(super) fn draw<P: Policy>(env: Env<'_, Single<P>>, txn: &Txn) -> Timestamp {
     match txn.accesses.writes.is_empty() {
         true => env.shared.registry.now(),
         false => env.shared.registry.draw(txn.member.place()),

@@ -28,12 +28,18 @@ impl Validation for ByNewest {
     fn validate(env: Scope<'_, Self>, txn: &Txn) -> Option<Result<Timestamp, Abort>> {
         let at = draw(env, txn);
         fence(Ordering::SeqCst); // of two that overwrite what the other has read one finds the other's latch
-        let is_valid = |(number, entry): (usize, &Entry)| {
-            let Some(seen) = entry.seen else { return true };
-            let (at, is_latched) = record_of(entry.record).at();
-            at == seen && (!is_latched || txn.accesses.last_write(number).is_some())
-        };
-        let is_valid = txn.accesses.entries.iter().enumerate().all(is_valid);
-        Some(if is_valid { Ok(at) } else { Err(Abort::Unserializable) })
+        let stale = stale(txn);
+        Some(if stale.is_none() { Ok(at) } else { Err(Abort::Unserializable) })
     }
+}
+
+/// The first of what the transaction has read that is not the newest any more, or is about to be overwritten by another one.
+#[inline(always)]
+pub(super) fn stale(txn: &Txn) -> Option<usize> {
+    let is_newest = |(number, entry): (usize, &Entry)| {
+        let Some(seen) = entry.seen else { return true };
+        let (at, is_latched) = record_of(entry.record).at();
+        at == seen && (!is_latched || txn.accesses.last_write(number).is_some())
+    };
+    txn.accesses.entries.iter().enumerate().position(|entry| !is_newest(entry))
 }

@@ -30,6 +30,8 @@ pub(in crate::cc) struct Entry {
     pub(in crate::cc) until: u64,
     /// How it has locked the record.
     pub(in crate::cc) held: Held,
+    /// By what path it has come to the record, where the scheme notes that; else 0.
+    pub(in crate::cc) path: u16,
     write: u32,
 }
 
@@ -129,7 +131,7 @@ impl Accesses {
     pub(in crate::cc) fn add(&mut self, record: *const Record) -> usize {
         let number = self.entries.len();
         debug_assert!(number < self.entries.capacity());
-        self.entries.push(Entry { record, seen: None, until: 0, held: Held::Not, write: NONE });
+        self.entries.push(Entry { record, seen: None, until: 0, held: Held::Not, path: 0, write: NONE });
         self.last.set((record, number as u32));
         if !self.table.is_empty() {
             self.enter_in_table(number);
@@ -224,6 +226,12 @@ impl Accesses {
         let writes = self.writes.iter().zip(0..);
         let is_last = |(write, at): &(&Write, u32)| self.entries[write.entry as usize].write == *at;
         writes.filter(is_last).map(|(write, _)| (self.entries[write.entry as usize].record, write))
+    }
+
+    /// How the transaction has locked the record that a write is of.
+    #[inline(always)]
+    pub(in crate::cc) fn held(&self, write: &Write) -> Held {
+        self.entries[write.entry as usize].held
     }
 
     /// The record that a write is of.

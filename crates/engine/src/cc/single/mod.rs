@@ -15,6 +15,7 @@ mod age;
 mod claims;
 mod committed;
 mod graph;
+mod heat;
 mod known;
 #[cfg(all(test, braid_shuttle))]
 mod overwrite_tests;
@@ -25,7 +26,7 @@ mod range_times;
 mod record;
 mod removed;
 #[cfg(all(test, braid_shuttle))]
-mod shuttle_tests;
+pub(super) mod shuttle_tests;
 mod txn;
 
 use super::common::ranges::Noted;
@@ -47,12 +48,12 @@ pub(super) use claims::{ALL, Look};
 pub(super) use committed::read_committed;
 use graph::Graph;
 pub(super) use graph::{Standing, Wanted};
+pub(super) use heat::{Group, Heat, Wants};
 use partitions::Partitions;
 pub(super) use range_times::RangeTimes;
 pub(super) use record::{Content, holder_of_lock, record_of};
 use record::{drop_value, new_value};
 use removed::{Removals, Removed};
-use std::cell::RefCell;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -80,6 +81,9 @@ pub trait Policy: Sized + Send + Sync + 'static {
 
     /// Needs [`Shared::partitions`], and is asked before anything is looked for.
     const HAS_PARTITIONS: bool = false;
+
+    /// Needs [`Shared::heat`].
+    const HAS_HEAT: bool = false;
 
     /// The transaction has begun.
     #[inline(always)]
@@ -251,6 +255,8 @@ pub enum Access {
     New,
     /// It has found the record locked at so many steps.
     Waiting(u32),
+    /// The same; when it last looked, the worker's transactions had given back locks so often.
+    InLine { steps: u32, released: u32 },
     /// The value that was committed then is on its way into the cache.
     Fetching(u64, *const Version),
     /// It has ended, and has found this value,
@@ -331,8 +337,9 @@ unsafe impl<P: Policy> ConcurrencyControl for Single<P> {
         let graph = Graph::new(&memory);
         let times = P::HAS_RANGE_TIMES.then(RangeTimes::new);
         let partitions = P::HAS_PARTITIONS.then(|| Partitions::new(partitions, memory.clone()));
+        let heat = P::HAS_HEAT.then(Heat::new);
         let (waits, removals) = (Waits::new(memory), Removals::default());
-        Shared { registry, waits, records, removals, graph, times, partitions }
+        Shared { registry, waits, records, removals, graph, times, partitions, heat }
     }
 
     fn now(shared: &Shared) -> u64 {
@@ -348,7 +355,7 @@ unsafe impl<P: Policy> ConcurrencyControl for Single<P> {
     }
 
     fn worker(shared: &Shared) -> Worker {
-        Worker { floor: shared.registry.floor(), removed: RefCell::default() }
+        Worker::new(shared)
     }
 
     fn enter(env: Env<'_, Self>) {
@@ -519,7 +526,9 @@ unsafe impl<P: Policy> ConcurrencyControl for Single<P> {
                 Some(own) => own,
                 None => record_of(record).stable_bytes(), // it is locked
             }),
-            Access::New | Access::Waiting(_) | Access::Fetching(..) => unreachable!("the access has ended"),
+            Access::New | Access::Waiting(_) | Access::InLine { .. } | Access::Fetching(..) => {
+                unreachable!("the access has ended")
+            }
         }
     }
 

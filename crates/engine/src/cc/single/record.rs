@@ -287,6 +287,23 @@ impl SingleRecord {
         }
     }
 
+    /// The same, whatever the age: unless a transaction has it alone, or waits for it and is not to be overtaken.
+    #[inline(always)]
+    pub(in crate::cc) fn try_share_in_line(&self, overtakes: bool) -> Result<(), u64> {
+        let mut lock = self.lock.load(Ordering::Relaxed);
+        loop {
+            let is_kept_out = lock & AWAITED != 0 && !overtakes;
+            if lock & LATCH != 0 || is_kept_out || shares_of(lock) == SHARES_MAX {
+                return Err(lock);
+            }
+            // Acquire: pairs with the Release in `unlock`.
+            match self.lock.compare_exchange_weak(lock, lock + 1, Ordering::Acquire, Ordering::Relaxed) {
+                Ok(_) => return Ok(()),
+                Err(now) => lock = now,
+            }
+        }
+    }
+
     /// A transaction that is older than all that share the lock waits for it: younger ones do not come in before.
     #[cold]
     pub(in crate::cc) fn await_shares(&self, lock: u64) {
@@ -294,6 +311,13 @@ impl SingleRecord {
             // Else it has changed, and is looked at again.
             _ = self.lock.compare_exchange(lock, lock | AWAITED, Ordering::Relaxed, Ordering::Relaxed);
         }
+    }
+
+    /// One waits to have the lock that others share.
+    #[inline(always)]
+    pub(in crate::cc) fn is_awaited(&self) -> bool {
+        let lock = self.lock.load(Ordering::Relaxed);
+        lock & LATCH == 0 && lock & AWAITED != 0
     }
 
     /// Gives the lock back that its holder has alone.

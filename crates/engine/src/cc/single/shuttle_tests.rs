@@ -15,8 +15,8 @@ use super::{
 };
 use crate::cc::models::{Bench, Hand, PLANTED_SCHEDULES_MAX, check, check_both};
 use crate::cc::{
-    Abort, Change, ConcurrencyControl, Declared, DlDetect, NoWait, Occ, Scanned, Silo, TicToc,
-    TimestampOrdering, WaitDie, Written,
+    Abort, AllHot, Change, ConcurrencyControl, Declared, DlDetect, HotByChance, NoWait, Occ, Scanned, Silo,
+    TicToc, TimestampOrdering, WaitDie, Written,
 };
 use crate::index::Key;
 use crate::record::{Record, Timestamp};
@@ -280,7 +280,7 @@ impl<const BUG: u32> Validation for CarelessValidation<BUG> {
 type CarelessOcc<const BUG: u32> = Single<Optimistic<CarelessValidation<BUG>>>;
 
 /// Reads a record to the end.
-pub(super) fn read<C: ConcurrencyControl>(
+pub(in crate::cc) fn read<C: ConcurrencyControl>(
     hand: &Hand<'_, C>,
     txn: &mut C::Txn,
     key: u64,
@@ -307,7 +307,7 @@ pub(super) fn read<C: ConcurrencyControl>(
 }
 
 /// Each of two transactions reads what the other writes, which is there or not. If both commit, one has missed the other.
-fn skew<C: ConcurrencyControl>(is_there: bool) {
+pub(in crate::cc) fn skew<C: ConcurrencyControl>(is_there: bool) {
     let bench = Arc::new(Bench::<C>::new());
     if is_there {
         let hand = bench.hand();
@@ -426,7 +426,7 @@ fn transfers<C: ConcurrencyControl>() {
 }
 
 /// Two transactions each add one to what they have read of a record: as many are added as commit.
-fn increments<C: ConcurrencyControl>() {
+pub(in crate::cc) fn increments<C: ConcurrencyControl>() {
     let bench = Arc::new(Bench::<C>::new());
     bench.hand().commit_change(1, Change::Insert(&[0]));
     let add = || {
@@ -454,7 +454,7 @@ fn increments<C: ConcurrencyControl>() {
 
 /// Two transactions lock the same two records in opposite orders: they come to an end, and where a scheme lets transactions
 /// wait, one of them commits.
-fn crossing<C: ConcurrencyControl>(waits: bool) {
+pub(in crate::cc) fn crossing<C: ConcurrencyControl>(waits: bool) {
     let bench = Arc::new(Bench::<C>::new());
     {
         let hand = bench.hand();
@@ -614,6 +614,8 @@ models! {
     no_wait NoWait;
     wait_die WaitDie;
     dl_detect DlDetect;
+    all_hot AllHot;
+    hot_by_chance HotByChance;
 }
 
 /// Proves that transactions that lock the same records in opposite orders come to an end, and that one commits where a scheme
@@ -623,6 +625,7 @@ fn crossing_locks() {
     check_both(|| crossing::<NoWait>(false));
     check_both(|| crossing::<WaitDie>(true));
     check_both(|| crossing::<DlDetect>(true));
+    check_both(|| crossing::<AllHot>(true));
 }
 
 /// Proves that of two that share a record and want it alone one waits, and the other gives way.
@@ -630,9 +633,10 @@ fn crossing_locks() {
 fn crossing_upgrades() {
     check_both(upgrades::<WaitDie>);
     check_both(upgrades::<DlDetect>);
+    check_both(upgrades::<AllHot>);
 }
 
-pub(super) fn notices(run: fn()) {
+pub(in crate::cc) fn notices(run: fn()) {
     check(RandomScheduler::new(PLANTED_SCHEDULES_MAX), run);
 }
 

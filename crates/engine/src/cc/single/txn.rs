@@ -3,6 +3,7 @@
 use super::accesses::{Accesses, Held};
 use super::claims::Claims;
 use super::graph::Graph;
+use super::heat::{Group, Heat, number_of};
 use super::known::Found;
 use super::partitions::Partitions;
 use super::range_times::RangeTimes;
@@ -16,7 +17,7 @@ use crate::epoch::Local;
 use crate::memory::{Arena, Charge, Memory, OutOfMemory, Slab};
 use crate::record::{Record, RecordId, Tag, Version};
 use crate::sync::atomic::{Ordering, fence};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use zerocopy::IntoBytes;
 
@@ -36,6 +37,7 @@ pub struct Shared {
     pub(in crate::cc) graph: Graph,
     pub(super) times: Option<RangeTimes>,
     pub(super) partitions: Option<Partitions>,
+    pub(super) heat: Option<Heat>,
 }
 
 /// One per worker.
@@ -43,6 +45,24 @@ pub struct Shared {
 pub struct Worker {
     pub(super) floor: Arc<Floor>,
     pub(super) removed: RefCell<Vec<Removed>>,
+    /// Differs between the workers of a database, where the scheme asks for that.
+    pub(in crate::cc) number: u32,
+    /// Transactions that it has begun, as far as the scheme counts them,
+    pub(in crate::cc) begun: Cell<u32>,
+    /// and those of them that have given locks back.
+    pub(in crate::cc) released: Cell<u32>,
+}
+
+impl Worker {
+    pub(super) fn new(shared: &Shared) -> Worker {
+        Worker {
+            floor: shared.registry.floor(),
+            removed: RefCell::default(),
+            number: shared.heat.as_ref().map_or(0, Heat::number_worker),
+            begun: Cell::new(0),
+            released: Cell::new(0),
+        }
+    }
 }
 
 /// One per slot.
@@ -59,6 +79,8 @@ pub struct Txn {
     pub(in crate::cc) claims: Claims,
     /// It is in the graph of transactions that wait.
     pub(in crate::cc) is_in_graph: bool,
+    /// It looks how hot records are, where the scheme keeps that.
+    pub(in crate::cc) heeds: bool,
     /// It has read more than there was memory to note.
     pub(super) is_full: bool,
     /// What it has read, where that may change before it ends: short values, and long ones.
@@ -85,6 +107,7 @@ impl Txn {
             age: 0,
             claims: Claims::default(),
             is_in_graph: false,
+            heeds: false,
             is_full: false,
             copies: Arena::new(memory),
             long_copies: Vec::new(),
@@ -296,6 +319,24 @@ impl Shared {
     #[inline(always)]
     pub(in crate::cc) fn partitions(&self) -> &Partitions {
         self.partitions.as_ref().expect("the scheme has them")
+    }
+
+    /// For a scheme that has asked for it.
+    #[inline(always)]
+    pub(in crate::cc) fn heat(&self) -> &Heat {
+        self.heat.as_ref().expect("the scheme has it")
+    }
+
+    /// The number of a record. (Its address would make runs differ.)
+    #[inline(always)]
+    pub(in crate::cc) fn number_of(&self, record: *const Record) -> u32 {
+        number_of(record, self.records.at(0))
+    }
+
+    /// The record's group, for a scheme that has asked for heat.
+    #[inline(always)]
+    pub(in crate::cc) fn group(&self, record: *const Record) -> &Group {
+        self.heat().group(self.number_of(record))
     }
 
     fn record(&self, id: RecordId) -> *const Record {

@@ -1,0 +1,259 @@
+//! Adaptive: optimistic where transactions do not meet, and locks where they do. Transactions that would conflict at a hot
+//! record line up there, across workers, instead of undoing each other.
+//!
+//! A transaction reads and validates as under Silo. Which records are hot is known from counters of where transactions
+//! have met ([`Heat`](super::single::Heat)): those have been raised by transactions that failed at their validation, or
+//! found another one's lock or latch. A hot record is locked before it is read: alone if transactions that have come by
+//! the same path have gone on to write it, else shared if readers have often failed there. If the lock is taken, the
+//! transaction waits, suspended: see `line.rs`.
+//!
+//! After Wang, Kimura: Mostly-optimistic concurrency control for highly contended dynamic workloads on a thousand cores, VLDB
+//! 2016. Different here: what a read is to be locked for is learned; a transaction that meets a lock waits whatever the
+//! order of locks is, unless that might close a circle; transactions of one worker take turns among themselves for a bounded
+//! time before those of another one have theirs.
+//!
+//! Why no change of scheme needs a quiescent point: locks are an addition. Each commit validates what it has read, and
+//! gives way to another one's lock on what it writes, whether or not the transaction itself has looked how hot records are. So
+//! transactions that lock everything, some records or none are serializable beside each other.
+
+mod line;
+mod rules;
+#[cfg(all(test, braid_shuttle))]
+mod shuttle_tests;
+#[cfg(all(test, not(any(braid_shuttle, braid_loom))))]
+mod tests;
+
+use super::optimistic::{Optimistic, draw, fetch_written};
+use super::silo::{ByNewest, stale};
+use super::single::{
+    Access, CommitStage, Content, Held, Policy, Single, Txn, Wants, holder_of_lock, record_of, shares_of,
+};
+use super::{Abort, Declared, Env, Intent, Refused};
+use crate::memory::OutOfMemory;
+use crate::profile::Activity;
+use crate::record::{Record, Timestamp};
+use crate::suspend::{PrefetchOnly, Suspend};
+use crate::sync::atomic::{Ordering, fence};
+use line::{Line, give_back_shares, line_up, lock_alone, may_sleep, publish};
+use rules::{ByChance, ByMeetings, Everywhere, Rules};
+use std::marker::PhantomData;
+
+/// Optimistic concurrency control with locks on hot records: serializable; a transaction that would conflict at a record where
+/// others often do waits for it, and one that has read what others have overwritten meanwhile is run again.
+pub type Adaptive = Single<Heeding<ByMeetings>>;
+
+/// The same, for tests: all records are hot.
+pub type AllHot = Single<Heeding<Everywhere>>;
+/// The same, for tests: some records are hot at times.
+pub type HotByChance = Single<Heeding<ByChance>>;
+
+/// Silo's reads and validation, and locks on what `R` says is hot.
+#[derive(Clone, Copy, Debug)]
+pub struct Heeding<R>(PhantomData<fn() -> R>);
+
+/// What is done without locks.
+type Base = Optimistic<ByNewest>;
+
+type Scope<'e, R> = Env<'e, Single<Heeding<R>>>;
+
+#[inline(always)]
+fn base<R: Rules>(env: Scope<'_, R>) -> Env<'_, Single<Base>> {
+    Env { shared: env.shared, worker: env.worker, local: env.local }
+}
+
+impl<R: Rules> Policy for Heeding<R> {
+    const HAS_HEAT: bool = true;
+    const HELD_WHEN_NEW: Held = Held::Not;
+
+    fn lock_of_new(_: Scope<'_, R>, _: &mut Txn) -> u64 {
+        0
+    }
+
+    #[inline(always)]
+    fn begun(env: Scope<'_, R>, txn: &mut Txn, declared: Declared) {
+        let (heat, begun) = (env.shared.heat(), env.worker.begun.get().wrapping_add(1));
+        env.worker.begun.set(begun);
+        heat.pass(begun);
+        if !declared.is_retry {
+            txn.age = txn.member.begin.0;
+        }
+        txn.heeds = R::heeds(heat);
+    }
+
+    #[inline(always)]
+    fn ends(env: Scope<'_, R>, txn: &mut Txn) {
+        if txn.heeds && txn.accesses.entries.iter().any(|entry| entry.held != Held::Not) {
+            env.worker.released.set(env.worker.released.get().wrapping_add(1));
+        }
+    }
+
+    fn may_queue(env: Scope<'_, R>, txn: &mut Txn, record: *const Record) -> Result<bool, OutOfMemory> {
+        Ok(may_sleep(record, env, txn))
+    }
+
+    #[inline(always)]
+    unsafe fn access<S: Suspend>(
+        access: &mut Access,
+        record: *const Record,
+        intent: Intent,
+        env: Scope<'_, R>,
+        txn: &mut Txn,
+        s: &mut S,
+    ) -> bool {
+        let is_apart = matches!(intent, Intent::Untracked | Intent::Lock);
+        if !txn.heeds || is_apart || matches!(access, Access::Fetching(..)) {
+            // SAFETY: by the caller's promise.
+            return unsafe { Base::access(access, record, intent, base(env), txn, s) };
+        }
+        // SAFETY: by the caller's promise.
+        unsafe { access_in_line(access, record, intent, env, txn, s) }
+    }
+
+    unsafe fn will_write(
+        env: Scope<'_, R>,
+        txn: &mut Txn,
+        record: *const Record,
+        depends: bool,
+    ) -> Result<Option<bool>, Refused> {
+        if txn.heeds {
+            claim(env, txn, record)?;
+        }
+        // SAFETY: by the caller's promise.
+        unsafe { Base::will_write(base(env), txn, record, depends) }
+    }
+
+    unsafe fn lock(env: Scope<'_, R>, txn: &mut Txn, record: *const Record) -> Result<Option<bool>, Refused> {
+        give_back_shares(env, txn);
+        publish(env, txn, false);
+        // SAFETY: by the caller's promise.
+        let locked = unsafe { Base::lock(base(env), txn, record) }?;
+        let lock = record_of(record).lock();
+        if locked.is_none() && holder_of_lock(lock).is_none() && shares_of(lock) != 0 {
+            return Err(Refused::Abort(Abort::WriteConflict)); // those that share it are not known
+        }
+        Ok(locked)
+    }
+
+    fn decide<S: Suspend>(
+        stage: &mut CommitStage,
+        env: Scope<'_, R>,
+        txn: &mut Txn,
+        s: &mut S,
+    ) -> Option<Result<Timestamp, Abort>> {
+        if *stage == CommitStage::New {
+            *stage = CommitStage::Fetched;
+            if fetch_written(txn, s) {
+                return None;
+            }
+        }
+        if !txn.try_latch() {
+            s.was(Activity::Waiting);
+            return None;
+        }
+        fence(Ordering::SeqCst); // what is latched is, before it is looked whether others have locked it
+        if let Some(record) = refused(txn) {
+            env.shared.heat().raise(env.shared.group(record), Wants::Write);
+            return Some(Err(Abort::WriteConflict));
+        }
+        let at = draw(env, txn);
+        fence(Ordering::SeqCst); // of two that overwrite what the other has read one finds the other's latch
+        if let Some(number) = stale(txn) {
+            let wants = if txn.accesses.last_write(number).is_some() { Wants::Write } else { Wants::Read };
+            let record = txn.accesses.entries[number].record;
+            env.shared.heat().raise(env.shared.group(record), wants);
+            return Some(Err(Abort::Unserializable));
+        }
+        if txn.heeds {
+            learn(env, txn);
+        }
+        Some(Ok(at))
+    }
+}
+
+/// An access of a transaction that heeds how hot records are.
+///
+/// # Safety
+/// As [`Policy::access`].
+#[inline(never)]
+unsafe fn access_in_line<S: Suspend, R: Rules>(
+    access: &mut Access,
+    record: *const Record,
+    intent: Intent,
+    env: Scope<'_, R>,
+    txn: &mut Txn,
+    s: &mut S,
+) -> bool {
+    match line_up::<R, _>(access, record, intent, env, txn, S::SUSPENDS) {
+        Ok(Line::Waits) => {
+            s.was(Activity::Waiting);
+            false
+        }
+        Ok(Line::Passes) => {
+            *access = Access::New;
+            // SAFETY: by the caller's promise.
+            unsafe { Base::access(access, record, intent, base(env), txn, s) }
+        }
+        // Others wait for it, so it is not left at a miss; and few are to be expected where it is hot.
+        Ok(Line::Has) => {
+            *access = Access::New;
+            // SAFETY: by the caller's promise.
+            unsafe { Base::access(access, record, intent, base(env), txn, &mut PrefetchOnly) }
+        }
+        Err(refused) => {
+            *access = Access::Refused(refused);
+            true
+        }
+    }
+}
+
+/// Locks a hot record that the transaction is going to write, if it can be had at once. If it cannot, and the transaction has read
+/// what the other one is going to overwrite, it gives way.
+fn claim<R: Rules>(env: Scope<'_, R>, txn: &mut Txn, record: *const Record) -> Result<(), Refused> {
+    let (heat, number) = (env.shared.heat(), env.shared.number_of(record));
+    let group = heat.group(number);
+    let is_hot = |wants| R::is_hot(heat, group, wants, txn, number);
+    if !(is_hot(Wants::Write) || is_hot(Wants::Read)) {
+        return Ok(());
+    }
+    let at = txn.accesses.enter(record)?;
+    if lock_alone(record, at, env, txn).is_ok() {
+        return Ok(());
+    }
+    let entry = txn.accesses.entries[at];
+    if entry.seen.is_none() {
+        return Ok(()); // it may be free when the transaction commits
+    }
+    heat.raise(group, Wants::Write);
+    if entry.path != 0 {
+        heat.learn(entry.path, true);
+    }
+    Err(Refused::Abort(Abort::WriteConflict))
+}
+
+/// What the transaction writes, and may not: it is gone, or another one has locked it.
+#[inline(always)]
+fn refused(txn: &Txn) -> Option<*const Record> {
+    let tag = txn.member.tag;
+    let is_refused = |record, own_share| {
+        let row = record_of(record);
+        let lock = row.lock();
+        row.content() == Content::Gone
+            || match holder_of_lock(lock) {
+                Some(holder) => holder != tag,
+                None => shares_of(lock) > own_share,
+            }
+    };
+    let mut writes = txn.accesses.last_writes();
+    let found = writes
+        .find(|(record, write)| is_refused(*record, u64::from(txn.accesses.held(write) == Held::Shared)));
+    found.map(|(record, _)| record)
+}
+
+/// Notes what the transaction, which is going to commit, has gone on to do with the hot records that it has read.
+fn learn<R: Rules>(env: Scope<'_, R>, txn: &Txn) {
+    for (number, entry) in txn.accesses.entries.iter().enumerate() {
+        if entry.path != 0 {
+            env.shared.heat().learn(entry.path, txn.accesses.last_write(number).is_some());
+        }
+    }
+}

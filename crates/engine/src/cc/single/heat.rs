@@ -1,0 +1,342 @@
+//! Where transactions meet: how hot records are, that is, how often transactions have lately been in each other's way there; how
+//! long the line is in front of one that is locked for that; and what transactions go on to do with it.
+//!
+//! All of this is a matter of speed alone, and nothing depends on it being right: it is kept for groups of records, in
+//! counters that are changed without care for each other.
+//!
+//! Time passes with transactions, not by a clock: a tick for each [`TICK_EVERY`] of a worker. What is not met again cools
+//! down, to half within [`HALVES_IN`] ticks. So the table follows the phases of a workload, and where nothing is hot,
+//! one comparison tells so.
+
+use crate::record::Record;
+use crate::sync::CachePadded;
+use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// Groups of records, and guesses about what transactions do with them: powers of two.
+const GROUPS: usize = if cfg!(braid_shuttle) { 16 } else { 4096 };
+/// Transactions of a worker between two ticks.
+const TICK_EVERY: u32 = 256;
+/// Ticks after which half of a group's heat is gone.
+const HALVES_IN: u32 = 4;
+/// What one meeting adds.
+const STEP: u32 = 8;
+/// A group is hot from here on: of a hundred transactions about one meets another there.
+const HOT: u32 = 96;
+const HEAT_MAX: u32 = 60_000;
+/// Transactions of one worker that have a record one after the other while those of others wait for it: the record's line, and
+/// what it leads to, is in the cache of that worker meanwhile.
+const RUN_MAX: u32 = 128;
+/// Looks at a free record, of which the workers that have waited longer are to have the first.
+const POLITE_MAX: u32 = 256;
+
+/// Of a group of records.
+#[derive(Debug, Default)]
+pub struct Group {
+    /// How hot it is for those that write: when that was so, in ticks, and how hot.
+    writes: AtomicU32,
+    /// And for those that only read.
+    reads: AtomicU32,
+    /// A bit for each worker, or several, of which a transaction waits to have one of the records alone.
+    awaited: AtomicU32,
+    /// The last worker that had one alone, how often in a row, and how often one of its transactions has left it to others.
+    run: AtomicU32,
+}
+
+/// What a transaction is in the way of, or would be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wants {
+    /// To write the record.
+    Write,
+    /// To read it.
+    Read,
+}
+
+/// The time, beside what is compared with it.
+#[derive(Debug, Default)]
+struct Clock {
+    ticks: AtomicU64,
+    /// Something may be hot until then.
+    hot_until: AtomicU64,
+}
+
+/// One per database.
+#[derive(Debug)]
+pub struct Heat {
+    clock: CachePadded<Clock>,
+    groups: Box<[Group]>,
+    guesses: Box<[AtomicU32]>,
+    workers: AtomicU32,
+}
+
+impl Heat {
+    /// All is cold.
+    pub(super) fn new() -> Heat {
+        Heat {
+            clock: CachePadded::new(Clock::default()),
+            groups: (0..GROUPS).map(|_| Group::default()).collect(),
+            guesses: (0..GROUPS).map(|_| AtomicU32::new(GUESS_FIRST)).collect(),
+            workers: AtomicU32::new(0),
+        }
+    }
+
+    /// A number for a worker.
+    pub(super) fn number_worker(&self) -> u32 {
+        self.workers.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Some group may be hot.
+    #[inline(always)]
+    pub(in crate::cc) fn is_any(&self) -> bool {
+        self.clock.ticks.load(Ordering::Relaxed) < self.clock.hot_until.load(Ordering::Relaxed)
+    }
+
+    /// A worker has begun so many transactions.
+    #[inline(always)]
+    pub(in crate::cc) fn pass(&self, begun: u32) {
+        if begun.is_multiple_of(TICK_EVERY) {
+            self.clock.ticks.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// The group of the record with this number.
+    #[inline(always)]
+    pub(in crate::cc) fn group(&self, record: u32) -> &Group {
+        &self.groups[hash(u64::from(record))]
+    }
+
+    /// Whether the group is hot.
+    #[inline(always)]
+    pub(in crate::cc) fn is_hot(&self, group: &Group, wants: Wants) -> bool {
+        self.heat_of(group, wants) >= HOT
+    }
+
+    #[inline(always)]
+    pub(in crate::cc) fn heat_of(&self, group: &Group, wants: Wants) -> u32 {
+        warmth(group.of(wants).load(Ordering::Relaxed), self.clock.ticks.load(Ordering::Relaxed) as u16).1
+    }
+
+    /// Two transactions have met at a record of the group.
+    #[cold]
+    pub(in crate::cc) fn raise(&self, group: &Group, wants: Wants) {
+        let now = self.clock.ticks.load(Ordering::Relaxed);
+        let (since, heat) = warmth(group.of(wants).load(Ordering::Relaxed), now as u16);
+        let since = if heat == 0 { now as u16 } else { since };
+        let heat = (heat + STEP).min(HEAT_MAX);
+        group.of(wants).store(u32::from(since) << 16 | heat, Ordering::Relaxed);
+        if heat >= HOT {
+            let until = now + u64::from((heat / HOT).ilog2() + 1) * u64::from(HALVES_IN);
+            if until > self.clock.hot_until.load(Ordering::Relaxed) {
+                self.clock.hot_until.store(until, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Names what a transaction that has accessed and written so many records is at when it reads this one: transactions of
+    /// one kind take the same path. Never 0.
+    #[inline(always)]
+    pub(in crate::cc) fn path(record: u32, accessed: usize, written: usize) -> u16 {
+        const COUNTED: usize = 3;
+        let path = (accessed.min(COUNTED) << 2 | written.min(COUNTED)) as u64;
+        (hash(u64::from(record) | path << 32) as u16).max(1)
+    }
+
+    /// Whether those that have come by this path have gone on to write the record.
+    #[inline(always)]
+    pub(in crate::cc) fn guesses_write(&self, path: u16) -> bool {
+        self.guesses[usize::from(path)].load(Ordering::Relaxed) >= GUESS_WRITE
+    }
+
+    /// One has, or has not.
+    #[inline(always)]
+    pub(in crate::cc) fn learn(&self, path: u16, has_written: bool) {
+        let guess = &self.guesses[usize::from(path)];
+        let old = guess.load(Ordering::Relaxed);
+        let new = if has_written { (old + 1).min(GUESS_MAX) } else { old.saturating_sub(1) };
+        if new != old {
+            guess.store(new, Ordering::Relaxed);
+        }
+    }
+}
+
+/// What is known of a path: from here on that it leads to a write; at first not quite.
+const GUESS_WRITE: u32 = 2;
+const GUESS_FIRST: u32 = 1;
+const GUESS_MAX: u32 = 3;
+
+const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+
+#[inline(always)]
+fn hash(of: u64) -> usize {
+    (of.wrapping_mul(FACTOR) >> 40) as usize % GROUPS
+}
+
+/// When a group was as hot as this, and how hot that is, of a word that says how hot it was.
+#[inline(always)]
+fn warmth(word: u32, now: u16) -> (u16, u32) {
+    let since = (word >> 16) as u16;
+    let halvings = u32::from(now.wrapping_sub(since)) / HALVES_IN;
+    let since = since.wrapping_add((halvings * HALVES_IN) as u16);
+    (since, (word & 0xffff) >> halvings.min(16))
+}
+
+const COUNT_BITS: u32 = 12;
+const COUNT_MAX: u32 = (1 << COUNT_BITS) - 1;
+
+impl Group {
+    #[inline(always)]
+    fn of(&self, wants: Wants) -> &AtomicU32 {
+        match wants {
+            Wants::Write => &self.writes,
+            Wants::Read => &self.reads,
+        }
+    }
+
+    /// A transaction waits to have a record alone.
+    #[inline(always)]
+    pub(in crate::cc) fn is_awaited(&self) -> bool {
+        self.awaited.load(Ordering::Relaxed) != 0
+    }
+
+    /// One of this worker does.
+    pub(in crate::cc) fn wait(&self, worker: u32) {
+        let bit = bit_of(worker);
+        if self.awaited.load(Ordering::Relaxed) & bit == 0 {
+            self.awaited.fetch_or(bit, Ordering::Relaxed);
+        }
+    }
+
+    /// Those that waited have gone, or do not come.
+    pub(in crate::cc) fn forget_waits(&self) {
+        self.awaited.store(0, Ordering::Relaxed);
+    }
+
+    /// A transaction of this worker would have a record, which is free: whether it is the turn of other workers' transactions, which
+    /// have waited while this worker's had it.
+    #[inline(always)]
+    pub(in crate::cc) fn leaves_to_others(&self, worker: u32) -> bool {
+        if self.awaited.load(Ordering::Relaxed) & !bit_of(worker) == 0 {
+            return false;
+        }
+        let run = self.run.load(Ordering::Relaxed);
+        let (owner, count, polite) = parts(run);
+        if owner != worker & 0xff || count < RUN_MAX {
+            return false;
+        }
+        if polite >= POLITE_MAX {
+            self.forget_waits();
+            return false;
+        }
+        self.run.store(run + 1, Ordering::Relaxed);
+        true
+    }
+
+    /// A transaction of this worker has got a record alone.
+    #[inline(always)]
+    pub(in crate::cc) fn take(&self, worker: u32) {
+        let (owner, count, _) = parts(self.run.load(Ordering::Relaxed));
+        let count = if owner == worker & 0xff { (count + 1).min(COUNT_MAX) } else { 1 };
+        self.run.store((worker & 0xff) << 24 | count << COUNT_BITS, Ordering::Relaxed);
+        let bit = bit_of(worker);
+        if self.awaited.load(Ordering::Relaxed) & bit != 0 {
+            self.awaited.fetch_and(!bit, Ordering::Relaxed); // others of this worker say so when they look again
+        }
+    }
+}
+
+fn bit_of(worker: u32) -> u32 {
+    1 << (worker % u32::BITS)
+}
+
+fn parts(run: u32) -> (u32, u32, u32) {
+    (run >> 24, run >> COUNT_BITS & COUNT_MAX, run & COUNT_MAX)
+}
+
+/// The number of a record among those that begin at `records`.
+#[inline(always)]
+pub(super) fn number_of(record: *const Record, records: *const u8) -> u32 {
+    ((record.addr() - records.addr()) / size_of::<Record>()) as u32
+}
+
+#[cfg(all(test, not(any(braid_shuttle, braid_loom))))]
+mod tests {
+    use super::*;
+
+    /// Lets time pass.
+    fn pass(heat: &Heat, ticks: u64) {
+        heat.clock.ticks.fetch_add(ticks, Ordering::Relaxed);
+    }
+
+    /// What is met becomes hot, stays so while it is met, and cools down.
+    #[test]
+    fn heat_follows_meetings() {
+        let heat = Heat::new();
+        let group = heat.group(7);
+        let meet = |times: u32| (0..times).for_each(|_| heat.raise(group, Wants::Write));
+        meet(HOT / STEP - 1);
+        assert!(!heat.is_any() && !heat.is_hot(group, Wants::Write));
+        meet(1);
+        assert!(heat.is_any() && heat.is_hot(group, Wants::Write) && !heat.is_hot(group, Wants::Read));
+        for _ in 0..100 {
+            meet(HOT / STEP);
+            pass(&heat, 1);
+            assert!(heat.is_any() && heat.is_hot(group, Wants::Write));
+        }
+        pass(&heat, 16 * u64::from(HALVES_IN));
+        assert!(!heat.is_any() && !heat.is_hot(group, Wants::Write));
+    }
+
+    /// Heat halves by time, however it is spread over looks and meetings; and it is known how long anything can be hot.
+    #[test]
+    fn heat_halves() {
+        for meetings in [12, 13, 24, 100, 5000, 10_000] {
+            let heat = Heat::new();
+            let group = heat.group(0);
+            pass(&heat, u64::from(u16::MAX) - 5); // ticks go round
+            (0..meetings).for_each(|_| heat.raise(group, Wants::Read));
+            let first = heat.heat_of(group, Wants::Read);
+            assert_eq!(first, (meetings * STEP).min(HEAT_MAX));
+            pass(&heat, u64::from(HALVES_IN) - 1);
+            heat.raise(group, Wants::Read);
+            pass(&heat, 1);
+            assert_eq!(heat.heat_of(group, Wants::Read), (first + STEP).min(HEAT_MAX) / 2);
+            while heat.is_hot(group, Wants::Read) {
+                assert!(heat.is_any());
+                pass(&heat, 1);
+            }
+        }
+    }
+
+    /// A worker whose transactions have had a record often leaves it to those that wait, for so long as these may take to come.
+    #[test]
+    fn runs_are_bounded() {
+        let heat = Heat::new();
+        let group = heat.group(3);
+        group.wait(1);
+        for _ in 0..RUN_MAX {
+            assert!(!group.leaves_to_others(0));
+            group.take(0);
+        }
+        assert!(group.leaves_to_others(0) && !group.leaves_to_others(1));
+        group.take(1);
+        assert!(!group.leaves_to_others(0) && !group.is_awaited());
+        group.wait(0);
+        (0..RUN_MAX).for_each(|_| group.take(1));
+        let looks = (0..).take_while(|_| group.leaves_to_others(1)).count();
+        assert_eq!((looks as u32, group.is_awaited()), (POLITE_MAX, false));
+    }
+
+    /// It is learned whether a path leads to a write, and unlearned.
+    #[test]
+    fn paths_are_learned() {
+        let heat = Heat::new();
+        let path = Heat::path(5, 0, 0);
+        assert!(path != 0 && path != Heat::path(5, 1, 1) && !heat.guesses_write(path));
+        heat.learn(path, true);
+        assert!(heat.guesses_write(path));
+        heat.learn(path, true);
+        heat.learn(path, false);
+        assert!(heat.guesses_write(path), "one exception proves nothing");
+        heat.learn(path, false);
+        assert!(!heat.guesses_write(path));
+    }
+}
