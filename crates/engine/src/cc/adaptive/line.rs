@@ -209,8 +209,9 @@ pub(super) fn lock_alone<P: Policy>(
         Held::Shared => true,
         Held::Not => false,
     };
-    publish(env, txn, false);
+    publish(env, txn, true); // it may be about to wait, and must not seem to go on between two looks
     record_of(record).try_lock(tag, has_share)?;
+    publish(env, txn, false);
     txn.accesses.entries[at].held = Held::Alone;
     env.shared.group(record).take(env.worker.number);
     Ok(())

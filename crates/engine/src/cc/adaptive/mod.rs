@@ -219,6 +219,7 @@ fn claim<R: Rules>(env: Scope<'_, R>, txn: &mut Txn, record: *const Record) -> R
     if lock_alone(record, at, env, txn).is_ok() {
         return Ok(());
     }
+    publish(env, txn, false); // it does not wait
     let entry = txn.accesses.entries[at];
     if entry.seen.is_none() {
         return Ok(()); // it may be free when the transaction commits

@@ -6,7 +6,7 @@ use super::{AllHot, Heeding, HotByChance};
 use crate::cc::models::{Bench, Hand, check_both};
 use crate::cc::optimistic::draw;
 use crate::cc::silo::stale;
-use crate::cc::single::shuttle_tests::{crossing, increments, notices, read, skew};
+use crate::cc::single::shuttle_tests::{crossing, notices, read, skew};
 use crate::cc::single::{Access, CommitStage, Group, Heat, Held, Policy, Single, Txn, Wants};
 use crate::cc::{Abort, Change, ConcurrencyControl, Declared, Env, Intent, Refused};
 use crate::memory::OutOfMemory;
@@ -244,16 +244,9 @@ fn planted_locks_ignored() {
     notices(locked_rows_stay::<CarelessCommits<LOCKS_IGNORED>>);
 }
 
-/// Proves that they notice a validation before the latches,
+/// Proves that they notice a validation before the latches.
 #[test]
 #[should_panic(expected = "both have missed")]
 fn planted_validated_too_early() {
     notices(|| skew::<CarelessCommits<VALIDATED_TOO_EARLY>>(true));
-}
-
-/// also where an update is lost.
-#[test]
-#[should_panic(expected = "an update was lost")]
-fn planted_updates_lost() {
-    notices(increments::<CarelessCommits<VALIDATED_TOO_EARLY>>);
 }
