@@ -59,8 +59,8 @@ mod txn;
 pub mod wal;
 
 pub use cc::{
-    ConcurrencyControl, DlDetect, NoWait, Occ, Serializable, Silo, Snapshot, TicToc, TimestampOrdering,
-    WaitDie,
+    ConcurrencyControl, DlDetect, MultiVersion, NoWait, Occ, Serializable, Silo, Snapshot, TicToc,
+    TimestampOrdering, WaitDie,
 };
 pub use db::{Batch, Database, Handle, TableInfo};
 pub use error::{Error, Result};
@@ -109,7 +109,7 @@ pub mod tools {
 /// Errors planted for tests of the tests, and a database whose threads the caller steps.
 #[doc(hidden)]
 pub mod testing {
-    pub use crate::cc::{Planted, planted};
+    pub use crate::cc::{Planted, PlantedMultiVersion, planted, planted_multi_version};
     pub use crate::db::restore_with_planted;
     pub use crate::durable::{Planted as PlantedDurability, Stepped};
 }

@@ -19,6 +19,7 @@ mod locking;
 #[cfg(test)]
 #[cfg_attr(not(braid_shuttle), allow(dead_code, reason = "the models of schedules use a part of it"))]
 mod models;
+mod multi_version;
 mod mvcc;
 mod no_wait;
 mod occ;
@@ -33,6 +34,7 @@ mod wait_die;
 mod waits;
 
 pub use dl_detect::DlDetect;
+pub use multi_version::{MultiVersion, PlantedMultiVersion, planted as planted_multi_version};
 pub use no_wait::NoWait;
 pub use occ::Occ;
 pub use serializable::{Planted, Serializable, planted};
@@ -60,6 +62,7 @@ macro_rules! schemes {
             "occ" occ Occ Serial,
             "tictoc" tictoc TicToc Serial,
             "timestamp" timestamp TimestampOrdering Serial,
+            "mvcc" mvcc MultiVersion Serial,
         }
     };
 }
@@ -434,6 +437,13 @@ pub unsafe trait ConcurrencyControl: Sized + Send + Sync + 'static {
     fn read_in_range(txn: &mut Self::Txn, record: *const Record) {
         let _ = (txn, record);
     }
+    /// `read_in_range` is to be told of every record of the range that `read_range` was told of last, whether or not other
+    /// operations have come between.
+    #[inline(always)]
+    fn lists_records(txn: &Self::Txn) -> bool {
+        let _ = txn;
+        false
+    }
     /// How many records the transaction has accessed, if what it knows of a range depends on that.
     #[inline(always)]
     fn accessed(txn: &Self::Txn) -> usize {
@@ -468,11 +478,11 @@ pub unsafe trait ConcurrencyControl: Sized + Send + Sync + 'static {
         record: *mut Record,
         value: &[u8],
     ) -> Result<(), OutOfMemory>;
-    /// The index names the record made by `create` now.
+    /// The index names the record made by `create` now. After an `Abort` it is the transaction's all the same, and goes with it.
     ///
     /// # Safety
     /// `record` is what `create` was called with in this transaction, and nothing else was done with it.
-    unsafe fn created(txn: &mut Self::Txn, record: *const Record, target: &Target);
+    unsafe fn created(txn: &mut Self::Txn, record: *const Record, target: &Target) -> Result<(), Abort>;
     /// The index does not name it, after all or any more. The scheme gives the memory of the record of `target` back.
     ///
     /// # Safety

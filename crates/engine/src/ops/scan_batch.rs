@@ -405,7 +405,7 @@ impl<C: ConcurrencyControl> ScanBatch<C> {
         // behind the walk.
         let is_mixed = now != self.accessed + self.entered;
         let notes_rows = C::read_range(txn, &self.scanned(if is_mixed { self.accessed } else { now }));
-        if is_mixed {
+        if is_mixed || C::lists_records(txn) {
             self.rows.iter().for_each(|row| C::read_in_range(txn, row.record));
         }
         notes_rows
