@@ -297,12 +297,15 @@ impl<C: ConcurrencyControl> Copy for Env<'_, C> {}
 ///
 /// # Safety
 /// `value` returns bytes that stay valid and unchanged until the transaction ends (`abort` or `finish`), whatever else
-/// is called in between. A record of which an access has found a value is not used for another key before then.
+/// is called in between. A record of which an access has found a value is not used for another key before then (but see
+/// `KEEPS_UNTRACKED`).
 pub unsafe trait ConcurrencyControl: Sized + Send + Sync + 'static {
     /// What the reads of a transaction show.
     const READS: Reads;
     /// The scheme wants to know what its transactions read: `read_range`, and marks of scans.
     const TRACKS_READS: bool;
+    /// What is said of records of which an access has found a value holds if that was an untracked read, too.
+    const KEEPS_UNTRACKED: bool = true;
     /// True only in tests: nodes of the index lose their stamps when they split.
     const LOSES_STAMPS: bool = false;
 

@@ -2,9 +2,9 @@
 
 use super::stamp::{Stamp, Timestamp};
 use super::version::{Version, VersionKind};
-use crate::sync::switch;
 #[cfg(not(any(braid_shuttle, braid_loom)))]
 use crate::sync::atomic::{AtomicPtr, Ordering};
+use crate::sync::switch;
 use std::cell::UnsafeCell;
 use std::mem::offset_of;
 #[cfg(any(braid_shuttle, braid_loom))] // of the exact size of its value

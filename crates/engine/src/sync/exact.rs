@@ -1,10 +1,10 @@
 //! An atomic number of the exact size of its value, for memory whose layout counts. In a model that tries interleavings each
 //! of its operations is a place where another thread may go on.
 
-#[cfg(not(braid_shuttle))]
-pub use std::sync::atomic::AtomicU64 as ExactU64;
 #[cfg(braid_shuttle)]
 pub use model::switch;
+#[cfg(not(braid_shuttle))]
+pub use std::sync::atomic::AtomicU64 as ExactU64;
 
 /// In a model another thread may go on here.
 #[cfg(not(braid_shuttle))]

@@ -9,6 +9,7 @@
 //! - Ranges and absent keys: their times lie in the nodes of the index.
 //! - `get_for_update` is a read and a pending write.
 
+mod copies;
 pub mod planted;
 mod reads;
 #[cfg(all(test, braid_shuttle))]
@@ -18,7 +19,7 @@ mod steps;
 use super::locking::STEPS_MAX;
 use super::mvcc::{Mvcc, Tracker, Txn};
 use super::{Abort, Env, Scanned, Target};
-use crate::memory::Memory;
+use crate::memory::{Memory, OutOfMemory};
 use crate::record::{Slot, Timestamp, Version};
 use crate::suspend::Suspend;
 use crate::sync::Arc;
@@ -43,6 +44,7 @@ impl<R: Rules> Tracker for ByTime<R> {
     const IS_TIMED: bool = true;
     const LOSES_STAMPS: bool = R::LOSES_STAMPS;
     const STARTS_ANEW: bool = R::STARTS_ANEW;
+    const TEARS_COMMITS: bool = R::TEARS_COMMITS;
 
     type Shared = ();
     type Worker = ();
@@ -116,6 +118,11 @@ impl<R: Rules> Tracker for ByTime<R> {
     #[inline(always)]
     fn head_of_read(slot: &Slot, at: Timestamp) -> *const Version {
         R::head_of_read(slot, at)
+    }
+
+    unsafe fn copy(reads: &mut ReadSet, version: *const Version) -> Result<*const Version, OutOfMemory> {
+        // SAFETY: by the caller's promise.
+        unsafe { reads.copies.copy(version) }
     }
 
     #[inline(always)]

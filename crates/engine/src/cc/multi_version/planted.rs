@@ -40,6 +40,8 @@ bugs! {
     LOCKS_FORGOTTEN = 10;
     /// A read that has waited goes on with the version that it waited for, whatever has been put in front of that since.
     WAITS_GO_ON = 11;
+    /// A read that is not tracked does not wait for a commit that is under way.
+    COMMITS_IGNORED = 12;
 }
 
 /// The steps with one error.
@@ -49,6 +51,7 @@ pub struct Erring<const BUG: u32>;
 impl<const BUG: u32> Rules for Erring<BUG> {
     const LOSES_STAMPS: bool = BUG == SPLITS_LOSE_STAMPS;
     const STARTS_ANEW: bool = BUG != WAITS_GO_ON;
+    const TEARS_COMMITS: bool = BUG == COMMITS_IGNORED;
 
     fn head_of_read(slot: &Slot, at: Timestamp) -> *const Version {
         match BUG {

@@ -1,6 +1,7 @@
 //! What a transaction has to look at again when it commits: the ranges in which keys came or went while it went through them.
 //! Of all others it has left its time in the index when it was through.
 
+use super::copies::Copies;
 use crate::cc::common::ranges::{Noted, Ranges, Revisit, stamp_marks};
 use crate::cc::{Scanned, Target};
 use crate::memory::{Charge, Memory, OutOfMemory};
@@ -26,6 +27,8 @@ pub struct ReadSet {
     pub(super) is_listing: bool,
     /// There was more to note than memory for it.
     pub(super) is_full: bool,
+    /// What was read without a note.
+    pub(super) copies: Copies,
 }
 // SAFETY: the pointers lead to slots of the database, under the rules of the scheme.
 unsafe impl Send for ReadSet {}
@@ -41,6 +44,7 @@ impl ReadSet {
             charge: Charge::new(memory),
             is_listing: false,
             is_full: false,
+            copies: Copies::new(memory),
         }
     }
 
@@ -57,6 +61,7 @@ impl ReadSet {
 
     #[inline(always)]
     pub(super) fn clear(&mut self) {
+        self.copies.clear();
         if self.is_empty() {
             return;
         }
@@ -95,7 +100,9 @@ impl ReadSet {
     fn note(&mut self, scanned: &Scanned<'_>) {
         match self.ranges.note(&Scanned { marks: &[], ..*scanned }, || true) {
             Ok(Noted::Before { .. }) => {} // what was found there then is what counts
-            Ok(Noted::WithMarks | Noted::WithoutMarks) => (self.count, self.is_listing) = (self.count + 1, true),
+            Ok(Noted::WithMarks | Noted::WithoutMarks) => {
+                (self.count, self.is_listing) = (self.count + 1, true)
+            }
             Err(OutOfMemory) => self.is_full = true,
         }
     }

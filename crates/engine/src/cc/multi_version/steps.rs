@@ -69,6 +69,8 @@ pub trait Rules: Sized + Send + Sync + 'static {
     const LOSES_STAMPS: bool = false;
     /// See [`Tracker::STARTS_ANEW`](crate::cc::mvcc::Tracker::STARTS_ANEW).
     const STARTS_ANEW: bool = true;
+    /// See [`Tracker::TEARS_COMMITS`](crate::cc::mvcc::Tracker::TEARS_COMMITS).
+    const TEARS_COMMITS: bool = false;
 
     /// A record is read.
     #[inline(always)]

@@ -2,7 +2,7 @@
 
 use super::{Shared, Tracker, Txn};
 use crate::cc::common::registry::Outcome;
-use crate::cc::{Abort, Holder};
+use crate::cc::{Abort, Holder, Intent};
 use crate::record::{Tag, Timestamp, Version};
 
 /// Of a version that bears another transaction's mark.
@@ -23,10 +23,10 @@ pub(super) enum Lockable {
 }
 
 impl<T: Tracker> Shared<T> {
-    /// What another transaction's version means for a read, which is tracked or not.
+    /// What another transaction's version means for an access.
     #[inline(always)]
-    pub(super) fn seen<const IS_TRACKED: bool>(&self, version: &Version, begin: Timestamp) -> Seen {
-        match T::IS_TIMED && IS_TRACKED {
+    pub(super) fn seen(&self, version: &Version, begin: Timestamp, intent: Intent) -> Seen {
+        match T::IS_TIMED && intent != Intent::Untracked {
             true => self.resolve_by_time(version, begin),
             false => self.resolve(version, begin),
         }
@@ -62,7 +62,9 @@ impl<T: Tracker> Shared<T> {
         }
         // A committing transaction's timestamp is later than this snapshot's, or soon known not to
         // be; giving way is right in the first case and harmless in the second.
-        match stamp.tag().is_some() && matches!(self.seen::<true>(head, txn.member.begin), Seen::Visible) {
+        match stamp.tag().is_some()
+            && matches!(self.seen(head, txn.member.begin, Intent::Write), Seen::Visible)
+        {
             true => Ok(()),
             false => Err(Abort::WriteConflict),
         }

@@ -208,9 +208,12 @@ impl<T: Tracker> Txn<T> {
 // SAFETY: `value` lends a version's bytes. The version is visible to the open snapshot, so it is not
 // reclaimed before that closes; or it is the transaction's own, which stays in the chain below its
 // later ones until the end. No tombstone over a visible value is older than all snapshots, so its record is not removed.
+// (Under schemes with times that holds of what has been read with a note, in front of which nothing comes as of earlier; what has
+// been read without one is copied.)
 unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
     const READS: Reads = if T::IS_TIMED { Reads::Current } else { Reads::Snapshot };
     const TRACKS_READS: bool = T::TRACKS_READS;
+    const KEEPS_UNTRACKED: bool = !T::IS_TIMED;
     const LOSES_STAMPS: bool = T::LOSES_STAMPS;
 
     type Shared = Shared<T>;
@@ -438,6 +441,8 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
                 if version.kind() != VersionKind::Value {
                     txn.saw(stamp);
                     access.at = NOTHING;
+                } else if T::IS_TIMED && intent == Intent::Untracked {
+                    access.at = timed::keep(txn, access.at);
                 }
                 return true;
             }
@@ -445,13 +450,14 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
                 if tag == txn.member.tag {
                     return true; // kept by the transaction's writes
                 }
-                let seen = match intent {
-                    Intent::Untracked => env.shared.seen::<false>(version, txn.member.begin),
-                    _ => env.shared.seen::<true>(version, txn.member.begin),
-                };
-                match seen {
+                match env.shared.seen(version, txn.member.begin, intent) {
                     // (It is stamped by now, or soon.)
-                    Seen::Visible if version.kind() == VersionKind::Value => return true,
+                    Seen::Visible if version.kind() == VersionKind::Value => {
+                        if T::IS_TIMED && intent == Intent::Untracked {
+                            access.at = timed::keep(txn, access.at);
+                        }
+                        return true;
+                    }
                     Seen::Visible => {
                         txn.saw(version.stamp());
                         access.at = NOTHING;

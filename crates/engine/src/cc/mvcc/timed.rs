@@ -18,8 +18,10 @@ use std::ptr::without_provenance;
 pub(super) const UNREAD: *const Version = without_provenance(2);
 /// the record is to be changed, and has a later version;
 pub(super) const LATE: *const Version = without_provenance(3);
-/// it has waited for long.
+/// it has waited for long;
 pub(super) const TIMED_OUT: *const Version = without_provenance(4);
+/// there is no memory for a copy of the value.
+const NO_ROOM: *const Version = without_provenance(5);
 
 /// Why an access was refused, if it was.
 #[inline(always)]
@@ -27,12 +29,24 @@ pub(super) fn refusal(end: *const Version) -> Option<Refused> {
     match end {
         LATE => Some(Refused::Abort(Abort::WriteConflict)),
         TIMED_OUT => Some(Refused::Abort(Abort::WaitTimeout)),
+        NO_ROOM => Some(Refused::OutOfMemory),
         _ => None,
     }
 }
 
+/// A copy of a version of which nobody is told that the transaction reads it: as of earlier another one may come in front of it,
+/// and it is reclaimed.
+pub(super) fn keep<T: Tracker>(txn: &mut Txn<T>, version: *const Version) -> *const Version {
+    // SAFETY: reached from the head of its chain in this epoch.
+    unsafe { T::copy(&mut txn.reads, version) }.unwrap_or(NO_ROOM)
+}
+
 /// What becomes of a version that was put in front of another one.
-pub(super) fn undo_if_late<T: Tracker>(env: Env<'_, Mvcc<T>>, txn: &Txn<T>, write: &Write) -> Result<(), Abort> {
+pub(super) fn undo_if_late<T: Tracker>(
+    env: Env<'_, Mvcc<T>>,
+    txn: &Txn<T>,
+    write: &Write,
+) -> Result<(), Abort> {
     // SAFETY: slots are never unmapped.
     if !T::is_read_later(unsafe { &*write.slot }, txn.begin(), true) {
         return Ok(());
@@ -79,7 +93,9 @@ impl<T: Tracker> Shared<T> {
     pub(super) unsafe fn is_earlier(&self, record: *const Record, at: Timestamp) -> bool {
         // SAFETY: the head, inside an epoch.
         let head = unsafe { slot_of(record).head().as_ref() };
-        !head.is_some_and(|head| head.stamp().tag().is_some() && matches!(self.resolve_by_time(head, at), Seen::Invisible))
+        !head.is_some_and(|head| {
+            head.stamp().tag().is_some() && matches!(self.resolve_by_time(head, at), Seen::Invisible)
+        })
     }
 
     /// Lets the transaction commit as of its time. Others wait for its outcome from now on.

@@ -2,7 +2,7 @@
 
 use super::{Env, Mvcc, Txn};
 use crate::cc::{Abort, Scanned, Target};
-use crate::memory::Memory;
+use crate::memory::{Memory, OutOfMemory};
 use crate::record::{Slot, Timestamp, Version};
 use crate::suspend::Suspend;
 use std::sync::Arc;
@@ -88,6 +88,14 @@ pub trait Tracker: Sized + Send + Sync + 'static {
     fn head_of_read(slot: &Slot, at: Timestamp) -> *const Version {
         let _ = at;
         slot.head()
+    }
+    /// A copy of a version with a value, until the transaction ends.
+    ///
+    /// # Safety
+    /// The version is not reclaimed in this epoch.
+    unsafe fn copy(reads: &mut Self::Reads, version: *const Version) -> Result<*const Version, OutOfMemory> {
+        let _ = reads;
+        Ok(version)
     }
     /// Whether the record has been read as of later than `at`, by a transaction that may not have seen what one that writes
     /// as of then writes. `is_there`: that is in the chain.

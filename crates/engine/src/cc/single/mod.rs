@@ -19,7 +19,7 @@ mod range_times;
 mod record;
 mod removed;
 #[cfg(all(test, braid_shuttle))]
-mod shuttle_tests;
+pub(super) mod shuttle_tests;
 mod txn;
 
 use super::common::ranges::Noted;

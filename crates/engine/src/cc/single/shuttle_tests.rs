@@ -280,7 +280,7 @@ impl<const BUG: u32> Validation for CarelessValidation<BUG> {
 type CarelessOcc<const BUG: u32> = Single<Optimistic<CarelessValidation<BUG>>>;
 
 /// Reads a record to the end.
-fn read<C: ConcurrencyControl>(
+pub(in crate::cc) fn read<C: ConcurrencyControl>(
     hand: &Hand<'_, C>,
     txn: &mut C::Txn,
     key: u64,
@@ -307,7 +307,7 @@ fn read<C: ConcurrencyControl>(
 }
 
 /// Each of two transactions reads what the other writes, which is there or not. If both commit, one has missed the other.
-fn skew<C: ConcurrencyControl>(is_there: bool) {
+pub(in crate::cc) fn skew<C: ConcurrencyControl>(is_there: bool) {
     let bench = Arc::new(Bench::<C>::new());
     if is_there {
         let hand = bench.hand();
@@ -370,7 +370,7 @@ const REMOVES: &[(u64, Change<'static>)] = &[(2, Change::Delete), (3, Change::Up
 
 /// Two transactions move one from one record to the other, in opposite directions, and a third reads both and the range
 /// around them, in which a key comes with the first transfer. It commits only with what fits together.
-fn transfers<C: ConcurrencyControl>() {
+pub(in crate::cc) fn transfers<C: ConcurrencyControl>() {
     let bench = Arc::new(Bench::<C>::new());
     {
         let hand = bench.hand();
@@ -426,7 +426,7 @@ fn transfers<C: ConcurrencyControl>() {
 }
 
 /// Two transactions each add one to what they have read of a record: as many are added as commit.
-fn increments<C: ConcurrencyControl>() {
+pub(in crate::cc) fn increments<C: ConcurrencyControl>() {
     let bench = Arc::new(Bench::<C>::new());
     bench.hand().commit_change(1, Change::Insert(&[0]));
     let add = || {
@@ -514,7 +514,7 @@ fn upgrades<C: ConcurrencyControl>() {
 
 /// A commit is appended to the log, then made; a checkpoint that begins at a position of the log behind it reads records
 /// one by one, whichever of them changes.
-fn checkpoint<C: ConcurrencyControl>(change: Change<'static>) {
+pub(in crate::cc) fn checkpoint<C: ConcurrencyControl>(change: Change<'static>) {
     let bench = Arc::new(Bench::<C>::new());
     {
         let hand = bench.hand();
