@@ -440,8 +440,8 @@ pub unsafe trait ConcurrencyControl: Sized + Send + Sync + 'static {
     fn read_in_range(txn: &mut Self::Txn, record: *const Record) {
         let _ = (txn, record);
     }
-    /// `read_in_range` is to be told of every record of the range that `read_range` was told of last, whether or not other
-    /// operations have come between.
+    /// `read_in_range` is to be told of every record of the range that `read_range` was told of last in which a value was
+    /// found, or which the transaction has written, whether or not other operations have come between.
     #[inline(always)]
     fn lists_records(txn: &Self::Txn) -> bool {
         let _ = txn;

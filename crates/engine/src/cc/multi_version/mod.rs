@@ -15,6 +15,8 @@ mod reads;
 #[cfg(all(test, braid_shuttle))]
 mod shuttle_tests;
 mod steps;
+#[cfg(all(test, not(any(braid_shuttle, braid_loom))))]
+mod tests;
 
 use super::locking::STEPS_MAX;
 use super::mvcc::{Mvcc, Tracker, Txn};
@@ -43,7 +45,7 @@ impl<R: Rules> Tracker for ByTime<R> {
     const TRACKS_READS: bool = true;
     const IS_TIMED: bool = true;
     const LOSES_STAMPS: bool = R::LOSES_STAMPS;
-    const STARTS_ANEW: bool = R::STARTS_ANEW;
+    const LOOKS_BACK: bool = R::LOOKS_BACK;
     const TEARS_COMMITS: bool = R::TEARS_COMMITS;
 
     type Shared = ();

@@ -38,8 +38,8 @@ bugs! {
     SPLITS_LOSE_STAMPS = 9;
     /// A row that was locked and not changed counts as never read.
     LOCKS_FORGOTTEN = 10;
-    /// A read that has waited goes on with the version that it waited for, whatever has been put in front of that since.
-    WAITS_GO_ON = 11;
+    /// A read takes the version that it has met, whatever its transaction has put in front of that before it committed.
+    EARLY_VALUES_SEEN = 11;
     /// A read that is not tracked does not wait for a commit that is under way.
     COMMITS_IGNORED = 12;
 }
@@ -50,7 +50,7 @@ pub struct Erring<const BUG: u32>;
 
 impl<const BUG: u32> Rules for Erring<BUG> {
     const LOSES_STAMPS: bool = BUG == SPLITS_LOSE_STAMPS;
-    const STARTS_ANEW: bool = BUG != WAITS_GO_ON;
+    const LOOKS_BACK: bool = BUG != EARLY_VALUES_SEEN;
     const TEARS_COMMITS: bool = BUG == COMMITS_IGNORED;
 
     fn head_of_read(slot: &Slot, at: Timestamp) -> *const Version {

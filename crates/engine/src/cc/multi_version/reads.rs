@@ -90,7 +90,6 @@ impl ReadSet {
             Some(Some(id)) if id == target.id && !slot.is_null() => {}
             _ => {
                 self.note(&Scanned::of_key(target, &mut [0; 8]));
-                self.list(slot);
                 self.is_listing = false;
             }
         }
@@ -107,9 +106,10 @@ impl ReadSet {
         }
     }
 
-    /// The record has been found in the range that was noted last.
+    /// A value of the record has been found in the range that was noted last. (A record without one may be another key's, or another
+    /// one's of the same key, when the transaction commits.)
     pub(super) fn list(&mut self, slot: *const Slot) {
-        if !self.is_listing || slot.is_null() {
+        if !self.is_listing {
             return;
         }
         let has_room = self.found.len() < self.found.capacity()

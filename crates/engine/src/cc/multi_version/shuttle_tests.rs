@@ -26,7 +26,7 @@ fn count<C: ConcurrencyControl>(
     page.is_marking = true;
     // SAFETY: inside the hand's epoch, here and below.
     let mut walk = unsafe { index.walk(Bound::Included(&key), false, &mut page) };
-    let (mut records, mut values, known) = (vec![], 0, C::accessed(txn));
+    let (mut records, mut found, known) = (vec![], vec![], C::accessed(txn));
     // SAFETY: as above.
     while let Paged::Page = unsafe { index.next_page(&mut walk, &mut page, &mut Never) } {
         records.extend(page.ids[..page.len_within(end, false)].iter().map(|&id| hand.bench.record(id)));
@@ -38,15 +38,17 @@ fn count<C: ConcurrencyControl>(
             thread::yield_now();
         }
         // SAFETY: the access has ended.
-        values += usize::from(unsafe { C::value(&access, record, Intent::Untracked, txn) }?.is_some());
+        if unsafe { C::value(&access, record, Intent::Untracked, txn) }?.is_some() {
+            found.push(record);
+        }
     }
     let from = Bound::Included(key.bytes(&mut short));
     let (marks, rows) = (&page.marks[..], records.len());
     C::read_range(txn, &Scanned { index, from, to: end, is_reverse: false, marks, rows, known });
     if C::lists_records(txn) {
-        records.iter().for_each(|&record| C::read_in_range(txn, record));
+        found.iter().for_each(|&record| C::read_in_range(txn, record));
     }
-    Ok(values)
+    Ok(found.len())
 }
 
 /// Each of two transactions counts the keys of a range, and brings one if there is none. If both commit, one has missed the other.
@@ -211,8 +213,8 @@ planted_models! {
     planted_no_rescan: NO_RESCAN, empty_ranges::<Erring>, "both have missed";
     /// locks that leave no time;
     planted_locks_forgotten: LOCKS_FORGOTTEN, locks::<Erring>, "both have missed";
-    /// reads that go on where they waited;
-    planted_waits_go_on: WAITS_GO_ON, written_twice::<Erring>, "never committed";
+    /// reads that do not look for a later value of the same transaction;
+    planted_early_values_seen: EARLY_VALUES_SEEN, written_twice::<Erring>, "never committed";
     /// and checkpoints that do not wait for a commit under way.
     planted_commits_ignored: COMMITS_IGNORED, || checkpoint::<Erring>(Change::Update(b"1")), "lacks a change";
 }

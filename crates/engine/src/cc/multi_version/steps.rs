@@ -67,8 +67,8 @@ pub(super) fn judge<R: Rules>(env: Scope<'_, R>, txn: &mut Open<R>) -> Verdict {
 pub trait Rules: Sized + Send + Sync + 'static {
     /// See [`Tracker::LOSES_STAMPS`](crate::cc::mvcc::Tracker::LOSES_STAMPS).
     const LOSES_STAMPS: bool = false;
-    /// See [`Tracker::STARTS_ANEW`](crate::cc::mvcc::Tracker::STARTS_ANEW).
-    const STARTS_ANEW: bool = true;
+    /// See [`Tracker::LOOKS_BACK`](crate::cc::mvcc::Tracker::LOOKS_BACK).
+    const LOOKS_BACK: bool = true;
     /// See [`Tracker::TEARS_COMMITS`](crate::cc::mvcc::Tracker::TEARS_COMMITS).
     const TEARS_COMMITS: bool = false;
 

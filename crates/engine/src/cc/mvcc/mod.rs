@@ -437,12 +437,14 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
             let version = unsafe { &*access.at };
             let stamp = version.stamp();
             if stamp.is_committed_by(txn.member.begin) {
+                if T::IS_TIMED {
+                    access.at = timed::end_at(env.shared, txn, slot_of(record), access.at, intent);
+                    return true;
+                }
                 // A value is kept by the snapshot that sees it; but a tombstone goes as soon as all see it.
                 if version.kind() != VersionKind::Value {
                     txn.saw(stamp);
                     access.at = NOTHING;
-                } else if T::IS_TIMED && intent == Intent::Untracked {
-                    access.at = timed::keep(txn, access.at);
                 }
                 return true;
             }
@@ -451,22 +453,18 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
                     return true; // kept by the transaction's writes
                 }
                 match env.shared.seen(version, txn.member.begin, intent) {
-                    // (It is stamped by now, or soon.)
-                    Seen::Visible if version.kind() == VersionKind::Value => {
-                        if T::IS_TIMED && intent == Intent::Untracked {
-                            access.at = timed::keep(txn, access.at);
-                        }
+                    Seen::Visible if T::IS_TIMED => {
+                        access.at = timed::end_at(env.shared, txn, slot_of(record), access.at, intent);
                         return true;
                     }
+                    // (It is stamped by now, or soon.)
+                    Seen::Visible if version.kind() == VersionKind::Value => return true,
                     Seen::Visible => {
                         txn.saw(version.stamp());
                         access.at = NOTHING;
                         return true;
                     }
                     Seen::Wait if T::may_wait(&mut access.looks) => {
-                        if T::IS_TIMED && T::STARTS_ANEW {
-                            access.at = std::ptr::null(); // it may have been changed again when that is over
-                        }
                         s.was(Activity::Waiting);
                         return false;
                     }

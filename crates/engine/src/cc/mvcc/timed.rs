@@ -8,9 +8,9 @@
 //! - The place for a small version in the record has the time until which it has been read; every version lies elsewhere.
 //! - Accesses wait for transactions of earlier times alone, so never in a circle.
 
-use super::{Env, Mvcc, Seen, Shared, Tracker, Txn, Write, slot_of, undo};
+use super::{Env, Mvcc, NOTHING, Seen, Shared, Tracker, Txn, Write, slot_of, undo};
 use crate::cc::common::registry::Outcome;
-use crate::cc::{Abort, Refused};
+use crate::cc::{Abort, Intent, Refused};
 use crate::record::{Record, Slot, Tag, Timestamp, Version, VersionKind};
 use std::ptr::without_provenance;
 
@@ -32,6 +32,25 @@ pub(super) fn refusal(end: *const Version) -> Option<Refused> {
         NO_ROOM => Some(Refused::OutOfMemory),
         _ => None,
     }
+}
+
+/// Where an access ends that has come to a version which it sees.
+#[inline(always)]
+pub(super) fn end_at<T: Tracker>(
+    shared: &Shared<T>,
+    txn: &mut Txn<T>,
+    slot: &Slot,
+    seen: *const Version,
+    intent: Intent,
+) -> *const Version {
+    let seen = if T::LOOKS_BACK { shared.newest_seen_by(txn.begin(), txn.tag(), slot, seen) } else { seen };
+    // SAFETY: reached from the head of its chain in this epoch.
+    let version = unsafe { &*seen };
+    if version.kind() != VersionKind::Value {
+        txn.saw(version.stamp());
+        return NOTHING;
+    }
+    if intent == Intent::Untracked { keep(txn, seen) } else { seen }
 }
 
 /// A copy of a version of which nobody is told that the transaction reads it: as of earlier another one may come in front of it,
@@ -86,6 +105,26 @@ impl<T: Tracker> Shared<T> {
         }
     }
 
+    /// The newest version that a transaction sees, which has come to `seen`. That may not have been committed when it was met, and its
+    /// transaction may have put more versions in front of it since: all of them before it committed.
+    #[inline(always)]
+    fn newest_seen_by(&self, at: Timestamp, me: Tag, slot: &Slot, seen: *const Version) -> *const Version {
+        let mut v = slot.head();
+        while !std::ptr::eq(v, seen) && !v.is_null() {
+            // SAFETY: reached from the head inside an epoch.
+            let version = unsafe { &*v };
+            let stamp = version.stamp();
+            let is_others = || stamp.tag().is_some_and(|tag| tag != me);
+            if stamp.is_committed_by(at)
+                || is_others() && matches!(self.resolve_by_time(version, at), Seen::Visible)
+            {
+                return v;
+            }
+            v = version.next();
+        }
+        seen
+    }
+
     /// Whether the open transaction of this record's newest version, if there is one, comes before `at` in the order.
     ///
     /// # Safety
@@ -122,7 +161,12 @@ impl<T: Tracker> Shared<T> {
                 _ => Seen::Invisible,
             };
             match seen {
-                Seen::Visible => return Some(version.kind() == VersionKind::Value),
+                Seen::Visible => {
+                    // SAFETY: slots are never unmapped.
+                    let newest = self.newest_seen_by(at, me, unsafe { &*slot }, v);
+                    // SAFETY: as above.
+                    return Some(unsafe { &*newest }.kind() == VersionKind::Value);
+                }
                 Seen::Wait => return None,
                 Seen::Invisible => v = version.next(),
             }

@@ -25,8 +25,8 @@ pub trait Tracker: Sized + Send + Sync + 'static {
     /// `timed.rs`; the methods from `began` on are called under such schemes alone.
     const IS_TIMED: bool = false;
 
-    /// False only in tests: an access that has waited goes on where it was.
-    const STARTS_ANEW: bool = true;
+    /// False only in tests: an access takes the first version that it may see, although it was not committed when it met it.
+    const LOOKS_BACK: bool = true;
 
     /// One per database.
     type Shared: Default + Send + Sync;
@@ -120,7 +120,7 @@ pub trait Tracker: Sized + Send + Sync + 'static {
         let _ = (target, at);
         false
     }
-    /// Whether `read_in_range` is to be told of each record of the range that `read_range` was told of last.
+    /// Whether `read_in_range` is to be told of the records of the range that `read_range` was told of last.
     #[inline(always)]
     fn lists_records(reads: &Self::Reads) -> bool {
         let _ = reads;
