@@ -45,7 +45,7 @@ pub(super) fn end_at<T: Tracker>(
 ) -> *const Version {
     let seen = if T::LOOKS_BACK { shared.newest_seen_by(txn.begin(), txn.tag(), slot, seen) } else { seen };
     // SAFETY: reached from the head of its chain in this epoch.
-    let version = unsafe { &*seen };
+    let Some(version) = (unsafe { seen.as_ref() }) else { return NOTHING };
     if version.kind() != VersionKind::Value {
         txn.saw(version.stamp());
         return NOTHING;
@@ -106,7 +106,8 @@ impl<T: Tracker> Shared<T> {
     }
 
     /// The newest version that a transaction sees, which has come to `seen`. That may not have been committed when it was met, and its
-    /// transaction may have put more versions in front of it since: all of them before it committed.
+    /// transaction may have put more versions in front of it since: all of them before it committed. Null: a deletion was the last of
+    /// them, and has been removed with its record.
     #[inline(always)]
     fn newest_seen_by(&self, at: Timestamp, me: Tag, slot: &Slot, seen: *const Version) -> *const Version {
         let mut v = slot.head();
@@ -122,7 +123,7 @@ impl<T: Tracker> Shared<T> {
             }
             v = version.next();
         }
-        seen
+        v
     }
 
     /// Whether the open transaction of this record's newest version, if there is one, comes before `at` in the order.
@@ -165,7 +166,7 @@ impl<T: Tracker> Shared<T> {
                     // SAFETY: slots are never unmapped.
                     let newest = self.newest_seen_by(at, me, unsafe { &*slot }, v);
                     // SAFETY: as above.
-                    return Some(unsafe { &*newest }.kind() == VersionKind::Value);
+                    return Some(unsafe { newest.as_ref() }.is_some_and(|v| v.kind() == VersionKind::Value));
                 }
                 Seen::Wait => return None,
                 Seen::Invisible => v = version.next(),
