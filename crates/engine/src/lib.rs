@@ -59,8 +59,8 @@ mod txn;
 pub mod wal;
 
 pub use cc::{
-    Adaptive, ConcurrencyControl, DlDetect, HStore, NoWait, Occ, Serializable, Silo, Snapshot, TicToc,
-    TimestampOrdering, WaitDie,
+    Adaptive, ConcurrencyControl, DlDetect, HStore, MultiVersion, NoWait, Occ, Serializable, Silo, Snapshot,
+    TicToc, TimestampOrdering, WaitDie,
 };
 pub use db::{Batch, Database, Handle, TableInfo};
 pub use error::{Error, Result};
@@ -110,7 +110,7 @@ pub mod tools {
 /// Errors planted for tests of the tests, and a database whose threads the caller steps.
 #[doc(hidden)]
 pub mod testing {
-    pub use crate::cc::{AllHot, HotByChance, Planted, planted};
+    pub use crate::cc::{AllHot, HotByChance, Planted, PlantedMultiVersion, planted, planted_multi_version};
     pub use crate::db::restore_with_planted;
     pub use crate::durable::{Planted as PlantedDurability, Stepped};
 }

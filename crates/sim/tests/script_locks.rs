@@ -57,7 +57,7 @@ fn who_waits_goes_on_or_gives_way() {
             let gives_way =
                 scheme.isolation.reads_snapshots() || scheme.name == "occ" && end == "put t[1] = 2";
             let expected = match scheme.name {
-                "timestamp" => Outcome::Conflict,
+                "timestamp" | "mvcc" => Outcome::Conflict,
                 _ if gives_way => expected,
                 _ => Outcome::Committed,
             };
@@ -75,6 +75,24 @@ fn who_waits_goes_on_or_gives_way() {
                 }
             }
         }
+    }
+}
+
+/// Proves what several versions are for: a transaction that reads what has been overwritten since it began is not refused under
+/// multi-version timestamp ordering, and is with one version.
+#[test]
+fn older_readers_find_older_versions() {
+    let text = "row t[1] = 1\ntransaction old\n begin\n x = get t[1]; put t[2] = x\n commit\n\
+                transaction young\n put t[1] = 2\n commit";
+    let script = parse("versions", text).unwrap_or_else(|error| panic!("{error}"));
+    for (name, expected) in [("mvcc", Outcome::Committed), ("timestamp", Outcome::Conflict)] {
+        let scheme = SCHEMES.iter().find(|scheme| scheme.name == name).expect("it is in the table");
+        // The older one begins, the younger one commits, and then the older one reads.
+        let moves: Vec<Move> = [0, 1, 1, 0, 0].map(Move::Step).into();
+        let history = scheme.play(&script, &Schedule { moves, workers: 2, seed: 1, declares: false });
+        let history = history.unwrap_or_else(|fault| panic!("{fault}"));
+        assert_eq!(history.transactions[1].outcome, Outcome::Committed);
+        assert_eq!(history.transactions[0].outcome, expected, "{name}: {history:?}");
     }
 }
 

@@ -21,6 +21,7 @@ mod locking;
 #[cfg(test)]
 #[cfg_attr(not(braid_shuttle), allow(dead_code, reason = "the models of schedules use a part of it"))]
 mod models;
+mod multi_version;
 mod mvcc;
 mod no_wait;
 mod occ;
@@ -37,6 +38,7 @@ mod waits;
 pub use adaptive::{Adaptive, AllHot, HotByChance};
 pub use dl_detect::DlDetect;
 pub use hstore::HStore;
+pub use multi_version::{MultiVersion, PlantedMultiVersion, planted as planted_multi_version};
 pub use no_wait::NoWait;
 pub use occ::Occ;
 pub use serializable::{Planted, Serializable, planted};
@@ -66,6 +68,7 @@ macro_rules! schemes {
             "timestamp" timestamp TimestampOrdering Serial,
             "hstore" hstore HStore Serial,
             "auto" auto Adaptive Serial,
+            "mvcc" mvcc MultiVersion Serial,
         }
     };
 }
@@ -317,12 +320,15 @@ impl<C: ConcurrencyControl> Copy for Env<'_, C> {}
 ///
 /// # Safety
 /// `value` returns bytes that stay valid and unchanged until the transaction ends (`abort` or `finish`), whatever else
-/// is called in between. A record of which an access has found a value is not used for another key before then.
+/// is called in between. A record of which an access has found a value is not used for another key before then (but see
+/// `KEEPS_UNTRACKED`).
 pub unsafe trait ConcurrencyControl: Sized + Send + Sync + 'static {
     /// What the reads of a transaction show.
     const READS: Reads;
     /// The scheme wants to know what its transactions read: `read_range`, and marks of scans.
     const TRACKS_READS: bool;
+    /// What is said of records of which an access has found a value holds if that was an untracked read, too.
+    const KEEPS_UNTRACKED: bool = true;
     /// True only in tests: nodes of the index lose their stamps when they split.
     const LOSES_STAMPS: bool = false;
     /// Transactions are kept apart by partitions: it is asked by `admit` before anything is looked for.
@@ -494,6 +500,13 @@ pub unsafe trait ConcurrencyControl: Sized + Send + Sync + 'static {
     fn read_in_range(txn: &mut Self::Txn, record: *const Record) {
         let _ = (txn, record);
     }
+    /// `read_in_range` is to be told of every record of the range that `read_range` was told of last in which a value was
+    /// found, or which the transaction has written, whether or not other operations have come between.
+    #[inline(always)]
+    fn lists_records(txn: &Self::Txn) -> bool {
+        let _ = txn;
+        false
+    }
     /// How many records the transaction has accessed, if what it knows of a range depends on that.
     #[inline(always)]
     fn accessed(txn: &Self::Txn) -> usize {
@@ -528,11 +541,11 @@ pub unsafe trait ConcurrencyControl: Sized + Send + Sync + 'static {
         record: *mut Record,
         value: &[u8],
     ) -> Result<(), OutOfMemory>;
-    /// The index names the record made by `create` now.
+    /// The index names the record made by `create` now. After an `Abort` it is the transaction's all the same, and goes with it.
     ///
     /// # Safety
     /// `record` is what `create` was called with in this transaction, and nothing else was done with it.
-    unsafe fn created(txn: &mut Self::Txn, record: *const Record, target: &Target);
+    unsafe fn created(txn: &mut Self::Txn, record: *const Record, target: &Target) -> Result<(), Abort>;
     /// The index does not name it, after all or any more. The scheme gives the memory of the record of `target` back.
     ///
     /// # Safety

@@ -107,7 +107,7 @@ impl<C: ConcurrencyControl> Hand<'_, C> {
         match unsafe { bench.index.insert(&self.local, &cursor, &index_key, id)? } {
             Inserted::New => {
                 // SAFETY: made by `create` just above.
-                unsafe { C::created(txn, record, &target(id)) };
+                unsafe { C::created(txn, record, &target(id)) }.map_err(Refused::Abort)?;
                 Ok(Written::Done)
             }
             Inserted::Exists(_) => {

@@ -24,6 +24,7 @@ impl Tracker for Untracked {
     type Worker = ();
     type Reads = ();
     type Validation = ();
+    type Looks = ();
 
     fn worker(&(): &()) {}
     fn retire(&(): &(), &(): &()) {}

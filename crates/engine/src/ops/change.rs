@@ -196,7 +196,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
         let target = Target { index: &raw const table.index, key: point.key, id };
         if let Ok(Inserted::New) = inserted {
             // SAFETY: `create` has just been called with the record.
-            unsafe { C::created(txn, record, &target) };
+            unsafe { C::created(txn, record, &target) }.map_err(Refused::Abort)?;
             self.last_insert.note(point, context);
             return Ok(Written::Done);
         }

@@ -432,10 +432,26 @@ impl<C: ConcurrencyControl> ScanBatch<C> {
         // behind the walk.
         let is_mixed = now != self.accessed + self.entered;
         let notes_rows = C::read_range(txn, &self.scanned(if is_mixed { self.accessed } else { now }));
-        if is_mixed {
+        if C::lists_records(txn) {
+            self.list_records(txn);
+        } else if is_mixed {
             self.rows.iter().for_each(|row| C::read_in_range(txn, row.record));
         }
         notes_rows
+    }
+
+    /// Tells the scheme in which records the run has found a value, or its transaction's own change.
+    #[cold]
+    fn list_records(&self, txn: &mut C::Txn) {
+        for Row { access, record, .. } in &self.rows {
+            // SAFETY: the accesses have ended.
+            let value = unsafe { C::value(access, *record, Intent::Untracked, txn) };
+            // SAFETY: found in this operation, whose epoch is held.
+            let is_kept = value.is_ok_and(|value| value.is_some()) || unsafe { C::holds(txn, *record) };
+            if is_kept {
+                C::read_in_range(txn, *record);
+            }
+        }
     }
 
     /// Makes the run look for the rows that its entries name. An entry counts as read when the closure comes to it.

@@ -133,6 +133,9 @@ impl<C: ConcurrencyControl> TxnState<C> {
         key: Key,
         intent: Intent,
     ) -> Option<Point<C>> {
+        if !C::KEEPS_UNTRACKED && self.reads_untracked.get() {
+            return None; // the record may be another key's by now
+        }
         // SAFETY: not borrowed outside of single calls.
         let record = self.recent.find(table, &key, unsafe { &mut *self.scheme.get() })?;
         // SAFETY: tables live as long as their database.

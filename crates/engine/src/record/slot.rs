@@ -1,9 +1,10 @@
 //! A record's place in the indirection array.
 
-use super::stamp::Stamp;
+use super::stamp::{Stamp, Timestamp};
 use super::version::{Version, VersionKind};
 #[cfg(not(any(braid_shuttle, braid_loom)))]
 use crate::sync::atomic::{AtomicPtr, Ordering};
+use crate::sync::switch;
 use std::cell::UnsafeCell;
 use std::mem::offset_of;
 #[cfg(any(braid_shuttle, braid_loom))] // of the exact size of its value
@@ -38,6 +39,23 @@ impl Slot {
         let slot = unsafe { &*at };
         slot.inline.set_stamp(Stamp::FREE);
         slot.head.store(std::ptr::null_mut(), Ordering::Release); // pairs with the Acquire in `head`
+    }
+
+    /// Notes that the record has been read until `at`, which is not 0. The time lies in the place for a small version, which is in use
+    /// from then on: for schemes that call this when they make the record.
+    #[inline(always)]
+    pub fn raise_read_until(&self, at: Timestamp) {
+        debug_assert!(at.0 != Stamp::FREE.0 && Stamp(at.0).timestamp().is_some());
+        switch();
+        self.inline.raise_time(at.0);
+        switch();
+    }
+
+    /// Until when the record has been read, under such schemes.
+    #[inline(always)]
+    pub fn read_until(&self) -> Timestamp {
+        switch();
+        Timestamp(self.inline.time())
     }
 
     /// The newest version, or null: no record here.

@@ -121,6 +121,21 @@ impl Version {
         let _ = self.stamp.compare_exchange(stamp.0, Stamp::FREE.0, Ordering::Release, Ordering::Relaxed);
     }
 
+    /// In a slot's own place under schemes that keep a time there: lets it be no earlier than `at`.
+    #[inline(always)]
+    pub(super) fn raise_time(&self, at: u64) {
+        // Relaxed, here and below: the schemes' fences order it with what comes before and after.
+        if self.stamp.load(Ordering::Relaxed) < at {
+            self.stamp.fetch_max(at, Ordering::Relaxed);
+        }
+    }
+
+    /// That time.
+    #[inline(always)]
+    pub(super) fn time(&self) -> u64 {
+        self.stamp.load(Ordering::Relaxed)
+    }
+
     /// The next older version, or null.
     #[inline(always)]
     pub fn next(&self) -> *const Version {

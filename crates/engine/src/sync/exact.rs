@@ -1,8 +1,15 @@
 //! An atomic number of the exact size of its value, for memory whose layout counts. In a model that tries interleavings each
 //! of its operations is a place where another thread may go on.
 
+#[cfg(braid_shuttle)]
+pub use model::switch;
 #[cfg(not(braid_shuttle))]
 pub use std::sync::atomic::AtomicU64 as ExactU64;
+
+/// In a model another thread may go on here.
+#[cfg(not(braid_shuttle))]
+#[inline(always)]
+pub fn switch() {}
 
 /// The standard library's, with a place to switch before each operation.
 #[cfg(braid_shuttle)]
@@ -16,7 +23,7 @@ mod model {
     use std::sync::atomic::Ordering;
 
     /// Another thread may go on here.
-    fn switch() {
+    pub fn switch() {
         shuttle::sync::atomic::AtomicBool::new(false).load(Ordering::SeqCst);
     }
 

@@ -18,7 +18,7 @@ mod ticks;
 pub mod unmodelled;
 
 pub use backoff::Backoff;
-pub use exact::ExactU64;
+pub use exact::{ExactU64, switch};
 pub use fixed::Fixed;
 pub use latch::Latch;
 pub use padded::CachePadded;

@@ -30,7 +30,7 @@ impl<C: ConcurrencyControl> Txn<C> {
     ///
     /// Under serializable isolation the read is tracked: if others change what was read, the transaction may
     /// have to give way. `.untracked()` on the future reads the snapshot and no more (under the schemes
-    /// without snapshots, what is committed at that moment): what the transaction does then must not depend on it.
+    /// without snapshots, what is committed at that moment; as of its time where it has one): what the transaction does then must not depend on it.
     ///
     /// ```
     /// # use braiddb::{Database, Options, Table};

@@ -32,11 +32,33 @@ impl Participant {
     /// Opens it, on the worker of `floor`. A place is taken at the first time, and kept until `leave`.
     #[inline(always)]
     pub(in crate::cc) fn open(&mut self, registry: &Registry, floor: &Floor) -> Result<(), NotBegun> {
+        self.open_by(registry, floor, Registry::open)
+    }
+
+    /// The same, as of a time of its own, which others can ask for.
+    #[inline(always)]
+    pub(in crate::cc) fn open_at_own_time(
+        &mut self,
+        registry: &Registry,
+        floor: &Floor,
+    ) -> Result<(), NotBegun> {
+        self.open_by(registry, floor, Registry::open_at_own_time)?;
+        registry.set_age(self.place, self.begin.0);
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn open_by(
+        &mut self,
+        registry: &Registry,
+        floor: &Floor,
+        open: impl FnOnce(&Registry, u32) -> Timestamp,
+    ) -> Result<(), NotBegun> {
         debug_assert!(self.tag == Tag::NONE);
         if self.place == NOWHERE {
             self.take_place(registry)?;
         }
-        self.begin = registry.open(self.place);
+        self.begin = open(registry, self.place);
         registry.follow(floor, self.begin);
         Ok(())
     }

@@ -242,6 +242,42 @@ impl Ranges {
         }
     }
 
+    /// Leaves `stamp` where `key` is in an index or would be; the record that is there. `None`: others change that too fast.
+    ///
+    /// # Safety
+    /// Inside an epoch; the key's bytes are alive.
+    pub(in crate::cc) unsafe fn stamp_key(
+        &mut self,
+        index: &TableIndex,
+        key: &Key,
+        stamp: u64,
+    ) -> Option<Option<RecordId>> {
+        let (mut short, page) = ([0; 8], &mut self.page);
+        let bytes = key.bytes(&mut short);
+        for _ in 0..WALKS_MAX {
+            page.is_marking = true;
+            page.marks.clear();
+            // SAFETY: by the caller's promise.
+            let mut walk = unsafe { index.walk(Bound::Included(key), false, page) };
+            let found = loop {
+                // SAFETY: in the epoch that the walk began in.
+                match unsafe { index.next_page(&mut walk, page, &mut PrefetchOnly) } {
+                    Paged::Suspended => {}
+                    Paged::End => break None,
+                    Paged::Page => {
+                        let is_there = page.len_within(Bound::Included(bytes), false) > 0;
+                        break is_there.then_some(page.ids[0]);
+                    }
+                }
+            };
+            // SAFETY: inside an epoch.
+            if unsafe { stamp_marks(index, &page.marks, stamp) } {
+                return Some(found);
+            }
+        }
+        None
+    }
+
     /// Finds out whether the same keys are in all ranges; those in which keys may have come or gone are gone through
     /// again, and what is there now is given to `revisit`. Leaves `stamp` in the index wherever the transaction has read
     /// which keys there are, if there is one. Returns false if `revisit` has said that it is enough, or others change a range
@@ -319,16 +355,30 @@ impl Ranges {
                 }
             }
         }
-        if let Some(stamp) = stamp {
-            for mark in &page.marks {
-                // SAFETY: inside an epoch.
-                unsafe { index.raise_stamp(mark, stamp) };
+        let is_unchanged = match stamp {
+            // SAFETY: inside an epoch.
+            Some(stamp) => unsafe { stamp_marks(index, &page.marks, stamp) },
+            None => {
+                fence(Ordering::SeqCst); // as in `revisit`
+                page.marks.iter().all(|mark| index.is_as_marked(mark))
             }
-        }
-        fence(Ordering::SeqCst); // as in `revisit`
-        let is_unchanged = page.marks.iter().all(|mark| index.is_as_marked(mark));
+        };
         Ok(if is_unchanged { Walked::Unchanged } else { Walked::Changed })
     }
+}
+
+/// Leaves `stamp` where a walk has left these marks. Returns whether the same keys are there still: then a transaction that
+/// brings one finds the stamp.
+///
+/// # Safety
+/// Inside an epoch.
+pub(in crate::cc) unsafe fn stamp_marks(index: &TableIndex, marks: &[Mark], stamp: u64) -> bool {
+    for mark in marks {
+        // SAFETY: by the caller's promise.
+        unsafe { index.raise_stamp(mark, stamp) };
+    }
+    fence(Ordering::SeqCst); // as in `revisit`
+    marks.iter().all(|mark| index.is_as_marked(mark))
 }
 
 /// What going through a range again came to.

@@ -2,7 +2,8 @@
 //!
 //! Invariants:
 //! - `begin <= clock` for every open snapshot; a commit timestamp is drawn once, by raising `clock`.
-//! - A begin lies between two ticks: after the last commit drawn, before the next.
+//! - A begin lies between two ticks: after the last commit drawn, before the next; or under schemes in which a transaction has a
+//!   time from its beginning on, it is that time, a tick of its own.
 //! - Outside of `enter`..`leave` a worker begins no transaction. Within, every begin it takes is at
 //!   least its published floor: the clock only rises, and the floor was read from it before. It is raised with every
 //!   begin, and by the worker's housekeeping.
@@ -251,6 +252,13 @@ impl Registry {
         begin
     }
 
+    /// The same, as of a time that no other transaction has: what is committed as of that time is within the snapshot.
+    pub(in crate::cc) fn open_at_own_time(&self, place: u32) -> Timestamp {
+        let begin = self.draw_time(); // read from the clock, as in `open`, so no less than the worker's floor
+        self.begin_word(place).store(begin.0, Ordering::Release); // pairs with the Acquire in `each_begin`
+        begin
+    }
+
     #[inline(always)]
     pub(in crate::cc) fn close(&self, place: u32) {
         self.begin_word(place).store(CLOSED, Ordering::Release); // what the transaction read is read
@@ -338,7 +346,8 @@ impl Registry {
 
     /// Makes the age known of the transaction that has begun at this place, before its tag is.
     pub(in crate::cc) fn set_age(&self, place: u32, age: u64) {
-        self.descriptor(place).age.store(age, Ordering::Relaxed); // `announce` comes later
+        // Release: pairs with the Acquire in `age_of`: what the transaction before this one at its place has done is done.
+        self.descriptor(place).age.store(age, Ordering::Release); // `announce` comes later
     }
 
     /// How old the transaction of `tag` is; `None`: it has ended. (That of the next one at its place, if it ends at this
@@ -346,7 +355,7 @@ impl Registry {
     pub(in crate::cc) fn age_of(&self, tag: Tag) -> Option<u64> {
         let d = self.descriptor(tag.descriptor());
         let is_open = d.tag.load(Ordering::Acquire) == tag.word(); // pairs with the Release in `announce`
-        is_open.then(|| d.age.load(Ordering::Relaxed))
+        is_open.then(|| d.age.load(Ordering::Acquire)) // pairs with the Release in `set_age`
     }
 
     /// Halts a commit half-way, for tests.

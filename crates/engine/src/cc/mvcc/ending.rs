@@ -17,7 +17,7 @@ const SUPERSEDED_KEPT: usize = 1024;
 
 /// Stamps the writes: one timestamp for all, known from the descriptor before any version has it.
 pub(super) fn publish<T: Tracker>(env: Env<'_, Mvcc<T>>, txn: &mut Txn<T>, at: Timestamp) {
-    debug_assert!(at > txn.member.begin);
+    debug_assert!(if T::IS_TIMED { at == txn.member.begin } else { at > txn.member.begin });
     env.shared.registry.settle(txn.member.place(), at);
     let mut garbage = env.worker.superseded.borrow_mut();
     let (mut superseded, due) = (0, in_line(&garbage, at));

@@ -18,6 +18,7 @@ mod chain;
 mod ending;
 #[cfg(all(test, braid_loom))]
 mod loom_tests;
+mod meeting;
 mod queue;
 mod reclaim;
 mod restore;
@@ -25,6 +26,7 @@ mod restore;
 mod shuttle_tests;
 #[cfg(test)]
 mod tests;
+mod timed;
 mod tracker;
 
 use super::{
@@ -32,7 +34,7 @@ use super::{
     Scanned, Target, Waits, Written,
 };
 use crate::cc::common::participant::Participant;
-use crate::cc::common::registry::{Floor, Outcome, Registry};
+use crate::cc::common::registry::{FIRST, Floor, Registry};
 use crate::memory::{Charge, Memory, OutOfMemory, Slab};
 use crate::profile::Activity;
 use crate::record::{Record, RecordId, Slot, Stamp, Tag, Timestamp, Version, VersionKind};
@@ -42,6 +44,7 @@ use crate::sync::{Mutex, lock};
 pub(super) use chain::Overwritten;
 use chain::{drop_version, new_version};
 use ending::{collect, publish, undo, unlock};
+use meeting::{Lockable, Seen};
 use queue::{Garbage, Queue};
 use reclaim::{Reclaimer, TombstoneValue};
 use std::cell::{Cell, RefCell};
@@ -113,18 +116,23 @@ unsafe impl Send for Write {}
 
 /// Where an access has got to: a version that the transaction sees, once it has ended. Null: not begun.
 #[derive(Clone, Copy, Debug)]
-pub struct Access(*const Version);
+pub struct Access<L> {
+    at: *const Version,
+    looks: L,
+}
 // SAFETY: plain data of an operation; followed only under the rules of `access`.
-unsafe impl Send for Access {}
+unsafe impl<L: Send> Send for Access<L> {}
 
-/// The end of a chain on which nothing was visible.
+/// The end of a chain on which nothing was visible. (There are other ends in `timed.rs`.)
 const NOTHING: *const Version = std::ptr::without_provenance(1);
 
-impl Default for Access {
+impl<L: Default> Default for Access<L> {
     fn default() -> Self {
-        Access(std::ptr::null())
+        Access { at: std::ptr::null(), looks: L::default() }
     }
 }
+
+const _: () = assert!(size_of::<Access<()>>() == size_of::<*const Version>());
 
 const _: () = assert!(cfg!(any(braid_shuttle, braid_loom)) || size_of::<Slot>() == size_of::<Record>());
 
@@ -133,23 +141,6 @@ const _: () = assert!(cfg!(any(braid_shuttle, braid_loom)) || size_of::<Slot>() 
 fn slot_of<'r>(record: *const Record) -> &'r Slot {
     // SAFETY: records are memory of a slab, which is never unmapped while the database lives, and any bytes are a slot.
     unsafe { &*record.cast::<Slot>() }
-}
-
-/// Of a version that bears another transaction's mark.
-enum Seen {
-    Visible,
-    Invisible,
-    Wait,
-}
-
-/// Whether a transaction may lock a record.
-enum Lockable {
-    Free,
-    /// It has written or locked it already.
-    Own,
-    /// The newest version is rolled back, and about to be unlinked.
-    RolledBack,
-    Held(Holder),
 }
 
 impl<T: Tracker> Shared<T> {
@@ -170,62 +161,6 @@ impl<T: Tracker> Shared<T> {
         debug_assert!(!txn.writes.is_empty());
         self.registry.draw(txn.member.place())
     }
-
-    #[cold]
-    #[inline(never)]
-    fn resolve(&self, version: &Version, begin: Timestamp) -> Seen {
-        loop {
-            let stamp = version.stamp();
-            let Some(tag) = stamp.tag() else {
-                return if stamp.is_committed_by(begin) { Seen::Visible } else { Seen::Invisible };
-            };
-            match self.registry.outcome(tag) {
-                Outcome::Active => return Seen::Invisible,
-                Outcome::Committing | Outcome::Pending(_) if T::TEARS_COMMITS => return Seen::Invisible,
-                Outcome::Committing => return Seen::Wait,
-                Outcome::Pending(at) if at <= begin => return Seen::Wait,
-                Outcome::Committed(at) if at <= begin => return Seen::Visible,
-                Outcome::Pending(_) | Outcome::Committed(_) => return Seen::Invisible,
-                // It stamped its versions before it ended: the next look finds no mark.
-                Outcome::Ended => {}
-            }
-        }
-    }
-
-    /// What `head` means for a write of `txn`.
-    #[inline(always)]
-    fn may_write(&self, head: &Version, txn: &Txn<T>) -> Result<(), Abort> {
-        let stamp = head.stamp();
-        if stamp.is_committed_by(txn.member.begin) || stamp.tag() == Some(txn.member.tag) {
-            return Ok(());
-        }
-        // A committing transaction's timestamp is later than this snapshot's, or soon known not to
-        // be; giving way is right in the first case and harmless in the second.
-        match stamp.tag().is_some() && matches!(self.resolve(head, txn.member.begin), Seen::Visible) {
-            true => Ok(()),
-            false => Err(Abort::WriteConflict),
-        }
-    }
-
-    /// What `head` means for a lock of `txn`.
-    fn may_lock(&self, head: &Version, txn: &Txn<T>) -> Lockable {
-        let stamp = head.stamp();
-        let Some(tag) = stamp.tag() else {
-            return if stamp.timestamp().is_some() { Lockable::Free } else { Lockable::RolledBack };
-        };
-        if tag == txn.member.tag {
-            return Lockable::Own;
-        }
-        match self.registry.outcome(tag) {
-            Outcome::Active => Lockable::Held(holder_of(tag, false)),
-            Outcome::Committing | Outcome::Pending(_) => Lockable::Held(holder_of(tag, true)),
-            Outcome::Committed(_) | Outcome::Ended => Lockable::Free,
-        }
-    }
-}
-
-fn holder_of(tag: Tag, is_ending: bool) -> Holder {
-    Holder { id: tag.word() & (u64::MAX >> 1), place: tag.descriptor(), is_ending }
 }
 
 impl<T: Tracker> Txn<T> {
@@ -273,22 +208,25 @@ impl<T: Tracker> Txn<T> {
 // SAFETY: `value` lends a version's bytes. The version is visible to the open snapshot, so it is not
 // reclaimed before that closes; or it is the transaction's own, which stays in the chain below its
 // later ones until the end. No tombstone over a visible value is older than all snapshots, so its record is not removed.
+// (Under schemes with times that holds of what has been read with a note, in front of which nothing comes as of earlier; what has
+// been read without one is copied.)
 unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
-    const READS: Reads = Reads::Snapshot;
+    const READS: Reads = if T::IS_TIMED { Reads::Current } else { Reads::Snapshot };
     const TRACKS_READS: bool = T::TRACKS_READS;
+    const KEEPS_UNTRACKED: bool = !T::IS_TIMED;
     const LOSES_STAMPS: bool = T::LOSES_STAMPS;
 
     type Shared = Shared<T>;
     type Worker = Worker<T>;
     type Txn = Txn<T>;
-    type Access = Access;
+    type Access = Access<T::Looks>;
     type Prepare = T::Validation;
 
     fn open(records: Arc<Slab>, memory: Arc<Memory>, _: u32) -> Shared<T> {
         Shared {
             registry: Registry::new(&memory),
             waits: Waits::new(memory),
-            reclaimer: Reclaimer::new(records, T::TRACKS_READS && !T::FORGETS_SUCCESSORS),
+            reclaimer: Reclaimer::new(records, T::TRACKS_READS && !T::FORGETS_SUCCESSORS && !T::IS_TIMED),
             tracker: T::Shared::default(),
         }
     }
@@ -415,7 +353,12 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
         }
         debug_assert!(txn.writes.is_empty());
         txn.newest_seen.set(0);
-        Some(txn.member.open(&env.shared.registry, &env.worker.floor))
+        if !T::IS_TIMED {
+            return Some(txn.member.open(&env.shared.registry, &env.worker.floor));
+        }
+        let begun = txn.member.open_at_own_time(&env.shared.registry, &env.worker.floor);
+        T::began(&mut txn.reads, txn.member.begin);
+        Some(begun)
     }
 
     fn declare_read_only(env: Env<'_, Self>, txn: &mut Txn<T>) {
@@ -427,6 +370,9 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
     }
 
     fn newest_seen(shared: &Shared<T>, txn: &Txn<T>) -> u64 {
+        if T::IS_TIMED {
+            return shared.now().0; // (commits come to the log in another order than that of their times)
+        }
         let newest = txn.newest_seen.get().max(shared.reclaimer.newest_removed());
         Timestamp(newest).after().0 // (a stamp says of a commit how far it reaches back, too)
     }
@@ -439,41 +385,66 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
         debug_assert!(at <= txn.writes.len());
         while txn.writes.len() > at {
             let write = txn.writes.pop().expect("longer than `at`");
+            if T::IS_TIMED {
+                timed::remember(txn, &write);
+            }
             undo(env, txn.member.tag, &write);
         }
     }
 
+    unsafe fn may_queue(
+        env: Env<'_, Self>,
+        txn: &mut Txn<T>,
+        record: *const Record,
+    ) -> Result<bool, OutOfMemory> {
+        // SAFETY: by the caller's promise.
+        Ok(!T::IS_TIMED || unsafe { env.shared.is_earlier(record, txn.begin()) })
+    }
+
     #[inline(always)]
     unsafe fn access<S: Suspend>(
-        access: &mut Access,
+        access: &mut Access<T::Looks>,
         record: *const Record,
-        _: Intent,
+        intent: Intent,
         env: Env<'_, Self>,
         txn: &mut Txn<T>,
         s: &mut S,
     ) -> bool {
-        if access.0.is_null() {
-            access.0 = slot_of(record).head();
-            if access.0.is_null() {
-                access.0 = NOTHING; // removed: a reader of that finds no row (see `reclaim`)
+        if access.at.is_null() {
+            access.at = match intent {
+                Intent::Lock if T::IS_TIMED => timed::UNREAD,
+                Intent::Read | Intent::ReadToWrite | Intent::Covered if T::IS_TIMED => {
+                    T::head_of_read(slot_of(record), txn.member.begin)
+                }
+                _ => slot_of(record).head(),
+            };
+            if access.at.is_null() {
+                access.at = NOTHING; // removed: a reader of that finds no row (see `reclaim`)
+                return true;
+            }
+            if T::IS_TIMED && intent == Intent::Lock {
                 return true;
             }
             // Also if it lies in the slot, which is in the cache: transactions that are left equally often stay in
             // step, and the worker's branches are predicted; where some records' versions lie inside and
             // others' outside, that is worth far more than the visit.
-            if s.miss::<1>(access.0.cast()) {
+            if s.miss::<1>(access.at.cast()) {
                 return false;
             }
         }
         loop {
             // SAFETY: reached from the head in this operation, inside its epoch.
-            let version = unsafe { &*access.0 };
+            let version = unsafe { &*access.at };
             let stamp = version.stamp();
             if stamp.is_committed_by(txn.member.begin) {
+                if T::IS_TIMED {
+                    access.at = timed::end_at(env.shared, txn, slot_of(record), access.at, intent);
+                    return true;
+                }
                 // A value is kept by the snapshot that sees it; but a tombstone goes as soon as all see it.
                 if version.kind() != VersionKind::Value {
                     txn.saw(stamp);
-                    access.0 = NOTHING;
+                    access.at = NOTHING;
                 }
                 return true;
             }
@@ -481,27 +452,39 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
                 if tag == txn.member.tag {
                     return true; // kept by the transaction's writes
                 }
-                match env.shared.resolve(version, txn.member.begin) {
+                match env.shared.seen(version, txn.member.begin, intent) {
+                    Seen::Visible if T::IS_TIMED => {
+                        access.at = timed::end_at(env.shared, txn, slot_of(record), access.at, intent);
+                        return true;
+                    }
                     // (It is stamped by now, or soon.)
                     Seen::Visible if version.kind() == VersionKind::Value => return true,
                     Seen::Visible => {
                         txn.saw(version.stamp());
-                        access.0 = NOTHING;
+                        access.at = NOTHING;
                         return true;
                     }
-                    Seen::Wait => {
+                    Seen::Wait if T::may_wait(&mut access.looks) => {
                         s.was(Activity::Waiting);
                         return false;
+                    }
+                    Seen::Wait => {
+                        access.at = timed::TIMED_OUT;
+                        return true;
                     }
                     Seen::Invisible => {}
                 }
             }
-            access.0 = version.next();
-            if access.0.is_null() {
-                access.0 = NOTHING;
+            if T::IS_TIMED && matches!(intent, Intent::Write | Intent::Covered) {
+                access.at = timed::LATE;
                 return true;
             }
-            if s.miss::<1>(access.0.cast()) {
+            access.at = version.next();
+            if access.at.is_null() {
+                access.at = NOTHING;
+                return true;
+            }
+            if s.miss::<1>(access.at.cast()) {
                 return false;
             }
         }
@@ -509,37 +492,58 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
 
     #[inline(always)]
     unsafe fn value(
-        access: &Access,
+        access: &Access<T::Looks>,
         record: *const Record,
         intent: Intent,
         txn: &mut Txn<T>,
     ) -> Result<Option<*const [u8]>, Refused> {
-        debug_assert!(!access.0.is_null());
-        let slot = record.cast();
-        if access.0 == NOTHING {
+        debug_assert!(!access.at.is_null());
+        let (slot, mut at) = (record.cast(), access.at);
+        if T::IS_TIMED {
+            if let Some(refused) = timed::refusal(at) {
+                return Err(refused);
+            }
+            if at == timed::UNREAD {
+                at = slot_of(record).head(); // its own by now
+            }
+        }
+        if at == NOTHING {
             if T::TRACKS_READS && intent.is_read() {
                 T::read(&mut txn.reads, slot, None);
             }
             return Ok(None);
         }
         // SAFETY: the access has ended at a version that the transaction sees.
-        let version = unsafe { &*access.0 };
+        let version = unsafe { &*at };
         let stamp = version.stamp();
         txn.saw(stamp);
         if stamp.0 == txn.member.tag.word() {
             // SAFETY: as above.
-            return Ok((version.kind() == VersionKind::Value).then(|| unsafe { Version::value(access.0) }));
+            return Ok((version.kind() == VersionKind::Value).then(|| unsafe { Version::value(at) }));
         }
         debug_assert_eq!(version.kind(), VersionKind::Value, "a tombstone of others is nothing");
         if T::TRACKS_READS && intent.is_read() {
-            T::read(&mut txn.reads, slot, Some(access.0));
+            T::read(&mut txn.reads, slot, Some(at));
         }
         // SAFETY: as above.
-        Ok(Some(unsafe { Version::value(access.0) }))
+        Ok(Some(unsafe { Version::value(at) }))
     }
 
     fn read_range(txn: &mut Txn<T>, scanned: &Scanned<'_>) -> bool {
         T::read_range(&mut txn.reads, scanned)
+    }
+
+    #[inline(always)]
+    fn lists_records(txn: &Txn<T>) -> bool {
+        T::lists_records(&txn.reads)
+    }
+
+    fn read_in_range(txn: &mut Txn<T>, record: *const Record) {
+        T::read_in_range(&mut txn.reads, record.cast());
+    }
+
+    fn read_absent(txn: &mut Txn<T>, record: *const Record, target: &Target) {
+        T::read_absent(&mut txn.reads, record.cast(), target);
     }
 
     unsafe fn write(
@@ -568,16 +572,26 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
         txn.reserve_write()?;
         let exists = head.kind() == VersionKind::Value;
         let tag = txn.member.announce(&env.shared.registry);
+        let is_first = head.stamp().tag() != Some(tag);
         let new = match change {
             Change::Update(_) | Change::Delete | Change::Lock if !exists => {
+                if T::IS_TIMED && T::head_of_read(s, txn.begin()) != old {
+                    return Ok(Written::Gone);
+                }
                 Self::read_absent(txn, record, target);
                 return Ok(Written::Absent);
             }
             Change::Insert(_) if exists => {
-                if head.stamp().tag() != Some(tag) {
+                if T::IS_TIMED && T::head_of_read(s, txn.begin()) != old {
+                    return Ok(Written::Gone);
+                }
+                if is_first {
                     T::read(&mut txn.reads, slot, Some(old));
                 }
                 return Ok(Written::Exists);
+            }
+            _ if T::IS_TIMED && is_first && T::is_read_later(s, txn.begin(), false) => {
+                return Err(Refused::Abort(Abort::WriteConflict));
             }
             Change::Put(value) | Change::Update(value) | Change::Insert(value) => {
                 new_version(s, env.local, tag.stamp(), old, VersionKind::Value, value)?
@@ -605,8 +619,15 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
             };
         }
         let is_lock = change == Change::Lock;
+        let write = Write { slot, new, old, target: *target, is_lock };
+        if T::IS_TIMED && is_first {
+            timed::undo_if_late(env, txn, &write).map_err(Refused::Abort)?;
+        }
+        if T::IS_TIMED && is_lock {
+            T::locked(s, txn.begin()); // that it has read it stays noted when it unlocks the record
+        }
         txn.has_locks |= is_lock;
-        txn.writes.push(Write { slot, new, old, target: *target, is_lock });
+        txn.writes.push(write);
         Ok(Written::Done)
     }
 
@@ -620,6 +641,9 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
         // SAFETY: the record is the caller's alone.
         unsafe { Slot::reset(record.cast()) };
         let s = slot_of(record);
+        if T::IS_TIMED {
+            s.raise_read_until(txn.begin());
+        }
         let tag = txn.member.announce(&env.shared.registry);
         let new = new_version(s, env.local, tag.stamp(), std::ptr::null(), VersionKind::Value, value)?;
         let installed = s.install(std::ptr::null(), new);
@@ -627,10 +651,14 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
         Ok(())
     }
 
-    unsafe fn created(txn: &mut Txn<T>, record: *const Record, target: &Target) {
+    unsafe fn created(txn: &mut Txn<T>, record: *const Record, target: &Target) -> Result<(), Abort> {
         let (slot, new) = (record.cast(), slot_of(record).head());
         debug_assert!(!new.is_null() && txn.writes.len() < txn.writes.capacity());
         txn.writes.push(Write { slot, new, old: std::ptr::null(), target: *target, is_lock: false });
+        match T::IS_TIMED && T::is_missed_later(target, txn.begin()) {
+            true => Err(Abort::Unserializable),
+            false => Ok(()),
+        }
     }
 
     unsafe fn discard(env: Env<'_, Self>, record: *const Record, target: &Target) {
@@ -651,6 +679,9 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
     ) -> Result<(), OutOfMemory> {
         // SAFETY: the record is the caller's alone.
         unsafe { Slot::reset(record.cast()) };
+        if T::IS_TIMED {
+            slot_of(record).raise_read_until(restore::stamp_of(at).timestamp().unwrap_or(FIRST));
+        }
         // SAFETY: as above.
         unsafe { restore::put(slot_of(record), env.local, value, at) }
     }
@@ -717,7 +748,9 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
         }
         T::abandon(env, txn);
         txn.has_locks = false;
-        Self::rollback_to(env, txn, 0);
+        while let Some(write) = txn.writes.pop() {
+            undo(env, txn.member.tag, &write);
+        }
         if txn.member.tag != Tag::NONE {
             fence(Ordering::SeqCst); // pairs with the one in `Registry::await_end`
         }

@@ -14,7 +14,7 @@ use crate::record::{INLINE_BYTES_MAX, Slot, Stamp, Timestamp, VersionKind};
 use std::ptr::null;
 
 /// The stamp of a version that committed at `at`.
-fn stamp_of(at: u64) -> Stamp {
+pub(super) fn stamp_of(at: u64) -> Stamp {
     debug_assert!(at <= Timestamp::LAST.0);
     // (There is no commit before the first: so 0 is not to be met outside of damaged files.)
     let stamp = Stamp(Timestamp(at).tick().max(FIRST).0);

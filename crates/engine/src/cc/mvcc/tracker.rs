@@ -1,8 +1,8 @@
 //! What a multi-version scheme adds to snapshots: nothing, or the tracking that makes them serializable.
 
 use super::{Env, Mvcc, Txn};
-use crate::cc::{Abort, Scanned};
-use crate::memory::Memory;
+use crate::cc::{Abort, Scanned, Target};
+use crate::memory::{Memory, OutOfMemory};
 use crate::record::{Slot, Timestamp, Version};
 use crate::suspend::Suspend;
 use std::sync::Arc;
@@ -21,6 +21,13 @@ pub trait Tracker: Sized + Send + Sync + 'static {
     /// True only in tests: nodes of the index lose their stamps when they split.
     const LOSES_STAMPS: bool = false;
 
+    /// A transaction has a time of its own from its beginning on: it reads and writes as of then, and commits as of then. See
+    /// `timed.rs`; the methods from `began` on are called under such schemes alone.
+    const IS_TIMED: bool = false;
+
+    /// False only in tests: an access takes the first version that it may see, although it was not committed when it met it.
+    const LOOKS_BACK: bool = true;
+
     /// One per database.
     type Shared: Default + Send + Sync;
     /// One per worker.
@@ -29,6 +36,8 @@ pub trait Tracker: Sized + Send + Sync + 'static {
     type Reads: Send;
     /// A suspended validation. Plain data.
     type Validation: Copy + Default + Send;
+    /// How often an access that waits has looked. Plain data.
+    type Looks: Copy + Default + Send;
 
     /// A worker's part.
     fn worker(shared: &Self::Shared) -> Self::Worker;
@@ -41,6 +50,11 @@ pub trait Tracker: Sized + Send + Sync + 'static {
     fn read(reads: &mut Self::Reads, slot: *const Slot, version: Option<*const Version>);
     /// The transaction knows which keys there are in a range. Returns false if its records need not be noted one by one.
     fn read_range(reads: &mut Self::Reads, scanned: &Scanned<'_>) -> bool;
+    /// The transaction knows that there is no value under the key of `target`; `slot`: what the index named, or null.
+    fn read_absent(reads: &mut Self::Reads, slot: *const Slot, target: &Target) {
+        let _ = slot;
+        Self::read_range(reads, &Scanned::of_key(target, &mut [0; 8]));
+    }
     /// The transaction will not write. It may be moved to a later snapshot if it has read nothing yet.
     fn declare_read_only(env: Env<'_, Mvcc<Self>>, txn: &mut Txn<Self>);
 
@@ -56,4 +70,64 @@ pub trait Tracker: Sized + Send + Sync + 'static {
     fn abandon(env: Env<'_, Mvcc<Self>>, txn: &mut Txn<Self>);
     /// The transaction has ended.
     fn forget(reads: &mut Self::Reads);
+
+    /// An access that has to wait looks once more. Returns false if it has waited as long as it may.
+    #[inline(always)]
+    fn may_wait(looks: &mut Self::Looks) -> bool {
+        let _ = looks;
+        true
+    }
+
+    /// The transaction has begun, as of this time.
+    #[inline(always)]
+    fn began(reads: &mut Self::Reads, at: Timestamp) {
+        let _ = (reads, at);
+    }
+    /// The newest version of a record that is read as of `at`. That is noted at the record.
+    #[inline(always)]
+    fn head_of_read(slot: &Slot, at: Timestamp) -> *const Version {
+        let _ = at;
+        slot.head()
+    }
+    /// A copy of a version with a value, until the transaction ends.
+    ///
+    /// # Safety
+    /// The version is not reclaimed in this epoch.
+    unsafe fn copy(reads: &mut Self::Reads, version: *const Version) -> Result<*const Version, OutOfMemory> {
+        let _ = reads;
+        Ok(version)
+    }
+    /// Whether the record has been read as of later than `at`, by a transaction that may not have seen what one that writes
+    /// as of then writes. `is_there`: that is in the chain.
+    #[inline(always)]
+    fn is_read_later(slot: &Slot, at: Timestamp, is_there: bool) -> bool {
+        let _ = (slot, at, is_there);
+        false
+    }
+    /// The record, which has been read, is locked as of `at`.
+    #[inline(always)]
+    fn locked(slot: &Slot, at: Timestamp) {
+        Self::head_of_read(slot, at);
+    }
+    /// Whether a version that is written as of `writer`, and may be committed, keeps one that reads as of `reader` waiting.
+    #[inline(always)]
+    fn is_awaited(writer: Timestamp, reader: Timestamp) -> bool {
+        writer < reader
+    }
+    /// Whether the key of `target`, which has just come into the index, has been found absent as of later than `at`.
+    #[inline(always)]
+    fn is_missed_later(target: &Target, at: Timestamp) -> bool {
+        let _ = (target, at);
+        false
+    }
+    /// Whether `read_in_range` is to be told of the records of the range that `read_range` was told of last.
+    #[inline(always)]
+    fn lists_records(reads: &Self::Reads) -> bool {
+        let _ = reads;
+        false
+    }
+    /// The record has been found in that range.
+    fn read_in_range(reads: &mut Self::Reads, slot: *const Slot) {
+        let _ = (reads, slot);
+    }
 }

@@ -70,6 +70,7 @@ impl<R: Rules> Tracker for SerialSafetyNet<R> {
     type Worker = Arc<ReaderLog>;
     type Reads = ReadSet;
     type Validation = Validation;
+    type Looks = ();
 
     fn worker(shared: &Shared) -> Arc<ReaderLog> {
         let (entries_max, ids_max) = R::LOG_MAX;

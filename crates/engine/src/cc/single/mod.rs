@@ -619,13 +619,14 @@ unsafe impl<P: Policy> ConcurrencyControl for Single<P> {
         Ok(())
     }
 
-    unsafe fn created(txn: &mut Txn, record: *const Record, target: &Target) {
+    unsafe fn created(txn: &mut Txn, record: *const Record, target: &Target) -> Result<(), Abort> {
         let entry = P::enter_reserved(txn, record);
         let made = &mut txn.accesses.entries[entry];
         (made.seen, made.held) = (Some(0), P::HELD_WHEN_NEW);
         let new = txn.new.take();
         debug_assert!(new.is_some(), "`create` has been called");
         txn.accesses.push(entry, new, target, true);
+        Ok(())
     }
 
     unsafe fn discard(env: Env<'_, Self>, record: *const Record, target: &Target) {

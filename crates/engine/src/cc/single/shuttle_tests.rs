@@ -370,7 +370,7 @@ const REMOVES: &[(u64, Change<'static>)] = &[(2, Change::Delete), (3, Change::Up
 
 /// Two transactions move one from one record to the other, in opposite directions, and a third reads both and the range
 /// around them, in which a key comes with the first transfer. It commits only with what fits together.
-fn transfers<C: ConcurrencyControl>() {
+pub(in crate::cc) fn transfers<C: ConcurrencyControl>() {
     let bench = Arc::new(Bench::<C>::new());
     {
         let hand = bench.hand();
@@ -514,7 +514,7 @@ fn upgrades<C: ConcurrencyControl>() {
 
 /// A commit is appended to the log, then made; a checkpoint that begins at a position of the log behind it reads records
 /// one by one, whichever of them changes.
-pub(super) fn checkpoint<C: ConcurrencyControl>(change: Change<'static>) {
+pub(in crate::cc) fn checkpoint<C: ConcurrencyControl>(change: Change<'static>) {
     let bench = Arc::new(Bench::<C>::new());
     {
         let hand = bench.hand();

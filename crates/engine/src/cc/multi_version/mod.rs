@@ -1,0 +1,156 @@
+//! MVCC: multi-version timestamp ordering. A transaction gets its place in the order when it begins, and reads what is the newest
+//! as of then; a write that comes too late for its place is refused.
+//!
+//! After Reed: Naming and synchronization in a decentralized computer system, 1978, and Bernstein and Goodman: Concurrency control
+//! in distributed database systems, ACM Computing Surveys 1981. README.md of this folder has the argument. Different here:
+//!
+//! - A version is put in front of the others or not at all: a write behind a later version is refused, where the textbook would
+//!   put it between two. So a record needs one time until which it has been read, instead of one for each version.
+//! - Ranges and absent keys: their times lie in the nodes of the index.
+//! - `get_for_update` is a read and a pending write.
+
+mod copies;
+pub mod planted;
+mod reads;
+#[cfg(all(test, braid_shuttle))]
+mod shuttle_tests;
+mod steps;
+#[cfg(all(test, not(any(braid_shuttle, braid_loom))))]
+mod tests;
+
+use super::locking::STEPS_MAX;
+use super::mvcc::{Mvcc, Tracker, Txn};
+use super::{Abort, Env, Scanned, Target};
+use crate::memory::{Memory, OutOfMemory};
+use crate::record::{Slot, Timestamp, Version};
+use crate::suspend::Suspend;
+use crate::sync::Arc;
+pub use reads::ReadSet;
+use std::marker::PhantomData;
+use steps::{Proven, Rules, Verdict};
+
+/// Multi-version timestamp ordering: serializable; a transaction reads as of its beginning, and one that would change what was
+/// read or written as of later is run again.
+pub type MultiVersion = Mvcc<ByTime<Proven>>;
+
+/// [`MultiVersion`] with an error, of those in [`planted`].
+#[doc(hidden)]
+pub type PlantedMultiVersion<const BUG: u32> = Mvcc<ByTime<planted::Erring<BUG>>>;
+
+/// Leaves times where it reads, and looks for them where it writes.
+#[derive(Clone, Copy, Debug)]
+pub struct ByTime<R: Rules>(PhantomData<fn() -> R>);
+
+impl<R: Rules> Tracker for ByTime<R> {
+    const TRACKS_READS: bool = true;
+    const IS_TIMED: bool = true;
+    const LOSES_STAMPS: bool = R::LOSES_STAMPS;
+    const LOOKS_BACK: bool = R::LOOKS_BACK;
+    const TEARS_COMMITS: bool = R::TEARS_COMMITS;
+
+    type Shared = ();
+    type Worker = ();
+    type Reads = ReadSet;
+    type Validation = u32;
+    type Looks = u32;
+
+    fn worker((): &()) {}
+    fn retire((): &(), (): &()) {}
+
+    fn reads(memory: &Arc<Memory>) -> ReadSet {
+        ReadSet::new(memory)
+    }
+
+    /// Noted at the record when it was accessed.
+    #[inline(always)]
+    fn read(_: &mut ReadSet, _: *const Slot, _: Option<*const Version>) {}
+
+    fn read_range(reads: &mut ReadSet, scanned: &Scanned<'_>) -> bool {
+        R::read_range(reads, scanned);
+        false
+    }
+
+    fn read_absent(reads: &mut ReadSet, slot: *const Slot, target: &Target) {
+        R::read_absent(reads, slot, target);
+    }
+
+    /// It is tracked like any other: as of an earlier time it would not be in a strict order.
+    fn declare_read_only(_: Env<'_, Mvcc<Self>>, _: &mut Txn<Self>) {}
+
+    #[inline(always)]
+    fn decide<S: Suspend>(
+        looks: &mut u32,
+        env: Env<'_, Mvcc<Self>>,
+        txn: &mut Txn<Self>,
+        s: &mut S,
+    ) -> Option<Result<Timestamp, Abort>> {
+        if s.pause() {
+            return None;
+        }
+        if !txn.reads.is_empty() {
+            match R::judge(env, txn) {
+                Verdict::Fits => {}
+                Verdict::Misses(abort) => return Some(Err(abort)),
+                Verdict::Unknown if Self::may_wait(looks) => return None,
+                Verdict::Unknown => return Some(Err(Abort::WaitTimeout)),
+            }
+        }
+        let has_written = !txn.writes().is_empty();
+        Some(Ok(if has_written { env.shared.commit_at_own_time(txn) } else { txn.begin() }))
+    }
+
+    fn abandon(_: Env<'_, Mvcc<Self>>, _: &mut Txn<Self>) {}
+
+    #[inline(always)]
+    fn forget(reads: &mut ReadSet) {
+        reads.clear();
+    }
+
+    #[inline(always)]
+    fn may_wait(looks: &mut u32) -> bool {
+        *looks += 1;
+        *looks <= STEPS_MAX
+    }
+
+    #[inline(always)]
+    fn began(reads: &mut ReadSet, at: Timestamp) {
+        reads.begin(at);
+    }
+
+    #[inline(always)]
+    fn head_of_read(slot: &Slot, at: Timestamp) -> *const Version {
+        R::head_of_read(slot, at)
+    }
+
+    unsafe fn copy(reads: &mut ReadSet, version: *const Version) -> Result<*const Version, OutOfMemory> {
+        // SAFETY: by the caller's promise.
+        unsafe { reads.copies.copy(version) }
+    }
+
+    #[inline(always)]
+    fn is_read_later(slot: &Slot, at: Timestamp, is_there: bool) -> bool {
+        R::is_read_later(slot, at, is_there)
+    }
+
+    fn locked(slot: &Slot, at: Timestamp) {
+        R::locked(slot, at);
+    }
+
+    #[inline(always)]
+    fn is_awaited(writer: Timestamp, reader: Timestamp) -> bool {
+        R::is_awaited(writer, reader)
+    }
+
+    fn is_missed_later(target: &Target, at: Timestamp) -> bool {
+        R::is_missed_later(target, at)
+    }
+
+    #[inline(always)]
+    fn lists_records(reads: &ReadSet) -> bool {
+        reads.is_listing
+    }
+
+    fn read_in_range(reads: &mut ReadSet, slot: *const Slot) {
+        reads.list(slot);
+    }
+}

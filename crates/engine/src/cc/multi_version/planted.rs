@@ -1,0 +1,101 @@
+//! Errors that can be planted, to show that the checks find them. Each is a scheme of its own,
+//! [`PlantedMultiVersion`](super::PlantedMultiVersion), with another form of one of the steps: no database that is not a test's ever runs one.
+
+use super::ReadSet;
+use super::steps::{Open, Proven, Rules, Scope, Verdict, is_read_later, judge, leave_and_look};
+use crate::cc::{Scanned, Target};
+use crate::record::{Slot, Timestamp, Version};
+
+/// Nothing is planted.
+pub const NONE: u32 = 0;
+
+macro_rules! bugs {
+    ($($(#[$doc:meta])* $name:ident = $number:literal;)*) => {
+        $($(#[$doc])* pub const $name: u32 = $number;)*
+        /// The errors, with their names.
+        pub const ALL: &[(u32, &str)] = &[$(($name, stringify!($name))),*];
+    };
+}
+
+bugs! {
+    /// A read leaves no time at the record.
+    READ_TIMES_FORGOTTEN = 1;
+    /// It does so after it has looked for what is about to be written.
+    READ_TIMES_LATE = 2;
+    /// A write looks whether the record was read only before it is there.
+    WRITES_UNSEEN = 3;
+    /// A read does not wait for what is about to be written as of earlier.
+    EARLIER_IGNORED = 4;
+    /// A read of an absent key leaves nothing in the index.
+    ABSENCE_FORGOTTEN = 5;
+    /// Neither does a scan.
+    RANGES_FORGOTTEN = 6;
+    /// A transaction that brings a key does not look who has found it absent.
+    KEYS_COME_UNASKED = 7;
+    /// Ranges in which keys came while they were gone through are not looked at again.
+    NO_RESCAN = 8;
+    /// A split of an index node does not take the stamp along.
+    SPLITS_LOSE_STAMPS = 9;
+    /// A row that was locked and not changed counts as never read.
+    LOCKS_FORGOTTEN = 10;
+    /// A read takes the version that it has met, whatever its transaction has put in front of that before it committed.
+    EARLY_VALUES_SEEN = 11;
+    /// A read that is not tracked does not wait for a commit that is under way.
+    COMMITS_IGNORED = 12;
+}
+
+/// The steps with one error.
+#[derive(Clone, Copy, Debug)]
+pub struct Erring<const BUG: u32>;
+
+impl<const BUG: u32> Rules for Erring<BUG> {
+    const LOSES_STAMPS: bool = BUG == SPLITS_LOSE_STAMPS;
+    const LOOKS_BACK: bool = BUG != EARLY_VALUES_SEEN;
+    const TEARS_COMMITS: bool = BUG == COMMITS_IGNORED;
+
+    fn head_of_read(slot: &Slot, at: Timestamp) -> *const Version {
+        match BUG {
+            READ_TIMES_FORGOTTEN => slot.head(),
+            READ_TIMES_LATE => {
+                let head = slot.head();
+                slot.raise_read_until(at);
+                head
+            }
+            _ => leave_and_look(slot, at),
+        }
+    }
+
+    fn is_read_later(slot: &Slot, at: Timestamp, is_there: bool) -> bool {
+        !(BUG == WRITES_UNSEEN && is_there) && is_read_later(slot, at, is_there)
+    }
+
+    fn locked(slot: &Slot, at: Timestamp) {
+        if BUG != LOCKS_FORGOTTEN {
+            Proven::locked(slot, at);
+        }
+    }
+
+    fn is_awaited(writer: Timestamp, reader: Timestamp) -> bool {
+        BUG != EARLIER_IGNORED && Proven::is_awaited(writer, reader)
+    }
+
+    fn read_range(reads: &mut ReadSet, scanned: &Scanned<'_>) {
+        if BUG != RANGES_FORGOTTEN {
+            Proven::read_range(reads, scanned);
+        }
+    }
+
+    fn read_absent(reads: &mut ReadSet, slot: *const Slot, target: &Target) {
+        if BUG != ABSENCE_FORGOTTEN {
+            Proven::read_absent(reads, slot, target);
+        }
+    }
+
+    fn is_missed_later(target: &Target, at: Timestamp) -> bool {
+        BUG != KEYS_COME_UNASKED && Proven::is_missed_later(target, at)
+    }
+
+    fn judge(env: Scope<'_, Self>, txn: &mut Open<Self>) -> Verdict {
+        if BUG == NO_RESCAN { Verdict::Fits } else { judge(env, txn) }
+    }
+}

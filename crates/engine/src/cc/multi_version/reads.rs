@@ -1,0 +1,162 @@
+//! What a transaction has to look at again when it commits: the ranges in which keys came or went while it went through them.
+//! Of all others it has left its time in the index when it was through.
+
+use super::copies::Copies;
+use crate::cc::common::ranges::{Noted, Ranges, Revisit, stamp_marks};
+use crate::cc::{Scanned, Target};
+use crate::memory::{Charge, Memory, OutOfMemory};
+use crate::record::{RecordId, Slot, Timestamp};
+use std::sync::Arc;
+
+/// Room at first, and room that is kept for the next transaction.
+const FOUND_FIRST: usize = 16;
+const FOUND_KEPT: usize = 1024;
+
+/// One per slot, reused.
+#[derive(Debug)]
+pub struct ReadSet {
+    /// The transaction's time.
+    at: Timestamp,
+    ranges: Ranges,
+    /// How many there are.
+    count: usize,
+    /// The records that were found in each, by its number.
+    found: Vec<(usize, *const Slot)>,
+    charge: Charge,
+    /// What is listed was found in the last range.
+    pub(super) is_listing: bool,
+    /// There was more to note than memory for it.
+    pub(super) is_full: bool,
+    /// What was read without a note.
+    pub(super) copies: Copies,
+}
+// SAFETY: the pointers lead to slots of the database, under the rules of the scheme.
+unsafe impl Send for ReadSet {}
+
+impl ReadSet {
+    /// Of nothing; what it will hold is charged to `memory`.
+    pub(super) fn new(memory: &Arc<Memory>) -> ReadSet {
+        ReadSet {
+            at: Timestamp(0),
+            ranges: Ranges::new(memory),
+            count: 0,
+            found: Vec::new(),
+            charge: Charge::new(memory),
+            is_listing: false,
+            is_full: false,
+            copies: Copies::new(memory),
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn begin(&mut self, at: Timestamp) {
+        debug_assert!(self.is_empty());
+        self.at = at;
+    }
+
+    #[inline(always)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.count == 0 && !self.is_full
+    }
+
+    #[inline(always)]
+    pub(super) fn clear(&mut self) {
+        self.copies.clear();
+        if self.is_empty() {
+            return;
+        }
+        self.ranges.clear();
+        self.charge.clear(&mut self.found, FOUND_KEPT);
+        (self.count, self.is_listing, self.is_full) = (0, false, false);
+    }
+
+    /// Leaves the time where a range has been gone through; if keys have come or gone there meanwhile, notes it.
+    pub(super) fn leave_in_range(&mut self, scanned: &Scanned<'_>) {
+        self.is_listing = false;
+        // SAFETY: indexes live as long as the database; a scan is told of inside its epoch.
+        let is_left = unsafe { stamp_marks(&*scanned.index, scanned.marks, self.at.0) };
+        if !is_left || scanned.marks.is_empty() {
+            self.note(scanned);
+        }
+    }
+
+    /// The same of a key that is not there, or has this record without a value (or null).
+    pub(super) fn leave_at_key(&mut self, slot: *const Slot, target: &Target) {
+        self.is_listing = false;
+        // SAFETY: as above; the key lives as long as the transaction.
+        let there = unsafe { self.ranges.stamp_key(&*target.index, &target.key, self.at.0) };
+        match there {
+            Some(None) => {}
+            Some(Some(id)) if id == target.id && !slot.is_null() => {}
+            _ => {
+                self.note(&Scanned::of_key(target, &mut [0; 8]));
+                self.is_listing = false;
+            }
+        }
+    }
+
+    #[cold]
+    fn note(&mut self, scanned: &Scanned<'_>) {
+        match self.ranges.note(&Scanned { marks: &[], ..*scanned }, || true) {
+            Ok(Noted::Before { .. }) => {} // what was found there then is what counts
+            Ok(Noted::WithMarks | Noted::WithoutMarks) => {
+                (self.count, self.is_listing) = (self.count + 1, true)
+            }
+            Err(OutOfMemory) => self.is_full = true,
+        }
+    }
+
+    /// A value of the record has been found in the range that was noted last. (A record without one may be another key's, or another
+    /// one's of the same key, when the transaction commits.)
+    pub(super) fn list(&mut self, slot: *const Slot) {
+        if !self.is_listing {
+            return;
+        }
+        let has_room = self.found.len() < self.found.capacity()
+            || self.charge.grow(&mut self.found, 1, FOUND_FIRST).is_ok();
+        match has_room {
+            true => self.found.push((self.count - 1, slot)),
+            false => self.is_full = true,
+        }
+    }
+
+    /// Goes through the noted ranges again, and leaves the time there. Each record that was not found there before is given to
+    /// `look`, which returns false where that is enough. Returns false likewise, or if others change a range too fast.
+    ///
+    /// # Safety
+    /// Inside an epoch.
+    pub(super) unsafe fn look_again(
+        &mut self,
+        look: &mut impl FnMut(*const Slot) -> bool,
+        slot_of: impl Fn(RecordId) -> *const Slot,
+    ) -> Result<bool, OutOfMemory> {
+        self.found.sort_unstable();
+        let mut unknown = Unknown { found: &self.found, range: 0, look, slot_of };
+        // SAFETY: by the caller's promise.
+        unsafe { self.ranges.revisit(Some(self.at.0), &mut unknown) }
+    }
+}
+
+/// Looks at the records that were not found before.
+struct Unknown<'r, F, G> {
+    found: &'r [(usize, *const Slot)],
+    /// The range that is gone through.
+    range: usize,
+    look: &'r mut F,
+    slot_of: G,
+}
+
+impl<F: FnMut(*const Slot) -> bool, G: Fn(RecordId) -> *const Slot> Revisit for Unknown<'_, F, G> {
+    fn begin(&mut self, range: usize) {
+        self.range = range;
+    }
+
+    fn begin_again(&mut self) {}
+
+    fn found(&mut self, ids: &[RecordId]) -> Result<bool, OutOfMemory> {
+        Ok(ids.iter().all(|&id| {
+            let slot = (self.slot_of)(id);
+            self.found.binary_search(&(self.range, slot)).is_ok() || (self.look)(slot)
+        }))
+    }
+}

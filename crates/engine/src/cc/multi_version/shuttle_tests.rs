@@ -1,0 +1,229 @@
+//! Models of what may meet, over many schedules: every atomic access is a place where another thread may go on. Each model fails
+//! with an error planted that it is there to notice.
+
+use super::{MultiVersion, PlantedMultiVersion, planted};
+use crate::cc::models::{Bench, Hand, PLANTED_SCHEDULES_MAX, check, check_both};
+use crate::cc::single::shuttle_tests::{checkpoint, increments, read, skew, transfers};
+use crate::cc::{Change, ConcurrencyControl, Intent, Refused, Scanned};
+use crate::index::{Index, Key, Page, Paged};
+use crate::suspend::Never;
+use crate::sync::Arc;
+use crate::sync::atomic::{AtomicU64, Ordering};
+use shuttle::scheduler::{PctScheduler, RandomScheduler};
+use shuttle::thread;
+use std::ops::Bound;
+
+/// How many values there are from one key to before another.
+fn count<C: ConcurrencyControl>(
+    hand: &Hand<'_, C>,
+    txn: &mut C::Txn,
+    from: u64,
+    to: u64,
+) -> Result<usize, Refused> {
+    let (mut short, mut other, mut page) = ([0; 8], [0; 8], Page::default());
+    let (index, key, end) = (&hand.bench.index, Key::from_u64(from), Key::from_u64(to));
+    let end = Bound::Excluded(end.bytes(&mut other));
+    page.is_marking = true;
+    // SAFETY: inside the hand's epoch, here and below.
+    let mut walk = unsafe { index.walk(Bound::Included(&key), false, &mut page) };
+    let (mut records, mut found, known) = (vec![], vec![], C::accessed(txn));
+    // SAFETY: as above.
+    while let Paged::Page = unsafe { index.next_page(&mut walk, &mut page, &mut Never) } {
+        records.extend(page.ids[..page.len_within(end, false)].iter().map(|&id| hand.bench.record(id)));
+    }
+    for &record in &records {
+        let mut access = C::Access::default();
+        // SAFETY: as above.
+        while !unsafe { C::access(&mut access, record, Intent::Read, hand.env(), txn, &mut Never) } {
+            thread::yield_now();
+        }
+        // SAFETY: the access has ended.
+        if unsafe { C::value(&access, record, Intent::Untracked, txn) }?.is_some() {
+            found.push(record);
+        }
+    }
+    let from = Bound::Included(key.bytes(&mut short));
+    let (marks, rows) = (&page.marks[..], records.len());
+    C::read_range(txn, &Scanned { index, from, to: end, is_reverse: false, marks, rows, known });
+    if C::lists_records(txn) {
+        found.iter().for_each(|&record| C::read_in_range(txn, record));
+    }
+    Ok(found.len())
+}
+
+/// Each of two transactions counts the keys of a range, and brings one if there is none. If both commit, one has missed the other.
+fn empty_ranges<C: ConcurrencyControl>() {
+    let bench = Arc::new(Bench::<C>::new());
+    let committed = Arc::new(AtomicU64::new(0));
+    let one = |key: u64| {
+        let (bench, committed) = (bench.clone(), committed.clone());
+        move || {
+            let hand: Hand<'_, C> = bench.hand();
+            let mut txn = hand.begin();
+            let is_empty = count(&hand, &mut txn, 1, 9) == Ok(0);
+            if !is_empty || hand.change(&mut txn, key, Change::Insert(b"1")).is_err() {
+                return hand.abort(txn);
+            }
+            if hand.try_commit(txn, thread::yield_now) {
+                committed.fetch_add(1, Ordering::SeqCst);
+            }
+        }
+    };
+    let threads = [thread::spawn(one(3)), thread::spawn(one(5))];
+    threads.into_iter().for_each(|thread| thread.join().expect("its assertions hold"));
+    assert!(committed.load(Ordering::SeqCst) < 2, "both have missed the other's key");
+}
+
+/// A transaction writes a record twice; another one sees the second value or none of them.
+fn written_twice<C: ConcurrencyControl>() {
+    let bench = Arc::new(Bench::<C>::new());
+    bench.hand().commit_change(1, Change::Insert(b"0"));
+    let writer = thread::spawn({
+        let bench = bench.clone();
+        move || {
+            let hand: Hand<'_, C> = bench.hand();
+            let mut txn = hand.begin();
+            let written =
+                [b"1", b"2"].iter().all(|value| hand.change(&mut txn, 1, Change::Put(*value)).is_ok());
+            if written {
+                hand.try_commit(txn, thread::yield_now);
+            } else {
+                hand.abort(txn);
+            }
+        }
+    });
+    let hand: Hand<'_, C> = bench.hand();
+    let mut txn = hand.begin();
+    let seen = read(&hand, &mut txn, 1, Intent::Read);
+    assert!(seen != Ok(Some(b'1')), "a value was seen that was never committed");
+    hand.abort(txn);
+    writer.join().expect("its assertions hold");
+}
+
+/// A transaction locks a record that is to stay as it is, and writes another one; a second one does the same, the other way round.
+fn locks<C: ConcurrencyControl>() {
+    let bench = Arc::new(Bench::<C>::new());
+    {
+        let hand = bench.hand();
+        [1, 2].into_iter().for_each(|key| hand.commit_change(key, Change::Insert(b"0")));
+    }
+    let committed = Arc::new(AtomicU64::new(0));
+    let one = |locks: u64, writes: u64| {
+        let (bench, committed) = (bench.clone(), committed.clone());
+        move || {
+            let hand: Hand<'_, C> = bench.hand();
+            let mut txn = hand.begin();
+            let is_locked = hand.change(&mut txn, locks, Change::Lock).is_ok();
+            let seen = is_locked.then(|| read(&hand, &mut txn, locks, Intent::Lock));
+            if !is_locked || hand.change(&mut txn, writes, Change::Put(b"1")).is_err() {
+                return hand.abort(txn);
+            }
+            if hand.try_commit(txn, thread::yield_now) && seen == Some(Ok(Some(b'0'))) {
+                committed.fetch_add(1, Ordering::SeqCst);
+            }
+        }
+    };
+    let threads = [thread::spawn(one(1, 2)), thread::spawn(one(2, 1))];
+    threads.into_iter().for_each(|thread| thread.join().expect("its assertions hold"));
+    assert!(committed.load(Ordering::SeqCst) < 2, "both have missed the other's write");
+}
+
+/// Proves that of two transactions, each of which reads a record that the other writes, one notices.
+#[test]
+fn commits_meet() {
+    check_both(|| skew::<MultiVersion>(true));
+}
+
+/// Proves that the same holds where both insert what the other has read to be absent.
+#[test]
+fn inserts_meet() {
+    check_both(|| skew::<MultiVersion>(false));
+}
+
+/// Proves that of two transactions, each of which brings a key into a range that the other has gone through, one notices.
+#[test]
+fn ranges_meet() {
+    check_both(empty_ranges::<MultiVersion>);
+}
+
+/// Proves that no update is lost.
+#[test]
+fn updates_add_up() {
+    check_both(increments::<MultiVersion>);
+}
+
+/// Proves that what a transaction commits with fits together, ranges included.
+#[test]
+fn transfers_are_read_whole() {
+    check_both(transfers::<MultiVersion>);
+}
+
+/// Proves that a checkpoint that reads row by row has what was appended before it began, and nothing from behind its end.
+#[test]
+fn checkpoints_and_commits() {
+    for change in [Change::Update(b"1"), Change::Insert(b"1"), Change::Delete] {
+        static CHANGE: std::sync::Mutex<Change<'static>> = std::sync::Mutex::new(Change::Delete);
+        *CHANGE.lock().expect("no panic") = change;
+        check_both(|| checkpoint::<MultiVersion>(*CHANGE.lock().expect("no panic")));
+    }
+}
+
+/// Proves that only the last of a transaction's values is seen.
+#[test]
+fn last_values_are_seen() {
+    check_both(written_twice::<MultiVersion>);
+}
+
+/// Proves that a row that was locked counts as read, also when the lock is gone.
+#[test]
+fn locks_are_reads() {
+    check_both(locks::<MultiVersion>);
+}
+
+macro_rules! planted_models {
+    ($($(#[$doc:meta])* $test:ident: $bug:ident, $model:expr, $expected:literal;)*) => {$(
+        $(#[$doc])*
+        #[test]
+        #[should_panic(expected = $expected)]
+        fn $test() {
+            type Erring = PlantedMultiVersion<{ planted::$bug }>;
+            let model: fn() = $model;
+            check(PctScheduler::new(3, PLANTED_SCHEDULES_MAX / 10), model);
+            check(RandomScheduler::new(PLANTED_SCHEDULES_MAX / 10), model);
+        }
+    )*};
+}
+
+planted_models! {
+    /// Proves that the models notice reads that leave no time,
+    planted_read_times_forgotten: READ_TIMES_FORGOTTEN, || skew::<Erring>(true), "both have missed";
+    /// or leave it too late;
+    planted_read_times_late: READ_TIMES_LATE, || skew::<Erring>(true), "both have missed";
+    /// writes that look for it too early;
+    planted_writes_unseen: WRITES_UNSEEN, || skew::<Erring>(true), "both have missed";
+    /// reads that do not wait;
+    planted_earlier_ignored: EARLIER_IGNORED, || skew::<Erring>(true), "both have missed";
+    /// absent keys that nobody is known to have looked for;
+    planted_absence_forgotten: ABSENCE_FORGOTTEN, || skew::<Erring>(false), "both have missed";
+    /// ranges that nobody is known to have gone through;
+    planted_ranges_forgotten: RANGES_FORGOTTEN, empty_ranges::<Erring>, "both have missed";
+    /// keys that come regardless;
+    planted_keys_come_unasked: KEYS_COME_UNASKED, empty_ranges::<Erring>, "both have missed";
+    /// ranges that are not gone through again;
+    planted_no_rescan: NO_RESCAN, empty_ranges::<Erring>, "both have missed";
+    /// locks that leave no time;
+    planted_locks_forgotten: LOCKS_FORGOTTEN, locks::<Erring>, "both have missed";
+    /// reads that do not look for a later value of the same transaction;
+    planted_early_values_seen: EARLY_VALUES_SEEN, written_twice::<Erring>, "never committed";
+    /// and checkpoints that do not wait for a commit under way.
+    planted_commits_ignored: COMMITS_IGNORED, || checkpoint::<Erring>(Change::Update(b"1")), "lacks a change";
+}
+
+/// Proves that every error that can be planted has its test, here or among those of the scripts.
+#[test]
+fn none_is_left_out() {
+    let source = include_str!("shuttle_tests.rs");
+    for (_, name) in planted::ALL.iter().filter(|&&(bug, _)| bug != planted::SPLITS_LOSE_STAMPS) {
+        assert!(source.contains(&format!(": {name},")), "{name}");
+    }
+}

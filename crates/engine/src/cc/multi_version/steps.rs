@@ -1,0 +1,126 @@
+//! The steps of the scheme: what a read leaves, and what a write looks for. Where tests put another form of one step in its place,
+//! to show that the checks notice it (`planted.rs`), it is called by way of [`Rules`].
+
+use super::{ByTime, ReadSet};
+use crate::cc::mvcc::{Mvcc, Txn};
+use crate::cc::{Abort, Env, Scanned, Target};
+use crate::index::Index;
+use crate::memory::OutOfMemory;
+use crate::record::{Slot, Timestamp, Version};
+use crate::sync::atomic::{Ordering, fence};
+
+pub(super) type Scope<'e, R> = Env<'e, Mvcc<ByTime<R>>>;
+pub(super) type Open<R> = Txn<ByTime<R>>;
+
+/// Whether the keys that a transaction has found are those that there are as of its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Fits,
+    /// It has missed one, or there is no knowing.
+    Misses(Abort),
+    /// An earlier transaction is about to bring one: ask again.
+    Unknown,
+}
+
+/// Leaves the time of a read at a record, and then looks at its newest version.
+#[inline(always)]
+pub(super) fn leave_and_look(slot: &Slot, at: Timestamp) -> *const Version {
+    slot.raise_read_until(at);
+    fence(Ordering::SeqCst); // of a read and a write that meet one sees the other: pairs with the one in `is_read_later`
+    slot.head()
+}
+
+/// Whether a record has been read as of later than `at`. Of a version that `is_there` a read that has left no time yet knows.
+#[inline(always)]
+pub(super) fn is_read_later(slot: &Slot, at: Timestamp, is_there: bool) -> bool {
+    if is_there {
+        fence(Ordering::SeqCst); // pairs with the one in `leave_and_look`
+    }
+    slot.read_until() > at
+}
+
+/// Looks again at ranges in which keys have come or gone.
+#[cold]
+pub(super) fn judge<R: Rules>(env: Scope<'_, R>, txn: &mut Open<R>) -> Verdict {
+    if txn.reads.is_full {
+        return Verdict::Misses(Abort::OutOfMemory);
+    }
+    let (at, me, shared) = (txn.begin(), txn.tag(), env.shared);
+    let mut verdict = Verdict::Misses(Abort::Unserializable);
+    let mut look = |slot| {
+        // SAFETY: found in this epoch.
+        let has_value = unsafe { shared.has_value(at, me, slot) };
+        if has_value.is_none() {
+            verdict = Verdict::Unknown;
+        }
+        has_value == Some(false)
+    };
+    // SAFETY: a commit is stepped inside an epoch.
+    match unsafe { txn.reads.look_again(&mut look, |id| shared.slot(id)) } {
+        Ok(true) => Verdict::Fits,
+        Ok(false) => verdict,
+        Err(OutOfMemory) => Verdict::Misses(Abort::OutOfMemory),
+    }
+}
+
+/// The steps, as they are argued for.
+pub trait Rules: Sized + Send + Sync + 'static {
+    /// See [`Tracker::LOSES_STAMPS`](crate::cc::mvcc::Tracker::LOSES_STAMPS).
+    const LOSES_STAMPS: bool = false;
+    /// See [`Tracker::LOOKS_BACK`](crate::cc::mvcc::Tracker::LOOKS_BACK).
+    const LOOKS_BACK: bool = true;
+    /// See [`Tracker::TEARS_COMMITS`](crate::cc::mvcc::Tracker::TEARS_COMMITS).
+    const TEARS_COMMITS: bool = false;
+
+    /// A record is read.
+    #[inline(always)]
+    fn head_of_read(slot: &Slot, at: Timestamp) -> *const Version {
+        leave_and_look(slot, at)
+    }
+
+    /// A record is written.
+    #[inline(always)]
+    fn is_read_later(slot: &Slot, at: Timestamp, is_there: bool) -> bool {
+        is_read_later(slot, at, is_there)
+    }
+
+    /// A record is locked.
+    fn locked(slot: &Slot, at: Timestamp) {
+        slot.raise_read_until(at);
+    }
+
+    /// A read has met what may be committed.
+    #[inline(always)]
+    fn is_awaited(writer: Timestamp, reader: Timestamp) -> bool {
+        writer < reader
+    }
+
+    /// A range has been gone through.
+    fn read_range(reads: &mut ReadSet, scanned: &Scanned<'_>) {
+        reads.leave_in_range(scanned);
+    }
+
+    /// A key has been found absent.
+    fn read_absent(reads: &mut ReadSet, slot: *const Slot, target: &Target) {
+        reads.leave_at_key(slot, target);
+    }
+
+    /// A key has been brought.
+    fn is_missed_later(target: &Target, at: Timestamp) -> bool {
+        fence(Ordering::SeqCst); // pairs with the one between `raise_stamp` and `is_as_marked`
+        // SAFETY: inside an epoch; indexes live as long as the database, keys as the transaction.
+        let stamp = unsafe { (*target.index).stamp_of(&target.key) };
+        Timestamp(stamp) > at
+    }
+
+    /// The transaction commits, and has ranges to look at again.
+    fn judge(env: Scope<'_, Self>, txn: &mut Open<Self>) -> Verdict {
+        judge(env, txn)
+    }
+}
+
+/// The steps without an error.
+#[derive(Clone, Copy, Debug)]
+pub struct Proven;
+
+impl Rules for Proven {}

@@ -1,0 +1,58 @@
+//! Errors planted in multi-version timestamp ordering, as far as scripts on one thread can show them. (The others need threads that
+//! meet within a step: the models beside the scheme find them.)
+
+use braid_sim::Isolation;
+use braid_sim::script::program::Script;
+use braid_sim::script::{History, Player, Schedule, check_random, check_script, play, spec};
+use braiddb::IndexKind;
+use braiddb::testing::{PlantedMultiVersion, planted_multi_version as planted};
+
+/// The scheme with an error, and the promise of the one without.
+struct Erring<const BUG: u32>;
+
+impl<const BUG: u32> Player for Erring<BUG> {
+    fn isolation(&self) -> Isolation {
+        Isolation::Serial
+    }
+
+    fn play(&self, script: &Script, schedule: &Schedule) -> Result<History, String> {
+        play::<PlantedMultiVersion<BUG>>(script, schedule, IndexKind::default())
+    }
+}
+
+/// Seeds of random scripts within which an error has to be found.
+const SEEDS_MAX: u64 = 100_000;
+
+/// What a script in all its interleavings shows of an error; or if none is named, what random ones show.
+fn found<const BUG: u32>(name: Option<&str>) -> bool {
+    let Some(name) = name else { return !check_random(&Erring::<BUG>, 0..SEEDS_MAX).failures.is_empty() };
+    let script = spec(name).expect("there is a script of that name").expect("it can be read");
+    let mut failures = Vec::new();
+    check_script(&Erring::<BUG>, &script, &mut failures);
+    !failures.is_empty()
+}
+
+macro_rules! planted_tests {
+    ($($(#[$doc:meta])* $test:ident: $bug:ident, $spec:expr;)*) => {$(
+        $(#[$doc])*
+        #[test]
+        fn $test() {
+            assert!(found::<{ planted::$bug }>($spec), "the error is not found");
+        }
+    )*};
+}
+
+planted_tests! {
+    /// Proves that reads that leave no time are found.
+    read_times_forgotten: READ_TIMES_FORGOTTEN, Some("otv");
+    /// Proves that reads that do not wait for what is written before them are found.
+    earlier_ignored: EARLIER_IGNORED, Some("g1b");
+    /// Proves that absent keys that nobody is known to have looked for are found.
+    absence_forgotten: ABSENCE_FORGOTTEN, None;
+    /// Proves that ranges that nobody is known to have gone through are found.
+    ranges_forgotten: RANGES_FORGOTTEN, None;
+    /// Proves that keys that come regardless are found.
+    keys_come_unasked: KEYS_COME_UNASKED, None;
+    /// Proves that a lock that leaves no time is found.
+    locks_forgotten: LOCKS_FORGOTTEN, None;
+}
