@@ -324,6 +324,12 @@ impl Error {
 const UNFINISHED: &str = "a backup or a restoration into this directory was not finished: remove the directory and \
                           make the copy again";
 
+const ARE_OPEN: &str = "transactions are open at once";
+
+const FROZEN: &str = "is frozen: its rows cannot be written until it is thawed";
+
+const NOT_FROZEN: &str = "was not frozen or thawed: a transaction that was open by then has not ended";
+
 const READ_ONLY: &str = "a write in a transaction declared read-only, or in a database opened to be read";
 
 impl fmt::Display for Error {
@@ -353,19 +359,10 @@ impl fmt::Display for Error {
             Error::TableMismatch { name, existing, requested } => {
                 write!(f, "table {name:?} holds {existing}, not {requested}")
             }
-            Error::Frozen { table } => {
-                write!(f, "table {table} is frozen, and its rows cannot be written until it is thawed")
-            }
-            Error::NotFrozen { table } => {
-                write!(
-                    f,
-                    "table {table} is as it was: a transaction that was open when it was to be frozen or thawed has not ended"
-                )
-            }
+            Error::Frozen { table } => write!(f, "table {table:?} {FROZEN}"),
+            Error::NotFrozen { table } => write!(f, "table {table:?} {NOT_FROZEN}"),
             Error::ReadOnly => f.write_str(READ_ONLY),
-            Error::TooManyTransactions { open_max } => {
-                write!(f, "more than {open_max} transactions are open at once")
-            }
+            Error::TooManyTransactions { open_max } => write!(f, "more than {open_max} {ARE_OPEN}"),
             Error::OutcomeUnknown => f.write_str(OUTCOME_UNKNOWN),
             Error::Stalled { reason } => write!(f, "{STALLED}: {reason}"),
             Error::Log(error) => error.fmt(f),

@@ -240,3 +240,33 @@ pub(super) fn check_both(run: fn()) {
     check(shuttle::scheduler::RandomScheduler::new(SCHEDULES), run);
     check(shuttle::scheduler::PctScheduler::new(3, SCHEDULES), run);
 }
+
+/// Reads a record to the end.
+#[cfg(braid_shuttle)]
+pub(super) fn read<C: ConcurrencyControl>(
+    hand: &Hand<'_, C>,
+    txn: &mut C::Txn,
+    key: u64,
+    intent: Intent,
+) -> Result<Option<u8>, Refused> {
+    let index = &raw const hand.bench.index;
+    let target = |id| Target { index, key: Key::from_u64(key), id };
+    let Some(id) = hand.find(key) else {
+        if intent.is_read() {
+            C::read_absent(txn, std::ptr::null(), &target(RecordId(0)));
+        }
+        return Ok(None);
+    };
+    let (mut access, record) = (C::Access::default(), hand.bench.record(id));
+    // SAFETY: found inside the hand's epoch.
+    while !unsafe { C::access(&mut access, record, intent, hand.env(), txn, &mut Never) } {
+        shuttle::thread::yield_now();
+    }
+    // SAFETY: the access has ended.
+    let value = unsafe { C::value(&access, record, intent, txn) }?;
+    if value.is_none() && intent.is_read() {
+        C::read_absent(txn, record, &target(id));
+    }
+    // SAFETY: the transaction is open.
+    Ok(value.map(|value| unsafe { &*value }[0]))
+}

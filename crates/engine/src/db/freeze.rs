@@ -59,7 +59,10 @@ impl<C: ConcurrencyControl> Database<C> {
 #[cfg(all(test, not(any(braid_shuttle, braid_loom))))]
 #[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
-    use crate::{Database, Error, Options, Table};
+    use crate::db::Database;
+    use crate::error::Error;
+    use crate::options::Options;
+    use crate::table::Table;
 
     /// A transaction that stays open keeps a table from being frozen, and from being thawed, and the table is as it was.
     #[test]

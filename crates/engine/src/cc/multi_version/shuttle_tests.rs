@@ -100,7 +100,8 @@ fn written_twice<C: ConcurrencyControl>() {
     writer.join().expect("its assertions hold");
 }
 
-/// A transaction locks a record that is to stay as it is, and writes another one; a second one does the same, the other way round.
+/// A transaction reads a record, and writes another one; a second one locks that one, reads it and leaves it as it is, and writes the
+/// first.
 fn locks<C: ConcurrencyControl>() {
     let bench = Arc::new(Bench::<C>::new());
     {
@@ -108,13 +109,14 @@ fn locks<C: ConcurrencyControl>() {
         [1, 2].into_iter().for_each(|key| hand.commit_change(key, Change::Insert(b"0")));
     }
     let committed = Arc::new(AtomicU64::new(0));
-    let one = |locks: u64, writes: u64| {
+    let one = |reads: u64, locks: bool, writes: u64| {
         let (bench, committed) = (bench.clone(), committed.clone());
         move || {
             let hand: Hand<'_, C> = bench.hand();
             let mut txn = hand.begin();
-            let is_locked = hand.change(&mut txn, locks, Change::Lock).is_ok();
-            let seen = is_locked.then(|| read(&hand, &mut txn, locks, Intent::Lock));
+            let is_locked = !locks || hand.change(&mut txn, reads, Change::Lock).is_ok();
+            let intent = if locks { Intent::Lock } else { Intent::Read };
+            let seen = is_locked.then(|| read(&hand, &mut txn, reads, intent));
             if !is_locked || hand.change(&mut txn, writes, Change::Put(b"1")).is_err() {
                 return hand.abort(txn);
             }
@@ -123,7 +125,7 @@ fn locks<C: ConcurrencyControl>() {
             }
         }
     };
-    let threads = [thread::spawn(one(1, 2)), thread::spawn(one(2, 1))];
+    let threads = [thread::spawn(one(1, false, 2)), thread::spawn(one(2, true, 1))];
     threads.into_iter().for_each(|thread| thread.join().expect("its assertions hold"));
     assert!(committed.load(Ordering::SeqCst) < 2, "both have missed the other's write");
 }

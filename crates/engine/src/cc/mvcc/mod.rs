@@ -136,6 +136,29 @@ const _: () = assert!(size_of::<Access<()>>() == size_of::<*const Version>());
 
 const _: () = assert!(cfg!(any(braid_shuttle, braid_loom)) || size_of::<Slot>() == size_of::<Record>());
 
+/// A version that makes a change of the record whose head is `old`.
+#[inline(always)]
+fn version_of<T: Tracker>(
+    env: Env<'_, Mvcc<T>>,
+    tag: Tag,
+    slot: &Slot,
+    old: *const Version,
+    target: &Target,
+    change: Change<'_>,
+) -> Result<*mut Version, OutOfMemory> {
+    let value = |value: &[u8]| new_version(slot, env.local, tag.stamp(), old, VersionKind::Value, value);
+    match change {
+        Change::Put(bytes) | Change::Update(bytes) | Change::Insert(bytes) => value(bytes),
+        // SAFETY: the head, inside an epoch; its value does not change.
+        Change::Lock => value(unsafe { &*Version::value(old) }),
+        Change::Delete => {
+            let mut value = env.worker.tombstone_value.borrow_mut();
+            TombstoneValue::write(target, &mut value);
+            new_version(slot, env.local, tag.stamp(), old, VersionKind::Tombstone, &value)
+        }
+    }
+}
+
 /// A record's memory, as this scheme has it: never unmapped.
 #[inline(always)]
 fn slot_of<'r>(record: *const Record) -> &'r Slot {
@@ -179,6 +202,44 @@ impl<T: Tracker> Txn<T> {
     #[inline(always)]
     fn saw(&self, stamp: Stamp) {
         self.newest_seen.set(self.newest_seen.get().max(stamp.0));
+    }
+
+    /// Leaves the transaction's time at a record, under a scheme with times. Returns false if its head has changed by then.
+    #[inline(always)]
+    fn notes_head(&self, slot: &Slot, head: *const Version) -> bool {
+        !T::IS_TIMED || T::head_of_read(slot, self.member.begin) == head
+    }
+
+    /// Where an access begins.
+    #[inline(always)]
+    fn start_at(&self, slot: &Slot, intent: Intent) -> *const Version {
+        match intent {
+            Intent::Lock if T::IS_TIMED => timed::UNREAD,
+            Intent::Read | Intent::ReadToWrite | Intent::Covered if T::IS_TIMED => {
+                T::head_of_read(slot, self.member.begin)
+            }
+            _ => slot.head(),
+        }
+    }
+
+    /// Where an access ends that has come to a version which the transaction sees.
+    #[inline(always)]
+    fn end_at(
+        &mut self,
+        shared: &Shared<T>,
+        slot: &Slot,
+        version: &Version,
+        intent: Intent,
+    ) -> *const Version {
+        if T::IS_TIMED {
+            return timed::end_at(shared, self, slot, version, intent);
+        }
+        // A value is kept by the snapshot that sees it; but a tombstone goes as soon as all see it.
+        if version.kind() == VersionKind::Value {
+            return version;
+        }
+        self.saw(version.stamp());
+        NOTHING
     }
 
     /// Makes room for one more write.
@@ -411,18 +472,12 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
         s: &mut S,
     ) -> bool {
         if access.at.is_null() {
-            access.at = match intent {
-                Intent::Lock if T::IS_TIMED => timed::UNREAD,
-                Intent::Read | Intent::ReadToWrite | Intent::Covered if T::IS_TIMED => {
-                    T::head_of_read(slot_of(record), txn.member.begin)
-                }
-                _ => slot_of(record).head(),
-            };
-            if access.at.is_null() {
-                access.at = NOTHING; // removed: a reader of that finds no row (see `reclaim`)
+            access.at = txn.start_at(slot_of(record), intent);
+            if T::IS_TIMED && intent == Intent::Lock {
                 return true;
             }
-            if T::IS_TIMED && intent == Intent::Lock {
+            if access.at.is_null() {
+                access.at = NOTHING; // removed: a reader of that finds no row (see `reclaim`)
                 return true;
             }
             // Also if it lies in the slot, which is in the cache: transactions that are left equally often stay in
@@ -437,15 +492,7 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
             let version = unsafe { &*access.at };
             let stamp = version.stamp();
             if stamp.is_committed_by(txn.member.begin) {
-                if T::IS_TIMED {
-                    access.at = timed::end_at(env.shared, txn, slot_of(record), access.at, intent);
-                    return true;
-                }
-                // A value is kept by the snapshot that sees it; but a tombstone goes as soon as all see it.
-                if version.kind() != VersionKind::Value {
-                    txn.saw(stamp);
-                    access.at = NOTHING;
-                }
+                access.at = txn.end_at(env.shared, slot_of(record), version, intent);
                 return true;
             }
             if let Some(tag) = stamp.tag() {
@@ -453,15 +500,9 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
                     return true; // kept by the transaction's writes
                 }
                 match env.shared.seen(version, txn.member.begin, intent) {
-                    Seen::Visible if T::IS_TIMED => {
-                        access.at = timed::end_at(env.shared, txn, slot_of(record), access.at, intent);
-                        return true;
-                    }
                     // (It is stamped by now, or soon.)
-                    Seen::Visible if version.kind() == VersionKind::Value => return true,
                     Seen::Visible => {
-                        txn.saw(version.stamp());
-                        access.at = NOTHING;
+                        access.at = txn.end_at(env.shared, slot_of(record), version, intent);
                         return true;
                     }
                     Seen::Wait if T::may_wait(&mut access.looks) => {
@@ -575,37 +616,23 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
         let is_first = head.stamp().tag() != Some(tag);
         let new = match change {
             Change::Update(_) | Change::Delete | Change::Lock if !exists => {
-                if T::IS_TIMED && T::head_of_read(s, txn.begin()) != old {
+                if !txn.notes_head(s, old) {
                     return Ok(Written::Gone);
                 }
                 Self::read_absent(txn, record, target);
                 return Ok(Written::Absent);
             }
             Change::Insert(_) if exists => {
-                if T::IS_TIMED && T::head_of_read(s, txn.begin()) != old {
-                    return Ok(Written::Gone);
-                }
-                if is_first {
+                let is_noted = txn.notes_head(s, old);
+                if is_noted && is_first {
                     T::read(&mut txn.reads, slot, Some(old));
                 }
-                return Ok(Written::Exists);
+                return Ok(if is_noted { Written::Exists } else { Written::Gone });
             }
             _ if T::IS_TIMED && is_first && T::is_read_later(s, txn.begin(), false) => {
                 return Err(Refused::Abort(Abort::WriteConflict));
             }
-            Change::Put(value) | Change::Update(value) | Change::Insert(value) => {
-                new_version(s, env.local, tag.stamp(), old, VersionKind::Value, value)?
-            }
-            Change::Lock => {
-                // SAFETY: the head, inside an epoch; its value does not change.
-                let value = unsafe { &*Version::value(old) };
-                new_version(s, env.local, tag.stamp(), old, VersionKind::Value, value)?
-            }
-            Change::Delete => {
-                let mut value = env.worker.tombstone_value.borrow_mut();
-                TombstoneValue::write(target, &mut value);
-                new_version(s, env.local, tag.stamp(), old, VersionKind::Tombstone, &value)?
-            }
+            _ => version_of(env, tag, s, old, target, change)?,
         };
         if !s.install(old, new) {
             // SAFETY: not installed.

@@ -13,6 +13,7 @@ use super::super::wait_die::ByAge;
 use super::{
     Access, CommitStage, Env, Held, Intent, Policy, Refused, Shared, Single, Txn, read_committed, record_of,
 };
+pub(in crate::cc) use crate::cc::models::read;
 use crate::cc::models::{Bench, Hand, PLANTED_SCHEDULES_MAX, check, check_both};
 use crate::cc::{
     Abort, AllHot, Change, ConcurrencyControl, Declared, DlDetect, HotByChance, NoWait, Occ, Scanned, Silo,
@@ -37,7 +38,6 @@ const VALIDATED_TOO_EARLY: u32 = 1;
 const UNLOCKED_TOO_EARLY: u32 = 2;
 /// Reads that take no part in validation do not wait for a commit that is under way.
 const LATCH_IGNORED: u32 = 3;
-
 /// Reads do not wait for what is about to be written before them.
 const PENDING_IGNORED: u32 = 12;
 /// They leave no time behind.
@@ -278,33 +278,6 @@ impl<const BUG: u32> Validation for CarelessValidation<BUG> {
 }
 
 type CarelessOcc<const BUG: u32> = Single<Optimistic<CarelessValidation<BUG>>>;
-
-/// Reads a record to the end.
-pub(in crate::cc) fn read<C: ConcurrencyControl>(
-    hand: &Hand<'_, C>,
-    txn: &mut C::Txn,
-    key: u64,
-    intent: Intent,
-) -> Result<Option<u8>, Refused> {
-    let index = &raw const hand.bench.index;
-    let Some(id) = hand.find(key) else {
-        let target = super::Target { index, key: Key::from_u64(key), id: crate::record::RecordId(0) };
-        C::read_absent(txn, std::ptr::null(), &target);
-        return Ok(None);
-    };
-    let (mut access, record) = (C::Access::default(), hand.bench.record(id));
-    // SAFETY: found inside the hand's epoch.
-    while !unsafe { C::access(&mut access, record, intent, hand.env(), txn, &mut Never) } {
-        thread::yield_now();
-    }
-    // SAFETY: the access has ended.
-    let value = unsafe { C::value(&access, record, intent, txn) }?;
-    if value.is_none() && intent.is_read() {
-        C::read_absent(txn, record, &super::Target { index, key: Key::from_u64(key), id });
-    }
-    // SAFETY: the transaction is open.
-    Ok(value.map(|value| unsafe { &*value }[0]))
-}
 
 /// Each of two transactions reads what the other writes, which is there or not. If both commit, one has missed the other.
 pub(in crate::cc) fn skew<C: ConcurrencyControl>(is_there: bool) {
