@@ -45,7 +45,7 @@ fn runs<C: ConcurrencyControl>() {
     for workload in WorkloadId::all() {
         let all = (0..SEEDS).fold(Report::default(), |all, seed| {
             let settings = Settings { seed, transactions: 500, ..Settings::default() };
-            let report = run(&Entry::<C>::of(workload), &settings, Isolation::Serial);
+            let report = run(Entry::<C>::of(workload), &settings, Isolation::Serial);
             all.plus(report.unwrap_or_else(|violation| panic!("{violation}")))
         });
         assert!(all.commits > all.transactions / 10 && all.looks > 0, "{all:?}");

@@ -33,7 +33,7 @@ pub(crate) async fn new_order<C: Scheme>(
 ) -> Result<u64> {
     let district = input.district;
     // First what others want as well: if it comes to a conflict, little work is lost.
-    let row = tx.get(tables.districts, district.key()).to_write().await?;
+    let row = tx.get(tables.districts, district.key()).for_write().await?;
     let mut district_row = *found(row, "district", district.key())?;
     let (number, district_tax) = (district_row.next_order, district_row.tax);
     district_row.next_order = number + 1;
@@ -71,7 +71,7 @@ pub(crate) async fn new_order<C: Scheme>(
         let key = keys::stock(line.warehouse, line.item);
         let stock = match stocks[i] {
             Some(stock) => stock,
-            None => found(tx.get(tables.stocks, key).to_write().await?, "stock", key)?,
+            None => found(tx.get(tables.stocks, key).for_write().await?, "stock", key)?,
         };
         let taken = take(stock, line, district.warehouse());
         tx.put(tables.stocks, key, &taken).await?;

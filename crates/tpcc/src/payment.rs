@@ -16,12 +16,12 @@ pub(crate) const BAD_CREDIT: [u8; 2] = *b"BC";
 pub(crate) async fn payment<C: Scheme>(tables: &Tables, tx: &Txn<C>, input: &Payment) -> Result<u64> {
     // First what others want as well: if it comes to a conflict, little work is lost.
     let key = u64::from(input.district.warehouse());
-    let warehouse = found(tx.get(tables.warehouses, key).to_write().await?, "warehouse", key)?;
+    let warehouse = found(tx.get(tables.warehouses, key).for_write().await?, "warehouse", key)?;
     let row = Warehouse { ytd: warehouse.ytd + input.amount, ..*warehouse };
     tx.put(tables.warehouses, key, &row).await?;
 
     let key = input.district.key();
-    let district = found(tx.get(tables.districts, key).to_write().await?, "district", key)?;
+    let district = found(tx.get(tables.districts, key).for_write().await?, "district", key)?;
     let row = DistrictRow { ytd: district.ytd + input.amount, ..*district };
     tx.put(tables.districts, key, &row).await?;
 
@@ -51,7 +51,7 @@ pub(crate) async fn customer<'t, C: Scheme>(
         Who::Number(number) => {
             let key = district.customer(number);
             let row = tx.get(tables.customers, key);
-            let row = if is_written { row.to_write() } else { row };
+            let row = if is_written { row.for_write() } else { row };
             Ok((number, found(row.await?, "customer", key)?))
         }
         Who::Name(name) => {

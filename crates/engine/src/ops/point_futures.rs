@@ -33,8 +33,8 @@ impl<'t, V: ?Sized, C: ConcurrencyControl> Get<'t, V, C> {
     /// the transaction may leave the row as it is. [`Txn::get_for_update`](crate::Txn::get_for_update) locks the row
     /// under every scheme.
     #[inline(always)]
-    pub fn to_write(mut self) -> Self {
-        self.0.to_write();
+    pub fn for_write(mut self) -> Self {
+        self.0.for_write();
         self
     }
 }

@@ -153,7 +153,7 @@ impl<'t, C: ConcurrencyControl> PointLookup<'t, C> {
     }
 
     /// The row that is read will be written.
-    pub(crate) fn to_write(&mut self) {
+    pub(crate) fn for_write(&mut self) {
         if self.intent == Intent::Read {
             self.intent = Intent::ReadToWrite;
         }

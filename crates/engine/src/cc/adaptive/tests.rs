@@ -20,7 +20,7 @@ fn access<C: ConcurrencyControl<Txn = Txn, Access = Access>>(
     let record = hand.bench.record(hand.find(key).expect("it is there"));
     // SAFETY: found inside the hand's epoch.
     let has_ended = unsafe { C::access(access, record, intent, hand.env(), txn, &mut Never) };
-    has_ended.then(|| if let Access::Refused(refused) = *access { Err(refused) } else { Ok(()) })
+    has_ended.then_some(if let Access::Refused(refused) = *access { Err(refused) } else { Ok(()) })
 }
 
 fn held<C: ConcurrencyControl>(hand: &Hand<'_, C>, txn: &Txn, key: u64) -> Held {
