@@ -261,10 +261,11 @@ impl<C: ConcurrencyControl> Txn<C> {
     /// # use braiddb::metrics::SystemClock;
     /// # use braiddb::{Database, HStore, Options, Table};
     /// # let options = Options { workers: 0, ..Options::default() };
-    /// let db: Database<HStore> = Database::in_memory_with(options, SystemClock::default().into())?;
+    /// # let clock = std::sync::Arc::new(SystemClock::default());
+    /// let db: Database<HStore> = Database::in_memory_with(options, clock)?;
     /// // All rows of one branch are in one partition.
     /// let balances: Table<(u32, u32), i64> = db.partitioned_table("balances", 32)?;
-    /// let (from, to) = ((1, 7), (2, 3)); // accounts of branches 1 and 2
+    /// let (from, to) = ((1u32, 7u32), (2u32, 3u32)); // accounts of branches 1 and 2
     /// db.worker().run(async |tx| {
     ///     tx.declare_partitions([from, to].iter().filter_map(|account| tx.partition_of(balances, account))).await?;
     ///     tx.put(balances, from, -5).await?;
