@@ -6,13 +6,13 @@ use braid_sim::script::program::Script;
 use braid_sim::script::{History, Player, Schedule, check_random, check_specs, play};
 use braid_sim::{Entry, Isolation, Report, Settings, WorkloadId, run};
 use braiddb::testing::{AllHot, HotByChance};
-use braiddb::{Adaptive, ConcurrencyControl, IndexKind};
+use braiddb::{ConcurrencyControl, IndexKind};
 use std::marker::PhantomData;
 
 /// Random scripts of each form, on each kind of index; seeds of each workload; and of lives with crashes.
-const SCRIPTS: u64 = 20_000;
-const SEEDS: u64 = 24;
-const LIVES: u64 = 12;
+const SCRIPTS: u64 = 5_000;
+const SEEDS: u64 = 6;
+const LIVES: u64 = 4;
 
 /// A form of the scheme.
 struct Form<C>(IndexKind, PhantomData<fn() -> C>);
@@ -85,7 +85,6 @@ macro_rules! tests {
 }
 
 tests! {
-    adaptive super::Adaptive;
     all_hot super::AllHot;
     hot_by_chance super::HotByChance;
 }
