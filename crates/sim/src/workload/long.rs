@@ -1,7 +1,7 @@
 //! A transaction that stays open from the beginning to the end. With a snapshot it sees the first state to the last, and
 //! holds back no more garbage than it can see. Without, it commits only if what it has read is there still.
 
-use super::{Made, Workload, digest};
+use super::{EXACT, Made, Workload, declare, digest};
 use crate::ledger::Ledger;
 use crate::observer::{Look, Observer};
 use crate::random::Random;
@@ -24,13 +24,14 @@ const GARBAGE_PER_WORKER_MAX: usize = 4096 + 1024;
 
 /// The workload.
 pub fn long<C: ConcurrencyControl>(database: &Database<C>, _: &mut Random, ledger: &Ledger) -> Made<C> {
-    let rows: Table<u64, [u8]> = database.table("long")?;
+    let rows: Table<u64, [u8]> = database.partitioned_table("long", u64::BITS)?;
     let tx = database.begin()?;
     for key in 0..ROWS {
         tx.insert(rows, key, &[1; 64])?;
     }
     tx.commit()?;
     let open = database.begin()?;
+    open.declare_partitions(database.partition_of(rows, 0))?;
     // Where it may lock what it reads, one row, so that others get on.
     let read = if ledger.isolation().reads_snapshots() { ROWS } else { 1 };
     let mut long = Long { rows, ledger: ledger.clone(), long: None, read, first: 0 };
@@ -55,6 +56,7 @@ impl<C: ConcurrencyControl> Workload<C> for Long<C> {
         let value = vec![random.any() as u8; random.below(VALUE_BYTES_MAX) as usize];
         let deletes = random.chance(20);
         let body = async move |tx: &Txn<C>| {
+            declare(tx, rows, EXACT, &[first, second]).await?;
             tx.put(rows, first, &value).await?;
             if deletes { tx.delete(rows, second).await.map(drop) } else { tx.put(rows, second, &value).await }
         };

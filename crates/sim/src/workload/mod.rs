@@ -160,6 +160,9 @@ impl WorkloadId {
     }
 }
 
+/// A pick of those that are needed, in [`declare`].
+pub(crate) const EXACT: u64 = 3;
+
 /// Declares partitions, where the scheme has some: nothing, those of the keys that are `needed`, too few, or others as well, by
 /// `pick`, which stands for a random number.
 pub(crate) async fn declare<C: ConcurrencyControl>(
