@@ -8,8 +8,8 @@
 //!   ascending order, or all at its first access if it has declared none.
 //! - Nothing rests on the declaration. What an operation is about is compared with it before anything is looked for;
 //!   a transaction that goes beyond it gives way, and takes all partitions when it is run again.
-//! - Tables of which nothing is said are replicated in the sense of H-Store, by being read in place: whoever has any
-//!   partition can read them, and whoever writes them has all.
+//! - Tables of which nothing is said are replicated in the sense of H-Store, by being read in place: a transaction
+//!   with any partition can read them, and one that writes them has all.
 //! - What a transaction writes is kept apart until it commits, for those that read without a partition: untracked reads and
 //!   checkpoints.
 //!
@@ -205,7 +205,7 @@ fn look(env: Scope<'_>, txn: &mut Txn, need: u64, waits: bool) -> Admission {
     }
 }
 
-/// The transaction that has the partition which this one has last waited for in vain.
+/// The transaction that has the partition for which this one has last waited without getting it.
 fn holder(shared: &Shared, txn: &Txn) -> Option<Holder> {
     let owner = shared.partitions().owner_for_waiter(txn.claims.awaited()?)?;
     if owner == txn.member.tag {

@@ -345,7 +345,7 @@ pub unsafe trait ConcurrencyControl: Sized + Send + Sync + 'static {
     /// A suspended decision whether a transaction commits. Plain data.
     type Prepare: Copy + Default + Send;
 
-    /// The shared part of a database whose records lie in `records`, and which has so many partitions. Waits are charged
+    /// The shared part of a database whose records lie in `records`, with this number of partitions. Waits are charged
     /// to `memory`.
     fn open(records: Arc<Slab>, memory: Arc<Memory>, partitions: u32) -> Self::Shared;
     /// What a transaction that began now would have for its snapshot's timestamp.
@@ -500,8 +500,8 @@ pub unsafe trait ConcurrencyControl: Sized + Send + Sync + 'static {
     fn read_in_range(txn: &mut Self::Txn, record: *const Record) {
         let _ = (txn, record);
     }
-    /// `read_in_range` is to be told of every record of the range that `read_range` was told of last in which a value was
-    /// found, or which the transaction has written, whether or not other operations have come between.
+    /// Returns true if `read_in_range` has to be called for every record of the range that `read_range` was told of last in which
+    /// a value was found, or which the transaction has written, whether or not other operations have come between.
     #[inline(always)]
     fn lists_records(txn: &Self::Txn) -> bool {
         let _ = txn;

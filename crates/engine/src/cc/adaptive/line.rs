@@ -100,7 +100,7 @@ pub(super) fn line_up<R: Rules, P: Policy>(
     Ok(Line::Waits)
 }
 
-/// The transaction goes on, perhaps after so many steps in line.
+/// The transaction goes on; it has been in line for `steps` steps.
 fn stop_waiting<P: Policy>(steps: u32, env: Env<'_, Single<P>>, txn: &Txn) {
     if steps != 0 {
         publish(env, txn, false);

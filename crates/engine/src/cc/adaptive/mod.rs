@@ -8,7 +8,7 @@
 //! transaction waits, suspended: see `line.rs`.
 //!
 //! After Wang, Kimura: Mostly-optimistic concurrency control for highly contended dynamic workloads on a thousand cores, VLDB
-//! 2016. Different here: what a read is to be locked for is learned; a transaction that meets a lock waits whatever the
+//! 2016. Different here: how a read locks its record, alone or shared, is learned; a transaction that meets a lock waits whatever the
 //! order of locks is, unless that might close a circle; transactions of one worker take turns among themselves for a bounded
 //! time before those of another one have theirs.
 //!
