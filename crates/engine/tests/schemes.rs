@@ -5,7 +5,7 @@
 
 use braiddb::metrics::SystemClock;
 use braiddb::storage::{MemoryStorage, Storage};
-use braiddb::{ConcurrencyControl, Database, Durability, Error, Options, Result, Table, Txn};
+use braiddb::{ConcurrencyControl, Database, Durability, Error, Options, Result, Table, Transaction, Txn};
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,7 +18,7 @@ macro_rules! tests {
             const IS_SERIALIZABLE: bool = stringify!($promise).as_bytes()[1] == b'e';
 
             tests! { @each rows_come_and_go own_writes_are_seen ranges conflicts_are_run_again
-                locked_rows_are_not_written idle_writers_are_not_spun_for secondary_indexes deleted_rows_give_memory_back long_values
+                locked_rows_are_not_written idle_writers_are_not_spun_for secondary_indexes indexed_rows_read_before_others_write deleted_rows_give_memory_back long_values
                 transfers_on_threads aborted_rows_leave_nothing
                 rows_met_later_are_phantoms own_rows_are_no_phantoms databases_are_recovered
                 checkpoints_at_the_memory_limit frozen_tables frozen_and_thawed_under_load }
@@ -600,6 +600,46 @@ fn secondary_indexes<C: ConcurrencyControl>() {
         Ok(found.len())
     });
     assert_eq!(count.unwrap(), 11);
+}
+
+/// Commits or aborts a transaction; returns whether it has committed.
+fn commit_if<C: ConcurrencyControl>(tx: Transaction<C>, is_to_commit: bool) -> bool {
+    is_to_commit && tx.commit().is_ok()
+}
+
+/// A transaction has read an indexed row, another one changes or deletes it, and then the first one writes it: what is there in the
+/// end, and in the index, is what the last of them to commit has left.
+fn indexed_rows_read_before_others_write<C: ConcurrencyControl>() {
+    let options = Options { workers: 0, lock_wait_ms: 10, ..Options::default() };
+    let db = Database::<C>::in_memory_with(options, Arc::new(SystemClock::default())).unwrap();
+    let t: Table<u64, u64> = db.table("t").unwrap();
+    let by_value = db.index(t, "by value", |_, value: u64| Some(value)).unwrap();
+    for (key, theirs) in [(1, None), (2, Some(20))] {
+        put(&db, t, &[(key, 10)]);
+        let (older, newer) = (db.begin().unwrap(), db.begin().unwrap());
+        let seen = older.get(t, key);
+        let changed = match theirs {
+            Some(value) => newer.put(t, key, value),
+            None => newer.delete(t, key).map(|_| ()),
+        };
+        let newer_commits = commit_if(newer, changed.is_ok());
+        let is_written = seen.is_ok() && older.put(t, key, 30).is_ok();
+        let older_commits = commit_if(older, is_written);
+        let expected = match (older_commits, newer_commits) {
+            (true, _) => Some(30),
+            (false, true) => theirs,
+            (false, false) => Some(10),
+        };
+        assert_eq!(get(&db, t, key), expected);
+        let indexed = db.worker().run(async |tx| {
+            let (mut rows, mut indexed) = (tx.scan_by(by_value, 0u64..), None);
+            while let Some((_, found, value)) = rows.next().await? {
+                indexed = if found == key { Some(value) } else { indexed };
+            }
+            Ok(indexed)
+        });
+        assert_eq!(indexed.unwrap(), expected);
+    }
 }
 
 /// The memory of deleted rows is used again, and none of it while a transaction is open that may come back to it.

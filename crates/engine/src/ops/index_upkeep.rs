@@ -62,7 +62,7 @@ impl<C: ConcurrencyControl> IndexedWrite<C> {
         base.prepare();
         self.savepoint = txn.savepoint();
         self.entries.clear();
-        self.is_read = false;
+        (self.is_read, self.left) = (false, 1);
         self.release_hold(txn);
     }
 
@@ -370,7 +370,9 @@ impl<C: ConcurrencyControl> PointLookup<'_, C> {
             // It was read just now, but perhaps written since: look at it again, where it is.
             let base = upkeep.base.insert(recent);
             is_located = txn.step_point(base, &mut PrefetchOnly);
-            if !is_located {
+            if is_located {
+                upkeep.left = 0;
+            } else {
                 upkeep.restart_same(self.txn);
             }
         }

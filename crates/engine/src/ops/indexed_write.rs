@@ -25,7 +25,7 @@ pub(crate) struct IndexedWrite<C: ConcurrencyControl> {
     /// Those of the entries that change, once the row has been read.
     pub(crate) entries: Vec<Entry<C>>,
     pub(crate) is_read: bool,
-    /// Entries that are being looked for.
+    /// What is being looked for: entries, a bit each; before that the row, by the first bit.
     pub(crate) left: u64,
     /// A place that keeps the epoch in which the row was found, while entries are looked for.
     pub(crate) hold: u8,
@@ -66,9 +66,11 @@ impl<C: ConcurrencyControl> IndexedWrite<C> {
         txn: &mut C::Txn,
         s: &mut S,
     ) -> bool {
-        if !self.is_read {
+        if !self.is_read && self.left != 0 {
             // SAFETY: by the caller's promise.
-            return unsafe { self.base.as_mut().expect("begun").step(context, txn, s) };
+            let is_found = unsafe { self.base.as_mut().expect("begun").step(context, txn, s) };
+            self.left = u64::from(!is_found);
+            return is_found;
         }
         let mut round = self.left;
         while round != 0 {
