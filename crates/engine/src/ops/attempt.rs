@@ -34,7 +34,7 @@ impl<C: ConcurrencyControl> UnderPolicy for CommitStep<'_, C> {
 
 impl<C: ConcurrencyControl> TxnState<C> {
     /// Begins an attempt, here and now; `None`: it has to wait.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub(crate) fn begin_now(&self) -> Option<Result<(), NotBegun>> {
         self.step_begin(&mut PrefetchOnly)
     }
@@ -59,7 +59,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
     }
 
     /// Goes on with the commit, here and now.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub(crate) fn commit_now(&self, commit: &mut Commit<C>) -> Option<Result<(), Abort>> {
         self.with_policy(&mut PrefetchOnly, Activity::Control, CommitStep(self, commit))
     }
@@ -167,7 +167,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
 
 impl<C: ConcurrencyControl> TxnState<C> {
     /// Begins an attempt, if that does not suspend; else `None`, and the rest of it is posted.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub(crate) fn begin_or_post(&self) -> Option<Result<()>> {
         self.operations.set(0);
         self.reliefs.set(0);
@@ -206,7 +206,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
     }
 
     /// The commit, if it does not suspend; else `None`, and the rest of it is posted.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub(crate) fn commit_or_post(&self) -> Option<Result<(), Fault>> {
         match self.doomed.get() {
             Some(fault) => Some(Err(fault)),
@@ -215,7 +215,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
     }
 
     /// As `commit_or_post`, of a commit or a trial.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub(crate) fn decide_or_post(&self, mut commit: Commit<C>) -> Option<Result<(), Fault>> {
         if self.pauses {
             self.post_commit(commit);

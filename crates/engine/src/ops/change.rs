@@ -21,7 +21,7 @@ fn note_absent<C: ConcurrencyControl>(txn: &mut C::Txn, point: &Point<C>, is_tra
 impl<C: ConcurrencyControl> TxnState<C> {
     /// The bytes that a finished point operation has found. They last as long as the transaction: see
     /// [`ConcurrencyControl::value`].
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub(crate) fn found(&self, point: &Point<C>) -> Result<Option<&[u8]>, Fault> {
         match self.context().profile.is_timing() {
             false => self.find(point),
@@ -92,7 +92,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
         }
     }
 
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn make_change(&self, point: &Point<C>, change: Change<'_>) -> Result<Written, Refused> {
         if C::HAS_PARTITIONS && (point.is_unsought() || !self.is_admitted(point)?) {
             return Ok(Written::Gone);

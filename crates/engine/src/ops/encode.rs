@@ -7,7 +7,7 @@ use crate::table::{AsKey, Fault, Key, encode_whole, index_key};
 
 impl<C: ConcurrencyControl> TxnState<C> {
     /// The index's form of a key; long ones are copied to where they stay.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub(crate) fn index_key<K: Key>(&self, key: &impl AsKey<K>) -> Result<index::Key, Fault> {
         let key = match key.short() {
             Some((slice, 8)) => index::Key { slice, len: 8, bytes: std::ptr::null() },

@@ -118,7 +118,7 @@ impl<'t, C: ConcurrencyControl> MultiGet<'t, C> {
     }
 
     /// Reads `count` keys, each of which goes to `found`, in order.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn poll(
         &mut self,
         context: &Context<'_>,

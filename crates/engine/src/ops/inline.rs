@@ -139,7 +139,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
         On(operation, self.context(), unsafe { &mut *self.scheme.get() })
     }
 
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn run(&self, operation: impl Steps) -> bool {
         match self.execution.get() {
             Execution::Sequential => self.with_policy(&mut Never, Activity::Useful, ToItsEnd(operation)),
@@ -187,7 +187,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
     }
 
     /// Steps a point operation that is in no slot.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub(crate) fn step_point<S: Suspend>(&self, point: &mut Point<C>, s: &mut S) -> bool {
         self.with_policy(s, Activity::Useful, Once(self.on(point)))
     }

@@ -4,6 +4,10 @@
 //! In the order in which a `get` goes: the future (`point_futures`), when it is polled, posts a step machine (`point`) into a
 //! slot of the transaction's state (`point_lookup`, `slots`); the worker steps that through index and record; polled again,
 //! the future takes the value out (`change`).
+//!
+//! What the body of a transaction calls is compiled into it, at each `await`: that is fast, and much code. With debug assertions
+//! it is called out of line (`cfg_attr(not(debug_assertions), inline(always))`), so that programs and tests are built in less than
+//! half the time.
 
 mod attempt;
 mod blocker;

@@ -41,7 +41,7 @@ impl<'t, V: ?Sized, C: ConcurrencyControl> Get<'t, V, C> {
 
 impl<'t, V: Value + ?Sized, C: ConcurrencyControl> Future for Get<'t, V, C> {
     type Output = Result<Option<V::View<'t>>>;
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         self.0.poll_found(context).map(|bytes| bytes?.map(V::view).transpose())
     }
@@ -96,7 +96,7 @@ struct Write<'t, 'v, V: Value + ?Sized, C: ConcurrencyControl> {
 }
 
 impl<'t, 'v, V: Value + ?Sized, C: ConcurrencyControl> Write<'t, 'v, V, C> {
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn poll(
         &mut self,
         context: &Context<'_>,
@@ -133,7 +133,7 @@ macro_rules! write_futures {
 
         impl<'t, 'v, V: Value + ?Sized, C: ConcurrencyControl> Future for $name<'t, 'v, V, C> {
             type Output = Result<$output>;
-            #[inline(always)]
+            #[cfg_attr(not(debug_assertions), inline(always))]
             fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<$output>> {
                 self.0.poll(context, |value| Change::$change(value)).map(|written| { let $written = written?; $result })
             }

@@ -96,7 +96,7 @@ impl<'t, C: ConcurrencyControl> PointLookup<'t, C> {
     }
 
     /// Gives the operation to `end` when it is done, and then releases its place, which the caller forgets.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub(crate) fn poll<R>(
         &mut self,
         context: &Context<'_>,
@@ -130,7 +130,7 @@ impl<'t, C: ConcurrencyControl> PointLookup<'t, C> {
 
     /// A finished operation on a row that is known without a descent: one that was read lately, or where the key that was
     /// inserted last is the one before it.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn known_point(&self, change: Change<'_>) -> Option<Point<C>> {
         if self.place != NO_SLOT || self.table.is_null() {
             return None;
@@ -193,7 +193,7 @@ impl<'t, C: ConcurrencyControl> PointLookup<'t, C> {
         !self.table.is_null() && !unsafe { &*self.table }.indexes.is_empty()
     }
 
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub(crate) fn poll_found(&mut self, context: &Context<'_>) -> Poll<Result<Option<&'t [u8]>, Fault>> {
         let result = self.poll(context, |txn, point| {
             let found = txn.found(point)?;
@@ -209,7 +209,7 @@ impl<'t, C: ConcurrencyControl> PointLookup<'t, C> {
     }
 
     /// Makes the change when the record is found; as often as it turns out to be gone meanwhile.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub(crate) fn poll_change(&mut self, context: &Context<'_>, change: Change<'_>) -> Poll<Result<Written>> {
         self.check_writable()?;
         if self.has_upkeep || self.place == NO_SLOT && self.is_indexed() {

@@ -259,7 +259,7 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Rows<'t, K, V, C> {
         }
     }
 
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn poll_each(
         &mut self,
         context: &Context<'_>,
@@ -327,7 +327,7 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Rows<'t, K, V, C> {
     }
 
     /// The next row as `view` has it, which may pass one by.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub(crate) fn poll_row<R>(
         &mut self,
         context: &Context<'_>,

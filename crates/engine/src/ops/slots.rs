@@ -58,7 +58,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
     }
 
     /// Takes a free place for an operation; `None`: run it in place.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub(crate) fn post(&self, op: Op<C>) -> Option<u8> {
         let place = self.free_slot()?;
         self.fill_slot(place, op);
@@ -79,7 +79,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
 
     /// As `post`, for the commonest operation, which is made where it stays: one made elsewhere, in parts, and
     /// copied in wider words than these would have the processor wait.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub(crate) fn post_point(&self, table: &TableInner, key: Key, intent: Intent) -> Option<Posted> {
         let place = self.free_slot()?;
         self.fill_slot(place, Op::Point(Point::unbegun(table, key, intent)));
@@ -126,7 +126,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
     }
 
     /// An operation on a row that the transaction has read a value of lately, with the record found.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub(crate) fn recent_point(
         &self,
         table: *const TableInner,
@@ -143,7 +143,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
     }
 
     /// A write under a key that belongs where the transaction has inserted last, done but for the change.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub(crate) fn point_behind_insert(&self, table: &TableInner, key: Key) -> Option<Point<C>> {
         let cursor = self.last_insert.cursor_for(table, &key, self.context())?;
         let mut point = Point { cursor, ..Point::unbegun(table, key, Intent::Write) };

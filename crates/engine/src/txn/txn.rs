@@ -43,7 +43,7 @@ impl<C: ConcurrencyControl> Txn<C> {
     /// assert_eq!(length, Some(3));
     /// # Ok::<(), braiddb::Error>(())
     /// ```
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub fn get<K: Key, V: Value + ?Sized>(&self, table: Table<K, V>, key: impl AsKey<K>) -> Get<'_, V, C> {
         Get::new(self.locate(table, &key))
     }
@@ -92,7 +92,7 @@ impl<C: ConcurrencyControl> Txn<C> {
     /// assert_eq!(found, [Some(9), None]);
     /// # Ok::<(), braiddb::Error>(())
     /// ```
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub fn get_many<'t, K: Key, V: Value + ?Sized, A: AsKey<K>, const N: usize>(
         &'t self,
         table: Table<K, V>,
@@ -128,7 +128,7 @@ impl<C: ConcurrencyControl> Txn<C> {
     }
 
     /// Is there a value under `key`?
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub fn contains<K: Key, V: Value + ?Sized>(
         &self,
         table: Table<K, V>,
@@ -138,7 +138,7 @@ impl<C: ConcurrencyControl> Txn<C> {
     }
 
     /// Sets the value under `key`, whether or not there is one.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub fn put<'t, 'v, K: Key, V: Value + ?Sized>(
         &'t self,
         table: Table<K, V>,
@@ -149,7 +149,7 @@ impl<C: ConcurrencyControl> Txn<C> {
     }
 
     /// Adds a value under a key that has none; [`Error::KeyExists`] otherwise.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub fn insert<'t, 'v, K: Key, V: Value + ?Sized>(
         &'t self,
         table: Table<K, V>,
@@ -160,7 +160,7 @@ impl<C: ConcurrencyControl> Txn<C> {
     }
 
     /// Replaces the value under `key`; returns false if there is none, and nothing was changed.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub fn update<'t, 'v, K: Key, V: Value + ?Sized>(
         &'t self,
         table: Table<K, V>,
@@ -171,7 +171,7 @@ impl<C: ConcurrencyControl> Txn<C> {
     }
 
     /// Removes the value under `key`; returns false if there was none.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub fn delete<K: Key, V: Value + ?Sized>(&self, table: Table<K, V>, key: impl AsKey<K>) -> Delete<'_, C> {
         Delete::new(self.locate(table, &key))
     }
@@ -327,7 +327,7 @@ impl<C: ConcurrencyControl> Txn<C> {
         &self.0
     }
 
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn locate<K: Key, V: Value + ?Sized>(
         &self,
         table: Table<K, V>,
