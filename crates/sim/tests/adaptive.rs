@@ -3,16 +3,26 @@
 
 use braid_sim::crash;
 use braid_sim::script::program::Script;
-use braid_sim::script::{History, Player, Schedule, check_random, check_specs, play};
+use braid_sim::script::{Failure, History, Player, Schedule, check_random, check_specs, play};
 use braid_sim::{Entry, Isolation, Report, Settings, WorkloadId, run};
 use braiddb::testing::{AllHot, HotByChance};
 use braiddb::{ConcurrencyControl, IndexKind};
 use std::marker::PhantomData;
 
-/// Random scripts of each form, on each kind of index; seeds of each workload; and of lives with crashes.
-const SCRIPTS: u64 = 5_000;
-const SEEDS: u64 = 6;
-const LIVES: u64 = 4;
+/// How much is run.
+struct Extent {
+    /// The anomalies in every interleaving, on each of these.
+    specs: &'static [IndexKind],
+    /// Random scripts, on each kind of index.
+    scripts: u64,
+    /// Seeds of each workload.
+    seeds: u64,
+    /// Lives with crashes.
+    lives: u64,
+}
+
+const SMALL: Extent = Extent { specs: &[], scripts: 1_000, seeds: 1, lives: 2 };
+const LARGE: Extent = Extent { specs: IndexKind::ALL, scripts: 200_000, seeds: 100, lives: 200 };
 
 /// A form of the scheme.
 struct Form<C>(IndexKind, PhantomData<fn() -> C>);
@@ -28,22 +38,25 @@ impl<C: ConcurrencyControl> Player for Form<C> {
 }
 
 /// Every interleaving of the known anomalies, and random scripts.
-fn plays<C: ConcurrencyControl>() {
-    for index in IndexKind::ALL {
-        let form = Form::<C>(*index, PhantomData);
-        let specs = check_specs(&form);
-        let random = check_random(&form, 0..SCRIPTS);
-        let failures: Vec<String> =
-            specs.failures.iter().chain(&random.failures).map(ToString::to_string).collect();
+fn plays<C: ConcurrencyControl>(extent: &Extent) {
+    let check = |failures: &[Failure]| {
+        let failures: Vec<String> = failures.iter().map(ToString::to_string).collect();
         assert!(failures.is_empty(), "{}", failures.join("\n\n"));
+    };
+    for index in extent.specs {
+        check(&check_specs(&Form::<C>(*index, PhantomData)).failures);
+    }
+    for index in IndexKind::ALL {
+        let random = check_random(&Form::<C>(*index, PhantomData), 0..extent.scripts);
+        check(&random.failures);
         assert!(random.committed > random.aborted, "{random:?}");
     }
 }
 
 /// Workloads under the seeded scheduler.
-fn runs<C: ConcurrencyControl>() {
+fn runs<C: ConcurrencyControl>(extent: &Extent) {
     for workload in WorkloadId::all() {
-        let all = (0..SEEDS).fold(Report::default(), |all, seed| {
+        let all = (0..extent.seeds).fold(Report::default(), |all, seed| {
             let settings = Settings { seed, transactions: 500, ..Settings::default() };
             let report = run(Entry::<C>::of(workload), &settings, Isolation::Serial);
             all.plus(report.unwrap_or_else(|violation| panic!("{violation}")))
@@ -53,8 +66,8 @@ fn runs<C: ConcurrencyControl>() {
 }
 
 /// Durable databases whose disk crashes.
-fn crashes<C: ConcurrencyControl>() {
-    for seed in 0..LIVES {
+fn crashes<C: ConcurrencyControl>(extent: &Extent) {
+    for seed in 0..extent.lives {
         let settings = crash::Settings::seeded(seed);
         crash::check::<C>(&settings).unwrap_or_else(|failure| panic!("{failure}, with {settings:?}"));
     }
@@ -66,19 +79,28 @@ macro_rules! tests {
             /// Proves that scripts show what the scheme promises.
             #[test]
             fn scripts() {
-                super::plays::<$form>();
+                super::plays::<$form>(&super::SMALL);
             }
 
             /// Proves that the workloads' conditions hold, and their histories are what the scheme promises.
             #[test]
             fn workloads() {
-                super::runs::<$form>();
+                super::runs::<$form>(&super::SMALL);
             }
 
             /// Proves that nothing is lost in crashes.
             #[test]
             fn crash_states() {
-                super::crashes::<$form>();
+                super::crashes::<$form>(&super::SMALL);
+            }
+
+            /// Proves all of that with many more.
+            #[test]
+            #[ignore = "takes hours: see .ci/deep"]
+            fn at_length() {
+                super::plays::<$form>(&super::LARGE);
+                super::runs::<$form>(&super::LARGE);
+                super::crashes::<$form>(&super::LARGE);
             }
         }
     )*};

@@ -2,17 +2,17 @@
 
 use braid_sim::{Isolation, Report, SCHEMES, Scheme, Settings, WorkloadId};
 
-const SEEDS: u64 = 1500;
+const SEEDS: u64 = 600;
 /// Where readers are in the way of writers, and conflicts take most of the time.
-const SEEDS_WITHOUT_SNAPSHOTS: u64 = 300;
+const SEEDS_WITHOUT_SNAPSHOTS: u64 = 60;
 
 fn run(scheme: &Scheme, workload: WorkloadId, settings: &Settings) -> Report {
     scheme.run(workload, settings).unwrap_or_else(|violation| panic!("{}: {violation}", scheme.name))
 }
 
-/// More than a thousand seeds over all workloads show no violation, under any scheme.
+/// Hundreds of seeds over all workloads show no violation, under any scheme.
 #[test]
-fn a_thousand_seeds() {
+fn hundreds_of_seeds() {
     for scheme in SCHEMES {
         for (i, workload) in WorkloadId::all().enumerate() {
             let (count, commits_min) = match scheme.isolation {
@@ -37,10 +37,9 @@ fn a_seed_decides_everything() {
         for workload in WorkloadId::all() {
             let report =
                 |seed| run(scheme, workload, &Settings { seed, transactions: 100, ..Settings::default() });
-            for seed in 5000..5005 {
-                assert_eq!(report(seed), report(seed), "seed {seed}");
-            }
-            assert_ne!(report(5000).trace, report(5001).trace);
+            let once = report(5000);
+            assert_eq!(once, report(5000));
+            assert_ne!(once.trace, report(5001).trace);
         }
     }
 }

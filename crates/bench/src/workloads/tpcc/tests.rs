@@ -10,6 +10,9 @@ use clap::Parser;
 
 const SEED: u64 = 3;
 
+const MODES: [Mode; 5] = [Mode::Naive, Mode::Prefetch, Mode::Interleaved, Mode::Hybrid, Mode::Auto];
+const TRANSACTIONS: u64 = 200;
+
 /// Runs in all modes, in memory.
 fn plan(cc: Cc, mix: &[Mix]) -> RunPlan {
     RunPlan {
@@ -19,10 +22,10 @@ fn plan(cc: Cc, mix: &[Mix]) -> RunPlan {
         index: IndexKind::default(),
         directory: std::env::temp_dir(),
         mix: mix.to_vec(),
-        mode: vec![Mode::Naive, Mode::Prefetch, Mode::Interleaved, Mode::Hybrid, Mode::Auto],
+        mode: MODES.to_vec(),
         workers: 2,
         batch: 8,
-        transactions: 400,
+        transactions: TRANSACTIONS,
         seed: SEED,
     }
 }
@@ -34,7 +37,7 @@ fn check(plan: &RunPlan) {
     for run in &runs {
         assert_eq!(run.violations, [""; 0], "{run:?}");
         let commits: u64 = run.commits.iter().map(|(_, commits)| commits).sum();
-        assert_eq!(commits + run.rolled_back, 800, "{run:?}");
+        assert_eq!(commits + run.rolled_back, 2 * TRANSACTIONS, "{run:?}");
         assert_eq!(run.commits.len(), run.mix.kinds().len());
         assert!(run.commits.iter().all(|(_, commits)| *commits > 0), "{run:?}");
     }
@@ -48,10 +51,10 @@ macro_rules! mixes {
             use super::*;
 
             #[test]
-            fn all_mixes_hold_the_conditions() {
-                // Proves the conditions after every mix in every mode with two workers, eight transactions open on each.
+            fn every_mode_holds_the_conditions() {
+                // Proves the conditions after the standard's mix in every mode with two workers, eight transactions open on each.
                 // (Under snapshot isolation TPC-C is serializable.)
-                check(&plan(SchemeKind::$scheme.into(), &Mix::ALL));
+                check(&plan(SchemeKind::$scheme.into(), &[Mix::Full]));
             }
 
             #[test]
@@ -65,6 +68,15 @@ macro_rules! mixes {
 }
 
 braiddb::schemes!(mixes);
+
+#[test]
+fn every_mix_holds_the_conditions() {
+    // Proves that the conditions say nothing wrong of the other mixes.
+    check(&RunPlan {
+        mode: vec![Mode::Naive, Mode::Interleaved],
+        ..plan(SchemeKind::Serializable.into(), &Mix::ALL)
+    });
+}
 
 #[test]
 fn declared_readers_hold_the_conditions() {
