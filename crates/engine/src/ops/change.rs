@@ -3,7 +3,7 @@
 use super::blocker::{Blocker, Wanted};
 use super::point::Point;
 use super::state::TxnState;
-use crate::cc::{Abort, Admission, Change, ConcurrencyControl, Holder, Refused, Target, Written};
+use crate::cc::{Abort, Admission, Change, ConcurrencyControl, Holder, Intent, Refused, Target, Written};
 use crate::index::{Index, Inserted};
 use crate::profile::Activity;
 use crate::record::VALUE_BYTES_MAX;
@@ -204,6 +204,8 @@ impl<C: ConcurrencyControl> TxnState<C> {
         unsafe { C::discard(context.env(), record, &target) };
         match inserted? {
             Inserted::New => unreachable!("handled above"),
+            // What goes with the row was looked for without it: by now it may have a value.
+            Inserted::Exists(_) if point.intent == Intent::Covered => Ok(Written::Gone),
             Inserted::Exists(id) => {
                 self.created.set(id);
                 self.write(&Point { id, record: table.record(id), ..*point }, change)
