@@ -4,9 +4,13 @@
 use super::gate::Gate;
 use super::history::{Observed, Outcome};
 use super::program::{Busy, Cursor, Operation, Place, Seen, Transaction, Turn};
+use braiddb::futures::Get;
 use braiddb::{Claim, ConcurrencyControl, Error, Result, Table, Txn};
 use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::rc::Rc;
+use std::task::Poll;
 
 /// The distance between two keys of a script.
 pub(super) const SPREAD: u64 = 1024;
@@ -72,12 +76,28 @@ impl Actor {
     }
 }
 
-/// A transaction's closure.
+/// At least the operations that a transaction has places for.
+const PLACES: u64 = 8;
+
+/// Takes all places for operations of the transaction, as long as these futures are not polled again: its other operations run
+/// where they are polled.
+async fn take_places<C: ConcurrencyControl>(tx: &Txn<C>, table: Table<u64, i64>) -> Vec<Get<'_, i64, C>> {
+    let mut reads: Vec<_> = (0..PLACES).map(|key| tx.get(table, key)).collect();
+    poll_fn(|context| {
+        reads.retain_mut(|read| Future::poll(Pin::new(read), context).is_pending());
+        Poll::Ready(())
+    })
+    .await;
+    reads
+}
+
+/// A transaction's closure. `idle`: a frozen table, if its operations are to run where they are polled.
 pub(super) async fn act<C: ConcurrencyControl>(
     tx: &Txn<C>,
     transaction: &Transaction,
     tables: &[Table<u64, i64>],
     declared: &[u32],
+    idle: Option<Table<u64, i64>>,
     actor: &Actor,
 ) -> Result<()> {
     let begun = actor.now();
@@ -87,6 +107,10 @@ pub(super) async fn act<C: ConcurrencyControl>(
     }
     let partition = |key: &u32| tx.partition_of(*tables.first()?, engine_key(*key));
     tx.declare_partitions(declared.iter().filter_map(partition)).await?;
+    let _held = match idle {
+        Some(table) => take_places(tx, table).await,
+        None => Vec::new(),
+    };
     let mut cursor = Cursor::new(transaction);
     loop {
         match cursor.advance() {

@@ -8,12 +8,12 @@
 //! transaction meets this one within an operation.)
 
 use super::actor::{Actor, SPREAD, act, engine_key};
-use super::history::History;
+use super::history::{Described, History};
 use super::policy::{EveryMiss, Phases, Still};
 use super::program::{Place, Script, State};
 use crate::random::{Random, front_of};
 use braiddb::worker::{Step, Worker, WorkerOptions};
-use braiddb::{ConcurrencyControl, Database, Error, IndexKind, Options, Result, Table, Txn};
+use braiddb::{ConcurrencyControl, Database, Error, Index, IndexKind, Options, Result, Table, Txn};
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
@@ -141,6 +141,10 @@ struct Stage<'s, C: ConcurrencyControl> {
     phases_left: Vec<usize>,
     actors: Vec<Actor>,
     tables: Tables,
+    /// By the value, of each table, in some runs.
+    indexes: Vec<Index<i64, u64, i64>>,
+    /// In some runs operations run where they are polled: a frozen table without rows, to be read for that.
+    idle: Option<Table<u64, i64>>,
     database: Database<C>,
     fault: Rc<RefCell<Option<String>>>,
     /// A transaction of the stage's own is open.
@@ -156,6 +160,7 @@ impl<'s, C: ConcurrencyControl> Stage<'s, C> {
         let open = |name: &String| database.partitioned_table(name, PARTITION_BITS);
         let tables: Result<Vec<_>> = script.tables.iter().map(open).collect();
         let tables = Rc::new(tables.map_err(words)?);
+        let (indexes, idle) = parts(&database, &tables, seed).map_err(words)?;
         let (clock, fault) = (Rc::new(Cell::new(0)), Rc::new(RefCell::new(None)));
         let actors = script.transactions.iter().map(|_| Actor::new(&clock, &fault)).collect();
         let mut stage = Stage {
@@ -167,6 +172,8 @@ impl<'s, C: ConcurrencyControl> Stage<'s, C> {
             phases_left: vec![0; script.transactions.len()],
             actors,
             tables,
+            indexes,
+            idle,
             database,
             fault,
             is_filling: Rc::default(),
@@ -245,8 +252,8 @@ impl<'s, C: ConcurrencyControl> Stage<'s, C> {
         }
         let (transaction, tables) = (self.script.transactions[at].clone(), self.tables.clone());
         let (inside, outside) = (actor.clone(), actor.clone());
-        let declared = self.declared(at);
-        let body = async move |tx: &Txn<C>| act(tx, &transaction, &tables, &declared, &inside).await;
+        let (declared, idle) = (self.declared(at), self.idle);
+        let body = async move |tx: &Txn<C>| act(tx, &transaction, &tables, &declared, idle, &inside).await;
         self.spawn(at, body, move |result| outside.end(result))
     }
 
@@ -327,12 +334,39 @@ impl<'s, C: ConcurrencyControl> Stage<'s, C> {
         }
         let last = self.last().map_err(words)?;
         let transactions = self.actors.iter().map(|actor| actor.observed.borrow().clone()).collect();
-        Ok(History { transactions, last })
+        let history = History { transactions, last };
+        let checked = self.check_indexes();
+        checked.map_err(|what| format!("{what}\n{}", Described(self.script, &history)))?;
+        Ok(history)
     }
 
     fn waiting(&self) -> impl Iterator<Item = &str> {
         let all = self.script.transactions.iter().zip(&self.actors);
         all.filter(|(_, actor)| actor.is_open.get()).map(|(transaction, _)| transaction.name.as_str())
+    }
+
+    /// Each index has the rows that there are.
+    fn check_indexes(&self) -> Result<(), String> {
+        for (table, index) in self.tables.iter().zip(&self.indexes) {
+            let transaction = self.database.begin().map_err(words)?;
+            let found = transaction.with(async |tx| {
+                let (mut rows, mut found) = (tx.scan(*table, 0..u64::MAX), (Vec::new(), Vec::new()));
+                while let Some((key, value)) = rows.next().await? {
+                    found.0.push((value, key, value));
+                }
+                let mut entries = tx.scan_by(*index, i64::MIN..=i64::MAX);
+                while let Some((entry, key, value)) = entries.next().await? {
+                    found.1.push((entry, key, value));
+                }
+                Ok(found)
+            });
+            let (mut rows, entries) = found.map_err(words)?;
+            rows.sort_unstable();
+            if rows != entries {
+                return Err(format!("a table has {rows:?}, and its index {entries:?}"));
+            }
+        }
+        Ok(())
     }
 
     fn last(&self) -> Result<State> {
@@ -348,6 +382,27 @@ impl<'s, C: ConcurrencyControl> Stage<'s, C> {
         transaction.commit()?;
         Ok(state)
     }
+}
+
+/// What a run has beside its tables, by its seed: indexes in one of four, and in one of four a table to be read so that
+/// operations run in place.
+fn parts<C: ConcurrencyControl>(
+    database: &Database<C>,
+    tables: &[Table<u64, i64>],
+    seed: u64,
+) -> Result<(Vec<Index<i64, u64, i64>>, Option<Table<u64, i64>>)> {
+    const ONE_OF_FOUR: u64 = 25;
+    let mut random = Random::new(seed ^ 0x1d_97ac);
+    let has_indexes = random.chance(ONE_OF_FOUR);
+    let indexed = tables.iter().filter(|_| has_indexes);
+    let indexes = indexed.map(|table| database.index(*table, "by value", |_, value| Some(value)));
+    let indexes = indexes.collect::<Result<_>>()?;
+    if !random.chance(ONE_OF_FOUR) {
+        return Ok((indexes, None));
+    }
+    let idle = database.table("idle")?;
+    database.freeze(idle)?;
+    Ok((indexes, Some(idle)))
 }
 
 fn words(error: Error) -> String {
