@@ -2,8 +2,8 @@
 
 use braid_sim::script::program::{Action, Busy, Seen};
 use braid_sim::script::{
-    History, Move, Outcome, Player, Schedule, count, generate, interleavings, interleavings_of_phases, parse,
-    spec,
+    History, Move, Outcome, Player, Schedule, Variant, count, generate, interleavings,
+    interleavings_of_phases, parse, spec,
 };
 use braid_sim::{SCHEMES, Scheme};
 use std::collections::BTreeSet;
@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 fn histories(scheme: Scheme, name: &str) -> Vec<History> {
     let script = spec(name).expect("there is a script of that name").expect("it can be read");
     let play = |moves: Vec<Move>, workers| {
-        let schedule = Schedule { moves, workers, seed: 1, declares: false };
+        let schedule = Schedule { moves, workers, seed: 1, variant: Variant::default() };
         scheme.play(&script, &schedule).unwrap_or_else(|fault| panic!("{fault}\n{script}{schedule}"))
     };
     interleavings(&script).flat_map(|moves| [play(moves.clone(), 1), play(moves, 2)]).collect()
@@ -64,8 +64,8 @@ fn who_waits_goes_on_or_gives_way() {
             for workers in [1, 2] {
                 // The older one asks for the row while the younger one has it.
                 let moves: Vec<Move> = [0, 1, 0, 1, 0, 1].map(Move::Step).into();
-                let history =
-                    scheme.play(&script(end), &Schedule { moves, workers, seed: 1, declares: false });
+                let history = scheme
+                    .play(&script(end), &Schedule { moves, workers, seed: 1, variant: Variant::default() });
                 let history = history.unwrap_or_else(|fault| panic!("{fault}"));
                 assert_eq!(history.transactions[0].outcome, expected, "{}, {end}: {history:?}", scheme.name);
                 assert_eq!(history.transactions[1].outcome, Outcome::Committed);
@@ -89,7 +89,8 @@ fn older_readers_find_older_versions() {
         let scheme = SCHEMES.iter().find(|scheme| scheme.name == name).expect("it is in the table");
         // The older one begins, the younger one commits, and then the older one reads.
         let moves: Vec<Move> = [0, 1, 1, 0, 0].map(Move::Step).into();
-        let history = scheme.play(&script, &Schedule { moves, workers: 2, seed: 1, declares: false });
+        let history =
+            scheme.play(&script, &Schedule { moves, workers: 2, seed: 1, variant: Variant::default() });
         let history = history.unwrap_or_else(|fault| panic!("{fault}"));
         assert_eq!(history.transactions[1].outcome, Outcome::Committed);
         assert_eq!(history.transactions[0].outcome, expected, "{name}: {history:?}");
@@ -166,7 +167,8 @@ fn parted_commits_stay() {
         moves.extend([Move::Step(1), Move::Step(1)]);
         moves.extend([Move::Phase(1)].repeat(4));
         moves.extend([Move::Phase(0)].repeat(4 - phases));
-        let history = SCHEMES[0].play(&script, &Schedule { moves, workers: 2, seed: 1, declares: false });
+        let history =
+            SCHEMES[0].play(&script, &Schedule { moves, workers: 2, seed: 1, variant: Variant::default() });
         let history = history.unwrap_or_else(|fault| panic!("{fault}"));
         let (a, b) = (&history.transactions[0], &history.transactions[1]);
         assert!(a.ends < b.begins && b.ended < a.ended, "{phases}: {history:?}");

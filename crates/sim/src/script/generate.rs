@@ -6,7 +6,7 @@ use super::oracle::holds;
 use super::player::Player;
 use super::program::Script;
 use super::shrink::shrink;
-use super::stage::{Move, Schedule};
+use super::stage::{Move, Schedule, Variant};
 use super::text::{TRANSACTIONS_MAX, parse};
 use crate::random::Random;
 use braid_history::Model;
@@ -239,5 +239,5 @@ fn schedule(script: &Script, random: &mut Random) -> Schedule {
         }
     }
     let (workers, seed) = (random.between(1, 2) as usize, random.any());
-    Schedule { moves, workers, seed, declares: seed.is_multiple_of(2) }
+    Schedule { moves, workers, seed, variant: Variant::seeded(seed) }
 }

@@ -29,7 +29,7 @@ pub use interleavings::{count, interleavings, interleavings_of_phases, is_serial
 pub use oracle::{answers_hold, holds};
 pub use player::Player;
 pub use specs::{SPECS, SpecReport, SpecResult, check_script, check_specs, spec};
-pub use stage::{Move, Schedule, play};
+pub use stage::{Move, Schedule, Variant, play};
 pub use text::{ParseError, TRANSACTIONS_MAX, parse};
 
 use program::Script;

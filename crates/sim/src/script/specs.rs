@@ -6,7 +6,7 @@ use super::interleavings::{interleavings, interleavings_of_phases, is_serial};
 use super::oracle::holds;
 use super::player::Player;
 use super::program::{Expectation, Script};
-use super::stage::{Move, Schedule};
+use super::stage::{Move, Schedule, Variant};
 use super::text::{ParseError, parse};
 use braid_history::Model;
 
@@ -153,7 +153,7 @@ impl Check<'_> {
                 moves: moves.to_vec(),
                 workers: *workers,
                 seed: self.result.interleavings,
-                declares: false,
+                variant: Variant::default(),
             };
             match self.player.play(self.script, &schedule) {
                 Ok(history) => self.judge(&schedule, &history),

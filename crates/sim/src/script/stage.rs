@@ -57,14 +57,43 @@ pub struct Schedule {
     pub workers: usize,
     /// Decides how long commits stay between their phases.
     pub seed: u64,
+    /// What is different from other runs.
+    pub variant: Variant,
+}
+
+/// What is different in some runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Variant {
     /// Transactions declare partitions, whether or not these are what they need: as the seed says.
     pub declares: bool,
+    /// Tables have an index by the value, which is compared with them at the end.
+    pub has_indexes: bool,
+    /// Operations run where they are polled.
+    pub in_place: bool,
+}
+
+impl Variant {
+    /// Some variant, as a seed says.
+    pub(super) fn seeded(seed: u64) -> Variant {
+        const ONE_OF_FOUR: u64 = 25;
+        let mut random = Random::new(seed ^ 0x1d_97ac);
+        let (has_indexes, in_place) = (random.chance(ONE_OF_FOUR), random.chance(ONE_OF_FOUR));
+        Variant { declares: seed.is_multiple_of(2), has_indexes, in_place }
+    }
 }
 
 impl std::fmt::Display for Schedule {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let declares = if self.declares { ", declaring partitions" } else { "" };
-        write!(f, "on {} workers, pauses of {}{declares}:", self.workers, self.seed)?;
+        write!(f, "on {} workers, pauses of {}", self.workers, self.seed)?;
+        let Variant { declares, has_indexes, in_place } = self.variant;
+        for (is_so, what) in
+            [(declares, "declaring partitions"), (has_indexes, "with indexes"), (in_place, "in place")]
+        {
+            if is_so {
+                write!(f, ", {what}")?;
+            }
+        }
+        write!(f, ":")?;
         for each in &self.moves {
             match each {
                 Move::Step(transaction) => write!(f, " {transaction}")?,
@@ -96,8 +125,8 @@ fn run<C: ConcurrencyControl>(
     schedule: &Schedule,
     index: IndexKind,
 ) -> Result<History, String> {
-    let mut stage = Stage::<C>::new(script, schedule.workers, schedule.seed, index)?;
-    stage.declares = schedule.declares;
+    let Schedule { workers, seed, variant, .. } = *schedule;
+    let mut stage = Stage::<C>::new(script, workers, seed, variant, index)?;
     if schedule.moves.iter().any(|each| matches!(each, Move::Phase(_))) {
         stage.part_commits(&schedule.moves);
     }
@@ -133,7 +162,7 @@ const FILL_ROWS: u64 = 24;
 struct Stage<'s, C: ConcurrencyControl> {
     script: &'s Script,
     seed: u64,
-    declares: bool,
+    variant: Variant,
     workers: Vec<Worker<C, EveryMiss>>,
     /// One per worker.
     phases: Vec<Rc<Phases>>,
@@ -142,7 +171,7 @@ struct Stage<'s, C: ConcurrencyControl> {
     actors: Vec<Actor>,
     tables: Tables,
     /// By the value, of each table, in some runs.
-    indexes: Vec<Index<i64, u64, i64>>,
+    indexes: Vec<ByValue>,
     /// In some runs operations run where they are polled: a frozen table without rows, to be read for that.
     idle: Option<Table<u64, i64>>,
     database: Database<C>,
@@ -152,21 +181,32 @@ struct Stage<'s, C: ConcurrencyControl> {
 }
 
 type Tables = Rc<Vec<Table<u64, i64>>>;
+type ByValue = Index<i64, u64, i64>;
 
 impl<'s, C: ConcurrencyControl> Stage<'s, C> {
-    fn new(script: &'s Script, workers: usize, seed: u64, index: IndexKind) -> Result<Stage<'s, C>, String> {
+    fn new(
+        script: &'s Script,
+        workers: usize,
+        seed: u64,
+        variant: Variant,
+        index: IndexKind,
+    ) -> Result<Stage<'s, C>, String> {
         let options = Options { workers: 0, index, front: front_of(seed), ..Options::default() };
         let database: Database<C> = Database::in_memory_with(options, Arc::new(Still)).map_err(words)?;
         let open = |name: &String| database.partitioned_table(name, PARTITION_BITS);
         let tables: Result<Vec<_>> = script.tables.iter().map(open).collect();
         let tables = Rc::new(tables.map_err(words)?);
-        let (indexes, idle) = parts(&database, &tables, seed).map_err(words)?;
+        let indexes = match variant.has_indexes {
+            true => indexes(&database, &tables).map_err(words)?,
+            false => Vec::new(),
+        };
+        let idle = variant.in_place.then(|| idle(&database)).transpose().map_err(words)?;
         let (clock, fault) = (Rc::new(Cell::new(0)), Rc::new(RefCell::new(None)));
         let actors = script.transactions.iter().map(|_| Actor::new(&clock, &fault)).collect();
         let mut stage = Stage {
             script,
             seed,
-            declares: false,
+            variant,
             workers: Vec::new(),
             phases: (0..workers).map(|_| Rc::default()).collect(),
             phases_left: vec![0; script.transactions.len()],
@@ -259,7 +299,7 @@ impl<'s, C: ConcurrencyControl> Stage<'s, C> {
 
     /// Keys whose partitions a transaction declares: none, or some of the first ones, whatever it needs.
     fn declared(&self, at: usize) -> Vec<u32> {
-        if !self.declares {
+        if !self.variant.declares {
             return Vec::new();
         }
         let mut random = Random::new(self.seed.wrapping_add(at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
@@ -384,25 +424,16 @@ impl<'s, C: ConcurrencyControl> Stage<'s, C> {
     }
 }
 
-/// What a run has beside its tables, by its seed: indexes in one of four, and in one of four a table to be read so that
-/// operations run in place.
-fn parts<C: ConcurrencyControl>(
-    database: &Database<C>,
-    tables: &[Table<u64, i64>],
-    seed: u64,
-) -> Result<(Vec<Index<i64, u64, i64>>, Option<Table<u64, i64>>)> {
-    const ONE_OF_FOUR: u64 = 25;
-    let mut random = Random::new(seed ^ 0x1d_97ac);
-    let has_indexes = random.chance(ONE_OF_FOUR);
-    let indexed = tables.iter().filter(|_| has_indexes);
-    let indexes = indexed.map(|table| database.index(*table, "by value", |_, value| Some(value)));
-    let indexes = indexes.collect::<Result<_>>()?;
-    if !random.chance(ONE_OF_FOUR) {
-        return Ok((indexes, None));
-    }
+/// An index of each table by the value.
+fn indexes<C: ConcurrencyControl>(database: &Database<C>, tables: &Tables) -> Result<Vec<ByValue>> {
+    tables.iter().map(|table| database.index(*table, "by value", |_, value| Some(value))).collect()
+}
+
+/// A frozen table, to be read so that operations run in place.
+fn idle<C: ConcurrencyControl>(database: &Database<C>) -> Result<Table<u64, i64>> {
     let idle = database.table("idle")?;
     database.freeze(idle)?;
-    Ok((indexes, Some(idle)))
+    Ok(idle)
 }
 
 fn words(error: Error) -> String {
@@ -434,7 +465,9 @@ mod tests {
     fn who_waits_is_left_waiting() {
         let script = parse("waits", SCRIPT).unwrap();
         for workers in [1, 2] {
-            let mut stage = Stage::<Snapshot>::new(&script, workers, 0, IndexKind::default()).unwrap();
+            let mut stage =
+                Stage::<Snapshot>::new(&script, workers, 0, Variant::default(), IndexKind::default())
+                    .unwrap();
             let (may_end, has_ended) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(false)));
             let (flag, tables) = (may_end.clone(), stage.tables.clone());
             // Stands for a transaction that waits for another: it takes steps, and gets nowhere.
@@ -464,7 +497,7 @@ mod tests {
     #[test]
     fn who_sets_out_is_left_half_way() {
         let script = parse("half-way", SCRIPT).unwrap();
-        let mut stage = Stage::<Snapshot>::new(&script, 1, 0, IndexKind::BTree).unwrap();
+        let mut stage = Stage::<Snapshot>::new(&script, 1, 0, Variant::default(), IndexKind::BTree).unwrap();
         stage.take(Move::Start(0)).unwrap();
         while stage.actors[0].observed.borrow().begun == 0 {
             stage.settle(1);
@@ -483,7 +516,7 @@ mod tests {
     #[test]
     fn who_never_ends_is_named() {
         let script = parse("never", SCRIPT).unwrap();
-        let mut stage = Stage::<Snapshot>::new(&script, 1, 0, IndexKind::BTree).unwrap();
+        let mut stage = Stage::<Snapshot>::new(&script, 1, 0, Variant::default(), IndexKind::BTree).unwrap();
         for each in [0, 0, 1, 1] {
             stage.take(Move::Step(each)).unwrap(); // nothing settles in between
         }
@@ -496,7 +529,7 @@ mod tests {
         let script = parse("panics", SCRIPT).unwrap();
         let fault = play::<Snapshot>(
             &script,
-            &Schedule { moves: Vec::new(), workers: 0, seed: 0, declares: false },
+            &Schedule { moves: Vec::new(), workers: 0, seed: 0, variant: Variant::default() },
             IndexKind::default(),
         )
         .unwrap_err();
@@ -513,7 +546,7 @@ mod tests {
         let mut moves = vec![Move::Step(0)];
         moves.extend([Move::Fill, Move::Clear].repeat(8));
         moves.extend([0, 1, 1, 1].map(Move::Step));
-        let mut stage = Stage::<Snapshot>::new(&script, 1, 0, IndexKind::BTree).unwrap();
+        let mut stage = Stage::<Snapshot>::new(&script, 1, 0, Variant::default(), IndexKind::BTree).unwrap();
         for each in &moves {
             stage.take(*each).unwrap();
             assert!(stage.settle(LOOKS_OF_FILL_MAX));
@@ -524,7 +557,7 @@ mod tests {
         assert!(
             play::<Snapshot>(
                 &script,
-                &Schedule { moves, workers: 1, seed: 0, declares: false },
+                &Schedule { moves, workers: 1, seed: 0, variant: Variant::default() },
                 IndexKind::BTree
             )
             .is_ok()
@@ -540,7 +573,7 @@ mod tests {
         let moves = vec![step, Move::Fill, step, Move::Clear, Move::Tend, step];
         let history = play::<Snapshot>(
             &script,
-            &Schedule { moves, workers: 2, seed: 0, declares: false },
+            &Schedule { moves, workers: 2, seed: 0, variant: Variant::default() },
             IndexKind::BTree,
         )
         .unwrap();
