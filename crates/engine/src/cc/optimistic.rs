@@ -118,17 +118,9 @@ impl<V: Validation> Policy for Optimistic<V> {
         txn: &mut Txn,
         s: &mut S,
     ) -> Option<Result<Timestamp, Abort>> {
-        if *stage == CommitStage::New {
-            *stage = CommitStage::Fetched;
-            if fetch_written(txn, s) {
-                return None;
-            }
-        }
-        if !txn.try_latch() {
-            s.was(Activity::Waiting);
+        if !latch_written(stage, txn, s) {
             return None;
         }
-        fence(Ordering::SeqCst); // what is latched is, before it is looked whether others have locked it
         let tag = txn.member.tag;
         let is_refused = |record| {
             let row = record_of(record);
@@ -146,9 +138,26 @@ impl<V: Validation> Policy for Optimistic<V> {
     }
 }
 
+/// Asks for what the transaction writes, and latches it. Returns false if the caller is to leave here, and come back.
+#[inline(always)]
+pub(super) fn latch_written<S: Suspend>(stage: &mut CommitStage, txn: &mut Txn, s: &mut S) -> bool {
+    if *stage == CommitStage::New {
+        *stage = CommitStage::Fetched;
+        if fetch_written(txn, s) {
+            return false;
+        }
+    }
+    if !txn.try_latch() {
+        s.was(Activity::Waiting);
+        return false;
+    }
+    fence(Ordering::SeqCst); // what is latched is, before it is looked whether others have locked it
+    true
+}
+
 /// Asks for what is going to be latched, but for what has been locked before. Returns true if the caller is to leave here.
 #[inline(always)]
-pub(super) fn fetch_written<S: Suspend>(txn: &Txn, s: &mut S) -> bool {
+fn fetch_written<S: Suspend>(txn: &Txn, s: &mut S) -> bool {
     let mut leaves = false;
     for (record, write) in txn.accesses.last_writes() {
         if txn.accesses.held(write) == Held::Not {

@@ -4,9 +4,9 @@
 //! here: commit times are drawn from the database's clock; ranges are gone through again, where their nodes have changed,
 //! rather than refused.
 
-use super::Abort;
 use super::optimistic::{Optimistic, Scope, Validation, draw};
-use super::single::{Entry, Single, Txn, record_of};
+use super::single::{Entry, Policy, Single, Txn, record_of};
+use super::{Abort, Env};
 use crate::record::Timestamp;
 use crate::sync::atomic::{Ordering, fence};
 
@@ -26,11 +26,17 @@ impl Validation for ByNewest {
 
     #[inline(always)]
     fn validate(env: Scope<'_, Self>, txn: &Txn) -> Option<Result<Timestamp, Abort>> {
-        let at = draw(env, txn);
-        fence(Ordering::SeqCst); // of two that overwrite what the other has read one finds the other's latch
-        let stale = stale(txn);
-        Some(if stale.is_none() { Ok(at) } else { Err(Abort::Unserializable) })
+        Some(draw_and_compare(env, txn).map_err(|_| Abort::Unserializable))
     }
+}
+
+/// Draws the time of the commit, and then compares what the transaction has read. Fails with the number of the first entry that is
+/// stale.
+#[inline(always)]
+pub(super) fn draw_and_compare<P: Policy>(env: Env<'_, Single<P>>, txn: &Txn) -> Result<Timestamp, usize> {
+    let at = draw(env, txn);
+    fence(Ordering::SeqCst); // of two that overwrite what the other has read one finds the other's latch
+    stale(txn).map_or(Ok(at), Err)
 }
 
 /// The first of what the transaction has read that is not the newest any more, or is about to be overwritten by another one.

@@ -365,12 +365,10 @@ impl<C: ConcurrencyControl> PointLookup<'_, C> {
         upkeep.hold = NO_SLOT; // what a leaked future has held is free by now
         // SAFETY: tables live as long as their database.
         upkeep.restart(self.txn, unsafe { &*self.table }, self.key());
-        let mut is_located = false;
         if let Some(recent) = recent {
             // It was read just now, but perhaps written since: look at it again, where it is.
             let base = upkeep.base.insert(recent);
-            is_located = txn.step_point(base, &mut PrefetchOnly);
-            if is_located {
+            if txn.step_point(base, &mut PrefetchOnly) {
                 upkeep.left = 0;
             } else {
                 upkeep.restart_same(self.txn);
@@ -380,7 +378,7 @@ impl<C: ConcurrencyControl> PointLookup<'_, C> {
         self.place = match txn.post(Op::IndexedWrite(taken)) {
             Some(place) => {
                 upkeep.is_inline = false;
-                if is_located {
+                if upkeep.left == 0 {
                     txn.set_done(place);
                 }
                 place

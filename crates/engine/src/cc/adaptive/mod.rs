@@ -23,8 +23,8 @@ mod shuttle_tests;
 #[cfg(all(test, not(any(braid_shuttle, braid_loom))))]
 mod tests;
 
-use super::optimistic::{Optimistic, draw, fetch_written};
-use super::silo::{ByNewest, stale};
+use super::optimistic::{Optimistic, latch_written};
+use super::silo::{ByNewest, draw_and_compare};
 use super::single::{
     Access, CommitStage, Content, Held, Policy, Single, Txn, Wants, holder_of_lock, record_of, shares_of,
 };
@@ -33,7 +33,6 @@ use crate::memory::OutOfMemory;
 use crate::profile::Activity;
 use crate::record::{Record, Timestamp};
 use crate::suspend::{PrefetchOnly, Suspend};
-use crate::sync::atomic::{Ordering, fence};
 use line::{Line, give_back_shares, line_up, lock_alone, may_sleep, publish};
 use rules::{ByChance, ByMeetings, Everywhere, Rules};
 use std::marker::PhantomData;
@@ -140,33 +139,27 @@ impl<R: Rules> Policy for Heeding<R> {
         txn: &mut Txn,
         s: &mut S,
     ) -> Option<Result<Timestamp, Abort>> {
-        if *stage == CommitStage::New {
-            *stage = CommitStage::Fetched;
-            if fetch_written(txn, s) {
-                return None;
-            }
-        }
-        if !txn.try_latch() {
-            s.was(Activity::Waiting);
+        if !latch_written(stage, txn, s) {
             return None;
         }
-        fence(Ordering::SeqCst); // what is latched is, before it is looked whether others have locked it
         if let Some(record) = refused(txn) {
             env.shared.heat().raise(env.shared.group(record), Wants::Write);
             return Some(Err(Abort::WriteConflict));
         }
-        let at = draw(env, txn);
-        fence(Ordering::SeqCst); // of two that overwrite what the other has read one finds the other's latch
-        if let Some(number) = stale(txn) {
-            let wants = if txn.accesses.last_write(number).is_some() { Wants::Write } else { Wants::Read };
-            let record = txn.accesses.entries[number].record;
-            env.shared.heat().raise(env.shared.group(record), wants);
-            return Some(Err(Abort::Unserializable));
+        match draw_and_compare(env, txn) {
+            Ok(at) => {
+                if txn.heeds {
+                    learn(env, txn);
+                }
+                Some(Ok(at))
+            }
+            Err(stale) => {
+                let wants = if txn.accesses.last_write(stale).is_some() { Wants::Write } else { Wants::Read };
+                let record = txn.accesses.entries[stale].record;
+                env.shared.heat().raise(env.shared.group(record), wants);
+                Some(Err(Abort::Unserializable))
+            }
         }
-        if txn.heeds {
-            learn(env, txn);
-        }
-        Some(Ok(at))
     }
 }
 

@@ -33,7 +33,7 @@ impl Copies {
         let (value, stamp) = unsafe { (&*Version::value(version), (*version).stamp()) };
         let bytes = Version::bytes_for(value.len());
         let write = |at: *mut u64| {
-            // SAFETY: there is room for so many bytes, aligned as words are, and nobody else looks at it.
+            // SAFETY: `at` has room for `bytes` bytes, is aligned for a word, and is not shared yet.
             unsafe { Version::write(at.cast(), stamp.0, std::ptr::null(), VersionKind::Value, value) };
         };
         if bytes <= SHORT_BYTES_MAX {

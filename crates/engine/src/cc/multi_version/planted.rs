@@ -30,7 +30,7 @@ bugs! {
     ABSENCE_FORGOTTEN = 5;
     /// Neither does a scan.
     RANGES_FORGOTTEN = 6;
-    /// A transaction that brings a key does not look who has found it absent.
+    /// An insert does not check whether a later transaction has read the key as absent.
     KEYS_COME_UNASKED = 7;
     /// Ranges in which keys came while they were gone through are not looked at again.
     NO_RESCAN = 8;

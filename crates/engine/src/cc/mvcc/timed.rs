@@ -14,13 +14,14 @@ use crate::cc::{Abort, Intent, Refused};
 use crate::record::{Record, Slot, Tag, Timestamp, Version, VersionKind};
 use std::ptr::without_provenance;
 
-/// Ends of an access, beside a version and `NOTHING`: the value is read once the record is locked;
+// Ends of an access, beside a version and `NOTHING`.
+/// The value is read once the record is locked.
 pub(super) const UNREAD: *const Version = without_provenance(2);
-/// the record is to be changed, and has a later version;
+/// A write is too late: the record has a version of a later time.
 pub(super) const LATE: *const Version = without_provenance(3);
-/// it has waited for long;
+/// The access has waited as long as it may.
 pub(super) const TIMED_OUT: *const Version = without_provenance(4);
-/// there is no memory for a copy of the value.
+/// There is no memory for a copy of the value.
 const NO_ROOM: *const Version = without_provenance(5);
 
 /// Why an access was refused, if it was.

@@ -120,7 +120,7 @@ pub trait Tracker: Sized + Send + Sync + 'static {
         let _ = (target, at);
         false
     }
-    /// Whether `read_in_range` is to be told of the records of the range that `read_range` was told of last.
+    /// Whether the caller passes the records of the last range of `read_range` to `read_in_range`.
     #[inline(always)]
     fn lists_records(reads: &Self::Reads) -> bool {
         let _ = reads;

@@ -16,7 +16,7 @@ const NONE: u32 = u32::MAX;
 /// Room at first, and room that is kept for the next transaction.
 const ENTRIES_FIRST: usize = 16;
 const ENTRIES_KEPT: usize = 4096;
-/// Entries that are compared one by one; of more there is a table, of so many places for each at first.
+/// Up to this many entries are searched one by one; more are in a hash table, which has `PLACES_FIRST` places per entry at first.
 const ENTRIES_COMPARED: usize = 16;
 const PLACES_FIRST: usize = 8;
 

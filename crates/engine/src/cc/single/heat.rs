@@ -90,7 +90,7 @@ impl Heat {
         self.clock.ticks.load(Ordering::Relaxed) < self.clock.hot_until.load(Ordering::Relaxed)
     }
 
-    /// A worker has begun so many transactions.
+    /// Advances the clock once in `TICK_EVERY` transactions of a worker, of which it has begun `begun`.
     #[inline(always)]
     pub(in crate::cc) fn pass(&self, begun: u32) {
         if begun.is_multiple_of(TICK_EVERY) {
