@@ -217,6 +217,32 @@ fn stress_btree(fixed8: bool, capacity: usize, key_of: stress::KeyOf, rounds: u6
 }
 
 #[test]
+fn leaves_that_split_under_a_walk_down_lose_nothing() {
+    // A walk down that has read a page of a leaf finds what a split has moved from there to the right, to keys that it has not
+    // come to.
+    for fixed8 in [true, false] {
+        let (tree, local) = make(fixed8, capacity(fixed8));
+        let many = capacity(fixed8) as u64 - 1;
+        (0..many).for_each(|n| insert(&tree, &local, &key(fixed8, n << 32), 1));
+        local.enter();
+        let mut page = Page::default();
+        // SAFETY: inside an epoch, and there is no key to live.
+        let mut walk = unsafe { tree.walk(Bound::Unbounded, true, &mut page) };
+        let mut next = |walk: &mut _| {
+            // SAFETY: as above; this is the walk's page.
+            let paged = unsafe { tree.next_page(walk, &mut page, &mut Never) };
+            (paged == Paged::Page).then(|| page.ids[..page.len].iter().filter(|id| id.0 == 1).count())
+        };
+        let read = next(&mut walk).expect("a page") as u64;
+        ((many - read + 1)..many).for_each(|n| remove(&tree, &local, &key(fixed8, n << 32), 1));
+        (1..=many).for_each(|n| insert(&tree, &local, &key(fixed8, n), 2));
+        let found: usize = std::iter::from_fn(|| next(&mut walk)).sum();
+        local.leave();
+        assert_eq!(found as u64, many - read, "eight bytes: {fixed8}");
+    }
+}
+
+#[test]
 fn threads_on_eight_bytes() {
     // Threads inserting, removing, looking up and walking eight-byte keys.
     stress_btree(true, SMALL, |n| n.to_be_bytes().to_vec(), 200_000);

@@ -158,7 +158,9 @@ impl BTree {
         match w.came {
             Came::Down => self.names(w.from, w.known, w.node),
             // No key that was left of a leaf comes to it, and it never covers fewer keys on that side.
-            Came::Right | Came::Not => true,
+            Came::Right => true,
+            // On the other side it does, after a split: keys that are still to come may have moved to the right.
+            Came::Not => !w.reverse || node.head().0 == w.known,
             // Nothing has come between the two.
             Came::Left => node.next() == w.from,
         }
