@@ -70,7 +70,9 @@ pub use options::{Durability, Options};
 pub use record::VALUE_BYTES_MAX;
 #[cfg(feature = "serde")]
 pub use table::Serde;
-pub use table::{AsKey, Index, KEY_BYTES_MAX, Key, Partition, Plain, Table, TableOptions, Value};
+pub use table::{
+    AsKey, Index, KEY_BYTES_MAX, Key, Partition, Plain, Table, TableOptions, Value,
+};
 pub use txn::{Transaction, Txn};
 
 /// The futures of a transaction's operations, and the cursors of its scans.
@@ -107,12 +109,13 @@ pub mod tools {
     pub use crate::txn::RawTable;
 }
 
-/// Errors planted for tests of the tests, and a database whose threads the caller steps.
+/// Errors planted for tests of the tests, a database whose threads the caller steps, and what spares it waits.
 #[doc(hidden)]
 pub mod testing {
     pub use crate::cc::{AllHot, HotByChance, Planted, PlantedMultiVersion, planted, planted_multi_version};
     pub use crate::db::restore_with_planted;
     pub use crate::durable::{Planted as PlantedDurability, Stepped};
+    pub use crate::ops::ShortWaits;
 }
 
 /// The example of the README, compiled and run.

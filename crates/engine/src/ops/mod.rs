@@ -40,6 +40,7 @@ mod state;
 
 pub(crate) use blocker::Blocker;
 pub(crate) use bounded_wait::BoundedWait;
+pub use bounded_wait::ShortWaits;
 pub(crate) use commit::Commit;
 pub use declare_partitions::DeclarePartitions;
 pub use get_for_update::{Claim, GetForUpdate, SkipLocked};

@@ -10,6 +10,7 @@ use crate::storage::{Crash, EVERYTHING, SimulatedStorage};
 use braiddb::ConcurrencyControl;
 use braiddb::recovery::Recovery;
 use braiddb::storage::{OpenMode, Storage};
+use braiddb::testing::ShortWaits;
 use std::marker::PhantomData;
 
 /// Room on the simulated device.
@@ -32,6 +33,7 @@ const LATER_TRANSACTIONS: u64 = 10;
 
 /// Lives as the settings say, and looks at crash states. Ends with the first failure.
 pub fn check<C: ConcurrencyControl>(settings: &Settings) -> Result<Report, Box<Failure>> {
+    let _short = ShortWaits::begin();
     let mut explorer = Explorer::<C>::new(settings);
     let lived = explorer.first_lives()?;
     explorer.explore(&lived, &Place::default(), settings.states)?;
@@ -40,6 +42,7 @@ pub fn check<C: ConcurrencyControl>(settings: &Settings) -> Result<Report, Box<F
 
 /// Looks at one crash state again, with all that may be asked of it.
 pub fn replay<C: ConcurrencyControl>(settings: &Settings, place: &Place) -> Result<Report, Box<Failure>> {
+    let _short = ShortWaits::begin();
     let mut explorer = Explorer::<C>::new(settings);
     let (mut lived, mut here) = (explorer.first_lives()?, Place::default());
     for (at, (boundary, seed)) in place.crashes().iter().enumerate() {
