@@ -89,6 +89,11 @@ pub enum Error {
         /// The limit.
         limit_bytes: u64,
     },
+    /// A number of the table's type cannot hold the sum: see [`Txn::add`](crate::Txn::add). The transaction is undone.
+    Overflow {
+        /// The table's name.
+        table: String,
+    },
     /// The table belongs to another database.
     WrongDatabase,
     /// A table of that name exists with other types, or with another kind of index.
@@ -289,6 +294,20 @@ impl Error {
         }
     }
 
+    /// Those about tables.
+    fn fmt_of_table(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::WrongDatabase => f.write_str("the table belongs to another database"),
+            Error::TableMismatch { name, existing, requested } => {
+                write!(f, "table {name:?} holds {existing}, not {requested}")
+            }
+            Error::Overflow { table } => write!(f, "a number of table {table:?} cannot hold the sum"),
+            Error::Frozen { table } => write!(f, "table {table:?} {FROZEN}"),
+            Error::NotFrozen { table } => write!(f, "table {table:?} {NOT_FROZEN}"),
+            _ => unreachable!("asked for these alone"),
+        }
+    }
+
     /// As `fmt`, of what has to do with an index.
     fn fmt_of_index(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -355,12 +374,11 @@ impl fmt::Display for Error {
             Error::OutOfMemory { limit_bytes } => {
                 write!(f, "the memory limit of {limit_bytes} bytes is reached")
             }
-            Error::WrongDatabase => f.write_str("the table belongs to another database"),
-            Error::TableMismatch { name, existing, requested } => {
-                write!(f, "table {name:?} holds {existing}, not {requested}")
-            }
-            Error::Frozen { table } => write!(f, "table {table:?} {FROZEN}"),
-            Error::NotFrozen { table } => write!(f, "table {table:?} {NOT_FROZEN}"),
+            Error::WrongDatabase
+            | Error::TableMismatch { .. }
+            | Error::Overflow { .. }
+            | Error::Frozen { .. }
+            | Error::NotFrozen { .. } => self.fmt_of_table(f),
             Error::ReadOnly => f.write_str(READ_ONLY),
             Error::TooManyTransactions { open_max } => write!(f, "more than {open_max} {ARE_OPEN}"),
             Error::OutcomeUnknown => f.write_str(OUTCOME_UNKNOWN),

@@ -71,7 +71,7 @@ pub use record::VALUE_BYTES_MAX;
 #[cfg(feature = "serde")]
 pub use table::Serde;
 pub use table::{
-    AsKey, Index, KEY_BYTES_MAX, Key, Partition, Plain, Table, TableOptions, Value,
+    AsKey, Index, KEY_BYTES_MAX, Key, NewValue, Number, Partition, Plain, Table, TableOptions, Value,
 };
 pub use txn::{Transaction, Txn};
 

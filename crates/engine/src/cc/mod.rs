@@ -414,6 +414,12 @@ pub unsafe trait ConcurrencyControl: Sized + Send + Sync + 'static {
     /// No value that the transaction, which has changed nothing, has seen or found gone was committed later than this;
     /// also if it has ended since.
     fn newest_seen(shared: &Self::Shared, txn: &Self::Txn) -> u64;
+    /// From now on the open transaction, which is about to commit, sees and changes rows as they are, whatever its snapshot: it
+    /// commits only if what it has read before is the newest at its commit.
+    fn see_newest(txn: &mut Self::Txn) {
+        let _ = txn; // (where there are no snapshots it does so all the time)
+    }
+
     /// Changes made so far.
     fn savepoint(txn: &Self::Txn) -> usize;
     /// Undoes all changes made since `savepoint` returned `at`.

@@ -205,9 +205,26 @@ impl<C: ConcurrencyControl> TxnState<C> {
         Err(Error::Conflict)
     }
 
-    /// The commit, if it does not suspend; else `None`, and the rest of it is posted.
+    /// The commit, if it does not suspend; else `None`, and the rest of it is posted, or comes after updates that are left for it.
     #[cfg_attr(not(debug_assertions), inline(always))]
     pub(crate) fn commit_or_post(&self) -> Option<Result<(), Fault>> {
+        match self.doomed.get() {
+            Some(fault) => Some(Err(fault)),
+            None if self.pauses || self.has_at_commits.get() => self.commit_later(),
+            None => self.decide(Commit::default()),
+        }
+    }
+
+    #[cold]
+    fn commit_later(&self) -> Option<Result<(), Fault>> {
+        if !self.has_at_commits.get() {
+            self.post_commit(Commit::default());
+        }
+        None
+    }
+
+    /// As `commit_or_post`, after the updates.
+    pub(crate) fn commit_updated(&self) -> Option<Result<(), Fault>> {
         match self.doomed.get() {
             Some(fault) => Some(Err(fault)),
             None => self.decide_or_post(Commit::default()),
@@ -215,12 +232,16 @@ impl<C: ConcurrencyControl> TxnState<C> {
     }
 
     /// As `commit_or_post`, of a commit or a trial.
-    #[cfg_attr(not(debug_assertions), inline(always))]
-    pub(crate) fn decide_or_post(&self, mut commit: Commit<C>) -> Option<Result<(), Fault>> {
+    pub(crate) fn decide_or_post(&self, commit: Commit<C>) -> Option<Result<(), Fault>> {
         if self.pauses {
             self.post_commit(commit);
             return None;
         }
+        self.decide(commit)
+    }
+
+    #[cfg_attr(not(debug_assertions), inline(always))]
+    fn decide(&self, mut commit: Commit<C>) -> Option<Result<(), Fault>> {
         match self.commit_now(&mut commit) {
             Some(result) => Some(result.map_err(Fault::Abort)),
             None if self.execution.get() == Execution::Interleaved => {

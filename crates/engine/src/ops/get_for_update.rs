@@ -217,11 +217,24 @@ fn try_lock<'t, C: ConcurrencyControl>(
                 txn.turn.set(None);
                 took(txn, ticket);
             }
-            Tried::Taken(txn.found(point)?)
+            Tried::Taken(if txn.is_at_end.get() { read_locked(txn, point)? } else { txn.found(point)? })
         }
         Ok(Written::Gone) => Tried::Gone,
         Ok(_) => Tried::Taken(None),
     })
+}
+
+/// Reads a row that was locked as it is now: what the operation has found before may have been overwritten by then.
+#[cold]
+fn read_locked<'t, C: ConcurrencyControl>(
+    txn: &'t TxnState<C>,
+    point: &Point<C>,
+) -> Result<Option<&'t [u8]>, Fault> {
+    let mut again = Point { access: C::Access::default(), ..*point };
+    if !txn.run_point(&mut again) {
+        return Err(txn.doom(Fault::Abort(Abort::WaitTimeout)));
+    }
+    txn.found(&again)
 }
 
 impl<'t, V: Value + ?Sized, C: ConcurrencyControl> Future for GetForUpdate<'t, V, C> {

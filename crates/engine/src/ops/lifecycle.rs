@@ -58,6 +58,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
         match fault {
             Fault::Abort(Abort::Unlogged(why)) => self.context().engine.unlogged(why),
             Fault::Abort(Abort::OutOfMemory) => self.context().engine.out_of_memory(),
+            Fault::Update => self.at_commits.borrow_mut().error.take().expect("kept before"),
             fault => fault.into(),
         }
     }

@@ -9,11 +9,13 @@
 //! it is called out of line (`cfg_attr(not(debug_assertions), inline(always))`), so that programs and tests are built in less than
 //! half the time.
 
+mod at_commit;
 mod attempt;
 mod blocker;
 mod bounded_wait;
 mod change;
 mod commit;
+mod commit_updates;
 mod declare_partitions;
 mod encode;
 mod entry_rows;

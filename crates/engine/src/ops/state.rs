@@ -8,6 +8,7 @@
 //! - Bit `WAKE` of `todo` is set exactly while there are `wakers`.
 //! - Operations are plain data: releasing a slot cancels one.
 
+use super::at_commit::AtCommits;
 use super::blocker::Blocker;
 use super::commit::Commit;
 use super::indexed_write::IndexedWrite;
@@ -77,6 +78,8 @@ pub(crate) struct TxnState<C: ConcurrencyControl> {
     pub(crate) is_retry: Cell<bool>,
     /// Something may have been read of which the scheme has not been told.
     pub(crate) reads_untracked: Cell<bool>,
+    /// There are `at_commits`.
+    pub(crate) has_at_commits: Cell<bool>,
     /// Operations of this attempt so far; four rows of a scan count as one.
     pub(crate) operations: Cell<u32>,
     pub(crate) shared: *const C::Shared,
@@ -135,6 +138,10 @@ pub(crate) struct TxnState<C: ConcurrencyControl> {
     pub(crate) is_relieved: Cell<bool>,
     /// The record of the last write under a key that the index did not have.
     pub(crate) created: Cell<RecordId>,
+    /// Updates that are left for the commit.
+    pub(crate) at_commits: RefCell<AtCommits>,
+    /// They are being made, and rows are locked as they are now.
+    pub(crate) is_at_end: Cell<bool>,
 }
 
 /// Up to the access of a point operation in the first slot, all is in the first line.
@@ -168,6 +175,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
             read_only: Cell::new(engine.is_read_only()),
             read_only_default: engine.is_read_only(),
             reads_untracked: Cell::new(false),
+            has_at_commits: Cell::new(false),
             durability: Cell::new(engine.options.durability),
             durability_default: engine.options.durability,
             held_until: Cell::new(0),
@@ -195,6 +203,8 @@ impl<C: ConcurrencyControl> TxnState<C> {
             reliefs: Cell::new(0),
             is_relieved: Cell::new(false),
             created: Cell::new(RecordId(0)),
+            at_commits: RefCell::new(AtCommits::new(&engine.memory)),
+            is_at_end: Cell::new(false),
         }
     }
 
@@ -330,6 +340,9 @@ impl<C: ConcurrencyControl> TxnState<C> {
         self.reads_untracked.set(false);
         self.durability.set(self.durability_default);
         self.committed.set(None);
+        if self.has_at_commits.get() {
+            self.drop_updates();
+        }
         if self.waits.take() != 0 {
             // SAFETY: not borrowed outside of single calls.
             C::waits(self.shared()).leave_all(C::place(unsafe { &*self.scheme.get() }));

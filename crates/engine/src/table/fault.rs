@@ -23,6 +23,8 @@ pub(crate) enum Fault {
     ValueTooLong {
         bytes: usize,
     },
+    /// An update that was left for the commit has failed; its error is with the transaction.
+    Update,
 }
 
 impl Fault {
@@ -57,6 +59,7 @@ impl From<Fault> for Error {
             Fault::ReadOnly => Error::ReadOnly,
             Fault::KeyTooLong { bytes } => Error::KeyTooLong { bytes, bytes_max: KEY_BYTES_MAX },
             Fault::KeyNotOfEight { bytes } => Error::Malformed { expected: KEY_OF_EIGHT, bytes },
+            Fault::Update => Error::Closed, // (explained by the transaction)
             Fault::ValueTooLong { bytes } => Error::ValueTooLong { bytes, bytes_max: VALUE_BYTES_MAX },
         }
     }

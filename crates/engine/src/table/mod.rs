@@ -6,6 +6,7 @@ mod handle;
 mod inner;
 mod key;
 mod kind;
+mod number;
 mod partition;
 mod value;
 
@@ -18,6 +19,7 @@ pub use key::{AsKey, Key};
 pub(crate) use key::{decode_whole, encode_whole, index_key};
 pub(crate) use kind::TableKind;
 pub use kind::TableOptions;
+pub use number::{NewValue, Number};
 pub use partition::Partition;
 pub(crate) use partition::leading;
 #[cfg(feature = "serde")]

@@ -15,6 +15,19 @@ use std::time::Duration;
 /// transaction are declared after it, hence dropped before.
 struct Open<'t, C: ConcurrencyControl>(&'t TxnState<C>);
 
+impl<C: ConcurrencyControl> Open<'_, C> {
+    #[inline(always)]
+    fn committed(self, retries: u32, sample: Option<u64>) {
+        let txn = self.0;
+        std::mem::forget(self);
+        txn.after_commit();
+        if retries > 0 {
+            txn.leave_turn(); // (the slot may be vacated much later)
+        }
+        txn.count_commit(sample);
+    }
+}
+
 impl<C: ConcurrencyControl> Drop for Open<'_, C> {
     fn drop(&mut self) {
         self.0.abort();
@@ -82,14 +95,9 @@ pub(crate) async fn run_to_commit<C: ConcurrencyControl, R>(
         let got = match body.call(Txn::of(txn)).await {
             Ok(result) => {
                 let made = txn.commit_or_post();
-                match if let Some(made) = made { made } else { posted_decision(txn).await } {
+                match if let Some(made) = made { made } else { posted_commit(txn).await } {
                     Ok(()) => {
-                        std::mem::forget(open);
-                        txn.after_commit();
-                        if retries > 0 {
-                            txn.leave_turn(); // (the slot may be vacated much later)
-                        }
-                        txn.count_commit(sample);
+                        open.committed(retries, sample);
                         return Ok(result);
                     }
                     Err(fault) => Err(txn.commit_error(fault)),
@@ -139,6 +147,29 @@ async fn posted_begin<C: ConcurrencyControl>(txn: &TxnState<C>) -> Result<()> {
         None => Poll::Pending,
     })
     .await
+}
+
+/// Waits for a commit that has been posted, or comes after updates that the closure has left for it.
+#[cold]
+async fn posted_commit<C: ConcurrencyControl>(txn: &TxnState<C>) -> Result<(), Fault> {
+    if txn.has_at_commits.get() {
+        return Box::pin(commit_with_updates(txn)).await; // in memory of its own: few transactions do so
+    }
+    posted_decision(txn).await
+}
+
+/// Makes the updates that the closure has left for the commit, and commits.
+pub(super) async fn commit_with_updates<C: ConcurrencyControl>(txn: &TxnState<C>) -> Result<(), Fault> {
+    if let Err(error) = txn.make_updates().await {
+        // What it rests on is not of the snapshot.
+        let error = validate(txn, error).await;
+        txn.after_failure(&error);
+        return Err(txn.fail_updates(error));
+    }
+    match txn.commit_updated() {
+        Some(made) => made,
+        None => posted_decision(txn).await,
+    }
 }
 
 /// The closure has failed, on grounds of what it has read: if that does not fit together, it is run again instead.

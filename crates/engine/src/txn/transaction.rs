@@ -1,5 +1,6 @@
 //! An interactive transaction: owned, held across awaits, moved between threads.
 
+use super::run_to_commit::commit_with_updates;
 use super::txn::Txn;
 use crate::cc::{ConcurrencyControl, Serializable};
 use crate::error::{Error, Result};
@@ -8,7 +9,7 @@ use crate::kernel::{Context, Engine};
 use crate::memory::{Charge, OutOfMemory};
 use crate::ops::{Rows, TxnState};
 use crate::options::Durability;
-use crate::table::{AsKey, Key, Partition, Table, Value};
+use crate::table::{AsKey, Key, NewValue, Number, Partition, Table, Value};
 use crate::wal::Lsn;
 use std::fmt;
 use std::future::Future;
@@ -206,6 +207,26 @@ impl<C: ConcurrencyControl> Transaction<C> {
         self.now(|txn| txn.delete(table, key))
     }
 
+    /// As [`Txn::update_at_commit`](crate::Txn::update_at_commit).
+    pub fn update_at_commit<K: Key, V: Value + ?Sized>(
+        &self,
+        table: Table<K, V>,
+        key: impl AsKey<K>,
+        update: impl FnOnce(Option<V::View<'_>>, NewValue<'_, V>) -> Result<()> + Send + 'static,
+    ) -> Result<()> {
+        self.lend(|_| self.txn().update_at_commit(table, key, update))
+    }
+
+    /// As [`Txn::add`](crate::Txn::add).
+    pub fn add<K: Key + 'static, V: Number>(
+        &self,
+        table: Table<K, V>,
+        key: impl AsKey<K>,
+        amount: V,
+    ) -> Result<()> {
+        self.lend(|_| self.txn().add(table, key, amount))
+    }
+
     /// As [`Txn::scan`](crate::Txn::scan). Its rows come from [`OwnedRows::next`].
     ///
     /// ```
@@ -276,7 +297,11 @@ impl<C: ConcurrencyControl> Transaction<C> {
     pub fn commit(mut self) -> Result<()> {
         self.is_open = false;
         let held_until = self.lend(|txn| {
-            let ended = match txn.commit_or_post().expect("in place") {
+            let made = match txn.has_at_commits.get() {
+                true => self.now(|_| commit_with_updates(txn)),
+                false => txn.commit_or_post().expect("in place"),
+            };
+            let ended = match made {
                 Ok(()) => {
                     txn.after_commit();
                     txn.count_commit(None);

@@ -7,7 +7,7 @@ use crate::ops::{
     TxnState, Update,
 };
 use crate::options::Durability;
-use crate::table::{AsKey, Key, Partition, Table, Value, leading};
+use crate::table::{AsKey, Key, NewValue, Number, Partition, Table, Value, leading};
 use std::fmt;
 use std::ops::{Bound, RangeBounds};
 
@@ -174,6 +174,79 @@ impl<C: ConcurrencyControl> Txn<C> {
     #[cfg_attr(not(debug_assertions), inline(always))]
     pub fn delete<K: Key, V: Value + ?Sized>(&self, table: Table<K, V>, key: impl AsKey<K>) -> Delete<'_, C> {
         Delete::new(self.locate(table, &key))
+    }
+
+    /// Leaves an update of the row under `key` for the commit: when the closure has ended, `update` is called with the row's newest
+    /// value, if there is one, and says by [`NewValue::set`] what becomes of it. Meanwhile others may change the row as
+    /// they like: only from that call until the commit, which follows at once, is the row locked, and others wait for it in its
+    /// queue. So transactions that count something in the same row do not undo each other.
+    ///
+    /// The transaction itself does not see the update: its reads show the row without. Where it has read rows as well, it commits
+    /// only if they are unchanged by then, and is run again otherwise. An error of `update` undoes
+    /// the transaction, and is what it answers. Updates are made in the order of tables and keys, those of one row in the order
+    /// of the calls. `update` is foreign code in the middle of a commit: it has to be short, and must not wait for this database.
+    /// (Under [`MultiVersion`](crate::MultiVersion) and [`TimestampOrdering`](crate::TimestampOrdering), where a transaction has a
+    /// time from its beginning on, a row that was changed as of later is a conflict all the same.)
+    ///
+    /// ```
+    /// # use braiddb::{Database, Error, Options, Table};
+    /// # let db = Database::in_memory(Options { workers: 0, ..Options::default() })?;
+    /// let stock: Table<String, u32> = db.table("stock")?;
+    /// let mut worker = db.worker();
+    /// worker.run(async |tx| tx.put(stock, "apples", 3).await)?;
+    /// let take = async |tx: &braiddb::Txn| {
+    ///     tx.update_at_commit(stock, "apples", |left, new| match left {
+    ///         Some(left) if left >= 2 => new.set(left - 2),
+    ///         _ => Err(Error::user("too few apples")),
+    ///     })
+    /// };
+    /// worker.run(take)?;
+    /// assert!(worker.run(take).is_err());
+    /// assert_eq!(db.begin()?.get(stock, "apples")?, Some(1));
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn update_at_commit<K: Key, V: Value + ?Sized>(
+        &self,
+        table: Table<K, V>,
+        key: impl AsKey<K>,
+        update: impl FnOnce(Option<V::View<'_>>, NewValue<'_, V>) -> Result<()> + Send + 'static,
+    ) -> Result<()> {
+        let update = move |old: Option<&[u8]>, bytes: &mut Vec<u8>| {
+            let mut is_set = false;
+            update(old.map(V::view).transpose()?, NewValue::new(bytes, &mut is_set))?;
+            Ok(is_set)
+        };
+        self.0.update_at_commit(table, &key, Box::new(update))
+    }
+
+    /// Adds `amount` to the number under `key` when the transaction commits, by
+    /// [`update_at_commit`](Self::update_at_commit): additions of several transactions to the same number do not conflict.
+    /// Where there is none it becomes `amount`. [`Error::Overflow`] if the type cannot hold the sum.
+    ///
+    /// ```
+    /// # use braiddb::{Database, Options, Table};
+    /// # let db = Database::in_memory(Options { workers: 0, ..Options::default() })?;
+    /// let views: Table<String, u64> = db.table("views")?;
+    /// let mut worker = db.worker();
+    /// for _ in 0..3 {
+    ///     worker.run(async |tx| tx.add(views, "/index.html", 1))?;
+    /// }
+    /// assert_eq!(db.begin()?.get(views, "/index.html")?, Some(3));
+    /// # Ok::<(), braiddb::Error>(())
+    /// ```
+    pub fn add<K: Key + 'static, V: Number>(
+        &self,
+        table: Table<K, V>,
+        key: impl AsKey<K>,
+        amount: V,
+    ) -> Result<()> {
+        let database = self.0.database;
+        self.update_at_commit(table, key, move |old, new| {
+            let sum = old.map_or(Some(amount), |old: V| old.plus(amount));
+            let name =
+                || table.inner(database).map_or_else(|_| String::new(), |table| table.kind.name.clone());
+            new.set(sum.ok_or_else(|| Error::Overflow { table: name() })?)
+        })
     }
 
     /// The rows of a range of keys, in order; see [`Rows`].

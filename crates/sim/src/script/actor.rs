@@ -191,5 +191,10 @@ async fn perform<C: ConcurrencyControl>(
             let (table, key) = at(place);
             Seen::Found(tx.delete(table, key).await?)
         }
+        Operation::Increase(place, by) => {
+            let (table, key) = at(place);
+            tx.add(table, key, by)?;
+            Seen::Done
+        }
     })
 }

@@ -203,7 +203,8 @@ impl Writer {
             30..55 => self.line(format_args!("  {condition}insert {table}[{key}] = {value}")),
             55..75 => self.line(format_args!("  {condition}delete {table}[{key}]")),
             75..90 => self.line(format_args!("  {condition}update {table}[{key}] = {value}")),
-            90..95 => self.line(format_args!("  {condition}add {table}[{key}] by {value}")),
+            90..92 => self.line(format_args!("  {condition}add {table}[{key}] by {value}")),
+            92..95 => self.line(format_args!("  {condition}increase {table}[{key}] by {value}")),
             _ => {
                 let to = random.between(key + 1, self.keys + 1);
                 self.line(format_args!("  {condition}remove {table}[{key}..{to}] where value % 2 == 0"));

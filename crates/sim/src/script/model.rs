@@ -10,6 +10,18 @@ pub struct Touched {
     pub written: Vec<Place>,
     /// The rows that it has locked.
     pub locked: Vec<Place>,
+    /// What it adds to where when it commits.
+    pub increased: Vec<(Place, i64)>,
+}
+
+impl Touched {
+    /// Commits: adds what is to be added.
+    pub fn increase(&mut self, state: &mut State) {
+        for (place, by) in self.increased.drain(..) {
+            *state.entry(place).or_insert(0) += by;
+            self.written.push(place);
+        }
+    }
 }
 
 /// Is an untracked read one of the state that the transaction runs on?
@@ -37,6 +49,10 @@ pub fn perform(state: &mut State, operation: &Operation, touched: &mut Touched) 
             return Seen::Rows(rows.collect());
         }
         Operation::Scan(..) => return Seen::Rows(Vec::new()),
+        Operation::Increase(place, by) => {
+            touched.increased.push((place, by));
+            return Seen::Done;
+        }
         Operation::Insert(place, _) if state.contains_key(&place) => return Seen::Exists,
         Operation::Update(place, _) | Operation::Delete(place) if !state.contains_key(&place) => {
             return Seen::Found(false);
@@ -47,9 +63,11 @@ pub fn perform(state: &mut State, operation: &Operation, touched: &mut Touched) 
         Operation::Put(place, value) | Operation::Insert(place, value) => (place, Some(value), Seen::Done),
         Operation::Update(place, value) => (place, Some(value), Seen::Found(true)),
         Operation::Delete(place) => (place, None, Seen::Found(true)),
-        Operation::Get(_) | Operation::Peek(_) | Operation::Lock(..) | Operation::Scan(..) => {
-            unreachable!("handled above")
-        }
+        Operation::Get(_)
+        | Operation::Peek(_)
+        | Operation::Lock(..)
+        | Operation::Scan(..)
+        | Operation::Increase(..) => unreachable!("handled above"),
     };
     touched.written.push(place);
     match value {
@@ -68,8 +86,8 @@ fn is_free(operation: &Operation, seen: &Seen, peeks: Peeks, touched: &Touched) 
     }
 }
 
-/// Runs a transaction on `state`, alone, as far as it was observed. Returns what it has touched; `None`: it does
-/// not see what was observed.
+/// Runs a transaction on `state`, alone, as far as it was observed, but for what it leaves for its commit. Returns what it has
+/// touched; `None`: it does not see what was observed.
 pub fn replay(
     transaction: &Transaction,
     observed: &Observed,

@@ -87,8 +87,12 @@ impl<'h> Search<'h> {
         }
         self.next(mask).any(|(at, observed)| {
             let mut after = state.clone();
-            replay(&self.script.transactions[at], observed, Peeks::Guess, &mut after).is_some()
-                && self.serial_order(mask | 1 << at, if observed.is_committed() { &after } else { state })
+            let Some(mut touched) = replay(&self.script.transactions[at], observed, Peeks::Guess, &mut after)
+            else {
+                return false;
+            };
+            touched.increase(&mut after);
+            self.serial_order(mask | 1 << at, if observed.is_committed() { &after } else { state })
         })
     }
 
@@ -121,21 +125,21 @@ impl<'h> Search<'h> {
             return None;
         }
         let mut seen = line[from].state.clone();
-        let touched = replay(&self.script.transactions[at], observed, Peeks::See, &mut seen)?;
+        let mut touched = replay(&self.script.transactions[at], observed, Peeks::See, &mut seen)?;
         let mut overlaps = line[from + 1..].iter().flat_map(|other| &other.written);
         if overlaps.any(|place| touched.written.contains(place) || touched.locked.contains(place)) {
             return None;
         }
-        let written = touched.written;
         let last = line.last().expect("not empty");
         let mut state = last.state.clone();
-        for place in &written {
+        for place in &touched.written {
             match seen.get(place) {
                 Some(value) => state.insert(*place, *value),
                 None => state.remove(place),
             };
         }
-        Some(Committed { state, written, mask: last.mask | 1 << at })
+        touched.increase(&mut state); // to what the last one has left, whatever its snapshot
+        Some(Committed { state, written: touched.written, mask: last.mask | 1 << at })
     }
 
     /// May those in `mask`, and no others, be what this transaction reads from?

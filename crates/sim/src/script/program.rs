@@ -186,6 +186,8 @@ pub enum Action {
     Delete(PlaceExpression),
     /// Reads a value and, where there is one, adds to it.
     Add(PlaceExpression, Expression),
+    /// Adds to a value, or makes it, when the transaction commits.
+    Increase(PlaceExpression, Expression),
     /// Reads a range and replaces, or where `value` is `None` removes, the rows that `filter` chooses.
     Change {
         /// Where.
@@ -209,7 +211,7 @@ impl Action {
             Action::Get { .. } | Action::Peek { .. } | Action::Scan { .. } => false,
             Action::Lock { .. } => true,
             Action::Put(..) | Action::Insert(..) | Action::Update(..) => true,
-            Action::Delete(_) | Action::Add(..) | Action::Change { .. } => true,
+            Action::Delete(_) | Action::Add(..) | Action::Increase(..) | Action::Change { .. } => true,
         }
     }
 }
@@ -233,6 +235,8 @@ pub enum Operation {
     Update(Place, i64),
     /// Remove.
     Delete(Place),
+    /// Add to the value, or make it, at the commit.
+    Increase(Place, i64),
 }
 
 /// What an operation has shown to its transaction.
@@ -244,7 +248,7 @@ pub enum Seen {
     Refused,
     /// Of a scan.
     Rows(Vec<(u32, i64)>),
-    /// Of a put or an insert that did what it was asked.
+    /// Of a put or an insert that did what it was asked, and of an increase.
     Done,
     /// Of an insert: there was a row.
     Exists,
@@ -376,6 +380,7 @@ impl<'s> Cursor<'s> {
             Action::Insert(place, expression) => Operation::Insert(self.place(place), value(expression)),
             Action::Update(place, expression) => Operation::Update(self.place(place), value(expression)),
             Action::Delete(place) => Operation::Delete(self.place(place)),
+            Action::Increase(place, by) => Operation::Increase(self.place(place), value(by)),
             Action::Begin | Action::Commit | Action::Abort => unreachable!("handled by `advance`"),
         }
     }

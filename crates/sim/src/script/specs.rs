@@ -26,7 +26,7 @@ pub const SPECS: &[(&str, &str)] = specs! {
     "read-write-unique-1" "read-write-unique-2" "read-write-unique-3" "read-write-unique-4"
     "multiple-row-versions" "three-ring" "insert-overwritten"
     "lock-write-skew" "lock-lost-update" "lock-opposite-orders" "lock-nowait" "lock-job-queue" "lock-no-write"
-    "peek-write-skew"
+    "peek-write-skew" "increase" "increase-write-skew" "increase-late"
 };
 
 /// What came of one script.

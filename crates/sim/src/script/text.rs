@@ -234,6 +234,11 @@ impl Rest<'_, '_> {
                 self.keyword("by")?;
                 Action::Add(place, self.expression()?)
             }
+            "increase" => {
+                let place = self.place()?;
+                self.keyword("by")?;
+                Action::Increase(place, self.expression()?)
+            }
             "set" => {
                 let range = self.range()?;
                 self.keyword("to")?;

@@ -1,4 +1,4 @@
-//! Increments: none is lost, and each sees the one before.
+//! Increments, by reading and writing or at the commit: none is lost, and each sees the one before.
 
 use super::{Made, Workload, digest};
 use crate::ledger::Ledger;
@@ -9,6 +9,8 @@ use braiddb::{ConcurrencyControl, Database, Result, Table, Txn};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A count is stored with padding of any length, so that versions lie inside of slots and outside.
 type Rows = Table<u64, [u8]>;
@@ -70,6 +72,21 @@ impl<C: ConcurrencyControl> Workload<C> for Counters {
             return self.begin_half(submitter, key);
         }
         let (counts, ledger) = (self.counts.clone(), self.ledger.clone());
+        if random.chance(50) {
+            let made = Arc::new(AtomicU64::new(0));
+            let at_commit = made.clone();
+            let body = async move |tx: &Txn<C>| {
+                let made = at_commit.clone();
+                tx.update_at_commit(rows, key, move |row, new| {
+                    let count = count_in(row) + 1;
+                    made.store(count, Ordering::Relaxed); // within one thread
+                    new.set(&padded(count, padding))
+                })
+            };
+            return submitter.spawn(body, move |()| {
+                counted(&counts, &ledger, key, made.load(Ordering::Relaxed));
+            });
+        }
         let body = async move |tx: &Txn<C>| {
             let count = count_in(tx.get(rows, key).await?) + 1;
             tx.put(rows, key, &padded(count, padding)).await?;

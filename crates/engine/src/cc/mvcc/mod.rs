@@ -19,6 +19,7 @@ mod ending;
 #[cfg(all(test, braid_loom))]
 mod loom_tests;
 mod meeting;
+mod present;
 mod queue;
 mod reclaim;
 mod restore;
@@ -45,6 +46,7 @@ pub(super) use chain::Overwritten;
 use chain::{drop_version, new_version};
 use ending::{collect, publish, undo, unlock};
 use meeting::{Lockable, Seen};
+use present::Present;
 use queue::{Garbage, Queue};
 use reclaim::{Reclaimer, TombstoneValue};
 use std::cell::{Cell, RefCell};
@@ -97,6 +99,7 @@ pub struct Txn<T: Tracker> {
     /// The room in `writes`.
     charge: Charge,
     has_locks: bool,
+    present: Present,
 }
 
 /// A version that this transaction has installed.
@@ -357,6 +360,7 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
             writes: Vec::new(),
             charge: Charge::new(memory),
             has_locks: false,
+            present: Present::new(),
             newest_seen: Cell::new(0),
             reads: T::reads(memory),
         }
@@ -414,6 +418,7 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
         }
         debug_assert!(txn.writes.is_empty());
         txn.newest_seen.set(0);
+        txn.present.is_late = false;
         if !T::IS_TIMED {
             return Some(txn.member.open(&env.shared.registry, &env.worker.floor));
         }
@@ -436,6 +441,13 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
         }
         let newest = txn.newest_seen.get().max(shared.reclaimer.newest_removed());
         Timestamp(newest).after().0 // (a stamp says of a commit how far it reaches back, too)
+    }
+
+    fn see_newest(txn: &mut Txn<T>) {
+        // (Where transactions have times of their own, a row that was changed later stays closed.)
+        if !T::IS_TIMED {
+            txn.present.enter(&mut txn.member.begin);
+        }
     }
 
     fn savepoint(txn: &Txn<T>) -> usize {
@@ -734,6 +746,7 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
         txn: &mut Txn<T>,
         s: &mut S,
     ) -> Option<Result<u64, Abort>> {
+        txn.present.leave(&mut txn.member.begin);
         let decided = T::decide(validation, env, txn, s)?;
         s.enter(Activity::Commit);
         if decided.is_ok() {
@@ -773,6 +786,7 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
         if !txn.member.has_place() {
             return; // it has not begun
         }
+        txn.present.leave(&mut txn.member.begin);
         T::abandon(env, txn);
         txn.has_locks = false;
         while let Some(write) = txn.writes.pop() {

@@ -55,6 +55,8 @@ bugs! {
     SPLIT_LOSES_STAMP = 16;
     /// A transaction's own order counts as its commit's, even if it has read what was overwritten before.
     OVERWRITER_NOT_FOLLOWED = 17;
+    /// A transaction that has changed what was committed after its snapshot is ordered before that.
+    LATE_ORDERED_EARLY = 18;
 }
 
 /// Nothing is wrong with it: the logs are small, so that they wrap around in a test.
@@ -122,6 +124,9 @@ impl<const BUG: u32> Rules for Erring<BUG> {
 
     fn judge(order: &Order, env: Scope<'_, Self>, txn: &mut Open<Self>) -> Option<bool> {
         if BUG == NO_REAL_TIME && order.sstamp < order.at {
+            return order.judge_by_readers(env, txn);
+        }
+        if BUG == LATE_ORDERED_EARLY && txn.begin() < order.sstamp && order.sstamp < order.at {
             return order.judge_by_readers(env, txn);
         }
         order.judge(env, txn)

@@ -138,8 +138,8 @@ impl Order {
         if self.sstamp >= self.at {
             return Some(true); // after every reader of what it overwrites
         }
-        if txn.begin() >= self.sstamp {
-            return Some(false); // before one that had ended when it began
+        if txn.begin() >= self.sstamp || txn.is_late() {
+            return Some(false); // before one that had ended when it began, or whose changes it may have changed
         }
         self.judge_by_readers(env, txn)
     }

@@ -1,0 +1,82 @@
+//! What a transaction has left for its commit: updates of rows, each a function from the row's value to its new one.
+
+use crate::error::{Error, Result};
+use crate::index::Key;
+use crate::memory::{Charge, Memory, OutOfMemory};
+use crate::table::TableInner;
+use std::sync::Arc;
+
+/// Makes a row's new value from the one that there is, if there is one. Returns false: the row stays as it is.
+pub(crate) type RowUpdate = Box<dyn FnOnce(Option<&[u8]>, &mut Vec<u8>) -> Result<bool> + Send>;
+
+/// An update of one row.
+pub(crate) struct AtCommit {
+    /// Alive as long as the database.
+    pub(crate) table: *const TableInner,
+    /// Its bytes stay until the attempt ends.
+    pub(crate) key: Key,
+    pub(crate) update: RowUpdate,
+}
+// SAFETY: tables and the bytes of keys are shared between threads; the function is `Send`.
+unsafe impl Send for AtCommit {}
+
+/// Those of one attempt.
+pub(crate) struct AtCommits {
+    list: Vec<AtCommit>,
+    /// Of the list's room and of the functions.
+    charge: Charge,
+    function_bytes: usize,
+    /// What one of them has come to, when that ends the attempt.
+    pub(crate) error: Option<Error>,
+}
+
+/// Room at first, and room that is kept.
+const UPDATES_FIRST: usize = 4;
+const UPDATES_KEPT: usize = 64;
+/// What an allocator takes for a function beside it.
+const FUNCTION_BYTES: usize = 16;
+
+impl AtCommits {
+    /// None; the room for them is charged to `memory`.
+    pub(crate) fn new(memory: &Arc<Memory>) -> AtCommits {
+        AtCommits { list: Vec::new(), charge: Charge::new(memory), function_bytes: 0, error: None }
+    }
+
+    /// Adds one, or fails and adds nothing.
+    pub(crate) fn push(&mut self, one: AtCommit) -> Result<(), OutOfMemory> {
+        if self.list.len() == self.list.capacity() {
+            self.charge.grow(&mut self.list, 1, UPDATES_FIRST)?;
+        }
+        let bytes = size_of_val(&*one.update) + FUNCTION_BYTES;
+        self.charge.add(bytes)?;
+        self.function_bytes += bytes;
+        self.list.push(one);
+        Ok(())
+    }
+
+    /// The next one, in the order of tables and keys, so that no two transactions wait for each other's rows; those of one row in the
+    /// order in which they were asked for.
+    pub(crate) fn sort(&mut self) {
+        let order = |a: &AtCommit, b: &AtCommit| {
+            let bytes = |one: &AtCommit, short: &mut [u8; 8]| one.key.bytes(short).to_vec();
+            // SAFETY: tables live as long as their database.
+            let number = |one: &AtCommit| unsafe { &*one.table }.index.number();
+            let by_key = || bytes(a, &mut [0; 8]).cmp(&bytes(b, &mut [0; 8]));
+            number(a).cmp(&number(b)).then_with(by_key)
+        };
+        self.list.sort_by(order);
+        self.list.reverse();
+    }
+
+    /// Takes the first one, after `sort`.
+    pub(crate) fn pop(&mut self) -> Option<AtCommit> {
+        self.list.pop()
+    }
+
+    /// Forgets all.
+    pub(crate) fn clear(&mut self) {
+        self.error = None;
+        self.charge.clear(&mut self.list, UPDATES_KEPT);
+        self.charge.give_back(std::mem::take(&mut self.function_bytes));
+    }
+}

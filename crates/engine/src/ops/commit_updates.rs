@@ -1,0 +1,70 @@
+//! The updates that a transaction has left for its commit, made when its closure has ended and before it is decided whether
+//! it commits.
+//!
+//! A row is locked first, in its queue, and as it is now: under the schemes with snapshots the transaction has come to the present
+//! ([`ConcurrencyControl::see_newest`]), so that no update of another transaction is a conflict, however late it has come. From the
+//! lock until the transaction commits nobody else changes the row.
+
+use super::at_commit::{AtCommit, RowUpdate};
+use super::get_for_update::GetForUpdate;
+use super::point_futures::Put;
+use super::point_lookup::PointLookup;
+use super::state::TxnState;
+use crate::cc::ConcurrencyControl;
+use crate::error::{Error, Result};
+use crate::table::{Allowed, AsKey, Fault, Key, Table, Value};
+
+impl<C: ConcurrencyControl> TxnState<C> {
+    /// Leaves an update for the commit.
+    pub(crate) fn update_at_commit<K: Key, V: Value + ?Sized>(
+        &self,
+        table: Table<K, V>,
+        key: &impl AsKey<K>,
+        update: RowUpdate,
+    ) -> Result<()> {
+        let (inner, key) = (table.inner(self.database)?, self.index_key(key)?);
+        if self.read_only.get() {
+            return Err(Error::ReadOnly);
+        }
+        if !matches!(inner.allowed(), Allowed::Writes) {
+            return Err(Error::Frozen { table: inner.kind.name.clone() });
+        }
+        let pushed = self.at_commits.borrow_mut().push(AtCommit { table: inner, key, update });
+        pushed.map_err(|full| self.refuse(full.into()))?;
+        self.has_at_commits.set(true);
+        Ok(())
+    }
+
+    /// Makes the updates that were left.
+    pub(crate) async fn make_updates(&self) -> Result<()> {
+        self.at_commits.borrow_mut().sort();
+        // SAFETY: not borrowed outside of single calls.
+        C::see_newest(unsafe { &mut *self.scheme.get() });
+        self.recent.clear(); // what is known there is known of the snapshot
+        self.is_at_end.set(true);
+        loop {
+            let next = self.at_commits.borrow_mut().pop();
+            let Some(AtCommit { table, key, update }) = next else { return Ok(()) };
+            let locate = || PointLookup::new(self, Ok((table, key)));
+            let old = GetForUpdate::<[u8], C>::new(locate()).await?;
+            let mut new = Vec::new();
+            if update(old, &mut new)? {
+                Put::<[u8], C>::new(locate(), Ok(&new)).await?;
+            }
+        }
+    }
+
+    /// Keeps the error of an update, which is what the commit answers.
+    pub(crate) fn fail_updates(&self, error: Error) -> Fault {
+        self.at_commits.borrow_mut().error = Some(error);
+        Fault::Update
+    }
+
+    /// Forgets the updates that were left.
+    #[cold]
+    pub(crate) fn drop_updates(&self) {
+        self.has_at_commits.set(false);
+        self.is_at_end.set(false);
+        self.at_commits.borrow_mut().clear();
+    }
+}

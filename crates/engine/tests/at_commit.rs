@@ -1,0 +1,356 @@
+//! Updates that are made when a transaction commits (`update_at_commit`, `add`), under every scheme.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use braiddb::metrics::SystemClock;
+use braiddb::storage::MemoryStorage;
+use braiddb::suspend::OnMiss;
+use braiddb::worker::WorkerOptions;
+use braiddb::{ConcurrencyControl, Database, Error, Options, Result, Table, Txn};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+macro_rules! tests {
+    ($($name:literal $module:ident $scheme:ident $promise:ident,)*) => {$(
+        mod $module {
+            use braiddb::$scheme as Scheme;
+
+            tests! { @each additions_make_numbers rows_are_left_as_they_are updates_come_after_own_writes
+                errors_undo_the_transaction writes_are_refused_at_once indexes_follow updates_are_durable updates_have_room
+                held_rows_are_waited_for additions_on_threads_are_not_lost }
+
+            #[test]
+            fn the_newest_value_is_updated() {
+                super::the_newest_value_is_updated::<Scheme>(!matches!($name, "mvcc" | "timestamp" | "occ"));
+            }
+
+            #[test]
+            fn additions_do_not_conflict() {
+                super::additions_do_not_conflict::<Scheme>(!matches!($name, "mvcc" | "timestamp"));
+            }
+
+            #[test]
+            fn what_was_read_is_the_newest() {
+                super::what_was_read_is_the_newest::<Scheme>($name != "snapshot");
+            }
+        }
+    )*};
+    (@each $($test:ident)*) => {$(
+        #[test]
+        fn $test() {
+            super::$test::<Scheme>();
+        }
+    )*};
+}
+braiddb::schemes!(tests);
+
+fn options() -> Options {
+    Options { workers: 0, retries_max: u32::MAX, lock_wait_ms: 100, ..Options::default() }
+}
+
+fn database<C: ConcurrencyControl>() -> Database<C> {
+    Database::in_memory_with(options(), Arc::new(SystemClock::default())).unwrap()
+}
+
+fn get<C: ConcurrencyControl>(db: &Database<C>, table: Table<u64, u64>, key: u64) -> Option<u64> {
+    let tx = db.begin().unwrap();
+    tx.get(table, key).unwrap()
+}
+
+/// A number comes with the first addition, and has the sum of all. Where the type cannot hold it nothing is changed.
+fn additions_make_numbers<C: ConcurrencyControl>() {
+    let db = database::<C>();
+    let t: Table<String, u8> = db.table("t").unwrap();
+    let mut worker = db.worker();
+    for amount in [200, 50, 5] {
+        worker.run(async |tx| tx.add(t, "a long key that does not fit", amount)).unwrap();
+    }
+    let tx = db.begin().unwrap();
+    assert_eq!(tx.get(t, "a long key that does not fit").unwrap(), Some(255));
+    drop(tx);
+    let error = worker.run(async |tx| tx.add(t, "a long key that does not fit", 1)).unwrap_err();
+    assert!(matches!(&error, Error::Overflow { table } if table == "t"), "{error}");
+    assert_eq!(error.to_string(), "a number of table \"t\" cannot hold the sum");
+    let tx = db.begin().unwrap();
+    tx.add(t, "other", 7).unwrap();
+    assert_eq!(tx.get(t, "other").unwrap(), None, "it is made at the commit");
+    tx.commit().unwrap();
+    assert_eq!(db.begin().unwrap().get(t, "other").unwrap(), Some(7));
+}
+
+/// An update that sets nothing leaves the row, or that there is none; and the function is told which it is.
+fn rows_are_left_as_they_are<C: ConcurrencyControl>() {
+    let db = database::<C>();
+    let t: Table<u64, u64> = db.table("t").unwrap();
+    let mut worker = db.worker();
+    worker.run(async |tx| tx.put(t, 1, 10).await).unwrap();
+    let looked = Arc::new(AtomicU64::new(0));
+    let mut look = |key: u64| {
+        let looked = looked.clone();
+        let note = move |value: Option<u64>| looked.store(value.unwrap_or(99), Ordering::Relaxed);
+        worker.run(async move |tx| {
+            let note = note.clone();
+            tx.update_at_commit(t, key, move |value, _| {
+                note(value);
+                Ok(())
+            })
+        })
+    };
+    look(1).unwrap();
+    assert_eq!(looked.load(Ordering::Relaxed), 10);
+    look(2).unwrap();
+    assert_eq!(looked.load(Ordering::Relaxed), 99);
+    assert_eq!((get(&db, t, 1), get(&db, t, 2)), (Some(10), None));
+}
+
+/// Updates are made in the order in which they were asked for, on what the transaction itself has written.
+fn updates_come_after_own_writes<C: ConcurrencyControl>() {
+    let db = database::<C>();
+    let t: Table<u64, u64> = db.table("t").unwrap();
+    let mut worker = db.worker();
+    worker
+        .run(async |tx| {
+            tx.put(t, 1, 5).await?;
+            tx.put(t, 3, 5).await
+        })
+        .unwrap();
+    worker
+        .run(async |tx| {
+            tx.add(t, 2, 7)?;
+            tx.add(t, 1, 1)?;
+            tx.update_at_commit(t, 1, |value, new| new.set(value.unwrap_or(0) * 10))?;
+            tx.put(t, 1, 8).await?;
+            tx.delete(t, 3).await?;
+            tx.add(t, 3, 4)?;
+            assert_eq!(tx.get(t, 1).await?, Some(8));
+            Ok(())
+        })
+        .unwrap();
+    assert_eq!([1, 2, 3].map(|key| get(&db, t, key)), [Some(90), Some(7), Some(4)]);
+}
+
+/// The error of an update is the transaction's, and nothing of that stays.
+fn errors_undo_the_transaction<C: ConcurrencyControl>() {
+    let db = database::<C>();
+    let t: Table<u64, u64> = db.table("t").unwrap();
+    let mut worker = db.worker();
+    worker.run(async |tx| tx.put(t, 2, 1).await).unwrap();
+    let failing = async |tx: &Txn<C>| {
+        tx.put(t, 1, 1).await?;
+        tx.add(t, 2, 1)?;
+        tx.update_at_commit(t, 3, |_, _| Err(Error::user("not like this")))
+    };
+    let error = worker.run(failing).unwrap_err();
+    assert!(matches!(&error, Error::User(why) if why.to_string() == "not like this"), "{error}");
+    let tx = db.begin().unwrap();
+    tx.update_at_commit(t, 2, |_, _| Err(Error::user("nor like this"))).unwrap();
+    assert!(matches!(tx.commit().unwrap_err(), Error::User(_)));
+    let tx = db.begin().unwrap();
+    tx.add(t, 2, 100).unwrap();
+    tx.abort();
+    assert_eq!([1, 2, 3].map(|key| get(&db, t, key)), [None, Some(1), None]);
+}
+
+/// A transaction that may not write, and a row that cannot be written, refuse updates when they are asked for.
+fn writes_are_refused_at_once<C: ConcurrencyControl>() {
+    let db = database::<C>();
+    let t: Table<u64, u64> = db.table("t").unwrap();
+    let tx = db.begin().unwrap();
+    tx.declare_read_only();
+    assert!(matches!(tx.add(t, 1, 1), Err(Error::ReadOnly)));
+    drop(tx);
+    let other = database::<C>();
+    let foreign: Table<u64, u64> = other.table("t").unwrap();
+    assert!(matches!(db.begin().unwrap().add(foreign, 1, 1), Err(Error::WrongDatabase)));
+    let names: Table<String, u64> = db.table("names").unwrap();
+    let long = "x".repeat(2000);
+    assert!(matches!(db.begin().unwrap().add(names, &*long, 1), Err(Error::KeyTooLong { .. })));
+    db.freeze(t).unwrap();
+    let error = db.begin().unwrap().add(t, 1, 1).unwrap_err();
+    assert!(matches!(error, Error::Frozen { .. }), "{error}");
+    // One that was asked for before the table was frozen, in a transaction that would have to end first, is not there: freezing waits.
+    db.thaw(t).unwrap();
+    db.worker().run(async |tx| tx.add(t, 1, 1)).unwrap();
+    assert_eq!(get(&db, t, 1), Some(1));
+}
+
+/// The entries of indexes follow the rows; and another row's key of a unique index is refused.
+fn indexes_follow<C: ConcurrencyControl>() {
+    let db = database::<C>();
+    let t: Table<u64, u64> = db.table("t").unwrap();
+    let by_value = db.unique_index(t, "by value", |_, value| Some(value)).unwrap();
+    let mut worker = db.worker();
+    worker.run(async |tx| tx.put(t, 1, 10).await).unwrap();
+    worker.run(async |tx| tx.put(t, 2, 20).await).unwrap();
+    worker.run(async |tx| tx.add(t, 1, 5)).unwrap();
+    let found = |value: u64| {
+        let tx = db.begin().unwrap();
+        tx.get_by(by_value, value).unwrap().map(|(key, _)| key)
+    };
+    assert_eq!([10, 15, 20].map(found), [None, Some(1), Some(2)]);
+    let error = worker.run(async |tx| tx.add(t, 1, 5)).unwrap_err();
+    assert!(matches!(error, Error::UniqueViolation { .. }), "{error}");
+    assert_eq!([10, 15, 20].map(found), [None, Some(1), Some(2)]);
+}
+
+/// Updates are in the log like other writes.
+fn updates_are_durable<C: ConcurrencyControl>() {
+    let disk = Arc::new(MemoryStorage::new(1 << 30));
+    let open = || {
+        let clock = Arc::new(SystemClock::default());
+        Database::<C>::open_with(disk.clone(), options(), clock, &mut |_| {}).unwrap()
+    };
+    let db = open();
+    let t: Table<u64, u64> = db.table("t").unwrap();
+    for _ in 0..3 {
+        db.worker().run(async |tx| tx.add(t, 1, 7)).unwrap();
+    }
+    let tx = db.begin().unwrap();
+    tx.add(t, 2, 9).unwrap();
+    tx.commit().unwrap();
+    drop(db);
+    let db = open();
+    let t: Table<u64, u64> = db.table("t").unwrap();
+    assert_eq!((get(&db, t, 1), get(&db, t, 2)), (Some(21), Some(9)));
+}
+
+/// What a transaction leaves for its commit is in the account, ends at the limit, and is given back.
+fn updates_have_room<C: ConcurrencyControl>() {
+    let limited = Options { memory_limit_bytes: 64 << 20, ..options() };
+    let db = Database::<C>::in_memory_with(limited, Arc::new(SystemClock::default())).unwrap();
+    let t: Table<u64, u64> = db.table("t").unwrap();
+    db.worker().run(async |tx| tx.add(t, 0, 1)).unwrap();
+    let before = db.statistics().memory.transactions_bytes;
+    let tx = db.begin().unwrap();
+    let ballast = [1u64; 32];
+    let pushed = (0..1_000_000).find_map(|_| {
+        let update = move |_: Option<u64>, new: braiddb::NewValue<'_, u64>| new.set(ballast.iter().sum());
+        tx.update_at_commit(t, 0, update).err()
+    });
+    assert!(matches!(pushed, Some(Error::OutOfMemory { .. })), "{pushed:?}");
+    drop(tx);
+    let after = db.statistics().memory.transactions_bytes;
+    assert!(after < before + (1 << 20), "{before} bytes before, {after} after");
+    db.worker().run(async |tx| tx.add(t, 0, 1)).unwrap();
+    assert_eq!(get(&db, t, 0), Some(2));
+}
+
+/// A row that an idle transaction has locked is waited for, for a bounded time, and the error says for what.
+fn held_rows_are_waited_for<C: ConcurrencyControl>() {
+    let db = database::<C>();
+    let t: Table<u64, u64> = db.table("t").unwrap();
+    db.worker().run(async |tx| tx.put(t, 1, 1).await).unwrap();
+    let holder = db.begin().unwrap();
+    assert_eq!(holder.get_for_update(t, 1).unwrap(), Some(1));
+    let tx = db.begin().unwrap();
+    tx.add(t, 1, 5).unwrap();
+    let error = tx.commit().unwrap_err();
+    // (Under timestamps the later transaction cannot but give way.)
+    assert!(matches!(error, Error::LockTimeout(_) | Error::Conflict), "{error}");
+    holder.put(t, 1, 2).unwrap();
+    holder.commit().unwrap();
+    db.worker().run(async |tx| tx.add(t, 1, 5)).unwrap();
+    assert_eq!(get(&db, t, 1), Some(7));
+}
+
+/// An update is of the row as it is at the commit, whatever came after the transaction's beginning. `is_late`: that is no conflict.
+fn the_newest_value_is_updated<C: ConcurrencyControl>(is_late: bool) {
+    let db = database::<C>();
+    let t: Table<u64, u64> = db.table("t").unwrap();
+    db.worker().run(async |tx| tx.put(t, 1, 1).await).unwrap();
+    let tx = db.begin().unwrap();
+    tx.add(t, 1, 100).unwrap();
+    tx.add(t, 2, 100).unwrap();
+    for key in [1, 2] {
+        db.worker().run(async |tx| tx.add(t, key, 10)).unwrap();
+    }
+    assert_eq!(tx.commit().is_ok(), is_late);
+    let expected = if is_late { [Some(111), Some(110)] } else { [Some(11), Some(10)] };
+    assert_eq!([1, 2].map(|key| get(&db, t, key)), expected);
+    // A row that has come and gone meanwhile is none.
+    let tx = db.begin().unwrap();
+    tx.update_at_commit(t, 3, |value, new| new.set(value.map_or(5, |value| value + 1))).unwrap();
+    db.worker().run(async |tx| tx.add(t, 3, 10)).unwrap();
+    db.worker().run(async |tx| tx.delete(t, 3).await).unwrap();
+    let is_committed = tx.commit().is_ok();
+    assert_eq!(get(&db, t, 3), is_committed.then_some(5));
+}
+
+/// Transactions of one worker that add to the same rows, left wherever they can be, do not undo each other.
+fn additions_do_not_conflict<C: ConcurrencyControl>(is_late: bool) {
+    const TRANSACTIONS: u64 = 500;
+    let db = database::<C>();
+    let t: Table<u64, u64> = db.table("t").unwrap();
+    let options = WorkerOptions { batch: 8.into(), ..WorkerOptions::default() };
+    let mut worker = db.worker_with(OnMiss, options);
+    let add = async |tx: &Txn<C>, number: &u64| {
+        tx.add(t, 1, 1)?;
+        tx.add(t, number % 3, 1)
+    };
+    worker.run_each(0..TRANSACTIONS, add, |ended| ended.unwrap());
+    drop(worker);
+    assert_eq!(get(&db, t, 1), Some(TRANSACTIONS + TRANSACTIONS.div_ceil(3)));
+    let conflicts = db.statistics().aborts_conflict;
+    // (The first ones insert the same rows.)
+    assert!(!is_late || conflicts < 30, "{conflicts} conflicts");
+}
+
+/// A transaction whose reads were overwritten meanwhile does not commit together with its late update: of two that each read what the
+/// other one writes, one at most commits as if the other were not there. `is_serializable`: that is promised.
+fn what_was_read_is_the_newest<C: ConcurrencyControl>(is_serializable: bool) {
+    let db = database::<C>();
+    let t: Table<u64, u64> = db.table("t").unwrap();
+    db.worker()
+        .run(async |tx| {
+            for key in [1, 2, 3] {
+                tx.put(t, key, 0).await?;
+            }
+            Ok(())
+        })
+        .unwrap();
+    let (a, b) = (db.begin().unwrap(), db.begin().unwrap());
+    let step = |tx: &braiddb::Transaction<C>, from: u64, to: u64| -> Result<()> {
+        let seen = tx.get(t, from)?.unwrap();
+        tx.add(t, 3, 1)?;
+        tx.put(t, to, seen + 1)
+    };
+    let both = (step(&a, 1, 2), step(&b, 2, 1));
+    let committed = [(both.0, a), (both.1, b)].map(|(done, tx)| done.is_ok() && tx.commit().is_ok());
+    let count = committed.iter().filter(|&&is_committed| is_committed).count() as u64;
+    assert_eq!(get(&db, t, 3), Some(count));
+    let is_skewed = get(&db, t, 1) == Some(1) && get(&db, t, 2) == Some(1);
+    assert!(!is_serializable || !is_skewed);
+    // What was read, and overwritten by a transaction that has updated the same row since.
+    let tx = db.begin().unwrap();
+    let seen = tx.get(t, 1).unwrap().unwrap();
+    let other = db.begin().unwrap();
+    let is_overwritten = other.put(t, 1, 50).is_ok() && other.add(t, 3, 10).is_ok() && other.commit().is_ok();
+    tx.add(t, 3, seen + 100).unwrap();
+    let is_committed = tx.commit().is_ok();
+    assert!(!is_serializable || !(is_committed && is_overwritten));
+}
+
+/// Additions of several threads to rows that they share, among other reads and writes, are all there at the end.
+fn additions_on_threads_are_not_lost<C: ConcurrencyControl>() {
+    const THREADS: u64 = 2;
+    const EACH: u64 = 400;
+    let db = database::<C>();
+    let t: Table<u64, u64> = db.table("t").unwrap();
+    let work = |thread: u64| {
+        let options = WorkerOptions { batch: 4.into(), ..WorkerOptions::default() };
+        let mut worker = db.worker_with(OnMiss, options);
+        worker.set_retries_max(u32::MAX);
+        let body = async |tx: &Txn<C>, number: &u64| {
+            let own = 100 + thread;
+            let seen = tx.get(t, own).for_write().await?.unwrap_or(0);
+            tx.put(t, own, seen + 1).await?;
+            tx.add(t, number % 2, 1)
+        };
+        worker.run_each(0..EACH, body, |ended| ended.unwrap());
+    };
+    std::thread::scope(|scope| {
+        (0..THREADS).for_each(|thread| drop(scope.spawn(move || work(thread))));
+    });
+    let found = [0, 1, 100, 101].map(|key| get(&db, t, key));
+    assert_eq!(found, [EACH; 4].map(Some)); // each of two threads half of the first two rows, and one of the others
+}
