@@ -14,7 +14,7 @@ pub struct Cell {
 }
 
 /// YCSB's requests go to this many records, as in the paper's figures of contention: so few that skew is felt.
-pub(crate) const CELLS: [Cell; 14] = [
+pub(crate) const CELLS: [Cell; 15] = [
     Cell { name: "tpcc-1", line: "tpcc --mix narrow --warehouses 1" },
     Cell { name: "tpcc-2", line: "tpcc --mix narrow --warehouses 2" },
     Cell { name: "tpcc-4", line: "tpcc --mix narrow --warehouses 4" },
@@ -29,6 +29,7 @@ pub(crate) const CELLS: [Cell; 14] = [
     Cell { name: "ycsb-5-0.99", line: "ycsb --workload b --reads 16 --records 1M --theta 0.99" },
     Cell { name: "smallbank-hot", line: "smallbank --accounts 1M --hot 100" },
     Cell { name: "hot-row", line: "ycsb --workload rmw1 --records 1" },
+    Cell { name: "hot-row-add", line: "ycsb --workload add1 --records 1" },
 ];
 
 impl ValueEnum for Cell {

@@ -4,7 +4,7 @@
 //! numbers in ascending order insert in random order, and popular records lie anywhere in the index.
 
 use crate::engine::{Database, Result, Scheme, Txn, failure, mix};
-use braiddb::{Table, research};
+use braiddb::{Error, NewValue, Table, research};
 
 /// The longest key that `--key-bytes` accepts.
 pub(crate) const KEY_BYTES_MAX: usize = 64;
@@ -41,6 +41,8 @@ pub(crate) trait Access: Copy + Send + Sync {
     fn put<C: Scheme>(self, tx: &Txn<C>, number: u64, value: &[u8]) -> impl Future<Output = Result<()>>;
     /// Replaces a record; false: it is absent.
     fn update<C: Scheme>(self, tx: &Txn<C>, number: u64, value: &[u8]) -> impl Future<Output = Result<bool>>;
+    /// Adds one to the first byte of a record when the transaction commits.
+    fn increase<C: Scheme>(self, tx: &Txn<C>, number: u64) -> Result<()>;
     /// Adds a record.
     fn insert<C: Scheme>(self, tx: &Txn<C>, number: u64, value: &[u8]) -> impl Future<Output = Result<()>>;
     /// Asks the index alone; false: it has no such key.
@@ -123,6 +125,9 @@ impl Access for FixedKeys {
     fn update<C: Scheme>(self, tx: &Txn<C>, number: u64, value: &[u8]) -> impl Future<Output = Result<bool>> {
         tx.update(self.0, mix(number), value)
     }
+    fn increase<C: Scheme>(self, tx: &Txn<C>, number: u64) -> Result<()> {
+        tx.update_at_commit(self.0, mix(number), increased)
+    }
     #[inline(always)]
     fn insert<C: Scheme>(self, tx: &Txn<C>, number: u64, value: &[u8]) -> impl Future<Output = Result<()>> {
         tx.insert(self.0, mix(number), value)
@@ -203,6 +208,9 @@ impl Access for LongKeys {
     async fn update<C: Scheme>(self, tx: &Txn<C>, number: u64, value: &[u8]) -> Result<bool> {
         tx.update(self.table, self.key(number).bytes(), value).await
     }
+    fn increase<C: Scheme>(self, tx: &Txn<C>, number: u64) -> Result<()> {
+        tx.update_at_commit(self.table, self.key(number).bytes(), increased)
+    }
     async fn insert<C: Scheme>(self, tx: &Txn<C>, number: u64, value: &[u8]) -> Result<()> {
         tx.insert(self.table, self.key(number).bytes(), value).await
     }
@@ -224,6 +232,15 @@ impl Access for LongKeys {
         scan.for_each(|_, value| sum = sum.wrapping_add(first(value))).await?;
         Ok(sum)
     }
+}
+
+/// One more in the first byte of a value.
+pub(super) fn increased(value: Option<&[u8]>, new: NewValue<'_, [u8]>) -> Result<()> {
+    let mut bytes = value.ok_or_else(|| Error::user("there is no such record"))?.to_vec();
+    if let Some(first) = bytes.first_mut() {
+        *first = first.wrapping_add(1);
+    }
+    new.set(&bytes)
 }
 
 /// The first byte of a value: reading it is what makes a read real.

@@ -13,8 +13,8 @@ pub struct YcsbArgs {
     /// Records in the table, for instance 10K, 50M
     #[arg(long, default_value = "10M", value_delimiter = ',', value_parser = parse_count)]
     pub records: Vec<u64>,
-    /// a-f (YCSB), rN (N reads), m (8 reads, 2 read-modify-writes), uN (N blind updates), rmwN, sN (scan of
-    /// N), eN (the same by `for_each`), i (insert), probe (10 index probes without records)
+    /// a-f (YCSB), rN (N reads), m (8 reads, 2 read-modify-writes), uN (N blind updates), addN (N additions at the
+    /// commit), rmwN, sN (scan of N), eN (the same by `for_each`), i (insert), probe (10 index probes without records)
     #[arg(long, default_value = "r10", value_delimiter = ',')]
     pub workload: Vec<String>,
     /// Skew of the Zipfian and latest distributions, 0 for none; implies Zipfian [default: 0.99]

@@ -69,6 +69,13 @@ pub(crate) fn execute<C: Scheme, A: Access>(
             }
             outcome.done(input)
         }),
+        Shape::Increase { rows } => plain(job, draws, async |tx: &Txn<C>, input: &Input| {
+            let (mut rng, outcome) = (Rng::new(input.input), Outcome::of(draws));
+            for _ in 0..rows {
+                table.increase(tx, draws.draw(&mut rng))?;
+            }
+            outcome.done(input)
+        }),
         Shape::Scan { rows, for_each: false } => plain(job, draws, async |tx: &Txn<C>, input: &Input| {
             let mut outcome = Outcome::of(draws);
             draws.declare(tx, true);

@@ -1,7 +1,7 @@
 //! Transactions that their thread drives by calls, one after the other, as `Database::begin` has them: what a program pays that
 //! neither hands over closures nor keeps a batch open. Conflicts are retried here.
 
-use super::access::{FixedKeys, first};
+use super::access::{FixedKeys, first, increased};
 use super::table::{Draws, Ycsb};
 use super::workload::Shape;
 use crate::distribution::Rng;
@@ -15,7 +15,11 @@ type Job<'a, C> = worker::Job<'a, C, Ycsb>;
 pub(super) fn execute<C: Scheme>(job: &Job<'_, C>, draws: &Draws<'_>, table: FixedKeys) -> Option<Measured> {
     let has_form = matches!(
         draws.shape,
-        Shape::Point { .. } | Shape::Update { .. } | Shape::Scan { .. } | Shape::Insert { .. }
+        Shape::Point { .. }
+            | Shape::Update { .. }
+            | Shape::Increase { .. }
+            | Shape::Scan { .. }
+            | Shape::Insert { .. }
     );
     has_form.then(|| {
         slices(job, &draws.attempts, |inputs, clock, measured| {
@@ -73,6 +77,11 @@ fn attempt<C: Scheme>(tx: &Transaction<C>, draws: &Draws<'_>, table: FixedKeys, 
             for _ in 0..updates {
                 let value = draws.payload.value(input);
                 missing += i64::from(!tx.update(table, mix(draws.draw(&mut rng)), value)?);
+            }
+        }
+        Shape::Increase { rows } => {
+            for _ in 0..rows {
+                tx.update_at_commit(table, mix(draws.draw(&mut rng)), increased)?;
             }
         }
         Shape::Scan { rows, for_each } => {

@@ -22,9 +22,9 @@ fn every_workload_runs_in_every_mode_that_has_a_form_of_it() {
     const POINT: &[&str] = &["c", "f", "r4", "r7", "r10", "m"];
     for key_bytes in [8, 20] {
         let outcome = outcome(&format!(
-            "{RUN} --key-bytes {key_bytes} --mode {MODES} --workload a,b,c,d,e,f,r4,r7,r10,m,u10,rmw2,s10,i,probe"
+            "{RUN} --key-bytes {key_bytes} --mode {MODES} --workload a,b,c,d,e,f,r4,r7,r10,m,u10,add2,rmw2,s10,i,probe"
         ));
-        assert_eq!(outcome.rows.len(), 15 * 9);
+        assert_eq!(outcome.rows.len(), 16 * 9);
         for row in &outcome.rows {
             let (workload, mode) = (row.text("workload").unwrap(), row.variant.mode);
             let is_plain = matches!(mode, Mode::Naive | Mode::Prefetch | Mode::Interleaved | Mode::Auto);
@@ -42,10 +42,10 @@ fn transactions_are_driven_by_calls() {
     // forms of work, and long keys, have no figures in that mode.
     let schemes: Vec<&str> = SchemeKind::ALL.iter().map(|scheme| scheme.name()).collect();
     let flags =
-        "--records 200 --seconds 0.02 --workers 2 --mode interactive --workload r10,m,u10,s10,i,a,probe";
+        "--records 200 --seconds 0.02 --workers 2 --mode interactive --workload r10,m,u10,add2,s10,i,a,probe";
     for key_bytes in [8, 20] {
         let outcome = outcome(&format!("{flags} --key-bytes {key_bytes} --cc {}", schemes.join(",")));
-        assert_eq!(outcome.rows.len(), 7 * schemes.len());
+        assert_eq!(outcome.rows.len(), 8 * schemes.len());
         for row in &outcome.rows {
             let has_form = key_bytes == 8 && !matches!(row.text("workload"), Some("a" | "probe"));
             assert_eq!(row.measured, has_form, "{row:?}");

@@ -29,6 +29,11 @@ pub enum Shape {
         /// Updates per transaction.
         updates: usize,
     },
+    /// Additions to records, made at the commit.
+    Increase {
+        /// Records per transaction.
+        rows: usize,
+    },
     /// One scan, of this many records.
     Scan {
         /// Records per scan.
@@ -74,6 +79,7 @@ impl Shape {
         match self {
             Shape::Point { reads, rmws } => reads + rmws,
             Shape::Update { updates } => updates,
+            Shape::Increase { rows } => rows,
             Shape::Scan { .. } => 1,
             Shape::Insert { inserts } => inserts,
             Shape::Probe { probes } => probes,
@@ -147,7 +153,7 @@ fn standard(name: &str, operations: usize) -> Option<Shape> {
 fn counted(name: &str, operations: Option<usize>) -> Result<Shape> {
     let unknown = || {
         Failure::new(format!(
-            "unknown workload {name:?}: expected a, b, c, d, e, f, rN, m, uN, rmwN, sN, eN, i or probe, N a number"
+            "unknown workload {name:?}: expected a, b, c, d, e, f, rN, m, uN, addN, rmwN, sN, eN, i or probe, N a number"
         ))
     };
     if name == "probe" {
@@ -159,6 +165,7 @@ fn counted(name: &str, operations: Option<usize>) -> Result<Shape> {
         "r" => Ok(Shape::Point { reads: n, rmws: 0 }),
         "rmw" => Ok(Shape::Point { reads: 0, rmws: n }),
         "u" => Ok(Shape::Update { updates: n }),
+        "add" => Ok(Shape::Increase { rows: n }),
         "s" => Ok(Shape::Scan { rows: n, for_each: false }),
         "e" => Ok(Shape::Scan { rows: n, for_each: true }),
         "i" => Ok(Shape::Insert { inserts: n }),
