@@ -31,6 +31,9 @@ pub struct CacheArgs {
     /// Modes, as `braid bench ycsb` names them
     #[arg(long, default_value = "naive,prefetch,interleaved", value_delimiter = ',')]
     pub mode: Vec<String>,
+    /// Schemes of concurrency control, as `braid bench ycsb` names them
+    #[arg(long, default_value = "serializable", value_delimiter = ',')]
+    pub cc: Vec<String>,
     /// Transactions open at once in the interleaved modes
     #[arg(long, default_value_t = 48)]
     pub batch: u32,
@@ -66,17 +69,17 @@ pub fn run(root: &Path, args: &CacheArgs) -> Result<(), String> {
     println!("simulated: last-level cache of {cache_bytes} bytes, 16 ways; {records} records of 8 + 8 bytes");
     println!("counts per transaction, over {} transactions", args.transactions);
     println!(
-        "{:<10} {:<12} {:>13} {:>7} {:>14} {:>13} {:>12}",
-        "workload", "mode", "instructions", "ratio", "L1 data miss", "memory miss", "L1 code miss"
+        "{:<10} {:<12} {:<12} {:>13} {:>7} {:>14} {:>13} {:>12}",
+        "workload", "scheme", "mode", "instructions", "ratio", "L1 data miss", "memory miss", "L1 code miss"
     );
     for workload in &args.workload {
         let mut first = None;
-        for mode in &args.mode {
-            let counts = per_transaction(&program, args, workload, mode)?;
+        for (cc, mode) in args.cc.iter().flat_map(|cc| args.mode.iter().map(move |mode| (cc, mode))) {
+            let counts = per_transaction(&program, args, &Variant { workload, cc, mode })?;
             let Counts { instructions, first_level_misses, last_level_misses, instruction_misses } = counts;
             let ratio = instructions / *first.get_or_insert(instructions);
             println!(
-                "{workload:<10} {mode:<12} {instructions:>13.0} {ratio:>7.2} {first_level_misses:>14.1} \
+                "{workload:<10} {cc:<12} {mode:<12} {instructions:>13.0} {ratio:>7.2} {first_level_misses:>14.1} \
                  {last_level_misses:>13.1} {instruction_misses:>12.1}"
             );
         }
@@ -95,9 +98,16 @@ fn build(root: &Path) -> Result<PathBuf, String> {
     Ok(target.join("release").join("braid"))
 }
 
-fn per_transaction(program: &Path, args: &CacheArgs, workload: &str, mode: &str) -> Result<Counts, String> {
-    let short = counted(program, args, workload, mode, args.transactions)?;
-    let long = counted(program, args, workload, mode, 2 * args.transactions)?;
+/// What is run.
+struct Variant<'v> {
+    workload: &'v str,
+    cc: &'v str,
+    mode: &'v str,
+}
+
+fn per_transaction(program: &Path, args: &CacheArgs, variant: &Variant<'_>) -> Result<Counts, String> {
+    let short = counted(program, args, variant, args.transactions)?;
+    let long = counted(program, args, variant, 2 * args.transactions)?;
     Ok(short.difference(&long, args.transactions as f64))
 }
 
@@ -105,8 +115,7 @@ fn per_transaction(program: &Path, args: &CacheArgs, workload: &str, mode: &str)
 fn counted(
     program: &Path,
     args: &CacheArgs,
-    workload: &str,
-    mode: &str,
+    Variant { workload, cc, mode }: &Variant<'_>,
     transactions: u64,
 ) -> Result<Counts, String> {
     let out = std::env::temp_dir().join(format!("braid-callgrind-{}", std::process::id()));
@@ -117,14 +126,14 @@ fn counted(
         .arg(format!("--callgrind-out-file={}", out.display()))
         .arg(program)
         .args(["bench", "ycsb", "--repeats", "1", "--seconds", "86400"])
-        .args(["--workload", workload, "--mode", mode])
+        .args(["--workload", workload, "--cc", cc, "--mode", mode])
         .args(["--records", &args.records.to_string(), "--batch", &args.batch.to_string()])
         .args(["--transactions", &transactions.to_string()]);
     let output =
         valgrind.output().map_err(|error| format!("cannot run valgrind (is it installed?): {error}"))?;
     if !output.status.success() {
         let words = String::from_utf8_lossy(&output.stderr);
-        return Err(format!("{workload} in mode {mode} failed under valgrind:\n{words}"));
+        return Err(format!("{workload} under {cc} in mode {mode} failed under valgrind:\n{words}"));
     }
     let text = std::fs::read_to_string(&out).map_err(|error| format!("{}: {error}", out.display()))?;
     let _ = std::fs::remove_file(&out); // what is left in the folder for temporary files is the system's
