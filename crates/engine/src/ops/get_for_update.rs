@@ -118,7 +118,10 @@ impl<'t, V: ?Sized, C: ConcurrencyControl> GetForUpdate<'t, V, C> {
 impl<'t, C: ConcurrencyControl> Lock<'t, C> {
     /// Looks for the row and tries to lock it. `waits`: transactions that are in the queue for it come first.
     fn poll_try(&mut self, context: &Context<'_>, waits: bool) -> Poll<Result<Tried<'t>, Fault>> {
-        let is_newcomer = waits && !self.line.as_ref().is_some_and(RowWait::is_queued);
+        let is_queued = self.line.as_ref().is_some_and(RowWait::is_queued);
+        // (An update at the commit has its row for a moment only, like those that it meets.)
+        let is_patient = || self.line.as_ref().is_none_or(RowWait::is_patient);
+        let is_newcomer = waits && !is_queued && !(self.locate.txn().is_at_end.get() && is_patient());
         let tried = self.locate.poll(context, |txn, point| try_lock(txn, point, is_newcomer));
         if tried.is_ready() {
             self.locate.forget();
@@ -169,7 +172,7 @@ impl<'t, C: ConcurrencyControl> Lock<'t, C> {
                 }
             };
             if let Some(holder) = holder
-                && holder.is_ending
+                && (holder.is_ending || txn.is_at_end.get() && line.is_patient())
             {
                 if line.stand_aside(holder)? {
                     self.is_aside = true;
@@ -234,7 +237,11 @@ fn read_locked<'t, C: ConcurrencyControl>(
     if !txn.run_point(&mut again) {
         return Err(txn.doom(Fault::Abort(Abort::WaitTimeout)));
     }
-    txn.found(&again)
+    let found = txn.found(&again)?;
+    if found.is_some() {
+        txn.recent.note(&again); // what is written next is written here, without a suspension
+    }
+    Ok(found)
 }
 
 impl<'t, V: Value + ?Sized, C: ConcurrencyControl> Future for GetForUpdate<'t, V, C> {

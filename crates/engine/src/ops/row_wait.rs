@@ -37,6 +37,8 @@ pub(crate) struct RowWait<'t, C: ConcurrencyControl> {
 /// A commit under way is a matter of microseconds, unless it waits for the log: rounds of the worker between two
 /// looks, at most.
 const ASIDE_ROUNDS_MAX: u32 = 256;
+/// Times that an update at the commit stands aside before it joins the queue and sleeps: some thousand rounds.
+const ASIDES_PATIENT: u32 = 64;
 /// Turns of the core that an interactive transaction gives to one: as other operations in place, it does not wait long for
 /// a commit, which may be suspended on its own thread.
 const ASIDES_IN_PLACE_MAX: u32 = 1000;
@@ -210,6 +212,11 @@ impl<'t, C: ConcurrencyControl> RowWait<'t, C> {
             context.enter();
         }
         stage
+    }
+
+    /// It has not stood aside for long: one that has its row for a moment only would be gone.
+    pub(crate) fn is_patient(&self) -> bool {
+        self.asides < ASIDES_PATIENT
     }
 
     /// The holder's commit is under way: a little later the row is free. Returns true if the transaction has been left, to be
