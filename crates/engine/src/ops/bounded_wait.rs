@@ -13,43 +13,43 @@ pub(crate) struct BoundedWait {
 
 const WAITS_MAX: u32 = 10_000;
 
-/// Some, so that what comes after a wait is still run.
-const WAITS_ALONE: u32 = 4;
-
 thread_local! {
-    static LIMIT: Cell<u32> = const { Cell::new(WAITS_MAX) };
+    /// Nothing could end a wait but its limit.
+    static IS_ALONE: Cell<bool> = const { Cell::new(false) };
 }
 
 impl BoundedWait {
     /// It has been long enough.
     pub(crate) fn is_over(&self) -> bool {
-        self.waits >= LIMIT.get()
+        self.waits >= WAITS_MAX
     }
 
     /// Waits a little; returns false if it has been long enough.
     #[cold]
     pub(crate) fn wait(&mut self) -> bool {
-        self.backoff.wait();
+        if !IS_ALONE.get() {
+            self.backoff.wait();
+        }
         self.waits += 1;
         !self.is_over()
     }
 }
 
-/// While this is held, waits in place on this thread are short: for simulations, where no other thread could end them. What
-/// comes of an operation is the same.
+/// While this is held, waits in place on this thread are turns of a loop, which leave the processor to nobody: for simulations, where no
+/// other thread could end them. There are as many, so what comes of an operation is the same.
 #[derive(Debug)]
 pub struct ShortWaits(());
 
 impl ShortWaits {
     /// Begins here, on this thread.
     pub fn begin() -> ShortWaits {
-        LIMIT.set(WAITS_ALONE);
+        IS_ALONE.set(true);
         ShortWaits(())
     }
 }
 
 impl Drop for ShortWaits {
     fn drop(&mut self) {
-        LIMIT.set(WAITS_MAX);
+        IS_ALONE.set(false);
     }
 }
