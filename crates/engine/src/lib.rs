@@ -39,6 +39,8 @@ mod durable;
 mod epoch;
 pub mod error;
 mod exec;
+#[cfg(doctest)]
+mod guide;
 mod index;
 mod kernel;
 mod memory;
