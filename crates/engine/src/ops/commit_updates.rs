@@ -7,10 +7,10 @@
 
 use super::at_commit::{AtCommit, RowUpdate};
 use super::get_for_update::GetForUpdate;
-use super::point_futures::Put;
+use super::point_futures::{Insert, Put};
 use super::point_lookup::PointLookup;
 use super::state::TxnState;
-use crate::cc::ConcurrencyControl;
+use crate::cc::{Abort, ConcurrencyControl};
 use crate::error::{Error, Result};
 use crate::table::{Allowed, AsKey, Fault, Key, Table, Value};
 
@@ -47,9 +47,20 @@ impl<C: ConcurrencyControl> TxnState<C> {
             let Some(AtCommit { table, key, update }) = next else { return Ok(()) };
             let locate = || PointLookup::new(self, Ok((table, key)));
             let old = GetForUpdate::<[u8], C>::new(locate()).await?;
-            let mut new = Vec::new();
-            if update(old, &mut new)? {
+            let (is_there, mut new) = (old.is_some(), Vec::new());
+            if !update(old, &mut new)? {
+                continue;
+            }
+            if is_there {
                 Put::<[u8], C>::new(locate(), Ok(&new)).await?;
+                continue;
+            }
+            // Nothing was locked: another transaction may have made the row since.
+            match Insert::<[u8], C>::new(locate(), Ok(&new)).await {
+                Err(Error::KeyExists) => {
+                    return Err(self.doom(Fault::Abort(Abort::WriteConflict)).into());
+                }
+                inserted => inserted?,
             }
         }
     }
