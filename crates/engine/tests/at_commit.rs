@@ -16,7 +16,7 @@ macro_rules! tests {
             use braiddb::$scheme as Scheme;
 
             tests! { @each additions_make_numbers rows_are_left_as_they_are updates_come_after_own_writes
-                errors_undo_the_transaction writes_are_refused_at_once indexes_follow updates_are_durable updates_have_room
+                errors_undo_the_transaction panics_undo_the_transaction writes_are_refused_at_once indexes_follow updates_are_durable updates_have_room
                 held_rows_are_waited_for additions_on_threads_are_not_lost }
 
             #[test]
@@ -149,6 +149,25 @@ fn errors_undo_the_transaction<C: ConcurrencyControl>() {
     tx.add(t, 2, 100).unwrap();
     tx.abort();
     assert_eq!([1, 2, 3].map(|key| get(&db, t, key)), [None, Some(1), None]);
+}
+
+/// So does an update that panics, be it in a closure's transaction or in one that is driven by calls: no lock stays.
+fn panics_undo_the_transaction<C: ConcurrencyControl>() {
+    let clock = Arc::new(SystemClock::default());
+    let db = Database::<C>::in_memory_with(Options { workers: 1, ..options() }, clock).unwrap();
+    let t: Table<u64, u64> = db.table("t").unwrap();
+    db.run(async move |tx| tx.add(t, 1, 1)).wait().unwrap();
+    let panicked = db.run(async move |tx| {
+        tx.add(t, 1, 10)?;
+        tx.update_at_commit(t, 1, |_, _| panic!("not like this"))
+    });
+    assert!(matches!(panicked.wait(), Err(Error::Panicked(_))));
+    let tx = db.begin().unwrap();
+    tx.add(t, 1, 10).unwrap();
+    tx.update_at_commit(t, 2, |_, _| panic!("nor like this")).unwrap();
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| tx.commit())).unwrap_err();
+    db.run(async move |tx| tx.add(t, 1, 1)).wait().unwrap();
+    assert_eq!(get(&db, t, 1), Some(2));
 }
 
 /// A transaction that may not write, and a row that cannot be written, refuse updates when they are asked for.

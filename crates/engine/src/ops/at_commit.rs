@@ -54,18 +54,15 @@ impl AtCommits {
         Ok(())
     }
 
-    /// The next one, in the order of tables and keys, so that no two transactions wait for each other's rows; those of one row in the
+    /// Puts them in the order of tables and keys, so that no two transactions wait for each other's rows; those of one row stay in the
     /// order in which they were asked for.
     pub(crate) fn sort(&mut self) {
-        let order = |a: &AtCommit, b: &AtCommit| {
-            let bytes = |one: &AtCommit, short: &mut [u8; 8]| one.key.bytes(short).to_vec();
+        self.list.sort_by(|a, b| {
             // SAFETY: tables live as long as their database.
-            let number = |one: &AtCommit| unsafe { &*one.table }.index.number();
-            let by_key = || bytes(a, &mut [0; 8]).cmp(&bytes(b, &mut [0; 8]));
-            number(a).cmp(&number(b)).then_with(by_key)
-        };
-        self.list.sort_by(order);
-        self.list.reverse();
+            let [table_a, table_b] = [a, b].map(|one| unsafe { &*one.table }.index.number());
+            table_a.cmp(&table_b).then_with(|| a.key.bytes(&mut [0; 8]).cmp(b.key.bytes(&mut [0; 8])))
+        });
+        self.list.reverse(); // they are taken from the end
     }
 
     /// Takes the first one, after `sort`.

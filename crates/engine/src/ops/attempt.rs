@@ -208,22 +208,11 @@ impl<C: ConcurrencyControl> TxnState<C> {
     /// The commit, if it does not suspend; else `None`, and the rest of it is posted, or comes after updates that are left for it.
     #[cfg_attr(not(debug_assertions), inline(always))]
     pub(crate) fn commit_or_post(&self) -> Option<Result<(), Fault>> {
-        match self.doomed.get() {
-            Some(fault) => Some(Err(fault)),
-            None if self.pauses || self.has_at_commits.get() => self.commit_later(),
-            None => self.decide(Commit::default()),
-        }
+        if self.has_at_commits.get() { None } else { self.commit_updated() }
     }
 
-    #[cold]
-    fn commit_later(&self) -> Option<Result<(), Fault>> {
-        if !self.has_at_commits.get() {
-            self.post_commit(Commit::default());
-        }
-        None
-    }
-
-    /// As `commit_or_post`, after the updates.
+    /// As `commit_or_post`, when the updates have been made.
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub(crate) fn commit_updated(&self) -> Option<Result<(), Fault>> {
         match self.doomed.get() {
             Some(fault) => Some(Err(fault)),
@@ -232,16 +221,11 @@ impl<C: ConcurrencyControl> TxnState<C> {
     }
 
     /// As `commit_or_post`, of a commit or a trial.
-    pub(crate) fn decide_or_post(&self, commit: Commit<C>) -> Option<Result<(), Fault>> {
+    pub(crate) fn decide_or_post(&self, mut commit: Commit<C>) -> Option<Result<(), Fault>> {
         if self.pauses {
             self.post_commit(commit);
             return None;
         }
-        self.decide(commit)
-    }
-
-    #[cfg_attr(not(debug_assertions), inline(always))]
-    fn decide(&self, mut commit: Commit<C>) -> Option<Result<(), Fault>> {
         match self.commit_now(&mut commit) {
             Some(result) => Some(result.map_err(Fault::Abort)),
             None if self.execution.get() == Execution::Interleaved => {

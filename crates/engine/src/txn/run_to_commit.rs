@@ -60,7 +60,7 @@ impl<C: ConcurrencyControl, R, I, F: AsyncFn(&Txn<C>, &I) -> Result<R>> Body<C, 
     }
 }
 
-/// Rounds of its worker that a transaction stands aside at most after so many retries: one at first, soon a thousand, and
+/// The most rounds of its worker that a transaction stands aside after this number of retries: one at first, soon a thousand, and
 /// when it still meets conflicts many more, for the transaction in its way may be off its core.
 fn rounds_max(retries: u32) -> u32 {
     const LONG: u32 = 10;
@@ -160,6 +160,9 @@ async fn posted_commit<C: ConcurrencyControl>(txn: &TxnState<C>) -> Result<(), F
 
 /// Makes the updates that the closure has left for the commit, and commits.
 pub(super) async fn commit_with_updates<C: ConcurrencyControl>(txn: &TxnState<C>) -> Result<(), Fault> {
+    if let Some(fault) = txn.doomed.get() {
+        return Err(fault);
+    }
     if let Err(error) = txn.make_updates().await {
         // What it rests on is not of the snapshot.
         let error = validate(txn, error).await;

@@ -295,13 +295,12 @@ impl<C: ConcurrencyControl> Transaction<C> {
     /// Makes the transaction's changes visible to those that begin from now on, and waits until they are durable,
     /// and what it has seen, if that is what it is to wait for.
     pub fn commit(mut self) -> Result<()> {
+        // These are foreign code: if one panics, the transaction is dropped while it is open, and undone.
+        let updated =
+            self.state().has_at_commits.get().then(|| self.now(|txn| commit_with_updates(txn.state())));
         self.is_open = false;
         let held_until = self.lend(|txn| {
-            let made = match txn.has_at_commits.get() {
-                true => self.now(|_| commit_with_updates(txn)),
-                false => txn.commit_or_post().expect("in place"),
-            };
-            let ended = match made {
+            let ended = match updated.unwrap_or_else(|| txn.commit_or_post().expect("in place")) {
                 Ok(()) => {
                     txn.after_commit();
                     txn.count_commit(None);

@@ -185,8 +185,8 @@ impl<C: ConcurrencyControl> Txn<C> {
     /// only if they are unchanged by then, and is run again otherwise. An error of `update` undoes
     /// the transaction, and is what it answers. Updates are made in the order of tables and keys, those of one row in the order
     /// of the calls. `update` is foreign code in the middle of a commit: it has to be short, and must not wait for this database.
-    /// (Under [`MultiVersion`](crate::MultiVersion) and [`TimestampOrdering`](crate::TimestampOrdering), where a transaction has a
-    /// time from its beginning on, a row that was changed as of later is a conflict all the same.)
+    /// (Under [`MultiVersion`](crate::MultiVersion), [`TimestampOrdering`](crate::TimestampOrdering) and [`Occ`](crate::Occ) a row that
+    /// was changed after the transaction began is a conflict all the same.)
     ///
     /// ```
     /// # use braiddb::{Database, Error, Options, Table};
