@@ -117,7 +117,7 @@ pub mod testing {
     pub use crate::cc::{AllHot, HotByChance, Planted, PlantedMultiVersion, planted, planted_multi_version};
     pub use crate::db::restore_with_planted;
     pub use crate::durable::{Planted as PlantedDurability, Stepped};
-    pub use crate::ops::ShortWaits;
+    pub use crate::ops::SpinningWaits;
 }
 
 /// The example of the README, compiled and run.

@@ -12,7 +12,7 @@ use crate::submitter::{Sessions, SimulatedWorker, Submitter};
 use crate::workload::{Entry, Workload};
 use braiddb::metrics::Clock;
 use braiddb::suspend::Seeded;
-use braiddb::testing::ShortWaits;
+use braiddb::testing::SpinningWaits;
 use braiddb::worker::{Refill, Step, Worker, WorkerOptions};
 use braiddb::{ConcurrencyControl, Database, IndexKind, Options};
 use std::fmt;
@@ -80,7 +80,7 @@ pub fn run<C: ConcurrencyControl>(
 }
 
 fn simulate<C: ConcurrencyControl>(entry: &Entry<C>, settings: &Settings, ledger: &Ledger) {
-    let _short = ShortWaits::begin();
+    let _spinning = SpinningWaits::begin();
     let mut random = Random::new(settings.seed);
     let mut simulation = Simulation::new(entry, settings, &mut random, ledger);
     simulation.play(settings.transactions, &mut random);

@@ -38,17 +38,17 @@ impl BoundedWait {
 /// While this is held, waits in place on this thread are turns of a loop, which leave the processor to nobody: for simulations, where no
 /// other thread could end them. There are as many, so what comes of an operation is the same.
 #[derive(Debug)]
-pub struct ShortWaits(());
+pub struct SpinningWaits(());
 
-impl ShortWaits {
+impl SpinningWaits {
     /// Begins here, on this thread.
-    pub fn begin() -> ShortWaits {
+    pub fn begin() -> SpinningWaits {
         IS_ALONE.set(true);
-        ShortWaits(())
+        SpinningWaits(())
     }
 }
 
-impl Drop for ShortWaits {
+impl Drop for SpinningWaits {
     fn drop(&mut self) {
         IS_ALONE.set(false);
     }

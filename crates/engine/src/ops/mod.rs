@@ -42,7 +42,7 @@ mod state;
 
 pub(crate) use blocker::Blocker;
 pub(crate) use bounded_wait::BoundedWait;
-pub use bounded_wait::ShortWaits;
+pub use bounded_wait::SpinningWaits;
 pub(crate) use commit::Commit;
 pub use declare_partitions::DeclarePartitions;
 pub use get_for_update::{Claim, GetForUpdate, SkipLocked};

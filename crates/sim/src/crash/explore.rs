@@ -10,7 +10,7 @@ use crate::storage::{Crash, EVERYTHING, SimulatedStorage};
 use braiddb::ConcurrencyControl;
 use braiddb::recovery::Recovery;
 use braiddb::storage::{OpenMode, Storage};
-use braiddb::testing::ShortWaits;
+use braiddb::testing::SpinningWaits;
 use std::marker::PhantomData;
 
 /// Room on the simulated device.
@@ -19,7 +19,7 @@ pub(super) const CAPACITY: u64 = 4 << 20;
 /// The same where it is scarce: less than what the engine takes for plenty beside its least reserve, and more than it needs.
 const CAPACITY_SMALL: u64 = 512 << 10;
 
-/// One in so many states is recovered from again, and one has its newest checkpoint damaged.
+/// One state in this number is recovered from again, and one has its newest checkpoint damaged.
 const STATES_PER_EXTRA: u64 = 8;
 /// One in so many has a further life, which has this share of the states.
 const STATES_PER_LIFE: u64 = 50;
@@ -33,7 +33,7 @@ const LATER_TRANSACTIONS: u64 = 10;
 
 /// Lives as the settings say, and looks at crash states. Ends with the first failure.
 pub fn check<C: ConcurrencyControl>(settings: &Settings) -> Result<Report, Box<Failure>> {
-    let _short = ShortWaits::begin();
+    let _spinning = SpinningWaits::begin();
     let mut explorer = Explorer::<C>::new(settings);
     let lived = explorer.first_lives()?;
     explorer.explore(&lived, &Place::default(), settings.states)?;
@@ -42,7 +42,7 @@ pub fn check<C: ConcurrencyControl>(settings: &Settings) -> Result<Report, Box<F
 
 /// Looks at one crash state again, with all that may be asked of it.
 pub fn replay<C: ConcurrencyControl>(settings: &Settings, place: &Place) -> Result<Report, Box<Failure>> {
-    let _short = ShortWaits::begin();
+    let _spinning = SpinningWaits::begin();
     let mut explorer = Explorer::<C>::new(settings);
     let (mut lived, mut here) = (explorer.first_lives()?, Place::default());
     for (at, (boundary, seed)) in place.crashes().iter().enumerate() {

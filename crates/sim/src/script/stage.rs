@@ -12,7 +12,7 @@ use super::history::{Described, History};
 use super::policy::{EveryMiss, Phases, Still};
 use super::program::{Place, Script, State};
 use crate::random::{Random, front_of};
-use braiddb::testing::ShortWaits;
+use braiddb::testing::SpinningWaits;
 use braiddb::worker::{Step, Worker, WorkerOptions};
 use braiddb::{ConcurrencyControl, Database, Error, Index, IndexKind, Options, Result, Table, Txn};
 use std::cell::{Cell, RefCell};
@@ -126,7 +126,7 @@ fn run<C: ConcurrencyControl>(
     schedule: &Schedule,
     index: IndexKind,
 ) -> Result<History, String> {
-    let _short = ShortWaits::begin();
+    let _spinning = SpinningWaits::begin();
     let Schedule { workers, seed, variant, .. } = *schedule;
     let mut stage = Stage::<C>::new(script, workers, seed, variant, index)?;
     if schedule.moves.iter().any(|each| matches!(each, Move::Phase(_))) {

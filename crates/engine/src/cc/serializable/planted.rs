@@ -25,11 +25,11 @@ bugs! {
     STAMP_LOST = 1;
     /// A record that is met by a scan or a read, but has nothing to see, leaves no trace.
     INVISIBLE_UNTRACKED = 2;
-    /// Who inserts does not ask who has read that the key was absent.
+    /// An insertion does not ask which transactions have read that the key was absent.
     GAP_READERS_FORGOTTEN = 3;
     /// A declared read-only transaction is tracked by nobody, and its snapshot is not announced.
     READ_ONLY_UNANNOUNCED = 4;
-    /// A reader takes who is committing for one that has not begun to.
+    /// A reader takes a transaction that is committing for one that has not begun to.
     TORN_COMMIT = 5;
     /// Readers are noted on a copy that nobody looks at.
     READERS_ON_A_COPY = 6;
@@ -45,7 +45,7 @@ bugs! {
     NO_WAIT = 11;
     /// A transaction may be ordered before one that had ended when it began.
     NO_REAL_TIME = 12;
-    /// Only those who have written are validated.
+    /// Only transactions that have written are validated.
     READERS_NOT_VALIDATED = 13;
     /// The version that superseded what a transaction has read is unlinked between two others.
     SUCCESSOR_UNLINKED = 14;

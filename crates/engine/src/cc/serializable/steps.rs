@@ -15,7 +15,7 @@ use crate::sync::atomic::{Ordering, fence};
 pub(super) type Scope<'e, R> = Env<'e, Mvcc<SerialSafetyNet<R>>>;
 pub(super) type Open<R> = Txn<SerialSafetyNet<R>>;
 
-/// Where a transaction that commits is to be ordered, as far as is known.
+/// The place of a committing transaction in the serial order, as far as it is known.
 #[derive(Clone, Copy, Debug)]
 pub struct Order {
     /// When the transaction commits; for one that has not written, just after that.
