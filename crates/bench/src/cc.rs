@@ -41,18 +41,25 @@ pub(crate) fn run(args: &CcArgs) -> Result<()> {
         let line = line(cell, args);
         println!("braid {line}");
         let outcome = measured(&parsed(&line)?)?;
+        let environment = environment.get_or_insert(outcome.environment.clone());
+        let begin = figures.len();
         figures.extend(points(&outcome).iter().map(|point| figure(cell.name, point)));
-        environment.get_or_insert(outcome.environment);
+        println!("{}", text(&figures[begin..]));
+        write_files(args, environment, &figures)?;
     }
     let environment = environment.expect("there is a workload");
-    println!("\n{}\n\n{}", environment.summary(), text(&figures));
+    println!("{}\n\n{}", environment.summary(), text(&figures));
+    Ok(())
+}
+
+/// Writes what there is, after each workload: all of them take hours.
+fn write_files(args: &CcArgs, environment: &Environment, figures: &[Figure]) -> Result<()> {
     if let Some(path) = &args.json {
         let CcArgs { seconds, repeats, batch, .. } = *args;
-        let json = Json { environment: &environment, seconds, repeats, batch, figures: &figures };
-        write_json(path, &json)?;
+        write_json(path, &Json { environment, seconds, repeats, batch, figures })?;
     }
     match &args.svg {
-        Some(path) => write(path, &svg(&figures)?),
+        Some(path) => write(path, &svg(figures)?),
         None => Ok(()),
     }
 }

@@ -6,6 +6,7 @@ use crate::experiments::classes::ClassesArgs;
 use crate::experiments::commit::CommitArgs;
 use crate::experiments::recovery::RecoveryArgs;
 use crate::experiments::robust::RobustArgs;
+use crate::index_args::IndexArgs;
 use crate::scheme::Cc;
 use crate::workloads::micro::MicroArgs;
 use crate::workloads::smallbank::SmallbankArgs;
@@ -37,6 +38,8 @@ pub enum BenchCommand {
     Robust(RobustArgs),
     /// Schemes of concurrency control beside each other, from no contention to a single hot row
     Cc(CcArgs),
+    /// Kinds of index beside each other: inserts, look-ups, scans and a mix, uniform and skewed
+    Index(IndexArgs),
     /// Latency of short transactions while long ones run, with hints and without
     Classes(ClassesArgs),
     /// Recovery from a checkpoint and from a log: records and transactions per second

@@ -6,10 +6,10 @@ use braiddb::Durability;
 use braiddb::storage::FileStorage;
 use braiddb::suspend::Suspend;
 use braiddb::worker::{Refill, WorkerOptions};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
+pub(crate) use crate::temporary::Directory;
 pub use braid_tpcc::mix;
 pub(crate) use braiddb::metrics::{Breakdown, LogStatistics, SystemClock};
 pub(crate) use braiddb::suspend::{Never, OnMiss, PrefetchOnly};
@@ -62,27 +62,9 @@ pub(crate) fn open_again<C: Scheme>(
 
 /// The database in a directory.
 pub(crate) fn open_in<C: Scheme>(directory: &Directory, options: Options) -> crate::Result<Database<C>> {
-    let storage = FileStorage::create(&directory.0).map_err(|error| failure(error.into()))?;
+    let storage = FileStorage::create(directory.path()).map_err(|error| failure(error.into()))?;
     let clock = Arc::new(SystemClock::default());
     Database::open_with(Arc::new(storage), options, clock, &mut |_| {}).map_err(failure)
-}
-
-/// A directory that is removed with it.
-pub(crate) struct Directory(pub(crate) PathBuf);
-
-impl Directory {
-    /// One within `parent`, of a name that no other process uses.
-    pub(crate) fn new(parent: &Path) -> Directory {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed); // only uniqueness counts
-        Directory(parent.join(format!("braid-bench-{}-{number}", std::process::id())))
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0); // what is left is the user's to remove
-    }
 }
 
 /// The most that `BatchSize::Auto` has open at once.

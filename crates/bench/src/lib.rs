@@ -10,6 +10,7 @@ pub mod args;
 pub mod distribution;
 pub mod report;
 pub mod scheme;
+pub mod temporary;
 pub mod workloads;
 
 mod cc;
@@ -17,6 +18,8 @@ mod cells;
 mod command;
 mod engine;
 mod experiments;
+mod index_args;
+mod indexes;
 mod lines;
 mod machine;
 mod paper;
@@ -63,6 +66,7 @@ pub fn run(args: &BenchArgs) -> Result<()> {
         Some(BenchCommand::Commit(args)) => commit::run(args),
         Some(BenchCommand::Robust(args)) => robust::run(args),
         Some(BenchCommand::Cc(args)) => cc::run(args),
+        Some(BenchCommand::Index(args)) => indexes::run(args),
         Some(BenchCommand::Classes(args)) => classes::run(args),
         Some(BenchCommand::Recovery(args)) => recovery::run(args),
         Some(BenchCommand::Tpcb(args)) => tpcb::bench(args),

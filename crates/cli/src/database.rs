@@ -3,6 +3,7 @@
 pub mod backup;
 pub mod dump;
 pub mod load;
+pub mod look;
 pub mod open;
 pub mod restore;
 pub mod salvage;

@@ -1,15 +1,18 @@
 //! The command `braid`.
 //!
-//! Exit codes: 0 done, 1 failed, 2 the command line is wrong.
+//! Exit codes: 0 done, 1 failed, 2 the command line is wrong, 130 after SIGINT and 141 when the output pipe is closed, as shells
+//! report SIGINT and SIGPIPE.
 #![forbid(unsafe_code)]
 
 mod check;
 mod database;
+mod ending;
 mod history;
 mod parallel;
 mod sim;
 
 use clap::{Parser, Subcommand};
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 /// Boxed coroutines of the papers' variants allocate much; a slow allocator would make them look worse than
@@ -35,6 +38,12 @@ enum Command {
     Check(check::CheckArgs),
     /// Copies a database on disk, which may be in use
     Backup(database::backup::BackupArgs),
+    /// Lists the tables of a database on disk
+    Tables(database::look::TablesArgs),
+    /// Prints the value of one row of a database on disk
+    Get(database::look::GetArgs),
+    /// Prints rows of a table of a database on disk, in the order of their keys
+    Scan(database::look::ScanArgs),
     /// Writes the rows of a database on disk as text, as of one moment
     Dump(database::dump::DumpArgs),
     /// Reads rows that `dump` has written into a database on disk
@@ -49,24 +58,45 @@ enum Command {
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let done = match &cli.command {
+    ending::remove_on_interrupt();
+    match ending::quietly(|| run(&cli.command)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if ending::is_unread(&*error) => ExitCode::from(ending::UNREAD),
+        Err(error) => {
+            let _ = writeln!(io::stderr(), "braid: {error}"); // closed as well, perhaps
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: &Command) -> Result<(), database::open::Failure> {
+    match command {
         Command::Bench(args) => braid_bench::run(args).map_err(Into::into),
         Command::Sim(args) => sim::simulate(args),
         Command::Check(args) => check::check(args),
         Command::History(args) => history::history(args),
         Command::Backup(args) => database::backup::backup(args),
+        Command::Tables(args) => database::look::tables(args),
+        Command::Get(args) => database::look::get(args),
+        Command::Scan(args) => database::look::scan(args),
         Command::Dump(args) => database::dump::dump(args),
         Command::Load(args) => database::load::load(args),
         Command::Salvage(args) => database::salvage::salvage(args),
         Command::Restore(args) => database::restore::restore(args),
-    };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("braid: {error}");
-            ExitCode::FAILURE
-        }
     }
+}
+
+/// The kind of index of this name, for commands that scan their tables.
+fn ordered_index(name: &str) -> Result<braiddb::IndexKind, String> {
+    let kind: braiddb::IndexKind = name.parse()?;
+    if kind.is_ordered() {
+        return Ok(kind);
+    }
+    let names: Vec<_> = braiddb::IndexKind::ordered().map(braiddb::IndexKind::name).collect();
+    Err(format!(
+        "this command scans its tables, and {name} keeps no order of keys: take one of {}",
+        names.join(", ")
+    ))
 }
 
 #[cfg(test)]
@@ -89,6 +119,9 @@ mod tests {
         assert!(Cli::try_parse_from(["braid", "bench", "ycsb", "--records", "many"]).is_err());
         assert!(Cli::try_parse_from(["braid", "check", "isolation", "--scheme", "snapshot"]).is_ok());
         assert!(Cli::try_parse_from(["braid", "check", "isolation", "--scheme", "none"]).is_err());
+        let refused = Cli::try_parse_from(["braid", "check", "isolation", "--index", "cuckoo"]).map(|_| ());
+        assert!(refused.is_err_and(|error| error.to_string().contains("take one of masstree, btree")));
+        assert!(Cli::try_parse_from(["braid", "check", "crash", "--index", "cuckoo"]).is_ok());
         assert!(
             Cli::try_parse_from(["braid", "check", "crash", "--seed", "7", "--replay", "12:3/4:5"]).is_ok()
         );

@@ -22,8 +22,8 @@ pub struct SimArgs {
     /// The concurrency control, and what its transactions are judged by
     #[arg(long = "cc", alias = "scheme", default_value = SCHEMES[0].name, value_parser = scheme)]
     scheme: Scheme,
-    /// The kind of index of all tables: masstree or btree
-    #[arg(long, default_value = "masstree")]
+    /// The kind of index of all tables, which are scanned: masstree, btree or bwtree
+    #[arg(long, default_value = "masstree", value_parser = crate::ordered_index)]
     index: IndexKind,
     /// The workloads; all of them if none is named
     #[arg(long, value_delimiter = ',', value_parser = workload)]

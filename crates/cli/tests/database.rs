@@ -371,3 +371,39 @@ fn a_database_is_restored() {
     assert_eq!(braid(&directory, "restore db x --time yesterday").status.code(), Some(2));
     assert_eq!(braid(&directory, "restore db x --time 2400-01-01T00:00:00Z --lsn 1").status.code(), Some(2));
 }
+
+#[test]
+fn tables_and_rows_are_looked_at() {
+    // Proves that keys are given as they are printed, that scans have bounds, prefixes, a direction and a limit, and that what is not
+    // there is named.
+    let directory = Directory::new("look");
+    fill(&directory.0.join("db"));
+    let tables = printed(&directory, "tables db");
+    assert!(tables.contains("u64 -> f64  7 rows  masstree\n"), "{tables}");
+    assert_eq!(tables.matches(" rows  ").count(), 9, "{tables}");
+    let tables = printed(&directory, "tables db --json");
+    assert!(tables.contains(r#""front":"none","index":"masstree","key_type":"u64","rows":7,"table":"floats","value_type":"f64""#), "{tables}");
+
+    assert_eq!(printed(&directory, "get db floats 2"), "1e300\n");
+    assert_eq!(printed(&directory, "get db small -128"), format!("{:?}\n", f32::MIN_POSITIVE));
+    assert_eq!(printed(&directory, "get db arrays 0100ff"), "1\n");
+    assert!(refused(&directory, "get db words x").contains("there is no table \"words\", but ["));
+    assert!(refused(&directory, "get db floats 99").contains("no row with key 99"));
+    assert!(refused(&directory, "get db floats x").contains("the key: x is not a number of type u64"));
+
+    let keys = |line: &str| {
+        let rows = printed(&directory, line);
+        let key =
+            |row: &str| row.split("\"key\":").nth(1).unwrap().split(",\"value\"").next().unwrap().to_owned();
+        rows.lines().map(key).collect::<Vec<_>>()
+    };
+    assert_eq!(keys("scan db floats --from 2 --to 5"), ["2", "3", "4"]);
+    assert_eq!(keys("scan db floats --from 2 --reverse --limit 2"), ["6", "5"]);
+    assert_eq!(keys("scan db set --prefix 00"), ["\"0001\""]);
+    assert_eq!(keys("scan db set --prefix 01"), [""; 0]);
+    assert_eq!(keys("scan db pairs --prefix [-1]").len(), 1);
+    assert_eq!(keys("scan db pairs"), keys("scan db pairs --reverse").into_iter().rev().collect::<Vec<_>>());
+    assert_eq!(printed(&directory, "scan db small --format csv --limit 1").lines().count(), 2);
+    assert!(refused(&directory, "scan db floats --prefix 1").contains("a u64 has no first part"));
+    assert!(refused(&directory, "scan db pairs --from [1]").contains("--from: [1] is not a list of 3"));
+}

@@ -2,8 +2,10 @@
 //! need no annotation.
 
 mod locked;
+mod malformed;
 
 pub use locked::{HolderKind, LockHolder, LockedRow};
+pub use malformed::MalformedRow;
 
 use crate::storage::StorageError;
 use crate::{checkpoint, wal};
@@ -82,6 +84,8 @@ pub enum Error {
         expected: &'static str,
         /// How many bytes there are.
         bytes: usize,
+        /// The row that has the bytes. `None` if they are not part of a row, or the row is not known.
+        row: Option<Box<MalformedRow>>,
     },
     /// The database's memory limit is reached. The database goes on; delete something, or close
     /// long-running transactions, whose snapshots keep old versions.
@@ -111,6 +115,14 @@ pub enum Error {
         table: String,
         /// The kind's name.
         index: String,
+    },
+    /// The table's index keeps no order of keys, so the table cannot be scanned by key: see [`IndexKind::is_ordered`](crate::IndexKind::is_ordered). Nothing
+    /// was read; the transaction goes on.
+    NoOrder {
+        /// The table's name.
+        table: String,
+        /// The kind of its index.
+        index: &'static str,
     },
     /// A table has something in front of its index that this version does not know: a later one has made it.
     UnknownFront {
@@ -249,6 +261,11 @@ impl Error {
         Error::User(error.into())
     }
 
+    /// Bytes that are no value of a type; for implementations of [`Value`](crate::Value). Reads add the row.
+    pub fn malformed(expected: &'static str, bytes: usize) -> Error {
+        Error::Malformed { expected, bytes, row: None }
+    }
+
     /// True if the same transaction may succeed when it is run again.
     pub fn is_retryable(&self) -> bool {
         matches!(
@@ -308,7 +325,7 @@ impl Error {
         }
     }
 
-    /// As `fmt`, of what has to do with an index.
+    /// As `fmt`, of what has to do with an index, or the lack of an order.
     fn fmt_of_index(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::UniqueViolation { index } => write!(f, "another row has this key of index {index:?}"),
@@ -325,6 +342,11 @@ impl Error {
                 f,
                 "the extractor of index {index:?} writes in the transaction that it is called for: \
                  it may look at the row alone"
+            ),
+            Error::NoOrder { table, index } => write!(
+                f,
+                "table {table:?} cannot be scanned: its index, of the kind {index}, has no order of keys; get rows by their whole \
+                 keys, scan by a secondary index, or keep them in a table with an index that has one, as masstree and btree do"
             ),
             Error::UnknownIndex { table, index } => {
                 write!(
@@ -362,6 +384,7 @@ impl fmt::Display for Error {
             | Error::IndexNotBuilt { .. }
             | Error::ExtractorWrites { .. }
             | Error::UnknownIndex { .. }
+            | Error::NoOrder { .. }
             | Error::UnknownFront { .. } => self.fmt_of_index(f),
             Error::KeyExists => f.write_str("the key to insert exists already"),
             Error::KeyTooLong { bytes, bytes_max } => {
@@ -370,7 +393,7 @@ impl fmt::Display for Error {
             Error::ValueTooLong { bytes, bytes_max } => {
                 write!(f, "a value of {bytes} bytes is longer than the limit of {bytes_max}")
             }
-            Error::Malformed { expected, bytes } => write!(f, "{bytes} stored bytes are not a {expected}"),
+            Error::Malformed { expected, bytes, row } => malformed::tell(f, expected, *bytes, row.as_deref()),
             Error::OutOfMemory { limit_bytes } => {
                 write!(f, "the memory limit of {limit_bytes} bytes is reached")
             }

@@ -73,7 +73,8 @@ pub use record::VALUE_BYTES_MAX;
 #[cfg(feature = "serde")]
 pub use table::Serde;
 pub use table::{
-    AsKey, Index, KEY_BYTES_MAX, Key, NewValue, Number, Partition, Plain, Table, TableOptions, Value,
+    AsKey, Field, Index, KEY_BYTES_MAX, Key, KeyAs, NewValue, Number, Partition, Plain, Table, TableOptions,
+    Value,
 };
 pub use txn::{Transaction, Txn};
 

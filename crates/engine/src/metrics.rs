@@ -93,6 +93,7 @@ macro_rules! counters {
 
         /// What a database has counted since it was opened, and where its memory is.
         #[derive(Clone, Debug, Default)]
+        #[cfg_attr(feature = "serde", derive(serde::Serialize))]
         #[non_exhaustive]
         pub struct Statistics {
             $($(#[$doc])* pub $name: u64,)*
@@ -155,6 +156,7 @@ counters! {
 
 /// What the log of a durable database has done since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct LogStatistics {
     /// Groups made durable: each is one write and one sync.
@@ -179,6 +181,7 @@ pub struct LogStatistics {
 
 /// How the log of a durable database is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub enum LogCondition {
     /// It goes on; or there is none.
@@ -205,6 +208,7 @@ pub enum LogCondition {
 
 /// The checkpoints of a durable database since it was opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct CheckpointStatistics {
     /// Those that count.
@@ -274,6 +278,7 @@ impl LogStatistics {
 
 /// What has become of the log's segments that were to be archived.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct ArchiveStatistics {
     /// Segments that the archive has kept since the database was opened, such as it had already included.
@@ -288,6 +293,7 @@ pub struct ArchiveStatistics {
 
 /// The room on the device of a durable database that has a log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct RoomStatistics {
     /// What is free, in bytes; none where the system does not say.
@@ -306,6 +312,7 @@ pub struct RoomStatistics {
 /// A worker that does not go on, though it has operations in flight: a closure blocks its thread, or it is not stepped
 /// in the middle of a scan. What others replace and delete meanwhile is not given back before it does.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Stall {
     /// The name of the thread that made the worker, or its number.
@@ -317,6 +324,7 @@ pub struct Stall {
 
 /// Memory in use, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct MemoryStatistics {
     /// Index nodes.
@@ -330,8 +338,8 @@ pub struct MemoryStatistics {
     pub transactions_bytes: u64,
     /// Everything else.
     pub other_bytes: u64,
-    /// The limit on all of it.
-    pub limit_bytes: u64,
+    /// The limit on all of it ([`Options::memory_limit_bytes`](crate::Options::memory_limit_bytes)). `None`: there is none.
+    pub limit_bytes: Option<u64>,
     /// Records in use, deleted ones not yet reclaimed included.
     pub records: u64,
     /// Index nodes in use.
@@ -348,6 +356,7 @@ impl MemoryStatistics {
 
 /// Latencies in nanoseconds, each told within an eighth.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct LatencyStatistics {
     /// Transactions measured.
@@ -450,6 +459,19 @@ mod tests {
             assert!(upper > ns && upper - upper / 8 <= ns.max(8), "{ns} {upper}");
         }
         assert!(Histogram::bucket(u64::MAX) < BUCKETS);
+    }
+
+    /// Statistics are serialized with all that they are made of.
+    #[cfg(feature = "serde")]
+    #[test]
+    fn serialized() {
+        let mut statistics = Statistics { commits: 7, ..Statistics::default() };
+        let plain = postcard::to_allocvec(&statistics).unwrap();
+        assert_eq!(plain[0], 7, "the first counter");
+        statistics.stalls.push(Stall { thread: "worker".into(), for_ns: 1 });
+        statistics.log_condition = LogCondition::Stopped { cause: "gone".into() };
+        let further = postcard::to_allocvec(&statistics).unwrap();
+        assert!(further.len() > plain.len() + "workergone".len());
     }
 
     /// Workers' counts add up, and a departed worker's are kept.

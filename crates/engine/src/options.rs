@@ -35,7 +35,10 @@ pub struct Options {
     /// Worker threads that run what is submitted by `run` from other threads. Default: one per
     /// core. 0: none; then transactions run only on `Database::worker`s and through `begin`.
     pub workers: usize,
-    /// Whether worker threads are pinned, one to a core. Default: true. (Refusal by the system is ignored.)
+    /// Whether worker threads are pinned, each to a processor: within those that the thread which opens the database may run on,
+    /// so that `taskset` and containers keep a say. Default: false, as a library shares a machine with what else runs there, and
+    /// two databases would pin to the same processors. It pays where workers have the machine for themselves, in benchmarks above
+    /// all. (Refusal by the system is ignored; macOS and Windows have no pinning here.)
     pub pin_workers: bool,
     /// Transactions that a worker keeps open at once. Default: what pays, from one after the other, for data in
     /// caches or under contention, to 64, for point reads in large tables. Each worker finds that out for itself by
@@ -103,7 +106,7 @@ impl Default for Options {
     fn default() -> Self {
         Options {
             workers: std::thread::available_parallelism().map_or(1, |n| n.get()),
-            pin_workers: true,
+            pin_workers: false,
             batch: BatchSize::Auto,
             inbox_capacity: 1024,
             memory_limit_bytes: u64::MAX,

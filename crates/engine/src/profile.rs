@@ -122,6 +122,20 @@ pub struct Breakdown {
     dropped: u64,
 }
 
+/// As a map: the [`name`](Activity::name) of each activity with its share, and `rounds`.
+#[cfg(feature = "serde")]
+impl serde::Serialize for Breakdown {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        use serde::ser::SerializeMap;
+        let mut map = serializer.serialize_map(Some(ACTIVITIES + 1))?;
+        map.serialize_entry("rounds", &self.rounds)?;
+        for (activity, share) in self.shares() {
+            map.serialize_entry(activity.name(), &share)?;
+        }
+        map.end()
+    }
+}
+
 impl Breakdown {
     /// Ticks of the processor's counter of time that went to `activity`, extrapolated from the samples.
     pub fn ticks(&self, activity: Activity) -> u64 {

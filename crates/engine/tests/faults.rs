@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use braiddb::{Database, Error, KEY_BYTES_MAX, Options, Result, Table, Txn, VALUE_BYTES_MAX, Value};
+use braiddb::{
+    Database, Error, Index, KEY_BYTES_MAX, Key, KeyAs, Options, Result, Table, Txn, VALUE_BYTES_MAX, Value,
+};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -211,24 +213,75 @@ impl Value for Even {
     fn view(bytes: &[u8]) -> Result<&[u8]> {
         match bytes.len() % 2 {
             0 => Ok(bytes),
-            _ => Err(Error::Malformed { expected: "even bytes", bytes: bytes.len() }),
+            _ => Err(Error::malformed("even bytes", bytes.len())),
         }
     }
 }
 
-/// Stored bytes that are no value of the type are an error of the read, in every kind of read.
+/// Stored bytes that are no value of the type are an error of the read, in every kind of read, which names table and key.
 #[test]
 fn malformed() {
+    fn check<K: Key>(key: &K, shown: &str) {
+        let db = local();
+        let bytes: Table<K, [u8]> = db.table("t").unwrap();
+        let index = db.unique_index(bytes, "length", |_, value| Some(value.len() as u64)).unwrap();
+        let odd = db.index(bytes, "odd", |_, value| Some(value.len() % 2 == 1)).unwrap();
+        let tx = db.begin().unwrap();
+        tx.put(bytes, key, b"odd").unwrap();
+        tx.commit().unwrap();
+
+        let even: Table<K, Even> = db.table("t").unwrap();
+        let by_length: Index<u64, K, Even> =
+            db.unique_index(even, "length", |_, value| Some(value.len() as u64)).unwrap();
+        let by_odd: Index<bool, K, Even> = db.index(even, "odd", |_, _| Some(true)).unwrap();
+        let tx = db.begin().unwrap();
+        let check = |how: &str, error: Option<Error>| {
+            let Some(Error::Malformed { expected: "even bytes", bytes: 3, row: Some(row) }) = error else {
+                panic!("{how}: {error:?}");
+            };
+            assert_eq!((row.table.as_str(), row.key.as_str()), ("t", shown), "{how}");
+        };
+        check("get", tx.get(even, key).err());
+        check("get_many", tx.get_many(even, &[key]).err());
+        check("get_into", tx.get_into(even, &[key], &mut [None]).err());
+        check("get_for_update", tx.get_for_update(even, key).err());
+        check("scan", tx.scan::<_, _, &K>(even, key..).next().err());
+        check("scan_by", tx.scan_by(by_length, 0..).next().err());
+        check("get_by", tx.get_by(by_length, 3).err());
+        check("scan_by, not unique", tx.scan_by(by_odd, true..).next().err());
+        let all = tx.with(async |tx| tx.scan::<_, _, &K>(even, key..).for_each(|_, _| ()).await);
+        check("for_each", all.err());
+        assert_eq!(tx.get(bytes, key).unwrap(), Some(&b"odd"[..]));
+        assert!(tx.get_by(index, 3).unwrap().is_some() && tx.scan_by(odd, true..).next().unwrap().is_some());
+        let message = tx.get(even, key).unwrap_err().to_string();
+        assert_eq!(message, format!("row {shown} of table \"t\": 3 bytes are not valid as: even bytes"));
+    }
+    check(&1u64, "0x0000000000000001");
+    check(&"long enough to be copied".to_string(), "\"long enough to be copied\"");
+
+    // So is a key that is none of the type.
     let db = local();
-    let bytes: Table<u64, [u8]> = db.table("t").unwrap();
-    let even: Table<u64, Even> = db.table("t").unwrap();
+    let id: Table<Id, u64> = db.table("ids").unwrap();
+    let number: Table<u64, u64> = db.table("ids").unwrap();
     let tx = db.begin().unwrap();
-    tx.put(bytes, 1, b"odd").unwrap();
-    let is_malformed = |error| matches!(error, Error::Malformed { expected: "even bytes", bytes: 3 });
-    assert!(is_malformed(tx.get(even, 1).unwrap_err()));
-    assert!(is_malformed(tx.get_many(even, &[1]).unwrap_err()));
-    assert!(is_malformed(tx.scan(even, 0..).next().unwrap_err()));
-    assert_eq!(tx.get(bytes, 1).unwrap(), Some(&b"odd"[..]));
+    tx.put(number, 7, 1).unwrap();
+    let Err(Error::Malformed { row: Some(row), .. }) = tx.scan(id, Id(0)..).next() else {
+        panic!("7 is odd")
+    };
+    assert_eq!((row.table.as_str(), row.key.as_str()), ("ids", "0x0000000000000007"));
+}
+
+/// Even numbers.
+#[derive(Debug)]
+struct Id(u64);
+impl KeyAs for Id {
+    type As = u64;
+    fn to_key(&self) -> u64 {
+        self.0
+    }
+    fn from_key(key: u64) -> Option<Id> {
+        key.is_multiple_of(2).then_some(Id(key))
+    }
 }
 
 /// Conflicts come to the caller where they are not retried, are told apart, and end when the other one ends.

@@ -40,6 +40,15 @@ fn nothing_is_lost_under_other_schemes() {
     assert!(counts.iter().all(|count| *count > 0), "{all:?}");
 }
 
+/// Proves that nothing is lost of tables with any kind of index that keeps no order of keys.
+#[test]
+fn nothing_is_lost_without_an_order() {
+    for index in braiddb::IndexKind::ALL.iter().copied().filter(|kind| !kind.is_ordered()) {
+        let all = all((200..208).map(|seed| Settings { index, ..Settings::seeded(seed) }));
+        assert!(all.checkpoints > 0 && all.faults > 0, "{all:?}");
+    }
+}
+
 /// Proves that equal settings give equal runs, and other seeds others.
 #[test]
 fn a_seed_replays_exactly() {

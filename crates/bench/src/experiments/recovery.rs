@@ -86,6 +86,7 @@ pub(crate) fn run(args: &RecoveryArgs) -> Result<()> {
 fn options(workers: usize) -> Options {
     Options {
         workers,
+        pin_workers: true,
         durability: Durability::Async,
         checkpoint_log_bytes: 0,
         checkpoint_interval_s: 0,

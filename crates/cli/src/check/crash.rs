@@ -43,7 +43,7 @@ pub struct CrashArgs {
     /// The concurrency control; or all, which take turns
     #[arg(long, default_value = SCHEMES[0].name, value_parser = schemes)]
     cc: Schemes,
-    /// The kind of index of tables: masstree or btree [default: they take turns]
+    /// The kind of index of tables: masstree, btree, bwtree, cuckoo or hopscotch [default: the first three take turns]
     #[arg(long)]
     index: Option<IndexKind>,
     /// Where to make the databases of processes that are killed; else where temporary files are

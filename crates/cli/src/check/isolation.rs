@@ -19,8 +19,8 @@ pub struct IsolationArgs {
     /// The concurrency control, and what its transactions are judged by; or all, one after the other
     #[arg(long, alias = "scheme", default_value = SCHEMES[0].name, value_parser = schemes)]
     cc: Schemes,
-    /// The kind of index of all tables: masstree or btree
-    #[arg(long, default_value = "masstree")]
+    /// The kind of index of all tables, which are scanned: masstree, btree or bwtree
+    #[arg(long, default_value = "masstree", value_parser = crate::ordered_index)]
     index: IndexKind,
     /// The known anomalies to run in every interleaving; all of them if none is named
     #[arg(long, value_delimiter = ',', value_parser = spec_name)]

@@ -28,8 +28,8 @@ pub struct TpccArgs {
     /// again, and the conditions are checked on what has been recovered
     #[arg(long, default_value = "memory", value_delimiter = ',')]
     durability: Vec<DurabilityKind>,
-    /// The kind of index of all tables: masstree or btree
-    #[arg(long, default_value = "masstree")]
+    /// The kind of index of all tables, which are scanned: masstree, btree or bwtree
+    #[arg(long, default_value = "masstree", value_parser = crate::ordered_index)]
     index: IndexKind,
     /// Where directories of durable databases are made, and removed afterwards [default: the system's for temporary files]
     #[arg(long, value_name = "DIR")]

@@ -2,8 +2,9 @@
 
 use super::open::{Failure, read};
 use super::text::Column;
+use braiddb::futures::RawRows;
 use braiddb::tools::RawTable;
-use braiddb::{Database, TableInfo, Transaction};
+use braiddb::{Database, TableInfo};
 use clap::{Args, ValueEnum};
 use serde_json::json;
 use std::fs::File;
@@ -60,7 +61,7 @@ pub fn dump(args: &DumpArgs) -> Result<(), Failure> {
 }
 
 /// The tables of these names, or all.
-fn chosen(db: &Database, names: &[String]) -> Result<Vec<TableInfo>, Failure> {
+pub fn chosen(db: &Database, names: &[String]) -> Result<Vec<TableInfo>, Failure> {
     let all = db.tables();
     if names.is_empty() {
         return Ok(all);
@@ -80,29 +81,41 @@ fn write(db: &Database, tables: &[TableInfo], format: Format, to: &mut dyn Write
     snapshot.declare_read_only();
     for info in tables {
         let table = db.raw_table(&info.name).expect("tables are never removed");
-        match format {
-            Format::Json => write_json(&snapshot, info, table, to)?,
-            Format::Csv => write_csv(&snapshot, info, table, to)?,
+        if format == Format::Json {
+            write_types(info, table, to)?;
         }
+        write_rows(info, table, table.scan(&snapshot), format, to)?;
     }
     Ok(())
 }
 
-fn write_json(
-    snapshot: &Transaction,
-    info: &TableInfo,
-    table: RawTable,
-    to: &mut dyn Write,
-) -> Result<(), Failure> {
-    let (keys, values) = (Column::keys(&info.key_type), Column::values(&info.value_type));
-    let name = json!(info.name);
-    let (key_type, value_type) = (json!(info.key_type), json!(info.value_type));
+/// The line of JSON before a table's rows.
+fn write_types(info: &TableInfo, table: RawTable, to: &mut dyn Write) -> Result<(), Failure> {
+    let (name, key_type, value_type) = (json!(info.name), json!(info.key_type), json!(info.value_type));
     write!(to, r#"{{"table":{name},"key_type":{key_type},"value_type":{value_type}"#)?;
-    if keys.is_fixed8().is_none() {
+    if Column::keys(&info.key_type).is_fixed8().is_none() {
         write!(to, r#","fixed8":{}"#, table.is_fixed8())?;
     }
-    writeln!(to, "}}")?;
-    let (mut rows, mut line) = (table.scan(snapshot), String::new());
+    Ok(writeln!(to, "}}")?)
+}
+
+/// Rows of a table.
+pub fn write_rows(
+    info: &TableInfo,
+    table: RawTable,
+    rows: RawRows<'_>,
+    format: Format,
+    to: &mut dyn Write,
+) -> Result<(), Failure> {
+    match format {
+        Format::Json => write_json(info, rows, to),
+        Format::Csv => write_csv(info, table, rows, to),
+    }
+}
+
+fn write_json(info: &TableInfo, mut rows: RawRows<'_>, to: &mut dyn Write) -> Result<(), Failure> {
+    let (keys, values) = (Column::keys(&info.key_type), Column::values(&info.value_type));
+    let (name, mut line) = (json!(info.name), String::new());
     while let Some((key, value)) = rows.next()? {
         line.clear();
         keys.write_json(&key, &mut line);
@@ -114,16 +127,15 @@ fn write_json(
 }
 
 fn write_csv(
-    snapshot: &Transaction,
     info: &TableInfo,
     table: RawTable,
+    mut rows: RawRows<'_>,
     to: &mut dyn Write,
 ) -> Result<(), Failure> {
     let (keys, values) = (Column::keys(&info.key_type), Column::values(&info.value_type));
     let mut csv = csv::Writer::from_writer(to);
     let key = if keys.is_fixed8().is_none() && table.is_fixed8() { KEY_FIXED8 } else { KEY };
     csv.write_record([format!("{key}{}", info.key_type), format!("{VALUE}{}", info.value_type)])?;
-    let mut rows = table.scan(snapshot);
     while let Some((key, value)) = rows.next()? {
         let (Some(key), Some(value)) = (keys.cell(&key), values.cell(value)) else {
             return Err(format!(

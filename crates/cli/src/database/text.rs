@@ -3,7 +3,7 @@
 //! Text and bytes are one to one: what is written is read back to the same bytes. Bytes that are no value of their
 //! type, and those of types that are not known here, are written as they are, in hexadecimal digits.
 
-use braiddb::Key;
+use braiddb::{KEY_BYTES_MAX, Key};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::fmt::Write;
@@ -23,13 +23,25 @@ enum Kind {
     },
     F32,
     F64,
+    Bool,
+    Char,
     Bytes,
     /// This many bytes.
     Array(usize),
     String,
     Nothing,
+    Option(Box<Kind>),
+    /// This many of a kind, in keys alone.
+    List(Box<Kind>, usize),
     Tuple(Vec<Kind>),
 }
+
+/// Types of this many bytes that are written as these.
+const OPAQUE: [(&str, usize); 6] =
+    [("uuid", 16), ("timestamp", 12), ("date", 6), ("time", 7), ("datetime", 13), ("duration", 12)];
+
+/// Longer names of types are not looked into: they come from files.
+const NAME_BYTES_MAX: usize = 4096;
 
 /// Whether bytes are those of keys, whose order is the keys', or of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,19 +68,21 @@ struct Hex {
 impl Column {
     /// Keys of the type that has this name.
     pub fn keys(type_name: &str) -> Column {
-        let kind = Kind::of_key(type_name);
+        let kind = Some(type_name).filter(|name| name.len() <= NAME_BYTES_MAX).and_then(Kind::of_key);
         Column { role: Role::Key, type_name: type_name.into(), kind }
     }
 
     /// Values of the type that has this name.
     pub fn values(type_name: &str) -> Column {
-        let is_key_only = |kind: &Kind| matches!(kind, Kind::Tuple(_));
-        let kind = Kind::of_value(type_name).filter(|kind| !is_key_only(kind));
+        let kind = Some(type_name).filter(|name| name.len() <= NAME_BYTES_MAX).and_then(Kind::of_value);
         Column { role: Role::Value, type_name: type_name.into(), kind }
     }
 
-    /// Whether keys of the type have eight bytes each; none: that is not known here.
+    /// Whether keys of the type have eight bytes each; none: that is not known here, since a program's own type may have such a name.
     pub fn is_fixed8(&self) -> Option<bool> {
+        if OPAQUE.iter().any(|opaque| opaque.0 == self.type_name) {
+            return None;
+        }
         self.kind.as_ref().map(|kind| matches!(kind, Kind::Integer { bytes: 8, .. } | Kind::Array(8)))
     }
 
@@ -103,6 +117,32 @@ impl Column {
         Ok(bytes)
     }
 
+    /// The bytes with which keys begin that begin with this: a string with its first characters, bytes with their first digits, a
+    /// tuple with its first parts, as a list.
+    pub fn read_prefix(&self, cell: &str) -> Result<Vec<u8>, Wrong> {
+        if let Some(digits) = cell.strip_prefix(HEX).filter(|_| self.kind != Some(Kind::String)) {
+            return unhex(digits);
+        }
+        match &self.kind {
+            Some(Kind::String) => Ok(cell.into()),
+            Some(Kind::Bytes | Kind::Array(_)) => unhex(cell),
+            Some(Kind::Tuple(parts)) => {
+                let found: Vec<&RawValue> = serde_json::from_str(cell).map_err(|_| {
+                    format!("{cell} is not a list of the first parts of a {}", self.type_name)
+                })?;
+                if found.len() > parts.len() {
+                    return Err(format!("{cell} has more parts than a {}", self.type_name));
+                }
+                let mut bytes = Vec::new();
+                for (at, (part, json)) in parts.iter().zip(found).enumerate() {
+                    part.read_json(self.role, at + 1 == parts.len(), json.get(), &mut bytes)?;
+                }
+                Ok(bytes)
+            }
+            _ => Err(format!("a {} has no first part: give bounds, or bytes as {HEX}0f", self.type_name)),
+        }
+    }
+
     /// The cell for these bytes; none if they cannot be told from others in a cell.
     pub fn cell(&self, bytes: &[u8]) -> Option<String> {
         match &self.kind {
@@ -124,7 +164,7 @@ impl Column {
         match &self.kind {
             Some(Kind::String) => Ok(cell.into()),
             Some(Kind::Nothing) if cell.is_empty() => Ok(Vec::new()),
-            Some(Kind::Bytes) => unhex(cell),
+            Some(Kind::Bytes) => unhex(cell.strip_prefix(HEX).unwrap_or(cell)),
             Some(Kind::Array(count)) if !cell.starts_with(HEX) => array(cell, *count),
             _ => match (cell.strip_prefix(HEX), &self.kind) {
                 (Some(digits), _) => unhex(digits),
@@ -143,23 +183,35 @@ impl Column {
 
 impl Kind {
     fn of_key(name: &str) -> Option<Kind> {
-        if let Some(count) = name.strip_suffix(" bytes") {
-            // Numbers have one spelling.
-            let count = count.parse::<usize>().ok().filter(|parsed| parsed.to_string() == count)?;
-            return Some(Kind::Array(count));
+        if let Some(inside) = name.strip_prefix('[') {
+            let (of, count) = inside.strip_suffix(']')?.rsplit_once("; ")?;
+            let count = number(count).filter(|count| *count <= KEY_BYTES_MAX)?;
+            return Some(Kind::List(Box::new(Kind::of_key(of)?), count));
         }
-        let Some(inside) = name.strip_prefix('(') else {
-            let is_key = |kind: &Kind| match kind {
-                Kind::Integer { bytes, .. } => *bytes <= 8,
-                kind => matches!(kind, Kind::Bytes | Kind::String),
-            };
-            return Kind::of_value(name).filter(is_key);
-        };
-        let parts = split(inside.strip_suffix(')')?)?;
-        Some(Kind::Tuple(parts.into_iter().map(Kind::of_key).collect::<Option<_>>()?))
+        let is_none = |kind: &Kind| matches!(kind, Kind::F32 | Kind::F64 | Kind::Nothing);
+        Kind::composed(name, "(", Kind::of_key).filter(|kind| !is_none(kind))
     }
 
     fn of_value(name: &str) -> Option<Kind> {
+        Kind::composed(name, "fields (", Kind::of_value)
+    }
+
+    /// Of keys or of values, as `of` knows their parts. `tuple`: how the name of one begins.
+    fn composed(name: &str, tuple: &str, of: fn(&str) -> Option<Kind>) -> Option<Kind> {
+        if let Some(of_what) = name.strip_prefix("option of ") {
+            return Some(Kind::Option(Box::new(of(of_what)?)));
+        }
+        if let Some(inside) = name.strip_prefix(tuple) {
+            let parts = split(inside.strip_suffix(')')?)?;
+            return Some(Kind::Tuple(parts.into_iter().map(of).collect::<Option<_>>()?));
+        }
+        match name.strip_suffix(" bytes") {
+            Some(count) => number(count).map(Kind::Array),
+            None => Kind::simple(name),
+        }
+    }
+
+    fn simple(name: &str) -> Option<Kind> {
         let integer = |bytes, is_signed| Some(Kind::Integer { bytes, is_signed });
         match name {
             "u8" => integer(1, false),
@@ -177,8 +229,91 @@ impl Kind {
             "bytes" => Some(Kind::Bytes),
             "string" => Some(Kind::String),
             "nothing" => Some(Kind::Nothing),
-            _ => None,
+            "bool" => Some(Kind::Bool),
+            "char" => Some(Kind::Char),
+            name => OPAQUE.iter().find(|opaque| opaque.0 == name).map(|opaque| Kind::Array(opaque.1)),
         }
+    }
+
+    /// How many bytes each has as a field of a value; none: that depends, and is written in front of it.
+    fn field_bytes(&self) -> Option<usize> {
+        match self {
+            Kind::Integer { bytes, .. } | Kind::Array(bytes) => Some(*bytes),
+            Kind::Bool => Some(1),
+            Kind::F32 | Kind::Char => Some(4),
+            Kind::F64 => Some(8),
+            Kind::Nothing => Some(0),
+            Kind::Tuple(parts) => {
+                parts.iter().try_fold(0usize, |sum, part| sum.checked_add(part.field_bytes()?))
+            }
+            Kind::Bytes | Kind::String | Kind::Option(_) | Kind::List(..) => None,
+        }
+    }
+
+    /// Whether `null` is the text of one.
+    fn has_null(&self) -> bool {
+        matches!(self, Kind::Nothing | Kind::Option(_))
+    }
+
+    /// As `write_json`, of parts that are listed one after another.
+    fn write_list<'k>(
+        parts: impl ExactSizeIterator<Item = &'k Kind>,
+        role: Role,
+        last: bool,
+        bytes: &mut &[u8],
+        out: &mut String,
+    ) -> Option<()> {
+        let count = parts.len();
+        out.push('[');
+        for (at, part) in parts.enumerate() {
+            out.push_str(if at == 0 { "" } else { "," });
+            let is_end = at + 1 == count;
+            match role {
+                Role::Value if !is_end => {
+                    let length = match part.field_bytes() {
+                        Some(known) => known,
+                        None => u32::from_le_bytes(bytes.split_off(..4)?.try_into().ok()?) as usize,
+                    };
+                    let mut field = bytes.split_off(..length)?;
+                    part.write_json(role, true, &mut field, out)?;
+                    field.is_empty().then_some(())?;
+                }
+                _ => part.write_json(role, last && is_end, bytes, out)?,
+            }
+        }
+        out.push(']');
+        Some(())
+    }
+
+    /// As `read_json`, of parts that are listed one after another.
+    fn read_list<'k>(
+        parts: impl ExactSizeIterator<Item = &'k Kind>,
+        role: Role,
+        last: bool,
+        json: &str,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Wrong> {
+        let count = parts.len();
+        let found: Option<Vec<&RawValue>> = serde_json::from_str(json).ok();
+        let found = found.filter(|found| found.len() == count && json.starts_with('['));
+        let Some(found) = found else {
+            return Err(format!("{json} is not a list of {count}"));
+        };
+        for (at, (part, json)) in parts.zip(found).enumerate() {
+            let is_end = at + 1 == count;
+            if role == Role::Key || is_end {
+                part.read_json(role, last && is_end, json.get(), out)?;
+                continue;
+            }
+            let mut field = Vec::new();
+            part.read_json(role, true, json.get(), &mut field)?;
+            if part.field_bytes().is_none() {
+                let length = u32::try_from(field.len()).map_err(|_| format!("{json} is too long"))?;
+                out.extend_from_slice(&length.to_le_bytes());
+            }
+            out.append(&mut field);
+        }
+        Ok(())
     }
 
     /// Takes bytes of this kind from the front and appends JSON for them; `last`: nothing follows in the same key.
@@ -212,13 +347,18 @@ impl Kind {
             }
             Kind::String => out.push_str(&serde_json::to_string(&String::decode(last, bytes)?).ok()?),
             Kind::Nothing => out.push_str("null"),
-            Kind::Tuple(parts) => {
-                for (at, part) in parts.iter().enumerate() {
-                    out.push(if at == 0 { '[' } else { ',' });
-                    part.write_json(role, last && at + 1 == parts.len(), bytes, out)?;
-                }
-                out.push(']');
+            Kind::Bool => out.push_str(if bool::decode(last, bytes)? { "true" } else { "false" }),
+            Kind::Char => out.push_str(&serde_json::to_string(&char::decode(last, bytes)?).ok()?),
+            Kind::Option(of) => match (bytes.split_off_first()?, of.has_null()) {
+                (0, _) => out.push_str("null"),
+                (1, false) => of.write_json(role, last, bytes, out)?,
+                (1, true) => Kind::write_list([&**of].into_iter(), role, last, bytes, out)?,
+                _ => return None,
+            },
+            Kind::List(of, count) => {
+                Kind::write_list(std::iter::repeat_n(&**of, *count), role, last, bytes, out)?
             }
+            Kind::Tuple(parts) => Kind::write_list(parts.iter(), role, last, bytes, out)?,
         }
         Some(())
     }
@@ -257,18 +397,34 @@ impl Kind {
             }
             Kind::Nothing if json == "null" => {}
             Kind::Nothing => return Err(not("null")),
-            Kind::Tuple(parts) => {
-                let found: Vec<&RawValue> = serde_json::from_str(json).unwrap_or_default();
-                if found.len() != parts.len() {
-                    return Err(not(&format!("a list of {}", parts.len())));
-                }
-                for (at, (part, json)) in parts.iter().zip(found).enumerate() {
-                    part.read_json(role, last && at + 1 == parts.len(), json.get(), out)?;
+            Kind::Bool => {
+                let truth: bool = serde_json::from_str(json).map_err(|_| not("true or false"))?;
+                truth.encode(last, out);
+            }
+            Kind::Char => {
+                let char: char = serde_json::from_str(json).map_err(|_| not("a character in quotes"))?;
+                char.encode(last, out);
+            }
+            Kind::Option(_) if json == "null" => out.push(0),
+            Kind::Option(of) => {
+                out.push(1);
+                match of.has_null() {
+                    false => of.read_json(role, last, json, out)?,
+                    true => Kind::read_list([&**of].into_iter(), role, last, json, out)?,
                 }
             }
+            Kind::List(of, count) => {
+                Kind::read_list(std::iter::repeat_n(&**of, *count), role, last, json, out)?;
+            }
+            Kind::Tuple(parts) => Kind::read_list(parts.iter(), role, last, json, out)?,
         }
         Ok(())
     }
+}
+
+/// A count, which has one spelling.
+fn number(count: &str) -> Option<usize> {
+    count.parse::<usize>().ok().filter(|parsed| parsed.to_string() == count)
 }
 
 /// The parts between the commas that are not in parentheses.
@@ -375,6 +531,7 @@ fn array(digits: &str, count: usize) -> Result<Vec<u8>, Wrong> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use braiddb::Value;
 
     /// The bytes are written as `text`, and that is read to the same bytes, as JSON and as a cell.
     fn check(column: &Column, bytes: &[u8], text: &str) {
@@ -411,6 +568,29 @@ mod tests {
         key(([0u8; 2], 5u8, [1u8]), r#"["0000",5,"01"]"#);
         key((1u32, "a\0".to_string()), r#"[1,"a\u0000"]"#);
         key(((vec![0u8], -1i8), "".to_string(), 5u64), r#"[["00",-1],"",5]"#);
+        key(i128::MIN, "-170141183460469231731687303715884105728");
+        key((true, 'é', Some(7u8)), r#"[true,"é",7]"#);
+        key((None::<String>, Some(Some(1u8))), "[null,[1]]");
+        key((Some("a\0".to_string()), Some(None::<u8>)), r#"["a\u0000",[null]]"#);
+        key(([(1u8, "a".to_string()), (2, "b".to_string())], [0u16; 0]), r#"[[[1,"a"],[2,"b"]],[]]"#);
+        key(std::time::Duration::from_secs(1), r#""000000000000000100000000""#);
+    }
+
+    /// Values of a type are written as `text`.
+    fn fields<V: Value>(input: V::Input<'_>, text: &str) {
+        let bytes = V::encode(input).unwrap();
+        check(&Column::values(&V::type_name()), bytes.as_ref(), text);
+    }
+
+    #[test]
+    fn composed_values_have_their_natural_form() {
+        // Proves that tuples and options are written and read, whether or not their parts say how long they are.
+        fields::<(u8, String, bool)>((1, "a", true), r#"[1,"a",true]"#);
+        fields::<(String, Vec<u8>, f64, char)>(("", &[], 0.5, 'x'), r#"["","",0.5,"x"]"#);
+        fields::<Option<(u8, String)>>(Some((1, "a")), r#"[1,"a"]"#);
+        fields::<Option<u8>>(None, "null");
+        fields::<(Option<()>, Option<Option<u8>>, ())>((Some(()), None, ()), "[[null],null,null]");
+        fields::<((String, u8), [u8; 2], (u8, u16))>((("a", 1), [2, 3], (4, 5)), r#"[["a",1],"0203",[4,5]]"#);
     }
 
     #[test]
@@ -459,6 +639,24 @@ mod tests {
         for json in ["1", "[1]", r#"[1,"a",2]"#, r#"["a",1]"#] {
             assert!(Column::keys("(u32, string)").read_json(json).is_err(), "{json}");
         }
+        for (name, json) in [
+            ("option of nothing", "1"),
+            ("option of nothing", "[]"),
+            ("option of u8", "[1]"),
+            ("fields (u8, string)", "[1]"),
+            ("fields (u8, string)", r#"{"0":1}"#),
+            ("bool", "1"),
+            ("char", r#""ab""#),
+        ] {
+            assert!(Column::values(name).read_json(json).is_err(), "{name} {json}");
+        }
+        for name in ["f64", "nothing", "[f32; 2]", "option of f64", "[u8]", "[u8; 02]", "fields (u8, u8)"] {
+            assert!(Column::keys(name).is_fixed8().is_none(), "{name} is no type of keys");
+        }
+        assert!(
+            Column::values("(u8, u8)").read_json("[1,2]").is_err(),
+            "which is a type's of a program's own"
+        );
         for json in [r#""01""#, r#""010203""#, r#""01g2""#, "1"] {
             assert!(Column::keys("2 bytes").read_json(json).is_err(), "{json}");
         }

@@ -2,12 +2,15 @@
 
 mod catalog;
 mod freeze;
+mod handle;
 mod indexes;
 mod open;
 mod restore;
+mod transact;
 mod worker;
 
 pub use catalog::{TableInfo, salvage};
+pub use handle::{Batch, Handle};
 pub use restore::{Past, restore, restore_with_planted};
 pub use worker::Worker;
 
@@ -15,7 +18,7 @@ use crate::cc::{ConcurrencyControl, Serializable};
 use crate::durable::{Durable, log_table};
 use crate::error::{Error, Result};
 use crate::exec::{
-    self, BatchSize, BatchTask, Executor, Fate, Hint, Task, TaskError, WorkerOptions, pin_to_core,
+    self, BatchSize, BatchTask, Executor, Fate, Hint, Task, TaskError, WorkerOptions, pin_within_mask,
 };
 use crate::kernel::{Engine, open_table};
 use crate::metrics::{Clock, Event, Statistics, SystemClock};
@@ -46,13 +49,6 @@ use std::thread::{self, JoinHandle};
 /// # Ok::<(), braiddb::Error>(())
 /// ```
 pub struct Database<C: ConcurrencyControl = Serializable>(Arc<Owner<C>>);
-
-/// The result of a submitted transaction: a future, or `wait`. Dropped, it
-/// cancels the transaction if that has not committed; see `detach`.
-pub type Handle<R> = exec::Handle<R, Error>;
-
-/// The results of [`Database::run_each`], in the order of the inputs.
-pub type Batch<R> = Handle<Vec<Result<R>>>;
 
 impl<C: ConcurrencyControl> Clone for Database<C> {
     fn clone(&self) -> Self {
@@ -158,7 +154,7 @@ impl<C: ConcurrencyControl> Database<C> {
             let served = executor.clone();
             let life = move || {
                 if pins {
-                    pin_to_core(i);
+                    pin_within_mask(i);
                 }
                 let options = worker_options(&engine.options);
                 served.serve(i, WorkerHost::new::<OnMiss>(&engine), OnMiss, options);
@@ -303,7 +299,7 @@ impl<C: ConcurrencyControl> Database<C> {
         // SAFETY: `drive` gives the transaction to the closure alone, by a reference that it cannot keep.
         let (job, handle) = unsafe { Task::job(&self.0.executor, make) };
         self.0.executor.submit(job);
-        handle
+        Handle(handle)
     }
 
     /// As [`run`](Self::run), with what a worker should know beforehand. Transactions with equal hints go to the same
@@ -336,7 +332,7 @@ impl<C: ConcurrencyControl> Database<C> {
             Some(worker) => self.0.executor.submit_to(job, worker),
             None => self.0.executor.submit(job),
         }
-        handle
+        Handle(handle)
     }
 
     /// Submits several transactions at once.
@@ -351,7 +347,8 @@ impl<C: ConcurrencyControl> Database<C> {
             .map(|closure| {
                 let make = move |txn: &'static TxnState<C>| run_to_commit(txn, Closure(closure), retries_max);
                 // SAFETY: as in `submit`.
-                unsafe { Task::job(&self.0.executor, make) }
+                let (job, handle) = unsafe { Task::job(&self.0.executor, make) };
+                (job, Handle(handle))
             })
             .unzip();
         self.0.executor.submit_all(jobs);
@@ -422,7 +419,7 @@ impl<C: ConcurrencyControl> Database<C> {
         if count > 0 {
             self.0.executor.submit_batch(job, count);
         }
-        handle
+        Handle(handle)
     }
 
     /// Makes the calling thread a worker: for a stream of transactions with no queue in between.

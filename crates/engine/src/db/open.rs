@@ -2,7 +2,9 @@
 
 use super::{Database, Owner};
 use crate::cc::ConcurrencyControl;
-use crate::durable::{Durable, Opening, Planted, Progress, Proven, Recovery, Stepped, check_scheme, holder};
+use crate::durable::{
+    Durable, Making, Opening, Planted, Progress, Proven, Recovery, Stepped, check_scheme, holder,
+};
 use crate::error::{Error, Result};
 use crate::kernel::Engine;
 use crate::metrics::{Clock, SystemClock};
@@ -11,6 +13,7 @@ use crate::storage::{FileStorage, Holder, Storage};
 use crate::wal::DatabaseId;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -39,6 +42,27 @@ impl Database {
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Database> {
         let storage = Arc::new(FileStorage::create(path.as_ref())?);
         Database::open_with(storage, options, Arc::new(SystemClock::default()), &mut |_| {})
+    }
+
+    /// The database in this directory, which has to be there: where [`Database::open`] would make one, this is
+    /// [`Error::NoDatabase`], and nothing is changed. Use it where a missing database means that the path is wrong.
+    ///
+    /// ```
+    /// # use braiddb::{Database, Error, Options};
+    /// # let directory = std::env::temp_dir().join(format!("braid-existing-{}", std::process::id()));
+    /// # let options = || Options { workers: 1, ..Options::default() };
+    /// assert!(matches!(Database::open_existing(&directory, options()), Err(Error::NoDatabase)));
+    /// Database::open(&directory, options())?.close()?;
+    /// Database::open_existing(&directory, options())?.close()?;
+    /// # std::fs::remove_dir_all(directory).expect("it was made above");
+    /// # Ok::<(), braiddb::Error>(())
+    /// ```
+    pub fn open_existing(path: impl AsRef<Path>, options: Options) -> Result<Database> {
+        let storage = match FileStorage::open(path.as_ref()) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Err(Error::NoDatabase),
+            storage => Arc::new(storage?),
+        };
+        Database::open_existing_with(storage, options, Arc::new(SystemClock::default()), &mut |_| {})
     }
 
     /// The database in this directory, only to be read: nothing in the directory is changed, which may be on a
@@ -76,6 +100,27 @@ impl<C: ConcurrencyControl> Database<C> {
         clock: Arc<dyn Clock>,
         progress: &mut (dyn FnMut(&Progress) + Send),
     ) -> Result<Database<C>> {
+        let making = Making::of(&options);
+        Database::make_or_open(storage, options, clock, making, progress)
+    }
+
+    /// As [`Database::open_existing`], in this storage, as by [`Database::open_with`].
+    pub fn open_existing_with(
+        storage: Arc<dyn Storage>,
+        options: Options,
+        clock: Arc<dyn Clock>,
+        progress: &mut (dyn FnMut(&Progress) + Send),
+    ) -> Result<Database<C>> {
+        Database::make_or_open(storage, options, clock, Making::No, progress)
+    }
+
+    fn make_or_open(
+        storage: Arc<dyn Storage>,
+        options: Options,
+        clock: Arc<dyn Clock>,
+        making: Making,
+        progress: &mut (dyn FnMut(&Progress) + Send),
+    ) -> Result<Database<C>> {
         options.check()?;
         check_scheme::<C>(&options)?;
         let opening = Opening {
@@ -84,7 +129,7 @@ impl<C: ConcurrencyControl> Database<C> {
             holder: holder(),
             fresh: fresh_id(),
             steps: Arc::new(Proven),
-            among_others: options.among_others,
+            making,
             progress,
         };
         let make = || Engine::new(options.clone(), clock.clone());
@@ -108,7 +153,7 @@ impl<C: ConcurrencyControl> Database<C> {
             holder: holder(),
             fresh: fresh_id(),
             steps: Arc::new(Proven),
-            among_others: false,
+            making: Making::No,
             progress,
         };
         let (engine, durable) = opening.read(&|| Engine::new(options.clone(), clock.clone()))?;
@@ -127,14 +172,13 @@ impl<C: ConcurrencyControl> Database<C> {
         options.check()?;
         check_scheme::<C>(&options)?;
         let (holder, fresh) = (Holder { pid: 0, program: "simulation".into(), started_s: 0 }, DatabaseId(1));
-        let among_others = options.among_others;
         let opening = Opening {
             storage,
             clock: clock.clone(),
             holder,
             fresh,
             steps: planted.steps(),
-            among_others,
+            making: Making::of(&options),
             progress: &mut |_| {},
         };
         let make = || Engine::new(options.clone(), clock.clone());

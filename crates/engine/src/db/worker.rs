@@ -227,7 +227,8 @@ impl<C: ConcurrencyControl, S: Suspend> Worker<C, S> {
     }
 
     /// The file descriptor that wakes the calling thread for the worker, to be waited for together with sockets: see
-    /// [`prepare_to_sleep`](Self::prepare_to_sleep). It is made by the first call. Error: [`Error::NoDescriptor`].
+    /// [`prepare_to_sleep`](Self::prepare_to_sleep). It is made by the first call. Error: [`Error::NoDescriptor`]; on Windows
+    /// always.
     pub fn wake_fd(&mut self) -> Result<WakeFd> {
         self.inner.wake_fd().map_err(|error| Error::NoDescriptor { reason: error.to_string() })
     }
@@ -243,7 +244,7 @@ impl<C: ConcurrencyControl, S: Suspend> Worker<C, S> {
     ///
     /// Before the descriptor was asked for, the answer is always [`Sleep::NotNow`].
     ///
-    /// ```
+    /// ```ignore-windows
     /// # use braiddb::{Database, Error, Options, Table};
     /// use futures::FutureExt;
     /// use rustix::event::{PollFd, PollFlags, Timespec, poll};

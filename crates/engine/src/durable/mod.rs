@@ -67,9 +67,27 @@ pub(crate) struct Opening<'o> {
     /// What the database is called if it is made now: a number that no other has.
     pub(crate) fresh: DatabaseId,
     pub(crate) steps: Arc<dyn Steps>,
-    /// It may be made where others keep files.
-    pub(crate) among_others: bool,
+    /// Where it may be made.
+    pub(crate) making: Making,
     pub(crate) progress: &'o mut (dyn FnMut(&Progress) + Send),
+}
+
+/// Where a database may be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Making {
+    /// Nowhere: it has to be there.
+    No,
+    /// Where nobody keeps files.
+    Alone,
+    /// Anywhere.
+    AmongOthers,
+}
+
+impl Making {
+    /// As [`Options::among_others`] says.
+    pub(crate) fn of(options: &Options) -> Making {
+        if options.among_others { Making::AmongOthers } else { Making::Alone }
+    }
 }
 
 /// A recovered database whose background has not been started.
@@ -88,11 +106,11 @@ impl Opening<'_> {
         make: &dyn Fn() -> Result<Arc<Engine<C>>>,
         is_stepped: bool,
     ) -> Result<Recovered<C>> {
-        let Opening { storage, clock, holder, fresh, steps, among_others, progress } = self;
+        let Opening { storage, clock, holder, fresh, steps, making, progress } = self;
         // Before the lock: a directory that is refused is left as it was.
         damage::check_finished(&*storage)?;
         if let Ok(None) = Identity::read(&*storage) {
-            check_place(&*storage, among_others)?;
+            check_place(&*storage, making)?;
         }
         let lock = storage.lock(&holder)?;
         let identity = match Identity::read(&*storage)? {
@@ -101,7 +119,7 @@ impl Opening<'_> {
                 identity
             }
             None => {
-                check_place(&*storage, among_others)?;
+                check_place(&*storage, making)?;
                 Identity::create(&*storage, fresh)?
             }
         };
@@ -158,9 +176,11 @@ impl Opening<'_> {
 const OF_DEVICES: &str = "lost+found";
 
 /// Where there is no database, one may be made if nobody has put anything there.
-fn check_place(storage: &dyn Storage, among_others: bool) -> Result<()> {
-    if among_others {
-        return Ok(());
+fn check_place(storage: &dyn Storage, making: Making) -> Result<()> {
+    match making {
+        Making::No => return Err(Error::NoDatabase),
+        Making::AmongOthers => return Ok(()),
+        Making::Alone => {}
     }
     let mut found = storage.list()?;
     // (What is left of making one.)

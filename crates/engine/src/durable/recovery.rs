@@ -10,7 +10,7 @@ use crate::checkpoint::{self, Block, CatalogEntry, Closed, Manifest};
 use crate::error::{Error, Result};
 use crate::kernel::{Engine, restore_table};
 use crate::metrics::Clock;
-use crate::replay::{Feed, for_each_parallel, replay, resume};
+use crate::replay::{Feed, Restorer, for_each_parallel, replay, resume};
 use crate::storage::Storage;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Mutex, try_lock};
@@ -194,10 +194,13 @@ impl<'r, 'p> Recoverer<'r, 'p> {
         }
         let tables = engine.all_tables();
         let of_table = manifest.tables.iter().zip(&tables);
+        let restorer = Restorer::new(engine)?;
         for (entry, table) in of_table.clone() {
             // What the log changes is noted for the ranges that there are.
             table.touched().fit(&engine.epochs, &entry.bounds());
+            restorer.reserve(table, entry.rows());
         }
+        drop(restorer);
         let blocks =
             Blocks::of(of_table.flat_map(|(entry, table)| entry.files().map(move |file| (*table, *file))));
         let (loaded, total) = (AtomicU64::new(0), manifest.rows());

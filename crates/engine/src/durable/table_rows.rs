@@ -4,6 +4,9 @@
 //! Invariants: `done` ascends and ends where the present range begins; a file has the rows of its range and no others,
 //! for a file is begun with the bound of a range, or with one between the last row of the file before and its own first.
 //!
+//! Ranges, and what is said here of the order of keys, go by the order of the table's index, which is another one where that has
+//! no order of keys: bounds and `last` are the bytes of that order ([`TableInner::push_order`]).
+//!
 //! Files are about as long as was asked for. Where changed ranges meet, a file that is still short goes on into the next
 //! one, so short ranges are merged; a file is ended when it has become twice too long, so a range that grows is split.
 
@@ -11,7 +14,7 @@ use crate::cc::ConcurrencyControl;
 use crate::checkpoint::{RowsFile, RowsOf, RowsRange, RowsWriter, TableEntry};
 use crate::error::{Error, Result};
 use crate::storage::Storage;
-use crate::table::{AsKey, Key, TableInner};
+use crate::table::{Key, TableInner};
 use crate::txn::Transaction;
 use crate::wal::DatabaseId;
 use std::ops::Bound;
@@ -197,12 +200,13 @@ impl TableRows {
         Ok(())
     }
 
-    /// The file in which the next row goes, which is the present range's and has this key.
-    fn file_for(&mut self, to: &Destination<'_>, key: &[u8]) -> Result<&mut Growing> {
+    /// The file in which the next row goes, which is the present range's and has this place in the order.
+    fn file_for(&mut self, to: &Destination<'_>, order: &[u8]) -> Result<&mut Growing> {
         if self.file.is_none() {
             let old = &self.old[self.at];
             // After a file that was ended within the range, one begins where its last row is parted from this one.
-            let from = self.last.as_ref().map_or_else(|| old.from.clone(), |last| bound(last, key).to_vec());
+            let from =
+                self.last.as_ref().map_or_else(|| old.from.clone(), |last| bound(last, order).to_vec());
             let bytes_max = match old.file.map(|file| file.bytes / self.aim_bytes) {
                 // Nothing says how much there is.
                 None => self.aim_bytes,
@@ -218,10 +222,10 @@ impl TableRows {
         Ok(self.file.as_mut().expect("there just now"))
     }
 
-    /// Whether the file is to end before the row with this key.
-    fn is_full_before(&self, key: &[u8]) -> bool {
+    /// Whether the file is to end before the row with this place in the order, where a bound may have so many bytes.
+    fn is_full_before(&self, order: &[u8], bound_bytes_max: usize) -> bool {
         let (Some(file), Some(last)) = (&self.file, &self.last) else { return false };
-        file.writer.bytes() >= file.bytes_max && bound(last, key).len() <= BOUND_BYTES_MAX
+        file.writer.bytes() >= file.bytes_max && bound(last, order).len() <= bound_bytes_max
     }
 }
 
@@ -231,7 +235,7 @@ fn aim_bytes(range_bytes: u64, ranges: usize) -> u64 {
     range_bytes.saturating_mul(1 << doublings)
 }
 
-/// The shortest bound between two keys, of which the first is the lesser: behind that one, and not behind the other.
+/// The shortest bound between two places in the order, of which the first is the lesser: behind that one, and not behind the other.
 fn bound<'k>(last: &[u8], next: &'k [u8]) -> &'k [u8] {
     debug_assert!(last < next, "rows ascend");
     let common = last.iter().zip(next).take_while(|(a, b)| a == b).count();
@@ -239,27 +243,17 @@ fn bound<'k>(last: &[u8], next: &'k [u8]) -> &'k [u8] {
 }
 
 /// Keys as their bytes.
-trait RawKey: Key + AsKey<Self> {
-    /// The least key that is not before these bytes.
-    fn least_from(bytes: &[u8]) -> Self;
+trait RawKey: Key {
     fn copy_to(&self, bytes: &mut Vec<u8>);
 }
 
 impl RawKey for u64 {
-    fn least_from(bytes: &[u8]) -> u64 {
-        let mut word = [0; 8];
-        word[..bytes.len()].copy_from_slice(bytes);
-        u64::from_be_bytes(word)
-    }
     fn copy_to(&self, bytes: &mut Vec<u8>) {
         bytes.extend_from_slice(&self.to_be_bytes());
     }
 }
 
 impl RawKey for Vec<u8> {
-    fn least_from(bytes: &[u8]) -> Vec<u8> {
-        bytes.to_vec()
-    }
     fn copy_to(&self, bytes: &mut Vec<u8>) {
         bytes.extend_from_slice(self);
     }
@@ -283,23 +277,27 @@ impl Run<'_> {
         database: u64,
     ) -> Result<Ran> {
         let from = match &self.rows.last {
-            Some(last) => Bound::Excluded(K::least_from(last)),
-            None => Bound::Included(K::least_from(&self.rows.old[self.rows.at].from)),
+            Some(last) => Bound::Excluded(last.clone()),
+            None => Bound::Included(self.rows.old[self.rows.at].from.clone()),
         };
         let next = self.rows.old.get(self.rows.at + 1);
-        let to = next.map_or(Bound::Unbounded, |next| Bound::Excluded(K::least_from(&next.from)));
+        let to = next.map_or(Bound::Unbounded, |next| Bound::Excluded(next.from.clone()));
+        let (from, to) = (from.as_ref().map(Vec::as_slice), to.as_ref().map(Vec::as_slice));
+        let (inner, bound_bytes_max) = (table, BOUND_BYTES_MAX.min(table.bound_bytes_max()));
         let table = table.handle::<K, [u8]>(database);
-        let mut key_bytes = Vec::new();
+        let (mut key_bytes, mut order) = (Vec::new(), Vec::new());
         let result = snapshot.with(async |txn| {
-            let mut rows = txn.scan(table, (from, to)).untracked();
+            let mut rows = txn.walk(table, from, to).untracked();
             while self.bytes < RUN_BYTES && self.count < RUN_ROWS_MAX {
                 let Some((key, value)) = rows.next().await? else { return Ok(Ran::Through) };
                 key_bytes.clear();
                 key.copy_to(&mut key_bytes);
-                if self.rows.is_full_before(&key_bytes) {
+                order.clear();
+                inner.push_order(&key_bytes, &mut order);
+                if self.rows.is_full_before(&order, bound_bytes_max) {
                     return Ok(Ran::Full);
                 }
-                self.put(&mut key_bytes, value)?;
+                self.put(&key_bytes, &mut order, value)?;
             }
             Ok(Ran::On)
         });
@@ -310,12 +308,12 @@ impl Run<'_> {
         }
     }
 
-    /// Writes a row; the memory of its key is exchanged.
-    fn put(&mut self, key: &mut Vec<u8>, value: &[u8]) -> Result<()> {
-        self.rows.file_for(self.to, key)?.writer.push(key, value)?;
+    /// Writes a row; the memory of its place in the order is exchanged.
+    fn put(&mut self, key: &[u8], order: &mut Vec<u8>, value: &[u8]) -> Result<()> {
+        self.rows.file_for(self.to, order)?.writer.push(key, value)?;
         self.bytes += key.len() + value.len();
         self.count += 1;
-        std::mem::swap(self.rows.last.get_or_insert_default(), key);
+        std::mem::swap(self.rows.last.get_or_insert_default(), order);
         Ok(())
     }
 }

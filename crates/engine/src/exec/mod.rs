@@ -32,7 +32,7 @@ pub use contract::{Fate, Host, Operations, OutputGate, Released, Stall, Tuning};
 pub use core::{Refill, WorkerOptions};
 pub use order::hint::Hint;
 pub(crate) use order::queue::{ConflictQueue, Ticket};
-pub use pin::pin_to_core;
+pub use pin::pin_within_mask;
 pub use spawn_queue::{NotSpawned, Spawned};
 pub use submit::batch_task::BatchTask;
 pub use submit::handle::{Handle, TaskError};

@@ -1,36 +1,49 @@
-//! Ties a worker's thread to a core, so that its caches stay its own.
+//! Ties a worker's thread to a processor, so that its caches stay its own. Where a system has no such call, or the thread
+//! may not choose, it runs on as before.
 
-#[cfg(not(miri))]
-use rustix::thread::{CpuSet, sched_setaffinity};
+#[cfg(all(any(target_os = "linux", target_os = "android"), not(miri)))]
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// Ties the calling thread to `core` (numbered as the system does). Returns false if the system would not; the thread
-/// runs on as before, only less predictably.
-#[cfg(not(miri))]
-pub fn pin_to_core(core: usize) -> bool {
-    if core >= CpuSet::MAX_CPU {
-        return false;
-    }
-    let mut set = CpuSet::new();
-    set.set(core);
-    sched_setaffinity(None, &set).is_ok()
+/// Pins the calling thread to one of the processors in its affinity mask, chosen by `worker` modulo their number, so that `taskset`
+/// and containers are respected. Returns the processor's number, or `None` if the thread was not pinned.
+#[cfg(all(any(target_os = "linux", target_os = "android"), not(miri)))]
+pub fn pin_within_mask(worker: usize) -> Option<usize> {
+    let allowed = sched_getaffinity(None).ok()?;
+    let count = (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu)).count();
+    let cpu = (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu)).nth(worker.checked_rem(count)?)?;
+    let mut one = CpuSet::new();
+    one.set(cpu);
+    sched_setaffinity(None, &one).ok().map(|()| cpu)
 }
 
-/// The interpreter's threads have no cores.
-#[cfg(miri)]
-pub fn pin_to_core(_: usize) -> bool {
-    false
+/// There is no such call, or threads have no processors (in an interpreter).
+#[cfg(not(all(any(target_os = "linux", target_os = "android"), not(miri))))]
+pub fn pin_within_mask(_: usize) -> Option<usize> {
+    None
 }
 
-#[cfg(test)]
+#[cfg(all(test, target_os = "linux", not(miri)))]
 mod tests {
+    use super::*;
+
+    /// Proves: a thread is tied to a processor that it was allowed to use, whatever worker it is, also after its choice has been
+    /// narrowed; and workers next to each other take different ones where there are several.
     #[test]
-    fn pinning_tells_whether_it_could() {
-        // Proves: no core is too large to ask for, and a thread pinned to a core that it may use runs on.
-        std::thread::spawn(|| {
-            assert!(!super::pin_to_core(usize::MAX));
-            let _depends_on_the_system = super::pin_to_core(0);
-        })
-        .join()
-        .unwrap();
+    fn pinning_keeps_within_the_inherited_mask() {
+        let allowed = sched_getaffinity(None).unwrap();
+        let cpus: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu)).collect();
+        let pinned = |worker| std::thread::spawn(move || pin_within_mask(worker)).join().unwrap();
+        for worker in [0, 1, cpus.len(), usize::MAX] {
+            // (The system may refuse altogether.)
+            assert!(pinned(worker).is_none_or(|cpu| cpu == cpus[worker % cpus.len()]), "worker {worker}");
+        }
+        let last = *cpus.last().unwrap();
+        let narrowed = std::thread::spawn(move || {
+            let mut one = CpuSet::new();
+            one.set(last);
+            sched_setaffinity(None, &one).ok()?;
+            pin_within_mask(0)
+        });
+        assert!(narrowed.join().unwrap().is_none_or(|cpu| cpu == last));
     }
 }

@@ -45,6 +45,29 @@ mod modelled {
     modelled!(AtomicU64, u64);
     modelled!(AtomicPtr, *mut T, T);
 
+    macro_rules! exchanged {
+        ($name:ident, $value:ty) => {
+            impl $name {
+                pub(in crate::index) fn compare_exchange(
+                    &self,
+                    from: $value,
+                    to: $value,
+                    _: Ordering,
+                    _: Ordering,
+                ) -> Result<$value, $value> {
+                    switch();
+                    self.0.compare_exchange(from, to, Ordering::SeqCst, Ordering::SeqCst)
+                }
+                pub(in crate::index) fn fetch_add(&self, value: $value, _: Ordering) -> $value {
+                    switch();
+                    self.0.fetch_add(value, Ordering::SeqCst)
+                }
+            }
+        };
+    }
+    exchanged!(AtomicU32, u32);
+    exchanged!(AtomicU64, u64);
+
     impl AtomicU32 {
         pub(in crate::index) fn fetch_or(&self, value: u32, _: Ordering) -> u32 {
             switch();
@@ -53,6 +76,10 @@ mod modelled {
     }
 
     impl AtomicU64 {
+        pub(in crate::index) fn fetch_and(&self, value: u64, _: Ordering) -> u64 {
+            switch();
+            self.0.fetch_and(value, Ordering::SeqCst)
+        }
         pub(in crate::index) fn fetch_or(&self, value: u64, _: Ordering) -> u64 {
             switch();
             self.0.fetch_or(value, Ordering::SeqCst)

@@ -3,14 +3,18 @@
 
 use crate::epoch::Local;
 use crate::memory::OutOfMemory;
-use crate::suspend::Suspend;
+use crate::suspend::{PrefetchOnly, Suspend};
 use std::ops::Bound;
 
 mod atomic;
 mod btree;
+mod bwtree;
 mod front;
+mod hashed;
 mod key;
+mod kinds;
 mod masstree;
+mod mixed;
 #[cfg(test)]
 #[cfg_attr(braid_shuttle, allow(dead_code, reason = "the models of schedules use a part of it"))]
 mod model;
@@ -28,11 +32,12 @@ pub mod touched;
 pub use crate::record::RecordId;
 pub use front::Front;
 pub use key::{Key, slice_of};
+pub use kinds::{Cursor, IndexKind, Walk};
 pub use masstree::Yardstick;
 pub use nodes::Nodes;
 pub use page::{Mark, PAGE_ENTRIES_MAX, Page};
 pub use partitioning::Partitioning;
-pub use table_index::{Cursor, DERIVED, IndexKind, IndexOptions, TableIndex, Walk};
+pub use table_index::{DERIVED, IndexOptions, TableIndex};
 
 /// What a step of a descent came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,8 +86,12 @@ pub trait Index: Send + Sync {
     /// A suspended range walk: plain data, owns nothing.
     type Walk: Copy;
 
+    /// Walks go by the order of keys. (Else by an order of the index's own: see [`order_of`](Self::order_of).)
+    const IS_ORDERED: bool = true;
+
     /// A descent at its first node, inside an epoch. The first step reads that node: who will come
-    /// back for it later asks for its memory by [`prepare`](Self::prepare).
+    /// back for it later asks for its memory by [`prepare`](Self::prepare). The lookup takes effect between the first step and
+    /// its answer, not before: the scheme may have had to wait for its turn until then.
     fn start(&self, key: &Key) -> Self::Cursor;
 
     /// As `start`, for one of many keys in ascending order: `behind` is the one before, and `cursor` is where a
@@ -137,6 +146,34 @@ pub trait Index: Send + Sync {
     /// As `step`.
     unsafe fn remove(&self, local: &Local, key: &Key, id: RecordId) -> bool;
 
+    /// What there is under a key. If `page` is marking, it is left a mark of where the key is or would be.
+    ///
+    /// # Safety
+    /// As `step`.
+    unsafe fn look(&self, key: &Key, page: &mut Page) -> Option<RecordId> {
+        let mut short = [0; 8];
+        let bytes = key.bytes(&mut short);
+        // SAFETY: by the caller's promise.
+        let mut walk = unsafe { self.walk(Bound::Included(key), false, page) };
+        loop {
+            // SAFETY: in the epoch that the walk began in.
+            match unsafe { self.next_page(&mut walk, page, &mut PrefetchOnly) } {
+                Paged::Suspended => {}
+                Paged::End => return None,
+                Paged::Page => {
+                    let is_there = page.len_within(Bound::Included(bytes), false) > 0;
+                    return is_there.then_some(page.ids[0]);
+                }
+            }
+        }
+    }
+
+    /// Appends bytes whose order is that of walks: the key's own, or what an index without an order of keys has in their place.
+    /// Bounds of walks and of their pages are such bytes, or as many of the first as one likes.
+    fn order_of(&self, key: &Key, order: &mut Vec<u8>) {
+        order.extend_from_slice(key.bytes(&mut [0; 8]));
+    }
+
     /// A range walk that begins at `from`, a lower bound, or where `reverse` an upper bound. Takes
     /// `page` into its service. The caller looks for the end of its range in the pages. A walk
     /// lives within one epoch; to go on in a later one, begin anew with the last key excluded.
@@ -176,6 +213,11 @@ pub trait Index: Send + Sync {
     /// # Safety
     /// As `step`.
     unsafe fn stamp_of(&self, key: &Key) -> u64;
+
+    /// Makes room for so many keys in all, as far as there is memory. For indexes that grow by keys that come in any order but
+    /// that of walks: if that is the order in which they will come, as when a copy is loaded, this makes it harmless.
+    /// Inside an epoch.
+    fn reserve(&self, _local: &Local, _keys: u64) {}
 
     /// Gives everything back when nobody can be reading it any more.
     ///

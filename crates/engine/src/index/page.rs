@@ -1,6 +1,6 @@
 //! Pages: what range walks hand out, and the marks that they leave.
 
-use super::{RecordId, slice_of};
+use super::{RecordId, mixed, slice_of};
 use std::ops::Bound;
 
 /// Most entries of a page.
@@ -31,6 +31,9 @@ pub struct Page {
     pub ends: [u32; PAGE_ENTRIES_MAX],
     /// Whether keys have eight bytes, which are `slices` alone.
     pub is_fixed8: bool,
+    /// The index has no order of keys: then its order goes by these.
+    pub(crate) is_mixed: bool,
+    pub(crate) positions: [u64; PAGE_ENTRIES_MAX],
     /// Whether the walk is to leave marks.
     pub is_marking: bool,
     /// What the walk has read, from the first page on; the caller may take it.
@@ -40,7 +43,7 @@ pub struct Page {
 }
 
 impl Page {
-    /// The entries before the end of a range.
+    /// The entries before the end of a range, which is a bound in the order of the index.
     pub fn len_within(&self, to: Bound<&[u8]>, is_reverse: bool) -> usize {
         // As a rule the whole page is.
         if matches!(to, Bound::Unbounded) || self.len > 0 && self.is_within(self.len - 1, to, is_reverse) {
@@ -57,11 +60,30 @@ impl Page {
             Bound::Excluded(bound) => (bound, false),
         };
         let order = match self.is_fixed8 {
+            _ if self.is_mixed => self.cmp_mixed(i, bound),
             true => self.slices[i].cmp(&slice_of(bound)),
             false => self.key(i).cmp(bound),
         };
         let order = if is_reverse { order.reverse() } else { order };
         order.is_lt() || is_included && order.is_eq()
+    }
+
+    #[cold]
+    fn cmp_mixed(&self, i: usize, bound: &[u8]) -> std::cmp::Ordering {
+        let key = if self.is_fixed8 { &[] } else { self.key(i) };
+        mixed::cmp_order(self.positions[i], key, bound)
+    }
+
+    /// Appends the bytes by which the index orders a key: see [`Index::order_of`](super::Index::order_of).
+    pub(crate) fn push_order(&self, i: usize, order: &mut Vec<u8>) {
+        if self.is_mixed {
+            order.extend_from_slice(&self.positions[i].to_be_bytes());
+        }
+        match self.is_fixed8 {
+            true if self.is_mixed => {}
+            true => order.extend_from_slice(&self.slices[i].to_be_bytes()),
+            false => order.extend_from_slice(self.key(i)),
+        }
     }
 
     /// A whole key, where keys vary in length.

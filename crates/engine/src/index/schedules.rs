@@ -2,7 +2,7 @@
 //! thread may go on. Each model says which keys stay; they must be found at any time and walked
 //! both ways, and at the end the tree holds what the threads agree on.
 
-use super::model::{Checked, get, scan};
+use super::model::{Checked, get, order_of, scan};
 use super::{Inserted, Key, Page, Paged, RecordId};
 use crate::epoch::{Epochs, Local};
 use crate::memory::{Kind, Memory, Slab};
@@ -84,10 +84,14 @@ impl<I: Checked> Model<I> {
                     if *reverse {
                         found.reverse();
                     }
-                    assert!(found.is_sorted_by(|a, b| a.0 < b.0));
-                    let stayed =
-                        found.into_iter().map(|(key, _)| key).filter(|key| self.staying.contains(key));
-                    assert!(stayed.eq(self.staying.iter().cloned()), "reverse {reverse}");
+                    let orders: Vec<_> = found.iter().map(|(key, _)| order_of(&self.tree, key)).collect();
+                    assert!(orders.is_sorted_by(|a, b| a < b));
+                    let stayed: BTreeSet<_> = found
+                        .into_iter()
+                        .map(|(key, _)| key)
+                        .filter(|key| self.staying.contains(key))
+                        .collect();
+                    assert!(stayed == self.staying, "reverse {reverse}");
                 }
             }
             local.leave();
@@ -134,7 +138,7 @@ pub(crate) fn check<I: Checked + 'static>(make: Make<I>, before: Vec<Act>, threa
         let local = Local::new(&model.epochs, &model.memory);
         local.enter();
         let found = scan(&model.tree, Bound::Unbounded, false, usize::MAX, &mut Seeded::new(1));
-        assert!(found.into_iter().map(|(key, _)| key).eq(expected));
+        assert!(found.into_iter().map(|(key, _)| key).collect::<BTreeSet<_>>() == expected);
         local.leave();
     };
     in_many_schedules(run);
@@ -151,17 +155,32 @@ pub(crate) fn check_stamps<I: Checked + 'static>(
     acts: Vec<Act>,
     keys: Vec<Vec<u8>>,
 ) {
+    check_stamps_from(make, before, vec![acts], Bound::Unbounded, keys);
+}
+
+/// The same, with any number of other threads, and a reader that walks from a key on: the keys of the check are not below that.
+pub(crate) fn check_stamps_from<I: Checked + 'static>(
+    make: Make<I>,
+    before: Vec<Act>,
+    threads: Vec<Vec<Act>>,
+    from: Bound<Vec<u8>>,
+    keys: Vec<Vec<u8>>,
+) {
     in_many_schedules(move || {
-        let model = Arc::new(Model::new(make, &before, &[acts.clone()]));
-        let other = shuttle::thread::spawn({
-            let (model, acts) = (model.clone(), acts.clone());
-            move || model.run(&acts, 2)
-        });
+        let model = Arc::new(Model::new(make, &before, &threads));
+        let others: Vec<_> = (2..)
+            .zip(&threads)
+            .map(|(seed, acts)| {
+                let (model, acts) = (model.clone(), acts.clone());
+                shuttle::thread::spawn(move || model.run(&acts, seed))
+            })
+            .collect();
         let local = Local::new(&model.epochs, &model.memory);
         local.enter();
         let mut page = Page { is_marking: true, ..Page::default() };
-        // SAFETY: there is no bound.
-        let mut walk = unsafe { model.tree.walk(Bound::Unbounded, false, &mut page) };
+        let from = from.as_ref().map(|bytes| Key::new(bytes));
+        // SAFETY: the bound lives.
+        let mut walk = unsafe { model.tree.walk(from.as_ref(), false, &mut page) };
         // SAFETY: inside an epoch; this is the walk's page.
         while unsafe { model.tree.next_page(&mut walk, &mut page, &mut Seeded::new(1)) } != Paged::End {}
         for mark in &page.marks {
@@ -170,7 +189,7 @@ pub(crate) fn check_stamps<I: Checked + 'static>(
         }
         let is_as_marked = page.marks.iter().all(|mark| model.tree.is_as_marked(mark));
         local.leave();
-        other.join().expect("the thread's assertions hold");
+        others.into_iter().for_each(|other| other.join().expect("the thread's assertions hold"));
         local.enter();
         for bytes in &keys {
             // SAFETY: inside an epoch; the key lives.

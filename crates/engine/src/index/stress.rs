@@ -1,7 +1,7 @@
 //! The stress test that every index must pass: many threads on one tree. What never leaves is always found and always
 //! walked, in order.
 
-use super::model::{Checked, get, get_from, scan};
+use super::model::{Checked, get, get_from, in_order, order_of, scan};
 use super::{Inserted, Key, RecordId};
 use crate::epoch::{Epochs, Local};
 use crate::memory::{Kind, Memory, Slab};
@@ -78,11 +78,7 @@ fn write<I: Checked>(tree: &I, local: &Local, key_of: KeyOf, thread: u64, rounds
 /// Walks up and down; what stays is there, in order, and nothing twice.
 fn read<I: Checked>(tree: &I, local: &Local, key_of: KeyOf, done: &AtomicBool) {
     let mut s = Seeded::new(9);
-    let staying: Vec<_> = {
-        let mut keys: Vec<_> = (0..KEYS).filter(|n| stays(*n)).map(key_of).collect();
-        keys.sort();
-        keys
-    };
+    let staying = in_order(tree, (0..KEYS).filter(|n| stays(*n)).map(|n| (key_of(n), ())));
     let mut reverse = false;
     while !done.load(Relaxed) {
         local.enter();
@@ -91,9 +87,10 @@ fn read<I: Checked>(tree: &I, local: &Local, key_of: KeyOf, done: &AtomicBool) {
         if reverse {
             found.reverse();
         }
-        assert!(found.is_sorted_by(|a, b| a.0 < b.0), "reverse {reverse}");
+        let orders: Vec<_> = found.iter().map(|(key, _)| order_of(tree, key)).collect();
+        assert!(orders.is_sorted_by(|a, b| a < b), "reverse {reverse}");
         let stayed = found.iter().filter(|(_, id)| *id == RecordId(1)).map(|(key, _)| key);
-        assert!(stayed.eq(&staying), "reverse {reverse}");
+        assert!(stayed.eq(staying.iter().map(|(key, ())| key)), "reverse {reverse}");
         local.refresh(None);
         reverse = !reverse;
     }

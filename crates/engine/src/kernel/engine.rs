@@ -370,7 +370,7 @@ impl<C: ConcurrencyControl> Engine<C> {
         statistics.memory.versions_bytes = used(Kind::Versions);
         statistics.memory.transactions_bytes = used(Kind::Transactions);
         statistics.memory.other_bytes = used(Kind::Other);
-        statistics.memory.limit_bytes = self.memory.limit_bytes();
+        statistics.memory.limit_bytes = Some(self.memory.limit_bytes()).filter(|limit| *limit < u64::MAX);
         // A place that waits for a table's next record has none now.
         let kept = self.all_tables().iter().map(|table| table.index.kept().len()).sum();
         statistics.memory.records = self.records.used().saturating_sub(kept);

@@ -139,8 +139,66 @@ mod system {
     }
 }
 
-/// Plain allocations, committed at once: for systems without `mmap`.
-#[cfg(not(all(unix, not(miri))))]
+#[cfg(all(windows, not(miri)))]
+mod system {
+    use super::alignment;
+    use std::ptr::{NonNull, null};
+    use windows_sys::Win32::System::Memory::{
+        MEM_COMMIT, MEM_RELEASE, MEM_RESERVE, MEMORY_BASIC_INFORMATION, PAGE_NOACCESS, PAGE_READWRITE,
+        VirtualAlloc, VirtualFree, VirtualQuery,
+    };
+
+    pub(super) fn page_bytes() -> usize {
+        4096 // on every processor that it runs on
+    }
+
+    pub(super) fn map(bytes: usize, usable: bool) -> Option<NonNull<u8>> {
+        let align = alignment(bytes);
+        // A reservation is given back as a whole or not at all: what was asked for to align it stays, which costs addresses.
+        let slack = if align > page_bytes() { align } else { 0 };
+        // SAFETY: a new reservation at an address of the system's choice disturbs no other.
+        let whole = unsafe { VirtualAlloc(null(), bytes.checked_add(slack)?, MEM_RESERVE, PAGE_NOACCESS) };
+        let whole = NonNull::new(whole.cast::<u8>())?;
+        let head = whole.as_ptr().align_offset(align);
+        debug_assert!(head <= slack, "a reservation is aligned to a page");
+        // SAFETY: within the reservation, which has `slack` bytes more than `bytes`.
+        let base = unsafe { whole.add(head) };
+        // SAFETY: the range was just reserved, and nobody knows of it.
+        if usable && !unsafe { commit(base, bytes) } {
+            // SAFETY: as above.
+            unsafe { unmap(base, bytes) };
+            return None;
+        }
+        Some(base)
+    }
+
+    /// # Safety
+    /// As [`super::Region::commit`].
+    pub(super) unsafe fn commit(base: NonNull<u8>, bytes: usize) -> bool {
+        // SAFETY: the range is reserved, ours and not in use.
+        let committed = unsafe { VirtualAlloc(base.as_ptr().cast(), bytes, MEM_COMMIT, PAGE_READWRITE) };
+        !committed.is_null()
+    }
+
+    /// # Safety
+    /// `base` and `bytes` from `map`; nobody uses the range any more.
+    pub(super) unsafe fn unmap(base: NonNull<u8>, _: usize) {
+        let mut found = MEMORY_BASIC_INFORMATION::default();
+        let size = size_of::<MEMORY_BASIC_INFORMATION>();
+        // SAFETY: it writes that much to `found` at most.
+        let written = unsafe { VirtualQuery(base.as_ptr().cast(), &mut found, size) };
+        debug_assert_eq!(written, size, "the system knows its reservations");
+        if written == size {
+            // SAFETY: the reservation that `base` lies in is ours as a whole, and unused as the caller says. A failure wastes
+            // memory and does no other harm.
+            let released = unsafe { VirtualFree(found.AllocationBase, 0, MEM_RELEASE) };
+            debug_assert!(released != 0, "VirtualFree");
+        }
+    }
+}
+
+/// Plain allocations, committed at once: for an interpreter, which maps nothing.
+#[cfg(miri)]
 mod system {
     use super::alignment;
     use std::alloc::{Layout, alloc_zeroed, dealloc};

@@ -139,7 +139,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
                 let mut short = [0; 8];
                 let key = changed.target.key.bytes(&mut short);
                 // SAFETY: inside an epoch.
-                index.touched().mark(key);
+                index.touch(key);
                 changes.push(Change { table, key, value: changed.value });
             });
         }

@@ -4,6 +4,7 @@
 //! transaction is parked meanwhile, and the worker sleeps if it has nothing else to do; an interactive transaction
 //! blocks its thread, outside of the epoch.
 
+use super::malformed::in_row;
 use super::point::Point;
 use super::point_lookup::PointLookup;
 use super::row_wait::{RowWait, Wait, took};
@@ -129,6 +130,11 @@ impl<'t, C: ConcurrencyControl> Lock<'t, C> {
         tried
     }
 
+    /// The value that the row's bytes are.
+    fn view<V: Value + ?Sized>(&self, bytes: &'t [u8]) -> Result<V::View<'t>> {
+        V::view(bytes).map_err(|error| in_row(error, self.locate.table, self.locate.key()))
+    }
+
     /// The row's value, when it is this transaction's.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<&'t [u8]>>> {
         let txn = self.locate.txn();
@@ -250,7 +256,7 @@ impl<'t, V: Value + ?Sized, C: ConcurrencyControl> Future for GetForUpdate<'t, V
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let Poll::Ready(value) = self.lock.poll(context) else { return Poll::Pending };
         self.lock.line = None;
-        Poll::Ready(value.and_then(|value| value.map(V::view).transpose()))
+        Poll::Ready(value.and_then(|value| value.map(|value| self.lock.view::<V>(value)).transpose()))
     }
 }
 
@@ -264,7 +270,7 @@ impl<'t, V: Value + ?Sized, C: ConcurrencyControl> Future for SkipLocked<'t, V, 
                 Tried::Gone => continue,
                 Tried::Busy(..) => Ok(Claim::Locked),
                 Tried::Taken(None) => Ok(Claim::Absent),
-                Tried::Taken(Some(value)) => V::view(value).map(Claim::Row),
+                Tried::Taken(Some(value)) => self.lock.view::<V>(value).map(Claim::Row),
             });
         }
     }

@@ -1,6 +1,7 @@
 //! Several keys of one table at once.
 
 use super::NO_SLOT;
+use super::malformed::{in_row, in_row_as};
 use super::point::Point;
 use super::state::{SLOTS, TxnState};
 use crate::cc::{Abort, ConcurrencyControl, Intent, Serializable};
@@ -195,8 +196,9 @@ impl<'t, V: Value + ?Sized, const N: usize, C: ConcurrencyControl> Future for Ge
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let GetMany { window, keys, out } = &mut *self;
+        let table = window.table.unwrap_or(std::ptr::null());
         let found = |at: usize, bytes: Option<&'t [u8]>| {
-            out[at] = bytes.map(V::view).transpose()?;
+            out[at] = bytes.map(V::view).transpose().map_err(|error| in_row(error, table, keys[at]))?;
             Ok(())
         };
         match window.poll(context, N, |at| Ok(keys[at]), found) {
@@ -255,8 +257,9 @@ impl<'t, K: KeyType, V: Value + ?Sized, A: AsKey<K>, C: ConcurrencyControl> Futu
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let GetInto { window, keys, out, .. } = &mut *self;
         let (txn, keys) = (window.txn, *keys);
+        let table = window.table.unwrap_or(std::ptr::null());
         let found = |at: usize, bytes: Option<&'t [u8]>| {
-            out[at] = bytes.map(V::view).transpose()?;
+            out[at] = bytes.map(V::view).transpose().map_err(|error| in_row_as(error, table, &keys[at]))?;
             Ok(())
         };
         window.poll(context, keys.len(), |at| txn.index_key(&keys[at]), found)

@@ -43,7 +43,10 @@ impl<'t, V: Value + ?Sized, C: ConcurrencyControl> Future for Get<'t, V, C> {
     type Output = Result<Option<V::View<'t>>>;
     #[cfg_attr(not(debug_assertions), inline(always))]
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        self.0.poll_found(context).map(|bytes| bytes?.map(V::view).transpose())
+        self.0.poll_found(context).map(|found| match found? {
+            Some(found) => Ok(Some(self.0.view::<V>(found)?)),
+            None => Ok(None),
+        })
     }
 }
 
@@ -67,7 +70,7 @@ impl<'t, C: ConcurrencyControl> Contains<'t, C> {
 impl<C: ConcurrencyControl> Future for Contains<'_, C> {
     type Output = Result<bool>;
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<bool>> {
-        self.0.poll_found(context).map(|bytes| Ok(bytes?.is_some()))
+        self.0.poll_found(context).map(|found| Ok(found?.is_some()))
     }
 }
 

@@ -1,12 +1,13 @@
 //! Finding the record under a key: what the futures of operations on one key have in common.
 
 use super::NO_SLOT;
+use super::malformed::in_row;
 use super::point::Point;
 use super::state::TxnState;
 use crate::cc::{Abort, Change, ConcurrencyControl, Intent, Refused, Written};
 use crate::error::{Error, Result};
 use crate::index::Key;
-use crate::table::{Allowed, Fault, TableInner};
+use crate::table::{Allowed, Fault, TableInner, Value};
 use std::ptr;
 use std::task::{Context, Poll};
 
@@ -206,6 +207,19 @@ impl<'t, C: ConcurrencyControl> PointLookup<'t, C> {
             self.place = NO_SLOT;
         }
         result
+    }
+
+    /// The value that the bytes just found are. (An error names the row by what was noted of it, so that no more of the future
+    /// than without has to be kept to its end.)
+    #[inline(always)]
+    pub(crate) fn view<V: Value + ?Sized>(&self, found: &'t [u8]) -> Result<V::View<'t>> {
+        match V::view(found) {
+            Ok(view) => Ok(view),
+            Err(error) => {
+                let (table, slice) = self.txn.recent.last();
+                Err(in_row(error, table, Key { slice, len: self.len, bytes: self.bytes }))
+            }
+        }
     }
 
     /// Makes the change when the record is found; as often as it turns out to be gone meanwhile.

@@ -48,15 +48,18 @@ impl<C: ConcurrencyControl> Default for RecentReads<C> {
 }
 
 impl<C: ConcurrencyControl> RecentReads<C> {
-    /// This operation has read a value.
+    /// This operation has read a value. (`find` does not find long keys.)
     #[inline(always)]
     pub(crate) fn note(&self, point: &Point<C>) {
-        if point.key.len <= SLICE_BYTES {
-            self.table.set(point.table);
-            self.slice.set(point.key.slice);
-            self.len.set(point.key.len);
-            self.record.set(point.record);
-        }
+        self.table.set(point.table);
+        self.slice.set(point.key.slice);
+        self.len.set(point.key.len);
+        self.record.set(point.record);
+    }
+
+    /// The table and the slice of the key of the last such operation.
+    pub(crate) fn last(&self) -> (*const TableInner, u64) {
+        (self.table.get(), self.slice.get())
     }
 
     /// A multi-get of rows of this table begins.

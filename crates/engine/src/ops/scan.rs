@@ -1,11 +1,12 @@
 //! Range scans as the closure sees them.
 
 use super::NO_SLOT;
+use super::malformed::in_row;
 use super::scan_batch::{Row, ScanBatch, Want};
 use super::state::{Op, TxnState};
 use crate::cc::{Abort, ConcurrencyControl, Refused, Serializable};
-use crate::error::Result;
-use crate::table::{AsKey, Fault, Key, Table, TableInner, Value, decode_whole, encode_whole};
+use crate::error::{Error, Result};
+use crate::table::{AsKey, Fault, Key, Table, TableInner, Value, decode_whole, encode_whole, index_key};
 use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
@@ -53,6 +54,8 @@ pub struct Rows<'t, K, V: Value + ?Sized, C: ConcurrencyControl = Serializable> 
     /// Rows to return yet.
     pub(crate) left: usize,
     is_started: bool,
+    /// The table has no order of keys to scan it by.
+    is_refused: bool,
     place: u8,
     types: PhantomData<fn(K, &V)>,
 }
@@ -81,7 +84,32 @@ fn encode_bound<K: Key, A: AsKey<K>>(bound: Bound<&A>, to: &mut Bound<Vec<u8>>) 
 
 impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Rows<'t, K, V, C> {
     fn empty(txn: &'t TxnState<C>, table: Table<K, V>) -> Self {
-        Rows::over(txn, table.inner(txn.database))
+        let inner = table.inner(txn.database);
+        let mut rows = Rows::over(txn, inner);
+        rows.is_refused = inner.is_ok_and(|inner| !inner.kind.options.index.is_ordered());
+        rows
+    }
+
+    /// All rows between two bounds in the order of the table's index, whatever that is: see
+    /// [`Index::order_of`](crate::index::Index::order_of).
+    pub(crate) fn in_order_of_index(
+        txn: &'t TxnState<C>,
+        table: Table<K, V>,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+    ) -> Self {
+        let mut rows = Rows::over(txn, table.inner(txn.database));
+        let run = rows.run();
+        for (bound, to) in [(from, &mut run.from), (to, &mut run.to)] {
+            *to = bound.map(|bytes| {
+                let mut bytes = bytes.to_vec();
+                if K::FIXED8 {
+                    bytes.resize(FIXED_BYTES, 0);
+                }
+                bytes
+            });
+        }
+        rows
     }
 
     /// Of a table with keys as `K` has them.
@@ -95,6 +123,7 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Rows<'t, K, V, C> {
             end: 0,
             left: usize::MAX,
             is_started: false,
+            is_refused: false,
             place: NO_SLOT,
             types: PhantomData,
         };
@@ -123,7 +152,7 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Rows<'t, K, V, C> {
 
     pub(crate) fn with_prefix(txn: &'t TxnState<C>, table: Table<K, V>, prefix: &[u8]) -> Self {
         let mut rows = Rows::empty(txn, table);
-        if K::FIXED8 && prefix.len() > FIXED_BYTES {
+        if K::FIXED8 && prefix.len() > FIXED_BYTES && !rows.is_refused {
             rows.left = 0; // no key is that long
             return rows;
         }
@@ -183,7 +212,7 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Rows<'t, K, V, C> {
     /// The next row's key alone: values are neither decoded nor their types checked.
     pub async fn next_key(&mut self) -> Result<Option<K>> {
         std::future::poll_fn(|context| {
-            self.poll_row(context, |run, at, row, _| key_of(run, at, row).map(Some))
+            self.poll_row(context, |run, at, row, _| Ok(Some(key_of(run, at, row)?)))
         })
         .await
     }
@@ -297,12 +326,8 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Rows<'t, K, V, C> {
                 };
                 left -= 1;
                 // SAFETY: `read` promises the bytes until the transaction ends.
-                let view = match V::view(unsafe { &*value }) {
-                    Ok(view) => view,
-                    Err(error) => break 'rows Some(error),
-                };
-                let key = match key_of(run, at - 1, row) {
-                    Ok(key) => key,
+                let (key, view) = match row_of::<K, V, C>(run, at - 1, row, unsafe { &*value }) {
+                    Ok(row) => row,
                     Err(error) => break 'rows Some(error),
                 };
                 if let Err(error) = f(key, view) {
@@ -412,6 +437,9 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Rows<'t, K, V, C> {
 
     /// Posts the next run, or runs it in place.
     fn refill(&mut self) -> Result<()> {
+        if self.is_refused {
+            return Err(self.no_order());
+        }
         let is_first = !std::mem::replace(&mut self.is_started, true);
         let last = self.run().want;
         let want = match last {
@@ -425,6 +453,13 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Rows<'t, K, V, C> {
         (self.at, self.end) = (0, 0);
         self.run().restart(want);
         self.post()
+    }
+
+    #[cold]
+    fn no_order(&mut self) -> Error {
+        // SAFETY: tables live as long as their database.
+        let kind = unsafe { &(*self.run().table).kind };
+        Error::NoOrder { table: kind.name.clone(), index: kind.options.index.name() }
     }
 
     fn post(&mut self) -> Result<()> {
@@ -457,12 +492,46 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Rows<'t, K, V, C> {
     }
 }
 
+/// The key of a row.
 #[inline(always)]
 fn key_of<K: Key, C: ConcurrencyControl>(run: &ScanBatch<C>, at: usize, row: &Row<C>) -> Result<K> {
-    if K::FIXED8 {
-        return decode_whole(&row.key_of_eight());
+    let decoded = match K::FIXED8 {
+        true => decode_whole(&row.key_of_eight()),
+        false => decode_whole(run.key_bytes(at)),
+    };
+    match decoded {
+        Ok(key) => Ok(key),
+        Err(error) => Err(in_row_at::<K, C>(error, run, at, row)),
     }
-    decode_whole(run.key_bytes(at))
+}
+
+/// A row, of which these bytes are the value.
+#[inline(always)]
+fn row_of<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl>(
+    run: &ScanBatch<C>,
+    at: usize,
+    row: &Row<C>,
+    value: &'t [u8],
+) -> Result<(K, V::View<'t>)> {
+    let view = match V::view(value) {
+        Ok(view) => view,
+        Err(error) => return Err(in_row_at::<K, C>(error, run, at, row)),
+    };
+    Ok((key_of(run, at, row)?, view))
+}
+
+/// Says of an error of decoding that it is in this row.
+#[inline(always)]
+fn in_row_at<K: Key, C: ConcurrencyControl>(
+    error: Error,
+    run: &ScanBatch<C>,
+    at: usize,
+    row: &Row<C>,
+) -> Error {
+    match K::FIXED8 {
+        true => in_row(error, run.table, index_key(&row.key_of_eight())),
+        false => in_row(error, run.table, index_key(run.key_bytes(at))),
+    }
 }
 
 impl<K, V: Value + ?Sized, C: ConcurrencyControl> Drop for Rows<'_, K, V, C> {
@@ -488,7 +557,7 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Rows<'t, K, V, C> {
     /// As `take_row`, with its key and its value.
     #[inline(always)]
     pub(crate) fn take_pair(&mut self) -> Option<Taken<(K, V::View<'t>)>> {
-        self.take_row(|run, at, row, value| Ok(Some((key_of(run, at, row)?, V::view(value)?))))
+        self.take_row(|run, at, row, value| Ok(Some(row_of::<K, V, C>(run, at, row, value)?)))
     }
 }
 
@@ -496,6 +565,6 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Future for NextRow<'_
     type Output = Result<Option<(K, V::View<'t>)>>;
     #[inline(always)]
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        self.0.poll_row(context, |run, at, row, value| Ok(Some((key_of(run, at, row)?, V::view(value)?))))
+        self.0.poll_row(context, |run, at, row, value| Ok(Some(row_of::<K, V, C>(run, at, row, value)?)))
     }
 }

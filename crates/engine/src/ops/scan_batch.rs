@@ -55,7 +55,7 @@ pub(crate) struct ScanBatch<C: ConcurrencyControl> {
     pub(crate) table: *const TableInner,
     pub(crate) is_reverse: bool,
     pub(crate) fixed8: bool,
-    /// Where the run begins, or the next one; and where the scan ends.
+    /// Where the run begins, or the next one; and where the scan ends: in the order of the index.
     pub(crate) from: Bound<Vec<u8>>,
     pub(crate) to: Bound<Vec<u8>>,
     /// Where the present run began, if the scheme wants to know.
@@ -274,6 +274,9 @@ impl<C: ConcurrencyControl> ScanBatch<C> {
         let partitioning = table.index.partitioning();
         if base.is_some_and(|base| base.index.partitioning().is_split()) && !partitioning.is_aligned() {
             return u64::MAX; // the rows can be in any
+        }
+        if !table.kind.options.index.is_ordered() {
+            return partitioning.of_range(Bound::Unbounded, Bound::Unbounded, self.fixed8);
         }
         let (mut from, mut to) = (self.from.as_ref().map(Vec::as_slice), self.to.as_ref().map(Vec::as_slice));
         if self.is_reverse {
@@ -495,11 +498,7 @@ impl<C: ConcurrencyControl> ScanBatch<C> {
             Bound::Unbounded => Vec::new(),
         };
         bytes.clear();
-        if self.fixed8 {
-            bytes.extend_from_slice(&self.page.slices[last].to_be_bytes());
-        } else {
-            bytes.extend_from_slice(self.page.key(last));
-        }
+        self.page.push_order(last, &mut bytes);
         self.from = Bound::Excluded(bytes);
     }
 }

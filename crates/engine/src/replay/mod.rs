@@ -7,4 +7,4 @@ mod restore;
 mod tests;
 
 pub(crate) use replay::{Feed, for_each_parallel, replay};
-pub(crate) use restore::resume;
+pub(crate) use restore::{Restorer, resume};

@@ -131,7 +131,7 @@ impl<'t, 'f, C: ConcurrencyControl> Feed<'t, 'f, C> {
         at: u64,
     ) -> Result<()> {
         // SAFETY: no checkpoint is made before the database is recovered, so the marks stay.
-        unsafe { table.touched().mark(key) };
+        unsafe { table.index.touch(key) };
         let part = part_of(table, key, self.batches.len());
         let batch = &mut self.batches[part];
         batch.push(table, key, value, at);

@@ -128,6 +128,13 @@ impl<C: ConcurrencyControl> Restorer<C> {
         Ok(Restorer { context: engine.context(), txn: C::txn(&engine.shared), slots: 0..0 })
     }
 
+    /// Makes room for so many rows of a table in its index.
+    pub(crate) fn reserve(&self, table: &TableInner, rows: u64) {
+        self.context.enter();
+        table.index.reserve(&self.context.local, rows);
+        self.context.leave();
+    }
+
     /// Adds rows, some thousands of them, which have committed at or before `at`; ascending ones come best. A row
     /// whose key is there already takes that one's place.
     pub(crate) fn load<'r>(
@@ -318,7 +325,7 @@ fn checked_key(table: &TableInner, bytes: &[u8]) -> Result<Key> {
         return Err(Error::KeyTooLong { bytes: bytes.len(), bytes_max: KEY_BYTES_MAX });
     }
     if table.index.is_fixed8() && bytes.len() != 8 {
-        return Err(Error::Malformed { expected: KEY_OF_EIGHT, bytes: bytes.len() });
+        return Err(Error::malformed(KEY_OF_EIGHT, bytes.len()));
     }
     Ok(index_key(bytes))
 }
@@ -334,7 +341,7 @@ fn checked_value(bytes: &[u8]) -> Result<&[u8]> {
 #[inline(always)]
 fn checked_timestamp(at: u64) -> Result<u64> {
     if at > RESTORED_AT_MAX {
-        return Err(Error::Malformed { expected: "commit timestamp", bytes: size_of::<u64>() });
+        return Err(Error::malformed("commit timestamp", size_of::<u64>()));
     }
     Ok(at)
 }

@@ -8,7 +8,7 @@
 
 use crate::cc::{Abort, Change, ConcurrencyControl, Intent, Written};
 use crate::error::{Error, Result};
-use crate::index::DERIVED;
+use crate::index::{DERIVED, IndexKind};
 use crate::kernel::{Engine, WAIT, WAITS_MAX, pause};
 use crate::ops::{Point, TxnState};
 use crate::options::Durability;
@@ -78,7 +78,7 @@ pub(crate) fn open_index<'b, C: ConcurrencyControl>(
             types: (key_type.clone(), base.kind.types.1.clone()),
             fixed8: false,
             // (Entries are found by ranges of keys.)
-            options: TableOptions { index: base.kind.options.index, ..TableOptions::default() },
+            options: TableOptions { index: entries_kind(base.kind.options.index), ..TableOptions::default() },
         };
         let entries = engine.new_table(DERIVED, kind)?;
         let said = entries.index.partitioning().say(leading_bits, engine.options.partitions);
@@ -102,6 +102,11 @@ pub(crate) fn open_index<'b, C: ConcurrencyControl>(
     std::mem::forget(unless_built);
     index.serve(from);
     Ok(index)
+}
+
+/// The kind of index that has the entries: that of the table, if it has an order of keys.
+fn entries_kind(of_table: IndexKind) -> IndexKind {
+    if of_table.is_ordered() { of_table } else { IndexKind::default() }
 }
 
 /// Takes an index out of use that could not be built; foreign code may have panicked.
@@ -152,8 +157,12 @@ fn build<C: ConcurrencyControl>(engine: &Arc<Engine<C>>, index: &IndexInner) -> 
             Ok(keys)
         });
         match added {
-            Ok(mut keys) => match keys.pop() {
-                Some(last) => (from, waits) = (Bound::Excluded(last), 0),
+            Ok(keys) => match keys.last() {
+                Some(last) => {
+                    let mut order = Vec::new();
+                    base.push_order(last, &mut order);
+                    (from, waits) = (Bound::Excluded(order), 0);
+                }
                 None => return Ok(C::advance(&engine.shared)),
             },
             Err(Error::Conflict) if waits < WAITS_MAX => {
@@ -168,7 +177,7 @@ fn build<C: ConcurrencyControl>(engine: &Arc<Engine<C>>, index: &IndexInner) -> 
     }
 }
 
-/// The keys of the next rows. Those that come later are none of the builder's business.
+/// The keys of the next rows, in the order of the table's index. Those that come later are none of the builder's business.
 fn keys_from<C: ConcurrencyControl>(
     engine: &Arc<Engine<C>>,
     base: &TableInner,
@@ -177,19 +186,18 @@ fn keys_from<C: ConcurrencyControl>(
     let transaction = Transaction::begin(engine)?;
     transaction.declare_read_only();
     let mut keys = Vec::with_capacity(ROWS);
+    let from = from.as_ref().map(Vec::as_slice);
     match base.kind.fixed8 {
         true => {
-            let from = from.as_ref().map(|key| index_key(key).slice);
             let table = base.handle::<u64, [u8]>(engine.id);
-            let mut rows = transaction.scan(table, (from, Bound::Unbounded)).limit(ROWS);
+            let mut rows = transaction.walk(table, from, Bound::Unbounded).limit(ROWS);
             while let Some((key, _)) = rows.next()? {
                 keys.push(key.to_be_bytes().to_vec());
             }
         }
         false => {
             let table = base.handle::<Vec<u8>, [u8]>(engine.id);
-            let range = (from.as_ref().map(Vec::as_slice), Bound::Unbounded);
-            let mut rows = transaction.scan::<Vec<u8>, [u8], &[u8]>(table, range).limit(ROWS);
+            let mut rows = transaction.walk(table, from, Bound::Unbounded).limit(ROWS);
             while let Some((key, _)) = rows.next()? {
                 keys.push(key);
             }

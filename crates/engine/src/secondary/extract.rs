@@ -18,7 +18,7 @@ pub(crate) fn extractor<I: Key, K: Key, V: Value + ?Sized>(
             Some(0..=KEY_BYTES_MAX) => Ok(true),
             Some(bytes) => Err(Error::KeyTooLong { bytes, bytes_max: KEY_BYTES_MAX }),
             // It has taken away what was there before.
-            None => Err(Error::Malformed { expected: I::NAME, bytes: 0 }),
+            None => Err(Error::malformed(I::NAME, 0)),
         }
     })
 }
@@ -116,7 +116,7 @@ mod tests {
                 assert!(some.expect("short keys"));
                 let encoded = (low, high);
                 for (key, row) in keys.iter().flat_map(|key| [(key, 0), (key, u8::MAX)]) {
-                    let is_within = std::ops::RangeBounds::contains(&(lower, upper), key);
+                    let is_within = std::ops::RangeBounds::<&str>::contains(&(lower, upper), key);
                     let is_found = std::ops::RangeBounds::contains(&encoded, &entry(key, row));
                     assert_eq!(is_found, is_within, "{key:?} {row} in {lower:?} {upper:?}");
                 }

@@ -2,7 +2,7 @@
 
 use crate::cc::{Abort, ConcurrencyControl, Serializable};
 use crate::error::{Error, Result};
-use crate::ops::{NO_SLOT, Op, Point, PointLookup};
+use crate::ops::{NO_SLOT, Op, Point, PointLookup, in_row};
 use crate::suspend::{PrefetchOnly, Suspend};
 use crate::table::{AsKey, Fault, Index, IndexInner, Key, Value, decode_whole, index_key, split_entry};
 use crate::txn::Txn;
@@ -95,7 +95,8 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> GetBy<'t, K, V, C> {
 
     fn row(&self, key: &[u8], point: &Point<C>) -> Result<Option<(K, V::View<'t>)>> {
         let Some(value) = self.locate.txn().found(point)? else { return Ok(None) };
-        Ok(Some((decode_whole(key)?, V::view(value)?)))
+        let in_base = |error| in_row(error, point.table, index_key(key));
+        Ok(Some((decode_whole(key).map_err(in_base)?, V::view(value).map_err(in_base)?)))
     }
 }
 

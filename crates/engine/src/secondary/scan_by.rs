@@ -3,8 +3,8 @@
 use super::extract::{encode_prefix, encode_range};
 use crate::cc::{ConcurrencyControl, Serializable};
 use crate::error::{Error, Result};
-use crate::ops::{Rows, TxnState};
-use crate::table::{AsKey, Index, KEY_BYTES_MAX, Key, Value, decode_whole, split_entry};
+use crate::ops::{Rows, TxnState, in_row};
+use crate::table::{AsKey, Index, KEY_BYTES_MAX, Key, Value, decode_whole, index_key, split_entry};
 use crate::txn::{Transaction, Txn};
 use std::fmt;
 use std::future::Future;
@@ -104,11 +104,15 @@ impl<'t, I: Key, K: Key, V: Value + ?Sized, C: ConcurrencyControl> IndexRows<'t,
             let Some(value) = value.map_err(|refused| txn.refuse(refused))? else { return Ok(None) };
             let bytes = run.key_bytes(at);
             let mut rest = bytes;
-            let malformed = || Error::Malformed { expected: I::NAME, bytes: bytes.len() };
-            let index_key = I::decode(is_unique, &mut rest).ok_or_else(malformed)?;
-            let key = decode_whole(if is_unique { split_entry(entry).1 } else { rest })?;
+            // (An entry that cannot be read is named by the index's own key.)
+            let malformed = || in_row(Error::malformed(I::NAME, bytes.len()), run.table, index_key(bytes));
+            let entry_key = I::decode(is_unique, &mut rest).ok_or_else(malformed)?;
+            let key_bytes = if is_unique { split_entry(entry).1 } else { rest };
+            let in_base = |error| in_row(error, run.base, index_key(key_bytes));
+            let key = decode_whole(key_bytes).map_err(in_base)?;
             // SAFETY: `value` promises the bytes until the transaction ends.
-            Ok(Some((index_key, key, V::view(unsafe { &*value })?)))
+            let value = V::view(unsafe { &*value }).map_err(in_base)?;
+            Ok(Some((entry_key, key, value)))
         })
     }
 }

@@ -37,11 +37,16 @@ pub(super) fn open_unfollowed(path: &Path, mut options: std::fs::OpenOptions) ->
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK; // (the standard library adds close-on-exec)
         std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, flags.bits() as i32);
     }
+    #[cfg(windows)]
+    {
+        // The link itself is opened, which the caller finds to be no regular file.
+        const FILE_FLAG_OPEN_REPARSE_POINT: u32 = 0x0020_0000;
+        std::os::windows::fs::OpenOptionsExt::custom_flags(&mut options, FILE_FLAG_OPEN_REPARSE_POINT);
+    }
     options.open(path)
 }
 
-/// A file that is read and written at offsets.
-#[cfg(unix)]
+/// A file that is read and written at offsets. (On Windows that moves its one position, which nothing else uses.)
 #[derive(Debug)]
 pub(super) struct Positioned {
     file: File,
@@ -66,19 +71,10 @@ impl Positioned {
     }
 }
 
-/// A file that is read and written at offsets, by moving its one position: that is all that every system has.
-#[cfg(not(unix))]
-#[derive(Debug)]
-pub(super) struct Positioned {
-    file: File,
-    /// Held from the move to the read or write.
-    moving: crate::sync::Mutex<()>,
-}
-
-#[cfg(not(unix))]
+#[cfg(windows)]
 impl Positioned {
     pub(super) fn new(file: File) -> Positioned {
-        Positioned { file, moving: crate::sync::Mutex::new(()) }
+        Positioned { file }
     }
 
     pub(super) fn file(&self) -> &File {
@@ -86,15 +82,11 @@ impl Positioned {
     }
 
     pub(super) fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
-        let _moving = crate::sync::lock(&self.moving);
-        io::Seek::seek(&mut &self.file, io::SeekFrom::Start(offset))?;
-        io::Read::read(&mut &self.file, buffer)
+        std::os::windows::fs::FileExt::seek_read(&self.file, buffer, offset)
     }
 
     pub(super) fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<usize> {
-        let _moving = crate::sync::lock(&self.moving);
-        io::Seek::seek(&mut &self.file, io::SeekFrom::Start(offset))?;
-        io::Write::write(&mut &self.file, data)
+        std::os::windows::fs::FileExt::seek_write(&self.file, data, offset)
     }
 }
 

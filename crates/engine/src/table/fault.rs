@@ -58,7 +58,7 @@ impl From<Fault> for Error {
             Fault::WrongDatabase => Error::WrongDatabase,
             Fault::ReadOnly => Error::ReadOnly,
             Fault::KeyTooLong { bytes } => Error::KeyTooLong { bytes, bytes_max: KEY_BYTES_MAX },
-            Fault::KeyNotOfEight { bytes } => Error::Malformed { expected: KEY_OF_EIGHT, bytes },
+            Fault::KeyNotOfEight { bytes } => Error::malformed(KEY_OF_EIGHT, bytes),
             Fault::Update => Error::Closed, // (explained by the transaction)
             Fault::ValueTooLong { bytes } => Error::ValueTooLong { bytes, bytes_max: VALUE_BYTES_MAX },
         }

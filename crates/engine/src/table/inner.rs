@@ -1,6 +1,7 @@
 //! A table and its secondary indexes, as the engine sees them.
 
 use super::fault::Fault;
+use super::key::index_key;
 use super::kind::{TableKind, TableOptions};
 use crate::cc::{Abort, Change};
 use crate::error::Result;
@@ -163,6 +164,16 @@ impl TableInner {
     /// The table's place in the database's list.
     pub(crate) fn number(&self) -> u32 {
         self.index.number()
+    }
+
+    /// Appends the bytes by which the index orders a row with this key: the key itself, if the index has an order of keys.
+    pub(crate) fn push_order(&self, key: &[u8], order: &mut Vec<u8>) {
+        self.index.order_of(&index_key(key), order);
+    }
+
+    /// How many of such bytes may make a bound of the ranges that `touched` tells apart, if that is limited.
+    pub(crate) fn bound_bytes_max(&self) -> usize {
+        self.index.bound_bytes_max()
     }
 
     /// Which ranges of its keys were changed.

@@ -1,21 +1,33 @@
 //! Tables: how typed keys and values become bytes, what a table and its secondary indexes are made of, and the handles by
 //! which an application names them.
 
+#[cfg(feature = "chrono")]
+mod chrono_types;
 mod fault;
+mod fields;
+mod fixed;
 mod handle;
 mod inner;
+#[cfg(feature = "jiff")]
+mod jiff_types;
 mod key;
+mod key_types;
 mod kind;
+#[cfg(any(feature = "jiff", feature = "chrono"))]
+mod moment;
 mod number;
 mod partition;
+#[cfg(feature = "uuid")]
+mod uuid_types;
 mod value;
 
 pub(crate) use fault::Fault;
+pub use fields::Field;
 pub use handle::{Index, Table};
 pub(crate) use inner::{
     Allowed, BUILDING, DEAD, Extract, INDEXES_MAX, IndexInner, Indexes, TableInner, split_entry,
 };
-pub use key::{AsKey, Key};
+pub use key::{AsKey, Key, KeyAs};
 pub(crate) use key::{decode_whole, encode_whole, index_key};
 pub(crate) use kind::TableKind;
 pub use kind::TableOptions;

@@ -3,7 +3,17 @@
 use crate::error::{Error, Result};
 use std::marker::PhantomData;
 
-/// A type of values in a table: how a value is written, and how it is seen where it lies.
+/// A type of values in a table: how a value is written, and how it is read in place.
+///
+/// Implemented for numbers, `bool`, `char`, `()`, `str` and `[u8]`, which are read where they lie, `String` and `Vec<u8>`, which are
+/// copied, `[u8; N]`, [`Duration`](std::time::Duration), types of the crates `uuid`, `jiff` and `chrono` with the features of
+/// these names, `Option`s and tuples of all these that are sized ([`Field`](crate::Field)), [`Plain`] structs that are read
+/// where they lie, and with the feature `serde` any type that serde can handle (`Serde<T>`).
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a value type",
+    note = "values are numbers of a known size (`u64` rather than `usize`), `bool`, `char`, `String`, `str`, `Vec<u8>`, `[u8]`, `[u8; N]`, `Option`s and tuples of these, `Plain<T>` and, with the feature serde, `Serde<T>`",
+    note = "types of the crates uuid, jiff and chrono take the feature of that name"
+)]
 pub trait Value: 'static {
     /// What values of the type are, in a word.
     const NAME: &'static str;
@@ -17,9 +27,9 @@ pub trait Value: 'static {
     type Encoded<'v>: AsRef<[u8]>;
     /// What a read returns: where possible a borrow, valid until the transaction ends.
     type View<'t>;
-    /// The bytes of a value.
+    /// Encodes a value.
     fn encode<'v>(input: Self::Input<'v>) -> Result<Self::Encoded<'v>>;
-    /// The value that bytes are.
+    /// Decodes a value.
     fn view(bytes: &[u8]) -> Result<Self::View<'_>>;
 }
 
@@ -47,7 +57,7 @@ impl Value for str {
         Ok(input)
     }
     fn view(bytes: &[u8]) -> Result<&str> {
-        std::str::from_utf8(bytes).map_err(|_| Error::Malformed { expected: "string", bytes: bytes.len() })
+        std::str::from_utf8(bytes).map_err(|_| Error::malformed("string", bytes.len()))
     }
 }
 
@@ -59,8 +69,53 @@ impl Value for () {
     fn encode<'v>((): Self::Input<'v>) -> Result<Self::Encoded<'v>> {
         Ok([])
     }
-    fn view(_: &[u8]) -> Result<()> {
-        Ok(())
+    fn view(bytes: &[u8]) -> Result<()> {
+        if bytes.is_empty() { Ok(()) } else { Err(Error::malformed("nothing", bytes.len())) }
+    }
+}
+
+/// Copied when it is read: a value that is returned from a transaction's closure. (`str` is read where it lies.)
+impl Value for String {
+    const NAME: &'static str = "string";
+    type Input<'v> = &'v str;
+    type Encoded<'v> = &'v str;
+    type View<'t> = String;
+    fn encode<'v>(input: Self::Input<'v>) -> Result<Self::Encoded<'v>> {
+        Ok(input)
+    }
+    fn view(bytes: &[u8]) -> Result<String> {
+        <str as Value>::view(bytes).map(String::from)
+    }
+}
+
+/// Copied when it is read. (`[u8]` is read where it lies.)
+impl Value for Vec<u8> {
+    const NAME: &'static str = "bytes";
+    type Input<'v> = &'v [u8];
+    type Encoded<'v> = &'v [u8];
+    type View<'t> = Vec<u8>;
+    fn encode<'v>(input: Self::Input<'v>) -> Result<Self::Encoded<'v>> {
+        Ok(input)
+    }
+    fn view(bytes: &[u8]) -> Result<Vec<u8>> {
+        Ok(bytes.to_vec())
+    }
+}
+
+impl<const N: usize> Value for [u8; N] {
+    const NAME: &'static str = "byte array";
+    fn type_name() -> String {
+        format!("{N} bytes")
+    }
+    type Input<'v> = [u8; N];
+    type Encoded<'v> = [u8; N];
+    type View<'t> = [u8; N];
+    fn encode<'v>(input: Self::Input<'v>) -> Result<Self::Encoded<'v>> {
+        Ok(input)
+    }
+    fn view(bytes: &[u8]) -> Result<[u8; N]> {
+        let malformed = |_| Error::malformed(<Self as Value>::NAME, bytes.len());
+        bytes.try_into().map_err(malformed)
     }
 }
 
@@ -79,7 +134,7 @@ macro_rules! number_values {
             fn view(bytes: &[u8]) -> Result<$number> {
                 match bytes.try_into() {
                     Ok(bytes) => Ok(<$number>::from_le_bytes(bytes)),
-                    Err(_) => Err(Error::Malformed { expected: Self::NAME, bytes: bytes.len() }),
+                    Err(_) => Err(Error::malformed(Self::NAME, bytes.len())),
                 }
             }
         }
@@ -127,7 +182,7 @@ where
         Ok(input.as_bytes())
     }
     fn view(bytes: &[u8]) -> Result<&T> {
-        T::ref_from_bytes(bytes).map_err(|_| Error::Malformed { expected: Self::NAME, bytes: bytes.len() })
+        T::ref_from_bytes(bytes).map_err(|_| Error::malformed(Self::NAME, bytes.len()))
     }
 }
 
@@ -159,6 +214,6 @@ impl<T: serde::Serialize + serde::de::DeserializeOwned + 'static> Value for Serd
         postcard::to_allocvec(input).map_err(Error::user)
     }
     fn view(bytes: &[u8]) -> Result<T> {
-        postcard::from_bytes(bytes).map_err(|_| Error::Malformed { expected: Self::NAME, bytes: bytes.len() })
+        postcard::from_bytes(bytes).map_err(|_| Error::malformed(Self::NAME, bytes.len()))
     }
 }

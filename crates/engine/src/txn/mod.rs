@@ -1,8 +1,10 @@
 //! The transaction: what a closure sees (`Txn`), one that its caller drives (`Transaction`), and how a closure is run until it
 //! commits.
 
+mod composed;
 mod in_turn;
 mod raw_table;
+mod run_calls;
 mod run_to_commit;
 mod transaction;
 #[allow(clippy::module_inception, reason = "the file does what the folder is for")]
@@ -11,6 +13,7 @@ mod worker_host;
 
 pub(crate) use in_turn::run_in_turn;
 pub use raw_table::{RawRows, RawTable};
+pub(crate) use run_calls::run_calls;
 pub(crate) use run_to_commit::{Closure, Each, run_to_commit};
 pub use transaction::{OwnedRows, Transaction};
 pub use txn::Txn;

@@ -7,9 +7,10 @@ use crate::cc::{ConcurrencyControl, Serializable};
 use crate::error::{Error, Result};
 use crate::table::{KEY_OF_EIGHT, Table, TableInner, index_key};
 use std::fmt;
+use std::ops::Bound;
 
-/// A table, by encoded keys and values. Whoever writes bytes that the table's types do not know makes reads with
-/// those types fail with [`Error::Malformed`], and does no other harm.
+/// A table, by encoded keys and values. Bytes that are not valid for the table's types make typed reads fail with
+/// [`Error::Malformed`]; nothing else is affected.
 ///
 /// ```
 /// # use braiddb::{Database, Options, Table};
@@ -43,8 +44,41 @@ impl RawTable {
         matches!(self.0, Keys::Fixed8(_))
     }
 
-    /// Sets the value under `key`, whether or not there is one. Where all keys have eight bytes, one that has not
-    /// is [`Error::Malformed`].
+    /// The value under `key`. Where all keys have eight bytes, one that has not is [`Error::Malformed`], here as in all
+    /// that follows.
+    pub async fn get<'t, C: ConcurrencyControl>(
+        &self,
+        txn: &'t Txn<C>,
+        key: &[u8],
+    ) -> Result<Option<&'t [u8]>> {
+        match self.0 {
+            Keys::Fixed8(table) => txn.get(table, word(key)?).await,
+            Keys::Bytes(table) => txn.get(table, key).await,
+        }
+    }
+
+    /// Adds a row; [`Error::KeyExists`] if there is one with this key.
+    pub async fn insert<C: ConcurrencyControl>(&self, txn: &Txn<C>, key: &[u8], value: &[u8]) -> Result<()> {
+        match self.0 {
+            Keys::Fixed8(table) => txn.insert(table, word(key)?, value).await,
+            Keys::Bytes(table) => txn.insert(table, key, value).await,
+        }
+    }
+
+    /// Replaces the value under `key`; returns false if there is none.
+    pub async fn update<C: ConcurrencyControl>(
+        &self,
+        txn: &Txn<C>,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<bool> {
+        match self.0 {
+            Keys::Fixed8(table) => txn.update(table, word(key)?, value).await,
+            Keys::Bytes(table) => txn.update(table, key, value).await,
+        }
+    }
+
+    /// Sets the value under `key`, whether or not there is one.
     pub async fn put<C: ConcurrencyControl>(&self, txn: &Txn<C>, key: &[u8], value: &[u8]) -> Result<()> {
         match self.0 {
             Keys::Fixed8(table) => txn.put(table, word(key)?, value).await,
@@ -60,24 +94,76 @@ impl RawTable {
         }
     }
 
-    /// All rows, in the order of their keys.
+    /// All rows, in the order of their keys, or where the table's index has none, in its own.
     pub fn scan<'t, C: ConcurrencyControl>(&self, transaction: &'t Transaction<C>) -> RawRows<'t, C> {
         RawRows(match self.0 {
-            Keys::Fixed8(table) => Inner::Fixed8(transaction.scan::<u64, [u8], u64>(table, ..)),
-            Keys::Bytes(table) => Inner::Bytes(transaction.scan::<Vec<u8>, [u8], Vec<u8>>(table, ..)),
+            Keys::Fixed8(table) => Inner::Fixed8(transaction.walk(table, Bound::Unbounded, Bound::Unbounded)),
+            Keys::Bytes(table) => Inner::Bytes(transaction.walk(table, Bound::Unbounded, Bound::Unbounded)),
         })
     }
+
+    /// The rows whose keys are within these bounds, in the order of their keys. Where the table's index has none, the
+    /// first row is [`Error::NoOrder`].
+    ///
+    /// ```
+    /// # use braiddb::{Database, Options, Table};
+    /// # use std::ops::Bound;
+    /// # let db = Database::in_memory(Options { workers: 0, ..Options::default() })?;
+    /// let names: Table<String, u32> = db.table("names")?;
+    /// let tx = db.begin()?;
+    /// for (name, born) in [("Ada", 1815), ("Alan", 1912), ("Grace", 1906)] {
+    ///     tx.put(names, name, born)?;
+    /// }
+    /// let raw = db.raw_table("names").expect("it is there");
+    /// let mut rows = raw.range(&tx, Bound::Excluded(b"Ada"), Bound::Unbounded)?.reverse().limit(1);
+    /// assert_eq!(rows.next()?, Some((b"Grace".to_vec(), &1906u32.to_le_bytes()[..])));
+    /// # Ok::<(), braiddb::Error>(())
+    /// ```
+    pub fn range<'t, C: ConcurrencyControl>(
+        &self,
+        transaction: &'t Transaction<C>,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+    ) -> Result<RawRows<'t, C>> {
+        Ok(RawRows(match self.0 {
+            Keys::Fixed8(table) => {
+                let range = (word_bound(from)?, word_bound(to)?);
+                Inner::Fixed8(transaction.scan::<u64, [u8], u64>(table, range))
+            }
+            Keys::Bytes(table) => Inner::Bytes(transaction.scan::<Vec<u8>, [u8], &[u8]>(table, (from, to))),
+        }))
+    }
+
+    /// The rows whose encoded keys begin so, in the order of their keys; as [`range`](RawTable::range) otherwise.
+    pub fn scan_prefix<'t, C: ConcurrencyControl>(
+        &self,
+        transaction: &'t Transaction<C>,
+        prefix: &[u8],
+    ) -> RawRows<'t, C> {
+        RawRows(match self.0 {
+            Keys::Fixed8(table) => Inner::Fixed8(transaction.scan_prefix(table, prefix)),
+            Keys::Bytes(table) => Inner::Bytes(transaction.scan_prefix(table, prefix)),
+        })
+    }
+}
+
+fn word_bound(key: Bound<&[u8]>) -> Result<Bound<u64>> {
+    Ok(match key {
+        Bound::Included(key) => Bound::Included(word(key)?),
+        Bound::Excluded(key) => Bound::Excluded(word(key)?),
+        Bound::Unbounded => Bound::Unbounded,
+    })
 }
 
 /// A key of eight bytes, as the number that sorts as it does.
 fn word(key: &[u8]) -> Result<u64> {
     match key.len() {
         8 => Ok(index_key(key).slice),
-        bytes => Err(Error::Malformed { expected: KEY_OF_EIGHT, bytes }),
+        bytes => Err(Error::malformed(KEY_OF_EIGHT, bytes)),
     }
 }
 
-/// Rows of a [`RawTable::scan`].
+/// Rows of a [`RawTable`].
 pub struct RawRows<'t, C: ConcurrencyControl = Serializable>(Inner<'t, C>);
 
 enum Inner<'t, C: ConcurrencyControl> {
@@ -95,6 +181,22 @@ impl<C: ConcurrencyControl> fmt::Debug for RawRows<'_, C> {
 }
 
 impl<'t, C: ConcurrencyControl> RawRows<'t, C> {
+    /// The same rows, the last one first; before the first row is asked for.
+    pub fn reverse(self) -> Self {
+        RawRows(match self.0 {
+            Inner::Fixed8(rows) => Inner::Fixed8(rows.reverse()),
+            Inner::Bytes(rows) => Inner::Bytes(rows.reverse()),
+        })
+    }
+
+    /// At most this many rows.
+    pub fn limit(self, rows: usize) -> Self {
+        RawRows(match self.0 {
+            Inner::Fixed8(of) => Inner::Fixed8(of.limit(rows)),
+            Inner::Bytes(of) => Inner::Bytes(of.limit(rows)),
+        })
+    }
+
     /// The next row, or `None` at the end.
     #[allow(
         clippy::should_implement_trait,

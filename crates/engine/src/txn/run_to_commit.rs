@@ -177,7 +177,7 @@ pub(super) async fn commit_with_updates<C: ConcurrencyControl>(txn: &TxnState<C>
 
 /// The closure has failed, on grounds of what it has read: if that does not fit together, it is run again instead.
 #[cold]
-async fn validate<C: ConcurrencyControl>(txn: &TxnState<C>, error: Error) -> Error {
+pub(super) async fn validate<C: ConcurrencyControl>(txn: &TxnState<C>, error: Error) -> Error {
     if matches!(error, Error::Conflict | Error::Deadlock(_) | Error::OutOfMemory { .. }) {
         return error;
     }

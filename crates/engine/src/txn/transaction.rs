@@ -1,8 +1,8 @@
 //! An interactive transaction: owned, held across awaits, moved between threads.
 
-use super::run_to_commit::commit_with_updates;
+use super::run_to_commit::{commit_with_updates, validate};
 use super::txn::Txn;
-use crate::cc::{ConcurrencyControl, Serializable};
+use crate::cc::{ConcurrencyControl, Reads, Serializable};
 use crate::error::{Error, Result};
 use crate::exec::{Execution, Operations};
 use crate::kernel::{Context, Engine};
@@ -13,7 +13,7 @@ use crate::table::{AsKey, Key, NewValue, Number, Partition, Table, Value};
 use crate::wal::Lsn;
 use std::fmt;
 use std::future::Future;
-use std::ops::{AsyncFnOnce, RangeBounds};
+use std::ops::{AsyncFnOnce, Bound, RangeBounds};
 use std::pin::pin;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -72,13 +72,30 @@ impl<C: ConcurrencyControl> OwnedState<C> {
 
 impl<C: ConcurrencyControl> Transaction<C> {
     pub(crate) fn begin(engine: &Arc<Engine<C>>) -> Result<Self> {
+        Transaction::begin_with(engine, None)
+    }
+
+    /// Begins again what has met a conflict and was undone: for schemes that let a transaction go first that has given way before.
+    pub(super) fn begin_again(mut self) -> Result<Self> {
+        debug_assert!(!self.is_open);
+        let state = self.state.take().expect("there until it is dropped");
+        state.txn.ended();
+        Transaction::begin_with(&self.engine, Some(state))
+    }
+
+    /// `again`: the state of an attempt that has ended.
+    fn begin_with(engine: &Arc<Engine<C>>, again: Option<Box<OwnedState<C>>>) -> Result<Self> {
         let state = engine.with_context(|context| {
-            let state = match engine.spare_states.take().and_then(|spare| spare.downcast().ok()) {
+            let is_retry = again.is_some();
+            let spare = || engine.spare_states.take().and_then(|spare| spare.downcast().ok());
+            let state = match again.or_else(spare) {
                 Some(state) => state,
                 None => OwnedState::make(context)?,
             };
             let txn = &state.txn;
             txn.context.set(NonNull::from(context));
+            txn.is_retry.set(is_retry);
+            context.metrics.retries.add(u64::from(is_retry));
             txn.started();
             txn.begin_or_post().expect("in place")?;
             // SAFETY: not borrowed outside of single calls.
@@ -250,6 +267,21 @@ impl<C: ConcurrencyControl> Transaction<C> {
         OwnedRows { rows: self.txn().scan(table, range), of: self }
     }
 
+    /// As [`Txn::walk`](crate::Txn::walk).
+    pub(crate) fn walk<K: Key, V: Value + ?Sized>(
+        &self,
+        table: Table<K, V>,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+    ) -> OwnedRows<'_, K, V, C> {
+        OwnedRows { rows: self.txn().walk(table, from, to), of: self }
+    }
+
+    /// As [`Txn::scan_all`](crate::Txn::scan_all).
+    pub fn scan_all<K: Key, V: Value + ?Sized>(&self, table: Table<K, V>) -> OwnedRows<'_, K, V, C> {
+        OwnedRows { rows: self.txn().scan_all(table), of: self }
+    }
+
     /// As [`Txn::scan_prefix`](crate::Txn::scan_prefix).
     pub fn scan_prefix<K: Key, V: Value + ?Sized>(
         &self,
@@ -295,6 +327,10 @@ impl<C: ConcurrencyControl> Transaction<C> {
     /// Makes the transaction's changes visible to those that begin from now on, and waits until they are durable,
     /// and what it has seen, if that is what it is to wait for.
     pub fn commit(mut self) -> Result<()> {
+        self.commit_in_place()
+    }
+
+    pub(super) fn commit_in_place(&mut self) -> Result<()> {
         // These are foreign code: if one panics, the transaction is dropped while it is open, and undone.
         let updated =
             self.state().has_at_commits.get().then(|| self.now(|txn| commit_with_updates(txn.state())));
@@ -316,10 +352,32 @@ impl<C: ConcurrencyControl> Transaction<C> {
             self.engine.tidy_after(txn.context());
             ended
         })?;
+        self.wait_for_log(held_until)
+    }
+
+    fn wait_for_log(&self, held_until: u64) -> Result<()> {
         match self.engine.log.get() {
             Some(log) if held_until > 0 => log.wait(Lsn(held_until)),
             _ => Ok(()),
         }
+    }
+
+    /// Undoes the transaction because of an error of its closure, and returns what that comes to, as for a closure of
+    /// `Database::run`: a conflict, if what it rests on does not fit together; else itself, once that is durable.
+    pub(super) fn fail_in_place(&mut self, error: Error) -> Error {
+        let error = match C::READS {
+            Reads::Snapshot => error,
+            Reads::Current => self.now(|txn| validate(txn.state(), error)),
+        };
+        self.is_open = false;
+        let held_until = self.lend(|txn| {
+            txn.after_failure(&error);
+            txn.abort();
+            txn.count_failure(&error);
+            self.engine.tidy_after(txn.context());
+            txn.held_until.take()
+        });
+        self.wait_for_log(held_until).err().unwrap_or(error)
     }
 
     /// Undoes the transaction. (So does dropping it.)

@@ -276,9 +276,20 @@ impl<C: ConcurrencyControl> Txn<C> {
         Rows::new(&self.0, table, range.start_bound(), range.end_bound())
     }
 
+    /// All rows between two bounds in the order of the table's index, whatever that is: see
+    /// [`Index::order_of`](crate::index::Index::order_of).
+    pub(crate) fn walk<K: Key, V: Value + ?Sized>(
+        &self,
+        table: Table<K, V>,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+    ) -> Rows<'_, K, V, C> {
+        Rows::in_order_of_index(&self.0, table, from, to)
+    }
+
     /// All rows of a table, in the order of their keys.
-    pub fn scan_all<K: Key + AsKey<K>, V: Value + ?Sized>(&self, table: Table<K, V>) -> Rows<'_, K, V, C> {
-        Rows::new(&self.0, table, Bound::<&K>::Unbounded, Bound::Unbounded)
+    pub fn scan_all<K: Key, V: Value + ?Sized>(&self, table: Table<K, V>) -> Rows<'_, K, V, C> {
+        Rows::new(&self.0, table, Bound::<&&K>::Unbounded, Bound::Unbounded)
     }
 
     /// The rows whose keys begin with the encoded bytes of `prefix`: the first components of a tuple, or the

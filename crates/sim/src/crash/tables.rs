@@ -121,31 +121,28 @@ impl Table {
             (Table::Words(table), Act::Delete) => tx.delete(table, word(key)).await,
         }
     }
+}
 
-    /// Adds the rows of the table, which has this number.
-    fn read<C: ConcurrencyControl>(
-        self,
-        snapshot: &Transaction<C>,
-        table: usize,
-        contents: &mut Contents,
-    ) -> Result<()> {
-        match self {
-            Table::Numbers(handle) => {
-                let mut rows = snapshot.scan::<_, _, u64>(handle, ..);
-                while let Some((key, value)) = rows.next()? {
-                    contents.insert(Row { table, key }, value.to_vec());
-                }
-            }
-            Table::Words(handle) => {
-                let mut rows = snapshot.scan::<_, _, &str>(handle, ..);
-                while let Some((key, value)) = rows.next()? {
-                    let key = of_word(&key).ok_or_else(|| Error::user(format!("a key {key:?}")))?;
-                    contents.insert(Row { table, key }, value.to_vec());
-                }
-            }
+/// Adds the rows of the table of this number, as tools read them: in any order.
+fn read<C: ConcurrencyControl>(
+    database: &Database<C>,
+    snapshot: &Transaction<C>,
+    table: usize,
+    contents: &mut Contents,
+) -> Result<()> {
+    let raw = database.raw_table(&Table::name(table)).ok_or_else(|| Error::user("a table is gone"))?;
+    let mut rows = raw.scan(snapshot);
+    while let Some((bytes, value)) = rows.next()? {
+        let key = match table % 2 {
+            0 => bytes.as_slice().try_into().ok().map(u64::from_be_bytes),
+            _ => std::str::from_utf8(&bytes).ok().and_then(of_word),
+        };
+        let key = key.ok_or_else(|| Error::user(format!("a key {bytes:?}")))?;
+        if contents.insert(Row { table, key }, value.to_vec()).is_some() {
+            return Err(Error::user(format!("the key {key} comes twice")));
         }
-        Ok(())
     }
+    Ok(())
 }
 
 /// All rows of these tables.
@@ -153,8 +150,8 @@ pub(super) fn contents<C: ConcurrencyControl>(database: &Database<C>, tables: &[
     let snapshot = database.begin()?;
     snapshot.declare_read_only();
     let mut contents = Contents::new();
-    for (number, table) in tables.iter().enumerate() {
-        table.read(&snapshot, number, &mut contents)?;
+    for number in 0..tables.len() {
+        read(database, &snapshot, number, &mut contents)?;
     }
     Ok(contents)
 }

@@ -4,10 +4,11 @@
 //! each that was acknowledged. Its parent kills it after some milliseconds, opens the database itself, judges what is
 //! there, and starts the next child on the same directory.
 
+use braid_bench::temporary::Directory;
 use braid_sim::Random;
 use braiddb::metrics::SystemClock;
 use braiddb::storage::FileStorage;
-use braiddb::{ConcurrencyControl, Database, Error, IndexKind, Options, Table, Txn};
+use braiddb::{ConcurrencyControl, Database, Error, IndexKind, Options, Table, Transaction, Txn};
 use clap::Args;
 use indicatif::ProgressBar;
 use std::collections::BTreeMap;
@@ -95,29 +96,52 @@ pub fn kill(
     let of_each = kills.div_ceil(kinds.len() as u64).clamp(1, KILLS_PER_DIRECTORY);
     for round in 0..kills.div_ceil(of_each) {
         let kind = kinds[round as usize % kinds.len()];
-        let directory = root.join(format!("braid-crash-{}-{round}", std::process::id()));
-        let mut last = BTreeMap::new();
-        for _ in 0..of_each.min(kills - round * of_each) {
-            let acknowledged = kill_one(&directory, kind, &mut random)?;
-            all.kills += 1;
-            all.in_checkpoints += u64::from(has_unfinished_checkpoint(&directory)?);
-            all.acknowledged += acknowledged.values().map(|(_, count)| count).sum::<u64>();
-            bar.inc(1);
-            let judge = under(kind.cc).map_err(io::Error::other)?.judge;
-            if let Err(what) = judge(&directory, kind.index, &acknowledged, &mut last) {
-                let again = format!(
-                    "kills depend on time; the directory is {}; braid check crash --states 0 --corruptions 0 --kills {kills} --seed {seed} --cc {} --index {}",
-                    directory.display(),
-                    kind.cc,
-                    kind.index.name()
-                );
-                all.lost.push((format!("after kill {}: {what}", all.kills), again));
-                return Ok(all);
+        let directory = Directory::at(root.join(format!("braid-crash-{}-{round}", std::process::id())));
+        let count = of_each.min(kills - round * of_each);
+        match kill_some(directory.path(), count, kind, &mut random, &mut all, bar) {
+            Ok(()) if all.lost.is_empty() => {}
+            ended => {
+                let path = directory.path().display().to_string();
+                directory.keep();
+                for (_, again) in &mut all.lost {
+                    *again = format!(
+                        "kills depend on time; the directory is {path}; braid check crash --states 0 --corruptions 0 --kills {kills} --seed {seed} --cc {} --index {}",
+                        kind.cc,
+                        kind.index.name()
+                    );
+                }
+                return ended.map(|()| all).map_err(|error| {
+                    io::Error::new(error.kind(), format!("{error} (the directory is {path})"))
+                });
             }
         }
-        std::fs::remove_dir_all(directory)?;
     }
     Ok(all)
+}
+
+/// Kills processes one after the other in one directory, up to the first loss.
+fn kill_some(
+    directory: &Path,
+    count: u64,
+    kind: Kind,
+    random: &mut Random,
+    all: &mut Kills,
+    bar: &ProgressBar,
+) -> io::Result<()> {
+    let judge = under(kind.cc).map_err(io::Error::other)?.judge;
+    let mut last = BTreeMap::new();
+    for _ in 0..count {
+        let acknowledged = kill_one(directory, kind, random)?;
+        all.kills += 1;
+        all.in_checkpoints += u64::from(has_unfinished_checkpoint(directory)?);
+        all.acknowledged += acknowledged.values().map(|(_, count)| count).sum::<u64>();
+        bar.inc(1);
+        if let Err(what) = judge(directory, kind.index, &acknowledged, &mut last) {
+            all.lost.push((format!("after kill {}: {what}", all.kills), String::new()));
+            break;
+        }
+    }
+    Ok(())
 }
 
 /// By client: the last transaction that was acknowledged, and how many were.
@@ -259,6 +283,26 @@ struct Rows {
     balances: BTreeMap<u64, i64>,
 }
 
+fn gone() -> Error {
+    Error::user("a row is gone that the same transaction has found")
+}
+
+/// The keys of a table, each of so many numbers, as tools read them: in any order.
+fn keys<C: ConcurrencyControl, const NUMBERS: usize>(
+    database: &Database<C>,
+    snapshot: &Transaction<C>,
+    table: &str,
+) -> Result<Vec<[u64; NUMBERS]>, Error> {
+    let raw = database.raw_table(table).ok_or_else(|| Error::user(format!("table {table} is gone")))?;
+    let (mut rows, mut keys) = (raw.scan(snapshot), Vec::new());
+    while let Some((bytes, _)) = rows.next()? {
+        let numbers: Vec<u64> =
+            bytes.as_chunks::<8>().0.iter().map(|bytes| u64::from_be_bytes(*bytes)).collect();
+        keys.push(numbers.try_into().map_err(|_| Error::user(format!("a key {bytes:?} of {table}")))?);
+    }
+    Ok(keys)
+}
+
 /// How the accounts change.
 fn transfer_of(transfer: u64) -> [(u64, i64); 2] {
     let (from, to, amount) = (transfer % ACCOUNTS, transfer / ACCOUNTS % ACCOUNTS, transfer % 97);
@@ -274,12 +318,13 @@ impl Tables {
     fn rows<C: ConcurrencyControl>(self, database: &Database<C>) -> Result<Rows, Error> {
         let (mut journal, mut present, mut balances) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
         let snapshot = database.begin()?;
-        let mut rows = snapshot.scan::<_, _, (u64, u64)>(self.journal, ..);
-        while let Some(row) = rows.next()? {
-            journal.push(row);
+        for [client, number] in keys(database, &snapshot, "journal")? {
+            let transfer = snapshot.get(self.journal, (client, number))?.ok_or_else(gone)?;
+            journal.push(((client, number), transfer));
         }
-        let mut rows = snapshot.scan::<_, _, (u64, u64)>(self.last, ..);
-        while let Some(((client, number), filler)) = rows.next()? {
+        journal.sort_unstable();
+        for [client, number] in keys(database, &snapshot, "last")? {
+            let filler = snapshot.get(self.last, (client, number))?.ok_or_else(gone)?;
             let is_whole = filler == filler_of(client, number) && present.insert(client, number).is_none();
             if !is_whole {
                 return Err(Error::user(format!(
@@ -287,9 +332,8 @@ impl Tables {
                 )));
             }
         }
-        let mut rows = snapshot.scan::<_, _, u64>(self.accounts, ..);
-        while let Some((account, amount)) = rows.next()? {
-            balances.insert(account, amount);
+        for [account] in keys(database, &snapshot, "accounts")? {
+            balances.insert(account, snapshot.get(self.accounts, account)?.ok_or_else(gone)?);
         }
         Ok(Rows { journal, present, balances })
     }

@@ -252,24 +252,12 @@ impl Ranges {
         key: &Key,
         stamp: u64,
     ) -> Option<Option<RecordId>> {
-        let (mut short, page) = ([0; 8], &mut self.page);
-        let bytes = key.bytes(&mut short);
+        let page = &mut self.page;
         for _ in 0..WALKS_MAX {
             page.is_marking = true;
             page.marks.clear();
             // SAFETY: by the caller's promise.
-            let mut walk = unsafe { index.walk(Bound::Included(key), false, page) };
-            let found = loop {
-                // SAFETY: in the epoch that the walk began in.
-                match unsafe { index.next_page(&mut walk, page, &mut PrefetchOnly) } {
-                    Paged::Suspended => {}
-                    Paged::End => break None,
-                    Paged::Page => {
-                        let is_there = page.len_within(Bound::Included(bytes), false) > 0;
-                        break is_there.then_some(page.ids[0]);
-                    }
-                }
-            };
+            let found = unsafe { index.look(key, page) };
             // SAFETY: inside an epoch.
             if unsafe { stamp_marks(index, &page.marks, stamp) } {
                 return Some(found);
@@ -335,24 +323,19 @@ impl Ranges {
         let (key, page) = (from.map(Key::new), &mut self.page);
         page.is_marking = true;
         page.marks.clear();
-        // SAFETY: the key's bytes stay where they are during the call.
-        let mut walk = unsafe { index.walk(key.as_ref(), range.is_reverse, page) };
-        loop {
-            // SAFETY: in the epoch that the walk began in.
-            match unsafe { index.next_page(&mut walk, page, &mut PrefetchOnly) } {
-                Paged::Suspended => {}
-                Paged::End => break,
-                Paged::Page => {
-                    // SAFETY: made by this index.
-                    unsafe { index.prepare_page(&walk, &mut PrefetchOnly) };
-                    let within = page.len_within(to, range.is_reverse);
-                    if !revisit.found(&page.ids[..within])? {
-                        return Ok(Walked::Enough);
-                    }
-                    if within < page.len {
-                        break;
-                    }
-                }
+        if range.is_point()
+            && let Bound::Included(key) = &key
+        {
+            // SAFETY: the key's bytes stay where they are during the call.
+            let found = unsafe { index.look(key, page) };
+            if !revisit.found(found.as_slice())? {
+                return Ok(Walked::Enough);
+            }
+        } else {
+            // SAFETY: by the caller's promise.
+            let has_all = unsafe { walk_through(index, key.as_ref(), to, range.is_reverse, page, revisit) }?;
+            if !has_all {
+                return Ok(Walked::Enough);
             }
         }
         let is_unchanged = match stamp {
@@ -364,6 +347,40 @@ impl Ranges {
             }
         };
         Ok(if is_unchanged { Walked::Unchanged } else { Walked::Changed })
+    }
+}
+
+/// Gives what is in a range to `revisit`; returns false if that has said that it is enough.
+///
+/// # Safety
+/// Inside an epoch; the keys' bytes are alive.
+unsafe fn walk_through(
+    index: &TableIndex,
+    from: Bound<&Key>,
+    to: Bound<&[u8]>,
+    is_reverse: bool,
+    page: &mut Page,
+    revisit: &mut impl Revisit,
+) -> Result<bool, OutOfMemory> {
+    // SAFETY: by the caller's promise.
+    let mut walk = unsafe { index.walk(from, is_reverse, page) };
+    loop {
+        // SAFETY: in the epoch that the walk began in.
+        match unsafe { index.next_page(&mut walk, page, &mut PrefetchOnly) } {
+            Paged::Suspended => {}
+            Paged::End => return Ok(true),
+            Paged::Page => {
+                // SAFETY: made by this index.
+                unsafe { index.prepare_page(&walk, &mut PrefetchOnly) };
+                let within = page.len_within(to, is_reverse);
+                if !revisit.found(&page.ids[..within])? {
+                    return Ok(false);
+                }
+                if within < page.len {
+                    return Ok(true);
+                }
+            }
+        }
     }
 }
 

@@ -20,7 +20,7 @@ mod pending_submitted;
 mod shared_level;
 #[cfg(braid_shuttle)]
 mod shuttle_tests;
-#[cfg(not(any(braid_shuttle, braid_loom)))] // models have no descriptors
+#[cfg(all(unix, not(any(braid_shuttle, braid_loom))))] // models and Windows have no descriptors
 mod sleep;
 #[cfg(not(braid_shuttle))]
 mod spawned;

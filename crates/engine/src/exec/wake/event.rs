@@ -3,37 +3,33 @@
 
 #[cfg(any(braid_shuttle, braid_loom))]
 use crate::exec::blocking::{Condvar, Mutex, lock, wait};
+#[cfg(not(any(braid_shuttle, braid_loom)))]
+use crate::exec::wake::descriptor::Signals;
 use std::io;
 
-/// The system's counter (`eventfd`).
+/// The system's.
 #[cfg(not(any(braid_shuttle, braid_loom)))]
 #[derive(Debug)]
-pub(crate) struct Event(std::os::fd::OwnedFd);
+pub(crate) struct Event(Signals);
 
 #[cfg(not(any(braid_shuttle, braid_loom)))]
 impl Event {
-    /// A counter at 0. Fails if the process or the system has no descriptor left.
+    /// A counter at 0. Fails if the process or the system has no descriptor left, or knows none.
     pub(crate) fn new() -> io::Result<Event> {
-        use rustix::event::{EventfdFlags, eventfd};
-        Ok(Event(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?))
+        Signals::new().map(Event)
     }
 
     /// Adds 1.
     pub(crate) fn signal(&self) {
-        // It fails only where the counter is full: then the descriptor is readable as it is.
-        let _ = rustix::io::retry_on_intr(|| rustix::io::write(&self.0, &1_u64.to_ne_bytes()));
+        self.0.add();
     }
 
     /// Sets it to 0, and returns what it was. Never blocks.
     pub(crate) fn take(&self) -> u64 {
-        let mut count = [0; 8];
-        // It fails where the counter is 0.
-        match rustix::io::retry_on_intr(|| rustix::io::read(&self.0, &mut count)) {
-            Ok(8) => u64::from_ne_bytes(count),
-            _ => 0,
-        }
+        self.0.take()
     }
 
+    #[cfg(unix)]
     pub(crate) fn descriptor(&self) -> std::os::fd::BorrowedFd<'_> {
         std::os::fd::AsFd::as_fd(&self.0)
     }

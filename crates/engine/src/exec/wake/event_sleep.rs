@@ -30,10 +30,13 @@ impl Sleep {
 
 /// A file descriptor that is readable while a sleeping worker is wanted by others: made by `Worker::wake_fd`, to be put into a
 /// set of `epoll` or `poll`. Only its readability is of use: the worker itself reads it. It stays open until all clones
-/// are dropped, and the worker with all wakers of its transactions.
+/// are dropped, and the worker with all wakers of its transactions. (Windows has no such thing: there `wake_fd` is an error.)
 #[derive(Clone)]
 pub struct WakeFd(
-    #[cfg_attr(any(braid_shuttle, braid_loom), allow(dead_code, reason = "models have no descriptors"))]
+    #[cfg_attr(
+        any(braid_shuttle, braid_loom, not(unix)),
+        allow(dead_code, reason = "models and Windows have no descriptors")
+    )]
     Arc<Event>,
 );
 
@@ -43,14 +46,14 @@ impl std::fmt::Debug for WakeFd {
     }
 }
 
-#[cfg(not(any(braid_shuttle, braid_loom)))]
+#[cfg(all(unix, not(any(braid_shuttle, braid_loom))))]
 impl std::os::fd::AsFd for WakeFd {
     fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
         self.0.descriptor()
     }
 }
 
-#[cfg(not(any(braid_shuttle, braid_loom)))]
+#[cfg(all(unix, not(any(braid_shuttle, braid_loom))))]
 impl std::os::fd::AsRawFd for WakeFd {
     fn as_raw_fd(&self) -> std::os::fd::RawFd {
         std::os::fd::AsRawFd::as_raw_fd(&self.0.descriptor())

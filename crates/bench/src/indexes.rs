@@ -1,0 +1,221 @@
+//! Kinds of index beside each other: inserts, look-ups, scans and a mix, uniform and skewed, with one worker and with several, one
+//! transaction at a time and interleaved. What PiBench (Lersch, Hao, Oukid, Wang, Willhalm, PVLDB 2019) measures of an index
+//! alone, of an index in the engine.
+
+use crate::index_args::{IndexArgs, Work};
+use crate::lines::{Point, measured, parsed, points};
+use crate::report::chart::{self, Data};
+use crate::report::environment::Environment;
+use crate::report::grid::Grid;
+use crate::report::{distinct, write, write_json};
+use crate::{Failure, Result};
+use braiddb::IndexKind;
+use serde::Serialize;
+
+/// What came out of one kind of work with one kind of index.
+#[derive(Serialize)]
+struct Figure {
+    work: &'static str,
+    theta: f64,
+    workers: usize,
+    mode: String,
+    index: &'static str,
+    transactions_per_s: f64,
+    spread: f64,
+    p50_us: f64,
+    p99_us: f64,
+    /// Of the whole database after loading, values included.
+    bytes_per_record: f64,
+}
+
+#[derive(Serialize)]
+struct Json<'a> {
+    environment: &'a Environment,
+    records: u64,
+    seconds: f64,
+    repeats: u32,
+    figures: &'a [Figure],
+}
+
+/// Runs `braid bench index`.
+pub(crate) fn run(args: &IndexArgs) -> Result<()> {
+    let (mut figures, mut environment) = (Vec::new(), None);
+    for (kind, work) in kinds(args).into_iter().flat_map(|kind| loads(kind, args)) {
+        let line = line(kind, &work, args);
+        println!("braid {line}");
+        let outcome = measured(&parsed(&line)?)?;
+        let environment = environment.get_or_insert(outcome.environment.clone());
+        let begin = figures.len();
+        figures.extend(points(&outcome).iter().map(|point| figure(kind, &work, point)));
+        println!("{}", text(&figures[begin..]));
+        write_files(args, environment, &figures)?;
+    }
+    let environment = environment.ok_or_else(|| {
+        Failure::new("nothing to run: the kinds of index that were chosen keep no order of keys to scan by")
+    })?;
+    println!("{}\n\n{}", environment.summary(), text(&figures));
+    Ok(())
+}
+
+/// Writes what there is, after each load of a table.
+fn write_files(args: &IndexArgs, environment: &Environment, figures: &[Figure]) -> Result<()> {
+    if let Some(path) = &args.json {
+        let IndexArgs { records, seconds, repeats, .. } = *args;
+        write_json(path, &Json { environment, records, seconds, repeats, figures })?;
+    }
+    match &args.svg {
+        Some(path) => write(path, &svg(figures)?),
+        None => Ok(()),
+    }
+}
+
+fn kinds(args: &IndexArgs) -> Vec<IndexKind> {
+    if args.index.is_empty() { IndexKind::ALL.to_vec() } else { args.index.clone() }
+}
+
+/// What shares a loaded table: all that leaves it as it is, and then what inserts.
+fn loads(kind: IndexKind, args: &IndexArgs) -> Vec<(IndexKind, Vec<Work>)> {
+    let is_asked = |work: &Work| args.work.is_empty() || args.work.contains(work);
+    let has_form = |work: &Work| kind.is_ordered() || *work != Work::Scan;
+    let all = [&[Work::Lookup, Work::Mixed, Work::Scan][..], &[Work::Insert]];
+    let loads = all.map(|load| load.iter().copied().filter(is_asked).filter(has_form).collect::<Vec<_>>());
+    loads.into_iter().filter(|load| !load.is_empty()).map(|load| (kind, load)).collect()
+}
+
+fn line(kind: IndexKind, work: &[Work], args: &IndexArgs) -> String {
+    let list = |items: &mut dyn Iterator<Item = String>| items.collect::<Vec<_>>().join(",");
+    format!(
+        "bench ycsb --index {} --records {} --workload {} --theta {} --workers {} --mode {} --seconds {} --repeats {}",
+        kind.name(),
+        args.records,
+        list(&mut work.iter().map(|work| work.workload().to_owned())),
+        // (What is inserted is new, whatever the skew.)
+        if work == [Work::Insert] { "0".into() } else { list(&mut args.theta.iter().map(f64::to_string)) },
+        list(&mut args.workers.iter().map(usize::to_string)),
+        list(&mut args.mode.iter().map(|mode| mode.name().to_owned())),
+        args.seconds,
+        args.repeats
+    )
+}
+
+fn figure(kind: IndexKind, work: &[Work], point: &Point) -> Figure {
+    let workload = point.text("workload");
+    let work = work.iter().find(|work| work.workload() == workload).expect("asked for");
+    Figure {
+        work: work.name(),
+        theta: point.number("theta"),
+        workers: point.number("workers") as usize,
+        mode: point.text("mode"),
+        index: kind.name(),
+        transactions_per_s: point.number("transactions_per_s"),
+        spread: point.number("spread"),
+        p50_us: point.number("p50_us"),
+        p99_us: point.number("p99_us"),
+        bytes_per_record: point.number("bytes_per_record"),
+    }
+}
+
+/// The figures that differ by the kind of index alone.
+fn group<'f>(figures: &'f [Figure], of: &Figure) -> impl Iterator<Item = &'f Figure> {
+    let (work, theta, workers, mode) = (of.work, of.theta, of.workers, of.mode.clone());
+    figures
+        .iter()
+        .filter(move |one| (one.work, one.theta, one.workers, &one.mode) == (work, theta, workers, &mode))
+}
+
+/// One of each group.
+fn groups(figures: &[Figure]) -> impl Iterator<Item = &Figure> {
+    let is_first =
+        |figure: &&Figure| group(figures, figure).next().is_some_and(|first| std::ptr::eq(first, *figure));
+    figures.iter().filter(is_first)
+}
+
+fn of_kind<'f>(figures: &'f [Figure], of: &Figure, index: &str) -> Option<&'f Figure> {
+    group(figures, of).find(|one| one.index == index)
+}
+
+fn text(figures: &[Figure]) -> String {
+    let kinds = distinct(figures.iter().map(|figure| figure.index.to_owned()));
+    let names = ["work", "theta", "workers", "mode", "figure"].map(|name| (name, name == "workers"));
+    let mut grid = Grid::new(names.into_iter().chain(kinds.iter().map(|name| (name.as_str(), true))));
+    type Value = fn(&Figure) -> String;
+    let rows: [(&str, Value); 5] = [
+        ("k txn/s", |one| format!("{:.0}", one.transactions_per_s / 1e3)),
+        ("spread", |one| format!("{:.0} %", one.spread * 100.0)),
+        ("p50 us", |one| format!("{:.2}", one.p50_us)),
+        ("p99 us", |one| format!("{:.2}", one.p99_us)),
+        ("bytes/record", |one| format!("{:.1}", one.bytes_per_record)),
+    ];
+    for first in groups(figures) {
+        grid.begin_group();
+        for (at, (name, value)) in rows.iter().enumerate() {
+            let labels = match at {
+                0 => [
+                    first.work.to_owned(),
+                    first.theta.to_string(),
+                    first.workers.to_string(),
+                    first.mode.clone(),
+                ],
+                _ => [const { String::new() }; 4],
+            };
+            let values = kinds.iter().map(|kind| of_kind(figures, first, kind).map_or("-".to_owned(), value));
+            grid.push(labels.into_iter().chain([(*name).to_owned()]).chain(values));
+        }
+    }
+    grid.text()
+}
+
+/// Bars: throughput by that of the first kind, of the most workers and the last mode.
+fn svg(figures: &[Figure]) -> Result<String> {
+    let kinds = distinct(figures.iter().map(|figure| figure.index.to_owned()));
+    let last = figures.last().expect("there are figures");
+    let drawn: Vec<&Figure> =
+        groups(figures).filter(|one| (one.workers, &one.mode) == (last.workers, &last.mode)).collect();
+    let ratio = |first: &Figure, kind: &str| {
+        let base = of_kind(figures, first, &kinds[0])?.transactions_per_s;
+        Some(of_kind(figures, first, kind)?.transactions_per_s / base).filter(|ratio| ratio.is_finite())
+    };
+    chart::svg_of(&Data {
+        caption: "Throughput of kinds of index by that of the first",
+        x_name: format!("work and skew; {} workers, mode {}", last.workers, last.mode),
+        y_name: "ratio",
+        categories: drawn.iter().map(|first| format!("{} {}", first.work, first.theta)).collect(),
+        series: kinds
+            .iter()
+            .map(|kind| (kind.clone(), drawn.iter().map(|first| ratio(first, kind)).collect()))
+            .collect(),
+        lines: false,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::{Args, FromArgMatches};
+
+    fn args(flags: &str) -> IndexArgs {
+        let command = IndexArgs::augment_args(clap::Command::new("index").no_binary_name(true));
+        let found = command.try_get_matches_from(flags.split_whitespace()).unwrap();
+        IndexArgs::from_arg_matches(&found).unwrap()
+    }
+
+    #[test]
+    fn kinds_are_run_beside_each_other() {
+        // Proves that each kind of index has a figure for all work that it has a form of, and that table and chart have them all.
+        let args =
+            args("--records 2K --theta 0,0.9 --workers 2 --mode interleaved --seconds 0.02 --repeats 1");
+        let mut figures = Vec::new();
+        for (kind, work) in kinds(&args).into_iter().flat_map(|kind| loads(kind, &args)) {
+            let outcome = measured(&parsed(&line(kind, &work, &args)).unwrap()).unwrap();
+            figures.extend(points(&outcome).iter().map(|point| figure(kind, &work, point)));
+        }
+        for kind in IndexKind::ALL {
+            let of: Vec<&Figure> = figures.iter().filter(|figure| figure.index == kind.name()).collect();
+            assert_eq!(of.len(), if kind.is_ordered() { 7 } else { 5 }, "{}", kind.name());
+            assert!(of.iter().all(|one| one.transactions_per_s > 0.0 && one.bytes_per_record > 16.0));
+        }
+        let text = text(&figures);
+        assert!(IndexKind::ALL.iter().all(|kind| text.contains(kind.name())), "{text}");
+        assert!(svg(&figures).unwrap().contains("lookup 0.9"));
+    }
+}

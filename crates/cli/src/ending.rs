@@ -1,0 +1,53 @@
+//! Ending on an interrupt and on a closed output pipe.
+
+use crate::database::open::Failure;
+use braid_bench::temporary;
+use std::any::Any;
+use std::error::Error;
+use std::io;
+use std::panic::{self, AssertUnwindSafe};
+use std::process;
+
+/// The exit code if the output pipe was closed.
+pub const UNREAD: u8 = 141;
+
+const INTERRUPTED: i32 = 130;
+
+/// On SIGINT, removes the temporary directories and exits with code 130. (Other signals leave them.)
+pub fn remove_on_interrupt() {
+    let end = || {
+        temporary::remove_all();
+        process::exit(INTERRUPTED);
+    };
+    if let Err(error) = ctrlc::set_handler(end) {
+        eprintln!("an interrupt will leave temporary files: {error}");
+    }
+}
+
+/// Runs a command. `println!` panics if the output pipe is closed; that is an error like any other here, without a message.
+pub fn quietly(command: impl FnOnce() -> Result<(), Failure>) -> Result<(), Failure> {
+    let loud = panic::take_hook();
+    panic::set_hook(Box::new(move |info| {
+        if !is_unread_panic(info.payload()) {
+            loud(info);
+        }
+    }));
+    match panic::catch_unwind(AssertUnwindSafe(command)) {
+        Ok(done) => done,
+        Err(payload) if is_unread_panic(&*payload) => Err(io::Error::from(io::ErrorKind::BrokenPipe).into()),
+        Err(payload) => panic::resume_unwind(payload),
+    }
+}
+
+/// Whether an error is that the output pipe is closed.
+pub fn is_unread(error: &(dyn Error + 'static)) -> bool {
+    let is_broken = |error: &io::Error| error.kind() == io::ErrorKind::BrokenPipe;
+    let in_csv = |error: &csv::Error| matches!(error.kind(), csv::ErrorKind::Io(error) if is_broken(error));
+    error.downcast_ref().is_some_and(is_broken) || error.downcast_ref().is_some_and(in_csv)
+}
+
+/// The standard library's words for it.
+fn is_unread_panic(payload: &(dyn Any + Send)) -> bool {
+    let text = payload.downcast_ref::<String>();
+    text.is_some_and(|text| text.starts_with("failed printing to stdout") && text.contains("Broken pipe"))
+}

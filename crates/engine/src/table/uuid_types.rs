@@ -1,0 +1,6 @@
+//! The crate `uuid`'s type: its 16 bytes, whose order is its own. (Those of version 7 are ordered by time.)
+
+use super::fixed::fixed;
+use uuid::Uuid;
+
+fixed!(Uuid, 16, "uuid", |value| *value.as_bytes(), |bytes| Some(Uuid::from_bytes(bytes)));

@@ -1,0 +1,42 @@
+//! How a closure of plain calls is run, on the calling thread, until it commits.
+
+use super::Transaction;
+use crate::cc::ConcurrencyControl;
+use crate::error::{Error, Result};
+use crate::kernel::Engine;
+use crate::sync::{Arc, Backoff};
+use std::thread;
+use std::time::Duration;
+
+/// The longest time between two attempts.
+const PAUSE_MAX: Duration = Duration::from_millis(1);
+
+/// Runs `closure` until its transaction commits, fails, or has met `retries_max + 1` conflicts.
+pub(crate) fn run_calls<C: ConcurrencyControl, R>(
+    engine: &Arc<Engine<C>>,
+    mut closure: impl FnMut(&Transaction<C>) -> Result<R>,
+    retries_max: u32,
+) -> Result<R> {
+    let (mut transaction, mut retries, mut backoff) = (Transaction::begin(engine)?, 0, Backoff::new());
+    loop {
+        let done = match closure(&transaction) {
+            Ok(result) => transaction.commit_in_place().map(|()| result),
+            Err(error) => Err(transaction.fail_in_place(error)),
+        };
+        match done {
+            Err(Error::Conflict | Error::Deadlock(_)) if retries < retries_max => {}
+            done => return done,
+        }
+        pause(retries, &mut backoff);
+        retries += 1;
+        transaction = transaction.begin_again()?;
+    }
+}
+
+/// Waits longer the more often it has been tried: first by spinning, since what is in the way may be about to end.
+fn pause(retries: u32, backoff: &mut Backoff) {
+    if !backoff.is_long() {
+        return backoff.wait();
+    }
+    thread::sleep(Duration::from_micros(1 << retries.min(20)).min(PAUSE_MAX));
+}

@@ -1,0 +1,118 @@
+//! Transactions of plain calls that are run until they commit, and operations that are made of others, under every scheme.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use braiddb::metrics::SystemClock;
+use braiddb::{ConcurrencyControl, Database, Error, Options, Result, Table};
+use std::sync::Arc;
+
+macro_rules! tests {
+    ($($name:literal $module:ident $scheme:ident $promise:ident,)*) => {$(
+        mod $module {
+            use braiddb::$scheme as Scheme;
+
+            #[test]
+            fn ends_of_tables() {
+                super::ends_of_tables::<Scheme>();
+            }
+
+            #[test]
+            fn each_row_is_popped_once() {
+                super::each_row_is_popped_once::<Scheme>();
+            }
+
+            #[test]
+            fn calls_are_run_again() {
+                super::calls_are_run_again::<Scheme>();
+            }
+        }
+    )*};
+}
+
+braiddb::schemes!(tests);
+
+/// A database without threads of its own. A transaction that meets conflicts is run again for as long as it takes.
+fn database<C: ConcurrencyControl>() -> (Database<C>, Table<u64, u64>) {
+    let options = Options { workers: 0, retries_max: u32::MAX, ..Options::default() };
+    let db = Database::in_memory_with(options, Arc::new(SystemClock::default())).unwrap();
+    let table = db.table("t").unwrap();
+    (db, table)
+}
+
+fn put<C: ConcurrencyControl>(
+    db: &Database<C>,
+    t: Table<u64, u64>,
+    rows: impl Iterator<Item = (u64, u64)> + Clone,
+) {
+    db.transact(|tx| rows.clone().try_for_each(|(key, value)| tx.put(t, key, value))).unwrap();
+}
+
+/// The ends of a table are found and taken, rows are counted and removed, with what the transaction itself has written.
+fn ends_of_tables<C: ConcurrencyControl>() {
+    let (db, t) = database::<C>();
+    put(&db, t, (1..=1_000).map(|key| (key, key * 10)));
+    let done = db.worker().run(async |tx| {
+        tx.put(t, 0, 7).await?;
+        assert_eq!((tx.first(t).await?, tx.last(t).await?), (Some((0, 7)), Some((1_000, 10_000))));
+        assert_eq!(tx.pop_first(t).await?, Some((0, 7)));
+        assert_eq!((tx.pop_first(t).await?, tx.pop_last(t).await?), (Some((1, 10)), Some((1_000, 10_000))));
+        assert_eq!(tx.count(t).await?, 998);
+        assert_eq!(tx.delete_range(t, 3..=998).await?, 996);
+        assert_eq!(tx.delete_range(t, 3..=998).await?, 0);
+        tx.count(t).await
+    });
+    assert_eq!(done.unwrap(), 2);
+    let tx = db.begin().unwrap();
+    assert_eq!((tx.first(t).unwrap(), tx.last(t).unwrap()), (Some((2, 20)), Some((999, 9_990))));
+    assert_eq!((tx.pop_last(t).unwrap(), tx.pop_first(t).unwrap()), (Some((999, 9_990)), Some((2, 20))));
+    assert_eq!((tx.pop_first(t).unwrap(), tx.count(t).unwrap()), (None, 0));
+    tx.put(t, 5, 5).unwrap();
+    assert_eq!((tx.delete_range(t, ..9).unwrap(), tx.first(t).unwrap()), (1, None));
+    tx.commit().unwrap();
+    assert_eq!(db.transact(|tx| tx.count(t)).unwrap(), 0);
+}
+
+/// Threads that take rows from the same end take each of them once.
+fn each_row_is_popped_once<C: ConcurrencyControl>() {
+    const ROWS: u64 = 40;
+    let (db, t) = database::<C>();
+    put(&db, t, (0..ROWS).map(|key| (key, key)));
+    let pop_all = || {
+        let mut popped = Vec::new();
+        while let Some(key) = db.transact(|tx| Ok(tx.pop_first(t)?.map(|row| row.0))).unwrap() {
+            popped.push(key);
+        }
+        popped
+    };
+    let popped = std::thread::scope(|scope| {
+        [scope.spawn(pop_all), scope.spawn(pop_all)].map(|thread| thread.join().unwrap())
+    });
+    assert!(popped.iter().all(|keys| keys.is_sorted()));
+    let mut all = popped.concat();
+    all.sort_unstable();
+    assert!(all.into_iter().eq(0..ROWS));
+}
+
+/// Closures of calls are run again after conflicts, so that no count is lost; an error of their own undoes them.
+fn calls_are_run_again<C: ConcurrencyControl>() {
+    const COUNTS: u64 = 100;
+    let (db, t) = database::<C>();
+    let count = || {
+        for _ in 0..COUNTS {
+            let counted = db.transact(|tx| {
+                let count = tx.get(t, 1)?.unwrap_or(0) + 1;
+                tx.put(t, 1, count)?;
+                Ok(count)
+            });
+            assert!(counted.unwrap() <= 2 * COUNTS);
+        }
+    };
+    std::thread::scope(|scope| [scope.spawn(count), scope.spawn(count)].map(|thread| thread.join().unwrap()));
+    let mut runs = 0;
+    let failed: Result<()> = db.transact(|tx| {
+        runs += 1;
+        tx.put(t, 1, 0)?;
+        Err(Error::user("no"))
+    });
+    assert_eq!((failed.unwrap_err().to_string(), runs), ("no".to_owned(), 1));
+    assert_eq!(db.transact(|tx| tx.get(t, 1)).unwrap(), Some(2 * COUNTS));
+}

@@ -1,0 +1,35 @@
+//! The examples run to their ends: each checks what it shows.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "../examples/embedded.rs"]
+mod embedded;
+#[path = "../examples/leaderboard.rs"]
+mod leaderboard;
+#[path = "../examples/ledger.rs"]
+mod ledger;
+#[path = "../examples/queue.rs"]
+mod queue;
+
+/// Money is neither made nor lost, and what is refused leaves nothing behind.
+#[test]
+fn the_ledger() {
+    ledger::main().unwrap();
+}
+
+/// Each job is done once, by whichever thread.
+#[test]
+fn the_queue() {
+    queue::main().unwrap();
+}
+
+/// The best come first.
+#[test]
+fn the_leaderboard() {
+    leaderboard::main().unwrap();
+}
+
+/// What was written down is there after the database has been closed.
+#[test]
+fn the_embedded_program() {
+    embedded::main().unwrap();
+}
