@@ -312,7 +312,7 @@ fn crc32c(bytes: Vec<u8>) -> u32 {
     !bytes.iter().fold(!0, |sum, byte| (0..8).fold(sum ^ u32::from(*byte), shift))
 }
 
-/// Makes the version in a file's head 9, with the checksum to it, which covers so many bytes of the file.
+/// Sets the version in a file's head to 9, and the checksum to match, of the file's first `sealed_bytes` bytes, or of all.
 fn make_later(path: &Path, sealed_bytes: Option<usize>) {
     let mut bytes = fs::read(path).unwrap();
     bytes[8] = 9;

@@ -61,7 +61,7 @@ fn print(found: &Verification, to: &mut impl Write) -> io::Result<()> {
         writeln!(to, "no damage: opened, {cut}")?;
     }
     if !found.was_locked {
-        writeln!(to, "no lock could be made here: somebody may have been writing meanwhile")?;
+        writeln!(to, "no lock could be made here: another process may have been writing meanwhile")?;
     }
     match &found.outlook {
         OpenCheck::Opens { checkpoint: Some(number) } => {

@@ -103,7 +103,7 @@ impl From<TaskError> for Error {
     }
 }
 
-/// Whether so many bits can begin a key.
+/// Fails unless a key can have this number of leading bits.
 fn check_leading_bits(bits: u32) -> Result<()> {
     match (1..=u64::BITS).contains(&bits) {
         true => Ok(()),

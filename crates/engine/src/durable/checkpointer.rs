@@ -385,7 +385,7 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
         self.publish(current, end_lsn)
     }
 
-    /// Goes on with the present table; says how many bytes of rows were written.
+    /// Goes on with the present table; returns the number of bytes of rows that were written.
     fn step_table(&self, current: &mut Current<C>) -> Result<u64> {
         let entry = &mut current.tables[current.at];
         let to = Destination {

@@ -186,7 +186,7 @@ impl<'r, 'p> Recoverer<'r, 'p> {
         checkpoint::read(self.storage, self.database, number).map_err(Error::Checkpoint)
     }
 
-    /// Loads a checkpoint into an empty engine; says how many rows there were.
+    /// Loads a checkpoint into an empty engine; returns its number of rows.
     fn load<C: ConcurrencyControl>(&self, engine: &Arc<Engine<C>>, number: u64) -> Result<(Manifest, u64)> {
         let manifest = self.read(number)?;
         for entry in &manifest.tables {

@@ -19,18 +19,18 @@ use crate::txn::Transaction;
 use crate::wal::DatabaseId;
 use std::ops::Bound;
 
-/// Rows are read in runs of about so many bytes: short enough to give the core back soon, and to hold a snapshot for
+/// Rows are read in runs of about this many bytes: short enough to give the core back soon, and to hold a snapshot for
 /// moments only.
 const RUN_BYTES: usize = 256 << 10;
 
 /// What there is to a run at most.
 const RUN_ROWS_MAX: usize = 4096;
 
-/// With so many ranges the next ones of a table are to be twice as long: marks, manifests and directories stay small
+/// At this number of ranges, the next ones of a table become twice as long: marks, manifests and directories stay small
 /// beside the table however large that is.
 const RANGES_PER_DOUBLING: usize = 1024;
 
-/// A file is ended only where a bound of at most so many bytes parts its last row from the next: bounds are kept in
+/// A file is ended only where a bound of at most this many bytes parts its last row from the next: bounds are kept in
 /// memory.
 const BOUND_BYTES_MAX: usize = 256;
 
@@ -166,7 +166,7 @@ impl TableRows {
         old.is_changed || self.last.is_some() || (is_short_file(old) && (goes_on() || is_before()))
     }
 
-    /// Writes a run of rows of the present range, which is to be written; says how many bytes there were.
+    /// Writes a run of rows of the present range, which is to be written; returns their number of bytes.
     pub(super) fn write_run<C: ConcurrencyControl>(
         &mut self,
         to: &Destination<'_>,
@@ -222,14 +222,14 @@ impl TableRows {
         Ok(self.file.as_mut().expect("there just now"))
     }
 
-    /// Whether the file is to end before the row with this place in the order, where a bound may have so many bytes.
+    /// Returns true if the file is to end before the row with this place in the order, where a bound may have `bound_bytes_max` bytes.
     fn is_full_before(&self, order: &[u8], bound_bytes_max: usize) -> bool {
         let (Some(file), Some(last)) = (&self.file, &self.last) else { return false };
         file.writer.bytes() >= file.bytes_max && bound(last, order).len() <= bound_bytes_max
     }
 }
 
-/// How long the files of a table with so many ranges are to be.
+/// The length of the files of a table with this number of ranges.
 fn aim_bytes(range_bytes: u64, ranges: usize) -> u64 {
     let doublings = (ranges / RANGES_PER_DOUBLING).min(30) as u32;
     range_bytes.saturating_mul(1 << doublings)

@@ -30,20 +30,20 @@ mod tests {
     /// narrowed; and workers next to each other take different ones where there are several.
     #[test]
     fn pinning_keeps_within_the_inherited_mask() {
-        let allowed = sched_getaffinity(None).unwrap();
+        let allowed = sched_getaffinity(None).expect("the system tells");
         let cpus: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu)).collect();
-        let pinned = |worker| std::thread::spawn(move || pin_within_mask(worker)).join().unwrap();
+        let pinned = |worker| std::thread::spawn(move || pin_within_mask(worker)).join().expect("no panic");
         for worker in [0, 1, cpus.len(), usize::MAX] {
             // (The system may refuse altogether.)
             assert!(pinned(worker).is_none_or(|cpu| cpu == cpus[worker % cpus.len()]), "worker {worker}");
         }
-        let last = *cpus.last().unwrap();
+        let last = *cpus.last().expect("a thread runs somewhere");
         let narrowed = std::thread::spawn(move || {
             let mut one = CpuSet::new();
             one.set(last);
             sched_setaffinity(None, &one).ok()?;
             pin_within_mask(0)
         });
-        assert!(narrowed.join().unwrap().is_none_or(|cpu| cpu == last));
+        assert!(narrowed.join().expect("no panic").is_none_or(|cpu| cpu == last));
     }
 }

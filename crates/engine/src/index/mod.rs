@@ -28,6 +28,8 @@ mod schedules;
 mod stress;
 mod table_index;
 pub mod touched;
+#[cfg(all(test, not(any(braid_shuttle, braid_loom))))]
+mod tree_tests;
 
 pub use crate::record::RecordId;
 pub use front::Front;
@@ -89,7 +91,7 @@ pub trait Index: Send + Sync {
     /// Walks go by the order of keys. (Else by an order of the index's own: see [`order_of`](Self::order_of).)
     const IS_ORDERED: bool = true;
 
-    /// A descent at its first node, inside an epoch. The first step reads that node: who will come
+    /// A descent at its first node, inside an epoch. The first step reads that node: a caller that comes
     /// back for it later asks for its memory by [`prepare`](Self::prepare). The lookup takes effect between the first step and
     /// its answer, not before: the scheme may have had to wait for its turn until then.
     fn start(&self, key: &Key) -> Self::Cursor;
@@ -214,9 +216,8 @@ pub trait Index: Send + Sync {
     /// As `step`.
     unsafe fn stamp_of(&self, key: &Key) -> u64;
 
-    /// Makes room for so many keys in all, as far as there is memory. For indexes that grow by keys that come in any order but
-    /// that of walks: if that is the order in which they will come, as when a copy is loaded, this makes it harmless.
-    /// Inside an epoch.
+    /// Reserves room for `keys` keys in all, as far as there is memory. Called inside an epoch, before keys are inserted in the order of
+    /// walks: an index that is not ordered would find most of them in the same place until it has grown.
     fn reserve(&self, _local: &Local, _keys: u64) {}
 
     /// Gives everything back when nobody can be reading it any more.

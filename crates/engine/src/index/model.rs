@@ -2,6 +2,7 @@
 
 use super::{Index, Inserted, Key, Page, Paged, Probe, RecordId};
 use crate::epoch::Local;
+use crate::memory::OutOfMemory;
 use crate::suspend::{Never, Seeded, Suspend};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -182,6 +183,43 @@ pub(crate) fn order_of<I: Index>(index: &I, key: &[u8]) -> Vec<u8> {
     let mut order = vec![];
     index.order_of(&Key::new(key), &mut order);
     order
+}
+
+/// Inserts a key that is not there; nothing else is done to the index meanwhile, here and in what follows.
+pub(crate) fn insert<I: Index>(index: &I, local: &Local, bytes: &[u8], id: u32) {
+    assert_eq!(try_insert(index, local, bytes, id), Ok(Inserted::New));
+}
+
+/// As `insert`, with what is answered.
+pub(crate) fn try_insert<I: Index>(
+    index: &I,
+    local: &Local,
+    bytes: &[u8],
+    id: u32,
+) -> Result<Inserted, OutOfMemory> {
+    let key = Key::new(bytes);
+    let (cursor, _) = get(index, &key, &mut Never);
+    // SAFETY: alone; the key lives.
+    unsafe { index.insert(local, &cursor, &key, RecordId(id)) }
+}
+
+/// Removes a key that is there with this id.
+pub(crate) fn remove<I: Index>(index: &I, local: &Local, bytes: &[u8], id: u32) {
+    // SAFETY: alone; the key lives.
+    assert!(unsafe { index.remove(local, &Key::new(bytes), RecordId(id)) });
+}
+
+/// The n-th key, of eight bytes or of more.
+pub(crate) fn key(fixed8: bool, n: u64) -> Vec<u8> {
+    if fixed8 { n.to_be_bytes().to_vec() } else { format!("customer/{n:020}").into_bytes() }
+}
+
+/// Lets all that is retired be given back.
+pub(crate) fn settle(local: &Local) {
+    for _ in 0..200 {
+        local.refresh(None);
+    }
+    assert_eq!(local.pending(), 0);
 }
 
 /// Runs the operations on an index and on a map; every answer must agree, whatever the policy.

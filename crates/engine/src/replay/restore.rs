@@ -128,7 +128,7 @@ impl<C: ConcurrencyControl> Restorer<C> {
         Ok(Restorer { context: engine.context(), txn: C::txn(&engine.shared), slots: 0..0 })
     }
 
-    /// Makes room for so many rows of a table in its index.
+    /// Reserves room for `rows` rows in the index of a table.
     pub(crate) fn reserve(&self, table: &TableInner, rows: u64) {
         self.context.enter();
         table.index.reserve(&self.context.local, rows);

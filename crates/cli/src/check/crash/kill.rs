@@ -287,7 +287,7 @@ fn gone() -> Error {
     Error::user("a row is gone that the same transaction has found")
 }
 
-/// The keys of a table, each of so many numbers, as tools read them: in any order.
+/// The keys of a table, as tools read them: in any order. A key is `NUMBERS` numbers.
 fn keys<C: ConcurrencyControl, const NUMBERS: usize>(
     database: &Database<C>,
     snapshot: &Transaction<C>,

@@ -25,7 +25,7 @@ mod system {
             let _ = rustix::io::retry_on_intr(|| rustix::io::write(&self.0, &1_u64.to_ne_bytes()));
         }
 
-        /// Takes all that there are, and says how many. Never blocks.
+        /// Takes all wake-ups that there are, and returns their number. Never blocks.
         pub(crate) fn take(&self) -> u64 {
             let mut count = [0; 8];
             // It fails where the counter is 0.
@@ -70,7 +70,7 @@ mod system {
             let _ = rustix::io::retry_on_intr(|| rustix::io::write(&self.write, &[1]));
         }
 
-        /// Takes all that there are, and says how many. Never blocks.
+        /// Takes all wake-ups that there are, and returns their number. Never blocks.
         pub(crate) fn take(&self) -> u64 {
             let mut taken = 0;
             let mut bytes = [0; 64];

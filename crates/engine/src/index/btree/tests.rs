@@ -3,8 +3,10 @@
 
 use super::*;
 use crate::epoch::Epochs;
-use crate::index::model::{Checked, get, index_model, keys_of_any_length, keys_of_eight, scan};
-use crate::index::stress;
+use crate::index::model::{
+    Checked, get, index_model, insert, key, keys_of_any_length, keys_of_eight, remove, scan, settle,
+};
+use crate::index::{stress, tree_tests};
 use crate::memory::{Kind, Memory};
 use crate::suspend::{Never, Seeded};
 
@@ -21,28 +23,9 @@ fn make(fixed8: bool, capacity: usize) -> (BTree, Local) {
     (BTree::limited(Arc::new(nodes), fixed8, capacity).expect("a node"), local)
 }
 
-fn insert(tree: &BTree, local: &Local, bytes: &[u8], id: u32) {
-    let key = Key::new(bytes);
-    let (cursor, _) = get(tree, &key, &mut Never);
-    // SAFETY: alone; the key lives.
-    assert_eq!(unsafe { tree.insert(local, &cursor, &key, RecordId(id)) }, Ok(Inserted::New));
-}
-
-fn remove(tree: &BTree, local: &Local, bytes: &[u8], id: u32) {
-    // SAFETY: alone; the key lives.
-    assert!(unsafe { tree.remove(local, &Key::new(bytes), RecordId(id)) });
-}
-
-fn key(fixed8: bool, n: u64) -> Vec<u8> {
-    if fixed8 { n.to_be_bytes().to_vec() } else { format!("customer/{n:020}").into_bytes() }
-}
-
 /// Nodes in use when all that is retired has been given back.
 fn nodes_used(tree: &BTree, local: &Local) -> u64 {
-    for _ in 0..100 {
-        local.refresh(None);
-    }
-    assert_eq!(local.pending(), 0);
+    settle(local);
     tree.nodes.used()
 }
 
@@ -87,82 +70,17 @@ fn ascending_keys_fill_nodes() {
 }
 
 #[test]
-fn sliding_window_keeps_its_size() {
-    // First in, first out: nodes do not pile up, whatever the direction.
-    for (fixed8, ascending) in [(true, true), (true, false), (false, true), (false, false)] {
-        for capacity in [SMALL, capacity(fixed8)] {
-            let (tree, local) = make(fixed8, capacity);
-            let key = |n: u64| key(fixed8, if ascending { n } else { u64::MAX - n });
-            let mut most = 0;
-            for n in 0..40_000 {
-                insert(&tree, &local, &key(n), 1);
-                if n >= 1000 {
-                    remove(&tree, &local, &key(n - 1000), 1);
-                }
-                local.refresh(None);
-                most = most.max(tree.nodes.used());
-            }
-            tree.check_structure();
-            assert!(most < 5000 / capacity as u64, "{most} nodes of {capacity} for 1000 keys");
-        }
-    }
-}
-
-#[test]
-fn random_removal_keeps_neighbours() {
-    // While keys come and go at random, those that stay are found and walked in order.
+fn shared_tests() {
+    // What `tree_tests` asks of trees with a capacity.
     for (fixed8, capacity) in
         [(true, SMALL), (true, CAPACITY_FIXED8), (false, SMALL), (false, CAPACITY_MIXED)]
     {
-        let (tree, local) = make(fixed8, capacity);
-        let mut random = Seeded::new(3);
-        for n in 0..5_000 {
-            insert(&tree, &local, &key(fixed8, n * 3), 1);
-        }
-        let mut present = vec![false; 15_000];
-        for _ in 0..60_000 {
-            let n = random.next_u64() % 15_000;
-            let bytes = key(fixed8, n);
-            match (n % 3, std::mem::replace(&mut present[n as usize], !n.is_multiple_of(3))) {
-                (0, _) => assert_eq!(get(&tree, &Key::new(&bytes), &mut Never).1, Some(RecordId(1))),
-                (_, false) => insert(&tree, &local, &bytes, 2),
-                (_, true) => {
-                    remove(&tree, &local, &bytes, 2);
-                    present[n as usize] = false;
-                }
-            }
-        }
-        tree.check_structure();
-        let found = scan(&tree, Bound::Unbounded, false, usize::MAX, &mut Never);
-        let expected = (0..15_000u64).filter(|&n| n % 3 == 0 || present[n as usize]);
-        assert!(found.iter().map(|(key, _)| key.clone()).eq(expected.map(|n| key(fixed8, n))));
+        tree_tests::sliding_window(make(fixed8, capacity), fixed8, capacity, |tree| tree.nodes.used());
+        tree_tests::random_removal(make(fixed8, capacity), fixed8);
     }
-}
-
-#[test]
-fn long_keys_share_long_prefixes() {
-    // Keys far longer than a kilobyte that differ in the last byte only, their prefixes, and the longest there can be.
-    let (tree, local) = make(false, CAPACITY_MIXED);
-    let base = vec![7u8; 65_535];
-    let keys: Vec<Vec<u8>> = (0..50u8)
-        .map(|n| [&base[..5_000], &[n]].concat())
-        .chain((0..5_000).step_by(7).map(|len| base[..len].to_vec()))
-        .chain((0..50).map(|n| [&base[..65_534], &[n]].concat()))
-        .collect();
-    for (i, key) in keys.iter().enumerate() {
-        insert(&tree, &local, key, i as u32 + 1);
-    }
-    for (i, key) in keys.iter().enumerate() {
-        assert_eq!(get(&tree, &Key::new(key), &mut Never).1, Some(RecordId(i as u32 + 1)));
-    }
-    tree.check_structure();
-    let found = scan(&tree, Bound::Unbounded, true, usize::MAX, &mut Never);
-    assert_eq!(found.len(), keys.len());
-    assert!(found.is_sorted_by(|a, b| a.0 > b.0));
-    for (i, key) in keys.iter().enumerate() {
-        remove(&tree, &local, key, i as u32 + 1);
-    }
-    one_node(&tree, &local);
+    let made = make(false, CAPACITY_MIXED);
+    tree_tests::long_keys(&made);
+    one_node(&made.0, &made.1);
 }
 
 #[test]

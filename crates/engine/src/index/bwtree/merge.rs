@@ -1,7 +1,7 @@
 //! What becomes of nodes with few entries: they go to a neighbour of the same parent, the right one to the left one. And a root
 //! with one child goes.
 //!
-//! A merge has a holder, who has set a flag in the parent's word: as long as that is there, the parent is not split, nor
+//! A merge has a holder, a thread that has set a flag in the parent's word: as long as that is there, the parent is not split, nor
 //! merged itself, so both neighbours stay in it. In this order, the right one's content is frozen, its stamp raised in
 //! the left one, its name taken out of the parent, and then the left one takes its content over. (README.md has the
 //! argument.)
@@ -27,7 +27,7 @@ struct Reached {
 /// What an attempt to mend something came to.
 enum Mended {
     Done,
-    /// Somebody else is there.
+    /// Another thread is at work there.
     Busy,
     /// There is nothing to be done, or no memory for it.
     Stays,
@@ -139,7 +139,7 @@ impl BwTree {
         mended
     }
 
-    /// The words of two neighbours, if they can be merged to a node of so many entries.
+    /// The words of two neighbours, if they can be merged to a node of `capacity` entries.
     fn mergeable(&self, left: u32, right: u32, capacity: usize) -> Result<(Word, Word), Mended> {
         let (left, right) = (self.word(left), (right, self.word(right)));
         if left.has(Word::FROZEN) || right.1.has(Word::FROZEN | Word::HELD) {
@@ -183,7 +183,7 @@ impl BwTree {
                 // It has no name, but stays: as after a split that was not posted.
                 // Release: pairs with the Acquire in word.
                 self.mapped(right).word.store(frozen.0, Ordering::Release);
-                self.unbar(local, right); // who has barred it may have found it frozen
+                self.unbar(local, right); // the thread that barred it may have found it frozen
                 return Mended::Stays;
             };
             (block, word) = (now, then);
@@ -225,10 +225,10 @@ impl BwTree {
             debug_assert!(word.has(Word::HELD) && !word.has(Word::FROZEN));
             let node = self.view(word).node;
             let named = self.view(word).find(&node.probe(&low));
-            let (target, value) = named.expect("who holds a parent takes names out, nobody else");
+            let (target, value) = named.expect("only the holder of a parent takes names out");
             assert!(value == id, "a name is that of the child");
             let is_claimed = node.claim(target);
-            assert!(is_claimed, "who holds a parent takes names out, nobody else");
+            assert!(is_claimed, "only the holder of a parent takes names out");
             // SAFETY: claimed.
             unsafe { node.write_removal(target, word.newest()) };
             if self.exchange(parent, word, word.with_newest(node.removal_of(target))) {

@@ -59,7 +59,7 @@ const _: () = assert!(1 + SLOTS_MAX + TARGETS_MAX <= u8::MAX as usize, "records 
 /// A block's beginning.
 #[repr(C, align(16))]
 pub(super) struct Header {
-    /// Targets whose removal somebody is about to publish, or has.
+    /// Targets whose removal a thread is about to publish, or has published.
     claims: [AtomicU64; 2],
     /// Another one for each block of a node: marks go by it.
     pub(super) number: u64,
@@ -112,7 +112,7 @@ impl Entry {
     /// Gives the key's object back when nobody can be reading it any more.
     ///
     /// # Safety
-    /// The entry is in no node that is reached by anybody who begins from now on.
+    /// The entry is in no node that an operation reaches which begins from now on.
     pub(super) unsafe fn retire(&self, local: &Local) {
         // SAFETY: by the caller's promise.
         unsafe { Text { slice: 0, object: self.object, len: 0 }.retire(local) };
@@ -239,7 +239,7 @@ pub(super) unsafe fn free(local: &Local, block: *mut u8) {
 /// Gives a block back when nobody can be reading it any more.
 ///
 /// # Safety
-/// Nobody reaches it who begins from now on.
+/// No operation reaches it that begins from now on.
 pub(super) unsafe fn retire(local: &Local, node: Node<'_>) {
     let bytes = node.header().bytes;
     if bytes > 0 {
@@ -533,7 +533,7 @@ impl Node<'_> {
         unsafe { self.record(slot).write(Record { slice, object, value, code, before }) };
     }
 
-    /// Makes the caller the only one that may remove a target. False: somebody else is.
+    /// Makes the caller the only one that may remove a target. Returns false if another thread is.
     pub(super) fn claim(self, target: usize) -> bool {
         let bit = 1 << (target % 64);
         // Acquire: pairs with the Release in unclaim: the record is not written by two.

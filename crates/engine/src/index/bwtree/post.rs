@@ -1,5 +1,5 @@
 //! Telling parents of their children. A node that has come to be by a split is reached from its left neighbour; until its parent
-//! names it, that costs a step. Whoever makes a node, or finds one that is not named, tries to have it named, and
+//! names it, that costs a step. A thread that makes a node, or finds one that is not named, tries to have it named, and
 //! gives up where others are changing the parent, or memory is short.
 
 use super::node::{self, Entry, Shape};

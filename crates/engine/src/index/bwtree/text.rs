@@ -78,7 +78,7 @@ impl Text {
     }
 
     /// # Safety
-    /// Nobody reaches its object who begins from now on.
+    /// No operation reaches its object that begins from now on.
     pub(super) unsafe fn retire(self, local: &Local) {
         if !self.object.is_null() {
             // SAFETY: by the caller's promise.

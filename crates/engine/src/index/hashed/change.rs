@@ -15,7 +15,7 @@ impl<P: Placement> Hashed<P> {
         loop {
             let number = self.segment_of(hash);
             let held = self.head(number).hold();
-            // Who moves keys to another segment says so before the latch is free.
+            // A thread that moves keys to another segment says so before it frees the latch.
             if self.segment_of(hash) == number {
                 return Latched::new(self, number, held);
             }

@@ -11,7 +11,7 @@ use crate::index::nodes::Spares;
 use crate::memory::OutOfMemory;
 
 impl<P: Placement> Hashed<P> {
-    /// Adds one segment, which takes its entries from the next one to be split; unless somebody is about either.
+    /// Adds one segment, which takes its entries from the next one to be split; unless another thread is growing the index, or holds that one.
     #[cold]
     #[inline(never)]
     pub(super) fn grow(&self, local: &Local, keys: u64) {
@@ -31,7 +31,7 @@ impl<P: Placement> Hashed<P> {
         }
     }
 
-    /// Adds the segments that so many keys call for, as far as there is memory.
+    /// Adds the segments that this number of keys calls for, as far as there is memory.
     pub(super) fn grow_for(&self, local: &Local, keys: u64) {
         loop {
             let len = self.len.load(Ordering::Relaxed);
@@ -111,7 +111,7 @@ impl<P: Placement> Hashed<P> {
         }
     }
 
-    /// Whoever has left a stamp has done so before this, or finds the buckets changed.
+    /// A thread that leaves a stamp has done so before this, or finds the buckets changed.
     fn carry_stamps(&self, from: &Latched<'_, P>, into: &Latched<'_, P>) {
         fence(Ordering::SeqCst); // pairs with the fence between `raise_stamp` and `is_as_marked`
         if self.rest.loses_stamps {

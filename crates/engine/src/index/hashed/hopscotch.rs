@@ -18,7 +18,7 @@ pub struct Neighbourhood;
 /// Buckets of a neighbourhood: their places have a bit each of a word.
 const BUCKETS: usize = u64::BITS as usize / ENTRIES;
 
-/// The bucket so many places behind another one of its segment; behind the last comes the first.
+/// The bucket `distance` places behind another one of its segment; behind the last comes the first.
 #[inline(always)]
 fn behind(index: &Hopscotch, bucket: usize, distance: usize) -> usize {
     (bucket + distance) & (index.bucket_count() - 1)
@@ -62,7 +62,7 @@ impl Placement for Neighbourhood {
     }
 }
 
-/// An entry of a bucket that may as well be so many buckets behind: its home, and its place.
+/// An entry of a bucket that may as well be `back` buckets behind: its home, and its place.
 fn movable(segment: &Latched<'_, Neighbourhood>, bucket: usize, back: usize) -> Option<(usize, usize)> {
     let index = segment.index;
     (0..index.reach() - back).find_map(|distance| {

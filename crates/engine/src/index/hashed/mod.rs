@@ -55,7 +55,7 @@ pub trait Placement: Sized + Send + Sync + 'static {
     /// A word of each bucket says where entries are whose home it is.
     const HAS_HOPS: bool;
 
-    /// How many buckets an entry may be in, in segments of so many.
+    /// The number of buckets that an entry may be in, in segments of `buckets`.
     fn reach(buckets: usize) -> usize;
 
     /// The bucket that an entry may be in as the `nth`, below the reach; the first one is its home.
@@ -109,7 +109,7 @@ struct Growth {
     keys: AtomicU64,
     /// How many keys call for another segment.
     next_at: AtomicU64,
-    /// Held by who adds one.
+    /// Held by the thread that adds one.
     latch: Latch,
 }
 

@@ -1,4 +1,4 @@
-//! The lookup as a step machine: what has the key as a rule is asked for at once, and read between two looks at heads. And what is left for those who look for keys that were absent: marks, and stamps.
+//! The lookup as a step machine: what has the key as a rule is asked for at once, and read between two looks at heads. And what is left for transactions that look for keys that were absent: marks, and stamps.
 
 use super::bucket::{BUSY, Bucket, LONG, STASHED, meta_of};
 use super::segment::{Head, STAMPS};
@@ -79,7 +79,7 @@ impl<P: Placement> Hashed<P> {
                 backoff.wait();
                 continue;
             }
-            // Looked at behind the head: who moves keys to another segment says so before the head is free.
+            // Looked at behind the head: a thread that moves keys to another segment says so before it frees the head.
             let segment = self.segment_of(c.hash);
             if segment != c.segment {
                 c = Cursor { segment, asked: 0, ..c };

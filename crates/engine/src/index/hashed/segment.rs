@@ -1,4 +1,4 @@
-//! The head of a segment: the latch of whoever changes one of its keys, its version, the stash, and the stamps. It lies apart from
+//! The head of a segment: the latch of a thread that changes one of its keys, its version, the stash, and the stamps. It lies apart from
 //! the segment's buckets, as most lookups do not read it. A head of zeros is that of an empty segment.
 
 use crate::index::atomic::{AtomicU32, AtomicU64, Ordering, fence};

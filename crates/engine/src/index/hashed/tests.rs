@@ -3,7 +3,10 @@
 
 use super::*;
 use crate::epoch::Epochs;
-use crate::index::model::{Checked, get, index_model, keys_of_any_length, keys_of_eight, order_of, scan};
+use crate::index::model::{
+    Checked, get, index_model, insert, key, keys_of_any_length, keys_of_eight, order_of, remove, scan,
+    settle, try_insert,
+};
 use crate::index::stress;
 use crate::memory::Memory;
 use crate::suspend::{Never, Seeded};
@@ -20,38 +23,11 @@ fn make<P: Placement>(fixed8: bool, bits: u32) -> (Hashed<P>, Local) {
     (make_in::<P>(&memory, fixed8, bits), Local::new(&Epochs::new(), &memory))
 }
 
-fn try_insert<P: Placement>(
-    index: &Hashed<P>,
-    local: &Local,
-    bytes: &[u8],
-    id: u32,
-) -> Result<Inserted, OutOfMemory> {
-    let key = Key::new(bytes);
-    let (cursor, _) = get(index, &key, &mut Never);
-    // SAFETY: alone; the key lives.
-    unsafe { index.insert(local, &cursor, &key, RecordId(id)) }
-}
-
-fn insert<P: Placement>(index: &Hashed<P>, local: &Local, bytes: &[u8], id: u32) {
-    assert_eq!(try_insert(index, local, bytes, id), Ok(Inserted::New));
-}
-
-fn remove<P: Placement>(index: &Hashed<P>, local: &Local, bytes: &[u8], id: u32) {
-    // SAFETY: alone; the key lives.
-    assert!(unsafe { index.remove(local, &Key::new(bytes), RecordId(id)) });
-}
-
-fn key(fixed8: bool, n: u64) -> Vec<u8> {
-    if fixed8 { n.to_be_bytes().to_vec() } else { format!("customer/{n:020}").into_bytes() }
-}
-
 /// Of an empty index no line of a stash stays.
 fn nothing_left<P: Placement>(index: &Hashed<P>, local: &Local) {
     index.check_structure();
-    for _ in 0..100 {
-        local.refresh(None);
-    }
-    assert_eq!((local.pending(), index.rest.lines.used()), (0, 0));
+    settle(local);
+    assert_eq!(index.rest.lines.used(), 0);
 }
 
 /// Keys of eight bytes that have the same two buckets of a segment.

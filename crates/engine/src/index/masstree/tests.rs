@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::epoch::Epochs;
-use crate::index::model::{Checked, get, index_model, keys_of_any_length, keys_of_eight, scan};
+use crate::index::model::{Checked, get, index_model, keys_of_any_length, keys_of_eight, scan, settle};
 use crate::index::stress;
 use crate::memory::{Kind, Memory};
 use crate::suspend::Never;
@@ -31,10 +31,7 @@ fn remove(tree: &Masstree, local: &Local, key: &Key, id: u32) {
 
 /// Nodes in use when all that is retired has been given back.
 fn nodes_used(tree: &Masstree, local: &Local) -> u64 {
-    for _ in 0..100 {
-        local.refresh(None);
-    }
-    assert_eq!(local.pending(), 0);
+    settle(local);
     tree.nodes.used()
 }
 
