@@ -2,9 +2,9 @@
 //! transactions change, under each scheme, with one worker and with several, one transaction at a time and interleaved.
 
 use crate::Result;
+use crate::beside::{self, Beside, Row};
 use crate::cells::{CELLS, CcArgs, Cell};
 use crate::lines::{Point, measured, parsed, points};
-use crate::report::chart::{self, Data};
 use crate::report::environment::Environment;
 use crate::report::grid::Grid;
 use crate::report::{distinct, write, write_json};
@@ -100,89 +100,52 @@ fn figure(cell: &'static str, point: &Point) -> Figure {
     }
 }
 
-/// The figures of one workload, number of workers and mode, by scheme.
-fn group<'f>(figures: &'f [Figure], of: &Figure) -> impl Iterator<Item = &'f Figure> {
-    let (cell, workers, mode) = (of.cell, of.workers, of.mode.clone());
-    figures.iter().filter(move |one| (one.cell, one.workers, &one.mode) == (cell, workers, &mode))
-}
-
-/// One of each group.
-fn groups(figures: &[Figure]) -> impl Iterator<Item = &Figure> {
-    figures
-        .iter()
-        .filter(|figure| group(figures, figure).next().is_some_and(|first| std::ptr::eq(first, *figure)))
-}
-
-/// The figure of a scheme in the group that this one is of.
-fn of_scheme<'f>(figures: &'f [Figure], of: &Figure, cc: &str) -> Option<&'f Figure> {
-    group(figures, of).find(|one| one.cc == cc)
-}
-
-fn schemes(figures: &[Figure]) -> Vec<String> {
-    distinct(figures.iter().map(|figure| figure.cc.clone()))
-}
-
-fn text(figures: &[Figure]) -> String {
-    let schemes = schemes(figures);
-    let names = ["workload", "workers", "mode", "figure"].into_iter().map(|name| (name, name == "workers"));
-    let mut grid = Grid::new(names.chain(schemes.iter().map(|name| (name.as_str(), true))));
-    type Value = fn(&Figure) -> String;
-    let rows: [(&str, Value); 3] = [
+impl Beside for Figure {
+    const SETTING: &'static [(&'static str, bool)] =
+        &[("workload", false), ("workers", true), ("mode", false)];
+    const ROWS: &'static [Row<Self>] = &[
         ("k txn/s", |one| format!("{:.1}", one.transactions_per_s / 1e3)),
         ("spread", |one| format!("{:.0} %", one.spread * 100.0)),
         ("aborts/commit", |one| format!("{:.3}", one.aborts_per_commit)),
     ];
-    for first in groups(figures) {
-        grid.begin_group();
-        for (at, (name, value)) in rows.iter().enumerate() {
-            let labels = match at {
-                0 => [first.cell.to_owned(), first.workers.to_string(), first.mode.clone()],
-                _ => [const { String::new() }; 3],
-            };
-            let values = schemes.iter().map(|cc| of_scheme(figures, first, cc).map_or("-".to_owned(), value));
-            grid.push(labels.into_iter().chain([(*name).to_owned()]).chain(values));
-        }
+
+    fn setting(&self) -> Vec<String> {
+        vec![self.cell.to_owned(), self.workers.to_string(), self.mode.clone()]
     }
-    format!("{}\n\n{}\n", grid.text(), breakdown(figures).text())
+    fn variant(&self) -> &str {
+        &self.cc
+    }
+    fn transactions_per_s(&self) -> f64 {
+        self.transactions_per_s
+    }
+}
+
+fn text(figures: &[Figure]) -> String {
+    format!("{}\n\n{}\n", beside::text(figures), breakdown(figures).text())
 }
 
 /// Where the workers' time went, in percent.
 fn breakdown(figures: &[Figure]) -> Grid {
     let activities = distinct(figures.iter().flat_map(|one| one.shares.iter().map(|share| share.0.clone())));
-    let names = ["workload", "workers", "mode", "scheme"].into_iter().map(|name| (name, name == "workers"));
+    let names = Figure::SETTING.iter().copied().chain([("scheme", false)]);
     let mut grid = Grid::new(names.chain(activities.iter().map(|name| (name.as_str(), true))));
-    for first in groups(figures) {
+    for first in beside::groups(figures) {
         grid.begin_group();
-        for one in group(figures, first).filter(|one| !one.shares.is_empty()) {
-            let labels = [one.cell.to_owned(), one.workers.to_string(), one.mode.clone(), one.cc.clone()];
+        for one in beside::group(figures, first).filter(|one| !one.shares.is_empty()) {
             let shares = one.shares.iter().map(|share| format!("{:.1}", share.1 * 100.0));
-            grid.push(labels.into_iter().chain(shares));
+            grid.push(one.setting().into_iter().chain([one.cc.clone()]).chain(shares));
         }
     }
     grid
 }
 
-/// Bars: throughput by that of the first scheme, of the most workers and the last mode.
+/// Of the most workers and the last mode.
 fn svg(figures: &[Figure]) -> Result<String> {
-    let schemes = schemes(figures);
     let last = figures.last().expect("there are figures");
-    let drawn: Vec<&Figure> =
-        groups(figures).filter(|one| (one.workers, &one.mode) == (last.workers, &last.mode)).collect();
-    let ratio = |first: &Figure, cc: &str| {
-        let base = of_scheme(figures, first, &schemes[0])?.transactions_per_s;
-        Some(of_scheme(figures, first, cc)?.transactions_per_s / base).filter(|ratio| ratio.is_finite())
-    };
-    chart::svg_of(&Data {
-        caption: "Throughput of schemes of concurrency control by that of the first",
-        x_name: format!("workload; {} workers, mode {}", last.workers, last.mode),
-        y_name: "ratio",
-        categories: drawn.iter().map(|first| first.cell.to_owned()).collect(),
-        series: schemes
-            .iter()
-            .map(|cc| (cc.clone(), drawn.iter().map(|first| ratio(first, cc)).collect()))
-            .collect(),
-        lines: false,
-    })
+    let x_name = format!("workload; {} workers, mode {}", last.workers, last.mode);
+    let is_drawn = |one: &Figure| (one.workers, &one.mode) == (last.workers, &last.mode);
+    let names = ("Throughput of schemes of concurrency control by that of the first", x_name);
+    beside::svg(figures, names, |one| is_drawn(one).then(|| one.cell.to_owned()))
 }
 
 #[cfg(test)]

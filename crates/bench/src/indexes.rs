@@ -2,12 +2,11 @@
 //! transaction at a time and interleaved. What PiBench (Lersch, Hao, Oukid, Wang, Willhalm, PVLDB 2019) measures of an index
 //! alone, of an index in the engine.
 
+use crate::beside::{self, Beside, Row};
 use crate::index_args::{IndexArgs, Work};
 use crate::lines::{Point, measured, parsed, points};
-use crate::report::chart::{self, Data};
 use crate::report::environment::Environment;
-use crate::report::grid::Grid;
-use crate::report::{distinct, write, write_json};
+use crate::report::{write, write_json};
 use crate::{Failure, Result};
 use braiddb::IndexKind;
 use serde::Serialize;
@@ -47,13 +46,13 @@ pub(crate) fn run(args: &IndexArgs) -> Result<()> {
         let environment = environment.get_or_insert(outcome.environment.clone());
         let begin = figures.len();
         figures.extend(points(&outcome).iter().map(|point| figure(kind, &work, point)));
-        println!("{}", text(&figures[begin..]));
+        println!("{}", beside::text(&figures[begin..]));
         write_files(args, environment, &figures)?;
     }
     let environment = environment.ok_or_else(|| {
         Failure::new("nothing to run: the kinds of index that were chosen keep no order of keys to scan by")
     })?;
-    println!("{}\n\n{}", environment.summary(), text(&figures));
+    println!("{}\n\n{}", environment.summary(), beside::text(&figures));
     Ok(())
 }
 
@@ -115,76 +114,35 @@ fn figure(kind: IndexKind, work: &[Work], point: &Point) -> Figure {
     }
 }
 
-/// The figures that differ by the kind of index alone.
-fn group<'f>(figures: &'f [Figure], of: &Figure) -> impl Iterator<Item = &'f Figure> {
-    let (work, theta, workers, mode) = (of.work, of.theta, of.workers, of.mode.clone());
-    figures
-        .iter()
-        .filter(move |one| (one.work, one.theta, one.workers, &one.mode) == (work, theta, workers, &mode))
-}
-
-/// One of each group.
-fn groups(figures: &[Figure]) -> impl Iterator<Item = &Figure> {
-    let is_first =
-        |figure: &&Figure| group(figures, figure).next().is_some_and(|first| std::ptr::eq(first, *figure));
-    figures.iter().filter(is_first)
-}
-
-fn of_kind<'f>(figures: &'f [Figure], of: &Figure, index: &str) -> Option<&'f Figure> {
-    group(figures, of).find(|one| one.index == index)
-}
-
-fn text(figures: &[Figure]) -> String {
-    let kinds = distinct(figures.iter().map(|figure| figure.index.to_owned()));
-    let names = ["work", "theta", "workers", "mode", "figure"].map(|name| (name, name == "workers"));
-    let mut grid = Grid::new(names.into_iter().chain(kinds.iter().map(|name| (name.as_str(), true))));
-    type Value = fn(&Figure) -> String;
-    let rows: [(&str, Value); 5] = [
+impl Beside for Figure {
+    const SETTING: &'static [(&'static str, bool)] =
+        &[("work", false), ("theta", false), ("workers", true), ("mode", false)];
+    const ROWS: &'static [Row<Self>] = &[
         ("k txn/s", |one| format!("{:.0}", one.transactions_per_s / 1e3)),
         ("spread", |one| format!("{:.0} %", one.spread * 100.0)),
         ("p50 us", |one| format!("{:.2}", one.p50_us)),
         ("p99 us", |one| format!("{:.2}", one.p99_us)),
         ("bytes/record", |one| format!("{:.1}", one.bytes_per_record)),
     ];
-    for first in groups(figures) {
-        grid.begin_group();
-        for (at, (name, value)) in rows.iter().enumerate() {
-            let labels = match at {
-                0 => [
-                    first.work.to_owned(),
-                    first.theta.to_string(),
-                    first.workers.to_string(),
-                    first.mode.clone(),
-                ],
-                _ => [const { String::new() }; 4],
-            };
-            let values = kinds.iter().map(|kind| of_kind(figures, first, kind).map_or("-".to_owned(), value));
-            grid.push(labels.into_iter().chain([(*name).to_owned()]).chain(values));
-        }
+
+    fn setting(&self) -> Vec<String> {
+        vec![self.work.to_owned(), self.theta.to_string(), self.workers.to_string(), self.mode.clone()]
     }
-    grid.text()
+    fn variant(&self) -> &str {
+        self.index
+    }
+    fn transactions_per_s(&self) -> f64 {
+        self.transactions_per_s
+    }
 }
 
-/// Bars: throughput by that of the first kind, of the most workers and the last mode.
+/// Of the most workers and the last mode.
 fn svg(figures: &[Figure]) -> Result<String> {
-    let kinds = distinct(figures.iter().map(|figure| figure.index.to_owned()));
     let last = figures.last().expect("there are figures");
-    let drawn: Vec<&Figure> =
-        groups(figures).filter(|one| (one.workers, &one.mode) == (last.workers, &last.mode)).collect();
-    let ratio = |first: &Figure, kind: &str| {
-        let base = of_kind(figures, first, &kinds[0])?.transactions_per_s;
-        Some(of_kind(figures, first, kind)?.transactions_per_s / base).filter(|ratio| ratio.is_finite())
-    };
-    chart::svg_of(&Data {
-        caption: "Throughput of kinds of index by that of the first",
-        x_name: format!("work and skew; {} workers, mode {}", last.workers, last.mode),
-        y_name: "ratio",
-        categories: drawn.iter().map(|first| format!("{} {}", first.work, first.theta)).collect(),
-        series: kinds
-            .iter()
-            .map(|kind| (kind.clone(), drawn.iter().map(|first| ratio(first, kind)).collect()))
-            .collect(),
-        lines: false,
+    let x_name = format!("work and skew; {} workers, mode {}", last.workers, last.mode);
+    let is_drawn = |one: &Figure| (one.workers, &one.mode) == (last.workers, &last.mode);
+    beside::svg(figures, ("Throughput of kinds of index by that of the first", x_name), |one| {
+        is_drawn(one).then(|| format!("{} {}", one.work, one.theta))
     })
 }
 
@@ -214,7 +172,7 @@ mod tests {
             assert_eq!(of.len(), if kind.is_ordered() { 7 } else { 5 }, "{}", kind.name());
             assert!(of.iter().all(|one| one.transactions_per_s > 0.0 && one.bytes_per_record > 16.0));
         }
-        let text = text(&figures);
+        let text = beside::text(&figures);
         assert!(IndexKind::ALL.iter().all(|kind| text.contains(kind.name())), "{text}");
         assert!(svg(&figures).unwrap().contains("lookup 0.9"));
     }

@@ -2,8 +2,8 @@
 //! executing a transaction, the variants interleaved, reported as a table, JSON, an SVG chart and a page.
 //!
 //! `command` is the command line. `suite` is the harness of all `workloads`, `experiments` are other measurements,
-//! `lines` runs command lines as text, `cc` compares schemes in a grid of `cells`, `paper` has the presets for figures of
-//! papers, and `report` shows results.
+//! `lines` runs command lines as text, `cc` compares schemes in a grid of `cells`, `indexes` compares kinds of index, `beside` shows
+//! what these two have found, `paper` has the presets for figures of papers, and `report` shows results.
 #![deny(unsafe_code)]
 
 pub mod args;
@@ -13,6 +13,7 @@ pub mod scheme;
 pub mod temporary;
 pub mod workloads;
 
+mod beside;
 mod cc;
 mod cells;
 mod command;
