@@ -92,7 +92,7 @@ fn each_row_is_popped_once<C: ConcurrencyControl>() {
     assert!(all.into_iter().eq(0..ROWS));
 }
 
-/// Closures of calls are run again after conflicts, so that no count is lost; an error of their own undoes them.
+/// Closures of calls are run again after conflicts, so that no count is lost; an error or a panic of their own undoes them.
 fn calls_are_run_again<C: ConcurrencyControl>() {
     const COUNTS: u64 = 100;
     let (db, t) = database::<C>();
@@ -114,5 +114,13 @@ fn calls_are_run_again<C: ConcurrencyControl>() {
         Err(Error::user("no"))
     });
     assert_eq!((failed.unwrap_err().to_string(), runs), ("no".to_owned(), 1));
+    // So does a panic, and nothing is left behind.
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        db.transact(|tx| -> Result<()> {
+            tx.put(t, 1, 0)?;
+            std::panic::resume_unwind(Box::new("in the closure"))
+        })
+    }));
+    assert!(panicked.is_err());
     assert_eq!(db.transact(|tx| tx.get(t, 1)).unwrap(), Some(2 * COUNTS));
 }

@@ -78,6 +78,7 @@ impl<C: ConcurrencyControl> Transaction<C> {
     /// Begins again what has met a conflict and was undone: for schemes that let a transaction go first that has given way before.
     pub(super) fn begin_again(mut self) -> Result<Self> {
         debug_assert!(!self.is_open);
+        self.lend(|txn| txn.context().metrics.retries.add(1));
         let state = self.state.take().expect("there until it is dropped");
         state.txn.ended();
         Transaction::begin_with(&self.engine, Some(state))
@@ -95,7 +96,6 @@ impl<C: ConcurrencyControl> Transaction<C> {
             let txn = &state.txn;
             txn.context.set(NonNull::from(context));
             txn.is_retry.set(is_retry);
-            context.metrics.retries.add(u64::from(is_retry));
             txn.started();
             txn.begin_or_post().expect("in place")?;
             // SAFETY: not borrowed outside of single calls.
