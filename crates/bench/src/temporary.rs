@@ -55,7 +55,7 @@ pub fn remove_all() {
 
 /// Removes a directory, in which threads of an engine may still be making files. What is left is the user's to remove.
 fn remove(path: &Path) {
-    for _ in 0..10 {
+    for _ in 0..100 {
         if std::fs::remove_dir_all(path).is_ok() || !path.exists() {
             return;
         }

@@ -7,15 +7,21 @@ use std::error::Error;
 use std::io;
 use std::panic::{self, AssertUnwindSafe};
 use std::process;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 /// The exit code if the output pipe was closed.
 pub const UNREAD: u8 = 141;
 
 const INTERRUPTED: i32 = 130;
 
+/// Set before the temporary directories are removed: what fails afterwards may fail for the want of them.
+static IS_INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
 /// On SIGINT, removes the temporary directories and exits with code 130. (Other signals leave them.)
 pub fn remove_on_interrupt() {
     let end = || {
+        IS_INTERRUPTED.store(true, Ordering::SeqCst);
         temporary::remove_all();
         process::exit(INTERRUPTED);
     };
@@ -24,15 +30,20 @@ pub fn remove_on_interrupt() {
     }
 }
 
-/// Runs a command. `println!` panics if the output pipe is closed; that is an error like any other here, without a message.
+/// Runs a command. `println!` panics if the output pipe is closed; that is an error like any other here, without a message. A
+/// command that fails after an interrupt does not return: the process is about to exit with the interrupt's code.
 pub fn quietly(command: impl FnOnce() -> Result<(), Failure>) -> Result<(), Failure> {
     let loud = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
-        if !is_unread_panic(info.payload()) {
+        if !is_unread_panic(info.payload()) && !IS_INTERRUPTED.load(Ordering::SeqCst) {
             loud(info);
         }
     }));
-    match panic::catch_unwind(AssertUnwindSafe(command)) {
+    let ended = panic::catch_unwind(AssertUnwindSafe(command));
+    while IS_INTERRUPTED.load(Ordering::SeqCst) && !matches!(ended, Ok(Ok(()))) {
+        thread::park();
+    }
+    match ended {
         Ok(done) => done,
         Err(payload) if is_unread_panic(&*payload) => Err(io::Error::from(io::ErrorKind::BrokenPipe).into()),
         Err(payload) => panic::resume_unwind(payload),
