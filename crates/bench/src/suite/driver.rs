@@ -9,6 +9,7 @@ use super::{Benchmark, Condition, Loaded, Parameters, Suite};
 use crate::args::DurabilityKind;
 use crate::engine::{self, Database, Scheme};
 use crate::machine::progress;
+use crate::report::environment::memory_available_bytes;
 use crate::report::hardware::Counting;
 use crate::scheme::WithScheme;
 use crate::{Failure, Result};
@@ -19,9 +20,9 @@ pub(crate) fn run<B: Benchmark>(benchmark: &B, plan: &Plan) -> Result<Part> {
     let kinds = plan.databases();
     // What a scheme cannot do on disk is refused here, before anything is loaded.
     kinds.iter().try_for_each(|&kind| kind.scheme.with(TryOpen { kind, plan }))?;
-    let mut databases = Vec::new();
+    let (mut databases, memory_limit_bytes) = (Vec::new(), share_of_memory(kinds.len()));
     for kind in kinds {
-        databases.push((kind, kind.scheme.with(Load { benchmark, kind, plan })?));
+        databases.push((kind, kind.scheme.with(Load { benchmark, kind, plan, memory_limit_bytes })?));
     }
     let of = |variant: &Variant| {
         let found = databases.iter().find(|(kind, _)| *kind == variant.database());
@@ -60,6 +61,12 @@ pub(crate) fn run<B: Benchmark>(benchmark: &B, plan: &Plan) -> Result<Part> {
     };
     let rows = works.iter().zip(slices).flat_map(of_work).collect();
     Ok(Part { rows, databases: lines })
+}
+
+/// What memory each of a number of databases may take. They are all there at once, and many workloads grow: a system that runs out of
+/// memory would end the process without a word.
+fn share_of_memory(databases: usize) -> u64 {
+    memory_available_bytes().map_or(u64::MAX, |bytes| bytes / databases.max(1) as u64)
 }
 
 /// The parameters that all have, with the same values.
@@ -122,14 +129,16 @@ struct Load<'a, B> {
     benchmark: &'a B,
     kind: DatabaseKind,
     plan: &'a Plan,
+    memory_limit_bytes: u64,
 }
 
 impl<B: Benchmark> WithScheme for Load<'_, B> {
     type Output = Result<Box<dyn Runs>>;
     fn with<C: Scheme>(self) -> Self::Output {
-        let plan = self.plan;
+        let (plan, DatabaseKind { durability, .. }) = (self.plan, self.kind);
+        let tables = plan.tables(&self.kind);
         let (db, directory) =
-            engine::open::<C>(plan.tables(&self.kind), self.kind.durability, &plan.directory)?;
+            engine::open_limited::<C>(tables, durability, &plan.directory, self.memory_limit_bytes)?;
         let suites = self.benchmark.load(&db)?;
         assert!(suites.iter().all(|one| !one.suite.kinds().is_empty()), "a suite has kinds of transactions");
         let memory_before_bytes = engine::counters(&db).memory_bytes;
