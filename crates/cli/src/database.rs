@@ -7,4 +7,6 @@ pub mod look;
 pub mod open;
 pub mod restore;
 pub mod salvage;
+
 mod text;
+mod types;

@@ -7,11 +7,12 @@
 mod check;
 mod database;
 mod ending;
+mod help;
 mod history;
 mod parallel;
 mod sim;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -54,6 +55,10 @@ enum Command {
     Restore(database::restore::RestoreArgs),
     /// Checks a history of transactions, of Braid or any other engine, for anomalies
     History(history::HistoryArgs),
+    /// Prints a script by which a shell completes this command's words
+    Completions(help::CompletionsArgs),
+    /// Writes this command's pages for `man`
+    Man(help::ManArgs),
 }
 
 fn main() -> ExitCode {
@@ -83,6 +88,8 @@ fn run(command: &Command) -> Result<(), database::open::Failure> {
         Command::Load(args) => database::load::load(args),
         Command::Salvage(args) => database::salvage::salvage(args),
         Command::Restore(args) => database::restore::restore(args),
+        Command::Completions(args) => help::completions(args, Cli::command()),
+        Command::Man(args) => help::man(args, Cli::command()),
     }
 }
 
@@ -102,7 +109,6 @@ fn ordered_index(name: &str) -> Result<braiddb::IndexKind, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_command_line_is_well_formed() {

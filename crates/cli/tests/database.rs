@@ -407,3 +407,80 @@ fn tables_and_rows_are_looked_at() {
     assert!(refused(&directory, "scan db floats --prefix 1").contains("a u64 has no first part"));
     assert!(refused(&directory, "scan db pairs --from [1]").contains("--from: [1] is not a list of 3"));
 }
+
+#[test]
+fn structs_are_objects_with_their_fields() {
+    // Proves that rows of derived types, also of earlier versions, survive both forms byte for byte and can be written by hand.
+    let directory = Directory::new("structs");
+    let definitions = concat!(
+        r#"["address 1: {town: string}","user 1: {name: string}","#,
+        r#""user 2: {name: string, logins: list of u16, home: option of address}"]"#
+    );
+    let dump = [
+        format!(r#"{{"table":"users","key_type":"u32","value_type":"user","definitions":{definitions}}}"#),
+        r#"{"table":"users","key":1,"value":{"name":"Ada","logins":[7,8],"home":{"town":"London"}}}"#.into(),
+        r#"{"table":"users","key":2,"value":{"@version":1,"name":"Alan"}}"#.into(),
+        r#"{"table":"users","key":3,"value":{"name":"","logins":[],"home":null}}"#.into(),
+        r#"{"table":"users","key":4,"value":{"hex":"00"}}"#.into(),
+    ]
+    .join("\n")
+        + "\n";
+    directory.file("dump", &dump);
+    printed(&directory, "load db dump");
+    assert_eq!(printed(&directory, "dump db"), dump);
+    let csv = printed(&directory, "dump db --format csv");
+    assert!(
+        csv.contains("\"value: user where address 1: {town: string}; user 1: {name: string}; user 2: "),
+        "{csv}"
+    );
+    directory.file("csv", &csv);
+    printed(&directory, "load copy csv --format csv --table users");
+    assert_eq!(printed(&directory, "dump copy"), dump);
+
+    assert_eq!(printed(&directory, "get db users 2"), "{\"@version\":1,\"name\":\"Alan\"}\n");
+    let tables = printed(&directory, "tables db");
+    assert!(
+        tables.contains("u32 -> user  4 rows") && tables.contains("\n         user 1: {name: string}\n"),
+        "{tables}"
+    );
+
+    // Fields come in any order, and each has to be there.
+    let row = |value: &str| {
+        directory.file("row", &format!("{{\"table\":\"users\",\"key\":9,\"value\":{value}}}\n"));
+        "load db row"
+    };
+    printed(&directory, row(r#"{"home":null,"logins":[1],"name":"Eve"}"#));
+    assert_eq!(printed(&directory, "get db users 9"), "{\"name\":\"Eve\",\"logins\":[1],\"home\":null}\n");
+    for (value, why) in [
+        (r#"{"name":"Eve","logins":[1]}"#, "has no field \"home\""),
+        (r#"{"name":"Eve","logins":[1],"home":null,"age":1}"#, "no field \"age\""),
+        (r#"{"name":"Eve","logins":[65536],"home":null}"#, "logins: 65536 is not"),
+        (r#"{"name":"Eve","logins":[1],"home":{"town":1}}"#, "home: town: 1 is not a string"),
+        (r#"{"@version":3,"name":"Eve"}"#, "no version 3"),
+        (r#"["Eve",[1],null]"#, "not an object"),
+    ] {
+        let error = refused(&directory, row(value));
+        assert!(error.contains(why), "{value}: {error}");
+    }
+    // Definitions that go in a circle, or are none.
+    for (definitions, why) in [
+        (r#"["user 1: {friend: option of user}"]"#, None),
+        (r#"["user 1: {a: u8","user 2 {}"]"#, Some("\"user 2 {}\" is no definition")),
+        (r#"["user 1: {a: u8}","user 1: {a: u16}"]"#, Some("user 1: {a: u8}")),
+    ] {
+        directory.file(
+            "circle",
+            &format!(
+                "{{\"table\":\"t\",\"key_type\":\"u8\",\"value_type\":\"user\",\"definitions\":{definitions}}}\n\
+                 {{\"table\":\"t\",\"key\":1,\"value\":{{\"hex\":\"00\"}}}}\n"
+            ),
+        );
+        match why {
+            None => assert!(printed(&directory, "load circle-db circle").contains("1 rows")),
+            Some(why) => {
+                let error = refused(&directory, "load other-db circle");
+                assert!(error.contains(why), "{error}");
+            }
+        }
+    }
+}

@@ -109,6 +109,33 @@ pub enum Error {
         /// The types and index that were asked for.
         requested: String,
     },
+    /// Rows of a table may be of a named type as the program does not have it: its shape has changed under the same version, or the
+    /// program does not know the version.
+    ShapeMismatch {
+        /// The table's name.
+        table: String,
+        /// The definition that rows may be written by.
+        existing: String,
+        /// What the program has under the same name and version.
+        requested: Option<String>,
+    },
+    /// A line is no definition of a type, of the form `user 2: {name: string}`.
+    NoDefinition {
+        /// The name of the table that it was for.
+        table: String,
+        /// The line.
+        line: String,
+    },
+    /// There is no table of this name.
+    NoTable {
+        /// The name.
+        table: String,
+    },
+    /// There is a table of this name already.
+    TableExists {
+        /// The name.
+        table: String,
+    },
     /// A table has an index of a kind that this version does not know: a later one has made it.
     UnknownIndex {
         /// The table's name.
@@ -311,13 +338,42 @@ impl Error {
         }
     }
 
-    /// Those about tables.
+    /// Those about tables and their rows.
     fn fmt_of_table(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Error::KeyExists => f.write_str("the key to insert exists already"),
+            Error::KeyTooLong { bytes, bytes_max } => {
+                write!(f, "a key of {bytes} bytes is longer than the limit of {bytes_max}")
+            }
+            Error::ValueTooLong { bytes, bytes_max } => {
+                write!(f, "a value of {bytes} bytes is longer than the limit of {bytes_max}")
+            }
             Error::WrongDatabase => f.write_str("the table belongs to another database"),
+            Error::CatalogDamaged { table, number } => write!(
+                f,
+                "the database is damaged: its log makes table {table:?} number {number}, which it cannot be"
+            ),
             Error::TableMismatch { name, existing, requested } => {
                 write!(f, "table {name:?} holds {existing}, not {requested}")
             }
+            Error::ShapeMismatch { table, existing, requested: Some(requested) } => write!(
+                f,
+                "table {table:?} has rows of {existing}, and here the same version is {requested}: give the changed type a \
+                 higher version, and keep the one before as its `previous`"
+            ),
+            Error::ShapeMismatch { table, existing, requested: None } => write!(
+                f,
+                "table {table:?} may have rows of {existing}, which this program does not know: a newer program has written \
+                 them, or the type was left out from `previous` before the table was migrated"
+            ),
+            Error::NoDefinition { table, line } => {
+                write!(
+                    f,
+                    "for table {table:?}: {line:?} is no definition, such as \"user 2: {{name: string}}\""
+                )
+            }
+            Error::NoTable { table } => write!(f, "there is no table {table:?}"),
+            Error::TableExists { table } => write!(f, "there is a table {table:?} already"),
             Error::Overflow { table } => write!(f, "a number of table {table:?} cannot hold the sum"),
             Error::Frozen { table } => write!(f, "table {table:?} {FROZEN}"),
             Error::NotFrozen { table } => write!(f, "table {table:?} {NOT_FROZEN}"),
@@ -386,19 +442,20 @@ impl fmt::Display for Error {
             | Error::UnknownIndex { .. }
             | Error::NoOrder { .. }
             | Error::UnknownFront { .. } => self.fmt_of_index(f),
-            Error::KeyExists => f.write_str("the key to insert exists already"),
-            Error::KeyTooLong { bytes, bytes_max } => {
-                write!(f, "a key of {bytes} bytes is longer than the limit of {bytes_max}")
-            }
-            Error::ValueTooLong { bytes, bytes_max } => {
-                write!(f, "a value of {bytes} bytes is longer than the limit of {bytes_max}")
-            }
             Error::Malformed { expected, bytes, row } => malformed::tell(f, expected, *bytes, row.as_deref()),
             Error::OutOfMemory { limit_bytes } => {
                 write!(f, "the memory limit of {limit_bytes} bytes is reached")
             }
-            Error::WrongDatabase
+            Error::KeyExists
+            | Error::KeyTooLong { .. }
+            | Error::ValueTooLong { .. }
+            | Error::WrongDatabase
+            | Error::CatalogDamaged { .. }
             | Error::TableMismatch { .. }
+            | Error::ShapeMismatch { .. }
+            | Error::NoDefinition { .. }
+            | Error::NoTable { .. }
+            | Error::TableExists { .. }
             | Error::Overflow { .. }
             | Error::Frozen { .. }
             | Error::NotFrozen { .. } => self.fmt_of_table(f),
@@ -410,10 +467,6 @@ impl fmt::Display for Error {
             Error::Storage(error) => error.fmt(f),
             Error::Checkpoint(error) => error.fmt(f),
             Error::CheckpointFailed(error) => write!(f, "the checkpoint failed: {error}"),
-            Error::CatalogDamaged { table, number } => write!(
-                f,
-                "the database is damaged: its log makes table {table:?} number {number}, which it cannot be"
-            ),
             Error::OutOfReach { asked, first, last } => write!(
                 f,
                 "the database cannot be restored to {asked}: what there is reaches from {first} to {last}"

@@ -60,6 +60,8 @@ mod txn;
 #[doc(hidden)]
 pub mod wal;
 
+#[cfg(feature = "derive")]
+pub use braiddb_derive::{Key, Value};
 pub use cc::{
     Adaptive, ConcurrencyControl, DlDetect, HStore, MultiVersion, NoWait, Occ, Serializable, Silo, Snapshot,
     TicToc, TimestampOrdering, WaitDie,
@@ -73,8 +75,8 @@ pub use record::VALUE_BYTES_MAX;
 #[cfg(feature = "serde")]
 pub use table::Serde;
 pub use table::{
-    AsKey, Field, Index, KEY_BYTES_MAX, Key, KeyAs, NewValue, Number, Partition, Plain, Table, TableOptions,
-    Value,
+    AsKey, Definitions, Field, Index, KEY_BYTES_MAX, Key, KeyAs, NewValue, Number, OwnedField, Partition,
+    Plain, Table, TableOptions, Value,
 };
 pub use txn::{Transaction, Txn};
 
@@ -110,6 +112,13 @@ pub mod tools {
         Backup, FileReport, OpenCheck, Salvage, SalvageOptions, SalvagedTable, Verification, backup, verify,
     };
     pub use crate::txn::RawTable;
+}
+
+/// What code that is derived calls.
+#[cfg(feature = "derive")]
+#[doc(hidden)]
+pub mod derived {
+    pub use crate::table::{Decoder, Encoder};
 }
 
 /// Errors planted for tests of the tests, a database whose threads the caller steps, and what spares it waits.

@@ -106,8 +106,10 @@ fn work_over(inner: &SimulatedStorage, storage: &dyn Storage, count: u64, trace:
             }
             let text = |what: &str| format!("{what} {table}");
             let (name, key_type, value_type) = (text("table"), text("key"), text("value"));
+            let definitions = Vec::new();
+            let (index, front) = (None, None);
             let table =
-                CatalogEntry { number: table, fixed8, name, key_type, value_type, index: None, front: None };
+                CatalogEntry { number: table, fixed8, name, key_type, value_type, index, front, definitions };
             tables.push(TableEntry { table, ranges });
         }
         let (start_lsn, end_lsn) = (Lsn(number * 10), Lsn(number * 10 + 5));

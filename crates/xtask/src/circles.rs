@@ -17,6 +17,7 @@ const SOURCES: &[&str] = &[
     ENGINE,
     "crates/bench/src/",
     "crates/cli/src/",
+    "crates/derive/src/",
     "crates/history/src/",
     "crates/sim/src/",
     "crates/tpcc/src/",

@@ -32,6 +32,9 @@ pub struct DumpArgs {
 pub const KEY: &str = "key: ";
 pub const KEY_FIXED8: &str = "key of eight bytes: ";
 pub const VALUE: &str = "value: ";
+/// The word before the definitions of the types in it, and what is between two of them.
+pub const WHERE: &str = " where ";
+pub const DEFINITION_END: &str = "; ";
 
 /// How rows are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -96,6 +99,9 @@ fn write_types(info: &TableInfo, table: RawTable, to: &mut dyn Write) -> Result<
     if Column::keys(&info.key_type).is_fixed8().is_none() {
         write!(to, r#","fixed8":{}"#, table.is_fixed8())?;
     }
+    if !info.definitions.is_empty() {
+        write!(to, r#","definitions":{}"#, json!(info.definitions))?;
+    }
     Ok(writeln!(to, "}}")?)
 }
 
@@ -114,7 +120,7 @@ pub fn write_rows(
 }
 
 fn write_json(info: &TableInfo, mut rows: RawRows<'_>, to: &mut dyn Write) -> Result<(), Failure> {
-    let (keys, values) = (Column::keys(&info.key_type), Column::values(&info.value_type));
+    let (keys, values) = (Column::keys(&info.key_type), Column::values(info));
     let (name, mut line) = (json!(info.name), String::new());
     while let Some((key, value)) = rows.next()? {
         line.clear();
@@ -132,10 +138,15 @@ fn write_csv(
     mut rows: RawRows<'_>,
     to: &mut dyn Write,
 ) -> Result<(), Failure> {
-    let (keys, values) = (Column::keys(&info.key_type), Column::values(&info.value_type));
+    let (keys, values) = (Column::keys(&info.key_type), Column::values(info));
     let mut csv = csv::Writer::from_writer(to);
     let key = if keys.is_fixed8().is_none() && table.is_fixed8() { KEY_FIXED8 } else { KEY };
-    csv.write_record([format!("{key}{}", info.key_type), format!("{VALUE}{}", info.value_type)])?;
+    let mut value = format!("{VALUE}{}", info.value_type);
+    if !info.definitions.is_empty() {
+        value += WHERE;
+        value += &info.definitions.join(DEFINITION_END);
+    }
+    csv.write_record([format!("{key}{}", info.key_type), value])?;
     while let Some((key, value)) = rows.next()? {
         let (Some(key), Some(value)) = (keys.cell(&key), values.cell(value)) else {
             return Err(format!(

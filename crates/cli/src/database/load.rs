@@ -3,7 +3,7 @@
 //! Rows are dealt to as many parts as there are workers, by their keys; each part has one transaction under way. So all
 //! workers are busy, what waits is bounded, and of two rows with one key the later wins.
 
-use super::dump::{Format, KEY, KEY_FIXED8, VALUE};
+use super::dump::{DEFINITION_END, Format, KEY, KEY_FIXED8, VALUE, WHERE};
 use super::open::{Failure, open_or_create};
 use super::text::Column;
 use crate::sim::grouped;
@@ -88,6 +88,7 @@ struct Line<'l> {
     key_type: Option<String>,
     value_type: Option<String>,
     fixed8: Option<bool>,
+    definitions: Option<Vec<String>>,
     #[serde(borrow, default, deserialize_with = "present")]
     key: Option<&'l RawValue>,
     #[serde(borrow, default, deserialize_with = "present")]
@@ -165,6 +166,7 @@ impl<'d> Loader<'d> {
                 key_type: None,
                 value_type: None,
                 fixed8: None,
+                definitions: None,
                 key: Some(key),
                 value: Some(value),
             } => {
@@ -180,9 +182,14 @@ impl<'d> Loader<'d> {
                 key_type: Some(key_type),
                 value_type: Some(value_type),
                 fixed8,
+                definitions,
                 key: None,
                 value: None,
-            } => self.open_table(&table, key_type, value_type, fixed8),
+            } => {
+                let mut info = TableInfo::new(table, key_type, value_type);
+                info.definitions = definitions.unwrap_or_default();
+                self.open_table(info, fixed8)
+            }
             _ => Err(concat!(
                 "a line has either \"table\", \"key\" and \"value\", ",
                 "or \"table\", \"key_type\" and \"value_type\""
@@ -207,18 +214,13 @@ impl<'d> Loader<'d> {
     }
 
     fn add(&mut self, info: TableInfo, raw: RawTable) {
-        let (keys, values) = (Column::keys(&info.key_type), Column::values(&info.value_type));
+        let (keys, values) = (Column::keys(&info.key_type), Column::values(&info));
         self.tables.insert(info.name, Target { raw, keys, values });
     }
 
-    fn open_table(
-        &mut self,
-        name: &str,
-        key_type: String,
-        value_type: String,
-        fixed8: Option<bool>,
-    ) -> Result<(), String> {
-        let known = Column::keys(&key_type).is_fixed8();
+    fn open_table(&mut self, info: TableInfo, fixed8: Option<bool>) -> Result<(), String> {
+        let TableInfo { name, key_type, .. } = &info;
+        let known = Column::keys(key_type).is_fixed8();
         if known.is_some() && fixed8.is_some_and(|fixed8| known != Some(fixed8)) {
             return Err(format!("\"fixed8\" is not what {key_type} says"));
         }
@@ -228,9 +230,10 @@ impl<'d> Loader<'d> {
                 "{key_type} is not known here: \"fixed8\" has to say whether its keys have eight bytes each"
             )
         })?;
-        let info = TableInfo::new(name, key_type, value_type);
         let raw = self.db.create_raw_table(&info, fixed8).map_err(|error| error.to_string())?;
-        self.add(info, raw);
+        // With what the database knows besides.
+        let known = self.db.tables().into_iter().find(|table| table.name == info.name);
+        self.add(known.unwrap_or(info), raw);
         Ok(())
     }
 
@@ -260,13 +263,21 @@ impl<'d> Loader<'d> {
 
     fn take_header(&mut self, table: &str, key: &str, value: &str) -> Result<(), String> {
         let value = value.strip_prefix(VALUE).ok_or(HEADER)?;
+        let (value, lines) = value.split_once(WHERE).unwrap_or((value, ""));
+        let lines = lines.split(DEFINITION_END).filter(|line| !line.is_empty());
+        let definitions: Vec<_> = lines.map(String::from).collect();
+        let info = |key: &str| {
+            let mut info = TableInfo::new(table, key, value);
+            info.definitions.clone_from(&definitions);
+            info
+        };
         if let Some(key) = key.strip_prefix(KEY_FIXED8) {
-            return self.open_table(table, key.into(), value.into(), Some(true));
+            return self.open_table(info(key), Some(true));
         }
         let key = key.strip_prefix(KEY).ok_or(HEADER)?;
         // Of a type that is not known, this header says it.
         let fixed8 = Column::keys(key).is_fixed8().is_none().then_some(false);
-        self.open_table(table, key.into(), value.into(), fixed8)
+        self.open_table(info(key), fixed8)
     }
 
     fn take_cells(&mut self, table: &str, key: &str, value: &str) -> Result<(), String> {

@@ -71,13 +71,14 @@ pub fn tables(args: &TablesArgs) -> Result<(), Failure> {
     let width = tables.iter().map(|table| table.name.len()).max().unwrap_or(0);
     for info in &tables {
         let rows = count(&db, info)?;
-        let TableInfo { name, key_type, value_type, index, front, .. } = info;
+        let TableInfo { name, key_type, value_type, index, front, definitions, .. } = info;
         let has_front = *front == Front::Hash;
         if args.json {
             let front = if has_front { "hash" } else { "none" };
             let index = index.name();
             let line = json!({
-                "table": name, "key_type": key_type, "value_type": value_type, "rows": rows, "index": index, "front": front
+                "table": name, "key_type": key_type, "value_type": value_type, "definitions": definitions, "rows": rows,
+                "index": index, "front": front
             });
             writeln!(to, "{line}")?;
             continue;
@@ -89,6 +90,7 @@ pub fn tables(args: &TablesArgs) -> Result<(), Failure> {
             grouped(rows),
             index.name()
         )?;
+        definitions.iter().try_for_each(|line| writeln!(to, "{:width$}    {line}", ""))?;
     }
     to.flush()?;
     Ok(db.close()?)
@@ -101,7 +103,7 @@ pub fn get(args: &GetArgs) -> Result<(), Failure> {
     let key = Column::keys(&info.key_type).read_cell(&args.key).map_err(|why| format!("the key: {why}"))?;
     let found = db.begin()?.with(async |tx: &Txn| Ok(table.get(tx, &key).await?.map(<[u8]>::to_vec)))?;
     let value = found.ok_or_else(|| format!("table {:?} has no row with key {}", info.name, args.key))?;
-    let values = Column::values(&info.value_type);
+    let values = Column::values(&info);
     let mut text = String::new();
     match values.cell(&value).filter(|_| !args.json) {
         Some(cell) => text = cell,

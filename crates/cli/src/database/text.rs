@@ -3,9 +3,12 @@
 //! Text and bytes are one to one: what is written is read back to the same bytes. Bytes that are no value of their
 //! type, and those of types that are not known here, are written as they are, in hexadecimal digits.
 
-use braiddb::{KEY_BYTES_MAX, Key};
+use super::types::{Kind, OPAQUE, Shape, Shapes, Struct};
+use braiddb::{Key, TableInfo};
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use std::borrow::Cow;
+use std::collections::HashMap;
 use std::fmt::Write;
 
 /// In a cell, before bytes that are written as they are.
@@ -14,34 +17,8 @@ const HEX: &str = "hex:";
 /// What is wrong with a text.
 pub type Wrong = String;
 
-/// A type that is known here.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Kind {
-    Integer {
-        bytes: usize,
-        is_signed: bool,
-    },
-    F32,
-    F64,
-    Bool,
-    Char,
-    Bytes,
-    /// This many bytes.
-    Array(usize),
-    String,
-    Nothing,
-    Option(Box<Kind>),
-    /// This many of a kind, in keys alone.
-    List(Box<Kind>, usize),
-    Tuple(Vec<Kind>),
-}
-
-/// Types of this many bytes that are written as these.
-const OPAQUE: [(&str, usize); 6] =
-    [("uuid", 16), ("timestamp", 12), ("date", 6), ("time", 7), ("datetime", 13), ("duration", 12)];
-
-/// Longer names of types are not looked into: they come from files.
-const NAME_BYTES_MAX: usize = 4096;
+/// In the object of a struct, what names its version. (A field cannot have this name.)
+const VERSION: &str = "@version";
 
 /// Whether bytes are those of keys, whose order is the keys', or of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,14 +45,15 @@ struct Hex {
 impl Column {
     /// Keys of the type that has this name.
     pub fn keys(type_name: &str) -> Column {
-        let kind = Some(type_name).filter(|name| name.len() <= NAME_BYTES_MAX).and_then(Kind::of_key);
+        let kind = Kind::of_key(type_name);
         Column { role: Role::Key, type_name: type_name.into(), kind }
     }
 
-    /// Values of the type that has this name.
-    pub fn values(type_name: &str) -> Column {
-        let kind = Some(type_name).filter(|name| name.len() <= NAME_BYTES_MAX).and_then(Kind::of_value);
-        Column { role: Role::Value, type_name: type_name.into(), kind }
+    /// Values of a table.
+    pub fn values(info: &TableInfo) -> Column {
+        let (type_name, shapes) = (info.value_type.clone(), Shapes::new(&info.definitions));
+        let kind = Kind::of_value(&type_name, &shapes);
+        Column { role: Role::Value, type_name, kind }
     }
 
     /// Whether keys of the type have eight bytes each; none: that is not known here, since a program's own type may have such a name.
@@ -88,23 +66,36 @@ impl Column {
 
     /// Appends JSON for these bytes.
     pub fn write_json(&self, bytes: &[u8], out: &mut String) {
+        self.write_natural(bytes, out);
+    }
+
+    /// The same. Returns false if the bytes were written as they are.
+    fn write_natural(&self, bytes: &[u8], out: &mut String) -> bool {
         let (start, mut rest) = (out.len(), bytes);
         let written = self.kind.as_ref().and_then(|kind| kind.write_json(self.role, true, &mut rest, out));
-        if written.is_none() || !rest.is_empty() {
+        let is_natural = written.is_some() && rest.is_empty();
+        if !is_natural {
             out.truncate(start);
             out.push_str("{\"hex\":\"");
             push_hex(bytes, out);
             out.push_str("\"}");
         }
+        is_natural
     }
 
     /// The bytes for which there is this JSON.
     pub fn read_json(&self, json: &str) -> Result<Vec<u8>, Wrong> {
         if json.starts_with('{') {
-            let wrong =
-                |_| format!("{json} is no {}, and not of the form {{\"hex\": \"0f\"}}", self.type_name);
-            let Hex { hex } = serde_json::from_str(json).map_err(wrong)?;
-            return unhex(&hex);
+            match serde_json::from_str(json) {
+                Ok(Hex { hex }) => return unhex(&hex),
+                Err(_) if self.kind.as_ref().is_some_and(Kind::has_object) => {}
+                Err(_) => {
+                    return Err(format!(
+                        "{json} is no {}, and not of the form {{\"hex\": \"0f\"}}",
+                        self.type_name
+                    ));
+                }
+            }
         }
         let Some(kind) = &self.kind else {
             return Err(format!(
@@ -152,8 +143,7 @@ impl Column {
             Some(Kind::Array(count)) if *count == bytes.len() => Some(hex(bytes)),
             _ => {
                 let mut json = String::new();
-                self.write_json(bytes, &mut json);
-                let is_natural = !json.starts_with('{');
+                let is_natural = self.write_natural(bytes, &mut json);
                 Some(if is_natural { json } else { format!("{HEX}{}", hex(bytes)) })
             }
         }
@@ -182,71 +172,12 @@ impl Column {
 }
 
 impl Kind {
-    fn of_key(name: &str) -> Option<Kind> {
-        if let Some(inside) = name.strip_prefix('[') {
-            let (of, count) = inside.strip_suffix(']')?.rsplit_once("; ")?;
-            let count = number(count).filter(|count| *count <= KEY_BYTES_MAX)?;
-            return Some(Kind::List(Box::new(Kind::of_key(of)?), count));
-        }
-        let is_none = |kind: &Kind| matches!(kind, Kind::F32 | Kind::F64 | Kind::Nothing);
-        Kind::composed(name, "(", Kind::of_key).filter(|kind| !is_none(kind))
-    }
-
-    fn of_value(name: &str) -> Option<Kind> {
-        Kind::composed(name, "fields (", Kind::of_value)
-    }
-
-    /// Of keys or of values, as `of` knows their parts. `tuple`: how the name of one begins.
-    fn composed(name: &str, tuple: &str, of: fn(&str) -> Option<Kind>) -> Option<Kind> {
-        if let Some(of_what) = name.strip_prefix("option of ") {
-            return Some(Kind::Option(Box::new(of(of_what)?)));
-        }
-        if let Some(inside) = name.strip_prefix(tuple) {
-            let parts = split(inside.strip_suffix(')')?)?;
-            return Some(Kind::Tuple(parts.into_iter().map(of).collect::<Option<_>>()?));
-        }
-        match name.strip_suffix(" bytes") {
-            Some(count) => number(count).map(Kind::Array),
-            None => Kind::simple(name),
-        }
-    }
-
-    fn simple(name: &str) -> Option<Kind> {
-        let integer = |bytes, is_signed| Some(Kind::Integer { bytes, is_signed });
-        match name {
-            "u8" => integer(1, false),
-            "i8" => integer(1, true),
-            "u16" => integer(2, false),
-            "i16" => integer(2, true),
-            "u32" => integer(4, false),
-            "i32" => integer(4, true),
-            "u64" => integer(8, false),
-            "i64" => integer(8, true),
-            "u128" => integer(16, false),
-            "i128" => integer(16, true),
-            "f32" => Some(Kind::F32),
-            "f64" => Some(Kind::F64),
-            "bytes" => Some(Kind::Bytes),
-            "string" => Some(Kind::String),
-            "nothing" => Some(Kind::Nothing),
-            "bool" => Some(Kind::Bool),
-            "char" => Some(Kind::Char),
-            name => OPAQUE.iter().find(|opaque| opaque.0 == name).map(|opaque| Kind::Array(opaque.1)),
-        }
-    }
-
-    /// How many bytes each has as a field of a value; none: that depends, and is written in front of it.
-    fn field_bytes(&self) -> Option<usize> {
+    /// Whether the text of one may be an object.
+    fn has_object(&self) -> bool {
         match self {
-            Kind::Integer { bytes, .. } | Kind::Array(bytes) => Some(*bytes),
-            Kind::Bool => Some(1),
-            Kind::F32 | Kind::Char => Some(4),
-            Kind::F64 => Some(8),
-            Kind::Nothing => Some(0),
-            Kind::Tuple(parts) => {
-                parts.iter().try_fold(0usize, |sum, part| sum.checked_add(part.field_bytes()?))
-            }
-            Kind::Bytes | Kind::String | Kind::Option(_) | Kind::List(..) => None,
+            Kind::Struct(_) => true,
+            Kind::Option(of) => of.has_object(),
+            _ => false,
         }
     }
 
@@ -269,15 +200,7 @@ impl Kind {
             out.push_str(if at == 0 { "" } else { "," });
             let is_end = at + 1 == count;
             match role {
-                Role::Value if !is_end => {
-                    let length = match part.field_bytes() {
-                        Some(known) => known,
-                        None => u32::from_le_bytes(bytes.split_off(..4)?.try_into().ok()?) as usize,
-                    };
-                    let mut field = bytes.split_off(..length)?;
-                    part.write_json(role, true, &mut field, out)?;
-                    field.is_empty().then_some(())?;
-                }
+                Role::Value if !is_end => part.write_field(bytes, out)?,
                 _ => part.write_json(role, last && is_end, bytes, out)?,
             }
         }
@@ -305,15 +228,96 @@ impl Kind {
                 part.read_json(role, last && is_end, json.get(), out)?;
                 continue;
             }
-            let mut field = Vec::new();
-            part.read_json(role, true, json.get(), &mut field)?;
-            if part.field_bytes().is_none() {
-                let length = u32::try_from(field.len()).map_err(|_| format!("{json} is too long"))?;
-                out.extend_from_slice(&length.to_le_bytes());
-            }
-            out.append(&mut field);
+            part.read_field(json.get(), out)?;
         }
         Ok(())
+    }
+
+    /// As `write_json`, of a part of a value behind which others follow.
+    fn write_field(&self, bytes: &mut &[u8], out: &mut String) -> Option<()> {
+        let length = match self.field_bytes() {
+            Some(known) => known,
+            None => u32::from_le_bytes(bytes.split_off(..4)?.try_into().ok()?) as usize,
+        };
+        let mut field = bytes.split_off(..length)?;
+        self.write_json(Role::Value, true, &mut field, out)?;
+        field.is_empty().then_some(())
+    }
+
+    /// As `read_json`, of a part of a value behind which others follow.
+    fn read_field(&self, json: &str, out: &mut Vec<u8>) -> Result<(), Wrong> {
+        let mut field = Vec::new();
+        self.read_json(Role::Value, true, json, &mut field)?;
+        if self.field_bytes().is_none() {
+            let length = u32::try_from(field.len()).map_err(|_| format!("{json} is too long"))?;
+            out.extend_from_slice(&length.to_le_bytes());
+        }
+        out.append(&mut field);
+        Ok(())
+    }
+
+    /// As `write_json`, of a struct, which takes all bytes.
+    fn write_struct(of: &Struct, bytes: &mut &[u8], out: &mut String) -> Option<()> {
+        let (fields, version) = bytes.split_last_chunk()?;
+        *bytes = fields;
+        let Shape { version, fields } = of.version(u16::from_le_bytes(*version))?;
+        out.push('{');
+        if *version != of.newest().version {
+            let comma = if fields.is_empty() { "" } else { "," };
+            write!(out, "\"{VERSION}\":{version}{comma}").ok()?;
+        }
+        for (at, (name, kind)) in fields.iter().enumerate() {
+            let comma = if at == 0 { "" } else { "," };
+            write!(out, "{comma}\"{name}\":").ok()?;
+            match at + 1 == fields.len() {
+                false => kind.write_field(bytes, out)?,
+                true => kind.write_json(Role::Value, true, bytes, out)?,
+            }
+        }
+        out.push('}');
+        Some(())
+    }
+
+    /// As `read_json`, of a struct.
+    fn read_struct(of: &Struct, json: &str, out: &mut Vec<u8>) -> Result<(), Wrong> {
+        let wrong = |_| format!("{json} is not an object with fields");
+        let mut found: HashMap<Cow<'_, str>, &RawValue> = serde_json::from_str(json).map_err(wrong)?;
+        let shape = match found.remove(VERSION) {
+            None => of.newest(),
+            Some(version) => {
+                let known = version.get().parse().ok().and_then(|version| of.version(version));
+                known.ok_or_else(|| format!("there is no version {} of the type", version.get()))?
+            }
+        };
+        for (at, (name, kind)) in shape.fields.iter().enumerate() {
+            let json =
+                found.remove(name.as_str()).ok_or_else(|| format!("{json} has no field {name:?}"))?.get();
+            let is_end = at + 1 == shape.fields.len();
+            let read = if is_end {
+                kind.read_json(Role::Value, true, json, out)
+            } else {
+                kind.read_field(json, out)
+            };
+            read.map_err(|why| format!("{name}: {why}"))?;
+        }
+        if let Some(name) = found.into_keys().min() {
+            return Err(format!("the type has no field {name:?}"));
+        }
+        out.extend_from_slice(&shape.version.to_le_bytes());
+        Ok(())
+    }
+
+    /// As `write_json`, of a sequence, which takes all bytes.
+    fn write_sequence(of: &Kind, bytes: &mut &[u8], out: &mut String) -> Option<()> {
+        out.push('[');
+        let mut comma = "";
+        while !bytes.is_empty() {
+            out.push_str(comma);
+            of.write_field(bytes, out)?;
+            comma = ",";
+        }
+        out.push(']');
+        Some(())
     }
 
     /// Takes bytes of this kind from the front and appends JSON for them; `last`: nothing follows in the same key.
@@ -359,6 +363,8 @@ impl Kind {
                 Kind::write_list(std::iter::repeat_n(&**of, *count), role, last, bytes, out)?
             }
             Kind::Tuple(parts) => Kind::write_list(parts.iter(), role, last, bytes, out)?,
+            Kind::Sequence(of) => Kind::write_sequence(of, bytes, out)?,
+            Kind::Struct(of) => Kind::write_struct(of, bytes, out)?,
         }
         Some(())
     }
@@ -417,32 +423,14 @@ impl Kind {
                 Kind::read_list(std::iter::repeat_n(&**of, *count), role, last, json, out)?;
             }
             Kind::Tuple(parts) => Kind::read_list(parts.iter(), role, last, json, out)?,
+            Kind::Sequence(of) => {
+                let found: Vec<&RawValue> = serde_json::from_str(json).map_err(|_| not("a list"))?;
+                found.iter().try_for_each(|json| of.read_field(json.get(), out))?;
+            }
+            Kind::Struct(of) => Kind::read_struct(of, json, out)?,
         }
         Ok(())
     }
-}
-
-/// A count, which has one spelling.
-fn number(count: &str) -> Option<usize> {
-    count.parse::<usize>().ok().filter(|parsed| parsed.to_string() == count)
-}
-
-/// The parts between the commas that are not in parentheses.
-fn split(names: &str) -> Option<Vec<&str>> {
-    let (mut parts, mut depth, mut start) = (Vec::new(), 0usize, 0);
-    for (at, c) in names.char_indices() {
-        match c {
-            '(' => depth += 1,
-            ')' => depth = depth.checked_sub(1)?,
-            ',' if depth == 0 => {
-                parts.push(names[start..at].trim());
-                start = at + 1;
-            }
-            _ => {}
-        }
-    }
-    parts.push(names[start..].trim());
-    (depth == 0 && parts.len() > 1).then_some(parts)
 }
 
 /// Of an integer in keys, what turns the order of bytes into that of numbers.
@@ -533,6 +521,10 @@ mod tests {
     use super::*;
     use braiddb::Value;
 
+    fn values(type_name: &str) -> Column {
+        Column::values(&TableInfo::new("t", "u64", type_name))
+    }
+
     /// The bytes are written as `text`, and that is read to the same bytes, as JSON and as a cell.
     fn check(column: &Column, bytes: &[u8], text: &str) {
         let mut json = String::new();
@@ -579,7 +571,7 @@ mod tests {
     /// Values of a type are written as `text`.
     fn fields<V: Value>(input: V::Input<'_>, text: &str) {
         let bytes = V::encode(input).unwrap();
-        check(&Column::values(&V::type_name()), bytes.as_ref(), text);
+        check(&values(&V::type_name()), bytes.as_ref(), text);
     }
 
     #[test]
@@ -596,7 +588,7 @@ mod tests {
     #[test]
     fn values_have_their_natural_form() {
         // Proves that every type of values is written and read; numbers that JSON has not, as their bytes.
-        let value = |name: &str, bytes: &[u8], text: &str| check(&Column::values(name), bytes, text);
+        let value = |name: &str, bytes: &[u8], text: &str| check(&values(name), bytes, text);
         value("u8", &[200], "200");
         value("i16", &(-2i16).to_le_bytes(), "-2");
         value("u64", &u64::MAX.to_le_bytes(), "18446744073709551615");
@@ -634,7 +626,7 @@ mod tests {
             ("u8", r#"{"hex":"00","more":1}"#),
             ("my::Struct", "1"),
         ] {
-            assert!(Column::values(name).read_json(json).is_err(), "{name} {json}");
+            assert!(values(name).read_json(json).is_err(), "{name} {json}");
         }
         for json in ["1", "[1]", r#"[1,"a",2]"#, r#"["a",1]"#] {
             assert!(Column::keys("(u32, string)").read_json(json).is_err(), "{json}");
@@ -648,21 +640,18 @@ mod tests {
             ("bool", "1"),
             ("char", r#""ab""#),
         ] {
-            assert!(Column::values(name).read_json(json).is_err(), "{name} {json}");
+            assert!(values(name).read_json(json).is_err(), "{name} {json}");
         }
         for name in ["f64", "nothing", "[f32; 2]", "option of f64", "[u8]", "[u8; 02]", "fields (u8, u8)"] {
             assert!(Column::keys(name).is_fixed8().is_none(), "{name} is no type of keys");
         }
-        assert!(
-            Column::values("(u8, u8)").read_json("[1,2]").is_err(),
-            "which is a type's of a program's own"
-        );
+        assert!(values("(u8, u8)").read_json("[1,2]").is_err(), "which is a type's of a program's own");
         for json in [r#""01""#, r#""010203""#, r#""01g2""#, "1"] {
             assert!(Column::keys("2 bytes").read_json(json).is_err(), "{json}");
         }
         assert_eq!(Column::keys("8 bytes").is_fixed8(), Some(true));
         assert_eq!(Column::keys("08 bytes").is_fixed8(), None);
-        assert!(Column::values("my::Struct").read_cell("01").is_err());
-        assert_eq!(Column::values("string").cell(&[0xff]), None, "a string's cell has no other form");
+        assert!(values("my::Struct").read_cell("01").is_err());
+        assert_eq!(values("string").cell(&[0xff]), None, "a string's cell has no other form");
     }
 }

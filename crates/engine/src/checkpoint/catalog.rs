@@ -19,12 +19,16 @@ pub struct CatalogEntry {
     pub index: Option<String>,
     /// What is in front of its index, by name; none: nothing.
     pub front: Option<String>,
+    /// Definitions of the named types that its values consist of, as lines of text.
+    pub definitions: Vec<String>,
 }
 
 /// The further part that names the kind of index.
 const INDEX: u8 = 1;
 /// The further part that names what is in front of it.
 const FRONT: u8 = 2;
+/// A further part that is a definition. It comes any number of times.
+const DEFINITION: u8 = 3;
 
 impl CatalogEntry {
     /// Adds the encoded entry to `bytes`.
@@ -35,14 +39,14 @@ impl CatalogEntry {
             push_varint(bytes, text.len() as u64);
             bytes.extend_from_slice(text.as_bytes());
         }
-        // How many further parts follow.
-        push_varint(bytes, u64::from(self.index.is_some()) + u64::from(self.front.is_some()));
-        for (kind, name) in [(INDEX, &self.index), (FRONT, &self.front)] {
-            if let Some(name) = name {
-                bytes.push(kind);
-                push_varint(bytes, name.len() as u64);
-                bytes.extend_from_slice(name.as_bytes());
-            }
+        let names = [(INDEX, &self.index), (FRONT, &self.front)].into_iter();
+        let names = names.filter_map(|(kind, name)| Some((kind, name.as_ref()?)));
+        let parts: Vec<_> = names.chain(self.definitions.iter().map(|line| (DEFINITION, line))).collect();
+        push_varint(bytes, parts.len() as u64);
+        for (kind, text) in parts {
+            bytes.push(kind);
+            push_varint(bytes, text.len() as u64);
+            bytes.extend_from_slice(text.as_bytes());
         }
     }
 
@@ -58,20 +62,21 @@ impl CatalogEntry {
         let name = take_text(&mut bytes)?;
         let key_type = take_text(&mut bytes)?;
         let value_type = take_text(&mut bytes)?;
-        let (mut index, mut front) = (None, None);
+        let (mut index, mut front, mut definitions) = (None, None, Vec::new());
         take_parts(&mut bytes, |kind, part| {
-            let place = match kind {
-                INDEX => &mut index,
-                FRONT => &mut front,
-                _ => return false,
-            };
-            // (Each part comes once.)
-            place.is_none() && {
-                *place = String::from_utf8(part.to_vec()).ok();
-                place.is_some()
+            let text = String::from_utf8(part.to_vec());
+            match (kind, text) {
+                (INDEX, Ok(text)) => index.replace(text).is_none(), // it comes once
+                (FRONT, Ok(text)) => front.replace(text).is_none(),
+                (DEFINITION, Ok(text)) => {
+                    definitions.push(text);
+                    true
+                }
+                _ => false,
             }
         })?;
-        bytes.is_empty().then_some(CatalogEntry { number, fixed8, name, key_type, value_type, index, front })
+        let entry = CatalogEntry { number, fixed8, name, key_type, value_type, index, front, definitions };
+        bytes.is_empty().then_some(entry)
     }
 }
 

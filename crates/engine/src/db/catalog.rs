@@ -2,13 +2,13 @@
 
 use super::Database;
 use crate::cc::ConcurrencyControl;
-use crate::durable::{Backup, Durable, Progress, Salvage, SalvageOptions, Salvager, log_table};
+use crate::durable::{Backup, Durable, Progress, Salvage, SalvageOptions, Salvager};
 use crate::error::{Error, Result};
 use crate::index::{Front, IndexKind};
-use crate::kernel::open_table;
+use crate::kernel::{Request, open_table};
 use crate::options::Durability;
 use crate::storage::{FileStorage, Storage};
-use crate::table::{TableKind, TableOptions};
+use crate::table::{Definitions, Description, TableInner, TableKind, TableOptions};
 use crate::txn::RawTable;
 use std::path::Path;
 
@@ -26,6 +26,9 @@ pub struct TableInfo {
     pub index: IndexKind,
     /// What is in front of its index.
     pub front: Front,
+    /// Definitions of the named types that its values consist of, with the versions that rows may have: lines as
+    /// `user 2: {name: string, age: u32}`.
+    pub definitions: Vec<String>,
 }
 
 impl TableInfo {
@@ -36,7 +39,8 @@ impl TableInfo {
         value_type: impl Into<String>,
     ) -> TableInfo {
         let (name, key_type, value_type) = (name.into(), key_type.into(), value_type.into());
-        TableInfo { name, key_type, value_type, index: IndexKind::default(), front: Front::default() }
+        let (index, front) = (IndexKind::default(), Front::default());
+        TableInfo { name, key_type, value_type, index, front, definitions: Vec::new() }
     }
 }
 
@@ -53,32 +57,36 @@ impl<C: ConcurrencyControl> Database<C> {
     /// # Ok::<(), braiddb::Error>(())
     /// ```
     pub fn tables(&self) -> Vec<TableInfo> {
-        let info = |kind: &TableKind| {
-            let (key_type, value_type) = kind.types.clone();
-            let TableOptions { index, front } = kind.options;
-            TableInfo { name: kind.name.clone(), key_type, value_type, index, front }
+        let info = |table: &TableInner| {
+            let Description { name, types: (key_type, value_type), definitions } =
+                table.description().clone();
+            let TableOptions { index, front } = table.kind.options;
+            TableInfo { name, key_type, value_type, index, front, definitions }
         };
-        self.engine().all_tables().into_iter().map(|table| info(&table.kind)).collect()
+        self.engine().all_tables().into_iter().map(info).collect()
     }
 
     /// The table of this name, if there is one, by the bytes of its keys and values.
     pub fn raw_table(&self, name: &str) -> Option<RawTable> {
         let engine = self.engine();
         let tables = engine.all_tables();
-        let table = tables.into_iter().find(|table| table.kind.name == name)?;
+        let table = tables.into_iter().find(|table| table.description().name == name)?;
         _ = table.index.partitioning().say(None, engine.options.partitions); // if nothing has been said
         Some(RawTable::new(table, engine.id))
     }
 
     /// As [`Database::table`], with types that are known by name only; with `fixed8` every key has eight bytes, as
-    /// those of [`Key::FIXED8`](crate::Key::FIXED8) types do. A table that exists may have other options.
+    /// those of [`Key::FIXED8`](crate::Key::FIXED8) types do. A table that exists may have other options, and further
+    /// definitions.
     pub fn create_raw_table(&self, info: &TableInfo, fixed8: bool) -> Result<RawTable> {
         let engine = &**self.engine();
-        let TableInfo { name, key_type, value_type, index, front } = info.clone();
-        let options = TableOptions { index, front };
-        let kind = TableKind { name, types: (key_type, value_type), fixed8, options };
-        let created = |number, kind: &TableKind| log_table(engine, number, kind);
-        open_table(engine, kind, false, None, created, |table| RawTable::new(table, engine.id))
+        let TableInfo { name, key_type, value_type, index, front, definitions } = info.clone();
+        let kind = TableKind { fixed8, options: TableOptions { index, front } };
+        let wrong = |line| Error::NoDefinition { table: name.clone(), line };
+        let definitions = Definitions::of_lines(&definitions).map_err(wrong)?;
+        let description = Description { name, types: (key_type, value_type), ..Description::default() };
+        let request = Request { definitions, ..Request::raw(kind, description) };
+        open_table(engine, request, self.note(), |table| RawTable::new(table, engine.id))
     }
 
     /// Copies the database to an empty directory, which is made if it is not there, while transactions go on. The copy

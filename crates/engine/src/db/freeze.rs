@@ -52,7 +52,7 @@ impl<C: ConcurrencyControl> Database<C> {
         table.allow(Allowed::Reads);
         let have_ended = engine.await_older();
         table.allow(if have_ended { allowed } else { before });
-        if have_ended { Ok(()) } else { Err(Error::NotFrozen { table: table.kind.name.clone() }) }
+        if have_ended { Ok(()) } else { Err(Error::NotFrozen { table: table.name() }) }
     }
 }
 

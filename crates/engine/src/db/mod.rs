@@ -6,6 +6,7 @@ mod handle;
 mod indexes;
 mod open;
 mod restore;
+mod schema;
 mod transact;
 mod worker;
 
@@ -20,13 +21,15 @@ use crate::error::{Error, Result};
 use crate::exec::{
     self, BatchSize, BatchTask, Executor, Fate, Hint, Task, TaskError, WorkerOptions, pin_within_mask,
 };
-use crate::kernel::{Engine, open_table};
+use crate::kernel::{Engine, Request, open_table};
 use crate::metrics::{Clock, Event, Statistics, SystemClock};
 use crate::ops::TxnState;
 use crate::options::Options;
 use crate::suspend::{OnMiss, Suspend};
 use crate::sync::atomic::Ordering::Relaxed;
-use crate::table::{AsKey, Key, Partition, Table, TableKind, TableOptions, Value, leading};
+use crate::table::{
+    AsKey, Definitions, Description, Key, Partition, Table, TableKind, TableOptions, Value, leading,
+};
 use crate::txn::{Closure, Each, Transaction, Txn, WorkerHost, run_in_turn, run_to_commit};
 use crate::wal;
 use std::fmt;
@@ -244,6 +247,11 @@ impl<C: ConcurrencyControl> Database<C> {
         table.index.partitioning().number_of(&leading(&key)?).map(Partition::new)
     }
 
+    /// Notes what the catalog says of a table.
+    fn note(&self) -> impl FnOnce(u32, &TableKind, &Description) -> Result<()> {
+        |number, kind, description| log_table(&self.0.engine, number, kind, description)
+    }
+
     fn open_table<K: Key, V: Value + ?Sized>(
         &self,
         name: &str,
@@ -251,11 +259,14 @@ impl<C: ConcurrencyControl> Database<C> {
         leading_bits: Option<u32>,
     ) -> Result<Table<K, V>> {
         let engine = &*self.0.engine;
-        let created = |number, kind: &TableKind| log_table(engine, number, kind);
         let is_chosen = options.is_some();
         let by_default = TableOptions { index: engine.options.index, front: engine.options.front };
-        let kind = TableKind::of::<K, V>(name, options.unwrap_or(by_default));
-        open_table(engine, kind, is_chosen, leading_bits, created, |table| table.handle(engine.id))
+        let kind = TableKind { fixed8: K::FIXED8, options: options.unwrap_or(by_default) };
+        let description = Description::of::<K, V>(name);
+        let mut definitions = Definitions::default();
+        V::define(&mut definitions);
+        let request = Request { kind, description, is_chosen, leading_bits, definitions, is_raw: false };
+        open_table(engine, request, self.note(), |table| table.handle(engine.id))
     }
 
     /// Submits a transaction, from any thread. It runs on one of the database's worker threads; on a

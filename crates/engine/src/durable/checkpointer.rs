@@ -21,7 +21,7 @@ use crate::error::{Error, Result};
 use crate::kernel::Engine;
 use crate::metrics::Clock;
 use crate::storage::{Operation, Storage};
-use crate::table::{TableInner, TableKind};
+use crate::table::{Description, TableInner, TableKind};
 use crate::txn::Transaction;
 use crate::wal::{DatabaseId, Expected, Lsn, Writer};
 use std::sync::Arc;
@@ -334,7 +334,7 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
         current.changed = self.changed(&tables);
         self.pending.clone_from(&current.changed);
         let entry = |table: &&TableInner| TableEntry {
-            table: entry(table.number(), &table.kind),
+            table: entry(table.number(), &table.kind, &table.description()),
             ranges: Vec::new(),
         };
         current.tables = tables.iter().map(entry).collect();
@@ -470,14 +470,16 @@ fn bounds(entry: Option<&TableEntry>) -> Vec<&[u8]> {
 }
 
 /// A table's line in a manifest, and in the log.
-pub(super) fn entry(number: u32, kind: &TableKind) -> CatalogEntry {
-    let (key_type, value_type) = kind.types.clone();
+pub(super) fn entry(number: u32, kind: &TableKind, description: &Description) -> CatalogEntry {
+    let Description { name, types: (key_type, value_type), definitions } = description.clone();
     let (index, front) = (kind.index_name().map(String::from), kind.front_name().map(String::from));
-    CatalogEntry { number, fixed8: kind.fixed8, name: kind.name.clone(), key_type, value_type, index, front }
+    CatalogEntry { number, fixed8: kind.fixed8, name, key_type, value_type, index, front, definitions }
 }
 
 /// What a line says of its table.
-pub(super) fn kind(entry: &CatalogEntry) -> Result<TableKind> {
+pub(super) fn kind(entry: &CatalogEntry) -> Result<(TableKind, Description)> {
+    let CatalogEntry { name, fixed8, definitions, .. } = entry.clone();
+    let kind = TableKind::named(&name, fixed8, entry.index.as_deref(), entry.front.as_deref())?;
     let types = (entry.key_type.clone(), entry.value_type.clone());
-    TableKind::named(&entry.name, types, entry.fixed8, entry.index.as_deref(), entry.front.as_deref())
+    Ok((kind, Description { name, types, definitions }))
 }

@@ -52,7 +52,7 @@ use crate::kernel::{Engine, Log};
 use crate::metrics::{Clock, Statistics};
 use crate::options::{Durability, Options};
 use crate::storage::{Holder, LockGuard, Storage};
-use crate::table::TableKind;
+use crate::table::{Description, TableKind};
 use crate::wal::{self, Cut, DatabaseId, FlusherThread, Tail, Writer};
 use mark::Mark;
 use recovery::{Found, Recoverer};
@@ -348,22 +348,23 @@ impl Drop for Durable {
     }
 }
 
-/// Notes a new table in the log; where that lasts, it has lasted when this returns.
+/// Notes in the log what the catalog says of a table from now on; where that lasts, it has lasted when this returns.
 pub(crate) fn log_table<C: ConcurrencyControl>(
     engine: &Engine<C>,
     number: u32,
     kind: &TableKind,
+    description: &Description,
 ) -> Result<()> {
     if engine.is_read_only() {
         return Err(Error::ReadOnly);
     }
     let Some(log) = engine.log.get() else { return Ok(()) };
     let mut bytes = Vec::new();
-    checkpointer::entry(number, kind).encode(&mut bytes);
+    checkpointer::entry(number, kind, description).encode(&mut bytes);
     let lsn = log.writer.append_catalog(&bytes).map_err(Error::Log)?;
     if engine.options.durability == Durability::Sync && !log.is_stepped {
         return match log.writer.wait_settled(lsn) {
-            // The record is in the log, so the table is there; and nothing in it is durable before that.
+            // The record is in the log, so it holds; and nothing that builds on it is durable before that.
             Err(wal::Error::Full(_)) => Ok(()),
             settled => settled.map_err(Error::Log),
         };

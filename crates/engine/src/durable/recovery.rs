@@ -292,7 +292,8 @@ fn threads<C: ConcurrencyControl>(engine: &Engine<C>) -> usize {
 
 /// Makes a table that there was, unless the checkpoint has it already.
 fn create<C: ConcurrencyControl>(engine: &Engine<C>, entry: &CatalogEntry) -> Result<()> {
-    if restore_table(engine, entry.number, checkpointer::kind(entry)?)? {
+    let (kind, description) = checkpointer::kind(entry)?;
+    if restore_table(engine, entry.number, kind, description)? {
         return Ok(());
     }
     Err(Error::CatalogDamaged { table: entry.name.clone(), number: entry.number })

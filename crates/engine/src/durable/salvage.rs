@@ -10,10 +10,10 @@ use crate::checkpoint::{
     self, Block, CatalogEntry, Closed, Identity, Manifest, RowsFile, RowsReader, TableEntry,
 };
 use crate::error::{Error, Result};
-use crate::kernel::{Engine, open_table};
+use crate::kernel::{Engine, Request, open_table};
 use crate::options::Durability;
 use crate::storage::Storage;
-use crate::table::TableKind;
+use crate::table::{Definitions, Description, TableKind};
 use crate::txn::{RawTable, Transaction};
 use crate::wal::{self, Cut, DatabaseId, Ending, Gap, Lsn, Record, Remains, Remnant};
 use std::collections::BTreeMap;
@@ -272,9 +272,16 @@ impl<C: ConcurrencyControl> Salvaging<'_, C> {
     /// Makes a table in the new database.
     fn add_table(&mut self, entry: &CatalogEntry, start: Lsn, checkpoint: Option<u64>) -> Result<()> {
         let engine = &**self.of.engine;
-        let (name, kind) = (entry.name.clone(), checkpointer::kind(entry)?);
-        let created = |number, kind: &TableKind| log_table(engine, number, kind);
-        let raw = open_table(engine, kind, false, None, created, |table| RawTable::new(table, engine.id))?;
+        let (kind, description) = checkpointer::kind(entry)?;
+        let name = entry.name.clone();
+        // A line that is no definition is left out, as what else cannot be read.
+        let lines = description.definitions.iter().cloned();
+        let lines: Vec<_> =
+            lines.filter(|line| Definitions::of_lines(std::slice::from_ref(line)).is_ok()).collect();
+        let definitions = Definitions::of_lines(&lines).unwrap_or_default();
+        let request = Request { definitions, ..Request::raw(kind, description) };
+        let note = |number, kind: &TableKind, of: &Description| log_table(engine, number, kind, of);
+        let raw = open_table(engine, request, note, |table| RawTable::new(table, engine.id))?;
         let report = SalvagedTable { name, checkpoint, ..SalvagedTable::default() };
         let is_cut = self.gaps.iter().any(|gap| self.cuts(gap, start));
         self.tables.insert(entry.number, Target { raw, start, is_cut, report });

@@ -4,45 +4,106 @@ use super::engine::Engine;
 use crate::cc::ConcurrencyControl;
 use crate::error::{Error, Result};
 use crate::sync::Fixed;
-use crate::table::{TableInner, TableKind};
+use crate::table::{Definitions, Description, Disagreement, TableInner, TableKind, unlike};
 
-/// Creates the table, or opens it if it exists with these types, and makes a handle of it. A table that exists may have
-/// an index of another kind, unless that one `is_chosen`. `leading_bits` of its keys say to which partition rows
-/// belong; without, what has been said before holds, and if nothing has, none do. `created` notes that there is one more, before anybody can use
-/// it; if it fails, there is not.
+/// A table that is asked for.
+pub(crate) struct Request {
+    pub(crate) kind: TableKind,
+    pub(crate) description: Description,
+    /// A table that exists has to have an index of this very kind.
+    pub(crate) is_chosen: bool,
+    /// The leading bits of its keys that say to which partition rows belong; without, what has been said before holds, and if nothing
+    /// has, rows belong to none.
+    pub(crate) leading_bits: Option<u32>,
+    /// The definitions of the types that values consist of.
+    pub(crate) definitions: Definitions,
+    /// Types that the catalog knows and `definitions` does not have do no harm: rows are moved as bytes.
+    pub(crate) is_raw: bool,
+}
+
+impl Request {
+    /// For a table whose rows are moved as bytes.
+    pub(crate) fn raw(kind: TableKind, description: Description) -> Request {
+        let definitions = Definitions::default();
+        Request { kind, description, is_chosen: false, leading_bits: None, definitions, is_raw: true }
+    }
+}
+
+/// Creates the table, or opens it if it exists with these types, and makes a handle of it. `note` notes what the catalog
+/// says of a table from now on, before anybody can use the table so; if it fails, nothing has changed.
 pub(crate) fn open_table<C: ConcurrencyControl, R>(
     engine: &Engine<C>,
-    mut kind: TableKind,
-    is_chosen: bool,
-    leading_bits: Option<u32>,
-    created: impl FnOnce(u32, &TableKind) -> Result<()>,
+    request: Request,
+    note: impl FnOnce(u32, &TableKind, &Description) -> Result<()>,
     handle: impl FnOnce(&TableInner) -> R,
 ) -> Result<R> {
+    let Request { mut kind, mut description, is_chosen, leading_bits, definitions, is_raw } = request;
+    let joined = |existing: &[String], name: &str| {
+        let disagree = |Disagreement { existing, requested }| Error::ShapeMismatch {
+            table: name.into(),
+            existing,
+            requested,
+        };
+        definitions.joined(existing, is_raw).map_err(disagree)
+    };
     let mut tables = engine.tables.lock().expect("no panic while it is held");
-    if let Some(table) = tables.iter().find(|table| table.kind.name == kind.name) {
+    if let Some(table) = tables.iter().find(|table| table.description().name == description.name) {
         if !is_chosen {
             kind.options = table.kind.options;
         }
-        if table.kind != kind {
-            let (existing, requested) = (table.kind.unlike(&kind), kind.unlike(&table.kind));
-            return Err(Error::TableMismatch { name: kind.name, existing, requested });
+        let mut existing = table.description();
+        if table.kind != kind || existing.types != description.types {
+            let (held, wanted) = ((&*existing, &table.kind), (&description, &kind));
+            let (existing, requested) = (unlike(held, wanted), unlike(wanted, held));
+            return Err(Error::TableMismatch { name: description.name, existing, requested });
         }
-        partition(engine, table, leading_bits)?;
+        description.definitions = joined(&existing.definitions, &description.name)?;
+        partition(engine, table, &description.name, leading_bits)?;
+        // A database that cannot be written keeps what it has: no row of a new version can come.
+        if description.definitions != existing.definitions && !engine.is_read_only() {
+            note(table.number(), &kind, &description)?;
+            *existing = description;
+        }
+        drop(existing);
         return Ok(handle(table));
     }
+    description.definitions = joined(&[], &description.name)?;
     let number = tables.len() as u32;
-    let table = Fixed::new(engine.new_table(number, kind)?);
-    partition(engine, &table, leading_bits)?;
-    created(number, &table.kind)?;
+    let table = Fixed::new(engine.new_table(number, kind, description.clone())?);
+    partition(engine, &table, &description.name, leading_bits)?;
+    note(number, &kind, &description)?;
     let handle = handle(&table);
     tables.push(table);
     Ok(handle)
+}
+
+/// Changes what the catalog says of a table; `change` says how, and `note` as for [`open_table`].
+pub(crate) fn describe_table<C: ConcurrencyControl>(
+    engine: &Engine<C>,
+    name: &str,
+    change: impl FnOnce(&mut Description) -> Result<()>,
+    note: impl FnOnce(u32, &TableKind, &Description) -> Result<()>,
+) -> Result<()> {
+    let tables = engine.tables.lock().expect("no panic while it is held");
+    let find = |name: &str| tables.iter().find(|table| table.description().name == name);
+    let table = find(name).ok_or_else(|| Error::NoTable { table: name.into() })?;
+    let mut described = table.description().clone();
+    change(&mut described)?;
+    if described.name != name && find(&described.name).is_some() {
+        return Err(Error::TableExists { table: described.name });
+    }
+    if described != *table.description() {
+        note(table.number(), &table.kind, &described)?;
+        *table.description() = described;
+    }
+    Ok(())
 }
 
 /// Says how the table is partitioned, before a handle of it is made.
 fn partition<C: ConcurrencyControl>(
     engine: &Engine<C>,
     table: &TableInner,
+    name: &str,
     leading_bits: Option<u32>,
 ) -> Result<()> {
     let said = table.index.partitioning().say(leading_bits, engine.options.partitions);
@@ -53,26 +114,34 @@ fn partition<C: ConcurrencyControl>(
                 Some(bits) => format!("rows in partitions by the first {bits} bits of their keys"),
             };
             let (existing, requested) = (shown(existing), shown(leading_bits));
-            Err(Error::TableMismatch { name: table.kind.name.clone(), existing, requested })
+            Err(Error::TableMismatch { name: name.into(), existing, requested })
         }
         _ => Ok(()),
     }
 }
 
-/// Creates a table that there was, at recovery: the next in the database's list, if it is not in it already.
+/// Creates a table that there was, at recovery: the next in the database's list. One that is in it already is described anew.
 /// Returns false if another one has its number or name.
 pub(crate) fn restore_table<C: ConcurrencyControl>(
     engine: &Engine<C>,
     number: u32,
     kind: TableKind,
+    description: Description,
 ) -> Result<bool> {
     let mut tables = engine.tables.lock().expect("no panic while it is held");
-    if tables.get(number as usize).is_some_and(|table| table.kind == kind) {
-        return Ok(true);
+    if let Some(table) = tables.get(number as usize) {
+        // (What a checkpoint says may be newer than this; then the log says it again, later. Until then, two may have one name.)
+        let is_same = table.kind == kind;
+        if is_same {
+            *table.description() = description;
+        }
+        return Ok(is_same);
     }
-    if number as usize != tables.len() || tables.iter().any(|table| table.kind.name == kind.name) {
+    if number as usize != tables.len()
+        || tables.iter().any(|table| table.description().name == description.name)
+    {
         return Ok(false);
     }
-    tables.push(Fixed::new(engine.new_table(number, kind)?));
+    tables.push(Fixed::new(engine.new_table(number, kind, description)?));
     Ok(true)
 }

@@ -15,7 +15,7 @@ use crate::profile::Profile;
 use crate::record::RECORD_BYTES;
 use crate::sync::Fixed;
 use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
-use crate::table::{TableInner, TableKind};
+use crate::table::{Description, TableInner, TableKind};
 use crate::wal::{self, Changes, Lsn};
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -218,8 +218,13 @@ impl<C: ConcurrencyControl> Engine<C> {
     }
 
     /// An empty table of this number, which no list has.
-    pub(crate) fn new_table(&self, number: u32, kind: TableKind) -> Result<TableInner> {
-        TableInner::new(&self.nodes, &self.records, number, kind, C::LOSES_STAMPS)
+    pub(crate) fn new_table(
+        &self,
+        number: u32,
+        kind: TableKind,
+        description: Description,
+    ) -> Result<TableInner> {
+        TableInner::new(&self.nodes, &self.records, number, (kind, description), C::LOSES_STAMPS)
             .map_err(|OutOfMemory| self.out_of_memory())
     }
 

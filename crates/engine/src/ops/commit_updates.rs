@@ -27,7 +27,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
             return Err(Error::ReadOnly);
         }
         if !matches!(inner.allowed(), Allowed::Writes) {
-            return Err(Error::Frozen { table: inner.kind.name.clone() });
+            return Err(Error::Frozen { table: inner.name() });
         }
         let pushed = self.at_commits.borrow_mut().push(AtCommit { table: inner, key, update });
         pushed.map_err(|full| self.refuse(full.into()))?;

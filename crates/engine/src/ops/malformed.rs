@@ -28,5 +28,5 @@ pub(crate) fn in_row_as<K: KeyType>(error: Error, table: *const TableInner, key:
 fn row_of(table: *const TableInner, key: Key) -> Option<Box<MalformedRow>> {
     // SAFETY: tables live as long as their database, which the transaction's worker holds.
     let table = unsafe { table.as_ref() }?;
-    Some(Box::new(MalformedRow::new(&table.kind.name, key.bytes(&mut [0; 8]))))
+    Some(Box::new(MalformedRow::new(&table.name(), key.bytes(&mut [0; 8]))))
 }

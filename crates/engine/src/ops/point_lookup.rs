@@ -183,7 +183,7 @@ impl<'t, C: ConcurrencyControl> PointLookup<'t, C> {
         let table = unsafe { &*self.table };
         match table.allowed() {
             Allowed::Writes => Ok(()),
-            Allowed::Reads | Allowed::FrozenReads => Err(Error::Frozen { table: table.kind.name.clone() }),
+            Allowed::Reads | Allowed::FrozenReads => Err(Error::Frozen { table: table.name() }),
         }
     }
 

@@ -272,7 +272,7 @@ impl<'t, C: ConcurrencyControl> RowWait<'t, C> {
         });
         let shown = self.what.len.min(self.what.bytes.len());
         Box::new(LockedRow {
-            table: self.what.table().map_or_else(|| "(partitions)".into(), |table| table.kind.name.clone()),
+            table: self.what.table().map_or_else(|| "(partitions)".into(), |table| table.name()),
             key: LockedRow::show(&self.what.bytes[..shown], self.what.len),
             holder,
             waited: Duration::from_nanos(now_ns.saturating_sub(self.began_ns)),

@@ -458,8 +458,8 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Rows<'t, K, V, C> {
     #[cold]
     fn no_order(&mut self) -> Error {
         // SAFETY: tables live as long as their database.
-        let kind = unsafe { &(*self.run().table).kind };
-        Error::NoOrder { table: kind.name.clone(), index: kind.options.index.name() }
+        let table = unsafe { &*self.run().table };
+        Error::NoOrder { table: table.name(), index: table.kind.options.index.name() }
     }
 
     fn post(&mut self) -> Result<()> {

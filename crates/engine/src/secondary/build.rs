@@ -14,8 +14,8 @@ use crate::ops::{Point, TxnState};
 use crate::options::Durability;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::table::{
-    BUILDING, DEAD, Extract, Fault, INDEXES_MAX, IndexInner, TableInner, TableKind, TableOptions, index_key,
-    split_entry,
+    BUILDING, DEAD, Description, Extract, Fault, INDEXES_MAX, IndexInner, TableInner, TableKind,
+    TableOptions, index_key, split_entry,
 };
 use crate::txn::Transaction;
 use std::ops::Bound;
@@ -74,13 +74,12 @@ pub(crate) fn open_index<'b, C: ConcurrencyControl>(
         }
         let Declared { name, key_type, is_unique, leading_bits, extract } = declared;
         let kind = TableKind {
-            name: name.clone(),
-            types: (key_type.clone(), base.kind.types.1.clone()),
             fixed8: false,
             // (Entries are found by ranges of keys.)
             options: TableOptions { index: entries_kind(base.kind.options.index), ..TableOptions::default() },
         };
-        let entries = engine.new_table(DERIVED, kind)?;
+        let description = Description { name: name.clone(), ..Description::default() };
+        let entries = engine.new_table(DERIVED, kind, description)?;
         let said = entries.index.partitioning().say(leading_bits, engine.options.partitions);
         debug_assert_eq!(said, Ok(()), "nobody else has the index");
         let index = IndexInner {

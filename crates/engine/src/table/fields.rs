@@ -1,8 +1,10 @@
-//! Tuples and options as values: their fields one after another, each but the last one behind its length in four bytes,
-//! little-endian, unless the type says how long it always is; an option is a byte (0 for none, 1) and what it holds.
+//! Tuples, lists and options as values: their fields one after another, each but the last one of a tuple behind its length in four
+//! bytes, little-endian, unless the type says how long it always is; an option is a byte (0 for none, 1) and what it holds.
 
+use super::definitions::Definitions;
 use super::value::Value;
 use crate::error::{Error, Result};
+use std::borrow::Cow;
 
 /// A value that can be part of another one: in any place, not only where its bytes are aligned as those of
 /// [`Plain`](crate::Plain) have to be.
@@ -15,21 +17,89 @@ pub trait Field: Value + Sized {
     const BYTES: Option<usize>;
 }
 
+/// A field whose values a program holds as they are: of structs for which [`Value`] is derived, and in `Vec`s.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be a field of a struct or an element of a `Vec` in values",
+    note = "such fields are numbers of a known size, `bool`, `char`, `String`, `[u8; N]`, `Option`s, tuples and `Vec`s of these, and types with `#[derive(Value)]`",
+    note = "in a struct, `#[braid(serde)]` in front of a field lets it have any type that serde knows"
+)]
+pub trait OwnedField: Field {
+    /// What is given to a write of this value.
+    fn input(&self) -> Self::Input<'_>;
+    /// Decodes a value.
+    fn read(bytes: &[u8]) -> Result<Self>;
+
+    /// A list is a byte string: of `u8` alone.
+    #[doc(hidden)]
+    const IS_BYTE: bool = false;
+    /// The bytes of a list of bytes.
+    #[doc(hidden)]
+    fn as_bytes(_: &[Self]) -> &[u8] {
+        unreachable!("asked of bytes alone")
+    }
+    /// The list of these bytes.
+    #[doc(hidden)]
+    fn of_bytes(_: &[u8]) -> Vec<Self> {
+        unreachable!("asked of bytes alone")
+    }
+}
+
 macro_rules! fields {
-    ($($type:ty: $bytes:expr;)*) => {$(
+    ($($type:ty: $bytes:expr $(, $byte:ident)?;)*) => {$(
         impl Field for $type {
             const BYTES: Option<usize> = $bytes;
         }
+        impl OwnedField for $type {
+            fn input(&self) -> $type {
+                *self
+            }
+            fn read(bytes: &[u8]) -> Result<$type> {
+                <$type as Value>::view(bytes)
+            }
+            $(fields!(@$byte);)?
+        }
     )*};
+    (@byte) => {
+        const IS_BYTE: bool = true;
+        fn as_bytes(list: &[u8]) -> &[u8] {
+            list
+        }
+        fn of_bytes(bytes: &[u8]) -> Vec<u8> {
+            bytes.to_vec()
+        }
+    };
 }
 fields! {
-    (): Some(0); String: None; Vec<u8>: None;
-    u8: Some(1); i8: Some(1); u16: Some(2); i16: Some(2); u32: Some(4); i32: Some(4); f32: Some(4);
+    (): Some(0);
+    u8: Some(1), byte;
+    i8: Some(1); u16: Some(2); i16: Some(2); u32: Some(4); i32: Some(4); f32: Some(4);
     u64: Some(8); i64: Some(8); f64: Some(8); u128: Some(16); i128: Some(16);
+}
+
+impl Field for String {
+    const BYTES: Option<usize> = None;
+}
+
+impl OwnedField for String {
+    fn input(&self) -> &str {
+        self
+    }
+    fn read(bytes: &[u8]) -> Result<String> {
+        <str as Value>::view(bytes).map(String::from)
+    }
 }
 
 impl<const N: usize> Field for [u8; N] {
     const BYTES: Option<usize> = Some(N);
+}
+
+impl<const N: usize> OwnedField for [u8; N] {
+    fn input(&self) -> [u8; N] {
+        *self
+    }
+    fn read(bytes: &[u8]) -> Result<[u8; N]> {
+        <[u8; N] as Value>::view(bytes)
+    }
 }
 
 #[cfg(feature = "serde")]
@@ -41,6 +111,9 @@ impl<V: Field> Value for Option<V> {
     const NAME: &'static str = "option";
     fn type_name() -> String {
         format!("option of {}", V::type_name())
+    }
+    fn define(to: &mut Definitions) {
+        V::define(to);
     }
     type Input<'v> = Option<V::Input<'v>>;
     type Encoded<'v> = Vec<u8>;
@@ -64,8 +137,68 @@ impl<V: Field> Field for Option<V> {
     const BYTES: Option<usize> = None;
 }
 
+impl<V: OwnedField> OwnedField for Option<V> {
+    fn input(&self) -> Option<V::Input<'_>> {
+        self.as_ref().map(V::input)
+    }
+    fn read(bytes: &[u8]) -> Result<Option<V>> {
+        match bytes.split_first() {
+            Some((0, [])) => Ok(None),
+            Some((1, bytes)) => V::read(bytes).map(Some),
+            _ => Err(Error::malformed(<Self as Value>::NAME, bytes.len())),
+        }
+    }
+}
+
+/// Copied when it is read. (`[u8]` is read where it lies.)
+impl<V: OwnedField> Value for Vec<V> {
+    const NAME: &'static str = if V::IS_BYTE { "bytes" } else { "list" };
+    fn type_name() -> String {
+        if V::IS_BYTE { "bytes".into() } else { format!("list of {}", V::type_name()) }
+    }
+    fn define(to: &mut Definitions) {
+        V::define(to);
+    }
+    type Input<'v> = &'v [V];
+    type Encoded<'v> = Cow<'v, [u8]>;
+    type View<'t> = Vec<V>;
+    fn encode<'v>(input: Self::Input<'v>) -> Result<Self::Encoded<'v>> {
+        const { assert!(!matches!(V::BYTES, Some(0)), "elements that take no bytes cannot be counted") }
+        if V::IS_BYTE {
+            return Ok(Cow::Borrowed(V::as_bytes(input)));
+        }
+        let mut out = Vec::new();
+        input.iter().try_for_each(|value| push::<V>(value.input(), &mut out))?;
+        Ok(Cow::Owned(out))
+    }
+    fn view(mut bytes: &[u8]) -> Result<Vec<V>> {
+        const { assert!(!matches!(V::BYTES, Some(0)), "elements that take no bytes cannot be counted") }
+        if V::IS_BYTE {
+            return Ok(V::of_bytes(bytes));
+        }
+        let mut list = Vec::new();
+        while !bytes.is_empty() {
+            list.push(V::read(take::<V>(&mut bytes)?)?);
+        }
+        Ok(list)
+    }
+}
+
+impl<V: OwnedField> Field for Vec<V> {
+    const BYTES: Option<usize> = None;
+}
+
+impl<V: OwnedField> OwnedField for Vec<V> {
+    fn input(&self) -> &[V] {
+        self
+    }
+    fn read(bytes: &[u8]) -> Result<Vec<V>> {
+        <Vec<V> as Value>::view(bytes)
+    }
+}
+
 /// Appends a field behind which others follow.
-fn push<V: Field>(input: V::Input<'_>, out: &mut Vec<u8>) -> Result<()> {
+pub(super) fn push<V: Field>(input: V::Input<'_>, out: &mut Vec<u8>) -> Result<()> {
     let encoded = V::encode(input)?;
     let bytes: &[u8] = encoded.as_ref();
     if V::BYTES.is_none() {
@@ -81,7 +214,7 @@ fn push<V: Field>(input: V::Input<'_>, out: &mut Vec<u8>) -> Result<()> {
 }
 
 /// Takes the bytes of a field off the front.
-fn take<'b, V: Field>(bytes: &mut &'b [u8]) -> Result<&'b [u8]> {
+pub(super) fn take<'b, V: Field>(bytes: &mut &'b [u8]) -> Result<&'b [u8]> {
     let malformed = Error::malformed(V::NAME, bytes.len());
     let length = match V::BYTES {
         Some(known) => Some(known),
@@ -111,6 +244,10 @@ macro_rules! tuple_values {
             fn type_name() -> String {
                 format!("fields ({})", [$($v::type_name(),)+ $last::type_name()].join(", "))
             }
+            fn define(to: &mut Definitions) {
+                $($v::define(to);)+
+                $last::define(to);
+            }
             type Input<'v> = ($($v::Input<'v>,)+ $last::Input<'v>);
             type Encoded<'v> = Vec<u8>;
             type View<'t> = ($($v::View<'t>,)+ $last::View<'t>);
@@ -126,6 +263,14 @@ macro_rules! tuple_values {
         }
         impl<$($v: Field,)+ $last: Field> Field for ($($v,)+ $last) {
             const BYTES: Option<usize> = sum(&[$($v::BYTES,)+ $last::BYTES]);
+        }
+        impl<$($v: OwnedField,)+ $last: OwnedField> OwnedField for ($($v,)+ $last) {
+            fn input(&self) -> Self::Input<'_> {
+                ($(self.$i.input(),)+ self.$last_i.input())
+            }
+            fn read(mut bytes: &[u8]) -> Result<Self> {
+                Ok(($($v::read(take::<$v>(&mut bytes)?)?,)+ $last::read(bytes)?))
+            }
         }
     )*};
 }

@@ -43,6 +43,14 @@ macro_rules! fixed {
         impl $crate::table::Field for $type {
             const BYTES: Option<usize> = Some($bytes);
         }
+        impl $crate::table::OwnedField for $type {
+            fn input(&self) -> $type {
+                *self
+            }
+            fn read(bytes: &[u8]) -> $crate::error::Result<$type> {
+                <$type as $crate::table::Value>::view(bytes)
+            }
+        }
     };
 }
 #[cfg(any(feature = "uuid", feature = "jiff", feature = "chrono"))]

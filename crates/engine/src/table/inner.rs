@@ -1,5 +1,6 @@
 //! A table and its secondary indexes, as the engine sees them.
 
+use super::description::Description;
 use super::fault::Fault;
 use super::key::index_key;
 use super::kind::{TableKind, TableOptions};
@@ -20,6 +21,8 @@ pub(crate) struct TableInner {
     /// Maintained by every write of a row.
     pub(crate) indexes: Indexes,
     pub(crate) kind: TableKind,
+    /// Changed by one thread at a time, which has the list of tables.
+    description: Mutex<Description>,
     /// Of the version with the longest value that was written since the table was opened, up to [`VERSION_BYTES_MAX`] of that.
     version_bytes: AtomicU32,
     /// An [`Allowed`].
@@ -62,6 +65,20 @@ impl TableInner {
         let id = (record.addr() - self.records.addr()) / size_of::<Record>();
         debug_assert_eq!(self.record(RecordId(id as u32)), record, "a record of this table");
         RecordId(id as u32)
+    }
+}
+
+// ---- what it is called
+impl TableInner {
+    /// What it is called, and what its rows are said to be.
+    pub(crate) fn description(&self) -> MutexGuard<'_, Description> {
+        lock(&self.description)
+    }
+
+    /// What it is called.
+    #[cold]
+    pub(crate) fn name(&self) -> String {
+        self.description().name.clone()
     }
 }
 
@@ -146,7 +163,7 @@ impl TableInner {
         nodes: &Nodes,
         records: &Slab,
         number: u32,
-        kind: TableKind,
+        (kind, description): (TableKind, Description),
         loses_stamps: bool,
     ) -> std::result::Result<TableInner, OutOfMemory> {
         let TableOptions { index, front } = kind.options;
@@ -158,7 +175,8 @@ impl TableInner {
         let records = records.at(0).cast::<Record>().cast_const();
         let allowed = AtomicU32::new(WRITES);
         let version_bytes = AtomicU32::new(0);
-        Ok(TableInner { index, records, indexes: Indexes::new(), kind, version_bytes, allowed })
+        let (indexes, description) = (Indexes::new(), Mutex::new(description));
+        Ok(TableInner { index, records, indexes, kind, description, version_bytes, allowed })
     }
 
     /// The table's place in the database's list.

@@ -3,6 +3,10 @@
 
 #[cfg(feature = "chrono")]
 mod chrono_types;
+mod definitions;
+#[cfg(feature = "derive")]
+mod derived;
+mod description;
 mod fault;
 mod fields;
 mod fixed;
@@ -21,16 +25,21 @@ mod partition;
 mod uuid_types;
 mod value;
 
+pub use definitions::Definitions;
+pub(crate) use definitions::Disagreement;
+#[cfg(feature = "derive")]
+pub use derived::{Decoder, Encoder};
+pub(crate) use description::Description;
 pub(crate) use fault::Fault;
-pub use fields::Field;
+pub use fields::{Field, OwnedField};
 pub use handle::{Index, Table};
 pub(crate) use inner::{
     Allowed, BUILDING, DEAD, Extract, INDEXES_MAX, IndexInner, Indexes, TableInner, split_entry,
 };
 pub use key::{AsKey, Key, KeyAs};
 pub(crate) use key::{decode_whole, encode_whole, index_key};
-pub(crate) use kind::TableKind;
 pub use kind::TableOptions;
+pub(crate) use kind::{TableKind, unlike};
 pub use number::{NewValue, Number};
 pub use partition::Partition;
 pub(crate) use partition::leading;

@@ -1,5 +1,6 @@
 //! Typed values over bytes.
 
+use super::definitions::Definitions;
 use crate::error::{Error, Result};
 use std::marker::PhantomData;
 
@@ -7,11 +8,13 @@ use std::marker::PhantomData;
 ///
 /// Implemented for numbers, `bool`, `char`, `()`, `str` and `[u8]`, which are read where they lie, `String` and `Vec<u8>`, which are
 /// copied, `[u8; N]`, [`Duration`](std::time::Duration), types of the crates `uuid`, `jiff` and `chrono` with the features of
-/// these names, `Option`s and tuples of all these that are sized ([`Field`](crate::Field)), [`Plain`] structs that are read
-/// where they lie, and with the feature `serde` any type that serde can handle (`Serde<T>`).
+/// these names, `Option`s, tuples and `Vec`s of all these that are sized ([`Field`](crate::Field)), [`Plain`] structs that are read
+/// where they lie, and with the feature `serde` any type that serde can handle (`Serde<T>`). With the feature `derive`,
+/// `#[derive(Value)]` makes structs and enums values, with a name and versions that outlive changes of the program.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a value type",
-    note = "values are numbers of a known size (`u64` rather than `usize`), `bool`, `char`, `String`, `str`, `Vec<u8>`, `[u8]`, `[u8; N]`, `Option`s and tuples of these, `Plain<T>` and, with the feature serde, `Serde<T>`",
+    note = "values are numbers of a known size (`u64` rather than `usize`), `bool`, `char`, `String`, `str`, `Vec<u8>`, `[u8]`, `[u8; N]`, `Option`s, tuples and `Vec`s of these, `Plain<T>` and, with the feature serde, `Serde<T>`",
+    note = "with the feature derive, `#[derive(Value)]` makes a struct or an enum a value type",
     note = "types of the crates uuid, jiff and chrono take the feature of that name"
 )]
 pub trait Value: 'static {
@@ -21,6 +24,9 @@ pub trait Value: 'static {
     fn type_name() -> String {
         Self::NAME.into()
     }
+    /// Adds the definitions of the named types that values consist of, for the catalog to keep. By default there are none.
+    /// `#[derive(Value)]` implements it.
+    fn define(_to: &mut Definitions) {}
     /// What is given to a write.
     type Input<'v>;
     /// Its bytes.
@@ -85,20 +91,6 @@ impl Value for String {
     }
     fn view(bytes: &[u8]) -> Result<String> {
         <str as Value>::view(bytes).map(String::from)
-    }
-}
-
-/// Copied when it is read. (`[u8]` is read where it lies.)
-impl Value for Vec<u8> {
-    const NAME: &'static str = "bytes";
-    type Input<'v> = &'v [u8];
-    type Encoded<'v> = &'v [u8];
-    type View<'t> = Vec<u8>;
-    fn encode<'v>(input: Self::Input<'v>) -> Result<Self::Encoded<'v>> {
-        Ok(input)
-    }
-    fn view(bytes: &[u8]) -> Result<Vec<u8>> {
-        Ok(bytes.to_vec())
     }
 }
 

@@ -243,8 +243,7 @@ impl<C: ConcurrencyControl> Txn<C> {
         let database = self.0.database;
         self.update_at_commit(table, key, move |old, new| {
             let sum = old.map_or(Some(amount), |old: V| old.plus(amount));
-            let name =
-                || table.inner(database).map_or_else(|_| String::new(), |table| table.kind.name.clone());
+            let name = || table.inner(database).map_or_else(|_| String::new(), |table| table.name());
             new.set(sum.ok_or_else(|| Error::Overflow { table: name() })?)
         })
     }

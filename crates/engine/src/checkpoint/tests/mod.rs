@@ -59,6 +59,7 @@ fn table(number: u32, fixed8: bool, file: Option<RowsFile>) -> TableEntry {
         value_type: "bytes, ä".to_string(),
         index: None,
         front: None,
+        definitions: Vec::new(),
     };
     let ranges = file.into_iter().map(|file| RowsRange { from: Vec::new(), file }).collect();
     TableEntry { table, ranges }
@@ -218,7 +219,8 @@ fn catalog_entries_round_trip() {
     for (fixed8, index) in [(true, None), (false, None), (true, Some("btree")), (false, Some(""))] {
         let index = index.map(String::from);
         let front = fixed8.then(|| "hash".to_string());
-        let entry = CatalogEntry { index, front, ..table(u32::MAX - 1, fixed8, None).table };
+        let definitions = vec!["user 1: {}".to_string(); if fixed8 { 0 } else { 2 }];
+        let entry = CatalogEntry { index, front, definitions, ..table(u32::MAX - 1, fixed8, None).table };
         let mut bytes = Vec::new();
         entry.encode(&mut bytes);
         assert_eq!(CatalogEntry::decode(&bytes), Some(entry));

@@ -1,0 +1,173 @@
+//! Definitions of named types: what the catalog keeps of a table's values so that a type whose shape has changed is told.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
+/// The named types that the values of a table consist of, each with its versions: what [`Value::define`](crate::Value::define) fills.
+///
+/// A definition is a line of text, `user 2: {name: string, age: u32}`: the type's name, its version, its shape.
+#[derive(Debug, Default)]
+pub struct Definitions {
+    known: BTreeMap<(String, u16), Definition>,
+    /// What is being added is an earlier version, which is read and no longer written.
+    is_earlier: bool,
+    /// Two shapes under one name and version.
+    conflict: Option<Disagreement>,
+}
+
+#[derive(Debug)]
+struct Definition {
+    shape: String,
+    is_written: bool,
+}
+
+/// Definitions that cannot be of one table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Disagreement {
+    /// A definition that there is.
+    pub(crate) existing: String,
+    /// What the program has under the same name and version, if anything.
+    pub(crate) requested: Option<String>,
+}
+
+impl Definitions {
+    /// Adds a version of a type. Returns whether that says something new; then what its fields consist of is to be added, and the
+    /// versions before it.
+    pub fn add(&mut self, name: &str, version: u16, shape: String) -> bool {
+        let is_written = !self.is_earlier;
+        match self.known.entry((name.into(), version)) {
+            Entry::Vacant(place) => {
+                place.insert(Definition { shape, is_written });
+                true
+            }
+            Entry::Occupied(known) if known.get().shape != shape => {
+                self.conflict.get_or_insert_with(|| Disagreement {
+                    existing: line(known.key(), &known.get().shape),
+                    requested: Some(line(known.key(), &shape)),
+                });
+                false
+            }
+            Entry::Occupied(mut known) => {
+                let is_news = is_written && !known.get().is_written;
+                known.get_mut().is_written |= is_written;
+                is_news
+            }
+        }
+    }
+
+    /// Adds what `define` adds as earlier versions, which are read and no longer written.
+    pub fn earlier(&mut self, define: impl FnOnce(&mut Definitions)) {
+        let was_earlier = std::mem::replace(&mut self.is_earlier, true);
+        define(self);
+        self.is_earlier = was_earlier;
+    }
+
+    /// Those of `lines`, all of which are written; a line that is no definition is returned.
+    pub(crate) fn of_lines(lines: &[String]) -> Result<Definitions, String> {
+        let mut definitions = Definitions::default();
+        for text in lines {
+            let (name, version, shape) = split(text).ok_or_else(|| text.clone())?;
+            definitions.add(name, version, shape.into());
+        }
+        Ok(definitions)
+    }
+
+    /// Those that are written, as lines.
+    pub(crate) fn written(&self) -> Vec<String> {
+        let written = self.known.iter().filter(|(_, definition)| definition.is_written);
+        written.map(|(key, definition)| line(key, &definition.shape)).collect()
+    }
+
+    /// What a catalog that has the lines `existing` has to have when the table is used with these types; an error if rows may be there
+    /// that these types misread. With `is_partial`, types that are missing here do not matter.
+    pub(crate) fn joined(&self, existing: &[String], is_partial: bool) -> Result<Vec<String>, Disagreement> {
+        if let Some(conflict) = &self.conflict {
+            return Err(conflict.clone());
+        }
+        for text in existing {
+            let known = split(text).and_then(|(name, version, shape)| {
+                let definition = self.known.get(&(name.into(), version))?;
+                Some((definition.shape == shape, line(&(name.into(), version), &definition.shape)))
+            });
+            match known {
+                Some((true, _)) => {}
+                None if is_partial => {}
+                known => {
+                    let requested = known.map(|(_, requested)| requested);
+                    return Err(Disagreement { existing: text.clone(), requested });
+                }
+            }
+        }
+        let mut joined = existing.to_vec();
+        joined.extend(self.written());
+        joined.sort();
+        joined.dedup();
+        Ok(joined)
+    }
+}
+
+fn line((name, version): &(String, u16), shape: &str) -> String {
+    format!("{name} {version}: {shape}")
+}
+
+/// Name, version and shape.
+fn split(line: &str) -> Option<(&str, u16, &str)> {
+    let (head, shape) = line.split_once(": ")?;
+    let (name, version) = head.rsplit_once(' ')?;
+    Some((name, version.parse().ok()?, shape))
+}
+
+#[cfg(all(test, not(any(braid_shuttle, braid_loom))))]
+mod tests {
+    use super::*;
+
+    fn user(version: u16, shape: &str) -> Definitions {
+        let mut definitions = Definitions::default();
+        definitions.add("user", version, shape.into());
+        definitions
+    }
+
+    fn lines(all: &[&str]) -> Vec<String> {
+        all.iter().map(|line| (*line).to_owned()).collect()
+    }
+
+    /// A shape may not change under its version, be it in the catalog or within a program.
+    #[test]
+    fn one_shape_for_each_version() {
+        let existing = lines(&["user 1: {name: string}"]);
+        assert_eq!(user(1, "{name: string}").joined(&existing, false), Ok(existing.clone()));
+        let changed = user(1, "{name: string, age: u32}").joined(&existing, false).unwrap_err();
+        assert_eq!(changed.existing, existing[0]);
+        assert_eq!(changed.requested.as_deref(), Some("user 1: {name: string, age: u32}"));
+        let mut twice = user(1, "{name: string}");
+        assert!(!twice.add("user", 1, "{name: string}".into()), "no news");
+        assert!(twice.joined(&[], false).is_ok());
+        twice.add("user", 1, "{}".into());
+        assert!(twice.joined(&[], false).is_err());
+    }
+
+    /// A version is added beside those that rows may still have, all of which the program has to know.
+    #[test]
+    fn versions_add_up() {
+        let existing = lines(&["user 1: {name: string}"]);
+        let unknown = user(2, "{age: u32}").joined(&existing, false).unwrap_err();
+        assert_eq!(unknown, Disagreement { existing: existing[0].clone(), requested: None });
+        assert!(user(2, "{age: u32}").joined(&existing, true).is_ok(), "a tool need not know it");
+        let mut both = user(2, "{age: u32}");
+        both.earlier(|to| assert!(to.add("user", 1, "{name: string}".into())));
+        let joined = both.joined(&existing, false).unwrap();
+        assert_eq!(joined, lines(&["user 1: {name: string}", "user 2: {age: u32}"]));
+        assert_eq!(both.joined(&[], false).unwrap(), lines(&["user 2: {age: u32}"]), "never written");
+        assert!(both.add("user", 1, "{name: string}".into()), "written after all");
+    }
+
+    /// What comes from a file is a definition or is not.
+    #[test]
+    fn lines_are_read_back() {
+        let texts = lines(&["a.b 65535: {x: option of u8}", "user 1: {name: string}"]);
+        assert_eq!(Definitions::of_lines(&texts).unwrap().written(), texts);
+        for wrong in ["", "user", "user 1", "user 1:", "user: {}", "user 65536: {}", "user -1: {}"] {
+            assert_eq!(Definitions::of_lines(&lines(&[wrong])).unwrap_err(), wrong);
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! What `#[derive(Value)]` makes values of: the fields of a struct as those of a tuple, and behind them its version in two bytes,
+//! little-endian. (Behind, so that a reader that looks for the version does not depend on the fields.)
+
+use super::fields::{Field, push, take};
+use crate::error::{Error, Result};
+
+const VERSION_BYTES: usize = size_of::<u16>();
+
+/// The bytes of a value, in the making.
+#[derive(Debug, Default)]
+pub struct Encoder(Vec<u8>);
+
+impl Encoder {
+    /// Adds a field behind which others follow.
+    pub fn field<V: Field>(&mut self, input: V::Input<'_>) -> Result<()> {
+        push::<V>(input, &mut self.0)
+    }
+
+    /// Adds the last field.
+    pub fn last<V: Field>(&mut self, input: V::Input<'_>) -> Result<()> {
+        self.0.extend_from_slice(V::encode(input)?.as_ref());
+        Ok(())
+    }
+
+    /// The bytes of a value of this version.
+    pub fn finish(mut self, version: u16) -> Vec<u8> {
+        self.0.extend_from_slice(&version.to_le_bytes());
+        self.0
+    }
+}
+
+/// The bytes of a value, being read.
+#[derive(Debug)]
+pub struct Decoder<'b> {
+    rest: &'b [u8],
+    version: u16,
+    name: &'static str,
+}
+
+impl<'b> Decoder<'b> {
+    /// Of these bytes, which are to be of the type with this name.
+    pub fn new(name: &'static str, bytes: &'b [u8]) -> Result<Self> {
+        let malformed = || Error::malformed(name, bytes.len());
+        let (rest, version) = bytes.split_last_chunk::<VERSION_BYTES>().ok_or_else(malformed)?;
+        Ok(Decoder { rest, version: u16::from_le_bytes(*version), name })
+    }
+
+    /// The version of the type when they were written.
+    pub fn version(&self) -> u16 {
+        self.version
+    }
+
+    /// The bytes of the next field, behind which others follow.
+    pub fn field<V: Field>(&mut self) -> Result<&'b [u8]> {
+        take::<V>(&mut self.rest)
+    }
+
+    /// The bytes of the last field.
+    pub fn last(self) -> &'b [u8] {
+        self.rest
+    }
+
+    /// There is no field.
+    pub fn end(self) -> Result<()> {
+        match self.rest {
+            [] => Ok(()),
+            rest => Err(Error::malformed(self.name, rest.len() + VERSION_BYTES)),
+        }
+    }
+}
