@@ -87,7 +87,7 @@ impl DurabilityKind {
 pub enum Mode {
     /// One after the other, no prefetching
     Naive,
-    /// One after the other, prefetching each object whole ("ERMIA")
+    /// One after the other, prefetching each object whole ("ERMIA"); this and the next four with `--cc serializable` or `snapshot` alone
     Prefetch,
     /// As prefetch, a transaction's reads as one multi-get of step machines
     AmacMk,
@@ -144,6 +144,12 @@ impl Mode {
     /// Returns true if more than one transaction of a worker can be open.
     pub(crate) fn may_interleave(self) -> bool {
         self.interleaves() || self == Mode::Auto
+    }
+
+    /// Returns true for modes that only the comparison with CoroBase needs.
+    pub(crate) fn is_of_paper(self) -> bool {
+        use Mode::{AmacMk, CoroFnMk, CoroMk, CorobaseFn, Prefetch};
+        matches!(self, Prefetch | AmacMk | CoroMk | CoroFnMk | CorobaseFn)
     }
 
     /// Returns true if transactions of several kinds run in this mode. The others are for `ycsb` alone.

@@ -1,12 +1,20 @@
 //! What `--cc` chooses: a scheme of the engine's table, and whether transactions declare that they only read.
 
+use crate::args::Mode;
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
+
+/// A scheme, and what of the benchmark there is for it.
+pub(crate) trait Scheme: braiddb::ConcurrencyControl {
+    /// The modes that only the comparison with CoroBase needs, whose scheme is one of these: each is as much code again for every
+    /// workload.
+    const HAS_PAPERS_MODES: bool;
+}
 
 /// What is done with a scheme, which is known as a type there.
 pub(crate) trait WithScheme {
     type Output;
-    fn with<C: braiddb::ConcurrencyControl>(self) -> Self::Output;
+    fn with<C: Scheme>(self) -> Self::Output;
 }
 
 macro_rules! kinds {
@@ -37,6 +45,15 @@ macro_rules! kinds {
                 }
             }
 
+            /// Whether transactions can be run in this mode under the scheme.
+            pub fn has(self, mode: Mode) -> bool {
+                !mode.is_of_paper() || self.has_papers_modes()
+            }
+
+            const fn has_papers_modes(self) -> bool {
+                matches!(self, SchemeKind::Serializable | SchemeKind::Snapshot)
+            }
+
             fn promise(self) -> &'static str {
                 match self {
                     $(SchemeKind::$scheme => promise(stringify!($promise)),)*
@@ -50,6 +67,10 @@ macro_rules! kinds {
                 }
             }
         }
+
+        $(impl Scheme for braiddb::$scheme {
+            const HAS_PAPERS_MODES: bool = SchemeKind::$scheme.has_papers_modes();
+        })*
 
         const CHOICES: &[Cc] = &[
             $(Cc { scheme: SchemeKind::$scheme, declares: false },)*
@@ -118,7 +139,7 @@ mod tests {
         struct TypeName;
         impl WithScheme for TypeName {
             type Output = &'static str;
-            fn with<C: braiddb::ConcurrencyControl>(self) -> &'static str {
+            fn with<C: Scheme>(self) -> &'static str {
                 std::any::type_name::<C>()
             }
         }

@@ -27,11 +27,6 @@ fn setting(point: &Point) -> String {
     format!("{}, {}, {}", number("workers", "worker"), number("warehouses", "warehouse"), point.text("mode"))
 }
 
-/// The same, where the scheme is another part of the column.
-fn scheme_and_setting(point: &Point) -> Option<String> {
-    Some(format!("{}, {}", point.text("cc"), setting(point)))
-}
-
 /// Useful work in a transaction, be it in a row or in the workload's own code.
 fn useful(point: &Point) -> f64 {
     share(point, &["useful_work", "version_access"])
@@ -70,11 +65,10 @@ fn optimised(point: &Point) -> Option<&'static str> {
 const BASE: &str = "none of these";
 
 const FULL_BY_NARROW: Comparison = Comparison {
-    column: scheme_and_setting,
-    series: |point| point.text("mix"),
-    base: Base::Series("narrow"),
-    same_scale: false,
-    ..Comparison::new("throughput by that of the narrow mix", "scheme")
+    column: scheme,
+    series: setting,
+    base: Base::Those(|point| point.text("mix") == "narrow"),
+    ..Comparison::new("throughput of the full mix by that of the narrow one", "scheme")
 };
 
 static PRESETS: [Preset; 6] = [

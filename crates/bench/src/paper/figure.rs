@@ -70,8 +70,8 @@ pub(super) enum Base {
     Column(&'static str),
     /// The first column, in the same series.
     FirstColumn,
-    /// The same without writes.
-    Reads,
+    /// The result in the same column and series of which this holds; it does not of what is divided.
+    Those(fn(&Point) -> bool),
     /// They are ratios themselves.
     Nothing,
 }
@@ -187,19 +187,20 @@ impl Comparison {
         let of_paper = self.paper.iter().flat_map(|series| series.cells.iter());
         let of_paper = of_paper.map(|cell| cell.0.to_owned()).filter(|name| name != EVERYWHERE);
         let columns = distinct(found.iter().map(|one| one.0.clone()).chain(of_paper));
-        let figure = |column: &str, series: &str, writes: Option<bool>| {
-            let fits = |one: &&(String, String, &Point)| {
-                one.0 == column && one.1 == series && writes.is_none_or(|writes| one.2.writes() == writes)
-            };
-            found.iter().find(fits).map(|one| (self.value)(one.2))
+        let find = |column: &str, series: &str, fits: &dyn Fn(&Point) -> bool| {
+            let found = found.iter().find(|one| one.0 == column && one.1 == series && fits(one.2));
+            found.map(|one| (self.value)(one.2))
         };
+        let figure = |column: &str, series: &str| find(column, series, &|_| true);
         let ratio = |column: &String, series: &String| {
             let (above, below) = match self.base {
-                Base::Series(name) => (figure(column, series, None)?, figure(column, name, None)?),
-                Base::Column(name) => (figure(column, series, None)?, figure(name, series, None)?),
-                Base::FirstColumn => (figure(column, series, None)?, figure(&columns[0], series, None)?),
-                Base::Nothing => (figure(column, series, None)?, 1.0),
-                Base::Reads => (figure(column, series, Some(true))?, figure(column, series, Some(false))?),
+                Base::Series(name) => (figure(column, series)?, figure(column, name)?),
+                Base::Column(name) => (figure(column, series)?, figure(name, series)?),
+                Base::FirstColumn => (figure(column, series)?, figure(&columns[0], series)?),
+                Base::Nothing => (figure(column, series)?, 1.0),
+                Base::Those(are_base) => {
+                    (find(column, series, &|point| !are_base(point))?, find(column, series, &are_base)?)
+                }
             };
             (below > 0.0).then(|| above / below)
         };

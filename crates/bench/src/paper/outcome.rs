@@ -96,10 +96,10 @@ impl Results {
     pub(super) fn notes(&self) -> String {
         let points = self.points();
         let counters = if self.preset.counts_hardware { counters() } else { String::new() };
+        let ours = ranges(&points).map_or(String::new(), |ranges| format!("ours:  {ranges}\n"));
         format!(
-            "paper: {}\nours:  {}\nset-up: there {}; {}\n        here {}; {}\n{counters}",
+            "paper: {}\n{ours}set-up: there {}; {}\n        here {}; {}\n{counters}",
             self.preset.paper,
-            ranges(&points),
             self.publication.machine,
             self.preset.scale,
             self.outcomes[0].environment.summary(),
@@ -131,8 +131,8 @@ fn scale(points: &[Point]) -> String {
     NAMES.into_iter().filter_map(values).collect::<Vec<_>>().join("; ")
 }
 
-/// Per mode, the lowest and the highest ratio to the first mode of its group.
-fn ranges(points: &[Point]) -> String {
+/// Per mode, the lowest and the highest ratio to the first mode of its group; `None` if there is one mode.
+fn ranges(points: &[Point]) -> Option<String> {
     let mut ranges: Vec<(String, f64, f64)> = Vec::new();
     for point in points.iter().filter(|point| point.number("ratio") > 0.0) {
         let (name, ratio) = (point.text("mode"), point.number("ratio"));
@@ -142,8 +142,8 @@ fn ranges(points: &[Point]) -> String {
         }
     }
     let parts = ranges.iter().skip(1).map(|(name, low, high)| format!("{name} {low:.2}-{high:.2} x"));
-    let first = ranges.first().map_or("", |range| range.0.as_str());
-    format!("{} of {first}", parts.collect::<Vec<_>>().join(", "))
+    let (first, parts) = (&ranges.first()?.0, parts.collect::<Vec<_>>());
+    (!parts.is_empty()).then(|| format!("{} of {first}", parts.join(", ")))
 }
 
 /// Where the kernel shows the counters of the processor: on x86, on x86 with two kinds of cores, on Arm.

@@ -2,7 +2,7 @@
 
 use crate::Failure;
 use crate::args::{RefillKind, processors};
-use crate::engine::{self, Database, OnMiss, PrefetchOnly, Result, Scheme, Txn};
+use crate::engine::{self, Database, OnMiss, Result, Scheme, Txn};
 use crate::machine::{pin, progress};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -68,7 +68,7 @@ pub(crate) fn read_all<C: Scheme, R>(
     db: &Database<C>,
     read: impl AsyncFn(&Txn<C>) -> Result<R>,
 ) -> crate::Result<R> {
-    let mut worker = engine::worker(db, PrefetchOnly, 1.into(), RefillKind::Immediate);
+    let mut worker = engine::worker(db, OnMiss, 1.into(), RefillKind::Immediate);
     let read = async |tx: &Txn<C>| {
         tx.declare_read_only();
         read(tx).await

@@ -130,7 +130,7 @@ impl Outcome {
             let _ = writeln!(notes, "tables with an index of the kind {}", self.index.name());
         }
         if self.rows.iter().any(|row| !row.measured) {
-            notes += "-: the mode has no form of this workload, or of the scheme's records\n";
+            notes += "-: the mode has no form of this workload, or none under this scheme\n";
         }
         for database in &self.databases {
             for parameter in &database.parameters {

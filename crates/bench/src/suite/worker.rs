@@ -90,7 +90,7 @@ impl Counts {
 pub(crate) fn execute<C: Scheme, W: Transactions>(job: &Job<'_, C, W>) -> Option<Measured> {
     match job.variant.mode {
         Mode::Naive => Some(alone(job, Never)),
-        Mode::Prefetch => Some(alone(job, PrefetchOnly)),
+        Mode::Prefetch if C::HAS_PAPERS_MODES => Some(alone(job, PrefetchOnly)),
         Mode::Interleaved | Mode::Auto => Some(together(job, false)),
         Mode::Hybrid => Some(together(job, true)),
         _ => None,

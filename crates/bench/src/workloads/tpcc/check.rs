@@ -76,6 +76,9 @@ pub fn run_all(plan: &RunPlan, show: &mut dyn FnMut(&Run)) -> Result<Vec<Run>> {
     for (cc, durability) in homes {
         runs.extend(cc.scheme.with(InOneDatabase { plan, cc, durability, show })?);
     }
+    if runs.is_empty() {
+        return Err(Failure::new("none of the modes can be run under these schemes"));
+    }
     Ok(runs)
 }
 
@@ -104,7 +107,8 @@ fn run_home<C: Scheme>(
     let (mut db, directory) = engine::open::<C>(tables, durability, &plan.directory)?;
     let mut suite = super::load(&db, settings, plan.seed, plan.workers, &|_, _| {})?;
     let mut runs = Vec::new();
-    for (mix, mode) in plan.mix.iter().flat_map(|mix| plan.mode.iter().map(move |mode| (*mix, *mode))) {
+    let modes = plan.mode.iter().filter(|mode| cc.scheme.has(**mode));
+    for (mix, mode) in plan.mix.iter().flat_map(|mix| modes.clone().map(move |mode| (*mix, *mode))) {
         let work = Work { cc, mode, workers: plan.workers, batch: plan.batch };
         let start = Instant::now();
         let seed = plan.seed.wrapping_add(runs.len() as u64);

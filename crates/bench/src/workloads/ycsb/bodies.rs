@@ -52,7 +52,7 @@ macro_rules! modify {
     };
 }
 
-/// Runs the job in its mode; `None`: the mode has no form of this workload.
+/// Runs the job in its mode; `None`: the mode has no form of this workload, or none under this scheme.
 pub(crate) fn execute<C: Scheme, A: Access>(
     job: &Job<'_, C>,
     draws: &Draws<'_>,
@@ -162,19 +162,21 @@ fn point<C: Scheme, A: Access>(
     };
     match job.variant.mode {
         Mode::Naive => drive(job, draws, Never, single),
-        Mode::Prefetch => drive(job, draws, PrefetchOnly, single),
+        Mode::Prefetch if C::HAS_PAPERS_MODES => drive(job, draws, PrefetchOnly, single),
         Mode::Interleaved | Mode::Auto => drive(job, draws, OnMiss, single),
-        Mode::CorobaseFn => drive(job, draws, OnMiss, async |tx: &Txn<C>, input: &Input| {
-            let (mut rng, mut outcome) = (Rng::new(input.input), Outcome::of(draws));
-            draws.declare(tx, rmws == 0);
-            for _ in 0..reads {
-                outcome.saw(table.get_nested(tx, draws.draw(&mut rng)).await?);
-            }
-            for _ in 0..rmws {
-                modify!(draws, table.get_nested, tx, rng, outcome);
-            }
-            outcome.done(input)
-        }),
+        Mode::CorobaseFn if C::HAS_PAPERS_MODES => {
+            drive(job, draws, OnMiss, async |tx: &Txn<C>, input: &Input| {
+                let (mut rng, mut outcome) = (Rng::new(input.input), Outcome::of(draws));
+                draws.declare(tx, rmws == 0);
+                for _ in 0..reads {
+                    outcome.saw(table.get_nested(tx, draws.draw(&mut rng)).await?);
+                }
+                for _ in 0..rmws {
+                    modify!(draws, table.get_nested, tx, rng, outcome);
+                }
+                outcome.done(input)
+            })
+        }
         // The widest multi-get that divides the reads.
         _ if reads == 0 => None,
         _ if reads.is_multiple_of(10) => multi::<C, A, 10>(job, draws, table, reads, rmws),
@@ -217,13 +219,14 @@ fn multi<C: Scheme, A: Access, const N: usize>(
     let machines = multi_body!(draws, table, get_many, N, reads, rmws);
     match job.variant.mode {
         Mode::Hybrid => drive(job, draws, OnMiss, machines),
-        Mode::CoroMk => {
+        Mode::CoroMk if C::HAS_PAPERS_MODES => {
             drive(job, draws, PrefetchOnly, multi_body!(draws, table, get_many_coroutines, N, reads, rmws))
         }
-        Mode::CoroFnMk => {
+        Mode::CoroFnMk if C::HAS_PAPERS_MODES => {
             drive(job, draws, PrefetchOnly, multi_body!(draws, table, get_many_nested, N, reads, rmws))
         }
-        _ => drive(job, draws, PrefetchOnly, machines),
+        Mode::AmacMk if C::HAS_PAPERS_MODES => drive(job, draws, PrefetchOnly, machines),
+        _ => None,
     }
 }
 
@@ -235,7 +238,7 @@ fn plain<C: Scheme>(
 ) -> Option<Measured> {
     match job.variant.mode {
         Mode::Naive => drive(job, draws, Never, body),
-        Mode::Prefetch => drive(job, draws, PrefetchOnly, body),
+        Mode::Prefetch if C::HAS_PAPERS_MODES => drive(job, draws, PrefetchOnly, body),
         Mode::Interleaved | Mode::Auto => drive(job, draws, OnMiss, body),
         _ => None,
     }
