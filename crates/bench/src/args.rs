@@ -1,6 +1,6 @@
 //! Flags of several commands, and their values. Lists with commas give a sweep.
 
-use crate::scheme::Cc;
+use crate::scheme::{Cc, SchemeKind};
 use braiddb::{Front, IndexKind};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
@@ -146,10 +146,11 @@ impl Mode {
         self.interleaves() || self == Mode::Auto
     }
 
-    /// Returns true for modes that only the comparison with CoroBase needs.
-    pub(crate) fn is_of_paper(self) -> bool {
+    /// Whether there is this mode under a scheme: those that only the comparison with CoroBase needs are there under its schemes
+    /// alone.
+    pub(crate) fn is_there(self, scheme: SchemeKind) -> bool {
         use Mode::{AmacMk, CoroFnMk, CoroMk, CorobaseFn, Prefetch};
-        matches!(self, Prefetch | AmacMk | CoroMk | CoroFnMk | CorobaseFn)
+        scheme.has_papers_modes() || !matches!(self, Prefetch | AmacMk | CoroMk | CoroFnMk | CorobaseFn)
     }
 
     /// Returns true if transactions of several kinds run in this mode. The others are for `ycsb` alone.

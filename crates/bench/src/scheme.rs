@@ -1,6 +1,5 @@
 //! What `--cc` chooses: a scheme of the engine's table, and whether transactions declare that they only read.
 
-use crate::args::Mode;
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
 
@@ -45,12 +44,8 @@ macro_rules! kinds {
                 }
             }
 
-            /// Whether transactions can be run in this mode under the scheme.
-            pub fn has(self, mode: Mode) -> bool {
-                !mode.is_of_paper() || self.has_papers_modes()
-            }
-
-            const fn has_papers_modes(self) -> bool {
+            /// As [`Scheme::HAS_PAPERS_MODES`].
+            pub(crate) const fn has_papers_modes(self) -> bool {
                 matches!(self, SchemeKind::Serializable | SchemeKind::Snapshot)
             }
 

@@ -78,7 +78,7 @@ fn conditions_hold_in_every_mode_and_scheme() {
     ];
     for (outcome, rows_of_variant) in outcomes.iter().zip([1, 7, 2, 2, 2]) {
         let measured = || outcome.rows.iter().filter(|row| row.measured);
-        let modes = |cc: &Cc| 3 + usize::from(cc.scheme.has(Mode::Prefetch));
+        let modes = |cc: &Cc| 3 + usize::from(Mode::Prefetch.is_there(cc.scheme));
         assert_eq!(measured().count(), Cc::ALL.iter().map(modes).sum::<usize>() * rows_of_variant);
         let html = page(outcome, "title").unwrap().html();
         assert_eq!(html.matches("<tr").count(), 1 + outcome.rows.len());

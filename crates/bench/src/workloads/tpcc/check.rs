@@ -107,7 +107,7 @@ fn run_home<C: Scheme>(
     let (mut db, directory) = engine::open::<C>(tables, durability, &plan.directory)?;
     let mut suite = super::load(&db, settings, plan.seed, plan.workers, &|_, _| {})?;
     let mut runs = Vec::new();
-    let modes = plan.mode.iter().filter(|mode| cc.scheme.has(**mode));
+    let modes = plan.mode.iter().filter(|mode| mode.is_there(cc.scheme));
     for (mix, mode) in plan.mix.iter().flat_map(|mix| modes.clone().map(move |mode| (*mix, *mode))) {
         let work = Work { cc, mode, workers: plan.workers, batch: plan.batch };
         let start = Instant::now();

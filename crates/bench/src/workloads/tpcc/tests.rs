@@ -33,7 +33,7 @@ fn plan(cc: Cc, mix: &[Mix]) -> RunPlan {
 /// Runs what is planned and checks that all kinds of each mix have committed and that all conditions hold.
 fn check(plan: &RunPlan) {
     let runs = run_all(plan, &mut |_| {}).unwrap();
-    let modes = plan.mode.iter().filter(|mode| plan.cc[0].scheme.has(**mode)).count();
+    let modes = plan.mode.iter().filter(|mode| mode.is_there(plan.cc[0].scheme)).count();
     assert_eq!(runs.len(), plan.durability.len() * plan.mix.len() * modes);
     for run in &runs {
         assert_eq!(run.violations, [""; 0], "{run:?}");
