@@ -9,13 +9,15 @@ use braiddb::worker::{Refill, WorkerOptions};
 use std::path::Path;
 use std::sync::Arc;
 
-pub(crate) use crate::scheme::Scheme;
 pub(crate) use crate::temporary::Directory;
 pub use braid_tpcc::mix;
 pub(crate) use braiddb::metrics::{Breakdown, LogStatistics, SystemClock};
 pub(crate) use braiddb::suspend::{Never, OnMiss, PrefetchOnly};
 pub(crate) use braiddb::worker::{BatchSize, Worker};
-pub(crate) use braiddb::{Database, Front, IndexKind, Options, Result, Serializable, TableOptions, Txn};
+pub(crate) use braiddb::{
+    ConcurrencyControl as Scheme, Database, Front, IndexKind, Options, Result, Serializable, TableOptions,
+    Txn,
+};
 
 /// An empty database of such tables that starts no workers, and its directory if it has one, to be made in `parent`.
 pub(crate) fn open<C: Scheme>(
@@ -23,23 +25,14 @@ pub(crate) fn open<C: Scheme>(
     durability: DurabilityKind,
     parent: &Path,
 ) -> crate::Result<(Database<C>, Option<Directory>)> {
-    open_limited(tables, durability, parent, u64::MAX)
-}
-
-/// The same, with a limit on its memory.
-pub(crate) fn open_limited<C: Scheme>(
-    tables: TableOptions,
-    durability: DurabilityKind,
-    parent: &Path,
-    memory_limit_bytes: u64,
-) -> crate::Result<(Database<C>, Option<Directory>)> {
-    let options = Options { memory_limit_bytes, ..options(tables) };
     if durability == DurabilityKind::Memory {
+        let TableOptions { index, front } = tables;
+        let options = Options { workers: 0, index, front, ..Options::default() };
         let db = Database::in_memory_with(options, Arc::new(SystemClock::default())).map_err(failure)?;
         return Ok((db, None));
     }
     let directory = Directory::new(parent);
-    Ok((open_in(&directory, on_disk(options, durability))?, Some(directory)))
+    Ok((open_again(&directory, tables, durability)?, Some(directory)))
 }
 
 /// The database that `open` has made in this directory, which is not open any more. Tables that there are keep their
@@ -49,22 +42,22 @@ pub(crate) fn open_again<C: Scheme>(
     tables: TableOptions,
     durability: DurabilityKind,
 ) -> crate::Result<Database<C>> {
-    open_in(directory, on_disk(options(tables), durability))
-}
-
-/// Tables as `tables` says, and no workers.
-fn options(tables: TableOptions) -> Options {
-    Options { workers: 0, index: tables.index, front: tables.front, ..Options::default() }
-}
-
-/// Durable as `durability` says. Checkpoints are made by the plan alone.
-fn on_disk(options: Options, durability: DurabilityKind) -> Options {
     let durability = match durability {
         DurabilityKind::Memory | DurabilityKind::None => Durability::None,
         DurabilityKind::Async => Durability::Async,
         DurabilityKind::Sync => Durability::Sync,
     };
-    Options { durability, checkpoint_log_bytes: 0, checkpoint_interval_s: 0, ..options }
+    // Checkpoints are made by the plan alone.
+    let options = Options {
+        workers: 0,
+        index: tables.index,
+        front: tables.front,
+        durability,
+        checkpoint_log_bytes: 0,
+        checkpoint_interval_s: 0,
+        ..Options::default()
+    };
+    open_in(directory, options)
 }
 
 /// The database in a directory.
@@ -110,12 +103,5 @@ pub(crate) fn counters<C: Scheme>(db: &Database<C>) -> Counters {
 
 /// An error of the engine, for the user.
 pub(crate) fn failure(error: braiddb::Error) -> Failure {
-    let hint = match error {
-        braiddb::Error::OutOfMemory { .. } => {
-            " (databases that are measured beside each other share what memory there was: take fewer of them, smaller tables, or \
-             a shorter time)"
-        }
-        _ => "",
-    };
-    Failure::new(format!("the engine failed: {error}{hint}"))
+    Failure::new(format!("the engine failed: {error}"))
 }

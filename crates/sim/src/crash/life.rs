@@ -131,6 +131,7 @@ pub(super) fn live<C: ConcurrencyControl>(
     let found = judge(before, boundary, &database)?;
     let mut trace = before.afterwards(boundary, &found.present, storage.boundary());
     trace.tables.truncate(found.tables.len());
+    trace.renames.clone_from(&found.renames);
     let trace = Rc::new(RefCell::new(trace));
     let mut life = Life::new(storage, database, stepped, found, trace.clone(), course);
     life.play(course);
@@ -214,6 +215,8 @@ impl<C: ConcurrencyControl> Life<C> {
                 self.checkpoint();
             } else if choice > 995 && self.tables.len() < TABLES_MAX {
                 self.make_table();
+            } else if choice > 993 {
+                self.rename_table();
             } else if choice > 990 {
                 self.workers[at].maintain();
             } else if choice > 980 && course.others {
@@ -268,6 +271,8 @@ impl<C: ConcurrencyControl> Life<C> {
         match flushed {
             Ok(()) => {
                 let boundary = self.storage.boundary();
+                let renames = &mut trace.renames;
+                renames.iter_mut().for_each(|(.., durable)| *durable = durable.or(Some(boundary)));
                 trace.tables.iter_mut().for_each(|durable| *durable = durable.or(Some(boundary)));
                 true
             }
@@ -313,6 +318,15 @@ impl<C: ConcurrencyControl> Life<C> {
         self.tables.push(table);
         self.trace.borrow_mut().tables.push(None);
         true
+    }
+
+    /// Gives a table another name, as `make_table` makes one.
+    fn rename_table(&mut self) {
+        let number = self.random.below(self.tables.len() as u64) as usize;
+        let renames = Table::renames(&self.database, number).expect("it is there");
+        if self.flush() && Table::rename(&self.database, number, renames).is_ok() {
+            self.trace.borrow_mut().renames.push((number, renames + 1, None));
+        }
     }
 
     /// Goes on until all transactions have ended and been answered, or the log goes no further.

@@ -12,6 +12,8 @@ pub(super) struct Found {
     pub(super) contents: Contents,
     /// Its tables, open.
     pub(super) tables: Vec<Table>,
+    /// As [`Trace::renames`].
+    pub(super) renames: Vec<(usize, u64, Option<u64>)>,
 }
 
 /// Judges a database that was recovered after a crash at this boundary.
@@ -21,8 +23,18 @@ pub(super) fn judge<C: ConcurrencyControl>(
     database: &Database<C>,
 ) -> Result<Found, String> {
     for (number, durable) in trace.tables.iter().enumerate() {
-        if durable.is_some_and(|at| at <= boundary) && !Table::exists(database, number) {
+        let renames = Table::renames(database, number);
+        if durable.is_some_and(|at| at <= boundary) && renames.is_none() {
             return Err(format!("table {number} was durable and is gone"));
+        }
+        let made = trace.renames.iter().filter(|(table, ..)| *table == number);
+        let durable = made.clone().filter(|(.., durable)| durable.is_some_and(|at| at <= boundary));
+        let most = |renames: &mut dyn Iterator<Item = u64>| renames.max().unwrap_or(0);
+        let (least, most) = (most(&mut durable.map(|made| made.1)), most(&mut made.map(|made| made.1)));
+        if renames.is_some_and(|renames| renames < least || renames > most) {
+            return Err(format!(
+                "table {number} was renamed {least} times for good, {most} times in all, and not {renames:?}"
+            ));
         }
     }
     let text = |error: braiddb::Error| format!("the tables cannot be read: {error}");
@@ -42,7 +54,9 @@ pub(super) fn judge<C: ConcurrencyControl>(
     check_closed(trace, &present)?;
     check_rows(trace, &present, &contents)?;
     check_sum(&contents)?;
-    Ok(Found { present, contents, tables })
+    let renames = |number| Table::renames(database, number).map(|renames| (number, renames, Some(0)));
+    let renames = (0..tables.len()).filter_map(renames).collect();
+    Ok(Found { present, contents, tables, renames })
 }
 
 /// What a caller relied on is there, and what it had seen.

@@ -74,24 +74,41 @@ pub(super) enum Table {
 impl Table {
     /// The table of this number, which is made if it is not there.
     pub(super) fn open<C: ConcurrencyControl>(database: &Database<C>, number: usize) -> Result<Table> {
+        let name = Table::name(number, Table::renames(database, number).unwrap_or(0));
         Ok(match number % 2 {
-            0 => Table::Numbers(database.table(&Table::name(number))?),
-            _ => Table::Words(database.table(&Table::name(number))?),
+            0 => Table::Numbers(database.table(&name)?),
+            _ => Table::Words(database.table(&name)?),
         })
     }
 
-    /// Whether it is there. If not, it is made, with types that no table has.
-    pub(super) fn exists<C: ConcurrencyControl>(database: &Database<C>, number: usize) -> bool {
-        let other = database.table::<(u64, u64), ()>(&Table::name(number));
-        matches!(other, Err(Error::TableMismatch { .. }))
+    /// How often the table of this number has been renamed, if it is there. (Under two names it is not.)
+    pub(super) fn renames<C: ConcurrencyControl>(database: &Database<C>, number: usize) -> Option<u64> {
+        let base = Table::name(number, 0);
+        let renames = |name: &str| match name.strip_prefix(&base)? {
+            "" => Some(0),
+            more => more.strip_prefix(", ")?.parse().ok(),
+        };
+        let tables = database.tables();
+        let mut found = tables.iter().filter_map(|table| renames(&table.name));
+        found.next().filter(|_| found.next().is_none())
     }
 
-    fn name(number: usize) -> String {
-        match number {
+    /// Renames it, once more.
+    pub(super) fn rename<C: ConcurrencyControl>(
+        database: &Database<C>,
+        number: usize,
+        renames: u64,
+    ) -> Result<()> {
+        database.rename_table(&Table::name(number, renames), &Table::name(number, renames + 1))
+    }
+
+    fn name(number: usize, renames: u64) -> String {
+        let base = match number {
             JOURNAL => "journal".into(),
             ACCOUNTS => "accounts".into(),
             other => format!("table {other}"),
-        }
+        };
+        if renames == 0 { base } else { format!("{base}, {renames}") }
     }
 
     pub(super) async fn get<C: ConcurrencyControl>(self, tx: &Txn<C>, key: u64) -> Result<Option<&[u8]>> {
@@ -130,7 +147,9 @@ fn read<C: ConcurrencyControl>(
     table: usize,
     contents: &mut Contents,
 ) -> Result<()> {
-    let raw = database.raw_table(&Table::name(table)).ok_or_else(|| Error::user("a table is gone"))?;
+    let name = Table::renames(database, table).map(|renames| Table::name(table, renames));
+    let raw =
+        name.and_then(|name| database.raw_table(&name)).ok_or_else(|| Error::user("a table is gone"))?;
     let mut rows = raw.scan(snapshot);
     while let Some((bytes, value)) = rows.next()? {
         let key = match table % 2 {

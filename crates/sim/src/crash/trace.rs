@@ -53,6 +53,8 @@ pub(super) struct Trace {
     pub(super) stalled: u64,
     /// Since which boundary each table is durable, in the order of their numbers.
     pub(super) tables: Vec<Option<u64>>,
+    /// Which table was renamed, for which time, and since which boundary that is durable.
+    pub(super) renames: Vec<(usize, u64, Option<u64>)>,
     /// At which boundary the database was open.
     pub(super) opened: u64,
     /// From which boundary to which the database was closed in order, with all that it has.
