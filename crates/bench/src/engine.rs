@@ -9,15 +9,13 @@ use braiddb::worker::{Refill, WorkerOptions};
 use std::path::Path;
 use std::sync::Arc;
 
+pub(crate) use crate::scheme::Scheme;
 pub(crate) use crate::temporary::Directory;
 pub use braid_tpcc::mix;
 pub(crate) use braiddb::metrics::{Breakdown, LogStatistics, SystemClock};
 pub(crate) use braiddb::suspend::{Never, OnMiss, PrefetchOnly};
 pub(crate) use braiddb::worker::{BatchSize, Worker};
-pub(crate) use braiddb::{
-    ConcurrencyControl as Scheme, Database, Front, IndexKind, Options, Result, Serializable, TableOptions,
-    Txn,
-};
+pub(crate) use braiddb::{Database, Front, IndexKind, Options, Result, Serializable, TableOptions, Txn};
 
 /// An empty database of such tables that starts no workers, and its directory if it has one, to be made in `parent`.
 pub(crate) fn open<C: Scheme>(

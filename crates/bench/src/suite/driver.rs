@@ -20,9 +20,10 @@ pub(crate) fn run<B: Benchmark>(benchmark: &B, plan: &Plan) -> Result<Part> {
     let kinds = plan.databases();
     // What a scheme cannot do on disk is refused here, before anything is loaded.
     kinds.iter().try_for_each(|&kind| kind.scheme.with(TryOpen { kind, plan }))?;
-    let (mut databases, memory_limit_bytes) = (Vec::new(), share_of_memory(kinds.len()));
+    let mut databases = Vec::new();
     for kind in kinds {
-        databases.push((kind, kind.scheme.with(Load { benchmark, kind, plan, memory_limit_bytes })?));
+        check_memory(memory_available_bytes())?;
+        databases.push((kind, kind.scheme.with(Load { benchmark, kind, plan })?));
     }
     let of = |variant: &Variant| {
         let found = databases.iter().find(|(kind, _)| *kind == variant.database());
@@ -38,6 +39,7 @@ pub(crate) fn run<B: Benchmark>(benchmark: &B, plan: &Plan) -> Result<Part> {
     for repeat in 0..plan.repeats {
         for (&(suite, variant), slices) in works.iter().zip(&mut slices) {
             bar.set_message(variant.mode.name());
+            check_memory(memory_available_bytes())?;
             slices.extend(run_slice(of(variant), suite, variant, plan, repeat)?);
             bar.inc(1);
         }
@@ -63,10 +65,20 @@ pub(crate) fn run<B: Benchmark>(benchmark: &B, plan: &Plan) -> Result<Part> {
     Ok(Part { rows, databases: lines })
 }
 
-/// What memory each of a number of databases may take. They are all there at once, and many workloads grow: a system that runs out of
-/// memory would end the process without a word.
-fn share_of_memory(databases: usize) -> u64 {
-    memory_available_bytes().map_or(u64::MAX, |bytes| bytes / databases.max(1) as u64)
+/// Memory that has to be left before a database is loaded, and before a slice: more than either takes as a rule.
+const SPARE_BYTES: u64 = 1 << 30;
+
+/// Databases that are measured beside each other are all there at once, and many workloads grow: a system that runs out of memory
+/// would end the process without a word. `available`: in bytes, if known.
+fn check_memory(available: Option<u64>) -> Result<()> {
+    match available {
+        Some(bytes) if bytes < SPARE_BYTES => Err(Failure::new(format!(
+            "memory runs out: {} MiB are left; measure fewer schemes, fronts or durabilities beside each other, take smaller \
+             tables, or a shorter time",
+            bytes >> 20
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// The parameters that all have, with the same values.
@@ -129,16 +141,14 @@ struct Load<'a, B> {
     benchmark: &'a B,
     kind: DatabaseKind,
     plan: &'a Plan,
-    memory_limit_bytes: u64,
 }
 
 impl<B: Benchmark> WithScheme for Load<'_, B> {
     type Output = Result<Box<dyn Runs>>;
     fn with<C: Scheme>(self) -> Self::Output {
-        let (plan, DatabaseKind { durability, .. }) = (self.plan, self.kind);
-        let tables = plan.tables(&self.kind);
+        let plan = self.plan;
         let (db, directory) =
-            engine::open_limited::<C>(tables, durability, &plan.directory, self.memory_limit_bytes)?;
+            engine::open::<C>(plan.tables(&self.kind), self.kind.durability, &plan.directory)?;
         let suites = self.benchmark.load(&db)?;
         assert!(suites.iter().all(|one| !one.suite.kinds().is_empty()), "a suite has kinds of transactions");
         let memory_before_bytes = engine::counters(&db).memory_bytes;
@@ -234,5 +244,18 @@ fn checked(benchmark: &str, kind: DatabaseKind, database: &dyn Runs, repeat: u32
             broken.name,
             broken.detail
         ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_that_runs_out_is_an_error() {
+        // Proves that it says what is left and what to do, and that nothing is refused where enough is left, or nothing known.
+        let error = check_memory(Some(700 << 20)).unwrap_err().to_string();
+        assert!(error.contains("700 MiB are left") && error.contains("fewer schemes"), "{error}");
+        assert!(check_memory(Some(SPARE_BYTES)).is_ok() && check_memory(None).is_ok());
     }
 }

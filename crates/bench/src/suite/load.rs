@@ -41,7 +41,7 @@ pub(crate) fn fill<C: Scheme>(
             worker.run_each(block, &put, |result| failed = result.err().or(failed.take()));
             if let Some(error) = failed.take() {
                 has_failed.store(true, Ordering::Relaxed);
-                return Err(Failure::new(format!("loading {what} failed: {error}")));
+                return Err(Failure::new(format!("loading {what}: {}", engine::failure(error))));
             }
             bar.inc(length);
         }
