@@ -74,7 +74,7 @@ impl<C: ConcurrencyControl> Database<C> {
         let mut definitions = Definitions::default();
         V::define(&mut definitions);
         let forget = |description: &mut Description| {
-            description.definitions = definitions.written();
+            description.definitions = definitions.migrated(&description.definitions);
             Ok(())
         };
         describe_table(self.engine(), &inner.name(), forget, self.note())?;

@@ -79,10 +79,15 @@ pub(crate) fn holder() -> Holder {
 pub(super) struct Catalog(Vec<checkpoint::CatalogEntry>);
 
 impl Catalog {
-    /// Notes a table, which may be there already; returns false if another one is in its place.
+    /// Notes a table, or what is said of one anew; returns false if another one is in its place.
     pub(super) fn add(&mut self, entry: checkpoint::CatalogEntry) -> bool {
-        if let Some(existing) = self.0.get(entry.number as usize) {
-            return *existing == entry;
+        if let Some(existing) = self.0.get_mut(entry.number as usize) {
+            let made = |of: &checkpoint::CatalogEntry| (of.fixed8, of.index.clone(), of.front.clone());
+            let is_same = made(existing) == made(&entry);
+            if is_same {
+                *existing = entry;
+            }
+            return is_same;
         }
         let is_next = entry.number as usize == self.0.len() && self.0.iter().all(|e| e.name != entry.name);
         if is_next {

@@ -10,7 +10,7 @@ use crate::checkpoint::{
     self, Block, CatalogEntry, Closed, Identity, Manifest, RowsFile, RowsReader, TableEntry,
 };
 use crate::error::{Error, Result};
-use crate::kernel::{Engine, Request, open_table};
+use crate::kernel::{Engine, Request, describe_table, open_table};
 use crate::options::Durability;
 use crate::storage::Storage;
 use crate::table::{Definitions, Description, TableKind};
@@ -272,8 +272,12 @@ impl<C: ConcurrencyControl> Salvaging<'_, C> {
     /// Makes a table in the new database.
     fn add_table(&mut self, entry: &CatalogEntry, start: Lsn, checkpoint: Option<u64>) -> Result<()> {
         let engine = &**self.of.engine;
-        let (kind, description) = checkpointer::kind(entry)?;
-        let name = entry.name.clone();
+        let (kind, mut description) = checkpointer::kind(entry)?;
+        if self.tables.values().any(|table| table.report.name == description.name) {
+            // (What has renamed the other one is lost.)
+            description.name = format!("{} (table {})", description.name, entry.number);
+        }
+        let name = description.name.clone();
         // A line that is no definition is left out, as what else cannot be read.
         let lines = description.definitions.iter().cloned();
         let lines: Vec<_> =
@@ -285,6 +289,28 @@ impl<C: ConcurrencyControl> Salvaging<'_, C> {
         let report = SalvagedTable { name, checkpoint, ..SalvagedTable::default() };
         let is_cut = self.gaps.iter().any(|gap| self.cuts(gap, start));
         self.tables.insert(entry.number, Target { raw, start, is_cut, report });
+        Ok(())
+    }
+
+    /// Says of a table of the new database what the log says of it anew.
+    fn describe(&mut self, entry: &CatalogEntry) -> Result<()> {
+        let engine = &**self.of.engine;
+        let (_, description) = checkpointer::kind(entry)?;
+        let target = self.tables.get_mut(&entry.number).expect("the caller has looked");
+        let (before, name) = (target.report.name.clone(), description.name.clone());
+        let change = |existing: &mut Description| {
+            // Rows that a checkpoint of later has may be of later definitions.
+            let more = existing.definitions.iter().filter(|line| !description.definitions.contains(line));
+            let definitions = description.definitions.iter().chain(more).cloned().collect();
+            *existing = Description { definitions, ..description.clone() };
+            Ok(())
+        };
+        let note = |number, kind: &TableKind, of: &Description| log_table(engine, number, kind, of);
+        match describe_table(engine, &before, change, note) {
+            Ok(()) => target.report.name = name,
+            Err(Error::TableExists { .. }) => {} // which the log renames later, or what has renamed it is lost
+            Err(error) => return Err(error),
+        }
         Ok(())
     }
 
@@ -325,14 +351,10 @@ impl<C: ConcurrencyControl> Salvaging<'_, C> {
 
     fn take_record(&mut self, record: &Record<'_>) -> Result<()> {
         if let Some(bytes) = record.catalog() {
-            let entry = CatalogEntry::decode(bytes);
-            let is_free = |entry: &CatalogEntry| {
-                let mut tables = self.tables.iter();
-                !tables.any(|(number, table)| *number == entry.number || table.report.name == entry.name)
-            };
-            return match entry.filter(is_free) {
-                Some(entry) => self.add_table(&entry, self.newest_start, None),
-                None => Ok(()), // the checkpoint has it
+            let Some(entry) = CatalogEntry::decode(bytes) else { return Ok(()) };
+            return match self.tables.contains_key(&entry.number) {
+                true => self.describe(&entry),
+                false => self.add_table(&entry, self.newest_start, None),
             };
         }
         let mut is_applied = false;

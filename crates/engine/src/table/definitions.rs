@@ -78,6 +78,19 @@ impl Definitions {
         written.map(|(key, definition)| line(key, &definition.shape)).collect()
     }
 
+    /// What is left of a catalog that has the lines `existing` when no row is of an earlier version any more. (What is not known here
+    /// somebody else has added.)
+    pub(crate) fn migrated(&self, existing: &[String]) -> Vec<String> {
+        let is_known = |text: &str| {
+            let found = split(text).and_then(|(name, version, _)| self.known.get(&(name.into(), version)));
+            found.is_some()
+        };
+        let unknown = existing.iter().filter(|text| !is_known(text)).cloned();
+        let mut left: Vec<_> = unknown.chain(self.written()).collect();
+        left.sort();
+        left
+    }
+
     /// What a catalog that has the lines `existing` has to have when the table is used with these types; an error if rows may be there
     /// that these types misread. With `is_partial`, types that are missing here do not matter.
     pub(crate) fn joined(&self, existing: &[String], is_partial: bool) -> Result<Vec<String>, Disagreement> {
@@ -158,6 +171,8 @@ mod tests {
         let joined = both.joined(&existing, false).unwrap();
         assert_eq!(joined, lines(&["user 1: {name: string}", "user 2: {age: u32}"]));
         assert_eq!(both.joined(&[], false).unwrap(), lines(&["user 2: {age: u32}"]), "never written");
+        let more = lines(&["user 1: {name: string}", "user 2: {age: u32}", "user 3: {}"]);
+        assert_eq!(both.migrated(&more), more[1..], "another program's version stays");
         assert!(both.add("user", 1, "{name: string}".into()), "written after all");
     }
 
