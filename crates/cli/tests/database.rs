@@ -462,6 +462,18 @@ fn structs_are_objects_with_their_fields() {
         let error = refused(&directory, row(value));
         assert!(error.contains(why), "{value}: {error}");
     }
+    // A dump that knows fewer versions means the newest of its own.
+    directory.file(
+        "older",
+        concat!(
+            r#"{"table":"users","key_type":"u32","value_type":"user","definitions":["user 1: {name: string}"]}"#,
+            "\n",
+            r#"{"table":"users","key":10,"value":{"name":"Kay"}}"#,
+            "\n"
+        ),
+    );
+    printed(&directory, "load db older");
+    assert_eq!(printed(&directory, "get db users 10"), "{\"@version\":1,\"name\":\"Kay\"}\n");
     // Definitions that go in a circle, or are none.
     for (definitions, why) in [
         (r#"["user 1: {friend: option of user}"]"#, None),

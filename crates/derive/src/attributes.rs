@@ -43,6 +43,12 @@ pub fn of_struct(input: &DeriveInput) -> Result<OfStruct> {
     let (mut name, mut version, mut previous) = (None, None, None);
     for attribute in input.attrs.iter().filter(|attribute| attribute.path().is_ident("braid")) {
         attribute.parse_nested_meta(|meta| {
+            let is_twice = (meta.path.is_ident("name") && name.is_some())
+                || (meta.path.is_ident("version") && version.is_some())
+                || (meta.path.is_ident("previous") && previous.is_some());
+            if is_twice {
+                return Err(meta.error("it is said twice"));
+            }
             if meta.path.is_ident("name") {
                 name = Some(meta.value()?.parse::<LitStr>()?);
             } else if meta.path.is_ident("version") {

@@ -22,22 +22,23 @@ pub fn of_struct(input: &DeriveInput, fields: &Fields) -> Result<TokenStream> {
         1 => (
             quote!(#first_type),
             quote!(::core::clone::Clone::clone(&self.#first)),
-            quote!(Self { #first: key }),
+            quote!(Self { #first: __key }),
         ),
         _ => (
             quote!((#(#types,)*)),
             quote!((#(::core::clone::Clone::clone(&self.#members),)*)),
-            quote!(Self { #(#members: key.#parts,)* }),
+            quote!(Self { #(#members: __key.#parts,)* }),
         ),
     };
     Ok(quote! {
         #[automatically_derived]
+        #[allow(deprecated)]
         impl ::braiddb::KeyAs for #name {
             type As = #as_type;
             fn to_key(&self) -> Self::As {
                 #to_key
             }
-            fn from_key(key: Self::As) -> ::core::option::Option<Self> {
+            fn from_key(__key: Self::As) -> ::core::option::Option<Self> {
                 ::core::option::Option::Some(#from_key)
             }
         }

@@ -89,6 +89,24 @@ pub fn derive_key(input: TokenStream) -> TokenStream {
 /// A write takes a reference (`&User`), a read returns a value of the type. To read structs of numbers where they lie, see `braiddb::Plain`.
 ///
 /// An enum without fields is stored as its number, as a key is; it has no name and no version.
+///
+/// What is given as `previous` has the same name and a lower version; anything else does not compile:
+///
+/// ```compile_fail
+/// #[derive(braiddb::Value)]
+/// #[braid(name = "user", version = 2)]
+/// struct UserV2 { name: String }
+///
+/// #[derive(braiddb::Value)]
+/// #[braid(name = "user", version = 2, previous = UserV2)]
+/// struct User { name: String }
+///
+/// impl From<UserV2> for User {
+///     fn from(user: UserV2) -> User {
+///         User { name: user.name }
+///     }
+/// }
+/// ```
 #[proc_macro_derive(Value, attributes(braid))]
 pub fn derive_value(input: TokenStream) -> TokenStream {
     expand(&parse_macro_input!(input as DeriveInput), value::of_struct, numbered::value)

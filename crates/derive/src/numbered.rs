@@ -8,6 +8,7 @@ pub fn key(input: &DeriveInput, of: &DataEnum) -> Result<TokenStream> {
     let (name, Numbered { number, variants }) = (&input.ident, numbered(input, of)?);
     Ok(quote! {
         #[automatically_derived]
+        #[allow(deprecated)]
         impl ::braiddb::KeyAs for #name {
             type As = #number;
             fn to_key(&self) -> #number {
@@ -15,9 +16,9 @@ pub fn key(input: &DeriveInput, of: &DataEnum) -> Result<TokenStream> {
                     #(Self::#variants => Self::#variants as #number,)*
                 }
             }
-            fn from_key(number: #number) -> ::core::option::Option<Self> {
-                match number {
-                    #(number if number == Self::#variants as #number => ::core::option::Option::Some(Self::#variants),)*
+            fn from_key(__number: #number) -> ::core::option::Option<Self> {
+                match __number {
+                    #(__number if __number == Self::#variants as #number => ::core::option::Option::Some(Self::#variants),)*
                     _ => ::core::option::Option::None,
                 }
             }
@@ -30,6 +31,7 @@ pub fn value(input: &DeriveInput, of: &DataEnum) -> Result<TokenStream> {
     let text = name.to_string();
     Ok(quote! {
         #[automatically_derived]
+        #[allow(deprecated)]
         impl ::braiddb::Value for #name {
             const NAME: &'static str = #text;
             fn type_name() -> ::std::string::String {
@@ -38,31 +40,33 @@ pub fn value(input: &DeriveInput, of: &DataEnum) -> Result<TokenStream> {
             type Input<'v> = #name;
             type Encoded<'v> = <#number as ::braiddb::Value>::Encoded<'v>;
             type View<'t> = #name;
-            fn encode<'v>(input: Self::Input<'v>) -> ::braiddb::Result<Self::Encoded<'v>> {
-                <#number as ::braiddb::Value>::encode(match input {
+            fn encode<'v>(__input: Self::Input<'v>) -> ::braiddb::Result<Self::Encoded<'v>> {
+                <#number as ::braiddb::Value>::encode(match __input {
                     #(Self::#variants => Self::#variants as #number,)*
                 })
             }
-            fn view(bytes: &[u8]) -> ::braiddb::Result<#name> {
-                match <#number as ::braiddb::Value>::view(bytes)? {
-                    #(number if number == Self::#variants as #number => ::core::result::Result::Ok(Self::#variants),)*
-                    _ => ::core::result::Result::Err(::braiddb::Error::malformed(#text, bytes.len())),
+            fn view(__bytes: &[u8]) -> ::braiddb::Result<#name> {
+                match <#number as ::braiddb::Value>::view(__bytes)? {
+                    #(__number if __number == Self::#variants as #number => ::core::result::Result::Ok(Self::#variants),)*
+                    _ => ::core::result::Result::Err(::braiddb::Error::malformed(#text, __bytes.len())),
                 }
             }
         }
         #[automatically_derived]
+        #[allow(deprecated)]
         impl ::braiddb::Field for #name {
             const BYTES: ::core::option::Option<usize> = <#number as ::braiddb::Field>::BYTES;
         }
         #[automatically_derived]
+        #[allow(deprecated)]
         impl ::braiddb::OwnedField for #name {
             fn input(&self) -> #name {
                 match self {
                     #(Self::#variants => Self::#variants,)*
                 }
             }
-            fn read(bytes: &[u8]) -> ::braiddb::Result<#name> {
-                <#name as ::braiddb::Value>::view(bytes)
+            fn read(__bytes: &[u8]) -> ::braiddb::Result<#name> {
+                <#name as ::braiddb::Value>::view(__bytes)
             }
         }
     })
@@ -77,6 +81,10 @@ struct Numbered<'i> {
 const INTEGERS: [&str; 8] = ["u8", "i8", "u16", "i16", "u32", "i32", "u64", "i64"];
 
 fn numbered<'i>(input: &DeriveInput, of: &'i DataEnum) -> Result<Numbered<'i>> {
+    if let Some(attribute) = input.attrs.iter().find(|attribute| attribute.path().is_ident("braid")) {
+        let message = "an enum is stored as its number, and has no name and no version";
+        return Err(Error::new_spanned(attribute, message));
+    }
     let mut number = None;
     for attribute in input.attrs.iter().filter(|attribute| attribute.path().is_ident("repr")) {
         attribute.parse_nested_meta(|meta| {

@@ -36,6 +36,8 @@ fn enums() {
         assert!(
             refused(derive, parse_quote! { #[repr(u8)] enum Color { Red(u8) = 1 } }).contains("with fields")
         );
+        let named = parse_quote! { #[repr(u8)] #[braid(name = "color")] enum Color { Red = 1 } };
+        assert!(refused(derive, named).contains("no name"));
         assert!(refused(derive, parse_quote! { #[repr(u8)] enum Never {} }).contains("no values"));
     }
 }
@@ -54,6 +56,7 @@ fn structs() {
         let why = value(parse_quote! { #[braid(name = "user", version = #version)] struct User(u32); });
         assert!(why.contains("1 to 65535"), "{why}");
     }
+    assert!(value(parse_quote! { #[braid(name = "a", name = "b")] struct User(u32); }).contains("twice"));
     let first = value(parse_quote! { #[braid(name = "user", previous = Old)] struct User(u32); });
     assert!(first.contains("none before"), "{first}");
     assert!(value(parse_quote! { #[braid(nmae = "user")] struct User(u32); }).contains("known are"));

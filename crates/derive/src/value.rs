@@ -21,66 +21,114 @@ pub fn of_struct(input: &DeriveInput, fields: &Fields) -> Result<TokenStream> {
     let (shape_format, type_names) = shape(&fields);
     let checked = fields.iter().filter(|field| !field.is_serde).map(|field| &field.encoded);
     let define_fields: Vec<_> =
-        checked.map(|encoded| quote!(<#encoded as ::braiddb::Value>::define(to);)).collect();
+        checked.map(|encoded| quote!(<#encoded as ::braiddb::Value>::define(__to);)).collect();
     let define_previous = previous
         .as_ref()
-        .map(|previous| quote!(to.earlier(|to| <#previous as ::braiddb::Value>::define(to));));
-    let newer = format!("{} of version {version} or earlier", name.value());
-    let other = match &previous {
-        Some(previous) => quote! {
-            <#previous as ::braiddb::Value>::view(bytes).map(<#ident as ::core::convert::From<#previous>>::from)
-        },
-        None => {
-            let older = format!("{} of version {version}", name.value());
-            quote!(::core::result::Result::Err(::braiddb::Error::malformed(#older, bytes.len())))
-        }
+        .map(|previous| quote!(__to.earlier(|__to| <#previous as ::braiddb::Value>::define(__to));));
+    let newer = match &previous {
+        Some(_) => format!("{} of version {version} or earlier", name.value()),
+        None => format!("{} of version {version}", name.value()),
     };
+    let (check_previous, other) = match &previous {
+        Some(previous) => (
+            quote! {
+                const _: () = {
+                    ::core::assert!(
+                        ::braiddb::derived::is_same(<#previous as ::braiddb::Value>::NAME, #name),
+                        "the previous version of a struct has the same name",
+                    );
+                    let version = <#previous as ::braiddb::Value>::VERSION;
+                    ::core::assert!(version > 0 && version < #version, "the previous version of a struct is a lower one");
+                };
+            },
+            quote! {
+                <#previous as ::braiddb::Value>::view(__bytes)
+                    .map(<#ident as ::core::convert::From<#previous>>::from)
+            },
+        ),
+        None => (
+            quote!(),
+            quote!(::core::result::Result::Err(::braiddb::Error::malformed(#newer, __bytes.len()))),
+        ),
+    };
+    let is_newest = is_newest(&fields);
+    let (mut_to, mut_from) = (mutable(!fields.is_empty()), mutable(fields.len() > 1));
     Ok(quote! {
+        #check_previous
         #[automatically_derived]
+        #[allow(deprecated)]
         impl ::braiddb::Value for #ident {
             const NAME: &'static str = #name;
-            fn define(to: &mut ::braiddb::Definitions) {
-                if to.add(#name, #version, ::std::format!(#shape_format #(, #type_names)*)) {
+            const VERSION: u16 = #version;
+            fn define(__to: &mut ::braiddb::Definitions) {
+                if __to.add(#name, #version, ::std::format!(#shape_format #(, #type_names)*)) {
                     #(#define_fields)*
                     #define_previous
+                    __to.end();
                 }
             }
             type Input<'v> = &'v #ident;
             type Encoded<'v> = ::std::vec::Vec<u8>;
             type View<'t> = #ident;
-            #[allow(unused_mut, reason = "a struct may have one field, or none")]
-            fn encode<'v>(input: Self::Input<'v>) -> ::braiddb::Result<Self::Encoded<'v>> {
-                let _ = input;
-                let mut to = ::braiddb::derived::Encoder::default();
+            fn encode<'v>(__input: Self::Input<'v>) -> ::braiddb::Result<Self::Encoded<'v>> {
+                let _ = __input;
+                let #mut_to __to = ::braiddb::derived::Encoder::default();
                 #encode
-                ::core::result::Result::Ok(to.finish(#version))
+                ::core::result::Result::Ok(__to.finish(#version))
             }
-            #[allow(unused_mut, reason = "a struct may have one field, or none")]
-            fn view(bytes: &[u8]) -> ::braiddb::Result<#ident> {
-                let mut from = ::braiddb::derived::Decoder::new(#name, bytes)?;
-                match from.version() {
-                    #version => { #decode }
-                    newer if newer > #version => {
-                        ::core::result::Result::Err(::braiddb::Error::malformed(#newer, bytes.len()))
-                    }
-                    _ => #other,
+            fn view(__bytes: &[u8]) -> ::braiddb::Result<#ident> {
+                let #mut_from __from = ::braiddb::derived::Decoder::new(#name, __bytes)?;
+                let __version = __from.version();
+                if __version == #version {
+                    #decode
+                } else if __version > #version {
+                    ::core::result::Result::Err(::braiddb::Error::malformed(#newer, __bytes.len()))
+                } else {
+                    #other
                 }
             }
         }
         #[automatically_derived]
+        #[allow(deprecated)]
         impl ::braiddb::Field for #ident {
             const BYTES: ::core::option::Option<usize> = ::core::option::Option::None;
         }
         #[automatically_derived]
+        #[allow(deprecated)]
         impl ::braiddb::OwnedField for #ident {
             fn input(&self) -> &#ident {
                 self
             }
-            fn read(bytes: &[u8]) -> ::braiddb::Result<#ident> {
-                <#ident as ::braiddb::Value>::view(bytes)
+            fn read(__bytes: &[u8]) -> ::braiddb::Result<#ident> {
+                <#ident as ::braiddb::Value>::view(__bytes)
+            }
+            fn is_newest(__bytes: &[u8]) -> ::braiddb::Result<bool> {
+                let #mut_from __from = ::braiddb::derived::Decoder::new(#name, __bytes)?;
+                ::core::result::Result::Ok(__from.version() == #version #is_newest)
             }
         }
     })
+}
+
+/// `mut`, where something changes.
+fn mutable(changes: bool) -> TokenStream {
+    if changes { quote!(mut) } else { quote!() }
+}
+
+/// What else has to hold of a value for it to be of the newest versions.
+fn is_newest(fields: &[Field]) -> TokenStream {
+    let count = fields.len();
+    let each = fields.iter().enumerate().map(|(at, Field { encoded, is_serde, .. })| {
+        let bytes = match at + 1 == count {
+            false => quote!(__from.field::<#encoded>()?),
+            true => quote!(__from.last()),
+        };
+        match is_serde {
+            true => quote!(&& { let _ = #bytes; true }),
+            false => quote!(&& <#encoded as ::braiddb::OwnedField>::is_newest(#bytes)?),
+        }
+    });
+    quote!(#(#each)*)
 }
 
 fn of_fields(fields: &Fields) -> Result<Vec<Field>> {
@@ -115,12 +163,12 @@ fn encode(fields: &[Field]) -> TokenStream {
     let count = fields.len();
     let each = fields.iter().enumerate().map(|(at, Field { member, encoded, is_serde })| {
         let input = match is_serde {
-            true => quote!(&input.#member),
-            false => quote!(<#encoded as ::braiddb::OwnedField>::input(&input.#member)),
+            true => quote!(&__input.#member),
+            false => quote!(<#encoded as ::braiddb::OwnedField>::input(&__input.#member)),
         };
         match at + 1 == count {
-            false => quote!(to.field::<#encoded>(#input)?;),
-            true => quote!(to.last::<#encoded>(#input)?;),
+            false => quote!(__to.field::<#encoded>(#input)?;),
+            true => quote!(__to.last::<#encoded>(#input)?;),
         }
     });
     quote!(#(#each)*)
@@ -130,8 +178,8 @@ fn decode(fields: &[Field]) -> TokenStream {
     let count = fields.len();
     let each = fields.iter().enumerate().map(|(at, Field { member, encoded, is_serde })| {
         let bytes = match at + 1 == count {
-            false => quote!(from.field::<#encoded>()?),
-            true => quote!(from.last()),
+            false => quote!(__from.field::<#encoded>()?),
+            true => quote!(__from.last()),
         };
         let read = match is_serde {
             true => quote!(<#encoded as ::braiddb::Value>::view),
@@ -141,7 +189,7 @@ fn decode(fields: &[Field]) -> TokenStream {
     });
     // (The fields of an expression are evaluated as they are written.)
     match count {
-        0 => quote!(from.end().map(|()| Self {})),
+        0 => quote!(__from.end().map(|()| Self {})),
         _ => quote!(::core::result::Result::Ok(Self { #(#each,)* })),
     }
 }

@@ -119,6 +119,13 @@ pub enum Error {
         /// What the program has under the same name and version.
         requested: Option<String>,
     },
+    /// A named type of a table's values consists of itself. Such values could be nested without an end.
+    RecursiveType {
+        /// The table's name.
+        table: String,
+        /// The type's.
+        name: String,
+    },
     /// A line is no definition of a type, of the form `user 2: {name: string}`.
     NoDefinition {
         /// The name of the table that it was for.
@@ -372,6 +379,11 @@ impl Error {
                     "for table {table:?}: {line:?} is no definition, such as \"user 2: {{name: string}}\""
                 )
             }
+            Error::RecursiveType { table, name } => write!(
+                f,
+                "{name:?} of table {table:?} consists of itself: keep what is nested in rows of its own, or in a field with \
+                 #[braid(serde)]"
+            ),
             Error::NoTable { table } => write!(f, "there is no table {table:?}"),
             Error::TableExists { table } => write!(f, "there is a table {table:?} already"),
             Error::Overflow { table } => write!(f, "a number of table {table:?} cannot hold the sum"),
@@ -454,6 +466,7 @@ impl fmt::Display for Error {
             | Error::TableMismatch { .. }
             | Error::ShapeMismatch { .. }
             | Error::NoDefinition { .. }
+            | Error::RecursiveType { .. }
             | Error::NoTable { .. }
             | Error::TableExists { .. }
             | Error::Overflow { .. }

@@ -118,7 +118,7 @@ pub mod tools {
 #[cfg(feature = "derive")]
 #[doc(hidden)]
 pub mod derived {
-    pub use crate::table::{Decoder, Encoder};
+    pub use crate::table::{Decoder, Encoder, is_same};
 }
 
 /// Errors planted for tests of the tests, a database whose threads the caller steps, and what spares it waits.

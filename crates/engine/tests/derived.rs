@@ -430,3 +430,111 @@ fn a_migration_goes_on_beside_writers() {
     assert_eq!(db.migrate(users).unwrap(), 0);
     assert_eq!(db.tables()[0].definitions.len(), 2, "user 2, and what it has in it");
 }
+
+#[derive(Value)]
+#[braid(name = "unstable")]
+struct Unstable {
+    #[braid(serde)]
+    map: std::collections::HashMap<u64, u64>,
+}
+
+#[derive(Value, Debug, PartialEq)]
+#[braid(name = "blob")]
+struct BlobV1 {
+    bytes: Vec<u8>,
+}
+
+#[derive(Value, Debug, PartialEq)]
+#[braid(name = "blob", version = 2, previous = BlobV1)]
+struct Blob {
+    bytes: Vec<u8>,
+    note: String,
+}
+
+impl From<BlobV1> for Blob {
+    fn from(blob: BlobV1) -> Blob {
+        Blob { bytes: blob.bytes, note: String::new() }
+    }
+}
+
+#[test]
+fn a_migration_rewrites_what_is_outdated_and_no_more() {
+    // Proves that it is the version which counts, where the same value can have several encodings.
+    let db = in_memory();
+    for kind in [IndexKind::Masstree, IndexKind::Hopscotch] {
+        let with = TableOptions { index: kind, ..TableOptions::default() };
+        let table: Table<u64, Unstable> = db.table_with(kind.name(), with).unwrap();
+        let value = Unstable { map: (0..50).map(|key| (key, key)).collect() };
+        db.transact(|tx| (0..600).try_for_each(|key| tx.put(table, key, &value))).unwrap();
+        assert_eq!(db.migrate(table).unwrap(), 0);
+        assert_eq!(db.transact(|tx| Ok(tx.get(table, 1)?.map(|found| found.map.len()))).unwrap(), Some(50));
+    }
+}
+
+#[test]
+fn large_rows_are_migrated() {
+    // Proves that no transaction of a migration outgrows the log's segments, be they small.
+    for kind in [IndexKind::Masstree, IndexKind::Cuckoo] {
+        let storage = MemoryStorage::new(1 << 30);
+        let db = open::<Serializable>(&storage);
+        let with = TableOptions { index: kind, ..TableOptions::default() };
+        let before: Table<u64, BlobV1> = db.table_with("blobs", with).unwrap();
+        let blob = BlobV1 { bytes: vec![7; 9_000] };
+        (0..300).for_each(|key| db.transact(|tx| tx.put(before, key, &blob)).unwrap());
+        let blobs: Table<u64, Blob> = db.table("blobs").unwrap();
+        assert_eq!(db.migrate(blobs).unwrap(), 300);
+        assert_eq!(db.migrate(blobs).unwrap(), 0);
+        assert_eq!(db.transact(|tx| tx.get(blobs, 299)).unwrap().unwrap().bytes.len(), 9_000);
+    }
+}
+
+#[test]
+fn a_type_within_itself_is_refused() {
+    #[derive(Value)]
+    #[braid(name = "tree")]
+    struct Tree {
+        children: Vec<Tree>,
+    }
+    let db = in_memory();
+    let error = db.table::<u64, Tree>("trees").unwrap_err();
+    assert!(matches!(&error, Error::RecursiveType { name, .. } if name == "tree"), "{error}");
+    assert!(error.to_string().contains("consists of itself"));
+    let _ = |tree: Tree| tree.children.len();
+}
+
+#[test]
+fn names_around_a_derive_do_not_matter() {
+    // Proves that what is derived uses no name that its surroundings could mean something else by.
+    #![allow(dead_code, non_upper_case_globals, reason = "names that could be in the way")]
+    mod crowded {
+        const number: u8 = 1;
+        const to: u8 = 1;
+        const from: u8 = 1;
+        const key: u8 = 1;
+        const bytes: u8 = 1;
+        const input: u8 = 1;
+        type Option = ();
+        type Result = ();
+        type String = ();
+        #[derive(braiddb::Key, braiddb::Value, Debug, PartialEq)]
+        #[repr(u8)]
+        pub enum Two {
+            One = 1,
+            Two = 2,
+        }
+        #[derive(braiddb::Value, Debug, PartialEq)]
+        #[braid(name = "crowded")]
+        pub struct Crowded {
+            pub to: u8,
+            pub from: u8,
+            pub input: u8,
+            pub bytes: u8,
+        }
+    }
+    use crowded::{Crowded, Two};
+    let db = in_memory();
+    let table: Table<Two, (Two, Crowded)> = db.table("t").unwrap();
+    let crowded = Crowded { to: 1, from: 2, input: 3, bytes: 4 };
+    db.transact(|tx| tx.put(table, Two::Two, (Two::Two, &crowded))).unwrap();
+    assert_eq!(db.transact(|tx| tx.get(table, Two::Two)).unwrap(), Some((Two::Two, crowded)));
+}

@@ -231,9 +231,9 @@ impl<'d> Loader<'d> {
             )
         })?;
         let raw = self.db.create_raw_table(&info, fixed8).map_err(|error| error.to_string())?;
-        // With what the database knows besides.
+        // By these definitions, if there are any: a row that says no version is of the newest that the dump has known.
         let known = self.db.tables().into_iter().find(|table| table.name == info.name);
-        self.add(known.unwrap_or(info), raw);
+        self.add(known.filter(|_| info.definitions.is_empty()).unwrap_or(info), raw);
         Ok(())
     }
 

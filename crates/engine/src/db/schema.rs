@@ -3,13 +3,15 @@
 use super::Database;
 use crate::cc::ConcurrencyControl;
 use crate::error::{Error, MalformedRow, Result};
-use crate::kernel::describe_table;
-use crate::table::{Definitions, Description, Key, OwnedField, Table, TableInner, Value};
+use crate::kernel::{Which, describe_table};
+use crate::table::{Definitions, Description, Key, OwnedField, Table, TableInner, TableKind, Value};
 use crate::txn::{RawTable, Transaction, Txn};
 use std::ops::Bound;
 
 /// Rows that are looked at in one transaction of [`Database::migrate`].
 const ROWS: usize = 256;
+/// Bytes that it writes, or those of one row, or as the log's segments allow.
+const BYTES: u64 = 1 << 20;
 /// Keys that are noted at once where a table has no order of keys.
 const KEYS_MAX: usize = 1 << 16;
 
@@ -28,11 +30,11 @@ impl<C: ConcurrencyControl> Database<C> {
     /// # Ok::<(), braiddb::Error>(())
     /// ```
     pub fn rename_table(&self, from: &str, to: &str) -> Result<()> {
-        let rename = |description: &mut Description| {
+        let rename = |_: &TableKind, description: &mut Description| {
             description.name = to.into();
             Ok(())
         };
-        describe_table(self.engine(), from, rename, self.note())
+        describe_table(self.engine(), Which::Named(from), rename, self.note())
     }
 
     /// Says that the keys and values of a table are of these types from now on. No row is changed: their bytes have to be the
@@ -41,20 +43,19 @@ impl<C: ConcurrencyControl> Database<C> {
     ///
     /// [`Error::NoTable`] if there is none, [`Error::TableMismatch`] if keys of the one type have eight bytes each and of the other have not.
     pub fn retype<K: Key, V: Value + ?Sized>(&self, table: &str) -> Result<()> {
-        let is_fixed8 = |table: &&TableInner| table.kind.fixed8 == K::FIXED8;
-        let found = self.engine().all_tables().into_iter().find(|found| found.name() == table);
-        if let Some(found) = found.filter(|found| !is_fixed8(found)) {
-            let existing = format!("keys of {}", found.description().types.0);
-            return Err(Error::TableMismatch { name: table.into(), existing, requested: K::type_name() });
-        }
         let mut definitions = Definitions::default();
         V::define(&mut definitions);
-        let retype = |description: &mut Description| {
+        let written = definitions.joined(&[], false).map_err(|disagreement| disagreement.of_table(table))?;
+        let retype = |kind: &TableKind, description: &mut Description| {
+            if kind.fixed8 != K::FIXED8 {
+                let (name, existing) = (table.into(), format!("keys of {}", description.types.0));
+                return Err(Error::TableMismatch { name, existing, requested: K::type_name() });
+            }
             description.types = (K::type_name(), V::type_name());
-            description.definitions = definitions.written();
+            description.definitions = written;
             Ok(())
         };
-        describe_table(self.engine(), table, retype, self.note())
+        describe_table(self.engine(), Which::Named(table), retype, self.note())
     }
 
     /// Rewrites the rows whose values are of an earlier version of a type with `#[derive(Value)]`, and returns their number. It is not
@@ -73,12 +74,17 @@ impl<C: ConcurrencyControl> Database<C> {
         };
         let mut definitions = Definitions::default();
         V::define(&mut definitions);
-        let forget = |description: &mut Description| {
+        let forget = |_: &TableKind, description: &mut Description| {
             description.definitions = definitions.migrated(&description.definitions);
             Ok(())
         };
-        describe_table(self.engine(), &inner.name(), forget, self.note())?;
+        describe_table(self.engine(), Which::Number(inner.number()), forget, self.note())?;
         Ok(rewritten)
+    }
+
+    /// As many bytes as a transaction may write by far, whatever the log's segments are.
+    fn bytes_max(&self) -> u64 {
+        BYTES.min(self.engine().options.log_segment_bytes / 8)
     }
 
     fn migrate_in_order<V: OwnedField>(&self, table: &TableInner, raw: RawTable) -> Result<u64> {
@@ -87,16 +93,21 @@ impl<C: ConcurrencyControl> Database<C> {
             let (count, last) = self.transact(|tx| {
                 let from = from.as_ref().map(Vec::as_slice);
                 let mut rows = raw.range(tx, from, Bound::Unbounded)?.limit(ROWS);
-                let (mut outdated, mut last, mut seen) = (Vec::new(), None, 0);
+                let (mut outdated, mut last, mut left, mut written) = (Vec::new(), None, ROWS, 0);
                 while let Some((key, bytes)) = rows.next()? {
                     if let Some(renewed) = renewed::<V>(table, &key, bytes)? {
+                        written += renewed.len() as u64;
                         outdated.push((key.clone(), renewed));
                     }
-                    (last, seen) = (Some(key), seen + 1);
+                    (last, left) = (Some(key), left - 1);
+                    if written >= self.bytes_max() {
+                        left = 0;
+                        break;
+                    }
                 }
                 drop(rows);
                 outdated.iter().try_for_each(|(key, value)| update(tx, raw, key, value))?;
-                Ok((outdated.len() as u64, last.filter(|_| seen == ROWS)))
+                Ok((outdated.len() as u64, last.filter(|_| left == 0)))
             })?;
             rewritten += count;
             match last {
@@ -122,21 +133,28 @@ impl<C: ConcurrencyControl> Database<C> {
                 }
                 Ok(keys)
             })?;
-            for keys in keys.chunks(ROWS) {
-                rewritten += self.transact(|tx| {
-                    let mut count = 0;
-                    for key in keys {
+            let mut left = &keys[..];
+            while !left.is_empty() {
+                let (count, seen) = self.transact(|tx| {
+                    let (mut count, mut seen, mut written) = (0, 0, 0);
+                    for key in left.iter().take(ROWS) {
                         let renew = async |txn: &Txn<C>| {
                             let bytes = raw.get(txn, key).await?;
                             bytes.map_or(Ok(None), |bytes| renewed::<V>(table, key, bytes))
                         };
                         if let Some(value) = tx.with(renew)? {
                             update(tx, raw, key, &value)?;
-                            count += 1;
+                            (count, written) = (count + 1, written + value.len() as u64);
+                        }
+                        seen += 1;
+                        if written >= self.bytes_max() {
+                            break;
                         }
                     }
-                    Ok(count)
+                    Ok((count, seen))
                 })?;
+                rewritten += count;
+                left = &left[seen..];
             }
             if keys.len() < KEYS_MAX {
                 return Ok(rewritten);
@@ -145,12 +163,14 @@ impl<C: ConcurrencyControl> Database<C> {
     }
 }
 
-/// The bytes that this value has in the newest version of its type, if they are others.
+/// The bytes that this value has in the newest version of its type, unless it is of that.
 fn renewed<V: OwnedField>(table: &TableInner, key: &[u8], bytes: &[u8]) -> Result<Option<Vec<u8>>> {
     let in_row = |error: Error| error.in_row(|| Some(Box::new(MalformedRow::new(&table.name(), key))));
+    if V::is_newest(bytes).map_err(in_row)? {
+        return Ok(None);
+    }
     let value = V::read(bytes).map_err(in_row)?;
-    let renewed = V::encode(value.input())?;
-    Ok((renewed.as_ref() != bytes).then(|| renewed.as_ref().to_vec()))
+    Ok(Some(V::encode(value.input())?.as_ref().to_vec()))
 }
 
 fn update<C: ConcurrencyControl>(tx: &Transaction<C>, raw: RawTable, key: &[u8], value: &[u8]) -> Result<()> {

@@ -333,11 +333,13 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
         let tables = self.engine.all_tables();
         current.changed = self.changed(&tables);
         self.pending.clone_from(&current.changed);
-        let entry = |table: &&TableInner| TableEntry {
-            table: entry(table.number(), &table.kind, &table.description()),
+        // (Of tables that were made since, records behind the start say what they are.)
+        let descriptions = self.engine.descriptions();
+        let entry = |(table, description): (&&TableInner, &Description)| TableEntry {
+            table: entry(table.number(), &table.kind, description),
             ranges: Vec::new(),
         };
-        current.tables = tables.iter().map(entry).collect();
+        current.tables = tables.iter().zip(&descriptions).map(entry).collect();
         current.tries = None;
     }
 

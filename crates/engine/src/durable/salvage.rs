@@ -10,7 +10,7 @@ use crate::checkpoint::{
     self, Block, CatalogEntry, Closed, Identity, Manifest, RowsFile, RowsReader, TableEntry,
 };
 use crate::error::{Error, Result};
-use crate::kernel::{Engine, Request, describe_table, open_table};
+use crate::kernel::{Engine, Request, Which, describe_table, open_table};
 use crate::options::Durability;
 use crate::storage::Storage;
 use crate::table::{Definitions, Description, TableKind};
@@ -170,6 +170,17 @@ fn database(from: &dyn Storage, done: &mut Salvage) -> Result<DatabaseId> {
     }
 }
 
+/// Whether rows of both are of one table, whatever it was called.
+fn is_same(one: &CatalogEntry, other: &CatalogEntry) -> bool {
+    let made = |of: &CatalogEntry| (of.number, of.fixed8, of.index.clone(), of.front.clone());
+    made(one) == made(other)
+}
+
+/// The name and the version in a definition.
+fn head(line: &str) -> &str {
+    line.split_once(": ").map_or(line, |(head, _)| head)
+}
+
 impl<C: ConcurrencyControl> Salvaging<'_, C> {
     /// Takes the rows of all tables of the newest checkpoint whose manifest is good.
     fn take_rows(&mut self) -> Result<()> {
@@ -199,7 +210,9 @@ impl<C: ConcurrencyControl> Salvaging<'_, C> {
     fn take_table(&mut self, entry: &CatalogEntry, manifests: &[Manifest]) -> Result<()> {
         let mut best: Option<(&Manifest, &TableEntry)> = None;
         for manifest in manifests {
-            let Some(found) = manifest.tables.iter().find(|other| other.table == *entry) else { continue };
+            let Some(found) = manifest.tables.iter().find(|other| is_same(&other.table, entry)) else {
+                continue;
+            };
             let states: Vec<State> = found.files().map(|file| self.look_at(file, entry.fixed8)).collect();
             let is_whole = states.iter().all(|state| *state == State::Whole);
             let is_legible = is_whole || states.iter().any(|state| *state != State::Illegible);
@@ -273,7 +286,7 @@ impl<C: ConcurrencyControl> Salvaging<'_, C> {
     fn add_table(&mut self, entry: &CatalogEntry, start: Lsn, checkpoint: Option<u64>) -> Result<()> {
         let engine = &**self.of.engine;
         let (kind, mut description) = checkpointer::kind(entry)?;
-        if self.tables.values().any(|table| table.report.name == description.name) {
+        while self.tables.values().any(|table| table.report.name == description.name) {
             // (What has renamed the other one is lost.)
             description.name = format!("{} (table {})", description.name, entry.number);
         }
@@ -295,22 +308,32 @@ impl<C: ConcurrencyControl> Salvaging<'_, C> {
     /// Says of a table of the new database what the log says of it anew.
     fn describe(&mut self, entry: &CatalogEntry) -> Result<()> {
         let engine = &**self.of.engine;
-        let (_, description) = checkpointer::kind(entry)?;
+        let (_, mut description) = checkpointer::kind(entry)?;
+        let is_whole = self.gaps.is_empty();
+        let is_taken = |(number, table): (&u32, &Target)| {
+            *number != entry.number && table.report.name == description.name
+        };
+        let is_taken = self.tables.iter().any(is_taken);
         let target = self.tables.get_mut(&entry.number).expect("the caller has looked");
+        if is_taken {
+            // The log renames it later, or what has renamed the other one is lost.
+            description.name.clone_from(&target.report.name);
+        }
         let (before, name) = (target.report.name.clone(), description.name.clone());
-        let change = |existing: &mut Description| {
-            // Rows that a checkpoint of later has may be of later definitions.
-            let more = existing.definitions.iter().filter(|line| !description.definitions.contains(line));
-            let definitions = description.definitions.iter().chain(more).cloned().collect();
-            *existing = Description { definitions, ..description.clone() };
+        let change = |_: &TableKind, existing: &mut Description| {
+            if !is_whole {
+                // Rows may be of definitions that what is lost has added.
+                let known = |line: &&String| !description.definitions.iter().any(|of| head(of) == head(line));
+                let more: Vec<_> = existing.definitions.iter().filter(known).cloned().collect();
+                description.definitions.extend(more);
+                description.definitions.sort();
+            }
+            *existing = description;
             Ok(())
         };
         let note = |number, kind: &TableKind, of: &Description| log_table(engine, number, kind, of);
-        match describe_table(engine, &before, change, note) {
-            Ok(()) => target.report.name = name,
-            Err(Error::TableExists { .. }) => {} // which the log renames later, or what has renamed it is lost
-            Err(error) => return Err(error),
-        }
+        describe_table(engine, Which::Named(&before), change, note)?;
+        target.report.name = name;
         Ok(())
     }
 

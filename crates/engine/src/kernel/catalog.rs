@@ -4,7 +4,7 @@ use super::engine::Engine;
 use crate::cc::ConcurrencyControl;
 use crate::error::{Error, Result};
 use crate::sync::Fixed;
-use crate::table::{Definitions, Description, Disagreement, TableInner, TableKind, unlike};
+use crate::table::{Definitions, Description, TableInner, TableKind, unlike};
 
 /// A table that is asked for.
 pub(crate) struct Request {
@@ -39,21 +39,16 @@ pub(crate) fn open_table<C: ConcurrencyControl, R>(
 ) -> Result<R> {
     let Request { mut kind, mut description, is_chosen, leading_bits, definitions, is_raw } = request;
     let joined = |existing: &[String], name: &str| {
-        let disagree = |Disagreement { existing, requested }| Error::ShapeMismatch {
-            table: name.into(),
-            existing,
-            requested,
-        };
-        definitions.joined(existing, is_raw).map_err(disagree)
+        definitions.joined(existing, is_raw).map_err(|disagreement| disagreement.of_table(name))
     };
     let mut tables = engine.tables.lock().expect("no panic while it is held");
     if let Some(table) = tables.iter().find(|table| table.description().name == description.name) {
         if !is_chosen {
             kind.options = table.kind.options;
         }
-        let mut existing = table.description();
+        let existing = table.description().clone();
         if table.kind != kind || existing.types != description.types {
-            let (held, wanted) = ((&*existing, &table.kind), (&description, &kind));
+            let (held, wanted) = ((&existing, &table.kind), (&description, &kind));
             let (existing, requested) = (unlike(held, wanted), unlike(wanted, held));
             return Err(Error::TableMismatch { name: description.name, existing, requested });
         }
@@ -62,9 +57,8 @@ pub(crate) fn open_table<C: ConcurrencyControl, R>(
         // A database that cannot be written keeps what it has: no row of a new version can come.
         if description.definitions != existing.definitions && !engine.is_read_only() {
             note(table.number(), &kind, &description)?;
-            *existing = description;
+            *table.description() = description;
         }
-        drop(existing);
         return Ok(handle(table));
     }
     description.definitions = joined(&[], &description.name)?;
@@ -77,22 +71,34 @@ pub(crate) fn open_table<C: ConcurrencyControl, R>(
     Ok(handle)
 }
 
+/// Which table is meant.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Which<'n> {
+    Named(&'n str),
+    /// Whatever it is called by now.
+    Number(u32),
+}
+
 /// Changes what the catalog says of a table; `change` says how, and `note` as for [`open_table`].
 pub(crate) fn describe_table<C: ConcurrencyControl>(
     engine: &Engine<C>,
-    name: &str,
-    change: impl FnOnce(&mut Description) -> Result<()>,
+    which: Which<'_>,
+    change: impl FnOnce(&TableKind, &mut Description) -> Result<()>,
     note: impl FnOnce(u32, &TableKind, &Description) -> Result<()>,
 ) -> Result<()> {
     let tables = engine.tables.lock().expect("no panic while it is held");
     let find = |name: &str| tables.iter().find(|table| table.description().name == name);
-    let table = find(name).ok_or_else(|| Error::NoTable { table: name.into() })?;
-    let mut described = table.description().clone();
-    change(&mut described)?;
-    if described.name != name && find(&described.name).is_some() {
+    let table = match which {
+        Which::Named(name) => find(name).ok_or_else(|| Error::NoTable { table: name.into() })?,
+        Which::Number(number) => &tables[number as usize],
+    };
+    let before = table.description().clone();
+    let mut described = before.clone();
+    change(&table.kind, &mut described)?;
+    if described.name != before.name && find(&described.name).is_some() {
         return Err(Error::TableExists { table: described.name });
     }
-    if described != *table.description() {
+    if described != before {
         note(table.number(), &table.kind, &described)?;
         *table.description() = described;
     }

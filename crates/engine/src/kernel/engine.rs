@@ -235,6 +235,12 @@ impl<C: ConcurrencyControl> Engine<C> {
         tables.iter().map(|table| unsafe { Fixed::as_non_null(table).as_ref() }).collect()
     }
 
+    /// What the catalog says of each of them at one moment: names are exchanged between tables in several steps.
+    pub(crate) fn descriptions(&self) -> Vec<Description> {
+        let tables = self.tables.lock().expect("no panic while it is held");
+        tables.iter().map(|table| table.description().clone()).collect()
+    }
+
     /// Waits until a flush of the log that is under way has ended. Returns false if there is none to wait for.
     #[cold]
     pub(crate) fn await_flush(&self) -> bool {

@@ -7,7 +7,7 @@ mod patience;
 mod spares;
 mod waiter;
 
-pub(crate) use catalog::{Request, describe_table, open_table, restore_table};
+pub(crate) use catalog::{Request, Which, describe_table, open_table, restore_table};
 pub(crate) use engine::{Context, Engine};
 pub(crate) use log::Log;
 pub(crate) use patience::{WAIT, WAITS_MAX, pause};

@@ -1,5 +1,6 @@
 //! Definitions of named types: what the catalog keeps of a table's values so that a type whose shape has changed is told.
 
+use crate::error::Error;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
@@ -11,7 +12,9 @@ pub struct Definitions {
     known: BTreeMap<(String, u16), Definition>,
     /// What is being added is an earlier version, which is read and no longer written.
     is_earlier: bool,
-    /// Two shapes under one name and version.
+    /// What is being added: each consists of the next.
+    open: Vec<(String, u16)>,
+    /// Two shapes under one name and version, or a type within itself.
     conflict: Option<Disagreement>,
 }
 
@@ -23,25 +26,56 @@ struct Definition {
 
 /// Definitions that cannot be of one table.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Disagreement {
-    /// A definition that there is.
-    pub(crate) existing: String,
-    /// What the program has under the same name and version, if anything.
-    pub(crate) requested: Option<String>,
+pub(crate) enum Disagreement {
+    Shapes {
+        /// A definition that there is.
+        existing: String,
+        /// What the program has under the same name and version, if anything.
+        requested: Option<String>,
+    },
+    /// A type that consists of itself: its values could be nested without an end.
+    Recursive { name: String },
+}
+
+impl Disagreement {
+    pub(crate) fn of_table(self, table: &str) -> Error {
+        let table = table.into();
+        match self {
+            Disagreement::Shapes { existing, requested } => {
+                Error::ShapeMismatch { table, existing, requested }
+            }
+            Disagreement::Recursive { name } => Error::RecursiveType { table, name },
+        }
+    }
 }
 
 impl Definitions {
     /// Adds a version of a type. Returns whether that says something new; then what its fields consist of is to be added, and the
-    /// versions before it.
+    /// versions before it, and then comes [`end`](Self::end).
     pub fn add(&mut self, name: &str, version: u16, shape: String) -> bool {
         let is_written = !self.is_earlier;
+        let is_news = self.note(name, version, shape, is_written);
+        if is_news {
+            self.open.push((name.into(), version));
+        } else if self.open.iter().any(|(open, of)| (open.as_str(), *of) == (name, version)) {
+            self.conflict.get_or_insert_with(|| Disagreement::Recursive { name: name.into() });
+        }
+        is_news
+    }
+
+    /// All of the type that was added last, and has not ended, has been added.
+    pub fn end(&mut self) {
+        self.open.pop();
+    }
+
+    fn note(&mut self, name: &str, version: u16, shape: String, is_written: bool) -> bool {
         match self.known.entry((name.into(), version)) {
             Entry::Vacant(place) => {
                 place.insert(Definition { shape, is_written });
                 true
             }
             Entry::Occupied(known) if known.get().shape != shape => {
-                self.conflict.get_or_insert_with(|| Disagreement {
+                self.conflict.get_or_insert_with(|| Disagreement::Shapes {
                     existing: line(known.key(), &known.get().shape),
                     requested: Some(line(known.key(), &shape)),
                 });
@@ -67,7 +101,7 @@ impl Definitions {
         let mut definitions = Definitions::default();
         for text in lines {
             let (name, version, shape) = split(text).ok_or_else(|| text.clone())?;
-            definitions.add(name, version, shape.into());
+            definitions.note(name, version, shape.into(), true);
         }
         Ok(definitions)
     }
@@ -107,7 +141,7 @@ impl Definitions {
                 None if is_partial => {}
                 known => {
                     let requested = known.map(|(_, requested)| requested);
-                    return Err(Disagreement { existing: text.clone(), requested });
+                    return Err(Disagreement::Shapes { existing: text.clone(), requested });
                 }
             }
         }
@@ -126,8 +160,12 @@ fn line((name, version): &(String, u16), shape: &str) -> String {
 /// Name, version and shape.
 fn split(line: &str) -> Option<(&str, u16, &str)> {
     let (head, shape) = line.split_once(": ")?;
-    let (name, version) = head.rsplit_once(' ')?;
-    Some((name, version.parse().ok()?, shape))
+    let (name, digits) = head.rsplit_once(' ')?;
+    let version: u16 = digits.parse().ok()?;
+    let is_inner = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
+    let is_name = name.starts_with(|c: char| c.is_ascii_alphabetic()) && name.chars().all(is_inner);
+    let is_shape = shape.starts_with('{') && shape.ends_with('}');
+    (is_name && is_shape && version > 0 && version.to_string() == digits).then_some((name, version, shape))
 }
 
 #[cfg(all(test, not(any(braid_shuttle, braid_loom))))]
@@ -136,7 +174,8 @@ mod tests {
 
     fn user(version: u16, shape: &str) -> Definitions {
         let mut definitions = Definitions::default();
-        definitions.add("user", version, shape.into());
+        assert!(definitions.add("user", version, shape.into()));
+        definitions.end();
         definitions
     }
 
@@ -150,8 +189,8 @@ mod tests {
         let existing = lines(&["user 1: {name: string}"]);
         assert_eq!(user(1, "{name: string}").joined(&existing, false), Ok(existing.clone()));
         let changed = user(1, "{name: string, age: u32}").joined(&existing, false).unwrap_err();
-        assert_eq!(changed.existing, existing[0]);
-        assert_eq!(changed.requested.as_deref(), Some("user 1: {name: string, age: u32}"));
+        let requested = Some("user 1: {name: string, age: u32}".to_owned());
+        assert_eq!(changed, Disagreement::Shapes { existing: existing[0].clone(), requested });
         let mut twice = user(1, "{name: string}");
         assert!(!twice.add("user", 1, "{name: string}".into()), "no news");
         assert!(twice.joined(&[], false).is_ok());
@@ -164,10 +203,13 @@ mod tests {
     fn versions_add_up() {
         let existing = lines(&["user 1: {name: string}"]);
         let unknown = user(2, "{age: u32}").joined(&existing, false).unwrap_err();
-        assert_eq!(unknown, Disagreement { existing: existing[0].clone(), requested: None });
+        assert_eq!(unknown, Disagreement::Shapes { existing: existing[0].clone(), requested: None });
         assert!(user(2, "{age: u32}").joined(&existing, true).is_ok(), "a tool need not know it");
         let mut both = user(2, "{age: u32}");
-        both.earlier(|to| assert!(to.add("user", 1, "{name: string}".into())));
+        both.earlier(|to| {
+            assert!(to.add("user", 1, "{name: string}".into()));
+            to.end();
+        });
         let joined = both.joined(&existing, false).unwrap();
         assert_eq!(joined, lines(&["user 1: {name: string}", "user 2: {age: u32}"]));
         assert_eq!(both.joined(&[], false).unwrap(), lines(&["user 2: {age: u32}"]), "never written");
@@ -176,12 +218,43 @@ mod tests {
         assert!(both.add("user", 1, "{name: string}".into()), "written after all");
     }
 
+    /// A type that consists of itself, by way of others, is told; one that is there twice is not.
+    #[test]
+    fn types_within_themselves() {
+        let mut definitions = Definitions::default();
+        let add = |to: &mut Definitions, name: &str| to.add(name, 1, "{}".into());
+        assert!(add(&mut definitions, "tree") && add(&mut definitions, "leaf"));
+        definitions.end();
+        assert!(!add(&mut definitions, "leaf"));
+        assert!(definitions.joined(&[], false).is_ok());
+        assert!(!add(&mut definitions, "tree"));
+        let told = Disagreement::Recursive { name: "tree".into() };
+        assert_eq!(definitions.joined(&[], false).unwrap_err(), told);
+    }
+
     /// What comes from a file is a definition or is not.
     #[test]
     fn lines_are_read_back() {
         let texts = lines(&["a.b 65535: {x: option of u8}", "user 1: {name: string}"]);
         assert_eq!(Definitions::of_lines(&texts).unwrap().written(), texts);
-        for wrong in ["", "user", "user 1", "user 1:", "user: {}", "user 65536: {}", "user -1: {}"] {
+        for wrong in [
+            "",
+            "user",
+            "user 1",
+            "user 1:",
+            "user: {}",
+            "user 65536: {}",
+            "user -1: {}",
+            "user 0: {}",
+            "user +1: {}",
+            "user 01: {}",
+            "user 1: ",
+            "user 1: {",
+            "1 1: {}",
+            "a b 1: {}",
+            "\n 1: {}",
+            " 1: {}",
+        ] {
             assert_eq!(Definitions::of_lines(&lines(&[wrong])).unwrap_err(), wrong);
         }
     }

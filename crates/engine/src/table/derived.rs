@@ -6,6 +6,21 @@ use crate::error::{Error, Result};
 
 const VERSION_BYTES: usize = size_of::<u16>();
 
+/// Whether two names are the same, where that is asked at compile time.
+pub const fn is_same(one: &str, other: &str) -> bool {
+    let (one, other, mut at) = (one.as_bytes(), other.as_bytes(), 0);
+    if one.len() != other.len() {
+        return false;
+    }
+    while at < one.len() {
+        if one[at] != other[at] {
+            return false;
+        }
+        at += 1;
+    }
+    true
+}
+
 /// The bytes of a value, in the making.
 #[derive(Debug, Default)]
 pub struct Encoder(Vec<u8>);

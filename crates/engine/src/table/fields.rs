@@ -29,6 +29,11 @@ pub trait OwnedField: Field {
     /// Decodes a value.
     fn read(bytes: &[u8]) -> Result<Self>;
 
+    /// Whether all in it is of the newest version of its type.
+    #[doc(hidden)]
+    fn is_newest(_: &[u8]) -> Result<bool> {
+        Ok(true)
+    }
     /// A list is a byte string: of `u8` alone.
     #[doc(hidden)]
     const IS_BYTE: bool = false;
@@ -148,6 +153,9 @@ impl<V: OwnedField> OwnedField for Option<V> {
             _ => Err(Error::malformed(<Self as Value>::NAME, bytes.len())),
         }
     }
+    fn is_newest(bytes: &[u8]) -> Result<bool> {
+        bytes.split_first().map_or(Ok(true), |(is_some, bytes)| Ok(*is_some == 0 || V::is_newest(bytes)?))
+    }
 }
 
 /// Copied when it is read. (`[u8]` is read where it lies.)
@@ -194,6 +202,14 @@ impl<V: OwnedField> OwnedField for Vec<V> {
     }
     fn read(bytes: &[u8]) -> Result<Vec<V>> {
         <Vec<V> as Value>::view(bytes)
+    }
+    fn is_newest(mut bytes: &[u8]) -> Result<bool> {
+        while !V::IS_BYTE && !bytes.is_empty() {
+            if !V::is_newest(take::<V>(&mut bytes)?)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 }
 
@@ -270,6 +286,9 @@ macro_rules! tuple_values {
             }
             fn read(mut bytes: &[u8]) -> Result<Self> {
                 Ok(($($v::read(take::<$v>(&mut bytes)?)?,)+ $last::read(bytes)?))
+            }
+            fn is_newest(mut bytes: &[u8]) -> Result<bool> {
+                Ok($($v::is_newest(take::<$v>(&mut bytes)?)? &&)+ $last::is_newest(bytes)?)
             }
         }
     )*};

@@ -29,6 +29,7 @@ use crate::index;
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a key type",
     note = "keys are integers of a known size (`u64` rather than `usize`), `bool`, `char`, `String`, `Vec<u8>`, arrays, `Option`s and tuples of keys, and types that implement `KeyAs`",
+    note = "with the feature derive, `#[derive(Key)]` makes a struct or an enum a key type",
     note = "types of the crates uuid, jiff and chrono take the feature of that name"
 )]
 pub trait Key: Sized {

@@ -26,9 +26,8 @@ mod uuid_types;
 mod value;
 
 pub use definitions::Definitions;
-pub(crate) use definitions::Disagreement;
 #[cfg(feature = "derive")]
-pub use derived::{Decoder, Encoder};
+pub use derived::{Decoder, Encoder, is_same};
 pub(crate) use description::Description;
 pub(crate) use fault::Fault;
 pub use fields::{Field, OwnedField};

@@ -24,6 +24,9 @@ pub trait Value: 'static {
     fn type_name() -> String {
         Self::NAME.into()
     }
+    /// Of a type with versions: which this is.
+    #[doc(hidden)]
+    const VERSION: u16 = 0;
     /// Adds the definitions of the named types that values consist of, for the catalog to keep. By default there are none.
     /// `#[derive(Value)]` implements it.
     fn define(_to: &mut Definitions) {}

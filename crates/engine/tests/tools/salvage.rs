@@ -211,6 +211,25 @@ fn renamed_tables_keep_their_rows_and_get_their_names() {
 }
 
 #[test]
+fn a_renamed_table_is_taken_from_an_older_checkpoint() {
+    // Proves that its rows are found under the name that it had then, and a migrated table is without what it no longer needs.
+    let from = memory();
+    let db = open(&from).unwrap();
+    put_all(&db, "before", 0..200, &value(1, 5));
+    db.checkpoint().unwrap();
+    db.rename_table("before", "after").unwrap();
+    put_all(&db, "after", 100..101, &value(2, 5));
+    db.checkpoint().unwrap();
+    let expected = rows(&db, "after");
+    db.close().unwrap();
+    let newest = names(&*from, "rows-").pop().unwrap();
+    damage(&*from, &newest, 60);
+    let (db, done) = salvaged(&*from, STOP);
+    assert!(!done.damages.is_empty());
+    assert_eq!((rows(&db, "after"), done.tables[0].lost_rows), (expected, 0), "{done:#?}");
+}
+
+#[test]
 fn definitions_are_salvaged() {
     // Proves that versions which came later, and are in the log alone, are known in the new database.
     use braiddb::Value;
@@ -239,6 +258,18 @@ fn definitions_are_salvaged() {
     assert!(done.is_complete(), "{done:#?}");
     assert_eq!(db.tables(), before);
     assert_eq!(before[0].definitions.len(), 2);
+    // What a migration has done away with is not there again.
+    let from = {
+        let storage = memory();
+        let db = open(&storage).unwrap();
+        let points: Table<u64, First> = db.table("points").unwrap();
+        db.transact(|tx| tx.put(points, 1, &First(1))).unwrap();
+        let points: Table<u64, Second> = db.table("points").unwrap();
+        db.migrate(points).unwrap();
+        db.close().unwrap();
+        storage
+    };
+    assert_eq!(salvaged(&*from, STOP).0.tables()[0].definitions, ["point 2: {0: u8, 1: u8}"]);
     let points: Table<u64, Second> = db.table("points").unwrap();
     let read = |key| db.transact(|tx| tx.get(points, key)).unwrap();
     assert_eq!([1, 2].map(read), [Some(Second(1, 0)), Some(Second(2, 2))]);
