@@ -32,7 +32,7 @@ pub fn of_struct(input: &DeriveInput, fields: &Fields) -> Result<TokenStream> {
     };
     Ok(quote! {
         #[automatically_derived]
-        #[allow(deprecated)]
+        #[allow(deprecated, reason = "the type may be")]
         impl ::braiddb::KeyAs for #name {
             type As = #as_type;
             fn to_key(&self) -> Self::As {

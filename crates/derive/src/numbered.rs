@@ -8,7 +8,7 @@ pub fn key(input: &DeriveInput, of: &DataEnum) -> Result<TokenStream> {
     let (name, Numbered { number, variants }) = (&input.ident, numbered(input, of)?);
     Ok(quote! {
         #[automatically_derived]
-        #[allow(deprecated)]
+        #[allow(deprecated, reason = "the type may be")]
         impl ::braiddb::KeyAs for #name {
             type As = #number;
             fn to_key(&self) -> #number {
@@ -31,7 +31,7 @@ pub fn value(input: &DeriveInput, of: &DataEnum) -> Result<TokenStream> {
     let text = name.to_string();
     Ok(quote! {
         #[automatically_derived]
-        #[allow(deprecated)]
+        #[allow(deprecated, reason = "the type may be")]
         impl ::braiddb::Value for #name {
             const NAME: &'static str = #text;
             fn type_name() -> ::std::string::String {
@@ -53,12 +53,12 @@ pub fn value(input: &DeriveInput, of: &DataEnum) -> Result<TokenStream> {
             }
         }
         #[automatically_derived]
-        #[allow(deprecated)]
+        #[allow(deprecated, reason = "the type may be")]
         impl ::braiddb::Field for #name {
             const BYTES: ::core::option::Option<usize> = <#number as ::braiddb::Field>::BYTES;
         }
         #[automatically_derived]
-        #[allow(deprecated)]
+        #[allow(deprecated, reason = "the type may be")]
         impl ::braiddb::OwnedField for #name {
             fn input(&self) -> #name {
                 match self {

@@ -4,7 +4,7 @@ use crate::attributes::{self, OfStruct};
 use proc_macro2::TokenStream;
 use quote::quote;
 use syn::ext::IdentExt;
-use syn::{DeriveInput, Fields, Member, Result};
+use syn::{DeriveInput, Fields, Ident, Member, Path, Result};
 
 /// A field of the struct.
 struct Field {
@@ -15,57 +15,49 @@ struct Field {
 }
 
 pub fn of_struct(input: &DeriveInput, fields: &Fields) -> Result<TokenStream> {
-    let OfStruct { name, version, previous } = attributes::of_struct(input)?;
+    let of = attributes::of_struct(input)?;
     let (ident, fields) = (&input.ident, of_fields(fields)?);
-    let (encode, decode) = (encode(&fields), decode(&fields));
-    let (shape_format, type_names) = shape(&fields);
-    let checked = fields.iter().filter(|field| !field.is_serde).map(|field| &field.encoded);
-    let define_fields: Vec<_> =
-        checked.map(|encoded| quote!(<#encoded as ::braiddb::Value>::define(__to);)).collect();
-    let define_previous = previous
-        .as_ref()
-        .map(|previous| quote!(__to.earlier(|__to| <#previous as ::braiddb::Value>::define(__to));));
-    let newer = match &previous {
-        Some(_) => format!("{} of version {version} or earlier", name.value()),
-        None => format!("{} of version {version}", name.value()),
-    };
-    let (check_previous, other) = match &previous {
-        Some(previous) => (
-            quote! {
-                const _: () = {
-                    ::core::assert!(
-                        ::braiddb::derived::is_same(<#previous as ::braiddb::Value>::NAME, #name),
-                        "the previous version of a struct has the same name",
-                    );
-                    let version = <#previous as ::braiddb::Value>::VERSION;
-                    ::core::assert!(version > 0 && version < #version, "the previous version of a struct is a lower one");
-                };
-            },
-            quote! {
-                <#previous as ::braiddb::Value>::view(__bytes)
-                    .map(<#ident as ::core::convert::From<#previous>>::from)
-            },
-        ),
-        None => (
-            quote!(),
-            quote!(::core::result::Result::Err(::braiddb::Error::malformed(#newer, __bytes.len()))),
-        ),
-    };
-    let is_newest = is_newest(&fields);
+    let check = of.previous.as_ref().map(|previous| check_previous(&of, previous));
+    let (value, field) = (value(ident, &of, &fields), owned_field(ident, &of, &fields));
+    Ok(quote!(#check #value #field))
+}
+
+/// That the previous version of a struct is one.
+fn check_previous(OfStruct { name, version, .. }: &OfStruct, previous: &Path) -> TokenStream {
+    quote! {
+        const _: () = {
+            ::core::assert!(
+                ::braiddb::derived::is_same(<#previous as ::braiddb::Value>::NAME, #name),
+                "the previous version of a struct has the same name",
+            );
+            let version = <#previous as ::braiddb::Value>::VERSION;
+            ::core::assert!(version > 0 && version < #version, "the previous version of a struct is a lower one");
+        };
+    }
+}
+
+fn value(ident: &Ident, of: &OfStruct, fields: &[Field]) -> TokenStream {
+    let OfStruct { name, version, previous } = of;
+    let (define, encode, decode) = (define(of, fields), encode(fields), decode(fields));
     let (mut_to, mut_from) = (mutable(!fields.is_empty()), mutable(fields.len() > 1));
-    Ok(quote! {
-        #check_previous
+    let or_earlier = if previous.is_some() { " or earlier" } else { "" };
+    let expected = format!("{} of version {version}{or_earlier}", name.value());
+    let malformed =
+        quote!(::core::result::Result::Err(::braiddb::Error::malformed(#expected, __bytes.len())));
+    let earlier = match previous {
+        Some(previous) => quote! {
+            <#previous as ::braiddb::Value>::view(__bytes).map(<#ident as ::core::convert::From<#previous>>::from)
+        },
+        None => malformed.clone(),
+    };
+    quote! {
         #[automatically_derived]
-        #[allow(deprecated)]
+        #[allow(deprecated, reason = "the type may be")]
         impl ::braiddb::Value for #ident {
             const NAME: &'static str = #name;
             const VERSION: u16 = #version;
             fn define(__to: &mut ::braiddb::Definitions) {
-                if __to.add(#name, #version, ::std::format!(#shape_format #(, #type_names)*)) {
-                    #(#define_fields)*
-                    #define_previous
-                    __to.end();
-                }
+                #define
             }
             type Input<'v> = &'v #ident;
             type Encoded<'v> = ::std::vec::Vec<u8>;
@@ -82,19 +74,25 @@ pub fn of_struct(input: &DeriveInput, fields: &Fields) -> Result<TokenStream> {
                 if __version == #version {
                     #decode
                 } else if __version > #version {
-                    ::core::result::Result::Err(::braiddb::Error::malformed(#newer, __bytes.len()))
+                    #malformed
                 } else {
-                    #other
+                    #earlier
                 }
             }
         }
+    }
+}
+
+fn owned_field(ident: &Ident, OfStruct { name, version, .. }: &OfStruct, fields: &[Field]) -> TokenStream {
+    let (is_newest, mut_from) = (is_newest(fields), mutable(fields.len() > 1));
+    quote! {
         #[automatically_derived]
-        #[allow(deprecated)]
+        #[allow(deprecated, reason = "the type may be")]
         impl ::braiddb::Field for #ident {
             const BYTES: ::core::option::Option<usize> = ::core::option::Option::None;
         }
         #[automatically_derived]
-        #[allow(deprecated)]
+        #[allow(deprecated, reason = "the type may be")]
         impl ::braiddb::OwnedField for #ident {
             fn input(&self) -> &#ident {
                 self
@@ -107,7 +105,24 @@ pub fn of_struct(input: &DeriveInput, fields: &Fields) -> Result<TokenStream> {
                 ::core::result::Result::Ok(__from.version() == #version #is_newest)
             }
         }
-    })
+    }
+}
+
+/// Adds the struct's definition, and those of its fields and of the versions before it.
+fn define(OfStruct { name, version, previous }: &OfStruct, fields: &[Field]) -> TokenStream {
+    let (shape_format, type_names) = shape(fields);
+    let checked = fields.iter().filter(|field| !field.is_serde).map(|field| &field.encoded);
+    let of_fields = checked.map(|encoded| quote!(<#encoded as ::braiddb::Value>::define(__to);));
+    let of_previous = previous
+        .as_ref()
+        .map(|previous| quote!(__to.earlier(|__to| <#previous as ::braiddb::Value>::define(__to));));
+    quote! {
+        if __to.add(#name, #version, ::std::format!(#shape_format #(, #type_names)*)) {
+            #(#of_fields)*
+            #of_previous
+            __to.end();
+        }
+    }
 }
 
 /// `mut`, where something changes.
