@@ -477,7 +477,7 @@ fn structs_are_objects_with_their_fields() {
     // Definitions that go in a circle, or are none.
     for (definitions, why) in [
         (r#"["user 1: {friend: option of user}"]"#, None),
-        (r#"["user 1: {a: u8","user 2 {}"]"#, Some("\"user 2 {}\" is no definition")),
+        (r#"["user 1: {a: u8}","user 2 {}"]"#, Some("\"user 2 {}\" is no definition")),
         (r#"["user 1: {a: u8}","user 1: {a: u16}"]"#, Some("user 1: {a: u8}")),
     ] {
         directory.file(
