@@ -5,7 +5,7 @@ use crate::cc::ConcurrencyControl;
 use crate::error::{Error, MalformedRow, Result};
 use crate::kernel::{Which, describe_table};
 use crate::table::{Definitions, Description, Key, OwnedField, Table, TableInner, TableKind, Value};
-use crate::txn::{RawTable, Transaction, Txn};
+use crate::txn::{RawTable, Txn};
 use std::ops::Bound;
 
 /// Rows that are looked at in one transaction of [`Database::migrate`].
@@ -14,6 +14,13 @@ const ROWS: usize = 256;
 const BYTES: u64 = 1 << 20;
 /// Keys that are noted at once where a table has no order of keys.
 const KEYS_MAX: usize = 1 << 16;
+
+/// A part of the rows that a migration has to rewrite.
+struct Outdated {
+    keys: Vec<Vec<u8>>,
+    /// Where the walk that finds the rest starts, if there may be more.
+    next: Option<Bound<Vec<u8>>>,
+}
 
 impl<C: ConcurrencyControl> Database<C> {
     /// Renames a table. Handles of it stay as they are; its next opening is by the new name. [`Error::NoTable`] if there is none of the
@@ -68,10 +75,12 @@ impl<C: ConcurrencyControl> Database<C> {
     pub fn migrate<K: Key, V: OwnedField>(&self, table: Table<K, V>) -> Result<u64> {
         let inner = table.inner(self.engine().id)?;
         let raw = RawTable::new(inner, self.engine().id);
-        let rewritten = match inner.kind.options.index.is_ordered() {
-            true => self.migrate_in_order::<V>(inner, raw)?,
-            false => self.migrate_by_keys::<V>(inner, raw)?,
-        };
+        let (mut rewritten, mut from) = (0, Some(Bound::Unbounded));
+        while let Some(place) = from {
+            let outdated = self.outdated::<V>(inner, raw, place)?;
+            rewritten += self.rewrite::<V>(inner, raw, &outdated.keys)?;
+            from = outdated.next;
+        }
         let mut definitions = Definitions::default();
         V::define(&mut definitions);
         let forget = |_: &TableKind, description: &mut Description| {
@@ -82,84 +91,67 @@ impl<C: ConcurrencyControl> Database<C> {
         Ok(rewritten)
     }
 
-    /// As many bytes as a transaction may write by far, whatever the log's segments are.
-    fn bytes_max(&self) -> u64 {
-        BYTES.min(self.engine().options.log_segment_bytes / 8)
+    /// The next rows, from `from` on, that are not of the newest version. In a table without an order of keys the walk begins anew each
+    /// time, and ends where enough was found.
+    fn outdated<V: OwnedField>(
+        &self,
+        table: &TableInner,
+        raw: RawTable,
+        from: Bound<Vec<u8>>,
+    ) -> Result<Outdated> {
+        let is_ordered = table.kind.options.index.is_ordered();
+        self.transact(|tx| {
+            let from = from.as_ref().map(Vec::as_slice);
+            let (mut rows, max) = match is_ordered {
+                true => (raw.range(tx, from, Bound::Unbounded)?.limit(ROWS), ROWS),
+                false => (raw.scan(tx), KEYS_MAX),
+            };
+            let (mut keys, mut seen, mut last) = (Vec::new(), 0, None);
+            while let Some((key, bytes)) = rows.next()? {
+                (last, seen) = (Some(key.clone()), seen + 1);
+                if renewed::<V>(table, &key, bytes)?.is_some() {
+                    keys.push(key);
+                }
+                if keys.len() == max {
+                    break;
+                }
+            }
+            let next = match is_ordered {
+                true => last.filter(|_| seen == ROWS).map(Bound::Excluded),
+                false => (keys.len() == max).then_some(Bound::Unbounded),
+            };
+            Ok(Outdated { keys, next })
+        })
     }
 
-    fn migrate_in_order<V: OwnedField>(&self, table: &TableInner, raw: RawTable) -> Result<u64> {
-        let (mut rewritten, mut from) = (0, Bound::Unbounded);
-        loop {
-            let (count, last) = self.transact(|tx| {
-                let from = from.as_ref().map(Vec::as_slice);
-                let mut rows = raw.range(tx, from, Bound::Unbounded)?.limit(ROWS);
-                let (mut outdated, mut last, mut left, mut written) = (Vec::new(), None, ROWS, 0);
-                while let Some((key, bytes)) = rows.next()? {
-                    if let Some(renewed) = renewed::<V>(table, &key, bytes)? {
-                        written += renewed.len() as u64;
-                        outdated.push((key.clone(), renewed));
-                    }
-                    (last, left) = (Some(key), left - 1);
-                    if written >= self.bytes_max() {
-                        left = 0;
+    /// Brings the rows with these keys to the newest version, unless somebody else has meanwhile; returns how many it has.
+    fn rewrite<V: OwnedField>(&self, table: &TableInner, raw: RawTable, keys: &[Vec<u8>]) -> Result<u64> {
+        // Whatever the log's segments are, by far as many as a transaction may write.
+        let bytes_max = BYTES.min(self.engine().options.log_segment_bytes / 8);
+        let (mut left, mut rewritten) = (keys, 0);
+        while !left.is_empty() {
+            let (count, seen) = self.transact(|tx| {
+                let (mut count, mut seen, mut written) = (0, 0, 0);
+                for key in left.iter().take(ROWS) {
+                    seen += 1;
+                    let rewrite = async |txn: &Txn<C>| {
+                        let Some(bytes) = raw.get(txn, key).await? else { return Ok(0) };
+                        let Some(value) = renewed::<V>(table, key, bytes)? else { return Ok(0) };
+                        raw.update(txn, key, &value).await?;
+                        Ok(value.len() as u64)
+                    };
+                    let bytes = tx.with(rewrite)?;
+                    (count, written) = (count + u64::from(bytes > 0), written + bytes);
+                    if written >= bytes_max {
                         break;
                     }
                 }
-                drop(rows);
-                outdated.iter().try_for_each(|(key, value)| update(tx, raw, key, value))?;
-                Ok((outdated.len() as u64, last.filter(|_| left == 0)))
+                Ok((count, seen))
             })?;
             rewritten += count;
-            match last {
-                Some(last) => from = Bound::Excluded(last),
-                None => return Ok(rewritten),
-            }
+            left = &left[seen..];
         }
-    }
-
-    /// For an index without an order: notes keys in one transaction and rewrites their rows in others.
-    fn migrate_by_keys<V: OwnedField>(&self, table: &TableInner, raw: RawTable) -> Result<u64> {
-        let mut rewritten = 0;
-        loop {
-            let keys = self.transact(|tx| {
-                let (mut rows, mut keys) = (raw.scan(tx), Vec::new());
-                while let Some((key, bytes)) = rows.next()? {
-                    if renewed::<V>(table, &key, bytes)?.is_some() {
-                        keys.push(key);
-                    }
-                    if keys.len() == KEYS_MAX {
-                        break;
-                    }
-                }
-                Ok(keys)
-            })?;
-            let mut left = &keys[..];
-            while !left.is_empty() {
-                let (count, seen) = self.transact(|tx| {
-                    let (mut count, mut seen, mut written) = (0, 0, 0);
-                    for key in left.iter().take(ROWS) {
-                        let renew = async |txn: &Txn<C>| {
-                            let bytes = raw.get(txn, key).await?;
-                            bytes.map_or(Ok(None), |bytes| renewed::<V>(table, key, bytes))
-                        };
-                        if let Some(value) = tx.with(renew)? {
-                            update(tx, raw, key, &value)?;
-                            (count, written) = (count + 1, written + value.len() as u64);
-                        }
-                        seen += 1;
-                        if written >= self.bytes_max() {
-                            break;
-                        }
-                    }
-                    Ok((count, seen))
-                })?;
-                rewritten += count;
-                left = &left[seen..];
-            }
-            if keys.len() < KEYS_MAX {
-                return Ok(rewritten);
-            }
-        }
+        Ok(rewritten)
     }
 }
 
@@ -171,8 +163,4 @@ fn renewed<V: OwnedField>(table: &TableInner, key: &[u8], bytes: &[u8]) -> Resul
     }
     let value = V::read(bytes).map_err(in_row)?;
     Ok(Some(V::encode(value.input())?.as_ref().to_vec()))
-}
-
-fn update<C: ConcurrencyControl>(tx: &Transaction<C>, raw: RawTable, key: &[u8], value: &[u8]) -> Result<()> {
-    tx.with(async |txn| raw.update(txn, key, value).await.map(|_| ()))
 }
