@@ -31,6 +31,12 @@ const FRONT: u8 = 2;
 const DEFINITION: u8 = 3;
 
 impl CatalogEntry {
+    /// Returns true if both are of one table, which may have been renamed, retyped or given other definitions in between.
+    pub fn is_of_same_table(&self, other: &CatalogEntry) -> bool {
+        let has_same_keys = self.number == other.number && self.fixed8 == other.fixed8;
+        has_same_keys && self.index == other.index && self.front == other.front
+    }
+
     /// Adds the encoded entry to `bytes`.
     pub fn encode(&self, bytes: &mut Vec<u8>) {
         push_varint(bytes, u64::from(self.number));

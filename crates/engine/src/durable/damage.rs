@@ -82,8 +82,7 @@ impl Catalog {
     /// Notes a table, or what is said of one anew; returns false if another one is in its place.
     pub(super) fn add(&mut self, entry: checkpoint::CatalogEntry) -> bool {
         if let Some(existing) = self.0.get_mut(entry.number as usize) {
-            let made = |of: &checkpoint::CatalogEntry| (of.fixed8, of.index.clone(), of.front.clone());
-            let is_same = made(existing) == made(&entry);
+            let is_same = existing.is_of_same_table(&entry);
             if is_same {
                 *existing = entry;
             }

@@ -19,7 +19,8 @@ use crate::wal::{self, Cut, DatabaseId, Ending, Gap, Lsn, Record, Remains, Remna
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A transaction of the new database makes the changes of so many bytes, or of one transaction of the old one.
+/// Bytes of the changes that one transaction of the new database makes; those of one transaction of the old database stay together, and
+/// may be more.
 const BATCH_BYTES: u64 = 1 << 20;
 
 /// What a change takes in the log beside its key and value, at most.
@@ -170,12 +171,6 @@ fn database(from: &dyn Storage, done: &mut Salvage) -> Result<DatabaseId> {
     }
 }
 
-/// Whether rows of both are of one table, whatever it was called.
-fn is_same(one: &CatalogEntry, other: &CatalogEntry) -> bool {
-    let made = |of: &CatalogEntry| (of.number, of.fixed8, of.index.clone(), of.front.clone());
-    made(one) == made(other)
-}
-
 /// The name and the version in a definition.
 fn head(line: &str) -> &str {
     line.split_once(": ").map_or(line, |(head, _)| head)
@@ -210,7 +205,7 @@ impl<C: ConcurrencyControl> Salvaging<'_, C> {
     fn take_table(&mut self, entry: &CatalogEntry, manifests: &[Manifest]) -> Result<()> {
         let mut best: Option<(&Manifest, &TableEntry)> = None;
         for manifest in manifests {
-            let Some(found) = manifest.tables.iter().find(|other| is_same(&other.table, entry)) else {
+            let Some(found) = manifest.tables.iter().find(|other| other.table.is_of_same_table(entry)) else {
                 continue;
             };
             let states: Vec<State> = found.files().map(|file| self.look_at(file, entry.fixed8)).collect();
