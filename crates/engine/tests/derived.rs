@@ -7,6 +7,7 @@ use braiddb::{
     TableOptions, Value,
 };
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// The program as it was at first.
 mod first {
@@ -398,6 +399,37 @@ fn tables_are_renamed_and_retyped_for_good() {
         let (a, b): (Table<u64, i32>, Table<u64, u32>) = (db.table("a").unwrap(), db.table("b").unwrap());
         assert_eq!(db.transact(|tx| Ok((tx.get(a, 1)?, tx.get(b, 1)?))).unwrap(), (Some(20), Some(10)));
     }
+}
+
+#[test]
+fn checkpoints_beside_renames_have_each_name_once() {
+    // Proves that the names in a checkpoint are those of one moment: it lists many tables, of which the first and the last exchange
+    // their names all the time.
+    let storage = MemoryStorage::new(1 << 30);
+    for _ in 0..20 {
+        let db = open::<Serializable>(&storage);
+        for number in 0..500 {
+            db.table::<u64, u32>(&format!("table {number}")).unwrap();
+        }
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Relaxed) {
+                    db.rename_table("table 0", "free").unwrap();
+                    db.rename_table("table 499", "table 0").unwrap();
+                    db.rename_table("free", "table 499").unwrap();
+                }
+            });
+            (0..5).for_each(|_| db.checkpoint().unwrap());
+            is_over.store(true, Relaxed);
+        });
+        db.close().unwrap();
+    }
+    let mut names: Vec<_> =
+        open::<Serializable>(&storage).tables().into_iter().map(|table| table.name).collect();
+    names.sort();
+    names.dedup();
+    assert_eq!(names.len(), 500);
 }
 
 #[test]
