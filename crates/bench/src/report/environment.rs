@@ -39,7 +39,7 @@ impl Environment {
             cpus: crate::args::processors(),
             l2_bytes: cache_bytes(2),
             l3_bytes: cache_bytes(3),
-            memory_bytes: memory_kib("MemTotal").map(|kib| kib * 1024),
+            memory_bytes: memory_bytes(),
             kernel: read("/proc/sys/kernel/osrelease"),
             huge_pages: read("/sys/kernel/mm/transparent_hugepage/enabled").map(|text| chosen(&text)),
             rustc: output("rustc", &["--version"]),
@@ -63,6 +63,11 @@ impl Environment {
             self.huge_pages.as_deref().unwrap_or("unknown"),
         )
     }
+}
+
+/// Bytes of memory that the machine has, if known.
+pub fn memory_bytes() -> Option<u64> {
+    memory_kib("MemTotal").map(|kib| kib * 1024)
 }
 
 /// Bytes of memory that could be used now, if known.

@@ -9,7 +9,7 @@ use super::{Benchmark, Condition, Loaded, Parameters, Suite};
 use crate::args::DurabilityKind;
 use crate::engine::{self, Database, Scheme};
 use crate::machine::progress;
-use crate::report::environment::memory_available_bytes;
+use crate::report::environment::{memory_available_bytes, memory_bytes};
 use crate::report::hardware::Counting;
 use crate::scheme::WithScheme;
 use crate::{Failure, Result};
@@ -21,8 +21,9 @@ pub(crate) fn run<B: Benchmark>(benchmark: &B, plan: &Plan) -> Result<Part> {
     // What a scheme cannot do on disk is refused here, before anything is loaded.
     kinds.iter().try_for_each(|&kind| kind.scheme.with(TryOpen { kind, plan }))?;
     let mut databases = Vec::new();
+    let memory_bytes = memory_bytes();
     for kind in kinds {
-        check_memory(memory_available_bytes())?;
+        check_memory(memory_available_bytes(), memory_bytes)?;
         databases.push((kind, kind.scheme.with(Load { benchmark, kind, plan })?));
     }
     let of = |variant: &Variant| {
@@ -39,7 +40,7 @@ pub(crate) fn run<B: Benchmark>(benchmark: &B, plan: &Plan) -> Result<Part> {
     for repeat in 0..plan.repeats {
         for (&(suite, variant), slices) in works.iter().zip(&mut slices) {
             bar.set_message(variant.mode.name());
-            check_memory(memory_available_bytes())?;
+            check_memory(memory_available_bytes(), memory_bytes)?;
             slices.extend(run_slice(of(variant), suite, variant, plan, repeat)?);
             bar.inc(1);
         }
@@ -65,14 +66,17 @@ pub(crate) fn run<B: Benchmark>(benchmark: &B, plan: &Plan) -> Result<Part> {
     Ok(Part { rows, databases: lines })
 }
 
-/// Memory that has to be left before a database is loaded, and before a slice: more than either takes as a rule.
-const SPARE_BYTES: u64 = 1 << 30;
+/// Memory that has to be left before a database is loaded, and before a slice, at most: more than a slice takes as a rule. On a small
+/// machine it is a share of the memory.
+const SPARE_BYTES_MAX: u64 = 1 << 30;
+const SPARE_SHARE: u64 = 16;
 
 /// Databases that are measured beside each other are all there at once, and many workloads grow: a system that runs out of memory
-/// would end the process without a word. `available`: in bytes, if known.
-fn check_memory(available: Option<u64>) -> Result<()> {
+/// would end the process without a word. `available` and `total`: in bytes, if known.
+fn check_memory(available: Option<u64>, total: Option<u64>) -> Result<()> {
+    let spare = total.map_or(0, |bytes| SPARE_BYTES_MAX.min(bytes / SPARE_SHARE));
     match available {
-        Some(bytes) if bytes < SPARE_BYTES => Err(Failure::new(format!(
+        Some(bytes) if bytes < spare => Err(Failure::new(format!(
             "memory runs out: {} MiB are left; measure fewer schemes, fronts or durabilities beside each other, take smaller \
              tables, or a shorter time",
             bytes >> 20
@@ -254,8 +258,11 @@ mod tests {
     #[test]
     fn memory_that_runs_out_is_an_error() {
         // Proves that it says what is left and what to do, and that nothing is refused where enough is left, or nothing known.
-        let error = check_memory(Some(700 << 20)).unwrap_err().to_string();
+        let error = check_memory(Some(700 << 20), Some(24 << 30)).unwrap_err().to_string();
         assert!(error.contains("700 MiB are left") && error.contains("fewer schemes"), "{error}");
-        assert!(check_memory(Some(SPARE_BYTES)).is_ok() && check_memory(None).is_ok());
+        for (available, total) in [(1 << 30, 24 << 30), (200 << 20, 2 << 30)] {
+            assert!(check_memory(Some(available), Some(total)).is_ok(), "{available} of {total}");
+        }
+        assert!(check_memory(None, None).is_ok() && check_memory(Some(0), None).is_ok());
     }
 }
