@@ -164,8 +164,10 @@ impl<'d> Shapes<'d> {
     /// The struct of this name, if all is known of all its versions.
     pub fn find(&self, name: &str) -> Option<Struct> {
         let mut versions = Vec::new();
-        for line in self.lines.iter().filter(|line| line.len() <= NAME_BYTES_MAX) {
+        for line in self.lines {
             if let Some((version, fields)) = of_line(line, name) {
+                // (Without all versions, it would not be known which is the newest.)
+                (line.len() <= NAME_BYTES_MAX).then_some(())?;
                 self.look_ups_left.set(self.look_ups_left.get().checked_sub(1)?);
                 versions.push(Shape { version, fields: self.fields(fields)? });
             }
