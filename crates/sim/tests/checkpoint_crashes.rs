@@ -78,7 +78,7 @@ fn write_range(
     Ok(RowsRange { from: from(of.part), file: writer.finish()? })
 }
 
-/// Opens the database, or creates it, and makes so many checkpoints, of which it keeps the newest.
+/// Opens the database, or creates it, and makes `count` checkpoints, of which it keeps the newest.
 fn work(inner: &SimulatedStorage, count: u64, trace: &mut Trace) -> Result<()> {
     work_over(inner, inner, count, trace)
 }

@@ -50,8 +50,8 @@ impl Disagreement {
 }
 
 impl Definitions {
-    /// Adds a version of a type. Returns whether that says something new; then what its fields consist of is to be added, and the
-    /// versions before it, and then comes [`end`](Self::end).
+    /// Adds a version of a type. Returns true if it was not known, or only as an earlier version: the caller then adds the types of its
+    /// fields and the versions before it, and calls [`end`](Self::end).
     pub fn add(&mut self, name: &str, version: u16, shape: String) -> bool {
         let is_written = !self.is_earlier;
         let is_news = self.note(name, version, shape, is_written);

@@ -87,7 +87,7 @@ pub fn every_type(db: &Database, tx: &Transaction, puts: bool) {
     assert_eq!(tx.get(empty, 1).unwrap(), None);
 }
 
-/// What the table of counters holds in the end, after so many of its transactions.
+/// The rows of the table of counters after this number of its transactions.
 pub fn counters(transactions: u64) -> BTreeMap<u64, u64> {
     let mut rows = BTreeMap::new();
     for i in 0..transactions {

@@ -192,7 +192,7 @@ impl<C: ConcurrencyControl> Life<C> {
         }
     }
 
-    /// Begins so many transactions, and goes on until all have ended.
+    /// Runs the transactions of the course, among flushes, checkpoints and the rest, until all have ended.
     fn play(&mut self, course: &Course) {
         let mut left = course.transactions;
         for _ in 0..STEPS_MAX {

@@ -1,4 +1,4 @@
-//! The tables of a durable workload, and the values that say who wrote them.
+//! The tables of a durable workload, and its values, each of which names the transaction that wrote it.
 
 use braiddb::{ConcurrencyControl, Database, Error, Result, Transaction, Txn};
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! What has happened in a life of a database, as the oracle needs it: who wrote and saw what, in which order, and
+//! What has happened in a life of a database, as the oracle needs it: which transaction wrote and saw what, in which order, and
 //! what was acknowledged at which boundary of the storage's history.
 
 use super::tables::Row;
