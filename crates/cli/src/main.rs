@@ -49,6 +49,8 @@ enum Command {
     Dump(database::dump::DumpArgs),
     /// Reads rows that `dump` has written into a database on disk
     Load(database::load::LoadArgs),
+    /// Deletes a table of a database on disk, with all its rows
+    Drop(database::drop::DropArgs),
     /// Copies everything that can be read of a damaged database into a new one
     Salvage(database::salvage::SalvageArgs),
     /// Makes a new database from one as it was at an earlier point, or from a backup and an archive of its log
@@ -86,6 +88,7 @@ fn run(command: &Command) -> Result<(), database::open::Failure> {
         Command::Scan(args) => database::look::scan(args),
         Command::Dump(args) => database::dump::dump(args),
         Command::Load(args) => database::load::load(args),
+        Command::Drop(args) => database::drop::drop(args),
         Command::Salvage(args) => database::salvage::salvage(args),
         Command::Restore(args) => database::restore::restore(args),
         Command::Completions(args) => help::completions(args, Cli::command()),

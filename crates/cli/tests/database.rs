@@ -409,6 +409,18 @@ fn tables_and_rows_are_looked_at() {
 }
 
 #[test]
+fn a_table_is_dropped() {
+    let directory = Directory::new("drop");
+    fill(&directory.0.join("db"));
+    assert_eq!(printed(&directory, "drop db floats"), "");
+    assert!(refused(&directory, "get db floats 2").contains("there is no table \"floats\""));
+    assert!(refused(&directory, "drop db floats").contains("there is no table \"floats\""));
+    assert!(refused(&directory, "drop nowhere floats").contains("there is no database in nowhere"));
+    assert_eq!(printed(&directory, "tables db").matches(" rows  ").count(), 8);
+    printed(&directory, "check db db");
+}
+
+#[test]
 fn structs_are_objects_with_their_fields() {
     // Proves that rows of derived types, also of earlier versions, survive both forms byte for byte and can be written by hand.
     let directory = Directory::new("structs");

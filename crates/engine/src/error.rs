@@ -170,11 +170,15 @@ pub enum Error {
         /// Its name.
         table: String,
     },
-    /// A table was to be frozen or thawed, and a transaction that was open then has not ended.
-    NotFrozen {
+    /// A table was to be frozen, thawed, cleared or dropped, and a transaction that was open then has not ended. Nothing has changed.
+    TableInUse {
         /// Its name.
         table: String,
     },
+    /// The table was dropped after the handle was made: see [`Database::drop_table`](crate::Database::drop_table). The transaction is undone.
+    TableDropped,
+    /// The table was being cleared, which has failed half-way: see [`Database::clear`](crate::Database::clear). The transaction is undone.
+    NotCleared,
     /// A write, or a new table, in a transaction that was declared read-only or a database that was opened to be read.
     ReadOnly,
     /// More transactions are open at once than the database has room for.
@@ -388,7 +392,9 @@ impl Error {
             Error::TableExists { table } => write!(f, "there is a table {table:?} already"),
             Error::Overflow { table } => write!(f, "a number of table {table:?} cannot hold the sum"),
             Error::Frozen { table } => write!(f, "table {table:?} {FROZEN}"),
-            Error::NotFrozen { table } => write!(f, "table {table:?} {NOT_FROZEN}"),
+            Error::TableInUse { table } => write!(f, "table {table:?} {IN_USE}"),
+            Error::TableDropped => f.write_str("the table was dropped: open it anew by its name"),
+            Error::NotCleared => f.write_str("clearing the table has failed half-way: clear it again"),
             _ => unreachable!("asked for these alone"),
         }
     }
@@ -437,7 +443,7 @@ const ARE_OPEN: &str = "transactions are open at once";
 
 const FROZEN: &str = "is frozen: its rows cannot be written until it is thawed";
 
-const NOT_FROZEN: &str = "was not frozen or thawed: a transaction that was open by then has not ended";
+const IN_USE: &str = "is in use: a transaction that was open before has not ended";
 
 const READ_ONLY: &str = "a write in a transaction declared read-only, or in a database opened to be read";
 
@@ -471,7 +477,9 @@ impl fmt::Display for Error {
             | Error::TableExists { .. }
             | Error::Overflow { .. }
             | Error::Frozen { .. }
-            | Error::NotFrozen { .. } => self.fmt_of_table(f),
+            | Error::TableInUse { .. }
+            | Error::TableDropped
+            | Error::NotCleared => self.fmt_of_table(f),
             Error::ReadOnly => f.write_str(READ_ONLY),
             Error::TooManyTransactions { open_max } => write!(f, "more than {open_max} {ARE_OPEN}"),
             Error::OutcomeUnknown => f.write_str(OUTCOME_UNKNOWN),

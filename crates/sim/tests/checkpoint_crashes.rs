@@ -106,10 +106,9 @@ fn work_over(inner: &SimulatedStorage, storage: &dyn Storage, count: u64, trace:
             }
             let text = |what: &str| format!("{what} {table}");
             let (name, key_type, value_type) = (text("table"), text("key"), text("value"));
-            let definitions = Vec::new();
-            let (index, front) = (None, None);
+            let number = table;
             let table =
-                CatalogEntry { number: table, fixed8, name, key_type, value_type, index, front, definitions };
+                CatalogEntry { number, fixed8, name, key_type, value_type, ..CatalogEntry::default() };
             tables.push(TableEntry { table, ranges });
         }
         let (start_lsn, end_lsn) = (Lsn(number * 10), Lsn(number * 10 + 5));

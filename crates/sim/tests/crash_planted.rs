@@ -78,6 +78,8 @@ planted! {
         Mistake::Engine(Engine::LastRecordDropped), None;
     a_first_record_that_is_applied_again:
         Mistake::Engine(Engine::FirstRecordAgain), None;
+    rows_of_cleared_tables_that_are_kept:
+        Mistake::Engine(Engine::ClearedRowsKept), None;
     timestamps_that_begin_anew:
         Mistake::Engine(Engine::ClockNotResumed), None;
     a_mark_of_closing_that_outlives_the_opening:

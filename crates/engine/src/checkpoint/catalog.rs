@@ -3,7 +3,7 @@
 use crate::wal::codec::{push_varint, take, take_parts, take_varint};
 
 /// A table, but for its rows.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CatalogEntry {
     /// What changes in the log and files of rows call it.
     pub number: u32,
@@ -21,6 +21,10 @@ pub struct CatalogEntry {
     pub front: Option<String>,
     /// Definitions of the named types that its values consist of, as lines of text.
     pub definitions: Vec<String>,
+    /// In the log: no row that it had before has been left.
+    pub is_cleared: bool,
+    /// As `is_cleared`, and no rows come any more; the name may be another table's.
+    pub is_dropped: bool,
 }
 
 /// The further part that names the kind of index.
@@ -29,12 +33,25 @@ const INDEX: u8 = 1;
 const FRONT: u8 = 2;
 /// A further part that is a definition. It comes any number of times.
 const DEFINITION: u8 = 3;
+/// The further parts, without content, that say that it is cleared, and that it is dropped.
+const CLEARED: u8 = 4;
+const DROPPED: u8 = 5;
 
 impl CatalogEntry {
     /// Returns true if both are of one table, which may have been renamed, retyped or given other definitions in between.
     pub fn is_of_same_table(&self, other: &CatalogEntry) -> bool {
         let has_same_keys = self.number == other.number && self.fixed8 == other.fixed8;
         has_same_keys && self.index == other.index && self.front == other.front
+    }
+
+    /// Returns true if there is a table of this name by this entry.
+    pub fn is_of(&self, name: &str) -> bool {
+        !self.is_dropped && self.name == name
+    }
+
+    /// Returns true if no row that the table had before this entry is left.
+    pub fn is_void(&self) -> bool {
+        self.is_cleared || self.is_dropped
     }
 
     /// Adds the encoded entry to `bytes`.
@@ -46,8 +63,11 @@ impl CatalogEntry {
             bytes.extend_from_slice(text.as_bytes());
         }
         let names = [(INDEX, &self.index), (FRONT, &self.front)].into_iter();
-        let names = names.filter_map(|(kind, name)| Some((kind, name.as_ref()?)));
-        let parts: Vec<_> = names.chain(self.definitions.iter().map(|line| (DEFINITION, line))).collect();
+        let names = names.filter_map(|(kind, name)| Some((kind, name.as_deref()?)));
+        let flags = [(CLEARED, self.is_cleared), (DROPPED, self.is_dropped)].into_iter();
+        let flags = flags.filter(|(_, is_set)| *is_set).map(|(kind, _)| (kind, ""));
+        let definitions = self.definitions.iter().map(|line| (DEFINITION, line.as_str()));
+        let parts: Vec<_> = names.chain(definitions).chain(flags).collect();
         push_varint(bytes, parts.len() as u64);
         for (kind, text) in parts {
             bytes.push(kind);
@@ -69,6 +89,7 @@ impl CatalogEntry {
         let key_type = take_text(&mut bytes)?;
         let value_type = take_text(&mut bytes)?;
         let (mut index, mut front, mut definitions) = (None, None, Vec::new());
+        let (mut is_cleared, mut is_dropped) = (false, false);
         take_parts(&mut bytes, |kind, part| {
             let text = String::from_utf8(part.to_vec());
             match (kind, text) {
@@ -78,10 +99,23 @@ impl CatalogEntry {
                     definitions.push(text);
                     true
                 }
+                (CLEARED, Ok(text)) => !std::mem::replace(&mut is_cleared, true) && text.is_empty(),
+                (DROPPED, Ok(text)) => !std::mem::replace(&mut is_dropped, true) && text.is_empty(),
                 _ => false,
             }
         })?;
-        let entry = CatalogEntry { number, fixed8, name, key_type, value_type, index, front, definitions };
+        let entry = CatalogEntry {
+            number,
+            fixed8,
+            name,
+            key_type,
+            value_type,
+            index,
+            front,
+            definitions,
+            is_cleared,
+            is_dropped,
+        };
         bytes.is_empty().then_some(entry)
     }
 }

@@ -8,7 +8,7 @@ use crate::index::{Front, IndexKind};
 use crate::kernel::{Request, open_table};
 use crate::options::Durability;
 use crate::storage::{FileStorage, Storage};
-use crate::table::{Definitions, Description, TableInner, TableKind, TableOptions};
+use crate::table::{Definitions, Description, Standing, TableInner, TableKind, TableOptions};
 use crate::txn::RawTable;
 use std::path::Path;
 
@@ -58,19 +58,20 @@ impl<C: ConcurrencyControl> Database<C> {
     /// ```
     pub fn tables(&self) -> Vec<TableInfo> {
         let info = |table: &TableInner| {
-            let Description { name, types: (key_type, value_type), definitions } =
+            let Description { name, types: (key_type, value_type), definitions, standing } =
                 table.description().clone();
             let TableOptions { index, front } = table.kind.options;
-            TableInfo { name, key_type, value_type, index, front, definitions }
+            let info = TableInfo { name, key_type, value_type, index, front, definitions };
+            (standing != Standing::Dropped).then_some(info)
         };
-        self.engine().all_tables().into_iter().map(info).collect()
+        self.engine().all_tables().into_iter().filter_map(info).collect()
     }
 
     /// The table of this name, if there is one, by the bytes of its keys and values.
     pub fn raw_table(&self, name: &str) -> Option<RawTable> {
         let engine = self.engine();
         let tables = engine.all_tables();
-        let table = tables.into_iter().find(|table| table.description().name == name)?;
+        let table = tables.into_iter().find(|table| table.description().is_of(name))?;
         _ = table.index.partitioning().say(None, engine.options.partitions); // if nothing has been said
         Some(RawTable::new(table, engine.id))
     }

@@ -13,7 +13,7 @@ impl<C: ConcurrencyControl> Database<C> {
     /// read by every transaction: items, prices, configuration.
     ///
     /// Transactions that are open when a table is frozen have to end first, which is waited for up to a minute, while writes of
-    /// the table are refused already; else it is [`Error::NotFrozen`], and nothing has changed. So this must not be called while
+    /// the table are refused already; else it is [`Error::TableInUse`], and nothing has changed. So this must not be called while
     /// the calling thread has a transaction open. A table is frozen in memory: when the database is opened again,
     /// it can be written.
     ///
@@ -35,7 +35,7 @@ impl<C: ConcurrencyControl> Database<C> {
     }
 
     /// Lets the rows of a frozen table be written again. Transactions that are open have to end first, as for
-    /// [`freeze`](Self::freeze); else it is [`Error::NotFrozen`], and the table stays frozen.
+    /// [`freeze`](Self::freeze); else it is [`Error::TableInUse`], and the table stays frozen.
     pub fn thaw<K: Key, V: Value + ?Sized>(&self, table: Table<K, V>) -> Result<()> {
         self.change_allowed(table.inner(self.engine().id)?, Allowed::Writes)
     }
@@ -45,6 +45,7 @@ impl<C: ConcurrencyControl> Database<C> {
     fn change_allowed(&self, table: &TableInner, allowed: Allowed) -> Result<()> {
         let engine = self.engine();
         let _one_at_a_time = engine.freezing.lock().unwrap_or_else(PoisonError::into_inner);
+        table.check_usable()?; // it may have been waited for
         let before = table.allowed();
         if before == allowed {
             return Ok(());
@@ -52,7 +53,7 @@ impl<C: ConcurrencyControl> Database<C> {
         table.allow(Allowed::Reads);
         let have_ended = engine.await_older();
         table.allow(if have_ended { allowed } else { before });
-        if have_ended { Ok(()) } else { Err(Error::NotFrozen { table: table.name() }) }
+        if have_ended { Ok(()) } else { Err(Error::TableInUse { table: table.name() }) }
     }
 }
 
@@ -71,13 +72,13 @@ mod tests {
         let t: Table<u64, u64> = db.table("t").unwrap();
         let writer = db.begin().unwrap();
         writer.put(t, 1, 1).unwrap();
-        assert!(matches!(db.freeze(t), Err(Error::NotFrozen { table }) if table == "t"));
+        assert!(matches!(db.freeze(t), Err(Error::TableInUse { table }) if table == "t"));
         writer.put(t, 2, 2).unwrap();
         writer.commit().unwrap();
         db.freeze(t).unwrap();
         let reader = db.begin().unwrap();
         assert_eq!(reader.get(t, 2).unwrap(), Some(2));
-        assert!(matches!(db.thaw(t), Err(Error::NotFrozen { .. })));
+        assert!(matches!(db.thaw(t), Err(Error::TableInUse { .. })));
         assert!(matches!(reader.put(t, 1, 2), Err(Error::Frozen { .. })));
         reader.commit().unwrap();
         db.thaw(t).unwrap();

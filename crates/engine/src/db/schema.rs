@@ -1,26 +1,19 @@
-//! Tables whose names and types change.
+//! Tables whose names and types change, and tables that go.
 
 use super::Database;
 use crate::cc::ConcurrencyControl;
 use crate::error::{Error, MalformedRow, Result};
 use crate::kernel::{Which, describe_table};
-use crate::table::{Definitions, Description, Key, OwnedField, Table, TableInner, TableKind, Value};
-use crate::txn::{RawTable, Txn};
+use crate::table::{
+    Definitions, Description, Key, OwnedField, Standing, Table, TableInner, TableKind, Value,
+};
+use crate::txn::{RawTable, TableKeys, Txn, empty_table};
 use std::ops::Bound;
 
 /// Rows that are looked at in one transaction of [`Database::migrate`].
 const ROWS: usize = 256;
 /// Bytes that it writes, or those of one row, or as the log's segments allow.
 const BYTES: u64 = 1 << 20;
-/// Keys that are noted at once where a table has no order of keys.
-const KEYS_MAX: usize = 1 << 16;
-
-/// A part of the rows that a migration has to rewrite.
-struct Outdated {
-    keys: Vec<Vec<u8>>,
-    /// Where the walk that finds the rest starts, if there may be more.
-    next: Option<Bound<Vec<u8>>>,
-}
 
 impl<C: ConcurrencyControl> Database<C> {
     /// Renames a table. Handles of it stay as they are; its next opening is by the new name. [`Error::NoTable`] if there is none of the
@@ -42,6 +35,55 @@ impl<C: ConcurrencyControl> Database<C> {
             Ok(())
         };
         describe_table(self.engine(), Which::Named(from), rename, self.note())
+    }
+
+    /// Deletes all rows of a table, which stays, at once: by one short record of the log, however many rows there are. After a crash either
+    /// all of them are there, or none.
+    ///
+    /// Transactions that are open have to end first, which is waited for up to a minute; else it is [`Error::TableInUse`], and nothing has
+    /// changed. So this must not be called while the calling thread has a transaction open. From then on until this returns,
+    /// transactions that use the table meet conflicts, and are run again. Rows are deleted from memory one after the other, by the
+    /// calling thread. If that fails, for want of memory, transactions that use the table are answered [`Error::NotCleared`] until this
+    /// has been called again.
+    ///
+    /// ```
+    /// # use braiddb::{Database, Options, Table};
+    /// # let db = Database::in_memory(Options { workers: 0, ..Options::default() })?;
+    /// let visits: Table<u64, u64> = db.table("visits")?;
+    /// db.transact(|tx| tx.put(visits, 1, 10))?;
+    /// db.clear(visits)?;
+    /// assert_eq!(db.transact(|tx| tx.get(visits, 1))?, None);
+    /// # Ok::<(), braiddb::Error>(())
+    /// ```
+    pub fn clear<K: Key, V: Value + ?Sized>(&self, table: Table<K, V>) -> Result<()> {
+        // (Where clearing it has failed, its handle is refused elsewhere.)
+        let table = table.of_database(self.engine().id)?;
+        empty_table(self.engine(), table, Standing::Cleared, self.note())
+    }
+
+    /// Deletes a table with all its rows and secondary indexes; otherwise as [`clear`](Self::clear). Handles of it are answered
+    /// [`Error::TableDropped`] from now on, and another table can be made under its name. [`Error::NoTable`] if there is none.
+    ///
+    /// The number of a table is not given again: what is known of one that was dropped takes a few kilobytes of memory until the database
+    /// is closed, with a hash index or a [front](crate::Front) the room that these have grown to, and some bytes of each checkpoint. Where
+    /// tables come and go all the time, clear them.
+    ///
+    /// ```
+    /// # use braiddb::{Database, Error, Options, Table};
+    /// # let db = Database::in_memory(Options { workers: 0, ..Options::default() })?;
+    /// let visits: Table<u64, u64> = db.table("visits")?;
+    /// db.transact(|tx| tx.put(visits, 1, 10))?;
+    /// db.drop_table("visits")?;
+    /// assert!(matches!(db.transact(|tx| tx.get(visits, 1)), Err(Error::TableDropped)));
+    /// let visits: Table<String, u64> = db.table("visits")?;
+    /// assert_eq!(db.transact(|tx| tx.get(visits, "home"))?, None);
+    /// # Ok::<(), braiddb::Error>(())
+    /// ```
+    pub fn drop_table(&self, name: &str) -> Result<()> {
+        let tables = self.engine().all_tables();
+        let found = tables.into_iter().find(|table| table.description().is_of(name));
+        let table = found.ok_or_else(|| Error::NoTable { table: name.into() })?;
+        empty_table(self.engine(), table, Standing::Dropped, self.note())
     }
 
     /// Says that the keys and values of a table are of these types from now on. No row is changed: their bytes have to be the
@@ -77,7 +119,7 @@ impl<C: ConcurrencyControl> Database<C> {
         let raw = RawTable::new(inner, self.engine().id);
         let (mut rewritten, mut from) = (0, Some(Bound::Unbounded));
         while let Some(place) = from {
-            let outdated = self.outdated::<V>(inner, raw, place)?;
+            let outdated = self.outdated::<V>(inner, &place)?;
             rewritten += self.rewrite::<V>(inner, raw, &outdated.keys)?;
             from = outdated.next;
         }
@@ -91,36 +133,12 @@ impl<C: ConcurrencyControl> Database<C> {
         Ok(rewritten)
     }
 
-    /// The next rows, from `from` on, that are not of the newest version. In a table without an order of keys the walk begins anew each
-    /// time, and ends where enough was found.
-    fn outdated<V: OwnedField>(
-        &self,
-        table: &TableInner,
-        raw: RawTable,
-        from: Bound<Vec<u8>>,
-    ) -> Result<Outdated> {
-        let is_ordered = table.kind.options.index.is_ordered();
+    /// Those of the next rows that are not of the newest version.
+    fn outdated<V: OwnedField>(&self, table: &TableInner, from: &Bound<Vec<u8>>) -> Result<TableKeys> {
+        let is_outdated = |key: &[u8], bytes: &[u8]| Ok(renewed::<V>(table, key, bytes)?.is_some());
         self.transact(|tx| {
-            let from = from.as_ref().map(Vec::as_slice);
-            let (mut rows, max) = match is_ordered {
-                true => (raw.range(tx, from, Bound::Unbounded)?.limit(ROWS), ROWS),
-                false => (raw.scan(tx), KEYS_MAX),
-            };
-            let (mut keys, mut seen, mut last) = (Vec::new(), 0, None);
-            while let Some((key, bytes)) = rows.next()? {
-                (last, seen) = (Some(key.clone()), seen + 1);
-                if renewed::<V>(table, &key, bytes)?.is_some() {
-                    keys.push(key);
-                }
-                if keys.len() == max {
-                    break;
-                }
-            }
-            let next = match is_ordered {
-                true => last.filter(|_| seen == ROWS).map(Bound::Excluded),
-                false => (keys.len() == max).then_some(Bound::Unbounded),
-            };
-            Ok(Outdated { keys, next })
+            table.check_usable()?;
+            TableKeys::from(tx, table, from.as_ref().map(Vec::as_slice), ROWS, is_outdated)
         })
     }
 

@@ -21,7 +21,7 @@ use crate::error::{Error, Result};
 use crate::kernel::Engine;
 use crate::metrics::Clock;
 use crate::storage::{Operation, Storage};
-use crate::table::{Description, TableInner, TableKind};
+use crate::table::{Description, Standing, TableInner, TableKind};
 use crate::txn::Transaction;
 use crate::wal::{DatabaseId, Expected, Lsn, Writer};
 use std::sync::Arc;
@@ -290,10 +290,6 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
     fn begin(&mut self) -> Result<Current<C>> {
         let number = checkpoint::number_next(&*self.storage)?.max(self.number_next);
         self.number_next = number + 1;
-        let snapshot = match &self.log {
-            Some(_) => None,
-            None => Some(self.snapshot()?),
-        };
         let mut current = Current {
             number,
             tries: None,
@@ -302,11 +298,11 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
             tables: Vec::new(),
             at: 0,
             rows: None,
-            snapshot,
+            snapshot: None,
             end_lsn: None,
         };
         if self.log.is_none() {
-            self.start(&mut current);
+            self.start(&mut current)?;
             return Ok(current);
         }
         for table in self.engine.all_tables() {
@@ -325,7 +321,7 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
     }
 
     /// Notes where the checkpoint starts, and what it has to write.
-    fn start(&mut self, current: &mut Current<C>) {
+    fn start(&mut self, current: &mut Current<C>) -> Result<()> {
         if let Some(log) = &self.log {
             current.start_lsn = log.appended_lsn();
         }
@@ -334,13 +330,16 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
         current.changed = self.changed(&tables);
         self.pending.clone_from(&current.changed);
         // (Of tables that were made since, records behind the start say what they are.)
-        let descriptions = self.engine.descriptions();
+        let begin = || if self.log.is_none() { self.snapshot().map(Some) } else { Ok(None) };
+        let (snapshot, descriptions) = self.engine.descriptions(begin);
+        current.snapshot = snapshot?;
         let entry = |(table, description): (&&TableInner, &Description)| TableEntry {
             table: entry(table.number(), &table.kind, description),
             ranges: Vec::new(),
         };
         current.tables = tables.iter().zip(&descriptions).map(entry).collect();
         current.tries = None;
+        Ok(())
     }
 
     /// Of each table the ranges of the newest checkpoint that may have been changed since.
@@ -372,7 +371,7 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
                 current.tries = Some(tries + 1);
                 return Ok(Step::Await);
             }
-            self.start(current);
+            self.start(current)?;
             return Ok(Step::Wrote(0));
         }
         if current.at < current.tables.len() {
@@ -390,6 +389,11 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
     /// Goes on with the present table; returns the number of bytes of rows that were written.
     fn step_table(&self, current: &mut Current<C>) -> Result<u64> {
         let entry = &mut current.tables[current.at];
+        if entry.table.is_void() {
+            // What is still in memory of it is being deleted; rows that have come since are in the log.
+            current.at += 1;
+            return Ok(0);
+        }
         let to = Destination {
             storage: &*self.storage,
             database: self.database,
@@ -414,7 +418,7 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
             }
         };
         let table = self.engine.all_tables()[current.at];
-        rows.write_run(&to, snapshot, table, self.engine.id)
+        rows.write_run(&to, snapshot, table)
     }
 
     /// Has changes noted for the ranges of the newest checkpoint, where they have become others.
@@ -473,15 +477,26 @@ fn bounds(entry: Option<&TableEntry>) -> Vec<&[u8]> {
 
 /// A table's line in a manifest, and in the log.
 pub(super) fn entry(number: u32, kind: &TableKind, description: &Description) -> CatalogEntry {
-    let Description { name, types: (key_type, value_type), definitions } = description.clone();
-    let (index, front) = (kind.index_name().map(String::from), kind.front_name().map(String::from));
-    CatalogEntry { number, fixed8: kind.fixed8, name, key_type, value_type, index, front, definitions }
+    let Description { name, types: (key_type, value_type), definitions, standing } = description.clone();
+    CatalogEntry {
+        number,
+        fixed8: kind.fixed8,
+        name,
+        key_type,
+        value_type,
+        index: kind.index_name().map(String::from),
+        front: kind.front_name().map(String::from),
+        definitions,
+        is_cleared: standing == Standing::Cleared,
+        is_dropped: standing == Standing::Dropped,
+    }
 }
 
-/// What a line says of its table.
+/// What a line says of its table, once it has no row that it is not to have.
 pub(super) fn kind(entry: &CatalogEntry) -> Result<(TableKind, Description)> {
-    let CatalogEntry { name, fixed8, definitions, .. } = entry.clone();
+    let CatalogEntry { name, fixed8, definitions, is_dropped, .. } = entry.clone();
     let kind = TableKind::named(&name, fixed8, entry.index.as_deref(), entry.front.as_deref())?;
     let types = (entry.key_type.clone(), entry.value_type.clone());
-    Ok((kind, Description { name, types, definitions }))
+    let standing = if is_dropped { Standing::Dropped } else { Standing::InUse };
+    Ok((kind, Description { name, types, definitions, standing }))
 }

@@ -46,6 +46,8 @@ pub enum Planted {
     LastRecordDropped,
     /// Recovery applies the first record of the log again at its end.
     FirstRecordAgain,
+    /// Recovery keeps the rows of tables that have been cleared or dropped.
+    ClearedRowsKept,
     /// Timestamps begin anew after recovery.
     ClockNotResumed,
     /// The mark of an orderly close is published before the end of the log is durable.
@@ -156,6 +158,10 @@ impl Steps for Erring {
             Planted::PointOneEarly => record.end_lsn >= until,
             _ => Proven.is_behind(record, until),
         }
+    }
+
+    fn empties(&self) -> bool {
+        self.planted != Planted::ClearedRowsKept
     }
 
     fn resume_at(&self, latest: u64) -> u64 {

@@ -13,10 +13,10 @@ use crate::error::{Error, Result};
 use crate::kernel::{Engine, Request, Which, describe_table, open_table};
 use crate::options::Durability;
 use crate::storage::Storage;
-use crate::table::{Definitions, Description, TableKind};
-use crate::txn::{RawTable, Transaction};
+use crate::table::{Definitions, Description, Standing, TableKind};
+use crate::txn::{RawTable, Transaction, empty_table};
 use crate::wal::{self, Cut, DatabaseId, Ending, Gap, Lsn, Record, Remains, Remnant};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Bytes of the changes that one transaction of the new database makes; those of one transaction of the old database stay together, and
@@ -113,6 +113,8 @@ struct Salvaging<'s, C: ConcurrencyControl> {
     closed: Option<Closed>,
     ending: Ending,
     tables: BTreeMap<u32, Target>,
+    /// Numbers of tables that are known to have been dropped.
+    dropped: BTreeSet<u32>,
     batch: Batch,
     /// Where the newest checkpoint begins: tables that it does not have were made later.
     newest_start: Lsn,
@@ -145,6 +147,7 @@ impl<'s, C: ConcurrencyControl> Salvager<'s, C> {
             closed,
             ending,
             tables: BTreeMap::new(),
+            dropped: BTreeSet::new(),
             batch,
             newest_start: Lsn(0),
             gaps: Vec::new(),
@@ -193,8 +196,11 @@ impl<C: ConcurrencyControl> Salvaging<'_, C> {
         }
         let Some(newest) = manifests.first() else { return Ok(()) };
         self.newest_start = newest.start_lsn;
-        for entry in &newest.tables {
-            self.take_table(&entry.table, &manifests)?;
+        for TableEntry { table, .. } in &newest.tables {
+            match table.is_dropped {
+                true => drop(self.dropped.insert(table.number)),
+                false => self.take_table(table, &manifests)?,
+            }
         }
         self.batch.commit(self.of.engine)
     }
@@ -367,12 +373,44 @@ impl<C: ConcurrencyControl> Salvaging<'_, C> {
         self.gaps.push(gap);
     }
 
+    /// Follows what the catalog says of a table from this position of the log on.
+    fn take_entry(&mut self, entry: &CatalogEntry, at: Lsn) -> Result<()> {
+        if entry.is_dropped {
+            self.dropped.insert(entry.number);
+            return match self.tables.remove(&entry.number) {
+                Some(target) => self.empty(target.raw, Standing::Dropped),
+                None => Ok(()),
+            };
+        }
+        match self.tables.contains_key(&entry.number) {
+            _ if self.dropped.contains(&entry.number) => return Ok(()),
+            true => self.describe(entry)?,
+            false => self.add_table(entry, self.newest_start, None)?,
+        }
+        let &Target { raw, start, .. } = &self.tables[&entry.number];
+        if !entry.is_cleared || at < start {
+            return Ok(());
+        }
+        self.empty(raw, Standing::Cleared)?;
+        // Whatever is missing before, what it has now is known.
+        let target = self.tables.get_mut(&entry.number).expect("there just now");
+        (target.start, target.is_cut) = (at, false);
+        Ok(())
+    }
+
+    /// Deletes what the new database has of a table.
+    fn empty(&mut self, raw: RawTable, standing: Standing) -> Result<()> {
+        self.batch.commit(self.of.engine)?;
+        let engine = self.of.engine;
+        let table = raw.of_database(engine.id)?;
+        empty_table(engine, table, standing, |number, kind, of| log_table(engine, number, kind, of))
+    }
+
     fn take_record(&mut self, record: &Record<'_>) -> Result<()> {
         if let Some(bytes) = record.catalog() {
-            let Some(entry) = CatalogEntry::decode(bytes) else { return Ok(()) };
-            return match self.tables.contains_key(&entry.number) {
-                true => self.describe(&entry),
-                false => self.add_table(&entry, self.newest_start, None),
+            return match CatalogEntry::decode(bytes) {
+                Some(entry) => self.take_entry(&entry, record.lsn),
+                None => Ok(()),
             };
         }
         let mut is_applied = false;
@@ -381,7 +419,7 @@ impl<C: ConcurrencyControl> Salvaging<'_, C> {
         self.batch.make_room(self.of.engine, bytes)?;
         for change in record.changes() {
             let Some(table) = self.tables.get_mut(&change.table) else {
-                self.done.unknown_changes += 1;
+                self.done.unknown_changes += u64::from(!self.dropped.contains(&change.table));
                 continue;
             };
             if record.lsn < table.start {

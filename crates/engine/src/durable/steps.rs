@@ -60,6 +60,11 @@ pub(crate) trait Steps: Send + Sync {
         record.end_lsn > until
     }
 
+    /// Whether recovery deletes the rows of a table where the log says that it was cleared: their deletions are not in the log.
+    fn empties(&self) -> bool {
+        true
+    }
+
     /// Where timestamps go on: behind the latest of all commits that were recovered, so that new versions come after theirs.
     fn resume_at(&self, latest: u64) -> u64 {
         latest

@@ -172,12 +172,11 @@ impl TableRows {
         to: &Destination<'_>,
         snapshot: &Transaction<C>,
         table: &TableInner,
-        database: u64,
     ) -> Result<u64> {
         let mut run = Run { rows: self, to, bytes: 0, count: 0 };
         let ran = match run.rows.fixed8 {
-            true => run.write::<u64, C>(snapshot, table, database)?,
-            false => run.write::<Vec<u8>, C>(snapshot, table, database)?,
+            true => run.write::<u64, C>(snapshot, table)?,
+            false => run.write::<Vec<u8>, C>(snapshot, table)?,
         };
         let bytes = run.bytes as u64;
         match ran {
@@ -274,7 +273,6 @@ impl Run<'_> {
         &mut self,
         snapshot: &Transaction<C>,
         table: &TableInner,
-        database: u64,
     ) -> Result<Ran> {
         let from = match &self.rows.last {
             Some(last) => Bound::Excluded(last.clone()),
@@ -283,17 +281,16 @@ impl Run<'_> {
         let next = self.rows.old.get(self.rows.at + 1);
         let to = next.map_or(Bound::Unbounded, |next| Bound::Excluded(next.from.clone()));
         let (from, to) = (from.as_ref().map(Vec::as_slice), to.as_ref().map(Vec::as_slice));
-        let (inner, bound_bytes_max) = (table, BOUND_BYTES_MAX.min(table.bound_bytes_max()));
-        let table = table.handle::<K, [u8]>(database);
+        let bound_bytes_max = BOUND_BYTES_MAX.min(table.bound_bytes_max());
         let (mut key_bytes, mut order) = (Vec::new(), Vec::new());
         let result = snapshot.with(async |txn| {
-            let mut rows = txn.walk(table, from, to).untracked();
+            let mut rows = txn.walk::<K, [u8]>(Ok(table), from, to).untracked();
             while self.bytes < RUN_BYTES && self.count < RUN_ROWS_MAX {
                 let Some((key, value)) = rows.next().await? else { return Ok(Ran::Through) };
                 key_bytes.clear();
                 key.copy_to(&mut key_bytes);
                 order.clear();
-                inner.push_order(&key_bytes, &mut order);
+                table.push_order(&key_bytes, &mut order);
                 if self.rows.is_full_before(&order, bound_bytes_max) {
                     return Ok(Ran::Full);
                 }

@@ -227,7 +227,7 @@ pub trait Index: Send + Sync {
     /// suspended ones that are never stepped again.
     #[cfg_attr(
         not(test),
-        allow(dead_code, reason = "tables are not dropped yet; the tests of each kind use it")
+        allow(dead_code, reason = "tables are emptied row by row; the tests of each kind use it")
     )]
     unsafe fn clear(&self, local: &Local);
 

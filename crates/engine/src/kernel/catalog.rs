@@ -42,7 +42,7 @@ pub(crate) fn open_table<C: ConcurrencyControl, R>(
         definitions.joined(existing, is_raw).map_err(|disagreement| disagreement.of_table(name))
     };
     let mut tables = engine.tables.lock().expect("no panic while it is held");
-    if let Some(table) = tables.iter().find(|table| table.description().name == description.name) {
+    if let Some(table) = tables.iter().find(|table| table.description().is_of(&description.name)) {
         if !is_chosen {
             kind.options = table.kind.options;
         }
@@ -87,7 +87,7 @@ pub(crate) fn describe_table<C: ConcurrencyControl>(
     note: impl FnOnce(u32, &TableKind, &Description) -> Result<()>,
 ) -> Result<()> {
     let tables = engine.tables.lock().expect("no panic while it is held");
-    let find = |name: &str| tables.iter().find(|table| table.description().name == name);
+    let find = |name: &str| tables.iter().find(|table| table.description().is_of(name));
     let table = match which {
         Which::Named(name) => find(name).ok_or_else(|| Error::NoTable { table: name.into() })?,
         Which::Number(number) => &tables[number as usize],
@@ -126,7 +126,8 @@ fn partition<C: ConcurrencyControl>(
     }
 }
 
-/// Creates a table that there was, at recovery: the next in the database's list. One that is in it already is described anew.
+/// Creates a table that there was, at recovery: the next in the database's list. One that is in it already is described anew, but
+/// keeps its rows.
 /// Returns false if another one has its number or name.
 pub(crate) fn restore_table<C: ConcurrencyControl>(
     engine: &Engine<C>,
@@ -144,7 +145,7 @@ pub(crate) fn restore_table<C: ConcurrencyControl>(
         return Ok(is_same);
     }
     if number as usize != tables.len()
-        || tables.iter().any(|table| table.description().name == description.name)
+        || tables.iter().any(|table| table.description().is_of(&description.name))
     {
         return Ok(false);
     }

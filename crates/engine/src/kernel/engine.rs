@@ -15,7 +15,7 @@ use crate::profile::Profile;
 use crate::record::RECORD_BYTES;
 use crate::sync::Fixed;
 use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
-use crate::table::{Description, TableInner, TableKind};
+use crate::table::{Description, Standing, TableInner, TableKind};
 use crate::wal::{self, Changes, Lsn};
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -235,10 +235,18 @@ impl<C: ConcurrencyControl> Engine<C> {
         tables.iter().map(|table| unsafe { Fixed::as_non_null(table).as_ref() }).collect()
     }
 
-    /// What the catalog says of each of them at one moment: names are exchanged between tables in several steps.
-    pub(crate) fn descriptions(&self) -> Vec<Description> {
+    /// What the catalog says of each of them at one moment, since names are exchanged between tables in several steps; and what `f`
+    /// returns, which is called in the same moment.
+    pub(crate) fn descriptions<R>(&self, f: impl FnOnce() -> R) -> (R, Vec<Description>) {
         let tables = self.tables.lock().expect("no panic while it is held");
-        tables.iter().map(|table| table.description().clone()).collect()
+        let result = f();
+        (result, tables.iter().map(|table| table.description().clone()).collect())
+    }
+
+    /// A table whose rows have been deleted is in use again.
+    pub(crate) fn use_again(&self, table: &TableInner) {
+        let _unchanged = self.tables.lock().expect("no panic while it is held");
+        table.description().standing = Standing::InUse;
     }
 
     /// Waits until a flush of the log that is under way has ended. Returns false if there is none to wait for.

@@ -12,7 +12,7 @@ use super::point_lookup::PointLookup;
 use super::state::TxnState;
 use crate::cc::{Abort, ConcurrencyControl};
 use crate::error::{Error, Result};
-use crate::table::{Allowed, AsKey, Fault, Key, Table, Value};
+use crate::table::{AsKey, Fault, Key, Table, Value};
 
 impl<C: ConcurrencyControl> TxnState<C> {
     /// Leaves an update for the commit.
@@ -26,9 +26,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
         if self.read_only.get() {
             return Err(Error::ReadOnly);
         }
-        if !matches!(inner.allowed(), Allowed::Writes) {
-            return Err(Error::Frozen { table: inner.name() });
-        }
+        inner.check_writable()?;
         let pushed = self.at_commits.borrow_mut().push(AtCommit { table: inner, key, update });
         pushed.map_err(|full| self.refuse(full.into()))?;
         self.has_at_commits.set(true);

@@ -5,9 +5,9 @@ use super::malformed::in_row;
 use super::point::Point;
 use super::state::TxnState;
 use crate::cc::{Abort, Change, ConcurrencyControl, Intent, Refused, Written};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::index::Key;
-use crate::table::{Allowed, Fault, TableInner, Value};
+use crate::table::{Fault, TableInner, Value};
 use std::ptr;
 use std::task::{Context, Poll};
 
@@ -35,6 +35,9 @@ pub(crate) struct PointLookup<'t, C: ConcurrencyControl> {
 const TOO_LONG: u32 = 1;
 const NOT_OF_EIGHT: u32 = 2;
 const OUT_OF_MEMORY: u32 = 3;
+const DROPPED: u32 = 4;
+const UNCLEARED: u32 = 5;
+const BEING_CLEARED: u32 = 6;
 
 /// In place of the key, the fault that there is; see `PointLookup::fault`.
 #[cold]
@@ -43,6 +46,9 @@ fn no_key(fault: Fault) -> Key {
         Fault::KeyTooLong { bytes } => (bytes as u64, TOO_LONG),
         Fault::KeyNotOfEight { bytes } => (bytes as u64, NOT_OF_EIGHT),
         Fault::OutOfMemory { .. } => (0, OUT_OF_MEMORY),
+        Fault::Dropped => (0, DROPPED),
+        Fault::Uncleared => (0, UNCLEARED),
+        Fault::Abort(_) => (0, BEING_CLEARED),
         _ => (0, 0),
     };
     Key { slice, len, bytes: ptr::null() }
@@ -91,6 +97,9 @@ impl<'t, C: ConcurrencyControl> PointLookup<'t, C> {
             TOO_LONG => Fault::KeyTooLong { bytes },
             NOT_OF_EIGHT => Fault::KeyNotOfEight { bytes },
             OUT_OF_MEMORY => return self.txn.refuse(Refused::OutOfMemory),
+            DROPPED => Fault::Dropped,
+            UNCLEARED => Fault::Uncleared,
+            BEING_CLEARED => Fault::Abort(Abort::WaitTimeout),
             _ => Fault::WrongDatabase,
         };
         self.txn.doom(fault)
@@ -180,11 +189,7 @@ impl<'t, C: ConcurrencyControl> PointLookup<'t, C> {
             return Ok(());
         }
         // SAFETY: as above.
-        let table = unsafe { &*self.table };
-        match table.allowed() {
-            Allowed::Writes => Ok(()),
-            Allowed::Reads | Allowed::FrozenReads => Err(Error::Frozen { table: table.name() }),
-        }
+        unsafe { &*self.table }.check_writable()
     }
 
     /// Whether a write of the row maintains indexes as well.

@@ -94,11 +94,11 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Rows<'t, K, V, C> {
     /// [`Index::order_of`](crate::index::Index::order_of).
     pub(crate) fn in_order_of_index(
         txn: &'t TxnState<C>,
-        table: Table<K, V>,
+        table: Result<&TableInner, Fault>,
         from: Bound<&[u8]>,
         to: Bound<&[u8]>,
     ) -> Self {
-        let mut rows = Rows::over(txn, table.inner(txn.database));
+        let mut rows = Rows::over(txn, table);
         let run = rows.run();
         for (bound, to) in [(from, &mut run.from), (to, &mut run.to)] {
             *to = bound.map(|bytes| {

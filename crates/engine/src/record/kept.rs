@@ -26,6 +26,15 @@ impl Kept {
         self.is_on.store(true, Ordering::Release); // pairs with the Acquire in `is_on`
     }
 
+    /// From now on places serve all tables, and those that are kept are handed out: the table is no more, and nobody is left who follows
+    /// a note.
+    pub fn switch_off(&self) -> Vec<RecordId> {
+        self.is_on.store(false, Ordering::Release); // as in `switch_on`
+        let free = std::mem::take(&mut *lock(&self.free));
+        self.free_len.store(0, Ordering::Relaxed); // a hint, as in `take`
+        free.into_iter().map(RecordId).collect()
+    }
+
     /// Whether places of records that go are to be given here.
     pub fn is_on(&self) -> bool {
         // Acquire: pairs with the Release in `switch_on`. Who removes a record that has been noted has seen what the
@@ -52,7 +61,7 @@ impl Kept {
 
     /// The place of a record that nobody reaches any more but by notes.
     pub fn give(&self, id: RecordId) {
-        debug_assert!(self.is_on() && id != RecordId(0));
+        debug_assert_ne!(id, RecordId(0));
         let mut free = lock(&self.free);
         free.push(id.0);
         self.free_len.store(free.len(), Ordering::Relaxed); // a hint, as in `take`

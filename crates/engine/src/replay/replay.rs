@@ -66,12 +66,12 @@ pub(crate) fn replay<'t, C: ConcurrencyControl>(
         let (empty, emptied) = mpsc::channel();
         let mut queues = Vec::with_capacity(threads);
         for _ in 0..threads {
-            let (queue, batches) = mpsc::sync_channel(QUEUE_BATCHES);
+            let (queue, errands) = mpsc::sync_channel(QUEUE_BATCHES);
             let (empty, failure) = (empty.clone(), &failure);
             queues.push(queue);
             failure.note(spawn(scope, move || {
                 // Noted before the queue closes, so that this is the first error and not that of the feed.
-                failure.note(apply_all(engine, &batches, &empty, progress));
+                failure.note(apply_all(engine, &errands, &empty, progress));
             }));
         }
         // (The feed, and with it the queues, goes before the threads are waited for.)
@@ -83,16 +83,21 @@ pub(crate) fn replay<'t, C: ConcurrencyControl>(
 /// One thread's part of a replay.
 fn apply_all<'t, C: ConcurrencyControl>(
     engine: &Arc<Engine<C>>,
-    batches: &Receiver<Batch<'t>>,
+    errands: &Receiver<Errand<'t>>,
     empty: &Sender<Batch<'t>>,
     progress: &(impl Fn(usize) + Sync),
 ) -> Result<()> {
     let mut restorer = Restorer::new(engine)?;
-    for mut batch in batches {
-        restorer.apply(&batch)?;
-        progress(batch.len());
-        batch.clear();
-        let _ = empty.send(batch); // nobody asks for it at the end
+    for errand in errands {
+        match errand {
+            Errand::Apply(mut batch) => {
+                restorer.apply(&batch)?;
+                progress(batch.len());
+                batch.clear();
+                let _ = empty.send(batch); // nobody asks for it at the end
+            }
+            Errand::Answer(done) => done.send(()).map_err(|_| Error::Cancelled)?,
+        }
     }
     Ok(())
 }
@@ -104,11 +109,18 @@ pub(crate) struct Feed<'t, 'f, C: ConcurrencyControl> {
     sink: Sink<'t, 'f, C>,
 }
 
+/// What a thread is asked for.
+enum Errand<'t> {
+    Apply(Batch<'t>),
+    /// To answer, when all before is done.
+    Answer(Sender<()>),
+}
+
 /// Where a batch goes. With the bound of the queues, there are no more batches than a thread's queue holds, and
 /// two, for each thread.
 enum Sink<'t, 'f, C: ConcurrencyControl> {
     Here { restorer: Restorer<C>, progress: &'f dyn Fn(usize) },
-    Threads { queues: Vec<SyncSender<Batch<'t>>>, emptied: Receiver<Batch<'t>> },
+    Threads { queues: Vec<SyncSender<Errand<'t>>>, emptied: Receiver<Batch<'t>> },
 }
 
 impl<'t, 'f, C: ConcurrencyControl> Feed<'t, 'f, C> {
@@ -141,6 +153,19 @@ impl<'t, 'f, C: ConcurrencyControl> Feed<'t, 'f, C> {
         self.send(part)
     }
 
+    /// Waits until all changes have been made that were pushed so far.
+    pub(crate) fn settle(&mut self) -> Result<()> {
+        (0..self.batches.len()).try_for_each(|part| self.send(part))?;
+        let Sink::Threads { queues, .. } = &self.sink else { return Ok(()) };
+        let (done, all_done) = mpsc::channel();
+        for queue in queues {
+            queue.send(Errand::Answer(done.clone())).map_err(|_| Error::Cancelled)?; // as in `send`
+        }
+        drop(done);
+        let answers = all_done.iter().count();
+        if answers == queues.len() { Ok(()) } else { Err(Error::Cancelled) }
+    }
+
     fn send(&mut self, part: usize) -> Result<()> {
         let batch = &mut self.batches[part];
         if batch.len() == 0 {
@@ -156,7 +181,7 @@ impl<'t, 'f, C: ConcurrencyControl> Feed<'t, 'f, C> {
             Sink::Threads { queues, emptied } => {
                 let full = std::mem::replace(batch, emptied.try_recv().unwrap_or_default());
                 // (Refused only by a thread that has noted why it ended, or has panicked.)
-                queues[part].send(full).map_err(|_| Error::Cancelled)
+                queues[part].send(Errand::Apply(full)).map_err(|_| Error::Cancelled)
             }
         }
     }

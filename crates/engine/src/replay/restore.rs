@@ -11,7 +11,7 @@
 
 use crate::cc::{ConcurrencyControl, Declared, Intent, NotBegun, RESTORED_AT_MAX, Target};
 use crate::error::{Error, Result};
-use crate::index::{Index, Inserted, Key};
+use crate::index::{Index, Inserted, Key, Page, Paged};
 use crate::kernel::{Context, Engine};
 use crate::memory::OutOfMemory;
 use crate::ops::{Point, run_all};
@@ -19,7 +19,7 @@ use crate::record::{RecordId, VALUE_BYTES_MAX};
 use crate::suspend::{Never, OnMiss, PrefetchOnly};
 use crate::sync::{Backoff, Fixed};
 use crate::table::{KEY_BYTES_MAX, KEY_OF_EIGHT, TableInner, index_key};
-use std::ops::Range;
+use std::ops::{Bound, Range};
 use std::sync::Arc;
 
 /// Changes whose searches are under way at once.
@@ -29,6 +29,8 @@ const GROUP: usize = 32;
 const SLOTS: u32 = 64;
 /// What an empty batch keeps of its memory.
 const BATCH_BYTES_KEPT: usize = 1 << 20;
+/// Pages whose entries are removed within one epoch.
+const EMPTY_PAGES: usize = if cfg!(test) { 2 } else { 256 };
 /// No record.
 const NOTHING: RecordId = RecordId(0);
 
@@ -167,6 +169,29 @@ impl<C: ConcurrencyControl> Restorer<C> {
         batch.changes.chunks(GROUP).try_for_each(|changes| entered.apply_group(batch, changes))
     }
 
+    /// Removes all rows of a table, and notes that for the next checkpoint. No other thread changes the table meanwhile.
+    pub(crate) fn empty(&mut self, table: &TableInner) -> Result<()> {
+        let (mut from, mut page) = (None::<Vec<u8>>, Page::default());
+        loop {
+            let mut entered = self.enter()?;
+            let key = from.as_deref().map_or(index_key(&[]), index_key);
+            let bound = if from.is_some() { Bound::Excluded(&key) } else { Bound::Unbounded };
+            // SAFETY: the bound's bytes are alive.
+            let mut walk = unsafe { table.index.walk(bound, false, &mut page) };
+            let mut last = None;
+            for _ in 0..EMPTY_PAGES {
+                // SAFETY: the walk's own page, in the epoch that it began in.
+                match unsafe { table.index.next_page(&mut walk, &mut page, &mut Never) } {
+                    Paged::Page => {}
+                    Paged::Suspended => unreachable!("it never suspends"),
+                    Paged::End => return Ok(()),
+                }
+                last = Some(entered.remove_page(table, &page));
+            }
+            from = last;
+        }
+    }
+
     fn enter(&mut self) -> Result<Entered<'_, C>> {
         self.context.enter();
         let declared = Declared { restores: true, ..Declared::default() };
@@ -276,6 +301,22 @@ impl<C: ConcurrencyControl> Entered<'_, C> {
             unsafe { C::discard(env, record, &target) };
         }
         inserted
+    }
+
+    /// Removes the records of the entries on a page; returns the place of the last one in the order of the index.
+    fn remove_page(&mut self, table: &TableInner, page: &Page) -> Vec<u8> {
+        for at in 0..page.len {
+            let short = page.slices[at].to_be_bytes();
+            let bytes = if page.is_fixed8 { &short[..] } else { page.key(at) };
+            // SAFETY: no checkpoint is made before the database is recovered, so the marks stay.
+            unsafe { table.index.touch(bytes) };
+            let mut point = Point::new(table, index_key(bytes), Intent::Write);
+            point.id = page.ids[at];
+            self.remove(&point);
+        }
+        let mut order = Vec::new();
+        page.push_order(page.len - 1, &mut order);
+        order
     }
 
     /// Removes the record of a finished search. Its slot serves no other before the epoch is left.

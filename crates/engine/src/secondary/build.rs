@@ -17,7 +17,7 @@ use crate::table::{
     BUILDING, DEAD, Description, Extract, Fault, INDEXES_MAX, IndexInner, TableInner, TableKind,
     TableOptions, index_key, split_entry,
 };
-use crate::txn::Transaction;
+use crate::txn::{TableKeys, Transaction};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -63,6 +63,7 @@ pub(crate) fn open_index<'b, C: ConcurrencyControl>(
 ) -> Result<&'b IndexInner> {
     let index = {
         let declaring = base.indexes.declaring();
+        base.check_usable()?; // it may have been waited for
         let same = base.indexes.iter().find(|index| !index.is_dead() && index.name == declared.name);
         if let Some(index) = same {
             drop(declaring);
@@ -148,22 +149,10 @@ fn await_older<C: ConcurrencyControl>(engine: &Engine<C>, index: &IndexInner) ->
 fn build<C: ConcurrencyControl>(engine: &Arc<Engine<C>>, index: &IndexInner) -> Result<u64> {
     // SAFETY: the table holds the index.
     let base = unsafe { &*index.base };
-    let (mut from, mut waits) = (Bound::Unbounded, 0);
-    loop {
-        let keys = keys_from(engine, base, &from);
-        let added = keys.and_then(|keys| {
-            add_all(engine, index, &keys)?;
-            Ok(keys)
-        });
-        match added {
-            Ok(keys) => match keys.last() {
-                Some(last) => {
-                    let mut order = Vec::new();
-                    base.push_order(last, &mut order);
-                    (from, waits) = (Bound::Excluded(order), 0);
-                }
-                None => return Ok(C::advance(&engine.shared)),
-            },
+    let (mut from, mut waits) = (Some(Bound::Unbounded), 0);
+    while let Some(place) = &from {
+        match add_some(engine, index, base, place) {
+            Ok(next) => (from, waits) = (next, 0),
             Err(Error::Conflict) if waits < WAITS_MAX => {
                 pause(waits);
                 waits += 1;
@@ -174,35 +163,23 @@ fn build<C: ConcurrencyControl>(engine: &Arc<Engine<C>>, index: &IndexInner) -> 
             Err(error) => return Err(error),
         }
     }
+    Ok(C::advance(&engine.shared))
 }
 
-/// The keys of the next rows, in the order of the table's index. Those that come later are none of the builder's business.
-fn keys_from<C: ConcurrencyControl>(
+/// Adds the entries of the next rows; returns where those behind begin. Rows that come later are none of the builder's business.
+fn add_some<C: ConcurrencyControl>(
     engine: &Arc<Engine<C>>,
+    index: &IndexInner,
     base: &TableInner,
     from: &Bound<Vec<u8>>,
-) -> Result<Vec<Vec<u8>>> {
+) -> Result<Option<Bound<Vec<u8>>>> {
     let transaction = Transaction::begin(engine)?;
     transaction.declare_read_only();
-    let mut keys = Vec::with_capacity(ROWS);
     let from = from.as_ref().map(Vec::as_slice);
-    match base.kind.fixed8 {
-        true => {
-            let table = base.handle::<u64, [u8]>(engine.id);
-            let mut rows = transaction.walk(table, from, Bound::Unbounded).limit(ROWS);
-            while let Some((key, _)) = rows.next()? {
-                keys.push(key.to_be_bytes().to_vec());
-            }
-        }
-        false => {
-            let table = base.handle::<Vec<u8>, [u8]>(engine.id);
-            let mut rows = transaction.walk(table, from, Bound::Unbounded).limit(ROWS);
-            while let Some((key, _)) = rows.next()? {
-                keys.push(key);
-            }
-        }
-    }
-    Ok(keys)
+    let TableKeys { keys, next } = TableKeys::from(&transaction, base, from, ROWS, |_, _| Ok(true))?;
+    drop(transaction);
+    add_all(engine, index, &keys)?;
+    Ok(next)
 }
 
 /// Adds the entries of some rows, in a transaction of its own.

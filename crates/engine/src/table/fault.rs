@@ -12,6 +12,10 @@ pub(crate) enum Fault {
         limit_bytes: u64,
     },
     WrongDatabase,
+    /// The table was dropped.
+    Dropped,
+    /// Some rows of the table are left that were to be deleted.
+    Uncleared,
     ReadOnly,
     KeyTooLong {
         bytes: usize,
@@ -56,6 +60,8 @@ impl From<Fault> for Error {
             Fault::Abort(abort) => abort.into(),
             Fault::OutOfMemory { limit_bytes } => Error::OutOfMemory { limit_bytes },
             Fault::WrongDatabase => Error::WrongDatabase,
+            Fault::Dropped => Error::TableDropped,
+            Fault::Uncleared => Error::NotCleared,
             Fault::ReadOnly => Error::ReadOnly,
             Fault::KeyTooLong { bytes } => Error::KeyTooLong { bytes, bytes_max: KEY_BYTES_MAX },
             Fault::KeyNotOfEight { bytes } => Error::malformed(KEY_OF_EIGHT, bytes),

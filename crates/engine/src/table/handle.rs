@@ -31,10 +31,18 @@ impl<K, V: ?Sized> fmt::Debug for Table<K, V> {
 }
 
 impl<K, V: ?Sized> Table<K, V> {
-    /// The table, for as long as its database is held. Ids are never used twice, so equal ids mean
-    /// that the table is one of this very database's, and alive.
+    /// The table, for as long as its database is held, unless nothing may be done with it. Ids are never used twice, so equal
+    /// ids mean that the table is one of this very database's, and alive.
     #[inline(always)]
     pub(crate) fn inner(&self, database: u64) -> Result<&TableInner, Fault> {
+        let inner = self.of_database(database)?;
+        inner.check_usable()?;
+        Ok(inner)
+    }
+
+    /// As `inner`, whatever may be done with the table.
+    #[inline(always)]
+    pub(crate) fn of_database(&self, database: u64) -> Result<&TableInner, Fault> {
         if self.database != database {
             return Err(Fault::WrongDatabase);
         }
@@ -91,6 +99,8 @@ impl<I, K, V: ?Sized> Index<I, K, V> {
             return Err(Fault::WrongDatabase);
         }
         // SAFETY: indexes are boxed and live as long as their database, which the caller holds.
-        Ok(unsafe { self.inner.as_ref() })
+        let inner = unsafe { self.inner.as_ref() };
+        inner.entries.check_usable()?;
+        Ok(inner)
     }
 }

@@ -1,11 +1,11 @@
 //! A table and its secondary indexes, as the engine sees them.
 
-use super::description::Description;
+use super::description::{Description, Standing};
 use super::fault::Fault;
 use super::key::index_key;
 use super::kind::{TableKind, TableOptions};
 use crate::cc::{Abort, Change};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::index::touched::Touched;
 use crate::index::{Index, IndexOptions, Key, Nodes, TableIndex};
 use crate::memory::{OutOfMemory, Slab};
@@ -29,8 +29,9 @@ pub(crate) struct TableInner {
     allowed: AtomicU32,
 }
 
-/// What transactions may do with the rows of a table. It goes from the first to the last and back by way of `Reads`: each step is
-/// taken when all transactions have ended that may have gone by the one before.
+/// What transactions may do with the rows of a table. Between `Writes` and `FrozenReads` it goes by way of `Reads`: each step is
+/// taken when all transactions have ended that may have gone by the one before. Likewise rows are deleted for good when all
+/// have ended that have begun before nothing was allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Allowed {
@@ -39,10 +40,19 @@ pub(crate) enum Allowed {
     Reads,
     /// Reads that need no concurrency control: no transaction that writes is open.
     FrozenReads,
+    /// Nothing for the moment: all rows are being deleted.
+    Nothing,
+    /// Nothing: deleting all rows has failed.
+    NothingUncleared,
+    /// Nothing any more.
+    NothingDropped,
 }
 
 const WRITES: u32 = Allowed::Writes as u32;
 const READS: u32 = Allowed::Reads as u32;
+const FROZEN_READS: u32 = Allowed::FrozenReads as u32;
+const NOTHING: u32 = Allowed::Nothing as u32;
+const UNCLEARED: u32 = Allowed::NothingUncleared as u32;
 
 /// What is asked for of a version ahead, at most: longer values are read in order, which processors see.
 const VERSION_BYTES_MAX: usize = 1024;
@@ -100,7 +110,7 @@ impl TableInner {
     }
 }
 
-// ---- whether rows are written
+// ---- whether rows are read and written
 impl TableInner {
     /// Reads need not be tracked: no row changes until the transaction has ended.
     #[inline(always)]
@@ -115,7 +125,37 @@ impl TableInner {
         match self.allowed.load(Ordering::Acquire) {
             WRITES => Allowed::Writes,
             READS => Allowed::Reads,
-            _ => Allowed::FrozenReads,
+            FROZEN_READS => Allowed::FrozenReads,
+            NOTHING => Allowed::Nothing,
+            UNCLEARED => Allowed::NothingUncleared,
+            _ => Allowed::NothingDropped,
+        }
+    }
+
+    /// Refuses operations that are made by a handle while nothing is allowed.
+    #[inline(always)]
+    pub(crate) fn check_usable(&self) -> Result<(), Fault> {
+        // Acquire: as in `allowed`.
+        if self.allowed.load(Ordering::Acquire) < NOTHING { Ok(()) } else { Err(self.unusable()) }
+    }
+
+    #[cold]
+    fn unusable(&self) -> Fault {
+        match self.allowed() {
+            Allowed::NothingDropped => Fault::Dropped,
+            Allowed::NothingUncleared => Fault::Uncleared,
+            _ => Fault::Abort(Abort::WaitTimeout),
+        }
+    }
+
+    /// Refuses a write of a row while only reads are allowed. (Where nothing is, a handle has been refused, and it is the table's own
+    /// deletion of all rows.)
+    #[inline(always)]
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        match self.allowed() {
+            Allowed::Writes => Ok(()),
+            Allowed::Reads | Allowed::FrozenReads => Err(Error::Frozen { table: self.name() }),
+            Allowed::Nothing | Allowed::NothingUncleared | Allowed::NothingDropped => Ok(()),
         }
     }
 
@@ -157,6 +197,16 @@ impl TableInner {
 }
 
 impl TableInner {
+    /// Lets the places that were kept for records of this table serve all tables: it is dropped.
+    pub(crate) fn release_places(&self, records: &Slab) {
+        for id in self.index.kept().switch_off() {
+            // SAFETY: no index names it, and all transactions have ended that may follow an entry of a secondary index to it.
+            unsafe { records.free(id.0) };
+        }
+    }
+}
+
+impl TableInner {
     /// An empty table of this number, for the records of `records`. `loses_stamps` plants an error: inserts do not mark the
     /// ranges that they change.
     pub(crate) fn new(
@@ -173,7 +223,8 @@ impl TableInner {
             index.lose_stamps();
         }
         let records = records.at(0).cast::<Record>().cast_const();
-        let allowed = AtomicU32::new(WRITES);
+        let is_dropped = description.standing == Standing::Dropped;
+        let allowed = AtomicU32::new(if is_dropped { Allowed::NothingDropped as u32 } else { WRITES });
         let version_bytes = AtomicU32::new(0);
         let (indexes, description) = (Indexes::new(), Mutex::new(description));
         Ok(TableInner { index, records, indexes, kind, description, version_bytes, allowed })

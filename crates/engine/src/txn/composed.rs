@@ -69,7 +69,8 @@ impl<C: ConcurrencyControl> Txn<C> {
 
     /// How many rows a table has, exactly: by reading all of them, whatever its index.
     pub async fn count<K: Key, V: Value + ?Sized>(&self, table: Table<K, V>) -> Result<u64> {
-        let (mut rows, mut count) = (self.walk(table, Bound::Unbounded, Bound::Unbounded), 0);
+        let (mut rows, mut count) =
+            (self.walk::<K, V>(table.inner(self.state().database), Bound::Unbounded, Bound::Unbounded), 0);
         while rows.next_key().await?.is_some() {
             count += 1;
         }

@@ -39,6 +39,14 @@ impl RawTable {
         })
     }
 
+    /// The table, of this database.
+    pub(crate) fn of_database(&self, database: u64) -> Result<&TableInner> {
+        Ok(match &self.0 {
+            Keys::Fixed8(table) => table.of_database(database)?,
+            Keys::Bytes(table) => table.of_database(database)?,
+        })
+    }
+
     /// Whether every key is eight bytes long.
     pub fn is_fixed8(&self) -> bool {
         matches!(self.0, Keys::Fixed8(_))
@@ -96,9 +104,11 @@ impl RawTable {
 
     /// All rows, in the order of their keys, or where the table's index has none, in its own.
     pub fn scan<'t, C: ConcurrencyControl>(&self, transaction: &'t Transaction<C>) -> RawRows<'t, C> {
+        let (from, to) = (Bound::Unbounded, Bound::Unbounded);
+        let database = transaction.txn().state().database;
         RawRows(match self.0 {
-            Keys::Fixed8(table) => Inner::Fixed8(transaction.walk(table, Bound::Unbounded, Bound::Unbounded)),
-            Keys::Bytes(table) => Inner::Bytes(transaction.walk(table, Bound::Unbounded, Bound::Unbounded)),
+            Keys::Fixed8(table) => Inner::Fixed8(transaction.walk(table.inner(database), from, to)),
+            Keys::Bytes(table) => Inner::Bytes(transaction.walk(table.inner(database), from, to)),
         })
     }
 
@@ -181,6 +191,14 @@ impl<C: ConcurrencyControl> fmt::Debug for RawRows<'_, C> {
 }
 
 impl<'t, C: ConcurrencyControl> RawRows<'t, C> {
+    /// The rows from `from` on in the order of the table's index, whatever is allowed with the table.
+    pub(crate) fn from(transaction: &'t Transaction<C>, table: &TableInner, from: Bound<&[u8]>) -> Self {
+        RawRows(match table.kind.fixed8 {
+            true => Inner::Fixed8(transaction.walk(Ok(table), from, Bound::Unbounded)),
+            false => Inner::Bytes(transaction.walk(Ok(table), from, Bound::Unbounded)),
+        })
+    }
+
     /// The same rows, the last one first; before the first row is asked for.
     pub fn reverse(self) -> Self {
         RawRows(match self.0 {

@@ -9,7 +9,7 @@ use crate::kernel::{Context, Engine};
 use crate::memory::{Charge, OutOfMemory};
 use crate::ops::{Rows, TxnState};
 use crate::options::Durability;
-use crate::table::{AsKey, Key, NewValue, Number, Partition, Table, Value};
+use crate::table::{AsKey, Fault, Key, NewValue, Number, Partition, Table, TableInner, Value};
 use crate::wal::Lsn;
 use std::fmt;
 use std::future::Future;
@@ -270,7 +270,7 @@ impl<C: ConcurrencyControl> Transaction<C> {
     /// As [`Txn::walk`](crate::Txn::walk).
     pub(crate) fn walk<K: Key, V: Value + ?Sized>(
         &self,
-        table: Table<K, V>,
+        table: Result<&TableInner, Fault>,
         from: Bound<&[u8]>,
         to: Bound<&[u8]>,
     ) -> OwnedRows<'_, K, V, C> {
@@ -305,6 +305,11 @@ impl<C: ConcurrencyControl> Transaction<C> {
     /// As [`Txn::snapshot_timestamp`](crate::Txn::snapshot_timestamp).
     pub fn snapshot_timestamp(&self) -> u64 {
         self.txn().snapshot_timestamp()
+    }
+
+    /// Keeps what it changes out of the log: for changes that follow from what is there already.
+    pub(super) fn leave_out_of_log(&self) {
+        self.state().durability.set(Durability::None);
     }
 
     /// As [`Txn::set_durability`](crate::Txn::set_durability).

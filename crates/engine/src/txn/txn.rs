@@ -7,7 +7,7 @@ use crate::ops::{
     TxnState, Update,
 };
 use crate::options::Durability;
-use crate::table::{AsKey, Key, NewValue, Number, Partition, Table, Value, leading};
+use crate::table::{AsKey, Fault, Key, NewValue, Number, Partition, Table, TableInner, Value, leading};
 use std::fmt;
 use std::ops::{Bound, RangeBounds};
 
@@ -279,7 +279,7 @@ impl<C: ConcurrencyControl> Txn<C> {
     /// [`Index::order_of`](crate::index::Index::order_of).
     pub(crate) fn walk<K: Key, V: Value + ?Sized>(
         &self,
-        table: Table<K, V>,
+        table: Result<&TableInner, Fault>,
         from: Bound<&[u8]>,
         to: Bound<&[u8]>,
     ) -> Rows<'_, K, V, C> {

@@ -236,9 +236,7 @@ fn ranges(storage: &Arc<dyn Storage>) {
     }
     let text = |text: &str| text.to_string();
     let (name, key_type, value_type) = (text("ranged"), text("u64"), text("bytes"));
-    let (definitions, index, front) = (Vec::new(), None, None);
-    let table =
-        CatalogEntry { number: 0, fixed8: true, name, key_type, value_type, index, front, definitions };
+    let table = CatalogEntry { fixed8: true, name, key_type, value_type, ..CatalogEntry::default() };
     let tables = vec![TableEntry { table, ranges }];
     let manifest = Manifest { number: 2, start_lsn: Lsn(0), end_lsn: Lsn(0), timestamp: 1000, tables };
     checkpoint::publish(&**storage, database, &manifest).unwrap();

@@ -5,6 +5,7 @@ use super::Mistake;
 use super::oracle::{Found, judge};
 use super::others::{give_room, take_room};
 use super::plan::{Attempt, Plan};
+use super::scratch::Scratch;
 use super::tables::{Act, Row, TABLES_FIRST, TABLES_MAX, Table};
 use super::trace::{Shared, Trace};
 use crate::Random;
@@ -132,6 +133,7 @@ pub(super) fn live<C: ConcurrencyControl>(
     let mut trace = before.afterwards(boundary, &found.present, storage.boundary());
     trace.tables.truncate(found.tables.len());
     trace.renames.clone_from(&found.renames);
+    trace.scratch = vec![(found.scratch, Some(0))];
     let trace = Rc::new(RefCell::new(trace));
     let mut life = Life::new(storage, database, stepped, found, trace.clone(), course);
     life.play(course);
@@ -219,6 +221,8 @@ impl<C: ConcurrencyControl> Life<C> {
                 self.rename_table();
             } else if choice > 990 {
                 self.workers[at].maintain();
+            } else if choice > 986 {
+                self.change_scratch();
             } else if choice > 980 && course.others {
                 match self.random.chance(50) {
                     true => take_room(&self.storage, *self.random.one_of(&[0, 0, SCARCE_BYTES])),
@@ -274,6 +278,7 @@ impl<C: ConcurrencyControl> Life<C> {
                 let renames = &mut trace.renames;
                 renames.iter_mut().for_each(|(.., durable)| *durable = durable.or(Some(boundary)));
                 trace.tables.iter_mut().for_each(|durable| *durable = durable.or(Some(boundary)));
+                trace.scratch.iter_mut().for_each(|(_, durable)| *durable = durable.or(Some(boundary)));
                 true
             }
             Err(error) => {
@@ -326,6 +331,20 @@ impl<C: ConcurrencyControl> Life<C> {
         let renames = Table::renames(&self.database, number).expect("it is there");
         if self.flush() && Table::rename(&self.database, number, renames).is_ok() {
             self.trace.borrow_mut().renames.push((number, renames + 1, None));
+        }
+    }
+
+    /// Makes, fills, clears or drops the scratch table, when no transaction is open.
+    fn change_scratch(&mut self) {
+        self.drain();
+        let is_idle = self.workers.iter().all(|worker| worker.open() == 0);
+        if !is_idle || !self.flush() {
+            return;
+        }
+        let number = self.trace.borrow_mut().number(Durability::Async);
+        let state = self.trace.borrow().scratch.last().map_or_else(Scratch::default, |(state, _)| *state);
+        if let Ok(state) = state.change(&self.database, number, &mut self.random) {
+            self.trace.borrow_mut().scratch.push((state, None));
         }
     }
 

@@ -39,6 +39,7 @@ mod oracle;
 mod others;
 mod place;
 mod plan;
+mod scratch;
 mod tables;
 mod trace;
 

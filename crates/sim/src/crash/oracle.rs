@@ -1,5 +1,6 @@
 //! Whether what is found after a crash is what must be there, and nothing else.
 
+use super::scratch::{self, Scratch};
 use super::tables::{ACCOUNTS, AMOUNT, Contents, JOURNAL, Row, Table, contents, stamp};
 use super::trace::Trace;
 use braiddb::{ConcurrencyControl, Database, Error, wal};
@@ -14,6 +15,7 @@ pub(super) struct Found {
     pub(super) tables: Vec<Table>,
     /// As [`Trace::renames`].
     pub(super) renames: Vec<(usize, u64, Option<u64>)>,
+    pub(super) scratch: Scratch,
 }
 
 /// Judges a database that was recovered after a crash at this boundary.
@@ -54,9 +56,11 @@ pub(super) fn judge<C: ConcurrencyControl>(
     check_closed(trace, &present)?;
     check_rows(trace, &present, &contents)?;
     check_sum(&contents)?;
+    let scratch = Scratch::of(database)?;
+    scratch::check(&trace.scratch, boundary, scratch)?;
     let renames = |number| Table::renames(database, number).map(|renames| (number, renames, Some(0)));
     let renames = (0..tables.len()).filter_map(renames).collect();
-    Ok(Found { present, contents, tables, renames })
+    Ok(Found { present, contents, tables, renames, scratch })
 }
 
 /// What a caller relied on is there, and what it had seen.

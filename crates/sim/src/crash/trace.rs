@@ -1,6 +1,7 @@
 //! What has happened in a life of a database, as the oracle needs it: which transaction wrote and saw what, in which order, and
 //! what was acknowledged at which boundary of the storage's history.
 
+use super::scratch::Scratch;
 use super::tables::Row;
 use braiddb::{Durability, Error, Result};
 use std::cell::RefCell;
@@ -55,6 +56,8 @@ pub(super) struct Trace {
     pub(super) tables: Vec<Option<u64>>,
     /// Which table was renamed, for which time, and since which boundary that is durable.
     pub(super) renames: Vec<(usize, u64, Option<u64>)>,
+    /// What the scratch table was, one state after the other, and since which boundary each is durable.
+    pub(super) scratch: Vec<(Scratch, Option<u64>)>,
     /// At which boundary the database was open.
     pub(super) opened: u64,
     /// From which boundary to which the database was closed in order, with all that it has.

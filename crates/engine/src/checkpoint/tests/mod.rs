@@ -51,16 +51,8 @@ fn rows_of(reader: &RowsReader) -> Result<Vec<Row>> {
 /// A table whose rows, if there are any, are in this file.
 fn table(number: u32, fixed8: bool, file: Option<RowsFile>) -> TableEntry {
     let (name, key_type) = (format!("table {number}"), "u64".to_string());
-    let table = CatalogEntry {
-        number,
-        fixed8,
-        name,
-        key_type,
-        value_type: "bytes, ä".to_string(),
-        index: None,
-        front: None,
-        definitions: Vec::new(),
-    };
+    let value_type = "bytes, ä".to_string();
+    let table = CatalogEntry { number, fixed8, name, key_type, value_type, ..CatalogEntry::default() };
     let ranges = file.into_iter().map(|file| RowsRange { from: Vec::new(), file }).collect();
     TableEntry { table, ranges }
 }
@@ -151,7 +143,9 @@ fn further_parts() {
         (&[2, 1, 1, b'x', 1, 1, b'y'], false),
         (&[1, 1, 1, 0xff], false),
         (&[2, 2, 1, b'x', 2, 1, b'y'], false),
-        (&[2, 128, 0, 4, 1, 9], false),
+        (&[2, 128, 0, 6, 1, 9], false),
+        (&[1, 4, 1, b'x'], false),
+        (&[2, 5, 0, 5, 0], false),
         (&[1, 3, 1, 0xff], false),
         (&[1, 128, 2, 0], false),
         (&[1], false),
@@ -221,7 +215,9 @@ fn catalog_entries_round_trip() {
         let index = index.map(String::from);
         let front = fixed8.then(|| "hash".to_string());
         let definitions = vec!["user 1: {}".to_string(); if fixed8 { 0 } else { 2 }];
-        let entry = CatalogEntry { index, front, definitions, ..table(u32::MAX - 1, fixed8, None).table };
+        let (is_cleared, is_dropped) = (fixed8 && index.is_some(), !fixed8 && index.is_some());
+        let flags = CatalogEntry { is_cleared, is_dropped, ..table(u32::MAX - 1, fixed8, None).table };
+        let entry = CatalogEntry { index, front, definitions, ..flags };
         let mut bytes = Vec::new();
         entry.encode(&mut bytes);
         assert_eq!(CatalogEntry::decode(&bytes), Some(entry));

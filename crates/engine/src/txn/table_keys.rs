@@ -1,0 +1,40 @@
+//! The keys of a table, some at a time.
+
+use super::{RawRows, Transaction};
+use crate::cc::ConcurrencyControl;
+use crate::error::Result;
+use crate::table::TableInner;
+use std::ops::Bound;
+
+/// Some of the keys of a table.
+pub(crate) struct TableKeys {
+    pub(crate) keys: Vec<Vec<u8>>,
+    /// Where the next ones begin, in the order of the table's index, if there may be more.
+    pub(crate) next: Option<Bound<Vec<u8>>>,
+}
+
+impl TableKeys {
+    /// Looks at `rows_max` rows from `from` on, in the order of the table's index, and takes the keys of those of which `is_wanted` says
+    /// so, by key and value. Goes on whatever is allowed with the table.
+    pub(crate) fn from<C: ConcurrencyControl>(
+        transaction: &Transaction<C>,
+        table: &TableInner,
+        from: Bound<&[u8]>,
+        rows_max: usize,
+        mut is_wanted: impl FnMut(&[u8], &[u8]) -> Result<bool>,
+    ) -> Result<TableKeys> {
+        let mut rows = RawRows::from(transaction, table, from).limit(rows_max);
+        let (mut keys, mut count, mut last) = (Vec::new(), 0, Vec::new());
+        while let Some((key, value)) = rows.next()? {
+            count += 1;
+            if count == rows_max {
+                table.push_order(&key, &mut last);
+            }
+            if is_wanted(&key, value)? {
+                keys.push(key);
+            }
+        }
+        let next = (count == rows_max).then_some(Bound::Excluded(last));
+        Ok(TableKeys { keys, next })
+    }
+}
