@@ -7,12 +7,14 @@ mod indexes;
 mod open;
 mod restore;
 mod schema;
+mod sequence;
 mod transact;
 mod worker;
 
 pub use catalog::{TableInfo, salvage};
 pub use handle::{Batch, Handle};
 pub use restore::{Past, restore, restore_with_planted};
+pub use sequence::Sequence;
 pub use worker::Worker;
 
 use crate::cc::{ConcurrencyControl, Serializable};
