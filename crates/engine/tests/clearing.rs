@@ -246,6 +246,39 @@ fn dropped_tables_are_refused_everywhere() {
 }
 
 #[test]
+fn names_of_dropped_tables_are_free() {
+    // Proves that a table that takes the name of one that was dropped, and has the smaller number, is opened again.
+    for with_checkpoint in [false, true] {
+        let storage = MemoryStorage::new(1 << 30);
+        {
+            let db = open::<Serializable>(&storage);
+            let [a, b] = ["a", "b"].map(|name| db.table::<u64, u64>(name).unwrap());
+            fill(&db, a, 0..10);
+            fill(&db, b, 0..20);
+            db.drop_table("b").unwrap();
+            db.rename_table("a", "b").unwrap();
+            if with_checkpoint {
+                db.checkpoint().unwrap();
+            }
+            db.close().unwrap();
+        }
+        assert!(braiddb::tools::verify(&storage, &mut |_| {}).unwrap().is_good());
+        let db = open::<Serializable>(&storage);
+        assert_eq!((count(&db, "b"), db.tables().len()), (10, 1));
+        db.table::<String, u64>("a").unwrap();
+        db.drop_table("b").unwrap();
+        db.rename_table("a", "b").unwrap();
+        db.close().unwrap();
+        let db = open::<Serializable>(&storage);
+        assert_eq!(&*db.tables()[0].key_type, "string");
+        let to = in_memory::<Serializable>();
+        let salvage =
+            braiddb::tools::salvage(&storage, &to, SalvageOptions::default(), &mut |_| {}).unwrap_err();
+        assert!(matches!(salvage, Error::Storage(_)), "it is in use: {salvage}");
+    }
+}
+
+#[test]
 fn frozen_tables_are_dropped_and_not_cleared() {
     let db = in_memory::<Serializable>();
     let t: Table<u64, u64> = db.table("t").unwrap();

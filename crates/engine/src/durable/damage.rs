@@ -88,8 +88,8 @@ impl Catalog {
             }
             return is_same;
         }
-        let is_next =
-            entry.number as usize == self.0.len() && !self.0.iter().any(|other| other.is_of(&entry.name));
+        let is_free = entry.is_dropped || !self.0.iter().any(|other| other.is_of(&entry.name));
+        let is_next = entry.number as usize == self.0.len() && is_free;
         if is_next {
             self.0.push(entry);
         }

@@ -4,7 +4,7 @@ use super::engine::Engine;
 use crate::cc::ConcurrencyControl;
 use crate::error::{Error, Result};
 use crate::sync::Fixed;
-use crate::table::{Definitions, Description, TableInner, TableKind, unlike};
+use crate::table::{Definitions, Description, Standing, TableInner, TableKind, unlike};
 
 /// A table that is asked for.
 pub(crate) struct Request {
@@ -126,9 +126,8 @@ fn partition<C: ConcurrencyControl>(
     }
 }
 
-/// Creates a table that there was, at recovery: the next in the database's list. One that is in it already is described anew, but
-/// keeps its rows.
-/// Returns false if another one has its number or name.
+/// Creates a table that there was, at recovery: the next in the database's list. One that is in it already is described anew, and keeps its
+/// rows. Returns false if another one has its number or name.
 pub(crate) fn restore_table<C: ConcurrencyControl>(
     engine: &Engine<C>,
     number: u32,
@@ -140,13 +139,13 @@ pub(crate) fn restore_table<C: ConcurrencyControl>(
         // (What a checkpoint says may be newer than this; then the log says it again, later. Until then, two may have one name.)
         let is_same = table.kind == kind;
         if is_same {
+            table.allow(description.standing.allowed());
             *table.description() = description;
         }
         return Ok(is_same);
     }
-    if number as usize != tables.len()
-        || tables.iter().any(|table| table.description().is_of(&description.name))
-    {
+    let is_taken = || tables.iter().any(|table| table.description().is_of(&description.name));
+    if number as usize != tables.len() || description.standing != Standing::Dropped && is_taken() {
         return Ok(false);
     }
     tables.push(Fixed::new(engine.new_table(number, kind, description)?));

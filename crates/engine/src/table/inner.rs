@@ -1,6 +1,6 @@
 //! A table and its secondary indexes, as the engine sees them.
 
-use super::description::{Description, Standing};
+use super::description::Description;
 use super::fault::Fault;
 use super::key::index_key;
 use super::kind::{TableKind, TableOptions};
@@ -223,8 +223,7 @@ impl TableInner {
             index.lose_stamps();
         }
         let records = records.at(0).cast::<Record>().cast_const();
-        let is_dropped = description.standing == Standing::Dropped;
-        let allowed = AtomicU32::new(if is_dropped { Allowed::NothingDropped as u32 } else { WRITES });
+        let allowed = AtomicU32::new(description.standing.allowed() as u32);
         let version_bytes = AtomicU32::new(0);
         let (indexes, description) = (Indexes::new(), Mutex::new(description));
         Ok(TableInner { index, records, indexes, kind, description, version_bytes, allowed })
