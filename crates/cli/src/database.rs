@@ -3,6 +3,7 @@
 pub mod backup;
 pub mod drop;
 pub mod dump;
+pub mod info;
 pub mod load;
 pub mod look;
 pub mod open;

@@ -39,6 +39,8 @@ enum Command {
     Check(check::CheckArgs),
     /// Copies a database on disk, which may be in use
     Backup(database::backup::BackupArgs),
+    /// Says what a database on disk is made of: tables, checkpoint, log
+    Info(database::info::InfoArgs),
     /// Lists the tables of a database on disk
     Tables(database::look::TablesArgs),
     /// Prints the value of one row of a database on disk
@@ -83,6 +85,7 @@ fn run(command: &Command) -> Result<(), database::open::Failure> {
         Command::Check(args) => check::check(args),
         Command::History(args) => history::history(args),
         Command::Backup(args) => database::backup::backup(args),
+        Command::Info(args) => database::info::info(args),
         Command::Tables(args) => database::look::tables(args),
         Command::Get(args) => database::look::get(args),
         Command::Scan(args) => database::look::scan(args),

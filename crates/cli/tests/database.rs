@@ -409,6 +409,30 @@ fn tables_and_rows_are_looked_at() {
 }
 
 #[test]
+fn a_database_says_what_it_is_made_of() {
+    let directory = Directory::new("info");
+    fill(&directory.0.join("db"));
+    let info = printed(&directory, "info db");
+    let line =
+        |what: &str| info.lines().find(|line| line.starts_with(what)).unwrap_or_else(|| panic!("{info}"));
+    assert!(line("closed").ends_with("in order") && line("checkpoint").ends_with("none"), "{info}");
+    assert!(line("tables").contains("9 with ") && line("log").contains(" in 1 files"), "{info}");
+    open(&directory.0.join("db")).checkpoint().unwrap();
+    let info: serde_json::Value = serde_json::from_str(&printed(&directory, "info db --json")).unwrap();
+    assert_eq!((&info["checkpoint"], &info["tables"]), (&1.into(), &9.into()), "{info}");
+    assert_eq!(
+        (&info["rows"], &info["replayed_transactions"]),
+        (&info["checkpoint_rows"], &0.into()),
+        "{info}"
+    );
+    assert!(
+        info["rows_bytes"].as_u64() > Some(0) && info["identity"].as_str().unwrap().len() == 32,
+        "{info}"
+    );
+    assert!(refused(&directory, "info nowhere").contains("there is no database in nowhere"));
+}
+
+#[test]
 fn a_table_is_dropped() {
     let directory = Directory::new("drop");
     fill(&directory.0.join("db"));

@@ -170,7 +170,8 @@ pub enum Error {
         /// Its name.
         table: String,
     },
-    /// A table was to be frozen, thawed, cleared or dropped, and a transaction that was open then has not ended. Nothing has changed.
+    /// A table was to be frozen, thawed, cleared or dropped, and a transaction that was open has not ended. Nothing has changed, unless the
+    /// table was being cleared already: see [`Database::clear`](crate::Database::clear).
     TableInUse {
         /// Its name.
         table: String,

@@ -245,6 +245,120 @@ fn dropped_tables_are_refused_everywhere() {
     assert!(matches!(db.clear(other), Err(Error::WrongDatabase)));
 }
 
+/// A transaction that has begun while rows were being deleted, and uses the table later, finds none of them.
+fn begun_meanwhile<C: ConcurrencyControl>() {
+    let db = in_memory::<C>();
+    let t: Table<u64, u64> = db.table("t").unwrap();
+    for round in 0..12 {
+        db.transact(|tx| (0..3000).try_for_each(|key| tx.put(t, key, key))).unwrap();
+        thread::scope(|scope| {
+            scope.spawn(|| db.clear(t).unwrap());
+            thread::sleep(Duration::from_micros(round * 70));
+            let late = db.begin().unwrap();
+            thread::sleep(Duration::from_millis(3));
+            let (mut rows, mut found) = (late.scan_all(t), 0);
+            let read = loop {
+                match rows.next() {
+                    Ok(Some(_)) => found += 1,
+                    Ok(None) => break Ok(found),
+                    Err(error) => break Err(error),
+                }
+            };
+            drop(rows);
+            let committed = late.commit();
+            assert!(
+                matches!(read, Ok(0 | 3000) | Err(Error::Conflict)),
+                "round {round}: {read:?}, {committed:?}"
+            );
+        });
+    }
+}
+
+#[test]
+fn transactions_that_begin_meanwhile_see_no_part() {
+    under_all_schemes!(begun_meanwhile());
+}
+
+#[test]
+fn a_table_is_dropped_by_the_name_that_it_has_then() {
+    let db = in_memory::<Serializable>();
+    let t: Table<u64, u64> = db.table("a").unwrap();
+    fill(&db, t, 0..10);
+    let open = db.begin().unwrap();
+    thread::scope(|scope| {
+        let dropping = scope.spawn(|| db.drop_table("a"));
+        thread::sleep(Duration::from_millis(20));
+        db.rename_table("a", "b").unwrap();
+        open.commit().unwrap();
+        assert!(matches!(dropping.join().unwrap(), Err(Error::NoTable { table }) if table == "a"));
+    });
+    assert_eq!(db.transact(|tx| tx.get(t, 3)).unwrap(), Some(4));
+}
+
+#[test]
+fn dropping_needs_no_foreign_code() {
+    // Proves that a table is dropped whatever the functions of its indexes do, and that its memory and theirs is given back.
+    let db = in_memory::<Serializable>();
+    let used = |round: u64| {
+        let t: Table<u64, u64> = db.table("t").unwrap();
+        let fails = Arc::new(AtomicBool::new(false));
+        let extractor = {
+            let fails = fails.clone();
+            move |_: &u64, value: u64| {
+                assert!(!fails.load(Relaxed), "on purpose");
+                Some(value)
+            }
+        };
+        db.index(t, "by value", extractor.clone()).unwrap();
+        db.unique_index(t, "by value alone", extractor).unwrap();
+        fill(&db, t, 0..5000);
+        fails.store(true, Relaxed);
+        db.drop_table("t").unwrap();
+        let other: Table<u64, u64> = db.table("other").unwrap();
+        (0..300).for_each(|key| db.transact(|tx| tx.put(other, 1, key + round)).unwrap());
+        db.statistics().memory.records
+    };
+    let first = used(0);
+    assert!((1..4).map(used).all(|records| records <= first + 20));
+}
+
+#[test]
+fn what_cannot_be_written_is_not_cleared() {
+    let storage = MemoryStorage::new(1 << 30);
+    {
+        let db = open::<Serializable>(&storage);
+        fill(&db, db.table("t").unwrap(), 0..10);
+        db.close().unwrap();
+    }
+    let clock = Arc::new(SystemClock::default());
+    let options = Options { workers: 0, ..Options::default() };
+    let db: Database = Database::read_with(Arc::new(storage), options, clock, &mut |_| {}).unwrap();
+    let t: Table<u64, u64> = db.table("t").unwrap();
+    let reader = db.begin().unwrap(); // nobody waits for it
+    assert!(matches!(db.clear(t), Err(Error::ReadOnly)));
+    assert!(matches!(db.drop_table("t"), Err(Error::ReadOnly)));
+    assert_eq!(reader.get(t, 3).unwrap(), Some(4));
+}
+
+#[test]
+fn a_refused_operation_undoes_its_transaction() {
+    let db = in_memory::<Serializable>();
+    let [gone, kept] = ["gone", "kept"].map(|name| db.table::<u64, u64>(name).unwrap());
+    db.drop_table("gone").unwrap();
+    for number in 0..3 {
+        let tx = db.begin().unwrap();
+        tx.put(kept, number, 1).unwrap();
+        let refused = match number {
+            0 => tx.put(gone, 1, 1),
+            1 => tx.add(gone, 1, 1),
+            _ => tx.get(gone, 1).map(drop),
+        };
+        assert!(matches!(refused, Err(Error::TableDropped)));
+        assert!(matches!(tx.commit(), Err(Error::TableDropped)), "{number}");
+    }
+    assert_eq!(count(&db, "kept"), 0);
+}
+
 #[test]
 fn names_of_dropped_tables_are_free() {
     // Proves that a table that takes the name of one that was dropped, and has the smaller number, is opened again.

@@ -6,6 +6,7 @@ use braiddb::{
     ConcurrencyControl, Database, Durability, Error, IndexKind, Key, NoWait, Options, Serializable, Table,
     TableOptions, Value,
 };
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -430,6 +431,64 @@ fn checkpoints_beside_renames_have_each_name_once() {
     names.sort();
     names.dedup();
     assert_eq!(names.len(), 500);
+}
+
+#[test]
+fn checkpoints_beside_tables_that_come_and_go_are_opened() {
+    // Proves that which tables there are and what they are called is of one moment in a checkpoint: a table is made and dropped, and
+    // another one takes its name.
+    let storage = MemoryStorage::new(1 << 30);
+    for _ in 0..10 {
+        let db = open::<Serializable>(&storage);
+        for number in 0..200 {
+            db.table::<u64, u32>(&format!("table {number}")).unwrap();
+        }
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Relaxed) {
+                    db.table::<u64, u32>("new").unwrap();
+                    db.drop_table("new").unwrap();
+                    db.rename_table("table 0", "new").unwrap();
+                    db.rename_table("new", "table 0").unwrap();
+                }
+            });
+            (0..3).for_each(|_| db.checkpoint().unwrap());
+            is_over.store(true, Relaxed);
+        });
+        db.close().unwrap();
+    }
+    assert_eq!(open::<Serializable>(&storage).tables().len(), 200);
+}
+
+#[test]
+fn rows_that_were_to_be_cleared_do_not_come_back_by_a_newer_definition() {
+    // Proves that the catalog does not forget that a table is being cleared when it is told of another version of a type: the rows that
+    // are left, since clearing it has failed, are in no checkpoint.
+    let storage = MemoryStorage::new(1 << 30);
+    {
+        let db = open::<Serializable>(&storage);
+        let users: Table<u64, first::User> = db.table("users").unwrap();
+        let fails = Arc::new(AtomicBool::new(false));
+        let extractor = {
+            let fails = fails.clone();
+            move |key: &u64, _: first::User| {
+                assert!(*key != 700 || !fails.load(Relaxed), "on purpose");
+                Some(*key)
+            }
+        };
+        db.index(users, "by key", extractor).unwrap();
+        db.transact(|tx| (0..1000).try_for_each(|key| tx.put(users, key, &ada()))).unwrap();
+        fails.store(true, Relaxed);
+        assert!(catch_unwind(AssertUnwindSafe(|| db.clear(users))).is_err());
+        let newer: Table<u64, second::User> = db.table("users").unwrap();
+        assert!(matches!(db.transact(|tx| tx.get(newer, 999)), Err(Error::NotCleared)));
+        db.checkpoint().unwrap();
+        db.close().unwrap();
+    }
+    let db = open::<Serializable>(&storage);
+    let users: Table<u64, second::User> = db.table("users").unwrap();
+    assert!(db.transact(|tx| tx.scan_all(users).next().map(|row| row.is_none())).unwrap());
 }
 
 #[test]

@@ -83,7 +83,7 @@ fn write(db: &Database, tables: &[TableInfo], format: Format, to: &mut dyn Write
     let snapshot = db.begin()?;
     snapshot.declare_read_only();
     for info in tables {
-        let table = db.raw_table(&info.name).expect("tables are never removed");
+        let table = db.raw_table(&info.name).expect("it is listed");
         if format == Format::Json {
             write_types(info, table, to)?;
         }

@@ -147,14 +147,14 @@ pub fn scan(args: &ScanArgs) -> Result<(), Failure> {
 /// The table of this name.
 fn find(db: &Database, name: &str) -> Result<(TableInfo, RawTable), Failure> {
     let info = chosen(db, &[name.to_owned()])?.remove(0);
-    let table = db.raw_table(name).expect("tables are never removed");
+    let table = db.raw_table(name).expect("it is listed");
     Ok((info, table))
 }
 
 fn count(db: &Database, info: &TableInfo) -> Result<u64, Failure> {
     let snapshot = db.begin()?;
     snapshot.declare_read_only();
-    let table = db.raw_table(&info.name).expect("tables are never removed");
+    let table = db.raw_table(&info.name).expect("it is listed");
     let (mut rows, mut count) = (table.scan(&snapshot), 0);
     while rows.next()?.is_some() {
         count += 1;

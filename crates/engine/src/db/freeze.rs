@@ -31,13 +31,13 @@ impl<C: ConcurrencyControl> Database<C> {
     /// # Ok::<(), Error>(())
     /// ```
     pub fn freeze<K: Key, V: Value + ?Sized>(&self, table: Table<K, V>) -> Result<()> {
-        self.change_allowed(table.inner(self.engine().id)?, Allowed::FrozenReads)
+        self.change_allowed(table.of_database(self.engine().id)?, Allowed::FrozenReads)
     }
 
     /// Lets the rows of a frozen table be written again. Transactions that are open have to end first, as for
     /// [`freeze`](Self::freeze); else it is [`Error::TableInUse`], and the table stays frozen.
     pub fn thaw<K: Key, V: Value + ?Sized>(&self, table: Table<K, V>) -> Result<()> {
-        self.change_allowed(table.inner(self.engine().id)?, Allowed::Writes)
+        self.change_allowed(table.of_database(self.engine().id)?, Allowed::Writes)
     }
 
     /// By way of tracked reads alone: a transaction that has written a row has ended when another one reads it untracked, and the
@@ -45,7 +45,7 @@ impl<C: ConcurrencyControl> Database<C> {
     fn change_allowed(&self, table: &TableInner, allowed: Allowed) -> Result<()> {
         let engine = self.engine();
         let _one_at_a_time = engine.freezing.lock().unwrap_or_else(PoisonError::into_inner);
-        table.check_usable()?; // it may have been waited for
+        table.check_usable()?; // (Clearing it has been waited for.)
         let before = table.allowed();
         if before == allowed {
             return Ok(());

@@ -102,7 +102,7 @@ impl<C: ConcurrencyControl> Database<C> {
     ) -> Result<Index<I, K, V>> {
         leading_bits.map_or(Ok(()), check_leading_bits)?;
         let engine = self.engine();
-        let table = table.inner(engine.id)?;
+        let table = table.of_database(engine.id)?;
         let declared = Declared {
             name: name.into(),
             key_type: I::type_name(),

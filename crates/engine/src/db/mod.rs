@@ -245,7 +245,7 @@ impl<C: ConcurrencyControl> Database<C> {
         table: Table<K, V>,
         key: impl AsKey<K>,
     ) -> Option<Partition> {
-        let table = table.inner(self.0.engine.id).ok()?;
+        let table = table.of_database(self.0.engine.id).ok()?;
         table.index.partitioning().number_of(&leading(&key)?).map(Partition::new)
     }
 

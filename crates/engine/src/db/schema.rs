@@ -4,10 +4,8 @@ use super::Database;
 use crate::cc::ConcurrencyControl;
 use crate::error::{Error, MalformedRow, Result};
 use crate::kernel::{Which, describe_table};
-use crate::table::{
-    Definitions, Description, Key, OwnedField, Standing, Table, TableInner, TableKind, Value,
-};
-use crate::txn::{RawTable, TableKeys, Txn, empty_table};
+use crate::table::{Definitions, Description, Key, OwnedField, Table, TableInner, TableKind, Value};
+use crate::txn::{RawTable, TableKeys, Txn, clear_table, drop_table};
 use std::ops::Bound;
 
 /// Rows that are looked at in one transaction of [`Database::migrate`].
@@ -41,10 +39,10 @@ impl<C: ConcurrencyControl> Database<C> {
     /// all of them are there, or none.
     ///
     /// Transactions that are open have to end first, which is waited for up to a minute; else it is [`Error::TableInUse`], and nothing has
-    /// changed. So this must not be called while the calling thread has a transaction open. From then on until this returns,
-    /// transactions that use the table meet conflicts, and are run again. Rows are deleted from memory one after the other, by the
-    /// calling thread. If that fails, for want of memory, transactions that use the table are answered [`Error::NotCleared`] until this
-    /// has been called again.
+    /// changed. So this must not be called while the calling thread has a transaction open. (Without a log, a checkpoint that is being
+    /// made is such a transaction.) Meanwhile and until this returns, transactions that use the table meet conflicts, and are run
+    /// again. Rows are deleted from memory one after the other, by the calling thread; then transactions have to end that have begun since. If that
+    /// fails, transactions that use the table are answered [`Error::NotCleared`] until this has been called again.
     ///
     /// ```
     /// # use braiddb::{Database, Options, Table};
@@ -58,11 +56,12 @@ impl<C: ConcurrencyControl> Database<C> {
     pub fn clear<K: Key, V: Value + ?Sized>(&self, table: Table<K, V>) -> Result<()> {
         // (Where clearing it has failed, its handle is refused elsewhere.)
         let table = table.of_database(self.engine().id)?;
-        empty_table(self.engine(), table, Standing::Cleared, self.note())
+        clear_table(self.engine(), table, self.note())
     }
 
     /// Deletes a table with all its rows and secondary indexes; otherwise as [`clear`](Self::clear). Handles of it are answered
-    /// [`Error::TableDropped`] from now on, and another table can be made under its name. [`Error::NoTable`] if there is none.
+    /// [`Error::TableDropped`] from now on, and another table can be made under its name. [`Error::NoTable`] if there is none. If its
+    /// rows cannot be deleted, for want of memory, that is an error, and they take memory until the database is closed; but the table is gone.
     ///
     /// The number of a table is not given again: what is known of one that was dropped takes a few kilobytes of memory until the database
     /// is closed, with a hash index or a [front](crate::Front) the room that these have grown to, and some bytes of each checkpoint. Where
@@ -83,7 +82,7 @@ impl<C: ConcurrencyControl> Database<C> {
         let tables = self.engine().all_tables();
         let found = tables.into_iter().find(|table| table.description().is_of(name));
         let table = found.ok_or_else(|| Error::NoTable { table: name.into() })?;
-        empty_table(self.engine(), table, Standing::Dropped, self.note())
+        drop_table(self.engine(), table, name, self.note())
     }
 
     /// Says that the keys and values of a table are of these types from now on. No row is changed: their bytes have to be the

@@ -55,8 +55,8 @@ impl<C: ConcurrencyControl> Database<C> {
 }
 
 impl<K: Key, C: ConcurrencyControl> Sequence<K, C> {
-    /// The next number. No other call gets it, of any thread, as long as the database is there; after a crash none that a transaction has used which
-    /// is durable is given out again.
+    /// The next number. No other call gets it, of any thread, as long as the row is there; after a crash none that a transaction has used which
+    /// is durable is given out again. Leave the row to the sequence: one that keeps it locked keeps all callers waiting.
     ///
     /// Once in 1024 calls it runs a transaction on the calling thread, outside of any other one: a closure that is undone does not give its
     /// number back. Under [`HStore`](crate::HStore) call it before the transaction that uses the number, not within: that one's
@@ -81,7 +81,7 @@ impl<K: Key, C: ConcurrencyControl> Sequence<K, C> {
                 transaction.set_durability(Durability::Async)?;
             }
             let start = transaction.get(table, key)?.unwrap_or(0);
-            let name = || table.inner(engine.id).map_or_else(|_| String::new(), |table| table.name());
+            let name = || table.of_database(engine.id).map_or_else(|_| String::new(), |table| table.name());
             let end = start.checked_add(BLOCK).ok_or_else(|| Error::Overflow { table: name() })?;
             transaction.put(table, key, end)?;
             Ok(start..end)

@@ -325,19 +325,18 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
         if let Some(log) = &self.log {
             current.start_lsn = log.appended_lsn();
         }
-        // Then the tables: one that is not among them is made by a later record.
-        let tables = self.engine.all_tables();
+        // Then the tables: one that is not among them is made by a later record, and what comes later of those that are says so again.
+        let begin = || if self.log.is_none() { self.snapshot().map(Some) } else { Ok(None) };
+        let (snapshot, described) = self.engine.described_tables(begin);
+        current.snapshot = snapshot?;
+        let tables: Vec<&TableInner> = described.iter().map(|(table, _)| *table).collect();
         current.changed = self.changed(&tables);
         self.pending.clone_from(&current.changed);
-        // (Of tables that were made since, records behind the start say what they are.)
-        let begin = || if self.log.is_none() { self.snapshot().map(Some) } else { Ok(None) };
-        let (snapshot, descriptions) = self.engine.descriptions(begin);
-        current.snapshot = snapshot?;
-        let entry = |(table, description): (&&TableInner, &Description)| TableEntry {
+        let entry = |(table, description): &(&TableInner, Description)| TableEntry {
             table: entry(table.number(), &table.kind, description),
             ranges: Vec::new(),
         };
-        current.tables = tables.iter().zip(&descriptions).map(entry).collect();
+        current.tables = described.iter().map(entry).collect();
         current.tries = None;
         Ok(())
     }

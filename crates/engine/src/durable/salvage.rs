@@ -13,8 +13,8 @@ use crate::error::{Error, Result};
 use crate::kernel::{Engine, Request, Which, describe_table, open_table};
 use crate::options::Durability;
 use crate::storage::Storage;
-use crate::table::{Definitions, Description, Standing, TableKind};
-use crate::txn::{RawTable, Transaction, empty_table};
+use crate::table::{Definitions, Description, TableKind};
+use crate::txn::{RawTable, Transaction, clear_table, drop_table};
 use crate::wal::{self, Cut, DatabaseId, Ending, Gap, Lsn, Record, Remains, Remnant};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -378,7 +378,7 @@ impl<C: ConcurrencyControl> Salvaging<'_, C> {
         if entry.is_dropped {
             self.dropped.insert(entry.number);
             return match self.tables.remove(&entry.number) {
-                Some(target) => self.empty(target.raw, Standing::Dropped),
+                Some(target) => self.empty(target.raw, Some(&target.report.name)),
                 None => Ok(()),
             };
         }
@@ -391,19 +391,23 @@ impl<C: ConcurrencyControl> Salvaging<'_, C> {
         if !entry.is_cleared || at < start {
             return Ok(());
         }
-        self.empty(raw, Standing::Cleared)?;
+        self.empty(raw, None)?;
         // Whatever is missing before, what it has now is known.
         let target = self.tables.get_mut(&entry.number).expect("there just now");
         (target.start, target.is_cut) = (at, false);
         Ok(())
     }
 
-    /// Deletes what the new database has of a table.
-    fn empty(&mut self, raw: RawTable, standing: Standing) -> Result<()> {
+    /// Deletes what the new database has of a table; with the table, if that is to be dropped, which has this name.
+    fn empty(&mut self, raw: RawTable, dropped: Option<&str>) -> Result<()> {
         self.batch.commit(self.of.engine)?;
         let engine = self.of.engine;
         let table = raw.of_database(engine.id)?;
-        empty_table(engine, table, standing, |number, kind, of| log_table(engine, number, kind, of))
+        let note = |number, kind: &TableKind, of: &Description| log_table(engine, number, kind, of);
+        match dropped {
+            Some(name) => drop_table(engine, table, name, note),
+            None => clear_table(engine, table, note),
+        }
     }
 
     fn take_record(&mut self, record: &Record<'_>) -> Result<()> {

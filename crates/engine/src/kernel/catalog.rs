@@ -53,6 +53,7 @@ pub(crate) fn open_table<C: ConcurrencyControl, R>(
             return Err(Error::TableMismatch { name: description.name, existing, requested });
         }
         description.definitions = joined(&existing.definitions, &description.name)?;
+        description.standing = existing.standing; // it may be being cleared
         partition(engine, table, &description.name, leading_bits)?;
         // A database that cannot be written keeps what it has: no row of a new version can come.
         if description.definitions != existing.definitions && !engine.is_read_only() {

@@ -235,12 +235,14 @@ impl<C: ConcurrencyControl> Engine<C> {
         tables.iter().map(|table| unsafe { Fixed::as_non_null(table).as_ref() }).collect()
     }
 
-    /// What the catalog says of each of them at one moment, since names are exchanged between tables in several steps; and what `f`
+    /// All tables and what the catalog says of them at one moment, since names go from one table to another in several steps; and what `f`
     /// returns, which is called in the same moment.
-    pub(crate) fn descriptions<R>(&self, f: impl FnOnce() -> R) -> (R, Vec<Description>) {
+    pub(crate) fn described_tables<R>(&self, f: impl FnOnce() -> R) -> (R, Vec<(&TableInner, Description)>) {
         let tables = self.tables.lock().expect("no panic while it is held");
         let result = f();
-        (result, tables.iter().map(|table| table.description().clone()).collect())
+        // SAFETY: tables stay where they are, and none is removed while the engine is there.
+        let all = tables.iter().map(|table| unsafe { Fixed::as_non_null(table).as_ref() });
+        (result, all.map(|table| (table, table.description().clone())).collect())
     }
 
     /// A table whose rows have been deleted is in use again.

@@ -22,7 +22,8 @@ impl<C: ConcurrencyControl> TxnState<C> {
         key: &impl AsKey<K>,
         update: RowUpdate,
     ) -> Result<()> {
-        let (inner, key) = (table.inner(self.database)?, self.index_key(key)?);
+        let inner = table.inner(self.database).map_err(|fault| self.doom(fault))?;
+        let key = self.index_key(key)?;
         if self.read_only.get() {
             return Err(Error::ReadOnly);
         }

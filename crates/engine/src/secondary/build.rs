@@ -63,7 +63,7 @@ pub(crate) fn open_index<'b, C: ConcurrencyControl>(
 ) -> Result<&'b IndexInner> {
     let index = {
         let declaring = base.indexes.declaring();
-        base.check_usable()?; // it may have been waited for
+        base.check_usable()?; // (Clearing it has been waited for.)
         let same = base.indexes.iter().find(|index| !index.is_dead() && index.name == declared.name);
         if let Some(index) = same {
             drop(declaring);
@@ -173,6 +173,7 @@ fn add_some<C: ConcurrencyControl>(
     base: &TableInner,
     from: &Bound<Vec<u8>>,
 ) -> Result<Option<Bound<Vec<u8>>>> {
+    base.check_usable()?;
     let transaction = Transaction::begin(engine)?;
     transaction.declare_read_only();
     let from = from.as_ref().map(Vec::as_slice);

@@ -4,66 +4,99 @@
 //! 2. The catalog says that the table has no rows. From this record of the log on it has none: recovery deletes what it had, and
 //!    a checkpoint leaves out what is still in memory. Nothing of the table is logged between this and the last step.
 //! 3. The rows are deleted, by transactions that are not logged.
-//! 4. The table can be used again; unless it is dropped.
+//! 4. Transactions end that have begun since: they may have a snapshot in which some of the rows are deleted.
+//! 5. The table can be used again. (One that is dropped is not, so it needs no 4.)
 
 use super::Transaction;
 use super::run_calls::run_calls;
 use super::table_keys::TableKeys;
 use crate::cc::ConcurrencyControl;
 use crate::error::{Error, Result};
-use crate::kernel::{Engine, Which, describe_table};
+use crate::kernel::{Engine, WAITS_MAX, Which, describe_table, pause};
 use crate::ops::{Delete, PointLookup};
-use crate::table::{Allowed, Description, Standing, TableInner, TableKind};
+use crate::table::{Allowed, Description, IndexInner, Standing, TableInner, TableKind};
 use std::ops::Bound;
 use std::sync::{Arc, PoisonError};
 
 /// Rows that are deleted by one transaction.
 const ROWS: usize = 256;
 
-/// Deletes all rows of a table, for good; `standing` says whether it is cleared or dropped. `note` as for
-/// [`describe_table`]. After an error nothing has changed, or the rows that are left are not seen any more.
-pub(crate) fn empty_table<C: ConcurrencyControl>(
+/// Deletes all rows of a table, and lets it be used again. `note` as for [`describe_table`]. After an error nothing has changed, or the table
+/// has to be cleared again before it can be used.
+pub(crate) fn clear_table<C: ConcurrencyControl>(
+    engine: &Arc<Engine<C>>,
+    table: &TableInner,
+    note: impl FnOnce(u32, &TableKind, &Description) -> Result<()>,
+) -> Result<()> {
+    check_writable(engine)?;
+    let _one_at_a_time = engine.freezing.lock().unwrap_or_else(PoisonError::into_inner);
+    let _no_index_comes = table.indexes.declaring();
+    if table.allowed() == Allowed::FrozenReads {
+        return Err(Error::Frozen { table: table.name() });
+    }
+    begin(engine, table, Standing::Cleared, None, note)?;
+    let unless_deleted = Uncleared(table);
+    delete_all(engine, table)?;
+    if !engine.await_older() {
+        return Err(Error::TableInUse { table: table.name() });
+    }
+    std::mem::forget(unless_deleted);
+    engine.use_again(table);
+    table.allow(Allowed::Writes);
+    Ok(())
+}
+
+/// Deletes a table, which is to have this name, with all its rows. `note` as for [`describe_table`]. After an error nothing has changed, or the
+/// table is gone, and rows that were left take memory.
+pub(crate) fn drop_table<C: ConcurrencyControl>(
+    engine: &Arc<Engine<C>>,
+    table: &TableInner,
+    name: &str,
+    note: impl FnOnce(u32, &TableKind, &Description) -> Result<()>,
+) -> Result<()> {
+    check_writable(engine)?;
+    let _one_at_a_time = engine.freezing.lock().unwrap_or_else(PoisonError::into_inner);
+    let _no_index_comes = table.indexes.declaring();
+    begin(engine, table, Standing::Dropped, Some(name), note)?;
+    table.allow(Allowed::NothingDropped);
+    table.release_places(&engine.records);
+    // So rows are deleted without a look at foreign code, which tells what an index has of them.
+    table.indexes.iter().for_each(IndexInner::give_up);
+    delete_all(engine, table)?;
+    table.indexes.iter().try_for_each(|index| delete_all(engine, &index.entries))?;
+    table.release_places(&engine.records); // and of those that were on their way
+    Ok(())
+}
+
+fn check_writable<C: ConcurrencyControl>(engine: &Engine<C>) -> Result<()> {
+    if engine.is_read_only() { Err(Error::ReadOnly) } else { Ok(()) }
+}
+
+/// Steps 1 and 2. `name`: what the table has to be called by then.
+fn begin<C: ConcurrencyControl>(
     engine: &Arc<Engine<C>>,
     table: &TableInner,
     standing: Standing,
+    name: Option<&str>,
     note: impl FnOnce(u32, &TableKind, &Description) -> Result<()>,
 ) -> Result<()> {
-    let _one_at_a_time = engine.freezing.lock().unwrap_or_else(PoisonError::into_inner);
-    let _no_index_comes = table.indexes.declaring();
-    let is_dropped = standing == Standing::Dropped;
     let before = table.allowed();
-    match before {
-        Allowed::NothingDropped => return Err(Error::TableDropped),
-        Allowed::FrozenReads if !is_dropped => return Err(Error::Frozen { table: table.name() }),
-        _ => {}
+    if before == Allowed::NothingDropped {
+        return Err(Error::TableDropped);
     }
     table.allow(Allowed::Nothing);
     let change = |_: &TableKind, description: &mut Description| {
+        if let Some(name) = name.filter(|name| !description.is_of(name)) {
+            return Err(Error::NoTable { table: name.into() });
+        }
         description.standing = standing;
         Ok(())
     };
-    let described = match engine.await_older() {
+    let begun = match engine.await_older() {
         true => describe_table(engine, Which::Number(table.number()), change, note),
         false => Err(Error::TableInUse { table: table.name() }),
     };
-    if let Err(error) = described {
-        table.allow(before);
-        return Err(error);
-    }
-    if is_dropped {
-        table.allow(Allowed::NothingDropped);
-        table.release_places(&engine.records);
-    }
-    let unless_deleted = Uncleared(table);
-    delete_all(engine, table)?;
-    std::mem::forget(unless_deleted);
-    if is_dropped {
-        table.release_places(&engine.records); // and of those that were on their way
-    } else {
-        engine.use_again(table);
-        table.allow(Allowed::Writes);
-    }
-    Ok(())
+    begun.inspect_err(|_| table.allow(before))
 }
 
 /// Some rows may be left: also after a panic, of foreign code that tells which entries of indexes are theirs.
@@ -77,10 +110,18 @@ impl Drop for Uncleared<'_> {
     }
 }
 
+/// Step 3. Memory for it is waited for, as open transactions are.
 fn delete_all<C: ConcurrencyControl>(engine: &Arc<Engine<C>>, table: &TableInner) -> Result<()> {
-    let mut from = Some(Bound::Unbounded);
-    while let Some(place) = from {
-        from = run_calls(engine, |transaction| delete_some(transaction, table, &place), u32::MAX)?;
+    let (mut from, mut waits) = (Some(Bound::Unbounded), 0);
+    while let Some(place) = &from {
+        match run_calls(engine, |transaction| delete_some(transaction, table, place), u32::MAX) {
+            Ok(next) => (from, waits) = (next, 0),
+            Err(Error::OutOfMemory { .. } | Error::TooManyTransactions { .. }) if waits < WAITS_MAX => {
+                pause(waits);
+                waits += 1;
+            }
+            Err(error) => return Err(error),
+        }
     }
     Ok(())
 }

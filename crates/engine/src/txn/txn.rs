@@ -243,7 +243,7 @@ impl<C: ConcurrencyControl> Txn<C> {
         let database = self.0.database;
         self.update_at_commit(table, key, move |old, new| {
             let sum = old.map_or(Some(amount), |old: V| old.plus(amount));
-            let name = || table.inner(database).map_or_else(|_| String::new(), |table| table.name());
+            let name = || table.of_database(database).map_or_else(|_| String::new(), |table| table.name());
             new.set(sum.ok_or_else(|| Error::Overflow { table: name() })?)
         })
     }
@@ -371,7 +371,13 @@ impl<C: ConcurrencyControl> Txn<C> {
         table: Table<K, V>,
         key: impl AsKey<K>,
     ) -> Option<Partition> {
-        table.inner(self.0.database).ok()?.index.partitioning().number_of(&leading(&key)?).map(Partition::new)
+        table
+            .of_database(self.0.database)
+            .ok()?
+            .index
+            .partitioning()
+            .number_of(&leading(&key)?)
+            .map(Partition::new)
     }
 
     /// Chooses when this transaction is acknowledged, instead of the database's [`Options::durability`]. One that

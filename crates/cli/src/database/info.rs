@@ -1,0 +1,138 @@
+//! `braid info`: what a database is made of.
+
+use super::open::{Failure, existing, read};
+use crate::sim::grouped;
+use braiddb::Database;
+use braiddb::checkpoint::Identity;
+use braiddb::recovery::Recovery;
+use braiddb::storage::{OpenMode, Storage};
+use clap::Args;
+use indicatif::HumanBytes;
+use serde_json::json;
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+/// Which database.
+#[derive(Args, Debug)]
+pub struct InfoArgs {
+    /// The database's directory, which no process may have open; it is only read
+    path: PathBuf,
+    /// Print a JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Files of one kind.
+#[derive(Clone, Copy, Default)]
+struct Files {
+    count: u64,
+    bytes: u64,
+}
+
+impl Files {
+    /// Those whose names begin so.
+    fn of(storage: &dyn Storage, prefix: &str) -> Result<Files, Failure> {
+        let mut files = Files::default();
+        for name in storage.list()?.iter().filter(|name| name.starts_with(prefix)) {
+            files.count += 1;
+            files.bytes += storage.open(name, OpenMode::Read)?.len_bytes()?;
+        }
+        Ok(files)
+    }
+}
+
+/// What is told of a database.
+struct Info {
+    database: u128,
+    recovery: Recovery,
+    log: Files,
+    rows: Files,
+    tables: usize,
+    records: u64,
+    memory_bytes: u64,
+}
+
+/// Runs `braid info`.
+pub fn info(args: &InfoArgs) -> Result<(), Failure> {
+    let storage = existing(&args.path)?;
+    let (log, rows) = (Files::of(&storage, "log-")?, Files::of(&storage, "rows-")?);
+    let identity = Identity::read(&storage)?.ok_or("the database has no identity")?;
+    let db = read(&args.path)?;
+    let info = Info::of(&db, identity.database.0, log, rows);
+    let mut to = io::stdout().lock();
+    match args.json {
+        true => writeln!(to, "{}", info.json())?,
+        false => info.lines().iter().try_for_each(|(what, text)| writeln!(to, "{what:<12}{text}"))?,
+    }
+    Ok(db.close()?)
+}
+
+impl Info {
+    fn of(db: &Database, database: u128, log: Files, rows: Files) -> Info {
+        let memory = db.statistics().memory;
+        Info {
+            database,
+            recovery: db.recovery().unwrap_or_default(),
+            log,
+            rows,
+            tables: db.tables().len(),
+            records: memory.records,
+            memory_bytes: memory.index_bytes + memory.records_bytes + memory.versions_bytes,
+        }
+    }
+
+    fn lines(&self) -> [(&'static str, String); 7] {
+        let Info { recovery, log, rows, .. } = self;
+        let ms = |ns: u64| ns as f64 / 1e6;
+        let checkpoint = match recovery.checkpoint {
+            Some(number) => {
+                let (rows, ms) = (grouped(recovery.rows), ms(recovery.load_ns));
+                format!("{number}, {rows} rows, loaded in {ms:.1} ms")
+            }
+            None => "none".into(),
+        };
+        let closed = if recovery.was_closed {
+            "in order"
+        } else {
+            "not in order: its process was ended, or has crashed"
+        };
+        let files = |files: &Files| format!("{} in {} files", HumanBytes(files.bytes), grouped(files.count));
+        let replayed = format!(
+            "{} transactions, {} in {:.1} ms",
+            grouped(recovery.transactions),
+            HumanBytes(recovery.log_bytes),
+            ms(recovery.replay_ns)
+        );
+        [
+            ("identity", format!("{:032x}", self.database)),
+            ("closed", closed.into()),
+            (
+                "tables",
+                format!(
+                    "{} with {} rows, {} in memory",
+                    self.tables,
+                    grouped(self.records),
+                    HumanBytes(self.memory_bytes)
+                ),
+            ),
+            ("checkpoint", checkpoint),
+            ("its rows", files(rows)),
+            ("log", files(log)),
+            ("replayed", replayed),
+        ]
+    }
+
+    fn json(&self) -> serde_json::Value {
+        let Info { recovery, log, rows, .. } = self;
+        json!({
+            "identity": format!("{:032x}", self.database),
+            "closed_in_order": recovery.was_closed,
+            "tables": self.tables, "rows": self.records, "memory_bytes": self.memory_bytes,
+            "checkpoint": recovery.checkpoint, "checkpoint_rows": recovery.rows, "load_ns": recovery.load_ns,
+            "rows_files": rows.count, "rows_bytes": rows.bytes,
+            "log_files": log.count, "log_bytes": log.bytes,
+            "replayed_transactions": recovery.transactions, "replayed_bytes": recovery.log_bytes,
+            "replay_ns": recovery.replay_ns,
+        })
+    }
+}
