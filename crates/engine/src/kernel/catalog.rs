@@ -4,7 +4,7 @@ use super::engine::Engine;
 use crate::cc::ConcurrencyControl;
 use crate::error::{Error, Result};
 use crate::sync::Fixed;
-use crate::table::{Definitions, Description, Standing, TableInner, TableKind, unlike};
+use crate::table::{Allowed, Definitions, Description, Standing, TableInner, TableKind, unlike};
 
 /// A table that is asked for.
 pub(crate) struct Request {
@@ -140,7 +140,7 @@ pub(crate) fn restore_table<C: ConcurrencyControl>(
         // (What a checkpoint says may be newer than this; then the log says it again, later. Until then, two may have one name.)
         let is_same = table.kind == kind;
         if is_same {
-            table.allow(description.standing.allowed());
+            table.allow(Allowed::of(description.standing));
             *table.description() = description;
         }
         return Ok(is_same);

@@ -1,6 +1,5 @@
 //! What can change of a table without its rows: what it is called, the names of its types, their definitions, whether it is in use.
 
-use super::inner::Allowed;
 use super::key::Key;
 use super::value::Value;
 
@@ -24,17 +23,6 @@ pub(crate) enum Standing {
     Cleared,
     /// As `Cleared`, and no rows come any more. Its name is free; its number is not given again.
     Dropped,
-}
-
-impl Standing {
-    /// What transactions may do with a table of this standing when it is opened.
-    pub(crate) fn allowed(self) -> Allowed {
-        match self {
-            Standing::InUse => Allowed::Writes,
-            Standing::Cleared => Allowed::NothingUncleared,
-            Standing::Dropped => Allowed::NothingDropped,
-        }
-    }
 }
 
 impl Description {
