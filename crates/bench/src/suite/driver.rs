@@ -21,10 +21,9 @@ pub(crate) fn run<B: Benchmark>(benchmark: &B, plan: &Plan) -> Result<Part> {
     // What a scheme cannot do on disk is refused here, before anything is loaded.
     kinds.iter().try_for_each(|&kind| kind.scheme.with(TryOpen { kind, plan }))?;
     let mut databases = Vec::new();
-    let memory_bytes = memory_bytes();
+    let mut memory = Memory::new(memory_bytes());
     for kind in kinds {
-        check_memory(memory_available_bytes(), memory_bytes)?;
-        databases.push((kind, kind.scheme.with(Load { benchmark, kind, plan })?));
+        databases.push((kind, memory.watch(|| kind.scheme.with(Load { benchmark, kind, plan }))?));
     }
     let of = |variant: &Variant| {
         let found = databases.iter().find(|(kind, _)| *kind == variant.database());
@@ -40,13 +39,12 @@ pub(crate) fn run<B: Benchmark>(benchmark: &B, plan: &Plan) -> Result<Part> {
     for repeat in 0..plan.repeats {
         for (&(suite, variant), slices) in works.iter().zip(&mut slices) {
             bar.set_message(variant.mode.name());
-            check_memory(memory_available_bytes(), memory_bytes)?;
-            slices.extend(run_slice(of(variant), suite, variant, plan, repeat)?);
+            slices.extend(memory.watch(|| run_slice(of(variant), suite, variant, plan, repeat))?);
             bar.inc(1);
         }
         conditions.clear();
         for (kind, database) in &databases {
-            conditions.push(checked(benchmark.name(), *kind, &**database, repeat)?);
+            conditions.push(memory.watch(|| checked(benchmark.name(), *kind, &**database, repeat))?);
         }
     }
     bar.finish_and_clear();
@@ -66,22 +64,47 @@ pub(crate) fn run<B: Benchmark>(benchmark: &B, plan: &Plan) -> Result<Part> {
     Ok(Part { rows, databases: lines })
 }
 
-/// Memory that has to be left before a database is loaded, and before a slice, at most: more than a slice takes as a rule. On a small
-/// machine it is a share of the memory.
-const SPARE_BYTES_MAX: u64 = 1 << 30;
+/// Memory that has to be left before each step, at least; on a small machine it is a share of the memory.
+const SPARE_BYTES: u64 = 1 << 30;
 const SPARE_SHARE: u64 = 16;
 
-/// Databases that are measured beside each other are all there at once, and many workloads grow: a system that runs out of memory
-/// would end the process without a word. `available` and `total`: in bytes, if known.
-fn check_memory(available: Option<u64>, total: Option<u64>) -> Result<()> {
-    let spare = total.map_or(0, |bytes| SPARE_BYTES_MAX.min(bytes / SPARE_SHARE));
-    match available {
-        Some(bytes) if bytes < spare => Err(Failure::new(format!(
-            "memory runs out: {} MiB are left; measure fewer schemes, fronts or durabilities beside each other, take smaller \
-             tables, or a shorter time",
-            bytes >> 20
-        ))),
-        _ => Ok(()),
+/// What a step of a run may need of the memory. Databases that are measured beside each other are all there at once, and many workloads
+/// grow: a system that runs out of memory would end the process without a word.
+struct Memory {
+    needed_bytes: u64,
+}
+
+impl Memory {
+    /// `total`: what the machine has, in bytes, if known.
+    fn new(total: Option<u64>) -> Memory {
+        Memory { needed_bytes: total.map_or(0, |bytes| SPARE_BYTES.min(bytes / SPARE_SHARE)) }
+    }
+
+    /// Runs a step if there is room for it, and notes what it has taken: the next one may take as much.
+    fn watch<R>(&mut self, step: impl FnOnce() -> Result<R>) -> Result<R> {
+        let before = memory_available_bytes();
+        self.check(before)?;
+        let result = step();
+        self.note(before, memory_available_bytes());
+        result
+    }
+
+    fn note(&mut self, before: Option<u64>, after: Option<u64>) {
+        if let (Some(before), Some(after)) = (before, after) {
+            self.needed_bytes = self.needed_bytes.max(before.saturating_sub(after));
+        }
+    }
+
+    fn check(&self, available: Option<u64>) -> Result<()> {
+        match available {
+            Some(bytes) if bytes < self.needed_bytes => Err(Failure::new(format!(
+                "memory runs out: {} MiB are left, and the next step may take {}; measure fewer schemes, fronts or durabilities \
+                 beside each other, take smaller tables, or a shorter time",
+                bytes >> 20,
+                self.needed_bytes >> 20
+            ))),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -257,12 +280,15 @@ mod tests {
 
     #[test]
     fn memory_that_runs_out_is_an_error() {
-        // Proves that it says what is left and what to do, and that nothing is refused where enough is left, or nothing known.
-        let error = check_memory(Some(700 << 20), Some(24 << 30)).unwrap_err().to_string();
+        // Proves that it says what is left and what to do; that a step may take as much as one before; and that nothing is refused
+        // where enough is left, or nothing known.
+        let mut memory = Memory::new(Some(24 << 30));
+        let error = memory.check(Some(700 << 20)).unwrap_err().to_string();
         assert!(error.contains("700 MiB are left") && error.contains("fewer schemes"), "{error}");
-        for (available, total) in [(1 << 30, 24 << 30), (200 << 20, 2 << 30)] {
-            assert!(check_memory(Some(available), Some(total)).is_ok(), "{available} of {total}");
-        }
-        assert!(check_memory(None, None).is_ok() && check_memory(Some(0), None).is_ok());
+        assert!(memory.check(Some(1 << 30)).is_ok() && memory.check(None).is_ok());
+        memory.note(Some(8 << 30), Some(6 << 30));
+        assert!(memory.check(Some((2 << 30) - 1)).is_err() && memory.check(Some(2 << 30)).is_ok());
+        assert!(Memory::new(Some(2 << 30)).check(Some(200 << 20)).is_ok());
+        assert!(Memory::new(None).check(Some(0)).is_ok());
     }
 }
