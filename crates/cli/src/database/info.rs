@@ -1,5 +1,6 @@
 //! `braid info`: what a database is made of.
 
+use super::look::count;
 use super::open::{Failure, existing, read};
 use crate::sim::grouped;
 use braiddb::Database;
@@ -58,7 +59,7 @@ pub fn info(args: &InfoArgs) -> Result<(), Failure> {
     let (log, rows) = (Files::of(&storage, "log-")?, Files::of(&storage, "rows-")?);
     let identity = Identity::read(&storage)?.ok_or("the database has no identity")?;
     let db = read(&args.path)?;
-    let info = Info::of(&db, identity.database.0, log, rows);
+    let info = Info::of(&db, identity.database.0, log, rows)?;
     let mut to = io::stdout().lock();
     match args.json {
         true => writeln!(to, "{}", info.json())?,
@@ -68,17 +69,18 @@ pub fn info(args: &InfoArgs) -> Result<(), Failure> {
 }
 
 impl Info {
-    fn of(db: &Database, database: u128, log: Files, rows: Files) -> Info {
-        let memory = db.statistics().memory;
-        Info {
+    fn of(db: &Database, database: u128, log: Files, rows: Files) -> Result<Info, Failure> {
+        let (tables, memory) = (db.tables(), db.statistics().memory);
+        let counts: Vec<u64> = tables.iter().map(|table| count(db, table)).collect::<Result<_, _>>()?;
+        Ok(Info {
             database,
             recovery: db.recovery().unwrap_or_default(),
             log,
             rows,
-            tables: db.tables().len(),
-            records: memory.records,
+            tables: tables.len(),
+            records: counts.iter().sum(),
             memory_bytes: memory.index_bytes + memory.records_bytes + memory.versions_bytes,
-        }
+        })
     }
 
     fn lines(&self) -> [(&'static str, String); 7] {

@@ -151,7 +151,8 @@ fn find(db: &Database, name: &str) -> Result<(TableInfo, RawTable), Failure> {
     Ok((info, table))
 }
 
-fn count(db: &Database, info: &TableInfo) -> Result<u64, Failure> {
+/// The number of rows of a table.
+pub(super) fn count(db: &Database, info: &TableInfo) -> Result<u64, Failure> {
     let snapshot = db.begin()?;
     snapshot.declare_read_only();
     let table = db.raw_table(&info.name).expect("it is listed");
