@@ -50,7 +50,7 @@ impl CatalogEntry {
     }
 
     /// Returns true if no row that the table had before this entry is left.
-    pub fn is_void(&self) -> bool {
+    pub fn is_emptied(&self) -> bool {
         self.is_cleared || self.is_dropped
     }
 

@@ -8,7 +8,7 @@ use crate::index::{Front, IndexKind};
 use crate::kernel::{Request, open_table};
 use crate::options::Durability;
 use crate::storage::{FileStorage, Storage};
-use crate::table::{Definitions, Description, Standing, TableInner, TableKind, TableOptions};
+use crate::table::{Definitions, Description, TableInner, TableKind, TableOptions, TableState};
 use crate::txn::RawTable;
 use std::path::Path;
 
@@ -58,11 +58,11 @@ impl<C: ConcurrencyControl> Database<C> {
     /// ```
     pub fn tables(&self) -> Vec<TableInfo> {
         let info = |table: &TableInner| {
-            let Description { name, types: (key_type, value_type), definitions, standing } =
+            let Description { name, types: (key_type, value_type), definitions, state } =
                 table.description().clone();
             let TableOptions { index, front } = table.kind.options;
             let info = TableInfo { name, key_type, value_type, index, front, definitions };
-            (standing != Standing::Dropped).then_some(info)
+            (state != TableState::Dropped).then_some(info)
         };
         self.engine().all_tables().into_iter().filter_map(info).collect()
     }

@@ -54,7 +54,7 @@ impl<C: ConcurrencyControl> Database<C> {
     /// # Ok::<(), braiddb::Error>(())
     /// ```
     pub fn clear<K: Key, V: Value + ?Sized>(&self, table: Table<K, V>) -> Result<()> {
-        // (Where clearing it has failed, its handle is refused elsewhere.)
+        // (Not by `inner`, which refuses a table that was cleared in part.)
         let table = table.of_database(self.engine().id)?;
         clear_table(self.engine(), table, self.note())
     }
@@ -137,7 +137,7 @@ impl<C: ConcurrencyControl> Database<C> {
         let is_outdated = |key: &[u8], bytes: &[u8]| Ok(renewed::<V>(table, key, bytes)?.is_some());
         self.transact(|tx| {
             table.check_usable()?;
-            TableKeys::from(tx, table, from.as_ref().map(Vec::as_slice), ROWS, is_outdated)
+            TableKeys::read(tx, table, from.as_ref().map(Vec::as_slice), ROWS, is_outdated)
         })
     }
 
@@ -149,7 +149,7 @@ impl<C: ConcurrencyControl> Database<C> {
         while !left.is_empty() {
             let (count, seen) = self.transact(|tx| {
                 let (mut count, mut seen, mut written) = (0, 0, 0);
-                for key in left.iter().take(ROWS) {
+                for key in left {
                     seen += 1;
                     let rewrite = async |txn: &Txn<C>| {
                         let Some(bytes) = raw.get(txn, key).await? else { return Ok(0) };

@@ -21,7 +21,7 @@ use crate::error::{Error, Result};
 use crate::kernel::Engine;
 use crate::metrics::Clock;
 use crate::storage::{Operation, Storage};
-use crate::table::{Description, Standing, TableInner, TableKind};
+use crate::table::{Description, TableInner, TableKind, TableState};
 use crate::txn::Transaction;
 use crate::wal::{DatabaseId, Expected, Lsn, Writer};
 use std::sync::Arc;
@@ -388,7 +388,7 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
     /// Goes on with the present table; returns the number of bytes of rows that were written.
     fn step_table(&self, current: &mut Current<C>) -> Result<u64> {
         let entry = &mut current.tables[current.at];
-        if entry.table.is_void() {
+        if entry.table.is_emptied() {
             // What is still in memory of it is being deleted; rows that have come since are in the log.
             current.at += 1;
             return Ok(0);
@@ -476,7 +476,7 @@ fn bounds(entry: Option<&TableEntry>) -> Vec<&[u8]> {
 
 /// A table's line in a manifest, and in the log.
 pub(super) fn entry(number: u32, kind: &TableKind, description: &Description) -> CatalogEntry {
-    let Description { name, types: (key_type, value_type), definitions, standing } = description.clone();
+    let Description { name, types: (key_type, value_type), definitions, state } = description.clone();
     CatalogEntry {
         number,
         fixed8: kind.fixed8,
@@ -486,8 +486,8 @@ pub(super) fn entry(number: u32, kind: &TableKind, description: &Description) ->
         index: kind.index_name().map(String::from),
         front: kind.front_name().map(String::from),
         definitions,
-        is_cleared: standing == Standing::Cleared,
-        is_dropped: standing == Standing::Dropped,
+        is_cleared: state == TableState::Cleared,
+        is_dropped: state == TableState::Dropped,
     }
 }
 
@@ -496,6 +496,6 @@ pub(super) fn kind(entry: &CatalogEntry) -> Result<(TableKind, Description)> {
     let CatalogEntry { name, fixed8, definitions, is_dropped, .. } = entry.clone();
     let kind = TableKind::named(&name, fixed8, entry.index.as_deref(), entry.front.as_deref())?;
     let types = (entry.key_type.clone(), entry.value_type.clone());
-    let standing = if is_dropped { Standing::Dropped } else { Standing::InUse };
-    Ok((kind, Description { name, types, definitions, standing }))
+    let state = if is_dropped { TableState::Dropped } else { TableState::InUse };
+    Ok((kind, Description { name, types, definitions, state }))
 }

@@ -250,7 +250,7 @@ impl<'r, 'p> Recoverer<'r, 'p> {
                     let entry = CatalogEntry::decode(entry).ok_or_else(|| damaged(record, "no table"))?;
                     create(engine, &entry)?;
                     tables = engine.all_tables();
-                    if entry.is_void() && self.steps.empties() {
+                    if entry.is_emptied() && self.steps.empties() {
                         feed.settle()?;
                         Restorer::new(engine)?.empty(tables[entry.number as usize])?;
                     }

@@ -398,7 +398,7 @@ impl<C: ConcurrencyControl> Salvaging<'_, C> {
         Ok(())
     }
 
-    /// Deletes what the new database has of a table; with the table, if that is to be dropped, which has this name.
+    /// Deletes all rows of a table of the new database, or the table too: `dropped` is its name then.
     fn empty(&mut self, raw: RawTable, dropped: Option<&str>) -> Result<()> {
         self.batch.commit(self.of.engine)?;
         let engine = self.of.engine;

@@ -166,7 +166,7 @@ impl TableRows {
         old.is_changed || self.last.is_some() || (is_short_file(old) && (goes_on() || is_before()))
     }
 
-    /// Writes a run of rows of the present range, which is to be written; returns their number of bytes.
+    /// Writes the next run of rows of the present range, and returns the number of their bytes. The caller has asked `pass_unchanged`.
     pub(super) fn write_run<C: ConcurrencyControl>(
         &mut self,
         to: &Destination<'_>,

@@ -117,7 +117,8 @@ pub trait Index: Send + Sync {
     /// The cursor is of this index.
     unsafe fn is_short(&self, cursor: &Self::Cursor) -> bool;
 
-    /// Asks for the memory that the first step reads. Returns true if the operation is to be left.
+    /// Asks for the memory that the first step reads. Returns true if the caller should go on with another operation
+    /// meanwhile.
     ///
     /// # Safety
     /// The cursor is of this index.

@@ -4,7 +4,7 @@ use super::engine::Engine;
 use crate::cc::ConcurrencyControl;
 use crate::error::{Error, Result};
 use crate::sync::Fixed;
-use crate::table::{Allowed, Definitions, Description, Standing, TableInner, TableKind, unlike};
+use crate::table::{Allowed, Definitions, Description, TableInner, TableKind, TableState, unlike};
 
 /// A table that is asked for.
 pub(crate) struct Request {
@@ -53,7 +53,7 @@ pub(crate) fn open_table<C: ConcurrencyControl, R>(
             return Err(Error::TableMismatch { name: description.name, existing, requested });
         }
         description.definitions = joined(&existing.definitions, &description.name)?;
-        description.standing = existing.standing; // it may be being cleared
+        description.state = existing.state; // it may be being cleared
         partition(engine, table, &description.name, leading_bits)?;
         // A database that cannot be written keeps what it has: no row of a new version can come.
         if description.definitions != existing.definitions && !engine.is_read_only() {
@@ -140,13 +140,13 @@ pub(crate) fn restore_table<C: ConcurrencyControl>(
         // (What a checkpoint says may be newer than this; then the log says it again, later. Until then, two may have one name.)
         let is_same = table.kind == kind;
         if is_same {
-            table.allow(Allowed::of(description.standing));
+            table.allow(Allowed::of(description.state));
             *table.description() = description;
         }
         return Ok(is_same);
     }
     let is_taken = || tables.iter().any(|table| table.description().is_of(&description.name));
-    if number as usize != tables.len() || description.standing != Standing::Dropped && is_taken() {
+    if number as usize != tables.len() || description.state != TableState::Dropped && is_taken() {
         return Ok(false);
     }
     tables.push(Fixed::new(engine.new_table(number, kind, description)?));

@@ -15,7 +15,7 @@ use crate::profile::Profile;
 use crate::record::RECORD_BYTES;
 use crate::sync::Fixed;
 use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
-use crate::table::{Description, Standing, TableInner, TableKind};
+use crate::table::{Description, TableInner, TableKind, TableState};
 use crate::wal::{self, Changes, Lsn};
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -47,7 +47,7 @@ pub(crate) struct Engine<C: ConcurrencyControl> {
     pub(crate) archive_statistics: Arc<Mutex<ArchiveStatistics>>,
     /// Transactions can only read: set before the first begins.
     is_read_only: AtomicBool,
-    /// A table is being frozen or thawed.
+    /// Held while a table is frozen, thawed, cleared or dropped.
     pub(crate) freezing: Mutex<()>,
     /// Never removed: transactions hold the tables' addresses while the list grows.
     pub(crate) tables: Mutex<Vec<Fixed<TableInner>>>,
@@ -248,7 +248,7 @@ impl<C: ConcurrencyControl> Engine<C> {
     /// A table whose rows have been deleted is in use again.
     pub(crate) fn use_again(&self, table: &TableInner) {
         let _unchanged = self.tables.lock().expect("no panic while it is held");
-        table.description().standing = Standing::InUse;
+        table.description().state = TableState::InUse;
     }
 
     /// Waits until a flush of the log that is under way has ended. Returns false if there is none to wait for.

@@ -26,8 +26,8 @@ impl Kept {
         self.is_on.store(true, Ordering::Release); // pairs with the Acquire in `is_on`
     }
 
-    /// From now on places serve all tables, and those that are kept are handed out: the table is no more, and nobody is left who follows
-    /// a note.
+    /// From now on places serve all tables; returns those that were kept. For a table that is dropped, once no transaction is left that
+    /// may follow a note.
     pub fn switch_off(&self) -> Vec<RecordId> {
         self.is_on.store(false, Ordering::Release); // as in `switch_on`
         let free = std::mem::take(&mut *lock(&self.free));

@@ -177,7 +177,7 @@ fn add_some<C: ConcurrencyControl>(
     let transaction = Transaction::begin(engine)?;
     transaction.declare_read_only();
     let from = from.as_ref().map(Vec::as_slice);
-    let TableKeys { keys, next } = TableKeys::from(&transaction, base, from, ROWS, |_, _| Ok(true))?;
+    let TableKeys { keys, next } = TableKeys::read(&transaction, base, from, ROWS, |_, _| Ok(true))?;
     drop(transaction);
     add_all(engine, index, &keys)?;
     Ok(next)

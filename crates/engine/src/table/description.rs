@@ -11,12 +11,12 @@ pub(crate) struct Description {
     pub(crate) types: (String, String),
     /// Definitions of the named types that values consist of, as lines in order.
     pub(crate) definitions: Vec<String>,
-    pub(crate) standing: Standing,
+    pub(crate) state: TableState,
 }
 
 /// Whether a table is in use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum TableState {
     #[default]
     InUse,
     /// It has no rows from now on, and those that are still in memory are being deleted.
@@ -34,6 +34,6 @@ impl Description {
 
     /// Returns true if the table is called so.
     pub(crate) fn is_of(&self, name: &str) -> bool {
-        self.standing != Standing::Dropped && self.name == name
+        self.state != TableState::Dropped && self.name == name
     }
 }

@@ -1,6 +1,6 @@
 //! A table and its secondary indexes, as the engine sees them.
 
-use super::description::{Description, Standing};
+use super::description::{Description, TableState};
 use super::fault::Fault;
 use super::key::index_key;
 use super::kind::{TableKind, TableOptions};
@@ -49,12 +49,12 @@ pub(crate) enum Allowed {
 }
 
 impl Allowed {
-    /// What transactions may do with a table of this standing when it is opened.
-    pub(crate) fn of(standing: Standing) -> Allowed {
-        match standing {
-            Standing::InUse => Allowed::Writes,
-            Standing::Cleared => Allowed::NothingUncleared,
-            Standing::Dropped => Allowed::NothingDropped,
+    /// What transactions may do with a table in this state when it is opened.
+    pub(crate) fn of(state: TableState) -> Allowed {
+        match state {
+            TableState::InUse => Allowed::Writes,
+            TableState::Cleared => Allowed::NothingUncleared,
+            TableState::Dropped => Allowed::NothingDropped,
         }
     }
 }
@@ -234,7 +234,7 @@ impl TableInner {
             index.lose_stamps();
         }
         let records = records.at(0).cast::<Record>().cast_const();
-        let allowed = AtomicU32::new(Allowed::of(description.standing) as u32);
+        let allowed = AtomicU32::new(Allowed::of(description.state) as u32);
         let version_bytes = AtomicU32::new(0);
         let (indexes, description) = (Indexes::new(), Mutex::new(description));
         Ok(TableInner { index, records, indexes, kind, description, version_bytes, allowed })

@@ -28,7 +28,7 @@ mod value;
 pub use definitions::Definitions;
 #[cfg(feature = "derive")]
 pub use derived::{Decoder, Encoder, is_same};
-pub(crate) use description::{Description, Standing};
+pub(crate) use description::{Description, TableState};
 pub(crate) use fault::Fault;
 pub use fields::{Field, OwnedField};
 pub use handle::{Index, Table};

@@ -1,6 +1,6 @@
 //! Clearing a table, and dropping it: deleting all its rows by one record of the log.
 //!
-//! 1. Nothing is allowed with the table any more; who tries is undone, and tries again. Transactions that are open end.
+//! 1. Nothing is allowed with the table any more: a transaction that uses it is undone, and run again. Those that are open end.
 //! 2. The catalog says that the table has no rows. From this record of the log on it has none: recovery deletes what it had, and
 //!    a checkpoint leaves out what is still in memory. Nothing of the table is logged between this and the last step.
 //! 3. The rows are deleted, by transactions that are not logged.
@@ -14,7 +14,7 @@ use crate::cc::ConcurrencyControl;
 use crate::error::{Error, Result};
 use crate::kernel::{Engine, WAITS_MAX, Which, describe_table, pause};
 use crate::ops::{Delete, PointLookup};
-use crate::table::{Allowed, Description, IndexInner, Standing, TableInner, TableKind};
+use crate::table::{Allowed, Description, IndexInner, TableInner, TableKind, TableState};
 use std::ops::Bound;
 use std::sync::{Arc, PoisonError};
 
@@ -28,13 +28,12 @@ pub(crate) fn clear_table<C: ConcurrencyControl>(
     table: &TableInner,
     note: impl FnOnce(u32, &TableKind, &Description) -> Result<()>,
 ) -> Result<()> {
-    check_writable(engine)?;
     let _one_at_a_time = engine.freezing.lock().unwrap_or_else(PoisonError::into_inner);
     let _no_index_comes = table.indexes.declaring();
     if table.allowed() == Allowed::FrozenReads {
         return Err(Error::Frozen { table: table.name() });
     }
-    begin(engine, table, Standing::Cleared, None, note)?;
+    begin(engine, table, TableState::Cleared, None, note)?;
     let unless_deleted = Uncleared(table);
     delete_all(engine, table)?;
     if !engine.await_older() {
@@ -54,10 +53,9 @@ pub(crate) fn drop_table<C: ConcurrencyControl>(
     name: &str,
     note: impl FnOnce(u32, &TableKind, &Description) -> Result<()>,
 ) -> Result<()> {
-    check_writable(engine)?;
     let _one_at_a_time = engine.freezing.lock().unwrap_or_else(PoisonError::into_inner);
     let _no_index_comes = table.indexes.declaring();
-    begin(engine, table, Standing::Dropped, Some(name), note)?;
+    begin(engine, table, TableState::Dropped, Some(name), note)?;
     table.allow(Allowed::NothingDropped);
     table.release_places(&engine.records);
     // So rows are deleted without a look at foreign code, which tells what an index has of them.
@@ -68,18 +66,17 @@ pub(crate) fn drop_table<C: ConcurrencyControl>(
     Ok(())
 }
 
-fn check_writable<C: ConcurrencyControl>(engine: &Engine<C>) -> Result<()> {
-    if engine.is_read_only() { Err(Error::ReadOnly) } else { Ok(()) }
-}
-
 /// Steps 1 and 2. `name`: what the table has to be called by then.
 fn begin<C: ConcurrencyControl>(
     engine: &Arc<Engine<C>>,
     table: &TableInner,
-    standing: Standing,
+    state: TableState,
     name: Option<&str>,
     note: impl FnOnce(u32, &TableKind, &Description) -> Result<()>,
 ) -> Result<()> {
+    if engine.is_read_only() {
+        return Err(Error::ReadOnly); // before anybody is waited for
+    }
     let before = table.allowed();
     if before == Allowed::NothingDropped {
         return Err(Error::TableDropped);
@@ -89,7 +86,7 @@ fn begin<C: ConcurrencyControl>(
         if let Some(name) = name.filter(|name| !description.is_of(name)) {
             return Err(Error::NoTable { table: name.into() });
         }
-        description.standing = standing;
+        description.state = state;
         Ok(())
     };
     let begun = match engine.await_older() {
@@ -104,9 +101,7 @@ struct Uncleared<'t>(&'t TableInner);
 
 impl Drop for Uncleared<'_> {
     fn drop(&mut self) {
-        if self.0.allowed() == Allowed::Nothing {
-            self.0.allow(Allowed::NothingUncleared);
-        }
+        self.0.allow(Allowed::NothingUncleared);
     }
 }
 
@@ -134,7 +129,7 @@ fn delete_some<C: ConcurrencyControl>(
 ) -> Result<Option<Bound<Vec<u8>>>> {
     transaction.leave_out_of_log();
     let from = from.as_ref().map(Vec::as_slice);
-    let TableKeys { keys, next } = TableKeys::from(transaction, table, from, ROWS, |_, _| Ok(true))?;
+    let TableKeys { keys, next } = TableKeys::read(transaction, table, from, ROWS, |_, _| Ok(true))?;
     transaction.with(async |txn| {
         let txn = txn.state();
         for key in &keys {

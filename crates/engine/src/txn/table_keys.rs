@@ -16,14 +16,14 @@ pub(crate) struct TableKeys {
 impl TableKeys {
     /// Looks at `rows_max` rows from `from` on, in the order of the table's index, and takes the keys of those of which `is_wanted` says
     /// so, by key and value. Goes on whatever is allowed with the table.
-    pub(crate) fn from<C: ConcurrencyControl>(
+    pub(crate) fn read<C: ConcurrencyControl>(
         transaction: &Transaction<C>,
         table: &TableInner,
         from: Bound<&[u8]>,
         rows_max: usize,
         mut is_wanted: impl FnMut(&[u8], &[u8]) -> Result<bool>,
     ) -> Result<TableKeys> {
-        let mut rows = RawRows::from(transaction, table, from).limit(rows_max);
+        let mut rows = RawRows::behind(transaction, table, from).limit(rows_max);
         let (mut keys, mut count, mut last) = (Vec::new(), 0, Vec::new());
         while let Some((key, value)) = rows.next()? {
             count += 1;

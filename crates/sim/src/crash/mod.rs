@@ -18,8 +18,8 @@
 //! damaged; and that a further life can be lived there, whose own crashes, those of its recovery included, lose
 //! nothing either.
 //!
-//! `tables` and `plan` are the workload, `trace` what is noted, `life` who drives, `oracle` who judges, `explore` which
-//! states are looked at, `others` who take room; `careless` has mistakes that must be found. `corrupt` has no crashes: databases that were closed,
+//! `tables`, `plan` and `scratch` are the workload, `trace` is the record of it. `life` runs it, `oracle` judges what was recovered, `explore`
+//! chooses the states to look at, `others` takes room on the disk, `careless` has mistakes that must be found. `corrupt` has no crashes: databases that were closed,
 //! with files that are not any more what they were. Called by `braid check crash` and by tests.
 //!
 //! ```
