@@ -41,6 +41,7 @@ const BEING_CLEARED: u32 = 6;
 
 /// In place of the key, the fault that there is; see `PointLookup::fault`.
 #[cold]
+#[inline(never)]
 fn no_key(fault: Fault) -> Key {
     let (slice, len) = match fault {
         Fault::KeyTooLong { bytes } => (bytes as u64, TOO_LONG),
@@ -57,7 +58,15 @@ fn no_key(fault: Fault) -> Key {
 impl<'t, C: ConcurrencyControl> PointLookup<'t, C> {
     #[inline(always)]
     pub(crate) fn new(txn: &'t TxnState<C>, found: Result<(*const TableInner, Key), Fault>) -> Self {
-        let (table, Key { slice, len, bytes }) = found.unwrap_or_else(|fault| (ptr::null(), no_key(fault)));
+        match found {
+            Ok((table, key)) => PointLookup::at(txn, table, key),
+            Err(fault) => PointLookup::of_fault(txn, fault),
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn at(txn: &'t TxnState<C>, table: *const TableInner, key: Key) -> Self {
+        let Key { slice, len, bytes } = key;
         PointLookup {
             txn,
             table,
@@ -68,6 +77,12 @@ impl<'t, C: ConcurrencyControl> PointLookup<'t, C> {
             intent: Intent::Write,
             has_upkeep: false,
         }
+    }
+
+    /// One that fails when it is polled.
+    #[inline(always)]
+    pub(crate) fn of_fault(txn: &'t TxnState<C>, fault: Fault) -> Self {
+        PointLookup::at(txn, ptr::null(), no_key(fault))
     }
 
     pub(crate) fn txn(&self) -> &'t TxnState<C> {

@@ -2,9 +2,7 @@
 
 use super::inline::UnderPolicy;
 use super::point::Point;
-use super::state::{
-    BEGIN, COMMIT, OPERATIONS_SHORT_MAX, Op, SLOTS, SLOTS_MASK, STEP_ASIDE, TxnState, VACANT, WAKE,
-};
+use super::state::{BEGIN, COMMIT, Op, SLOTS, SLOTS_MASK, STEP_ASIDE, TxnState, VACANT, WAKE};
 use crate::cc::{Admission, ConcurrencyControl, Intent};
 use crate::exec::{Execution, Operations};
 use crate::index::Key;
@@ -36,10 +34,6 @@ impl<C: ConcurrencyControl> TxnState<C> {
     /// A free place; `None`: operations run in place.
     #[inline(always)]
     fn free_slot(&self) -> Option<u8> {
-        self.count_operations(1);
-        if self.operations.get() > OPERATIONS_SHORT_MAX {
-            self.become_long();
-        }
         if self.execution.get() != Execution::Interleaved {
             return None;
         }
@@ -60,6 +54,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
     /// Takes a free place for an operation; `None`: run it in place.
     #[cfg_attr(not(debug_assertions), inline(always))]
     pub(crate) fn post(&self, op: Op<C>) -> Option<u8> {
+        self.count_operation();
         let place = self.free_slot()?;
         self.fill_slot(place, op);
         Some(place)
@@ -81,14 +76,39 @@ impl<C: ConcurrencyControl> TxnState<C> {
     /// copied in wider words than these would have the processor wait.
     #[cfg_attr(not(debug_assertions), inline(always))]
     pub(crate) fn post_point(&self, table: &TableInner, key: Key, intent: Intent) -> Option<Posted> {
+        self.count_operation();
+        if self.execution.get() != Execution::Interleaved {
+            return None;
+        }
+        if self.used.get() != 0 {
+            return self.post_point_beside(table, key.slice, key.bytes, key.len, intent);
+        }
+        Some(self.post_point_at(0, table, key, intent))
+    }
+
+    /// As `post_point`, where other operations are under way. (The key in parts: where its address is taken, it is copied.)
+    #[inline(never)]
+    fn post_point_beside(
+        &self,
+        table: &TableInner,
+        slice: u64,
+        bytes: *const u8,
+        len: u32,
+        intent: Intent,
+    ) -> Option<Posted> {
         let place = self.free_slot()?;
+        Some(self.post_point_at(place, table, Key { slice, len, bytes }, intent))
+    }
+
+    #[inline(always)]
+    fn post_point_at(&self, place: u8, table: &TableInner, key: Key, intent: Intent) -> Posted {
         self.fill_slot(place, Op::Point(Point::unbegun(table, key, intent)));
         // SAFETY: filled just now, and nobody else looks at it yet.
         let is_short = match unsafe { (*self.slot_at(place as usize)).assume_init_mut() } {
             Op::Point(point) => point.begin(table),
             _ => unreachable!("filled just now"),
         };
-        Some(Posted { place, is_short })
+        Posted { place, is_short }
     }
 
     /// Steps a point operation that was posted just now, of a short descent: leaving it would take longer than what it

@@ -422,10 +422,13 @@ impl<C: ConcurrencyControl> Txn<C> {
         table: Table<K, V>,
         key: &impl AsKey<K>,
     ) -> PointLookup<'_, C> {
-        let point = match (table.inner(self.0.database), self.0.index_key(key)) {
-            (Ok(table), Ok(key)) => Ok((std::ptr::from_ref(table), key)),
-            (Err(fault), _) | (_, Err(fault)) => Err(fault),
+        let table = match table.inner(self.0.database) {
+            Ok(table) => table,
+            Err(fault) => return PointLookup::of_fault(&self.0, fault),
         };
-        PointLookup::new(&self.0, point)
+        match self.0.index_key(key) {
+            Ok(key) => PointLookup::at(&self.0, table, key),
+            Err(fault) => PointLookup::of_fault(&self.0, fault),
+        }
     }
 }
