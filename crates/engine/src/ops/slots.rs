@@ -15,7 +15,8 @@ use std::task::Waker;
 #[derive(Clone, Copy)]
 pub(crate) struct Posted {
     pub(crate) place: u8,
-    /// Its descent is a short one: see [`Index::is_short`](crate::index::Index::is_short).
+    /// What it reads is in the caches: its descent is a short one (see [`Index::is_short`](crate::index::Index::is_short)), or the
+    /// transaction is run again.
     pub(crate) is_short: bool,
 }
 
@@ -108,7 +109,8 @@ impl<C: ConcurrencyControl> TxnState<C> {
             Op::Point(point) => point.begin(table),
             _ => unreachable!("filled just now"),
         };
-        Posted { place, is_short }
+        // (What a retry reads is in the caches since it was read in vain, and the sooner it ends the fewer others meet it.)
+        Posted { place, is_short: is_short | self.is_retry.get() }
     }
 
     /// Steps a point operation that was posted just now, of a short descent: leaving it would take longer than what it

@@ -15,7 +15,7 @@
 //!   a search for begins looks at the marks and at taken places, and at nothing else, however many places there
 //!   have been.
 
-use crate::cc::NotBegun;
+use crate::cc::{Holder, NotBegun};
 use crate::memory::{Kind, Memory, OutOfMemory};
 use crate::record::{TICK, Tag, Timestamp};
 use crate::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence};
@@ -35,6 +35,11 @@ const CLOSED: u64 = u64::MAX;
 
 const _: () = assert!(TXNS_MAX <= Tag::DESCRIPTORS_MAX as usize);
 
+/// What a transaction is called outside.
+fn id_of(tag: Tag) -> u64 {
+    tag.word() & (u64::MAX >> 1)
+}
+
 /// What a transaction's descriptor says of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::cc) enum Outcome {
@@ -52,11 +57,12 @@ pub(in crate::cc) enum Outcome {
 
 const ACTIVE: u64 = 0;
 const COMMITTING: u64 = 1;
+const ENDED: u64 = 2;
 /// Beside a timestamp: it may still abort.
 const PENDING: u64 = 1 << 63;
 /// Timestamps start above the marks.
 pub(in crate::cc) const FIRST: Timestamp = Timestamp(TICK);
-const _: () = assert!(COMMITTING < FIRST.0);
+const _: () = assert!(ENDED < FIRST.0);
 
 #[derive(Debug)]
 struct Descriptor {
@@ -308,6 +314,12 @@ impl Registry {
         outcome.store(stamp.0, Ordering::Release); // pairs with the Acquire in `outcome`
     }
 
+    /// The transaction at this place has ended, and its versions say how.
+    #[inline(always)]
+    pub(in crate::cc) fn end(&self, place: u32) {
+        self.descriptor(place).outcome.store(ENDED, Ordering::Release); // pairs with the Acquire in `outcome`
+    }
+
     /// Marks the transaction at this place as awaited, and lets the end of a transaction there see it: one that draws a
     /// commit timestamp after this call, or passes a fence after it has undone its writes. Who calls looks at the row
     /// after that: what ended earlier than that shows there.
@@ -375,9 +387,26 @@ impl Registry {
         match outcome {
             ACTIVE => Outcome::Active,
             COMMITTING => Outcome::Committing,
+            ENDED => Outcome::Ended,
             at if at & PENDING != 0 => Outcome::Pending(Timestamp(at & !PENDING)),
             at => Outcome::Committed(Timestamp(at)),
         }
+    }
+
+    /// The transaction of `tag`, while it is open.
+    pub(in crate::cc) fn holder(&self, tag: Tag) -> Option<Holder> {
+        let is_ending = match self.outcome(tag) {
+            Outcome::Active => false,
+            Outcome::Committing | Outcome::Pending(_) => true,
+            Outcome::Committed(_) | Outcome::Ended => return None,
+        };
+        Some(Holder { id: id_of(tag), place: tag.descriptor(), is_ending })
+    }
+
+    /// Whether `holder` is still open.
+    pub(in crate::cc) fn is_open(&self, holder: Holder) -> bool {
+        let tag = Tag::from_word(self.descriptor(holder.place).tag.load(Ordering::Acquire)); // as in `outcome`
+        id_of(tag) == holder.id && self.holder(tag).is_some()
     }
 
     /// A worker's floor, closed.

@@ -3,7 +3,7 @@
 use super::{Shared, Tracker, Txn};
 use crate::cc::common::registry::Outcome;
 use crate::cc::{Abort, Holder, Intent};
-use crate::record::{Tag, Timestamp, Version};
+use crate::record::{Timestamp, Version};
 
 /// Of a version that bears another transaction's mark.
 pub(super) enum Seen {
@@ -79,14 +79,6 @@ impl<T: Tracker> Shared<T> {
         if tag == txn.member.tag {
             return Lockable::Own;
         }
-        match self.registry.outcome(tag) {
-            Outcome::Active => Lockable::Held(holder_of(tag, false)),
-            Outcome::Committing | Outcome::Pending(_) => Lockable::Held(holder_of(tag, true)),
-            Outcome::Committed(_) | Outcome::Ended => Lockable::Free,
-        }
+        self.registry.holder(tag).map_or(Lockable::Free, Lockable::Held)
     }
-}
-
-fn holder_of(tag: Tag, is_ending: bool) -> Holder {
-    Holder { id: tag.word() & (u64::MAX >> 1), place: tag.descriptor(), is_ending }
 }

@@ -11,7 +11,7 @@ use super::record::{Content, drop_value, record_of};
 use super::removed::{Removals, Removed};
 use crate::cc::common::participant::Participant;
 use crate::cc::common::ranges::{Ranges, Revisit};
-use crate::cc::common::registry::{Floor, Outcome, Registry};
+use crate::cc::common::registry::{Floor, Registry};
 use crate::cc::{Holder, Waits};
 use crate::epoch::Local;
 use crate::memory::{Arena, Charge, Memory, OutOfMemory, Slab};
@@ -345,11 +345,6 @@ impl Shared {
 
     /// The transaction of this tag, if it is open.
     pub(in crate::cc) fn holder(&self, tag: Tag) -> Option<Holder> {
-        let is_ending = match self.registry.outcome(tag) {
-            Outcome::Active => false,
-            Outcome::Committing | Outcome::Pending(_) => true,
-            Outcome::Committed(_) | Outcome::Ended => return None,
-        };
-        Some(Holder { id: tag.word() & (u64::MAX >> 1), place: tag.descriptor(), is_ending })
+        self.registry.holder(tag)
     }
 }
