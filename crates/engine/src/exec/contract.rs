@@ -5,7 +5,7 @@
 
 use crate::epoch::Local;
 use crate::exec::tune::group::SharedLevel;
-use crate::exec::tune::level::Level;
+use crate::exec::tune::level::{Known, Level};
 use crate::exec::tune::measure::{Counters, Reading};
 use crate::profile::Profile;
 use crate::suspend::Suspend;
@@ -133,11 +133,11 @@ pub trait Tuning {
     /// Open futures that are long: known to be, or found out. They post their operations in any style.
     fn longs(&self) -> usize;
 
-    /// The level that workers like this one have found best before.
-    fn known_level(&self) -> Option<Level>;
+    /// What workers like this one have found out before.
+    fn known(&self) -> Option<Known>;
 
-    /// This level has been found best.
-    fn learn_level(&self, level: Level);
+    /// This has been found out.
+    fn learn(&self, known: Known);
 
     /// What those have in common that search for a level together.
     fn shared_level(&self) -> Option<Arc<SharedLevel>>;

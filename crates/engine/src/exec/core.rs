@@ -160,7 +160,7 @@ impl<H: Host> Core<H> {
         self.tuner = None;
         let batch = match batch {
             BatchSize::Auto if self.policy.is_tunable => {
-                let search = Search::new(self.batch_max, self.host.known_level());
+                let search = Search::new(self.batch_max, self.host.known());
                 let tuner = Tuner::new(search, self.host.shared_level().map(Member::new));
                 let level = tuner.level();
                 self.tuner = Some(tuner);
@@ -240,10 +240,10 @@ impl<H: Host> Core<H> {
             reading.work += self.slots.iter().map(|slot| slot.operations.work_under_way()).sum::<u64>();
         }
         let changed = tuner.look(reading, self.counters);
-        if let Some(incumbent) = tuner.known()
-            && known != Some(incumbent)
+        if let Some(now_known) = tuner.known()
+            && known != Some(now_known)
         {
-            self.host.learn_level(incumbent);
+            self.host.learn(now_known);
         }
         if let Some(level) = changed {
             self.set_level(level);

@@ -39,6 +39,7 @@ pub use submit::handle::{Handle, TaskError};
 pub use submit::inbox::Executor;
 pub use submit::task::Task;
 pub(crate) use tune::group::SharedLevel;
+pub(crate) use tune::level::Known;
 pub use tune::level::{BatchSize, Execution, Level};
 pub use tune::measure::{Counters, Reading};
 pub use wake::event_sleep::{Sleep, WakeFd};

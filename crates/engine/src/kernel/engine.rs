@@ -61,8 +61,8 @@ pub(crate) struct Engine<C: ConcurrencyControl> {
     contexts: AtomicUsize,
     /// Transaction states made so far, which number them.
     pub(crate) states: AtomicU32,
-    /// The bits of the level that a worker has found best last, for new ones to begin with; 0: none.
-    pub(crate) known_level: AtomicU32,
+    /// The bits of what a worker has found out last, for new ones to begin with; 0: nothing.
+    pub(crate) known: AtomicU32,
     /// Of workers that fight with each other.
     pub(crate) shared_level: Arc<SharedLevel>,
     /// Workers are to tell where their time goes.
@@ -95,7 +95,7 @@ impl<C: ConcurrencyControl> Engine<C> {
             epoch_noticed: Mutex::default(),
             contexts: AtomicUsize::new(0),
             states: AtomicU32::new(1),
-            known_level: AtomicU32::new(0),
+            known: AtomicU32::new(0),
             shared_level: Arc::default(),
             profiling: Arc::default(),
             nodes: Nodes::new(&memory, NODES_MAX),

@@ -3,7 +3,7 @@
 use crate::cc::ConcurrencyControl;
 use crate::epoch::Local;
 use crate::exec::{
-    self, Counters, Execution, Host, Level, OutputGate, Reading, Released, SharedLevel, Tuning,
+    self, Counters, Execution, Host, Known, Level, OutputGate, Reading, Released, SharedLevel, Tuning,
 };
 use crate::kernel::{Context, Engine, Log};
 use crate::memory::Kind;
@@ -150,12 +150,12 @@ impl<C: ConcurrencyControl> Tuning for WorkerHost<C> {
         Some(self.context.engine.shared_level.clone())
     }
 
-    fn known_level(&self) -> Option<Level> {
-        Level::from_bits(self.context.engine.known_level.load(Relaxed))
+    fn known(&self) -> Option<Known> {
+        Known::from_bits(self.context.engine.known.load(Relaxed))
     }
 
-    fn learn_level(&self, level: Level) {
-        self.context.engine.known_level.store(level.to_bits(), Relaxed); // a hint for those to come
+    fn learn(&self, known: Known) {
+        self.context.engine.known.store(known.to_bits(), Relaxed); // a hint for those to come
     }
 }
 

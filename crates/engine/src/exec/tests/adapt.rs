@@ -1,6 +1,6 @@
 //! The search on response curves that are known: no worker, no clock.
 
-use crate::exec::tune::level::{Execution, Level};
+use crate::exec::tune::level::{Execution, Known, Level};
 use crate::exec::tune::search::{Sample, Search};
 use crate::suspend::Seeded;
 
@@ -235,9 +235,28 @@ fn few_levels_are_enough() {
             search.sample(Sample { now_ns: i * 2_000_000, rate: 1.0, wasted: 0.0 });
         }
     }
-    let known = Level { style: Execution::Sequential, batch: 1 };
-    assert_eq!(Search::new(64, Some(known)).level(), known);
-    assert_eq!(Search::new(64, Some(Level::interleaved(63))).level(), Level::interleaved(16));
+    let level = Level { style: Execution::Sequential, batch: 1 };
+    let known = |level| Search::new(64, Some(Known { level, in_vain: 0 }));
+    assert_eq!(known(level).level(), level);
+    assert_eq!(known(Level::interleaved(63)).level(), Level::interleaved(16));
+}
+
+#[test]
+fn what_is_known_for_sure_is_not_asked_again_first_of_all() {
+    // Proves: a worker that begins where another one has ended looks at other levels soon, but the later the more often that one has
+    // done so in vain; and the search hands on what it begins with.
+    let level = Level::interleaved(16);
+    let looks_after_ms = |in_vain| {
+        let known = Known { level, in_vain };
+        let mut search = Search::new(64, Some(known));
+        assert_eq!((search.known(), Known::from_bits(known.to_bits())), (known, Some(known)));
+        let is_asked = |ms: &u64| {
+            search.sample(Sample { now_ns: (1 + ms) * 1_000_000, rate: 1.0, wasted: 0.0 });
+            !search.is_holding()
+        };
+        (0..10_000).find(is_asked).expect("it looks")
+    };
+    assert_eq!([0, 1, 2, 3].map(looks_after_ms), [64, 128, 256, 512]);
 }
 
 /// As a mix of scans and reads: interleaving pays, and it matters little how many are open.

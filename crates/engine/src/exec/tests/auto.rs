@@ -6,7 +6,7 @@ use crate::exec::order::hint::Hint;
 use crate::exec::submit::handle::{Handle, TaskError};
 use crate::exec::submit::inbox::Executor;
 use crate::exec::submit::task::Task;
-use crate::exec::tune::level::{BatchSize, Execution, Level};
+use crate::exec::tune::level::{BatchSize, Execution, Known, Level};
 use crate::exec::tune::measure::Reading;
 use crate::exec::worker::Worker;
 use crate::suspend::{OnMiss, Seeded};
@@ -98,10 +98,10 @@ fn a_stream_finds_its_level_and_follows_the_work() {
     let mut worker = Worker::new(ToyHost::new(), OnMiss, options());
     for _ in 0..2 {
         run(&mut worker, 3_000_000, of_misses);
-        let best = worker.host().life.known.get().expect("something was found");
+        let best = worker.host().life.known.get().expect("something was found").level;
         assert!((16..=48).contains(&best.batch), "{best:?}");
         run(&mut worker, 3_000_000, of_hits);
-        let best = worker.host().life.known.get().expect("something was found");
+        let best = worker.host().life.known.get().expect("something was found").level;
         assert!(best.style != Execution::Interleaved && best.batch == 1, "{best:?}");
     }
 }
@@ -132,7 +132,7 @@ fn a_worker_whose_inputs_wait_for_open_futures_is_not_idle() {
         }
     };
     worker.stream_hinted(0..600_000, |_| Hint::default().touches(1), make, |(), _| ());
-    let best = worker.host().life.known.get().expect("something was found");
+    let best = worker.host().life.known.get().expect("something was found").level;
     assert!(best.style != Execution::Interleaved, "{best:?}");
     drop((worker, wakers));
     other.join().expect("no panic");
@@ -144,17 +144,21 @@ fn long_futures_do_not_blur_the_search() {
     // another, the level is found all the same.
     let mut worker = Worker::new(ToyHost::new(), OnMiss, options());
     run_mixed(&mut worker, 50_000, of_misses);
-    let best = worker.host().life.known.get().expect("something was found");
+    let best = worker.host().life.known.get().expect("something was found").level;
     assert!((16..=48).contains(&best.batch), "{best:?}");
     let incumbents = worker.host().life.found.get();
     assert!(incumbents < 20, "it does not wander: {incumbents} levels in turn");
+}
+
+fn known(style: Execution) -> Known {
+    Known { level: Level { style, batch: 1 }, in_vain: 0 }
 }
 
 #[test]
 fn what_one_worker_has_found_the_next_begins_with() {
     // Proves: a level that the host knows is begun with, and one that is set by hand is kept.
     let host = ToyHost::new();
-    host.life.known.set(Some(Level { style: Execution::Sequential, batch: 1 }));
+    host.life.known.set(Some(known(Execution::Sequential)));
     let mut worker = Worker::new(host, OnMiss, options());
     assert_eq!(level(&worker), Level { style: Execution::Sequential, batch: 1 });
     worker.set_batch(5);
@@ -176,7 +180,7 @@ fn a_simulator_s_policy_is_left_alone() {
 fn long_ones_leave_room_in_sequential_execution() {
     // Proves: beside so many long ones, up to a quarter of the places, one more may be open; without, one.
     let host = ToyHost::new();
-    host.life.known.set(Some(Level { style: Execution::Prefetching, batch: 1 }));
+    host.life.known.set(Some(known(Execution::Prefetching)));
     let mut worker = Worker::new(host, OnMiss, options());
     let life = worker.host().life.clone();
     for (longs, batch) in [(2, 3), (0, 1), (100, 17)] {

@@ -5,7 +5,7 @@ use crate::epoch::{Epochs, Local};
 use crate::exec::contract::{Host, Operations, OutputGate, Released, Stall, Tuning};
 use crate::exec::submit::handle::TaskError;
 use crate::exec::tune::group::SharedLevel;
-use crate::exec::tune::level::Level;
+use crate::exec::tune::level::{Known, Level};
 use crate::exec::tune::measure::{Counters, Reading};
 use crate::memory::Memory;
 use crate::profile::Profile;
@@ -62,7 +62,7 @@ pub(super) struct Life {
     pub(super) reading: Cell<Reading>,
     pub(super) longs: Cell<usize>,
     /// What was found best.
-    pub(super) known: Cell<Option<Level>>,
+    pub(super) known: Cell<Option<Known>>,
     /// How often.
     pub(super) found: Cell<u32>,
     /// Bytes that are charged for futures that wait, and how many may be; `None`: any.
@@ -290,12 +290,13 @@ impl Tuning for ToyHost {
     fn shared_level(&self) -> Option<Arc<SharedLevel>> {
         None
     }
-    fn known_level(&self) -> Option<Level> {
+    fn known(&self) -> Option<Known> {
         self.life.known.get()
     }
-    fn learn_level(&self, level: Level) {
-        self.life.known.set(Some(level));
-        self.life.found.update(|n| n + 1);
+    fn learn(&self, known: Known) {
+        let before = self.life.known.replace(Some(known));
+        let is_other = before.is_none_or(|before| before.level != known.level);
+        self.life.found.update(|n| n + u32::from(is_other));
     }
 }
 

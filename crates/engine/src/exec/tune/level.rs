@@ -67,3 +67,28 @@ impl Level {
         Some(Level { style, batch: (bits >> 2) as usize })
     }
 }
+
+/// What a worker leaves to the next one of its database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Known {
+    /// The best level.
+    pub(crate) level: Level,
+    /// Series of trials in a row that have found nothing better, [`Known::IN_VAIN_MAX`] at most.
+    pub(crate) in_vain: u32,
+}
+
+impl Known {
+    pub(crate) const IN_VAIN_MAX: u32 = 3;
+    const IN_VAIN_SHIFT: u32 = 30;
+
+    /// In one word, not 0.
+    pub(crate) fn to_bits(self) -> u32 {
+        debug_assert!(self.in_vain <= Known::IN_VAIN_MAX);
+        self.in_vain << Known::IN_VAIN_SHIFT | self.level.to_bits()
+    }
+
+    pub(crate) fn from_bits(bits: u32) -> Option<Known> {
+        let level = Level::from_bits(bits & !(u32::MAX << Known::IN_VAIN_SHIFT))?;
+        Some(Known { level, in_vain: bits >> Known::IN_VAIN_SHIFT })
+    }
+}

@@ -7,7 +7,7 @@
 //! - A trial has at most `PAIRS_MAX` pairs of windows; between two series of trials lies a hold of at least
 //!   `HOLD_NS_MIN`, which doubles up to `HOLD_NS_MAX` while nothing better is found.
 
-use super::level::{Execution, Level};
+use super::level::{Execution, Known, Level};
 
 /// What a window has shown.
 #[derive(Clone, Copy, Debug)]
@@ -123,8 +123,8 @@ pub(crate) struct Search {
 }
 
 impl Search {
-    /// Among the levels up to `batch_max`, from `known` on if that is one of them.
-    pub(crate) fn new(batch_max: usize, known: Option<Level>) -> Search {
+    /// Among the levels up to `batch_max`, from the known one on if that is one of them.
+    pub(crate) fn new(batch_max: usize, known: Option<Known>) -> Search {
         let mut levels = vec![
             Level { style: Execution::Sequential, batch: 1 },
             Level { style: Execution::Prefetching, batch: 1 },
@@ -133,11 +133,11 @@ impl Search {
         if batch_max > 1 {
             levels.push(Level::interleaved(batch_max));
         }
-        let known = known.and_then(|known| levels.iter().position(|&level| level == known));
+        let known_at = known.and_then(|known| levels.iter().position(|&level| level == known.level));
         let first = levels.iter().rposition(|level| level.batch <= BATCH_FIRST).unwrap_or(0);
         let mut search = Search {
             levels,
-            at: known.unwrap_or(first),
+            at: known_at.unwrap_or(first),
             state: State::Holding { since_ns: 0, changed: 0 },
             queue: [None; QUEUE_MAX],
             hold_ns: HOLD_NS_MIN,
@@ -146,10 +146,13 @@ impl Search {
             usual: None,
             is_contended: false,
         };
-        if known.is_some() {
-            search.hold_ns *= 4; // it was found on other data: to be looked at soon, but not first of all
-        } else {
-            search.begin_series(None);
+        match known.filter(|_| known_at.is_some()) {
+            // It was found on other data: to be looked at soon, but not first of all, and the later the surer it was.
+            Some(known) => {
+                search.in_vain = known.in_vain;
+                search.hold_ns *= 4 << known.in_vain;
+            }
+            None => search.begin_series(None),
         }
         search
     }
@@ -165,6 +168,11 @@ impl Search {
     /// The best level known.
     pub(crate) fn incumbent(&self) -> Level {
         self.levels[self.at]
+    }
+
+    /// What is to be known of it.
+    pub(crate) fn known(&self) -> Known {
+        Known { level: self.incumbent(), in_vain: self.in_vain.min(Known::IN_VAIN_MAX) }
     }
 
     /// The sequential level to use for a future that is alone.

@@ -1,7 +1,7 @@
 //! Measures windows of a worker's own work for the search in `search.rs`. Called between rounds, by `core.rs`.
 
 use crate::exec::tune::group::Member;
-use crate::exec::tune::level::{Execution, Level};
+use crate::exec::tune::level::{Execution, Known, Level};
 use crate::exec::tune::measure::{Counters, Reading};
 use crate::exec::tune::search::{Sample, Search};
 
@@ -104,8 +104,8 @@ impl Tuner {
     }
 
     /// The best one known; `None` while another worker knows.
-    pub(crate) fn known(&self) -> Option<Level> {
-        (!self.follows).then(|| self.search.incumbent())
+    pub(crate) fn known(&self) -> Option<Known> {
+        (!self.follows).then(|| self.search.known())
     }
 
     /// The style for a future that is alone.
