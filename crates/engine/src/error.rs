@@ -406,17 +406,20 @@ impl Error {
         }
     }
 
-    /// As `fmt`, of calls that cannot be made there.
-    fn fmt_of_call(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Error::NoSavepoint => NO_SAVEPOINT,
-            Error::OperationsInFlight => IN_FLIGHT,
-            Error::WouldWait => "only the transaction's own operations can be awaited here",
-            Error::WouldDeadlock => "a thread cannot wait for what it has to do itself",
-            Error::InUse => "the database cannot be closed: there are other handles of it",
-            Error::InMemory => "the database is in memory and has no files",
+    /// As `fmt`, of what a transaction cannot do.
+    fn fmt_of_transaction(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::TransactionTooLarge { bytes_max } => write!(
+                f,
+                "the transaction's changes are longer than the limit of {bytes_max} bytes: \
+                 split it, or open the database with a greater log_segment_bytes"
+            ),
+            Error::NoSavepoint => f.write_str(NO_SAVEPOINT),
+            Error::OperationsInFlight => f.write_str(IN_FLIGHT),
+            Error::WouldWait => f.write_str("only the transaction's own operations can be awaited here"),
+            Error::WouldDeadlock => f.write_str("a thread cannot wait for what it has to do itself"),
             _ => unreachable!("asked for these alone"),
-        })
+        }
     }
 
     /// As `fmt`, of what has to do with an index, or the lack of an order.
@@ -522,17 +525,13 @@ impl fmt::Display for Error {
             Error::Busy | Error::QueueFull { .. } | Error::NoDescriptor { .. } | Error::NoThread { .. } => {
                 self.fmt_of_worker(f)
             }
-            Error::TransactionTooLarge { bytes_max } => write!(
-                f,
-                "the transaction's changes are longer than the limit of {bytes_max} bytes: \
-                 split it, or open the database with a greater log_segment_bytes"
-            ),
             Error::NoSavepoint
             | Error::OperationsInFlight
             | Error::WouldWait
             | Error::WouldDeadlock
-            | Error::InUse
-            | Error::InMemory => self.fmt_of_call(f),
+            | Error::TransactionTooLarge { .. } => self.fmt_of_transaction(f),
+            Error::InUse => f.write_str("the database cannot be closed: there are other handles of it"),
+            Error::InMemory => f.write_str("the database is in memory and has no files"),
             Error::Panicked(message) => write!(f, "the transaction's closure panicked: {message}"),
             Error::Cancelled => f.write_str("the transaction was cancelled"),
             Error::Closed => f.write_str("the database is closed"),
