@@ -10,6 +10,9 @@ use super::state::{SAVEPOINTS, TxnState, UPDATES};
 use crate::cc::ConcurrencyControl;
 use crate::error::{Error, Result};
 
+/// What an interactive transaction leaves retired from one rollback to the next.
+const RETIRED_MAX: usize = 64;
+
 impl<C: ConcurrencyControl> TxnState<C> {
     /// Changes made so far.
     pub(crate) fn changes(&self) -> usize {
@@ -66,6 +69,11 @@ impl<C: ConcurrencyControl> TxnState<C> {
         debug_assert!(self.changes() == changes);
         // Those that wait for rows which it has given up look again, and wait on for the others.
         C::waits(self.shared()).ended(self.place());
+        // On a worker that is done between rounds. (Nothing of an interactive transaction is in flight, as has been seen.)
+        let local = &self.context().local;
+        if self.is_interactive.get() && local.pending() >= RETIRED_MAX {
+            local.refresh(None);
+        }
         Ok(())
     }
 

@@ -200,7 +200,7 @@ fn run<C: ConcurrencyControl>(kind: IndexKind, seed: u64) -> u64 {
     let disk = Arc::new(MemoryStorage::new(1 << 30));
     let db = on_disk::<C>(&disk);
     let t = Tables::new(&db, kind);
-    let mut random = Random(seed * 0x9e37_79b9_7f4a_7c15 + 1);
+    let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let mut committed = [State::default(), State::default()];
     let mut open: [Option<Open<C>>; 2] = [None, None];
     let mut commits = 0;
@@ -229,7 +229,9 @@ fn run<C: ConcurrencyControl>(kind: IndexKind, seed: u64) -> u64 {
     }
     open = [None, None];
     drop(open);
-    for db in [db, on_disk::<C>(&disk)] {
+    drop(db);
+    for _ in 0..2 {
+        let db = on_disk::<C>(&disk);
         let t = Tables::new(&db, kind);
         for part in [0, 1] {
             begin(&db, part, &committed).compare(t).unwrap();
