@@ -69,7 +69,8 @@ fn database<C: ConcurrencyControl>() -> Database<C> {
 }
 
 fn on_disk<C: ConcurrencyControl>(disk: &Arc<MemoryStorage>) -> Database<C> {
-    Database::open_with(disk.clone(), options(), Arc::new(SystemClock::default()), &mut |_| {}).unwrap()
+    let options = Options { lock_wait_ms: 1, ..options() };
+    Database::open_with(disk.clone(), options, Arc::new(SystemClock::default()), &mut |_| {}).unwrap()
 }
 
 /// A table for each kind of index.
