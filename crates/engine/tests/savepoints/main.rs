@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod lent;
+mod misuse;
 mod model;
 
 use braiddb::metrics::SystemClock;
@@ -19,6 +21,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::task::Poll;
 
+use lent::*;
+use misuse::*;
+
 macro_rules! tests {
     ($($name:literal $module:ident $scheme:ident $promise:ident,)*) => {$(
         mod $module {
@@ -28,11 +33,16 @@ macro_rules! tests {
                 savepoints_of_earlier_runs_are_refused operations_in_flight_refuse scans_with_rows_left_refuse scans_go_on
                 values_lent_stay values_in_removed_records_stay updates_for_the_commit_are_undone indexes_follow
                 failed_statements_are_recovered_from inserts_can_be_made_again rows_are_free_after_the_end conflicts_stay
-                undone_changes_are_not_durable pairs_on_workers_take_no_memory multi_gets_do_not_lose_what_they_have_found views_may_come_back }
+                undone_changes_are_not_durable threads_do_not_disturb_each_other pairs_on_workers_take_no_memory multi_gets_do_not_lose_what_they_have_found views_may_come_back }
 
             #[test]
             fn what_writes_have_told_is_read() {
                 super::what_writes_have_told_is_read::<Scheme>($name != "snapshot");
+            }
+
+            #[test]
+            fn undone_updates_leave_no_trace() {
+                super::undone_updates_leave_no_trace::<Scheme>(matches!($name, "serializable" | "snapshot"));
             }
 
             #[test]
@@ -261,270 +271,6 @@ fn savepoints_nest<C: ConcurrencyControl>() {
     assert_eq!([0, 1, 2, 100].map(|key| get(&db, t, key)), [Some(0), Some(1), None, Some(1)]);
 }
 
-/// A savepoint of another transaction, open or ended, of another database or of the one before in the same place is an error, and nothing
-/// happens.
-fn savepoints_of_others_are_refused<C: ConcurrencyControl>() {
-    let (db, other) = (database::<C>(), database::<C>());
-    let t: Table<u64, u64> = db.table("t").unwrap();
-    let elsewhere = other.begin().unwrap().savepoint();
-    let first = db.begin().unwrap();
-    let of_first = first.savepoint();
-    first.put(t, 1, 1).unwrap();
-    first.commit().unwrap();
-    let open = db.begin().unwrap();
-    let of_open = open.savepoint();
-    let tx = db.begin().unwrap(); // in the same state as the first, or in another one
-    drop(open);
-    let next = db.begin().unwrap();
-    for tx in [tx, next] {
-        let made = tx.savepoint();
-        tx.put(t, 2, 2).unwrap();
-        for foreign in [&elsewhere, &of_first, &of_open] {
-            assert!(matches!(tx.rollback_to(foreign), Err(Error::NoSavepoint)));
-        }
-        assert_eq!(tx.get(t, 2).unwrap(), Some(2));
-        tx.rollback_to(&made).unwrap();
-        tx.put(t, 3, 3).unwrap();
-        drop(tx);
-    }
-}
-
-/// A closure that is run again cannot go back to a savepoint of its earlier run, nor to one of the transaction before.
-fn savepoints_of_earlier_runs_are_refused<C: ConcurrencyControl>() {
-    let db = database::<C>();
-    let t: Table<u64, u64> = db.table("t").unwrap();
-    let (kept, runs) = (Cell::new(None), Cell::new(0));
-    let mut worker = db.worker();
-    for number in 0..3 {
-        worker
-            .run(async |tx| {
-                runs.set(runs.get() + 1);
-                if let Some(kept) = kept.get() {
-                    assert!(matches!(tx.rollback_to(&kept), Err(Error::NoSavepoint)));
-                }
-                tx.put(t, 1, number).await?;
-                kept.set(Some(tx.savepoint()));
-                tx.put(t, 2, number).await?;
-                if runs.get() % 2 == 1 { Err(Error::Conflict) } else { Ok(()) }
-            })
-            .unwrap();
-    }
-    assert_eq!((runs.get(), get(&db, t, 2)), (6, Some(2)));
-}
-
-/// While a future has been polled and has not ended there is no rollback; one that was not polled yet does what it does afterwards.
-fn operations_in_flight_refuse<C: ConcurrencyControl>() {
-    let db = database::<C>();
-    let t: Table<String, u64> = db.table("t").unwrap();
-    let indexed: Table<u64, u64> = db.table("indexed").unwrap();
-    db.index(indexed, "by value", |_, value| Some(value)).unwrap();
-    for n in 0..50 {
-        db.worker().run(async |tx| tx.put(t, key(n), n).await).unwrap();
-    }
-    let mut worker = db.worker_with(Seeded::new(7), WorkerOptions::default());
-    let refused = Cell::new(0);
-    worker
-        .run(async |tx| {
-            let before = tx.savepoint();
-            tx.put(t, key(1), 100).await?;
-            let check = || match tx.rollback_to(&before) {
-                Err(Error::OperationsInFlight) => refused.set(refused.get() + 1),
-                other => panic!("{other:?}"),
-            };
-            let mut reading = pin!(tx.get(t, key(1)));
-            if !poll_once(&mut reading).await {
-                check();
-                assert_eq!(reading.await?, Some(100));
-            }
-            let mut writing = pin!(tx.put(indexed, 1, 1));
-            if !poll_once(&mut writing).await {
-                check();
-                writing.await?;
-            }
-            let waiting = tx.put(t, key(2), 200);
-            {
-                let mut dropped = pin!(tx.get(t, key(3)));
-                poll_once(&mut dropped).await;
-            }
-            tx.rollback_to(&before)?;
-            waiting.await?;
-            assert_eq!(tx.get(t, key(1)).await?, Some(1));
-            assert_eq!(tx.get(indexed, 1).await?, None);
-            Ok(())
-        })
-        .unwrap();
-    assert!(refused.get() > 0, "something has suspended");
-    let tx = db.begin().unwrap();
-    assert_eq!([1, 2].map(|n| tx.get(t, key(n)).unwrap()), [Some(1), Some(200)]);
-}
-
-/// A scan that has rows left of those that it has found since is in the way, until it is dropped.
-fn scans_with_rows_left_refuse<C: ConcurrencyControl>() {
-    let db = database::<C>();
-    let t: Table<u64, u64> = db.table("t").unwrap();
-    let by_value = db.index(t, "by value", |_, value| Some(value)).unwrap();
-    let tx = db.begin().unwrap();
-    (0..5).for_each(|key| tx.put(t, key, key).unwrap());
-    let before = tx.savepoint();
-    (5..10).for_each(|key| tx.put(t, key, key).unwrap());
-    {
-        let mut rows = tx.scan(t, 0..);
-        assert_eq!(rows.next().unwrap(), Some((0, 0)));
-        let error = tx.rollback_to(&before).unwrap_err();
-        assert!(matches!(error, Error::OperationsInFlight), "{error}");
-        assert_eq!(rows.next().unwrap(), Some((1, 1)));
-    }
-    {
-        let mut rows = tx.scan_by(by_value, 0..);
-        assert!(rows.next().unwrap().is_some());
-        assert!(matches!(tx.rollback_to(&before), Err(Error::OperationsInFlight)));
-    }
-    let mut given = 0;
-    tx.scan(t, 0..)
-        .for_each(|_, _| {
-            assert!(matches!(tx.rollback_to(&before), Err(Error::OperationsInFlight)));
-            given += 1;
-        })
-        .unwrap();
-    assert_eq!(given, 10);
-    tx.rollback_to(&before).unwrap();
-    assert_eq!(tx.count(t).unwrap(), 5);
-    tx.commit().unwrap();
-    let tx = db.begin().unwrap();
-    std::mem::forget(tx.scan(t, 0..)); // it has found nothing yet
-    let before = tx.savepoint();
-    tx.put(t, 1, 1).unwrap();
-    tx.rollback_to(&before).unwrap();
-    let mut rows = tx.scan(t, 0..);
-    rows.next().unwrap();
-    std::mem::forget(rows);
-    tx.put(t, 1, 1).unwrap();
-    tx.rollback_to(&before).unwrap();
-}
-
-/// A scan goes on past rollbacks to savepoints that were made since it found its rows, one for each row.
-fn scans_go_on<C: ConcurrencyControl>() {
-    const ROWS: u64 = 300; // more than a scan finds at a time
-    let db = database::<C>();
-    let (t, done): (Table<u64, u64>, Table<u64, u64>) = (db.table("t").unwrap(), db.table("done").unwrap());
-    let tx = db.begin().unwrap();
-    (0..ROWS).for_each(|key| tx.put(t, key, key).unwrap());
-    let before = tx.savepoint();
-    tx.put(t, 0, 99).unwrap();
-    let (mut rows, mut keys) = (tx.scan(t, 0..), 0..);
-    while let Some((key, value)) = rows.next().unwrap() {
-        assert_eq!((Some(key), value), (keys.next(), if key == 0 { 99 } else { key }));
-        let before = tx.savepoint();
-        tx.put(done, key, key).unwrap();
-        tx.put(t, key, 1000).unwrap();
-        if key % 3 > 0 {
-            tx.rollback_to(&before).unwrap();
-        }
-    }
-    assert_eq!(keys, ROWS..);
-    drop(rows);
-    assert_eq!(tx.count(done).unwrap(), ROWS / 3);
-    assert_eq!([0, 1, 3].map(|key| tx.get(t, key).unwrap()), [Some(1000), Some(1), Some(1000)]);
-    tx.rollback_to(&before).unwrap();
-    assert_eq!([0, 1, 3].map(|key| tx.get(t, key).unwrap()), [Some(0), Some(1), Some(3)]);
-    assert_eq!(tx.count(done).unwrap(), 0);
-}
-
-fn bytes(n: usize) -> Vec<u8> {
-    (0..n).map(|i| (i * 7 + n) as u8).collect()
-}
-
-/// What the transaction has been lent of its own writes stays as it is when these are undone, of any length, whatever others write into
-/// the memory that is free.
-fn values_lent_stay<C: ConcurrencyControl>() {
-    let db = database::<C>();
-    let t: Table<u64, [u8]> = db.table("t").unwrap();
-    let lengths = [0, 1, 8, 9, 24, 100, 1000, 2000, 10_000];
-    let tx = db.begin().unwrap();
-    for key in 0..20 {
-        tx.put(t, key, &bytes(key as usize)).unwrap();
-        tx.put(t, key + 100, &bytes(50)).unwrap();
-    }
-    tx.commit().unwrap();
-    (100..120).for_each(|key| {
-        let tx = db.begin().unwrap();
-        tx.delete(t, key).unwrap();
-        tx.commit().unwrap();
-    });
-    let tx = db.begin().unwrap();
-    let mut lent = Vec::new();
-    for round in 0..3 {
-        let before = tx.savepoint();
-        // Rows that there are, that were deleted, and that were never there; each written twice.
-        for (key, n) in [0, 100, 1000].iter().flat_map(|from| (*from..).zip(lengths)) {
-            tx.put(t, key, &bytes(n)).unwrap();
-            lent.push((tx.get(t, key).unwrap().unwrap(), n));
-            tx.put(t, key, &bytes(n + round)).unwrap();
-            lent.push((tx.get(t, key).unwrap().unwrap(), n + round));
-        }
-        let many = tx.get_many(t, &[0, 101, 1002]).unwrap();
-        lent.extend(many.into_iter().flatten().zip(lengths.map(|n| n + round)));
-        let mut rows = tx.scan(t, 1000..);
-        let mut found = 0;
-        while let Some((_, value)) = rows.next().unwrap() {
-            lent.push((value, lengths[found] + round));
-            found += 1;
-        }
-        drop(rows);
-        assert_eq!(found, lengths.len());
-        lent.push((tx.get_for_update(t, 1008).unwrap().unwrap(), 10_000 + round));
-        tx.rollback_to(&before).unwrap();
-        assert_eq!(tx.get(t, 1000).unwrap(), None);
-        churn(&db);
-    }
-    for (value, n) in &lent {
-        assert_eq!(*value, bytes(*n), "{n}");
-    }
-    tx.put(t, 1, &bytes(7)).unwrap();
-    match lent.len() % 2 {
-        0 => tx.commit().unwrap(),
-        _ => tx.abort(),
-    }
-}
-
-/// A short value that lay in the memory of a record stays when that is removed, because its row was deleted long ago: also once other
-/// rows have the memory.
-fn values_in_removed_records_stay<C: ConcurrencyControl>() {
-    let db = database::<C>();
-    let t: Table<u64, [u8]> = db.table("t").unwrap();
-    for round in 0..5u8 {
-        for key in 0..50 {
-            db.worker().run(async |tx| tx.put(t, key, &[1; 30]).await).unwrap();
-        }
-        let watcher = db.begin().unwrap();
-        watcher.get(t, 1000).unwrap();
-        let is_alone = (0..50).all(|key| {
-            let tx = db.begin().unwrap();
-            tx.delete(t, key).is_ok() && tx.commit().is_ok()
-        });
-        let tx = db.begin().unwrap();
-        let before = tx.savepoint();
-        let mut lent = Vec::new();
-        for key in 0..50 {
-            if tx.put(t, key, &[key as u8, round, 3]).is_err() {
-                assert!(!is_alone);
-                break;
-            }
-            tx.put(t, key, &[round, key as u8]).unwrap();
-            lent.push(tx.get(t, key).unwrap().unwrap());
-        }
-        drop(watcher);
-        if is_alone {
-            db.maintain(); // the turn of what was deleted comes while it is covered
-            tx.rollback_to(&before).unwrap();
-            churn(&db);
-        }
-        for (key, value) in lent.iter().enumerate() {
-            assert_eq!(**value, [round, key as u8]);
-        }
-    }
-}
-
 /// Updates left for the commit since then are forgotten, and their functions dropped; those before are made.
 fn updates_for_the_commit_are_undone<C: ConcurrencyControl>() {
     let db = database::<C>();
@@ -574,6 +320,23 @@ fn updates_for_the_commit_are_undone<C: ConcurrencyControl>() {
         .unwrap();
     assert_eq!(get(&db, t, 1), Some(19));
     assert_eq!(Arc::strong_count(&held), 1);
+}
+
+/// A transaction that has undone all that it had left for its commit is one that has left nothing: it need not be ordered last.
+/// `is_ordered_earlier`: the scheme finds such an order.
+fn undone_updates_leave_no_trace<C: ConcurrencyControl>(is_ordered_earlier: bool) {
+    let db = database::<C>();
+    let t: Table<u64, u64> = db.table("t").unwrap();
+    db.worker().run(async |tx| tx.put(t, 1, 1).await).unwrap();
+    let (tx, other) = (db.begin().unwrap(), db.begin().unwrap());
+    assert_eq!(tx.get(t, 1).unwrap(), Some(1));
+    let before = tx.savepoint();
+    tx.add(t, 2, 1).unwrap();
+    tx.rollback_to(&before).unwrap();
+    let is_overwritten = other.put(t, 1, 2).is_ok() && other.commit().is_ok();
+    tx.put(t, 3, 3).unwrap();
+    let is_committed = tx.commit().is_ok();
+    assert!(is_committed || is_overwritten && !is_ordered_earlier);
 }
 
 /// Entries of indexes are undone with their rows.
@@ -832,174 +595,4 @@ fn undone_changes_are_not_durable<C: ConcurrencyControl>() {
             db.close().unwrap();
         }
     }
-}
-
-/// A multi-get in pieces: what it has found is not undone before it is handed out.
-fn multi_gets_do_not_lose_what_they_have_found<C: ConcurrencyControl>() {
-    let db = database::<C>();
-    let t: Table<String, u64> = db.table("t").unwrap();
-    let mut worker = db.worker_with(OnMiss, WorkerOptions::default());
-    worker
-        .run(async |tx| {
-            let before = tx.savepoint();
-            let keys: Vec<String> = (0..30).map(key).collect();
-            for (n, key) in keys.iter().enumerate() {
-                tx.put(t, key, n as u64).await?;
-            }
-            let mut found = [None; 30];
-            {
-                let mut reading = pin!(tx.get_into(t, &keys, &mut found));
-                while !poll_once(&mut reading).await {
-                    assert!(matches!(tx.rollback_to(&before), Err(Error::OperationsInFlight)));
-                    let mut is_polled = false;
-                    poll_fn(|_| match std::mem::replace(&mut is_polled, true) {
-                        true => Poll::Ready(()),
-                        false => Poll::Pending,
-                    })
-                    .await;
-                }
-            }
-            assert_eq!(found, std::array::from_fn(|n| Some(n as u64)));
-            tx.rollback_to(&before)?;
-            assert_eq!(tx.get_many(t, &[key(0), key(29)]).await?, [None, None]);
-            Ok(())
-        })
-        .unwrap();
-}
-
-std::thread_local! {
-    /// What the next value that is read does first.
-    static WHEN_READ: Cell<Option<fn()>> = const { Cell::new(None) };
-}
-
-/// Bytes, the reading of which is foreign code that may come back to the transaction.
-struct Back;
-
-impl braiddb::Value for Back {
-    const NAME: &'static str = "bytes";
-    type Input<'v> = &'v [u8];
-    type Encoded<'v> = &'v [u8];
-    type View<'t> = &'t [u8];
-    fn encode<'v>(input: Self::Input<'v>) -> Result<Self::Encoded<'v>> {
-        Ok(input)
-    }
-    fn view(bytes: &[u8]) -> Result<&[u8]> {
-        if let Some(act) = WHEN_READ.take() {
-            act();
-        }
-        Ok(bytes)
-    }
-}
-
-/// Foreign code that an operation calls may come back to the transaction, and roll it back where that takes nothing from the operation.
-fn views_may_come_back<C: ConcurrencyControl>() {
-    std::thread_local! {
-        static HERE: Cell<Option<Box<dyn Fn() -> Result<()>>>> = const { Cell::new(None) };
-        static CAME_TO: Cell<Option<Result<()>>> = const { Cell::new(None) };
-    }
-    let db = database::<C>();
-    let t: Table<u64, Back> = db.table("t").unwrap();
-    let tx = std::rc::Rc::new(db.begin().unwrap());
-    let before = tx.savepoint();
-    let write = || (0..5).for_each(|key| tx.put(t, key, &[key as u8; 40]).unwrap());
-    let arm = || {
-        let again = tx.clone();
-        HERE.set(Some(Box::new(move || again.rollback_to(&before))));
-        WHEN_READ.set(Some(|| {
-            let act = HERE.take().unwrap();
-            CAME_TO.set(Some(act()));
-        }));
-    };
-    write();
-    arm();
-    let found = tx.get_many(t, &[0, 1, 2, 3, 4]).unwrap();
-    assert!(matches!(CAME_TO.take(), Some(Err(Error::OperationsInFlight))));
-    churn(&db);
-    assert!(found.iter().zip(0..).all(|(value, key)| *value == Some(&[key; 40][..])));
-    arm();
-    let found = tx.get(t, 3).unwrap();
-    assert!(matches!(CAME_TO.take(), Some(Ok(()))), "it is done but for this");
-    churn(&db);
-    assert_eq!(found, Some(&[3; 40][..]));
-    assert_eq!(tx.get(t, 3).unwrap(), None);
-    write();
-    arm();
-    let mut rows = tx.scan(t, 0..);
-    assert_eq!(rows.next().unwrap(), Some((0, &[0; 40][..])));
-    assert!(matches!(CAME_TO.take(), Some(Err(Error::OperationsInFlight))));
-}
-
-/// Going back again and again takes no memory: nor does what is written in between, unless it was read. `has_versions`: nor does what is
-/// inserted.
-fn pairs_take_no_memory<C: ConcurrencyControl>(has_versions: bool) {
-    const PAIRS: u64 = 1_000_000;
-    let db = database::<C>();
-    let t: Table<u64, u64> = db.table("t").unwrap();
-    let rows: Table<u64, [u8]> = db.table("rows").unwrap();
-    db.worker().run(async |tx| tx.put(rows, 1, &[0; 100]).await).unwrap();
-    let tx = db.begin().unwrap();
-    tx.put(rows, 2, &[0; 100]).unwrap();
-    let outer = tx.savepoint();
-    let mut settled = 0;
-    for pair in 0..PAIRS {
-        let point = tx.savepoint();
-        match pair % 4 {
-            0 => {}
-            1 => tx.put(rows, 1 + pair / 4 % 2, &[1; 90]).unwrap(),
-            2 => tx.add(t, 1, 1).unwrap(),
-            _ if has_versions => tx.insert(t, 3, 3).unwrap(),
-            _ => tx.put(rows, 2, &[2; 100]).unwrap(),
-        }
-        tx.rollback_to(if pair % 3 == 0 { &outer } else { &point }).unwrap();
-        if pair == PAIRS / 10 {
-            settled = db.statistics().memory.total_bytes();
-        }
-    }
-    let grown = db.statistics().memory.total_bytes().saturating_sub(settled);
-    assert!(grown < 256 << 10, "{grown} bytes");
-    tx.abort();
-    // What was read and undone is there as long as the transaction, and goes with it: others use the memory again.
-    let [first, second] = [(); 2].map(|()| {
-        let tx = db.begin().unwrap();
-        let before = tx.savepoint();
-        for _ in 0..10_000 {
-            tx.put(rows, 1, &[3; 100]).unwrap();
-            assert!(tx.get(rows, 1).unwrap().is_some_and(|value| value == [3; 100]));
-            tx.rollback_to(&before).unwrap();
-        }
-        let kept = db.statistics().memory.total_bytes();
-        tx.commit().unwrap();
-        (0..100).for_each(|_| _ = db.maintain());
-        kept
-    });
-    assert!(
-        first > settled + (1 << 20) && second < first + (512 << 10),
-        "{settled}, {first}, {second} bytes"
-    );
-    assert!(db.statistics().memory.transactions_bytes < 1 << 20);
-    assert_eq!(get(&db, t, 1), None);
-}
-
-/// The same on a worker, of a closure.
-fn pairs_on_workers_take_no_memory<C: ConcurrencyControl>() {
-    let db = database::<C>();
-    let rows: Table<u64, [u8]> = db.table("rows").unwrap();
-    let mut worker = db.worker_with(OnMiss, WorkerOptions::default());
-    let total_bytes = |pairs: u64| {
-        let run = async |tx: &Txn<C>| {
-            for pair in 0..pairs {
-                let before = tx.savepoint();
-                tx.put(rows, 1 + pair % 2, &[1; 90]).await?;
-                tx.rollback_to(&before)?;
-            }
-            tx.put(rows, 1, &[1; 90]).await?;
-            tx.put(rows, 2, &[1; 90]).await
-        };
-        worker.run(run).unwrap();
-        db.statistics().memory.total_bytes()
-    };
-    let mut total_bytes = total_bytes;
-    let settled = total_bytes(20_000);
-    let grown = total_bytes(200_000).saturating_sub(settled);
-    assert!(grown < 512 << 10, "{grown} bytes");
 }

@@ -5,7 +5,7 @@ use super::gate::Gate;
 use super::history::{Observed, Outcome};
 use super::program::{Busy, Cursor, Operation, Place, Seen, Transaction, Turn};
 use braiddb::futures::Get;
-use braiddb::{Claim, ConcurrencyControl, Error, Result, Table, Txn};
+use braiddb::{Claim, ConcurrencyControl, Error, Result, Savepoint, Table, Txn};
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -111,12 +111,12 @@ pub(super) async fn act<C: ConcurrencyControl>(
         Some(table) => take_places(tx, table).await,
         None => Vec::new(),
     };
-    let mut cursor = Cursor::new(transaction);
+    let (mut cursor, mut savepoint) = (Cursor::new(transaction), None);
     loop {
         match cursor.advance() {
             Turn::Step => actor.gate.pass().await,
             Turn::Operation(operation) => {
-                let seen = perform(tx, tables, operation).await?;
+                let seen = perform(tx, tables, operation, &mut savepoint).await?;
                 cursor.see(&seen);
                 actor.observed.borrow_mut().seen.push(seen);
             }
@@ -134,6 +134,7 @@ async fn perform<C: ConcurrencyControl>(
     tx: &Txn<C>,
     tables: &[Table<u64, i64>],
     operation: Operation,
+    savepoint: &mut Option<Savepoint>,
 ) -> Result<Seen> {
     let at = |place: Place| (tables[place.0 as usize], engine_key(place.1));
     Ok(match operation {
@@ -196,5 +197,18 @@ async fn perform<C: ConcurrencyControl>(
             tx.add(table, key, by)?;
             Seen::Done
         }
+        Operation::Savepoint => {
+            *savepoint = Some(tx.savepoint());
+            Seen::Done
+        }
+        Operation::Rollback => match savepoint.as_ref().map_or(Ok(()), |savepoint| tx.rollback_to(savepoint))
+        {
+            // (All places are taken, where operations are to run where they are polled.)
+            Err(Error::OperationsInFlight) => Seen::Refused,
+            done => {
+                done?;
+                Seen::Done
+            }
+        },
     })
 }

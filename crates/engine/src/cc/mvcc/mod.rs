@@ -273,7 +273,7 @@ impl<T: Tracker> Txn<T> {
 
 // SAFETY: `value` lends a version's bytes. The version is visible to the open snapshot, so it is not
 // reclaimed before that closes; or it is the transaction's own, which stays in the chain below its
-// later ones until the end. No tombstone over a visible value is older than all snapshots, so its record is not removed.
+// later ones until the end, or is kept as long when it is undone. No tombstone over a visible value is older than all snapshots, so its record is not removed.
 // (Under schemes with times that holds of what has been read with a note, in front of which nothing comes as of earlier; what has
 // been read without one is copied.)
 unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {

@@ -317,7 +317,7 @@ fn note_absent<P: Policy>(txn: &mut Txn, record: *const Record, target: &Target)
     }
 }
 
-// SAFETY: `value` lends a copy of the transaction's own, or a value that a lock or a partition of the transaction keeps from being replaced.
+// SAFETY: `value` lends a copy of the transaction's own; or what it is going to write, which is kept when it is undone; or a value that a lock or a partition of the transaction keeps from being replaced.
 // The memory of records that are removed while it is open is not given back.
 unsafe impl<P: Policy> ConcurrencyControl for Single<P> {
     const READS: Reads = Reads::Current;
