@@ -156,8 +156,9 @@ impl braiddb::Value for Back {
 
 /// Foreign code that an operation calls may come back to the transaction, and roll it back where that takes nothing from the operation.
 pub fn views_may_come_back<C: ConcurrencyControl>() {
+    type Act = Box<dyn Fn() -> Result<()>>;
     std::thread_local! {
-        static HERE: Cell<Option<Box<dyn Fn() -> Result<()>>>> = const { Cell::new(None) };
+        static HERE: Cell<Option<Act>> = const { Cell::new(None) };
         static CAME_TO: Cell<Option<Result<()>>> = const { Cell::new(None) };
     }
     let db = database::<C>();

@@ -240,7 +240,7 @@ fn run<C: ConcurrencyControl>(kind: IndexKind, seed: u64, in_turn: bool) -> u64 
         for part in [0, 1] {
             begin(&db, part, &committed).compare(t).unwrap();
         }
-        if seed % 2 == 0 {
+        if seed.is_multiple_of(2) {
             db.checkpoint().unwrap();
         }
     }
