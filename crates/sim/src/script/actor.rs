@@ -116,7 +116,14 @@ pub(super) async fn act<C: ConcurrencyControl>(
         match cursor.advance() {
             Turn::Step => actor.gate.pass().await,
             Turn::Operation(operation) => {
-                let seen = perform(tx, tables, operation, &mut savepoint).await?;
+                let seen = match operation {
+                    Operation::Savepoint => {
+                        savepoint = Some(tx.savepoint());
+                        Seen::Done
+                    }
+                    Operation::Rollback => roll_back(tx, savepoint)?,
+                    operation => perform(tx, tables, operation).await?,
+                };
                 cursor.see(&seen);
                 actor.observed.borrow_mut().seen.push(seen);
             }
@@ -130,11 +137,18 @@ pub(super) async fn act<C: ConcurrencyControl>(
     }
 }
 
+fn roll_back<C: ConcurrencyControl>(tx: &Txn<C>, savepoint: Option<Savepoint>) -> Result<Seen> {
+    match savepoint.map_or(Ok(()), |savepoint| tx.rollback_to(&savepoint)) {
+        // (All places are taken, where operations are to run where they are polled.)
+        Err(Error::OperationsInFlight) => Ok(Seen::Refused),
+        done => done.map(|()| Seen::Done),
+    }
+}
+
 async fn perform<C: ConcurrencyControl>(
     tx: &Txn<C>,
     tables: &[Table<u64, i64>],
     operation: Operation,
-    savepoint: &mut Option<Savepoint>,
 ) -> Result<Seen> {
     let at = |place: Place| (tables[place.0 as usize], engine_key(place.1));
     Ok(match operation {
@@ -197,18 +211,6 @@ async fn perform<C: ConcurrencyControl>(
             tx.add(table, key, by)?;
             Seen::Done
         }
-        Operation::Savepoint => {
-            *savepoint = Some(tx.savepoint());
-            Seen::Done
-        }
-        Operation::Rollback => match savepoint.as_ref().map_or(Ok(()), |savepoint| tx.rollback_to(savepoint))
-        {
-            // (All places are taken, where operations are to run where they are polled.)
-            Err(Error::OperationsInFlight) => Seen::Refused,
-            done => {
-                done?;
-                Seen::Done
-            }
-        },
+        Operation::Savepoint | Operation::Rollback => unreachable!("handled by the caller"),
     })
 }
