@@ -118,7 +118,7 @@ mod tests {
     #[test]
     fn rollbacks_cut_what_comes_behind() {
         let mut savepoints = Savepoints::new(&Memory::new(u64::MAX));
-        let mut cut = |savepoints: &mut Savepoints, changes| {
+        let cut = |savepoints: &mut Savepoints, changes| {
             savepoints.reserve().expect("memory");
             savepoints.cut(position(changes));
         };
