@@ -187,6 +187,12 @@ pub enum Error {
         /// The limit.
         open_max: usize,
     },
+    /// The savepoint is of another transaction, or of an earlier run of this one's closure; or it was made after one that the transaction
+    /// has been rolled back to. Nothing has changed: see [`Txn::rollback_to`](crate::Txn::rollback_to).
+    NoSavepoint,
+    /// The transaction cannot be rolled back to a savepoint now: operations of it have begun and not ended, or a scan has rows to
+    /// return that it has found since then. Nothing has changed: see [`Txn::rollback_to`](crate::Txn::rollback_to).
+    OperationsInFlight,
     /// A closure given to `Transaction::with` awaited something other than its transaction's operations.
     WouldWait,
     /// Waiting here would never end: the calling thread is the worker that the awaited transaction needs.
@@ -400,6 +406,22 @@ impl Error {
         }
     }
 
+    /// As `fmt`, of what a transaction cannot do.
+    fn fmt_of_transaction(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::TransactionTooLarge { bytes_max } => write!(
+                f,
+                "the transaction's changes are longer than the limit of {bytes_max} bytes: \
+                 split it, or open the database with a greater log_segment_bytes"
+            ),
+            Error::NoSavepoint => f.write_str(NO_SAVEPOINT),
+            Error::OperationsInFlight => f.write_str(IN_FLIGHT),
+            Error::WouldWait => f.write_str("only the transaction's own operations can be awaited here"),
+            Error::WouldDeadlock => f.write_str("a thread cannot wait for what it has to do itself"),
+            _ => unreachable!("asked for these alone"),
+        }
+    }
+
     /// As `fmt`, of what has to do with an index, or the lack of an order.
     fn fmt_of_index(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -497,21 +519,19 @@ impl fmt::Display for Error {
             Error::Occupied { found } => occupied(f, found),
             Error::Unfinished => f.write_str(UNFINISHED),
             Error::NotEmpty => f.write_str("the destination is not empty: choose a new one"),
-            Error::InMemory => f.write_str("the database is in memory and has no files"),
             Error::BackupFailed { attempts, reason } => {
                 write!(f, "no copy of {attempts} was whole, the last because of this: {reason}")
             }
-            Error::InUse => f.write_str("the database cannot be closed: there are other handles of it"),
             Error::Busy | Error::QueueFull { .. } | Error::NoDescriptor { .. } | Error::NoThread { .. } => {
                 self.fmt_of_worker(f)
             }
-            Error::TransactionTooLarge { bytes_max } => write!(
-                f,
-                "the transaction's changes are longer than the limit of {bytes_max} bytes: \
-                 split it, or open the database with a greater log_segment_bytes"
-            ),
-            Error::WouldWait => f.write_str("only the transaction's own operations can be awaited here"),
-            Error::WouldDeadlock => f.write_str("a thread cannot wait for what it has to do itself"),
+            Error::NoSavepoint
+            | Error::OperationsInFlight
+            | Error::WouldWait
+            | Error::WouldDeadlock
+            | Error::TransactionTooLarge { .. } => self.fmt_of_transaction(f),
+            Error::InUse => f.write_str("the database cannot be closed: there are other handles of it"),
+            Error::InMemory => f.write_str("the database is in memory and has no files"),
             Error::Panicked(message) => write!(f, "the transaction's closure panicked: {message}"),
             Error::Cancelled => f.write_str("the transaction was cancelled"),
             Error::Closed => f.write_str("the database is closed"),
@@ -523,6 +543,12 @@ impl fmt::Display for Error {
 
 const STALLED: &str = "the transaction has committed and is not known to be durable; it becomes so when the log goes \
                        on, and a crash before that may lose it";
+
+const NO_SAVEPOINT: &str = "the savepoint does not exist: it is of another transaction or of an earlier run of this one, or the \
+                            transaction was rolled back to an earlier savepoint";
+
+const IN_FLIGHT: &str = "the transaction cannot be rolled back to a savepoint while operations of it are in flight, or a scan has \
+                         rows to return that it has found since";
 
 const OUTCOME_UNKNOWN: &str = "the log stopped before the transaction was known to be durable: after the database is \
                                opened again, it is there as a whole or not at all";

@@ -69,7 +69,7 @@ pub use cc::{
 pub use db::{Batch, Database, Handle, Sequence, TableInfo};
 pub use error::{Error, Result};
 pub use index::{Front, IndexKind};
-pub use ops::Claim;
+pub use ops::{Claim, Savepoint};
 pub use options::{Durability, Options};
 pub use record::VALUE_BYTES_MAX;
 #[cfg(feature = "serde")]

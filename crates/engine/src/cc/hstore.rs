@@ -123,7 +123,7 @@ impl Policy for ByPartition {
                         return false;
                     }
                 }
-                let value = Self::own(txn, record).unwrap_or_else(|| row.stable_bytes());
+                let value = Self::read_own(txn, record).unwrap_or_else(|| row.stable_bytes());
                 *access = value.map_or(Access::Absent, Access::Value);
             }
         }

@@ -135,9 +135,9 @@ impl<W: OnConflict> Policy for Locking<W> {
                 if s.miss::<1>(version.cast::<u8>()) {
                     return false;
                 }
-                stable(txn, record)
+                stable::<Self>(txn, record)
             }
-            _ => stable(txn, record),
+            _ => stable::<Self>(txn, record),
         };
         true
     }
@@ -189,8 +189,8 @@ impl<W: OnConflict> Policy for Locking<W> {
 }
 
 /// What the transaction, which holds a lock of the record, finds there.
-fn stable(txn: &Txn, record: *const Record) -> Access {
-    let value = txn.own(record).unwrap_or_else(|| record_of(record).stable_bytes());
+fn stable<P: Policy>(txn: &Txn, record: *const Record) -> Access {
+    let value = P::read_own(txn, record).unwrap_or_else(|| record_of(record).stable_bytes());
     value.map_or(Access::Absent, Access::Value)
 }
 

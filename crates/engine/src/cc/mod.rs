@@ -424,8 +424,18 @@ pub unsafe trait ConcurrencyControl: Sized + Send + Sync + 'static {
 
     /// Changes made so far.
     fn savepoint(txn: &Self::Txn) -> usize;
-    /// Undoes all changes made since `savepoint` returned `at`.
-    fn rollback_to(env: Env<'_, Self>, txn: &mut Self::Txn, at: usize);
+    /// Undoes all changes made since `savepoint` returned `at`, the last one first. The transaction goes on, and depends on what these
+    /// changes have told it of what was there before. With `keeps`, values of theirs that it has read stay until
+    /// `forget_undone`; else none of them has been lent. If there is no memory to note that, some are undone and some are not: the
+    /// transaction can only abort then.
+    fn rollback_to(
+        env: Env<'_, Self>,
+        txn: &mut Self::Txn,
+        at: usize,
+        keeps: bool,
+    ) -> Result<(), OutOfMemory>;
+    /// Gives back what `rollback_to` has kept. To be called before the next transaction begins in `txn`, and nothing is lent any more.
+    fn forget_undone(env: Env<'_, Self>, txn: &mut Self::Txn);
 
     /// The open transaction is going to need these partitions, a bit each. To be followed by `admit`, which takes them.
     fn declare_partitions(shared: &Self::Shared, txn: &mut Self::Txn, partitions: u64) {

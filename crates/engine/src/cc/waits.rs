@@ -405,9 +405,9 @@ impl Waits {
         }
     }
 
-    /// The transaction at `place` has ended, and the rows that it held show it.
+    /// The transaction at `place` has ended, and the rows that it held show it; or some of them do, and for the others it is waited on.
     #[cold]
-    pub(in crate::cc) fn ended(&self, place: u32) {
+    pub fn ended(&self, place: u32) {
         let mut state = lock(&self.state);
         let mut woken = Woken::new();
         while let Some(&(_, row)) =

@@ -36,6 +36,11 @@ const UPDATES_KEPT: usize = 64;
 /// What an allocator takes for a function beside it.
 const FUNCTION_BYTES: usize = 16;
 
+/// What the function of an update takes.
+fn function_bytes(one: &AtCommit) -> usize {
+    size_of_val(&*one.update) + FUNCTION_BYTES
+}
+
 impl AtCommits {
     /// None; the room for them is charged to `memory`.
     pub(crate) fn new(memory: &Arc<Memory>) -> AtCommits {
@@ -47,7 +52,7 @@ impl AtCommits {
         if self.list.len() == self.list.capacity() {
             self.charge.grow(&mut self.list, 1, UPDATES_FIRST)?;
         }
-        let bytes = size_of_val(&*one.update) + FUNCTION_BYTES;
+        let bytes = function_bytes(&one);
         self.charge.add(bytes)?;
         self.function_bytes += bytes;
         self.list.push(one);
@@ -68,6 +73,23 @@ impl AtCommits {
     /// Takes the first one, after `sort`.
     pub(crate) fn pop(&mut self) -> Option<AtCommit> {
         self.list.pop()
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Takes the last one out, if there are more than `len`.
+    pub(crate) fn pop_beyond(&mut self, len: usize) -> Option<AtCommit> {
+        if self.list.len() <= len {
+            return None;
+        }
+        let last = self.list.pop()?;
+        let bytes = function_bytes(&last);
+        self.charge.give_back(bytes);
+        self.function_bytes -= bytes;
+        Some(last)
     }
 
     /// Forgets all.

@@ -209,7 +209,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
     /// The commit, if it does not suspend; else `None`, and the rest of it is posted, or comes after updates that are left for it.
     #[cfg_attr(not(debug_assertions), inline(always))]
     pub(crate) fn commit_or_post(&self) -> Option<Result<(), Fault>> {
-        if self.has_at_commits.get() { None } else { self.commit_updated() }
+        if self.has_at_commits() { None } else { self.commit_updated() }
     }
 
     /// As `commit_or_post`, when the updates have been made.

@@ -9,7 +9,7 @@ use super::at_commit::{AtCommit, RowUpdate};
 use super::get_for_update::GetForUpdate;
 use super::point_futures::{Insert, Put};
 use super::point_lookup::PointLookup;
-use super::state::TxnState;
+use super::state::{TxnState, UPDATES};
 use crate::cc::{Abort, ConcurrencyControl};
 use crate::error::{Error, Result};
 use crate::table::{AsKey, Fault, Key, Table, Value};
@@ -30,7 +30,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
         inner.check_writable()?;
         let pushed = self.at_commits.borrow_mut().push(AtCommit { table: inner, key, update });
         pushed.map_err(|full| self.refuse(full.into()))?;
-        self.has_at_commits.set(true);
+        self.mark(UPDATES);
         Ok(())
     }
 
@@ -68,13 +68,5 @@ impl<C: ConcurrencyControl> TxnState<C> {
     pub(crate) fn fail_updates(&self, error: Error) -> Fault {
         self.at_commits.borrow_mut().error = Some(error);
         Fault::Update
-    }
-
-    /// Forgets the updates that were left.
-    #[cold]
-    pub(crate) fn drop_updates(&self) {
-        self.has_at_commits.set(false);
-        self.is_at_end.set(false);
-        self.at_commits.borrow_mut().clear();
     }
 }

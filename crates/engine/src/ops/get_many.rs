@@ -3,7 +3,7 @@
 use super::NO_SLOT;
 use super::malformed::{in_row, in_row_as};
 use super::point::Point;
-use super::state::{SLOTS, TxnState};
+use super::state::{HANDS_OUT, SLOTS, TxnState};
 use crate::cc::{Abort, ConcurrencyControl, Intent, Serializable};
 use crate::error::Result;
 use crate::exec::Execution;
@@ -19,6 +19,26 @@ use std::task::{Context, Poll};
 const WINDOW: usize = 16;
 
 const NO_KEY: Key = Key { slice: 0, len: 0, bytes: std::ptr::null() };
+
+/// Operations that are in no place have ended, and what they have found is handed out one by one, to foreign code: meanwhile nothing
+/// of that may be undone.
+struct HandsOut<'t, C: ConcurrencyControl>(&'t TxnState<C>, u32);
+
+impl<'t, C: ConcurrencyControl> HandsOut<'t, C> {
+    #[inline(always)]
+    fn new(txn: &'t TxnState<C>) -> Self {
+        let before = txn.used.get();
+        txn.used.set(before | HANDS_OUT);
+        HandsOut(txn, before)
+    }
+}
+
+impl<C: ConcurrencyControl> Drop for HandsOut<'_, C> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.0.used.set(self.0.used.get() & !HANDS_OUT | self.1 & HANDS_OUT);
+    }
+}
 
 /// Reads of several keys: a window of operations over the free places of the transaction's slot; with none free, or
 /// in a sequential transaction, rounds over an array.
@@ -78,6 +98,7 @@ impl<'t, C: ConcurrencyControl> MultiGet<'t, C> {
                 return Err(self.txn.doom(Fault::Abort(Abort::WaitTimeout)).into());
             }
             self.txn.count_operations(window.len() as u32);
+            let _what_they_have_found_stays = HandsOut::new(self.txn);
             for point in window.iter().flatten() {
                 found(self.next, self.read(point)?)?;
                 self.next += 1;

@@ -60,7 +60,7 @@ impl<C: ConcurrencyControl> IndexedWrite<C> {
     fn restart(&mut self, txn: &TxnState<C>, table: &TableInner, key: Key) {
         let base = self.base.insert(Point::new(table, key, Intent::Covered));
         base.prepare();
-        self.savepoint = txn.savepoint();
+        self.savepoint = txn.changes();
         self.entries.clear();
         (self.is_read, self.left) = (false, 1);
         self.release_hold(txn);
@@ -81,7 +81,7 @@ impl<C: ConcurrencyControl> IndexedWrite<C> {
 
     /// Goes on with what has been found. `None`: there is more to look for.
     fn advance(&mut self, txn: &TxnState<C>, change: Change<'_>) -> Result<Option<Written>> {
-        if txn.savepoint() != self.savepoint {
+        if txn.changes() != self.savepoint {
             // Another operation of the transaction has written, perhaps this row.
             self.restart_same(txn);
             return Ok(None);
@@ -157,7 +157,7 @@ impl<C: ConcurrencyControl> IndexedWrite<C> {
             let goes = old.map_or(Ok(false), |old| (index.extract)(key, old, bytes))?;
             let split = bytes.len();
             let comes = new.map_or(Ok(false), |new| (index.extract)(key, new, bytes))?;
-            if txn.savepoint() != self.savepoint {
+            if txn.changes() != self.savepoint {
                 return Ok(Some(index));
             }
             if goes && comes && bytes[..split] == bytes[split..] {
@@ -191,7 +191,7 @@ impl<C: ConcurrencyControl> IndexedWrite<C> {
         match self.change_entries(txn, id) {
             Ok(()) => Ok(Some(Written::Done)),
             Err(Ok(undone)) => {
-                txn.rollback_to(self.savepoint);
+                txn.take_back(self.savepoint);
                 match undone {
                     Undone::Gone => self.restart_same(txn),
                     Undone::Violated(index) => {
@@ -278,15 +278,11 @@ fn align<'v>(value: &'v [u8], aligned: &'v mut Vec<u64>) -> &'v [u8] {
 
 // ---- what upkeep asks of the transaction
 impl<C: ConcurrencyControl> TxnState<C> {
-    pub(crate) fn savepoint(&self) -> usize {
+    /// Takes back what was changed in this very poll, of which nothing has been lent.
+    fn take_back(&self, changes: usize) {
         // SAFETY: not borrowed outside of single calls.
-        C::savepoint(unsafe { &*self.scheme.get() })
-    }
-
-    /// Takes back what was changed in this very poll.
-    fn rollback_to(&self, savepoint: usize) {
-        // SAFETY: not borrowed outside of single calls.
-        C::rollback_to(self.context().env(), unsafe { &mut *self.scheme.get() }, savepoint);
+        let txn = unsafe { &mut *self.scheme.get() };
+        C::rollback_to(self.context().env(), txn, changes, false).expect("nothing is kept");
     }
 
     /// The index's form of these bytes, which stay until the transaction ends.

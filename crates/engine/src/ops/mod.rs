@@ -35,7 +35,9 @@ mod recent_reads;
 #[cfg(all(test, not(braid_shuttle)))]
 mod recent_reads_tests;
 mod relief;
+mod rollback;
 mod row_wait;
+mod savepoints;
 mod scan;
 mod scan_batch;
 mod slots;
@@ -54,6 +56,7 @@ pub use point_futures::{Contains, Delete, Get, Insert, Put, Update};
 pub(crate) use point_lookup::PointLookup;
 pub(crate) use relief::{RELIEF_ROUNDS_MAX, let_others_leave};
 pub(crate) use row_wait::{RowWait, Wait};
+pub use savepoints::Savepoint;
 pub use scan::{NextRow, Rows};
 pub(crate) use state::{Op, TxnState};
 

@@ -1,6 +1,7 @@
 //! What operations use that is too large for an operation slot: boxed, lent, used again by later ones.
 
 use std::cell::UnsafeCell;
+use std::ptr;
 
 /// Boxes of a transaction's slot, those in use included. The operation that takes one gives it back; what a leaked future has
 /// taken comes back when its transaction has ended.
@@ -36,6 +37,14 @@ impl<T> Pool<T> {
     pub(crate) fn give_back(&self, taken: *mut T) {
         // SAFETY: used within this call only.
         unsafe { &mut *self.free.get() }.push(taken);
+    }
+
+    /// Those that are in use.
+    pub(crate) fn lent(&self) -> impl Iterator<Item = *const T> {
+        // SAFETY: used until the iterator is dropped, in which nothing is taken or given back.
+        let (all, free) = unsafe { (&*self.all.get(), &*self.free.get()) };
+        let is_free = |one: &*const T| free.iter().any(|free| ptr::eq(*one, *free));
+        all.iter().map(|one| &raw const **one).filter(move |one| !is_free(one))
     }
 
     /// Makes all free again: nothing is in use any more, but leaked perhaps.

@@ -486,6 +486,7 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Rows<'t, K, V, C> {
         if self.run().settle(state).map_err(|refused| txn.refuse(refused))? {
             return Ok(true);
         }
+        self.run().changes = C::savepoint(state);
         self.end = if self.left == 0 { 0 } else { self.run().len() };
         txn.recent.note_rows(self.run);
         Ok(false)

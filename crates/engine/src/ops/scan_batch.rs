@@ -68,6 +68,8 @@ pub(crate) struct ScanBatch<C: ConcurrencyControl> {
     accessed: usize,
     entered: usize,
     pub(crate) want: Want,
+    /// Changes that the transaction had made when the run was done. (The accesses to its rows may have ended at any of them.)
+    pub(crate) changes: usize,
     rows: Vec<Row<C>>,
     keys: Vec<u8>,
     seen: usize,
@@ -104,6 +106,7 @@ impl<C: ConcurrencyControl> ScanBatch<C> {
             accessed: 0,
             entered: 0,
             want: Want::About(0),
+            changes: 0,
             rows: Vec::new(),
             keys: Vec::new(),
             seen: 0,
@@ -135,6 +138,7 @@ impl<C: ConcurrencyControl> ScanBatch<C> {
         self.late.clear();
         self.follow.clear();
         self.seen = 0;
+        self.changes = 0;
         self.want = want;
         self.stage = Stage::Begin;
     }

@@ -16,6 +16,7 @@ use super::last_insert::LastInsert;
 use super::point::Point;
 use super::pool::Pool;
 use super::recent_reads::RecentReads;
+use super::savepoints::Savepoints;
 use super::scan_batch::ScanBatch;
 use crate::cc::{Abort, ConcurrencyControl, NotBegun, Serializable, Ticket};
 use crate::error::Result;
@@ -43,6 +44,13 @@ pub(crate) const VACANT: u32 = 1 << 18;
 /// Some of the transaction's futures are polled with wakers of their own, which are to be called when nothing is left.
 pub(crate) const WAKE: u32 = 1 << 19;
 pub(crate) const BEGIN: u32 = 1 << 20;
+/// Of `used`: operations that are in no place have found what is being handed out one by one.
+pub(crate) const HANDS_OUT: u32 = 1 << 31;
+// Of `marks`:
+/// There are updates that were left for the commit.
+pub(crate) const UPDATES: u8 = 1;
+/// A savepoint has been made.
+pub(crate) const SAVEPOINTS: u8 = 2;
 /// A transaction that has more operations is long: about a tenth of a millisecond where all memory is in caches.
 pub(crate) const OPERATIONS_SHORT_MAX: u32 = 1024;
 
@@ -78,8 +86,8 @@ pub(crate) struct TxnState<C: ConcurrencyControl> {
     pub(crate) is_retry: Cell<bool>,
     /// Something may have been read of which the scheme has not been told.
     pub(crate) reads_untracked: Cell<bool>,
-    /// There are `at_commits`.
-    pub(crate) has_at_commits: Cell<bool>,
+    /// What there is to be seen to at the end of the attempt: `UPDATES`, `SAVEPOINTS`.
+    marks: Cell<u8>,
     /// Operations of this attempt so far; four rows of a scan count as one.
     pub(crate) operations: Cell<u32>,
     pub(crate) shared: *const C::Shared,
@@ -142,6 +150,7 @@ pub(crate) struct TxnState<C: ConcurrencyControl> {
     pub(crate) at_commits: RefCell<AtCommits>,
     /// They are being made, and rows are locked as they are now.
     pub(crate) is_at_end: Cell<bool>,
+    pub(crate) savepoints: RefCell<Savepoints>,
 }
 
 /// Up to the access of a point operation in the first slot, all is in the first line.
@@ -175,7 +184,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
             read_only: Cell::new(engine.is_read_only()),
             read_only_default: engine.is_read_only(),
             reads_untracked: Cell::new(false),
-            has_at_commits: Cell::new(false),
+            marks: Cell::new(0),
             durability: Cell::new(engine.options.durability),
             durability_default: engine.options.durability,
             held_until: Cell::new(0),
@@ -205,6 +214,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
             created: Cell::new(RecordId(0)),
             at_commits: RefCell::new(AtCommits::new(&engine.memory)),
             is_at_end: Cell::new(false),
+            savepoints: RefCell::new(Savepoints::new(&engine.memory)),
         }
     }
 
@@ -358,8 +368,8 @@ impl<C: ConcurrencyControl> TxnState<C> {
         self.reads_untracked.set(false);
         self.durability.set(self.durability_default);
         self.committed.set(None);
-        if self.has_at_commits.get() {
-            self.drop_updates();
+        if self.marks.get() != 0 {
+            self.clear_marked();
         }
         if self.waits.take() != 0 {
             // SAFETY: not borrowed outside of single calls.
@@ -368,6 +378,31 @@ impl<C: ConcurrencyControl> TxnState<C> {
         }
         // SAFETY: the attempt is over: nothing that it copied is used any more.
         unsafe { (*self.arena.get()).reset() };
+    }
+
+    /// There is, or has been, what this mark says.
+    pub(crate) fn mark(&self, what: u8) {
+        self.marks.set(self.marks.get() | what);
+    }
+
+    pub(crate) fn unmark(&self, what: u8) {
+        self.marks.set(self.marks.get() & !what);
+    }
+
+    /// There are `at_commits`.
+    #[inline(always)]
+    pub(crate) fn has_at_commits(&self) -> bool {
+        self.marks.get() & UPDATES != 0
+    }
+
+    #[cold]
+    fn clear_marked(&self) {
+        self.marks.set(0);
+        self.is_at_end.set(false);
+        self.at_commits.borrow_mut().clear();
+        self.savepoints.borrow_mut().end();
+        // SAFETY: not borrowed outside of single calls.
+        C::forget_undone(self.context().env(), unsafe { &mut *self.scheme.get() });
     }
 }
 

@@ -30,14 +30,17 @@ const _: () = assert!(size_of::<Slot>() == 32);
 unsafe impl Sync for Slot {}
 
 impl Slot {
-    /// Makes a slot out of memory that may have been one before.
+    /// Makes a slot out of memory that is zero, or has been one before. The place inside stays in use as long as a version of the former
+    /// record has it; unless it `keeps_time`, which begins anew.
     ///
     /// # Safety
-    /// `at` is a slot's memory that no one else reaches.
-    pub unsafe fn reset(at: *mut Slot) {
+    /// `at` is a slot's memory that no one else reaches, but for a version inside that was unlinked.
+    pub unsafe fn reset(at: *mut Slot, keeps_time: bool) {
         // SAFETY: by the caller's promise; any bytes are a valid slot.
         let slot = unsafe { &*at };
-        slot.inline.set_stamp(Stamp::FREE);
+        if keeps_time {
+            slot.inline.set_stamp(Stamp::FREE);
+        }
         slot.head.store(std::ptr::null_mut(), Ordering::Release); // pairs with the Acquire in `head`
     }
 

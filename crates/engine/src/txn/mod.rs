@@ -7,6 +7,7 @@ mod in_turn;
 mod raw_table;
 mod run_calls;
 mod run_to_commit;
+mod savepoint;
 mod table_keys;
 mod transaction;
 #[allow(clippy::module_inception, reason = "the file does what the folder is for")]

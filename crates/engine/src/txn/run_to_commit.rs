@@ -152,7 +152,7 @@ async fn posted_begin<C: ConcurrencyControl>(txn: &TxnState<C>) -> Result<()> {
 /// Waits for a commit that has been posted, or comes after updates that the closure has left for it.
 #[cold]
 async fn posted_commit<C: ConcurrencyControl>(txn: &TxnState<C>) -> Result<(), Fault> {
-    if txn.has_at_commits.get() {
+    if txn.has_at_commits() {
         return Box::pin(commit_with_updates(txn)).await; // in memory of its own: few transactions do so
     }
     posted_decision(txn).await

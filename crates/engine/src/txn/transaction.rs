@@ -337,8 +337,7 @@ impl<C: ConcurrencyControl> Transaction<C> {
 
     pub(super) fn commit_in_place(&mut self) -> Result<()> {
         // These are foreign code: if one panics, the transaction is dropped while it is open, and undone.
-        let updated =
-            self.state().has_at_commits.get().then(|| self.now(|txn| commit_with_updates(txn.state())));
+        let updated = self.state().has_at_commits().then(|| self.now(|txn| commit_with_updates(txn.state())));
         self.is_open = false;
         let held_until = self.lend(|txn| {
             let ended = match updated.unwrap_or_else(|| txn.commit_or_post().expect("in place")) {

@@ -5,7 +5,7 @@ use super::gate::Gate;
 use super::history::{Observed, Outcome};
 use super::program::{Busy, Cursor, Operation, Place, Seen, Transaction, Turn};
 use braiddb::futures::Get;
-use braiddb::{Claim, ConcurrencyControl, Error, Result, Table, Txn};
+use braiddb::{Claim, ConcurrencyControl, Error, Result, Savepoint, Table, Txn};
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -111,12 +111,19 @@ pub(super) async fn act<C: ConcurrencyControl>(
         Some(table) => take_places(tx, table).await,
         None => Vec::new(),
     };
-    let mut cursor = Cursor::new(transaction);
+    let (mut cursor, mut savepoint) = (Cursor::new(transaction), None);
     loop {
         match cursor.advance() {
             Turn::Step => actor.gate.pass().await,
             Turn::Operation(operation) => {
-                let seen = perform(tx, tables, operation).await?;
+                let seen = match operation {
+                    Operation::Savepoint => {
+                        savepoint = Some(tx.savepoint());
+                        Seen::Done
+                    }
+                    Operation::Rollback => roll_back(tx, savepoint)?,
+                    operation => perform(tx, tables, operation).await?,
+                };
                 cursor.see(&seen);
                 actor.observed.borrow_mut().seen.push(seen);
             }
@@ -127,6 +134,14 @@ pub(super) async fn act<C: ConcurrencyControl>(
             }
             Turn::Abort => return Err(Error::user("given up")),
         }
+    }
+}
+
+fn roll_back<C: ConcurrencyControl>(tx: &Txn<C>, savepoint: Option<Savepoint>) -> Result<Seen> {
+    match savepoint.map_or(Ok(()), |savepoint| tx.rollback_to(&savepoint)) {
+        // (All places are taken, where operations are to run where they are polled.)
+        Err(Error::OperationsInFlight) => Ok(Seen::Refused),
+        done => done.map(|()| Seen::Done),
     }
 }
 
@@ -196,5 +211,6 @@ async fn perform<C: ConcurrencyControl>(
             tx.add(table, key, by)?;
             Seen::Done
         }
+        Operation::Savepoint | Operation::Rollback => unreachable!("handled by the caller"),
     })
 }

@@ -204,12 +204,25 @@ impl Writer {
             55..75 => self.line(format_args!("  {condition}delete {table}[{key}]")),
             75..90 => self.line(format_args!("  {condition}update {table}[{key}] = {value}")),
             90..92 => self.line(format_args!("  {condition}add {table}[{key}] by {value}")),
-            92..95 => self.line(format_args!("  {condition}increase {table}[{key}] by {value}")),
+            92 => self.line(format_args!("  {condition}increase {table}[{key}] by {value}")),
+            93..95 => self.undone(&condition, format_args!("{table}[{key}]"), &value),
             _ => {
                 let to = random.between(key + 1, self.keys + 1);
                 self.line(format_args!("  {condition}remove {table}[{key}..{to}] where value % 2 == 0"));
             }
         }
+    }
+
+    /// A write, and going back to before it.
+    fn undone(&mut self, condition: &str, place: std::fmt::Arguments<'_>, value: &str) {
+        self.line(format_args!("  {condition}savepoint"));
+        match self.value % 4 {
+            0 => self.line(format_args!("  {condition}insert {place} = {value}")),
+            1 => self.line(format_args!("  {condition}delete {place}")),
+            2 => self.line(format_args!("  {condition}update {place} = {value}")),
+            _ => self.line(format_args!("  {condition}lock {place}")),
+        }
+        self.line(format_args!("  {condition}rollback"));
     }
 
     fn next_value(&mut self) -> u64 {

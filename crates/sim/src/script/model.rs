@@ -12,9 +12,25 @@ pub struct Touched {
     pub locked: Vec<Place>,
     /// What it adds to where when it commits.
     pub increased: Vec<(Place, i64)>,
+    /// Its savepoints: the state there, and how much of the three there was.
+    savepoints: Vec<(State, [usize; 3])>,
 }
 
 impl Touched {
+    fn savepoint(&mut self, state: &State) {
+        let lengths = [self.written.len(), self.locked.len(), self.increased.len()];
+        self.savepoints.push((state.clone(), lengths));
+    }
+
+    /// Goes back to the last savepoint.
+    fn rollback(&mut self, state: &mut State) {
+        let Some((there, [written, locked, increased])) = self.savepoints.last() else { return };
+        state.clone_from(there);
+        self.written.truncate(*written);
+        self.locked.truncate(*locked); // they may be free
+        self.increased.truncate(*increased);
+    }
+
     /// Commits: adds what is to be added.
     pub fn increase(&mut self, state: &mut State) {
         for (place, by) in self.increased.drain(..) {
@@ -53,6 +69,14 @@ pub fn perform(state: &mut State, operation: &Operation, touched: &mut Touched) 
             touched.increased.push((place, by));
             return Seen::Done;
         }
+        Operation::Savepoint => {
+            touched.savepoint(state);
+            return Seen::Done;
+        }
+        Operation::Rollback => {
+            touched.rollback(state);
+            return Seen::Done;
+        }
         Operation::Insert(place, _) if state.contains_key(&place) => return Seen::Exists,
         Operation::Update(place, _) | Operation::Delete(place) if !state.contains_key(&place) => {
             return Seen::Found(false);
@@ -67,7 +91,9 @@ pub fn perform(state: &mut State, operation: &Operation, touched: &mut Touched) 
         | Operation::Peek(_)
         | Operation::Lock(..)
         | Operation::Scan(..)
-        | Operation::Increase(..) => unreachable!("handled above"),
+        | Operation::Increase(..)
+        | Operation::Savepoint
+        | Operation::Rollback => unreachable!("handled above"),
     };
     touched.written.push(place);
     match value {
@@ -77,10 +103,10 @@ pub fn perform(state: &mut State, operation: &Operation, touched: &mut Touched) 
     seen
 }
 
-/// Says nothing of the state: the row was another's, or the transaction does not depend on what it has read.
+/// Says nothing of the state: the row was another's, nothing was undone, or the transaction does not depend on what it has read.
 fn is_free(operation: &Operation, seen: &Seen, peeks: Peeks, touched: &Touched) -> bool {
     match operation {
-        Operation::Lock(_, Busy::Fail | Busy::Skip) => *seen == Seen::Refused,
+        Operation::Lock(_, Busy::Fail | Busy::Skip) | Operation::Rollback => *seen == Seen::Refused,
         Operation::Peek(place) => peeks == Peeks::Guess && !touched.written.contains(place),
         _ => false,
     }

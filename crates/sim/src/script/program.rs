@@ -197,6 +197,10 @@ pub enum Action {
         /// Over `key` and `value`.
         value: Option<Expression>,
     },
+    /// Makes a savepoint.
+    Savepoint,
+    /// Goes back to the last savepoint that was made.
+    Rollback,
     /// The end: commit.
     Commit,
     /// The end: undo everything.
@@ -208,6 +212,7 @@ impl Action {
     pub fn writes(&self) -> bool {
         match self {
             Action::Begin | Action::Commit | Action::Abort => false,
+            Action::Savepoint | Action::Rollback => false,
             Action::Get { .. } | Action::Peek { .. } | Action::Scan { .. } => false,
             Action::Lock { .. } => true,
             Action::Put(..) | Action::Insert(..) | Action::Update(..) => true,
@@ -237,6 +242,10 @@ pub enum Operation {
     Delete(Place),
     /// Add to the value, or make it, at the commit.
     Increase(Place, i64),
+    /// Make a savepoint.
+    Savepoint,
+    /// Undo what was written since the last one. If there is none, nothing.
+    Rollback,
 }
 
 /// What an operation has shown to its transaction.
@@ -244,11 +253,11 @@ pub enum Operation {
 pub enum Seen {
     /// Of a get, a peek, or a lock.
     Value(Option<i64>),
-    /// Of a lock: it is another's.
+    /// Of a lock: it is another's. Of a rollback: other operations are half-way.
     Refused,
     /// Of a scan.
     Rows(Vec<(u32, i64)>),
-    /// Of a put or an insert that did what it was asked, and of an increase.
+    /// Of a put or an insert that did what it was asked, of an increase, and of savepoints.
     Done,
     /// Of an insert: there was a row.
     Exists,
@@ -381,6 +390,8 @@ impl<'s> Cursor<'s> {
             Action::Update(place, expression) => Operation::Update(self.place(place), value(expression)),
             Action::Delete(place) => Operation::Delete(self.place(place)),
             Action::Increase(place, by) => Operation::Increase(self.place(place), value(by)),
+            Action::Savepoint => Operation::Savepoint,
+            Action::Rollback => Operation::Rollback,
             Action::Begin | Action::Commit | Action::Abort => unreachable!("handled by `advance`"),
         }
     }

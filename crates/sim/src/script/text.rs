@@ -221,6 +221,8 @@ impl Rest<'_, '_> {
         let word = self.word("a statement")?;
         Ok(match word {
             "begin" => Action::Begin,
+            "savepoint" => Action::Savepoint,
+            "rollback" => Action::Rollback,
             "commit" => Action::Commit,
             "abort" => Action::Abort,
             "get" | "peek" | "lock" => self.reading_one(word, None)?,

@@ -153,4 +153,8 @@ impl<R: Rules> Tracker for ByTime<R> {
     fn read_in_range(reads: &mut ReadSet, slot: *const Slot) {
         reads.list(slot);
     }
+
+    fn unmake(reads: &mut ReadSet, slot: *const Slot) {
+        reads.unlist(slot);
+    }
 }

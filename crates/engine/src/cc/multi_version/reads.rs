@@ -120,6 +120,11 @@ impl ReadSet {
         }
     }
 
+    /// The record is no more. One that has its slot next was not found in any range.
+    pub(super) fn unlist(&mut self, slot: *const Slot) {
+        self.found.retain(|&(_, found)| !std::ptr::eq(found, slot));
+    }
+
     /// Goes through the noted ranges again, and leaves the time there. Each record that was not found there before is given to
     /// `look`, which returns false where that is enough. Returns false likewise, or if others change a range too fast.
     ///

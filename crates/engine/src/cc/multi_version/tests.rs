@@ -154,7 +154,7 @@ fn what_was_known_stays_known() {
     hand.commit_change(2, Change::Insert(b"0"));
     let mut later = hand.begin();
     assert_eq!(hand.change(&mut later, 3, Change::Insert(b"1")), Ok(Written::Done));
-    MultiVersion::rollback_to(hand.env(), &mut later, 0);
+    MultiVersion::rollback_to(hand.env(), &mut later, 0, false).expect("memory");
     assert_eq!(hand.find(3), None);
     assert_eq!(hand.change(&mut second, 3, Change::Put(b"1")), Err(Refused::Abort(Abort::Unserializable)));
     hand.commit(later);

@@ -79,6 +79,17 @@ pub(super) fn unlock<T: Tracker>(env: Env<'_, Mvcc<T>>, txn: &mut Txn<T>) {
 pub(super) fn undo<T: Tracker>(env: Env<'_, Mvcc<T>>, tag: Tag, write: &Write) {
     // SAFETY: slots are never unmapped.
     let slot = unsafe { &*write.slot };
+    take_off(env, tag, write);
+    reclaim::retire_version(slot, write.new, env.local);
+    if write.old.is_null() {
+        env.shared.reclaimer.retire_slot(slot, &write.target, env.local);
+    }
+}
+
+/// Takes the version of a write off its chain; and the key of a record that was made for it out of its index.
+pub(super) fn take_off<T: Tracker>(env: Env<'_, Mvcc<T>>, tag: Tag, write: &Write) {
+    // SAFETY: slots are never unmapped.
+    let slot = unsafe { &*write.slot };
     // SAFETY: ours, and in its chain.
     unsafe { &*write.new }.set_stamp(Stamp::aborted(tag));
     let removed = slot.install(write.new, write.old);
@@ -101,7 +112,5 @@ pub(super) fn undo<T: Tracker>(env: Env<'_, Mvcc<T>>, tag: Tag, write: &Write) {
         // SAFETY: the index lives as long as the database; the thread is inside an epoch.
         let removed = unsafe { (*index).remove(env.local, &key, id) };
         debug_assert!(removed, "a record's key is in its index until the record is removed");
-        env.shared.reclaimer.retire_slot(slot, &write.target, env.local);
     }
-    reclaim::retire_version(slot, write.new, env.local);
 }

@@ -29,6 +29,7 @@ mod shuttle_tests;
 mod tests;
 mod timed;
 mod tracker;
+mod undone;
 
 use super::{
     Abort, Change, Changed, ConcurrencyControl, Declared, Env, Holder, Intent, NotBegun, Reads, Refused,
@@ -100,6 +101,7 @@ pub struct Txn<T: Tracker> {
     charge: Charge,
     has_locks: bool,
     present: Present,
+    undone: undone::Undone,
 }
 
 /// A version that this transaction has installed.
@@ -271,7 +273,7 @@ impl<T: Tracker> Txn<T> {
 
 // SAFETY: `value` lends a version's bytes. The version is visible to the open snapshot, so it is not
 // reclaimed before that closes; or it is the transaction's own, which stays in the chain below its
-// later ones until the end. No tombstone over a visible value is older than all snapshots, so its record is not removed.
+// later ones until the end, or is kept as long when it is undone. No tombstone over a visible value is older than all snapshots, so its record is not removed.
 // (Under schemes with times that holds of what has been read with a note, in front of which nothing comes as of earlier; what has
 // been read without one is copied.)
 unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
@@ -361,13 +363,14 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
             charge: Charge::new(memory),
             has_locks: false,
             present: Present::new(),
+            undone: undone::Undone::new(memory),
             newest_seen: Cell::new(0),
             reads: T::reads(memory),
         }
     }
 
     fn drop_txn(shared: &Shared<T>, txn: &mut Txn<T>) {
-        debug_assert!(txn.writes.is_empty());
+        debug_assert!(txn.writes.is_empty() && txn.undone.is_empty());
         txn.member.leave(&shared.registry);
     }
 
@@ -458,15 +461,12 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
         txn.writes.len()
     }
 
-    fn rollback_to(env: Env<'_, Self>, txn: &mut Txn<T>, at: usize) {
-        debug_assert!(at <= txn.writes.len());
-        while txn.writes.len() > at {
-            let write = txn.writes.pop().expect("longer than `at`");
-            if T::IS_TIMED {
-                timed::remember(txn, &write);
-            }
-            undo(env, txn.member.tag, &write);
-        }
+    fn rollback_to(env: Env<'_, Self>, txn: &mut Txn<T>, at: usize, keeps: bool) -> Result<(), OutOfMemory> {
+        undone::rollback_to(env, txn, at, keeps)
+    }
+
+    fn forget_undone(env: Env<'_, Self>, txn: &mut Txn<T>) {
+        txn.undone.forget(env.local);
     }
 
     unsafe fn may_queue(
@@ -682,7 +682,7 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
     ) -> Result<(), OutOfMemory> {
         txn.reserve_write()?;
         // SAFETY: the record is the caller's alone.
-        unsafe { Slot::reset(record.cast()) };
+        unsafe { Slot::reset(record.cast(), T::IS_TIMED) };
         let s = slot_of(record);
         if T::IS_TIMED {
             s.raise_read_until(txn.begin());
@@ -721,7 +721,7 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
         at: u64,
     ) -> Result<(), OutOfMemory> {
         // SAFETY: the record is the caller's alone.
-        unsafe { Slot::reset(record.cast()) };
+        unsafe { Slot::reset(record.cast(), T::IS_TIMED) };
         if T::IS_TIMED {
             slot_of(record).raise_read_until(restore::stamp_of(at).timestamp().unwrap_or(FIRST));
         }

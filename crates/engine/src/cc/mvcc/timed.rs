@@ -75,15 +75,6 @@ pub(super) fn undo_if_late<T: Tracker>(
     Err(Abort::WriteConflict)
 }
 
-/// Takes changes back of a transaction that goes on: it knows what was there before.
-pub(super) fn remember<T: Tracker>(txn: &mut Txn<T>, write: &Write) {
-    // SAFETY: slots are never unmapped.
-    T::head_of_read(unsafe { &*write.slot }, txn.begin());
-    if write.old.is_null() {
-        T::read_absent(&mut txn.reads, write.slot, &write.target);
-    }
-}
-
 impl<T: Tracker> Shared<T> {
     /// What another transaction's version means for one that reads as of `at`.
     #[cold]

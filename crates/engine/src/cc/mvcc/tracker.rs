@@ -48,6 +48,10 @@ pub trait Tracker: Sized + Send + Sync + 'static {
     fn reads(memory: &Arc<Memory>) -> Self::Reads;
     /// The transaction has read this version (or `None` of those) of a record that is indexed.
     fn read(reads: &mut Self::Reads, slot: *const Slot, version: Option<*const Version>);
+    /// As `read` of a value, by a transaction that may have noted it as often as it has gone back to a savepoint.
+    fn read_undone(reads: &mut Self::Reads, slot: *const Slot, version: *const Version) {
+        Self::read(reads, slot, Some(version));
+    }
     /// The transaction knows which keys there are in a range. Returns false if its records need not be noted one by one.
     fn read_range(reads: &mut Self::Reads, scanned: &Scanned<'_>) -> bool;
     /// The transaction knows that there is no value under the key of `target`; `slot`: what the index named, or null.
@@ -128,6 +132,10 @@ pub trait Tracker: Sized + Send + Sync + 'static {
     }
     /// The record has been found in that range.
     fn read_in_range(reads: &mut Self::Reads, slot: *const Slot) {
+        let _ = (reads, slot);
+    }
+    /// A record that the transaction has made is no more: its slot may serve another one before the transaction ends.
+    fn unmake(reads: &mut Self::Reads, slot: *const Slot) {
         let _ = (reads, slot);
     }
 }

@@ -97,6 +97,10 @@ impl<R: Rules> Tracker for SerialSafetyNet<R> {
         }
     }
 
+    fn read_undone(reads: &mut ReadSet, slot: *const Slot, version: *const Version) {
+        reads.push_once(slot, version);
+    }
+
     fn read_range(reads: &mut ReadSet, scanned: &Scanned<'_>) -> bool {
         R::read_range(reads, scanned)
     }

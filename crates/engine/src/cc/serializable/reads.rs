@@ -72,6 +72,18 @@ impl ReadSet {
         self.records.push(ReadRecord { slot, version });
     }
 
+    /// As `push`, of what may have been noted before, any number of times: takes no more room than keeping each twice.
+    pub(super) fn push_once(&mut self, slot: *const Slot, version: *const Version) {
+        if self.records.len() == self.records.capacity() && !self.is_untracked {
+            self.records.sort_unstable();
+            self.records.dedup();
+            if self.records.len() > self.records.capacity() / 2 && !self.grow() {
+                return;
+            }
+        }
+        self.push(slot, version);
+    }
+
     /// Makes room for more records; where there is none, by keeping each once. Returns false if that is not enough.
     #[cold]
     fn grow(&mut self) -> bool {

@@ -234,6 +234,11 @@ impl Accesses {
         self.entries[write.entry as usize].held
     }
 
+    /// The number of the entry of the record that a write is of.
+    pub(super) fn entry_of(&self, write: &Write) -> usize {
+        write.entry as usize
+    }
+
     /// The record that a write is of.
     pub(super) fn record_of(&self, write: &Write) -> *const Record {
         self.entries[write.entry as usize].record

@@ -19,7 +19,7 @@ pub(in crate::cc) unsafe fn read_committed<P: Policy, S: Suspend>(
     note: impl FnOnce(&mut Txn, u64) -> Result<(), Refused>,
 ) -> bool {
     if let Access::New = *access
-        && let Some(own) = P::own(txn, record)
+        && let Some(own) = P::read_own(txn, record)
     {
         *access = own.map_or(Access::Absent, Access::Value);
         return true;

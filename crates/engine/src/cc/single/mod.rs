@@ -25,9 +25,11 @@ mod partitions;
 mod range_times;
 mod record;
 mod removed;
+mod rollback;
 #[cfg(all(test, braid_shuttle))]
 pub(super) mod shuttle_tests;
 mod txn;
+mod undone;
 
 use super::common::ranges::Noted;
 use super::common::registry::Registry;
@@ -170,6 +172,14 @@ pub trait Policy: Sized + Send + Sync + 'static {
         txn.own_of(Self::find(txn, record)?)
     }
 
+    /// The same, for a read: the value is lent until the transaction ends.
+    #[inline(always)]
+    fn read_own(txn: &Txn, record: *const Record) -> Option<Option<*const [u8]>> {
+        let own = Self::own(txn, record)?;
+        txn.undone.note_read();
+        Some(own)
+    }
+
     /// Makes room for one more write, and an entry for it.
     #[inline(always)]
     fn reserve(txn: &mut Txn) -> Result<(), OutOfMemory> {
@@ -300,18 +310,6 @@ fn remove<'t, P: Policy>(env: Env<'_, Single<P>>, targets: impl Iterator<Item = 
     }
 }
 
-/// Takes back a record that the transaction has made.
-fn take_back<P: Policy>(env: Env<'_, Single<P>>, record: *const Record, target: &Target) {
-    let made = record_of(record);
-    made.latch();
-    if made.content() != Content::Nothing {
-        return made.unlatch(); // another transaction has given it a value
-    }
-    // At a time that is no commit's: so a transaction that has found it without a value finds it changed.
-    made.install(None, env.shared.registry.now(), P::INLINES, env.local);
-    remove(env, std::iter::once(target));
-}
-
 /// The transaction depends on it that there is no value.
 fn note_absent<P: Policy>(txn: &mut Txn, record: *const Record, target: &Target) {
     if P::TRACKS_READS {
@@ -319,7 +317,7 @@ fn note_absent<P: Policy>(txn: &mut Txn, record: *const Record, target: &Target)
     }
 }
 
-// SAFETY: `value` lends a copy of the transaction's own, or a value that a lock or a partition of the transaction keeps from being replaced.
+// SAFETY: `value` lends a copy of the transaction's own; or what it is going to write, which is kept when it is undone; or a value that a lock or a partition of the transaction keeps from being replaced.
 // The memory of records that are removed while it is open is not given back.
 unsafe impl<P: Policy> ConcurrencyControl for Single<P> {
     const READS: Reads = Reads::Current;
@@ -394,7 +392,7 @@ unsafe impl<P: Policy> ConcurrencyControl for Single<P> {
     }
 
     fn drop_txn(shared: &Shared, txn: &mut Txn) {
-        debug_assert!(txn.accesses.writes.is_empty());
+        debug_assert!(txn.accesses.writes.is_empty() && txn.undone.is_empty());
         txn.member.leave(&shared.registry);
     }
 
@@ -489,18 +487,13 @@ unsafe impl<P: Policy> ConcurrencyControl for Single<P> {
         txn.accesses.writes.len()
     }
 
-    fn rollback_to(env: Env<'_, Self>, txn: &mut Txn, at: usize) {
-        debug_assert!(at <= txn.accesses.writes.len() && !txn.has_latched);
-        while txn.accesses.writes.len() > at {
-            let write = txn.accesses.pop().expect("longer than `at`");
-            if let Some(new) = write.new {
-                // SAFETY: not published, and lent to nobody that is still there.
-                unsafe { drop_value(new, env.local) };
-            }
-            if write.is_new {
-                take_back(env, txn.accesses.record_of(&write), &write.target);
-            }
-        }
+    fn rollback_to(env: Env<'_, Self>, txn: &mut Txn, at: usize, keeps: bool) -> Result<(), OutOfMemory> {
+        rollback::rollback_to(env, txn, at, keeps);
+        Ok(())
+    }
+
+    fn forget_undone(env: Env<'_, Self>, txn: &mut Txn) {
+        txn.undone.forget(env.local);
     }
 
     #[inline(always)]
@@ -526,7 +519,7 @@ unsafe impl<P: Policy> ConcurrencyControl for Single<P> {
             Access::Value(value) => Ok(Some(value)),
             Access::Absent => Ok(None),
             Access::Refused(refused) => Err(refused),
-            Access::Unread => Ok(match P::own(txn, record) {
+            Access::Unread => Ok(match P::read_own(txn, record) {
                 Some(own) => own,
                 None => record_of(record).stable_bytes(), // it is locked
             }),
@@ -743,7 +736,7 @@ unsafe impl<P: Policy> ConcurrencyControl for Single<P> {
             return; // it has not begun
         }
         txn.unlatch();
-        Self::rollback_to(env, txn, 0);
+        rollback::undo_all(env, txn);
         txn.drop_new(env.local);
         P::ends(env, txn);
         txn.release();

@@ -9,6 +9,7 @@ use super::partitions::Partitions;
 use super::range_times::RangeTimes;
 use super::record::{Content, drop_value, record_of};
 use super::removed::{Removals, Removed};
+use super::undone::Undone;
 use crate::cc::common::participant::Participant;
 use crate::cc::common::ranges::{Ranges, Revisit};
 use crate::cc::common::registry::{Floor, Registry};
@@ -92,6 +93,8 @@ pub struct Txn {
     pub(super) new: Option<*mut Version>,
     /// It is prepared, and what it writes is latched.
     pub(super) has_latched: bool,
+    /// What it has written and undone.
+    pub(super) undone: Undone,
 }
 // SAFETY: the value that is being made is the transaction's own.
 unsafe impl Send for Txn {}
@@ -114,6 +117,7 @@ impl Txn {
             charge: Charge::new(memory),
             new: None,
             has_latched: false,
+            undone: Undone::new(),
         }
     }
 
@@ -201,6 +205,7 @@ impl Txn {
         self.found.clear();
         self.copies.reset();
         self.is_full = false;
+        self.undone.end();
         if !self.long_copies.is_empty() {
             let bytes = self.long_copies.iter().map(|copy| size_of_val(&**copy)).sum();
             self.charge.clear(&mut self.long_copies, 0);

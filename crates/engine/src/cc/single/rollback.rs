@@ -1,0 +1,68 @@
+//! Writes that a transaction takes back: all of them when it is undone, or those since a savepoint, and then it goes on.
+//!
+//! Invariant: a transaction that goes on depends on it that there was no value where it had made a record. That is noted of the
+//! key, as the record is no more. What else its writes have told it is noted or locked as before.
+
+use super::record::{Content, drop_value, record_of};
+use super::{Entry, Held, Policy, Single, Txn, note_absent, remove};
+use crate::cc::{Env, Target};
+use crate::record::Record;
+
+/// See [`ConcurrencyControl::rollback_to`](crate::cc::ConcurrencyControl::rollback_to).
+pub(super) fn rollback_to<P: Policy>(env: Env<'_, Single<P>>, txn: &mut Txn, at: usize, keeps: bool) {
+    debug_assert!(at <= txn.accesses.writes.len() && !txn.has_latched);
+    let keeps = keeps && txn.undone.has_read_own();
+    while txn.accesses.writes.len() > at {
+        let write = txn.accesses.pop().expect("longer than `at`");
+        match write.new {
+            Some(new) if keeps => txn.undone.keep(new),
+            // SAFETY: not published, and lent to nobody.
+            Some(new) => unsafe { drop_value(new, env.local) },
+            None => {}
+        }
+        if write.is_new {
+            let number = txn.accesses.entry_of(&write);
+            let record = txn.accesses.entries[number].record;
+            if take_back(env, record, &write.target) {
+                forget_record(&mut txn.accesses.entries[number]);
+                note_absent::<P>(txn, record, &write.target);
+            }
+        }
+    }
+}
+
+/// Takes back all writes of a transaction that ends.
+pub(super) fn undo_all<P: Policy>(env: Env<'_, Single<P>>, txn: &mut Txn) {
+    while let Some(write) = txn.accesses.pop() {
+        if let Some(new) = write.new {
+            // SAFETY: not published, and lent to nobody that is still there.
+            unsafe { drop_value(new, env.local) };
+        }
+        if write.is_new {
+            take_back(env, txn.accesses.record_of(&write), &write.target);
+        }
+    }
+}
+
+/// Takes back a record that the transaction has made. Returns false if another transaction has given it a value.
+fn take_back<P: Policy>(env: Env<'_, Single<P>>, record: *const Record, target: &Target) -> bool {
+    let made = record_of(record);
+    made.latch();
+    if made.content() != Content::Nothing {
+        made.unlatch();
+        return false;
+    }
+    // At a time that is no commit's: so a transaction that has found it without a value finds it changed.
+    made.install(None, env.shared.registry.now(), P::INLINES, env.local);
+    remove(env, std::iter::once(target));
+    true
+}
+
+/// The transaction does not depend on a record that it had made any more, nor has it locked: nobody finds it.
+fn forget_record(entry: &mut Entry) {
+    entry.seen = None;
+    if entry.held == Held::Alone {
+        entry.held = Held::Not;
+        record_of(entry.record).unlock();
+    }
+}
