@@ -4,8 +4,6 @@
 //! decided under the lock of the log's state.
 
 use super::Lsn;
-use super::buffer::Shared;
-use crate::sync::Arc;
 
 /// The holds on a log, and how far it has been given up.
 #[derive(Debug)]
@@ -34,8 +32,8 @@ impl Holds {
         needed.saturating_sub(self.oldest(needed))
     }
 
-    /// Takes a hold; an error says where the log begins.
-    fn take(&mut self, lsn: u64, needed: u64) -> Result<u64, Lsn> {
+    /// Takes a hold, which gets a number; an error says where the log begins.
+    pub(super) fn take(&mut self, lsn: u64, needed: u64) -> Result<u64, Lsn> {
         let oldest = self.oldest(needed);
         if lsn < oldest {
             return Err(Lsn(oldest));
@@ -52,62 +50,15 @@ impl Holds {
         Lsn(self.given_up)
     }
 
-    fn position(&self, id: u64) -> Option<usize> {
-        self.list.iter().position(|(other, _)| *other == id)
-    }
-}
-
-/// A claim of a reader on the log, from a position on, as long as it is there.
-pub struct Hold {
-    shared: Arc<Shared>,
-    id: u64,
-    lsn: Lsn,
-}
-
-impl Hold {
-    /// On the log from `lsn` on. An error says where the log begins by now.
-    pub(super) fn take(shared: &Arc<Shared>, lsn: Lsn) -> Result<Hold, Lsn> {
-        let mut state = shared.state();
-        let needed = state.truncate_before;
-        let id = state.holds.take(lsn.0, needed)?;
-        drop(state);
-        Ok(Hold { shared: Arc::clone(shared), id, lsn })
+    /// Has a hold go on. Returns false if it was cut.
+    pub(super) fn move_to(&mut self, id: u64, lsn: u64) -> bool {
+        let found = self.list.iter_mut().find(|(other, _)| *other == id);
+        found.map(|(_, at)| *at = lsn).is_some()
     }
 
-    /// From where on it holds.
-    pub fn lsn(&self) -> Lsn {
-        self.lsn
-    }
-
-    /// Nothing before `lsn` is held any more. An error says that the hold was cut, and where the log begins.
-    pub fn move_to(&mut self, lsn: Lsn) -> Result<(), Lsn> {
-        debug_assert!(lsn >= self.lsn, "a reader goes forward");
-        let mut state = self.shared.state();
-        let needed = state.truncate_before;
-        let Some(at) = state.holds.position(self.id) else { return Err(Lsn(state.holds.oldest(needed))) };
-        state.holds.list[at].1 = lsn.0;
-        if self.lsn.0 < needed {
-            state.has_request = true; // there is something to give up
-            self.shared.work.notify_one();
-        }
-        self.lsn = lsn;
-        Ok(())
-    }
-}
-
-impl Drop for Hold {
-    fn drop(&mut self) {
-        let mut state = self.shared.state();
-        if let Some(at) = state.holds.position(self.id) {
-            state.holds.list.swap_remove(at);
-            state.has_request = true;
-            self.shared.work.notify_one();
-        }
-    }
-}
-
-impl std::fmt::Debug for Hold {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Hold").field("lsn", &self.lsn).finish_non_exhaustive()
+    /// Takes a hold away. Returns false if it was cut.
+    pub(super) fn remove(&mut self, id: u64) -> bool {
+        let found = self.list.iter().position(|(other, _)| *other == id);
+        found.map(|at| self.list.swap_remove(at)).is_some()
     }
 }

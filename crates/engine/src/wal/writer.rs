@@ -3,7 +3,7 @@
 use super::buffer::Shared;
 use super::flusher::Flusher;
 use super::format::Kind;
-use super::holds::Hold;
+use super::hold::Hold;
 use super::lane::Body;
 use super::{Changes, DatabaseId, Error, Lsn, Options, Result, Room, Stall, Statistics, Tail};
 use crate::metrics::{Clock, LogCondition};
