@@ -366,9 +366,13 @@ impl Error {
         }
     }
 
-    /// Those about following what is committed.
-    fn fmt_of_changes(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    /// Those about what the log has of the past.
+    fn fmt_of_log(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Error::OutOfReach { asked, first, last } => write!(
+                f,
+                "the database cannot be restored to {asked}: what there is reaches from {first} to {last}"
+            ),
             Error::NoLog => f.write_str(
                 "the database has no log to read changes from: open it in a directory, with Durability::Sync or \
                  Durability::Async",
@@ -522,13 +526,10 @@ impl fmt::Display for Error {
             Error::Storage(error) => error.fmt(f),
             Error::Checkpoint(error) => error.fmt(f),
             Error::CheckpointFailed(error) => write!(f, "the checkpoint failed: {error}"),
-            Error::OutOfReach { asked, first, last } => write!(
-                f,
-                "the database cannot be restored to {asked}: what there is reaches from {first} to {last}"
-            ),
-            Error::NoLog | Error::ChangesRemoved { .. } | Error::NoSuchPosition { .. } => {
-                self.fmt_of_changes(f)
-            }
+            Error::OutOfReach { .. }
+            | Error::NoLog
+            | Error::ChangesRemoved { .. }
+            | Error::NoSuchPosition { .. } => self.fmt_of_log(f),
             Error::NoDatabase => f.write_str("there is no database in this directory"),
             Error::Occupied { found } => occupied(f, found),
             Error::Unfinished => f.write_str(UNFINISHED),

@@ -48,12 +48,19 @@ type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 struct Replica {
     tables: BTreeMap<u32, (String, Rows)>,
     position: ChangePosition,
+    /// When each row was last written.
+    times: BTreeMap<(u32, Vec<u8>), u64>,
 }
 
 impl Replica {
     /// Of nothing, from the beginning of a new database.
     fn from_oldest<C: ConcurrencyControl>(db: &Database<C>) -> Replica {
-        Replica { tables: BTreeMap::new(), position: db.oldest_change_position().unwrap() }
+        Replica::new(db.oldest_change_position().unwrap())
+    }
+
+    /// Of nothing, from a position on.
+    fn new(position: ChangePosition) -> Replica {
+        Replica { tables: BTreeMap::new(), position, times: BTreeMap::new() }
     }
 
     fn apply(&mut self, transaction: &ChangedTransaction) {
@@ -67,6 +74,11 @@ impl Replica {
                 );
                 (name.clone(), Rows::new())
             });
+            if let ChangeKind::Put { key, .. } | ChangeKind::Delete { key } = change.kind {
+                let at = transaction.commit_timestamp().unwrap();
+                let before = self.times.insert((number, key.to_vec()), at);
+                assert!(before.is_none_or(|before| before <= at), "commits of a row come in their order");
+            }
             match change.kind {
                 ChangeKind::Put { key, value } => drop(rows.insert(key.to_vec(), value.to_vec())),
                 ChangeKind::Delete { key } => drop(rows.remove(key)),

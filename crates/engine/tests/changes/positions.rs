@@ -138,7 +138,7 @@ fn positions_that_are_gone() {
     check(&db);
     assert_eq!(db.oldest_change_position().unwrap(), oldest);
     // From the oldest on: the changes of the last two rounds, over the rows.
-    let mut replica = Replica { tables: Default::default(), position: oldest };
+    let mut replica = Replica::new(oldest);
     replica.tables.insert(0, ("t".into(), crate::contents(&db).remove("t").unwrap()));
     replica.catch_up(&db).unwrap();
     replica.check(&db);

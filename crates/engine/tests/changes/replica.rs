@@ -216,7 +216,7 @@ fn begins<C: ConcurrencyControl>() {
         for _ in 0..5 {
             let start = db.change_position().unwrap();
             let mut changes = db.changes(start).unwrap();
-            let mut replica = Replica { tables: Default::default(), position: start };
+            let mut replica = Replica::new(start);
             for (number, raw) in raw.iter().enumerate() {
                 let read = db.transact(|tx| {
                     let (mut rows, mut found) = (raw.scan(tx), crate::Rows::new());
