@@ -26,18 +26,21 @@ struct Names {
 #[derive(Clone, Debug)]
 pub(crate) struct Lossy {
     names: Arc<Mutex<Names>>,
+    /// Held while anything changes: a crash is of one moment.
+    moment: Arc<Mutex<()>>,
     /// Has the lock.
     locks: MemoryStorage,
 }
 
 impl Lossy {
     pub(crate) fn new() -> Lossy {
-        Lossy { names: Arc::default(), locks: MemoryStorage::new(1 << 20) }
+        Lossy { names: Arc::default(), moment: Arc::default(), locks: MemoryStorage::new(1 << 20) }
     }
 
     /// What a crash at this moment leaves: of each sector that was not synced the old contents or the new.
     pub(crate) fn crash(&self, random: &mut Random) -> Lossy {
         const SECTOR: usize = 512;
+        let _moment = self.moment.lock().unwrap();
         let names = self.names.lock().unwrap();
         let kept = if random.next(2) == 0 { &names.now } else { &names.synced };
         let mut left = Names::default();
@@ -57,7 +60,7 @@ impl Lossy {
             left.now.insert(name.clone(), file);
         }
         left.synced.clone_from(&left.now);
-        Lossy { names: Arc::new(Mutex::new(left)), locks: MemoryStorage::new(1 << 20) }
+        Lossy { names: Arc::new(Mutex::new(left)), ..Lossy::new() }
     }
 }
 
@@ -67,6 +70,7 @@ fn missing(operation: Operation, name: &str) -> StorageError {
 
 impl Storage for Lossy {
     fn open(&self, name: &str, mode: OpenMode) -> Result<Box<dyn File>> {
+        let _moment = self.moment.lock().unwrap();
         let mut names = self.names.lock().unwrap();
         let contents = match (names.now.get(name), mode) {
             (Some(_), OpenMode::CreateNew) => {
@@ -79,22 +83,25 @@ impl Storage for Lossy {
             }
             (None, _) => return Err(missing(Operation::Open, name)),
         };
-        Ok(Box::new(LossyFile { name: name.into(), contents }))
+        Ok(Box::new(LossyFile { name: name.into(), contents, moment: self.moment.clone() }))
     }
     fn list(&self) -> Result<Vec<String>> {
         Ok(self.names.lock().unwrap().now.keys().cloned().collect())
     }
     fn remove(&self, name: &str) -> Result<()> {
+        let _moment = self.moment.lock().unwrap();
         let removed = self.names.lock().unwrap().now.remove(name);
         removed.map(drop).ok_or_else(|| missing(Operation::Remove, name))
     }
     fn rename(&self, from: &str, to: &str) -> Result<()> {
+        let _moment = self.moment.lock().unwrap();
         let mut names = self.names.lock().unwrap();
         let contents = names.now.remove(from).ok_or_else(|| missing(Operation::Rename, from))?;
         names.now.insert(to.into(), contents);
         Ok(())
     }
     fn sync_directory(&self) -> Result<()> {
+        let _moment = self.moment.lock().unwrap();
         let mut names = self.names.lock().unwrap();
         names.synced = names.now.clone();
         Ok(())
@@ -111,6 +118,7 @@ impl Storage for Lossy {
 struct LossyFile {
     name: String,
     contents: Shared,
+    moment: Arc<Mutex<()>>,
 }
 
 impl File for LossyFile {
@@ -125,6 +133,7 @@ impl File for LossyFile {
         Ok(bytes)
     }
     fn write_at(&self, offset: u64, data: &[u8]) -> Result<usize> {
+        let _moment = self.moment.lock().unwrap();
         let mut contents = self.contents.lock().unwrap();
         let (start, end) = (offset as usize, offset as usize + data.len());
         let len_bytes = contents.now.len().max(end);
@@ -133,16 +142,19 @@ impl File for LossyFile {
         Ok(data.len())
     }
     fn preallocate(&self, offset: u64, bytes: u64) -> Result<()> {
+        let _moment = self.moment.lock().unwrap();
         let mut contents = self.contents.lock().unwrap();
         let len_bytes = contents.now.len().max((offset + bytes) as usize);
         contents.now.resize(len_bytes, 0);
         Ok(())
     }
     fn truncate(&self, len_bytes: u64) -> Result<()> {
+        let _moment = self.moment.lock().unwrap();
         self.contents.lock().unwrap().now.resize(len_bytes as usize, 0);
         Ok(())
     }
     fn sync_data(&self) -> Result<()> {
+        let _moment = self.moment.lock().unwrap();
         let mut contents = self.contents.lock().unwrap();
         contents.synced = contents.now.clone();
         Ok(())
