@@ -12,7 +12,7 @@ mod tables;
 use braiddb::changes::{ChangeKind, ChangePosition, ChangedTransaction, Changes};
 use braiddb::metrics::SystemClock;
 use braiddb::storage::{MemoryStorage, Storage};
-use braiddb::{ConcurrencyControl, Database, Durability, Options, Result, Serializable, Table};
+use braiddb::{ConcurrencyControl, Database, Durability, Options, Plain, Result, Serializable, Table};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -198,4 +198,23 @@ fn transactions_come_as_they_were_committed() {
     assert_eq!(decoded(2), [(1, None)]);
     let wrong = all[1].changes().next().unwrap().decode::<u64, u64>();
     assert!(matches!(wrong, Err(braiddb::Error::TableMismatch { .. })), "{wrong:?}");
+}
+
+/// Values that are read where they lie are aligned, whatever keys lie beside them.
+#[test]
+fn values_are_aligned() {
+    let storage = memory();
+    let db: Database = open(&storage);
+    let table: Table<String, Plain<[u64; 2]>> = db.table("t").unwrap();
+    let key = |length: u64| "k".repeat(length as usize);
+    db.transact(|tx| (0..20).try_for_each(|length| tx.put(table, key(length), &[length, !length]))).unwrap();
+    let mut changes = db.changes(db.oldest_change_position().unwrap()).unwrap();
+    changes.wait_next().unwrap().unwrap();
+    let transaction = changes.wait_next().unwrap().unwrap();
+    assert_eq!(transaction.changes().count(), 20);
+    for change in &transaction {
+        let (key, value) = change.decode::<String, Plain<[u64; 2]>>().unwrap().unwrap();
+        let length = key.len() as u64;
+        assert_eq!(value, Some(&[length, !length]));
+    }
 }
