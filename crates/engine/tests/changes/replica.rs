@@ -61,6 +61,15 @@ fn change_tables<C: ConcurrencyControl>(db: &Database<C>, random: &mut Random) {
     }
 }
 
+/// Says that others are to end, also after a panic.
+struct Ending<'e>(&'e AtomicBool);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
 /// Several threads work for a while, with checkpoints and changes of tables in between; `follow` goes on meanwhile, and is told when they
 /// have ended.
 fn work_for_a_while<C: ConcurrencyControl>(
@@ -95,10 +104,11 @@ fn work_for_a_while<C: ConcurrencyControl>(
                 thread::sleep(Duration::from_millis(1));
             }
         });
+        let ending = Ending(has_ended);
         while workers.iter().any(|worker| !worker.is_finished()) {
             follow(false);
         }
-        has_ended.store(true, Relaxed);
+        drop(ending);
     });
     follow(true);
 }
