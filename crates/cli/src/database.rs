@@ -1,6 +1,7 @@
 //! The commands for a database on disk: what they share is how one is opened.
 
 pub mod backup;
+pub mod changes;
 pub mod drop;
 pub mod dump;
 pub mod info;

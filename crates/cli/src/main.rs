@@ -47,6 +47,8 @@ enum Command {
     Get(database::look::GetArgs),
     /// Prints rows of a table of a database on disk, in the order of their keys
     Scan(database::look::ScanArgs),
+    /// Prints what was committed to a database on disk, one transaction after the other, as far as its log goes back
+    Changes(database::changes::ChangesArgs),
     /// Writes the rows of a database on disk as text, as of one moment
     Dump(database::dump::DumpArgs),
     /// Reads rows that `dump` has written into a database on disk
@@ -89,6 +91,7 @@ fn run(command: &Command) -> Result<(), database::open::Failure> {
         Command::Tables(args) => database::look::tables(args),
         Command::Get(args) => database::look::get(args),
         Command::Scan(args) => database::look::scan(args),
+        Command::Changes(args) => database::changes::changes(args),
         Command::Dump(args) => database::dump::dump(args),
         Command::Load(args) => database::load::load(args),
         Command::Drop(args) => database::drop::drop(args),

@@ -532,3 +532,43 @@ fn structs_are_objects_with_their_fields() {
         }
     }
 }
+
+#[test]
+fn what_was_committed_is_printed() {
+    // Proves that `changes` prints transactions with typed rows, goes on from a position, and says why it cannot.
+    let directory = Directory::new("changes");
+    let db = open(&directory.0.join("db"));
+    let names: Table<(u32, String), str> = db.table("names").unwrap();
+    db.transact(|tx| {
+        tx.put(names, (1, "a".to_string()), "Ada")?;
+        tx.put(names, (2, "b".to_string()), "Eve")
+    })
+    .unwrap();
+    db.transact(|tx| tx.delete(names, (1, "a".to_string()))).unwrap();
+    db.rename_table("names", "people").unwrap();
+    db.clear(names).unwrap();
+    db.close().unwrap();
+    let all = printed(&directory, "changes db");
+    let lines: Vec<_> = all.lines().filter(|line| !line.starts_with("position ")).collect();
+    let expected = [
+        r#"{"table":"names","number":0,"key_type":"(u32, string)","value_type":"string","definitions":[]}"#,
+        r#"{"table":"names","key":[1,"a"],"value":"Ada"}"#,
+        r#"{"table":"names","key":[2,"b"],"value":"Eve"}"#,
+        r#"{"table":"names","key":[1,"a"],"deleted":true}"#,
+        r#"{"table":"people","number":0,"key_type":"(u32, string)","value_type":"string","definitions":[]}"#,
+        r#"{"table":"people","cleared":true}"#,
+    ];
+    assert_eq!(lines, expected);
+    let positions: Vec<_> = all.lines().filter_map(|line| line.strip_prefix("position ")).collect();
+    assert_eq!(positions.len(), 5);
+    let rest = printed(&directory, &format!("changes db --from {} --limit 1 --json", positions[1]));
+    assert!(rest.starts_with(&format!(r#"{{"position":"{}","commit_timestamp":"#, positions[2])), "{rest}");
+    let deleted = r#""changes":[{"table":"people","key":[1,"a"],"deleted":true}]}"#; // by the name that it has now
+    assert!(rest.trim_end().ends_with(deleted), "{rest}");
+    assert_eq!(printed(&directory, &format!("changes db --from {}", positions[4])), "");
+    assert_eq!(braid(&directory, "changes db --from 12").status.code(), Some(2));
+    fs::create_dir(directory.0.join("other")).unwrap();
+    open(&directory.0.join("other")).close().unwrap();
+    let foreign = refused(&directory, &format!("changes other --from {}", positions[0]));
+    assert!(foreign.contains("another database"), "{foreign}");
+}

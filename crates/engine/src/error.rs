@@ -255,6 +255,22 @@ pub enum Error {
         /// The last.
         last: wal::Point,
     },
+    /// The database has no log, so nobody can follow its changes: it is in memory, or was opened with
+    /// [`Durability::None`](crate::Durability::None).
+    NoLog,
+    /// What was committed behind this position is not kept any more: see [`Database::changes`](crate::Database::changes). Begin again with
+    /// the present rows.
+    ChangesRemoved {
+        /// The position in the log that was asked for.
+        asked: wal::Lsn,
+        /// The first that there is.
+        oldest: wal::Lsn,
+    },
+    /// Changes cannot be read from this position, which is none of this database's log.
+    NoSuchPosition {
+        /// Why.
+        reason: &'static str,
+    },
     /// There is no database in the directory.
     NoDatabase,
     /// There is no database in the directory, but there are other files: none is made among them unless
@@ -352,6 +368,27 @@ impl Error {
             Error::UnknownFront { table, front } => {
                 write!(f, "table {table:?} has a front {front:?}, which this version does not know")
             }
+            _ => Ok(()),
+        }
+    }
+
+    /// Those about what the log has of the past.
+    fn fmt_of_log(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::OutOfReach { asked, first, last } => write!(
+                f,
+                "the database cannot be restored to {asked}: what there is reaches from {first} to {last}"
+            ),
+            Error::NoLog => f.write_str(
+                "the database has no log to read changes from: open it in a directory, with Durability::Sync or \
+                 Durability::Async",
+            ),
+            Error::ChangesRemoved { asked, oldest } => write!(
+                f,
+                "the changes from position {asked} of the log on are not kept any more, which begins at {oldest}: begin \
+                 again with the present rows, and read faster, or open the database with a greater log_held_bytes"
+            ),
+            Error::NoSuchPosition { reason } => write!(f, "changes cannot be read from this position: {reason}"),
             _ => Ok(()),
         }
     }
@@ -511,10 +548,10 @@ impl fmt::Display for Error {
             Error::Storage(error) => error.fmt(f),
             Error::Checkpoint(error) => error.fmt(f),
             Error::CheckpointFailed(error) => write!(f, "the checkpoint failed: {error}"),
-            Error::OutOfReach { asked, first, last } => write!(
-                f,
-                "the database cannot be restored to {asked}: what there is reaches from {first} to {last}"
-            ),
+            Error::OutOfReach { .. }
+            | Error::NoLog
+            | Error::ChangesRemoved { .. }
+            | Error::NoSuchPosition { .. } => self.fmt_of_log(f),
             Error::NoDatabase => f.write_str("there is no database in this directory"),
             Error::Occupied { found } => occupied(f, found),
             Error::Unfinished => f.write_str(UNFINISHED),

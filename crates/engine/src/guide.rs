@@ -15,6 +15,9 @@ struct KeysValuesIndexes;
 #[doc = include_str!("../../../docs/guide/src/async-servers.md")]
 struct AsyncServers;
 
+#[doc = include_str!("../../../docs/guide/src/changes.md")]
+struct Changes;
+
 #[doc = include_str!("../../../docs/guide/src/tuning.md")]
 struct Tuning;
 

@@ -39,6 +39,7 @@ mod durable;
 mod epoch;
 pub mod error;
 mod exec;
+mod feed;
 #[cfg(doctest)]
 mod guide;
 mod index;
@@ -103,6 +104,12 @@ pub mod recovery {
     pub use crate::db::{Past, restore};
     pub use crate::durable::{Damage, Progress, Recovery, RecoveryStage, Restoration};
     pub use crate::wal::Cut;
+}
+
+/// Following what a database commits: [`Database::changes`].
+pub mod changes {
+    pub use crate::feed::{Change, ChangeIter, ChangeKind, ChangedTable, ChangedTransaction, Changes};
+    pub use crate::wal::{ChangePosition, InvalidPosition};
 }
 
 /// For programs that look after databases: backups, checks, salvage, tables without their types.

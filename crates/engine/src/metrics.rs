@@ -177,6 +177,8 @@ pub struct LogStatistics {
     pub flush_ns_sum: u64,
     /// Times that a write was refused for want of room, or that something had waited for the disk for a second.
     pub stalls: u64,
+    /// How much of the log is kept for readers of changes alone.
+    pub held_bytes: u64,
 }
 
 /// How the log of a durable database is.

@@ -85,6 +85,10 @@ pub struct Options {
     /// [`Error::Log`] that says why, until the log goes on. Transactions that have only read, and only what is
     /// durable, are answered meanwhile. Default: 10,000 ms, many times what a busy disk takes. 0: without end.
     pub log_wait_ms: u64,
+    /// How much of the log open readers of changes ([`Database::changes`](crate::Database::changes)) may keep beyond what the database
+    /// needs for itself. One that keeps more is cut off, and answers [`Error::ChangesRemoved`](crate::Error::ChangesRemoved); so is every one when
+    /// there is no room for the log. Default: 1 GiB, about as much as recovery needs itself. 0: they keep nothing.
+    pub log_held_bytes: u64,
     /// A checkpoint begins when the log has grown by so much since the last one began. Default: 1 GiB. 0: none
     /// does for that reason.
     pub checkpoint_log_bytes: u64,
@@ -121,6 +125,7 @@ impl Default for Options {
             log_buffer_bytes: 16 << 20,
             log_lag_ms: 1000,
             log_wait_ms: 10_000,
+            log_held_bytes: 1 << 30,
             checkpoint_log_bytes: 1 << 30,
             checkpoint_interval_s: 600,
             checkpoint_range_bytes: 16 << 20,

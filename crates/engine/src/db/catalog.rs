@@ -127,7 +127,7 @@ impl<C: ConcurrencyControl> Database<C> {
                 durable.checkpoint()?;
             }
         }
-        crate::durable::backup(durable.storage(), to)
+        crate::durable::backup(&**durable.storage(), to)
     }
 }
 

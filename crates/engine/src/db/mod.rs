@@ -1,6 +1,7 @@
 //! The database handle: tables, workers, and the ways to run a transaction.
 
 mod catalog;
+mod changes;
 mod freeze;
 mod handle;
 mod indexes;

@@ -3,7 +3,9 @@
 //! What a checkpoint needs are files of rows that nobody changes any more, and the log from its start to its end or
 //! beyond. Both may be given up meanwhile, for newer checkpoints; then the copy begins again with a newer one.
 
-use super::damage::{begin_copy, check_finished, clear_copy, end_copy, has_fallback, holder, note_unlogged};
+use super::damage::{
+    begin_copy, check_finished, clear_copy, end_copy, holder, note_unlogged, unlogged_times,
+};
 use super::verify::{OpenCheck, inspect};
 use crate::checkpoint::{self, Closed, Identity, Manifest, TableEntry};
 use crate::error::{Error, Result};
@@ -106,9 +108,10 @@ fn copy(from: &dyn Storage, to: &dyn Storage) -> Result<Backup, Failed> {
         Some(manifest) => checkpoint::publish(to, database, manifest)?,
         None => to.sync_directory()?,
     }
-    let is_unlogged = !has_fallback(from)?;
+    let times = unlogged_times(from)?;
+    let is_unlogged = times > 0;
     if is_unlogged {
-        note_unlogged(to)?;
+        note_unlogged(to, times)?;
     }
     if let Some(closed) = &closed {
         closed.publish(to, database)?;

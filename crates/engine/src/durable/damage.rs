@@ -146,12 +146,27 @@ pub(super) fn check_finished(storage: &dyn Storage) -> Result<()> {
 /// There in a directory whose database has been open without a log: what its checkpoints have is then nowhere else.
 const UNLOGGED: &str = "unlogged";
 
-/// Notes for good that checkpoints are not covered by the log.
-pub(super) fn note_unlogged(storage: &dyn Storage) -> Result<()> {
-    if has_fallback(storage)? {
-        storage.open(UNLOGGED, OpenMode::CreateNew)?.sync_data()?;
+/// Notes for good that checkpoints are not covered by the log, and that the database has been open without one so often: the file
+/// has a byte for each time but the first.
+pub(super) fn note_unlogged(storage: &dyn Storage, times: u32) -> Result<()> {
+    debug_assert!(times > unlogged_times(storage)?, "it is once more");
+    let mode = if has_fallback(storage)? { OpenMode::CreateNew } else { OpenMode::ReadWrite };
+    let file = storage.open(UNLOGGED, mode)?;
+    let len_bytes = file.len_bytes()?;
+    for at in len_bytes..u64::from(times).saturating_sub(1) {
+        file.write_all_at(at, &[1])?;
     }
+    file.sync_data()?;
     Ok(storage.sync_directory()?)
+}
+
+/// How often the database has been opened without a log: what was changed then is in none.
+pub(super) fn unlogged_times(storage: &dyn Storage) -> Result<u32> {
+    if has_fallback(storage)? {
+        return Ok(0);
+    }
+    let len_bytes = storage.open(UNLOGGED, OpenMode::Read)?.len_bytes()?;
+    Ok(u32::try_from(len_bytes).unwrap_or(u32::MAX).saturating_add(1))
 }
 
 /// Whether a damaged checkpoint may be passed over: the log has all that it has beyond the one before.

@@ -53,7 +53,7 @@ use crate::metrics::{Clock, Statistics};
 use crate::options::{Durability, Options};
 use crate::storage::{Holder, LockGuard, Storage};
 use crate::table::{Description, TableKind};
-use crate::wal::{self, Cut, DatabaseId, FlusherThread, Tail, Writer};
+use crate::wal::{self, Cut, DatabaseId, FlusherThread, Lsn, Tail, Writer};
 use mark::Mark;
 use recovery::{Found, Recoverer};
 use std::sync::Arc;
@@ -94,9 +94,30 @@ impl Making {
 pub(crate) struct Recovered<C: ConcurrencyControl> {
     pub(crate) engine: Arc<Engine<C>>,
     pub(crate) recovery: Recovery,
+    files: LogFiles,
     storage: Arc<dyn Storage>,
     stepped: Stepped<C>,
     lock: LockGuard,
+}
+
+/// Whose log is in a directory, and what of it was found there.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LogFiles {
+    pub(crate) database: DatabaseId,
+    /// How often the database has been opened without a log.
+    pub(crate) generation: u32,
+    /// Everything before is durable, also if nothing is written.
+    pub(crate) durable: Lsn,
+    /// Where it ended.
+    pub(crate) end: Lsn,
+}
+
+impl LogFiles {
+    fn find(storage: &dyn Storage, database: DatabaseId, tail: &Tail, was_closed: bool) -> Result<LogFiles> {
+        let generation = damage::unlogged_times(storage)?;
+        let durable = if was_closed { tail.lsn() } else { tail.durable_lsn() };
+        Ok(LogFiles { database, generation, durable, end: tail.lsn() })
+    }
 }
 
 impl Opening<'_> {
@@ -127,10 +148,11 @@ impl Opening<'_> {
         let found = Recoverer::of_all(&*storage, database, &*steps, &*clock, progress)?.run(make)?;
         let Found { engine, tail, kept, recovery, .. } = found;
         let (base_lsn, end) = (tail.lsn(), tail.end());
+        let files = LogFiles::find(&*storage, database, &tail, recovery.was_closed)?;
         let mark = Mark { storage: storage.clone(), database, end };
         let mut flusher = match engine.options.durability {
             Durability::None => {
-                damage::note_unlogged(&*storage)?;
+                damage::note_unlogged(&*storage, damage::unlogged_times(&*storage)?.saturating_add(1))?;
                 // What was read counts from now on, whether or not it was durable.
                 wal::secure(storage.clone(), database, tail)?;
                 None
@@ -150,7 +172,7 @@ impl Opening<'_> {
         mark.remove()?;
         checkpointer.release_log();
         let stepped = Stepped { flusher, checkpointer, mark };
-        Ok(Recovered { engine, recovery, storage, stepped, lock })
+        Ok(Recovered { engine, recovery, files, storage, stepped, lock })
     }
 
     /// Recovers the database as [`Opening::recover`] does, and writes nothing: not even the lock, where nothing can
@@ -164,11 +186,12 @@ impl Opening<'_> {
         damage::check_finished(&*storage)?;
         let database = Identity::read(&*storage)?.ok_or(Error::NoDatabase)?.database;
         let found = Recoverer::of_all(&*storage, database, &*steps, &*clock, progress)?.run(make)?;
-        let Found { engine, recovery, .. } = found;
+        let Found { engine, tail, recovery, .. } = found;
+        let files = LogFiles::find(&*storage, database, &tail, recovery.was_closed)?;
         engine.forbid_writes();
         let (clock, listeners) = (engine.clock.clone(), Arc::default());
         let told = Told { status: Arc::default(), log: None, clock, listeners };
-        Ok((engine, Durable::unattended(told, recovery, storage, lock)))
+        Ok((engine, Durable::unattended(told, recovery, files, storage, lock)))
     }
 }
 
@@ -215,6 +238,7 @@ fn open_log<C: ConcurrencyControl>(
         segment_bytes: options.log_segment_bytes,
         buffer_bytes_max: options.log_buffer_bytes,
         lag_ns_max: options.log_lag_ms.saturating_mul(1_000_000),
+        held_bytes_max: options.log_held_bytes,
         ..wal::Options::new(database)
     };
     wal::open_unbegun(storage, options, engine.clock.clone(), tail).map_err(Error::Log)
@@ -223,15 +247,15 @@ fn open_log<C: ConcurrencyControl>(
 impl<C: ConcurrencyControl> Recovered<C> {
     /// Leaves the background work to the caller, which keeps the lock, too.
     pub(crate) fn into_stepped(self) -> (Stepped<C>, Durable) {
-        let Recovered { engine, recovery, storage, stepped, lock } = self;
+        let Recovered { engine, recovery, files, storage, stepped, lock } = self;
         let told = Told::new(&engine, &stepped);
-        (stepped, Durable::unattended(told, recovery, storage, Some(lock)))
+        (stepped, Durable::unattended(told, recovery, files, storage, Some(lock)))
     }
 
     /// Starts the threads.
     pub(crate) fn start(self) -> Result<Durable> {
         let told = Told::new(&self.engine, &self.stepped);
-        let Recovered { engine, recovery, storage, stepped, lock } = self;
+        let Recovered { engine, recovery, files, storage, stepped, lock } = self;
         let Stepped { flusher, checkpointer, mark } = stepped;
         let refused = |error: std::io::Error| Error::NoThread { reason: error.to_string() };
         let (lock, wait_ns_max) = (Arc::new(Some(lock)), engine.options.log_wait_ns_max());
@@ -243,7 +267,8 @@ impl<C: ConcurrencyControl> Recovered<C> {
         let checkpoints = Some(checkpoints.map_err(refused)?);
         let watch = |log: &Writer| WatchThread::spawn(log.clone(), wait_ns_max, listeners);
         let watch = told.log.as_ref().map(watch).transpose().map_err(refused)?;
-        Ok(Durable { watch, checkpoints, flusher, mark: Some(mark), told, recovery, storage, _lock: lock })
+        let mark = Some(mark);
+        Ok(Durable { watch, checkpoints, flusher, mark, told, recovery, files, storage, _lock: lock })
     }
 }
 
@@ -257,6 +282,7 @@ pub(crate) struct Durable {
     mark: Option<Mark>,
     told: Told,
     recovery: Recovery,
+    files: LogFiles,
     storage: Arc<dyn Storage>,
     /// Last: then another process may open the directory; unless a write is on its way still. None where there can be
     /// no lock, as nothing is written.
@@ -288,11 +314,13 @@ impl Durable {
     fn unattended(
         told: Told,
         recovery: Recovery,
+        files: LogFiles,
         storage: Arc<dyn Storage>,
         lock: Option<LockGuard>,
     ) -> Durable {
         let _lock = Arc::new(lock);
-        Durable { watch: None, checkpoints: None, flusher: None, mark: None, told, recovery, storage, _lock }
+        let (watch, checkpoints, flusher, mark) = (None, None, None, None);
+        Durable { watch, checkpoints, flusher, mark, told, recovery, files, storage, _lock }
     }
 
     /// Adds what is known of the log, of checkpoints and of room.
@@ -315,8 +343,13 @@ impl Durable {
     }
 
     /// Where its files are.
-    pub(crate) fn storage(&self) -> &dyn Storage {
-        &*self.storage
+    pub(crate) fn storage(&self) -> &Arc<dyn Storage> {
+        &self.storage
+    }
+
+    /// What was known of its log when it was opened.
+    pub(crate) fn log_files(&self) -> LogFiles {
+        self.files
     }
 
     /// Has a checkpoint made that begins now, and waits for it.

@@ -5,6 +5,7 @@
 //! into a [lane](super::lane).
 
 use super::format::{Kind, RECORD_HEADER_BYTES};
+use super::holds::Holds;
 use super::lane::{Body, LANES, Lane};
 use super::stall::{SLOW_NS, Stall};
 use super::write_group::WriteGroup;
@@ -50,7 +51,9 @@ pub(super) struct State {
     is_hurried: bool,
     /// Whether the flusher gives others time to append.
     pub(super) is_paced: bool,
+    /// The database needs nothing before.
     pub(super) truncate_before: u64,
+    pub(super) holds: Holds,
     /// No record that was taken and is not durable was appended before.
     taken_since_ns: u64,
     /// No record behind those was appended before.
@@ -66,11 +69,13 @@ pub(super) struct State {
     /// Whether nobody will flush any more.
     pub(super) is_abandoned: bool,
     pub(super) wakers: Vec<(u64, Waker)>,
+    /// Those of tasks that wait for whatever becomes durable next, and do not hurry it.
+    pub(super) watchers: Vec<Waker>,
     pub(super) statistics: Statistics,
 }
 
 impl State {
-    pub(super) fn new(tail: &Tail) -> State {
+    pub(super) fn new(tail: &Tail, first_lsn: u64) -> State {
         State {
             segment_end: tail.lsn,
             cuts: Vec::new(),
@@ -84,6 +89,7 @@ impl State {
             is_hurried: false,
             is_paced: false,
             truncate_before: 0,
+            holds: Holds::new(first_lsn),
             taken_since_ns: 0,
             since_ns: 0,
             granted_lsn: tail.lsn,
@@ -93,6 +99,7 @@ impl State {
             is_closed: false,
             is_abandoned: false,
             wakers: Vec::new(),
+            watchers: Vec::new(),
             statistics: Statistics::default(),
         }
     }
@@ -218,7 +225,7 @@ impl State {
         self.statistics.add(records, bytes, flush_ns);
         let durable_lsn = self.durable_lsn;
         let woken = self.wakers.extract_if(.., |(lsn, _)| *lsn <= durable_lsn);
-        woken.map(|(_, waker)| waker).collect()
+        woken.map(|(_, waker)| waker).chain(self.watchers.drain(..)).collect()
     }
 
     /// Whether a position is durable; an error if it never will be, as far as this process knows.
@@ -266,7 +273,13 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(options: Options, clock: Arc<dyn Clock>, room: Arc<Room>, tail: &Tail) -> Shared {
+    pub(super) fn new(
+        options: Options,
+        clock: Arc<dyn Clock>,
+        room: Arc<Room>,
+        tail: &Tail,
+        first_lsn: u64,
+    ) -> Shared {
         let gate = Gate {
             limit: AtomicU64::new(0),
             durable: AtomicU64::new(tail.lsn),
@@ -279,7 +292,7 @@ impl Shared {
             options,
             clock,
             room,
-            state: Mutex::new(State::new(tail)),
+            state: Mutex::new(State::new(tail, first_lsn)),
             gate: CachePadded::new(gate),
             next: CachePadded::new(AtomicU64::new(tail.lsn)),
             lanes: std::array::from_fn(|_| CachePadded::new(Mutex::default())),
@@ -518,10 +531,11 @@ impl Shared {
         } else {
             state.no_spare.get_or_insert_with(slow);
         }
-        let woken = std::mem::take(&mut state.wakers);
+        let woken = std::mem::take(&mut state.wakers).into_iter().map(|(_, waker)| waker);
+        let woken: Vec<Waker> = woken.chain(std::mem::take(&mut state.watchers)).collect();
         drop(state);
         self.progress.notify_all();
-        woken.into_iter().for_each(|(_, waker)| waker.wake());
+        woken.into_iter().for_each(Waker::wake);
     }
 
     /// For how long something has waited for the disk, and how much has been appended.

@@ -52,6 +52,7 @@ impl Flusher {
     ) -> Result<Flusher> {
         options.check()?;
         let room = Arc::new(Room::open(storage.clone(), options.segment_bytes)?);
+        let first_lsn = tail.first_lsn().0;
         let segments = Segments::new(storage, options, room, std::mem::take(&mut tail.segments));
         let number = segments.number_next();
         // Half of what can be read: no process writes the rest.
@@ -67,7 +68,7 @@ impl Flusher {
             unix_ns: tail.mark.map_or(0, |mark| mark.unix_ns),
             since_ns: clock.now_ns(),
         };
-        let shared = Arc::new(Shared::new(options, clock, segments.room(), &tail));
+        let shared = Arc::new(Shared::new(options, clock, segments.room(), &tail, first_lsn));
         let gatherer = Gatherer::new(options.database, &tail, before);
         Ok(Flusher { shared, segments, gatherer, pending: VecDeque::new(), marking, due_ns: 0 })
     }
@@ -112,7 +113,8 @@ impl Flusher {
                 return Err(Error::Stopped(Arc::clone(error)));
             }
             state.has_request = false;
-            Lsn(state.truncate_before)
+            let needed = state.truncate_before;
+            state.holds.give_up(needed, self.shared.options.held_bytes_max)
         };
         let now_ns = self.shared.clock.now_ns();
         self.marking.note(&self.shared, false);
@@ -126,14 +128,29 @@ impl Flusher {
             let refused = self.refused(error);
             if matches!(refused, Error::Full(_)) {
                 // What is given back may be the room that is needed. If it fails, it is tried again with the write.
-                let _ = self.segments.truncate(truncate_before);
+                let unheld = self.give_up_held();
+                let _ = self.segments.truncate(unheld);
             }
             return Err(refused);
         }
         // As above; so the one is tried though the other failed.
         let truncated = self.segments.truncate(truncate_before);
-        let tended = self.segments.prepare(truncate_before).and(truncated);
+        let mut tended = self.segments.prepare(truncate_before).and(truncated);
+        if tended.as_ref().is_err_and(StorageError::is_full) {
+            let unheld = self.give_up_held();
+            if unheld > truncate_before {
+                let truncated = self.segments.truncate(unheld);
+                tended = self.segments.prepare(unheld).and(truncated);
+            }
+        }
         self.tended(tended)
+    }
+
+    /// Gives up what is kept for readers of changes alone: there is no room for it.
+    fn give_up_held(&self) -> Lsn {
+        let mut state = self.shared.state();
+        let needed = state.truncate_before;
+        state.holds.give_up(needed, 0)
     }
 
     fn write_pending(&mut self) -> Result<(), StorageError> {

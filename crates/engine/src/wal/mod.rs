@@ -16,13 +16,19 @@ mod damaged_reader;
 mod error;
 mod finished;
 mod flusher;
+mod follower;
+#[cfg(all(test, not(braid_shuttle)))]
+mod follower_tests;
 mod format;
 mod gather;
 mod head;
+mod hold;
+mod holds;
 mod lane;
 mod mark;
 mod marks_around;
 mod planted;
+mod position;
 mod reader;
 mod record;
 mod room;
@@ -43,9 +49,12 @@ pub use damaged_reader::{Gap, Remains, Remnant, claimed_database};
 pub use error::{Error, Result};
 pub use finished::{Finished, finished};
 pub use flusher::Flusher;
+pub use follower::{Follower, Next, oldest_lsn};
+pub use hold::Hold;
 pub use mark::{Mark, Point, Until, Utc};
 pub use marks_around::{Around, marks_around};
 pub use planted::Planted;
+pub use position::{ChangePosition, InvalidPosition};
 pub use reader::{Reader, Record};
 pub use record::{Change, ChangeIter, Changes};
 pub use room::{Expected, Room, Shortage};
@@ -107,6 +116,9 @@ pub struct Options {
     /// How long there is at least between two records of the time. Default 1 s: exact enough to find a moment before a
     /// mistake, at 40 bytes and no sync of its own but for the last in a busy time.
     pub mark_interval_ns: u64,
+    /// How much of the log readers of changes may keep beyond what the database needs. Default 1 GiB, as much as it grows by between
+    /// two checkpoints.
+    pub held_bytes_max: u64,
 }
 
 impl Options {
@@ -120,6 +132,7 @@ impl Options {
             pace_ns: 300_000,
             paced_records_min: 8,
             mark_interval_ns: 1_000_000_000,
+            held_bytes_max: 1 << 30,
         }
     }
 

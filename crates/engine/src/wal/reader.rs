@@ -23,6 +23,12 @@ pub struct Record<'a> {
 }
 
 impl<'a> Record<'a> {
+    /// A record whose body, which was looked at, is this.
+    pub(super) fn new(lsn: Lsn, end_lsn: Lsn, header: &RecordHeader, body: &'a [u8]) -> Record<'a> {
+        let RecordHeader { commit_timestamp, kind, .. } = *header;
+        Record { lsn, end_lsn, commit_timestamp, kind, body }
+    }
+
     /// The changes of a commit, in the order in which they were made; none where it is no commit.
     pub fn changes(&self) -> ChangeIter<'a> {
         let changes = if self.kind == Kind::Commit { self.body } else { &[] };
@@ -282,13 +288,7 @@ impl<'a> Reader<'a> {
 
     /// The record that `advance` has gone over just now.
     pub(super) fn record(&self, found: Found) -> Record<'_> {
-        Record {
-            lsn: Lsn(found.lsn),
-            end_lsn: Lsn(self.tail.lsn),
-            commit_timestamp: found.header.commit_timestamp,
-            kind: found.header.kind,
-            body: &self.bytes[found.body],
-        }
+        Record::new(Lsn(found.lsn), Lsn(self.tail.lsn), &found.header, &self.bytes[found.body])
     }
 
     /// Reads the rest and says where the log ends.
@@ -440,11 +440,11 @@ impl<'a> Reader<'a> {
     }
 }
 
-const NOT_CHANGES: &str = "the body is not a list of changes";
+pub(super) const NOT_CHANGES: &str = "the body is not a list of changes";
 pub(super) const SHORT: &str =
     "the file is shorter than its header says, and no file \"closed\" says that the rest was given back";
-const BAD_HEADER: &str = "the segment has no good header";
+pub(super) const BAD_HEADER: &str = "the segment has no good header";
 
-fn damaged(number: u64, offset: u64, lsn: u64, reason: &'static str) -> Error {
+pub(super) fn damaged(number: u64, offset: u64, lsn: u64, reason: &'static str) -> Error {
     Error::Damaged { file: format::name(number), offset, lsn: Lsn(lsn), reason }
 }

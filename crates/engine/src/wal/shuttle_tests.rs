@@ -128,3 +128,49 @@ fn appends_meet_closing() {
         });
     }
 }
+
+/// A thread appends, and gives up whatever is durable, in segments of one record that are used again; another takes holds where the
+/// log begins just then, unless that is given up in between, and reads on from there. What it holds is there, in order.
+#[test]
+fn what_is_held_is_there() {
+    check(|| {
+        let options = Options { segment_bytes: 1024, held_bytes_max: u64::MAX, ..paced() };
+        let (storage, writer, flusher) = open_log(options);
+        let shared = flusher.shared();
+        let flushing = spawn_flushing(flusher);
+        let of_reader = writer.clone();
+        let reading = shuttle::thread::spawn(move || {
+            let mut taken = 0;
+            for _ in 0..3 {
+                let Ok(mut hold) = of_reader.hold(of_reader.oldest_lsn()) else { continue };
+                taken += 1;
+                let mut follower = Follower::new(Arc::clone(&storage), DATABASE, hold.lsn(), None);
+                let mut before = None;
+                // (A step of it at a time, so that the rest is given up meanwhile.)
+                for _ in 0..4 {
+                    let until = of_reader.durable_lsn();
+                    let room_bytes = match follower.next_record(until).unwrap() {
+                        Next::End => break,
+                        Next::Room(bytes) => bytes,
+                        Next::Record(record, _) => {
+                            let number = record.commit_timestamp;
+                            assert!(before.replace(number).is_none_or(|before| before + 1 == number));
+                            0
+                        }
+                    };
+                    follower.make_room(room_bytes);
+                    hold.move_to(follower.place().0).unwrap();
+                }
+            }
+            taken
+        });
+        for i in 0..5 {
+            let end = writer.append(i, &changes(0, i, &[7; 300])).unwrap();
+            writer.wait_durable(end).unwrap();
+            writer.truncate_before(end);
+        }
+        assert!(reading.join().unwrap() <= 3);
+        shared.close();
+        flushing.join().unwrap();
+    });
+}

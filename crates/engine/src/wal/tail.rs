@@ -76,6 +76,18 @@ impl fmt::Display for Cut {
 }
 
 impl Tail {
+    /// Where the oldest segment begins from which on none is missing; the end, where there is none.
+    pub(super) fn first_lsn(&self) -> Lsn {
+        let mut first: Option<SegmentHeader> = None;
+        for (header, _) in self.segments.iter().rev() {
+            if first.is_some_and(|first| first.number != header.number + 1) {
+                break;
+            }
+            first = Some(*header);
+        }
+        Lsn(first.map_or(self.lsn, |first| first.first_lsn))
+    }
+
     /// The end of a log of which nothing is there: one that is written from here on.
     pub fn at(lsn: Lsn) -> Tail {
         Tail { lsn: lsn.0, run_start: lsn.0, marked_lsn: lsn.0, ..Tail::default() }
@@ -84,6 +96,11 @@ impl Tail {
     /// Behind the last record.
     pub fn lsn(&self) -> Lsn {
         Lsn(self.lsn)
+    }
+
+    /// Everything before is known to be durable; what lies behind was only seen.
+    pub fn durable_lsn(&self) -> Lsn {
+        Lsn(self.run_start.min(self.lsn))
     }
 
     /// What was left out, if anything was.

@@ -3,12 +3,14 @@
 use super::buffer::Shared;
 use super::flusher::Flusher;
 use super::format::Kind;
+use super::hold::Hold;
 use super::lane::Body;
 use super::{Changes, DatabaseId, Error, Lsn, Options, Result, Room, Stall, Statistics, Tail};
 use crate::metrics::{Clock, LogCondition};
 use crate::storage::{Storage, StorageError};
-use crate::sync::Arc;
+use crate::sync::{Arc, wait, wait_timeout};
 use std::task::{Poll, Waker};
+use std::time::Duration;
 
 /// Appends records to a log. Clones append to the same log.
 ///
@@ -206,8 +208,68 @@ impl Writer {
         self.shared.work.notify_one();
     }
 
-    /// What the log has done so far.
+    /// Holds the log from `lsn` on, for a reader of changes. An error says where the log begins by now.
+    pub fn hold(&self, lsn: Lsn) -> Result<Hold, Lsn> {
+        Hold::take(&self.shared, lsn)
+    }
+
+    /// Where the log begins, for readers of changes that come now.
+    pub fn oldest_lsn(&self) -> Lsn {
+        let state = self.shared.state();
+        Lsn(state.holds.oldest(state.truncate_before))
+    }
+
+    /// An error once the log has ended, which says why: then its files may be others' already.
+    pub fn check_open(&self) -> Result<()> {
+        if !self.has_ended() {
+            return Ok(());
+        }
+        self.shared.state().is_durable(Lsn(u64::MAX)).map(drop)
+    }
+
+    /// Waits until more is durable than what lies before `lsn`; for so long at most, where that is said. Returns whether there is. Does
+    /// not hurry the flusher: nobody is kept waiting by this.
+    pub fn wait_beyond(&self, lsn: Lsn, at_most: Option<Duration>) -> Result<bool> {
+        let begin_ns = self.shared.clock.now_ns();
+        let mut state = self.shared.state();
+        while !state.is_durable(Lsn(lsn.0 + 1))? {
+            let Some(at_most) = at_most else {
+                state = wait(&self.shared.progress, state);
+                continue;
+            };
+            let waited = Duration::from_nanos(self.shared.clock.now_ns().saturating_sub(begin_ns));
+            let left = at_most.saturating_sub(waited);
+            if left.is_zero() {
+                return Ok(false);
+            }
+            let is_late;
+            (state, is_late) = wait_timeout(&self.shared.progress, state, left);
+            if is_late {
+                return state.is_durable(Lsn(lsn.0 + 1));
+            }
+        }
+        Ok(true)
+    }
+
+    /// As [`Writer::wait_beyond`], for a task: wakes it when it should ask again.
+    pub fn poll_beyond(&self, lsn: Lsn, waker: &Waker) -> Poll<Result<()>> {
+        let mut state = self.shared.state();
+        match state.is_durable(Lsn(lsn.0 + 1)) {
+            Ok(true) => Poll::Ready(Ok(())),
+            Err(error) => Poll::Ready(Err(error)),
+            Ok(false) => {
+                // A task that asks again is still one waiter.
+                if !state.watchers.iter().any(|other| other.will_wake(waker)) {
+                    state.watchers.push(waker.clone());
+                }
+                Poll::Pending
+            }
+        }
+    }
+
+    /// What the log has done so far, and what it keeps for readers of changes.
     pub fn statistics(&self) -> Statistics {
-        self.shared.state().statistics
+        let state = self.shared.state();
+        Statistics { held_bytes: state.holds.bytes(state.truncate_before), ..state.statistics }
     }
 }

@@ -1,0 +1,105 @@
+//! Following what a database commits.
+
+use super::Database;
+use crate::cc::ConcurrencyControl;
+use crate::durable::LogFiles;
+use crate::error::{Error, Result};
+use crate::feed::{self, ChangedTable, Changes, Source, Tables};
+use crate::wal::ChangePosition;
+use std::sync::Arc;
+
+impl<C: ConcurrencyControl> Database<C> {
+    /// Reads what has been committed since a position, and what will be: see [`Changes`]. As long as the reader is there, what it has
+    /// not read is kept of the log, up to [`Options::log_held_bytes`](crate::Options::log_held_bytes).
+    ///
+    /// [`Error::ChangesRemoved`] if the log does not go back to the position any more. Without a reader it is kept from the last checkpoint but
+    /// one on. [`Error::NoSuchPosition`] if it is not one of this database's log; [`Error::NoLog`] if there is none. The reader of a
+    /// database that was opened to be read comes to an end.
+    ///
+    /// A copy of the present rows that is kept up to date begins like this:
+    ///
+    /// ```
+    /// use braiddb::changes::ChangeKind;
+    /// use braiddb::{Database, Options, Table};
+    /// use std::collections::BTreeMap;
+    /// # let directory = std::env::temp_dir().join(format!("braid-replica-{}", std::process::id()));
+    /// # let options = || Options { workers: 1, log_segment_bytes: 1 << 20, ..Options::default() };
+    ///
+    /// let db = Database::open(&directory, options())?;
+    /// let stock: Table<u64, u64> = db.table("stock")?;
+    /// db.transact(|tx| tx.put(stock, 1, 10))?;
+    ///
+    /// let mut changes = db.changes(db.change_position()?)?; // first, so that nothing is missed
+    /// let mut copy = BTreeMap::new();
+    /// db.transact(|tx| {
+    ///     copy.clear(); // it may be run again
+    ///     let mut rows = tx.scan_all(stock);
+    ///     while let Some((item, count)) = rows.next()? {
+    ///         copy.insert(item, count);
+    ///     }
+    ///     Ok(())
+    /// })?;
+    ///
+    /// db.transact(|tx| tx.put(stock, 2, 20))?;
+    /// let reached = db.change_position()?;
+    /// while let Some(transaction) = changes.next_before(reached)? {
+    ///     for change in &transaction {
+    ///         match (change.kind, change.decode::<u64, u64>()?) {
+    ///             (_, Some((item, Some(count)))) => drop(copy.insert(item, count)),
+    ///             (_, Some((item, None))) => drop(copy.remove(&item)),
+    ///             (ChangeKind::Cleared | ChangeKind::Dropped, None) => copy.clear(),
+    ///             _ => {}
+    ///         }
+    ///     }
+    /// }
+    /// assert_eq!(copy, BTreeMap::from([(1, 10), (2, 20)]));
+    /// # drop((changes, db));
+    /// # std::fs::remove_dir_all(directory).expect("it was made above");
+    /// # Ok::<(), braiddb::Error>(())
+    /// ```
+    pub fn changes(&self, from: ChangePosition) -> Result<Changes> {
+        let (_, tables) = self.engine().described_tables(|| ());
+        let tables =
+            tables.into_iter().map(|(table, description)| ChangedTable::new(table.number(), description));
+        feed::open(self.source()?, from, Tables::new(tables))
+    }
+
+    /// Where the log ends now: all that has committed before this call lies before, and is durable when it returns. A transaction that begins
+    /// later sees all of it. Waits for the log as a commit does.
+    ///
+    /// In a database that was opened to be read it is where the log ended that is known to be durable.
+    pub fn change_position(&self) -> Result<ChangePosition> {
+        let source = self.source()?;
+        let lsn = match &source.log {
+            feed::Log::Live { writer, .. } => writer.appended_lsn(),
+            feed::Log::Still { durable, .. } => *durable,
+        };
+        if let Some(log) = self.engine().log.get() {
+            log.wait(lsn)?;
+        }
+        let Source { database, generation, .. } = source;
+        Ok(ChangePosition { database, generation, lsn, chain: None })
+    }
+
+    /// The first position from which changes can be read now. What the database was before, the changes from there on do not tell, unless
+    /// [`lsn`](ChangePosition::lsn) is 0 and it has always had a log.
+    pub fn oldest_change_position(&self) -> Result<ChangePosition> {
+        let source = self.source()?;
+        let lsn = feed::oldest_lsn(&source)?;
+        let Source { database, generation, .. } = source;
+        Ok(ChangePosition { database, generation, lsn, chain: None })
+    }
+
+    fn source(&self) -> Result<Source> {
+        let engine = self.engine();
+        let durable = self.0.durable.as_ref().ok_or(Error::NoLog)?;
+        let LogFiles { database, generation, durable: known, end } = durable.log_files();
+        let log = match engine.log.get() {
+            Some(log) => feed::Log::Live { writer: log.writer.clone(), is_stepped: log.is_stepped },
+            None if engine.is_read_only() => feed::Log::Still { durable: known, end },
+            None => return Err(Error::NoLog),
+        };
+        let (storage, memory) = (durable.storage().clone(), Arc::downgrade(&engine.memory));
+        Ok(Source { storage, database, generation, log, memory })
+    }
+}

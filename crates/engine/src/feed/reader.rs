@@ -1,0 +1,329 @@
+//! Reading what was committed.
+
+use super::change::ChangedTransaction;
+use super::tables::Tables;
+use crate::checkpoint::CatalogEntry;
+use crate::error::{Error, Result};
+use crate::memory::{Kind, Memory};
+use crate::storage::Storage;
+use crate::wal::{self, ChangePosition, DatabaseId, Follower, Hold, Lsn, Next, Record, Writer};
+use std::fmt;
+use std::future::poll_fn;
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+/// So far a reader goes on before it gives up what it holds of the log.
+const HELD_BYTES: u64 = 256 << 10;
+
+/// No log is so long.
+const END: Lsn = Lsn(u64::MAX);
+
+/// The log of a database, as readers of its changes see it.
+pub(crate) struct Source {
+    pub(crate) storage: Arc<dyn Storage>,
+    pub(crate) database: DatabaseId,
+    pub(crate) generation: u32,
+    pub(crate) log: Log,
+    /// The database's account.
+    pub(crate) memory: Weak<Memory>,
+}
+
+/// How a log goes on.
+pub(crate) enum Log {
+    /// It is written. `is_stepped`: by the caller, so that nobody can wait for it.
+    Live { writer: Writer, is_stepped: bool },
+    /// It is only read, and durable for certain up to here; it ends at `end`.
+    Still { durable: Lsn, end: Lsn },
+}
+
+/// What a database commits, from a position on: [`Database::changes`](crate::Database::changes).
+///
+/// Transactions come when they are durable, each once, in the order of the log: for each row that of commits, and none before another
+/// one on which it depends. While it is there, the log is kept from the place on which it has come to; one that does not go on
+/// is cut off at [`Options::log_held_bytes`](crate::Options::log_held_bytes), or when there is no room, and then answers
+/// [`Error::ChangesRemoved`].
+///
+/// It does not keep the database open: once that is closed, it answers [`Error::Closed`]. After any other error it can be asked again.
+///
+/// ```
+/// use braiddb::changes::ChangeKind;
+/// use braiddb::{Database, Options, Table};
+/// # let directory = std::env::temp_dir().join(format!("braid-changes-{}", std::process::id()));
+/// # let options = || Options { workers: 1, log_segment_bytes: 1 << 20, ..Options::default() };
+///
+/// let db = Database::open(&directory, options())?;
+/// let names: Table<u64, str> = db.table("names")?;
+/// let start = db.change_position()?;
+/// db.transact(|tx| tx.put(names, 1, "Ada"))?;
+/// db.transact(|tx| tx.delete(names, 1))?;
+///
+/// let mut changes = db.changes(start)?;
+/// let first = changes.wait_next()?.expect("it is open to be written");
+/// assert!(matches!(first.changes().next().map(|change| change.kind), Some(ChangeKind::Put { value: b"Ada", .. })));
+/// let noted = first.position().to_bytes(); // to be stored with what was applied
+///
+/// let position = braiddb::changes::ChangePosition::from_bytes(&noted).expect("as it was noted");
+/// let mut changes = db.changes(position)?;
+/// let second = changes.wait_next()?.expect("it is open to be written");
+/// assert!(matches!(second.changes().next().map(|change| change.kind), Some(ChangeKind::Delete { .. })));
+/// assert!(changes.try_next()?.is_none(), "nothing else has happened yet");
+/// # drop((changes, db));
+/// # std::fs::remove_dir_all(directory).expect("it was made above");
+/// # Ok::<(), braiddb::Error>(())
+/// ```
+pub struct Changes {
+    source: Source,
+    follower: Follower,
+    /// On the part of the log that was not read yet, where it would go on without.
+    hold: Option<Hold>,
+    /// Something was read, so the position was one of this log.
+    has_begun: bool,
+    tables: Tables,
+    /// What is in the account for this reader.
+    charged_bytes: u64,
+}
+
+/// A reader of this log from a position on; `tables`: as the catalog has them now.
+pub(crate) fn open(source: Source, from: ChangePosition, tables: Tables) -> Result<Changes> {
+    if from.database != source.database {
+        return Err(Error::NoSuchPosition { reason: "it is of another database" });
+    }
+    if from.generation != source.generation {
+        return Err(Error::NoSuchPosition {
+            reason: "the database has been open without a log since, and what was changed then is not known",
+        });
+    }
+    let end = match &source.log {
+        Log::Live { writer, .. } => writer.appended_lsn(),
+        Log::Still { end, .. } => *end,
+    };
+    if from.lsn > end {
+        return Err(Error::NoSuchPosition { reason: BEHIND });
+    }
+    let removed = |oldest| Error::ChangesRemoved { asked: from.lsn, oldest };
+    let hold = match &source.log {
+        Log::Live { writer, .. } => Some(writer.hold(from.lsn).map_err(removed)?),
+        Log::Still { .. } => {
+            let oldest = oldest_lsn(&source)?;
+            if from.lsn < oldest {
+                return Err(removed(oldest));
+            }
+            None
+        }
+    };
+    let follower = Follower::new(source.storage.clone(), source.database, from.lsn, from.chain);
+    let mut changes = Changes { source, follower, hold, has_begun: false, tables, charged_bytes: 0 };
+    changes.charge(0)?;
+    Ok(changes)
+}
+
+/// Where the log begins.
+pub(crate) fn oldest_lsn(source: &Source) -> Result<Lsn> {
+    match &source.log {
+        Log::Live { writer, .. } => Ok(writer.oldest_lsn()),
+        Log::Still { end, .. } => {
+            let oldest = wal::oldest_lsn(&*source.storage, source.database).map_err(Error::Log)?;
+            Ok(oldest.unwrap_or(*end))
+        }
+    }
+}
+
+const BEHIND: &str = "it lies behind the end of the log: it is of a copy that has gone on by itself";
+
+impl Changes {
+    /// Behind the last transaction that was given out: where a reader has to begin to go on.
+    pub fn position(&self) -> ChangePosition {
+        let (lsn, chain) = self.follower.place();
+        let Source { database, generation, .. } = self.source;
+        ChangePosition { database, generation, lsn, chain }
+    }
+
+    /// The next transaction, if there is one that is durable by now. Waits for nothing but for files to be read.
+    pub fn try_next(&mut self) -> Result<Option<ChangedTransaction>> {
+        self.next_up_to(END)
+    }
+
+    /// The next transaction; waits until there is one that is durable. None only where none comes any more: the database was opened
+    /// to be read. Not to be called on a worker's thread, which could have to do what it waits for.
+    pub fn wait_next(&mut self) -> Result<Option<ChangedTransaction>> {
+        self.wait(END, None)
+    }
+
+    /// As [`wait_next`](Self::wait_next), for so long at most; then none.
+    pub fn next_timeout(&mut self, at_most: Duration) -> Result<Option<ChangedTransaction>> {
+        self.wait(END, Some(at_most))
+    }
+
+    /// As [`wait_next`](Self::wait_next), of what lies before a position: none, when all of that has been given out.
+    /// [`position`](Self::position) is not before it then.
+    pub fn next_before(&mut self, until: ChangePosition) -> Result<Option<ChangedTransaction>> {
+        if until.partial_cmp(&self.position()).is_none() {
+            return Err(Error::NoSuchPosition { reason: "it is of another log" });
+        }
+        self.wait(until.lsn, None)
+    }
+
+    fn wait(&mut self, limit: Lsn, at_most: Option<Duration>) -> Result<Option<ChangedTransaction>> {
+        loop {
+            if let Some(next) = self.next_up_to(limit)? {
+                return Ok(Some(next));
+            }
+            let place = self.follower.place().0;
+            let Log::Live { writer, is_stepped } = &self.source.log else { return Ok(None) };
+            if place >= limit {
+                return Ok(None);
+            }
+            if *is_stepped {
+                return Err(Error::WouldDeadlock);
+            }
+            // (What has become durable may be a record of the time alone; these are rare, so that the wait is bounded.)
+            if !writer.wait_beyond(place, at_most).map_err(ended)? {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// The next transaction, if there is one before `limit` that is durable by now.
+    fn next_up_to(&mut self, limit: Lsn) -> Result<Option<ChangedTransaction>> {
+        loop {
+            let until = self.durable()?.min(limit);
+            self.charge(0)?;
+            let (place, chain) = self.follower.place();
+            self.let_go(place, false)?;
+            let room_bytes = match self.follower.next_record(until) {
+                Ok(Next::End) => {
+                    // (It may have passed over something.)
+                    let place = self.follower.place().0;
+                    return self.let_go(place, true).map(|()| None);
+                }
+                Ok(Next::Room(bytes)) => bytes,
+                Ok(Next::Record(record, checksum)) => {
+                    self.has_begun = true;
+                    let Source { database, generation, .. } = self.source;
+                    let lsn = record.end_lsn;
+                    let position = ChangePosition { database, generation, lsn, chain: Some(checksum) };
+                    let taken = take(&mut self.tables, position, &record);
+                    return taken.map(Some).map_err(|reason| self.refuse(place, chain, reason));
+                }
+                Err(error) => return Err(self.explain(error)),
+            };
+            self.charge(room_bytes)?;
+            self.follower.make_room(room_bytes);
+        }
+    }
+
+    /// Lets go of the log before `place`: now and then, or where there is nothing more to read.
+    fn let_go(&mut self, place: Lsn, is_at_end: bool) -> Result<()> {
+        let Some(hold) = &mut self.hold else { return Ok(()) };
+        let passed_bytes = place.0 - hold.lsn().0;
+        if passed_bytes >= HELD_BYTES || (is_at_end && passed_bytes > 0) {
+            hold.move_to(place).map_err(|oldest| Error::ChangesRemoved { asked: place, oldest })?;
+        }
+        Ok(())
+    }
+
+    /// As [`wait_next`](Self::wait_next), for tasks. It holds no thread while it waits, and works with any runtime; files are read
+    /// where it is polled, 256 KiB at a time, or one longer record, as a rule from the system's cache. Dropped on the way it has
+    /// lost nothing.
+    pub async fn next_async(&mut self) -> Result<Option<ChangedTransaction>> {
+        poll_fn(|context| self.poll_next(context)).await
+    }
+
+    /// As [`next_async`](Self::next_async), for streams that are written by hand.
+    pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<ChangedTransaction>>> {
+        loop {
+            if let Some(next) = self.try_next()? {
+                return Poll::Ready(Ok(Some(next)));
+            }
+            let Log::Live { writer, .. } = &self.source.log else { return Poll::Ready(Ok(None)) };
+            ready!(writer.poll_beyond(self.follower.place().0, context.waker())).map_err(ended)?;
+        }
+    }
+
+    /// Up to where the log is durable. An error once its files may be others'.
+    fn durable(&self) -> Result<Lsn> {
+        match &self.source.log {
+            Log::Live { writer, .. } => writer.check_open().map(|()| writer.durable_lsn()).map_err(ended),
+            Log::Still { .. } if self.source.memory.strong_count() == 0 => Err(Error::Closed),
+            Log::Still { durable, .. } => Ok(*durable),
+        }
+    }
+
+    /// That a record, which is as it was written, makes no sense. It is not passed over.
+    fn refuse(&mut self, place: Lsn, chain: Option<u32>, reason: &'static str) -> Error {
+        let Source { storage, database, .. } = &self.source;
+        self.follower = Follower::new(storage.clone(), *database, place, chain);
+        Error::Log(wal::Error::Damaged { file: "log".into(), offset: 0, lsn: place, reason })
+    }
+
+    /// Why a record could not be read.
+    fn explain(&mut self, error: wal::Error) -> Error {
+        let place = self.follower.place().0;
+        if let Some(hold) = &mut self.hold {
+            // It is still where it was, unless it was cut.
+            let at = hold.lsn();
+            if let Err(oldest) = hold.move_to(at) {
+                return Error::ChangesRemoved { asked: place, oldest };
+            }
+        }
+        if let Err(closed) = self.durable() {
+            return closed;
+        }
+        match error {
+            wal::Error::Damaged { reason, .. } if !self.has_begun => Error::NoSuchPosition { reason },
+            error => Error::Log(error),
+        }
+    }
+
+    /// Has this reader counted in the account, with a buffer of at least so many bytes.
+    fn charge(&mut self, room_bytes: usize) -> Result<()> {
+        let memory = self.source.memory.upgrade().ok_or(Error::Closed)?;
+        let buffer_bytes = self.follower.room_bytes().max(room_bytes);
+        let bytes = (size_of::<Changes>() + buffer_bytes + self.tables.bytes()) as u64;
+        if bytes == self.charged_bytes {
+            return Ok(());
+        }
+        if bytes > self.charged_bytes {
+            let charged = memory.charge(Kind::Other, bytes - self.charged_bytes);
+            charged.map_err(|_| Error::OutOfMemory { limit_bytes: memory.limit_bytes() })?;
+        } else {
+            memory.release(Kind::Other, self.charged_bytes - bytes);
+        }
+        self.charged_bytes = bytes;
+        Ok(())
+    }
+}
+
+impl Drop for Changes {
+    fn drop(&mut self) {
+        if let Some(memory) = self.source.memory.upgrade() {
+            memory.release(Kind::Other, self.charged_bytes);
+        }
+    }
+}
+
+impl fmt::Debug for Changes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Changes").field("position", &self.position()).finish_non_exhaustive()
+    }
+}
+
+/// What a record has, or what is wrong with it.
+fn take(
+    tables: &mut Tables,
+    position: ChangePosition,
+    record: &Record<'_>,
+) -> Result<ChangedTransaction, &'static str> {
+    let Some(bytes) = record.catalog() else {
+        return ChangedTransaction::of_commit(tables, position, record).ok_or("a change of no table");
+    };
+    let entry = CatalogEntry::decode(bytes).ok_or("no table")?;
+    let changes = tables.note(&entry).ok_or("a table out of turn")?;
+    Ok(ChangedTransaction::of_table(tables, position, entry.number, changes))
+}
+
+/// Why there is nothing to wait for.
+fn ended(error: wal::Error) -> Error {
+    if matches!(error, wal::Error::Closed) { Error::Closed } else { Error::Log(error) }
+}

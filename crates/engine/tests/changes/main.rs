@@ -1,0 +1,220 @@
+//! Following what a database commits: a consumer that applies its changes has what the database has, and never what a crash takes
+//! back.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod limits;
+mod lossy;
+mod positions;
+mod reading;
+mod replica;
+mod tables;
+
+use braiddb::changes::{ChangeKind, ChangePosition, ChangedTransaction, Changes};
+use braiddb::metrics::SystemClock;
+use braiddb::storage::{MemoryStorage, Storage};
+use braiddb::{ConcurrencyControl, Database, Durability, Options, Plain, Result, Serializable, Table};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+fn options() -> Options {
+    Options { workers: 0, log_segment_bytes: 1 << 14, ..Options::default() }
+}
+
+fn memory() -> Arc<dyn Storage> {
+    Arc::new(MemoryStorage::new(1 << 28))
+}
+
+fn open_as<C: ConcurrencyControl>(storage: &Arc<dyn Storage>, options: Options) -> Result<Database<C>> {
+    Database::open_with(storage.clone(), options, Arc::new(SystemClock::default()), &mut |_| {})
+}
+
+fn open(storage: &Arc<dyn Storage>) -> Database {
+    open_as(storage, options()).unwrap()
+}
+
+/// Opened without waiting for the disk at each commit.
+fn open_async<C: ConcurrencyControl>(storage: &Arc<dyn Storage>) -> Database<C> {
+    open_as(storage, Options { durability: Durability::Async, ..options() }).unwrap()
+}
+
+fn put<C: ConcurrencyControl>(db: &Database<C>, table: Table<u64, u64>, key: u64, value: u64) {
+    db.transact(|tx| tx.put(table, key, value)).unwrap();
+}
+
+type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// What a consumer has: tables by their numbers, and how far it has come.
+#[derive(Clone, Debug, PartialEq)]
+struct Replica {
+    tables: BTreeMap<u32, (String, Rows)>,
+    position: ChangePosition,
+    /// When each row was last written.
+    times: BTreeMap<(u32, Vec<u8>), u64>,
+}
+
+impl Replica {
+    /// Of nothing, from the beginning of a new database.
+    fn from_oldest<C: ConcurrencyControl>(db: &Database<C>) -> Replica {
+        Replica::new(db.oldest_change_position().unwrap())
+    }
+
+    /// Of nothing, from a position on.
+    fn new(position: ChangePosition) -> Replica {
+        Replica { tables: BTreeMap::new(), position, times: BTreeMap::new() }
+    }
+
+    fn apply(&mut self, transaction: &ChangedTransaction) {
+        assert!(transaction.position() > self.position, "readers go forward");
+        for change in transaction {
+            let (number, name) = (change.table.number, &change.table.name);
+            let (known, rows) = self.tables.entry(number).or_insert_with(|| {
+                assert!(
+                    !matches!(change.kind, ChangeKind::Put { .. }),
+                    "a table is described before its rows"
+                );
+                (name.clone(), Rows::new())
+            });
+            if let ChangeKind::Put { key, .. } | ChangeKind::Delete { key } = change.kind {
+                let at = transaction.commit_timestamp().unwrap();
+                let before = self.times.insert((number, key.to_vec()), at);
+                assert!(before.is_none_or(|before| before <= at), "commits of a row come in their order");
+            }
+            match change.kind {
+                ChangeKind::Put { key, value } => drop(rows.insert(key.to_vec(), value.to_vec())),
+                ChangeKind::Delete { key } => drop(rows.remove(key)),
+                ChangeKind::Described => known.clone_from(name),
+                ChangeKind::Cleared => rows.clear(),
+                ChangeKind::Dropped => drop(self.tables.remove(&number)),
+                other => panic!("{other:?}"),
+            }
+        }
+        self.position = transaction.position();
+    }
+
+    /// Goes on with a new reader until all has come that has committed by now.
+    fn catch_up<C: ConcurrencyControl>(&mut self, db: &Database<C>) -> Result<()> {
+        let mut changes = db.changes(self.position)?;
+        self.catch_up_with(db, &mut changes)
+    }
+
+    fn catch_up_with<C: ConcurrencyControl>(
+        &mut self,
+        db: &Database<C>,
+        changes: &mut Changes,
+    ) -> Result<()> {
+        let reached = db.change_position()?;
+        while let Some(transaction) = changes.next_before(reached)? {
+            self.apply(&transaction);
+        }
+        assert!(changes.position() >= reached);
+        self.position = changes.position();
+        Ok(())
+    }
+
+    /// It has what the database has.
+    fn check<C: ConcurrencyControl>(&self, db: &Database<C>) {
+        let mut found: BTreeMap<String, Rows> = BTreeMap::new();
+        for (name, rows) in self.tables.values() {
+            assert!(found.insert(name.clone(), rows.clone()).is_none(), "two tables {name:?}");
+        }
+        assert_eq!(found, contents(db));
+    }
+}
+
+/// All rows of all tables.
+fn contents<C: ConcurrencyControl>(db: &Database<C>) -> BTreeMap<String, Rows> {
+    let rows = |name: &str| {
+        let raw = db.raw_table(name).unwrap();
+        db.transact(|tx| {
+            let (mut rows, mut found) = (raw.scan(tx), Rows::new());
+            while let Some((key, value)) = rows.next()? {
+                found.insert(key, value.to_vec());
+            }
+            Ok(found)
+        })
+        .unwrap()
+    };
+    db.tables().into_iter().map(|table| (table.name.clone(), rows(&table.name))).collect()
+}
+
+/// What happens to rows and tables, of a seed.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self, below: u64) -> u64 {
+        // xorshift64*
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) % below
+    }
+}
+
+macro_rules! under_all_schemes {
+    ($f:ident) => {{
+        $f::<braiddb::Serializable>();
+        $f::<braiddb::Snapshot>();
+        $f::<braiddb::NoWait>();
+        $f::<braiddb::WaitDie>();
+        $f::<braiddb::DlDetect>();
+        $f::<braiddb::Silo>();
+        $f::<braiddb::Occ>();
+        $f::<braiddb::TicToc>();
+        $f::<braiddb::TimestampOrdering>();
+        $f::<braiddb::HStore>();
+        $f::<braiddb::MultiVersion>();
+        $f::<braiddb::Adaptive>();
+    }};
+}
+pub(crate) use under_all_schemes;
+
+/// One transaction after the other comes, with its changes as they were made, and typed.
+#[test]
+fn transactions_come_as_they_were_committed() {
+    let storage = memory();
+    let db: Database<Serializable> = open(&storage);
+    let mut changes = db.changes(db.oldest_change_position().unwrap()).unwrap();
+    assert!(changes.try_next().unwrap().is_none());
+    let names: Table<u64, str> = db.table("names").unwrap();
+    db.transact(|tx| {
+        tx.put(names, 1, "Ada")?;
+        tx.put(names, 2, "Eve")?;
+        tx.put(names, 2, "Eva")
+    })
+    .unwrap();
+    db.transact(|tx| tx.delete(names, 1)).unwrap();
+    let all: Vec<_> = (0..3).map(|_| changes.wait_next().unwrap().unwrap()).collect();
+    assert!(changes.try_next().unwrap().is_none());
+    let kinds: Vec<_> = all.iter().flat_map(|all| all.changes().map(|change| change.kind)).collect();
+    assert_eq!(kinds[0], ChangeKind::Described);
+    assert_eq!(all[0].commit_timestamp(), None);
+    assert!(all[1].commit_timestamp() < all[2].commit_timestamp());
+    let table = all[0].changes().next().unwrap().table;
+    assert_eq!((&*table.name, &*table.key_type, &*table.value_type), ("names", "u64", "string"));
+    let decoded = |at: usize| -> Vec<_> {
+        all[at].changes().map(|change| change.decode::<u64, str>().unwrap().unwrap()).collect()
+    };
+    assert_eq!(decoded(1), [(1, Some("Ada")), (2, Some("Eva"))], "each row once, as it is in the end");
+    assert_eq!(decoded(2), [(1, None)]);
+    let wrong = all[1].changes().next().unwrap().decode::<u64, u64>();
+    assert!(matches!(wrong, Err(braiddb::Error::TableMismatch { .. })), "{wrong:?}");
+}
+
+/// Values that are read where they lie are aligned, whatever keys lie beside them.
+#[test]
+fn values_are_aligned() {
+    let storage = memory();
+    let db: Database = open(&storage);
+    let table: Table<String, Plain<[u64; 2]>> = db.table("t").unwrap();
+    let key = |length: u64| "k".repeat(length as usize);
+    db.transact(|tx| (0..20).try_for_each(|length| tx.put(table, key(length), &[length, !length]))).unwrap();
+    let mut changes = db.changes(db.oldest_change_position().unwrap()).unwrap();
+    changes.wait_next().unwrap().unwrap();
+    let transaction = changes.wait_next().unwrap().unwrap();
+    assert_eq!(transaction.changes().count(), 20);
+    for change in &transaction {
+        let (key, value) = change.decode::<String, Plain<[u64; 2]>>().unwrap().unwrap();
+        let length = key.len() as u64;
+        assert_eq!(value, Some(&[length, !length]));
+    }
+}
