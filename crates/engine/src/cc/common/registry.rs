@@ -557,6 +557,29 @@ mod tests {
         assert_eq!((r.outcome(first), r.outcome(second)), (Outcome::Ended, Outcome::Active));
     }
 
+    /// One that was in others' way is known to be open until it ends, however it does, and is not taken for the next one at its place.
+    #[test]
+    fn holders() {
+        let r = registry();
+        let place = r.join().expect("room");
+        let [aborts, commits, next] = [1, 2, 3].map(|sequence| Tag::new(place, sequence));
+        r.announce(place, aborts);
+        let holder = r.holder(aborts).expect("open");
+        assert!(r.is_open(holder) && !holder.is_ending);
+        r.end(place);
+        assert!(!r.is_open(holder) && r.holder(aborts).is_none());
+        r.announce(place, commits);
+        assert!(!r.is_open(holder));
+        let holder = r.holder(commits).expect("open");
+        let at = r.draw(place);
+        assert!(r.is_open(holder) && r.holder(commits).is_some_and(|holder| holder.is_ending));
+        r.settle(place, at);
+        assert!(!r.is_open(holder));
+        r.end(place);
+        r.announce(place, next);
+        assert!(!r.is_open(holder) && r.holder(next).is_some());
+    }
+
     /// A resumed clock gives no timestamp again, and never goes back.
     #[test]
     fn resumes() {
