@@ -21,6 +21,7 @@ const OPTIONS: Options = Options {
     pace_ns: 0,
     paced_records_min: 0,
     mark_interval_ns: u64::MAX,
+    held_bytes_max: u64::MAX,
 };
 
 fn changes(i: u64) -> Changes {
