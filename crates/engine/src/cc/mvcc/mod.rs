@@ -30,6 +30,7 @@ mod tests;
 mod timed;
 mod tracker;
 mod undone;
+mod write;
 
 use super::{
     Abort, Change, Changed, ConcurrencyControl, Declared, Env, Holder, Intent, NotBegun, Reads, Refused,
@@ -55,6 +56,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 pub use tracker::Tracker;
+pub(super) use write::Write;
 
 /// Multi-version concurrency control.
 pub struct Mvcc<T: Tracker>(PhantomData<fn() -> T>);
@@ -103,21 +105,6 @@ pub struct Txn<T: Tracker> {
     present: Present,
     undone: undone::Undone,
 }
-
-/// A version that this transaction has installed.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Write {
-    pub(super) slot: *const Slot,
-    new: *const Version,
-    /// What it was put in front of; null: nothing, the record is new.
-    pub(super) old: *const Version,
-    pub(super) target: Target,
-    /// It has the value that was there, and is nothing but a lock.
-    is_lock: bool,
-}
-// SAFETY: the pointers lead to the transaction's own uncommitted versions and their slots, and are
-// followed by one thread at a time.
-unsafe impl Send for Write {}
 
 /// Where an access has got to: a version that the transaction sees, once it has ended. Null: not begun.
 #[derive(Clone, Copy, Debug)]
