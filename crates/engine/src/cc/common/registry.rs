@@ -403,12 +403,6 @@ impl Registry {
         Some(Holder { id: id_of(tag), place: tag.descriptor(), is_ending })
     }
 
-    /// Whether `holder` is still open.
-    pub(in crate::cc) fn is_open(&self, holder: Holder) -> bool {
-        let tag = Tag::from_word(self.descriptor(holder.place).tag.load(Ordering::Acquire)); // as in `outcome`
-        id_of(tag) == holder.id && self.holder(tag).is_some()
-    }
-
     /// A worker's floor, closed.
     pub(in crate::cc) fn floor(&self) -> Arc<Floor> {
         let floor = Arc::new(CachePadded::new(AtomicU64::new(CLOSED)));
@@ -555,29 +549,6 @@ mod tests {
         assert_eq!((r.outcome(first), r.now()), (Outcome::Committed(at), at.after()));
         r.announce(place, second);
         assert_eq!((r.outcome(first), r.outcome(second)), (Outcome::Ended, Outcome::Active));
-    }
-
-    /// One that was in others' way is known to be open until it ends, however it does, and is not taken for the next one at its place.
-    #[test]
-    fn holders() {
-        let r = registry();
-        let place = r.join().expect("room");
-        let [aborts, commits, next] = [1, 2, 3].map(|sequence| Tag::new(place, sequence));
-        r.announce(place, aborts);
-        let holder = r.holder(aborts).expect("open");
-        assert!(r.is_open(holder) && !holder.is_ending);
-        r.end(place);
-        assert!(!r.is_open(holder) && r.holder(aborts).is_none());
-        r.announce(place, commits);
-        assert!(!r.is_open(holder));
-        let holder = r.holder(commits).expect("open");
-        let at = r.draw(place);
-        assert!(r.is_open(holder) && r.holder(commits).is_some_and(|holder| holder.is_ending));
-        r.settle(place, at);
-        assert!(!r.is_open(holder));
-        r.end(place);
-        r.announce(place, next);
-        assert!(!r.is_open(holder) && r.holder(next).is_some());
     }
 
     /// A resumed clock gives no timestamp again, and never goes back.
