@@ -165,6 +165,10 @@ impl Changes {
     }
 
     fn wait(&mut self, limit: Lsn, at_most: Option<Duration>) -> Result<Option<ChangedTransaction>> {
+        let deadline_ns = match &self.source.log {
+            Log::Live { writer, .. } => at_most.map(|at_most| writer.deadline_ns(at_most)),
+            Log::Still { .. } => None,
+        };
         loop {
             if let Some(next) = self.next_up_to(limit)? {
                 return Ok(Some(next));
@@ -177,8 +181,8 @@ impl Changes {
             if *is_stepped {
                 return Err(Error::WouldDeadlock);
             }
-            // (What has become durable may be a record of the time alone; these are rare, so that the wait is bounded.)
-            if !writer.wait_beyond(place, at_most).map_err(ended)? {
+            // (What has become durable may be a record of the time alone.)
+            if !writer.wait_beyond(place, deadline_ns).map_err(ended)? {
                 return Ok(None);
             }
         }
@@ -236,8 +240,8 @@ impl Changes {
             if let Some(next) = self.try_next()? {
                 return Poll::Ready(Ok(Some(next)));
             }
-            let Log::Live { writer, .. } = &self.source.log else { return Poll::Ready(Ok(None)) };
-            ready!(writer.poll_beyond(self.follower.place().0, context.waker())).map_err(ended)?;
+            let Some(hold) = &self.hold else { return Poll::Ready(Ok(None)) };
+            ready!(hold.poll_beyond(self.follower.place().0, context.waker())).map_err(ended)?;
         }
     }
 

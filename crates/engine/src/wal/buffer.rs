@@ -69,8 +69,8 @@ pub(super) struct State {
     /// Whether nobody will flush any more.
     pub(super) is_abandoned: bool,
     pub(super) wakers: Vec<(u64, Waker)>,
-    /// Those of tasks that wait for whatever becomes durable next, and do not hurry it.
-    pub(super) watchers: Vec<Waker>,
+    /// Of tasks that wait for whatever becomes durable next, by the numbers of their holds: one each.
+    pub(super) watchers: Vec<(u64, Waker)>,
     pub(super) statistics: Statistics,
 }
 
@@ -225,7 +225,7 @@ impl State {
         self.statistics.add(records, bytes, flush_ns);
         let durable_lsn = self.durable_lsn;
         let woken = self.wakers.extract_if(.., |(lsn, _)| *lsn <= durable_lsn);
-        woken.map(|(_, waker)| waker).chain(self.watchers.drain(..)).collect()
+        woken.chain(self.watchers.drain(..)).map(|(_, waker)| waker).collect()
     }
 
     /// Whether a position is durable; an error if it never will be, as far as this process knows.
@@ -531,11 +531,10 @@ impl Shared {
         } else {
             state.no_spare.get_or_insert_with(slow);
         }
-        let woken = std::mem::take(&mut state.wakers).into_iter().map(|(_, waker)| waker);
-        let woken: Vec<Waker> = woken.chain(std::mem::take(&mut state.watchers)).collect();
+        let (woken, watchers) = (std::mem::take(&mut state.wakers), std::mem::take(&mut state.watchers));
         drop(state);
         self.progress.notify_all();
-        woken.into_iter().for_each(Waker::wake);
+        woken.into_iter().chain(watchers).for_each(|(_, waker)| waker.wake());
     }
 
     /// For how long something has waited for the disk, and how much has been appended.

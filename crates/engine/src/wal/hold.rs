@@ -1,8 +1,9 @@
 //! A reader's hold on the log: see [`holds`](super::holds).
 
-use super::Lsn;
-use super::buffer::Shared;
+use super::buffer::{Shared, State};
+use super::{Lsn, Result};
 use crate::sync::Arc;
+use std::task::{Poll, Waker};
 
 /// A claim of a reader on the log, from a position on, as long as it is there.
 pub struct Hold {
@@ -41,6 +42,26 @@ impl Hold {
         self.lsn = lsn;
         Ok(())
     }
+
+    /// Waits until more is durable than what lies before `lsn`: wakes the task when it should ask again. A hold has one waker, the last.
+    /// Does not hurry the flusher.
+    pub fn poll_beyond(&self, lsn: Lsn, waker: &Waker) -> Poll<Result<()>> {
+        let waker = waker.clone(); // foreign code: not under the lock
+        let mut state = self.shared.state();
+        if state.is_durable(Lsn(lsn.0 + 1))? {
+            return Poll::Ready(Ok(()));
+        }
+        let former = self.take_waker(&mut state);
+        state.watchers.push((self.id, waker));
+        drop(state);
+        drop(former); // as above
+        Poll::Pending
+    }
+
+    fn take_waker(&self, state: &mut State) -> Option<Waker> {
+        let at = state.watchers.iter().position(|(id, _)| *id == self.id)?;
+        Some(state.watchers.swap_remove(at).1)
+    }
 }
 
 impl Drop for Hold {
@@ -50,6 +71,9 @@ impl Drop for Hold {
             state.has_request = true;
             self.shared.work.notify_one();
         }
+        let waker = self.take_waker(&mut state);
+        drop(state);
+        drop(waker); // foreign code: not under the lock
     }
 }
 

@@ -227,44 +227,28 @@ impl Writer {
         self.shared.state().is_durable(Lsn(u64::MAX)).map(drop)
     }
 
-    /// Waits until more is durable than what lies before `lsn`; for so long at most, where that is said. Returns whether there is. Does
-    /// not hurry the flusher: nobody is kept waiting by this.
-    pub fn wait_beyond(&self, lsn: Lsn, at_most: Option<Duration>) -> Result<bool> {
-        let begin_ns = self.shared.clock.now_ns();
+    /// The time on the log's clock that is `at_most` from now.
+    pub fn deadline_ns(&self, at_most: Duration) -> u64 {
+        let at_most_ns = u64::try_from(at_most.as_nanos()).unwrap_or(u64::MAX);
+        self.shared.clock.now_ns().saturating_add(at_most_ns)
+    }
+
+    /// Waits until more is durable than what lies before `lsn`, or until `deadline_ns`. Returns whether there is more. Does not hurry the
+    /// flusher: nobody is kept waiting by this.
+    pub fn wait_beyond(&self, lsn: Lsn, deadline_ns: Option<u64>) -> Result<bool> {
         let mut state = self.shared.state();
         while !state.is_durable(Lsn(lsn.0 + 1))? {
-            let Some(at_most) = at_most else {
+            let Some(deadline_ns) = deadline_ns else {
                 state = wait(&self.shared.progress, state);
                 continue;
             };
-            let waited = Duration::from_nanos(self.shared.clock.now_ns().saturating_sub(begin_ns));
-            let left = at_most.saturating_sub(waited);
-            if left.is_zero() {
+            let left_ns = deadline_ns.saturating_sub(self.shared.clock.now_ns());
+            if left_ns == 0 {
                 return Ok(false);
             }
-            let is_late;
-            (state, is_late) = wait_timeout(&self.shared.progress, state, left);
-            if is_late {
-                return state.is_durable(Lsn(lsn.0 + 1));
-            }
+            (state, _) = wait_timeout(&self.shared.progress, state, Duration::from_nanos(left_ns));
         }
         Ok(true)
-    }
-
-    /// As [`Writer::wait_beyond`], for a task: wakes it when it should ask again.
-    pub fn poll_beyond(&self, lsn: Lsn, waker: &Waker) -> Poll<Result<()>> {
-        let mut state = self.shared.state();
-        match state.is_durable(Lsn(lsn.0 + 1)) {
-            Ok(true) => Poll::Ready(Ok(())),
-            Err(error) => Poll::Ready(Err(error)),
-            Ok(false) => {
-                // A task that asks again is still one waiter.
-                if !state.watchers.iter().any(|other| other.will_wake(waker)) {
-                    state.watchers.push(waker.clone());
-                }
-                Poll::Pending
-            }
-        }
     }
 
     /// What the log has done so far, and what it keeps for readers of changes.

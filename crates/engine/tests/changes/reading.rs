@@ -135,6 +135,22 @@ fn tasks_are_woken() {
     assert!(matches!(changes.poll_next(&mut context), Poll::Ready(Err(Error::Closed))));
 }
 
+/// A reader keeps one waker, the last, however many tasks have asked while nothing came; and none when it is gone.
+#[test]
+fn wakers_do_not_pile_up() {
+    let db = open(&memory());
+    let mut changes = db.changes(db.change_position().unwrap()).unwrap();
+    let tasks: Vec<Arc<Wakes>> = (0..10_000).map(|_| Arc::default()).collect();
+    for task in &tasks {
+        let waker = Waker::from(task.clone());
+        assert!(changes.poll_next(&mut Context::from_waker(&waker)).is_pending());
+    }
+    let kept = |tasks: &[Arc<Wakes>]| tasks.iter().filter(|task| Arc::strong_count(task) > 1).count();
+    assert_eq!((kept(&tasks), kept(&tasks[..tasks.len() - 1])), (1, 0));
+    drop(changes);
+    assert_eq!(kept(&tasks), 0);
+}
+
 fn read_only(storage: &Arc<dyn Storage>) -> Database {
     Database::read_with(storage.clone(), options(), Arc::new(SystemClock::default()), &mut |_| {}).unwrap()
 }
