@@ -152,9 +152,10 @@ pub(super) fn note_unlogged(storage: &dyn Storage, times: u32) -> Result<()> {
     debug_assert!(times > unlogged_times(storage)?, "it is once more");
     let mode = if has_fallback(storage)? { OpenMode::CreateNew } else { OpenMode::ReadWrite };
     let file = storage.open(UNLOGGED, mode)?;
-    let len_bytes = file.len_bytes()?;
-    for at in len_bytes..u64::from(times).saturating_sub(1) {
-        file.write_all_at(at, &[1])?;
+    if let Some(last) = u64::from(times).checked_sub(2)
+        && file.len_bytes()? <= last
+    {
+        file.write_all_at(last, &[1])?;
     }
     file.sync_data()?;
     Ok(storage.sync_directory()?)
