@@ -44,7 +44,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
         loop {
             let next = self.at_commits.borrow_mut().pop();
             let Some(AtCommit { table, key, update }) = next else { return Ok(()) };
-            let locate = || PointLookup::new(self, Ok((table, key)));
+            let locate = || PointLookup::new(self, table, key);
             let old = GetForUpdate::<[u8], C>::new(locate()).await?;
             let (is_there, mut new) = (old.is_some(), Vec::new());
             if !update(old, &mut new)? {

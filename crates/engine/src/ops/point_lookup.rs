@@ -56,16 +56,9 @@ fn no_key(fault: Fault) -> Key {
 }
 
 impl<'t, C: ConcurrencyControl> PointLookup<'t, C> {
+    /// Of the record under this key.
     #[inline(always)]
-    pub(crate) fn new(txn: &'t TxnState<C>, found: Result<(*const TableInner, Key), Fault>) -> Self {
-        match found {
-            Ok((table, key)) => PointLookup::at(txn, table, key),
-            Err(fault) => PointLookup::of_fault(txn, fault),
-        }
-    }
-
-    #[inline(always)]
-    pub(crate) fn at(txn: &'t TxnState<C>, table: *const TableInner, key: Key) -> Self {
+    pub(crate) fn new(txn: &'t TxnState<C>, table: *const TableInner, key: Key) -> Self {
         let Key { slice, len, bytes } = key;
         PointLookup {
             txn,
@@ -82,7 +75,7 @@ impl<'t, C: ConcurrencyControl> PointLookup<'t, C> {
     /// One that fails when it is polled.
     #[inline(always)]
     pub(crate) fn of_fault(txn: &'t TxnState<C>, fault: Fault) -> Self {
-        PointLookup::at(txn, ptr::null(), no_key(fault))
+        PointLookup::new(txn, ptr::null(), no_key(fault))
     }
 
     pub(crate) fn txn(&self) -> &'t TxnState<C> {

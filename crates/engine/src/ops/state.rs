@@ -290,19 +290,11 @@ impl<C: ConcurrencyControl> TxnState<C> {
     /// Counts an operation, by which the transaction may turn out to be long.
     #[inline(always)]
     pub(crate) fn count_operation(&self) {
-        let operations = self.operations.get().wrapping_add(1);
-        self.operations.set(operations);
-        if operations.wrapping_sub(1) >= OPERATIONS_SHORT_MAX {
-            self.have_many_operations();
+        // (After 2^32 of them it begins anew, and is long since.)
+        self.operations.set(self.operations.get().wrapping_add(1));
+        if self.operations.get() > OPERATIONS_SHORT_MAX {
+            self.become_long();
         }
-    }
-
-    #[cold]
-    fn have_many_operations(&self) {
-        if self.operations.get() == 0 {
-            self.operations.set(u32::MAX);
-        }
-        self.become_long();
     }
 
     /// Counts what the attempt does.

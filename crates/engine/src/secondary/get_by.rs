@@ -54,12 +54,11 @@ impl<C: ConcurrencyControl> Txn<C> {
             // SAFETY: indexes live as long as their database, which the transaction's worker holds.
             unsafe { &*std::ptr::from_ref::<IndexInner>(inner) }
         });
-        let found = match (inner, self.state().index_key(&key)) {
-            (Ok(inner), Ok(key)) => Ok((&raw const inner.entries, key)),
-            (Err(fault), _) | (_, Err(fault)) => Err(fault),
+        let locate = match (inner, self.state().index_key(&key)) {
+            (Ok(inner), Ok(key)) => PointLookup::new(self.state(), &raw const inner.entries, key),
+            (Err(fault), _) | (_, Err(fault)) => PointLookup::of_fault(self.state(), fault),
         };
-        let locate = PointLookup::new(self.state(), found).for_reading();
-        GetBy { index: inner, locate, row: None, types: PhantomData }
+        GetBy { index: inner, locate: locate.for_reading(), row: None, types: PhantomData }
     }
 }
 

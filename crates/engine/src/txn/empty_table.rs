@@ -135,7 +135,7 @@ fn delete_some<C: ConcurrencyControl>(
         for key in &keys {
             // (Copied: it is needed until the transaction ends.)
             let key = txn.index_key::<Vec<u8>>(&key.as_slice())?;
-            Delete::new(PointLookup::new(txn, Ok((table, key)))).await?;
+            Delete::new(PointLookup::new(txn, table, key)).await?;
         }
         Ok(())
     })?;

@@ -427,7 +427,7 @@ impl<C: ConcurrencyControl> Txn<C> {
             Err(fault) => return PointLookup::of_fault(&self.0, fault),
         };
         match self.0.index_key(key) {
-            Ok(key) => PointLookup::at(&self.0, table, key),
+            Ok(key) => PointLookup::new(&self.0, table, key),
             Err(fault) => PointLookup::of_fault(&self.0, fault),
         }
     }

@@ -35,11 +35,6 @@ const CLOSED: u64 = u64::MAX;
 
 const _: () = assert!(TXNS_MAX <= Tag::DESCRIPTORS_MAX as usize);
 
-/// What a transaction is called outside.
-fn id_of(tag: Tag) -> u64 {
-    tag.word() & (u64::MAX >> 1)
-}
-
 /// What a transaction's descriptor says of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::cc) enum Outcome {
@@ -57,12 +52,11 @@ pub(in crate::cc) enum Outcome {
 
 const ACTIVE: u64 = 0;
 const COMMITTING: u64 = 1;
-const ENDED: u64 = 2;
 /// Beside a timestamp: it may still abort.
 const PENDING: u64 = 1 << 63;
 /// Timestamps start above the marks.
 pub(in crate::cc) const FIRST: Timestamp = Timestamp(TICK);
-const _: () = assert!(ENDED < FIRST.0);
+const _: () = assert!(COMMITTING < FIRST.0);
 
 #[derive(Debug)]
 struct Descriptor {
@@ -314,12 +308,6 @@ impl Registry {
         outcome.store(stamp.0, Ordering::Release); // pairs with the Acquire in `outcome`
     }
 
-    /// The transaction at this place has ended, and its versions say how.
-    #[inline(always)]
-    pub(in crate::cc) fn end(&self, place: u32) {
-        self.descriptor(place).outcome.store(ENDED, Ordering::Release); // pairs with the Acquire in `outcome`
-    }
-
     /// Marks the transaction at this place as awaited, and lets the end of a transaction there see it: one that draws a
     /// commit timestamp after this call, or passes a fence after it has undone its writes. Who calls looks at the row
     /// after that: what ended earlier than that shows there.
@@ -387,7 +375,6 @@ impl Registry {
         match outcome {
             ACTIVE => Outcome::Active,
             COMMITTING => Outcome::Committing,
-            ENDED => Outcome::Ended,
             at if at & PENDING != 0 => Outcome::Pending(Timestamp(at & !PENDING)),
             at => Outcome::Committed(Timestamp(at)),
         }
@@ -400,7 +387,7 @@ impl Registry {
             Outcome::Committing | Outcome::Pending(_) => true,
             Outcome::Committed(_) | Outcome::Ended => return None,
         };
-        Some(Holder { id: id_of(tag), place: tag.descriptor(), is_ending })
+        Some(Holder { id: tag.word() & (u64::MAX >> 1), place: tag.descriptor(), is_ending })
     }
 
     /// A worker's floor, closed.
