@@ -73,7 +73,7 @@ impl Ticket {
 /// How far a wait has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitStage {
-    /// It is to be woken.
+    /// Its waker will be called.
     Waiting,
     /// The row was free at that time: try to take it.
     Turn,

@@ -23,7 +23,7 @@ use std::time::Duration;
 /// until a step has finished it.
 pub trait Operations {
     /// Steps every operation that is left, each to its next suspension. Returns true if none is left (also if none was
-    /// posted), so the future is to be polled. The hot path: one load should tell the common case. Called
+    /// posted): then the worker polls the future. The hot path: one load should tell the common case. Called
     /// only between [`started`](Self::started) and [`ended`](Self::ended), inside an epoch.
     fn step<S: Suspend>(&self, s: &mut S) -> bool;
 
@@ -41,8 +41,8 @@ pub trait Operations {
 
     /// Until what the output of the future that has just ended is held back, in whatever the host's
     /// [`released`](OutputGate::released) counts in. 0: it may go at once. Asked once after a poll that returned `Ready`,
-    /// before [`ended`](Self::ended). On one worker it should not decrease: what is to be held, but asks for
-    /// less than one before it, waits for that one.
+    /// before [`ended`](Self::ended). On one worker it should not decrease: an output that asks for
+    /// less than one that is held before it waits for that one.
     fn held_until(&self) -> u64;
 
     /// Work of the present future that [`Tuning::reading`] does not have yet, in the same units; it may turn out to have been in

@@ -32,7 +32,7 @@ pub struct ReadSet {
     pub(super) is_stamped: bool,
     /// It has read records that are not noted.
     pub(super) is_coarse: bool,
-    /// Nothing is to be noted.
+    /// What is read is not noted.
     pub(super) is_untracked: bool,
     /// It has read more than there was memory to note: nothing more is.
     pub(super) is_full: bool,

@@ -134,7 +134,7 @@ pub trait Policy: Sized + Send + Sync + 'static {
         None
     }
 
-    /// What it waits for, or has waited for in vain.
+    /// The row that the transaction waits for, or has waited for without getting it, and which transaction has it.
     fn awaited(shared: &Shared, txn: &mut Txn) -> Option<(RecordId, Holder)> {
         let _ = (shared, txn);
         None
@@ -263,9 +263,9 @@ pub enum Access {
     /// Not begun.
     #[default]
     New,
-    /// It has found the record locked at so many steps.
+    /// The record was locked, at this number of steps in a row.
     Waiting(u32),
-    /// The same; when it last looked, the worker's transactions had given back locks so often.
+    /// The same. `released`: how often the worker's transactions had given back locks at the last look.
     InLine { steps: u32, released: u32 },
     /// The value that was committed then is on its way into the cache.
     Fetching(u64, *const Version),

@@ -121,7 +121,7 @@ impl Txn {
         }
     }
 
-    /// Room for a copy of a value of so many bytes, which the caller makes and the transaction keeps until it ends.
+    /// Room for `length` bytes: a copy of a value, which the caller makes and the transaction keeps until it ends.
     fn room(&mut self, length: usize) -> Result<*mut u8, OutOfMemory> {
         if length <= SHORT_BYTES_MAX {
             return self.copies.room_aligned(length);
@@ -148,7 +148,7 @@ impl Txn {
             Content::Nothing | Content::Gone => return Ok(None),
             Content::Inline(bytes, length) => {
                 let copy = self.room(length)?;
-                // SAFETY: there is room for so many bytes.
+                // SAFETY: there is room for `length` bytes.
                 unsafe { copy.copy_from_nonoverlapping(bytes.as_ptr(), length) };
                 (copy, length)
             }
