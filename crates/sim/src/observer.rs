@@ -123,6 +123,12 @@ impl<C: ConcurrencyControl> Observer<C> {
         self.attempts.end(Outcome::Aborted);
     }
 
+    /// Ends without a commit, and waits for nobody.
+    pub(crate) fn abort(self) {
+        self.transaction.abort();
+        self.attempts.end(Outcome::Aborted);
+    }
+
     /// Commits.
     pub(crate) fn close(self) {
         match self.transaction.commit() {

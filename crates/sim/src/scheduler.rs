@@ -189,6 +189,8 @@ impl<C: ConcurrencyControl> Simulation<C> {
                 // An interactive transaction waits in place, and would wait for ever for a commit that only this
                 // thread can move.
                 160..172 if self.ledger.committing().get() == 0 => self.observe(random),
+                // A transaction whose commit has failed may wait for one of them to end before it is run again.
+                160 => self.drop_observer(random),
                 _ => self.step(at),
             }
         }
@@ -234,6 +236,13 @@ impl<C: ConcurrencyControl> Simulation<C> {
         }
         let at = random.below(self.observers.len() as u64) as usize;
         self.look_again(at, random.chance(50));
+    }
+
+    fn drop_observer(&mut self, random: &mut Random) {
+        if !self.observers.is_empty() {
+            let at = random.below(self.observers.len() as u64) as usize;
+            self.observers.swap_remove(at).abort();
+        }
     }
 
     fn open_observer(&mut self) -> Option<Observer<C>> {

@@ -394,6 +394,8 @@ pub unsafe trait ConcurrencyControl: Sized + Send + Sync + 'static {
     /// # Safety
     /// As `access`.
     unsafe fn holder(shared: &Self::Shared, txn: &Self::Txn, record: *const Record) -> Option<Holder>;
+    /// Whether that transaction is still open.
+    fn is_open(shared: &Self::Shared, holder: Holder) -> bool;
     /// The transaction has written or locked the record.
     ///
     /// # Safety

@@ -172,6 +172,11 @@ impl<C: ConcurrencyControl> TxnState<C> {
         self.blocker.set(holder.map(|holder| Blocker { what, row: point.id, holder }));
     }
 
+    /// Whether the transaction that was in the way of the last attempt is still open.
+    pub(crate) fn is_blocked(&self) -> bool {
+        self.blocker.get().is_some_and(|blocker| C::is_open(self.shared(), blocker.holder))
+    }
+
     /// A new record for a key that the index does not have.
     fn create(&self, point: &Point<C>, value: &[u8], change: Change<'_>) -> Result<Written, Refused> {
         let context = self.context();

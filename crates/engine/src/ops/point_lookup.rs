@@ -135,7 +135,7 @@ impl<'t, C: ConcurrencyControl> PointLookup<'t, C> {
                 return Poll::Ready(end(txn, &point));
             };
             self.place = posted.place;
-            if !posted.is_short || !txn.step_at_once(posted.place) {
+            if !posted.is_cached || !txn.step_at_once(posted.place) {
                 return txn.pend(context);
             }
         } else if !txn.is_done(self.place) {

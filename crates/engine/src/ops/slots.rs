@@ -15,9 +15,9 @@ use std::task::Waker;
 #[derive(Clone, Copy)]
 pub(crate) struct Posted {
     pub(crate) place: u8,
-    /// What it reads is in the caches: its descent is a short one (see [`Index::is_short`](crate::index::Index::is_short)), or the
-    /// transaction is run again.
-    pub(crate) is_short: bool,
+    /// What it reads is likely to be in the caches: its descent is a short one (see [`Index::is_short`](crate::index::Index::is_short)), or
+    /// the transaction is run again.
+    pub(crate) is_cached: bool,
 }
 
 /// A taken place, to be stepped.
@@ -110,10 +110,10 @@ impl<C: ConcurrencyControl> TxnState<C> {
             _ => unreachable!("filled just now"),
         };
         // (What a retry reads is in the caches since it was read in vain, and the sooner it ends the fewer others meet it.)
-        Posted { place, is_short: is_short | self.is_retry.get() }
+        Posted { place, is_cached: is_short | self.is_retry.get() }
     }
 
-    /// Steps a point operation that was posted just now, of a short descent: leaving it would take longer than what it
+    /// Steps a point operation that was posted just now, and reads what is in the caches: leaving it would take longer than what it
     /// reads. Returns true if it has come to its end. Not in a long transaction, which others have to come in between; and not
     /// where the worker's policy is to say where operations are left.
     pub(crate) fn step_at_once(&self, place: u8) -> bool {

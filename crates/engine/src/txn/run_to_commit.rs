@@ -201,9 +201,11 @@ async fn posted_decision<C: ConcurrencyControl>(txn: &TxnState<C>) -> Result<(),
     .await
 }
 
-/// Retries from which on a transaction whose row is held by an open one waits in the queue for that to end. Before, it stands
-/// aside for some rounds: a holder that is at work is gone by then, and costs no place in a queue. By now thousands
-/// of rounds have passed.
+/// Rounds of its worker, or looks of a thread of its own, for which a transaction stands aside for one that is in its way. One
+/// that is at work is gone by then, and costs no place in a queue; one that is not is waited for there.
+const ROUNDS_FOR_HOLDER_MAX: u32 = 1000;
+
+/// Retries from which on a transaction waits in the queue for the one that has its row at once: others have been faster each time.
 const QUEUES_FROM: u32 = 16;
 
 /// Between two attempts. One that had its turn for a row, which has been changed since it began, keeps that and goes on at
@@ -226,9 +228,9 @@ async fn make_way<C: ConcurrencyControl>(
     if txn.turn.get().is_none() {
         // (A turn that has not helped was lost to a write past the queue. Those that come back at once lose to the same ones
         // again and again.)
-        match is_deadlock || (retries >= QUEUES_FROM && !had_turn) {
-            false => step_aside(txn, retries).await,
-            true => wait_aside(txn, retries).await?,
+        let queues = is_deadlock || (retries >= QUEUES_FROM && !had_turn);
+        if queues || (step_aside(txn, retries).await && !had_turn) {
+            wait_aside(txn, retries).await?;
         }
     }
     *kept = txn.turn.get();
@@ -292,29 +294,56 @@ async fn await_memory<C: ConcurrencyControl>(txn: &TxnState<C>, rounds_min: u32)
     .await;
 }
 
-/// Lets other transactions go first: for longer after each conflict, and for a length that differs
-/// between transactions, so that two of them do not meet again and again.
+/// Lets other transactions go first: the one that was in the way, until it has ended; or where that is not known, or was over
+/// already, for longer after each conflict, and for a length that differs between transactions, so that two of them do not meet again and
+/// again. Returns true if the one in the way is still open after all.
 #[cold]
-async fn step_aside<C: ConcurrencyControl>(txn: &TxnState<C>, retries: u32) {
-    let rounds = 1 + txn.number.wrapping_mul(0x9e37_79b9).rotate_left(retries) % rounds_max(retries);
+async fn step_aside<C: ConcurrencyControl>(txn: &TxnState<C>, retries: u32) -> bool {
+    let has_holder = txn.is_blocked();
+    let rounds = match has_holder {
+        true => ROUNDS_FOR_HOLDER_MAX,
+        false => 1 + txn.number.wrapping_mul(0x9e37_79b9).rotate_left(retries) % rounds_max(retries),
+    };
     // (The other one may be open on the same worker: so not in place, where there is a choice, nor while any transaction
     // waits for a row.)
     let may_be_here = C::waits(txn.shared()).is_any();
     if !txn.is_inline() || txn.start_interleaving() || may_be_here {
-        let mut is_posted = false;
-        return poll_fn(|_| {
-            if std::mem::replace(&mut is_posted, true) {
-                return Poll::Ready(());
-            }
-            txn.post_step_aside(rounds, Activity::BackOff);
-            Poll::Pending
-        })
-        .await;
+        pass_rounds(txn, rounds, has_holder).await;
+    } else {
+        spin_aside(txn, rounds, has_holder, retries);
     }
-    // Sequential execution: the other transaction is on another thread.
+    has_holder && txn.is_blocked()
+}
+
+/// Lets the worker pass by for so many rounds, or until the holder has ended.
+#[cold]
+async fn pass_rounds<C: ConcurrencyControl>(txn: &TxnState<C>, mut rounds: u32, has_holder: bool) {
+    poll_fn(|_| {
+        if rounds == 0 || has_holder && !txn.is_blocked() {
+            return Poll::Ready(());
+        }
+        let step = if has_holder { 1 } else { rounds };
+        rounds -= step;
+        txn.post_step_aside(step, Activity::BackOff);
+        Poll::Pending
+    })
+    .await;
+}
+
+/// The same in sequential execution, where the other transaction is on another thread.
+#[cold]
+fn spin_aside<C: ConcurrencyControl>(txn: &TxnState<C>, rounds: u32, has_holder: bool, retries: u32) {
+    /// Looks at what the holder is writing to: more of them would hold it up.
+    const SPINS_PER_LOOK_MAX: u32 = 64;
     txn.enter(Activity::BackOff);
-    for _ in 0..rounds {
-        std::hint::spin_loop();
+    let mut looks = 0;
+    while looks < rounds && (!has_holder || txn.is_blocked()) {
+        let spins = if has_holder { looks.min(SPINS_PER_LOOK_MAX) } else { 0 };
+        (0..=spins).for_each(|_| std::hint::spin_loop());
+        looks += 1;
+    }
+    if has_holder && looks < rounds {
+        return;
     }
     match retries {
         0..=4 => {}

@@ -2,7 +2,7 @@
 
 use super::{put, table_of, value};
 use braiddb::error::{HolderKind, LockedRow};
-use braiddb::suspend::OnMiss;
+use braiddb::suspend::{Never, OnMiss};
 use braiddb::worker::WorkerOptions;
 use braiddb::{Claim, Database, Error, Options, Result, Serializable, Snapshot, Table, Transaction, Txn};
 use std::cell::Cell;
@@ -97,6 +97,36 @@ fn a_worker_whose_transaction_waits_sleeps() {
     // both go on when that one ends.
     check_worker_sleeps(200, async |tx, table| tx.get_for_update(table, 1).await.map(drop));
     check_worker_sleeps(50_000, async |tx, table| tx.put(table, 1, 12).await);
+}
+
+#[test]
+fn a_write_that_meets_an_open_transaction_is_run_again_when_that_has_ended() {
+    // Proves: however long an open transaction has a row, one that wants to write it is run once in vain, and not again and again; on
+    // a worker that interleaves, and on one that does not.
+    for interleaves in [true, false] {
+        let (db, table) = database(0, LONG_MS);
+        let holder = db.begin().unwrap();
+        holder.put(table, 1, 11).unwrap();
+        let attempts = AtomicUsize::new(0);
+        let attempt = async |tx: &Txn| {
+            attempts.fetch_add(1, SeqCst);
+            tx.put(table, 1, 12).await
+        };
+        thread::scope(|scope| {
+            let waiter = scope.spawn(|| match interleaves {
+                true => db
+                    .worker_with(OnMiss, WorkerOptions { batch: 4.into(), ..Default::default() })
+                    .run(attempt),
+                false => db.worker_with(Never, WorkerOptions::default()).run(attempt),
+            });
+            until_waiting(&db, 1);
+            assert_eq!(attempts.load(SeqCst), 1, "interleaves: {interleaves}");
+            holder.commit().unwrap();
+            waiter.join().unwrap().unwrap();
+        });
+        assert_eq!(attempts.load(SeqCst), 2, "interleaves: {interleaves}");
+        assert_eq!(value(&db, table, 1), Some(12));
+    }
 }
 
 #[test]

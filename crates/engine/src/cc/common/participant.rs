@@ -98,8 +98,11 @@ impl Participant {
         let was_known = self.tag != Tag::NONE;
         self.tag = Tag::NONE;
         registry.close(self.place);
-        if was_known && registry.is_awaited(self.place) {
-            self.tell(registry, waits);
+        if was_known {
+            registry.end(self.place);
+            if registry.is_awaited(self.place) {
+                self.tell(registry, waits);
+            }
         }
     }
 

@@ -35,6 +35,11 @@ const CLOSED: u64 = u64::MAX;
 
 const _: () = assert!(TXNS_MAX <= Tag::DESCRIPTORS_MAX as usize);
 
+/// What a transaction is called outside.
+fn id_of(tag: Tag) -> u64 {
+    tag.word() & (u64::MAX >> 1)
+}
+
 /// What a transaction's descriptor says of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::cc) enum Outcome {
@@ -52,11 +57,12 @@ pub(in crate::cc) enum Outcome {
 
 const ACTIVE: u64 = 0;
 const COMMITTING: u64 = 1;
+const ENDED: u64 = 2;
 /// Beside a timestamp: it may still abort.
 const PENDING: u64 = 1 << 63;
 /// Timestamps start above the marks.
 pub(in crate::cc) const FIRST: Timestamp = Timestamp(TICK);
-const _: () = assert!(COMMITTING < FIRST.0);
+const _: () = assert!(ENDED < FIRST.0);
 
 #[derive(Debug)]
 struct Descriptor {
@@ -308,6 +314,12 @@ impl Registry {
         outcome.store(stamp.0, Ordering::Release); // pairs with the Acquire in `outcome`
     }
 
+    /// The transaction at this place has ended, and its versions say how.
+    #[inline(always)]
+    pub(in crate::cc) fn end(&self, place: u32) {
+        self.descriptor(place).outcome.store(ENDED, Ordering::Release); // pairs with the Acquire in `outcome`
+    }
+
     /// Marks the transaction at this place as awaited, and lets the end of a transaction there see it: one that draws a
     /// commit timestamp after this call, or passes a fence after it has undone its writes. Who calls looks at the row
     /// after that: what ended earlier than that shows there.
@@ -375,6 +387,7 @@ impl Registry {
         match outcome {
             ACTIVE => Outcome::Active,
             COMMITTING => Outcome::Committing,
+            ENDED => Outcome::Ended,
             at if at & PENDING != 0 => Outcome::Pending(Timestamp(at & !PENDING)),
             at => Outcome::Committed(Timestamp(at)),
         }
@@ -387,7 +400,13 @@ impl Registry {
             Outcome::Committing | Outcome::Pending(_) => true,
             Outcome::Committed(_) | Outcome::Ended => return None,
         };
-        Some(Holder { id: tag.word() & (u64::MAX >> 1), place: tag.descriptor(), is_ending })
+        Some(Holder { id: id_of(tag), place: tag.descriptor(), is_ending })
+    }
+
+    /// Whether `holder` is still open.
+    pub(in crate::cc) fn is_open(&self, holder: Holder) -> bool {
+        let tag = Tag::from_word(self.descriptor(holder.place).tag.load(Ordering::Acquire)); // as in `outcome`
+        id_of(tag) == holder.id && self.holder(tag).is_some()
     }
 
     /// A worker's floor, closed.
@@ -536,6 +555,29 @@ mod tests {
         assert_eq!((r.outcome(first), r.now()), (Outcome::Committed(at), at.after()));
         r.announce(place, second);
         assert_eq!((r.outcome(first), r.outcome(second)), (Outcome::Ended, Outcome::Active));
+    }
+
+    /// One that was in others' way is known to be open until it ends, however it does, and is not taken for the next one at its place.
+    #[test]
+    fn holders() {
+        let r = registry();
+        let place = r.join().expect("room");
+        let [aborts, commits, next] = [1, 2, 3].map(|sequence| Tag::new(place, sequence));
+        r.announce(place, aborts);
+        let holder = r.holder(aborts).expect("open");
+        assert!(r.is_open(holder) && !holder.is_ending);
+        r.end(place);
+        assert!(!r.is_open(holder) && r.holder(aborts).is_none());
+        r.announce(place, commits);
+        assert!(!r.is_open(holder));
+        let holder = r.holder(commits).expect("open");
+        let at = r.draw(place);
+        assert!(r.is_open(holder) && r.holder(commits).is_some_and(|holder| holder.is_ending));
+        r.settle(place, at);
+        assert!(!r.is_open(holder));
+        r.end(place);
+        r.announce(place, next);
+        assert!(!r.is_open(holder) && r.holder(next).is_some());
     }
 
     /// A resumed clock gives no timestamp again, and never goes back.

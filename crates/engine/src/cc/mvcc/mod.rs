@@ -381,6 +381,10 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
         shared.registry.await_end(place);
     }
 
+    fn is_open(shared: &Shared<T>, holder: Holder) -> bool {
+        shared.registry.is_open(holder)
+    }
+
     unsafe fn holder(shared: &Shared<T>, txn: &Txn<T>, record: *const Record) -> Option<Holder> {
         // SAFETY: a head is the head inside an epoch.
         let head = unsafe { slot_of(record).head().as_ref() }?;

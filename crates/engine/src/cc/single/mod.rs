@@ -416,6 +416,10 @@ unsafe impl<P: Policy> ConcurrencyControl for Single<P> {
         shared.registry.await_end(place);
     }
 
+    fn is_open(shared: &Shared, holder: Holder) -> bool {
+        shared.registry.is_open(holder)
+    }
+
     unsafe fn holder(shared: &Shared, txn: &Txn, record: *const Record) -> Option<Holder> {
         // SAFETY: by the caller's promise.
         unsafe { P::holder(shared, txn, record) }
