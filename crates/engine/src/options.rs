@@ -53,9 +53,8 @@ pub struct Options {
     /// How often a transaction is run again after a conflict before the caller sees it. Default: 1000.
     pub retries_max: u32,
     /// How long a transaction waits for a row that another one has locked or written, in milliseconds, before it fails
-    /// with [`Error::LockTimeout`]: in `get_for_update`, which can say otherwise, and where a write met conflicts with
-    /// one and the same open transaction again and again. Default: 10,000, far more than transactions take that nobody has
-    /// forgotten. 0: none waits.
+    /// with [`Error::LockTimeout`]: in `get_for_update`, which can say otherwise, and before it is run again after a conflict with
+    /// a transaction that stays open. Default: 10,000, far more than transactions take that nobody has forgotten. 0: none waits.
     pub lock_wait_ms: u64,
     /// The kind of index of tables that are made without [`TableOptions`](crate::TableOptions). Default:
     /// [`IndexKind::Masstree`]. Tables that there are keep theirs.

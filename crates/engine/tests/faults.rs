@@ -290,6 +290,8 @@ fn conflicts() {
     let options = Options { workers: 1, pin_workers: false, retries_max: u32::MAX, ..Options::default() };
     let db = Database::in_memory(options).unwrap();
     let t: Table<u64, u64> = db.table("t").unwrap();
+    let mut worker = db.worker();
+    worker.set_retries_max(0);
     let (first, second) = (db.begin().unwrap(), db.begin().unwrap());
     first.put(t, 1, 1).unwrap();
     let error = second.put(t, 1, 2).unwrap_err();
@@ -297,15 +299,32 @@ fn conflicts() {
     assert!(matches!(second.commit(), Err(Error::Conflict)));
     let once = db.run_once(async move |tx| tx.put(t, 1, 3).await).wait();
     assert!(matches!(once, Err(Error::Conflict)), "{once:?}");
-    let mut worker = db.worker();
-    worker.set_retries_max(3);
     assert!(matches!(worker.run(async |tx| tx.put(t, 1, 4).await), Err(Error::Conflict)));
     let retried = db.run(async move |tx| tx.put(t, 1, 5).await);
     first.commit().unwrap();
     retried.wait().unwrap();
     let exists = worker.run(async |tx| tx.insert(t, 1, 6).await);
     assert!(matches!(exists, Err(Error::KeyExists)));
-    assert!(db.statistics().aborts_conflict >= 6);
+    assert!(db.statistics().aborts_conflict >= 3);
+}
+
+/// Where conflicts are retried, a transaction that stays open is waited for, as long as the options say.
+#[test]
+fn a_conflict_that_lasts() {
+    for lock_wait_ms in [0, 20] {
+        let options = Options { workers: 0, lock_wait_ms, ..Options::default() };
+        let db = Database::in_memory(options).unwrap();
+        let t: Table<u64, u64> = db.table("t").unwrap();
+        let first = db.begin().unwrap();
+        first.put(t, 1, 1).unwrap();
+        let mut worker = db.worker();
+        worker.set_retries_max(3);
+        let error = worker.run(async |tx| tx.put(t, 1, 2).await).unwrap_err();
+        match lock_wait_ms {
+            0 => assert!(matches!(error, Error::Conflict), "{error}"),
+            _ => assert!(matches!(error, Error::LockTimeout(_)), "{error}"),
+        }
+    }
 }
 
 /// A closure that waits for another transaction of its own worker is told so, not hung.
