@@ -153,6 +153,9 @@ fn lives<C: ConcurrencyControl>(kind: IndexKind, with_checkpoints: bool) {
         db.transact(|tx| tx.put(users, 2, &grace())).unwrap();
         assert_eq!(db.transact(|tx| tx.get(users, 1)).unwrap(), Some(ada().into()));
         assert_eq!(db.transact(|tx| tx.get(users, 2)).unwrap(), Some(grace()));
+        let (tx, upgraded) = (db.begin().unwrap(), second::User::from(ada()));
+        assert!(tx.compare_and_set(users, 1, Some(&upgraded), None).unwrap(), "of the earlier version");
+        drop(tx);
         close(db);
     }
     let everyone =

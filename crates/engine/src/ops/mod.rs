@@ -50,7 +50,7 @@ pub(crate) use commit::Commit;
 pub use declare_partitions::DeclarePartitions;
 pub use get_for_update::{Claim, GetForUpdate, SkipLocked};
 pub use get_many::{GetInto, GetMany};
-pub(crate) use malformed::in_row;
+pub(crate) use malformed::{in_row, in_row_as};
 pub(crate) use point::{Point, ROUNDS_BUSY, run_all};
 pub use point_futures::{Contains, Delete, Get, Insert, Put, Update};
 pub(crate) use point_lookup::PointLookup;

@@ -1,8 +1,9 @@
-//! Operations that are made of others: rows at the ends of a table, and all rows of a range.
+//! Operations that are made of others: rows at the ends of a table, all rows of a range, and a write that depends on the row.
 
 use super::{Transaction, Txn};
 use crate::cc::ConcurrencyControl;
 use crate::error::Result;
+use crate::ops::{Delete, Get, Put, in_row_as};
 use crate::table::{AsKey, Key, Table, Value};
 use std::ops::{Bound, RangeBounds};
 
@@ -90,6 +91,49 @@ impl<C: ConcurrencyControl> Txn<C> {
         }
         Ok(count)
     }
+
+    /// Sets the value under `key` to `new` if it is equal to `expected`, and returns whether it was. `None` stands for no row: as
+    /// `expected` for a row that is not there yet, as `new` for one that is removed. Where it returns false nothing is changed, and
+    /// [`get`](Self::get) says what the value is instead. As all reads are, the comparison is part of what the transaction rests on.
+    ///
+    /// ```
+    /// # use braiddb::{Database, Options, Table};
+    /// # let db = Database::in_memory(Options { workers: 0, ..Options::default() })?;
+    /// let owners: Table<String, str> = db.table("owners")?;
+    /// let mut worker = db.worker();
+    /// let take = async |tx: &braiddb::Txn| tx.compare_and_set(owners, "door", None, Some("Ada")).await;
+    /// assert!(worker.run(take)?);
+    /// assert!(!worker.run(take)?);
+    /// # Ok::<(), braiddb::Error>(())
+    /// ```
+    pub async fn compare_and_set<'v, K: Key, V: Value + ?Sized>(
+        &self,
+        table: Table<K, V>,
+        key: impl AsKey<K>,
+        expected: Option<V::Input<'v>>,
+        new: Option<V::Input<'v>>,
+    ) -> Result<bool>
+    where
+        for<'a> V::View<'a>: PartialEq,
+    {
+        let (expected, new) = (expected.map(V::encode).transpose()?, new.map(V::encode));
+        let found = Get::<[u8], C>::new(self.locate(table, &key)).for_write().await?;
+        let is_equal = match (found, &expected) {
+            (Some(found), Some(expected)) => {
+                let table = table.inner(self.state().database)?;
+                // (By what the bytes mean: a row may be of an older version of its type.)
+                V::view(found).map_err(|error| in_row_as(error, table, &key))? == V::view(expected.as_ref())?
+            }
+            (found, expected) => found.is_none() && expected.is_none(),
+        };
+        match new {
+            _ if !is_equal => {}
+            Some(new) => Put::<V, C>::new(self.locate(table, &key), new).await?,
+            None if found.is_some() => _ = Delete::new(self.locate(table, &key)).await?,
+            None => {}
+        }
+        Ok(is_equal)
+    }
 }
 
 impl<C: ConcurrencyControl> Transaction<C> {
@@ -131,5 +175,19 @@ impl<C: ConcurrencyControl> Transaction<C> {
         range: impl RangeBounds<A>,
     ) -> Result<u64> {
         self.now(|txn| txn.delete_range(table, range))
+    }
+
+    /// As [`Txn::compare_and_set`](crate::Txn::compare_and_set).
+    pub fn compare_and_set<'v, K: Key, V: Value + ?Sized>(
+        &self,
+        table: Table<K, V>,
+        key: impl AsKey<K>,
+        expected: Option<V::Input<'v>>,
+        new: Option<V::Input<'v>>,
+    ) -> Result<bool>
+    where
+        for<'a> V::View<'a>: PartialEq,
+    {
+        self.now(|txn| txn.compare_and_set(table, key, expected, new))
     }
 }

@@ -417,7 +417,7 @@ impl<C: ConcurrencyControl> Txn<C> {
     }
 
     #[cfg_attr(not(debug_assertions), inline(always))]
-    fn locate<K: Key, V: Value + ?Sized>(
+    pub(super) fn locate<K: Key, V: Value + ?Sized>(
         &self,
         table: Table<K, V>,
         key: &impl AsKey<K>,
