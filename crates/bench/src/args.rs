@@ -101,6 +101,8 @@ pub enum Mode {
     Interleaved,
     /// Transactions interleaved, and multi-gets inside
     Hybrid,
+    /// Transactions interleaved, those that do the same next one after the other ("STEPS"); with `--cc serializable` or `snapshot` alone
+    Teams,
     /// The engine chooses how many transactions to keep open, from one upwards; finding the best number takes up to half a
     /// second before each slice
     Auto,
@@ -129,6 +131,7 @@ impl Mode {
             Mode::CorobaseFn => "corobase-fn",
             Mode::Interleaved => "interleaved",
             Mode::Hybrid => "hybrid",
+            Mode::Teams => "teams",
             Mode::Auto => "auto",
             Mode::Interactive => "interactive",
             Mode::HandSequential => "hand-sequential",
@@ -138,7 +141,10 @@ impl Mode {
 
     /// Returns true if `--batch` transactions of one worker are open at once.
     pub fn interleaves(self) -> bool {
-        matches!(self, Mode::CorobaseFn | Mode::Interleaved | Mode::Hybrid | Mode::HandInterleaved)
+        matches!(
+            self,
+            Mode::CorobaseFn | Mode::Interleaved | Mode::Hybrid | Mode::Teams | Mode::HandInterleaved
+        )
     }
 
     /// Returns true if more than one transaction of a worker can be open.
@@ -146,16 +152,18 @@ impl Mode {
         self.interleaves() || self == Mode::Auto
     }
 
-    /// Whether there is this mode under a scheme: those that only the comparison with CoroBase needs are there under its schemes
-    /// alone.
+    /// Whether there is this mode under a scheme: those that only a comparison with the papers needs are there under CoroBase's
+    /// schemes alone.
     pub(crate) fn is_there(self, scheme: SchemeKind) -> bool {
-        use Mode::{AmacMk, CoroFnMk, CoroMk, CorobaseFn, Prefetch};
-        scheme.has_papers_modes() || !matches!(self, Prefetch | AmacMk | CoroMk | CoroFnMk | CorobaseFn)
+        use Mode::{AmacMk, CoroFnMk, CoroMk, CorobaseFn, Prefetch, Teams};
+        scheme.has_papers_modes()
+            || !matches!(self, Prefetch | AmacMk | CoroMk | CoroFnMk | CorobaseFn | Teams)
     }
 
     /// Returns true if transactions of several kinds run in this mode. The others are for `ycsb` alone.
     pub(crate) fn has_form_of_kinds(self) -> bool {
-        matches!(self, Mode::Naive | Mode::Prefetch | Mode::Interleaved | Mode::Hybrid | Mode::Auto)
+        use Mode::{Auto, Hybrid, Interleaved, Naive, Prefetch, Teams};
+        matches!(self, Naive | Prefetch | Interleaved | Hybrid | Teams | Auto)
     }
 }
 

@@ -13,7 +13,7 @@ pub(crate) use crate::scheme::Scheme;
 pub(crate) use crate::temporary::Directory;
 pub use braid_tpcc::mix;
 pub(crate) use braiddb::metrics::{Breakdown, LogStatistics, SystemClock};
-pub(crate) use braiddb::suspend::{Never, OnMiss, PrefetchOnly};
+pub(crate) use braiddb::suspend::{Never, OnMiss, PrefetchOnly, Teams};
 pub(crate) use braiddb::worker::{BatchSize, Worker};
 pub(crate) use braiddb::{Database, Front, IndexKind, Options, Result, Serializable, TableOptions, Txn};
 

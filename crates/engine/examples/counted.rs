@@ -1,11 +1,11 @@
 //! A number of like transactions on a small table, for `cargo xtask cache --check`, which counts their instructions.
 //!
-//! `counted WORKLOAD MODE TRANSACTIONS`: one or ten reads (`r1`, `r10`), eight reads and two read-modify-writes (`m`), a
+//! `counted WORKLOAD MODE TRANSACTIONS [OPEN]`: one or ten reads (`r1`, `r10`), eight reads and two read-modify-writes (`m`), a
 //! scan of a hundred rows one by one (`s100`) or by `for_each` (`e100`), ten read-modify-writes of rows of 300 bytes (`l10`), or ten
-//! new rows under ascending keys (`i10`), of uniformly distributed keys; `naive` and `interleaved` as a stream on one worker,
-//! and `interactive` by calls.
+//! new rows under ascending keys (`i10`), of uniformly distributed keys; `naive`, and with so many open at once (16)
+//! `interleaved` and `teams`, as a stream on one worker, and `interactive` by calls.
 
-use braiddb::suspend::{Never, OnMiss, Suspend};
+use braiddb::suspend::{Never, OnMiss, Suspend, Teams};
 use braiddb::worker::WorkerOptions;
 use braiddb::{Database, Error, Options, Result, Table, Transaction, Txn};
 
@@ -175,12 +175,20 @@ fn call(tx: &Transaction, tables: Tables, work: Work, keys: &[u64; 10]) -> Resul
 
 fn main() -> Result<()> {
     let usage = || {
-        Error::user("usage: counted r1|r10|m|s100|e100|l10|i10 naive|interleaved|interactive TRANSACTIONS")
+        Error::user(
+            "usage: counted r1|r10|m|s100|e100|l10|i10 naive|interleaved|teams|interactive TRANSACTIONS [OPEN]",
+        )
     };
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [name, mode, transactions] = arguments.as_slice() else { return Err(usage()) };
+    let [name, mode, numbers @ ..] = arguments.as_slice() else { return Err(usage()) };
     let work = work(name).ok_or_else(usage)?;
-    let transactions: u64 = transactions.parse().map_err(|_| usage())?;
+    let (transactions, batch) = match numbers {
+        [transactions] => (transactions.parse().map_err(|_| usage())?, BATCH),
+        [transactions, open] => {
+            (transactions.parse().map_err(|_| usage())?, open.parse().map_err(|_| usage())?)
+        }
+        _ => return Err(usage()),
+    };
     let db = Database::in_memory(Options { workers: 0, ..Options::default() })?;
     let tables = Tables { rows: db.table("rows")?, long: db.table("long")? };
     let load = async |tx: &Txn, from: &u64| {
@@ -197,7 +205,12 @@ fn main() -> Result<()> {
     drop(loader);
     match mode.as_str() {
         "naive" => stream::<Never>(&db, tables, work, transactions, 1),
-        "interleaved" => stream::<OnMiss>(&db, tables, work, transactions, BATCH),
+        "interleaved" => stream::<OnMiss>(&db, tables, work, transactions, batch),
+        "teams" => {
+            stream::<Teams>(&db, tables, work, transactions, batch);
+            let counts = db.statistics();
+            println!("{:.1} transactions in a team", counts.visits as f64 / counts.teams as f64);
+        }
         "interactive" => {
             let mut keys = Keys(88_172_645_463_325_252);
             for _ in 0..transactions {

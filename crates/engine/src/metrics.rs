@@ -150,6 +150,9 @@ counters! {
     rounds,
     /// Open transactions met in these rounds; by `rounds`, the mean batch occupancy.
     visits,
+    /// Groups of open transactions that did the same next, where a worker gathers them ([`Teams`](crate::suspend::Teams));
+    /// `visits` by this: the mean size of a group.
+    teams,
     /// Times that a transaction was parked, waiting for something outside.
     parkings,
 }

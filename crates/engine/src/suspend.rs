@@ -21,6 +21,10 @@ pub trait Suspend {
     /// True for a policy that also leaves where nothing is missed: see [`pause`](Self::pause).
     const PAUSES: bool = false;
 
+    /// True for a policy under which a worker steps those transactions one after the other that do the same next: see
+    /// [`Teams`].
+    const GATHERS: bool = false;
+
     /// The object at `p`, the first `LINES` cache lines of it, is about to be read.
     /// Returns true if the operation is to be left here and come back to later.
     fn miss<const LINES: usize>(&mut self, p: *const u8) -> bool;
@@ -66,6 +70,16 @@ pub struct PrefetchOnly;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OnMiss;
 
+/// As [`OnMiss`], and in each of its rounds a worker goes over its open transactions by what they do next: teams of those that search
+/// an index, that read a record, that step through a scan, that commit. So the instructions for that are fetched once
+/// for each team, and branches go the way that they went for the transaction before: "STEPS" (Harizopoulos and Ailamaki, VLDB 2004). A
+/// transaction that has come to the end of an operation goes on in the next round, together with others that have.
+///
+/// It pays where the instruction cache is too small for what transactions run; on processors of today it costs more than it
+/// brings (`docs/papers.md` has the figures).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Teams;
+
 /// Leaves (or does not) and picks transactions by a seeded generator: the simulator's policy.
 #[derive(Clone, Copy, Debug)]
 pub struct Seeded(u64);
@@ -88,6 +102,7 @@ impl<S: Suspend> Suspend for Timed<'_, S> {
     const SUSPENDS: bool = S::SUSPENDS;
     const PREFETCHES: bool = S::PREFETCHES;
     const PAUSES: bool = S::PAUSES;
+    const GATHERS: bool = S::GATHERS;
     #[inline(always)]
     fn miss<const LINES: usize>(&mut self, p: *const u8) -> bool {
         self.policy.miss::<LINES>(p)
@@ -234,6 +249,15 @@ impl Suspend for OnMiss {
     fn miss<const LINES: usize>(&mut self, p: *const u8) -> bool {
         prefetch::<LINES>(p);
         true
+    }
+}
+
+impl Suspend for Teams {
+    const SUSPENDS: bool = true;
+    const GATHERS: bool = true;
+    #[inline(always)]
+    fn miss<const LINES: usize>(&mut self, p: *const u8) -> bool {
+        OnMiss.miss::<LINES>(p)
     }
 }
 

@@ -1,11 +1,11 @@
 //! A number of TPC-C's transactions of one kind on a few small warehouses, for `cargo xtask cache --check`, which counts their
 //! instructions.
 //!
-//! `counted_tpcc MIX MODE TRANSACTIONS`: a mix as `braid bench tpcc` names it, `naive` or `interleaved`, as a stream on one
+//! `counted_tpcc MIX MODE TRANSACTIONS`: a mix as `braid bench tpcc` names it, `naive`, `interleaved` or `teams`, as a stream on one
 //! worker. As in the benchmark, interleaved transactions that would conflict are kept apart by hints.
 
 use braid_tpcc::{Input, Mix, Scale, Settings, Tpcc, UnusedItem};
-use braiddb::suspend::{Never, OnMiss};
+use braiddb::suspend::{Never, OnMiss, Teams};
 use braiddb::worker::{Hint, WorkerOptions};
 use braiddb::{Database, Error, Options, Result, Txn};
 
@@ -26,7 +26,7 @@ fn hint(input: &Input) -> Hint {
 }
 
 fn main() -> Result<()> {
-    let usage = || Error::user("usage: counted_tpcc MIX naive|interleaved TRANSACTIONS");
+    let usage = || Error::user("usage: counted_tpcc MIX naive|interleaved|teams TRANSACTIONS");
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [name, mode, transactions] = arguments.as_slice() else { return Err(usage()) };
     let mix = Mix::ALL.into_iter().find(|mix| mix.name() == name).ok_or_else(usage)?;
@@ -45,6 +45,11 @@ fn main() -> Result<()> {
         "naive" => db.worker_with(Never, options(1)).run_each(inputs, transaction, ended),
         "interleaved" => {
             db.worker_with(OnMiss, options(BATCH)).run_each_hinted(inputs, hint, transaction, ended);
+        }
+        "teams" => {
+            db.worker_with(Teams, options(BATCH)).run_each_hinted(inputs, hint, transaction, ended);
+            let counts = db.statistics();
+            println!("{:.1} transactions in a team", counts.visits as f64 / counts.teams as f64);
         }
         _ => return Err(usage()),
     }

@@ -57,6 +57,8 @@ pub struct Counts {
     pub last_level_misses: f64,
     /// Instruction fetches that the first-level instruction cache did not have.
     pub instruction_misses: f64,
+    /// Branches that went another way than a simple predictor says, where branches were simulated.
+    pub mispredictions: f64,
 }
 
 /// Runs all and prints a line each.
@@ -76,7 +78,8 @@ pub fn run(root: &Path, args: &CacheArgs) -> Result<(), String> {
         let mut first = None;
         for (cc, mode) in args.cc.iter().flat_map(|cc| args.mode.iter().map(move |mode| (cc, mode))) {
             let counts = per_transaction(&program, args, &Variant { workload, cc, mode })?;
-            let Counts { instructions, first_level_misses, last_level_misses, instruction_misses } = counts;
+            let Counts { instructions, first_level_misses, last_level_misses, instruction_misses, .. } =
+                counts;
             let ratio = instructions / *first.get_or_insert(instructions);
             println!(
                 "{workload:<10} {cc:<12} {mode:<12} {instructions:>13.0} {ratio:>7.2} {first_level_misses:>14.1} \
@@ -156,17 +159,19 @@ impl Counts {
             first_level_misses: sum(&["D1mr", "D1mw"]),
             last_level_misses: sum(&["DLmr", "DLmw"]),
             instruction_misses: sum(&["I1mr"]),
+            mispredictions: sum(&["Bcm", "Bim"]),
         })
     }
 
     /// What the longer run has more, by transactions.
-    fn difference(&self, longer: &Counts, transactions: f64) -> Counts {
+    pub(crate) fn difference(&self, longer: &Counts, transactions: f64) -> Counts {
         let per_transaction = |of: fn(&Counts) -> f64| (of(longer) - of(self)) / transactions;
         Counts {
             instructions: per_transaction(|counts| counts.instructions),
             first_level_misses: per_transaction(|counts| counts.first_level_misses),
             last_level_misses: per_transaction(|counts| counts.last_level_misses),
             instruction_misses: per_transaction(|counts| counts.instruction_misses),
+            mispredictions: per_transaction(|counts| counts.mispredictions),
         }
     }
 }
@@ -175,8 +180,8 @@ impl Counts {
 mod tests {
     use super::*;
 
-    const OUTPUT: &str = "version: 1\nevents: Ir Dr Dw I1mr D1mr D1mw ILmr DLmr DLmw\n\
-        fn=(1) main\n1 5 1 1\ntotals: 1000 200 100 7 20 10 3 5 4\n";
+    const OUTPUT: &str = "version: 1\nevents: Ir Dr Dw I1mr D1mr D1mw ILmr DLmr DLmw Bc Bcm Bi Bim\n\
+        fn=(1) main\n1 5 1 1\ntotals: 1000 200 100 7 20 10 3 5 4 90 6 9 2\n";
 
     #[test]
     fn totals_are_read_by_the_names_of_events() {
@@ -187,6 +192,7 @@ mod tests {
             first_level_misses: 30.0,
             last_level_misses: 9.0,
             instruction_misses: 7.0,
+            mispredictions: 8.0,
         };
         assert_eq!(counts, expected);
         assert_eq!(Counts::read("events: Ir Dr\n"), None);

@@ -79,7 +79,7 @@ pub fn run(root: &Path, keeps: bool) -> Result<(), String> {
 }
 
 /// Builds all programs at once, so that the engine is built once, and returns their folder.
-fn build(root: &Path) -> Result<PathBuf, String> {
+pub(crate) fn build(root: &Path) -> Result<PathBuf, String> {
     let mut cargo = Command::new(env!("CARGO"));
     cargo.current_dir(root).args(["build", "--quiet", "--release"]);
     for Program { package, example, .. } in &PROGRAMS {

@@ -14,6 +14,7 @@ pub mod instructions;
 pub mod law;
 pub mod lengths;
 mod rust;
+pub mod teams;
 mod tree;
 pub mod unsafety;
 pub mod words;

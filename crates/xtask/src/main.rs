@@ -12,6 +12,8 @@ enum Chore {
     Tidy,
     /// Instructions and simulated cache misses per transaction, under valgrind
     Cache(xtask::cache::CacheArgs),
+    /// Instruction misses and mispredictions of transactions one after the other, interleaved, and in teams, under valgrind
+    Teams,
     /// Runs a benchmark by two builds of `braid` in turns, and says how much faster the second one is
     Builds(xtask::builds::BuildsArgs),
 }
@@ -19,6 +21,7 @@ enum Chore {
 fn main() -> ExitCode {
     match Chore::parse() {
         Chore::Tidy => tidy(),
+        Chore::Teams => answer(xtask::teams::run(&xtask::workspace_root())),
         Chore::Builds(args) => answer(xtask::builds::run(&args)),
         Chore::Cache(args) => answer(match args.check || args.keep {
             true => xtask::instructions::run(&xtask::workspace_root(), args.keep),

@@ -4,7 +4,7 @@ use super::args::HintsKind;
 use super::plan::Variant;
 use super::{Conflicts, Suite, Transactions};
 use crate::args::Mode;
-use crate::engine::{self, Database, Never, OnMiss, PrefetchOnly, Result, Scheme, Txn, Worker};
+use crate::engine::{self, Database, Never, OnMiss, PrefetchOnly, Result, Scheme, Teams, Txn, Worker};
 use braiddb::Error;
 use braiddb::suspend::Suspend;
 use braiddb::worker::Hint;
@@ -91,8 +91,9 @@ pub(crate) fn execute<C: Scheme, W: Transactions>(job: &Job<'_, C, W>) -> Option
     match job.variant.mode {
         Mode::Naive => Some(alone(job, Never)),
         Mode::Prefetch if C::HAS_PAPERS_MODES => Some(alone(job, PrefetchOnly)),
-        Mode::Interleaved | Mode::Auto => Some(together(job, false)),
-        Mode::Hybrid => Some(together(job, true)),
+        Mode::Interleaved | Mode::Auto => Some(together(job, OnMiss, false)),
+        Mode::Hybrid => Some(together(job, OnMiss, true)),
+        Mode::Teams if C::HAS_PAPERS_MODES => Some(together(job, Teams, false)),
         _ => None,
     }
 }
@@ -104,13 +105,13 @@ fn alone<C: Scheme, W: Transactions, S: Suspend>(job: &Job<'_, C, W>, policy: S)
 }
 
 /// Several transactions open at once.
-fn together<C: Scheme, W: Transactions>(job: &Job<'_, C, W>, many: bool) -> Measured {
+fn together<C: Scheme, W: Transactions, S: Suspend>(job: &Job<'_, C, W>, policy: S, many: bool) -> Measured {
     let attempts = attempts(job.suite.kinds().len());
     let body = body(job, &attempts, many);
     if job.variant.hints == HintsKind::Off {
-        return drive(job, OnMiss, &attempts, body);
+        return drive(job, policy, &attempts, body);
     }
-    let mut worker = worker(job, OnMiss);
+    let mut worker = worker(job, policy);
     let hint = |ticket: &Ticket<W::Input>| hint(job.suite.conflicts(&ticket.input));
     slices(job, &attempts, |inputs, clock, measured| {
         worker.run_each_hinted(inputs, hint, &body, |result| measured.ended(clock, result));

@@ -27,6 +27,10 @@ pub trait Operations {
     /// only between [`started`](Self::started) and [`ended`](Self::ended), inside an epoch.
     fn step<S: Suspend>(&self, s: &mut S) -> bool;
 
+    /// What a step will do: of two with the same number, steps run the same instructions, as far as that can be told. Those with
+    /// nothing left have a number of their own.
+    fn next_kind(&self) -> u32;
+
     /// Is an operation left? Asked after a poll that returned `Pending`; if not, the future waits for
     /// something outside, and is parked until its waker is called.
     fn has_pending(&self) -> bool;

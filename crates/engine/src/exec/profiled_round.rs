@@ -57,7 +57,7 @@ fn step_each<M: Operations, S: Suspend>(
         let slot = unsafe { slot.as_ref() };
         turn(slot);
         let is_woken = has_early_wake && slot.woken.take();
-        let is_done = slot.operations.step(policy);
+        let is_done = slot.step(policy);
         if is_done || is_woken {
             return (i, !is_done);
         }

@@ -55,6 +55,9 @@ pub(crate) trait Round<H: Host, S: Suspend> {
     fn go_round(&mut self) {
         let Parts { core, live, open, has_early_wake, .. } = self.parts();
         core.count_round(&live[..*open]);
+        if S::GATHERS {
+            core.counters.teams += gather(&mut live[..*open]);
+        }
         let is_rare = *has_early_wake | core.is_timing;
         let (mut at, mut polls, mut suspensions) = (0, 0, 0);
         while at < *self.parts().open {
@@ -100,10 +103,18 @@ fn scan<M: Operations, S: Suspend>(live: &[NonNull<Slot<M>>], at: usize, policy:
     let mut i = at;
     while i < live.len() {
         // SAFETY: slots live as long as the worker, and are reached by `&` only.
-        if unsafe { live[i].as_ref() }.operations.step(policy) {
+        if unsafe { live[i].as_ref() }.step(policy) {
             break;
         }
         i += 1;
     }
     i
+}
+
+/// Has those beside each other that do the same next, and returns how many groups these are.
+fn gather<M: Operations>(live: &mut [NonNull<Slot<M>>]) -> u64 {
+    // SAFETY: slots live as long as the worker, and are reached by `&` only.
+    let kind = |slot: &NonNull<Slot<M>>| unsafe { slot.as_ref() }.operations.next_kind();
+    live.sort_unstable_by_key(kind);
+    live.chunk_by(|one, other| kind(one) == kind(other)).count() as u64
 }

@@ -11,6 +11,7 @@ use crate::epoch::Local;
 use crate::exec::cell::FutureCell;
 use crate::exec::contract::{Host, Operations};
 use crate::exec::wake::notifier::{Notifier, SlotWaker, Wakes};
+use crate::suspend::Suspend;
 use std::cell::Cell;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -48,6 +49,20 @@ impl<M: Operations> Slot<M> {
         debug_assert_eq!(self.state.get(), State::Vacant);
         self.operations.started();
         self.state.set(State::Live);
+    }
+
+    /// Steps its operations. Returns true if the future is to be polled: when none is left, or under a policy that gathers, in the round
+    /// after that.
+    #[inline(always)]
+    pub(crate) fn step<S: Suspend>(&self, policy: &mut S) -> bool {
+        if !S::GATHERS {
+            return self.operations.step(policy);
+        }
+        let has_pending = self.operations.has_pending();
+        if has_pending {
+            self.operations.step(policy);
+        }
+        !has_pending
     }
 
     /// After a poll that returned `Pending`; `early`: operations may have been left when it began. Returns true if it

@@ -299,6 +299,23 @@ impl<C: ConcurrencyControl> Operations for TxnState<C> {
         done
     }
 
+    /// The first of what is left, by the bits of `todo`; of a point operation, whether it has found its record.
+    fn next_kind(&self) -> u32 {
+        let first = self.todo.get().trailing_zeros();
+        if first as usize >= SLOTS {
+            return first;
+        }
+        // SAFETY: taken, so written; not stepped meanwhile.
+        match unsafe { (*self.slot_at(first as usize)).assume_init_ref() } {
+            Op::Point(point) if point.record.is_null() => 0,
+            Op::Point(_) => 1,
+            Op::Probe(_) => 2,
+            Op::ScanBatch(_) => 3,
+            Op::IndexedWrite(_) => 4,
+            Op::Admission(_) | Op::Hold => 5,
+        }
+    }
+
     #[inline(always)]
     fn has_pending(&self) -> bool {
         self.todo.get() != 0

@@ -113,6 +113,7 @@ impl<C: ConcurrencyControl> Host for WorkerHost<C> {
         let metrics = &self.context.metrics;
         let told = self.told.replace(*counters);
         metrics.suspensions.add(counters.suspensions - told.suspensions);
+        metrics.teams.add(counters.teams - told.teams);
         metrics.polls.add(counters.polls - told.polls);
         metrics.rounds.add(counters.rounds - told.rounds);
         metrics.visits.add(counters.visits - told.visits);

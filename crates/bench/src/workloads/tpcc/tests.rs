@@ -10,7 +10,8 @@ use clap::Parser;
 
 const SEED: u64 = 3;
 
-const MODES: [Mode; 5] = [Mode::Naive, Mode::Prefetch, Mode::Interleaved, Mode::Hybrid, Mode::Auto];
+const MODES: [Mode; 6] =
+    [Mode::Naive, Mode::Prefetch, Mode::Interleaved, Mode::Hybrid, Mode::Teams, Mode::Auto];
 const TRANSACTIONS: u64 = 200;
 
 /// Runs in all modes, in memory.

@@ -9,7 +9,7 @@ use super::table::{Draws, Ycsb};
 use super::workload::{Mix, Operation, Shape};
 use crate::args::Mode;
 use crate::distribution::Rng;
-use crate::engine::{Never, OnMiss, PrefetchOnly, Result, Scheme, Txn};
+use crate::engine::{Never, OnMiss, PrefetchOnly, Result, Scheme, Teams, Txn};
 use crate::suite::worker::{self, Done, Measured, Ticket};
 use braiddb::suspend::Suspend;
 
@@ -164,6 +164,7 @@ fn point<C: Scheme, A: Access>(
         Mode::Naive => drive(job, draws, Never, single),
         Mode::Prefetch if C::HAS_PAPERS_MODES => drive(job, draws, PrefetchOnly, single),
         Mode::Interleaved | Mode::Auto => drive(job, draws, OnMiss, single),
+        Mode::Teams if C::HAS_PAPERS_MODES => drive(job, draws, Teams, single),
         Mode::CorobaseFn if C::HAS_PAPERS_MODES => {
             drive(job, draws, OnMiss, async |tx: &Txn<C>, input: &Input| {
                 let (mut rng, mut outcome) = (Rng::new(input.input), Outcome::of(draws));
@@ -240,6 +241,7 @@ fn plain<C: Scheme>(
         Mode::Naive => drive(job, draws, Never, body),
         Mode::Prefetch if C::HAS_PAPERS_MODES => drive(job, draws, PrefetchOnly, body),
         Mode::Interleaved | Mode::Auto => drive(job, draws, OnMiss, body),
+        Mode::Teams if C::HAS_PAPERS_MODES => drive(job, draws, Teams, body),
         _ => None,
     }
 }

@@ -40,6 +40,8 @@ pub(super) struct Toy {
     held_until: Cell<Option<u64>>,
     /// Of the present future so far.
     work: Cell<u64>,
+    /// What its steps do.
+    kind: Cell<u32>,
     pub(super) life: Rc<Life>,
 }
 
@@ -88,6 +90,9 @@ impl Operations for Toy {
         }
         self.todo.get() == 0
     }
+    fn next_kind(&self) -> u32 {
+        if self.todo.get() == 0 { u32::MAX } else { self.kind.get() }
+    }
     fn has_pending(&self) -> bool {
         self.todo.get() != 0
     }
@@ -130,6 +135,11 @@ impl Toy {
     /// An operation of so many suspensions.
     pub(super) fn operation(&self, steps: u32) -> Operation<'_> {
         Operation { toy: self, steps, place: None, found: None }
+    }
+
+    /// The future's steps do this.
+    pub(super) fn set_kind(&self, kind: u32) {
+        self.kind.set(kind);
     }
 
     /// The future has done so much work so far.

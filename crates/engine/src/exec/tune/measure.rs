@@ -24,6 +24,8 @@ pub struct Counters {
     pub rounds: u64,
     /// Visits to open futures; by `rounds`: the mean occupancy.
     pub visits: u64,
+    /// Groups of futures that did the same next, in rounds that gather them; `visits` by this: their mean size.
+    pub teams: u64,
     /// Times a future was parked.
     pub parkings: u64,
     /// Times that a place stayed empty because all that waited would have conflicted with open ones.

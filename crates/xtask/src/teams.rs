@@ -1,0 +1,119 @@
+//! `cargo xtask teams`: what the instruction cache and the branch predictor make of transactions that are gathered into teams, by
+//! `valgrind --tool=callgrind`: the charts of "STEPS towards Cache-Resident Transaction Processing" (VLDB 2004).
+//!
+//! The programs are those of `cargo xtask cache --check`. Each line is two runs, of which the longer one has so many more transactions:
+//! the difference is theirs alone. The simulated data caches are left as callgrind has them.
+
+use crate::cache::Counts;
+use std::path::Path;
+use std::process::Command;
+
+/// A simulated first-level instruction cache, of lines of 64 bytes.
+#[derive(Clone, Copy)]
+struct CodeCache {
+    kib: u32,
+    ways: u32,
+}
+
+/// As processors have it today, and did twenty years ago.
+const TODAY: CodeCache = CodeCache { kib: 32, ways: 8 };
+const SIZES: [u32; 4] = [8, 16, 32, 64];
+const WAYS: [u32; 4] = [1, 2, 4, 8];
+
+/// A program's transactions: its name, the workload, and how many a run has, the shorter and the longer one.
+#[derive(Clone, Copy)]
+struct Work {
+    program: &'static str,
+    workload: &'static str,
+    transactions: [u64; 2],
+}
+
+const FETCH: Work = Work { program: "counted", workload: "r1", transactions: [2_000, 12_000] };
+const MIXES: [Work; 2] = [
+    Work { program: "counted_tpcc", workload: "payment", transactions: [200, 1_200] },
+    Work { program: "counted_tpcc", workload: "full", transactions: [200, 1_200] },
+];
+
+/// Runs all, and prints a line for each.
+pub fn run(root: &Path) -> Result<(), String> {
+    let folder = crate::instructions::build(root)?;
+    let line = |work: &Work, mode: &str, open: Option<u32>, cache: CodeCache| -> Result<(), String> {
+        let program = folder.join(work.program);
+        let [short, long] = [0, 1].map(|which| counted(&program, work, which, mode, open, cache));
+        let ((short, _), (long, team)) = (short?, long?);
+        let counts = short.difference(&long, (work.transactions[1] - work.transactions[0]) as f64);
+        println!(
+            "{:<10} {mode:<12} {:>4} {:>6} {:>4} {:>12.0} {:>12.2} {:>12.2} {:>6}",
+            work.workload,
+            open.map_or_else(String::new, |open| open.to_string()),
+            cache.kib,
+            cache.ways,
+            counts.instructions,
+            counts.instruction_misses,
+            counts.mispredictions,
+            team
+        );
+        Ok(())
+    };
+    let title = |text: &str| {
+        println!("\n{text}, counts per transaction");
+        println!(
+            "{:<10} {:<12} {:>4} {:>6} {:>4} {:>12} {:>12} {:>12} {:>6}",
+            "workload", "mode", "open", "KiB", "ways", "instructions", "code misses", "mispredicted", "team"
+        );
+    };
+    title("index fetch by the number of open transactions");
+    line(&FETCH, "naive", None, TODAY)?;
+    for open in [2, 5, 10, 20] {
+        for mode in ["interleaved", "teams"] {
+            line(&FETCH, mode, Some(open), TODAY)?;
+        }
+    }
+    title("index fetch by the instruction cache");
+    let caches = SIZES.map(|kib| CodeCache { kib, ways: 4 }).into_iter();
+    for cache in caches.chain(WAYS.map(|ways| CodeCache { kib: 16, ways })) {
+        line(&FETCH, "naive", None, cache)?;
+        line(&FETCH, "teams", Some(10), cache)?;
+    }
+    for work in &MIXES {
+        title(&format!("TPC-C, {}, by the instruction cache", work.workload));
+        for kib in SIZES {
+            for mode in ["naive", "interleaved", "teams"] {
+                line(work, mode, None, CodeCache { kib, ..TODAY })?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// One run: its counts, and the mean size of its teams where the program says it.
+fn counted(
+    program: &Path,
+    work: &Work,
+    which: usize,
+    mode: &str,
+    open: Option<u32>,
+    CodeCache { kib, ways }: CodeCache,
+) -> Result<(Counts, String), String> {
+    let out = std::env::temp_dir().join(format!("braid-callgrind-{}", std::process::id()));
+    let mut valgrind = Command::new("valgrind");
+    valgrind
+        .args(["--tool=callgrind", "--cache-sim=yes", "--branch-sim=yes"])
+        .arg(format!("--I1={},{ways},64", kib << 10))
+        .arg(format!("--callgrind-out-file={}", out.display()))
+        .arg(program)
+        .args([work.workload, mode, &work.transactions[which].to_string()])
+        .args(open.map(|open| open.to_string()));
+    let output =
+        valgrind.output().map_err(|error| format!("cannot run valgrind (is it installed?): {error}"))?;
+    if !output.status.success() {
+        let words = String::from_utf8_lossy(&output.stderr);
+        return Err(format!("{} in mode {mode} failed under valgrind:\n{words}", work.workload));
+    }
+    let text = std::fs::read_to_string(&out).map_err(|error| format!("{}: {error}", out.display()))?;
+    let _ = std::fs::remove_file(&out); // what is left in the folder for temporary files is the system's
+    let counts = Counts::read(&text).ok_or_else(|| format!("{}: no totals", out.display()))?;
+    let words = String::from_utf8_lossy(&output.stdout);
+    let team = words.lines().find_map(|line| line.strip_suffix(" transactions in a team"));
+    Ok((counts, team.unwrap_or("").to_owned()))
+}
