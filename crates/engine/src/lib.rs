@@ -67,7 +67,7 @@ pub use cc::{
     Adaptive, ConcurrencyControl, DlDetect, HStore, MultiVersion, NoWait, Occ, Serializable, Silo, Snapshot,
     TicToc, TimestampOrdering, WaitDie,
 };
-pub use db::{Batch, Database, Handle, Sequence, TableInfo};
+pub use db::{Batch, Database, Expiry, Handle, Sequence, Sweeper, TableInfo};
 pub use error::{Error, Result};
 pub use index::{Front, IndexKind};
 pub use ops::{Claim, Savepoint};

@@ -2,6 +2,7 @@
 
 mod catalog;
 mod changes;
+mod expiry;
 mod freeze;
 mod handle;
 mod indexes;
@@ -9,13 +10,16 @@ mod open;
 mod restore;
 mod schema;
 mod sequence;
+mod sweeper;
 mod transact;
 mod worker;
 
 pub use catalog::{TableInfo, salvage};
+pub use expiry::Expiry;
 pub use handle::{Batch, Handle};
 pub use restore::{Past, restore, restore_with_planted};
 pub use sequence::Sequence;
+pub use sweeper::Sweeper;
 pub use worker::Worker;
 
 use crate::cc::{ConcurrencyControl, Serializable};

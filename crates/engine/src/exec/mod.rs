@@ -32,6 +32,7 @@ pub use contract::{Fate, Host, Operations, OutputGate, Released, Stall, Tuning};
 pub use core::{Refill, WorkerOptions};
 pub use order::hint::Hint;
 pub(crate) use order::queue::{ConflictQueue, Ticket};
+pub(crate) use panics::quietly;
 pub use pin::pin_within_mask;
 pub use spawn_queue::{NotSpawned, Spawned};
 pub use submit::batch_task::BatchTask;

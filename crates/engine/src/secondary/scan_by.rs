@@ -9,7 +9,7 @@ use crate::txn::{Transaction, Txn};
 use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
-use std::ops::RangeBounds;
+use std::ops::{Bound, RangeBounds};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -86,6 +86,17 @@ impl<'t, I: Key, K: Key, V: Value + ?Sized, C: ConcurrencyControl> IndexRows<'t,
     pub fn limit(mut self, rows: usize) -> Self {
         self.rows = self.rows.limit(rows);
         self
+    }
+
+    /// The entries alone, by their whole keys, from behind the one with the key `behind` on; untracked. The rows that they name are
+    /// not read.
+    pub(crate) fn entries(mut self, behind: Option<&[u8]>) -> Rows<'t, Vec<u8>, [u8], C> {
+        let run = self.rows.run();
+        run.base = std::ptr::null();
+        if let Some(key) = behind {
+            run.from = Bound::Excluded(key.to_vec());
+        }
+        self.rows.untracked()
     }
 
     /// The next row, with the key that the index has it under; or `None` at the end.

@@ -1,0 +1,214 @@
+//! Rows that expire: an index by the moment of expiry, and the transactions that delete what has expired.
+//!
+//! A sweep goes through the entries of the index, the oldest first, some in a transaction, up to the present moment. In the
+//! transaction each row is read again, by its key, and deleted if it has expired by what it is now; entries are read without being tracked, since
+//! nothing rests on them. So a row of which the expiry is moved meanwhile stays, and writers of other rows do not meet the sweep. A
+//! transaction that conflicts is not retried: its rows are tried one by one, and those that others have are passed over.
+
+use super::Database;
+use crate::cc::{ConcurrencyControl, Serializable};
+use crate::error::{Error, Result};
+use crate::kernel::Engine;
+use crate::options::Durability;
+use crate::table::{Index, Key, Table, Value, decode_whole};
+use crate::txn::{Txn, run_calls};
+use std::fmt;
+use std::sync::{Arc, Weak};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Rows that are deleted by one transaction at most: others wait for them, or conflict, as long as it is open.
+const ROWS: usize = 64;
+
+/// Bytes in front of a row's key in the key of its entry: the moment.
+const MOMENT_BYTES: usize = size_of::<u64>();
+
+/// When a row expires, in nanoseconds since 1970 (UTC).
+type ExpiresNs<K, V> = dyn for<'v> Fn(&K, <V as Value>::View<'v>) -> Option<u64> + Send + Sync;
+
+/// Which rows of a table expire, and when; made by [`Database::expiry`]. Clones are handles to the same.
+///
+/// Rows that have expired are deleted by [`sweep`](Self::sweep), on the calling thread, or by the thread that
+/// [`sweep_every`](Self::sweep_every) starts; without either they stay. Until then they are rows like others: reads return them, and
+/// they can be written. A reader to whom that matters compares the row's moment with the present one.
+pub struct Expiry<K, V: Value + ?Sized, C: ConcurrencyControl = Serializable> {
+    /// Weak, as a database that is closed gives its memory back.
+    pub(super) engine: Weak<Engine<C>>,
+    table: Table<K, V>,
+    index: Index<u64, K, V>,
+    expires_ns: Arc<ExpiresNs<K, V>>,
+}
+
+impl<K, V: Value + ?Sized, C: ConcurrencyControl> Clone for Expiry<K, V, C> {
+    fn clone(&self) -> Self {
+        let (engine, expires_ns) = (self.engine.clone(), self.expires_ns.clone());
+        Expiry { engine, table: self.table, index: self.index, expires_ns }
+    }
+}
+
+impl<K, V: Value + ?Sized, C: ConcurrencyControl> fmt::Debug for Expiry<K, V, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Expiry").field("table", &self.table).finish_non_exhaustive()
+    }
+}
+
+impl<C: ConcurrencyControl> Database<C> {
+    /// Declares when the rows of a table expire: at the moment that `expires_at` makes of key and value, or never if that is
+    /// `None`. A moment before 1970 counts as 1970, one after the year 2554 as never. `name` is that of a secondary index by this
+    /// moment, and all that is said of those holds: see [`Database::index`]. So it is declared each time that the database is
+    /// opened, also for the rows that are there; `expires_at` looks at the row alone; and no transaction of the calling thread may be
+    /// open. Errors are those of `index`.
+    ///
+    /// Nothing is deleted by this: see [`Expiry::sweep`] and [`Expiry::sweep_every`].
+    ///
+    /// ```
+    /// use braiddb::{Database, Options, Table};
+    /// use std::time::{Duration, SystemTime, UNIX_EPOCH};
+    ///
+    /// let db = Database::in_memory(Options { workers: 0, ..Options::default() })?;
+    /// // By number: the user, and when it expires, since 1970.
+    /// let sessions: Table<u64, (String, Duration)> = db.table("sessions")?;
+    /// let expiry = db.expiry(sessions, "sessions by expiry", |_, (_, expires)| UNIX_EPOCH.checked_add(expires))?;
+    ///
+    /// let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is later than 1970");
+    /// db.transact(|tx| {
+    ///     tx.put(sessions, 1, ("Ada", now - Duration::from_secs(1)))?;
+    ///     tx.put(sessions, 2, ("Eve", now + Duration::from_secs(3600)))
+    /// })?;
+    /// assert_eq!(expiry.sweep(1000)?, 1);
+    /// let left = db.transact(|tx| Ok([tx.contains(sessions, 1)?, tx.contains(sessions, 2)?]))?;
+    /// assert_eq!(left, [false, true]);
+    /// # Ok::<(), braiddb::Error>(())
+    /// ```
+    pub fn expiry<K: Key + 'static, V: Value + ?Sized>(
+        &self,
+        table: Table<K, V>,
+        name: &str,
+        expires_at: impl for<'v> Fn(&K, V::View<'v>) -> Option<SystemTime> + Send + Sync + 'static,
+    ) -> Result<Expiry<K, V, C>> {
+        let expires_ns: Arc<ExpiresNs<K, V>> =
+            Arc::new(move |key, value| expires_at(key, value).and_then(unix_ns));
+        let of_index = expires_ns.clone();
+        let index = self.index(table, name, move |key, value| of_index(key, value))?;
+        Ok(Expiry { engine: Arc::downgrade(self.engine()), table, index, expires_ns })
+    }
+}
+
+/// Nanoseconds since 1970. `None`: there are too many.
+fn unix_ns(moment: SystemTime) -> Option<u64> {
+    match moment.duration_since(UNIX_EPOCH) {
+        Ok(since) => u64::try_from(since.as_nanos()).ok(),
+        Err(_) => Some(0),
+    }
+}
+
+/// What is left of the rows that had expired when it began.
+pub(super) struct Pass {
+    until_ns: u64,
+    /// The key of the last entry that was looked at.
+    behind: Option<Vec<u8>>,
+    /// Rows of the next transaction.
+    rows: usize,
+    pub(super) is_over: bool,
+}
+
+impl<K: Key, V: Value + ?Sized, C: ConcurrencyControl> Expiry<K, V, C> {
+    /// Deletes rows that have expired by now, by the [clock](crate::metrics::Clock) of the database, the oldest first: at most
+    /// `rows_max`. Returns how many. If these are fewer, none is left but what others have used meanwhile.
+    ///
+    /// Works on the calling thread, in transactions of up to 64 rows, and gives way: rows that another transaction has locked or
+    /// written are passed over, and left for a later sweep. A row whose expiry that one moves stays. Deletes are in the log like any
+    /// other, and are not waited for: a crash may bring the last ones back, which expire again then. At
+    /// [the limit of memory](crate::Options::memory_limit_bytes) it goes on, as deletes do. Under [`HStore`](crate::HStore) each of its
+    /// transactions takes all partitions.
+    ///
+    /// Do not call it while the calling thread has a transaction open: the rows of that one are others'. [`Error::Closed`] after the
+    /// database has been closed, [`Error::ReadOnly`] in one that was opened to be read; and what a transaction that deletes a row can be
+    /// answered, but no conflict. What was deleted before an error stays so.
+    pub fn sweep(&self, rows_max: u64) -> Result<u64> {
+        let mut pass = self.begin()?;
+        let mut deleted = 0;
+        while deleted < rows_max && !pass.is_over {
+            deleted += self.step(&self.upgraded()?, &mut pass, rows_max - deleted)?;
+        }
+        Ok(deleted)
+    }
+
+    pub(super) fn upgraded(&self) -> Result<Arc<Engine<C>>> {
+        self.engine.upgrade().ok_or(Error::Closed)
+    }
+
+    /// Fails where nothing can be deleted.
+    pub(super) fn begin(&self) -> Result<Pass> {
+        let engine = self.upgraded()?;
+        if engine.is_read_only() {
+            return Err(Error::ReadOnly);
+        }
+        Ok(Pass { until_ns: engine.clock.unix_ns(), behind: None, rows: ROWS, is_over: false })
+    }
+
+    /// The next transaction of a pass; returns how many rows it has deleted. Each one that deletes none is followed by a smaller one, or
+    /// has brought the pass further.
+    pub(super) fn step(&self, engine: &Arc<Engine<C>>, pass: &mut Pass, rows_max: u64) -> Result<u64> {
+        let rows = pass.rows.min(usize::try_from(rows_max).unwrap_or(usize::MAX));
+        debug_assert!(rows > 0 && !pass.is_over);
+        let mut entries = Vec::new();
+        let swept = run_calls(
+            engine,
+            |transaction| {
+                if engine.options.durability == Durability::Sync {
+                    transaction.set_durability(Durability::Async)?;
+                }
+                transaction.with(async |txn| {
+                    entries = self.expired(txn, pass, rows).await?;
+                    self.delete(txn, &entries, pass.until_ns).await
+                })
+            },
+            0,
+        );
+        let deleted = match swept {
+            // By itself each row may find room, or be the one that others have.
+            Err(error) if rows > 1 && is_of_size(&error) => {
+                pass.rows = 1;
+                return Ok(0);
+            }
+            Err(Error::Conflict | Error::Deadlock(_)) => 0,
+            swept => swept?,
+        };
+        pass.is_over = entries.len() < rows;
+        pass.behind = entries.pop();
+        pass.rows = ROWS.min(2 * rows);
+        Ok(deleted)
+    }
+
+    /// The keys of the next entries.
+    async fn expired(&self, txn: &Txn<C>, pass: &Pass, rows: usize) -> Result<Vec<Vec<u8>>> {
+        let mut entries =
+            txn.scan_by(self.index, ..=pass.until_ns).entries(pass.behind.as_deref()).limit(rows);
+        let mut keys = Vec::with_capacity(rows);
+        while let Some(key) = entries.next_key().await? {
+            keys.push(key);
+        }
+        Ok(keys)
+    }
+
+    /// Deletes those of the rows that have expired by what they are in this transaction.
+    async fn delete(&self, txn: &Txn<C>, entries: &[Vec<u8>], until_ns: u64) -> Result<u64> {
+        let mut deleted = 0;
+        for entry in entries {
+            let key = decode_whole::<K>(&entry[MOMENT_BYTES..])?;
+            let Some(value) = txn.get(self.table, &key).for_write().await? else { continue };
+            if (self.expires_ns)(&key, value).is_some_and(|expires_ns| expires_ns <= until_ns) {
+                deleted += u64::from(txn.delete(self.table, &key).await?);
+            }
+        }
+        Ok(deleted)
+    }
+}
+
+/// Fewer rows in a transaction may do.
+fn is_of_size(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::Conflict | Error::Deadlock(_) | Error::OutOfMemory { .. } | Error::TransactionTooLarge { .. }
+    )
+}

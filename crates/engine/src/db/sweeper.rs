@@ -1,0 +1,156 @@
+//! The thread that deletes expired rows.
+
+use super::expiry::Expiry;
+use crate::cc::ConcurrencyControl;
+use crate::error::{Error, Result};
+use crate::exec::quietly;
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{Condvar, Mutex, lock, wait_timeout};
+use crate::table::{Key, Value};
+use std::fmt;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// How long the thread rests after a transaction, in times of what that has taken: it works for a quarter of the time at most.
+const RESTS: u64 = 3;
+/// (The clock may have jumped.)
+const REST_MAX: Duration = Duration::from_secs(1);
+/// The shortest time between two passes.
+const INTERVAL_MIN: Duration = Duration::from_millis(1);
+/// How often it is asked whether the database is there.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// A thread that deletes expired rows; made by [`Expiry::sweep_every`]. It ends when this is dropped, which waits for the transaction
+/// that it has open, 64 rows at most. It also ends within half a second after the database has been closed, which does not wait for
+/// it, and when the table was dropped.
+#[must_use = "the thread ends when this is dropped"]
+pub struct Sweeper {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    is_dropped: Mutex<bool>,
+    signal: Condvar,
+    deleted: AtomicU64,
+    error: Mutex<Option<Error>>,
+}
+
+impl fmt::Debug for Sweeper {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sweeper").field("deleted", &self.deleted()).finish_non_exhaustive()
+    }
+}
+
+impl<K: Key + 'static, V: Value + ?Sized + 'static, C: ConcurrencyControl> Expiry<K, V, C> {
+    /// Starts a thread that deletes expired rows as [`sweep`](Self::sweep) does: at once, and then each time when `interval` has passed
+    /// since it had deleted all; a millisecond at least. It works for a quarter of the time at most, and rests between its transactions.
+    ///
+    /// After an error it tries again when `interval` has passed: see [`Sweeper::take_error`]. [`Error::Closed`] and
+    /// [`Error::ReadOnly`] as for `sweep`, [`Error::NoThread`] if the system refuses a thread.
+    ///
+    /// ```
+    /// # use braiddb::{Database, Options, Table};
+    /// # use std::time::{Duration, UNIX_EPOCH};
+    /// # let db = Database::in_memory(Options { workers: 0, ..Options::default() })?;
+    /// let tokens: Table<String, u64> = db.table("tokens")?; // until when they are valid, in seconds
+    /// let expiry = db.expiry(tokens, "tokens by expiry", |_, valid_until_s| {
+    ///     UNIX_EPOCH.checked_add(Duration::from_secs(valid_until_s))
+    /// })?;
+    /// let sweeper = expiry.sweep_every(Duration::from_secs(1))?;
+    /// db.transact(|tx| tx.put(tokens, "a7", 1_000_000_000))?;
+    /// while sweeper.deleted() == 0 {
+    ///     std::thread::yield_now();
+    /// }
+    /// assert!(sweeper.take_error().is_none());
+    /// # Ok::<(), braiddb::Error>(())
+    /// ```
+    pub fn sweep_every(&self, interval: Duration) -> Result<Sweeper> {
+        self.begin()?;
+        let shared = Arc::new(Shared::default());
+        let (expiry, of_thread) = (self.clone(), shared.clone());
+        let life = move || expiry.run(interval.max(INTERVAL_MIN), &of_thread);
+        let spawned = thread::Builder::new().name("braid sweeper".into()).spawn(life);
+        let thread = spawned.map_err(|error| Error::NoThread { reason: error.to_string() })?;
+        Ok(Sweeper { shared, thread: Some(thread) })
+    }
+
+    fn run(&self, interval: Duration, shared: &Shared) {
+        loop {
+            let mut outcome = Ok(());
+            if let Err(message) = quietly(|| outcome = self.pass(shared)) {
+                outcome = Err(Error::Panicked(message));
+            }
+            match outcome {
+                Ok(()) => {}
+                Err(Error::Closed) => return,
+                Err(error) => {
+                    let is_last = matches!(error, Error::TableDropped);
+                    *lock(&shared.error) = Some(error);
+                    if is_last {
+                        return;
+                    }
+                }
+            }
+            if !self.rest(interval, shared) {
+                return;
+            }
+        }
+    }
+
+    /// Deletes all that has expired by now.
+    fn pass(&self, shared: &Shared) -> Result<()> {
+        let mut pass = self.begin()?;
+        while !pass.is_over {
+            let engine = self.upgraded()?;
+            let began_ns = engine.clock.now_ns();
+            let deleted = self.step(&engine, &mut pass, u64::MAX)?;
+            shared.deleted.fetch_add(deleted, Ordering::Relaxed); // a number, and nothing behind it
+            let took_ns = engine.clock.now_ns().saturating_sub(began_ns);
+            drop(engine);
+            let rest = Duration::from_nanos(took_ns.saturating_mul(RESTS)).min(REST_MAX);
+            if !self.rest(rest, shared) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns false if the thread is to end.
+    fn rest(&self, time: Duration, shared: &Shared) -> bool {
+        let mut left = time;
+        let mut is_dropped = lock(&shared.is_dropped);
+        while !*is_dropped && !left.is_zero() && self.engine.strong_count() > 0 {
+            let some = left.min(LOOK);
+            (is_dropped, _) = wait_timeout(&shared.signal, is_dropped, some);
+            left -= some;
+        }
+        !*is_dropped && self.engine.strong_count() > 0
+    }
+}
+
+impl Sweeper {
+    /// How many rows it has deleted so far.
+    pub fn deleted(&self) -> u64 {
+        self.shared.deleted.load(Ordering::Relaxed)
+    }
+
+    /// The last error that it has met since this was called before. It goes on after most: a table that is frozen may be thawed, and a
+    /// full disk get room. A panic of the closure that says when a row expires is [`Error::Panicked`].
+    pub fn take_error(&self) -> Option<Error> {
+        lock(&self.shared.error).take()
+    }
+}
+
+impl Drop for Sweeper {
+    fn drop(&mut self) {
+        *lock(&self.shared.is_dropped) = true;
+        self.shared.signal.notify_all();
+        // (It may go with what the closure owns, on the thread itself: that one ends by itself.)
+        if let Some(thread) = self.thread.take().filter(|of| of.thread().id() != thread::current().id()) {
+            let _ = thread.join(); // it has kept its errors
+        }
+    }
+}
