@@ -9,6 +9,8 @@ mod leaderboard;
 mod ledger;
 #[path = "../examples/queue.rs"]
 mod queue;
+#[path = "../examples/sessions.rs"]
+mod sessions;
 
 /// Money is neither made nor lost, and what is refused leaves nothing behind.
 #[test]
@@ -20,6 +22,12 @@ fn the_ledger() {
 #[test]
 fn the_queue() {
     queue::main().unwrap();
+}
+
+/// Sessions that have expired are refused and deleted, and no others.
+#[test]
+fn the_sessions() {
+    sessions::main().unwrap();
 }
 
 /// The best come first.

@@ -115,15 +115,15 @@ impl<K: Key, V: Value + ?Sized, C: ConcurrencyControl> Expiry<K, V, C> {
     /// Deletes rows that have expired by now, by the [clock](crate::metrics::Clock) of the database, the oldest first: at most
     /// `rows_max`. Returns how many. If these are fewer, none is left but what others have used meanwhile.
     ///
-    /// Works on the calling thread, in transactions of up to 64 rows, and gives way: rows that another transaction has locked or
-    /// written are passed over, and left for a later sweep. A row whose expiry that one moves stays. Deletes are in the log like any
-    /// other, and are not waited for: a crash may bring the last ones back, which expire again then. At
-    /// [the limit of memory](crate::Options::memory_limit_bytes) it goes on, as deletes do. Under [`HStore`](crate::HStore) each of its
-    /// transactions takes all partitions.
+    /// Works on the calling thread, in transactions of up to 64 rows, and gives way: rows that another transaction has locked, or
+    /// written in a way that the scheme shows before the commit, are passed over, and left for a later sweep. A row of which the expiry
+    /// is moved meanwhile stays. Deletes are in the log like any other, and are not waited for: a crash may bring the last ones
+    /// back, which are swept again. At [the limit of memory](crate::Options::memory_limit_bytes) it goes on, as deletes do.
+    /// Under [`HStore`](crate::HStore) each of its transactions takes all partitions, and the sweep ends where they are others'.
     ///
     /// Do not call it while the calling thread has a transaction open: the rows of that one are others'. [`Error::Closed`] after the
-    /// database has been closed, [`Error::ReadOnly`] in one that was opened to be read; and what a transaction that deletes a row can be
-    /// answered, but no conflict. What was deleted before an error stays so.
+    /// database has been closed; and what a transaction that deletes a row can be answered, but no conflict. What was deleted before an
+    /// error stays so.
     pub fn sweep(&self, rows_max: u64) -> Result<u64> {
         let mut pass = self.begin()?;
         let mut deleted = 0;
@@ -137,13 +137,9 @@ impl<K: Key, V: Value + ?Sized, C: ConcurrencyControl> Expiry<K, V, C> {
         self.engine.upgrade().ok_or(Error::Closed)
     }
 
-    /// Fails where nothing can be deleted.
     pub(super) fn begin(&self) -> Result<Pass> {
-        let engine = self.upgraded()?;
-        if engine.is_read_only() {
-            return Err(Error::ReadOnly);
-        }
-        Ok(Pass { until_ns: engine.clock.unix_ns(), behind: None, rows: ROWS, is_over: false })
+        let until_ns = self.upgraded()?.clock.unix_ns();
+        Ok(Pass { until_ns, behind: None, rows: ROWS, is_over: false })
     }
 
     /// The next transaction of a pass; returns how many rows it has deleted. Each one that deletes none is followed by a smaller one, or
@@ -165,13 +161,19 @@ impl<K: Key, V: Value + ?Sized, C: ConcurrencyControl> Expiry<K, V, C> {
             },
             0,
         );
+        let is_conflict = matches!(swept, Err(Error::Conflict | Error::Deadlock(_)));
         let deleted = match swept {
+            // The partitions are others', whatever the row.
+            Err(_) if is_conflict && C::HAS_PARTITIONS => {
+                pass.is_over = true;
+                return Ok(0);
+            }
             // By itself each row may find room, or be the one that others have.
-            Err(error) if rows > 1 && is_of_size(&error) => {
+            Err(error) if rows > 1 && (is_conflict || is_too_much(&error)) => {
                 pass.rows = 1;
                 return Ok(0);
             }
-            Err(Error::Conflict | Error::Deadlock(_)) => 0,
+            Err(_) if is_conflict => 0,
             swept => swept?,
         };
         pass.is_over = entries.len() < rows;
@@ -206,9 +208,6 @@ impl<K: Key, V: Value + ?Sized, C: ConcurrencyControl> Expiry<K, V, C> {
 }
 
 /// Fewer rows in a transaction may do.
-fn is_of_size(error: &Error) -> bool {
-    matches!(
-        error,
-        Error::Conflict | Error::Deadlock(_) | Error::OutOfMemory { .. } | Error::TransactionTooLarge { .. }
-    )
+fn is_too_much(error: &Error) -> bool {
+    matches!(error, Error::OutOfMemory { .. } | Error::TransactionTooLarge { .. })
 }

@@ -48,8 +48,8 @@ impl<K: Key + 'static, V: Value + ?Sized + 'static, C: ConcurrencyControl> Expir
     /// Starts a thread that deletes expired rows as [`sweep`](Self::sweep) does: at once, and then each time when `interval` has passed
     /// since it had deleted all; a millisecond at least. It works for a quarter of the time at most, and rests between its transactions.
     ///
-    /// After an error it tries again when `interval` has passed: see [`Sweeper::take_error`]. [`Error::Closed`] and
-    /// [`Error::ReadOnly`] as for `sweep`, [`Error::NoThread`] if the system refuses a thread.
+    /// After an error it tries again when `interval` has passed: see [`Sweeper::take_error`]. [`Error::Closed`] after the
+    /// database has been closed, [`Error::NoThread`] if the system refuses a thread.
     ///
     /// ```
     /// # use braiddb::{Database, Options, Table};
@@ -68,7 +68,7 @@ impl<K: Key + 'static, V: Value + ?Sized + 'static, C: ConcurrencyControl> Expir
     /// # Ok::<(), braiddb::Error>(())
     /// ```
     pub fn sweep_every(&self, interval: Duration) -> Result<Sweeper> {
-        self.begin()?;
+        self.upgraded()?;
         let shared = Arc::new(Shared::default());
         let (expiry, of_thread) = (self.clone(), shared.clone());
         let life = move || expiry.run(interval.max(INTERVAL_MIN), &of_thread);
