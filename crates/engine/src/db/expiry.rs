@@ -53,10 +53,12 @@ impl<K, V: Value + ?Sized, C: ConcurrencyControl> fmt::Debug for Expiry<K, V, C>
 
 impl<C: ConcurrencyControl> Database<C> {
     /// Declares when the rows of a table expire: at the moment that `expires_at` makes of key and value, or never if that is
-    /// `None`. A moment before 1970 counts as 1970, one after the year 2554 as never. `name` is that of a secondary index by this
-    /// moment, and all that is said of those holds: see [`Database::index`]. So it is declared each time that the database is
-    /// opened, also for the rows that are there; `expires_at` looks at the row alone; and no transaction of the calling thread may be
-    /// open. Errors are those of `index`.
+    /// `None`. (Moments of `jiff` and `chrono` become one by `into`.) A moment before 1970 counts as 1970, one after the year 2554 as
+    /// never.
+    ///
+    /// `name` is that of a secondary index by this moment, and all that is said of those holds: see [`Database::index`]. So it is
+    /// declared each time that the database is opened, also for the rows that are there; `expires_at` looks at the row alone, not at
+    /// the clock; and no transaction of the calling thread may be open. Errors are those of `index`.
     ///
     /// Nothing is deleted by this: see [`Expiry::sweep`] and [`Expiry::sweep_every`].
     ///
