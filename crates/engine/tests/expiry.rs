@@ -569,6 +569,32 @@ fn a_sweeper_ends_with_its_database() {
     }
 }
 
+/// A clock by which whatever is done takes 20 ms or more.
+#[derive(Default)]
+struct Slow(AtomicU64);
+
+impl Clock for Slow {
+    fn now_ns(&self) -> u64 {
+        self.0.fetch_add(20_000_000, Relaxed)
+    }
+
+    fn unix_ns(&self) -> u64 {
+        100_000_000_000
+    }
+}
+
+#[test]
+fn a_sweeper_rests_between_its_transactions() {
+    let db: Database = Database::in_memory_with(options(), Arc::new(Slow::default())).unwrap();
+    let (table, expiry) = declare(&db);
+    fill(&db, table, 0..256, 50);
+    let begin = Instant::now();
+    let sweeper = expiry.sweep_every(Duration::from_secs(1)).unwrap();
+    until(|| sweeper.deleted() == 256);
+    // Three rests, each three times as long as a transaction has taken. (One would do: others may be cut short by the system.)
+    assert!(begin.elapsed() >= Duration::from_millis(60));
+}
+
 /// Where the thread of a sweeper is held up in the closure of an expiry, once, when it is armed.
 struct Gate {
     is_armed: AtomicBool,
