@@ -47,9 +47,11 @@ fn main() -> Result<()> {
             db.worker_with(OnMiss, options(BATCH)).run_each_hinted(inputs, hint, transaction, ended);
         }
         "teams" => {
+            let loaded = db.statistics();
             db.worker_with(Teams, options(BATCH)).run_each_hinted(inputs, hint, transaction, ended);
             let counts = db.statistics();
-            println!("{:.1} transactions in a team", counts.visits as f64 / counts.teams as f64);
+            let team = (counts.visits - loaded.visits) as f64 / counts.teams as f64;
+            println!("{team:.1} transactions in a team");
         }
         _ => return Err(usage()),
     }
