@@ -75,8 +75,8 @@ pub struct OnMiss;
 /// for each team, and branches go the way that they went for the transaction before: "STEPS" (Harizopoulos and Ailamaki, VLDB 2004). A
 /// transaction that has come to the end of an operation goes on in the next round, together with others that have.
 ///
-/// It pays where the instruction cache is too small for what transactions run; on processors of today it costs more than it
-/// brings (`docs/papers.md` has the figures).
+/// It pays where the instruction cache is too small for what an operation runs. With the engine's own operations, on processors of today, it
+/// costs more than it brings (`docs/papers.md` has the figures): it is here for the comparison.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Teams;
 
