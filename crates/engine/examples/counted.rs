@@ -2,8 +2,8 @@
 //!
 //! `counted WORKLOAD MODE TRANSACTIONS [OPEN]`: one or ten reads (`r1`, `r10`), eight reads and two read-modify-writes (`m`), a
 //! scan of a hundred rows one by one (`s100`) or by `for_each` (`e100`), ten read-modify-writes of rows of 300 bytes (`l10`), or ten
-//! new rows under ascending keys (`i10`), of uniformly distributed keys; `naive`, and with so many open at once (16)
-//! `interleaved` and `teams`, as a stream on one worker, and `interactive` by calls.
+//! new rows under ascending keys (`i10`), of uniformly distributed keys; `naive`, `interleaved` and `teams` as a
+//! stream on one worker, the last two with OPEN transactions at a time (16 unless it is given), and `interactive` by calls.
 
 use braiddb::suspend::{Never, OnMiss, Suspend, Teams};
 use braiddb::worker::WorkerOptions;

@@ -121,26 +121,37 @@ fn counted(
     Variant { workload, cc, mode }: &Variant<'_>,
     transactions: u64,
 ) -> Result<Counts, String> {
+    let mut run = Command::new(program);
+    run.args(["bench", "ycsb", "--repeats", "1", "--seconds", "86400"])
+        .args(["--workload", workload, "--cc", cc, "--mode", mode])
+        .args(["--records", &args.records.to_string(), "--batch", &args.batch.to_string()])
+        .args(["--transactions", &transactions.to_string()]);
+    let simulated = format!("--LL={},16,64", args.cache_bytes);
+    Ok(callgrind(&[&simulated], &run)?.0)
+}
+
+/// Runs a command under callgrind with simulated caches, and further options of callgrind's. Returns the counts, and what the command has
+/// printed.
+pub(crate) fn callgrind(options: &[&str], run: &Command) -> Result<(Counts, String), String> {
     let out = std::env::temp_dir().join(format!("braid-callgrind-{}", std::process::id()));
     let mut valgrind = Command::new("valgrind");
     valgrind
         .args(["--tool=callgrind", "--cache-sim=yes"])
-        .arg(format!("--LL={},16,64", args.cache_bytes))
+        .args(options)
         .arg(format!("--callgrind-out-file={}", out.display()))
-        .arg(program)
-        .args(["bench", "ycsb", "--repeats", "1", "--seconds", "86400"])
-        .args(["--workload", workload, "--cc", cc, "--mode", mode])
-        .args(["--records", &args.records.to_string(), "--batch", &args.batch.to_string()])
-        .args(["--transactions", &transactions.to_string()]);
+        .arg(run.get_program())
+        .args(run.get_args());
     let output =
         valgrind.output().map_err(|error| format!("cannot run valgrind (is it installed?): {error}"))?;
     if !output.status.success() {
         let words = String::from_utf8_lossy(&output.stderr);
-        return Err(format!("{workload} under {cc} in mode {mode} failed under valgrind:\n{words}"));
+        return Err(format!("{run:?} failed under valgrind:\n{words}"));
     }
     let text = std::fs::read_to_string(&out).map_err(|error| format!("{}: {error}", out.display()))?;
     let _ = std::fs::remove_file(&out); // what is left in the folder for temporary files is the system's
-    Counts::read(&text).ok_or_else(|| format!("{}: no totals in callgrind's output", out.display()))
+    let counts =
+        Counts::read(&text).ok_or_else(|| format!("{}: no totals in callgrind's output", out.display()))?;
+    Ok((counts, String::from_utf8_lossy(&output.stdout).into_owned()))
 }
 
 impl Counts {

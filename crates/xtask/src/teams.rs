@@ -4,7 +4,7 @@
 //! The programs are those of `cargo xtask cache --check`. Each line is two runs, of which the longer one has so many more transactions:
 //! the difference is theirs alone. The simulated data caches are left as callgrind has them.
 
-use crate::cache::Counts;
+use crate::cache::{Counts, callgrind};
 use std::path::Path;
 use std::process::Command;
 
@@ -15,7 +15,7 @@ struct CodeCache {
     ways: u32,
 }
 
-/// As processors have it today, and did twenty years ago.
+/// As many processors have it.
 const TODAY: CodeCache = CodeCache { kib: 32, ways: 8 };
 const SIZES: [u32; 4] = [8, 16, 32, 64];
 /// Of 16 KiB, besides those above.
@@ -97,25 +97,11 @@ fn counted(
     open: Option<u32>,
     CodeCache { kib, ways }: CodeCache,
 ) -> Result<(Counts, String), String> {
-    let out = std::env::temp_dir().join(format!("braid-callgrind-{}", std::process::id()));
-    let mut valgrind = Command::new("valgrind");
-    valgrind
-        .args(["--tool=callgrind", "--cache-sim=yes", "--branch-sim=yes"])
-        .arg(format!("--I1={},{ways},64", kib << 10))
-        .arg(format!("--callgrind-out-file={}", out.display()))
-        .arg(program)
-        .args([work.workload, mode, &work.transactions[which].to_string()])
-        .args(open.map(|open| open.to_string()));
-    let output =
-        valgrind.output().map_err(|error| format!("cannot run valgrind (is it installed?): {error}"))?;
-    if !output.status.success() {
-        let words = String::from_utf8_lossy(&output.stderr);
-        return Err(format!("{} in mode {mode} failed under valgrind:\n{words}", work.workload));
-    }
-    let text = std::fs::read_to_string(&out).map_err(|error| format!("{}: {error}", out.display()))?;
-    let _ = std::fs::remove_file(&out); // what is left in the folder for temporary files is the system's
-    let counts = Counts::read(&text).ok_or_else(|| format!("{}: no totals", out.display()))?;
-    let words = String::from_utf8_lossy(&output.stdout);
+    let mut run = Command::new(program);
+    run.args([work.workload, mode, &work.transactions[which].to_string()]);
+    run.args(open.map(|open| open.to_string()));
+    let cache = format!("--I1={},{ways},64", kib << 10);
+    let (counts, words) = callgrind(&["--branch-sim=yes", &cache], &run)?;
     let team = words.lines().find_map(|line| line.strip_suffix(" transactions in a team"));
     Ok((counts, team.unwrap_or("").to_owned()))
 }

@@ -111,7 +111,7 @@ pub trait Host: Tuning + OutputGate {
     /// Counts them no longer.
     fn uncharge(&self, bytes: usize);
 
-    /// Called after every so many ended futures and when idle, inside an epoch: garbage collection, metrics. A
+    /// Called each time that a number of futures has ended, and when idle, inside an epoch: garbage collection, metrics. A
     /// bounded amount of work; returns true if there is more to do at once.
     fn maintain(&self, counters: &Counters) -> bool;
 

@@ -8,7 +8,7 @@ use crate::suspend::{PrefetchOnly, Suspend, Timed};
 use std::ptr::NonNull;
 
 /// As `step_until_ready` of `round.rs`, in a round in which not everything is as usual. `has_early_wake`: one of the futures may have
-/// been woken; then it is to be polled, and the second part of the result is true if its operations are not done.
+/// been woken; then the worker polls it, and the second part of the result is true if operations are left.
 #[cold]
 #[inline(never)]
 pub(crate) fn step_slow_path<H: Host, S: Suspend>(

@@ -34,7 +34,7 @@ pub(crate) enum State {
 pub(crate) struct Slot<M> {
     pub(crate) future: FutureCell, // before `operations`, from which it borrows: fields are dropped in order
     pub(crate) state: Cell<State>,
-    /// Its waker was called although it is not parked: it is to be polled at the next visit, done or not.
+    /// The waker was called although the future is not parked: the next visit polls it, whether or not operations are left.
     pub(crate) woken: Cell<bool>,
     pub(crate) stamp: Cell<u64>,
     pub(crate) waker: Waker,
@@ -51,8 +51,8 @@ impl<M: Operations> Slot<M> {
         self.state.set(State::Live);
     }
 
-    /// Steps its operations. Returns true if the future is to be polled: when none is left, or under a policy that gathers, in the round
-    /// after that.
+    /// Steps the slot's operations. Returns true if the worker polls the future next: as soon as no operation is left; under a policy
+    /// that gathers, in the round after that.
     #[inline(always)]
     pub(crate) fn step<S: Suspend>(&self, policy: &mut S) -> bool {
         if !S::GATHERS {

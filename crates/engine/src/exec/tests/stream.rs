@@ -23,7 +23,7 @@ pub(super) fn worker<S: Suspend>(policy: S, batch: usize, refill: Refill) -> Wor
     Worker::new(ToyHost::new(), policy, options)
 }
 
-/// Runs futures of so many one-step operations each; returns the order in which they ended.
+/// Runs futures, each of as many one-step operations as `lengths` says; returns the order in which they ended.
 fn run<S: Suspend>(worker: &mut Worker<ToyHost, S>, lengths: &[u32]) -> Vec<usize> {
     let (mut inputs, mut ended) = (lengths.iter().enumerate(), Vec::new());
     let next = |toy| {
