@@ -7,6 +7,7 @@ mod arena;
 mod charge;
 mod chunks;
 mod classes;
+mod freed;
 mod os;
 mod pool;
 mod rest;

@@ -1,9 +1,10 @@
 //! [`Slab`]: blocks of one size in a reserved range of addresses.
 //!
 //! Invariants: `1 <= next <= ready <= block_limit`; blocks below `ready` are committed and charged;
-//! an id is handed out once by `next` or was freed since, never both.
+//! an id below `next` is with a caller or in `freed`.
 
 use super::account::{Kind, Memory, OutOfMemory};
+use super::freed::Freed;
 use super::os::{HUGE_PAGE, Region, page_bytes};
 use crate::sync::CachePadded;
 use crate::sync::unmodelled::atomic::{AtomicU64, Ordering};
@@ -12,6 +13,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 const STEP_BYTES_MIN: usize = 64 << 10;
+/// Blocks that a thread takes at a time: the counter from which they come is one for all threads.
+const NEW_BLOCKS: u32 = 16;
 /// A slab that has this much takes big steps: each step costs a system call and the grow lock.
 const BIG_SLAB_BYTES: usize = 128 << 20;
 const BIG_STEP_BYTES: usize = 32 << 20;
@@ -31,9 +34,7 @@ pub struct Slab {
     ready: CachePadded<AtomicU64>,
     /// The lowest id that was never handed out.
     next: CachePadded<AtomicU64>,
-    freed: Mutex<Vec<u32>>,
-    /// Length of `freed`, changed under its lock.
-    freed_len: CachePadded<AtomicU64>,
+    freed: Freed,
 }
 
 // SAFETY: the base is an address range that the slab owns, not bound to a thread.
@@ -65,33 +66,52 @@ impl Slab {
             committed: Mutex::new(0),
             ready: CachePadded::new(AtomicU64::new(1)),
             next: CachePadded::new(AtomicU64::new(1)),
-            freed: Mutex::new(Vec::new()),
-            freed_len: CachePadded::new(AtomicU64::new(0)),
+            freed: Freed::new(),
         })
     }
 
-    /// A free block's id, never 0. Its bytes are zero if it was never used before, else whatever they were.
+    /// A free block's id, never 0. Its bytes are zero if it was never used before, else whatever they were. A thread takes
+    /// some new blocks at a time, and meets others here only then.
     #[inline]
     pub fn allocate(&self) -> Result<u32, OutOfMemory> {
+        match self.freed.take() {
+            Some(id) => Ok(id),
+            None => self.allocate_new(),
+        }
+    }
+
+    fn allocate_new(&self) -> Result<u32, OutOfMemory> {
+        let run = self.new_run(NEW_BLOCKS)?;
+        self.freed.keep(run.start + 1..run.end);
+        Ok(run.start)
+    }
+
+    /// The block with the next id: for a caller to whom that matters, and who frees none.
+    #[inline]
+    pub fn allocate_next(&self) -> Result<u32, OutOfMemory> {
         self.allocate_run(1).map(|run| run.start)
     }
 
-    /// Up to `count` free blocks with ids in a row, one at least: for a caller that needs many, and would meet others here
-    /// for each. A block that was freed comes alone, and first.
+    /// Up to `count` free blocks with ids in a row, one at least: for a caller that needs many. A block that was freed comes alone,
+    /// and first.
     #[inline]
     pub fn allocate_run(&self, count: u32) -> Result<Range<u32>, OutOfMemory> {
         debug_assert!(count > 0);
-        // Relaxed: a hint; the lock in `reuse` orders the block's contents.
-        if self.freed_len.load(Ordering::Relaxed) != 0
-            && let Some(id) = self.reuse()
-        {
-            return Ok(id..id + 1);
+        match self.freed.take() {
+            Some(id) => Ok(id..id + 1),
+            None => self.new_run(count),
         }
+    }
+
+    /// Blocks that were never handed out; at the limit of memory one that a thread keeps.
+    fn new_run(&self, count: u32) -> Result<Range<u32>, OutOfMemory> {
         loop {
             if let Some(run) = self.take_next(count) {
                 return Ok(run);
             }
-            self.commit_more()?;
+            if let Err(OutOfMemory) = self.commit_more() {
+                return self.freed.take_of_any().map(|id| id..id + 1).ok_or(OutOfMemory);
+            }
         }
     }
 
@@ -102,10 +122,7 @@ impl Slab {
     pub unsafe fn free(&self, id: u32) {
         // Relaxed: an assertion about our own id, which was handed out before.
         debug_assert!(id != 0 && u64::from(id) < self.next.load(Ordering::Relaxed), "never handed out");
-        let mut freed = lock(&self.freed);
-        freed.push(id);
-        // Relaxed: a hint, pairs with the Relaxed in `allocate`.
-        self.freed_len.store(freed.len() as u64, Ordering::Relaxed);
+        self.freed.give(id);
     }
 
     /// The block's address. Pure arithmetic: also valid to compute for prefetching.
@@ -118,7 +135,7 @@ impl Slab {
     pub fn used(&self) -> u64 {
         // Relaxed: statistics.
         let handed_out = self.next.load(Ordering::Relaxed) - 1;
-        handed_out.saturating_sub(self.freed_len.load(Ordering::Relaxed))
+        handed_out.saturating_sub(self.freed.len())
     }
 
     /// The account that the blocks are charged to.
@@ -142,15 +159,6 @@ impl Slab {
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |next| (next < ready).then(|| end(next)))
             .ok()
             .map(|next| next as u32..end(next) as u32)
-    }
-
-    #[cold]
-    fn reuse(&self) -> Option<u32> {
-        let mut freed = lock(&self.freed);
-        let id = freed.pop();
-        // Relaxed: a hint, pairs with the Relaxed in `allocate`.
-        self.freed_len.store(freed.len() as u64, Ordering::Relaxed);
-        id
     }
 
     /// Commits a step more, a smaller one when memory is short.

@@ -100,7 +100,7 @@ fn slab_runs() {
             }
             Err(OutOfMemory) => break,
         }
-        if let Ok(id) = slab.allocate() {
+        if let Ok(id) = slab.allocate_next() {
             last += 1;
             assert_eq!(id, last);
         }

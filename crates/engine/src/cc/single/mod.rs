@@ -56,6 +56,7 @@ pub(super) use range_times::RangeTimes;
 pub(super) use record::{Content, holder_of_lock, record_of};
 use record::{drop_value, new_value};
 use removed::{Removals, Removed};
+use std::cell::RefMut;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -293,20 +294,35 @@ pub enum CommitStage {
 /// Records that a worker removes between two passes over them: fewer than a pass can take, so that it keeps up.
 const REMOVED_PER_PASS: usize = 128;
 
-/// Takes records that are gone out of their indexes.
-fn remove<'t, P: Policy>(env: Env<'_, Single<P>>, targets: impl Iterator<Item = &'t Target>) {
-    let mut removed = env.worker.removed.borrow_mut();
-    let before = removed.len();
-    for &Target { index, key, id } in targets {
-        // SAFETY: the index lives as long as the database; the thread is inside an epoch, and the key alive.
-        let was_there = unsafe { (*index).remove(env.local, &key, id) };
-        debug_assert!(was_there, "a record's key is in its index until the record is removed");
-        removed.push(Removed { since: Timestamp(0), index, id });
+/// Takes records that are gone out of their indexes, as many as there are before it is dropped.
+struct Removal<'e, P: Policy> {
+    env: Env<'e, Single<P>>,
+    removed: RefMut<'e, Vec<Removed>>,
+    /// Those that others have removed.
+    before: usize,
+}
+
+impl<'e, P: Policy> Removal<'e, P> {
+    fn new(env: Env<'e, Single<P>>) -> Self {
+        let removed = env.worker.removed.borrow_mut();
+        Removal { env, before: removed.len(), removed }
     }
-    if removed.len() > before {
-        // A transaction that begins from now on does not find them.
-        let since = env.shared.registry.advance();
-        removed[before..].iter_mut().for_each(|removed| removed.since = since);
+
+    fn add(&mut self, &Target { index, key, id }: &Target) {
+        // SAFETY: the index lives as long as the database; the thread is inside an epoch, and the key alive.
+        let was_there = unsafe { (*index).remove(self.env.local, &key, id) };
+        debug_assert!(was_there, "a record's key is in its index until the record is removed");
+        self.removed.push(Removed { since: Timestamp(0), index, id });
+    }
+}
+
+impl<P: Policy> Drop for Removal<'_, P> {
+    fn drop(&mut self) {
+        if self.removed.len() > self.before {
+            // A transaction that begins from now on does not find them. (One time for all: others draw theirs from the same counter.)
+            let since = self.env.shared.registry.advance();
+            self.removed[self.before..].iter_mut().for_each(|removed| removed.since = since);
+        }
     }
 }
 
@@ -719,7 +735,10 @@ unsafe impl<P: Policy> ConcurrencyControl for Single<P> {
             record_of(record).install(write.new, Timestamp(at), P::INLINES, env.local);
         }
         let deletes = txn.accesses.last_writes().filter(|(_, write)| write.new.is_none());
-        remove(env, deletes.map(|(_, write)| &write.target));
+        {
+            let mut removal = Removal::new(env);
+            deletes.for_each(|(_, write)| removal.add(&write.target));
+        }
         // SAFETY: overwritten by the transaction itself, so never published, and lent to nothing that is still there.
         txn.accesses.drain_writes(|new| unsafe { drop_value(new, env.local) });
         txn.drop_new(env.local);

@@ -4,7 +4,7 @@
 //! key, as the record is no more. What else its writes have told it is noted or locked as before.
 
 use super::record::{Content, drop_value, record_of};
-use super::{Entry, Held, Policy, Single, Txn, note_absent, remove};
+use super::{Entry, Held, Policy, Removal, Single, Txn, note_absent};
 use crate::cc::{Env, Target};
 use crate::record::Record;
 
@@ -23,7 +23,7 @@ pub(super) fn rollback_to<P: Policy>(env: Env<'_, Single<P>>, txn: &mut Txn, at:
         if write.is_new {
             let number = txn.accesses.entry_of(&write);
             let record = txn.accesses.entries[number].record;
-            if take_back(env, record, &write.target) {
+            if take_back(&mut Removal::new(env), record, &write.target) {
                 forget_record(&mut txn.accesses.entries[number]);
                 note_absent::<P>(txn, record, &write.target);
             }
@@ -33,19 +33,21 @@ pub(super) fn rollback_to<P: Policy>(env: Env<'_, Single<P>>, txn: &mut Txn, at:
 
 /// Takes back all writes of a transaction that ends.
 pub(super) fn undo_all<P: Policy>(env: Env<'_, Single<P>>, txn: &mut Txn) {
+    let mut removal = Removal::new(env);
     while let Some(write) = txn.accesses.pop() {
         if let Some(new) = write.new {
             // SAFETY: not published, and lent to nobody that is still there.
             unsafe { drop_value(new, env.local) };
         }
         if write.is_new {
-            take_back(env, txn.accesses.record_of(&write), &write.target);
+            take_back(&mut removal, txn.accesses.record_of(&write), &write.target);
         }
     }
 }
 
 /// Takes back a record that the transaction has made. Returns false if another transaction has given it a value.
-fn take_back<P: Policy>(env: Env<'_, Single<P>>, record: *const Record, target: &Target) -> bool {
+fn take_back<P: Policy>(removal: &mut Removal<'_, P>, record: *const Record, target: &Target) -> bool {
+    let env = removal.env;
     let made = record_of(record);
     made.latch();
     if made.content() != Content::Nothing {
@@ -54,7 +56,7 @@ fn take_back<P: Policy>(env: Env<'_, Single<P>>, record: *const Record, target: 
     }
     // At a time that is no commit's: so a transaction that has found it without a value finds it changed.
     made.install(None, env.shared.registry.now(), P::INLINES, env.local);
-    remove(env, std::iter::once(target));
+    removal.add(target);
     true
 }
 

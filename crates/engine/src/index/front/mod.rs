@@ -144,7 +144,7 @@ impl HashFront {
     /// An empty one, of blocks of `slab`, [`BUCKET_BYTES`] each, which is its own.
     pub(super) fn new(slab: Slab) -> Result<HashFront, OutOfMemory> {
         for number in 0..BUCKETS_MIN {
-            let id = slab.allocate()?;
+            let id = slab.allocate_next()?;
             assert!(u64::from(id) == number + 1, "ids ascend");
         }
         let buckets = slab.at(1);
@@ -288,7 +288,7 @@ impl HashFront {
         let Some(_one_at_a_time) = self.growth.latch.try_lock() else { return };
         let len = self.len.load(Ordering::Relaxed); // changed under the latch only
         // (One may be left from a time before when the bucket to split was busy.)
-        if self.slab.used() == len && self.slab.allocate().is_err() {
+        if self.slab.used() == len && self.slab.allocate_next().is_err() {
             // What does not fit any more is found by the tree.
             self.growth.next_at.store(keys + PATIENCE, Ordering::Relaxed);
             return;

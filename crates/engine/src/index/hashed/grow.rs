@@ -49,7 +49,7 @@ impl<P: Placement> Hashed<P> {
     fn make_segment(&self, number: u64) -> Result<(), OutOfMemory> {
         for slab in [&self.rest.heads, &self.rest.buckets].into_iter().chain(&self.rest.hops) {
             if slab.used() == number {
-                let id = slab.allocate()?;
+                let id = slab.allocate_next()?;
                 assert!(u64::from(id) == number + 1, "ids ascend");
             }
         }

@@ -130,7 +130,7 @@ impl<P: Placement> Hashed<P> {
         let (buckets, heads) = (reserve(CACHE_LINE << bits)?, reserve(HEAD_BYTES)?);
         let hops = if P::HAS_HOPS { Some(reserve(size_of::<u64>() << bits)?) } else { None };
         for slab in [&buckets, &heads].into_iter().chain(&hops) {
-            let id = slab.allocate()?;
+            let id = slab.allocate_next()?;
             assert!(id == 1, "ids ascend from one");
         }
         let (buckets_at, heads_at) = (buckets.at(1), heads.at(1));
