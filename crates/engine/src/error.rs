@@ -158,6 +158,12 @@ pub enum Error {
         /// The kind of its index.
         index: &'static str,
     },
+    /// Columns of a table were to be read in a transaction that has no snapshot to read them by: see
+    /// [`Projection::scan`](crate::Projection::scan).
+    NoSnapshot {
+        /// The table's name.
+        table: String,
+    },
     /// A table has something in front of its index that this version does not know: a later one has made it.
     UnknownFront {
         /// The table's name.
@@ -482,6 +488,11 @@ impl Error {
                 "table {table:?} cannot be scanned: its index, of the kind {index}, has no order of keys; get rows by their whole \
                  keys, scan by a secondary index, or keep them in a table with an index that has one, as masstree and btree do"
             ),
+            Error::NoSnapshot { table } => write!(
+                f,
+                "columns of table {table:?} are read as of a snapshot, which this transaction does not have: declare it read-only \
+                 before it reads anything, under serializable or snapshot; under another scheme freeze the table"
+            ),
             Error::UnknownIndex { table, index } => {
                 write!(
                     f,
@@ -519,6 +530,7 @@ impl fmt::Display for Error {
             | Error::ExtractorWrites { .. }
             | Error::UnknownIndex { .. }
             | Error::NoOrder { .. }
+            | Error::NoSnapshot { .. }
             | Error::UnknownFront { .. } => self.fmt_of_index(f),
             Error::Malformed { expected, bytes, row } => malformed::tell(f, expected, *bytes, row.as_deref()),
             Error::OutOfMemory { limit_bytes } => {

@@ -49,6 +49,7 @@ pub mod metrics;
 mod ops;
 mod options;
 mod profile;
+mod projection;
 mod record;
 mod replay;
 pub mod research;
@@ -72,6 +73,7 @@ pub use error::{Error, Result};
 pub use index::{Front, IndexKind};
 pub use ops::{Claim, Savepoint};
 pub use options::{Durability, Options};
+pub use projection::{Columns, Projection, ProjectionOptions, Selection, Zone};
 pub use record::VALUE_BYTES_MAX;
 #[cfg(feature = "serde")]
 pub use table::Serde;
@@ -87,6 +89,7 @@ pub mod futures {
         Contains, DeclarePartitions, Delete, Get, GetForUpdate, GetInto, GetMany, Insert, NextRow, Put, Rows,
         SkipLocked, Update,
     };
+    pub use crate::projection::{ColumnBatch, ProjectionScan};
     pub use crate::secondary::{GetBy, IndexRows, NextIndexRow, OwnedIndexRows};
     pub use crate::txn::{OwnedRows, RawRows};
 }

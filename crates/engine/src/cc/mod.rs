@@ -411,6 +411,11 @@ pub unsafe trait ConcurrencyControl: Sized + Send + Sync + 'static {
     ) -> Option<Result<(), NotBegun>>;
     /// The open transaction will not write. If it has done nothing yet, it may be moved to a later snapshot.
     fn declare_read_only(env: Env<'_, Self>, txn: &mut Self::Txn);
+    /// Whether the open transaction reads rows as of a snapshot, and nothing depends on which it reads.
+    fn reads_freely(txn: &Self::Txn) -> bool {
+        let _ = txn;
+        false
+    }
     /// Identifies what the open transaction sees: later transactions have no lesser ones.
     fn snapshot_timestamp(txn: &Self::Txn) -> u64;
     /// No value that the transaction, which has changed nothing, has seen or found gone was committed later than this;

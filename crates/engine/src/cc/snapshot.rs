@@ -35,6 +35,9 @@ impl Tracker for Untracked {
         false
     }
     fn declare_read_only(_: Env<'_, Snapshot>, _: &mut Txn<Untracked>) {}
+    fn reads_freely((): &()) -> bool {
+        true
+    }
 
     /// There is nothing to validate, hence nothing to wait for.
     #[inline(always)]

@@ -109,6 +109,7 @@ impl<C: ConcurrencyControl> Database<C> {
             is_unique,
             leading_bits,
             extract: extractor::<I, K, V>(is_unique, extract),
+            projection: None,
         };
         open_index(engine, table, declared).map(|index| Index::new(index, engine.id))
     }

@@ -7,6 +7,7 @@ mod freeze;
 mod handle;
 mod indexes;
 mod open;
+mod projections;
 mod restore;
 mod schema;
 mod sequence;

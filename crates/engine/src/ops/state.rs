@@ -334,6 +334,12 @@ impl<C: ConcurrencyControl> TxnState<C> {
         }
     }
 
+    /// Whether rows are read as of a snapshot, and what was read is noted nowhere: so it may be known from elsewhere.
+    pub(crate) fn reads_freely(&self) -> bool {
+        // SAFETY: not borrowed outside of single calls.
+        C::reads_freely(unsafe { &*self.scheme.get() })
+    }
+
     /// See [`Txn::snapshot_timestamp`](crate::Txn::snapshot_timestamp).
     pub(crate) fn snapshot_timestamp(&self) -> u64 {
         // SAFETY: not borrowed outside of single calls.

@@ -18,6 +18,7 @@ use crate::table::{
     TableOptions, index_key, split_entry,
 };
 use crate::txn::{TableKeys, Transaction};
+use std::any::Any;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -33,6 +34,8 @@ pub(crate) struct Declared {
     /// How many leading bits of its keys say to which partition an entry belongs.
     pub(crate) leading_bits: Option<u32>,
     pub(crate) extract: Extract,
+    /// It is no index: what a projection has, which is told of each write by `extract`.
+    pub(crate) projection: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 impl Declared {
@@ -73,7 +76,7 @@ pub(crate) fn open_index<'b, C: ConcurrencyControl>(
         if base.indexes.iter().count() == INDEXES_MAX {
             return Err(not_built(&declared.name, format!("a table can have {INDEXES_MAX} indexes")));
         }
-        let Declared { name, key_type, is_unique, leading_bits, extract } = declared;
+        let Declared { name, key_type, is_unique, leading_bits, extract, projection } = declared;
         let kind = TableKind {
             fixed8: false,
             // (Entries are found by ranges of keys.)
@@ -90,6 +93,7 @@ pub(crate) fn open_index<'b, C: ConcurrencyControl>(
             key_type,
             is_unique,
             extract,
+            projection,
             readable_from: AtomicU64::new(BUILDING),
             next: std::ptr::null(),
         };
@@ -98,7 +102,10 @@ pub(crate) fn open_index<'b, C: ConcurrencyControl>(
     };
     let unless_built = GiveUp(index);
     await_older(engine, index)?;
-    let from = build(engine, index)?;
+    let from = match &index.projection {
+        Some(_) => C::advance(&engine.shared),
+        None => build(engine, index)?,
+    };
     std::mem::forget(unless_built);
     index.serve(from);
     Ok(index)

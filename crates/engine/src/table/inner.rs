@@ -11,7 +11,8 @@ use crate::index::{Index, IndexOptions, Key, Nodes, TableIndex};
 use crate::memory::{OutOfMemory, Slab};
 use crate::record::{Record, RecordId, Version};
 use crate::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
-use crate::sync::{Mutex, MutexGuard, lock};
+use crate::sync::{Arc, Mutex, MutexGuard, lock};
+use std::any::Any;
 
 /// A table as the engine sees it.
 pub(crate) struct TableInner {
@@ -279,6 +280,8 @@ pub(crate) struct IndexInner {
     pub(crate) key_type: String,
     pub(crate) is_unique: bool,
     pub(crate) extract: Extract,
+    /// It has no entries: a projection's part, whose type is the projection's own.
+    pub(crate) projection: Option<Arc<dyn Any + Send + Sync>>,
     /// The first snapshot that sees all entries; or [`BUILDING`], or [`DEAD`].
     pub(crate) readable_from: AtomicU64,
     /// Declared before it.

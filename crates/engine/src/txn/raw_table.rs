@@ -191,11 +191,16 @@ impl<C: ConcurrencyControl> fmt::Debug for RawRows<'_, C> {
 }
 
 impl<'t, C: ConcurrencyControl> RawRows<'t, C> {
-    /// The rows from `from` on in the order of the table's index, whatever is allowed with the table.
-    pub(crate) fn behind(transaction: &'t Transaction<C>, table: &TableInner, from: Bound<&[u8]>) -> Self {
+    /// The rows between two bounds in the order of the table's index, whatever is allowed with the table.
+    pub(crate) fn between(
+        transaction: &'t Transaction<C>,
+        table: &TableInner,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+    ) -> Self {
         RawRows(match table.kind.fixed8 {
-            true => Inner::Fixed8(transaction.walk(Ok(table), from, Bound::Unbounded)),
-            false => Inner::Bytes(transaction.walk(Ok(table), from, Bound::Unbounded)),
+            true => Inner::Fixed8(transaction.walk(Ok(table), from, to)),
+            false => Inner::Bytes(transaction.walk(Ok(table), from, to)),
         })
     }
 

@@ -23,7 +23,7 @@ impl TableKeys {
         rows_max: usize,
         mut is_wanted: impl FnMut(&[u8], &[u8]) -> Result<bool>,
     ) -> Result<TableKeys> {
-        let mut rows = RawRows::behind(transaction, table, from).limit(rows_max);
+        let mut rows = RawRows::between(transaction, table, from, Bound::Unbounded).limit(rows_max);
         let (mut keys, mut count, mut last) = (Vec::new(), 0, Vec::new());
         while let Some((key, value)) = rows.next()? {
             count += 1;

@@ -425,6 +425,10 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
         T::declare_read_only(env, txn);
     }
 
+    fn reads_freely(txn: &Txn<T>) -> bool {
+        T::reads_freely(&txn.reads)
+    }
+
     fn snapshot_timestamp(txn: &Txn<T>) -> u64 {
         txn.member.begin.0
     }

@@ -61,6 +61,11 @@ pub trait Tracker: Sized + Send + Sync + 'static {
     }
     /// The transaction will not write. It may be moved to a later snapshot if it has read nothing yet.
     fn declare_read_only(env: Env<'_, Mvcc<Self>>, txn: &mut Txn<Self>);
+    /// Whether nothing depends on what the transaction reads.
+    fn reads_freely(reads: &Self::Reads) -> bool {
+        let _ = reads;
+        false
+    }
 
     /// Whether the transaction commits, and with which timestamp, drawn if it has written; `None`: suspended.
     fn decide<S: Suspend>(

@@ -113,6 +113,10 @@ impl<R: Rules> Tracker for SerialSafetyNet<R> {
         R::open_untracked(env, txn);
     }
 
+    fn reads_freely(reads: &ReadSet) -> bool {
+        reads.is_untracked && !reads.is_full
+    }
+
     #[inline(always)]
     fn decide<S: Suspend>(
         validation: &mut Validation,

@@ -1,0 +1,278 @@
+//! A block: some rows with neighbouring keys, column by column, as they were when it was built; and which of them have been written since.
+//!
+//! Invariants: keys ascend, and are of the block's range; each column has as many values as there are keys. Rows are never changed.
+//! A key is among the changes before the row under it is written, and stays.
+
+use super::columns::Columns;
+use super::keys::Keys;
+use crate::memory::{Kind, Memory, OutOfMemory};
+use crate::sync::Arc;
+use crate::sync::unmodelled::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::unmodelled::{Mutex, lock};
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+/// Rows, column by column, with their memory in the account.
+pub(super) struct Rows<R: Columns> {
+    pub(super) keys: Keys,
+    pub(super) columns: R::Vectors,
+    /// What these rows take, roughly; never more than is charged.
+    bytes: u64,
+    charged: Charged,
+}
+
+/// Memory is charged in such steps while rows are added.
+const STEP_BYTES: u64 = 64 << 10;
+
+impl<R: Columns> Rows<R> {
+    pub(super) fn new(memory: &Arc<Memory>, are_words: bool) -> Rows<R> {
+        Rows {
+            keys: Keys::new(are_words),
+            columns: R::vectors(),
+            bytes: 0,
+            charged: Charged::nothing(memory),
+        }
+    }
+
+    pub(super) fn push(&mut self, key: &[u8], row: R) -> Result<(), OutOfMemory> {
+        self.make_room((Self::row_bytes() + key.len()) as u64)?;
+        self.keys.push(key);
+        row.push(&mut self.columns);
+        Ok(())
+    }
+
+    pub(super) fn append(&mut self, from: &Rows<R>, rows: Range<usize>) -> Result<(), OutOfMemory> {
+        self.make_room((rows.len() * Self::row_bytes() + from.keys.bytes_of(&rows)) as u64)?;
+        self.keys.append(&from.keys, rows.clone());
+        R::append(&mut self.columns, &from.columns, rows);
+        Ok(())
+    }
+
+    /// Keeps the room for the next rows.
+    pub(super) fn clear(&mut self) {
+        self.keys.clear();
+        R::clear(&mut self.columns);
+        self.bytes = 0;
+    }
+
+    /// Gives back what there is room for and no need.
+    fn shrink(&mut self) -> Result<(), OutOfMemory> {
+        let bytes = (self.keys.shrink() + R::shrink(&mut self.columns)) as u64;
+        match self.charged.bytes().checked_sub(bytes) {
+            Some(less) => self.charged.give_back(less),
+            None => self.charged.add(bytes - self.charged.bytes())?,
+        }
+        self.bytes = bytes;
+        Ok(())
+    }
+
+    /// (A key of eight bytes is counted with its number, or with where it ends.)
+    fn row_bytes() -> usize {
+        size_of::<R>() + size_of::<usize>()
+    }
+
+    fn make_room(&mut self, bytes: u64) -> Result<(), OutOfMemory> {
+        self.bytes += bytes;
+        match self.bytes.checked_sub(self.charged.bytes()) {
+            None | Some(0) => Ok(()),
+            Some(more) => self.charged.add(more.next_multiple_of(STEP_BYTES)),
+        }
+    }
+}
+
+/// See the file's beginning.
+pub(super) struct Block<R: Columns> {
+    /// Its range begins here and ends where the next block's begins.
+    pub(super) first: Box<[u8]>,
+    pub(super) rows: Rows<R>,
+    pub(super) zones: R::Zones,
+    pub(super) changes: Changes,
+}
+
+impl<R: Columns> Block<R> {
+    /// Of rows that are read later, if at all: all count as written since.
+    pub(super) fn unread(memory: &Arc<Memory>, first: Box<[u8]>) -> Block<R> {
+        let block = Block::awaited(memory, first, 0);
+        block.changes.note_all();
+        block
+    }
+
+    /// Of rows that are being read: what is written meanwhile is noted.
+    pub(super) fn awaited(memory: &Arc<Memory>, first: Box<[u8]>, changes_max: usize) -> Block<R> {
+        let rows = Rows::new(memory, false);
+        let (zones, changes) = (R::zones(&rows.columns), Changes::new(memory, changes_max));
+        Block { first, rows, zones, changes }
+    }
+
+    /// Of these rows.
+    pub(super) fn of_rows(
+        memory: &Arc<Memory>,
+        first: Box<[u8]>,
+        mut rows: Rows<R>,
+        changes_max: usize,
+    ) -> Result<Block<R>, OutOfMemory> {
+        rows.shrink()?;
+        rows.charged.add((size_of::<Block<R>>() + first.len()) as u64)?;
+        let (zones, changes) = (R::zones(&rows.columns), Changes::new(memory, changes_max));
+        Ok(Block { first, rows, zones, changes })
+    }
+}
+
+/// What has been written since the rows of a block were read.
+#[derive(Debug)]
+pub(super) struct Changes {
+    /// One of the below; only grows.
+    state: AtomicU32,
+    keys: Mutex<BTreeSet<Box<[u8]>>>,
+    /// With more keys, or without memory for one more, all count as written.
+    keys_max: usize,
+    charged: Charged,
+}
+
+const NOTHING: u32 = 0;
+const SOME: u32 = 1;
+const ALL: u32 = 2;
+
+/// What is to be done about a block's changes.
+pub(super) enum Changed {
+    Nothing,
+    /// The rows under these keys have to be looked at.
+    Some(Vec<Box<[u8]>>),
+    /// The whole range has to be read.
+    All,
+}
+
+/// Bytes that an entry of the set takes beside its key's, roughly.
+const ENTRY_BYTES: usize = 48;
+
+impl Changes {
+    fn new(memory: &Arc<Memory>, keys_max: usize) -> Changes {
+        let charged = Charged::nothing(memory);
+        Changes { state: AtomicU32::new(NOTHING), keys: Mutex::default(), keys_max, charged }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        // Acquire: pairs with the Release in `note`.
+        self.state.load(Ordering::Acquire) == NOTHING
+    }
+
+    /// The row under this key is about to be written.
+    pub(super) fn note(&self, key: &[u8]) {
+        if self.state.load(Ordering::Relaxed) == ALL {
+            return; // (it never goes back)
+        }
+        let mut keys = lock(&self.keys);
+        if self.state.load(Ordering::Relaxed) == ALL || keys.contains(key) {
+            return;
+        }
+        if keys.len() == self.keys_max || self.charged.add(entry_bytes(key)).is_err() {
+            // Release: pairs with the Acquire of readers.
+            self.state.store(ALL, Ordering::Release);
+            self.charged.give_back(self.charged.bytes());
+            *keys = BTreeSet::new();
+            return;
+        }
+        keys.insert(key.into());
+        self.state.store(SOME, Ordering::Release); // as above
+    }
+
+    /// All count as written.
+    pub(super) fn note_all(&self) {
+        self.state.store(ALL, Ordering::Release); // pairs with the Acquire of readers
+    }
+
+    pub(super) fn get(&self) -> Changed {
+        if self.is_empty() {
+            return Changed::Nothing;
+        }
+        let keys = lock(&self.keys);
+        match self.state.load(Ordering::Acquire) {
+            ALL => Changed::All,
+            _ => Changed::Some(keys.iter().cloned().collect()),
+        }
+    }
+}
+
+fn entry_bytes(key: &[u8]) -> u64 {
+    (key.len() + ENTRY_BYTES) as u64
+}
+
+/// Bytes in the account, until it is dropped. (Changed by one thread at a time.)
+#[derive(Debug)]
+struct Charged {
+    memory: Arc<Memory>,
+    bytes: AtomicU64,
+}
+
+impl Charged {
+    fn nothing(memory: &Arc<Memory>) -> Charged {
+        Charged { memory: memory.clone(), bytes: AtomicU64::new(0) }
+    }
+
+    fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed) // of the one thread
+    }
+
+    /// Counts more, or fails and counts nothing.
+    fn add(&self, bytes: u64) -> Result<(), OutOfMemory> {
+        self.memory.charge(Kind::Other, bytes)?;
+        self.bytes.store(self.bytes() + bytes, Ordering::Relaxed); // as above
+        Ok(())
+    }
+
+    fn give_back(&self, bytes: u64) {
+        self.memory.release(Kind::Other, bytes);
+        self.bytes.store(self.bytes() - bytes, Ordering::Relaxed); // as above
+    }
+}
+
+impl Drop for Charged {
+    fn drop(&mut self) {
+        self.memory.release(Kind::Other, self.bytes());
+    }
+}
+
+#[cfg(all(test, not(any(braid_shuttle, braid_loom))))]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+
+    /// Changes are noted by key up to the limit, then as a whole; their memory is in the account and given back.
+    #[test]
+    fn changes_are_bounded() {
+        let memory = Memory::new(1 << 20);
+        let before = memory.used_bytes(Kind::Other);
+        let mut rows = Rows::<(u64,)>::new(&memory, true);
+        (0..8u64).for_each(|key| rows.push(&key.to_be_bytes(), (key,)).unwrap());
+        let block = Block::of_rows(&memory, Box::default(), rows, 2).unwrap();
+        let built = memory.used_bytes(Kind::Other);
+        assert!(built > before && block.changes.is_empty());
+        let note = |key: u64| block.changes.note(&key.to_be_bytes());
+        (note(3), note(3), note(9));
+        assert!(memory.used_bytes(Kind::Other) > built);
+        let Changed::Some(keys) = block.changes.get() else { panic!("two keys") };
+        assert_eq!(keys, [3u64, 9].map(|key| Box::from(key.to_be_bytes())));
+        note(4);
+        assert!(matches!(block.changes.get(), Changed::All));
+        assert_eq!(memory.used_bytes(Kind::Other), built);
+        drop(block);
+        assert_eq!(memory.used_bytes(Kind::Other), before);
+    }
+
+    /// Without memory for a key all count as written, and rows are refused, whatever there was before.
+    #[test]
+    fn without_memory() {
+        let memory = Memory::new(1 << 20);
+        let before = memory.used_bytes(Kind::Other);
+        let block = Block::<(u64,)>::awaited(&memory, Box::default(), 8);
+        let all = (1 << 20) - memory.total_used_bytes();
+        memory.charge(Kind::Other, all).unwrap();
+        let mut rows = Rows::<(u64,)>::new(&memory, true);
+        assert_eq!(rows.push(&[0; 8], (1,)), Err(OutOfMemory));
+        block.changes.note(b"a key");
+        assert!(matches!(block.changes.get(), Changed::All));
+        memory.release(Kind::Other, all);
+        drop((block, rows));
+        assert_eq!(memory.used_bytes(Kind::Other), before);
+    }
+}

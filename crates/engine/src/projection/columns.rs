@@ -1,0 +1,182 @@
+//! What a projection takes rows apart into: columns of fixed-size values, and the least and greatest of each block.
+
+use std::fmt;
+use std::ops::{Bound, Range, RangeBounds};
+
+/// The columns of a [`Projection`](crate::Projection): a tuple of up to twelve values, or an array, whose elements are columns of one
+/// type. A value is anything that is [`Copy`] and has an order: numbers, `bool`, moments, arrays of bytes, enums and structs that derive
+/// both. What the application always reads together can be one column, as a tuple or a struct within the tuple.
+pub trait Columns: Copy + Send + Sync + 'static {
+    /// What a batch has of them: a slice for each column.
+    type Slices<'b>: Copy;
+    /// A [`Zone`] for each column.
+    type Zones: Copy + Send + Sync;
+    #[doc(hidden)]
+    type Vectors: Send + Sync;
+
+    #[doc(hidden)]
+    fn vectors() -> Self::Vectors;
+    #[doc(hidden)]
+    fn push(self, to: &mut Self::Vectors);
+    #[doc(hidden)]
+    fn append(to: &mut Self::Vectors, from: &Self::Vectors, rows: Range<usize>);
+    #[doc(hidden)]
+    fn clear(vectors: &mut Self::Vectors);
+    /// Gives back what a vector has room for and does not need; returns what they take.
+    #[doc(hidden)]
+    fn shrink(vectors: &mut Self::Vectors) -> usize;
+    #[doc(hidden)]
+    fn slices(vectors: &Self::Vectors, rows: Range<usize>) -> Self::Slices<'_>;
+    #[doc(hidden)]
+    fn zones(vectors: &Self::Vectors) -> Self::Zones;
+}
+
+/// The least and the greatest value of a column in one block. Values that are not equal to themselves (NaN) are left out.
+#[derive(Clone, Copy, PartialEq)]
+pub struct Zone<T>(Option<(T, T)>);
+
+impl<T: Copy + PartialOrd> Zone<T> {
+    fn of(column: &[T]) -> Self {
+        let mut values = column.iter().copied().filter(|value| value.partial_cmp(value).is_some());
+        let Some(first) = values.next() else { return Zone(None) };
+        Zone(Some(values.fold((first, first), |(min, max), value| {
+            (if value < min { value } else { min }, if value > max { value } else { max })
+        })))
+    }
+
+    /// The least value; `None` if there is none.
+    pub fn min(&self) -> Option<T> {
+        self.0.map(|(min, _)| min)
+    }
+
+    /// The greatest value; `None` if there is none.
+    pub fn max(&self) -> Option<T> {
+        self.0.map(|(_, max)| max)
+    }
+
+    /// Whether a value of this range can be in the block.
+    pub fn meets(&self, range: impl RangeBounds<T>) -> bool {
+        let Some((min, max)) = self.0 else { return false };
+        let begins = match range.start_bound() {
+            Bound::Included(from) => max >= *from,
+            Bound::Excluded(from) => max > *from,
+            Bound::Unbounded => true,
+        };
+        begins
+            && match range.end_bound() {
+                Bound::Included(to) => min <= *to,
+                Bound::Excluded(to) => min < *to,
+                Bound::Unbounded => true,
+            }
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Zone<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Some((min, max)) => write!(f, "{min:?}..={max:?}"),
+            None => f.write_str("nothing"),
+        }
+    }
+}
+
+fn shrink<T>(vector: &mut Vec<T>) -> usize {
+    vector.shrink_to_fit();
+    vector.capacity() * size_of::<T>()
+}
+
+macro_rules! tuple {
+    ($($T:ident $n:tt),+) => {
+        impl<$($T: Copy + PartialOrd + Send + Sync + 'static),+> Columns for ($($T,)+) {
+            type Slices<'b> = ($(&'b [$T],)+);
+            type Zones = ($(Zone<$T>,)+);
+            type Vectors = ($(Vec<$T>,)+);
+
+            fn vectors() -> Self::Vectors {
+                ($(Vec::<$T>::new(),)+)
+            }
+            fn push(self, to: &mut Self::Vectors) {
+                $(to.$n.push(self.$n);)+
+            }
+            fn append(to: &mut Self::Vectors, from: &Self::Vectors, rows: Range<usize>) {
+                $(to.$n.extend_from_slice(&from.$n[rows.clone()]);)+
+            }
+            fn clear(vectors: &mut Self::Vectors) {
+                $(vectors.$n.clear();)+
+            }
+            fn shrink(vectors: &mut Self::Vectors) -> usize {
+                0 $(+ shrink(&mut vectors.$n))+
+            }
+            fn slices(vectors: &Self::Vectors, rows: Range<usize>) -> Self::Slices<'_> {
+                ($(&vectors.$n[rows.clone()],)+)
+            }
+            fn zones(vectors: &Self::Vectors) -> Self::Zones {
+                ($(Zone::of(&vectors.$n),)+)
+            }
+        }
+    };
+}
+
+tuple!(A 0);
+tuple!(A 0, B 1);
+tuple!(A 0, B 1, C 2);
+tuple!(A 0, B 1, C 2, D 3);
+tuple!(A 0, B 1, C 2, D 3, E 4);
+tuple!(A 0, B 1, C 2, D 3, E 4, F 5);
+tuple!(A 0, B 1, C 2, D 3, E 4, F 5, G 6);
+tuple!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7);
+tuple!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8);
+tuple!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9);
+tuple!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10);
+tuple!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10, L 11);
+
+impl<T: Copy + PartialOrd + Send + Sync + 'static, const N: usize> Columns for [T; N] {
+    type Slices<'b> = [&'b [T]; N];
+    type Zones = [Zone<T>; N];
+    type Vectors = [Vec<T>; N];
+
+    fn vectors() -> Self::Vectors {
+        std::array::from_fn(|_| Vec::new())
+    }
+    fn push(self, to: &mut Self::Vectors) {
+        for (value, column) in self.into_iter().zip(to) {
+            column.push(value);
+        }
+    }
+    fn append(to: &mut Self::Vectors, from: &Self::Vectors, rows: Range<usize>) {
+        for (to, from) in to.iter_mut().zip(from) {
+            to.extend_from_slice(&from[rows.clone()]);
+        }
+    }
+    fn clear(vectors: &mut Self::Vectors) {
+        vectors.iter_mut().for_each(Vec::clear);
+    }
+    fn shrink(vectors: &mut Self::Vectors) -> usize {
+        vectors.iter_mut().map(shrink).sum()
+    }
+    fn slices(vectors: &Self::Vectors, rows: Range<usize>) -> Self::Slices<'_> {
+        std::array::from_fn(|n| &vectors[n][rows.clone()])
+    }
+    fn zones(vectors: &Self::Vectors) -> Self::Zones {
+        std::array::from_fn(|n| Zone::of(&vectors[n]))
+    }
+}
+
+#[cfg(all(test, not(any(braid_shuttle, braid_loom))))]
+mod tests {
+    use super::*;
+
+    /// A zone meets exactly the ranges in which one of its values can be.
+    #[test]
+    fn zones() {
+        let zone = Zone::of(&[3, 7, 5]);
+        assert_eq!((zone.min(), zone.max()), (Some(3), Some(7)));
+        assert!(zone.meets(7..) && zone.meets(..=3) && zone.meets(4..5) && zone.meets(..));
+        assert!(!zone.meets(8..) && !zone.meets(..3));
+        assert!(!zone.meets((Bound::Excluded(7), Bound::Unbounded)));
+        let zone = Zone::of(&[f64::NAN, 1.0, f64::NAN, -1.0]);
+        assert_eq!((zone.min(), zone.max()), (Some(-1.0), Some(1.0)));
+        let none = Zone::of(&[f64::NAN]);
+        assert!(none.min().is_none() && none.max().is_none() && !none.meets(..));
+    }
+}

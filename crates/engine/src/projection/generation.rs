@@ -1,0 +1,168 @@
+//! All blocks of a projection as they were built together, and what a write is noted in.
+//!
+//! Invariants: the first block begins before all keys and each next one behind the one before, so every key is in the range of one
+//! block. While a generation is being built, writes are noted in it and in the present one; blocks that both have are the same.
+
+use super::block::Block;
+use super::columns::Columns;
+use crate::memory::Memory;
+use crate::sync::Arc;
+use std::sync::{PoisonError, RwLock};
+
+pub(super) struct Generation<R: Columns> {
+    /// The first eight bytes of where each block begins: most searches need no more.
+    starts: Vec<u64>,
+    pub(super) blocks: Vec<Arc<Block<R>>>,
+    /// The snapshot that its rows were read by.
+    pub(super) readable_from: u64,
+}
+
+impl<R: Columns> Generation<R> {
+    pub(super) fn new(blocks: Vec<Arc<Block<R>>>, readable_from: u64) -> Self {
+        debug_assert!(blocks[0].first.is_empty());
+        debug_assert!(blocks.is_sorted_by(|one, next| one.first < next.first));
+        let starts = blocks.iter().map(|block| prefix(&block.first)).collect();
+        Generation { starts, blocks, readable_from }
+    }
+
+    /// Nothing has been read yet.
+    pub(super) fn unread(memory: &Arc<Memory>) -> Self {
+        Generation::new(vec![Arc::new(Block::unread(memory, Box::default()))], 0)
+    }
+
+    /// The number of the block whose range has this key.
+    pub(super) fn find(&self, key: &[u8]) -> usize {
+        let word = prefix(key);
+        let (mut from, mut to) = (0, self.starts.len());
+        while from < to {
+            let middle = from.midpoint(to);
+            let order = self.starts[middle].cmp(&word).then_with(|| (*self.blocks[middle].first).cmp(key));
+            if order.is_le() { from = middle + 1 } else { to = middle }
+        }
+        from - 1
+    }
+
+    fn note(&self, key: &[u8]) {
+        self.blocks[self.find(key)].changes.note(key);
+    }
+}
+
+/// Orders keys that differ in it.
+fn prefix(key: &[u8]) -> u64 {
+    let (head, mut word) = (key.len().min(8), [0; 8]);
+    word[..head].copy_from_slice(&key[..head]);
+    u64::from_be_bytes(word)
+}
+
+/// The present generation, and the next one while it is being built.
+pub(super) struct Generations<R: Columns>(RwLock<Pair<R>>);
+
+struct Pair<R: Columns> {
+    present: Arc<Generation<R>>,
+    next: Option<Arc<Generation<R>>>,
+}
+
+impl<R: Columns> Generations<R> {
+    pub(super) fn new(present: Generation<R>) -> Self {
+        Generations(RwLock::new(Pair { present: Arc::new(present), next: None }))
+    }
+
+    pub(super) fn present(&self) -> Arc<Generation<R>> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).present.clone()
+    }
+
+    /// The row under this key is about to be written.
+    pub(super) fn note(&self, key: &[u8]) {
+        let pair = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        pair.present.note(key);
+        if let Some(next) = &pair.next {
+            next.note(key);
+        }
+    }
+
+    /// From now on writes are noted in this one too, or in the present one alone.
+    pub(super) fn prepare(&self, next: Option<Arc<Generation<R>>>) {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).next = next;
+    }
+
+    /// Makes a generation the present one; what was noted in the one being built while this one's rows were read is noted in it.
+    pub(super) fn publish(&self, built: Generation<R>) {
+        let mut pair = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(next) = pair.next.take() {
+            next.hand_over(&built);
+        }
+        pair.present = Arc::new(built);
+    }
+}
+
+impl<R: Columns> Generation<R> {
+    /// Notes in `built`, which has the same ranges or parts of them, what is noted here.
+    fn hand_over(&self, built: &Generation<R>) {
+        use super::block::Changed;
+        for (number, block) in self.blocks.iter().enumerate() {
+            match block.changes.get() {
+                Changed::Nothing => {}
+                Changed::Some(keys) => keys.iter().for_each(|key| built.note(key)),
+                Changed::All => {
+                    let from = built.find(&block.first);
+                    let next = self.blocks.get(number + 1);
+                    let to = next.map_or(built.blocks.len(), |next| built.find(&next.first));
+                    built.blocks[from..to].iter().for_each(|block| block.changes.note_all());
+                }
+            }
+        }
+    }
+}
+
+#[cfg(all(test, not(any(braid_shuttle, braid_loom))))]
+mod tests {
+    use super::super::block::{Changed, Rows};
+    use super::*;
+
+    fn generation(memory: &Arc<Memory>, starts: &[&str], keys_max: usize) -> Generation<(u8,)> {
+        let block = |first: &&str| {
+            let rows = Rows::new(memory, false);
+            Arc::new(Block::of_rows(memory, first.as_bytes().into(), rows, keys_max).expect("room"))
+        };
+        Generation::new(starts.iter().map(block).collect(), 1)
+    }
+
+    /// Each key is in the range of the block that begins at it or before it.
+    #[test]
+    fn ranges() {
+        let memory = Memory::new(1 << 20);
+        let some = generation(&memory, &["", "a", "abcdefgh", "abcdefgh\0", "abcdefghi", "b"], 4);
+        for (key, block) in [
+            ("", 0),
+            ("A", 0),
+            ("a", 1),
+            ("a\0", 1),
+            ("abcdefgg", 1),
+            ("abcdefgh", 2),
+            ("abcdefgh\0", 3),
+            ("abcdefgh\0\0", 3),
+            ("abcdefghz", 4),
+            ("b", 5),
+            ("zzzzzzzzzzz", 5),
+        ] {
+            assert_eq!(some.find(key.as_bytes()), block, "{key:?}");
+        }
+    }
+
+    /// What is written while a generation is being built is noted in the finished one, whatever the bounds of its blocks.
+    #[test]
+    fn writes_meanwhile() {
+        let memory = Memory::new(1 << 20);
+        let all = Generations::new(generation(&memory, &["", "m"], 8));
+        all.prepare(Some(Arc::new(generation(&memory, &["", "m"], 1))));
+        all.note(b"a");
+        (all.note(b"x"), all.note(b"y"));
+        all.publish(generation(&memory, &["", "f", "m", "s"], 8));
+        let changed = |block: usize| all.present().blocks[block].changes.get();
+        assert!(matches!(changed(0), Changed::Some(keys) if keys == [Box::from(*b"a")]));
+        assert!(matches!(changed(1), Changed::Nothing));
+        assert!(matches!((changed(2), changed(3)), (Changed::All, Changed::All)));
+        all.note(b"g");
+        assert!(matches!(changed(1), Changed::Some(_)));
+    }
+}

@@ -1,0 +1,152 @@
+//! The encoded keys of a block's rows, in ascending order.
+
+use std::cmp::Ordering;
+use std::ops::Range;
+
+/// Keys of eight bytes as the numbers that sort like them, others one behind the other.
+#[derive(Debug)]
+pub(super) enum Keys {
+    Words(Vec<u64>),
+    Bytes {
+        /// Where each key ends in `bytes`.
+        ends: Vec<usize>,
+        bytes: Vec<u8>,
+    },
+}
+
+impl Keys {
+    pub(super) fn new(are_words: bool) -> Keys {
+        match are_words {
+            true => Keys::Words(Vec::new()),
+            false => Keys::Bytes { ends: Vec::new(), bytes: Vec::new() },
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Keys::Words(words) => words.len(),
+            Keys::Bytes { ends, .. } => ends.len(),
+        }
+    }
+
+    pub(super) fn push(&mut self, key: &[u8]) {
+        match self {
+            Keys::Words(words) => words.push(word(key)),
+            Keys::Bytes { ends, bytes } => {
+                bytes.extend_from_slice(key);
+                ends.push(bytes.len());
+            }
+        }
+    }
+
+    /// The key of a row; `buffer` holds it where it is a number.
+    pub(super) fn get<'k>(&'k self, row: usize, buffer: &'k mut [u8; 8]) -> &'k [u8] {
+        match self {
+            Keys::Words(words) => {
+                *buffer = words[row].to_be_bytes();
+                buffer
+            }
+            Keys::Bytes { ends, bytes } => &bytes[span(ends, row)],
+        }
+    }
+
+    /// How many keys are less than this one.
+    pub(super) fn below(&self, key: &[u8]) -> usize {
+        match self {
+            Keys::Words(words) if key.len() == 8 => words.partition_point(|&other| other < word(key)),
+            Keys::Words(words) => words.partition_point(|other| other.to_be_bytes().as_slice() < key),
+            Keys::Bytes { ends, bytes } => {
+                let (mut from, mut to) = (0, ends.len());
+                while from < to {
+                    let middle = from.midpoint(to);
+                    match bytes[span(ends, middle)].cmp(key) {
+                        Ordering::Less => from = middle + 1,
+                        _ => to = middle,
+                    }
+                }
+                from
+            }
+        }
+    }
+
+    /// Whether this is the key of the row, if there is such a row.
+    pub(super) fn is(&self, row: usize, key: &[u8]) -> bool {
+        row < self.len() && self.get(row, &mut [0; 8]) == key
+    }
+
+    /// Adds those of some rows of `from`.
+    pub(super) fn append(&mut self, from: &Keys, rows: Range<usize>) {
+        match (self, from) {
+            (Keys::Words(to), Keys::Words(from)) => to.extend_from_slice(&from[rows]),
+            (to, from) => rows.for_each(|row| to.push(from.get(row, &mut [0; 8]))),
+        }
+    }
+
+    /// What some of them take beyond eight bytes each.
+    pub(super) fn bytes_of(&self, rows: &Range<usize>) -> usize {
+        match self {
+            _ if rows.is_empty() => 0,
+            Keys::Words(_) => 0,
+            Keys::Bytes { ends, .. } => ends[rows.end - 1] - span(ends, rows.start).start,
+        }
+    }
+
+    pub(super) fn clear(&mut self) {
+        match self {
+            Keys::Words(words) => words.clear(),
+            Keys::Bytes { ends, bytes } => {
+                ends.clear();
+                bytes.clear();
+            }
+        }
+    }
+
+    /// Gives back what there is room for and no need; returns the number of bytes that are left.
+    pub(super) fn shrink(&mut self) -> usize {
+        match self {
+            Keys::Words(words) => {
+                words.shrink_to_fit();
+                words.capacity() * size_of::<u64>()
+            }
+            Keys::Bytes { ends, bytes } => {
+                ends.shrink_to_fit();
+                bytes.shrink_to_fit();
+                ends.capacity() * size_of::<usize>() + bytes.capacity()
+            }
+        }
+    }
+}
+
+fn word(key: &[u8]) -> u64 {
+    u64::from_be_bytes(key.try_into().expect("a table's keys have eight bytes, or it is no such table"))
+}
+
+fn span(ends: &[usize], row: usize) -> Range<usize> {
+    row.checked_sub(1).map_or(0, |before| ends[before])..ends[row]
+}
+
+#[cfg(all(test, not(any(braid_shuttle, braid_loom))))]
+mod tests {
+    use super::*;
+
+    /// Both forms keep, find and copy keys alike.
+    #[test]
+    fn both_forms() {
+        let numbers = [3u64, 5, 1 << 40, u64::MAX];
+        for are_words in [true, false] {
+            let (mut keys, mut part) = (Keys::new(are_words), Keys::new(are_words));
+            numbers.iter().for_each(|number| keys.push(&number.to_be_bytes()));
+            for (row, number) in numbers.iter().enumerate() {
+                assert_eq!(keys.get(row, &mut [0; 8]), number.to_be_bytes());
+                assert_eq!(keys.below(&number.to_be_bytes()), row);
+                assert!(keys.is(row, &number.to_be_bytes()) && !keys.is(row, &4u64.to_be_bytes()));
+            }
+            assert_eq!([keys.below(&4u64.to_be_bytes()), keys.below(b""), keys.below(&[0xff; 9])], [1, 0, 4]);
+            assert!(!keys.is(4, b""));
+            part.append(&keys, 1..3);
+            assert_eq!((part.len(), part.get(1, &mut [0; 8])), (2, &(1u64 << 40).to_be_bytes()[..]));
+            part.clear();
+            assert_eq!((part.len(), part.below(b"x")), (0, 0));
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! Projections: some columns of a table's rows, kept column by column beside the table, for scans of many rows that look at little of
+//! each.
+//!
+//! The table stays what it is: transactions read and write its rows, and nothing of a projection is in a log or a checkpoint. A projection
+//! is a list of blocks ([`Block`](block::Block)) of rows with neighbouring keys, read in one snapshot. A write first notes its key in the
+//! block whose range the key is in; a scan reads the columns of blocks as they lie, and looks in the table for rows that are noted. So
+//! a scan sees what its transaction sees. [`Projection::refresh`] reads blocks again in which something is noted.
+//! Why that is right is in `docs/design/projections.md`.
+//!
+//! After Stonebraker et al.: C-Store, a column-oriented DBMS, VLDB 2005 (projections; a writable store beside the columns), and Lahiri et al.:
+//! Oracle Database In-Memory, a dual format in-memory database, ICDE 2015 (columns beside rows, with a journal of rows that are stale). Here the
+//! journal is by block, and is the only thing that writes touch.
+
+mod block;
+mod columns;
+mod generation;
+mod keys;
+mod refresh;
+mod scan;
+mod selection;
+
+pub use columns::{Columns, Zone};
+pub use scan::{ColumnBatch, ProjectionScan};
+pub use selection::Selection;
+
+use crate::cc::{ConcurrencyControl, Serializable};
+use crate::error::{Error, Result};
+use crate::kernel::Engine;
+use crate::memory::Memory;
+use crate::ops::in_row;
+use crate::secondary::{Declared, open_index};
+use crate::sync::unmodelled::{Mutex, lock};
+use crate::table::{Key, Table, TableInner, Value, decode_whole, index_key};
+use crate::txn::Transaction;
+use generation::{Generation, Generations};
+use std::any::type_name;
+use std::fmt;
+use std::sync::{Arc, Weak};
+
+/// How a projection is kept: see [`Database::projection_with`](crate::Database::projection_with).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ProjectionOptions {
+    /// Rows in a block, at most; 8192 by default. A batch of a scan is a block, so a few columns of it should fit in a cache. A block
+    /// is skipped, and read again, as a whole.
+    pub block_rows: usize,
+}
+
+impl Default for ProjectionOptions {
+    fn default() -> Self {
+        ProjectionOptions { block_rows: 8192 }
+    }
+}
+
+/// Rows in a block at most: a [`Selection`] numbers them in 32 bits.
+const BLOCK_ROWS_MAX: usize = u32::MAX as usize;
+
+impl ProjectionOptions {
+    fn check(&self) -> Result<()> {
+        match (1..=BLOCK_ROWS_MAX).contains(&self.block_rows) {
+            true => Ok(()),
+            false => Err(Error::InvalidOption {
+                option: "block_rows",
+                reason: format!("must be from 1 to {BLOCK_ROWS_MAX}"),
+            }),
+        }
+    }
+
+    /// Keys that are noted in a block before all its rows count as written: then looking for each would take as long.
+    fn changes_max(&self) -> usize {
+        (self.block_rows / 8).max(16)
+    }
+}
+
+/// What makes a row's columns of its key and value, both encoded.
+type Make<R> = dyn Fn(&[u8], &[u8]) -> Result<Option<R>> + Send + Sync;
+
+struct Inner<R: Columns> {
+    options: ProjectionOptions,
+    make: Box<Make<R>>,
+    generations: Generations<R>,
+    memory: Arc<Memory>,
+    /// Held while blocks are read.
+    refreshing: Mutex<()>,
+}
+
+impl<R: Columns> Inner<R> {
+    fn out_of_memory(&self) -> Error {
+        Error::OutOfMemory { limit_bytes: self.memory.limit_bytes() }
+    }
+
+    /// The columns of a row, if it has a part in the projection.
+    fn row(&self, table: &TableInner, key: &[u8], value: &[u8]) -> Result<Option<R>> {
+        (self.make)(key, value).map_err(|error| in_row(error, table, index_key(key)))
+    }
+}
+
+/// Columns of a table's rows; made by [`Database::projection`](crate::Database::projection), which shows how it is used. Clones are
+/// handles to the same.
+pub struct Projection<K, V: ?Sized, R: Columns, C: ConcurrencyControl = Serializable> {
+    /// Weak, as a database that is closed gives its memory back.
+    engine: Weak<Engine<C>>,
+    table: Table<K, V>,
+    inner: Arc<Inner<R>>,
+}
+
+impl<K, V: ?Sized, R: Columns, C: ConcurrencyControl> Clone for Projection<K, V, R, C> {
+    fn clone(&self) -> Self {
+        Projection { engine: self.engine.clone(), table: self.table, inner: self.inner.clone() }
+    }
+}
+
+impl<K, V: ?Sized, R: Columns, C: ConcurrencyControl> fmt::Debug for Projection<K, V, R, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Projection")
+            .field("table", &self.table)
+            .field("options", &self.inner.options)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The projection of this name of a table, or a new one.
+pub(crate) fn open_projection<K: Key, V: Value + ?Sized, R: Columns, C: ConcurrencyControl>(
+    engine: &Arc<Engine<C>>,
+    table: Table<K, V>,
+    name: &str,
+    options: ProjectionOptions,
+    make: impl for<'v> Fn(&K, V::View<'v>) -> Option<R> + Send + Sync + 'static,
+) -> Result<Projection<K, V, R, C>> {
+    options.check()?;
+    let base = table.of_database(engine.id)?;
+    if !base.kind.options.index.is_ordered() {
+        return Err(Error::NoOrder { table: base.name(), index: base.kind.options.index.name() });
+    }
+    let key_type = format!("{} in columns, {} rows in a block", type_name::<R>(), options.block_rows);
+    let inner = Arc::new(Inner {
+        options,
+        make: Box::new(move |key, value| Ok(make(&decode_whole::<K>(key)?, V::view(value)?))),
+        generations: Generations::new(Generation::unread(&engine.memory)),
+        memory: engine.memory.clone(),
+        refreshing: Mutex::default(),
+    });
+    let noted = inner.clone();
+    let declared = Declared {
+        name: name.into(),
+        key_type,
+        is_unique: false,
+        leading_bits: None,
+        extract: Box::new(move |key, _, _| {
+            noted.generations.note(key);
+            Ok(false)
+        }),
+        projection: Some(inner),
+    };
+    let index = open_index(engine, base, declared)?;
+    let found = index.projection.clone().and_then(|inner| inner.downcast().ok());
+    let inner = found.expect("its type is a part of what is compared");
+    Ok(Projection { engine: Arc::downgrade(engine), table, inner })
+}
+
+impl<K, V: ?Sized, R: Columns, C: ConcurrencyControl> Projection<K, V, R, C> {
+    /// Gives the memory of the columns back, when no scan uses them any more. Scans that begin now read the table, until
+    /// [`refresh`](Self::refresh) has read all rows again.
+    pub fn discard(&self) {
+        let _one_at_a_time = lock(&self.inner.refreshing);
+        self.inner.generations.publish(Generation::unread(&self.inner.memory));
+    }
+}
+
+/// Whether a transaction can read rows of the table by what is known of them elsewhere: none changes until it ends, or it reads
+/// as of a snapshot and nothing depends on what it has read.
+fn check_snapshot<C: ConcurrencyControl>(transaction: &Transaction<C>, table: &TableInner) -> Result<()> {
+    match table.is_frozen() || transaction.txn().state().reads_freely() {
+        true => Ok(()),
+        false => Err(Error::NoSnapshot { table: table.name() }),
+    }
+}

@@ -1,0 +1,286 @@
+//! Scans of columns, batch by batch.
+
+use super::block::{Changed, Rows};
+use super::columns::Columns;
+use super::generation::Generation;
+use super::keys::Keys;
+use super::refresh::fill;
+use super::{Inner, Projection, check_snapshot};
+use crate::cc::{ConcurrencyControl, Serializable};
+use crate::error::Result;
+use crate::memory::OutOfMemory;
+use crate::sync::Arc;
+use crate::table::{AsKey, Key, Table, Value, decode_whole, encode_whole};
+use crate::txn::{RawRows, RawTable, Transaction};
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::Bound::{self, Excluded, Included, Unbounded};
+use std::ops::{Range, RangeBounds};
+
+impl<K: Key, V: Value + ?Sized, R: Columns, C: ConcurrencyControl> Projection<K, V, R, C> {
+    /// The columns of the rows whose keys are in a range, in the order of keys, as the transaction sees them.
+    ///
+    /// The transaction has to read as of a snapshot that nothing depends on: under [`Serializable`](crate::Serializable) it has been
+    /// declared [read-only](Transaction::declare_read_only) before it has read anything; under [`Snapshot`](crate::Snapshot) any one
+    /// does. Or the table is [frozen](crate::Database::freeze). Else it is [`Error::NoSnapshot`](crate::Error::NoSnapshot).
+    pub fn scan<'t, A: AsKey<K>>(
+        &self,
+        transaction: &'t Transaction<C>,
+        range: impl RangeBounds<A>,
+    ) -> Result<ProjectionScan<'t, K, V, R, C>> {
+        let txn = transaction.txn().state();
+        let table = self.table.inner(txn.database)?;
+        check_snapshot(transaction, table)?;
+        let (from, to) = (encode(range.start_bound())?, encode(range.end_bound())?);
+        let mut generation = self.inner.generations.present();
+        if txn.snapshot_timestamp() < generation.readable_from {
+            // Its rows are later than those that the transaction sees.
+            generation = Arc::new(Generation::unread(&self.inner.memory));
+        }
+        let at = match &from {
+            Included(key) | Excluded(key) => generation.find(key),
+            Unbounded => 0,
+        };
+        Ok(ProjectionScan {
+            transaction,
+            table: self.table,
+            inner: self.inner.clone(),
+            merged: Rows::new(&self.inner.memory, table.kind.fixed8),
+            generation,
+            at,
+            rest: None,
+            from,
+            to,
+        })
+    }
+
+    /// As [`scan`](Self::scan), of all rows.
+    pub fn scan_all<'t>(&self, transaction: &'t Transaction<C>) -> Result<ProjectionScan<'t, K, V, R, C>> {
+        self.scan::<&K>(transaction, ..)
+    }
+}
+
+/// A bound as the bytes of its key.
+fn encode<K: Key, A: AsKey<K>>(bound: Bound<&A>) -> Result<Bound<Vec<u8>>> {
+    let bytes = |key: &A| {
+        let mut bytes = Vec::new();
+        encode_whole(key, &mut bytes).map(|()| bytes)
+    };
+    Ok(match bound {
+        Included(key) => Included(bytes(key)?),
+        Excluded(key) => Excluded(bytes(key)?),
+        Unbounded => Unbounded,
+    })
+}
+
+/// The rows of a projection, some at a time; made by [`Projection::scan`](crate::Projection::scan).
+pub struct ProjectionScan<'t, K, V: ?Sized, R: Columns, C: ConcurrencyControl = Serializable> {
+    transaction: &'t Transaction<C>,
+    table: Table<K, V>,
+    inner: Arc<Inner<R>>,
+    generation: Arc<Generation<R>>,
+    /// The next block.
+    at: usize,
+    /// Where what is left begins of a range that is read from the table, which ends where the next block begins.
+    rest: Option<Bound<Vec<u8>>>,
+    /// The rows of a batch that are not all in a block.
+    merged: Rows<R>,
+    from: Bound<Vec<u8>>,
+    to: Bound<Vec<u8>>,
+}
+
+impl<K, V: ?Sized, R: Columns, C: ConcurrencyControl> fmt::Debug for ProjectionScan<'_, K, V, R, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ProjectionScan").field("block", &self.at).finish_non_exhaustive()
+    }
+}
+
+/// Where the rows of a batch are.
+enum Place {
+    /// In this block.
+    Block(usize),
+    Merged,
+}
+
+impl<K: Key, V: Value + ?Sized, R: Columns, C: ConcurrencyControl> ProjectionScan<'_, K, V, R, C> {
+    /// The next batch, with a row at least; `None` at the end.
+    #[allow(clippy::should_implement_trait, reason = "a batch is lent from the scan")]
+    pub fn next(&mut self) -> Result<Option<ColumnBatch<'_, K, R>>> {
+        self.next_where(|_| true)
+    }
+
+    /// As [`next`](Self::next), without the blocks of which `can_match` says, by the least and greatest values of their columns, that
+    /// none of their rows is wanted. Rows that are not wanted can be in a batch all the same: blocks are skipped as a whole.
+    ///
+    /// ```
+    /// # use braiddb::{Database, Options, Table};
+    /// # let db = Database::in_memory(Options { workers: 0, ..Options::default() })?;
+    /// let readings: Table<u64, (u32, i32)> = db.table("readings")?; // by time: the sensor, and degrees
+    /// let degrees = db.projection(readings, "degrees by column", |_, (_, degrees)| Some((degrees,)))?;
+    /// db.transact(|tx| (0..9).try_for_each(|time| tx.put(readings, time, (1, time as i32))))?;
+    /// degrees.refresh()?;
+    /// let tx = db.begin()?;
+    /// tx.declare_read_only();
+    /// let (mut scan, mut hot) = (degrees.scan_all(&tx)?, 0);
+    /// while let Some(batch) = scan.next_where(|(degrees,)| degrees.meets(5..))? {
+    ///     let (degrees,) = batch.columns();
+    ///     hot += degrees.iter().filter(|&&degrees| degrees >= 5).count();
+    /// }
+    /// assert_eq!(hot, 4);
+    /// # Ok::<(), braiddb::Error>(())
+    /// ```
+    pub fn next_where(
+        &mut self,
+        mut can_match: impl FnMut(&R::Zones) -> bool,
+    ) -> Result<Option<ColumnBatch<'_, K, R>>> {
+        loop {
+            let Some(place) = self.step(&mut can_match)? else { return Ok(None) };
+            let range = within(&self.rows(&place).keys, &self.from, &self.to);
+            if !range.is_empty() {
+                return Ok(Some(ColumnBatch { rows: self.rows(&place), range, keys: PhantomData }));
+            }
+        }
+    }
+
+    fn rows(&self, place: &Place) -> &Rows<R> {
+        match place {
+            Place::Block(at) => &self.generation.blocks[*at].rows,
+            Place::Merged => &self.merged,
+        }
+    }
+
+    /// Makes the next rows ready, which may be none, or reach beyond the bounds.
+    fn step(&mut self, can_match: &mut impl FnMut(&R::Zones) -> bool) -> Result<Option<Place>> {
+        if self.rest.is_none() {
+            let at = self.at;
+            let Some(block) = self.generation.blocks.get(at) else { return Ok(None) };
+            if !begins_within(&block.first, &self.to) {
+                return Ok(None);
+            }
+            let block = block.clone();
+            self.at += 1;
+            match block.changes.get() {
+                Changed::Nothing => {
+                    self.merged.clear();
+                    return Ok(Some(if can_match(&block.zones) { Place::Block(at) } else { Place::Merged }));
+                }
+                Changed::Some(keys) => return self.merge(&block.rows, &keys).map(|()| Some(Place::Merged)),
+                Changed::All => self.rest = Some(Included(block.first.to_vec())),
+            }
+        }
+        self.read_rest().map(|()| Some(Place::Merged))
+    }
+
+    /// Makes the rows of a block ready, those under these keys as they are in the table.
+    fn merge(&mut self, rows: &Rows<R>, keys: &[Box<[u8]>]) -> Result<()> {
+        self.merged.clear();
+        let transaction = self.transaction;
+        let database = transaction.txn().state().database;
+        let handle = self.table;
+        let table = handle.inner(database)?;
+        let raw = RawTable::new(table, database);
+        let inner = self.inner.clone();
+        let (full, mut done) = (|OutOfMemory| inner.out_of_memory(), 0);
+        for key in keys {
+            let at = rows.keys.below(key);
+            self.merged.append(rows, done..at).map_err(full)?;
+            done = at + usize::from(rows.keys.is(at, key));
+            let Some(value) = transaction.now(|txn| raw.get(txn, key))? else { continue };
+            if let Some(row) = inner.row(table, key, value)? {
+                self.merged.push(key, row).map_err(full)?;
+            }
+        }
+        self.merged.append(rows, done..rows.keys.len()).map_err(full)
+    }
+
+    /// Makes the next rows ready of a range that is read from the table.
+    fn read_rest(&mut self) -> Result<()> {
+        self.merged.clear();
+        let handle = self.table;
+        let table = handle.inner(self.transaction.txn().state().database)?;
+        let rest = self.rest.take().expect("there is one");
+        let from = if is_less(&self.from, &rest) { &rest } else { &self.from };
+        let end = self.generation.blocks.get(self.at).map(|next| &*next.first);
+        let to = match (&self.to, end) {
+            (Included(to) | Excluded(to), Some(end)) if **to >= *end => Excluded(end),
+            (Unbounded, Some(end)) => Excluded(end),
+            (to, _) => to.as_ref().map(Vec::as_slice),
+        };
+        let from = from.as_ref().map(Vec::as_slice);
+        let mut range = RawRows::between(self.transaction, table, from, to);
+        let next = fill(&mut self.merged, &mut range, &self.inner, table)?;
+        self.rest = next.map(Included);
+        Ok(())
+    }
+}
+
+/// Whether a range that begins at `first` has keys up to this bound.
+fn begins_within(first: &[u8], to: &Bound<Vec<u8>>) -> bool {
+    match to {
+        Included(to) => first <= to,
+        Excluded(to) => first < to,
+        Unbounded => true,
+    }
+}
+
+/// Whether a lower bound is less than a key that is included.
+fn is_less(from: &Bound<Vec<u8>>, key: &Bound<Vec<u8>>) -> bool {
+    match (from, key) {
+        (Included(from) | Excluded(from), Included(key)) => from < key,
+        _ => true,
+    }
+}
+
+/// The rows whose keys are within these bounds.
+fn within(keys: &Keys, from: &Bound<Vec<u8>>, to: &Bound<Vec<u8>>) -> Range<usize> {
+    let behind = |key: &[u8]| {
+        let at = keys.below(key);
+        at + usize::from(keys.is(at, key))
+    };
+    let begin = match from {
+        Included(from) => keys.below(from),
+        Excluded(from) => behind(from),
+        Unbounded => 0,
+    };
+    let end = match to {
+        Included(to) => behind(to),
+        Excluded(to) => keys.below(to),
+        Unbounded => keys.len(),
+    };
+    begin..end.max(begin)
+}
+
+/// Some rows with neighbouring keys, column by column; lent by [`ProjectionScan::next`].
+pub struct ColumnBatch<'b, K, R: Columns> {
+    rows: &'b Rows<R>,
+    range: Range<usize>,
+    keys: PhantomData<fn() -> K>,
+}
+
+impl<K, R: Columns> fmt::Debug for ColumnBatch<'_, K, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ColumnBatch").field("rows", &self.range.len()).finish_non_exhaustive()
+    }
+}
+
+impl<'b, K: Key, R: Columns> ColumnBatch<'b, K, R> {
+    /// The number of rows; one at least.
+    #[allow(clippy::len_without_is_empty, reason = "it is never empty")]
+    pub fn len(&self) -> usize {
+        self.range.len()
+    }
+
+    /// The columns: slices of this length.
+    pub fn columns(&self) -> R::Slices<'b> {
+        R::slices(&self.rows.columns, self.range.clone())
+    }
+
+    /// The key of a row, by which the rest of it can be read in the table.
+    ///
+    /// # Panics
+    /// If there is no such row.
+    pub fn key(&self, row: usize) -> Result<K> {
+        assert!(row < self.range.len(), "a batch of {} rows has no row {row}", self.range.len());
+        decode_whole(self.rows.keys.get(self.range.start + row, &mut [0; 8]))
+    }
+}

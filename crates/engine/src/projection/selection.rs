@@ -1,0 +1,78 @@
+//! Selection vectors: which rows of a batch a query goes on with.
+
+use std::ops::Deref;
+
+/// The numbers of some rows of a batch, ascending: a slice of `u32`. Made and narrowed by conditions on columns, without branches that depend on
+/// values, so that a condition which holds for half of the rows costs no more than one that holds for none.
+///
+/// ```
+/// let (prices, counts) = ([5, 20, 30, 7], [1, 0, 2, 9]);
+/// let mut selection = braiddb::Selection::default();
+/// selection.select(&prices, |price| price >= 7);
+/// selection.narrow(&counts, |count| count > 0);
+/// assert_eq!(*selection, [2, 3]);
+/// assert_eq!(selection.iter().map(|&row| prices[row as usize]).sum::<i32>(), 37);
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Selection {
+    /// As long as the longest batch so far.
+    rows: Vec<u32>,
+    len: usize,
+}
+
+impl Selection {
+    /// The rows of `column` whose value meets the condition, in place of what was selected before.
+    pub fn select<T: Copy>(&mut self, column: &[T], mut condition: impl FnMut(T) -> bool) {
+        if self.rows.len() < column.len() {
+            self.rows.resize(column.len(), 0);
+        }
+        let (rows, mut len) = (&mut self.rows[..column.len()], 0);
+        for (row, &value) in column.iter().enumerate() {
+            rows[len] = row as u32;
+            len += usize::from(condition(value));
+        }
+        self.len = len;
+    }
+
+    /// Those of the selected rows whose value in another column of the same batch meets the condition.
+    ///
+    /// # Panics
+    /// If a selected row is not in `column`: it is of another batch.
+    pub fn narrow<T: Copy>(&mut self, column: &[T], mut condition: impl FnMut(T) -> bool) {
+        let mut len = 0;
+        for at in 0..self.len {
+            let row = self.rows[at];
+            self.rows[len] = row;
+            len += usize::from(condition(column[row as usize]));
+        }
+        self.len = len;
+    }
+}
+
+impl Deref for Selection {
+    type Target = [u32];
+
+    fn deref(&self) -> &[u32] {
+        &self.rows[..self.len]
+    }
+}
+
+#[cfg(all(test, not(any(braid_shuttle, braid_loom))))]
+mod tests {
+    use super::*;
+
+    /// A selection is what a filter would keep, also in a shorter batch than before.
+    #[test]
+    fn selects_as_filters_do() {
+        let mut selection = Selection::default();
+        for rows in [100u32, 10, 0, 50] {
+            let column: Vec<u32> = (0..rows).map(|row| row * 7 % 11).collect();
+            selection.select(&column, |value| value > 3);
+            let kept: Vec<u32> = (0..rows).filter(|&row| column[row as usize] > 3).collect();
+            assert_eq!(*selection, kept);
+            selection.narrow(&column, |value| value % 2 == 0);
+            let kept: Vec<u32> = kept.into_iter().filter(|&row| column[row as usize] % 2 == 0).collect();
+            assert_eq!(*selection, kept);
+        }
+    }
+}

@@ -1,0 +1,617 @@
+//! Projections: columns of a table's rows beside the table.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use braiddb::storage::MemoryStorage;
+use braiddb::suspend::Seeded;
+use braiddb::{
+    Columns, ConcurrencyControl, Database, Error, HStore, IndexKind, MultiVersion, NoWait, Options,
+    Projection, ProjectionOptions, Result, Selection, Serializable, Silo, Snapshot, Table, TableOptions,
+    Transaction,
+};
+use std::ops::{Bound, RangeBounds};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
+
+fn options() -> Options {
+    Options { workers: 0, ..Options::default() }
+}
+
+fn in_memory<C: ConcurrencyControl>() -> Database<C> {
+    Database::in_memory_with(options(), Arc::new(braiddb::metrics::SystemClock::default())).unwrap()
+}
+
+fn blocks_of(block_rows: usize) -> ProjectionOptions {
+    let mut options = ProjectionOptions::default();
+    options.block_rows = block_rows;
+    options
+}
+
+type Numbers = Table<u64, i64>;
+
+/// Rows `keys`, each with its key as its value.
+fn fill<C: ConcurrencyControl>(db: &Database<C>, table: Numbers, keys: std::ops::Range<u64>) {
+    db.transact(|tx| keys.clone().try_for_each(|key| tx.put(table, key, key as i64))).unwrap();
+}
+
+fn reader<C: ConcurrencyControl>(db: &Database<C>) -> Transaction<C> {
+    let tx = db.begin().unwrap();
+    tx.declare_read_only();
+    tx
+}
+
+/// The rows of a projection with one column, with their keys.
+fn rows<C: ConcurrencyControl>(
+    projection: &Projection<u64, i64, (i64,), C>,
+    tx: &Transaction<C>,
+    range: impl RangeBounds<u64>,
+) -> Result<Vec<(u64, i64)>> {
+    let (mut scan, mut rows) = (projection.scan(tx, range)?, vec![]);
+    while let Some(batch) = scan.next()? {
+        let (column,) = batch.columns();
+        assert_eq!(column.len(), batch.len());
+        for (row, &value) in column.iter().enumerate() {
+            rows.push((batch.key(row)?, value));
+        }
+    }
+    Ok(rows)
+}
+
+/// The same by the table.
+fn rows_of_table<C: ConcurrencyControl>(
+    table: Numbers,
+    tx: &Transaction<C>,
+    range: impl RangeBounds<u64>,
+) -> Vec<(u64, i64)> {
+    let mut rows = vec![];
+    tx.scan(table, range).for_each(|key, value| rows.push((key, value))).unwrap();
+    rows
+}
+
+fn all<C: ConcurrencyControl>(
+    projection: &Projection<u64, i64, (i64,), C>,
+    db: &Database<C>,
+) -> Vec<(u64, i64)> {
+    rows(projection, &reader(db), ..).unwrap()
+}
+
+fn simple<C: ConcurrencyControl>(
+    block_rows: usize,
+) -> (Database<C>, Numbers, Projection<u64, i64, (i64,), C>) {
+    let db = in_memory();
+    let table = db.table("numbers").unwrap();
+    let projection = db.projection_with(table, "columns", blocks_of(block_rows), |_, value| Some((value,)));
+    (db, table, projection.unwrap())
+}
+
+/// Ends the other threads of a test when it is dropped: also when an assertion has failed.
+struct Ends<'f>(&'f AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
+/// Random writes, refreshes and scans of random ranges, beside the table itself.
+fn behaves_as_the_table<C: ConcurrencyControl>(seed: u64) {
+    let mut random = Seeded::new(seed);
+    let (db, table, projection) = simple::<C>(1 + (random.next_u64() % 20) as usize);
+    let keys = 1 + random.next_u64() % 300;
+    for _ in 0..60 {
+        let written = db.transact(|tx| {
+            for _ in 0..random.next_u64() % 30 {
+                let (key, value) = (random.next_u64() % keys, random.next_u64() as i64 >> 8);
+                match random.next_u64() % 6 {
+                    0 => drop(tx.delete(table, key)?),
+                    1 => drop(tx.add(table, key, 1)?),
+                    2 => drop(tx.update(table, key, value)?),
+                    _ => tx.put(table, key, value)?,
+                }
+            }
+            match random.next_u64().is_multiple_of(8) {
+                true => Err(Error::user("undone")),
+                false => Ok(()),
+            }
+        });
+        assert!(matches!(written, Ok(()) | Err(Error::User(_))), "{written:?}");
+        match random.next_u64() % 8 {
+            0 | 1 => drop(projection.refresh().unwrap()),
+            2 if random.next_u64().is_multiple_of(4) => projection.discard(),
+            3 if random.next_u64().is_multiple_of(4) => db.clear(table).unwrap(),
+            _ => {}
+        }
+        let tx = reader(&db);
+        let mut bound = || {
+            let key = random.next_u64() % (keys + 2);
+            [Bound::Included(key), Bound::Excluded(key), Bound::Unbounded][(random.next_u64() % 3) as usize]
+        };
+        for range in [(Bound::Unbounded, Bound::Unbounded), (bound(), bound()), (bound(), bound())] {
+            let (from, to) = (range.0, range.1);
+            let key = |bound: Bound<u64>| match bound {
+                Bound::Included(key) | Bound::Excluded(key) => Some(key),
+                Bound::Unbounded => None,
+            };
+            if key(from).zip(key(to)).is_some_and(|(from, to)| from >= to) {
+                let found = rows(&projection, &tx, range).unwrap();
+                assert!(found.iter().all(|(key, _)| range.contains(key)), "seed {seed:#x}, {range:?}");
+                continue;
+            }
+            let found = rows(&projection, &tx, range).unwrap();
+            assert_eq!(found, rows_of_table(table, &tx, range), "seed {seed:#x}, {range:?}");
+        }
+    }
+}
+
+#[test]
+fn model() {
+    for seed in 0..40 {
+        behaves_as_the_table::<Serializable>(seed);
+        behaves_as_the_table::<Snapshot>(seed);
+    }
+}
+
+/// Keys of any length, several columns, rows that are left out, and columns that are arrays.
+#[test]
+fn types() {
+    let db = Database::in_memory(options()).unwrap();
+    let table: Table<String, (u32, f64)> = db.table("names").unwrap();
+    let make = |name: &String, (number, factor): (u32, f64)| {
+        (number % 3 != 0).then_some((number, factor, name.len() as u8))
+    };
+    let columns = db.projection_with(table, "columns", blocks_of(10), make).unwrap();
+    let names: Vec<String> =
+        (0..200u32).map(|n| "name ".repeat(1 + n as usize % 7) + &n.to_string()).collect();
+    let put = |step: usize, factor: f64| {
+        db.transact(|tx| {
+            let mut some = names.iter().enumerate().step_by(step);
+            some.try_for_each(|(n, name)| tx.put(table, name.as_str(), (n as u32, n as f64 * factor)))
+        })
+        .unwrap();
+    };
+    let check = || {
+        let (tx, mut found, mut expected) = (reader(&db), vec![], vec![]);
+        let mut scan = columns.scan_all(&tx).unwrap();
+        while let Some(batch) = scan.next().unwrap() {
+            let (numbers, factors, lengths) = batch.columns();
+            for row in 0..batch.len() {
+                found.push((batch.key(row).unwrap(), (numbers[row], factors[row], lengths[row])));
+            }
+        }
+        let collect = |name, value| {
+            if let Some(row) = make(&name, value) {
+                expected.push((name, row));
+            }
+        };
+        tx.scan_all(table).for_each(collect).unwrap();
+        assert_eq!(found, expected);
+    };
+    put(2, 1.0);
+    check();
+    assert_eq!(columns.refresh().unwrap(), 66);
+    check();
+    put(1, 2.0);
+    check();
+    assert!(columns.refresh().unwrap() > 66);
+    check();
+    put(9, 3.0);
+    check();
+
+    let pairs =
+        db.projection(table, "pairs", |_, (number, factor)| Some([f64::from(number), factor])).unwrap();
+    pairs.refresh().unwrap();
+    let (tx, mut sums) = (reader(&db), [0.0, 0.0]);
+    let mut scan = pairs.scan::<&str>(&tx, "name 1".."name 2").unwrap();
+    while let Some(batch) = scan.next().unwrap() {
+        for (sum, column) in sums.iter_mut().zip(batch.columns()) {
+            *sum += column.iter().sum::<f64>();
+        }
+    }
+    let mut expected = [0.0, 0.0];
+    let add = |_, (number, factor)| {
+        expected[0] += f64::from(number);
+        expected[1] += factor;
+    };
+    tx.scan(table, "name 1".."name 2").for_each(add).unwrap();
+    assert_eq!(sums, expected);
+    assert!(sums[0] > 0.0);
+}
+
+/// A transaction that was open before sees by columns what it sees by rows, whatever is written and refreshed meanwhile.
+#[test]
+fn old_snapshots() {
+    let (db, table, projection) = simple::<Snapshot>(8);
+    fill(&db, table, 0..50);
+    projection.refresh().unwrap();
+    let before = reader(&db);
+    db.transact(|tx| tx.put(table, 7, -1)).unwrap();
+    db.transact(|tx| tx.delete(table, 9)).unwrap();
+    fill(&db, table, 50..60);
+    let between = reader(&db);
+    db.transact(|tx| tx.put(table, 8, -1)).unwrap();
+    let found = |tx: &Transaction<Snapshot>| {
+        let found = rows(&projection, tx, ..).unwrap();
+        assert_eq!(found, rows_of_table(table, tx, ..));
+        found
+    };
+    let (first, second) = (found(&before), found(&between));
+    assert_eq!((first.len(), second.len()), (50, 59));
+    drop((before, between));
+    let last = reader(&db);
+    // (It would be waited for by a refresh on this thread.)
+    let refreshed = thread::spawn({
+        let projection = projection.clone();
+        move || projection.refresh().unwrap()
+    });
+    let written = found(&last);
+    drop(last);
+    assert!(refreshed.join().unwrap() >= 19);
+    let after = reader(&db);
+    assert_eq!(found(&after), written);
+    db.transact(|tx| tx.put(table, 0, -1)).unwrap();
+    assert_eq!(found(&after), written);
+}
+
+/// A snapshot that is older than the columns reads the table.
+#[test]
+fn columns_that_are_too_new() {
+    let (db, table, projection) = simple::<Snapshot>(8);
+    fill(&db, table, 0..50);
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let _ends = Ends(&is_over);
+            for value in 0.. {
+                if is_over.load(Relaxed) {
+                    break;
+                }
+                db.transact(|tx| tx.put(table, value as u64 % 50, value)).unwrap();
+                projection.refresh().unwrap();
+            }
+        });
+        let _ends = Ends(&is_over);
+        for _ in 0..300 {
+            // It may begin before a refresh that has waited for older ones opens its snapshot, or later.
+            let tx = reader(&db);
+            thread::yield_now();
+            assert_eq!(rows(&projection, &tx, ..).unwrap(), rows_of_table(table, &tx, ..));
+        }
+    });
+}
+
+/// A transaction that writes sees its own rows by columns, and no longer what it has taken back.
+#[test]
+fn own_writes() {
+    let (db, table, projection) = simple::<Snapshot>(8);
+    fill(&db, table, 0..20);
+    projection.refresh().unwrap();
+    let tx = db.begin().unwrap();
+    tx.put(table, 3, 300).unwrap();
+    tx.delete(table, 4).unwrap();
+    assert_eq!(rows(&projection, &tx, 2..6).unwrap(), [(2, 2), (3, 300), (5, 5)]);
+    let savepoint = tx.savepoint();
+    tx.put(table, 5, 500).unwrap();
+    tx.insert(table, 99, 99).unwrap();
+    assert_eq!(rows(&projection, &tx, 5..).unwrap().last(), Some(&(99, 99)));
+    tx.rollback_to(&savepoint).unwrap();
+    assert_eq!(rows(&projection, &tx, 2..6).unwrap(), [(2, 2), (3, 300), (5, 5)]);
+    assert_eq!(all(&projection, &db)[2..6], [(2, 2), (3, 3), (4, 4), (5, 5)]);
+    tx.abort();
+    assert_eq!(all(&projection, &db), (0..20).map(|key| (key, key as i64)).collect::<Vec<_>>());
+}
+
+/// Threads move amounts from row to row, make and delete rows; others refresh, and scan: each finds the same sum by columns, and
+/// the rows that it finds in the table.
+fn under_concurrency<C: ConcurrencyControl>() {
+    const KEYS: u64 = 500;
+    let (db, table, projection) = simple::<C>(32);
+    fill(&db, table, 0..KEYS);
+    let (sum, is_over) = (KEYS as i64 * (KEYS as i64 - 1) / 2, AtomicBool::new(false));
+    let write = |seed: u64| {
+        let (mut random, _ends) = (Seeded::new(seed), Ends(&is_over));
+        while !is_over.load(Relaxed) {
+            let (from, to) = (random.next_u64() % KEYS, random.next_u64() % (2 * KEYS));
+            let moved = db.transact(|tx| {
+                let Some(amount) = tx.get(table, from)? else { return Ok(()) };
+                if from == to {
+                    return Ok(());
+                }
+                let there = tx.get(table, to)?.unwrap_or(0);
+                tx.delete(table, from)?;
+                tx.put(table, to, there + amount / 2)?;
+                tx.put(table, from, amount - amount / 2)
+            });
+            assert!(matches!(moved, Ok(()) | Err(Error::Conflict)), "{moved:?}");
+        }
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| write(1));
+        scope.spawn(|| write(2));
+        scope.spawn(|| {
+            let _ends = Ends(&is_over);
+            while !is_over.load(Relaxed) {
+                projection.refresh().unwrap();
+            }
+        });
+        let _ends = Ends(&is_over);
+        for _ in 0..150 {
+            let tx = reader(&db);
+            let found = rows(&projection, &tx, ..).unwrap();
+            assert_eq!(found.iter().map(|(_, amount)| amount).sum::<i64>(), sum);
+            assert_eq!(found, rows_of_table(table, &tx, ..));
+        }
+    });
+}
+
+#[test]
+fn concurrency() {
+    under_concurrency::<Serializable>();
+    under_concurrency::<Snapshot>();
+}
+
+/// Blocks in which nothing was written are left as they are, and are skipped by what they have.
+#[test]
+fn blocks() {
+    let (db, table, projection) = simple::<Serializable>(10);
+    fill(&db, table, 0..100);
+    assert_eq!(projection.refresh().unwrap(), 100);
+    assert_eq!(projection.refresh().unwrap(), 0);
+    let batches = |least: i64| {
+        let (tx, mut batches) = (reader(&db), vec![]);
+        let mut scan = projection.scan_all(&tx).unwrap();
+        while let Some(batch) = scan.next_where(|(value,)| value.meets(least..)).unwrap() {
+            batches.push(batch.len());
+        }
+        batches
+    };
+    assert_eq!(batches(0), [10; 10]);
+    assert_eq!(batches(75), [10; 3]);
+    assert_eq!(batches(100), []);
+    db.transact(|tx| tx.put(table, 33, 1000)).unwrap();
+    assert_eq!(batches(75), [10; 4], "a block that was written is looked at");
+    assert_eq!(projection.refresh().unwrap(), 10);
+    assert_eq!(batches(75), [10; 4], "by its greatest value now");
+    assert_eq!(batches(2000), []);
+    fill(&db, table, 100..125);
+    assert_eq!(projection.refresh().unwrap(), 35);
+    assert_eq!(batches(95), [10, 10, 10, 10, 5]);
+    db.transact(|tx| (0..100).try_for_each(|key| tx.delete(table, key).map(drop))).unwrap();
+    projection.refresh().unwrap();
+    assert_eq!(batches(0).iter().sum::<usize>(), 25);
+}
+
+/// By what is selected in columns the rest of a row is read in the table.
+#[test]
+fn rows_by_columns() {
+    let db = Database::in_memory(options()).unwrap();
+    let table: Table<u32, (u16, String)> = db.table("people").unwrap();
+    let born = db.projection(table, "born", |_, (born, _)| Some((born,))).unwrap();
+    db.transact(|tx| {
+        tx.put(table, 1, (1815, "Ada"))?;
+        tx.put(table, 2, (1912, "Alan"))?;
+        tx.put(table, 3, (1906, "Grace"))
+    })
+    .unwrap();
+    born.refresh().unwrap();
+    let (tx, mut selection, mut names) = (reader(&db), Selection::default(), vec![]);
+    let mut scan = born.scan_all(&tx).unwrap();
+    while let Some(batch) = scan.next().unwrap() {
+        let (years,) = batch.columns();
+        selection.select(years, |year| year > 1900);
+        for &row in &*selection {
+            names.push(tx.get(table, batch.key(row as usize).unwrap()).unwrap().unwrap().1);
+        }
+        assert!(catch_unwind(AssertUnwindSafe(|| batch.key(3))).is_err());
+    }
+    assert_eq!(names, ["Alan", "Grace"]);
+}
+
+fn refused<T>(result: Result<T>) -> Error {
+    result.err().expect("refused")
+}
+
+/// What cannot be is refused, with what is in the way and what to do, and leaves everything as it was.
+#[test]
+fn refusals() {
+    let (db, table, projection) = simple::<Serializable>(8);
+    fill(&db, table, 0..5);
+    let tx = db.begin().unwrap();
+    let error = refused(projection.scan_all(&tx));
+    assert!(matches!(&error, Error::NoSnapshot { table } if table == "numbers"), "{error}");
+    assert!(error.to_string().contains("read-only"), "{error}");
+    tx.get(table, 1).unwrap();
+    tx.declare_read_only();
+    assert!(matches!(projection.scan_all(&tx), Err(Error::NoSnapshot { .. })), "it has read before");
+    drop(tx);
+
+    let make = |_: &u64, value: i64| Some((value,));
+    for block_rows in [0, usize::MAX] {
+        let error = refused(db.projection_with(table, "p", blocks_of(block_rows), make));
+        assert!(matches!(error, Error::InvalidOption { option: "block_rows", .. }), "{error}");
+    }
+    let same = db.projection_with(table, "columns", blocks_of(8), make).unwrap();
+    projection.refresh().unwrap();
+    assert_eq!(same.refresh().unwrap(), 0, "it is the same");
+    let error = refused(db.projection_with(table, "columns", blocks_of(9), make));
+    assert!(matches!(error, Error::IndexMismatch { .. }), "{error}");
+    let error = refused(db.projection_with(table, "columns", blocks_of(8), |_, value| Some((value as u8,))));
+    assert!(error.to_string().contains("u8"), "{error}");
+    let error = refused(db.index(table, "columns", |_, value| Some(value)));
+    assert!(matches!(error, Error::IndexMismatch { .. }), "{error}");
+    db.index(table, "an index", |_, value| Some(value)).unwrap();
+    let error = refused(db.projection(table, "an index", make));
+    assert!(matches!(error, Error::IndexMismatch { .. }), "{error}");
+
+    let hashed = TableOptions { index: IndexKind::Cuckoo, ..TableOptions::default() };
+    let hashed: Numbers = db.table_with("hashed", hashed).unwrap();
+    assert!(matches!(db.projection(hashed, "p", make), Err(Error::NoOrder { .. })));
+
+    let other = Database::in_memory(options()).unwrap();
+    assert!(matches!(other.projection(table, "p", make), Err(Error::WrongDatabase)));
+    assert!(matches!(projection.scan_all(&reader(&other)), Err(Error::WrongDatabase)));
+    drop(db);
+    assert!(matches!(projection.refresh(), Err(Error::Closed)));
+    projection.discard();
+}
+
+/// Where there are no snapshots, columns of a frozen table are read, and no others.
+fn frozen<C: ConcurrencyControl>() {
+    let (db, table, projection) = simple::<C>(8);
+    fill(&db, table, 0..30);
+    assert!(matches!(projection.refresh(), Err(Error::NoSnapshot { .. })));
+    assert!(matches!(projection.scan_all(&reader(&db)), Err(Error::NoSnapshot { .. })));
+    db.freeze(table).unwrap();
+    assert_eq!(projection.refresh().unwrap(), 30);
+    assert_eq!(all(&projection, &db).len(), 30);
+    db.thaw(table).unwrap();
+    db.transact(|tx| tx.put(table, 7, 70)).unwrap();
+    fill(&db, table, 30..40);
+    assert!(matches!(projection.scan_all(&db.begin().unwrap()), Err(Error::NoSnapshot { .. })));
+    db.freeze(table).unwrap();
+    for _ in 0..2 {
+        let found = all(&projection, &db);
+        assert_eq!((found.len(), found[7]), (40, (7, 70)));
+        projection.refresh().unwrap();
+    }
+}
+
+#[test]
+fn frozen_tables() {
+    frozen::<Silo>();
+    frozen::<NoWait>();
+    frozen::<HStore>();
+    frozen::<MultiVersion>();
+}
+
+/// A table that is cleared has no rows in columns, one that is dropped is refused, and a database that is opened again has its columns when they are declared.
+#[test]
+fn tables_that_go_and_come() {
+    let storage = MemoryStorage::new(u64::MAX);
+    let open = || {
+        let db = Database::open_with(
+            Arc::new(storage.clone()),
+            options(),
+            Arc::new(braiddb::metrics::SystemClock::default()),
+            &mut |_| {},
+        );
+        let db: Database = db.unwrap();
+        let table: Numbers = db.table("numbers").unwrap();
+        let projection = db.projection(table, "columns", |_, value| Some((value,))).unwrap();
+        (db, table, projection)
+    };
+    let (db, table, projection) = open();
+    fill(&db, table, 0..20);
+    projection.refresh().unwrap();
+    db.clear(table).unwrap();
+    assert_eq!(all(&projection, &db), []);
+    fill(&db, table, 5..8);
+    assert_eq!(all(&projection, &db), [(5, 5), (6, 6), (7, 7)]);
+    projection.refresh().unwrap();
+    db.close().unwrap();
+
+    let (db, _, projection) = open();
+    assert_eq!(all(&projection, &db), [(5, 5), (6, 6), (7, 7)]);
+    assert_eq!(projection.refresh().unwrap(), 3);
+    assert_eq!(all(&projection, &db), [(5, 5), (6, 6), (7, 7)]);
+    let tx = reader(&db);
+    let _scan = projection.scan_all(&tx).unwrap();
+    drop(tx);
+    db.drop_table("numbers").unwrap();
+    assert!(matches!(projection.scan_all(&reader(&db)), Err(Error::TableDropped)));
+    assert!(matches!(projection.refresh(), Err(Error::TableDropped)));
+}
+
+/// Columns are in the account of memory; at the limit a refresh is refused and scans go on; what is discarded is given back.
+#[test]
+fn memory() {
+    let db = Database::in_memory(Options { memory_limit_bytes: 24 << 20, ..options() }).unwrap();
+    let table: Numbers = db.table("numbers").unwrap();
+    for start in (0..60_000).step_by(1000) {
+        fill(&db, table, start..start + 1000);
+    }
+    let used = || db.statistics().memory.other_bytes;
+    let before = used();
+    let narrow = db.projection(table, "narrow", |_, value| Some((value,))).unwrap();
+    narrow.refresh().unwrap();
+    let bytes = used() - before;
+    assert!((960_000..1_100_000).contains(&bytes), "{bytes}");
+    let wide = db.projection(table, "wide", |_, value| Some([value; 64])).unwrap();
+    assert!(matches!(wide.refresh(), Err(Error::OutOfMemory { .. })));
+    assert_eq!(used() - before, bytes, "nothing is left of it");
+    let tx = reader(&db);
+    let (mut scan, mut count) = (wide.scan_all(&tx).unwrap(), 0);
+    while let Some(batch) = scan.next().unwrap() {
+        count += batch.len();
+        assert_eq!(batch.columns()[63].len(), batch.len());
+    }
+    assert_eq!(count, 60_000);
+    drop(scan);
+    drop(tx);
+    narrow.discard();
+    assert!(used() - before < 10_000, "{}", used() - before);
+    assert_eq!(all(&narrow, &db).len(), 60_000);
+}
+
+/// What the application's function panics with reaches the caller; the next refresh does all.
+#[test]
+fn panics() {
+    let db = Database::in_memory(options()).unwrap();
+    let (table, is_bad): (Numbers, _) = (db.table("numbers").unwrap(), Arc::new(AtomicBool::new(true)));
+    let bad = is_bad.clone();
+    let make = move |key: &u64, value| {
+        assert!(!(*key == 13 && bad.load(Relaxed)), "a bad row");
+        Some((value,))
+    };
+    let projection: Projection<u64, i64, (i64,)> =
+        db.projection_with(table, "columns", blocks_of(4), make).unwrap();
+    fill(&db, table, 0..20);
+    assert!(catch_unwind(AssertUnwindSafe(|| projection.refresh())).is_err());
+    fill(&db, table, 20..30);
+    let tx = reader(&db);
+    assert!(catch_unwind(AssertUnwindSafe(|| rows(&projection, &tx, ..))).is_err());
+    drop(tx);
+    is_bad.store(false, Relaxed);
+    assert_eq!(all(&projection, &db).len(), 30);
+    assert_eq!(projection.refresh().unwrap(), 30);
+    assert_eq!(all(&projection, &db).len(), 30);
+}
+
+/// What cannot be decoded is told with its row.
+#[test]
+fn malformed_rows() {
+    let db = Database::in_memory(options()).unwrap();
+    let table: Numbers = db.table("numbers").unwrap();
+    let projection = db.projection(table, "columns", |_, value| Some((value,))).unwrap();
+    fill(&db, table, 0..3);
+    let raw = db.raw_table("numbers").unwrap();
+    db.worker().run(async |tx| raw.put(tx, &1u64.to_be_bytes(), b"x").await).unwrap();
+    for error in [refused(projection.refresh()), refused(rows(&projection, &reader(&db), ..))] {
+        assert!(
+            matches!(&error, Error::Malformed { row: Some(row), .. } if row.table == "numbers"),
+            "{error}"
+        );
+    }
+}
+
+/// A type of the application's as a column.
+#[test]
+fn columns_of_own_types() {
+    #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
+    enum Size {
+        Small,
+        Large(u8),
+    }
+    fn is_columns<R: Columns>() {}
+    is_columns::<(Size, [u8; 3], Option<bool>, char)>();
+    let db = Database::in_memory(options()).unwrap();
+    let table: Numbers = db.table("numbers").unwrap();
+    let size = |value: i64| if value < 2 { Size::Small } else { Size::Large(value as u8) };
+    let projection = db.projection(table, "sizes", move |_, value| Some((size(value),))).unwrap();
+    fill(&db, table, 0..4);
+    projection.refresh().unwrap();
+    let tx = reader(&db);
+    let mut scan = projection.scan_all(&tx).unwrap();
+    let batch = scan.next_where(|(size,)| size.max() == Some(Size::Large(3))).unwrap().unwrap();
+    assert_eq!(batch.columns().0, [Size::Small, Size::Small, Size::Large(2), Size::Large(3)]);
+}
