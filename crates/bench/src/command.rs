@@ -2,6 +2,7 @@
 
 use crate::args::{parse_count, parse_seconds, parse_workers};
 use crate::cells::CcArgs;
+use crate::experiments::blocks::BlocksArgs;
 use crate::experiments::classes::ClassesArgs;
 use crate::experiments::commit::CommitArgs;
 use crate::experiments::recovery::RecoveryArgs;
@@ -40,6 +41,8 @@ pub enum BenchCommand {
     Cc(CcArgs),
     /// Kinds of index beside each other: inserts, look-ups, scans and a mix, uniform and skewed
     Index(IndexArgs),
+    /// Scans of columns: sums over all rows, by records and by layouts of blocks, beside plain arrays
+    Blocks(BlocksArgs),
     /// Latency of short transactions while long ones run, with hints and without
     Classes(ClassesArgs),
     /// Recovery from a checkpoint and from a log: records and transactions per second

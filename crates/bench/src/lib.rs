@@ -33,7 +33,7 @@ pub use workloads::tpcc;
 pub use workloads::ycsb::workload;
 
 use command::BenchCommand;
-use experiments::{classes, commit, main_job, recovery, robust};
+use experiments::{blocks, classes, commit, main_job, recovery, robust};
 use workloads::{micro, smallbank, tpcb, ycsb};
 
 /// What went wrong, in one line fit for the user.
@@ -68,6 +68,7 @@ pub fn run(args: &BenchArgs) -> Result<()> {
         Some(BenchCommand::Robust(args)) => robust::run(args),
         Some(BenchCommand::Cc(args)) => cc::run(args),
         Some(BenchCommand::Index(args)) => indexes::run(args),
+        Some(BenchCommand::Blocks(args)) => blocks::run(args),
         Some(BenchCommand::Classes(args)) => classes::run(args),
         Some(BenchCommand::Recovery(args)) => recovery::run(args),
         Some(BenchCommand::Tpcb(args)) => tpcb::bench(args),

@@ -1,5 +1,6 @@
 //! Measurements that are no workload: each has its own ways of running, and its own table.
 
+pub(crate) mod blocks;
 pub(crate) mod classes;
 pub(crate) mod commit;
 pub(crate) mod main_job;

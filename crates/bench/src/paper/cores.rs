@@ -90,8 +90,8 @@ static PRESETS: [Preset; 6] = [
     Preset {
         scale: BOTH,
         runs: &[
-            "tpcc --warehouses 4 --mix narrow --workers {workers} --mode naive,hybrid --front none,hash --cc {schemes}",
-            "tpcc --warehouses 4 --mix narrow --workers {workers} --mode hybrid --front hash --freeze --cc {schemes}",
+            "tpcc --warehouses 4 --mix narrow --workers {workers} --mode naive,hybrid --batch 8 --front none,hash --cc {schemes}",
+            "tpcc --warehouses 4 --mix narrow --workers {workers} --mode hybrid --batch 8 --front hash --freeze --cc {schemes}",
         ],
         comparisons: &[Comparison {
             column: |point| optimised(point).map(|_| point.text("cc")),

@@ -1,0 +1,428 @@
+//! Scans of columns: sums over all rows of a table, by its records and by projections of several layouts, beside plain arrays, which no
+//! database can beat. What Zhang, Wei, Xiang and Xiao, "A Performance Evaluation of DRAM Access for In-Memory Databases" (IEEE
+//! Access, 2021), do with layouts of blocks.
+
+use crate::args::{parse_count, parse_seconds};
+use crate::beside::{self, Beside, Row};
+use crate::engine::{self, Database, Options, Serializable, mix};
+use crate::report::environment::Environment;
+use crate::report::{write, write_json};
+use crate::{Failure, Result};
+use braiddb::{Columns, Plain, Projection, ProjectionOptions, Selection, Table, Transaction};
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// `braid bench blocks`.
+#[derive(Args, Clone, Debug)]
+pub struct BlocksArgs {
+    /// Records in the table
+    #[arg(long, default_value = "1M,10M", value_delimiter = ',', value_parser = parse_count)]
+    pub records: Vec<u64>,
+    /// Fields of a record, 8 bytes each
+    #[arg(long, default_value = "10")]
+    pub fields: Fields,
+    /// How many of them are added up; those that a record does not have are left out
+    #[arg(long, default_value = "1,2,5,10", value_delimiter = ',')]
+    pub read: Vec<usize>,
+    /// The share of rows that is added up, by a condition on one more field; 1 for all, without a condition
+    #[arg(long, default_value = "1,0.1", value_delimiter = ',', value_parser = parse_share)]
+    pub selected: Vec<f64>,
+    /// The share of rows that was written since the columns were read
+    #[arg(long, default_value = "0", value_delimiter = ',', value_parser = parse_share)]
+    pub written: Vec<f64>,
+    /// Layouts; ratios are to the first
+    #[arg(long, default_value = "records,nsm,pax,dsm,arrays", value_delimiter = ',')]
+    pub layout: Vec<Layout>,
+    /// Rows in a block of NSM and PAX
+    #[arg(long, default_value = "8192", value_parser = clap::value_parser!(u32).range(1..))]
+    pub block_rows: u32,
+    /// Seconds per variant, shared out among the repeats
+    #[arg(long, default_value = "1.5", value_parser = parse_seconds)]
+    pub seconds: f64,
+    /// Times that all layouts are run, one after the other; medians are reported
+    #[arg(long, default_value = "3", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub repeats: u32,
+    /// Writes the results as JSON
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Draws throughput by that of the first layout as SVG
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
+}
+
+/// Fields of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Fields {
+    /// 80 bytes
+    #[value(name = "10")]
+    Ten,
+    /// 800 bytes
+    #[value(name = "100")]
+    Hundred,
+}
+
+/// Where the fields are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Layout {
+    /// The table's records, without a projection
+    Records,
+    /// A projection with one column: the whole record
+    Nsm,
+    /// A projection with a column for each field, in blocks
+    Pax,
+    /// The same in one block
+    Dsm,
+    /// An array for each field, and no database
+    Arrays,
+}
+
+impl Layout {
+    fn name(self) -> &'static str {
+        match self {
+            Layout::Records => "records",
+            Layout::Nsm => "nsm",
+            Layout::Pax => "pax",
+            Layout::Dsm => "dsm",
+            Layout::Arrays => "arrays",
+        }
+    }
+}
+
+fn parse_share(text: &str) -> std::result::Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(share) if (0.0..=1.0).contains(&share) => Ok(share),
+        _ => Err(format!("{text:?} is not a share between 0 and 1")),
+    }
+}
+
+type Record<const N: usize> = Plain<[u64; N]>;
+type Db = Database<Serializable>;
+
+/// A query: the sum of the first fields of those rows whose last field is below a limit.
+#[derive(Clone, Copy)]
+struct Query {
+    read: usize,
+    limit: Option<u64>,
+}
+
+/// What the last field is taken modulo of, so that a limit selects a share.
+const LAST_MAX: u64 = 1 << 20;
+
+impl Query {
+    fn new(read: usize, selected: f64) -> Query {
+        let limit = (selected < 1.0).then_some((selected * LAST_MAX as f64) as u64);
+        Query { read, limit }
+    }
+
+    /// Row by row.
+    #[inline(always)]
+    fn row<const N: usize>(self, row: &[u64; N]) -> u64 {
+        match self.limit {
+            Some(limit) if row[N - 1] >= limit => 0,
+            _ => row[..self.read].iter().fold(0, |sum: u64, value| sum.wrapping_add(*value)),
+        }
+    }
+
+    /// Column by column: the condition first, then what it selects.
+    fn columns(self, columns: &[&[u64]], selection: &mut Selection) -> u64 {
+        let (last, columns) = (columns[columns.len() - 1], &columns[..self.read]);
+        let Some(limit) = self.limit else {
+            let sum = |column: &&[u64]| column.iter().fold(0, |sum: u64, value| sum.wrapping_add(*value));
+            return columns.iter().map(sum).fold(0, u64::wrapping_add);
+        };
+        selection.select(last, |value| value < limit);
+        let sum = |column: &&[u64]| {
+            selection.iter().fold(0, |sum: u64, &row| sum.wrapping_add(column[row as usize]))
+        };
+        columns.iter().map(sum).fold(0, u64::wrapping_add)
+    }
+}
+
+fn record<const N: usize>(number: u64, version: u64) -> [u64; N] {
+    let mut record = std::array::from_fn(|field| number.wrapping_mul(field as u64 + 1).wrapping_add(version));
+    record[N - 1] = mix(number) % LAST_MAX;
+    record
+}
+
+/// A loaded table with what is to be scanned.
+struct Loaded<const N: usize> {
+    db: Db,
+    table: Table<u64, Record<N>>,
+    nsm: Projection<u64, Record<N>, ([u64; N],)>,
+    pax: Projection<u64, Record<N>, [u64; N]>,
+    dsm: Projection<u64, Record<N>, [u64; N]>,
+    arrays: Vec<Vec<u64>>,
+    records: u64,
+}
+
+/// Records that one transaction writes.
+const CHUNK: u64 = 1000;
+
+impl<const N: usize> Loaded<N> {
+    fn new(records: u64, args: &BlocksArgs) -> braiddb::Result<Self> {
+        let db = Database::in_memory(Options { workers: 0, ..Options::default() })?;
+        let table = db.table("records")?;
+        let blocks = |rows: u64| {
+            let mut options = ProjectionOptions::default();
+            options.block_rows = rows.clamp(1, u64::from(u32::MAX)) as usize;
+            options
+        };
+        let rows = u64::from(args.block_rows);
+        let nsm = db.projection_with(table, "nsm", blocks(rows), |_, record: &[u64; N]| Some((*record,)))?;
+        let pax = db.projection_with(table, "pax", blocks(rows), |_, record: &[u64; N]| Some(*record))?;
+        let dsm = db.projection_with(table, "dsm", blocks(records), |_, record: &[u64; N]| Some(*record))?;
+        let loaded = Loaded { db, table, nsm, pax, dsm, arrays: Vec::new(), records };
+        loaded.write((0..records).collect(), 0)?;
+        Ok(loaded)
+    }
+
+    fn write(&self, numbers: Vec<u64>, version: u64) -> braiddb::Result<()> {
+        for chunk in numbers.chunks(CHUNK as usize) {
+            let put = |number: &u64| (*number, record::<N>(*number, version));
+            let rows: Vec<_> = chunk.iter().map(put).collect();
+            self.db.transact(|tx| rows.iter().try_for_each(|(key, row)| tx.put(self.table, key, row)))?;
+        }
+        Ok(())
+    }
+
+    /// Reads the columns of these layouts, then writes a share of the rows, spread evenly.
+    fn prepare(&mut self, layouts: &[Layout], written: f64, version: u64) -> braiddb::Result<()> {
+        for layout in layouts {
+            match layout {
+                Layout::Records => {}
+                Layout::Nsm => drop(self.nsm.refresh()?),
+                Layout::Pax => drop(self.pax.refresh()?),
+                Layout::Dsm => drop(self.dsm.refresh()?),
+                Layout::Arrays => {}
+            }
+        }
+        let count = (written * self.records as f64) as u64;
+        let numbers = (0..count).map(|at| (at as f64 / written) as u64).collect();
+        self.write(numbers, version)?;
+        if layouts.contains(&Layout::Arrays) {
+            self.arrays = vec![Vec::with_capacity(self.records as usize); N];
+            let arrays = &mut self.arrays;
+            let tx = self.db.begin()?;
+            tx.declare_read_only();
+            tx.scan_all(self.table).for_each(|_, row| {
+                row.iter().zip(&mut *arrays).for_each(|(value, array)| array.push(*value));
+            })?;
+        }
+        Ok(())
+    }
+
+    fn run(&self, layout: Layout, query: Query, selection: &mut Selection) -> braiddb::Result<u64> {
+        let tx = self.db.begin()?;
+        tx.declare_read_only();
+        let mut sum = 0u64;
+        match layout {
+            Layout::Records => {
+                let mut rows = tx.scan_all(self.table);
+                rows.for_each(|_, row| sum = sum.wrapping_add(query.row(row)))?;
+            }
+            Layout::Nsm => each(&self.nsm, &tx, |(rows,)| {
+                sum = rows.iter().fold(sum, |sum, row| sum.wrapping_add(query.row(row)));
+            })?,
+            Layout::Pax | Layout::Dsm => {
+                let projection = if layout == Layout::Pax { &self.pax } else { &self.dsm };
+                each(projection, &tx, |columns| sum = sum.wrapping_add(query.columns(&columns, selection)))?;
+            }
+            Layout::Arrays => {
+                let columns: Vec<&[u64]> = self.arrays.iter().map(Vec::as_slice).collect();
+                sum = query.columns(&columns, selection);
+            }
+        }
+        Ok(sum)
+    }
+}
+
+fn each<const N: usize, R: Columns>(
+    projection: &Projection<u64, Record<N>, R>,
+    tx: &Transaction,
+    mut f: impl FnMut(R::Slices<'_>),
+) -> braiddb::Result<()> {
+    let mut scan = projection.scan_all(tx)?;
+    while let Some(batch) = scan.next()? {
+        f(batch.columns());
+    }
+    Ok(())
+}
+
+/// What came out of one layout in one setting.
+#[derive(Serialize)]
+struct Figure {
+    records: u64,
+    fields: usize,
+    read: usize,
+    selected: f64,
+    written: f64,
+    layout: &'static str,
+    scans_per_s: f64,
+    spread: f64,
+    rows_per_s: f64,
+    /// Of the fields that were added up, and of the one with the condition.
+    bytes_per_s: f64,
+}
+
+impl Beside for Figure {
+    const SETTING: &'static [(&'static str, bool)] =
+        &[("records", true), ("fields", true), ("read", true), ("selected", true), ("written", true)];
+    const ROWS: &'static [Row<Self>] = &[
+        ("M rows/s", |one| format!("{:.1}", one.rows_per_s / 1e6)),
+        ("GB/s", |one| format!("{:.2}", one.bytes_per_s / 1e9)),
+        ("spread", |one| format!("{:.0} %", one.spread * 100.0)),
+    ];
+
+    fn setting(&self) -> Vec<String> {
+        let shares = [self.selected, self.written].map(|share| share.to_string());
+        [self.records.to_string(), self.fields.to_string(), self.read.to_string()]
+            .into_iter()
+            .chain(shares)
+            .collect()
+    }
+    fn variant(&self) -> &str {
+        self.layout
+    }
+    fn transactions_per_s(&self) -> f64 {
+        self.scans_per_s
+    }
+}
+
+#[derive(Serialize)]
+struct Json<'a> {
+    environment: &'a Environment,
+    block_rows: u32,
+    seconds: f64,
+    repeats: u32,
+    figures: &'a [Figure],
+}
+
+/// Runs `braid bench blocks`.
+pub(crate) fn run(args: &BlocksArgs) -> Result<()> {
+    let environment = Environment::of_this_machine();
+    let mut figures = Vec::new();
+    for &records in &args.records {
+        match args.fields {
+            Fields::Ten => of_size::<10>(records, args, &mut figures)?,
+            Fields::Hundred => of_size::<100>(records, args, &mut figures)?,
+        }
+    }
+    println!("{}\n\n{}", environment.summary(), beside::text(&figures));
+    if let Some(path) = &args.json {
+        let BlocksArgs { block_rows, seconds, repeats, .. } = *args;
+        write_json(
+            path,
+            &Json { environment: &environment, block_rows, seconds, repeats, figures: &figures },
+        )?;
+    }
+    args.svg.as_ref().map_or(Ok(()), |path| write(path, &svg(&figures)?))
+}
+
+fn of_size<const N: usize>(records: u64, args: &BlocksArgs, figures: &mut Vec<Figure>) -> Result<()> {
+    if records == 0 {
+        return Err(Failure::new("--records must be 1 at least"));
+    }
+    let mut loaded = Loaded::<N>::new(records, args).map_err(engine::failure)?;
+    for (version, &written) in args.written.iter().enumerate() {
+        loaded.prepare(&args.layout, written, version as u64 + 1).map_err(engine::failure)?;
+        for &read in args.read.iter().filter(|&&read| (1..=N).contains(&read)) {
+            for &selected in &args.selected {
+                let setting = Setting { read, selected, written };
+                figures.extend(measure(&loaded, setting, args)?);
+            }
+        }
+    }
+    Ok(())
+}
+
+#[derive(Clone, Copy)]
+struct Setting {
+    read: usize,
+    selected: f64,
+    written: f64,
+}
+
+/// All layouts in turns, as often as is asked for.
+fn measure<const N: usize>(loaded: &Loaded<N>, setting: Setting, args: &BlocksArgs) -> Result<Vec<Figure>> {
+    let query = Query::new(setting.read, setting.selected);
+    let slice = Duration::from_secs_f64(args.seconds / f64::from(args.repeats));
+    let (mut selection, mut sums) = (Selection::default(), Vec::new());
+    let mut rates = vec![Vec::new(); args.layout.len()];
+    for _ in 0..args.repeats {
+        for (layout, rates) in args.layout.iter().zip(&mut rates) {
+            let (begun, mut scans) = (Instant::now(), 0u32);
+            while scans == 0 || begun.elapsed() < slice {
+                sums.push(loaded.run(*layout, query, &mut selection).map_err(engine::failure)?);
+                scans += 1;
+            }
+            rates.push(f64::from(scans) / begun.elapsed().as_secs_f64());
+        }
+    }
+    if sums.iter().any(|sum| *sum != sums[0]) {
+        return Err(Failure::new("scans of the same rows have come to different sums"));
+    }
+    let figure = |(layout, rates): (&Layout, Vec<f64>)| figure::<N>(loaded.records, setting, *layout, rates);
+    Ok(args.layout.iter().zip(rates).map(figure).collect())
+}
+
+fn figure<const N: usize>(records: u64, setting: Setting, layout: Layout, mut rates: Vec<f64>) -> Figure {
+    rates.sort_by(f64::total_cmp);
+    let scans_per_s = rates[rates.len() / 2];
+    let Setting { read, selected, written } = setting;
+    let columns = read + usize::from(selected < 1.0);
+    let rows_per_s = scans_per_s * records as f64;
+    Figure {
+        records,
+        fields: N,
+        read,
+        selected,
+        written,
+        layout: layout.name(),
+        scans_per_s,
+        spread: (rates[rates.len() - 1] - rates[0]) / scans_per_s,
+        rows_per_s,
+        bytes_per_s: rows_per_s * (columns * size_of::<u64>()) as f64,
+    }
+}
+
+/// Of the most records, without rows that were written since.
+fn svg(figures: &[Figure]) -> Result<String> {
+    let last = figures.last().ok_or_else(|| Failure::new("nothing was run: no record has so many fields"))?;
+    let x_name = format!("fields read of {}, share of rows selected; {} records", last.fields, last.records);
+    beside::svg(figures, ("Scans by those of the first layout", x_name), |one| {
+        let is_drawn = (one.records, one.written) == (last.records, figures[0].written);
+        is_drawn.then(|| format!("{}, {}", one.read, one.selected))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::FromArgMatches;
+
+    fn args(flags: &str) -> BlocksArgs {
+        let command = BlocksArgs::augment_args(clap::Command::new("blocks").no_binary_name(true));
+        let found = command.try_get_matches_from(flags.split_whitespace()).unwrap();
+        BlocksArgs::from_arg_matches(&found).unwrap()
+    }
+
+    /// Every layout comes to the same sums in every setting, with rows written since or without; table and chart have them all.
+    #[test]
+    fn layouts_are_run_beside_each_other() {
+        let flags = "--records 3K --read 1,10,99 --selected 1,0.3 --written 0,0.05,1 --block-rows 100 --seconds 0.01 --repeats 1";
+        for (fields, settings) in [("10", 2), ("100", 3)] {
+            let (mut figures, args) = (Vec::new(), args(&format!("{flags} --fields {fields}")));
+            match args.fields {
+                Fields::Ten => of_size::<10>(3000, &args, &mut figures).unwrap(),
+                Fields::Hundred => of_size::<100>(3000, &args, &mut figures).unwrap(),
+            }
+            assert_eq!(figures.len(), 5 * settings * 2 * 3);
+            assert!(figures.iter().all(|figure| figure.scans_per_s > 0.0));
+            let (text, svg) = (beside::text(&figures), svg(&figures).unwrap());
+            assert!(text.contains("arrays") && svg.contains("10, 0.3"), "{text}");
+        }
+        assert!(parse_share("1.5").is_err() && parse_share("x").is_err());
+    }
+}
