@@ -1,6 +1,8 @@
 //! The examples run to their ends: each checks what it shows.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "../examples/columns.rs"]
+mod columns;
 #[path = "../examples/embedded.rs"]
 mod embedded;
 #[path = "../examples/leaderboard.rs"]
@@ -16,6 +18,12 @@ mod sessions;
 #[test]
 fn the_ledger() {
     ledger::main().unwrap();
+}
+
+/// What is added up by columns is what the table has.
+#[test]
+fn the_columns() {
+    columns::main().unwrap();
 }
 
 /// Each job is done once, by whichever thread.

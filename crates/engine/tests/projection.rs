@@ -13,6 +13,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
+use std::time::Duration;
 
 fn options() -> Options {
     Options { workers: 0, ..Options::default() }
@@ -97,8 +98,13 @@ impl Drop for Ends<'_> {
 /// Random writes, refreshes and scans of random ranges, beside the table itself.
 fn behaves_as_the_table<C: ConcurrencyControl>(seed: u64) {
     let mut random = Seeded::new(seed);
-    let (db, table, projection) = simple::<C>(1 + (random.next_u64() % 20) as usize);
-    let keys = 1 + random.next_u64() % 300;
+    let is_large = seed.is_multiple_of(4); // so that parts of blocks are batches
+    let block_rows = if is_large { 500 } else { 1 } + random.next_u64() % 20;
+    let (db, table, projection) = simple::<C>(block_rows as usize);
+    let keys = if is_large { 3000 } else { 1 + random.next_u64() % 300 };
+    if is_large {
+        fill(&db, table, 0..keys);
+    }
     for _ in 0..60 {
         let written = db.transact(|tx| {
             for _ in 0..random.next_u64() % 30 {
@@ -253,6 +259,25 @@ fn old_snapshots() {
     assert_eq!(found(&after), written);
 }
 
+/// What an open transaction has written is waited for: it is in the columns, or among the changes.
+#[test]
+fn open_writers() {
+    let (db, table, projection) = simple::<Serializable>(8);
+    fill(&db, table, 0..50);
+    projection.refresh().unwrap();
+    let writer = db.begin().unwrap();
+    writer.put(table, 3, 300).unwrap();
+    writer.insert(table, 60, 600).unwrap();
+    thread::scope(|scope| {
+        let refresh = scope.spawn(|| projection.refresh().unwrap());
+        thread::sleep(Duration::from_millis(50));
+        writer.commit().unwrap();
+        assert!(refresh.join().unwrap() > 0);
+    });
+    let found = all(&projection, &db);
+    assert_eq!((found.len(), found[3], found[50]), (51, (3, 300), (60, 600)));
+}
+
 /// A snapshot that is older than the columns reads the table.
 #[test]
 fn columns_that_are_too_new() {
@@ -301,7 +326,7 @@ fn own_writes() {
     assert_eq!(all(&projection, &db), (0..20).map(|key| (key, key as i64)).collect::<Vec<_>>());
 }
 
-/// Threads move amounts from row to row, make and delete rows; others refresh, and scan: each finds the same sum by columns, and
+/// Threads move amounts from row to row, make and delete rows; others refresh, discard and scan: each finds the same sum by columns, and
 /// the rows that it finds in the table.
 fn under_concurrency<C: ConcurrencyControl>() {
     const KEYS: u64 = 500;
@@ -328,12 +353,21 @@ fn under_concurrency<C: ConcurrencyControl>() {
     thread::scope(|scope| {
         scope.spawn(|| write(1));
         scope.spawn(|| write(2));
-        scope.spawn(|| {
-            let _ends = Ends(&is_over);
-            while !is_over.load(Relaxed) {
-                projection.refresh().unwrap();
-            }
-        });
+        for discards_in in [u64::MAX, 20] {
+            let (projection, is_over) = (&projection, &is_over);
+            scope.spawn(move || {
+                let _ends = Ends(is_over);
+                for round in 1.. {
+                    if is_over.load(Relaxed) {
+                        break;
+                    }
+                    projection.refresh().unwrap();
+                    if round % discards_in == 0 {
+                        projection.discard();
+                    }
+                }
+            });
+        }
         let _ends = Ends(&is_over);
         for _ in 0..150 {
             let tx = reader(&db);

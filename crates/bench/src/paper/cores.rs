@@ -56,8 +56,8 @@ fn optimised(point: &Point) -> Option<&'static str> {
     match (&*point.text("front"), &*point.text("mode"), is_frozen) {
         ("none", "naive", false) => Some(BASE),
         ("hash", "naive", false) => Some("flat hash index (2)"),
-        ("hash", "hybrid", false) => Some("and access reordered, prefetched and interleaved (5)"),
-        ("hash", "hybrid", true) => Some("and no concurrency control for read-only tables (8)"),
+        ("hash", "hybrid", false) => Some("and interleaved (5)"),
+        ("hash", "hybrid", true) => Some("and frozen tables (8)"),
         _ => None,
     }
 }

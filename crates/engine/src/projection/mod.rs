@@ -66,9 +66,9 @@ impl ProjectionOptions {
         }
     }
 
-    /// Keys that are noted in a block before all its rows count as written: then looking for each would take as long.
+    /// Keys that are noted in a block before all its rows count as written. To look for a row takes some 3 us, to read one of a range 0.08.
     fn changes_max(&self) -> usize {
-        (self.block_rows / 8).max(16)
+        (self.block_rows / 32).max(16)
     }
 }
 

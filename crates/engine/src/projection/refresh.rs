@@ -117,39 +117,92 @@ impl<R: Columns, C: ConcurrencyControl> Build<'_, R, C> {
     /// Reads the rows of a range into as many blocks as they need, and one at least.
     fn read_range(&mut self, first: &[u8], end: Option<&[u8]>) -> Result<()> {
         let to = end.map_or(Bound::Unbounded, Bound::Excluded);
-        let (mut first, mut from) = (Box::from(first), Bound::Included(first.to_vec()));
-        loop {
+        let (memory, is_first) = (self.engine.memory.clone(), self.blocks.len());
+        let mut next = Some(first.to_vec());
+        while let Some(first) = next {
             let snapshot = self.snapshot()?;
-            let mut rows = Rows::new(&self.engine.memory, self.table.kind.fixed8);
-            let from_here = from.as_ref().map(Vec::as_slice);
-            let mut range = RawRows::between(&snapshot, self.table, from_here, to);
-            let next = fill(&mut rows, &mut range, self.inner, self.table)?;
-            drop(range);
+            let mut rows = Rows::new(&memory, self.table.kind.fixed8);
+            let from = Bound::Included(&*first);
+            next = fill(&mut rows, (&snapshot, self.table), (from, to), self.inner)?;
             self.snapshot = Some(snapshot);
+            if rows.keys.len() == 0 && self.blocks.len() > is_first {
+                return Ok(()); // the block before has the rest of the range
+            }
             self.rows += rows.keys.len() as u64;
-            let changes_max = self.inner.options.changes_max();
-            let block = Block::of_rows(&self.engine.memory, first, rows, changes_max);
+            let block = Block::of_rows(&memory, first.into(), rows, self.inner.options.changes_max());
             self.blocks.push(Arc::new(block.map_err(|OutOfMemory| self.inner.out_of_memory())?));
-            let Some(key) = next else { return Ok(()) };
-            first = key.as_slice().into();
-            from = Bound::Included(key);
+        }
+        Ok(())
+    }
+}
+
+/// Reads rows of a table between two bounds until there are as many as a block has; returns where those behind begin, if there may be more.
+pub(super) fn fill<R: Columns, C: ConcurrencyControl>(
+    rows: &mut Rows<R>,
+    (transaction, table): (&Transaction<C>, &TableInner),
+    (from, to): (Bound<&[u8]>, Bound<&[u8]>),
+    inner: &Inner<R>,
+) -> Result<Option<Vec<u8>>> {
+    let mut next: Option<Vec<u8>> = None;
+    loop {
+        let from = next.as_deref().map_or(from, Bound::Included);
+        let (limit, mut count) = (inner.options.block_rows - rows.keys.len(), 0);
+        let mut last = Vec::new();
+        RawRows::between(transaction, table, from, to).limit(limit).try_for_each(|key, value| {
+            count += 1;
+            if count == limit {
+                last.extend_from_slice(key);
+            }
+            match inner.row(table, key, value)? {
+                Some(row) => rows.push(key, row).map_err(|OutOfMemory| inner.out_of_memory()),
+                None => Ok(()),
+            }
+        })?;
+        next = if count < limit { None } else { successor(last, table.kind.fixed8) };
+        if next.is_none() || rows.keys.len() == inner.options.block_rows {
+            return Ok(next);
         }
     }
 }
 
-/// Takes rows until the block is full; returns the key of the first that is not in it, if there is one.
-pub(super) fn fill<R: Columns, C: ConcurrencyControl>(
-    rows: &mut Rows<R>,
-    from: &mut RawRows<'_, C>,
-    inner: &Inner<R>,
-    table: &TableInner,
-) -> Result<Option<Vec<u8>>> {
-    while let Some((key, value)) = from.next()? {
-        let Some(row) = inner.row(table, &key, value)? else { continue };
-        if rows.keys.len() == inner.options.block_rows {
-            return Ok(Some(key));
-        }
-        rows.push(&key, row).map_err(|OutOfMemory| inner.out_of_memory())?;
+/// The least key that is greater, if there is one.
+fn successor(mut key: Vec<u8>, is_fixed8: bool) -> Option<Vec<u8>> {
+    if !is_fixed8 {
+        key.push(0);
+        return Some(key);
     }
-    Ok(None)
+    let word = u64::from_be_bytes(key.try_into().expect("eight bytes"));
+    word.checked_add(1).map(|next| next.to_be_bytes().to_vec())
+}
+
+#[cfg(all(test, not(any(braid_shuttle, braid_loom))))]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use crate::{Database, Error, Options, Table};
+
+    /// A transaction that stays open keeps columns from being read; scans are right meanwhile, and the next refresh reads them.
+    #[test]
+    fn transactions_that_stay_open() {
+        let db = Database::in_memory(Options { workers: 0, ..Options::default() }).unwrap();
+        let table: Table<u64, u64> = db.table("t").unwrap();
+        let projection = db.projection(table, "p", |_, value| Some((value,))).unwrap();
+        let sum = || {
+            let tx = db.begin().unwrap();
+            tx.declare_read_only();
+            let (mut scan, mut sum) = (projection.scan_all(&tx).unwrap(), 0);
+            while let Some(batch) = scan.next().unwrap() {
+                sum += batch.columns().0.iter().sum::<u64>();
+            }
+            sum
+        };
+        db.transact(|tx| tx.put(table, 1, 10)).unwrap();
+        let open = db.begin().unwrap();
+        open.put(table, 2, 20).unwrap();
+        assert!(matches!(projection.refresh(), Err(Error::TableInUse { table }) if table == "t"));
+        assert_eq!(sum(), 10);
+        open.commit().unwrap();
+        assert_eq!(sum(), 30);
+        assert_eq!(projection.refresh().unwrap(), 2);
+        assert_eq!(sum(), 30);
+    }
 }

@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::memory::OutOfMemory;
 use crate::sync::Arc;
 use crate::table::{AsKey, Key, Table, Value, decode_whole, encode_whole};
-use crate::txn::{RawRows, RawTable, Transaction};
+use crate::txn::{RawTable, Transaction};
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Bound::{self, Excluded, Included, Unbounded};
@@ -49,6 +49,7 @@ impl<K: Key, V: Value + ?Sized, R: Columns, C: ConcurrencyControl> Projection<K,
             generation,
             at,
             rest: None,
+            patch: None,
             from,
             to,
         })
@@ -82,7 +83,9 @@ pub struct ProjectionScan<'t, K, V: ?Sized, R: Columns, C: ConcurrencyControl = 
     /// The next block.
     at: usize,
     /// Where what is left begins of a range that is read from the table, which ends where the next block begins.
-    rest: Option<Bound<Vec<u8>>>,
+    rest: Option<Vec<u8>>,
+    /// What is left of a block in which rows were written.
+    patch: Option<Patch>,
     /// The rows of a batch that are not all in a block.
     merged: Rows<R>,
     from: Bound<Vec<u8>>,
@@ -95,10 +98,22 @@ impl<K, V: ?Sized, R: Columns, C: ConcurrencyControl> fmt::Debug for ProjectionS
     }
 }
 
+/// A block in which rows were written.
+struct Patch {
+    at: usize,
+    /// The keys of those that have not been looked for.
+    keys: std::vec::IntoIter<Box<[u8]>>,
+    /// Rows of the block that are done with.
+    done: usize,
+}
+
+/// As many rows without a change between them are a batch of their own; fewer are copied.
+const UNCOPIED_ROWS_MIN: usize = 256;
+
 /// Where the rows of a batch are.
 enum Place {
     /// In this block.
-    Block(usize),
+    Block(usize, Range<usize>),
     Merged,
 }
 
@@ -135,62 +150,79 @@ impl<K: Key, V: Value + ?Sized, R: Columns, C: ConcurrencyControl> ProjectionSca
     ) -> Result<Option<ColumnBatch<'_, K, R>>> {
         loop {
             let Some(place) = self.step(&mut can_match)? else { return Ok(None) };
-            let range = within(&self.rows(&place).keys, &self.from, &self.to);
+            let (rows, all) = self.rows(&place);
+            let range = within(&rows.keys, &self.from, &self.to);
+            let range = range.start.max(all.start)..range.end.min(all.end);
             if !range.is_empty() {
-                return Ok(Some(ColumnBatch { rows: self.rows(&place), range, keys: PhantomData }));
+                return Ok(Some(ColumnBatch { rows: self.rows(&place).0, range, keys: PhantomData }));
             }
         }
     }
 
-    fn rows(&self, place: &Place) -> &Rows<R> {
+    fn rows(&self, place: &Place) -> (&Rows<R>, Range<usize>) {
         match place {
-            Place::Block(at) => &self.generation.blocks[*at].rows,
-            Place::Merged => &self.merged,
+            Place::Block(at, range) => (&self.generation.blocks[*at].rows, range.clone()),
+            Place::Merged => (&self.merged, 0..self.merged.keys.len()),
         }
     }
 
     /// Makes the next rows ready, which may be none, or reach beyond the bounds.
     fn step(&mut self, can_match: &mut impl FnMut(&R::Zones) -> bool) -> Result<Option<Place>> {
-        if self.rest.is_none() {
+        if self.patch.is_none() && self.rest.is_none() {
             let at = self.at;
             let Some(block) = self.generation.blocks.get(at) else { return Ok(None) };
             if !begins_within(&block.first, &self.to) {
                 return Ok(None);
             }
-            let block = block.clone();
             self.at += 1;
             match block.changes.get() {
                 Changed::Nothing => {
-                    self.merged.clear();
-                    return Ok(Some(if can_match(&block.zones) { Place::Block(at) } else { Place::Merged }));
+                    let rows = if can_match(&block.zones) { 0..block.rows.keys.len() } else { 0..0 };
+                    return Ok(Some(Place::Block(at, rows)));
                 }
-                Changed::Some(keys) => return self.merge(&block.rows, &keys).map(|()| Some(Place::Merged)),
-                Changed::All => self.rest = Some(Included(block.first.to_vec())),
+                Changed::Some(keys) => self.patch = Some(Patch { at, keys: keys.into_iter(), done: 0 }),
+                Changed::All => self.rest = Some(block.first.to_vec()),
             }
         }
-        self.read_rest().map(|()| Some(Place::Merged))
+        match self.patch.take() {
+            Some(patch) => self.patch(patch).map(Some),
+            None => self.read_rest().map(|()| Some(Place::Merged)),
+        }
     }
 
-    /// Makes the rows of a block ready, those under these keys as they are in the table.
-    fn merge(&mut self, rows: &Rows<R>, keys: &[Box<[u8]>]) -> Result<()> {
+    /// Makes the next rows ready of a block in which some were written: those without a change between them where they lie, others
+    /// copied, with those that were written as they are in the table.
+    fn patch(&mut self, mut patch: Patch) -> Result<Place> {
         self.merged.clear();
         let transaction = self.transaction;
         let database = transaction.txn().state().database;
-        let handle = self.table;
+        let (handle, block) = (self.table, self.generation.blocks[patch.at].clone());
         let table = handle.inner(database)?;
-        let raw = RawTable::new(table, database);
-        let inner = self.inner.clone();
-        let (full, mut done) = (|OutOfMemory| inner.out_of_memory(), 0);
-        for key in keys {
-            let at = rows.keys.below(key);
-            self.merged.append(rows, done..at).map_err(full)?;
-            done = at + usize::from(rows.keys.is(at, key));
-            let Some(value) = transaction.now(|txn| raw.get(txn, key))? else { continue };
-            if let Some(row) = inner.row(table, key, value)? {
-                self.merged.push(key, row).map_err(full)?;
+        let (raw, rows, inner) = (RawTable::new(table, database), &block.rows, self.inner.clone());
+        let full = |OutOfMemory| inner.out_of_memory();
+        loop {
+            let key = patch.keys.as_slice().first();
+            let stop = key.map_or(rows.keys.len(), |key| rows.keys.below(key));
+            let same = patch.done..stop;
+            if same.len() >= UNCOPIED_ROWS_MIN {
+                if self.merged.keys.len() > 0 {
+                    self.patch = Some(patch);
+                    return Ok(Place::Merged);
+                }
+                patch.done = stop;
+                let place = Place::Block(patch.at, same);
+                self.patch = Some(patch);
+                return Ok(place);
+            }
+            self.merged.append(rows, same).map_err(full)?;
+            patch.done = stop;
+            let Some(key) = patch.keys.next() else { return Ok(Place::Merged) };
+            patch.done += usize::from(rows.keys.is(stop, &key));
+            let Some(value) = transaction.now(|txn| raw.get(txn, &key))? else { continue };
+            if let Some(row) = inner.row(table, &key, value)? {
+                self.merged.push(&key, row).map_err(full)?;
             }
         }
-        self.merged.append(rows, done..rows.keys.len()).map_err(full)
     }
 
     /// Makes the next rows ready of a range that is read from the table.
@@ -199,17 +231,17 @@ impl<K: Key, V: Value + ?Sized, R: Columns, C: ConcurrencyControl> ProjectionSca
         let handle = self.table;
         let table = handle.inner(self.transaction.txn().state().database)?;
         let rest = self.rest.take().expect("there is one");
-        let from = if is_less(&self.from, &rest) { &rest } else { &self.from };
+        let from = match &self.from {
+            Included(from) | Excluded(from) if *from >= rest => self.from.as_ref().map(Vec::as_slice),
+            _ => Included(&*rest),
+        };
         let end = self.generation.blocks.get(self.at).map(|next| &*next.first);
         let to = match (&self.to, end) {
             (Included(to) | Excluded(to), Some(end)) if **to >= *end => Excluded(end),
             (Unbounded, Some(end)) => Excluded(end),
             (to, _) => to.as_ref().map(Vec::as_slice),
         };
-        let from = from.as_ref().map(Vec::as_slice);
-        let mut range = RawRows::between(self.transaction, table, from, to);
-        let next = fill(&mut self.merged, &mut range, &self.inner, table)?;
-        self.rest = next.map(Included);
+        self.rest = fill(&mut self.merged, (self.transaction, table), (from, to), &self.inner)?;
         Ok(())
     }
 }
@@ -220,14 +252,6 @@ fn begins_within(first: &[u8], to: &Bound<Vec<u8>>) -> bool {
         Included(to) => first <= to,
         Excluded(to) => first < to,
         Unbounded => true,
-    }
-}
-
-/// Whether a lower bound is less than a key that is included.
-fn is_less(from: &Bound<Vec<u8>>, key: &Bound<Vec<u8>>) -> bool {
-    match (from, key) {
-        (Included(from) | Excluded(from), Included(key)) => from < key,
-        _ => true,
     }
 }
 
@@ -282,5 +306,36 @@ impl<'b, K: Key, R: Columns> ColumnBatch<'b, K, R> {
     pub fn key(&self, row: usize) -> Result<K> {
         assert!(row < self.range.len(), "a batch of {} rows has no row {row}", self.range.len());
         decode_whole(self.rows.keys.get(self.range.start + row, &mut [0; 8]))
+    }
+}
+
+#[cfg(all(test, not(any(braid_shuttle, braid_loom))))]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::super::block::Block;
+    use super::*;
+    use crate::{Database, Options};
+
+    /// Columns that are later than a transaction's snapshot are not for it: it reads the table.
+    #[test]
+    fn columns_that_are_later() {
+        let db = Database::in_memory(Options { workers: 0, ..Options::default() }).unwrap();
+        let table: Table<u64, u64> = db.table("t").unwrap();
+        let projection = db.projection(table, "p", |_, value| Some((value,))).unwrap();
+        db.transact(|tx| tx.put(table, 1, 10)).unwrap();
+        let memory = &projection.inner.memory;
+        let sum_of = |readable_from| {
+            let mut rows = Rows::new(memory, true);
+            rows.push(&1u64.to_be_bytes(), (99,)).unwrap();
+            let block = Block::of_rows(memory, Box::default(), rows, 8).unwrap();
+            projection.inner.generations.publish(Generation::new(vec![Arc::new(block)], readable_from));
+            let tx = db.begin().unwrap();
+            tx.declare_read_only();
+            let mut scan = projection.scan_all(&tx).unwrap();
+            let batch = scan.next().unwrap().unwrap();
+            batch.columns().0.iter().sum::<u64>()
+        };
+        assert_eq!(sum_of(u64::MAX), 10);
+        assert_eq!(sum_of(0), 99);
     }
 }

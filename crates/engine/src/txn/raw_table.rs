@@ -204,6 +204,14 @@ impl<'t, C: ConcurrencyControl> RawRows<'t, C> {
         })
     }
 
+    /// Calls `f` with every row that is left.
+    pub(crate) fn try_for_each(&mut self, mut f: impl FnMut(&[u8], &'t [u8]) -> Result<()>) -> Result<()> {
+        match &mut self.0 {
+            Inner::Fixed8(rows) => rows.try_for_each(|key, value| f(&key.to_be_bytes(), value)),
+            Inner::Bytes(rows) => rows.try_for_each(|key, value| f(&key, value)),
+        }
+    }
+
     /// The same rows, the last one first; before the first row is asked for.
     pub fn reverse(self) -> Self {
         RawRows(match self.0 {
