@@ -11,6 +11,7 @@ type Order = (u32, u64, bool, String);
 const ORDERS: u64 = 200_000;
 const PAID: u64 = 20_000;
 
+/// Runs the example.
 pub fn main() -> Result<()> {
     let db = Database::in_memory(Options { workers: 0, ..Options::default() })?;
     let orders: Table<u64, Order> = db.table("orders")?;
@@ -56,7 +57,7 @@ pub fn main() -> Result<()> {
 }
 
 fn order(key: u64) -> (u32, u64, bool, &'static str) {
-    (key as u32 % 5000, 100 + key * 37 % 10_000, key % 3 == 0, "to be delivered in the morning")
+    (key as u32 % 5000, 100 + key * 37 % 10_000, key.is_multiple_of(3), "to be delivered in the morning")
 }
 
 /// How many orders are not paid, and their sum: of one moment, whatever is paid meanwhile.

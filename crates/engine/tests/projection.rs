@@ -30,6 +30,8 @@ fn blocks_of(block_rows: usize) -> ProjectionOptions {
 }
 
 type Numbers = Table<u64, i64>;
+/// Of these, the value as the only column.
+type Values<C> = Projection<u64, i64, (i64,), C>;
 
 /// Rows `keys`, each with its key as its value.
 fn fill<C: ConcurrencyControl>(db: &Database<C>, table: Numbers, keys: std::ops::Range<u64>) {
@@ -44,7 +46,7 @@ fn reader<C: ConcurrencyControl>(db: &Database<C>) -> Transaction<C> {
 
 /// The rows of a projection with one column, with their keys.
 fn rows<C: ConcurrencyControl>(
-    projection: &Projection<u64, i64, (i64,), C>,
+    projection: &Values<C>,
     tx: &Transaction<C>,
     range: impl RangeBounds<u64>,
 ) -> Result<Vec<(u64, i64)>> {
@@ -70,16 +72,11 @@ fn rows_of_table<C: ConcurrencyControl>(
     rows
 }
 
-fn all<C: ConcurrencyControl>(
-    projection: &Projection<u64, i64, (i64,), C>,
-    db: &Database<C>,
-) -> Vec<(u64, i64)> {
+fn all<C: ConcurrencyControl>(projection: &Values<C>, db: &Database<C>) -> Vec<(u64, i64)> {
     rows(projection, &reader(db), ..).unwrap()
 }
 
-fn simple<C: ConcurrencyControl>(
-    block_rows: usize,
-) -> (Database<C>, Numbers, Projection<u64, i64, (i64,), C>) {
+fn simple<C: ConcurrencyControl>(block_rows: usize) -> (Database<C>, Numbers, Values<C>) {
     let db = in_memory();
     let table = db.table("numbers").unwrap();
     let projection = db.projection_with(table, "columns", blocks_of(block_rows), |_, value| Some((value,)));
@@ -597,8 +594,7 @@ fn panics() {
         assert!(!(*key == 13 && bad.load(Relaxed)), "a bad row");
         Some((value,))
     };
-    let projection: Projection<u64, i64, (i64,)> =
-        db.projection_with(table, "columns", blocks_of(4), make).unwrap();
+    let projection: Values<Serializable> = db.projection_with(table, "columns", blocks_of(4), make).unwrap();
     fill(&db, table, 0..20);
     assert!(catch_unwind(AssertUnwindSafe(|| projection.refresh())).is_err());
     fill(&db, table, 20..30);

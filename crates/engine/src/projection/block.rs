@@ -248,7 +248,7 @@ mod tests {
         let built = memory.used_bytes(Kind::Other);
         assert!(built > before && block.changes.is_empty());
         let note = |key: u64| block.changes.note(&key.to_be_bytes());
-        (note(3), note(3), note(9));
+        [3, 3, 9].into_iter().for_each(note);
         assert!(memory.used_bytes(Kind::Other) > built);
         let Changed::Some(keys) = block.changes.get() else { panic!("two keys") };
         assert_eq!(keys, [3u64, 9].map(|key| Box::from(key.to_be_bytes())));

@@ -156,7 +156,8 @@ mod tests {
         let all = Generations::new(generation(&memory, &["", "m"], 8));
         all.prepare(Some(Arc::new(generation(&memory, &["", "m"], 1))));
         all.note(b"a");
-        (all.note(b"x"), all.note(b"y"));
+        all.note(b"x");
+        all.note(b"y");
         all.publish(generation(&memory, &["", "f", "m", "s"], 8));
         let changed = |block: usize| all.present().blocks[block].changes.get();
         assert!(matches!(changed(0), Changed::Some(keys) if keys == [Box::from(*b"a")]));

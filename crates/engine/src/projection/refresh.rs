@@ -175,9 +175,9 @@ fn successor(mut key: Vec<u8>, is_fixed8: bool) -> Option<Vec<u8>> {
     word.checked_add(1).map(|next| next.to_be_bytes().to_vec())
 }
 
-#[cfg(all(test, not(any(braid_shuttle, braid_loom))))]
-#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#[cfg(all(test, not(braid_shuttle)))]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use crate::{Database, Error, Options, Table};
 
     /// A transaction that stays open keeps columns from being read; scans are right meanwhile, and the next refresh reads them.

@@ -309,9 +309,9 @@ impl<'b, K: Key, R: Columns> ColumnBatch<'b, K, R> {
     }
 }
 
-#[cfg(all(test, not(any(braid_shuttle, braid_loom))))]
-#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#[cfg(all(test, not(braid_shuttle)))]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::super::block::Block;
     use super::*;
     use crate::{Database, Options};

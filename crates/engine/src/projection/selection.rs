@@ -70,8 +70,9 @@ mod tests {
             selection.select(&column, |value| value > 3);
             let kept: Vec<u32> = (0..rows).filter(|&row| column[row as usize] > 3).collect();
             assert_eq!(*selection, kept);
-            selection.narrow(&column, |value| value % 2 == 0);
-            let kept: Vec<u32> = kept.into_iter().filter(|&row| column[row as usize] % 2 == 0).collect();
+            selection.narrow(&column, |value: u32| value.is_multiple_of(2));
+            let kept: Vec<u32> =
+                kept.into_iter().filter(|&row| column[row as usize].is_multiple_of(2)).collect();
             assert_eq!(*selection, kept);
         }
     }
