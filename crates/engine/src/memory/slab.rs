@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 const STEP_BYTES_MIN: usize = 64 << 10;
 /// Blocks that a thread takes at a time: the counter from which they come is one for all threads.
-const NEW_BLOCKS: u32 = 16;
+const NEW_BLOCKS: u32 = 32;
 /// A slab that has this much takes big steps: each step costs a system call and the grow lock.
 const BIG_SLAB_BYTES: usize = 128 << 20;
 const BIG_STEP_BYTES: usize = 32 << 20;
@@ -72,7 +72,7 @@ impl Slab {
 
     /// A free block's id, never 0. Its bytes are zero if it was never used before, else whatever they were. A thread takes
     /// some new blocks at a time, and meets others here only then.
-    #[inline]
+    #[inline(always)]
     pub fn allocate(&self) -> Result<u32, OutOfMemory> {
         match self.freed.take() {
             Some(id) => Ok(id),
@@ -80,6 +80,8 @@ impl Slab {
         }
     }
 
+    #[cold]
+    #[inline(never)]
     fn allocate_new(&self) -> Result<u32, OutOfMemory> {
         let run = self.new_run(NEW_BLOCKS)?;
         self.freed.keep(run.start + 1..run.end);
