@@ -624,6 +624,68 @@ fn malformed_rows() {
     }
 }
 
+/// A scan that has failed tries the same rows again: none are passed over, in a range that is read as in a block that is patched.
+#[test]
+fn errors_pass_over_nothing() {
+    for is_discarded in [false, true] {
+        let (db, table, projection) = simple::<Serializable>(8);
+        fill(&db, table, 0..40);
+        projection.refresh().unwrap();
+        let raw = db.raw_table("numbers").unwrap();
+        db.worker().run(async |tx| raw.put(tx, &1u64.to_be_bytes(), b"x").await).unwrap();
+        if is_discarded {
+            projection.discard();
+        }
+        let tx = reader(&db);
+        let mut scan = projection.scan_all(&tx).unwrap();
+        for _ in 0..3 {
+            assert!(matches!(scan.next(), Err(Error::Malformed { .. })));
+        }
+    }
+}
+
+/// Batches that are copied are short, however long a block is, and whatever was written.
+#[test]
+fn long_blocks() {
+    const ROWS: u64 = 40_000;
+    const COPIED: usize = 8192;
+    let (db, table, projection) = simple::<Serializable>(ROWS as usize);
+    fill(&db, table, 0..ROWS);
+    let longest = || {
+        let tx = reader(&db);
+        assert_eq!(rows(&projection, &tx, ..).unwrap(), rows_of_table(table, &tx, ..));
+        let (mut scan, mut longest) = (projection.scan_all(&tx).unwrap(), 0);
+        while let Some(batch) = scan.next().unwrap() {
+            longest = longest.max(batch.len());
+        }
+        longest
+    };
+    let write = |step: usize| {
+        db.transact(|tx| (0..ROWS).step_by(step).try_for_each(|key| tx.put(table, key, -1))).unwrap();
+    };
+    assert_eq!(longest(), COPIED, "read from the table");
+    projection.refresh().unwrap();
+    assert_eq!(longest(), ROWS as usize);
+    write(100);
+    assert!((COPIED..COPIED + 256).contains(&longest()), "patched");
+    write(10);
+    assert_eq!(longest(), COPIED, "so much was written that it is read from the table");
+}
+
+/// A table has 32 indexes and projections; one more is refused, and the others go on.
+#[test]
+fn as_many_as_there_can_be() {
+    let (db, table, projection) = simple::<Serializable>(8);
+    let make = |_: &u64, value: i64| Some((value,));
+    for number in 1..32 {
+        db.projection(table, &format!("p{number}"), make).unwrap();
+    }
+    let error = refused(db.projection(table, "one more", make));
+    assert!(matches!(&error, Error::IndexNotBuilt { .. }) && error.to_string().contains("32"), "{error}");
+    fill(&db, table, 0..5);
+    assert_eq!(all(&projection, &db).len(), 5);
+}
+
 /// A type of the application's as a column.
 #[test]
 fn columns_of_own_types() {

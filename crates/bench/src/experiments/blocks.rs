@@ -146,7 +146,7 @@ fn record<const N: usize>(number: u64, version: u64) -> [u64; N] {
     record
 }
 
-/// A loaded table with what is to be scanned.
+/// A loaded table and its projections.
 struct Loaded<const N: usize> {
     db: Db,
     table: Table<u64, Record<N>>,
@@ -389,7 +389,9 @@ fn figure<const N: usize>(records: u64, setting: Setting, layout: Layout, mut ra
 
 /// Of the most records, without rows that were written since.
 fn svg(figures: &[Figure]) -> Result<String> {
-    let last = figures.last().ok_or_else(|| Failure::new("nothing was run: no record has so many fields"))?;
+    let last = figures
+        .last()
+        .ok_or_else(|| Failure::new("nothing was run: --read names no number of fields that a record has"))?;
     let x_name = format!("fields read of {}, share of rows selected; {} records", last.fields, last.records);
     beside::svg(figures, ("Scans by those of the first layout", x_name), |one| {
         let is_drawn = (one.records, one.written) == (last.records, figures[0].written);

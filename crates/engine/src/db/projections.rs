@@ -16,7 +16,8 @@ impl<C: ConcurrencyControl> Database<C> {
     ///
     /// As an [index](Self::index), a projection is not stored: it is declared each time that the database is opened, and no
     /// transaction of the calling thread may be open then. Declared again with the same columns and options, it is the projection that there
-    /// is. `make` looks at the row alone. A name is one of an index or of a projection; [`Error::NoOrder`](crate::Error::NoOrder) if the table
+    /// is. `make` looks at the row alone. It lasts as long as the database; a
+    /// table has up to 32 indexes and projections together, each with a name of its own; [`Error::NoOrder`](crate::Error::NoOrder) if the table
     /// has no order of keys; other errors are those of `index`.
     ///
     /// ```

@@ -88,7 +88,7 @@ impl Slab {
         Ok(run.start)
     }
 
-    /// The block with the next id: for a caller to whom that matters, and who frees none.
+    /// The block with the next id. For slabs whose blocks are named by their place, and never freed.
     #[inline]
     pub fn allocate_next(&self) -> Result<u32, OutOfMemory> {
         self.allocate_run(1).map(|run| run.start)

@@ -72,11 +72,12 @@ impl<R: Columns> Rows<R> {
     }
 
     fn make_room(&mut self, bytes: u64) -> Result<(), OutOfMemory> {
-        self.bytes += bytes;
-        match self.bytes.checked_sub(self.charged.bytes()) {
-            None | Some(0) => Ok(()),
-            Some(more) => self.charged.add(more.next_multiple_of(STEP_BYTES)),
+        let more = (self.bytes + bytes).saturating_sub(self.charged.bytes());
+        if more > 0 {
+            self.charged.add(more.next_multiple_of(STEP_BYTES))?;
         }
+        self.bytes += bytes;
+        Ok(())
     }
 }
 
@@ -133,12 +134,12 @@ const NOTHING: u32 = 0;
 const SOME: u32 = 1;
 const ALL: u32 = 2;
 
-/// What is to be done about a block's changes.
+/// What a scan of a block has to look at in the table.
 pub(super) enum Changed {
     Nothing,
-    /// The rows under these keys have to be looked at.
+    /// The rows under these keys.
     Some(Vec<Box<[u8]>>),
-    /// The whole range has to be read.
+    /// The whole range.
     All,
 }
 
@@ -165,20 +166,22 @@ impl Changes {
         if self.state.load(Ordering::Relaxed) == ALL || keys.contains(key) {
             return;
         }
-        if keys.len() == self.keys_max || self.charged.add(entry_bytes(key)).is_err() {
-            // Release: pairs with the Acquire of readers.
-            self.state.store(ALL, Ordering::Release);
-            self.charged.give_back(self.charged.bytes());
-            *keys = BTreeSet::new();
-            return;
+        if keys.len() == self.keys_max || self.charged.add((key.len() + ENTRY_BYTES) as u64).is_err() {
+            return self.drop_keys(&mut keys);
         }
         keys.insert(key.into());
-        self.state.store(SOME, Ordering::Release); // as above
+        self.state.store(SOME, Ordering::Release); // pairs with the Acquire of readers
     }
 
     /// All count as written.
     pub(super) fn note_all(&self) {
+        self.drop_keys(&mut lock(&self.keys));
+    }
+
+    fn drop_keys(&self, keys: &mut BTreeSet<Box<[u8]>>) {
         self.state.store(ALL, Ordering::Release); // pairs with the Acquire of readers
+        *keys = BTreeSet::new();
+        self.charged.give_back(self.charged.bytes());
     }
 
     pub(super) fn get(&self) -> Changed {
@@ -191,10 +194,6 @@ impl Changes {
             _ => Changed::Some(keys.iter().cloned().collect()),
         }
     }
-}
-
-fn entry_bytes(key: &[u8]) -> u64 {
-    (key.len() + ENTRY_BYTES) as u64
 }
 
 /// Bytes in the account, until it is dropped. (Changed by one thread at a time.)
@@ -232,9 +231,9 @@ impl Drop for Charged {
     }
 }
 
-#[cfg(all(test, not(any(braid_shuttle, braid_loom))))]
-#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#[cfg(all(test, not(braid_shuttle)))]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
 
     /// Changes are noted by key up to the limit, then as a whole; their memory is in the account and given back.

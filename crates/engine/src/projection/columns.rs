@@ -162,7 +162,7 @@ impl<T: Copy + PartialOrd + Send + Sync + 'static, const N: usize> Columns for [
     }
 }
 
-#[cfg(all(test, not(any(braid_shuttle, braid_loom))))]
+#[cfg(all(test, not(braid_shuttle)))]
 mod tests {
     use super::*;
 

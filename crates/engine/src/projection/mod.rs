@@ -66,7 +66,8 @@ impl ProjectionOptions {
         }
     }
 
-    /// Keys that are noted in a block before all its rows count as written. To look for a row takes some 3 us, to read one of a range 0.08.
+    /// Keys that are noted in a block before all its rows count as written. To look for one row takes as long as to read some
+    /// forty of a range.
     fn changes_max(&self) -> usize {
         (self.block_rows / 32).max(16)
     }

@@ -123,7 +123,8 @@ impl<R: Columns, C: ConcurrencyControl> Build<'_, R, C> {
             let snapshot = self.snapshot()?;
             let mut rows = Rows::new(&memory, self.table.kind.fixed8);
             let from = Bound::Included(&*first);
-            next = fill(&mut rows, (&snapshot, self.table), (from, to), self.inner)?;
+            let rows_max = self.inner.options.block_rows;
+            next = fill(&mut rows, rows_max, (&snapshot, self.table), (from, to), self.inner)?;
             self.snapshot = Some(snapshot);
             if rows.keys.len() == 0 && self.blocks.len() > is_first {
                 return Ok(()); // the block before has the rest of the range
@@ -136,9 +137,10 @@ impl<R: Columns, C: ConcurrencyControl> Build<'_, R, C> {
     }
 }
 
-/// Reads rows of a table between two bounds until there are as many as a block has; returns where those behind begin, if there may be more.
+/// Reads rows of a table between two bounds until there are `rows_max`; returns where those behind begin, if there may be more.
 pub(super) fn fill<R: Columns, C: ConcurrencyControl>(
     rows: &mut Rows<R>,
+    rows_max: usize,
     (transaction, table): (&Transaction<C>, &TableInner),
     (from, to): (Bound<&[u8]>, Bound<&[u8]>),
     inner: &Inner<R>,
@@ -146,7 +148,7 @@ pub(super) fn fill<R: Columns, C: ConcurrencyControl>(
     let mut next: Option<Vec<u8>> = None;
     loop {
         let from = next.as_deref().map_or(from, Bound::Included);
-        let (limit, mut count) = (inner.options.block_rows - rows.keys.len(), 0);
+        let (limit, mut count) = (rows_max - rows.keys.len(), 0);
         let mut last = Vec::new();
         RawRows::between(transaction, table, from, to).limit(limit).try_for_each(|key, value| {
             count += 1;
@@ -159,7 +161,7 @@ pub(super) fn fill<R: Columns, C: ConcurrencyControl>(
             }
         })?;
         next = if count < limit { None } else { successor(last, table.kind.fixed8) };
-        if next.is_none() || rows.keys.len() == inner.options.block_rows {
+        if next.is_none() || rows.keys.len() == rows_max {
             return Ok(next);
         }
     }

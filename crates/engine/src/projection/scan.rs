@@ -101,14 +101,18 @@ impl<K, V: ?Sized, R: Columns, C: ConcurrencyControl> fmt::Debug for ProjectionS
 /// A block in which rows were written.
 struct Patch {
     at: usize,
-    /// The keys of those that have not been looked for.
-    keys: std::vec::IntoIter<Box<[u8]>>,
-    /// Rows of the block that are done with.
+    /// The keys of those.
+    keys: Vec<Box<[u8]>>,
+    /// How many of them have been looked for in the table.
+    looked: usize,
+    /// How many rows of the block have been in a batch.
     done: usize,
 }
 
 /// As many rows without a change between them are a batch of their own; fewer are copied.
 const UNCOPIED_ROWS_MIN: usize = 256;
+/// A batch that is copied has about as many rows at most, so that it stays in a cache, and takes little memory.
+const COPIED_ROWS_MAX: usize = 8192;
 
 /// Where the rows of a batch are.
 enum Place {
@@ -118,7 +122,7 @@ enum Place {
 }
 
 impl<K: Key, V: Value + ?Sized, R: Columns, C: ConcurrencyControl> ProjectionScan<'_, K, V, R, C> {
-    /// The next batch, with a row at least; `None` at the end.
+    /// The next batch, with a row at least; `None` at the end. After an error, the same batch is tried again.
     #[allow(clippy::should_implement_trait, reason = "a batch is lent from the scan")]
     pub fn next(&mut self) -> Result<Option<ColumnBatch<'_, K, R>>> {
         self.next_where(|_| true)
@@ -180,49 +184,52 @@ impl<K: Key, V: Value + ?Sized, R: Columns, C: ConcurrencyControl> ProjectionSca
                     let rows = if can_match(&block.zones) { 0..block.rows.keys.len() } else { 0..0 };
                     return Ok(Some(Place::Block(at, rows)));
                 }
-                Changed::Some(keys) => self.patch = Some(Patch { at, keys: keys.into_iter(), done: 0 }),
+                Changed::Some(keys) => self.patch = Some(Patch { at, keys, looked: 0, done: 0 }),
                 Changed::All => self.rest = Some(block.first.to_vec()),
             }
         }
-        match self.patch.take() {
-            Some(patch) => self.patch(patch).map(Some),
+        match self.patch {
+            Some(_) => self.read_patched().map(Some),
             None => self.read_rest().map(|()| Some(Place::Merged)),
         }
     }
 
     /// Makes the next rows ready of a block in which some were written: those without a change between them where they lie, others
     /// copied, with those that were written as they are in the table.
-    fn patch(&mut self, mut patch: Patch) -> Result<Place> {
-        self.merged.clear();
-        let transaction = self.transaction;
+    fn read_patched(&mut self) -> Result<Place> {
+        let ProjectionScan { transaction, table, inner, generation, merged, patch, .. } = self;
+        let Patch { at, keys, looked: looked_before, done: done_before } =
+            patch.as_ref().expect("there is one");
+        merged.clear();
         let database = transaction.txn().state().database;
-        let (handle, block) = (self.table, self.generation.blocks[patch.at].clone());
-        let table = handle.inner(database)?;
-        let (raw, rows, inner) = (RawTable::new(table, database), &block.rows, self.inner.clone());
-        let full = |OutOfMemory| inner.out_of_memory();
-        loop {
-            let key = patch.keys.as_slice().first();
-            let stop = key.map_or(rows.keys.len(), |key| rows.keys.below(key));
-            let same = patch.done..stop;
-            if same.len() >= UNCOPIED_ROWS_MIN {
-                if self.merged.keys.len() > 0 {
-                    self.patch = Some(patch);
-                    return Ok(Place::Merged);
+        let (table, rows) = (table.inner(database)?, &generation.blocks[*at].rows);
+        let (raw, full) = (RawTable::new(table, database), |OutOfMemory| inner.out_of_memory());
+        let (mut looked, mut done, mut place) = (*looked_before, *done_before, Place::Merged);
+        while merged.keys.len() < COPIED_ROWS_MAX {
+            let stop = keys.get(looked).map_or(rows.keys.len(), |key| rows.keys.below(key));
+            if stop - done >= UNCOPIED_ROWS_MIN {
+                if merged.keys.len() == 0 {
+                    place = Place::Block(*at, done..stop);
+                    done = stop;
                 }
-                patch.done = stop;
-                let place = Place::Block(patch.at, same);
-                self.patch = Some(patch);
-                return Ok(place);
+                break;
             }
-            self.merged.append(rows, same).map_err(full)?;
-            patch.done = stop;
-            let Some(key) = patch.keys.next() else { return Ok(Place::Merged) };
-            patch.done += usize::from(rows.keys.is(stop, &key));
-            let Some(value) = transaction.now(|txn| raw.get(txn, &key))? else { continue };
-            if let Some(row) = inner.row(table, &key, value)? {
-                self.merged.push(&key, row).map_err(full)?;
+            merged.append(rows, done..stop).map_err(full)?;
+            done = stop;
+            let Some(key) = keys.get(looked) else { break };
+            let value = transaction.now(|txn| raw.get(txn, key))?;
+            if let Some(value) = value
+                && let Some(row) = inner.row(table, key, value)?
+            {
+                merged.push(key, row).map_err(full)?;
             }
+            done += usize::from(rows.keys.is(stop, key));
+            looked += 1;
         }
+        let is_over = looked == keys.len() && done == rows.keys.len();
+        // (Only now: what has failed is tried again from the same place.)
+        *patch = patch.take().filter(|_| !is_over).map(|patch| Patch { looked, done, ..patch });
+        Ok(place)
     }
 
     /// Makes the next rows ready of a range that is read from the table.
@@ -230,10 +237,10 @@ impl<K: Key, V: Value + ?Sized, R: Columns, C: ConcurrencyControl> ProjectionSca
         self.merged.clear();
         let handle = self.table;
         let table = handle.inner(self.transaction.txn().state().database)?;
-        let rest = self.rest.take().expect("there is one");
+        let rest = self.rest.as_ref().expect("there is one");
         let from = match &self.from {
-            Included(from) | Excluded(from) if *from >= rest => self.from.as_ref().map(Vec::as_slice),
-            _ => Included(&*rest),
+            Included(from) | Excluded(from) if from >= rest => self.from.as_ref().map(Vec::as_slice),
+            _ => Included(&**rest),
         };
         let end = self.generation.blocks.get(self.at).map(|next| &*next.first);
         let to = match (&self.to, end) {
@@ -241,7 +248,8 @@ impl<K: Key, V: Value + ?Sized, R: Columns, C: ConcurrencyControl> ProjectionSca
             (Unbounded, Some(end)) => Excluded(end),
             (to, _) => to.as_ref().map(Vec::as_slice),
         };
-        self.rest = fill(&mut self.merged, (self.transaction, table), (from, to), &self.inner)?;
+        let rows_max = self.inner.options.block_rows.min(COPIED_ROWS_MAX);
+        self.rest = fill(&mut self.merged, rows_max, (self.transaction, table), (from, to), &self.inner)?;
         Ok(())
     }
 }

@@ -57,7 +57,7 @@ impl Deref for Selection {
     }
 }
 
-#[cfg(all(test, not(any(braid_shuttle, braid_loom))))]
+#[cfg(all(test, not(braid_shuttle)))]
 mod tests {
     use super::*;
 

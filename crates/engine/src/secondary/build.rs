@@ -74,7 +74,10 @@ pub(crate) fn open_index<'b, C: ConcurrencyControl>(
             return await_other(index).map(|()| index);
         }
         if base.indexes.iter().count() == INDEXES_MAX {
-            return Err(not_built(&declared.name, format!("a table can have {INDEXES_MAX} indexes")));
+            return Err(not_built(
+                &declared.name,
+                format!("a table can have {INDEXES_MAX} indexes and projections"),
+            ));
         }
         let Declared { name, key_type, is_unique, leading_bits, extract, projection } = declared;
         let kind = TableKind {
@@ -97,7 +100,9 @@ pub(crate) fn open_index<'b, C: ConcurrencyControl>(
             readable_from: AtomicU64::new(BUILDING),
             next: std::ptr::null(),
         };
-        base.index.kept().switch_on(); // before there is an entry
+        if index.projection.is_none() {
+            base.index.kept().switch_on(); // before there is an entry
+        }
         base.indexes.push(index, &declaring)
     };
     let unless_built = GiveUp(index);

@@ -294,11 +294,11 @@ pub enum CommitStage {
 /// Records that a worker removes between two passes over them: fewer than a pass can take, so that it keeps up.
 const REMOVED_PER_PASS: usize = 128;
 
-/// Takes records that are gone out of their indexes, as many as there are before it is dropped.
+/// Removes records from their indexes. When it is dropped, all of them get one time: times come from a counter that all threads share.
 struct Removal<'e, P: Policy> {
     env: Env<'e, Single<P>>,
     removed: RefMut<'e, Vec<Removed>>,
-    /// Those that others have removed.
+    /// How many the worker had removed before.
     before: usize,
 }
 
@@ -319,7 +319,7 @@ impl<'e, P: Policy> Removal<'e, P> {
 impl<P: Policy> Drop for Removal<'_, P> {
     fn drop(&mut self) {
         if self.removed.len() > self.before {
-            // A transaction that begins from now on does not find them. (One time for all: others draw theirs from the same counter.)
+            // A transaction that begins from now on does not find them.
             let since = self.env.shared.registry.advance();
             self.removed[self.before..].iter_mut().for_each(|removed| removed.since = since);
         }

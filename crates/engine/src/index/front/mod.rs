@@ -4,8 +4,8 @@
 //! Called by [`TableIndex`](super::TableIndex), for tables that have one. Knows nothing of the tree behind it, whose
 //! operations it is given as closures.
 //!
-//! Invariant: an entry of a bucket that is not latched is in the tree. A bucket's latch is held by whoever changes one of its
-//! keys in the tree, before any latch of the tree, and never across a suspension.
+//! Invariant: an entry of a bucket that is not latched is in the tree. A thread that changes one of a
+//! bucket's keys in the tree holds the bucket's latch, taken before any latch of the tree, and never across a suspension.
 
 mod bucket;
 #[cfg(all(test, braid_shuttle))]
@@ -136,7 +136,7 @@ struct Growth {
     keys: AtomicU64,
     /// How many keys call for another bucket.
     next_at: AtomicU64,
-    /// Held by who adds one.
+    /// Held while a bucket is added.
     latch: Latch,
 }
 
