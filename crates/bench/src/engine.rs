@@ -29,7 +29,7 @@ pub(crate) fn open<C: Scheme>(
         let db = Database::in_memory_with(options, Arc::new(SystemClock::default())).map_err(failure)?;
         return Ok((db, None));
     }
-    let directory = Directory::new(parent);
+    let directory = Directory::new(parent)?;
     Ok((open_again(&directory, tables, durability)?, Some(directory)))
 }
 
@@ -60,7 +60,7 @@ pub(crate) fn open_again<C: Scheme>(
 
 /// The database in a directory.
 pub(crate) fn open_in<C: Scheme>(directory: &Directory, options: Options) -> crate::Result<Database<C>> {
-    let storage = FileStorage::create(directory.path()).map_err(|error| failure(error.into()))?;
+    let storage = FileStorage::open(directory.path()).map_err(|error| failure(error.into()))?;
     let clock = Arc::new(SystemClock::default());
     Database::open_with(Arc::new(storage), options, clock, &mut |_| {}).map_err(failure)
 }

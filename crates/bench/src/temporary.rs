@@ -1,12 +1,13 @@
 //! Directories of databases that are made for a measurement or a check and removed with it.
 
+use crate::{Failure, Result};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// Those that are there.
+/// Those that are there. Locked for good once all are removed, so that none is made afterwards.
 static THERE: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
 /// A directory that is removed with it.
@@ -14,11 +15,20 @@ static THERE: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 pub struct Directory(PathBuf);
 
 impl Directory {
-    /// One within `parent`, named after this process.
-    pub fn new(parent: &Path) -> Directory {
+    /// Makes one within `parent`, named after this process.
+    ///
+    /// # Errors
+    ///
+    /// `parent` is no directory, or does not let this process make one.
+    pub fn new(parent: &Path) -> Result<Directory> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed); // only uniqueness counts
-        Directory::at(parent.join(format!("braid-bench-{}-{number}", std::process::id())))
+        let path = parent.join(format!("braid-bench-{}-{number}", std::process::id()));
+        let mut there = there();
+        std::fs::create_dir(&path)
+            .map_err(|error| Failure::new(format!("cannot make {}: {error}", path.display())))?;
+        there.insert(path.clone());
+        Ok(Directory(path))
     }
 
     /// This one, which need not be there yet.
@@ -47,10 +57,11 @@ impl Drop for Directory {
     }
 }
 
-/// Removes all that are there: the process is about to end.
+/// Removes all that are there: the process is about to end. A thread that makes or drops one afterwards waits for that.
 pub fn remove_all() {
-    let paths = there().clone();
-    paths.iter().for_each(|path| remove(path));
+    let there = there();
+    there.iter().for_each(|path| remove(path));
+    std::mem::forget(there);
 }
 
 /// Removes a directory, in which threads of an engine may still be making files. What is left is the user's to remove.
@@ -75,8 +86,8 @@ mod tests {
     fn directories_go_unless_they_are_kept() {
         // Proves that each goes with its value, wherever it is dropped, and one that is kept stays.
         let made = || {
-            let directory = Directory::new(&std::env::temp_dir());
-            std::fs::create_dir_all(directory.path().join("inside")).unwrap();
+            let directory = Directory::new(&std::env::temp_dir()).unwrap();
+            std::fs::create_dir(directory.path().join("inside")).unwrap();
             directory
         };
         let (gone, kept) = (made(), made());

@@ -55,21 +55,25 @@ fn a_reader_that_has_seen_enough_ends_it_quietly() {
 
 #[test]
 fn an_interrupt_removes_what_was_made() {
-    // Proves that a benchmark on disk that is interrupted leaves no database behind.
+    // Proves that a benchmark on disk leaves no database behind, at whichever moment it is interrupted: it makes one to see
+    // that it can, another one to measure.
     let directory = directory("interrupt");
     let place = directory.display();
-    let child = braid(&format!(
-        "bench ycsb --records 1K --workload m --mode naive --durability async --seconds 60 --repeats 1 --directory {place}"
-    ));
     let is_empty = || std::fs::read_dir(&directory).unwrap().next().is_none();
-    let begin = Instant::now();
-    while is_empty() {
-        assert!(begin.elapsed() < Duration::from_secs(60), "no database was made");
-        std::thread::sleep(Duration::from_millis(20));
+    for later_ms in [0, 1, 2, 5, 10, 20, 50, 100] {
+        let child = braid(&format!(
+            "bench ycsb --records 1K --workload m --mode naive --durability async --seconds 60 --repeats 1 --directory {place}"
+        ));
+        let begin = Instant::now();
+        while is_empty() {
+            assert!(begin.elapsed() < Duration::from_secs(60), "no database was made");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        std::thread::sleep(Duration::from_millis(later_ms));
+        let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+        assert!(kill.success());
+        assert_eq!(end(child).0, Some(130), "{later_ms} ms later");
+        assert!(is_empty(), "{later_ms} ms later");
     }
-    let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
-    assert!(kill.success());
-    assert_eq!(end(child).0, Some(130));
-    assert!(is_empty());
     std::fs::remove_dir_all(&directory).unwrap();
 }

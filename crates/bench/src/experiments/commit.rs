@@ -69,7 +69,7 @@ struct Json {
 /// Runs `braid bench commit`.
 pub(crate) fn run(args: &CommitArgs) -> Result<()> {
     let parent = args.directory.clone().unwrap_or_else(std::env::temp_dir);
-    let (of_hand, of_engine) = (Directory::new(&parent), Directory::new(&parent));
+    let (of_hand, of_engine) = (Directory::new(&parent)?, Directory::new(&parent)?);
     let db: Database<Serializable> =
         engine::open_in(&of_engine, Options { workers: 1, pin_workers: true, ..Options::default() })?;
     let table: Table<u64, [u8]> = db.table("t").map_err(engine::failure)?;
@@ -97,7 +97,7 @@ fn way<'a>(name: &'static str, commit: impl FnMut(u64) -> Result<()> + 'a) -> Wa
 /// As many bytes as the engine's record has, written behind the last ones and synced.
 fn by_hand<'a>(directory: &Directory, value_bytes: usize) -> Result<Way<'a>> {
     let failed = |error: braiddb::storage::StorageError| engine::failure(error.into());
-    let storage = FileStorage::create(directory.path()).map_err(failed)?;
+    let storage = FileStorage::open(directory.path()).map_err(failed)?;
     let file: Box<dyn File> = storage.open("by-hand", OpenMode::CreateNew).map_err(failed)?;
     file.preallocate(0, FILE_BYTES).map_err(failed)?;
     file.sync_data().map_err(failed)?;

@@ -64,7 +64,7 @@ struct Json {
 /// Runs `braid bench recovery`.
 pub(crate) fn run(args: &RecoveryArgs) -> Result<()> {
     let parent = args.directory.clone().unwrap_or_else(std::env::temp_dir);
-    let directory = Directory::new(&parent);
+    let directory = Directory::new(&parent)?;
     fill(&directory, args)?;
     let mut measured: Vec<Vec<Recovery>> = args.workers.iter().map(|_| Vec::new()).collect();
     for _ in 0..args.repeats {
