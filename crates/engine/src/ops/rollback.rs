@@ -49,14 +49,24 @@ impl<C: ConcurrencyControl> TxnState<C> {
         }
         let reserved = self.savepoints.borrow_mut().reserve();
         reserved.map_err(|full| self.refuse(full.into()))?;
-        self.undo_changes(at.changes)?;
+        self.undo_changes(at.changes, true)?;
         self.savepoints.borrow_mut().cut(at);
         self.forget_updates(at.updates);
         Ok(())
     }
 
-    /// Undoes the changes beyond the first so many.
-    fn undo_changes(&self, changes: usize) -> Result<()> {
+    /// Undoes all changes of an attempt whose closure has failed, and keeps what they have told it among what it has read. Its
+    /// futures are gone, or leaked and never polled again.
+    #[cold]
+    pub(crate) fn undo_failed(&self) -> Result<()> {
+        self.forget_wakers();
+        self.todo.set(0);
+        self.used.set(0);
+        self.undo_changes(0, false)
+    }
+
+    /// Undoes the changes beyond the first so many, whose values may be `lent`.
+    fn undo_changes(&self, changes: usize, lent: bool) -> Result<()> {
         if self.changes() == changes {
             return Ok(());
         }
@@ -64,7 +74,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
         self.last_insert.clear();
         // SAFETY: not borrowed outside of single calls.
         let txn = unsafe { &mut *self.scheme.get() };
-        let undone = C::rollback_to(self.context().env(), txn, changes, true);
+        let undone = C::rollback_to(self.context().env(), txn, changes, lent);
         undone.map_err(|full| self.refuse(full.into()))?;
         debug_assert!(self.changes() == changes);
         // Those that wait for rows which it has given up look again, and wait on for the others.

@@ -175,11 +175,15 @@ pub(super) async fn commit_with_updates<C: ConcurrencyControl>(txn: &TxnState<C>
     }
 }
 
-/// The closure has failed, on grounds of what it has read: if that does not fit together, it is run again instead.
+/// The closure has failed, on grounds of what it has read, and of what its changes have told it: if that does not fit together, it
+/// is run again instead.
 #[cold]
 pub(super) async fn validate<C: ConcurrencyControl>(txn: &TxnState<C>, error: Error) -> Error {
     if matches!(error, Error::Conflict | Error::Deadlock(_) | Error::OutOfMemory { .. }) {
         return error;
+    }
+    if let Err(full) = txn.undo_failed() {
+        return full;
     }
     let made = match txn.decide_or_post(Commit::trial()) {
         Some(made) => made,

@@ -18,7 +18,7 @@ macro_rules! specs {
 
 /// Names and texts of the files in `specs/`.
 pub const SPECS: &[(&str, &str)] = specs! {
-    "g0" "g1a" "g1b" "g1c" "otv" "pmp" "pmp-write" "p4" "g-single" "g-single-predicate"
+    "g0" "g1a" "g1a-answer" "g1b" "g1c" "otv" "pmp" "pmp-write" "p4" "g-single" "g-single-predicate"
     "g-single-write" "g2-item" "g2" "g2-two-edges" "g2-read-only"
     "simple-write-skew" "read-only-anomaly-1" "read-only-anomaly-2" "read-only-anomaly-3" "receipt-report"
     "project-manager" "temporal-range-integrity" "classroom-scheduling" "referential-integrity" "ri-trigger"

@@ -691,6 +691,9 @@ unsafe impl<P: Policy> ConcurrencyControl for Single<P> {
         if s.pause() {
             return None;
         }
+        if txn.has_lost_own {
+            return Some(Err(Abort::WriteConflict));
+        }
         let at = match P::decide(stage, env, txn, s)? {
             Ok(at) => at,
             Err(abort) => {

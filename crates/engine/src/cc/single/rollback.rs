@@ -1,7 +1,9 @@
 //! Writes that a transaction takes back: all of them when it is undone, or those since a savepoint, and then it goes on.
 //!
 //! Invariant: a transaction that goes on depends on it that there was no value where it had made a record. That is noted of the
-//! key, as the record is no more. What else its writes have told it is noted or locked as before.
+//! key, as the record is no more. What else its writes have told it is noted or locked as before. If somebody else has removed a
+//! record that it has written, the index does not lead to it any more, and the transaction may not have found its own write: such a
+//! write keeps it from committing, also when it is undone.
 
 use super::record::{Content, drop_value, record_of};
 use super::{Entry, Held, Policy, Removal, Single, Txn, note_absent};
@@ -20,9 +22,10 @@ pub(super) fn rollback_to<P: Policy>(env: Env<'_, Single<P>>, txn: &mut Txn, at:
             Some(new) => unsafe { drop_value(new, env.local) },
             None => {}
         }
+        let number = txn.accesses.entry_of(&write);
+        let record = txn.accesses.entries[number].record;
+        txn.has_lost_own |= record_of(record).content() == Content::Gone;
         if write.is_new {
-            let number = txn.accesses.entry_of(&write);
-            let record = txn.accesses.entries[number].record;
             if take_back(&mut Removal::new(env), record, &write.target) {
                 forget_record(&mut txn.accesses.entries[number]);
                 note_absent::<P>(txn, record, &write.target);

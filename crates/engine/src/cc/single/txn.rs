@@ -84,6 +84,8 @@ pub struct Txn {
     pub(in crate::cc) heeds: bool,
     /// It has read more than there was memory to note.
     pub(super) is_full: bool,
+    /// It has undone a write of a record that is gone. Under the key, it may have read what others have, in place of its own.
+    pub(super) has_lost_own: bool,
     /// What it has read, where that may change before it ends: short values, and long ones.
     copies: Arena,
     long_copies: Vec<Box<[u64]>>,
@@ -112,6 +114,7 @@ impl Txn {
             is_in_graph: false,
             heeds: false,
             is_full: false,
+            has_lost_own: false,
             copies: Arena::new(memory),
             long_copies: Vec::new(),
             charge: Charge::new(memory),
@@ -205,6 +208,7 @@ impl Txn {
         self.found.clear();
         self.copies.reset();
         self.is_full = false;
+        self.has_lost_own = false;
         self.undone.end();
         if !self.long_copies.is_empty() {
             let bytes = self.long_copies.iter().map(|copy| size_of_val(&**copy)).sum();
