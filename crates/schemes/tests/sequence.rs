@@ -1,6 +1,7 @@
 //! Numbers that are given out once.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use braid_schemes as _;
 use braiddb::metrics::SystemClock;
 use braiddb::storage::MemoryStorage;
 use braiddb::{

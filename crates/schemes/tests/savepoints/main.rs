@@ -6,6 +6,7 @@ mod lent;
 mod misuse;
 mod model;
 
+use braid_schemes as _;
 use braiddb::metrics::SystemClock;
 use braiddb::storage::MemoryStorage;
 use braiddb::suspend::{Never, OnMiss, PrefetchOnly, Seeded, Suspend};
@@ -71,7 +72,13 @@ macro_rules! tests {
 braiddb::schemes!(tests);
 
 fn options() -> Options {
-    Options { workers: 0, retries_max: 1000, lock_wait_ms: 100, ..Options::default() }
+    Options {
+        workers: 0,
+        retries_max: 1000,
+        lock_wait_ms: 100,
+        log_segment_bytes: 1 << 16,
+        ..Options::default()
+    }
 }
 
 fn database<C: ConcurrencyControl>() -> Database<C> {

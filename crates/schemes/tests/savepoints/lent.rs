@@ -308,11 +308,11 @@ pub fn threads_do_not_disturb_each_other<C: ConcurrencyControl>() {
                             0 => tx.put(scratch, to, &[5; 3]).await?,
                             _ => _ = tx.delete(scratch, to).await?,
                         }
-                        if from != to {
-                            assert_eq!(lent.0, Some(&value[..]));
-                        }
-                        assert_eq!(lent.1, Some(&[9; 40][..]));
-                        Ok(())
+                        // (An attempt under a scheme that validates may find its row gone, when others have removed it: then it is
+                        // refused, whatever it says of that.)
+                        let is_whole =
+                            (from == to || lent.0 == Some(&value[..])) && lent.1 == Some(&[9; 40][..]);
+                        if is_whole { Ok(()) } else { Err(Error::User("its own rows are not there".into())) }
                     };
                     match worker.run(run) {
                         Ok(()) | Err(Error::Conflict) => {}

@@ -2,6 +2,7 @@
 //! are refused, and the engine's own walks (checkpoints, copies, the making of secondary indexes) miss nothing.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use braid_schemes as _;
 use braiddb::metrics::SystemClock;
 use braiddb::storage::{MemoryStorage, OpenMode, Storage};
 use braiddb::tools::{backup, verify};

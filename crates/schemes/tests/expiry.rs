@@ -1,6 +1,7 @@
 //! Rows that expire.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use braid_schemes as _;
 use braiddb::changes::ChangeKind;
 use braiddb::metrics::{Clock, SystemClock};
 use braiddb::storage::MemoryStorage;

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use braid_schemes as _;
 use braiddb::metrics::SystemClock;
 use braiddb::storage::{MemoryStorage, Storage};
 use braiddb::{ConcurrencyControl, Database, Durability, Error, Options, Result, Table, Transaction, Txn};

@@ -1,6 +1,7 @@
 //! Transactions of plain calls that are run until they commit, and operations that are made of others, under every scheme.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use braid_schemes as _;
 use braiddb::metrics::SystemClock;
 use braiddb::{ConcurrencyControl, Database, Error, Options, Result, Table};
 use std::sync::Arc;

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use braid_schemes as _;
 use braiddb::metrics::SystemClock;
 use braiddb::storage::MemoryStorage;
 use braiddb::suspend::OnMiss;
@@ -217,7 +218,8 @@ fn updates_are_durable<C: ConcurrencyControl>() {
     let disk = Arc::new(MemoryStorage::new(1 << 30));
     let open = || {
         let clock = Arc::new(SystemClock::default());
-        Database::<C>::open_with(disk.clone(), options(), clock, &mut |_| {}).unwrap()
+        let options = Options { log_segment_bytes: 1 << 16, ..options() };
+        Database::<C>::open_with(disk.clone(), options, clock, &mut |_| {}).unwrap()
     };
     let db = open();
     let t: Table<u64, u64> = db.table("t").unwrap();

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use braid_schemes as _;
 use braiddb::metrics::SystemClock;
 use braiddb::{ConcurrencyControl, Database, Error, Options, Result, Table, Txn};
 use std::sync::Arc;

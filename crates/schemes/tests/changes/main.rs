@@ -9,6 +9,7 @@ mod reading;
 mod replica;
 mod tables;
 
+use braid_schemes as _;
 use braiddb::changes::{ChangeKind, ChangePosition, ChangedTransaction, Changes};
 use braiddb::metrics::SystemClock;
 use braiddb::storage::{MemoryStorage, Storage};

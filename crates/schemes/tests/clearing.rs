@@ -1,6 +1,7 @@
 //! Tables that are cleared and dropped.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use braid_schemes as _;
 use braiddb::metrics::SystemClock;
 use braiddb::storage::{MemoryStorage, OpenMode, Storage};
 use braiddb::tools::SalvageOptions;

@@ -1,0 +1,118 @@
+//! What a closure that fails has been told by its changes: its answer fits in the serial order, under every scheme without snapshots.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use braid_schemes as _;
+use braiddb::metrics::SystemClock;
+use braiddb::{ConcurrencyControl, Database, Error, Options, Result, Table, Transaction, Txn};
+use std::sync::Arc;
+
+fn database<C: ConcurrencyControl>() -> Database<C> {
+    let options = Options { workers: 0, retries_max: 0, lock_wait_ms: 1, ..Options::default() };
+    Database::in_memory_with(options, Arc::new(SystemClock::default())).unwrap()
+}
+
+type Numbers = Table<u64, u64>;
+
+macro_rules! tests {
+    ($($name:literal $module:ident $scheme:ident $promise:ident,)*) => {$(
+        mod $module {
+            #[test]
+            fn what_changes_have_told_holds() {
+                // (The others promise a snapshot to one that fails.)
+                if stringify!($promise) == "Serial" {
+                    super::what_changes_have_told_holds::<braiddb::$scheme>();
+                }
+            }
+
+            #[test]
+            fn own_writes_are_read() {
+                super::own_writes_are_read::<braiddb::$scheme>();
+            }
+        }
+    )*};
+}
+braiddb::schemes!(tests);
+
+/// A change of a row, and what it says of the row.
+#[derive(Clone, Copy, Debug)]
+enum Told {
+    Insert,
+    Update,
+    Delete,
+}
+
+impl Told {
+    async fn make<C: ConcurrencyControl>(self, tx: &Txn<C>, table: Numbers) -> Result<()> {
+        match self {
+            Told::Insert => tx.insert(table, 3, 30).await,
+            Told::Update => tx.update(table, 1, 10).await.map(|was_there| assert!(was_there)),
+            Told::Delete => tx.delete(table, 2).await.map(|was_there| assert!(was_there)),
+        }
+    }
+
+    /// Makes it wrong.
+    fn belie<C: ConcurrencyControl>(self, tx: &Transaction<C>, table: Numbers) -> Result<()> {
+        match self {
+            Told::Insert => tx.insert(table, 3, 3),
+            Told::Update => tx.delete(table, 1).map(|_| ()),
+            Told::Delete => tx.delete(table, 2).map(|_| ()),
+        }
+    }
+}
+
+/// A transaction comes before a second one, of whose change it has not seen anything. A third one, which begins afterwards, makes a
+/// change and fails: what the change has told it is as after the second one. So the first one, which would have to come before it,
+/// cannot make that wrong any more.
+fn what_changes_have_told_holds<C: ConcurrencyControl>() {
+    for told in [Told::Insert, Told::Update, Told::Delete] {
+        let db = database::<C>();
+        let t: Numbers = db.table("t").unwrap();
+        db.transact(|tx| [1, 2].into_iter().try_for_each(|key| tx.insert(t, key, key))).unwrap();
+        let mut worker = db.worker();
+        let first = db.begin().unwrap();
+        assert_eq!(first.get(t, 5).unwrap(), None);
+        let second = worker.run(async |tx| tx.put(t, 5, 1).await);
+        let third = worker.run(async |tx| {
+            told.make(tx, t).await?;
+            Err::<(), _>(Error::User("given up".into()))
+        });
+        let is_told = matches!(third, Err(Error::User(_)));
+        let ended = told.belie(&first, t).and_then(|()| first.commit());
+        assert!(second.is_err() || !is_told || ended.is_err(), "{told:?}");
+    }
+}
+
+/// A row that a transaction has written is removed by another one. If the transaction does not find what it has written, it does not
+/// commit, also if it has undone that; nor is that a reason to fail by.
+fn own_writes_are_read<C: ConcurrencyControl>() {
+    for (row_is_there, is_undone) in [(true, false), (true, true), (false, false), (false, true)] {
+        let db = database::<C>();
+        let t: Numbers = db.table("t").unwrap();
+        if row_is_there {
+            db.transact(|tx| tx.insert(t, 1, 1)).unwrap();
+        }
+        // (Under locks these wait for the transaction, and give up.)
+        let remove = || {
+            let _ = db.transact(|tx| tx.put(t, 1, 3));
+            let _ = db.transact(|tx| tx.delete(t, 1));
+        };
+        let tx = db.begin().unwrap();
+        let before = tx.savepoint();
+        tx.put(t, 1, 2).unwrap();
+        remove();
+        let found = tx.get(t, 1);
+        let undone = if is_undone { tx.rollback_to(&before) } else { Ok(()) };
+        let ended = undone.and_then(|()| tx.commit());
+        assert!(matches!(found, Ok(Some(2)) | Err(_)) || ended.is_err(), "{found:?}");
+
+        let ended = db.worker().run(async |tx| {
+            tx.put(t, 1, 2).await?;
+            remove();
+            match tx.get(t, 1).await? {
+                Some(2) => Ok(()),
+                found => Err(Error::User(format!("found {found:?}").into())),
+            }
+        });
+        assert!(!matches!(ended, Err(Error::User(_))), "{ended:?}");
+    }
+}
