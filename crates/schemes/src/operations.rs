@@ -38,7 +38,7 @@ fn operations<C: ConcurrencyControl>() -> Result<()> {
     db.transact(|tx| tx.put(numbers, 1, 1))?;
     by_worker(&db, numbers)?;
     db.run(async move |tx| tx.get(numbers, 1).await).wait()?;
-    let _ = db.run_each(vec![1], async move |tx, key| tx.get(numbers, key).await);
+    drop(db.run_each(vec![1], async move |tx, key| tx.get(numbers, key).await));
     whole_tables(&db, numbers, words)?;
     in_memory.close()?;
     db.close()
@@ -69,8 +69,10 @@ where
     tx.delete(table, key)?;
     tx.scan(table, key..).reverse().limit(1).next()?;
     tx.scan_all(table).try_for_each(|_, _| Ok(()))?;
-    (tx.first(table)?, tx.last(table)?);
-    (tx.pop_first(table)?, tx.pop_last(table)?);
+    tx.first(table)?;
+    tx.last(table)?;
+    tx.pop_first(table)?;
+    tx.pop_last(table)?;
     tx.count(table)?;
     tx.delete_range(table, key..)?;
     tx.rollback_to(&before)
@@ -112,8 +114,10 @@ where
     tx.delete(table, key).await?;
     tx.scan(table, key..).reverse().limit(1).next().await?;
     tx.scan_all(table).try_for_each(|_, _| Ok(())).await?;
-    (tx.first(table).await?, tx.last(table).await?);
-    (tx.pop_first(table).await?, tx.pop_last(table).await?);
+    tx.first(table).await?;
+    tx.last(table).await?;
+    tx.pop_first(table).await?;
+    tx.pop_last(table).await?;
     tx.count(table).await?;
     tx.delete_range(table, key..).await?;
     tx.rollback_to(&before)
@@ -124,7 +128,7 @@ fn by_worker<C: ConcurrencyControl>(db: &Database<C>, numbers: Table<u64, u64>) 
     let mut worker = db.worker();
     worker.run(async |tx| awaited(tx, numbers, 1, 1).await)?;
     worker.run_each([1], async |tx, key| tx.get(numbers, *key).await, |_| ());
-    let _ = worker.spawn(async move |tx: &Txn<C>| tx.get(numbers, 1).await, |_| ());
+    drop(worker.spawn(async move |tx: &Txn<C>| tx.get(numbers, 1).await, |_| ()));
     worker.maintain();
     Ok(())
 }

@@ -25,11 +25,9 @@ pub(super) fn rollback_to<P: Policy>(env: Env<'_, Single<P>>, txn: &mut Txn, at:
         let number = txn.accesses.entry_of(&write);
         let record = txn.accesses.entries[number].record;
         txn.has_lost_own |= record_of(record).content() == Content::Gone;
-        if write.is_new {
-            if take_back(&mut Removal::new(env), record, &write.target) {
-                forget_record(&mut txn.accesses.entries[number]);
-                note_absent::<P>(txn, record, &write.target);
-            }
+        if write.is_new && take_back(&mut Removal::new(env), record, &write.target) {
+            forget_record(&mut txn.accesses.entries[number]);
+            note_absent::<P>(txn, record, &write.target);
         }
     }
 }
