@@ -1,7 +1,7 @@
 //! Figures of variants beside each other: a table with a column for each variant, and a chart of ratios.
 
 use crate::Result;
-use crate::report::chart::{self, Data};
+use crate::report::chart::{self, Data, Measured};
 use crate::report::distinct;
 use crate::report::grid::Grid;
 
@@ -63,6 +63,7 @@ pub(crate) fn text<F: Beside>(figures: &[F]) -> String {
 pub(crate) fn svg<F: Beside>(
     figures: &[F],
     (caption, x_name): (&'static str, String),
+    notes: Vec<String>,
     category: impl Fn(&F) -> Option<String>,
 ) -> Result<String> {
     let variants = variants(figures);
@@ -71,7 +72,7 @@ pub(crate) fn svg<F: Beside>(
     let ratio = |first: &F, variant: &str| {
         let base = of_variant(figures, first, &variants[0])?.transactions_per_s();
         let ratio = of_variant(figures, first, variant)?.transactions_per_s() / base;
-        Some(ratio).filter(|ratio| ratio.is_finite())
+        Some(ratio).filter(|ratio| ratio.is_finite()).map(Measured::from)
     };
     let bars = |variant: &String| drawn.iter().map(|(first, _)| ratio(first, variant)).collect();
     chart::svg_of(&Data {
@@ -81,5 +82,6 @@ pub(crate) fn svg<F: Beside>(
         categories: drawn.iter().map(|(_, name)| name.clone()).collect(),
         series: variants.iter().map(|variant| (variant.clone(), bars(variant))).collect(),
         lines: false,
+        notes,
     })
 }

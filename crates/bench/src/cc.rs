@@ -59,7 +59,7 @@ fn write_files(args: &CcArgs, environment: &Environment, figures: &[Figure]) -> 
         write_json(path, &Json { environment, seconds, repeats, batch, figures })?;
     }
     match &args.svg {
-        Some(path) => write(path, &svg(figures)?),
+        Some(path) => write(path, &svg(figures, environment.notes())?),
         None => Ok(()),
     }
 }
@@ -140,12 +140,12 @@ fn breakdown(figures: &[Figure]) -> Grid {
 }
 
 /// Of the most workers and the last mode.
-fn svg(figures: &[Figure]) -> Result<String> {
+fn svg(figures: &[Figure], notes: Vec<String>) -> Result<String> {
     let last = figures.last().expect("there are figures");
     let x_name = format!("workload; {} workers, mode {}", last.workers, last.mode);
     let is_drawn = |one: &Figure| (one.workers, &one.mode) == (last.workers, &last.mode);
     let names = ("Throughput of schemes of concurrency control by that of the first", x_name);
-    beside::svg(figures, names, |one| is_drawn(one).then(|| one.cell.to_owned()))
+    beside::svg(figures, names, notes, |one| is_drawn(one).then(|| one.cell.to_owned()))
 }
 
 #[cfg(test)]
@@ -186,6 +186,6 @@ mod tests {
         let text = text(&figures);
         assert_eq!(text.matches("aborts/commit").count(), 4);
         assert!(text.contains("silo") && text.contains("no-wait"));
-        assert!(svg(&figures).unwrap().contains("hot-row"));
+        assert!(svg(&figures, Vec::new()).unwrap().contains("hot-row"));
     }
 }

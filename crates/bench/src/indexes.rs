@@ -63,7 +63,7 @@ fn write_files(args: &IndexArgs, environment: &Environment, figures: &[Figure]) 
         write_json(path, &Json { environment, records, seconds, repeats, figures })?;
     }
     match &args.svg {
-        Some(path) => write(path, &svg(figures)?),
+        Some(path) => write(path, &svg(figures, environment.notes())?),
         None => Ok(()),
     }
 }
@@ -137,11 +137,11 @@ impl Beside for Figure {
 }
 
 /// Of the most workers and the last mode.
-fn svg(figures: &[Figure]) -> Result<String> {
+fn svg(figures: &[Figure], notes: Vec<String>) -> Result<String> {
     let last = figures.last().expect("there are figures");
     let x_name = format!("work and skew; {} workers, mode {}", last.workers, last.mode);
     let is_drawn = |one: &Figure| (one.workers, &one.mode) == (last.workers, &last.mode);
-    beside::svg(figures, ("Throughput of kinds of index by that of the first", x_name), |one| {
+    beside::svg(figures, ("Throughput of kinds of index by that of the first", x_name), notes, |one| {
         is_drawn(one).then(|| format!("{} {}", one.work, one.theta))
     })
 }
@@ -174,6 +174,6 @@ mod tests {
         }
         let text = beside::text(&figures);
         assert!(IndexKind::ALL.iter().all(|kind| text.contains(kind.name())), "{text}");
-        assert!(svg(&figures).unwrap().contains("lookup 0.9"));
+        assert!(svg(&figures, Vec::new()).unwrap().contains("lookup 0.9"));
     }
 }

@@ -317,7 +317,7 @@ pub(crate) fn run(args: &BlocksArgs) -> Result<()> {
             &Json { environment: &environment, block_rows, seconds, repeats, figures: &figures },
         )?;
     }
-    args.svg.as_ref().map_or(Ok(()), |path| write(path, &svg(&figures)?))
+    args.svg.as_ref().map_or(Ok(()), |path| write(path, &svg(&figures, environment.notes())?))
 }
 
 fn of_size<const N: usize>(records: u64, args: &BlocksArgs, figures: &mut Vec<Figure>) -> Result<()> {
@@ -388,12 +388,12 @@ fn figure<const N: usize>(records: u64, setting: Setting, layout: Layout, mut ra
 }
 
 /// Of the most records, without rows that were written since.
-fn svg(figures: &[Figure]) -> Result<String> {
+fn svg(figures: &[Figure], notes: Vec<String>) -> Result<String> {
     let last = figures
         .last()
         .ok_or_else(|| Failure::new("nothing was run: --read names no number of fields that a record has"))?;
     let x_name = format!("fields read of {}, share of rows selected; {} records", last.fields, last.records);
-    beside::svg(figures, ("Scans by those of the first layout", x_name), |one| {
+    beside::svg(figures, ("Scans by those of the first layout", x_name), notes, |one| {
         let is_drawn = (one.records, one.written) == (last.records, figures[0].written);
         is_drawn.then(|| format!("{}, {}", one.read, one.selected))
     })
@@ -422,7 +422,7 @@ mod tests {
             }
             assert_eq!(figures.len(), 5 * settings * 2 * 3);
             assert!(figures.iter().all(|figure| figure.scans_per_s > 0.0));
-            let (text, svg) = (beside::text(&figures), svg(&figures).unwrap());
+            let (text, svg) = (beside::text(&figures), svg(&figures, Vec::new()).unwrap());
             assert!(text.contains("arrays") && svg.contains("10, 0.3"), "{text}");
         }
         assert!(parse_share("1.5").is_err() && parse_share("x").is_err());

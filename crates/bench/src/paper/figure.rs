@@ -3,7 +3,7 @@
 use crate::Result;
 use crate::command::PaperArgs;
 use crate::lines::Point;
-use crate::report::chart::{self, Data};
+use crate::report::chart::{self, Data, Measured};
 use crate::report::distinct;
 use crate::report::grid::Grid;
 use crate::scheme::SchemeKind;
@@ -221,20 +221,22 @@ impl Comparison {
     }
 
     /// The chart: ours, and the paper's dashed where they are on the same scale.
-    pub(super) fn svg(&self, compared: &Compared) -> Result<String> {
+    pub(super) fn svg(&self, compared: &Compared, notes: Vec<String>) -> Result<String> {
         let has_ratios = |column: usize| {
             compared.series.iter().any(|line| self.is_drawn(line) && line.ratios[column].is_some())
         };
         let drawn: Vec<usize> = (0..compared.columns.len()).filter(|&column| has_ratios(column)).collect();
-        let values = |line: &Line| drawn.iter().map(|&column| line.ratios[column]).collect();
+        let values = |line: &Line| drawn.iter().map(|&column| line.ratios[column]).collect::<Vec<_>>();
+        let points = |line: &Line| values(line).into_iter().map(|value| value.map(Measured::from)).collect();
         let of = |is_paper: bool| compared.series.iter().filter(move |line| line.is_paper == is_paper);
         let data = Data {
             caption: self.caption,
             x_name: self.x_name.to_owned(),
             y_name: if let Base::Nothing = self.base { "share" } else { "ratio" },
             categories: drawn.iter().map(|&column| compared.columns[column].clone()).collect(),
-            series: of(false).map(|line| (line.name.clone(), values(line))).collect(),
+            series: of(false).map(|line| (line.name.clone(), points(line))).collect(),
             lines: self.lines,
+            notes,
         };
         let paper: Vec<chart::Theirs> = of(true)
             .filter(|line| self.is_drawn(line))

@@ -55,7 +55,9 @@ impl Results {
     /// The chart of ratios, or where there are none that of throughput.
     pub(super) fn svg(&self, compared: &[Compared]) -> Result<String> {
         match (self.preset.comparisons.first(), compared.first()) {
-            (Some(comparison), Some(compared)) => comparison.svg(compared),
+            (Some(comparison), Some(compared)) => {
+                comparison.svg(compared, self.outcomes[0].environment.notes())
+            }
             _ => self.outcomes[0].throughput(),
         }
     }
@@ -81,7 +83,7 @@ impl Results {
     fn page(&self, compared: &[Compared]) -> Result<Page<'_>> {
         let mut parts = vec![Part::Heading("Beside the paper")];
         for (comparison, compared) in self.preset.comparisons.iter().zip(compared) {
-            parts.push(Part::Chart(comparison.svg(compared)?));
+            parts.push(Part::Chart(comparison.svg(compared, self.outcomes[0].environment.notes())?));
             parts.push(Part::Table(compared.grid()));
         }
         parts.push(Part::Notes(self.notes()));

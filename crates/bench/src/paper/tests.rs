@@ -97,7 +97,7 @@ fn figures_of_the_papers_are_as_printed() {
             let ratio = line.ratios[at].unwrap();
             assert!((ratio - expected).abs() < 0.005, "{id}, {row}, {column}: {ratio}");
         }
-        assert_eq!(comparison.svg(&compared).unwrap().contains(&name), comparison.same_scale);
+        assert_eq!(comparison.svg(&compared, Vec::new()).unwrap().contains(&name), comparison.same_scale);
     };
     let corobase = |id, row, cells| check(Paper::Corobase, id, 0, row, cells);
     corobase(Id::Figure(5), "48 threads, at best", &[("amac-mk", 2.3), ("coro-mk", 2.56)]);

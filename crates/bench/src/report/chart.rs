@@ -4,6 +4,7 @@ use crate::{Failure, Result};
 use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
 use plotters::element::DashedPathElement;
 use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
 use std::ops::Range;
 
 const SIZE: (u32, u32) = (1100, 560);
@@ -18,6 +19,13 @@ const DASH: i32 = 5;
 const GAP: i32 = 4;
 /// The height of a panel where there are several.
 const PANEL_HEIGHT: u32 = 400;
+/// The height of a note below, and the letters that there is room for.
+const NOTE_HEIGHT: u32 = 18;
+const NOTE_LETTERS_MAX: usize = 170;
+const NOTE_COLOUR: RGBColor = RGBColor(110, 110, 110);
+const RANGE_COLOUR: RGBColor = RGBColor(40, 40, 40);
+/// Bars in a panel that have their values written above them, at most: beyond, these would touch.
+const NUMBERED_BARS_MAX: usize = 24;
 
 /// Colours that stay apart for colour-blind eyes (Okabe and Ito, then darker ones).
 const COLOURS: [RGBColor; 16] = [
@@ -39,16 +47,38 @@ const COLOURS: [RGBColor; 16] = [
     RGBColor(0, 200, 200),
 ];
 
-/// What a chart shows: a value per series and category.
+/// A figure, and the lowest and the highest of those that it is the median of.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Measured {
+    pub(crate) value: f64,
+    pub(crate) range: Option<(f64, f64)>,
+}
+
+impl From<f64> for Measured {
+    fn from(value: f64) -> Measured {
+        Measured { value, range: None }
+    }
+}
+
+impl Measured {
+    /// Up to where it is drawn.
+    fn top(&self) -> f64 {
+        self.range.map_or(self.value, |(_, highest)| highest.max(self.value))
+    }
+}
+
+/// What a chart shows: a figure per series and category.
 pub(crate) struct Data {
     pub(crate) caption: &'static str,
     pub(crate) x_name: String,
     /// What the values are, with their unit.
     pub(crate) y_name: &'static str,
     pub(crate) categories: Vec<String>,
-    /// Names, and values by category; None where there is none.
-    pub(crate) series: Vec<(String, Vec<Option<f64>>)>,
+    /// Names, and figures by category; None where there is none.
+    pub(crate) series: Vec<(String, Vec<Option<Measured>>)>,
     pub(crate) lines: bool,
+    /// Where and how the figures were measured, a line each.
+    pub(crate) notes: Vec<String>,
 }
 
 /// A series of a paper, drawn dashed beside ours.
@@ -100,7 +130,7 @@ type Drawn = std::result::Result<(), Box<dyn std::error::Error>>;
 /// A series as it is drawn.
 struct Series<'a> {
     name: &'a str,
-    values: &'a [Option<f64>],
+    points: Vec<Option<Measured>>,
     colour: RGBColor,
     is_dashed: bool,
 }
@@ -108,16 +138,17 @@ struct Series<'a> {
 /// Ours, then theirs.
 fn series_of<'a>(data: &'a Data, theirs: &'a [Theirs]) -> Vec<Series<'a>> {
     let colour = |index: usize| COLOURS[index % COLOURS.len()];
-    let ours = data.series.iter().enumerate().map(|(index, (name, values))| Series {
+    let ours = data.series.iter().enumerate().map(|(index, (name, points))| Series {
         name,
-        values,
+        points: points.clone(),
         colour: colour(index),
         is_dashed: false,
     });
     let theirs = theirs.iter().enumerate().map(|(index, one)| {
         let like = data.series.iter().position(|(name, _)| *name == one.like);
         let colour = colour(like.unwrap_or(data.series.len() + index));
-        Series { name: &one.name, values: &one.values, colour, is_dashed: true }
+        let points = one.values.iter().map(|value| value.map(Measured::from)).collect();
+        Series { name: &one.name, points, colour, is_dashed: true }
     });
     ours.chain(theirs).collect()
 }
@@ -131,9 +162,15 @@ fn draw(data: &Data, theirs: &[Theirs], text: &mut String) -> Drawn {
     let panels = if data.lines { 1 } else { all.div_ceil(in_a_row).clamp(1, PANELS_MAX) };
     let in_a_panel = all.div_ceil(panels).max(1);
     let height = if panels == 1 { SIZE.1 } else { PANEL_HEIGHT * panels as u32 };
-    let root = SVGBackend::with_string(text, (SIZE.0, height)).into_drawing_area();
+    let below = NOTE_HEIGHT * data.notes.len() as u32;
+    let root = SVGBackend::with_string(text, (SIZE.0, height + below)).into_drawing_area();
     root.fill(&WHITE)?;
-    for (panel, area) in root.split_evenly((panels, 1)).into_iter().enumerate() {
+    let (charts, notes) = root.split_vertically(height);
+    for (line, note) in data.notes.iter().enumerate() {
+        let style = ("sans-serif", 12).into_font().color(&NOTE_COLOUR);
+        notes.draw(&Text::new(cut(note), (20, line as i32 * NOTE_HEIGHT as i32), style))?;
+    }
+    for (panel, area) in charts.split_evenly((panels, 1)).into_iter().enumerate() {
         let range = (panel * in_a_panel).min(all)..((panel + 1) * in_a_panel).min(all);
         draw_panel(data, &series_of(data, theirs), range, &area)?;
     }
@@ -141,12 +178,20 @@ fn draw(data: &Data, theirs: &[Theirs], text: &mut String) -> Drawn {
     Ok(())
 }
 
+/// As much of a note as there is room for.
+fn cut(note: &str) -> String {
+    match note.char_indices().nth(NOTE_LETTERS_MAX) {
+        Some((at, _)) => format!("{}…", &note[..at]),
+        None => note.to_owned(),
+    }
+}
+
 type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
 
 fn draw_panel(data: &Data, series: &[Series<'_>], range: Range<usize>, area: &Area<'_>) -> Drawn {
     let (plot, legend) = area.split_horizontally(SIZE.0 - LEGEND_WIDTH);
-    let values = series.iter().flat_map(|one| one.values[range.clone()].iter().flatten());
-    let top = values.fold(0.0f64, |top, &value| top.max(value)) * 1.06;
+    let points = series.iter().flat_map(|one| one.points[range.clone()].iter().flatten());
+    let top = points.fold(0.0f64, |top, point| top.max(point.top())) * 1.06;
     let categories = &data.categories[range.clone()];
     let mut chart = ChartBuilder::on(&plot)
         .caption(data.caption, ("sans-serif", 22))
@@ -167,7 +212,7 @@ fn draw_panel(data: &Data, series: &[Series<'_>], range: Range<usize>, area: &Ar
         .draw()?;
     let draw_series = if data.lines { draw_line } else { draw_bars };
     for (index, one) in series.iter().enumerate() {
-        let part = Series { values: &one.values[range.clone()], ..*one };
+        let part = Series { points: one.points[range.clone()].to_vec(), ..*one };
         draw_series(&mut chart, &part, (index, series.len()))?;
         let y = 60 + 24 * index as i32;
         if one.is_dashed {
@@ -188,9 +233,9 @@ type Chart<'a, 'b> =
 type Place = (usize, usize);
 
 fn draw_line(chart: &mut Chart<'_, '_>, series: &Series<'_>, _: Place) -> Drawn {
-    let values = series.values.iter().enumerate();
-    let points: Vec<(f64, f64)> =
-        values.filter_map(|(at, value)| Some((at as f64 + 0.5, (*value)?))).collect();
+    let at = |(category, point): (usize, &Option<Measured>)| Some((category as f64 + 0.5, (*point)?));
+    let found: Vec<(f64, Measured)> = series.points.iter().enumerate().filter_map(at).collect();
+    let points: Vec<(f64, f64)> = found.iter().map(|(x, point)| (*x, point.value)).collect();
     let (dot, line) = (series.colour.filled(), series.colour.stroke_width(3));
     if series.is_dashed {
         chart
@@ -200,28 +245,68 @@ fn draw_line(chart: &mut Chart<'_, '_>, series: &Series<'_>, _: Place) -> Drawn 
         chart.draw_series(points.iter().map(|&point| Circle::new(point, 4, dot)))?;
         chart.draw_series(LineSeries::new(points, line))?;
     }
-    Ok(())
+    draw_ranges(chart, &found, series.colour)
 }
 
 fn draw_bars(chart: &mut Chart<'_, '_>, series: &Series<'_>, (index, of): Place) -> Drawn {
     let width = 0.84 / of as f64;
-    let bars = series.values.iter().enumerate().filter_map(|(category, value)| {
-        let left = category as f64 + 0.08 + width * index as f64;
-        Some((left, left + width * 0.92, (*value)?))
-    });
+    let left = |category: usize| category as f64 + 0.08 + width * index as f64;
+    let at = |(category, point): (usize, &Option<Measured>)| Some((left(category) + width * 0.46, (*point)?));
+    let found: Vec<(f64, Measured)> = series.points.iter().enumerate().filter_map(at).collect();
+    let edges = |middle: f64| (middle - width * 0.46, middle + width * 0.46);
     if series.is_dashed {
-        let outline = |(left, right, top)| {
-            let corners = vec![(left, 0.0), (left, top), (right, top), (right, 0.0)];
+        let outline = |&(middle, Measured { value, .. }): &(f64, Measured)| {
+            let (left, right) = edges(middle);
+            let corners = vec![(left, 0.0), (left, value), (right, value), (right, 0.0)];
             DashedPathElement::new(corners, DASH, GAP, series.colour.stroke_width(2))
         };
-        chart.draw_series(bars.map(outline))?;
+        chart.draw_series(found.iter().map(outline))?;
     } else {
-        let colour = series.colour.filled();
-        chart.draw_series(
-            bars.map(|(left, right, top)| Rectangle::new([(left, 0.0), (right, top)], colour)),
-        )?;
+        let bar = |&(middle, Measured { value, .. }): &(f64, Measured)| {
+            let (left, right) = edges(middle);
+            Rectangle::new([(left, 0.0), (right, value)], series.colour.filled())
+        };
+        chart.draw_series(found.iter().map(bar))?;
+    }
+    draw_ranges(chart, &found, RANGE_COLOUR)?;
+    if of * series.points.len() <= NUMBERED_BARS_MAX {
+        draw_numbers(chart, &found)?;
     }
     Ok(())
+}
+
+/// From the lowest to the highest of the figures that each point is the median of.
+fn draw_ranges(chart: &mut Chart<'_, '_>, points: &[(f64, Measured)], colour: RGBColor) -> Drawn {
+    let style = colour.stroke_width(1);
+    let ranges = points.iter().filter_map(|(x, point)| Some((*x, point.range?)));
+    chart
+        .draw_series(ranges.clone().map(|(x, (low, high))| PathElement::new([(x, low), (x, high)], style)))?;
+    let ends = ranges.flat_map(|(x, (low, high))| [(x, low), (x, high)]);
+    chart.draw_series(ends.map(|end| EmptyElement::at(end) + PathElement::new([(-4, 0), (4, 0)], style)))?;
+    Ok(())
+}
+
+/// The figures above their bars.
+fn draw_numbers(chart: &mut Chart<'_, '_>, points: &[(f64, Measured)]) -> Drawn {
+    let above = Pos::new(HPos::Center, VPos::Bottom);
+    let style = ("sans-serif", 12).into_font().color(&RANGE_COLOUR).pos(above);
+    let number = |(x, point): &(f64, Measured)| {
+        EmptyElement::at((*x, point.top())) + Text::new(three_digits(point.value), (0, -2), style.clone())
+    };
+    chart.draw_series(points.iter().map(number))?;
+    Ok(())
+}
+
+/// A figure with three digits, or more if it is greater than 999.
+fn three_digits(value: f64) -> String {
+    let decimals = match value.abs() {
+        0.0 => 0,
+        small if small < 1.0 => 3,
+        small if small < 10.0 => 2,
+        small if small < 100.0 => 1,
+        _ => 0,
+    };
+    format!("{value:.decimals$}")
 }
 
 #[cfg(test)]
@@ -233,9 +318,10 @@ mod tests {
         // Proves that a chart grows by panels when the names of its categories need room, and loses none of them.
         let draw = |names: &[&str]| {
             let categories: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
-            let series = vec![("naive".to_owned(), vec![Some(1.0); names.len()])];
+            let series = vec![("naive".to_owned(), vec![Some(1.0.into()); names.len()])];
             let x_name = "work".to_owned();
-            svg_of(&Data { caption: "", x_name, y_name: "", categories, series, lines: false }).unwrap()
+            svg_of(&Data { caption: "", x_name, y_name: "", categories, series, lines: false, notes: vec![] })
+                .unwrap()
         };
         let panels = |svg: &str| svg.matches("\nwork\n</text>").count();
         let long = ["a name that is as long as half of the chart", "another one", "a third", "a fourth"];
@@ -245,16 +331,50 @@ mod tests {
     }
 
     #[test]
+    fn ranges_and_numbers_are_drawn() {
+        // Proves that the lowest and the highest are marked and within the axis, that bars bear their figures while there is room
+        // for that, and that notes stand below.
+        let draw = |range, bars: usize, lines| {
+            let point = Measured { value: 2.0, range };
+            let categories = (0..bars).map(|number| number.to_string()).collect();
+            let series = vec![("naive".to_owned(), vec![Some(point); bars])];
+            let notes = vec!["where".to_owned(), "how ".repeat(100)];
+            svg_of(&Data {
+                caption: "",
+                x_name: "work".to_owned(),
+                y_name: "",
+                categories,
+                series,
+                lines,
+                notes,
+            })
+            .unwrap()
+        };
+        for (lines, colour) in [(false, "#282828"), (true, "#999999")] {
+            let (with, without) = (draw(Some((1.0, 8.0)), 3, lines), draw(None, 3, lines));
+            let strokes = |svg: &str| svg.matches(&format!("stroke=\"{colour}\"")).count();
+            assert_eq!(strokes(&with) - strokes(&without), 3 * 3, "a line and two ends each");
+            assert!(
+                with.contains("\n8") && !without.contains("\n8"),
+                "the axis reaches as far as the ranges"
+            );
+            assert!(with.contains("where") && with.contains('…'));
+        }
+        let numbers = |bars| draw(None, bars, false).matches("\n2.00\n").count();
+        assert_eq!((numbers(3), numbers(NUMBERED_BARS_MAX + 1)), (3, 0));
+    }
+
+    #[test]
     fn figures_of_others_are_dashed_beside_ours() {
         // Proves that they are in the chart and its legend, in our series' colour, as lines and as bars, and that
         // the axis reaches as far as they do.
-        let naive = ("naive".to_owned(), vec![Some(1.0), Some(1.0)]);
+        let naive = ("naive".to_owned(), vec![Some(1.0.into()), Some(1.0.into())]);
         let values = vec![Some(4.0), Some(2.0)];
         let theirs = Theirs { name: "ERMIA (paper)".to_owned(), like: "naive".to_owned(), values };
         for lines in [true, false] {
             let categories = vec!["a".to_owned(), "b".to_owned()];
             let (x_name, series) = ("work".to_owned(), vec![naive.clone()]);
-            let data = Data { caption: "", x_name, y_name: "", categories, series, lines };
+            let data = Data { caption: "", x_name, y_name: "", categories, series, lines, notes: vec![] };
             let [alone, beside] =
                 [svg_of(&data), svg_beside(&data, std::slice::from_ref(&theirs))].map(|svg| svg.unwrap());
             assert!(!alone.contains("ERMIA") && beside.contains("ERMIA (paper)"));

@@ -49,6 +49,15 @@ impl Environment {
         }
     }
 
+    /// Where and how figures were measured, for below a chart.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        let program = self
+            .commit
+            .as_deref()
+            .map_or(self.version.to_owned(), |commit| format!("{} ({commit})", self.version));
+        vec![self.summary(), format!("{program}: {}", self.command)]
+    }
+
     /// One line for people.
     pub fn summary(&self) -> String {
         let mib =

@@ -4,7 +4,7 @@ use super::Parameter;
 use super::outcome::{Outcome, Row, TOTAL};
 use crate::args::RunArgs;
 use crate::engine::{Front, IndexKind};
-use crate::report::chart::{self, Data};
+use crate::report::chart::{self, Data, Measured};
 use crate::report::grid::Grid;
 use crate::report::page::{Page, Part};
 use crate::report::{breakdown, distinct, short, size, write};
@@ -160,18 +160,28 @@ impl Outcome {
     /// The chart of throughput.
     pub(crate) fn throughput(&self) -> Result<String> {
         let y_name = "thousand transactions per second";
-        self.chart("Transactions per second", y_name, |row| row.transactions_per_s / 1e3)
+        self.chart("Transactions per second: median, lowest and highest", y_name, |row| {
+            let thousands = row.slices_per_s.iter().map(|per_s| per_s / 1e3);
+            let (lowest, highest) = (thousands.clone().reduce(f64::min), thousands.reduce(f64::max));
+            let range = lowest.zip(highest).filter(|_| row.slices_per_s.len() > 1);
+            Measured { value: row.transactions_per_s / 1e3, range }
+        })
     }
 
     /// The charts of the usual latency, and of that of the slow ones.
     pub(crate) fn latencies(&self) -> Result<[String; 2]> {
         Ok([
-            self.chart("Latency: median", "microseconds", |row| row.p50_us)?,
-            self.chart("Latency: 99th percentile", "microseconds", |row| row.p99_us)?,
+            self.chart("Latency: median", "microseconds", |row| row.p50_us.into())?,
+            self.chart("Latency: 99th percentile", "microseconds", |row| row.p99_us.into())?,
         ])
     }
 
-    fn chart(&self, caption: &'static str, y_name: &'static str, value: fn(&Row) -> f64) -> Result<String> {
+    fn chart(
+        &self,
+        caption: &'static str,
+        y_name: &'static str,
+        value: fn(&Row) -> Measured,
+    ) -> Result<String> {
         let rows: Vec<&Row> = self.rows.iter().filter(|row| row.measured).collect();
         if rows.is_empty() {
             return Err(Failure::new("there is nothing to draw: no variant was run"));
@@ -180,7 +190,7 @@ impl Outcome {
             Some(axis) => self.lines(&rows, &axis, value),
             None => self.bars(&rows, value),
         };
-        chart::svg_of(&Data { caption, y_name, ..data })
+        chart::svg_of(&Data { caption, y_name, notes: self.environment.notes(), ..data })
     }
 
     /// The one number that varies, if nothing else does that makes other work.
@@ -205,7 +215,7 @@ impl Outcome {
     }
 
     /// Lines over the values of one axis, a series per mode, scheme and durability; modes without batches are level lines.
-    fn lines(&self, rows: &[&Row], axis: &str, value: fn(&Row) -> f64) -> Data {
+    fn lines(&self, rows: &[&Row], axis: &str, value: fn(&Row) -> Measured) -> Data {
         let name = means(rows);
         let has_axis = |row: &&&Row| axis != BATCH || row.variant.mode.interleaves();
         let categories = distinct(rows.iter().filter(has_axis).map(|row| axis_value(row, axis)));
@@ -218,11 +228,11 @@ impl Outcome {
             (series, values)
         });
         let (x_name, series) = (axis.to_owned(), series.collect());
-        Data { caption: "", x_name, y_name: "", categories, series, lines: true }
+        Data { caption: "", x_name, y_name: "", categories, series, lines: true, notes: Vec::new() }
     }
 
     /// Bars: a category per kind and work, a series per mode and whatever else varies.
-    fn bars(&self, rows: &[&Row], value: fn(&Row) -> f64) -> Data {
+    fn bars(&self, rows: &[&Row], value: fn(&Row) -> Measured) -> Data {
         let (category, series) = (self.categories(), self.series());
         // Kind by kind: what one panel has no room for is another kind, not the same one with more workers.
         let kinds = distinct(rows.iter().map(|row| row.kind.to_owned()));
@@ -238,7 +248,15 @@ impl Outcome {
         };
         let series = distinct(rows.iter().map(|row| series(row))).into_iter().map(of_series).collect();
         let x_name = if rows.iter().any(|row| row.kind == TOTAL) { "transaction" } else { "work" };
-        Data { caption: "", x_name: x_name.to_owned(), y_name: "", categories, series, lines: false }
+        Data {
+            caption: "",
+            x_name: x_name.to_owned(),
+            y_name: "",
+            categories,
+            series,
+            lines: false,
+            notes: Vec::new(),
+        }
     }
 
     /// The name of a row's category: its kind where there are several, and the parameters that vary.
@@ -516,7 +534,7 @@ pub(crate) mod tests {
             row.variant.cc = [SchemeKind::Snapshot, SchemeKind::Serializable][i % 2].into();
         }
         let rows: Vec<&Row> = outcome.rows.iter().collect();
-        let data = outcome.bars(&rows, |row| row.transactions_per_s);
+        let data = outcome.bars(&rows, |row| row.transactions_per_s.into());
         let names: Vec<&str> = data.series.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(names, ["snapshot", "serializable"]);
         assert!(data.series.iter().all(|(_, values)| values.iter().all(Option::is_some)));
