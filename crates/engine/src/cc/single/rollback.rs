@@ -14,6 +14,7 @@ use crate::record::Record;
 pub(super) fn rollback_to<P: Policy>(env: Env<'_, Single<P>>, txn: &mut Txn, at: usize, keeps: bool) {
     debug_assert!(at <= txn.accesses.writes.len() && !txn.has_latched);
     let keeps = keeps && txn.undone.has_read_own();
+    let mut removal = Removal::new(env);
     while txn.accesses.writes.len() > at {
         let write = txn.accesses.pop().expect("longer than `at`");
         match write.new {
@@ -25,7 +26,7 @@ pub(super) fn rollback_to<P: Policy>(env: Env<'_, Single<P>>, txn: &mut Txn, at:
         let number = txn.accesses.entry_of(&write);
         let record = txn.accesses.entries[number].record;
         txn.has_lost_own |= record_of(record).content() == Content::Gone;
-        if write.is_new && take_back(&mut Removal::new(env), record, &write.target) {
+        if write.is_new && take_back(&mut removal, record, &write.target) {
             forget_record(&mut txn.accesses.entries[number]);
             note_absent::<P>(txn, record, &write.target);
         }
