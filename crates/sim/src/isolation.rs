@@ -2,8 +2,8 @@
 
 use braid_history::Model;
 
-/// What a scheme promises, the weaker first. Both are in real time: who begins after a commit was acknowledged
-/// sees it.
+/// What a scheme promises, the weaker first. All are in real time: a transaction that begins after a commit was
+/// acknowledged sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Isolation {
     /// Each transaction reads one snapshot, and of two concurrent ones that write the same row one fails. Those that

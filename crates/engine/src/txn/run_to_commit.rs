@@ -319,7 +319,7 @@ async fn step_aside<C: ConcurrencyControl>(txn: &TxnState<C>, retries: u32) -> b
     has_holder && txn.is_blocked()
 }
 
-/// Lets the worker pass by for so many rounds, or until the holder has ended.
+/// Suspends for this number of the worker's rounds, or until the holder has ended.
 #[cold]
 async fn pass_rounds<C: ConcurrencyControl>(txn: &TxnState<C>, mut rounds: u32, has_holder: bool) {
     poll_fn(|_| {

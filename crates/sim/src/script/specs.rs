@@ -145,7 +145,7 @@ struct Check<'s> {
 }
 
 impl Check<'_> {
-    /// Runs one interleaving on so many workers each.
+    /// Runs one interleaving on each of these numbers of workers.
     fn play(&mut self, moves: &[Move], workers: &[usize]) {
         self.result.interleavings += 1;
         for workers in workers {
