@@ -9,6 +9,23 @@
 
 #![forbid(unsafe_code)]
 
+/// `under_all_schemes!(f(arguments))` calls `f::<Scheme>(arguments)` with each scheme of the engine's table.
+#[macro_export]
+macro_rules! under_all_schemes {
+    ($f:ident($($argument:expr),*)) => {
+        $crate::under_all_schemes!(@each ($) $f ($($argument),*))
+    };
+    // (`$d` is a dollar sign, for the inner macro's own.)
+    (@each ($d:tt) $f:ident ($($argument:expr),*)) => {{
+        macro_rules! each {
+            ($d($d name:literal $d module:ident $d scheme:ident $d promise:ident,)*) => {
+                $d($f::<braiddb::$d scheme>($($argument),*);)*
+            };
+        }
+        braiddb::schemes!(each);
+    }};
+}
+
 #[cfg(debug_assertions)]
 mod operations;
 #[cfg(debug_assertions)]

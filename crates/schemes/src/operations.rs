@@ -2,9 +2,7 @@
 
 use braiddb::metrics::SystemClock;
 use braiddb::storage::MemoryStorage;
-use braiddb::{
-    AsKey, ConcurrencyControl, Database, Index, Key, Options, Result, Table, Transaction, Txn, Value,
-};
+use braiddb::{ConcurrencyControl, Database, Options, Result, Table, Transaction, Txn};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -30,10 +28,10 @@ fn operations<C: ConcurrencyControl>() -> Result<()> {
     let (numbers, words) = (db.table::<u64, u64>("numbers")?, db.table::<String, u64>("words")?);
     let by_number = db.index(numbers, "by number", |_, number| Some(number))?;
     let tx = db.begin()?;
-    calls(&tx, numbers, 1, 1)?;
-    tx.add(numbers, 1, 1)?;
-    indexed(&tx, by_number, 1)?;
-    tx.with(async |tx| awaited(tx, numbers, 1, 1).await)?;
+    calls(&tx, numbers)?;
+    tx.get_by(by_number, 1)?;
+    tx.scan_by(by_number, 1..).next()?;
+    tx.with(async |tx| awaited(tx, numbers).await)?;
     tx.commit()?;
     db.transact(|tx| tx.put(numbers, 1, 1))?;
     by_worker(&db, numbers)?;
@@ -45,88 +43,61 @@ fn operations<C: ConcurrencyControl>() -> Result<()> {
 }
 
 /// Plain calls.
-fn calls<C: ConcurrencyControl, K: Key, V: Value + ?Sized, A: AsKey<K> + Copy>(
-    tx: &Transaction<C>,
-    table: Table<K, V>,
-    key: A,
-    value: V::Input<'static>,
-) -> Result<()>
-where
-    V::Input<'static>: Copy + Send,
-    for<'v> V::View<'v>: PartialEq,
-{
+fn calls<C: ConcurrencyControl>(tx: &Transaction<C>, numbers: Table<u64, u64>) -> Result<()> {
     let before = tx.savepoint();
-    tx.get(table, key)?;
-    tx.get_for_update(table, key)?;
-    tx.get_many(table, &[key])?;
-    tx.get_into(table, &[key], &mut [None])?;
-    tx.contains(table, key)?;
-    tx.put(table, key, value)?;
-    tx.insert(table, key, value)?;
-    tx.update(table, key, value)?;
-    tx.update_at_commit(table, key, move |_, new| new.set(value))?;
-    tx.compare_and_set(table, key, Some(value), None)?;
-    tx.delete(table, key)?;
-    tx.scan(table, key..).reverse().limit(1).next()?;
-    tx.scan_all(table).try_for_each(|_, _| Ok(()))?;
-    tx.first(table)?;
-    tx.last(table)?;
-    tx.pop_first(table)?;
-    tx.pop_last(table)?;
-    tx.count(table)?;
-    tx.delete_range(table, key..)?;
+    tx.get(numbers, 1)?;
+    tx.get_for_update(numbers, 1)?;
+    tx.get_many(numbers, &[1])?;
+    tx.get_into(numbers, &[1], &mut [None])?;
+    tx.contains(numbers, 1)?;
+    tx.put(numbers, 1, 1)?;
+    tx.insert(numbers, 1, 1)?;
+    tx.update(numbers, 1, 1)?;
+    tx.update_at_commit(numbers, 1, |_, new| new.set(1))?;
+    tx.add(numbers, 1, 1)?;
+    tx.compare_and_set(numbers, 1, Some(1), None)?;
+    tx.delete(numbers, 1)?;
+    tx.scan(numbers, 1..).reverse().limit(1).next()?;
+    tx.scan_all(numbers).try_for_each(|_, _| Ok(()))?;
+    tx.first(numbers)?;
+    tx.last(numbers)?;
+    tx.pop_first(numbers)?;
+    tx.pop_last(numbers)?;
+    tx.count(numbers)?;
+    tx.delete_range(numbers, 1..)?;
     tx.rollback_to(&before)
 }
 
-/// Reading by an index.
-fn indexed<C: ConcurrencyControl, I: Key, K: Key, V: Value + ?Sized, A: AsKey<I> + Copy>(
-    tx: &Transaction<C>,
-    index: Index<I, K, V>,
-    key: A,
-) -> Result<()> {
-    tx.get_by(index, key)?;
-    tx.scan_by(index, key..).next()?;
-    Ok(())
-}
-
 /// The same operations awaited.
-async fn awaited<C: ConcurrencyControl, K: Key, V: Value + ?Sized, A: AsKey<K> + Copy>(
-    tx: &Txn<C>,
-    table: Table<K, V>,
-    key: A,
-    value: V::Input<'static>,
-) -> Result<()>
-where
-    V::Input<'static>: Copy + Send,
-    for<'v> V::View<'v>: PartialEq,
-{
+async fn awaited<C: ConcurrencyControl>(tx: &Txn<C>, numbers: Table<u64, u64>) -> Result<()> {
     let before = tx.savepoint();
-    tx.get(table, key).await?;
-    tx.get_for_update(table, key).await?;
-    tx.get_many(table, &[key]).await?;
-    tx.get_into(table, &[key], &mut [None]).await?;
-    tx.contains(table, key).await?;
-    tx.put(table, key, value).await?;
-    tx.insert(table, key, value).await?;
-    tx.update(table, key, value).await?;
-    tx.update_at_commit(table, key, move |_, new| new.set(value))?;
-    tx.compare_and_set(table, key, Some(value), None).await?;
-    tx.delete(table, key).await?;
-    tx.scan(table, key..).reverse().limit(1).next().await?;
-    tx.scan_all(table).try_for_each(|_, _| Ok(())).await?;
-    tx.first(table).await?;
-    tx.last(table).await?;
-    tx.pop_first(table).await?;
-    tx.pop_last(table).await?;
-    tx.count(table).await?;
-    tx.delete_range(table, key..).await?;
+    tx.get(numbers, 1).await?;
+    tx.get_for_update(numbers, 1).await?;
+    tx.get_many(numbers, &[1]).await?;
+    tx.get_into(numbers, &[1], &mut [None]).await?;
+    tx.contains(numbers, 1).await?;
+    tx.put(numbers, 1, 1).await?;
+    tx.insert(numbers, 1, 1).await?;
+    tx.update(numbers, 1, 1).await?;
+    tx.update_at_commit(numbers, 1, |_, new| new.set(1))?;
+    tx.add(numbers, 1, 1)?;
+    tx.compare_and_set(numbers, 1, Some(1), None).await?;
+    tx.delete(numbers, 1).await?;
+    tx.scan(numbers, 1..).reverse().limit(1).next().await?;
+    tx.scan_all(numbers).try_for_each(|_, _| Ok(())).await?;
+    tx.first(numbers).await?;
+    tx.last(numbers).await?;
+    tx.pop_first(numbers).await?;
+    tx.pop_last(numbers).await?;
+    tx.count(numbers).await?;
+    tx.delete_range(numbers, 1..).await?;
     tx.rollback_to(&before)
 }
 
 /// Closures on this thread, interleaved.
 fn by_worker<C: ConcurrencyControl>(db: &Database<C>, numbers: Table<u64, u64>) -> Result<()> {
     let mut worker = db.worker();
-    worker.run(async |tx| awaited(tx, numbers, 1, 1).await)?;
+    worker.run(async |tx| awaited(tx, numbers).await)?;
     worker.run_each([1], async |tx, key| tx.get(numbers, *key).await, |_| ());
     drop(worker.spawn(async move |tx: &Txn<C>| tx.get(numbers, 1).await, |_| ()));
     worker.maintain();

@@ -3,8 +3,12 @@
 
 use braid_schemes as _;
 use braiddb::metrics::SystemClock;
+use braiddb::suspend::Seeded;
+use braiddb::worker::WorkerOptions;
 use braiddb::{ConcurrencyControl, Database, Error, Options, Result, Table, Transaction, Txn};
+use std::future::{Future, poll_fn};
 use std::sync::Arc;
+use std::task::Poll;
 
 fn database<C: ConcurrencyControl>() -> Database<C> {
     let options = Options { workers: 0, retries_max: 0, lock_wait_ms: 1, ..Options::default() };
@@ -27,6 +31,11 @@ macro_rules! tests {
             #[test]
             fn own_writes_are_read() {
                 super::own_writes_are_read::<braiddb::$scheme>();
+            }
+
+            #[test]
+            fn leaked_operations_do_no_harm() {
+                super::leaked_operations_do_no_harm::<braiddb::$scheme>();
             }
         }
     )*};
@@ -51,7 +60,7 @@ impl Told {
     }
 
     /// Makes it wrong.
-    fn belie<C: ConcurrencyControl>(self, tx: &Transaction<C>, table: Numbers) -> Result<()> {
+    fn contradict<C: ConcurrencyControl>(self, tx: &Transaction<C>, table: Numbers) -> Result<()> {
         match self {
             Told::Insert => tx.insert(table, 3, 3),
             Told::Update => tx.delete(table, 1).map(|_| ()),
@@ -77,7 +86,7 @@ fn what_changes_have_told_holds<C: ConcurrencyControl>() {
             Err::<(), _>(Error::User("given up".into()))
         });
         let is_told = matches!(third, Err(Error::User(_)));
-        let ended = told.belie(&first, t).and_then(|()| first.commit());
+        let ended = told.contradict(&first, t).and_then(|()| first.commit());
         assert!(second.is_err() || !is_told || ended.is_err(), "{told:?}");
     }
 }
@@ -115,4 +124,49 @@ fn own_writes_are_read<C: ConcurrencyControl>() {
         });
         assert!(!matches!(ended, Err(Error::User(_))), "{ended:?}");
     }
+}
+
+/// A closure fails with operations of its own in flight that nobody will poll again, on rows that it has written and on others: its
+/// changes are undone, its error is answered, and what comes next finds the rows as they were.
+fn leaked_operations_do_no_harm<C: ConcurrencyControl>() {
+    const ROWS: u64 = 300;
+    /// Polls an operation once, and leaks it. Returns true if it was still in flight.
+    async fn leak<F: Future>(operation: F) -> bool {
+        let mut operation = Box::pin(operation);
+        let is_done = poll_fn(|context| Poll::Ready(operation.as_mut().poll(context).is_ready())).await;
+        std::mem::forget(operation);
+        !is_done
+    }
+    let db = database::<C>();
+    let t: Numbers = db.table("t").unwrap();
+    db.transact(|tx| (0..ROWS).try_for_each(|key| tx.insert(t, key, key))).unwrap();
+    let in_flight = std::cell::Cell::new(0);
+    for seed in 0..40 {
+        let mut worker = db.worker_with(Seeded::new(seed), WorkerOptions::default());
+        let ended = worker.run(async |tx| {
+            for key in 0..20 {
+                tx.insert(t, ROWS + key, 0).await?;
+                tx.put(t, key, 1000).await?;
+            }
+            let leaked = [
+                leak(tx.get(t, ROWS + seed % 20)).await,
+                leak(tx.put(t, seed % 20, 2000)).await,
+                leak(tx.insert(t, 2 * ROWS, 0)).await,
+                leak(tx.delete(t, 100 + seed)).await,
+                leak(tx.scan(t, ROWS..).next()).await,
+            ];
+            in_flight.set(in_flight.get() + leaked.iter().filter(|&&is_in_flight| is_in_flight).count());
+            Err::<(), _>(Error::User("given up".into()))
+        });
+        assert!(matches!(ended, Err(Error::User(_))), "{ended:?}");
+        let rows = worker.run(async |tx| {
+            let (mut rows, mut found) = (tx.scan_all(t), Vec::new());
+            while let Some(row) = rows.next().await? {
+                found.push(row);
+            }
+            Ok(found)
+        });
+        assert!(rows.unwrap().into_iter().eq((0..ROWS).map(|key| (key, key))), "seed {seed}");
+    }
+    assert!(in_flight.get() > 40, "{} were in flight", in_flight.get());
 }

@@ -1,37 +1,19 @@
 //! Tables that are cleared and dropped.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use braid_schemes as _;
+use braid_schemes::under_all_schemes;
 use braiddb::metrics::SystemClock;
 use braiddb::storage::{MemoryStorage, OpenMode, Storage};
 use braiddb::tools::SalvageOptions;
 use braiddb::{
-    Adaptive, ConcurrencyControl, Database, DlDetect, Durability, Error, Front, HStore, IndexKind,
-    MultiVersion, NoWait, Occ, Options, Serializable, Silo, Snapshot, Table, TableOptions, TicToc,
-    TimestampOrdering, WaitDie,
+    ConcurrencyControl, Database, Durability, Error, Front, IndexKind, NoWait, Options, Serializable, Silo,
+    Snapshot, Table, TableOptions,
 };
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
-
-macro_rules! under_all_schemes {
-    ($f:ident($($argument:expr),*)) => {{
-        $f::<Serializable>($($argument),*);
-        $f::<Snapshot>($($argument),*);
-        $f::<NoWait>($($argument),*);
-        $f::<WaitDie>($($argument),*);
-        $f::<DlDetect>($($argument),*);
-        $f::<Silo>($($argument),*);
-        $f::<Occ>($($argument),*);
-        $f::<TicToc>($($argument),*);
-        $f::<TimestampOrdering>($($argument),*);
-        $f::<HStore>($($argument),*);
-        $f::<MultiVersion>($($argument),*);
-        $f::<Adaptive>($($argument),*);
-    }};
-}
 
 const KINDS: [IndexKind; 5] =
     [IndexKind::Masstree, IndexKind::BTree, IndexKind::BwTree, IndexKind::Cuckoo, IndexKind::Hopscotch];

@@ -1,7 +1,7 @@
 //! Rows that expire.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use braid_schemes as _;
+use braid_schemes::under_all_schemes;
 use braiddb::changes::ChangeKind;
 use braiddb::metrics::{Clock, SystemClock};
 use braiddb::storage::MemoryStorage;
@@ -14,23 +14,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-
-macro_rules! under_all_schemes {
-    ($f:ident($($argument:expr),*)) => {{
-        $f::<Serializable>($($argument),*);
-        $f::<Snapshot>($($argument),*);
-        $f::<NoWait>($($argument),*);
-        $f::<WaitDie>($($argument),*);
-        $f::<DlDetect>($($argument),*);
-        $f::<Silo>($($argument),*);
-        $f::<Occ>($($argument),*);
-        $f::<TicToc>($($argument),*);
-        $f::<TimestampOrdering>($($argument),*);
-        $f::<HStore>($($argument),*);
-        $f::<MultiVersion>($($argument),*);
-        $f::<Adaptive>($($argument),*);
-    }};
-}
 
 /// A clock that a test sets, in seconds.
 #[derive(Clone, Default)]

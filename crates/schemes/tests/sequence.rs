@@ -1,13 +1,10 @@
 //! Numbers that are given out once.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use braid_schemes as _;
+use braid_schemes::under_all_schemes;
 use braiddb::metrics::SystemClock;
 use braiddb::storage::MemoryStorage;
-use braiddb::{
-    Adaptive, ConcurrencyControl, Database, DlDetect, Durability, Error, HStore, MultiVersion, NoWait, Occ,
-    Options, Serializable, Silo, Snapshot, Table, TicToc, TimestampOrdering, WaitDie,
-};
+use braiddb::{ConcurrencyControl, Database, Durability, Error, Options, Table};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::thread;
@@ -37,18 +34,7 @@ fn unique<C: ConcurrencyControl>() {
 
 #[test]
 fn no_number_comes_twice() {
-    unique::<Serializable>();
-    unique::<Snapshot>();
-    unique::<NoWait>();
-    unique::<WaitDie>();
-    unique::<DlDetect>();
-    unique::<Silo>();
-    unique::<Occ>();
-    unique::<TicToc>();
-    unique::<TimestampOrdering>();
-    unique::<HStore>();
-    unique::<MultiVersion>();
-    unique::<Adaptive>();
+    under_all_schemes!(unique());
 }
 
 #[test]
