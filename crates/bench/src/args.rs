@@ -15,9 +15,10 @@ pub struct RunArgs {
     /// What a crash of the machine leaves; several are compared
     #[arg(long, default_value = "memory", value_delimiter = ',')]
     pub durability: Vec<DurabilityKind>,
-    /// The kind of index of all tables: masstree, btree or bwtree; where nothing is scanned, also cuckoo or hopscotch
-    #[arg(long, default_value = "masstree")]
-    pub index: IndexKind,
+    /// The kind of index of all tables: masstree, btree or bwtree; where nothing is scanned, also cuckoo or hopscotch; several are
+    /// compared
+    #[arg(long, default_value = "masstree", value_delimiter = ',')]
+    pub index: Vec<IndexKind>,
     /// What is in front of the index of all tables: none or hash; several are compared
     #[arg(long, default_value = "none", value_delimiter = ',')]
     pub front: Vec<Front>,

@@ -89,6 +89,9 @@ pub struct PaperArgs {
     /// Seconds per variant
     #[arg(long, default_value = "3", value_parser = parse_seconds)]
     pub seconds: f64,
+    /// Prints the command lines of the figure instead of running them
+    #[arg(long)]
+    pub commands: bool,
     /// Writes the results as JSON
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,

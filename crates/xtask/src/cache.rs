@@ -1,9 +1,9 @@
 //! `cargo xtask cache`: instructions and simulated cache misses of a transaction, by `valgrind --tool=callgrind`.
 //!
-//! Where a machine lends out no hardware counters this is what can be counted, and counts repeat. Each mode is run
-//! twice, with one number of transactions and with twice as many; the difference of the two is what transactions
-//! cost, without loading and starting. The simulated processor does not prefetch: a miss that prefetching
-//! hides is counted like any other, so what the modes show is how many misses there are to hide, and how many
+//! Where a machine lends out no hardware counters this is what can be counted, and counts repeat. Each variant of a command line of
+//! `braid bench`, or of those of a paper's figure, is run twice, with one number of transactions and with twice as many; the
+//! difference of the two is what transactions cost, without loading and starting. The simulated processor does not prefetch: a miss
+//! that prefetching hides is counted like any other, so what the modes show is how many misses there are to hide, and how many
 //! instructions the hiding costs.
 
 use clap::Args;
@@ -19,24 +19,9 @@ pub struct CacheArgs {
     /// Writes that file
     #[arg(long)]
     pub keep: bool,
-    /// Records in the table
-    #[arg(long, default_value_t = 200_000)]
-    pub records: u64,
     /// Transactions of the shorter run
     #[arg(long, default_value_t = 20_000)]
     pub transactions: u64,
-    /// Workloads, as `braid bench ycsb` names them
-    #[arg(long, default_value = "r10,m,s100", value_delimiter = ',')]
-    pub workload: Vec<String>,
-    /// Modes, as `braid bench ycsb` names them
-    #[arg(long, default_value = "naive,prefetch,interleaved", value_delimiter = ',')]
-    pub mode: Vec<String>,
-    /// Schemes of concurrency control, as `braid bench ycsb` names them
-    #[arg(long, default_value = "serializable", value_delimiter = ',')]
-    pub cc: Vec<String>,
-    /// Transactions open at once in the interleaved modes
-    #[arg(long, default_value_t = 48)]
-    pub batch: u32,
     /// Bytes of the simulated last-level cache, a power of two: smaller than the table by as much as a real one would
     /// be
     #[arg(long, default_value_t = 1 << 20)]
@@ -44,6 +29,14 @@ pub struct CacheArgs {
     /// The program, instead of the one that is built in release
     #[arg(long, value_name = "FILE")]
     pub program: Option<PathBuf>,
+    /// What comes after `braid bench`: a workload, or a figure as `paper PAPER --figure N`
+    #[arg(
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        default_value = "ycsb --workload r10,m,s100 --mode naive,prefetch,interleaved --records 200K",
+        value_delimiter = ' '
+    )]
+    pub line: Vec<String>,
 }
 
 /// What a run has counted, or a transaction.
@@ -67,25 +60,44 @@ pub fn run(root: &Path, args: &CacheArgs) -> Result<(), String> {
         Some(program) => program.clone(),
         None => build(root)?,
     };
-    let (cache_bytes, records) = (args.cache_bytes, args.records);
-    println!("simulated: last-level cache of {cache_bytes} bytes, 16 ways; {records} records of 8 + 8 bytes");
-    println!("counts per transaction, over {} transactions", args.transactions);
+    let lines = lines(&program, &args.line)?;
+    let variants: Vec<Variant> = lines.iter().flat_map(|line| variants(line)).collect();
+    let names = names(&variants);
+    let width = names.iter().map(String::len).max().unwrap_or(0);
+    println!("simulated: last-level cache of {} bytes, 16 ways", args.cache_bytes);
     println!(
-        "{:<10} {:<12} {:<12} {:>13} {:>7} {:>14} {:>13} {:>12}",
-        "workload", "scheme", "mode", "instructions", "ratio", "L1 data miss", "memory miss", "L1 code miss"
+        "counts per transaction, over {} transactions; cycles: estimated, {INSTRUCTION_CYCLES} for an instruction, \
+         {FIRST_LEVEL_CYCLES} for a miss of the first level, {BRANCH_CYCLES} for a misprediction, {MEMORY_CYCLES} more for a miss of \
+         the last level\n",
+        args.transactions
     );
-    for workload in &args.workload {
-        let mut first = None;
-        for (cc, mode) in args.cc.iter().flat_map(|cc| args.mode.iter().map(move |mode| (cc, mode))) {
-            let counts = per_transaction(&program, args, &Variant { workload, cc, mode })?;
-            let Counts { instructions, first_level_misses, last_level_misses, instruction_misses, .. } =
-                counts;
-            let ratio = instructions / *first.get_or_insert(instructions);
-            println!(
-                "{workload:<10} {cc:<12} {mode:<12} {instructions:>13.0} {ratio:>7.2} {first_level_misses:>14.1} \
-                 {last_level_misses:>13.1} {instruction_misses:>12.1}"
-            );
-        }
+    println!(
+        "{:<width$} {:>12} {:>12} {:>12} {:>12} {:>12} {:>8} {:>7} {:>7} {:>7} {:>7}",
+        "",
+        "instructions",
+        "L1 data miss",
+        "memory miss",
+        "L1 code miss",
+        "mispredicted",
+        "cycles",
+        "retire",
+        "branch",
+        "code",
+        "data"
+    );
+    for (variant, name) in variants.iter().zip(names) {
+        let counts = per_transaction(&program, args, variant)?;
+        let parts = counts.cycles();
+        let cycles: f64 = parts.iter().sum();
+        let shares: String = parts.iter().map(|part| format!(" {:>5.1} %", part / cycles * 100.0)).collect();
+        println!(
+            "{name:<width$} {:>12.0} {:>12.1} {:>12.1} {:>12.2} {:>12.2} {cycles:>8.0}{shares}",
+            counts.instructions,
+            counts.first_level_misses,
+            counts.last_level_misses,
+            counts.instruction_misses,
+            counts.mispredictions,
+        );
     }
     Ok(())
 }
@@ -101,33 +113,69 @@ fn build(root: &Path) -> Result<PathBuf, String> {
     Ok(target.join("release").join("braid"))
 }
 
-/// What is run.
-struct Variant<'v> {
-    workload: &'v str,
-    cc: &'v str,
-    mode: &'v str,
+/// The command lines after `braid bench`: the one that was given, or those of a paper's figure, which the program knows.
+fn lines(program: &Path, line: &[String]) -> Result<Vec<Vec<String>>, String> {
+    if line.first().is_none_or(|word| word != "paper") {
+        return Ok(vec![line.to_vec()]);
+    }
+    let mut asked = Command::new(program);
+    asked.arg("bench").args(line).arg("--commands");
+    let output = asked.output().map_err(|error| format!("{}: {error}", program.display()))?;
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stderr).into_owned());
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    let lines = text.lines().filter_map(|line| line.strip_prefix("braid bench "));
+    Ok(lines.map(|line| line.split_whitespace().map(str::to_owned).collect()).collect())
 }
 
-fn per_transaction(program: &Path, args: &CacheArgs, variant: &Variant<'_>) -> Result<Counts, String> {
+/// A command line that asks for one thing: words, among them flags with their values.
+type Variant = Vec<String>;
+
+/// Flags that say how long and how often, which counting does itself.
+const TIMES: [&str; 3] = ["--seconds", "--repeats", "--transactions"];
+
+/// All that the lists with commas of a command line ask for, one by one.
+fn variants(line: &[String]) -> Vec<Variant> {
+    let mut variants = vec![Variant::new()];
+    let mut words = line.iter();
+    while let Some(word) = words.next() {
+        if TIMES.contains(&word.as_str()) {
+            words.next(); // its value
+            continue;
+        }
+        let with = |variant: &Variant, part: &str| variant.iter().cloned().chain([part.to_owned()]).collect();
+        variants = variants
+            .iter()
+            .flat_map(|variant| word.split(',').map(move |part| with(variant, part)))
+            .collect();
+    }
+    variants
+}
+
+/// What tells variants apart: the words that not all of them have, in order.
+fn names(variants: &[Variant]) -> Vec<String> {
+    let is_common = |word: &String| variants.iter().all(|variant| variant.contains(word));
+    let name = |variant: &Variant| {
+        let words = variant.iter().filter(|word| !is_common(word)).map(|word| word.trim_start_matches('-'));
+        words.collect::<Vec<_>>().join(" ")
+    };
+    variants.iter().map(name).collect()
+}
+
+fn per_transaction(program: &Path, args: &CacheArgs, variant: &Variant) -> Result<Counts, String> {
     let short = counted(program, args, variant, args.transactions)?;
     let long = counted(program, args, variant, 2 * args.transactions)?;
     Ok(short.difference(&long, args.transactions as f64))
 }
 
 /// One run of the program under callgrind.
-fn counted(
-    program: &Path,
-    args: &CacheArgs,
-    Variant { workload, cc, mode }: &Variant<'_>,
-    transactions: u64,
-) -> Result<Counts, String> {
+fn counted(program: &Path, args: &CacheArgs, variant: &Variant, transactions: u64) -> Result<Counts, String> {
     let mut run = Command::new(program);
-    run.args(["bench", "ycsb", "--repeats", "1", "--seconds", "86400"])
-        .args(["--workload", workload, "--cc", cc, "--mode", mode])
-        .args(["--records", &args.records.to_string(), "--batch", &args.batch.to_string()])
-        .args(["--transactions", &transactions.to_string()]);
+    run.arg("bench").args(variant).args(["--repeats", "1", "--seconds", "86400"]);
+    run.args(["--transactions", &transactions.to_string()]);
     let simulated = format!("--LL={},16,64", args.cache_bytes);
-    Ok(callgrind(&[&simulated], &run)?.0)
+    Ok(callgrind(&[&simulated, "--branch-sim=yes"], &run)?.0)
 }
 
 /// Runs a command under callgrind with simulated caches, and further options of callgrind's. Returns the counts, and what the command has
@@ -154,7 +202,24 @@ pub(crate) fn callgrind(options: &[&str], run: &Command) -> Result<(Counts, Stri
     Ok((counts, String::from_utf8_lossy(&output.stdout).into_owned()))
 }
 
+/// KCachegrind's estimate of cycles: a processor that does one thing at a time.
+const INSTRUCTION_CYCLES: f64 = 1.0;
+const BRANCH_CYCLES: f64 = 10.0;
+const FIRST_LEVEL_CYCLES: f64 = 10.0;
+const MEMORY_CYCLES: f64 = 100.0;
+
 impl Counts {
+    /// Estimated cycles of instructions that retire, of branches, of waiting for code and of waiting for data.
+    fn cycles(&self) -> [f64; 4] {
+        let data = self.first_level_misses * FIRST_LEVEL_CYCLES + self.last_level_misses * MEMORY_CYCLES;
+        [
+            self.instructions * INSTRUCTION_CYCLES,
+            self.mispredictions * BRANCH_CYCLES,
+            self.instruction_misses * FIRST_LEVEL_CYCLES,
+            data,
+        ]
+    }
+
     /// The totals of callgrind's output.
     pub fn read(text: &str) -> Option<Counts> {
         let line = |name: &str| text.lines().find_map(|line| line.strip_prefix(name));
@@ -209,6 +274,31 @@ mod tests {
         assert_eq!(Counts::read("events: Ir Dr\n"), None);
         assert_eq!(Counts::read("events: Dr\ntotals: 1\n"), None);
         assert_eq!(Counts::read("events: Ir Dr\ntotals: 1\n"), None);
+    }
+
+    #[test]
+    fn lists_are_unfolded_and_variants_named_by_what_differs() {
+        // Proves that every combination is counted once, that times are left out, and that names have what tells them apart.
+        let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        let all = variants(&words("micro --rows 1,10 --mode naive,interleaved --seconds 3 --cc silo"));
+        assert_eq!(all.len(), 4);
+        assert_eq!(all[1], words("micro --rows 1 --mode interleaved --cc silo"));
+        assert_eq!(names(&all), ["1 naive", "1 interleaved", "10 naive", "10 interleaved"]);
+        let of_two = [words("micro --rows 1 --cc silo"), words("micro --write --rows 1 --cc silo")];
+        assert_eq!(names(&of_two), ["", "write"]);
+    }
+
+    #[test]
+    fn cycles_are_estimated_part_by_part() {
+        // Proves what each count weighs.
+        let counts = Counts {
+            instructions: 1000.0,
+            first_level_misses: 20.0,
+            last_level_misses: 3.0,
+            instruction_misses: 5.0,
+            mispredictions: 4.0,
+        };
+        assert_eq!(counts.cycles(), [1000.0, 40.0, 50.0, 500.0]);
     }
 
     #[test]

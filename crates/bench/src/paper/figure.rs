@@ -1,5 +1,6 @@
 //! Presets: command lines of `braid bench`, and comparisons of the ratios of their results with the paper's. Results are known here by the names that the JSON files have for them.
 
+use super::archetypes::ARCHETYPES;
 use crate::Result;
 use crate::command::PaperArgs;
 use crate::lines::Point;
@@ -129,9 +130,15 @@ impl Preset {
         Preset { id, title, paper, scale: "", runs: &[], comparisons: &[], counts_hardware: false }
     }
 
-    /// Its command lines.
+    /// Its command lines: one for each archetype where a run goes through them.
     pub(super) fn lines(&self, args: &PaperArgs) -> Vec<String> {
-        self.runs.iter().map(|run| fill(run, args)).collect()
+        let of_run = |run: &&str| match run.contains(EACH_ARCHETYPE) {
+            true => {
+                ARCHETYPES.iter().map(|one| fill(&run.replace(EACH_ARCHETYPE, &one.flags()), args)).collect()
+            }
+            false => vec![fill(run, args)],
+        };
+        self.runs.iter().flat_map(of_run).collect()
     }
 }
 
@@ -140,7 +147,10 @@ const SIZES: [u64; 6] = [1 << 20, 10 << 20, 100 << 20, 1 << 30, 10 << 30, 100 <<
 /// Numbers of workers beyond are not swept.
 const WORKERS_MAX: usize = 1024;
 
-/// A command line with the flags of `args` in it.
+/// Stands for the flags of an archetype.
+const EACH_ARCHETYPE: &str = "{archetype}";
+
+/// A command line with the flags of `args` in it; the scheme is added where the line names none.
 fn fill(run: &str, args: &PaperArgs) -> String {
     let comma = |numbers: Vec<String>| numbers.join(",");
     let sizes = SIZES.into_iter().filter(|&size| size < args.size).chain([args.size]);
@@ -157,7 +167,8 @@ fn fill(run: &str, args: &PaperArgs) -> String {
         .replace("{workers swept}", &comma(swept.collect()));
     let line = match run.contains("{schemes}") {
         true => line.replace("{schemes}", &SchemeKind::serializable()),
-        false => format!("{line} --cc {}", args.cc.name()),
+        false if !run.contains("--cc ") => format!("{line} --cc {}", args.cc.name()),
+        false => line,
     };
     format!("bench {line} --seconds {}", args.seconds)
 }

@@ -1,9 +1,10 @@
 //! `braid bench paper PAPER --figure N` and `--table N`: presets for figures and tables of papers, with the paper's
 //! ratios beside ours.
 //!
-//! `corobase`, `microarchitecture` and `cores` are tables of presets; `figure` defines presets and compares ratios;
-//! `outcome` shows the results of its command lines.
+//! `corobase`, `microarchitecture` and `cores` are tables of presets; `archetypes` names kinds of systems that presets go through;
+//! `figure` defines presets and compares ratios; `outcome` shows the results of its command lines.
 
+mod archetypes;
 mod cores;
 mod corobase;
 mod figure;
@@ -23,6 +24,10 @@ use outcome::Results;
 pub fn run(args: &PaperArgs) -> Result<()> {
     let publication = publication(args.paper);
     let preset = preset(publication, args)?;
+    if args.commands {
+        preset.lines(args).iter().for_each(|line| println!("braid {line}"));
+        return Ok(());
+    }
     println!("{}", Results::title(publication, preset));
     Results { publication, preset, outcomes: measure(preset, args)? }.show(args)
 }

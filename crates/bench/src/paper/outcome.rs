@@ -1,6 +1,6 @@
 //! What the command lines of a preset gave, of whatever benchmark, as one.
 
-use super::figure::{Compared, Preset, Publication};
+use super::figure::{Compared, Id, Preset, Publication};
 use crate::Result;
 use crate::command::PaperArgs;
 use crate::lines::{Point, list, points};
@@ -97,7 +97,7 @@ impl Results {
     /// What the paper says, what is found here, and how the set-ups differ.
     pub(super) fn notes(&self) -> String {
         let points = self.points();
-        let counters = if self.preset.counts_hardware { counters() } else { String::new() };
+        let counters = if self.preset.counts_hardware { counters(self.preset.id) } else { String::new() };
         let ours = ranges(&points).map_or(String::new(), |ranges| format!("ours:  {ranges}\n"));
         format!(
             "paper: {}\n{ours}set-up: there {}; {}\n        here {}; {}\n{counters}",
@@ -152,14 +152,18 @@ fn ranges(points: &[Point]) -> Option<String> {
 const COUNTERS: [&str; 3] = ["cpu", "cpu_core", "armv8_pmuv3_0"];
 
 /// What a figure of stall cycles takes, in a line.
-fn counters() -> String {
+fn counters(figure: Id) -> String {
     let devices = std::path::Path::new("/sys/bus/event_source/devices");
     match COUNTERS.iter().find(|name| devices.join(name).exists()) {
-        Some(_) => "hardware counters: this machine has them; `--breakdown` on the commands above counts them, \
+        Some(_) => {
+            "hardware counters: this machine has them; `--breakdown` on the commands above counts them, \
                     and `perf stat --topdown` tells the stall cycles themselves\n"
-            .to_owned(),
-        None => "hardware counters: this machine shows none, so no stall cycles, only what they cost; `cargo xtask \
-                 cache` simulates the misses, and `--breakdown` on the commands above says where the time goes\n"
-            .to_owned(),
+                .to_owned()
+        }
+        None => format!(
+            "hardware counters: this machine shows none, so no stall cycles, only what they cost; `cargo xtask cache paper PAPER \
+             --{figure}` simulates instructions and misses, and `--breakdown` on the commands above says where the time \
+             goes\n"
+        ),
     }
 }

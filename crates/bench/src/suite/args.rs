@@ -1,6 +1,6 @@
 //! The flags that workloads have in common. Lists with commas give a sweep.
 
-use crate::args::{Mode, RunArgs, parse_batch, parse_workers};
+use crate::args::{Mode, RunArgs, parse_batch, parse_count, parse_workers};
 use clap::{Args, ValueEnum};
 
 /// What every workload takes.
@@ -15,6 +15,10 @@ pub struct SuiteArgs {
     /// Transactions open at once per worker, in the interleaved modes
     #[arg(long, default_value = "48", value_delimiter = ',', value_parser = parse_batch)]
     pub batch: Vec<usize>,
+    /// Transactions of each worker and repeat, without warm-up, if they end before its time does: for counting
+    /// instructions
+    #[arg(long, value_parser = parse_count)]
+    pub transactions: Option<u64>,
     /// What the inputs are drawn from: equal seeds, equal inputs
     #[arg(long, default_value = "1")]
     pub seed: u64,

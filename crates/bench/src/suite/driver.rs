@@ -156,7 +156,7 @@ impl WithScheme for TryOpen<'_> {
             return Ok(());
         }
         let (plan, DatabaseKind { scheme, durability, .. }) = (self.plan, self.kind);
-        engine::open::<C>(plan.tables(&self.kind), durability, &plan.directory).map(|_| ()).map_err(|error| {
+        engine::open::<C>(self.kind.tables(), durability, &plan.directory).map(|_| ()).map_err(|error| {
             let (scheme, durability) = (scheme.name(), durability.name());
             Failure::new(format!("--cc {scheme} with --durability {durability}: {error}"))
         })
@@ -174,8 +174,7 @@ impl<B: Benchmark> WithScheme for Load<'_, B> {
     type Output = Result<Box<dyn Runs>>;
     fn with<C: Scheme>(self) -> Self::Output {
         let plan = self.plan;
-        let (db, directory) =
-            engine::open::<C>(plan.tables(&self.kind), self.kind.durability, &plan.directory)?;
+        let (db, directory) = engine::open::<C>(self.kind.tables(), self.kind.durability, &plan.directory)?;
         let suites = self.benchmark.load(&db)?;
         assert!(suites.iter().all(|one| !one.suite.kinds().is_empty()), "a suite has kinds of transactions");
         let memory_before_bytes = engine::counters(&db).memory_bytes;

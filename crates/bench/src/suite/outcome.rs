@@ -5,7 +5,7 @@ use super::slice::Slice;
 use super::worker::Counts;
 use super::{Condition, Parameters};
 use crate::args::RefillKind;
-use crate::engine::{Breakdown, IndexKind, LogStatistics};
+use crate::engine::{Breakdown, LogStatistics};
 use crate::machine::median;
 use crate::report::breakdown;
 use crate::report::environment::Environment;
@@ -204,7 +204,6 @@ pub(crate) struct Outcome {
     pub(crate) environment: Environment,
     pub(crate) rows: Vec<Row>,
     pub(crate) databases: Vec<DatabaseLine>,
-    pub(crate) index: IndexKind,
     pub(crate) repeats: u32,
     pub(crate) slice_s: f64,
     seed: u64,
@@ -219,6 +218,7 @@ struct JsonRow<'a> {
     workers: usize,
     cc: &'static str,
     durability: &'static str,
+    index: &'static str,
     front: &'static str,
     mode: &'static str,
     batch: usize,
@@ -228,7 +228,6 @@ struct JsonRow<'a> {
     reads: Option<usize>,
     seconds: f64,
     repeats: u32,
-    index: &'static str,
     seed: u64,
     kind: &'a str,
     transactions: u64,
@@ -258,6 +257,7 @@ struct JsonDatabase<'a> {
     parameters: Map<String, Value>,
     cc: &'static str,
     durability: &'static str,
+    index: &'static str,
     front: &'static str,
     memory_before_bytes: u64,
     memory_after_bytes: u64,
@@ -279,7 +279,6 @@ impl Outcome {
             environment: Environment::of_this_machine(),
             rows: Vec::new(),
             databases: Vec::new(),
-            index: plan.index,
             repeats: plan.repeats,
             slice_s: plan.slice.as_secs_f64(),
             seed: plan.seed,
@@ -306,6 +305,7 @@ impl Outcome {
             parameters: fields(&database.parameters),
             cc: database.kind.scheme.name(),
             durability: database.kind.durability.name(),
+            index: database.kind.index.name(),
             front: database.kind.front.name(),
             memory_before_bytes: database.memory_before_bytes,
             memory_after_bytes: database.memory_after_bytes,
@@ -327,6 +327,7 @@ impl Outcome {
             workers: variant.workers,
             cc: variant.cc.name(),
             durability: variant.durability.name(),
+            index: variant.index.name(),
             front: variant.front.name(),
             mode: variant.mode.name(),
             batch: variant.batch,
@@ -335,7 +336,6 @@ impl Outcome {
             reads: row.operations,
             seconds: self.slice_s * f64::from(self.repeats),
             repeats: self.repeats,
-            index: self.index.name(),
             seed: self.seed,
             kind: row.kind,
             transactions: row.transactions,

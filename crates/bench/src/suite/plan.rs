@@ -1,7 +1,7 @@
 //! The variants that a command line asks for, in the order in which they are run and shown.
 
 use super::args::{HintsKind, KindsArgs, SuiteArgs};
-use crate::args::{DurabilityKind, Mode, RefillKind};
+use crate::args::{DurabilityKind, Mode, RefillKind, RunArgs};
 use crate::engine::{AUTO_BATCH_MAX, BatchSize, Front, IndexKind, TableOptions};
 use crate::scheme::{Cc, SchemeKind};
 use crate::{Failure, Result};
@@ -14,7 +14,9 @@ pub(crate) struct Variant {
     pub(crate) workers: usize,
     pub(crate) cc: Cc,
     pub(crate) durability: DurabilityKind,
-    /// What is in front of the tables' indexes.
+    /// The kind of index of all tables.
+    pub(crate) index: IndexKind,
+    /// What is in front of it.
     pub(crate) front: Front,
     pub(crate) mode: Mode,
     /// Transactions open at once per worker; 1 where that is not given.
@@ -30,6 +32,7 @@ pub(crate) struct Variant {
 pub(crate) struct DatabaseKind {
     pub(crate) scheme: SchemeKind,
     pub(crate) durability: DurabilityKind,
+    pub(crate) index: IndexKind,
     pub(crate) front: Front,
 }
 
@@ -46,7 +49,15 @@ impl Variant {
 
     /// The database that it runs in.
     pub(crate) fn database(&self) -> DatabaseKind {
-        DatabaseKind { scheme: self.cc.scheme, durability: self.durability, front: self.front }
+        let Variant { cc, durability, index, front, .. } = *self;
+        DatabaseKind { scheme: cc.scheme, durability, index, front }
+    }
+}
+
+impl DatabaseKind {
+    /// The options of its tables.
+    pub(crate) fn tables(&self) -> TableOptions {
+        TableOptions { index: self.index, front: self.front }
     }
 }
 
@@ -61,8 +72,6 @@ pub(crate) struct Plan {
     pub(crate) slice: Duration,
     /// Transactions that a worker runs at most in one repeat.
     pub(crate) transactions_max: u64,
-    /// The kind of index of all tables.
-    pub(crate) index: IndexKind,
     /// Where durable databases are made.
     pub(crate) directory: PathBuf,
     pub(crate) seed: u64,
@@ -88,8 +97,7 @@ impl Plan {
             variants: Vec::new(),
             repeats: args.run.repeats,
             slice: args.run.slice(),
-            transactions_max: u64::MAX,
-            index: args.run.index,
+            transactions_max: args.transactions.unwrap_or(u64::MAX),
             directory: args.run.parent(),
             seed: args.seed,
             checkpoints: false,
@@ -98,21 +106,18 @@ impl Plan {
         for &workers in &args.workers {
             for &mode in &args.mode {
                 for (batch, refill, hints) in ways(mode, &args.batch, refill, hints) {
-                    for &cc in &args.run.cc {
-                        for &durability in &args.run.durability {
-                            for &front in &args.run.front {
-                                plan.push(Variant {
-                                    workers,
-                                    cc,
-                                    durability,
-                                    front,
-                                    mode,
-                                    batch,
-                                    refill,
-                                    hints,
-                                });
-                            }
-                        }
+                    for (cc, durability, index, front) in databases(&args.run) {
+                        plan.push(Variant {
+                            workers,
+                            cc,
+                            durability,
+                            index,
+                            front,
+                            mode,
+                            batch,
+                            refill,
+                            hints,
+                        });
                     }
                 }
             }
@@ -130,11 +135,6 @@ impl Plan {
             return Err(no_form(*mode));
         }
         Plan::new(&args.suite, &[RefillKind::Immediate], &args.hints)
-    }
-
-    /// The options of a database's tables.
-    pub(crate) fn tables(&self, kind: &DatabaseKind) -> TableOptions {
-        TableOptions { index: self.index, front: kind.front }
     }
 
     /// Adds a variant that is not yet in the plan.
@@ -168,6 +168,19 @@ impl Plan {
         }
         databases
     }
+}
+
+/// The databases that the lists of a command line ask for; a scheme may come in several forms.
+fn databases(args: &RunArgs) -> Vec<(Cc, DurabilityKind, IndexKind, Front)> {
+    let mut databases = Vec::new();
+    for &cc in &args.cc {
+        for &durability in &args.durability {
+            for &index in &args.index {
+                databases.extend(args.front.iter().map(|&front| (cc, durability, index, front)));
+            }
+        }
+    }
+    databases
 }
 
 /// The batches, refills and hints that a mode has.

@@ -2,6 +2,7 @@
 
 use super::Parameter;
 use super::outcome::{Outcome, Row, TOTAL};
+use super::plan::DatabaseKind;
 use crate::args::RunArgs;
 use crate::engine::{Front, IndexKind};
 use crate::report::chart::{self, Data, Measured};
@@ -105,6 +106,7 @@ impl Outcome {
         let usual = match *name {
             "cc" => "serializable",
             "durability" => "memory",
+            "index" => IndexKind::default().name(),
             "front" => "none",
             "refill" => "immediate",
             "hints" => "off",
@@ -126,9 +128,6 @@ impl Outcome {
              its slot to its end, retries included, and with hints its wait for its turn, of one transaction in {sampled}\n",
             self.repeats, self.slice_s
         );
-        if self.index != IndexKind::default() {
-            let _ = writeln!(notes, "tables with an index of the kind {}", self.index.name());
-        }
         if self.rows.iter().any(|row| !row.measured) {
             notes += "-: the mode has no form of this workload, or none under this scheme\n";
         }
@@ -142,7 +141,7 @@ impl Outcome {
                 "{}, durability {}{}: {} of memory after loading",
                 database.kind.scheme.name(),
                 database.kind.durability.name(),
-                of_front(database.kind.front),
+                of_index(&database.kind),
                 size(before)
             );
             let records = database.parameters.iter().find(|p| p.0 == "records").and_then(|p| p.1.as_f64());
@@ -279,7 +278,7 @@ impl Outcome {
         }
     }
 
-    /// The name of a row's series: its mode, scheme, durability and front where they vary, and batch and refill where these do.
+    /// The name of a row's series: its mode, scheme, durability, index and front where they vary, and batch and refill where these do.
     fn series(&self) -> impl Fn(&Row) -> String {
         let rows: Vec<&Row> = self.rows.iter().collect();
         let name = means(&rows);
@@ -311,12 +310,13 @@ fn axis_value(row: &Row, axis: &str) -> String {
     }
 }
 
-/// The name of what makes a series: those of mode, scheme, durability and front that vary; the mode, if none does.
+/// The name of what makes a series: those of mode, scheme, durability, index and front that vary; the mode, if none does.
 fn means(rows: &[&Row]) -> impl Fn(&Row) -> String + use<> {
-    const MEANS: [fn(&Row) -> &'static str; 4] = [
+    const MEANS: [fn(&Row) -> &'static str; 5] = [
         |row| row.variant.mode.name(),
         |row| row.variant.cc.name(),
         |row| row.variant.durability.name(),
+        |row| row.variant.index.name(),
         |row| row.variant.front.name(),
     ];
     let varies = |of: &fn(&Row) -> &'static str| rows.iter().any(|row| of(row) != of(rows[0]));
@@ -327,9 +327,11 @@ fn means(rows: &[&Row]) -> impl Fn(&Row) -> String + use<> {
     move |row| varied.iter().map(|of| of(row)).collect::<Vec<_>>().join(", ")
 }
 
-/// What a note says of what is in front of indexes.
-fn of_front(front: Front) -> String {
-    if front == Front::None { String::new() } else { format!(", front {}", front.name()) }
+/// What a note says of the index of a database's tables, and of what is in front of it, where they are not the usual ones.
+fn of_index(kind: &DatabaseKind) -> String {
+    let (index, front) = (kind.index.name(), kind.front.name());
+    let index = if kind.index == IndexKind::default() { String::new() } else { format!(", index {index}") };
+    if kind.front == Front::None { index } else { format!("{index}, front {front}") }
 }
 
 fn refill(row: &Row) -> String {
@@ -363,6 +365,7 @@ const COLUMNS: &[Column] = &[
     ("workers", true, |_, row| row.variant.workers.to_string()),
     ("cc", false, |_, row| row.variant.cc.name().to_owned()),
     ("durability", false, |_, row| row.variant.durability.name().to_owned()),
+    ("index", false, |_, row| row.variant.index.name().to_owned()),
     ("front", false, |_, row| row.variant.front.name().to_owned()),
     ("mode", false, |_, row| row.variant.mode.name().to_owned()),
     ("batch", true, |_, row| row.variant.batch.to_string()),
@@ -411,7 +414,6 @@ pub(crate) mod tests {
             repeats: 3,
             slice: Duration::from_secs(1),
             transactions_max: u64::MAX,
-            index: IndexKind::default(),
             directory: std::env::temp_dir(),
             seed: 1,
             checkpoints: false,
@@ -431,6 +433,7 @@ pub(crate) mod tests {
                         workers: 1,
                         cc: SchemeKind::Serializable.into(),
                         durability: DurabilityKind::Memory,
+                        index: IndexKind::default(),
                         front: Front::None,
                         mode,
                         batch,

@@ -1,7 +1,9 @@
 //! The micro-benchmark of Sirin, Tözün, Porobic, Yasin and Ailamaki, "Micro-architectural analysis of in-memory
 //! OLTP: Revisited" (VLDB Journal 30, 2021): a table of two columns, of which transactions read or update a few
-//! random rows. What varies is the size of the table, the number of rows and the type of the columns.
+//! random rows. What varies is the size of the table, the number of rows, the type of the columns, and whether transactions are compiled
+//! with the program or interpreted.
 
+use super::interpreter::{Datum, Expression, Function, Names, Procedure, Statement, Type};
 use super::text::Text;
 use crate::Failure;
 use crate::args::{parse_count, parse_within};
@@ -10,12 +12,13 @@ use crate::engine::{self, Database, Result, Scheme, Txn};
 use crate::report::environment::memory_available_bytes;
 use crate::report::size;
 use crate::suite::args::KindsArgs;
-use crate::suite::load::{fill, read_all};
+use crate::suite::load::fill;
 use crate::suite::outcome::Outcome;
 use crate::suite::plan::Plan;
 use crate::suite::show::show;
 use crate::suite::worker::{Job, Measured, execute};
 use crate::suite::{Benchmark, Condition, Ledger, Loaded, Suite, Transactions, driver};
+use braiddb::tools::RawTable;
 use braiddb::{AsKey, Error, Key, Table, Value};
 use clap::{Args, ValueEnum};
 use std::cell::Cell;
@@ -36,6 +39,8 @@ pub(crate) trait Column: Send + Sync + 'static {
     const MEMORY_BYTES_MAX: u64;
     type Key: Key + AsKey<Self::Key>;
     type Value: Value + ?Sized;
+    /// Its type and its function that adds one to a count, for procedures that are interpreted.
+    const INTERPRETED: (Type, Function);
     /// A key on the stack.
     type At: AsKey<Self::Key>;
     /// A value on the stack.
@@ -49,6 +54,8 @@ pub(crate) trait Column: Send + Sync + 'static {
     fn input(held: &Self::Held) -> <Self::Value as Value>::Input<'_>;
     /// The count of a value.
     fn count(view: <Self::Value as Value>::View<'_>) -> u64;
+    /// The key of a row as an argument of a procedure.
+    fn argument(number: u64) -> Datum;
 }
 
 /// Whole numbers of 8 bytes.
@@ -60,6 +67,10 @@ impl Column for Long {
     const MEMORY_BYTES_MAX: u64 = 72;
     type Key = u64;
     type Value = u64;
+    const INTERPRETED: (Type, Function) = (Type::Long, |value| match value {
+        Datum::Long(count) => Ok(Datum::Long(count + 1)),
+        Datum::Text(_) => Err(Error::user("a count is no text")),
+    });
     type At = u64;
     type Held = u64;
 
@@ -79,6 +90,9 @@ impl Column for Long {
     fn count(view: u64) -> u64 {
         view
     }
+    fn argument(number: u64) -> Datum {
+        Datum::Long(engine::mix(number))
+    }
 }
 
 /// Strings of 50 bytes.
@@ -93,6 +107,10 @@ impl Column for Text50 {
     const MEMORY_BYTES_MAX: u64 = 256;
     type Key = String;
     type Value = str;
+    const INTERPRETED: (Type, Function) = (Type::Text, |value| match value {
+        Datum::Text(text) => Ok(Datum::Text(Self::hold(Self::count(&text) + 1).as_str().to_owned())),
+        Datum::Long(_) => Err(Error::user("a count is text here")),
+    });
     type At = Text<50>;
     type Held = Text<50>;
 
@@ -122,6 +140,9 @@ impl Column for Text50 {
     fn count(view: &str) -> u64 {
         view.bytes().take(DIGITS).fold(0, |count, digit| count * 10 + u64::from(digit & 15))
     }
+    fn argument(number: u64) -> Datum {
+        Datum::Text(Self::key(number).as_str().to_owned())
+    }
 }
 
 /// The suite.
@@ -132,6 +153,8 @@ pub(crate) struct Micro<T: Column> {
     /// Rows that a transaction touches.
     rows: u64,
     writes: bool,
+    /// What is called for each row where transactions are interpreted.
+    procedure: Option<Arc<Procedure>>,
     /// One for all suites of a table.
     ledger: Arc<Ledger>,
 }
@@ -158,6 +181,9 @@ pub struct MicroArgs {
     /// Has transactions update the rows instead of only reading them
     #[arg(long)]
     pub write: bool,
+    /// Whether transactions are compiled with the program, or statements on names that are interpreted; both are compared
+    #[arg(long, default_value = "compiled", value_delimiter = ',')]
+    pub procedure: Vec<ProcedureKind>,
     /// What every workload with transactions of several kinds takes.
     #[command(flatten)]
     pub kinds: KindsArgs,
@@ -172,6 +198,24 @@ pub enum ColumnKind {
     Text50,
 }
 
+/// How the micro-benchmark's transactions are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ProcedureKind {
+    /// Functions of the program, with types known when it was compiled
+    Compiled,
+    /// Statements on tables and columns by name, gone through for each row
+    Interpreted,
+}
+
+impl ProcedureKind {
+    fn name(self) -> &'static str {
+        match self {
+            ProcedureKind::Compiled => "compiled",
+            ProcedureKind::Interpreted => "interpreted",
+        }
+    }
+}
+
 fn parse_rows_touched(text: &str) -> Result<u64, String> {
     parse_within(text, 1, 100_000).map(|n| n as u64)
 }
@@ -181,6 +225,7 @@ pub(crate) struct Setup<T: Column> {
     pub(crate) size_bytes: u64,
     pub(crate) rows: Vec<u64>,
     pub(crate) writes: bool,
+    pub(crate) procedures: Vec<ProcedureKind>,
     pub(crate) column: std::marker::PhantomData<T>,
 }
 
@@ -238,7 +283,13 @@ fn records<T: Column>(size_bytes: u64) -> u64 {
 
 impl<T: Column> Setup<T> {
     fn new(args: &MicroArgs, size_bytes: u64) -> Self {
-        Setup { size_bytes, rows: args.rows.clone(), writes: args.write, column: std::marker::PhantomData }
+        Setup {
+            size_bytes,
+            rows: args.rows.clone(),
+            writes: args.write,
+            procedures: args.procedure.clone(),
+            column: std::marker::PhantomData,
+        }
     }
 }
 
@@ -255,18 +306,46 @@ impl<T: Column> Benchmark for Setup<T> {
         fill(db, "rows", records, None, async |tx, &number| {
             tx.insert(table, T::key(number), T::input(&T::hold(0))).await
         })?;
-        let ledger = Arc::new(Ledger::default());
-        let suite = |&rows: &u64| Loaded {
-            parameters: vec![
-                ("column", T::NAME.into()),
-                ("size", self.size_bytes.into()),
-                ("rows", rows.into()),
-                ("write", self.writes.into()),
-            ],
-            suite: Micro { table, records, rows, writes: self.writes, ledger: ledger.clone() },
+        let (writes, ledger) = (self.writes, Arc::new(Ledger::default()));
+        let raw = db.raw_table("rows").expect("it has just been opened");
+        let interpreted = Arc::new(procedure::<T>(raw, writes));
+        let suite = |rows: u64, kind: ProcedureKind| {
+            let procedure = (kind == ProcedureKind::Interpreted).then(|| interpreted.clone());
+            Loaded {
+                parameters: vec![
+                    ("column", T::NAME.into()),
+                    ("size", self.size_bytes.into()),
+                    ("rows", rows.into()),
+                    ("write", writes.into()),
+                    ("procedure", kind.name().into()),
+                ],
+                suite: Micro { table, records, rows, writes, procedure, ledger: ledger.clone() },
+            }
         };
-        Ok(self.rows.iter().map(suite).collect())
+        let of_rows = |&rows: &u64| self.procedures.iter().map(move |&kind| (rows, kind));
+        Ok(self.rows.iter().flat_map(of_rows).map(|(rows, kind)| suite(rows, kind)).collect())
     }
+}
+
+/// Reads the count of the row `which`, and then, if that is asked for, adds one to it.
+fn procedure<T: Column>(rows: RawTable, writes: bool) -> Procedure {
+    let (kind, add_one) = T::INTERPRETED;
+    let mut names = Names::default();
+    names.table("rows", rows, kind, ("count", kind));
+    names.function("add_one", add_one);
+    let variable = |name: &str| Expression::Variable(name.into());
+    let (table, column) = (String::from("rows"), String::from("count"));
+    let mut statements = vec![Statement::Select {
+        table: table.clone(),
+        column: column.clone(),
+        key: variable("which"),
+        into: "found".into(),
+    }];
+    if writes {
+        let value = Expression::Call { function: "add_one".into(), argument: Box::new(variable("found")) };
+        statements.push(Statement::Update { table, column, key: variable("which"), value });
+    }
+    Procedure { names, statements }
 }
 
 impl<T: Column> Micro<T> {
@@ -304,6 +383,19 @@ impl<T: Column> Micro<T> {
     }
 }
 
+/// Rows of the table, in whatever order its index has them, and what their counts come to.
+fn counted<T: Column, C: Scheme>(db: &Database<C>) -> Result<(i128, i128)> {
+    let tx = db.begin()?;
+    tx.declare_read_only();
+    let mut rows = db.raw_table("rows").expect("it was loaded").scan(&tx);
+    let (mut found, mut counted) = (0, 0);
+    while let Some((_, value)) = rows.next()? {
+        found += 1;
+        counted += i128::from(T::count(T::Value::view(value)?));
+    }
+    Ok((found, counted))
+}
+
 #[cold]
 fn absent(number: u64) -> Error {
     Error::user(format!("row {number} is missing"))
@@ -336,15 +428,7 @@ impl<T: Column> Suite for Micro<T> {
     }
 
     fn check<C: Scheme>(&self, db: &Database<C>) -> crate::Result<Vec<Condition>> {
-        let (rows, counted) = read_all(db, async |tx| {
-            let (mut rows, mut counted) = (0, 0);
-            let mut scan = tx.scan_all(self.table);
-            while let Some((_, value)) = scan.next().await? {
-                rows += 1;
-                counted += i128::from(T::count(value));
-            }
-            Ok((rows, counted))
-        })?;
+        let (rows, counted) = counted::<T, C>(db).map_err(engine::failure)?;
         Ok(vec![
             Condition::equal("all rows are there", ("rows", rows), ("loaded", i128::from(self.records))),
             Condition::equal(
@@ -366,7 +450,15 @@ impl<T: Column> Transactions for Micro<T> {
     }
 
     async fn run<C: Scheme>(&self, tx: &Txn<C>, input: &Input, many: bool) -> Result<()> {
+        input.updated.set(if self.writes { self.rows as i64 } else { 0 });
         let (mut rng, mut sum, mut left) = (Rng::new(input.seed), 0u64, self.rows);
+        if let Some(procedure) = &self.procedure {
+            for _ in 0..left {
+                let which = T::argument(self.draw(&mut rng));
+                std::hint::black_box(procedure.call(tx, &[("which", which)]).await?);
+            }
+            return Ok(());
+        }
         while many && left >= TOGETHER as u64 {
             sum = sum.wrapping_add(self.together(tx, &mut rng).await?);
             left -= TOGETHER as u64;
@@ -381,7 +473,6 @@ impl<T: Column> Transactions for Micro<T> {
             }
         }
         std::hint::black_box(sum);
-        input.updated.set(if self.writes { self.rows as i64 } else { 0 });
         Ok(())
     }
 

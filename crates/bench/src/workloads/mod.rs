@@ -1,5 +1,6 @@
 //! The workloads, a file or folder each. `suite` defines what a workload is.
 
+mod interpreter;
 pub(crate) mod micro;
 pub(crate) mod smallbank;
 mod text;

@@ -11,7 +11,7 @@ use crate::suite::plan::{Plan, Variant};
 use crate::suite::show::page;
 use crate::suite::worker::{Job, Length, Measured, execute};
 use crate::suite::{Benchmark, Condition, Loaded, Suite, Transactions, driver};
-use braiddb::{Front, TableOptions};
+use braiddb::{Front, IndexKind, TableOptions};
 use clap::Parser;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -37,7 +37,8 @@ fn small_bank() -> smallbank::Setup {
 }
 
 fn small_table<T: micro::Column>(writes: bool) -> micro::Setup<T> {
-    micro::Setup { size_bytes: 20_000, rows: vec![1, 25], writes, column: PhantomData }
+    let procedures = vec![micro::ProcedureKind::Compiled, micro::ProcedureKind::Interpreted];
+    micro::Setup { size_bytes: 20_000, rows: vec![1, 25], writes, procedures, column: PhantomData }
 }
 
 /// Runs everything in every mode under every scheme and looks at what came out.
@@ -76,7 +77,7 @@ fn conditions_hold_in_every_mode_and_scheme() {
         check_all(&small_table::<micro::Text50>(true), &everything()),
         check_all(&small_table::<micro::Long>(false), &everything()),
     ];
-    for (outcome, rows_of_variant) in outcomes.iter().zip([1, 7, 2, 2, 2]) {
+    for (outcome, rows_of_variant) in outcomes.iter().zip([1, 7, 4, 4, 4]) {
         let measured = || outcome.rows.iter().filter(|row| row.measured);
         let modes = |cc: &Cc| 3 + usize::from(Mode::Prefetch.is_there(cc.scheme));
         assert_eq!(measured().count(), Cc::ALL.iter().map(modes).sum::<usize>() * rows_of_variant);
@@ -293,6 +294,7 @@ fn broken(benchmark: &impl Benchmark<Suite: Loses + 'static>, what: usize) -> Ve
         workers: 1,
         cc: SchemeKind::Snapshot.into(),
         durability: DurabilityKind::Memory,
+        index: IndexKind::default(),
         front: Front::None,
         mode: Mode::Naive,
         batch: 1,

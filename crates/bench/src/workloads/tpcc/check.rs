@@ -163,7 +163,8 @@ pub(super) fn run<C: Scheme>(
     let batch = if mode.interleaves() { batch } else { 1 };
     let hints = if mode.may_interleave() { HintsKind::On } else { HintsKind::Off };
     let (durability, refill) = (DurabilityKind::Memory, RefillKind::Immediate);
-    let variant = &Variant { workers, cc, durability, front: Front::None, mode, batch, refill, hints };
+    let (index, front) = (IndexKind::default(), Front::None);
+    let variant = &Variant { workers, cc, durability, index, front, mode, batch, refill, hints };
     let length = Length { warm_up: Duration::ZERO, slice: Duration::MAX, transactions_max: transactions };
     let slice = together(workers, |worker| suite.execute(&Job { db, suite, variant, worker, length, seed }))?;
     let slice = slice.ok_or_else(|| no_form(mode))?;

@@ -32,10 +32,6 @@ pub struct YcsbArgs {
     /// Operations per transaction, for workloads whose name does not say [default: 1]
     #[arg(long, value_delimiter = ',', value_parser = parse_operations)]
     pub reads: Vec<usize>,
-    /// Transactions of each worker and repeat, without warm-up, if they end before its time does: for counting
-    /// instructions
-    #[arg(long, value_parser = parse_count)]
-    pub transactions: Option<u64>,
     /// Whether a finished transaction's place is filled at once or when the whole batch is done
     #[arg(long, default_value = "immediate", value_delimiter = ',')]
     pub refill: Vec<RefillKind>,

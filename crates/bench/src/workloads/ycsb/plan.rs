@@ -2,7 +2,6 @@
 
 use super::args::YcsbArgs;
 use super::workload::Workload;
-use crate::args::Mode;
 use crate::distribution::Kind;
 use crate::engine::IndexKind;
 use crate::suite::args::HintsKind;
@@ -42,7 +41,6 @@ impl YcsbPlan {
     pub(crate) fn new(args: &YcsbArgs) -> Result<YcsbPlan> {
         let mut plan = Plan::new(&args.suite, &args.refill, &[HintsKind::Off])?;
         plan.checkpoints = args.checkpoints;
-        plan.transactions_max = args.transactions.unwrap_or(u64::MAX);
         let works = works(args)?;
         let mut tables = Vec::new();
         for &records in &args.records {
@@ -57,9 +55,10 @@ impl YcsbPlan {
         if count > VARIANTS_MAX {
             return Err(Failure::new(format!("{count} variants are more than {VARIANTS_MAX}")));
         }
-        let by_hand = args.suite.mode.iter().copied().find(|mode| Mode::is_by_hand(*mode));
-        if let Some(mode) = by_hand.filter(|_| plan.index != IndexKind::default()) {
-            let (mode, index, known) = (mode.name(), plan.index.name(), IndexKind::default().name());
+        let other = args.suite.run.index.iter().find(|index| **index != IndexKind::default());
+        let by_hand = args.suite.mode.iter().find(|mode| mode.is_by_hand());
+        if let (Some(mode), Some(index)) = (by_hand, other) {
+            let (mode, index, known) = (mode.name(), index.name(), IndexKind::default().name());
             return Err(Failure::new(format!("mode {mode} reads the nodes of {known}, not of {index}")));
         }
         Ok(YcsbPlan { plan, tables })
