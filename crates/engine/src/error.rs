@@ -44,6 +44,23 @@ pub enum Error {
         /// What was asked for.
         requested: String,
     },
+    /// A table cannot have an index by these columns: there is no such column, its type is none of keys, the index's keys are of another
+    /// type; or it could not go on to have one, if there were rows of the version of its type that it was to be opened with.
+    IndexedColumns {
+        /// The table's name.
+        table: String,
+        /// The index's.
+        index: String,
+        /// Why.
+        reason: String,
+    },
+    /// The table has no index by columns of this name.
+    NoIndex {
+        /// The table's name.
+        table: String,
+        /// The index's.
+        index: String,
+    },
     /// An index could not be built: rows have the same key where none may, transactions stayed open or held rows
     /// locked for too long, or the table has no room for one more.
     IndexNotBuilt {
@@ -478,6 +495,12 @@ impl Error {
             Error::IndexNotBuilt { index, reason } => {
                 write!(f, "index {index:?} could not be built: {reason}")
             }
+            Error::IndexedColumns { table, index, reason } => {
+                write!(f, "table {table:?} cannot have index {index:?} by these columns: {reason}")
+            }
+            Error::NoIndex { table, index } => {
+                write!(f, "table {table:?} has no index {index:?} by columns")
+            }
             Error::ExtractorWrites { index } => write!(
                 f,
                 "the extractor of index {index:?} writes in the transaction that it is called for: \
@@ -527,6 +550,8 @@ impl fmt::Display for Error {
             | Error::IndexNotUnique { .. }
             | Error::IndexMismatch { .. }
             | Error::IndexNotBuilt { .. }
+            | Error::IndexedColumns { .. }
+            | Error::NoIndex { .. }
             | Error::ExtractorWrites { .. }
             | Error::UnknownIndex { .. }
             | Error::NoOrder { .. }

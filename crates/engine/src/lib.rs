@@ -78,8 +78,8 @@ pub use record::VALUE_BYTES_MAX;
 #[cfg(feature = "serde")]
 pub use table::Serde;
 pub use table::{
-    AsKey, Definitions, Field, Index, KEY_BYTES_MAX, Key, KeyAs, NewValue, Number, OwnedField, Partition,
-    Plain, Table, TableOptions, Value,
+    AsKey, Definitions, Field, Index, IndexColumn, IndexInfo, KEY_BYTES_MAX, Key, KeyAs, NewValue, Number,
+    OwnedField, Partition, Plain, Table, TableOptions, Value,
 };
 pub use txn::{Transaction, Txn};
 

@@ -1,5 +1,6 @@
 //! What a database knows of a table: the same bytes in manifests and in the log.
 
+use super::index_entry::{IndexEntry, push_text, take_text};
 use crate::wal::codec::{push_varint, take, take_parts, take_varint};
 
 /// A table, but for its rows.
@@ -25,6 +26,8 @@ pub struct CatalogEntry {
     pub is_cleared: bool,
     /// As `is_cleared`, and no rows come any more; the name may be another table's.
     pub is_dropped: bool,
+    /// Its secondary indexes by columns.
+    pub indexes: Vec<IndexEntry>,
 }
 
 /// The further part that names the kind of index.
@@ -36,6 +39,8 @@ const DEFINITION: u8 = 3;
 /// The further parts, without content, that say that it is cleared, and that it is dropped.
 const CLEARED: u8 = 4;
 const DROPPED: u8 = 5;
+/// A further part that is a secondary index by columns. It comes any number of times.
+const INDEX_ON: u8 = 6;
 
 impl CatalogEntry {
     /// Returns true if both are of one table, which may have been renamed, retyped or given other definitions in between.
@@ -59,20 +64,22 @@ impl CatalogEntry {
         push_varint(bytes, u64::from(self.number));
         bytes.push(u8::from(self.fixed8));
         for text in [&self.name, &self.key_type, &self.value_type] {
-            push_varint(bytes, text.len() as u64);
-            bytes.extend_from_slice(text.as_bytes());
+            push_text(bytes, text);
         }
         let names = [(INDEX, &self.index), (FRONT, &self.front)].into_iter();
         let names = names.filter_map(|(kind, name)| Some((kind, name.as_deref()?)));
         let flags = [(CLEARED, self.is_cleared), (DROPPED, self.is_dropped)].into_iter();
         let flags = flags.filter(|(_, is_set)| *is_set).map(|(kind, _)| (kind, ""));
         let definitions = self.definitions.iter().map(|line| (DEFINITION, line.as_str()));
-        let parts: Vec<_> = names.chain(definitions).chain(flags).collect();
+        let texts =
+            names.chain(definitions).chain(flags).map(|(kind, text)| (kind, text.as_bytes().to_vec()));
+        let indexes = self.indexes.iter().map(|index| (INDEX_ON, index.encode()));
+        let parts: Vec<_> = texts.chain(indexes).collect();
         push_varint(bytes, parts.len() as u64);
-        for (kind, text) in parts {
+        for (kind, part) in parts {
             bytes.push(kind);
-            push_varint(bytes, text.len() as u64);
-            bytes.extend_from_slice(text.as_bytes());
+            push_varint(bytes, part.len() as u64);
+            bytes.extend_from_slice(&part);
         }
     }
 
@@ -89,10 +96,11 @@ impl CatalogEntry {
         let key_type = take_text(&mut bytes)?;
         let value_type = take_text(&mut bytes)?;
         let (mut index, mut front, mut definitions) = (None, None, Vec::new());
-        let (mut is_cleared, mut is_dropped) = (false, false);
+        let (mut is_cleared, mut is_dropped, mut indexes) = (false, false, Vec::new());
         take_parts(&mut bytes, |kind, part| {
             let text = String::from_utf8(part.to_vec());
             match (kind, text) {
+                (INDEX_ON, _) => IndexEntry::decode(part).map(|index| indexes.push(index)).is_some(),
                 (INDEX, Ok(text)) => index.replace(text).is_none(), // it comes once
                 (FRONT, Ok(text)) => front.replace(text).is_none(),
                 (DEFINITION, Ok(text)) => {
@@ -115,12 +123,8 @@ impl CatalogEntry {
             definitions,
             is_cleared,
             is_dropped,
+            indexes,
         };
         bytes.is_empty().then_some(entry)
     }
-}
-
-fn take_text(bytes: &mut &[u8]) -> Option<String> {
-    let text_bytes = take_varint(bytes)?;
-    String::from_utf8(take(bytes, text_bytes)?.to_vec()).ok()
 }

@@ -8,7 +8,7 @@ use crate::index::{Front, IndexKind};
 use crate::kernel::{Request, open_table};
 use crate::options::Durability;
 use crate::storage::{FileStorage, Storage};
-use crate::table::{Definitions, Description, TableInner, TableKind, TableOptions, TableState};
+use crate::table::{Definitions, Description, IndexInfo, TableInner, TableKind, TableOptions, TableState};
 use crate::txn::RawTable;
 use std::path::Path;
 
@@ -29,6 +29,8 @@ pub struct TableInfo {
     /// Definitions of the named types that its values consist of, with the versions that rows may have: lines as
     /// `user 2: {name: string, age: u32}`.
     pub definitions: Vec<String>,
+    /// Its secondary indexes by columns, in the order in which they were declared.
+    pub indexes: Vec<IndexInfo>,
 }
 
 impl TableInfo {
@@ -40,7 +42,8 @@ impl TableInfo {
     ) -> TableInfo {
         let (name, key_type, value_type) = (name.into(), key_type.into(), value_type.into());
         let (index, front) = (IndexKind::default(), Front::default());
-        TableInfo { name, key_type, value_type, index, front, definitions: Vec::new() }
+        let (definitions, indexes) = (Vec::new(), Vec::new());
+        TableInfo { name, key_type, value_type, index, front, definitions, indexes }
     }
 }
 
@@ -58,10 +61,10 @@ impl<C: ConcurrencyControl> Database<C> {
     /// ```
     pub fn tables(&self) -> Vec<TableInfo> {
         let info = |table: &TableInner| {
-            let Description { name, types: (key_type, value_type), definitions, state } =
+            let Description { name, types: (key_type, value_type), definitions, state, indexes } =
                 table.description().clone();
             let TableOptions { index, front } = table.kind.options;
-            let info = TableInfo { name, key_type, value_type, index, front, definitions };
+            let info = TableInfo { name, key_type, value_type, index, front, definitions, indexes };
             (state != TableState::Dropped).then_some(info)
         };
         self.engine().all_tables().into_iter().filter_map(info).collect()
@@ -77,17 +80,20 @@ impl<C: ConcurrencyControl> Database<C> {
     }
 
     /// As [`Database::table`], with types that are known by name only; with `fixed8` every key has eight bytes, as
-    /// those of [`Key::FIXED8`](crate::Key::FIXED8) types do. A table that exists may have other options, and further
-    /// definitions.
+    /// those of [`Key::FIXED8`](crate::Key::FIXED8) types do. A table that exists may have other options, further
+    /// definitions, and further indexes; those that it has not are declared.
     pub fn create_raw_table(&self, info: &TableInfo, fixed8: bool) -> Result<RawTable> {
         let engine = &**self.engine();
-        let TableInfo { name, key_type, value_type, index, front, definitions } = info.clone();
+        let TableInfo { name, key_type, value_type, index, front, definitions, indexes } = info.clone();
         let kind = TableKind { fixed8, options: TableOptions { index, front } };
         let wrong = |line| Error::NoDefinition { table: name.clone(), line };
         let definitions = Definitions::of_lines(&definitions).map_err(wrong)?;
         let description = Description { name, types: (key_type, value_type), ..Description::default() };
         let request = Request { definitions, ..Request::raw(kind, description) };
-        open_table(engine, request, self.note(), |table| RawTable::new(table, engine.id))
+        let raw = open_table(engine, request, self.note(), |table| RawTable::new(table, engine.id))?;
+        let table = raw.of_database(engine.id)?;
+        indexes.iter().try_for_each(|index| self.keep_index(table, index, None).map(drop))?;
+        Ok(raw)
     }
 
     /// Copies the database to an empty directory, which is made if it is not there, while transactions go on. The copy
@@ -140,5 +146,17 @@ pub fn salvage<C: ConcurrencyControl>(
     options: SalvageOptions,
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<Salvage> {
-    Salvager { from, engine: to.engine(), options, progress }.run()
+    let mut done = Salvager { from, engine: to.engine(), options, progress }.run()?;
+    for salvaged in &mut done.tables {
+        let tables = to.engine().all_tables();
+        let table = tables.into_iter().find(|table| table.description().is_of(&salvaged.name));
+        let table = table.ok_or_else(|| Error::NoTable { table: salvaged.name.clone() })?;
+        for index in std::mem::take(&mut salvaged.indexes) {
+            match to.keep_index(table, &index, None) {
+                Ok(_) => salvaged.indexes.push(index),
+                Err(error) => salvaged.lost_indexes.push((index, error.to_string())),
+            }
+        }
+    }
+    Ok(done)
 }

@@ -109,8 +109,9 @@ impl<C: ConcurrencyControl> Database<C> {
             is_unique,
             leading_bits,
             extract: extractor::<I, K, V>(is_unique, extract),
+            columns: None,
             projection: None,
         };
-        open_index(engine, table, declared).map(|index| Index::new(index, engine.id))
+        open_index(engine, table, declared, || Ok(())).map(|index| Index::new(index, engine.id))
     }
 }

@@ -2,6 +2,7 @@
 
 mod catalog;
 mod changes;
+mod column_indexes;
 mod expiry;
 mod freeze;
 mod handle;

@@ -135,7 +135,9 @@ impl<C: ConcurrencyControl> Database<C> {
         let make = || Engine::new(options.clone(), clock.clone());
         let recovered = opening.recover(&make, false)?;
         let engine = recovered.engine.clone();
-        Database::serve(engine, Some(recovered.start()?))
+        let db = Database::serve(engine, Some(recovered.start()?))?;
+        db.build_kept_indexes()?;
+        Ok(db)
     }
 
     /// As [`Database::open_read_only`], in this storage, as by [`Database::open_with`]. Others are kept from writing
@@ -186,7 +188,9 @@ impl<C: ConcurrencyControl> Database<C> {
         let engine = recovered.engine.clone();
         let (stepped, durable) = recovered.into_stepped();
         planted.strike(&engine);
-        Ok((Database::serve(engine, Some(durable))?, stepped))
+        let db = Database::serve(engine, Some(durable))?;
+        db.build_kept_indexes()?;
+        Ok((db, stepped))
     }
 
     /// Makes a checkpoint: recovery then begins with it, and the log from before the last but one is given up.

@@ -89,7 +89,8 @@ impl<C: ConcurrencyControl> Database<C> {
     /// encodings of these types. For types that are known to the database by the path of a Rust type, which are
     /// [`Plain`](crate::Plain) and `Serde`, when that type has moved to another module or has got another name.
     ///
-    /// [`Error::NoTable`] if there is none, [`Error::TableMismatch`] if keys of the one type have eight bytes each and of the other have not.
+    /// [`Error::NoTable`] if there is none, [`Error::TableMismatch`] if keys of the one type have eight bytes each and of the other have not,
+    /// [`Error::IndexedColumns`] if the table has an index by columns of the values whose type is to change.
     pub fn retype<K: Key, V: Value + ?Sized>(&self, table: &str) -> Result<()> {
         let mut definitions = Definitions::default();
         V::define(&mut definitions);
@@ -99,8 +100,13 @@ impl<C: ConcurrencyControl> Database<C> {
                 let (name, existing) = (table.into(), format!("keys of {}", description.types.0));
                 return Err(Error::TableMismatch { name, existing, requested: K::type_name() });
             }
-            description.types = (K::type_name(), V::type_name());
-            description.definitions = written;
+            let types = (K::type_name(), V::type_name());
+            let is_same = description.types.1 == types.1 && description.definitions == written;
+            if let Some(index) = description.indexes.first().filter(|_| !is_same) {
+                let reason = "values are to be of another type: drop the index first (drop_index)".into();
+                return Err(Error::IndexedColumns { table: table.into(), index: index.name.clone(), reason });
+            }
+            (description.types, description.definitions) = (types, written);
             Ok(())
         };
         describe_table(self.engine(), Which::Named(table), retype, self.note())

@@ -16,12 +16,12 @@ use super::status::{Status, Step};
 use super::steps::{KEPT, Steps};
 use super::table_rows::{Destination, TableRows};
 use crate::cc::ConcurrencyControl;
-use crate::checkpoint::{self, CatalogEntry, Manifest, TableEntry};
+use crate::checkpoint::{self, CatalogEntry, IndexEntry, Manifest, TableEntry};
 use crate::error::{Error, Result};
 use crate::kernel::Engine;
 use crate::metrics::Clock;
 use crate::storage::{Operation, Storage};
-use crate::table::{Description, TableInner, TableKind, TableState};
+use crate::table::{Description, IndexColumn, IndexInfo, TableInner, TableKind, TableState};
 use crate::txn::Transaction;
 use crate::wal::{DatabaseId, Expected, Lsn, Writer};
 use std::sync::Arc;
@@ -476,7 +476,8 @@ fn bounds(entry: Option<&TableEntry>) -> Vec<&[u8]> {
 
 /// A table's line in a manifest, and in the log.
 pub(super) fn entry(number: u32, kind: &TableKind, description: &Description) -> CatalogEntry {
-    let Description { name, types: (key_type, value_type), definitions, state } = description.clone();
+    let Description { name, types: (key_type, value_type), definitions, state, indexes } =
+        description.clone();
     CatalogEntry {
         number,
         fixed8: kind.fixed8,
@@ -488,14 +489,28 @@ pub(super) fn entry(number: u32, kind: &TableKind, description: &Description) ->
         definitions,
         is_cleared: state == TableState::Cleared,
         is_dropped: state == TableState::Dropped,
+        indexes: indexes.into_iter().map(index_entry).collect(),
     }
+}
+
+fn index_entry(of: IndexInfo) -> IndexEntry {
+    let columns = of.columns.into_iter().map(|column| (column.name, column.type_name)).collect();
+    IndexEntry { name: of.name, is_unique: of.is_unique, columns }
+}
+
+fn index_info(of: IndexEntry) -> IndexInfo {
+    let column = |(name, type_name)| IndexColumn::new(name, type_name);
+    let mut info = IndexInfo::new(of.name, &[], of.is_unique);
+    info.columns = of.columns.into_iter().map(column).collect();
+    info
 }
 
 /// What a line says of its table, once it has no row that it is not to have.
 pub(super) fn kind(entry: &CatalogEntry) -> Result<(TableKind, Description)> {
-    let CatalogEntry { name, fixed8, definitions, is_dropped, .. } = entry.clone();
+    let CatalogEntry { name, fixed8, definitions, is_dropped, indexes, .. } = entry.clone();
     let kind = TableKind::named(&name, fixed8, entry.index.as_deref(), entry.front.as_deref())?;
     let types = (entry.key_type.clone(), entry.value_type.clone());
     let state = if is_dropped { TableState::Dropped } else { TableState::InUse };
-    Ok((kind, Description { name, types, definitions, state }))
+    let indexes = indexes.into_iter().map(index_info).collect();
+    Ok((kind, Description { name, types, definitions, state, indexes }))
 }

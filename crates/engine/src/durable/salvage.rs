@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::kernel::{Engine, Request, Which, describe_table, open_table};
 use crate::options::Durability;
 use crate::storage::Storage;
-use crate::table::{Definitions, Description, TableKind};
+use crate::table::{Definitions, Description, IndexInfo, TableKind};
 use crate::txn::{RawTable, Transaction, clear_table, drop_table};
 use crate::wal::{self, Cut, DatabaseId, Ending, Gap, Lsn, Record, Remains, Remnant};
 use std::collections::{BTreeMap, BTreeSet};
@@ -68,12 +68,17 @@ pub struct SalvagedTable {
     pub changes: u64,
     /// Changes of the log that could be read and were left out, being behind damage.
     pub left_out_changes: u64,
+    /// Its secondary indexes by columns.
+    pub indexes: Vec<IndexInfo>,
+    /// Those of them that it can have no more, and why: rows that were salvaged may be of different moments.
+    pub lost_indexes: Vec<(IndexInfo, String)>,
 }
 
 impl Salvage {
     /// Whether nothing was damaged or left out.
     pub fn is_complete(&self) -> bool {
-        self.damages.is_empty() && self.unknown_changes == 0
+        let has_indexes = self.tables.iter().all(|table| table.lost_indexes.is_empty());
+        self.damages.is_empty() && self.unknown_changes == 0 && has_indexes
     }
 }
 
@@ -292,6 +297,8 @@ impl<C: ConcurrencyControl> Salvaging<'_, C> {
             description.name = format!("{} (table {})", description.name, entry.number);
         }
         let name = description.name.clone();
+        // (Indexes are made when all rows are there.)
+        let indexes = std::mem::take(&mut description.indexes);
         // A line that is no definition is left out, as what else cannot be read.
         let lines = description.definitions.iter().cloned();
         let lines: Vec<_> =
@@ -300,7 +307,7 @@ impl<C: ConcurrencyControl> Salvaging<'_, C> {
         let request = Request { definitions, ..Request::raw(kind, description) };
         let note = |number, kind: &TableKind, of: &Description| log_table(engine, number, kind, of);
         let raw = open_table(engine, request, note, |table| RawTable::new(table, engine.id))?;
-        let report = SalvagedTable { name, checkpoint, ..SalvagedTable::default() };
+        let report = SalvagedTable { name, checkpoint, indexes, ..SalvagedTable::default() };
         let is_cut = self.gaps.iter().any(|gap| self.cuts(gap, start));
         self.tables.insert(entry.number, Target { raw, start, is_cut, report });
         Ok(())
@@ -316,6 +323,7 @@ impl<C: ConcurrencyControl> Salvaging<'_, C> {
         };
         let is_taken = self.tables.iter().any(is_taken);
         let target = self.tables.get_mut(&entry.number).expect("the caller has looked");
+        target.report.indexes = std::mem::take(&mut description.indexes);
         if is_taken {
             // The log renames it later, or what has renamed the other one is lost.
             description.name.clone_from(&target.report.name);

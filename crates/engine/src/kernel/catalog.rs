@@ -54,9 +54,11 @@ pub(crate) fn open_table<C: ConcurrencyControl, R>(
         }
         description.definitions = joined(&existing.definitions, &description.name)?;
         description.state = existing.state; // it may be being cleared
+        description.indexes.clone_from(&existing.indexes);
         partition(engine, table, &description.name, leading_bits)?;
         // A database that cannot be written keeps what it has: no row of a new version can come.
         if description.definitions != existing.definitions && !engine.is_read_only() {
+            table.indexes.learn(&description.name, &description)?;
             note(table.number(), &kind, &description)?;
             *table.description() = description;
         }

@@ -151,9 +151,10 @@ pub(crate) fn open_projection<K: Key, V: Value + ?Sized, R: Columns, C: Concurre
             noted.generations.note(key);
             Ok(false)
         }),
+        columns: None,
         projection: Some(inner),
     };
-    let index = open_index(engine, base, declared)?;
+    let index = open_index(engine, base, declared, || Ok(()))?;
     let found = index.projection.clone().and_then(|inner| inner.downcast().ok());
     let inner = found.expect("its type is a part of what is compared");
     Ok(Projection { engine: Arc::downgrade(engine), table, inner })

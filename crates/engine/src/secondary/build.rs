@@ -12,9 +12,10 @@ use crate::index::{DERIVED, IndexKind};
 use crate::kernel::{Engine, WAIT, WAITS_MAX, pause};
 use crate::ops::{Point, TxnState};
 use crate::options::Durability;
+use crate::sync::MutexGuard;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::table::{
-    BUILDING, DEAD, Description, Extract, Fault, INDEXES_MAX, IndexInner, TableInner, TableKind,
+    BUILDING, Columns, DEAD, Description, Extract, Fault, INDEXES_MAX, IndexInner, TableInner, TableKind,
     TableOptions, index_key, split_entry,
 };
 use crate::txn::{TableKeys, Transaction};
@@ -34,35 +35,59 @@ pub(crate) struct Declared {
     /// How many leading bits of its keys say to which partition an entry belongs.
     pub(crate) leading_bits: Option<u32>,
     pub(crate) extract: Extract,
+    /// The columns that `extract` makes its keys of, where the database keeps the index.
+    pub(crate) columns: Option<Arc<Columns>>,
     /// It is no index: what a projection has, which is told of each write by `extract`.
     pub(crate) projection: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 impl Declared {
-    fn describe(is_unique: bool, key_type: &str, leading_bits: Option<u32>) -> String {
-        let parts = leading_bits.map_or_else(String::new, |bits| format!(", in partitions by {bits} bits"));
-        format!("{}by {key_type}{parts}", if is_unique { "unique " } else { "" })
-    }
-
     fn check_same(&self, index: &IndexInner) -> Result<()> {
         let leading_bits = index.entries.index.partitioning().leading_bits();
         let is_same = self.is_unique == index.is_unique && self.key_type == index.key_type;
-        if is_same && self.leading_bits == leading_bits {
+        let has_same_columns = match (&self.columns, &index.columns) {
+            (None, None) => true,
+            (Some(one), Some(other)) => one.info == other.info,
+            _ => false,
+        };
+        if is_same && has_same_columns && self.leading_bits == leading_bits {
             return Ok(());
         }
-        Err(Error::IndexMismatch {
-            name: self.name.clone(),
-            existing: Declared::describe(index.is_unique, &index.key_type, leading_bits),
-            requested: Declared::describe(self.is_unique, &self.key_type, self.leading_bits),
-        })
+        let existing = describe(index.is_unique, &index.key_type, leading_bits, index.columns.as_deref());
+        let columns = self.columns.as_deref();
+        let requested = describe(self.is_unique, &self.key_type, self.leading_bits, columns);
+        Err(Error::IndexMismatch { name: self.name.clone(), existing, requested })
+    }
+
+    /// Fails if the database keeps an index of this name, which need not be in memory where nothing is written.
+    fn check_free(&self, base: &TableInner) -> Result<()> {
+        let description = base.description();
+        match description.indexes.iter().find(|kept| kept.name == self.name && self.columns.is_none()) {
+            Some(kept) => Err(Error::IndexMismatch {
+                name: self.name.clone(),
+                existing: kept.to_string(),
+                requested: describe(self.is_unique, &self.key_type, self.leading_bits, None),
+            }),
+            None => Ok(()),
+        }
     }
 }
 
-/// The index of this name on a table: built, or found if it was declared before.
+fn describe(is_unique: bool, key_type: &str, leading_bits: Option<u32>, columns: Option<&Columns>) -> String {
+    if let Some(columns) = columns {
+        return format!("{}, which are {key_type}", columns.info);
+    }
+    let parts = leading_bits.map_or_else(String::new, |bits| format!(", in partitions by {bits} bits"));
+    format!("{}by {key_type}{parts}", if is_unique { "unique " } else { "" })
+}
+
+/// The index of this name on a table: built, or found if it was declared before. `keep` is called when a new one has been built, before
+/// anybody can read by it; if it fails, there is no index.
 pub(crate) fn open_index<'b, C: ConcurrencyControl>(
     engine: &Arc<Engine<C>>,
     base: &'b TableInner,
     declared: Declared,
+    keep: impl FnOnce() -> Result<()>,
 ) -> Result<&'b IndexInner> {
     let index = {
         let declaring = base.indexes.declaring();
@@ -73,37 +98,8 @@ pub(crate) fn open_index<'b, C: ConcurrencyControl>(
             declared.check_same(index)?;
             return await_other(index).map(|()| index);
         }
-        if base.indexes.iter().count() == INDEXES_MAX {
-            return Err(not_built(
-                &declared.name,
-                format!("a table can have {INDEXES_MAX} indexes and projections"),
-            ));
-        }
-        let Declared { name, key_type, is_unique, leading_bits, extract, projection } = declared;
-        let kind = TableKind {
-            fixed8: false,
-            // (Entries are found by ranges of keys.)
-            options: TableOptions { index: entries_kind(base.kind.options.index), ..TableOptions::default() },
-        };
-        let description = Description { name: name.clone(), ..Description::default() };
-        let entries = engine.new_table(DERIVED, kind, description)?;
-        let said = entries.index.partitioning().say(leading_bits, engine.options.partitions);
-        debug_assert_eq!(said, Ok(()), "nobody else has the index");
-        let index = IndexInner {
-            entries,
-            base,
-            name,
-            key_type,
-            is_unique,
-            extract,
-            projection,
-            readable_from: AtomicU64::new(BUILDING),
-            next: std::ptr::null(),
-        };
-        if index.projection.is_none() {
-            base.index.kept().switch_on(); // before there is an entry
-        }
-        base.indexes.push(index, &declaring)
+        declared.check_free(base)?;
+        publish(engine, base, declared, &declaring)?
     };
     let unless_built = GiveUp(index);
     await_older(engine, index)?;
@@ -111,9 +107,56 @@ pub(crate) fn open_index<'b, C: ConcurrencyControl>(
         Some(_) => C::advance(&engine.shared),
         None => build(engine, index)?,
     };
+    keep()?;
     std::mem::forget(unless_built);
     index.serve(from);
     Ok(index)
+}
+
+/// Has writers maintain a new index from now on.
+fn publish<'b, C: ConcurrencyControl>(
+    engine: &Engine<C>,
+    base: &'b TableInner,
+    declared: Declared,
+    declaring: &MutexGuard<'_, ()>,
+) -> Result<&'b IndexInner> {
+    if base.indexes.iter().count() == INDEXES_MAX {
+        let reason = format!("a table can have {INDEXES_MAX} indexes and projections");
+        return Err(not_built(&declared.name, reason));
+    }
+    let Declared { name, key_type, is_unique, leading_bits, extract, columns, projection } = declared;
+    let kind = TableKind {
+        fixed8: false,
+        // (Entries are found by ranges of keys.)
+        options: TableOptions { index: entries_kind(base.kind.options.index), ..TableOptions::default() },
+    };
+    let description = Description { name: name.clone(), ..Description::default() };
+    let entries = engine.new_table(DERIVED, kind, description)?;
+    let said = entries.index.partitioning().say(leading_bits, engine.options.partitions);
+    debug_assert_eq!(said, Ok(()), "nobody else has the index");
+    // Whoever opens the table with a further version of its type meanwhile is before this, or sees the index.
+    let _catalog = engine.tables.lock().expect("no panic while it is held");
+    if let Some(columns) = &columns {
+        let not_possible = |reason| Error::IndexedColumns { table: base.name(), index: name.clone(), reason };
+        let description = base.description().clone();
+        columns.learn(&description).map_err(not_possible)?;
+    }
+    let index = IndexInner {
+        entries,
+        base,
+        name,
+        key_type,
+        is_unique,
+        extract,
+        columns,
+        projection,
+        readable_from: AtomicU64::new(BUILDING),
+        next: std::ptr::null(),
+    };
+    if index.projection.is_none() {
+        base.index.kept().switch_on(); // before there is an entry
+    }
+    Ok(base.indexes.push(index, declaring))
 }
 
 /// The kind of index that has the entries: that of the table, if it has an order of keys.
@@ -201,7 +244,7 @@ fn add_all<C: ConcurrencyControl>(
     index: &IndexInner,
     keys: &[Vec<u8>],
 ) -> Result<()> {
-    let transaction = Transaction::begin(engine)?;
+    let transaction = Transaction::begin_derived(engine)?;
     if engine.options.durability != Durability::None {
         transaction.set_durability(Durability::Async)?; // nothing of it is in the log
     }

@@ -1,8 +1,9 @@
 //! Index keys and entries as bytes.
 
 use crate::error::{Error, Result};
-use crate::table::{AsKey, Extract, Fault, KEY_BYTES_MAX, Key, Value, decode_whole, encode_whole};
+use crate::table::{AsKey, Columns, Extract, Fault, KEY_BYTES_MAX, Key, Value, decode_whole, encode_whole};
 use std::ops::Bound;
+use std::sync::Arc;
 
 /// The bytes' side of a typed function.
 pub(crate) fn extractor<I: Key, K: Key, V: Value + ?Sized>(
@@ -14,13 +15,27 @@ pub(crate) fn extractor<I: Key, K: Key, V: Value + ?Sized>(
         let Some(index_key) = extract(&key, V::view(value)?) else { return Ok(false) };
         let start = out.len();
         index_key.encode(is_unique, out);
-        match out.len().checked_sub(start) {
-            Some(0..=KEY_BYTES_MAX) => Ok(true),
-            Some(bytes) => Err(Error::KeyTooLong { bytes, bytes_max: KEY_BYTES_MAX }),
-            // It has taken away what was there before.
-            None => Err(Error::malformed(I::NAME, 0)),
-        }
+        check_length(I::NAME, start, out)
     })
+}
+
+/// The same of columns.
+pub(crate) fn column_extractor(columns: Arc<Columns>) -> Extract {
+    Box::new(move |_, value, out| {
+        let start = out.len();
+        columns.extract(value, out)?;
+        check_length("key", start, out)
+    })
+}
+
+/// Of a key that was added to `out` behind `start`.
+fn check_length(name: &'static str, start: usize, out: &[u8]) -> Result<bool> {
+    match out.len().checked_sub(start) {
+        Some(0..=KEY_BYTES_MAX) => Ok(true),
+        Some(bytes) => Err(Error::KeyTooLong { bytes, bytes_max: KEY_BYTES_MAX }),
+        // It has taken away what was there before.
+        None => Err(Error::malformed(name, 0)),
+    }
 }
 
 /// Takes a bound's memory.

@@ -16,6 +16,6 @@ mod get_by;
 mod scan_by;
 
 pub(crate) use build::{Declared, open_index};
-pub(crate) use extract::extractor;
+pub(crate) use extract::{column_extractor, extractor};
 pub use get_by::GetBy;
 pub use scan_by::{IndexRows, NextIndexRow, OwnedIndexRows};

@@ -158,7 +158,7 @@ fn line((name, version): &(String, u16), shape: &str) -> String {
 }
 
 /// Name, version and shape.
-fn split(line: &str) -> Option<(&str, u16, &str)> {
+pub(super) fn split(line: &str) -> Option<(&str, u16, &str)> {
     let (head, shape) = line.split_once(": ")?;
     let (name, digits) = head.rsplit_once(' ')?;
     let version: u16 = digits.parse().ok()?;

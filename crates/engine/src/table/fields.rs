@@ -231,8 +231,18 @@ pub(super) fn push<V: Field>(input: V::Input<'_>, out: &mut Vec<u8>) -> Result<(
 
 /// Takes the bytes of a field off the front.
 pub(super) fn take<'b, V: Field>(bytes: &mut &'b [u8]) -> Result<&'b [u8]> {
-    let malformed = Error::malformed(V::NAME, bytes.len());
-    let length = match V::BYTES {
+    take_field(V::BYTES, V::NAME, bytes)
+}
+
+/// The same of a type of which is known how long its encoded values always are, if they are, and its name.
+#[inline]
+pub(super) fn take_field<'b>(
+    always: Option<usize>,
+    name: &'static str,
+    bytes: &mut &'b [u8],
+) -> Result<&'b [u8]> {
+    let malformed = Error::malformed(name, bytes.len());
+    let length = match always {
         Some(known) => Some(known),
         None => bytes
             .split_off(..4)

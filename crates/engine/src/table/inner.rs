@@ -1,5 +1,6 @@
 //! A table and its secondary indexes, as the engine sees them.
 
+use super::columns::Columns;
 use super::description::{Description, TableState};
 use super::fault::Fault;
 use super::key::index_key;
@@ -280,6 +281,8 @@ pub(crate) struct IndexInner {
     pub(crate) key_type: String,
     pub(crate) is_unique: bool,
     pub(crate) extract: Extract,
+    /// The columns that its keys are made of by `extract`, where the database keeps the index.
+    pub(crate) columns: Option<Arc<Columns>>,
     /// It has no entries: a projection's part, whose type is the projection's own.
     pub(crate) projection: Option<Arc<dyn Any + Send + Sync>>,
     /// The first snapshot that sees all entries; or [`BUILDING`], or [`DEAD`].
@@ -360,6 +363,26 @@ impl Indexes {
         self.newest.store(index, Ordering::Release); // pairs with the Acquire in `iter`
         // SAFETY: just boxed, and freed with the list.
         unsafe { &*index }
+    }
+}
+
+impl Indexes {
+    /// Lets indexes by columns know what rows of the table, which is called so, may be from now on; an error if one of them cannot be
+    /// then. One at a time.
+    pub(crate) fn learn(&self, table: &str, description: &Description) -> Result<()> {
+        let columns =
+            || self.iter().filter(|index| !index.is_dead()).filter_map(|index| index.columns.as_ref());
+        for of in columns() {
+            of.check(description).map_err(|reason| {
+                let reason = format!(
+                    "{reason}: before the table is opened with such values, drop the index (drop_index); declare it anew when \
+                     all rows are of the new version (migrate)"
+                );
+                Error::IndexedColumns { table: table.into(), index: of.info.name.clone(), reason }
+            })?;
+        }
+        columns().try_for_each(|of| of.learn(description)).expect("checked just now");
+        Ok(())
     }
 }
 

@@ -3,11 +3,13 @@
 
 #[cfg(feature = "chrono")]
 mod chrono_types;
+mod columns;
 mod definitions;
 #[cfg(feature = "derive")]
 mod derived;
 mod description;
 mod fault;
+mod field_type;
 mod fields;
 mod fixed;
 mod handle;
@@ -21,14 +23,17 @@ mod kind;
 mod moment;
 mod number;
 mod partition;
+mod shape;
 #[cfg(feature = "uuid")]
 mod uuid_types;
 mod value;
 
+pub(crate) use columns::Columns;
 pub use definitions::Definitions;
 #[cfg(feature = "derive")]
 pub use derived::{Decoder, Encoder, is_same};
 pub(crate) use description::{Description, TableState};
+pub use description::{IndexColumn, IndexInfo};
 pub(crate) use fault::Fault;
 pub use fields::{Field, OwnedField};
 pub use handle::{Index, Table};

@@ -66,6 +66,33 @@ pub(crate) fn drop_table<C: ConcurrencyControl>(
     Ok(())
 }
 
+/// Deletes an index by columns. `note` as for [`describe_table`].
+pub(crate) fn drop_index<C: ConcurrencyControl>(
+    engine: &Arc<Engine<C>>,
+    table: &TableInner,
+    name: &str,
+    note: impl FnOnce(u32, &TableKind, &Description) -> Result<()>,
+) -> Result<()> {
+    let index = {
+        let _no_index_comes = table.indexes.declaring();
+        let change = |_: &TableKind, description: &mut Description| {
+            let at = description.indexes.iter().position(|index| index.name == name);
+            let no_index = || Error::NoIndex { table: description.name.clone(), index: name.into() };
+            let at = at.ok_or_else(no_index)?;
+            description.indexes.remove(at);
+            Ok(())
+        };
+        describe_table(engine, Which::Number(table.number()), change, note)?;
+        let mut alive = table.indexes.iter().filter(|index| !index.is_dead());
+        let Some(index) = alive.find(|index| index.name == name) else { return Ok(()) };
+        index.give_up();
+        index.entries.allow(Allowed::NothingDropped);
+        index
+    };
+    // (Whoever has seen it alive may still make entries; these few stay until the database goes.)
+    if engine.await_older() { delete_all(engine, &index.entries) } else { Ok(()) }
+}
+
 /// Steps 1 and 2. `name`: what the table has to be called by then.
 fn begin<C: ConcurrencyControl>(
     engine: &Arc<Engine<C>>,

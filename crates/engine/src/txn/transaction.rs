@@ -72,7 +72,12 @@ impl<C: ConcurrencyControl> OwnedState<C> {
 
 impl<C: ConcurrencyControl> Transaction<C> {
     pub(crate) fn begin(engine: &Arc<Engine<C>>) -> Result<Self> {
-        Transaction::begin_with(engine, None)
+        Transaction::begin_with(engine, None, false)
+    }
+
+    /// Begins one that writes what follows from rows and is stored nowhere: also where nothing can be written.
+    pub(crate) fn begin_derived(engine: &Arc<Engine<C>>) -> Result<Self> {
+        Transaction::begin_with(engine, None, true)
     }
 
     /// Begins again what has met a conflict and was undone: for schemes that let a transaction go first that has given way before.
@@ -81,11 +86,15 @@ impl<C: ConcurrencyControl> Transaction<C> {
         self.lend(|txn| txn.context().metrics.retries.add(1));
         let state = self.state.take().expect("there until it is dropped");
         state.txn.ended();
-        Transaction::begin_with(&self.engine, Some(state))
+        Transaction::begin_with(&self.engine, Some(state), false)
     }
 
     /// `again`: the state of an attempt that has ended.
-    fn begin_with(engine: &Arc<Engine<C>>, again: Option<Box<OwnedState<C>>>) -> Result<Self> {
+    fn begin_with(
+        engine: &Arc<Engine<C>>,
+        again: Option<Box<OwnedState<C>>>,
+        is_derived: bool,
+    ) -> Result<Self> {
         let state = engine.with_context(|context| {
             let is_retry = again.is_some();
             let spare = || engine.spare_states.take().and_then(|spare| spare.downcast().ok());
@@ -96,6 +105,9 @@ impl<C: ConcurrencyControl> Transaction<C> {
             let txn = &state.txn;
             txn.context.set(NonNull::from(context));
             txn.is_retry.set(is_retry);
+            if is_derived {
+                txn.read_only.set(false); // until it ends
+            }
             txn.started();
             txn.begin_or_post().expect("in place")?;
             // SAFETY: not borrowed outside of single calls.

@@ -217,7 +217,10 @@ fn catalog_entries_round_trip() {
         let definitions = vec!["user 1: {}".to_string(); if fixed8 { 0 } else { 2 }];
         let (is_cleared, is_dropped) = (fixed8 && index.is_some(), !fixed8 && index.is_some());
         let flags = CatalogEntry { is_cleared, is_dropped, ..table(u32::MAX - 1, fixed8, None).table };
-        let entry = CatalogEntry { index, front, definitions, ..flags };
+        let columns = vec![("name".to_string(), "string".to_string()); if fixed8 { 1 } else { 2 }];
+        let of_table = IndexEntry { name: "by, \"é\": ".into(), is_unique: fixed8, columns };
+        let indexes = vec![of_table; if flags.is_dropped { 0 } else { 2 }];
+        let entry = CatalogEntry { index, front, definitions, indexes, ..flags };
         let mut bytes = Vec::new();
         entry.encode(&mut bytes);
         assert_eq!(CatalogEntry::decode(&bytes), Some(entry));

@@ -1,0 +1,42 @@
+//! What is known of the fields of a table's values: by the definitions of the catalog, for each version that rows may have, or by the
+//! name of a type of tuples.
+
+use super::definitions;
+use super::description::Description;
+use super::field_type::{parts_of_tuple, split};
+
+/// The fields of a version of a type.
+pub(crate) struct Shape<'d> {
+    /// None: values have no version, being tuples.
+    pub(crate) version: Option<u16>,
+    /// Their names and the names of their types, in order.
+    pub(crate) fields: Vec<(String, &'d str)>,
+    /// It as a text: `user 2: {name: string}`.
+    pub(crate) line: &'d str,
+}
+
+impl<'d> Shape<'d> {
+    /// Of the values of a table, one for each version that rows may have, the newest last; none if they have no fields by name.
+    pub(crate) fn all_of(description: &'d Description) -> Vec<Shape<'d>> {
+        let value_type = description.types.1.as_str();
+        if let Some(parts) = parts_of_tuple(value_type) {
+            let fields = parts.enumerate().map(|(at, part)| (at.to_string(), part)).collect();
+            return vec![Shape { version: None, fields, line: value_type }];
+        }
+        let of_line = |line: &'d String| {
+            let (name, version, shape) = definitions::split(line)?;
+            let inside = shape.strip_prefix('{')?.strip_suffix('}')?;
+            let field = |part: &'d str| part.split_once(": ").map(|(name, of)| (name.to_owned(), of));
+            let fields = split(inside).map(field).collect::<Option<_>>()?;
+            (name == value_type).then_some(Shape { version: Some(version), fields, line })
+        };
+        let mut shapes: Vec<_> = description.definitions.iter().filter_map(of_line).collect();
+        shapes.sort_by_key(|shape| shape.version);
+        shapes
+    }
+}
+
+/// Whether these definitions have a struct of this name.
+pub(crate) fn is_struct(lines: &[String], name: &str) -> bool {
+    lines.iter().any(|line| definitions::split(line).is_some_and(|(of, ..)| of == name))
+}
