@@ -12,7 +12,8 @@ impl<C: ConcurrencyControl> Database<C> {
     /// the same transaction; [`Txn::scan_by`](crate::Txn::scan_by) reads by it. A write that changes no key of the
     /// index costs a comparison.
     ///
-    /// An index is not stored: it is declared each time that the database is opened, and built there and then. The
+    /// An index by a function is not stored ([`index_on`](Self::index_on) declares one by columns, which is): it is declared each time that
+    /// the database is opened, and built there and then. The
     /// table can be in use meanwhile; transactions that are open when an index is declared have to end first, which
     /// is waited for up to a minute. So this must not be called while the calling thread has a transaction open. If
     /// the index cannot be built, that is an error, and there is no such index.

@@ -59,11 +59,11 @@ impl TableInner {
     }
 }
 
-/// An index of one table with keys `K` and values `V`, by keys `I`; made by [`Database::index`] and
-/// [`Database::unique_index`]. `Copy`, so closures can capture it.
+/// An index of one table with keys `K` and values `V`, by keys `I`; made by [`Database::index`], [`Database::index_on`] and
+/// their unique forms. `Copy`, so closures can capture it.
 ///
 /// [`Database::index`]: crate::Database::index
-/// [`Database::unique_index`]: crate::Database::unique_index
+/// [`Database::index_on`]: crate::Database::index_on
 pub struct Index<I, K, V: ?Sized> {
     inner: NonNull<IndexInner>,
     database: u64,

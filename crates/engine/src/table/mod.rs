@@ -1,5 +1,5 @@
-//! Tables: how typed keys and values become bytes, what a table and its secondary indexes are made of, and the handles by
-//! which an application names them.
+//! Tables: how typed keys and values become bytes, what a table and its secondary indexes are made of, the columns by which the
+//! database itself keeps indexes, and the handles by which an application names them.
 
 #[cfg(feature = "chrono")]
 mod chrono_types;

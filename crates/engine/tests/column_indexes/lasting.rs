@@ -4,7 +4,6 @@ use super::*;
 use braiddb::recovery::{Past, restore};
 use braiddb::tools::{SalvageOptions, backup, salvage, verify};
 use braiddb::wal::Until;
-use braiddb::{HStore, MultiVersion, NoWait, Serializable, Silo, Snapshot, TicToc};
 
 /// A program that declares the indexes, and writes three rows.
 fn first_program(storage: &MemoryStorage, checkpoints: bool) -> Database {
@@ -148,58 +147,4 @@ fn tables_and_indexes_that_go() {
     assert!(db.tables()[0].indexes.is_empty());
     drop(db);
     assert!(verify(&storage, &mut |_| {}).unwrap().is_good());
-}
-
-/// An index is declared, and maintained after the database has been opened again, under this scheme.
-fn under<C: ConcurrencyControl>() {
-    let storage = disk();
-    for round in 0..3u64 {
-        let db = open_as::<C>(&storage, Durability::Async).unwrap();
-        let people: People = db.table("people").unwrap();
-        if round == 0 {
-            db.unique_index_on::<String, _, _>(people, "by name", &["name"]).unwrap();
-        }
-        let mut worker = db.worker();
-        let name = |n: u64| format!("name {n}");
-        let written = worker.run(async |tx| {
-            for n in 0..20 {
-                tx.put(people, n, &person(&name(n + round), "")).await?;
-            }
-            Ok(())
-        });
-        // (Downwards nobody takes a name that the next one has still.)
-        assert_eq!(is_taken(written, "by name"), round > 0);
-        let written = worker.run(async |tx| {
-            for n in (0..20).rev() {
-                tx.put(people, n, &person(&name(n + round), "")).await?;
-            }
-            Ok(())
-        });
-        written.unwrap();
-        drop(worker);
-        let by_name: ByName = db.unique_index_on(people, "by name", &["name"]).unwrap();
-        let found = db.worker().run(async |tx| {
-            let mut rows = tx.scan_by::<_, _, _, &str>(by_name, ..);
-            let mut found = 0;
-            while let Some((of, key, _)) = rows.next().await? {
-                assert_eq!(of, name(key + round));
-                found += 1;
-            }
-            Ok(found)
-        });
-        assert_eq!(found.unwrap(), 20);
-        db.close().unwrap();
-    }
-}
-
-/// Proves that under schemes of each family the same holds. (All of them are in the tests of all schemes.)
-#[test]
-fn under_other_schemes() {
-    under::<Serializable>();
-    under::<Snapshot>();
-    under::<MultiVersion>();
-    under::<NoWait>();
-    under::<Silo>();
-    under::<TicToc>();
-    under::<HStore>();
 }

@@ -10,7 +10,7 @@ mod versions;
 
 use braiddb::metrics::SystemClock;
 use braiddb::storage::{MemoryStorage, OpenMode, Storage};
-use braiddb::{ConcurrencyControl, Database, Durability, Error, Index, Options, Result, Table, Value};
+use braiddb::{Database, Durability, Error, Index, Options, Result, Table, Value};
 use std::sync::Arc;
 
 #[derive(Value, Clone, Debug, PartialEq)]
@@ -34,7 +34,7 @@ fn options(durability: Durability) -> Options {
     Options { workers: 0, log_segment_bytes: 1 << 18, durability, ..Options::default() }
 }
 
-fn open_as<C: ConcurrencyControl>(storage: &MemoryStorage, durability: Durability) -> Result<Database<C>> {
+fn open_as(storage: &MemoryStorage, durability: Durability) -> Result<Database> {
     let clock = Arc::new(SystemClock::default());
     Database::open_with(Arc::new(storage.clone()), options(durability), clock, &mut |_| {})
 }
