@@ -382,7 +382,7 @@ fn tables_and_rows_are_looked_at() {
     assert!(tables.contains("u64 -> f64  7 rows  masstree\n"), "{tables}");
     assert_eq!(tables.matches(" rows  ").count(), 9, "{tables}");
     let tables = printed(&directory, "tables db --json");
-    assert!(tables.contains(r#""front":"none","index":"masstree","key_type":"u64","rows":7,"table":"floats","value_type":"f64""#), "{tables}");
+    assert!(tables.contains(r#""front":"none","index":"masstree","indexes":[],"key_type":"u64","rows":7,"table":"floats","value_type":"f64""#), "{tables}");
 
     assert_eq!(printed(&directory, "get db floats 2"), "1e300\n");
     assert_eq!(printed(&directory, "get db small -128"), format!("{:?}\n", f32::MIN_POSITIVE));
@@ -531,6 +531,62 @@ fn structs_are_objects_with_their_fields() {
             }
         }
     }
+}
+
+#[test]
+fn indexes_by_columns_are_shown_and_obeyed() {
+    // Proves that the commands that write rows maintain indexes that the database keeps, and keep them unique; and that those are shown,
+    // dumped and loaded.
+    let directory = Directory::new("indexes");
+    let db = open(&directory.0.join("db"));
+    let people: Table<u64, (String, String, bool)> = db.table("people").unwrap();
+    let by_name = db.unique_index_on::<String, _, _>(people, "by name", &["0"]).unwrap();
+    db.index_on::<(String, bool), _, _>(people, "by city", &["1", "2"]).unwrap();
+    db.transact(|tx| {
+        tx.put(people, 1, ("Ada", "London", true))?;
+        tx.put(people, 2, ("Grace", "New York", false))
+    })
+    .unwrap();
+    assert_eq!(db.transact(|tx| tx.get_by(by_name, "Ada").map(|row| row.unwrap().0)).unwrap(), 1);
+    db.close().unwrap();
+
+    let tables = printed(&directory, "tables db");
+    assert!(tables.contains("\n          index \"by name\" unique by (0)\n"), "{tables}");
+    assert!(tables.contains("\n          index \"by city\" by (1, 2)\n"), "{tables}");
+    let tables = printed(&directory, "tables db --json");
+    assert!(tables.contains(r#"{"columns":["0"],"name":"by name","unique":true}"#), "{tables}");
+    assert!(printed(&directory, "info db").contains("indexes     2 by columns\n"));
+
+    let dump = printed(&directory, "dump db");
+    directory.file("dump", &dump);
+    printed(&directory, "load copy dump");
+    assert_eq!(printed(&directory, "dump copy"), dump);
+    directory.file("row", "{\"table\":\"people\",\"key\":3,\"value\":[\"Ada\",\"Paris\",true]}\n");
+    for database in ["db", "copy"] {
+        let error = refused(&directory, &format!("load {database} row"));
+        assert!(error.contains("another row has this key of index \"by name\""), "{error}");
+        assert_eq!(printed(&directory, &format!("dump {database}")), dump);
+    }
+    directory.file("moved", "{\"table\":\"people\",\"key\":1,\"value\":[\"Eve\",\"Paris\",true]}\n");
+    printed(&directory, "load db moved");
+    printed(&directory, "load db row"); // the name is free now
+
+    // Declared by hand: as they are, otherwise, and such that cannot be.
+    let declare = |indexes: &str| {
+        let types = r#""table":"people","key_type":"u64","value_type":"fields (string, string, bool)""#;
+        directory.file("types", &format!("{{{types},\"indexes\":[{indexes}]}}\n"));
+        "load db types"
+    };
+    printed(&directory, declare(r#"{"name":"by name","columns":["0"],"unique":true}"#));
+    let error = refused(&directory, declare(r#"{"name":"by name","columns":["0"]}"#));
+    assert!(error.contains("\"by name\" is unique by (0), not by (0)"), "{error}");
+    let error = refused(&directory, declare(r#"{"name":"by town","columns":["town"]}"#));
+    assert!(error.contains("there is no column \"town\""), "{error}");
+    printed(&directory, declare(r#"{"name":"towns","columns":["1"]}"#));
+    assert_eq!(printed(&directory, "drop db people --index towns"), "");
+    assert!(refused(&directory, "drop db people --index towns").contains("has no index \"towns\""));
+    assert_eq!(printed(&directory, "tables db").matches(" index ").count(), 2);
+    printed(&directory, "check db db");
 }
 
 #[test]

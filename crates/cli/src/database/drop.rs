@@ -1,4 +1,4 @@
-//! `braid drop`: a table is deleted.
+//! `braid drop`: a table is deleted, or an index of one.
 
 use super::open::{Failure, existing, open_or_create};
 use clap::Args;
@@ -11,12 +11,18 @@ pub struct DropArgs {
     path: PathBuf,
     /// The table, which goes with all its rows
     table: String,
+    /// Only this index by columns, not the table
+    #[arg(long)]
+    index: Option<String>,
 }
 
 /// Runs `braid drop`.
 pub fn drop(args: &DropArgs) -> Result<(), Failure> {
     existing(&args.path)?;
     let db = open_or_create(&args.path)?;
-    db.drop_table(&args.table)?;
+    match &args.index {
+        Some(index) => db.drop_index(&args.table, index)?,
+        None => db.drop_table(&args.table)?,
+    }
     Ok(db.close()?)
 }

@@ -4,7 +4,7 @@ use super::open::{Failure, read};
 use super::text::Column;
 use braiddb::futures::RawRows;
 use braiddb::tools::RawTable;
-use braiddb::{Database, TableInfo};
+use braiddb::{Database, IndexInfo, TableInfo};
 use clap::{Args, ValueEnum};
 use serde_json::json;
 use std::fs::File;
@@ -102,7 +102,17 @@ fn write_types(info: &TableInfo, table: RawTable, to: &mut dyn Write) -> Result<
     if !info.definitions.is_empty() {
         write!(to, r#","definitions":{}"#, json!(info.definitions))?;
     }
+    if !info.indexes.is_empty() {
+        let indexes: Vec<_> = info.indexes.iter().map(index_json).collect();
+        write!(to, r#","indexes":{}"#, json!(indexes))?;
+    }
     Ok(writeln!(to, "}}")?)
+}
+
+/// An index by columns.
+pub fn index_json(index: &IndexInfo) -> serde_json::Value {
+    let columns: Vec<&str> = index.columns.iter().map(|column| column.name.as_str()).collect();
+    json!({ "name": index.name, "columns": columns, "unique": index.is_unique })
 }
 
 /// Rows of a table.

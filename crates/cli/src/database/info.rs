@@ -49,6 +49,7 @@ struct Info {
     log: Files,
     rows: Files,
     tables: usize,
+    indexes: usize,
     records: u64,
     memory_bytes: u64,
 }
@@ -78,12 +79,13 @@ impl Info {
             log,
             rows,
             tables: tables.len(),
+            indexes: tables.iter().map(|table| table.indexes.len()).sum(),
             records: counts.iter().sum(),
             memory_bytes: memory.index_bytes + memory.records_bytes + memory.versions_bytes,
         })
     }
 
-    fn lines(&self) -> [(&'static str, String); 7] {
+    fn lines(&self) -> [(&'static str, String); 8] {
         let Info { recovery, log, rows, .. } = self;
         let ms = |ns: u64| ns as f64 / 1e6;
         let checkpoint = match recovery.checkpoint {
@@ -117,6 +119,7 @@ impl Info {
                     HumanBytes(self.memory_bytes)
                 ),
             ),
+            ("indexes", format!("{} by columns", self.indexes)),
             ("checkpoint", checkpoint),
             ("its rows", files(rows)),
             ("log", files(log)),
@@ -129,7 +132,7 @@ impl Info {
         json!({
             "identity": format!("{:032x}", self.database),
             "closed_in_order": recovery.was_closed,
-            "tables": self.tables, "rows": self.records, "memory_bytes": self.memory_bytes,
+            "tables": self.tables, "indexes": self.indexes, "rows": self.records, "memory_bytes": self.memory_bytes,
             "checkpoint": recovery.checkpoint, "checkpoint_rows": recovery.rows, "load_ns": recovery.load_ns,
             "rows_files": rows.count, "rows_bytes": rows.bytes,
             "log_files": log.count, "log_bytes": log.bytes,

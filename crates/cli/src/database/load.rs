@@ -8,7 +8,7 @@ use super::open::{Failure, open_or_create};
 use super::text::Column;
 use crate::sim::grouped;
 use braiddb::tools::RawTable;
-use braiddb::{Database, Handle, KEY_BYTES_MAX, TableInfo, VALUE_BYTES_MAX};
+use braiddb::{Database, Handle, IndexInfo, KEY_BYTES_MAX, TableInfo, VALUE_BYTES_MAX};
 use clap::Args;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
@@ -89,10 +89,28 @@ struct Line<'l> {
     value_type: Option<String>,
     fixed8: Option<bool>,
     definitions: Option<Vec<String>>,
+    indexes: Option<Vec<IndexLine>>,
     #[serde(borrow, default, deserialize_with = "present")]
     key: Option<&'l RawValue>,
     #[serde(borrow, default, deserialize_with = "present")]
     value: Option<&'l RawValue>,
+}
+
+/// An index by columns of a table's values.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct IndexLine {
+    name: String,
+    columns: Vec<String>,
+    #[serde(default)]
+    unique: bool,
+}
+
+impl From<IndexLine> for IndexInfo {
+    fn from(of: IndexLine) -> IndexInfo {
+        let columns: Vec<&str> = of.columns.iter().map(String::as_str).collect();
+        IndexInfo::new(of.name, &columns, of.unique)
+    }
 }
 
 /// A field that is present; `null` is a value.
@@ -167,6 +185,7 @@ impl<'d> Loader<'d> {
                 value_type: None,
                 fixed8: None,
                 definitions: None,
+                indexes: None,
                 key: Some(key),
                 value: Some(value),
             } => {
@@ -183,11 +202,13 @@ impl<'d> Loader<'d> {
                 value_type: Some(value_type),
                 fixed8,
                 definitions,
+                indexes,
                 key: None,
                 value: None,
             } => {
                 let mut info = TableInfo::new(table, key_type, value_type);
                 info.definitions = definitions.unwrap_or_default();
+                info.indexes = indexes.unwrap_or_default().into_iter().map(IndexInfo::from).collect();
                 self.open_table(info, fixed8)
             }
             _ => Err(concat!(

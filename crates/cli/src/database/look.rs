@@ -1,6 +1,6 @@
 //! `braid tables`, `braid get` and `braid scan`: what is in a database.
 
-use super::dump::{Format, chosen, write_rows};
+use super::dump::{Format, chosen, index_json, write_rows};
 use super::open::{Failure, read};
 use super::text::Column;
 use crate::sim::grouped;
@@ -71,14 +71,14 @@ pub fn tables(args: &TablesArgs) -> Result<(), Failure> {
     let width = tables.iter().map(|table| table.name.len()).max().unwrap_or(0);
     for info in &tables {
         let rows = count(&db, info)?;
-        let TableInfo { name, key_type, value_type, index, front, definitions, .. } = info;
+        let TableInfo { name, key_type, value_type, index, front, definitions, indexes, .. } = info;
         let has_front = *front == Front::Hash;
         if args.json {
             let front = if has_front { "hash" } else { "none" };
             let index = index.name();
             let line = json!({
                 "table": name, "key_type": key_type, "value_type": value_type, "definitions": definitions, "rows": rows,
-                "index": index, "front": front
+                "index": index, "front": front, "indexes": indexes.iter().map(index_json).collect::<Vec<_>>()
             });
             writeln!(to, "{line}")?;
             continue;
@@ -91,6 +91,9 @@ pub fn tables(args: &TablesArgs) -> Result<(), Failure> {
             index.name()
         )?;
         definitions.iter().try_for_each(|line| writeln!(to, "{:width$}    {line}", ""))?;
+        indexes
+            .iter()
+            .try_for_each(|index| writeln!(to, "{:width$}    index {:?} {index}", "", index.name))?;
     }
     to.flush()?;
     Ok(db.close()?)

@@ -45,6 +45,9 @@ fn print(done: &Salvage, to: &mut impl Write) -> io::Result<()> {
             write!(to, "; LEFT OUT {changes} changes behind damage (--beyond-damage takes them)")?;
         }
         writeln!(to)?;
+        for (index, why) in &table.lost_indexes {
+            writeln!(to, "LEFT OUT index {:?} {index} of table {:?}: {why}", index.name, table.name)?;
+        }
     }
     if done.unknown_changes > 0 {
         writeln!(to, "LEFT OUT {} changes of tables that are not known", grouped(done.unknown_changes))?;
