@@ -2,8 +2,8 @@
 
 use syn::{DeriveInput, Error, Field, LitInt, LitStr, Path, Result, Token};
 
-/// Of a struct.
-pub struct OfStruct {
+/// Of a type.
+pub struct OfType {
     pub name: LitStr,
     pub version: u16,
     /// What it was before.
@@ -39,7 +39,8 @@ const TAKEN: [&str; 25] = [
     "fields",
 ];
 
-pub fn of_struct(input: &DeriveInput) -> Result<OfStruct> {
+/// What is said of a type. `needs_name`: what to say if it has none.
+pub fn of_type(input: &DeriveInput, needs_name: &str) -> Result<OfType> {
     let (mut name, mut version, mut previous) = (None, None, None);
     for attribute in input.attrs.iter().filter(|attribute| attribute.path().is_ident("braid")) {
         attribute.parse_nested_meta(|meta| {
@@ -61,7 +62,6 @@ pub fn of_struct(input: &DeriveInput) -> Result<OfStruct> {
             Ok(())
         })?;
     }
-    let needs_name = "a struct of values needs a name that stays: #[braid(name = \"…\")]";
     let name = name.ok_or_else(|| Error::new_spanned(&input.ident, needs_name))?;
     check_name(&name)?;
     let number = match &version {
@@ -73,7 +73,7 @@ pub fn of_struct(input: &DeriveInput) -> Result<OfStruct> {
     };
     match &previous {
         Some(path) if number == 1 => Err(Error::new_spanned(path, "version 1 has none before it")),
-        _ => Ok(OfStruct { name, version: number, previous }),
+        _ => Ok(OfType { name, version: number, previous }),
     }
 }
 

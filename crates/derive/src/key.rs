@@ -1,8 +1,10 @@
-//! Structs as keys: tuples of their fields.
+//! Structs as keys: tuples of their fields. Enums whose variants have fields: the number of a variant, and behind it the fields.
 
+use crate::fields::{self, Field, binding};
+use crate::variants::{Variant, Variants};
 use proc_macro2::TokenStream;
 use quote::quote;
-use syn::{DeriveInput, Error, Fields, Member, Result};
+use syn::{DataEnum, DeriveInput, Error, Fields, Ident, Member, Result};
 
 /// As many parts as a tuple of keys can have.
 const PARTS_MAX: usize = 12;
@@ -43,4 +45,79 @@ pub fn of_struct(input: &DeriveInput, fields: &Fields) -> Result<TokenStream> {
             }
         }
     })
+}
+
+/// An enum whose variants have fields.
+pub fn of_enum(input: &DeriveInput, of: &DataEnum) -> Result<TokenStream> {
+    let (name, variants) = (&input.ident, Variants::of(input, of)?);
+    let (text, numbers, (shape, given)) = (name.to_string(), variants.numbers(), variants.shape(shape));
+    let (encode, decode) =
+        (variants.each(|variant| encode(variant, &variants.number)), variants.each(decode));
+    let number = &variants.number;
+    Ok(quote! {
+        const _: () = {
+            #numbers
+            #[automatically_derived]
+            #[allow(deprecated, reason = "the type may be")]
+            impl ::braiddb::Key for #name {
+                const NAME: &'static str = #text;
+                fn type_name() -> ::std::string::String {
+                    ::std::format!(#shape #(, #given)*)
+                }
+                fn encode(&self, __last: bool, __to: &mut ::std::vec::Vec<u8>) {
+                    match self {
+                        #(#encode)*
+                    }
+                }
+                fn decode(__last: bool, __from: &mut &[u8]) -> ::core::option::Option<Self> {
+                    match <#number as ::braiddb::Key>::decode(false, __from)? {
+                        #(#decode)*
+                        _ => ::core::option::Option::None,
+                    }
+                }
+            }
+            #[automatically_derived]
+            #[allow(deprecated, reason = "the type may be")]
+            impl ::braiddb::AsKey<#name> for #name {
+                fn encode_as(&self, __last: bool, __to: &mut ::std::vec::Vec<u8>) {
+                    ::braiddb::Key::encode(self, __last, __to);
+                }
+            }
+        };
+    })
+}
+
+/// The names and the types of a variant's fields, in keys.
+fn shape(fields: &[Field<'_>]) -> (String, Vec<TokenStream>) {
+    let part = |field: &Field<'_>| format!("{}: {{}}", fields::name(&field.member));
+    let type_name = |Field { ty, .. }: &Field<'_>| quote!(<#ty as ::braiddb::Key>::type_name());
+    let parts: Vec<_> = fields.iter().map(part).collect();
+    (format!("{{{{{}}}}}", parts.join(", ")), fields.iter().map(type_name).collect())
+}
+
+/// Whether something follows on the part in this place.
+fn last(at: usize, count: usize) -> TokenStream {
+    if at + 1 == count { quote!(__last) } else { quote!(false) }
+}
+
+/// Writes a variant: its number, in the order of numbers, and its fields.
+fn encode(variant: &Variant<'_>, number: &Ident) -> TokenStream {
+    let (pattern, constant, count) = (variant.pattern(), &variant.constant, variant.fields.len());
+    let each = variant.fields.iter().enumerate().map(|(at, Field { ty, .. })| {
+        let (binding, last) = (binding(at), last(at, count));
+        quote!(<#ty as ::braiddb::Key>::encode(#binding, #last, __to);)
+    });
+    quote!(#pattern => {
+        <#number as ::braiddb::Key>::encode(&#constant, false, __to);
+        #(#each)*
+    })
+}
+
+/// Reads the fields of a variant.
+fn decode(Variant { ident, constant, fields, .. }: &Variant<'_>) -> TokenStream {
+    let each = fields.iter().enumerate().map(|(at, Field { member, ty, .. })| {
+        let last = last(at, fields.len());
+        quote!(#member: <#ty as ::braiddb::Key>::decode(#last, __from)?)
+    });
+    quote!(__number if __number == #constant => ::core::option::Option::Some(Self::#ident { #(#each,)* }),)
 }

@@ -3,14 +3,17 @@
 #![forbid(unsafe_code)]
 
 mod attributes;
+mod fields;
 mod key;
 mod numbered;
+mod numbers;
 #[cfg(test)]
 mod tests;
 mod value;
+mod variants;
 
 use proc_macro::TokenStream;
-use syn::{Data, DeriveInput, Error, Result, parse_macro_input};
+use syn::{Data, DataEnum, DeriveInput, Error, Fields, Result, parse_macro_input};
 
 /// Makes a type one of keys.
 ///
@@ -19,6 +22,9 @@ use syn::{Data, DeriveInput, Error, Result, parse_macro_input};
 ///
 /// An enum without fields stands for its number: it says of which type that is, by `#[repr(u8)]` or another integer, and each
 /// variant says its own. So variants can be added, and listed in another order; a number must not be given again.
+///
+/// An enum whose variants have fields has such numbers, too. Its keys are ordered by variant, in the order of the numbers, and
+/// then by the variant's fields, as the `Ord` that Rust derives. See [below](#variants-with-fields).
 ///
 /// ```
 /// use braiddb::{Database, Key, Options, Table};
@@ -41,9 +47,41 @@ use syn::{Data, DeriveInput, Error, Result, parse_macro_input};
 /// assert_eq!(db.tables()[0].key_type, "(u8, string)");
 /// # Ok::<(), braiddb::Error>(())
 /// ```
+///
+/// # Variants with fields
+///
+/// ```
+/// use braiddb::{Database, Key, Options, Table};
+///
+/// #[derive(Key, Debug, PartialEq)]
+/// #[repr(u8)]
+/// enum Owner { Nobody = 0, Person { name: String, born: u16 } = 1, Company(u64) = 2 }
+///
+/// let db = Database::in_memory(Options { workers: 0, ..Options::default() })?;
+/// let shares: Table<(Owner, u32), u64> = db.table("shares")?;
+/// db.transact(|tx| {
+///     tx.put(shares, (Owner::Company(7), 1), 300)?;
+///     tx.put(shares, (Owner::Person { name: "Ada".into(), born: 1815 }, 1), 20)?;
+///     // All persons: from the first that there could be to the first of what comes behind them.
+///     let mut rows = tx.scan(shares, (Owner::Person { name: String::new(), born: 0 }, 0)..(Owner::Company(0), 0));
+///     let ada = Owner::Person { name: "Ada".into(), born: 1815 };
+///     assert_eq!(rows.next()?, Some(((ada, 1), 20)));
+///     assert_eq!(rows.next()?, None);
+///     Ok(())
+/// })?;
+/// let owner = "one of u8 (Nobody = 0, Person {name: string, born: u16} = 1, Company {0: u64} = 2)";
+/// assert_eq!(db.tables()[0].key_type, format!("({owner}, u32)"));
+/// # Ok::<(), braiddb::Error>(())
+/// ```
+///
+/// The database keeps what it knows of the variants as the name of the type. A program with further variants opens the table, and one
+/// with fewer does, which cannot read the keys of those that it has not (`Error::Malformed`, with the row). A variant whose name or fields are
+/// others under the same number is `Error::TableMismatch`, which tells both.
+///
+/// An enum that has been without fields is a table of numbers: when a variant with fields is added, `Database::retype` says so once.
 #[proc_macro_derive(Key, attributes(braid))]
 pub fn derive_key(input: TokenStream) -> TokenStream {
-    expand(&parse_macro_input!(input as DeriveInput), key::of_struct, numbered::key)
+    expand(&parse_macro_input!(input as DeriveInput), &KEY)
 }
 
 /// Makes a type one of values.
@@ -88,7 +126,47 @@ pub fn derive_key(input: TokenStream) -> TokenStream {
 ///
 /// A write takes a reference (`&User`), a read returns a value of the type. To read structs of numbers where they lie, see `braiddb::Plain`.
 ///
-/// An enum without fields is stored as its number, as a key is; it has no name and no version.
+/// An enum without fields is stored as its number, as a key is, and has no name and no version. With a name it is an enum as the following
+/// ones, to which variants with fields can be added.
+///
+/// An enum whose variants have fields is a number, which each variant says, and the fields of the variant. It has a name and a version as a struct,
+/// and can be the version before one, or the one after it:
+///
+/// ```
+/// use braiddb::{Database, Options, Table, Value};
+///
+/// #[derive(Value)]
+/// #[braid(name = "payment")]
+/// struct Cash { cents: u64 }
+///
+/// #[derive(Value, Debug, PartialEq)]
+/// #[braid(name = "payment", version = 2, previous = Cash)]
+/// #[repr(u8)]
+/// enum Payment { Cash(u64) = 1, Card { number: String, cents: u64 } = 2, Free = 3 }
+///
+/// impl From<Cash> for Payment {
+///     fn from(cash: Cash) -> Payment {
+///         Payment::Cash(cash.cents)
+///     }
+/// }
+///
+/// let db = Database::in_memory(Options { workers: 0, ..Options::default() })?;
+/// let before: Table<u64, Cash> = db.table("payments")?;
+/// db.transact(|tx| tx.put(before, 1, &Cash { cents: 250 }))?;
+///
+/// let payments: Table<u64, Payment> = db.table("payments")?;
+/// db.transact(|tx| tx.put(payments, 2, &Payment::Card { number: "4711".into(), cents: 999 }))?;
+/// assert_eq!(db.transact(|tx| tx.get(payments, 1))?, Some(Payment::Cash(250)));
+/// assert_eq!(
+///     db.tables()[0].definitions[1],
+///     "payment 2: one of u8 (Cash {0: u64} = 1, Card {number: string, cents: u64} = 2, Free = 3)"
+/// );
+/// # Ok::<(), braiddb::Error>(())
+/// ```
+///
+/// Variants can be added under the same version, and listed in another order. Programs with fewer of them go on opening the table; a row of a variant
+/// that a program has not is `Error::Malformed` to it, with table and key. A variant whose name or fields are others under the same number is
+/// refused with both shapes, as a struct is: that takes the next version.
 ///
 /// What is given as `previous` has the same name and a lower version; anything else does not compile:
 ///
@@ -109,23 +187,53 @@ pub fn derive_key(input: TokenStream) -> TokenStream {
 /// ```
 #[proc_macro_derive(Value, attributes(braid))]
 pub fn derive_value(input: TokenStream) -> TokenStream {
-    expand(&parse_macro_input!(input as DeriveInput), value::of_struct, numbered::value)
+    expand(&parse_macro_input!(input as DeriveInput), &VALUE)
 }
 
 type Expansion = Result<proc_macro2::TokenStream>;
 
-fn expand(
-    input: &DeriveInput,
-    of_struct: fn(&DeriveInput, &syn::Fields) -> Expansion,
-    of_enum: fn(&DeriveInput, &syn::DataEnum) -> Expansion,
-) -> TokenStream {
-    let expansion = match &input.data {
+/// What is derived of which types.
+struct Derive {
+    of_struct: fn(&DeriveInput, &Fields) -> Expansion,
+    /// Of an enum that is stored as a number.
+    of_number: fn(&DeriveInput, &DataEnum) -> Expansion,
+    of_enum: fn(&DeriveInput, &DataEnum) -> Expansion,
+    /// Whether an enum without fields is stored as a number.
+    is_number: fn(&DeriveInput) -> bool,
+}
+
+const KEY: Derive = Derive {
+    of_struct: key::of_struct,
+    of_number: numbered::key,
+    of_enum: key::of_enum,
+    is_number: |_| true,
+};
+
+/// (With a name, variants with fields can be added to it.)
+const VALUE: Derive = Derive {
+    of_struct: value::of_struct,
+    of_number: numbered::value,
+    of_enum: value::of_enum,
+    is_number: |input| !input.attrs.iter().any(|attribute| attribute.path().is_ident("braid")),
+};
+
+fn expand(input: &DeriveInput, derive: &Derive) -> TokenStream {
+    expansion(input, derive).unwrap_or_else(|error| error.to_compile_error()).into()
+}
+
+fn expansion(input: &DeriveInput, derive: &Derive) -> Expansion {
+    match &input.data {
         _ if !input.generics.params.is_empty() => {
             Err(Error::new_spanned(&input.generics, "types with parameters have no fixed shape to store"))
         }
-        Data::Struct(of) => of_struct(input, &of.fields),
-        Data::Enum(of) => of_enum(input, of),
+        Data::Struct(of) => (derive.of_struct)(input, &of.fields),
+        Data::Enum(of) => {
+            let has_fields = of.variants.iter().any(|variant| !matches!(variant.fields, Fields::Unit));
+            match has_fields || !(derive.is_number)(input) {
+                true => (derive.of_enum)(input, of),
+                false => (derive.of_number)(input, of),
+            }
+        }
         Data::Union(_) => Err(Error::new_spanned(&input.ident, "a union does not say what it holds")),
-    };
-    expansion.unwrap_or_else(|error| error.to_compile_error()).into()
+    }
 }

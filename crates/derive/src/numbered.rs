@@ -1,8 +1,9 @@
 //! Enums without fields, as their numbers.
 
+use crate::numbers;
 use proc_macro2::TokenStream;
 use quote::quote;
-use syn::{DataEnum, DeriveInput, Error, Fields, Ident, Result};
+use syn::{DataEnum, DeriveInput, Ident, Result};
 
 pub fn key(input: &DeriveInput, of: &DataEnum) -> Result<TokenStream> {
     let (name, Numbered { number, variants }) = (&input.ident, numbered(input, of)?);
@@ -78,37 +79,8 @@ struct Numbered<'i> {
     variants: Vec<&'i Ident>,
 }
 
-const INTEGERS: [&str; 8] = ["u8", "i8", "u16", "i16", "u32", "i32", "u64", "i64"];
-
 fn numbered<'i>(input: &DeriveInput, of: &'i DataEnum) -> Result<Numbered<'i>> {
-    if let Some(attribute) = input.attrs.iter().find(|attribute| attribute.path().is_ident("braid")) {
-        let message = "an enum is stored as its number, and has no name and no version";
-        return Err(Error::new_spanned(attribute, message));
-    }
-    let mut number = None;
-    for attribute in input.attrs.iter().filter(|attribute| attribute.path().is_ident("repr")) {
-        attribute.parse_nested_meta(|meta| {
-            if let Some(ident) = meta.path.get_ident().filter(|ident| INTEGERS.iter().any(|int| ident == int))
-            {
-                number = Some(ident.clone());
-            }
-            Ok(())
-        })?;
-    }
-    let needs_repr = "say as what the enum is stored: #[repr(u8)], or another integer of at most 64 bits";
-    let number = number.ok_or_else(|| Error::new_spanned(&input.ident, needs_repr))?;
-    if of.variants.is_empty() {
-        return Err(Error::new_spanned(&input.ident, "an enum without variants has no values"));
-    }
-    for variant in &of.variants {
-        if !matches!(variant.fields, Fields::Unit) {
-            let message = "a variant with fields is not stored; put them into a struct of their own, or into a field with #[braid(serde)]";
-            return Err(Error::new_spanned(variant, message));
-        }
-        if variant.discriminant.is_none() {
-            let message = format!("say which number is stored, so that it stays: `{} = …`", variant.ident);
-            return Err(Error::new_spanned(variant, message));
-        }
-    }
-    Ok(Numbered { number, variants: of.variants.iter().map(|variant| &variant.ident).collect() })
+    let number = numbers::type_of(input)?;
+    let variants = numbers::of(input, of)?.into_iter().map(|(variant, _)| &variant.ident).collect();
+    Ok(Numbered { number, variants })
 }

@@ -1,17 +1,11 @@
 //! What is refused, and that it is said what would be right.
 
-use crate::{key, numbered, value};
-use syn::{Data, DeriveInput, parse_quote};
+use crate::{KEY, VALUE, expansion};
+use syn::{DeriveInput, parse_quote};
 
 fn refused(derive: &str, input: DeriveInput) -> String {
-    let expansion = match (&input.data, derive) {
-        (Data::Struct(of), "Key") => key::of_struct(&input, &of.fields),
-        (Data::Struct(of), _) => value::of_struct(&input, &of.fields),
-        (Data::Enum(of), "Key") => numbered::key(&input, of),
-        (Data::Enum(of), _) => numbered::value(&input, of),
-        (Data::Union(_), _) => unreachable!("not asked for"),
-    };
-    expansion.expect_err("it is refused").to_string()
+    let derive = if derive == "Key" { &KEY } else { &VALUE };
+    expansion(&input, derive).expect_err("it is refused").to_string()
 }
 
 #[test]
@@ -24,22 +18,39 @@ fn keys() {
 #[test]
 fn enums() {
     for derive in ["Key", "Value"] {
-        assert!(refused(derive, parse_quote! { enum Color { Red = 1 } }).contains("#[repr(u8)]"));
-        assert!(
-            refused(derive, parse_quote! { #[repr(u128)] enum Color { Red = 1 } })
-                .contains("at most 64 bits")
-        );
-        assert!(
-            refused(derive, parse_quote! { #[repr(u8)] enum Color { Red = 1, Green } })
-                .contains("`Green = …`")
-        );
-        assert!(
-            refused(derive, parse_quote! { #[repr(u8)] enum Color { Red(u8) = 1 } }).contains("with fields")
-        );
-        let named = parse_quote! { #[repr(u8)] #[braid(name = "color")] enum Color { Red = 1 } };
-        assert!(refused(derive, named).contains("no name"));
-        assert!(refused(derive, parse_quote! { #[repr(u8)] enum Never {} }).contains("no values"));
+        let refused = |input| refused(derive, input);
+        assert!(refused(parse_quote! { enum Color { Red = 1 } }).contains("#[repr(u8)]"));
+        assert!(refused(parse_quote! { #[repr(u128)] enum Color { Red = 1 } }).contains("at most 64 bits"));
+        let unnumbered = parse_quote! { #[repr(u8)] enum Color { Red = 1, Green } };
+        assert!(refused(unnumbered).contains("`Green = …`"));
+        assert!(refused(parse_quote! { #[repr(u8)] enum Never {} }).contains("no values"));
+        assert!(refused(parse_quote! { #[repr(u8)] enum Of<T> { One(T) = 1 } }).contains("parameters"));
+        assert!(refused(parse_quote! { union Either { a: u8, b: i8 } }).contains("a union"));
     }
+}
+
+#[test]
+fn enums_whose_variants_have_fields() {
+    for derive in ["Key", "Value"] {
+        let refused = |input| refused(derive, input);
+        let unnumbered =
+            parse_quote! { #[repr(u8)] #[braid(name = "e")] enum E { One(u8) = 1, Two { x: u8 } } };
+        assert!(refused(unnumbered).contains("`Two = …`"));
+        let without = parse_quote! { #[braid(name = "e")] enum E { One(u8) = 1 } };
+        assert!(refused(without).contains("#[repr(u8)]"));
+        let said = parse_quote! { #[repr(u8)] #[braid(name = "e")] enum E { #[braid(serde)] One(u8) = 1 } };
+        assert!(refused(said).contains("nothing of a variant"));
+        let field =
+            parse_quote! { #[repr(u8)] #[braid(name = "e")] enum E { One { #[braid(json)] x: u8 } = 1 } };
+        assert!(refused(field).contains("`serde` alone"));
+    }
+    let value = |input| refused("Value", input);
+    let nameless = value(parse_quote! { #[repr(u8)] enum E { One(u8) = 1 } });
+    assert!(nameless.contains("an enum") && nameless.contains("needs a name"), "{nameless}");
+    let taken = parse_quote! { #[repr(u8)] #[braid(name = "u8")] enum E { One = 1 } };
+    assert!(value(taken).contains("has this name"));
+    let first = parse_quote! { #[repr(u8)] #[braid(name = "e", previous = Old)] enum E { One = 1 } };
+    assert!(value(first).contains("none before"));
 }
 
 #[test]

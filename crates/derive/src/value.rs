@@ -1,45 +1,86 @@
-//! Structs as values: their fields and a version.
+//! Structs and enums as values with a name: what is in them, and a version.
 
-use crate::attributes::{self, OfStruct};
+use crate::attributes::{self, OfType};
+use crate::fields;
+use crate::variants::Variants;
 use proc_macro2::TokenStream;
 use quote::quote;
-use syn::ext::IdentExt;
-use syn::{DeriveInput, Fields, Ident, Member, Path, Result};
+use syn::{DataEnum, DeriveInput, Fields, Path, Result};
 
-/// A field of the struct.
-struct Field {
-    member: Member,
-    /// The type by which it is encoded.
-    encoded: TokenStream,
-    is_serde: bool,
+/// What is between the braces of the functions that are derived.
+struct Bodies {
+    /// A format string for the shape, and what it is given.
+    shape: (String, Vec<TokenStream>),
+    /// Adds the definitions of the fields' types.
+    define: TokenStream,
+    /// Writes `__input` to `__to`.
+    encode: TokenStream,
+    /// Reads a value of this version from `__from`, as a result.
+    decode: TokenStream,
+    /// What has to hold, besides the version, for it to be of the newest versions.
+    is_newest: Vec<TokenStream>,
+    /// `__to` and `__from` are changed, before the last part is taken.
+    changes: (bool, bool),
 }
 
 pub fn of_struct(input: &DeriveInput, fields: &Fields) -> Result<TokenStream> {
-    let of = attributes::of_struct(input)?;
-    let (ident, fields) = (&input.ident, of_fields(fields)?);
-    let check = of.previous.as_ref().map(|previous| check_previous(&of, previous));
-    let (value, field) = (value(ident, &of, &fields), owned_field(ident, &of, &fields));
-    Ok(quote!(#check #value #field))
+    let of =
+        attributes::of_type(input, "a struct of values needs a name that stays: #[braid(name = \"…\")]")?;
+    let fields = fields::of(fields)?;
+    let bodies = Bodies {
+        shape: fields::shape(&fields),
+        define: fields::define(&fields),
+        encode: fields::encode(&fields, |_, member| quote!(&__input.#member)),
+        decode: fields::decode(&quote!(Self), &fields),
+        is_newest: fields::is_newest(&fields),
+        changes: (!fields.is_empty(), fields.len() > 1),
+    };
+    Ok(derived(input, &of, &bodies))
 }
 
-/// That the previous version of a struct is one.
-fn check_previous(OfStruct { name, version, .. }: &OfStruct, previous: &Path) -> TokenStream {
+pub fn of_enum(input: &DeriveInput, of_data: &DataEnum) -> Result<TokenStream> {
+    let needs_name =
+        "an enum of values whose variants have fields needs a name that stays: #[braid(name = \"…\")]";
+    let of = attributes::of_type(input, needs_name)?;
+    let variants = Variants::of(input, of_data)?;
+    let OfType { name, version, .. } = &of;
+    let expected = format!("variant of {} of version {version} that is known", name.value());
+    let bodies = Bodies {
+        shape: variants.shape(fields::shape),
+        define: variants.define(),
+        encode: variants.encode(),
+        decode: variants.decode(&expected),
+        is_newest: vec![variants.is_newest()],
+        changes: (true, true),
+    };
+    let (numbers, derived) = (variants.numbers(), derived(input, &of, &bodies));
+    Ok(quote!(const _: () = { #numbers #derived };))
+}
+
+fn derived(input: &DeriveInput, of: &OfType, bodies: &Bodies) -> TokenStream {
+    let check = of.previous.as_ref().map(|previous| check_previous(of, previous));
+    let (value, field) = (value(input, of, bodies), owned_field(input, of, bodies));
+    quote!(#check #value #field)
+}
+
+/// That the previous version of a type is one.
+fn check_previous(OfType { name, version, .. }: &OfType, previous: &Path) -> TokenStream {
     quote! {
         const _: () = {
             ::core::assert!(
                 ::braiddb::derived::is_same(<#previous as ::braiddb::Value>::NAME, #name),
-                "the previous version of a struct has the same name",
+                "the previous version of a type has the same name",
             );
             let version = <#previous as ::braiddb::Value>::VERSION;
-            ::core::assert!(version > 0 && version < #version, "the previous version of a struct is a lower one");
+            ::core::assert!(version > 0 && version < #version, "the previous version of a type is a lower one");
         };
     }
 }
 
-fn value(ident: &Ident, of: &OfStruct, fields: &[Field]) -> TokenStream {
-    let OfStruct { name, version, previous } = of;
-    let (define, encode, decode) = (define(of, fields), encode(fields), decode(fields));
-    let (mut_to, mut_from) = (mutable(!fields.is_empty()), mutable(fields.len() > 1));
+fn value(input: &DeriveInput, of: &OfType, bodies: &Bodies) -> TokenStream {
+    let (ident, OfType { name, version, previous }) = (&input.ident, of);
+    let (define, Bodies { encode, decode, .. }) = (define(of, bodies), bodies);
+    let (mut_to, mut_from) = (mutable(bodies.changes.0), mutable(bodies.changes.1));
     let or_earlier = if previous.is_some() { " or earlier" } else { "" };
     let expected = format!("{} of version {version}{or_earlier}", name.value());
     let malformed =
@@ -83,8 +124,9 @@ fn value(ident: &Ident, of: &OfStruct, fields: &[Field]) -> TokenStream {
     }
 }
 
-fn owned_field(ident: &Ident, OfStruct { name, version, .. }: &OfStruct, fields: &[Field]) -> TokenStream {
-    let (is_newest, mut_from) = (is_newest(fields), mutable(fields.len() > 1));
+fn owned_field(input: &DeriveInput, of: &OfType, bodies: &Bodies) -> TokenStream {
+    let (ident, OfType { name, version, .. }) = (&input.ident, of);
+    let (is_newest, mut_from) = (&bodies.is_newest, mutable(bodies.changes.1));
     quote! {
         #[automatically_derived]
         #[allow(deprecated, reason = "the type may be")]
@@ -102,23 +144,20 @@ fn owned_field(ident: &Ident, OfStruct { name, version, .. }: &OfStruct, fields:
             }
             fn is_newest(__bytes: &[u8]) -> ::braiddb::Result<bool> {
                 let #mut_from __from = ::braiddb::derived::Decoder::new(#name, __bytes)?;
-                ::core::result::Result::Ok(__from.version() == #version #is_newest)
+                ::core::result::Result::Ok(__from.version() == #version #(&& #is_newest)*)
             }
         }
     }
 }
 
-/// Adds the struct's definition, and those of its fields and of the versions before it.
-fn define(OfStruct { name, version, previous }: &OfStruct, fields: &[Field]) -> TokenStream {
-    let (shape_format, type_names) = shape(fields);
-    let checked = fields.iter().filter(|field| !field.is_serde).map(|field| &field.encoded);
-    let of_fields = checked.map(|encoded| quote!(<#encoded as ::braiddb::Value>::define(__to);));
-    let of_previous = previous
-        .as_ref()
-        .map(|previous| quote!(__to.earlier(|__to| <#previous as ::braiddb::Value>::define(__to));));
+/// Adds the type's definition, and those of its fields and of the versions before it.
+fn define(OfType { name, version, previous }: &OfType, bodies: &Bodies) -> TokenStream {
+    let (Bodies { shape: (format, given), define, .. }, previous) = (bodies, previous.as_ref());
+    let of_previous =
+        previous.map(|previous| quote!(__to.earlier(|__to| <#previous as ::braiddb::Value>::define(__to));));
     quote! {
-        if __to.add(#name, #version, ::std::format!(#shape_format #(, #type_names)*)) {
-            #(#of_fields)*
+        if __to.add(#name, #version, ::std::format!(#format #(, #given)*)) {
+            #define
             #of_previous
             __to.end();
         }
@@ -128,83 +167,4 @@ fn define(OfStruct { name, version, previous }: &OfStruct, fields: &[Field]) -> 
 /// `mut`, where something changes.
 fn mutable(changes: bool) -> TokenStream {
     if changes { quote!(mut) } else { quote!() }
-}
-
-/// What else has to hold of a value for it to be of the newest versions.
-fn is_newest(fields: &[Field]) -> TokenStream {
-    let count = fields.len();
-    let each = fields.iter().enumerate().map(|(at, Field { encoded, is_serde, .. })| {
-        let bytes = match at + 1 == count {
-            false => quote!(__from.field::<#encoded>()?),
-            true => quote!(__from.last()),
-        };
-        match is_serde {
-            true => quote!(&& { let _ = #bytes; true }),
-            false => quote!(&& <#encoded as ::braiddb::OwnedField>::is_newest(#bytes)?),
-        }
-    });
-    quote!(#(#each)*)
-}
-
-fn of_fields(fields: &Fields) -> Result<Vec<Field>> {
-    let of_field = |(member, field): (Member, &syn::Field)| {
-        let (ty, is_serde) = (&field.ty, attributes::is_serde(field)?);
-        let encoded = if is_serde { quote!(::braiddb::Serde<#ty>) } else { quote!(#ty) };
-        Ok(Field { member, encoded, is_serde })
-    };
-    fields.members().zip(fields).map(of_field).collect()
-}
-
-/// A format string, and what it is given: the names of the fields' types.
-fn shape(fields: &[Field]) -> (String, Vec<TokenStream>) {
-    let (mut parts, mut type_names) = (Vec::new(), Vec::new());
-    for field in fields {
-        let name = match &field.member {
-            Member::Named(ident) => ident.unraw().to_string(),
-            Member::Unnamed(index) => index.index.to_string(),
-        };
-        if field.is_serde {
-            parts.push(format!("{name}: serde"));
-        } else {
-            let encoded = &field.encoded;
-            parts.push(format!("{name}: {{}}"));
-            type_names.push(quote!(<#encoded as ::braiddb::Value>::type_name()));
-        }
-    }
-    (format!("{{{{{}}}}}", parts.join(", ")), type_names)
-}
-
-fn encode(fields: &[Field]) -> TokenStream {
-    let count = fields.len();
-    let each = fields.iter().enumerate().map(|(at, Field { member, encoded, is_serde })| {
-        let input = match is_serde {
-            true => quote!(&__input.#member),
-            false => quote!(<#encoded as ::braiddb::OwnedField>::input(&__input.#member)),
-        };
-        match at + 1 == count {
-            false => quote!(__to.field::<#encoded>(#input)?;),
-            true => quote!(__to.last::<#encoded>(#input)?;),
-        }
-    });
-    quote!(#(#each)*)
-}
-
-fn decode(fields: &[Field]) -> TokenStream {
-    let count = fields.len();
-    let each = fields.iter().enumerate().map(|(at, Field { member, encoded, is_serde })| {
-        let bytes = match at + 1 == count {
-            false => quote!(__from.field::<#encoded>()?),
-            true => quote!(__from.last()),
-        };
-        let read = match is_serde {
-            true => quote!(<#encoded as ::braiddb::Value>::view),
-            false => quote!(<#encoded as ::braiddb::OwnedField>::read),
-        };
-        quote!(#member: #read(#bytes)?)
-    });
-    // (The fields of an expression are evaluated as they are written.)
-    match count {
-        0 => quote!(__from.end().map(|()| Self {})),
-        _ => quote!(::core::result::Result::Ok(Self { #(#each,)* })),
-    }
 }

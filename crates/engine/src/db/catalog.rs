@@ -18,7 +18,7 @@ use std::path::Path;
 pub struct TableInfo {
     /// What it is called.
     pub name: String,
-    /// The type of its keys: `u64`, `string`, `(u32, bytes)`, …
+    /// The type of its keys: `u64`, `string`, `(u32, bytes)`, `one of u8 (User {0: u64} = 1, Nobody = 2)`, …
     pub key_type: String,
     /// The type of its values.
     pub value_type: String,

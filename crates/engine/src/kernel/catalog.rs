@@ -4,7 +4,9 @@ use super::engine::Engine;
 use crate::cc::ConcurrencyControl;
 use crate::error::{Error, Result};
 use crate::sync::Fixed;
-use crate::table::{Allowed, Definitions, Description, TableInner, TableKind, TableState, unlike};
+use crate::table::{
+    Allowed, Definitions, Description, TableInner, TableKind, TableState, joined_types, unlike,
+};
 
 /// A table that is asked for.
 pub(crate) struct Request {
@@ -47,17 +49,20 @@ pub(crate) fn open_table<C: ConcurrencyControl, R>(
             kind.options = table.kind.options;
         }
         let existing = table.description().clone();
-        if table.kind != kind || existing.types != description.types {
+        let key_type = joined_types(&existing.types.0, &description.types.0);
+        let has_same_values = existing.types.1 == description.types.1;
+        let Some(key_type) = key_type.filter(|_| table.kind == kind && has_same_values) else {
             let (held, wanted) = ((&existing, &table.kind), (&description, &kind));
             let (existing, requested) = (unlike(held, wanted), unlike(wanted, held));
             return Err(Error::TableMismatch { name: description.name, existing, requested });
-        }
+        };
+        description.types.0 = key_type;
         description.definitions = joined(&existing.definitions, &description.name)?;
         description.state = existing.state; // it may be being cleared
         description.indexes.clone_from(&existing.indexes);
         partition(engine, table, &description.name, leading_bits)?;
-        // A database that cannot be written keeps what it has: no row of a new version can come.
-        if description.definitions != existing.definitions && !engine.is_read_only() {
+        // A database that cannot be written keeps what it has: no row of a new version or variant can come.
+        if description != existing && !engine.is_read_only() {
             table.indexes.learn(&description.name, &description)?;
             note(table.number(), &kind, &description)?;
             *table.description() = description;

@@ -1,12 +1,14 @@
 //! Definitions of named types: what the catalog keeps of a table's values so that a type whose shape has changed is told.
 
+use super::variants;
 use crate::error::Error;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 /// The named types that the values of a table consist of, each with its versions: what [`Value::define`](crate::Value::define) fills.
 ///
-/// A definition is a line of text, `user 2: {name: string, age: u32}`: the type's name, its version, its shape.
+/// A definition is a line of text, `user 2: {name: string, age: u32}`: the type's name, its version, its shape. That of an enum has
+/// each variant with its number, `event 1: one of u8 (Created {at: u64} = 1, Closed = 2)`, and can be given further ones.
 #[derive(Debug, Default)]
 pub struct Definitions {
     known: BTreeMap<(String, u16), Definition>,
@@ -115,14 +117,15 @@ impl Definitions {
     /// What is left of a catalog that has the lines `existing` when no row is of an earlier version any more. (What is not known here
     /// somebody else has added.)
     pub(crate) fn migrated(&self, existing: &[String]) -> Vec<String> {
-        let is_known = |text: &str| {
-            let found = split(text).and_then(|(name, version, _)| self.known.get(&(name.into(), version)));
-            found.is_some()
-        };
-        let unknown = existing.iter().filter(|text| !is_known(text)).cloned();
-        let mut left: Vec<_> = unknown.chain(self.written()).collect();
-        left.sort();
-        left
+        let kept = existing.iter().filter_map(|text| match self.known_as(text) {
+            None => Some(text.clone()),
+            Some((_, definition)) if !definition.is_written => None,
+            Some((key, definition)) => {
+                let own = line(key, &definition.shape);
+                Some(variants::joined(text, &own).unwrap_or(own))
+            }
+        });
+        self.with_written(kept.collect())
     }
 
     /// What a catalog that has the lines `existing` has to have when the table is used with these types; an error if rows may be there
@@ -131,25 +134,41 @@ impl Definitions {
         if let Some(conflict) = &self.conflict {
             return Err(conflict.clone());
         }
+        let mut joined = Vec::new();
         for text in existing {
-            let known = split(text).and_then(|(name, version, shape)| {
-                let definition = self.known.get(&(name.into(), version))?;
-                Some((definition.shape == shape, line(&(name.into(), version), &definition.shape)))
-            });
-            match known {
-                Some((true, _)) => {}
-                None if is_partial => {}
-                known => {
-                    let requested = known.map(|(_, requested)| requested);
-                    return Err(Disagreement::Shapes { existing: text.clone(), requested });
+            let own = self.known_as(text).map(|(key, definition)| line(key, &definition.shape));
+            let both = own.as_ref().and_then(|own| variants::joined(text, own));
+            match both {
+                Some(both) => joined.push(both),
+                None if own.is_none() && (is_partial || self.is_beyond(text)) => joined.push(text.clone()),
+                None => {
+                    return Err(Disagreement::Shapes { existing: text.clone(), requested: own });
                 }
             }
         }
-        let mut joined = existing.to_vec();
-        joined.extend(self.written());
-        joined.sort();
-        joined.dedup();
-        Ok(joined)
+        Ok(self.with_written(joined))
+    }
+
+    /// Whether a line is of a type of which no version is known here. Where all else agrees, values of it are in variants alone that are
+    /// not known either: what is in a struct or in a known variant is known, since its shape has that in it.
+    fn is_beyond(&self, text: &str) -> bool {
+        split(text).is_some_and(|(name, ..)| !self.known.keys().any(|(known, _)| known == name))
+    }
+
+    /// The definition here of the type and version that a line is of.
+    fn known_as(&self, text: &str) -> Option<(&(String, u16), &Definition)> {
+        let (name, version, _) = split(text)?;
+        self.known.get_key_value(&(name.into(), version))
+    }
+
+    /// These lines, and those that are written and of none of them.
+    fn with_written(&self, mut lines: Vec<String>) -> Vec<String> {
+        let head = |text: &str| split(text).map(|(name, version, _)| (name.to_owned(), version));
+        let is_new = |own: &String| !lines.iter().any(|text| head(text) == head(own));
+        let mut new: Vec<_> = self.written().into_iter().filter(is_new).collect();
+        lines.append(&mut new);
+        lines.sort();
+        lines
     }
 }
 
@@ -164,7 +183,8 @@ pub(super) fn split(line: &str) -> Option<(&str, u16, &str)> {
     let version: u16 = digits.parse().ok()?;
     let is_inner = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
     let is_name = name.starts_with(|c: char| c.is_ascii_alphabetic()) && name.chars().all(is_inner);
-    let is_shape = shape.starts_with('{') && shape.ends_with('}');
+    let is_shape = shape.starts_with('{') && shape.ends_with('}')
+        || shape.starts_with("one of ") && shape.ends_with(')');
     (is_name && is_shape && version > 0 && version.to_string() == digits).then_some((name, version, shape))
 }
 
@@ -232,10 +252,37 @@ mod tests {
         assert_eq!(definitions.joined(&[], false).unwrap_err(), told);
     }
 
+    /// Variants are added under the same version, by whichever program; what is known of one may not change.
+    #[test]
+    fn variants_add_up() {
+        let event = |shape: &str| {
+            let mut definitions = Definitions::default();
+            assert!(definitions.add("event", 1, shape.into()));
+            definitions.end();
+            definitions
+        };
+        let existing = lines(&["event 1: one of u8 (A = 1)", "user 1: {}"]);
+        let more = event("one of u8 (A = 1, B {x: u8} = 2)").joined(&existing, true).unwrap();
+        assert_eq!(more, lines(&["event 1: one of u8 (A = 1, B {x: u8} = 2)", "user 1: {}"]));
+        let fewer = event("one of u8 (A = 1)");
+        assert_eq!(fewer.joined(&more, true).unwrap(), more);
+        assert_eq!(fewer.migrated(&more), more);
+        assert_eq!(
+            fewer.joined(&more, false).unwrap(),
+            more,
+            "values of an unknown type are in unknown variants alone"
+        );
+        let changed = event("one of u8 (A = 1, B {x: u16} = 2)");
+        let requested = Some("event 1: one of u8 (A = 1, B {x: u16} = 2)".to_owned());
+        let told = Disagreement::Shapes { existing: more[0].clone(), requested };
+        assert_eq!(changed.joined(&more, true).unwrap_err(), told);
+    }
+
     /// What comes from a file is a definition or is not.
     #[test]
     fn lines_are_read_back() {
-        let texts = lines(&["a.b 65535: {x: option of u8}", "user 1: {name: string}"]);
+        let texts =
+            lines(&["a.b 65535: {x: option of u8}", "event 1: one of u8 (A = 1)", "user 1: {name: string}"]);
         assert_eq!(Definitions::of_lines(&texts).unwrap().written(), texts);
         for wrong in [
             "",
@@ -250,6 +297,8 @@ mod tests {
             "user 01: {}",
             "user 1: ",
             "user 1: {",
+            "user 1: one of u8 (A = 1",
+            "user 1: u8",
             "1 1: {}",
             "a b 1: {}",
             "\n 1: {}",

@@ -1,5 +1,5 @@
-//! What `#[derive(Value)]` makes values of: the fields of a struct as those of a tuple, and behind them its version in two bytes,
-//! little-endian. (Behind, so that a reader that looks for the version does not depend on the fields.)
+//! What `#[derive(Value)]` makes values of: the fields of a struct as those of a tuple, or the number of a variant and its fields so, and
+//! behind them the version in two bytes, little-endian. (Behind, so that a reader that looks for the version does not depend on the fields.)
 
 use super::fields::{Field, push, take};
 use crate::error::{Error, Result};

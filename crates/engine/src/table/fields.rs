@@ -17,7 +17,7 @@ pub trait Field: Value + Sized {
     const BYTES: Option<usize>;
 }
 
-/// A field whose values a program holds as they are: of structs for which [`Value`] is derived, and in `Vec`s.
+/// A field whose values a program holds as they are: of structs and variants for which [`Value`] is derived, and in `Vec`s.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a field of a struct or an element of a `Vec` in values",
     note = "such fields are numbers of a known size, `bool`, `char`, `String`, `[u8; N]`, `Option`s, tuples and `Vec`s of these, and types with `#[derive(Value)]`",

@@ -27,6 +27,7 @@ mod shape;
 #[cfg(feature = "uuid")]
 mod uuid_types;
 mod value;
+mod variants;
 
 pub(crate) use columns::Columns;
 pub use definitions::Definitions;
@@ -50,6 +51,7 @@ pub(crate) use partition::leading;
 #[cfg(feature = "serde")]
 pub use value::Serde;
 pub use value::{Plain, Value};
+pub(crate) use variants::joined as joined_types;
 
 /// Longest key in bytes, encoded.
 pub const KEY_BYTES_MAX: usize = 1024;

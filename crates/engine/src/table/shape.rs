@@ -25,9 +25,12 @@ impl<'d> Shape<'d> {
         }
         let of_line = |line: &'d String| {
             let (name, version, shape) = definitions::split(line)?;
-            let inside = shape.strip_prefix('{')?.strip_suffix('}')?;
             let field = |part: &'d str| part.split_once(": ").map(|(name, of)| (name.to_owned(), of));
-            let fields = split(inside).map(field).collect::<Option<_>>()?;
+            // (Of an enum's variants each has its own.)
+            let fields = match shape.strip_prefix('{').and_then(|shape| shape.strip_suffix('}')) {
+                Some(inside) => split(inside).map(field).collect::<Option<_>>()?,
+                None => Vec::new(),
+            };
             (name == value_type).then_some(Shape { version: Some(version), fields, line })
         };
         let mut shapes: Vec<_> = description.definitions.iter().filter_map(of_line).collect();
