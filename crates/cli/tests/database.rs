@@ -1,7 +1,7 @@
 //! The commands for a database on disk, as they are called: their output, their messages, their exit status.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use braiddb::{Database, Options, Plain, Table};
+use braiddb::{Database, Key, Options, Plain, Table, Value};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -531,6 +531,105 @@ fn structs_are_objects_with_their_fields() {
             }
         }
     }
+}
+
+#[derive(Key, Value, Clone)]
+#[braid(name = "event")]
+#[repr(u8)]
+enum EventV1 {
+    Created { at: u64, by: String } = 1,
+    Closed = 2,
+}
+
+#[derive(Value)]
+#[braid(name = "event", version = 2, previous = EventV1)]
+#[repr(u8)]
+enum Event {
+    Created { at: u64, by: Vec<String> } = 1,
+    Renamed(String) = 2,
+}
+
+impl From<EventV1> for Event {
+    fn from(event: EventV1) -> Event {
+        match event {
+            EventV1::Created { at, by } => Event::Created { at, by: vec![by] },
+            EventV1::Closed => Event::Renamed(String::new()),
+        }
+    }
+}
+
+#[test]
+fn enums_are_objects_with_their_variant() {
+    // Proves that keys and values of derived enums, also of earlier versions, are shown with their variants and fields, survive both forms
+    // byte for byte, and can be written by hand.
+    let directory = Directory::new("enums");
+    let created = |at| EventV1::Created { at, by: "Ada".into() };
+    {
+        let db = open(&directory.0.join("db"));
+        let table: Table<EventV1, EventV1> = db.table("events").unwrap();
+        db.transact(|tx| {
+            tx.put(table, created(5), &created(5))?;
+            tx.put(table, EventV1::Closed, &EventV1::Closed)
+        })
+        .unwrap();
+        let table: Table<EventV1, Event> = db.table("events").unwrap();
+        db.transact(|tx| {
+            tx.put(table, created(6), &Event::Renamed("x".into()))?;
+            tx.put(table, created(7), &Event::Created { at: 7, by: vec!["Ada".into(), String::new()] })
+        })
+        .unwrap();
+        db.close().unwrap();
+    }
+    let rows = [
+        r#"{"Created":{"at":5,"by":"Ada"}}|{"@version":1,"Created":{"at":5,"by":"Ada"}}"#,
+        r#"{"Created":{"at":6,"by":"Ada"}}|{"Renamed":{"0":"x"}}"#,
+        r#"{"Created":{"at":7,"by":"Ada"}}|{"Created":{"at":7,"by":["Ada",""]}}"#,
+        r#"{"Closed":{}}|{"@version":1,"Closed":{}}"#,
+    ]
+    .map(|row| row.split_once('|').unwrap());
+    let dump = printed(&directory, "dump db");
+    let as_dumped =
+        |(key, value): &(&str, &str)| format!("{{\"table\":\"events\",\"key\":{key},\"value\":{value}}}");
+    assert!(dump.lines().skip(1).eq(rows.iter().map(as_dumped)), "{dump}");
+    assert!(dump.starts_with(
+        r#"{"table":"events","key_type":"one of u8 (Created {at: u64, by: string} = 1, Closed = 2)","value_type":"event","#
+    ));
+    for (key, value) in rows {
+        assert_eq!(printed(&directory, &format!("get db events {key}")), format!("{value}\n"));
+    }
+    let scanned =
+        printed(&directory, r#"scan db events --from {"Created":{"at":6,"by":""}} --to {"Closed":{}}"#);
+    assert!(
+        scanned.contains(rows[1].1) && scanned.contains(rows[2].1) && scanned.lines().count() == 2,
+        "{scanned}"
+    );
+    let scanned = printed(&directory, r#"scan db events --prefix {"Closed":{}}"#);
+    assert!(scanned.contains(rows[3].0) && scanned.lines().count() == 1, "{scanned}");
+    let tables = printed(&directory, "tables db");
+    assert!(
+        tables.contains("event 2: one of u8 (Created {at: u64, by: list of string} = 1, Renamed"),
+        "{tables}"
+    );
+
+    directory.file("dump", &dump);
+    printed(&directory, "load copy dump");
+    assert_eq!(printed(&directory, "dump copy"), dump);
+    directory.file("csv", &printed(&directory, "dump db --format csv"));
+    printed(&directory, "load other csv --format csv --table events");
+    assert_eq!(printed(&directory, "dump other"), dump);
+
+    directory
+        .file("row", r#"{"table":"events","key":{"Closed":{}},"value":{"Created":{"by":["Eve"],"at":1}}}"#);
+    printed(&directory, "load db row");
+    let read = printed(&directory, r#"get db events {"Closed":{}}"#);
+    assert_eq!(read, "{\"Created\":{\"at\":1,\"by\":[\"Eve\"]}}\n");
+    directory.file("row", r#"{"table":"events","key":{"Closed":{}},"value":{"Closed":{}}}"#);
+    assert!(refused(&directory, "load db row").contains("no variant \"Closed\""));
+    let db = open(&directory.0.join("db"));
+    let table: Table<EventV1, Event> = db.table("events").unwrap();
+    assert!(
+        matches!(db.transact(|tx| tx.get(table, created(6))).unwrap(), Some(Event::Renamed(name)) if name == "x")
+    );
 }
 
 #[test]

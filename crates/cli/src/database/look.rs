@@ -44,7 +44,8 @@ pub struct ScanArgs {
     path: PathBuf,
     /// The table
     table: String,
-    /// Only keys that begin with this: first characters of text, first digits of bytes, first parts of a tuple as a JSON list
+    /// Only keys that begin with this: first characters of text, first digits of bytes, first parts of a tuple as a JSON list,
+    /// a variant with its first fields as a JSON object
     #[arg(long, conflicts_with_all = ["from", "to"], allow_hyphen_values = true)]
     prefix: Option<String>,
     /// Lower bound, inclusive; written as for `get`

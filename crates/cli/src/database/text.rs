@@ -3,7 +3,10 @@
 //! Text and bytes are one to one: what is written is read back to the same bytes. Bytes that are no value of their
 //! type, and those of types that are not known here, are written as they are, in hexadecimal digits.
 
-use super::types::{Kind, OPAQUE, Shape, Shapes, Struct};
+#[cfg(test)]
+mod tests;
+
+use super::types::{Content, Kind, Named, OPAQUE, OneOf, Shape, Shapes, Variant};
 use braiddb::{Key, TableInfo};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -17,7 +20,7 @@ const HEX: &str = "hex:";
 /// What is wrong with a text.
 pub type Wrong = String;
 
-/// In the object of a struct, what names its version. (A field cannot have this name.)
+/// In the object of a struct or an enum, what names its version. (A field cannot have this name.)
 const VERSION: &str = "@version";
 
 /// Whether bytes are those of keys, whose order is the keys', or of values.
@@ -109,7 +112,7 @@ impl Column {
     }
 
     /// The bytes with which keys begin that begin with this: a string with its first characters, bytes with their first digits, a
-    /// tuple with its first parts, as a list.
+    /// tuple with its first parts, as a list, an enum with a variant and its first fields.
     pub fn read_prefix(&self, cell: &str) -> Result<Vec<u8>, Wrong> {
         if let Some(digits) = cell.strip_prefix(HEX).filter(|_| self.kind != Some(Kind::String)) {
             return unhex(digits);
@@ -128,6 +131,11 @@ impl Column {
                 for (at, (part, json)) in parts.iter().zip(found).enumerate() {
                     part.read_json(self.role, at + 1 == parts.len(), json.get(), &mut bytes)?;
                 }
+                Ok(bytes)
+            }
+            Some(Kind::OneOf(of)) => {
+                let mut bytes = Vec::new();
+                Kind::read_variant_prefix(of, cell, &mut bytes)?;
                 Ok(bytes)
             }
             _ => Err(format!("a {} has no first part: give bounds, or bytes as {HEX}0f", self.type_name)),
@@ -175,7 +183,7 @@ impl Kind {
     /// Whether the text of one may be an object.
     fn has_object(&self) -> bool {
         match self {
-            Kind::Struct(_) => true,
+            Kind::OneOf(_) | Kind::Named(_) => true,
             Kind::Option(of) => of.has_object(),
             _ => false,
         }
@@ -256,32 +264,58 @@ impl Kind {
         Ok(())
     }
 
-    /// As `write_json`, of a struct, which takes all bytes.
-    fn write_struct(of: &Struct, bytes: &mut &[u8], out: &mut String) -> Option<()> {
-        let (fields, version) = bytes.split_last_chunk()?;
-        *bytes = fields;
-        let Shape { version, fields } = of.version(u16::from_le_bytes(*version))?;
+    /// As `write_json`, of a named type, which takes all bytes.
+    fn write_named(of: &Named, bytes: &mut &[u8], out: &mut String) -> Option<()> {
+        let (content, version) = bytes.split_last_chunk()?;
+        *bytes = content;
+        let Shape { version, content } = of.version(u16::from_le_bytes(*version))?;
         out.push('{');
         if *version != of.newest().version {
-            let comma = if fields.is_empty() { "" } else { "," };
-            write!(out, "\"{VERSION}\":{version}{comma}").ok()?;
+            let is_empty = matches!(content, Content::Fields(fields) if fields.is_empty());
+            write!(out, "\"{VERSION}\":{version}{}", if is_empty { "" } else { "," }).ok()?;
         }
-        for (at, (name, kind)) in fields.iter().enumerate() {
-            let comma = if at == 0 { "" } else { "," };
-            write!(out, "{comma}\"{name}\":").ok()?;
-            match at + 1 == fields.len() {
-                false => kind.write_field(bytes, out)?,
-                true => kind.write_json(Role::Value, true, bytes, out)?,
-            }
+        match content {
+            Content::Fields(fields) => Kind::write_members(fields, Role::Value, true, bytes, out)?,
+            Content::OneOf(of) => Kind::write_variant(of, Role::Value, true, bytes, out)?,
         }
         out.push('}');
         Some(())
     }
 
-    /// As `read_json`, of a struct.
-    fn read_struct(of: &Struct, json: &str, out: &mut Vec<u8>) -> Result<(), Wrong> {
-        let wrong = |_| format!("{json} is not an object with fields");
-        let mut found: HashMap<Cow<'_, str>, &RawValue> = serde_json::from_str(json).map_err(wrong)?;
+    /// As `write_json`, of fields, without the braces around them.
+    fn write_members(
+        fields: &[(String, Kind)],
+        role: Role,
+        last: bool,
+        bytes: &mut &[u8],
+        out: &mut String,
+    ) -> Option<()> {
+        for (at, (name, kind)) in fields.iter().enumerate() {
+            let comma = if at == 0 { "" } else { "," };
+            write!(out, "{comma}\"{name}\":").ok()?;
+            let is_end = at + 1 == fields.len();
+            match role {
+                Role::Value if !is_end => kind.write_field(bytes, out)?,
+                _ => kind.write_json(role, last && is_end, bytes, out)?,
+            }
+        }
+        Some(())
+    }
+
+    /// As `write_json`, of a variant, without the braces around it.
+    fn write_variant(of: &OneOf, role: Role, last: bool, bytes: &mut &[u8], out: &mut String) -> Option<()> {
+        let mut number = String::new();
+        of.number.write_json(role, false, bytes, &mut number)?;
+        let Variant { name, fields, .. } = of.variants.iter().find(|variant| variant.number == number)?;
+        write!(out, "\"{name}\":{{").ok()?;
+        Kind::write_members(fields, role, last, bytes, out)?;
+        out.push('}');
+        Some(())
+    }
+
+    /// As `read_json`, of a named type.
+    fn read_named(of: &Named, json: &str, out: &mut Vec<u8>) -> Result<(), Wrong> {
+        let mut found = members(json)?;
         let shape = match found.remove(VERSION) {
             None => of.newest(),
             Some(version) => {
@@ -289,22 +323,66 @@ impl Kind {
                 known.ok_or_else(|| format!("there is no version {} of the type", version.get()))?
             }
         };
-        for (at, (name, kind)) in shape.fields.iter().enumerate() {
-            let json =
-                found.remove(name.as_str()).ok_or_else(|| format!("{json} has no field {name:?}"))?.get();
-            let is_end = at + 1 == shape.fields.len();
-            let read = if is_end {
-                kind.read_json(Role::Value, true, json, out)
-            } else {
-                kind.read_field(json, out)
-            };
-            read.map_err(|why| format!("{name}: {why}"))?;
-        }
-        if let Some(name) = found.into_keys().min() {
-            return Err(format!("the type has no field {name:?}"));
+        match &shape.content {
+            Content::Fields(fields) => Kind::read_members(fields, Role::Value, true, json, found, out)?,
+            Content::OneOf(of) => Kind::read_variant(of, Role::Value, true, json, found, out)?,
         }
         out.extend_from_slice(&shape.version.to_le_bytes());
         Ok(())
+    }
+
+    /// As `read_json`, of fields that are these members.
+    fn read_members(
+        fields: &[(String, Kind)],
+        role: Role,
+        last: bool,
+        json: &str,
+        mut found: Members<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Wrong> {
+        for (at, (name, kind)) in fields.iter().enumerate() {
+            let json =
+                found.remove(name.as_str()).ok_or_else(|| format!("{json} has no field {name:?}"))?.get();
+            let is_end = at + 1 == fields.len();
+            let read = match role {
+                Role::Value if !is_end => kind.read_field(json, out),
+                _ => kind.read_json(role, last && is_end, json, out),
+            };
+            read.map_err(|why| format!("{name}: {why}"))?;
+        }
+        match found.into_keys().min() {
+            Some(name) => Err(format!("the type has no field {name:?}")),
+            None => Ok(()),
+        }
+    }
+
+    /// As `read_json`, of a variant that is these members.
+    fn read_variant(
+        of: &OneOf,
+        role: Role,
+        last: bool,
+        json: &str,
+        found: Members<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Wrong> {
+        let (Variant { name, number, fields }, content) = variant(of, json, found)?;
+        of.number.read_json(role, false, number, out)?;
+        let read =
+            members(content).and_then(|found| Kind::read_members(fields, role, last, content, found, out));
+        read.map_err(|why| format!("{name}: {why}"))
+    }
+
+    /// Appends the bytes with which keys of a variant begin of which there are the first fields.
+    fn read_variant_prefix(of: &OneOf, json: &str, out: &mut Vec<u8>) -> Result<(), Wrong> {
+        let (Variant { name, number, fields }, content) = variant(of, json, members(json)?)?;
+        of.number.read_json(Role::Key, false, number, out)?;
+        let found = members(content)?;
+        let (given, rest) = fields.split_at(found.len().min(fields.len()));
+        if rest.is_empty() {
+            return Kind::read_members(given, Role::Key, true, content, found, out);
+        }
+        Kind::read_members(given, Role::Key, false, content, found, out)
+            .map_err(|why| format!("{name}: {why}; its first fields come first"))
     }
 
     /// As `write_json`, of a sequence, which takes all bytes.
@@ -364,7 +442,12 @@ impl Kind {
             }
             Kind::Tuple(parts) => Kind::write_list(parts.iter(), role, last, bytes, out)?,
             Kind::Sequence(of) => Kind::write_sequence(of, bytes, out)?,
-            Kind::Struct(of) => Kind::write_struct(of, bytes, out)?,
+            Kind::OneOf(of) => {
+                out.push('{');
+                Kind::write_variant(of, role, last, bytes, out)?;
+                out.push('}');
+            }
+            Kind::Named(of) => Kind::write_named(of, bytes, out)?,
         }
         Some(())
     }
@@ -427,10 +510,29 @@ impl Kind {
                 let found: Vec<&RawValue> = serde_json::from_str(json).map_err(|_| not("a list"))?;
                 found.iter().try_for_each(|json| of.read_field(json.get(), out))?;
             }
-            Kind::Struct(of) => Kind::read_struct(of, json, out)?,
+            Kind::OneOf(of) => Kind::read_variant(of, role, last, json, members(json)?, out)?,
+            Kind::Named(of) => Kind::read_named(of, json, out)?,
         }
         Ok(())
     }
+}
+
+/// What an object has.
+type Members<'j> = HashMap<Cow<'j, str>, &'j RawValue>;
+
+fn members(json: &str) -> Result<Members<'_>, Wrong> {
+    serde_json::from_str(json).map_err(|_| format!("{json} is not an object with fields"))
+}
+
+/// The variant that an object is of, and what the object has of it.
+fn variant<'k, 'j>(of: &'k OneOf, json: &str, found: Members<'j>) -> Result<(&'k Variant, &'j str), Wrong> {
+    let mut found = found.into_iter();
+    let (Some((name, content)), None) = (found.next(), found.next()) else {
+        return Err(format!("{json} is not an object with one member, which has a variant's name"));
+    };
+    let known = of.variants.iter().find(|variant| variant.name == name);
+    let variant = known.ok_or_else(|| format!("the type has no variant {name:?}"))?;
+    Ok((variant, content.get()))
 }
 
 /// Of an integer in keys, what turns the order of bytes into that of numbers.
@@ -514,144 +616,4 @@ fn array(digits: &str, count: usize) -> Result<Vec<u8>, Wrong> {
     is_long
         .then_some(bytes)
         .ok_or_else(|| format!("{digits:?} is not the hexadecimal digits of {count} bytes"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use braiddb::Value;
-
-    fn values(type_name: &str) -> Column {
-        Column::values(&TableInfo::new("t", "u64", type_name))
-    }
-
-    /// The bytes are written as `text`, and that is read to the same bytes, as JSON and as a cell.
-    fn check(column: &Column, bytes: &[u8], text: &str) {
-        let mut json = String::new();
-        column.write_json(bytes, &mut json);
-        assert_eq!(json, text);
-        assert_eq!(column.read_json(&json).as_deref(), Ok(bytes), "{json}");
-        if let Some(cell) = column.cell(bytes) {
-            assert_eq!(column.read_cell(&cell).as_deref(), Ok(bytes), "{cell}");
-        }
-    }
-
-    fn key<K: Key>(key: K, text: &str) {
-        let mut bytes = Vec::new();
-        key.encode(true, &mut bytes);
-        check(&Column::keys(&K::type_name()), &bytes, text);
-    }
-
-    #[test]
-    fn keys_have_their_natural_form() {
-        // Proves that every type of keys is written and read, nested tuples and the ends of ranges included.
-        key(0u8, "0");
-        key(u16::MAX, "65535");
-        key(7u32, "7");
-        key(u64::MAX, "18446744073709551615");
-        key(i8::MIN, "-128");
-        key(-1i16, "-1");
-        key(i32::MAX, "2147483647");
-        key(i64::MIN, "-9223372036854775808");
-        key(vec![0u8, 255], r#""00ff""#);
-        key("a\"b\n\0é".to_string(), r#""a\"b\n\u0000é""#);
-        key([1u8, 0, 255], r#""0100ff""#);
-        key([7u8; 8], r#""0707070707070707""#);
-        key(([0u8; 2], 5u8, [1u8]), r#"["0000",5,"01"]"#);
-        key((1u32, "a\0".to_string()), r#"[1,"a\u0000"]"#);
-        key(((vec![0u8], -1i8), "".to_string(), 5u64), r#"[["00",-1],"",5]"#);
-        key(i128::MIN, "-170141183460469231731687303715884105728");
-        key((true, 'é', Some(7u8)), r#"[true,"é",7]"#);
-        key((None::<String>, Some(Some(1u8))), "[null,[1]]");
-        key((Some("a\0".to_string()), Some(None::<u8>)), r#"["a\u0000",[null]]"#);
-        key(([(1u8, "a".to_string()), (2, "b".to_string())], [0u16; 0]), r#"[[[1,"a"],[2,"b"]],[]]"#);
-        key(std::time::Duration::from_secs(1), r#""000000000000000100000000""#);
-    }
-
-    /// Values of a type are written as `text`.
-    fn fields<V: Value>(input: V::Input<'_>, text: &str) {
-        let bytes = V::encode(input).unwrap();
-        check(&values(&V::type_name()), bytes.as_ref(), text);
-    }
-
-    #[test]
-    fn composed_values_have_their_natural_form() {
-        // Proves that tuples and options are written and read, whether or not their parts say how long they are.
-        fields::<(u8, String, bool)>((1, "a", true), r#"[1,"a",true]"#);
-        fields::<(String, Vec<u8>, f64, char)>(("", &[], 0.5, 'x'), r#"["","",0.5,"x"]"#);
-        fields::<Option<(u8, String)>>(Some((1, "a")), r#"[1,"a"]"#);
-        fields::<Option<u8>>(None, "null");
-        fields::<(Option<()>, Option<Option<u8>>, ())>((Some(()), None, ()), "[[null],null,null]");
-        fields::<((String, u8), [u8; 2], (u8, u16))>((("a", 1), [2, 3], (4, 5)), r#"[["a",1],"0203",[4,5]]"#);
-    }
-
-    #[test]
-    fn values_have_their_natural_form() {
-        // Proves that every type of values is written and read; numbers that JSON has not, as their bytes.
-        let value = |name: &str, bytes: &[u8], text: &str| check(&values(name), bytes, text);
-        value("u8", &[200], "200");
-        value("i16", &(-2i16).to_le_bytes(), "-2");
-        value("u64", &u64::MAX.to_le_bytes(), "18446744073709551615");
-        value("u128", &u128::MAX.to_le_bytes(), "340282366920938463463374607431768211455");
-        value("i128", &i128::MIN.to_le_bytes(), "-170141183460469231731687303715884105728");
-        value("f32", &0.1f32.to_le_bytes(), "0.1");
-        value("f64", &f64::MIN_POSITIVE.to_le_bytes(), "2.2250738585072014e-308");
-        value("f64", &(-0.0f64).to_le_bytes(), "-0.0");
-        value("f64", &f64::INFINITY.to_le_bytes(), r#"{"hex":"000000000000f07f"}"#);
-        value("bytes", &[], r#""""#);
-        value("string", "hex:".as_bytes(), r#""hex:""#);
-        value("nothing", &[], "null");
-        value("my::Struct", &[1, 2], r#"{"hex":"0102"}"#);
-        value("u64", &[1], r#"{"hex":"01"}"#);
-        value("string", &[0xff], r#"{"hex":"ff"}"#);
-    }
-
-    #[test]
-    fn what_is_no_text_of_the_type_is_refused() {
-        // Proves that nothing is rounded, cut or guessed.
-        for (name, json) in [
-            ("u8", "256"),
-            ("u8", "-1"),
-            ("i8", "128"),
-            ("u8", "1.0"),
-            ("u8", r#""1""#),
-            ("u8", "+1"),
-            ("f64", "1e999"),
-            ("f64", "inf"),
-            ("bytes", r#""0""#),
-            ("bytes", r#""0g""#),
-            ("string", "1"),
-            ("nothing", "0"),
-            ("u8", r#"{"hex":"0"}"#),
-            ("u8", r#"{"hex":"00","more":1}"#),
-            ("my::Struct", "1"),
-        ] {
-            assert!(values(name).read_json(json).is_err(), "{name} {json}");
-        }
-        for json in ["1", "[1]", r#"[1,"a",2]"#, r#"["a",1]"#] {
-            assert!(Column::keys("(u32, string)").read_json(json).is_err(), "{json}");
-        }
-        for (name, json) in [
-            ("option of nothing", "1"),
-            ("option of nothing", "[]"),
-            ("option of u8", "[1]"),
-            ("fields (u8, string)", "[1]"),
-            ("fields (u8, string)", r#"{"0":1}"#),
-            ("bool", "1"),
-            ("char", r#""ab""#),
-        ] {
-            assert!(values(name).read_json(json).is_err(), "{name} {json}");
-        }
-        for name in ["f64", "nothing", "[f32; 2]", "option of f64", "[u8]", "[u8; 02]", "fields (u8, u8)"] {
-            assert!(Column::keys(name).is_fixed8().is_none(), "{name} is no type of keys");
-        }
-        assert!(values("(u8, u8)").read_json("[1,2]").is_err(), "which is a type's of a program's own");
-        for json in [r#""01""#, r#""010203""#, r#""01g2""#, "1"] {
-            assert!(Column::keys("2 bytes").read_json(json).is_err(), "{json}");
-        }
-        assert_eq!(Column::keys("8 bytes").is_fixed8(), Some(true));
-        assert_eq!(Column::keys("08 bytes").is_fixed8(), None);
-        assert!(values("my::Struct").read_cell("01").is_err());
-        assert_eq!(values("string").cell(&[0xff]), None, "a string's cell has no other form");
-    }
 }
