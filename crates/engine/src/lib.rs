@@ -68,7 +68,7 @@ pub use cc::{
     Adaptive, ConcurrencyControl, DlDetect, HStore, MultiVersion, NoWait, Occ, Serializable, Silo, Snapshot,
     TicToc, TimestampOrdering, WaitDie,
 };
-pub use db::{Batch, Database, Expiry, Handle, Sequence, Sweeper, TableInfo};
+pub use db::{Batch, Database, Expiry, Handle, Publisher, Sequence, Sweeper, TableInfo};
 pub use error::{Error, Result};
 pub use index::{Front, IndexKind};
 pub use ops::{Claim, Savepoint};
@@ -115,9 +115,9 @@ pub mod changes {
     pub use crate::wal::{ChangePosition, InvalidPosition};
 }
 
-/// For programs that look after databases: backups, checks, salvage, tables without their types.
+/// For programs that look after databases: backups, checks, salvage, published statistics, tables without their types.
 pub mod tools {
-    pub use crate::db::salvage;
+    pub use crate::db::{Published, published, salvage};
     pub use crate::durable::{
         Backup, FileReport, OpenCheck, Salvage, SalvageOptions, SalvagedTable, Verification, backup, verify,
     };

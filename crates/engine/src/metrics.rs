@@ -124,8 +124,29 @@ macro_rules! counters {
                 $(self.$name += worker.$name.get();)*
                 self.breakdown.add(&worker.profile.breakdown());
             }
+
+            /// The counters by their names, and the parts, to be written and read one by one.
+            pub(crate) fn split(&mut self) -> (Vec<(&'static str, &mut u64)>, Parts<'_>) {
+                let Statistics {
+                    $($name,)*
+                    locks_awaited, memory, log, archive, checkpoints, room, latency,
+                    stalls: _, log_condition: _, breakdown: _,
+                } = self;
+                let counters = vec![$((stringify!($name), $name),)* ("locks_awaited", locks_awaited)];
+                (counters, Parts { memory, log, archive, checkpoints, room, latency })
+            }
         }
     };
+}
+
+/// Parts of [`Statistics`].
+pub(crate) struct Parts<'s> {
+    pub(crate) memory: &'s mut MemoryStatistics,
+    pub(crate) log: &'s mut LogStatistics,
+    pub(crate) archive: &'s mut ArchiveStatistics,
+    pub(crate) checkpoints: &'s mut CheckpointStatistics,
+    pub(crate) room: &'s mut RoomStatistics,
+    pub(crate) latency: &'s mut LatencyStatistics,
 }
 
 counters! {

@@ -9,6 +9,8 @@ mod handle;
 mod indexes;
 mod open;
 mod projections;
+mod published;
+mod publisher;
 mod restore;
 mod schema;
 mod sequence;
@@ -19,6 +21,8 @@ mod worker;
 pub use catalog::{TableInfo, salvage};
 pub use expiry::Expiry;
 pub use handle::{Batch, Handle};
+pub use published::{Published, published};
+pub use publisher::Publisher;
 pub use restore::{Past, restore, restore_with_planted};
 pub use sequence::Sequence;
 pub use sweeper::Sweeper;
@@ -41,6 +45,7 @@ use crate::table::{
 };
 use crate::txn::{Closure, Each, Transaction, Txn, WorkerHost, run_in_turn, run_to_commit};
 use crate::wal;
+use publisher::Publication;
 use std::fmt;
 use std::ops::{AsyncFn, AsyncFnMut};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -78,12 +83,17 @@ struct Owner<C: ConcurrencyControl> {
     engine: Arc<Engine<C>>,
     executor: Arc<Executor<TxnState<C>>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    /// The last one that was begun.
+    publication: Mutex<Option<Arc<Publication>>>,
     /// Dropped after the workers, which may have to wait for the log.
     durable: Option<Durable>,
 }
 
 impl<C: ConcurrencyControl> Owner<C> {
-    fn end_workers(&mut self) {
+    fn end_threads(&mut self) {
+        if let Some(publication) = self.publication.get_mut().unwrap_or_else(PoisonError::into_inner).take() {
+            publication.end();
+        }
         self.executor.close();
         for t in self.threads.get_mut().unwrap_or_else(PoisonError::into_inner).drain(..) {
             // The last handle may go inside a transaction, on a worker: that one ends by itself.
@@ -97,7 +107,7 @@ impl<C: ConcurrencyControl> Owner<C> {
 
 impl<C: ConcurrencyControl> Drop for Owner<C> {
     fn drop(&mut self) {
-        self.end_workers();
+        self.end_threads();
     }
 }
 
@@ -179,7 +189,8 @@ impl<C: ConcurrencyControl> Database<C> {
                 }
             }
         }
-        Ok(Database(Arc::new(Owner { engine, executor, threads: Mutex::new(threads), durable })))
+        let (threads, publication) = (Mutex::new(threads), Mutex::default());
+        Ok(Database(Arc::new(Owner { engine, executor, threads, publication, durable })))
     }
 
     /// The table of this name: created, or opened if it exists with the same types.

@@ -226,7 +226,7 @@ impl<C: ConcurrencyControl> Database<C> {
 
 impl<C: ConcurrencyControl> Owner<C> {
     fn close(mut self) -> Result<()> {
-        self.end_workers();
+        self.end_threads();
         if let (Durability::None, Some(durable), false) =
             (self.engine.options.durability, &self.durable, self.engine.is_read_only())
         {

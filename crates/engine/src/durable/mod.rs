@@ -267,8 +267,8 @@ impl<C: ConcurrencyControl> Recovered<C> {
         let checkpoints = Some(checkpoints.map_err(refused)?);
         let watch = |log: &Writer| WatchThread::spawn(log.clone(), wait_ns_max, listeners);
         let watch = told.log.as_ref().map(watch).transpose().map_err(refused)?;
-        let mark = Some(mark);
-        Ok(Durable { watch, checkpoints, flusher, mark, told, recovery, files, storage, _lock: lock })
+        let (mark, told) = (Some(mark), Arc::new(told));
+        Ok(Durable { watch, checkpoints, flusher, mark, told, recovery, files, storage, lock })
     }
 }
 
@@ -280,13 +280,13 @@ pub(crate) struct Durable {
     flusher: Option<FlusherThread>,
     /// None once it has been published.
     mark: Option<Mark>,
-    told: Told,
+    told: Arc<Told>,
     recovery: Recovery,
     files: LogFiles,
     storage: Arc<dyn Storage>,
     /// Last: then another process may open the directory; unless a write is on its way still. None where there can be
     /// no lock, as nothing is written.
-    _lock: Arc<Option<LockGuard>>,
+    lock: Arc<Option<LockGuard>>,
 }
 
 /// What is asked about a database while it is open.
@@ -307,6 +307,33 @@ impl Told {
             listeners: Arc::default(),
         }
     }
+
+    fn add_to(&self, statistics: &mut Statistics) {
+        let Told { status, log, clock, .. } = self;
+        statistics.checkpoints = status.statistics(log.as_ref().map(Writer::appended_lsn), clock.now_ns());
+        if let Some(log) = log {
+            (statistics.log_condition, statistics.room) = (log.condition(), log.room().statistics());
+        }
+    }
+}
+
+/// What a thread has that tells others of an open database. The directory stays locked as long as there is one.
+pub(crate) struct Observer {
+    told: Arc<Told>,
+    storage: Arc<dyn Storage>,
+    _lock: Arc<Option<LockGuard>>,
+}
+
+impl Observer {
+    /// As [`Durable::add_to`].
+    pub(crate) fn add_to(&self, statistics: &mut Statistics) {
+        self.told.add_to(statistics);
+    }
+
+    /// Where the files are.
+    pub(crate) fn storage(&self) -> &Arc<dyn Storage> {
+        &self.storage
+    }
 }
 
 impl Durable {
@@ -318,18 +345,20 @@ impl Durable {
         storage: Arc<dyn Storage>,
         lock: Option<LockGuard>,
     ) -> Durable {
-        let _lock = Arc::new(lock);
+        let (lock, told) = (Arc::new(lock), Arc::new(told));
         let (watch, checkpoints, flusher, mark) = (None, None, None, None);
-        Durable { watch, checkpoints, flusher, mark, told, recovery, files, storage, _lock }
+        Durable { watch, checkpoints, flusher, mark, told, recovery, files, storage, lock }
     }
 
     /// Adds what is known of the log, of checkpoints and of room.
     pub(crate) fn add_to(&self, statistics: &mut Statistics) {
-        let Told { status, log, clock, .. } = &self.told;
-        statistics.checkpoints = status.statistics(log.as_ref().map(Writer::appended_lsn), clock.now_ns());
-        if let Some(log) = log {
-            (statistics.log_condition, statistics.room) = (log.condition(), log.room().statistics());
-        }
+        self.told.add_to(statistics);
+    }
+
+    /// For a thread that tells others of the database.
+    pub(crate) fn observer(&self) -> Observer {
+        let (told, storage) = (self.told.clone(), self.storage.clone());
+        Observer { told, storage, _lock: self.lock.clone() }
     }
 
     /// Has this one told of events from now on.

@@ -1,0 +1,232 @@
+//! The thread that publishes a database's statistics.
+//!
+//! Invariants:
+//! - After [`Publication::end`] nothing is written any more; the file is gone, unless the disk does not answer.
+//! - The directory stays locked while the thread is there: what it writes and removes is its own database's.
+
+use super::Database;
+use super::published::{NAME, Published, TEMPORARY, check_ours};
+use crate::cc::ConcurrencyControl;
+use crate::durable::Observer;
+use crate::error::{Error, Result};
+use crate::exec::quietly;
+use crate::kernel::Engine;
+use crate::storage::{Holder, OpenMode, Storage};
+use crate::sync::{Condvar, Mutex, lock, wait_timeout};
+use std::fmt;
+use std::io::ErrorKind;
+use std::sync::{Arc, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+/// The shortest time between two writes.
+const INTERVAL_MIN: Duration = Duration::from_millis(10);
+/// Nobody waits longer at once.
+const WAIT_MAX: Duration = Duration::from_secs(3600);
+
+/// A thread that publishes a database's statistics; made by [`Database::publish_statistics`]. Dropped, it ends, and what it has published
+/// is removed; so it is when the database is closed.
+#[must_use = "the thread ends when this is dropped"]
+pub struct Publisher(Arc<Publication>);
+
+/// What the thread and those that may end it share.
+pub(super) struct Publication {
+    state: Mutex<State>,
+    signal: Condvar,
+    /// How long is waited for the thread's end: the disk may not answer it.
+    end_wait: Duration,
+}
+
+#[derive(Default)]
+struct State {
+    is_over: bool,
+    /// The thread is no more, or was never there.
+    has_ended: bool,
+    error: Option<Error>,
+}
+
+impl fmt::Debug for Publisher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Publisher").finish_non_exhaustive()
+    }
+}
+
+impl<C: ConcurrencyControl> Database<C> {
+    /// Starts a thread that writes the [`statistics`](Self::statistics) to a file in the database's directory, each time that `interval` has
+    /// passed, a hundredth of a second at least; the first time before this returns. Other processes read it by
+    /// [`tools::published`](crate::tools::published), and people by `braid stats`.
+    ///
+    /// The file, `statistics`, is replaced as a whole, is not synced, and belongs to no backup. It is removed when the [`Publisher`] is
+    /// dropped and when the database is closed, and stays where the process is killed. A publisher from before ends: there
+    /// is one at a time.
+    ///
+    /// After an error the thread tries again when `interval` has passed: see [`Publisher::take_error`]. [`Error::InMemory`] for a database
+    /// without files, [`Error::ReadOnly`] for one that was opened to be read, [`Error::Storage`] if the file cannot be written or
+    /// somebody else has one of that name there, [`Error::NoThread`] if the system refuses a thread.
+    ///
+    /// ```
+    /// # use braiddb::{Database, Options, Table};
+    /// # use std::time::Duration;
+    /// # let directory = std::env::temp_dir().join(format!("braid-publisher-{}", std::process::id()));
+    /// # let options = Options { workers: 1, log_segment_bytes: 1 << 20, ..Options::default() };
+    /// let db = Database::open(&directory, options)?;
+    /// let publisher = db.publish_statistics(Duration::from_secs(1))?;
+    /// assert!(directory.join("statistics").exists()); // `braid stats --watch` shows it
+    /// drop(publisher);
+    /// assert!(!directory.join("statistics").exists());
+    /// # drop(db);
+    /// # std::fs::remove_dir_all(directory).expect("it was made above");
+    /// # Ok::<(), braiddb::Error>(())
+    /// ```
+    pub fn publish_statistics(&self, interval: Duration) -> Result<Publisher> {
+        let owner = &self.0;
+        let observer = owner.durable.as_ref().ok_or(Error::InMemory)?.observer();
+        if owner.engine.is_read_only() {
+            return Err(Error::ReadOnly);
+        }
+        let storage = observer.storage().clone();
+        [NAME, TEMPORARY].iter().try_for_each(|name| check_ours(&*storage, name))?;
+        let mut current = owner.publication.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(before) = current.take() {
+            before.end();
+        }
+        let engine = owner.engine.clone();
+        let end_wait = Duration::from_nanos(engine.options.log_wait_ns_max());
+        let (state, signal) = (Mutex::default(), Condvar::new());
+        let publication = Arc::new(Publication { state, signal, end_wait });
+        let since_unix_ns = engine.clock.unix_ns();
+        let source = Source { engine, observer, since_unix_ns, interval: interval.max(INTERVAL_MIN) };
+        source.publish()?;
+        let of_thread = publication.clone();
+        let life = move || of_thread.run(source);
+        let spawned = thread::Builder::new().name("braid publisher".into()).spawn(life);
+        if let Err(error) = spawned {
+            remove(&*storage)?;
+            return Err(Error::NoThread { reason: error.to_string() });
+        }
+        *current = Some(publication.clone());
+        Ok(Publisher(publication))
+    }
+}
+
+/// What is published, and where.
+struct Source<C: ConcurrencyControl> {
+    engine: Arc<Engine<C>>,
+    observer: Observer,
+    since_unix_ns: u64,
+    interval: Duration,
+}
+
+impl<C: ConcurrencyControl> Source<C> {
+    fn publish(&self) -> Result<()> {
+        let mut statistics = self.engine.statistics();
+        self.observer.add_to(&mut statistics);
+        let clock = &self.engine.clock;
+        let holder = Holder::this_process(0);
+        let published = Published {
+            pid: holder.pid.into(),
+            program: holder.program,
+            since_unix_ns: self.since_unix_ns,
+            written_unix_ns: clock.unix_ns(),
+            clock_ns: clock.now_ns(),
+            interval_ns: u64::try_from(self.interval.as_nanos()).unwrap_or(u64::MAX),
+            statistics,
+        };
+        let storage = &**self.observer.storage();
+        let create = || storage.open(TEMPORARY, OpenMode::CreateNew);
+        let file = match create() {
+            // An attempt before has left it.
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                storage.remove(TEMPORARY)?;
+                create()?
+            }
+            file => file?,
+        };
+        file.write_all_at(0, published.text().as_bytes())?;
+        drop(file);
+        Ok(storage.rename(TEMPORARY, NAME)?)
+    }
+}
+
+/// Removes what is published.
+fn remove(storage: &dyn Storage) -> Result<()> {
+    let mut removed = Ok(());
+    for name in [TEMPORARY, NAME] {
+        match storage.remove(name) {
+            Err(error) if error.kind() != ErrorKind::NotFound => removed = Err(error.into()),
+            Ok(()) | Err(_) => {}
+        }
+    }
+    removed
+}
+
+impl Publication {
+    /// The life of the thread.
+    fn run<C: ConcurrencyControl>(&self, source: Source<C>) {
+        while self.rest(source.interval) {
+            self.note(|| source.publish());
+        }
+        self.note(|| remove(&**source.observer.storage()));
+        // The lock of the directory goes before anybody hears of it.
+        drop(source);
+        lock(&self.state).has_ended = true;
+        self.signal.notify_all();
+    }
+
+    /// Keeps the error of what was done.
+    fn note(&self, act: impl FnOnce() -> Result<()>) {
+        let mut outcome = Ok(());
+        if let Err(message) = quietly(|| outcome = act()) {
+            outcome = Err(Error::Panicked(message));
+        }
+        if let Err(error) = outcome {
+            lock(&self.state).error = Some(error);
+        }
+    }
+
+    /// Returns false if the thread is to end.
+    fn rest(&self, time: Duration) -> bool {
+        let mut left = time;
+        let mut state = lock(&self.state);
+        while !state.is_over && !left.is_zero() {
+            let some = left.min(WAIT_MAX);
+            let timed_out;
+            (state, timed_out) = wait_timeout(&self.signal, state, some);
+            left = if timed_out { left - some } else { left };
+        }
+        !state.is_over
+    }
+
+    /// Ends the thread, and waits for that as long as anything waits for the disk.
+    pub(super) fn end(&self) {
+        let mut state = lock(&self.state);
+        state.is_over = true;
+        self.signal.notify_all();
+        let mut left = self.end_wait;
+        while !state.has_ended && !left.is_zero() {
+            let some = left.min(WAIT_MAX);
+            let timed_out;
+            (state, timed_out) = wait_timeout(&self.signal, state, some);
+            left = if timed_out { left - some } else { left };
+        }
+    }
+}
+
+impl Publisher {
+    /// The last error that it has met since this was called before: the file could not be written, or removed. It goes on after one.
+    pub fn take_error(&self) -> Option<Error> {
+        lock(&self.0.state).error.take()
+    }
+
+    /// Ends it, as dropping it does, and says whether all has gone well since [`take_error`](Self::take_error) was called.
+    pub fn stop(self) -> Result<()> {
+        self.0.end();
+        self.take_error().map_or(Ok(()), Err)
+    }
+}
+
+impl Drop for Publisher {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
