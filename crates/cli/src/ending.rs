@@ -1,14 +1,16 @@
 //! Ending on an interrupt and on a closed output pipe.
 
-use crate::database::open::Failure;
 use braid_bench::temporary;
 use std::any::Any;
 use std::error::Error;
 use std::io;
 use std::panic::{self, AssertUnwindSafe};
 use std::process;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::thread;
+
+/// What went wrong, with what to do about it.
+pub type Failure = Box<dyn Error>;
 
 /// The exit code if the output pipe was closed.
 pub const UNREAD: u8 = 141;
@@ -18,16 +20,44 @@ const INTERRUPTED: i32 = 130;
 /// Set before the temporary directories are removed: what fails afterwards may fail for the want of them.
 static IS_INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
+/// The exit code after an interrupt, or [`NOTED`].
+static ON_INTERRUPT: AtomicI32 = AtomicI32::new(INTERRUPTED);
+
+/// In place of an exit code: the command goes on, and asks by [`take_interrupt`].
+const NOTED: i32 = -1;
+
+static IS_NOTED: AtomicBool = AtomicBool::new(false);
+
 /// On SIGINT, removes the temporary directories and exits with code 130. (Other signals leave them.)
 pub fn remove_on_interrupt() {
     let end = || {
+        let code = ON_INTERRUPT.load(Ordering::SeqCst);
+        if code == NOTED {
+            IS_NOTED.store(true, Ordering::SeqCst);
+            return;
+        }
         IS_INTERRUPTED.store(true, Ordering::SeqCst);
         temporary::remove_all();
-        process::exit(INTERRUPTED);
+        process::exit(code);
     };
     if let Err(error) = ctrlc::set_handler(end) {
         eprintln!("an interrupt will leave temporary files: {error}");
     }
+}
+
+/// From now on an interrupt is how the command ends that is under way: with code 0.
+pub fn succeed_on_interrupt() {
+    ON_INTERRUPT.store(0, Ordering::SeqCst);
+}
+
+/// From now on an interrupt is only noted.
+pub fn note_interrupts() {
+    ON_INTERRUPT.store(NOTED, Ordering::SeqCst);
+}
+
+/// Whether there was an interrupt since this was asked before.
+pub fn take_interrupt() -> bool {
+    IS_NOTED.swap(false, Ordering::SeqCst)
 }
 
 /// Runs a command. `println!` panics if the output pipe is closed; that is an error like any other here, without a message. A

@@ -41,6 +41,8 @@ enum Command {
     Backup(database::backup::BackupArgs),
     /// Says what a database on disk is made of: tables, checkpoint, log
     Info(database::info::InfoArgs),
+    /// Prints what the program counts that has a database open, once or as rates over time
+    Stats(database::stats::StatsArgs),
     /// Lists the tables of a database on disk
     Tables(database::look::TablesArgs),
     /// Prints the value of one row of a database on disk
@@ -88,6 +90,7 @@ fn run(command: &Command) -> Result<(), database::open::Failure> {
         Command::History(args) => history::history(args),
         Command::Backup(args) => database::backup::backup(args),
         Command::Info(args) => database::info::info(args),
+        Command::Stats(args) => database::stats::stats(args),
         Command::Tables(args) => database::look::tables(args),
         Command::Get(args) => database::look::get(args),
         Command::Scan(args) => database::look::scan(args),

@@ -1,5 +1,7 @@
 //! Opening the database in a directory, with a progress bar where a terminal shows it.
 
+pub use crate::ending::Failure;
+
 use braiddb::checkpoint::{self, Identity};
 use braiddb::metrics::{LogCondition, SystemClock};
 use braiddb::recovery::{Progress, RecoveryStage};
@@ -8,9 +10,6 @@ use braiddb::{Database, Error, Options, wal};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::path::Path;
 use std::sync::Arc;
-
-/// What went wrong, with what to do about it.
-pub type Failure = Box<dyn std::error::Error>;
 
 /// The database in this directory, recovered to be read.
 pub fn read(path: &Path) -> Result<Database, Failure> {
