@@ -10,6 +10,7 @@ pub mod look;
 pub mod open;
 pub mod restore;
 pub mod salvage;
+pub mod shell;
 pub mod stats;
 
 mod text;

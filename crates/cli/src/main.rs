@@ -43,6 +43,8 @@ enum Command {
     Info(database::info::InfoArgs),
     /// Prints what the program counts that has a database open, once or as rates over time
     Stats(database::stats::StatsArgs),
+    /// Looks into a database on disk and changes its rows, command by command
+    Shell(database::shell::ShellArgs),
     /// Lists the tables of a database on disk
     Tables(database::look::TablesArgs),
     /// Prints the value of one row of a database on disk
@@ -91,6 +93,7 @@ fn run(command: &Command) -> Result<(), database::open::Failure> {
         Command::Backup(args) => database::backup::backup(args),
         Command::Info(args) => database::info::info(args),
         Command::Stats(args) => database::stats::stats(args),
+        Command::Shell(args) => database::shell::shell(args),
         Command::Tables(args) => database::look::tables(args),
         Command::Get(args) => database::look::get(args),
         Command::Scan(args) => database::look::scan(args),

@@ -11,13 +11,20 @@ use clap::Args;
 use indicatif::HumanBytes;
 use serde_json::json;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Which database.
 #[derive(Args, Debug)]
 pub struct InfoArgs {
     /// The database's directory, which no process may have open; it is only read
     path: PathBuf,
+    #[command(flatten)]
+    form: Form,
+}
+
+/// How it is written.
+#[derive(Args, Debug)]
+pub struct Form {
     /// Print a JSON object
     #[arg(long)]
     json: bool,
@@ -56,17 +63,23 @@ struct Info {
 
 /// Runs `braid info`.
 pub fn info(args: &InfoArgs) -> Result<(), Failure> {
-    let storage = existing(&args.path)?;
+    existing(&args.path)?;
+    let db = read(&args.path)?;
+    write(&db, &args.path, &args.form, &mut io::stdout().lock())?;
+    Ok(db.close()?)
+}
+
+/// Writes what the database is made of that is open in this directory.
+pub fn write(db: &Database, path: &Path, form: &Form, to: &mut dyn Write) -> Result<(), Failure> {
+    let storage = existing(path)?;
     let (log, rows) = (Files::of(&storage, "log-")?, Files::of(&storage, "rows-")?);
     let identity = Identity::read(&storage)?.ok_or("the database has no identity")?;
-    let db = read(&args.path)?;
-    let info = Info::of(&db, identity.database.0, log, rows)?;
-    let mut to = io::stdout().lock();
-    match args.json {
+    let info = Info::of(db, identity.database.0, log, rows)?;
+    match form.json {
         true => writeln!(to, "{}", info.json())?,
         false => info.lines().iter().try_for_each(|(what, text)| writeln!(to, "{what:<12}{text}"))?,
     }
-    Ok(db.close()?)
+    Ok(())
 }
 
 impl Info {

@@ -24,7 +24,7 @@ const BATCH_ROWS: usize = 4096;
 const BATCH_BYTES: usize = 1 << 20;
 
 /// No line is longer: the longest value, each byte of it written as six, and the rest.
-const LINE_BYTES_MAX: u64 = 6 * (VALUE_BYTES_MAX + KEY_BYTES_MAX) as u64 + (1 << 20);
+pub const LINE_BYTES_MAX: u64 = 6 * (VALUE_BYTES_MAX + KEY_BYTES_MAX) as u64 + (1 << 20);
 
 /// What to read, and into which database.
 #[derive(Args, Debug)]

@@ -5,7 +5,7 @@ use super::open::{Failure, read};
 use super::text::Column;
 use crate::sim::grouped;
 use braiddb::tools::RawTable;
-use braiddb::{Database, Front, TableInfo, Txn};
+use braiddb::{Database, Front, TableInfo, Transaction, Txn};
 use clap::Args;
 use serde_json::json;
 use std::io::{self, BufWriter, Write};
@@ -17,16 +17,30 @@ use std::path::PathBuf;
 pub struct TablesArgs {
     /// The database's directory, which no process may have open; it is only read
     path: PathBuf,
+    #[command(flatten)]
+    listing: Listing,
+}
+
+/// How tables are listed.
+#[derive(Args, Debug)]
+pub struct Listing {
     /// Print a JSON object per table
     #[arg(long)]
     json: bool,
 }
 
-/// Which row.
+/// Which row of which database.
 #[derive(Args, Debug)]
 pub struct GetArgs {
     /// The database's directory, which no process may have open; it is only read
     path: PathBuf,
+    #[command(flatten)]
+    row: OneRow,
+}
+
+/// Which row.
+#[derive(Args, Debug)]
+pub struct OneRow {
     /// The table
     table: String,
     /// The key: text without quotes, a number, bytes as hexadecimal digits, anything else as JSON
@@ -37,11 +51,18 @@ pub struct GetArgs {
     json: bool,
 }
 
-/// Which rows.
+/// Which rows of which database.
 #[derive(Args, Debug)]
 pub struct ScanArgs {
     /// The database's directory, which no process may have open; it is only read
     path: PathBuf,
+    #[command(flatten)]
+    rows: SomeRows,
+}
+
+/// Which rows.
+#[derive(Args, Debug)]
+pub struct SomeRows {
     /// The table
     table: String,
     /// Only keys that begin with this: first characters of text, first digits of bytes, first parts of a tuple as a JSON list,
@@ -63,18 +84,48 @@ pub struct ScanArgs {
     /// How rows are written
     #[arg(long, value_enum, default_value_t = Format::Json)]
     format: Format,
+    /// As `--format json`
+    #[arg(long, conflicts_with = "format")]
+    json: bool,
 }
 
 /// Runs `braid tables`.
 pub fn tables(args: &TablesArgs) -> Result<(), Failure> {
     let db = read(&args.path)?;
-    let (tables, mut to) = (db.tables(), BufWriter::new(io::stdout().lock()));
+    let mut to = BufWriter::new(io::stdout().lock());
+    write_tables(&db, &args.listing, &mut to)?;
+    to.flush()?;
+    Ok(db.close()?)
+}
+
+/// Runs `braid get`. It is an error if there is no such row.
+pub fn get(args: &GetArgs) -> Result<(), Failure> {
+    let db = read(&args.path)?;
+    write_row(&db, &db.begin()?, &args.row, &mut io::stdout())?;
+    Ok(db.close()?)
+}
+
+/// Runs `braid scan`.
+pub fn scan(args: &ScanArgs) -> Result<(), Failure> {
+    let db = read(&args.path)?;
+    let snapshot = db.begin()?;
+    snapshot.declare_read_only();
+    let mut to = BufWriter::new(io::stdout().lock());
+    write_some(&db, &snapshot, &args.rows, &mut to)?;
+    to.flush()?;
+    drop(snapshot);
+    Ok(db.close()?)
+}
+
+/// Writes the tables, with how many rows each has.
+pub fn write_tables(db: &Database, listing: &Listing, to: &mut dyn Write) -> Result<(), Failure> {
+    let tables = db.tables();
     let width = tables.iter().map(|table| table.name.len()).max().unwrap_or(0);
     for info in &tables {
-        let rows = count(&db, info)?;
+        let rows = count(db, info)?;
         let TableInfo { name, key_type, value_type, index, front, definitions, indexes, .. } = info;
         let has_front = *front == Front::Hash;
-        if args.json {
+        if listing.json {
             let front = if has_front { "hash" } else { "none" };
             let index = index.name();
             let line = json!({
@@ -96,34 +147,38 @@ pub fn tables(args: &TablesArgs) -> Result<(), Failure> {
             .iter()
             .try_for_each(|index| writeln!(to, "{:width$}    index {:?} {index}", "", index.name))?;
     }
-    to.flush()?;
-    Ok(db.close()?)
+    Ok(())
 }
 
-/// Runs `braid get`. It is an error if there is no such row.
-pub fn get(args: &GetArgs) -> Result<(), Failure> {
-    let db = read(&args.path)?;
-    let (info, table) = find(&db, &args.table)?;
-    let key = Column::keys(&info.key_type).read_cell(&args.key).map_err(|why| format!("the key: {why}"))?;
-    let found = db.begin()?.with(async |tx: &Txn| Ok(table.get(tx, &key).await?.map(<[u8]>::to_vec)))?;
-    let value = found.ok_or_else(|| format!("table {:?} has no row with key {}", info.name, args.key))?;
+/// Writes the value of a row, as the transaction sees it. It is an error if there is no such row.
+pub fn write_row(
+    db: &Database,
+    transaction: &Transaction,
+    row: &OneRow,
+    to: &mut dyn Write,
+) -> Result<(), Failure> {
+    let (info, table) = find(db, &row.table)?;
+    let key = read_key(&info, &row.key)?;
+    let found = transaction.with(async |tx: &Txn| Ok(table.get(tx, &key).await?.map(<[u8]>::to_vec)))?;
+    let value = found.ok_or_else(|| no_row(&info, &row.key))?;
     let values = Column::values(&info);
     let mut text = String::new();
-    match values.cell(&value).filter(|_| !args.json) {
+    match values.cell(&value).filter(|_| !row.json) {
         Some(cell) => text = cell,
         None => values.write_json(&value, &mut text),
     }
-    writeln!(io::stdout(), "{text}")?;
-    Ok(db.close()?)
+    Ok(writeln!(to, "{text}")?)
 }
 
-/// Runs `braid scan`.
-pub fn scan(args: &ScanArgs) -> Result<(), Failure> {
-    let db = read(&args.path)?;
-    let (info, table) = find(&db, &args.table)?;
+/// Writes rows, as the transaction sees them.
+pub fn write_some(
+    db: &Database,
+    transaction: &Transaction,
+    args: &SomeRows,
+    to: &mut dyn Write,
+) -> Result<(), Failure> {
+    let (info, table) = find(db, &args.table)?;
     let keys = Column::keys(&info.key_type);
-    let snapshot = db.begin()?;
-    snapshot.declare_read_only();
     let bound = |flag: &str, cell: &Option<String>| {
         let read = cell.as_ref().map(|cell| keys.read_cell(cell).map_err(|why| format!("--{flag}: {why}")));
         read.transpose()
@@ -131,25 +186,31 @@ pub fn scan(args: &ScanArgs) -> Result<(), Failure> {
     let rows = match &args.prefix {
         Some(prefix) => {
             let prefix = keys.read_prefix(prefix).map_err(|why| format!("--prefix: {why}"))?;
-            table.scan_prefix(&snapshot, &prefix)
+            table.scan_prefix(transaction, &prefix)
         }
         None => {
             let (from, to) = (bound("from", &args.from)?, bound("to", &args.to)?);
             let from = from.as_deref().map_or(Bound::Unbounded, Bound::Included);
             let to = to.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
-            table.range(&snapshot, from, to)?
+            table.range(transaction, from, to)?
         }
     };
     let rows = if args.reverse { rows.reverse() } else { rows };
-    let mut to = BufWriter::new(io::stdout().lock());
-    write_rows(&info, table, rows.limit(args.limit), args.format, &mut to)?;
-    to.flush()?;
-    drop(snapshot);
-    Ok(db.close()?)
+    write_rows(&info, table, rows.limit(args.limit), args.format, to)
+}
+
+/// The bytes of a key that was given as text.
+pub fn read_key(info: &TableInfo, text: &str) -> Result<Vec<u8>, String> {
+    Column::keys(&info.key_type).read_cell(text).map_err(|why| format!("the key: {why}"))
+}
+
+/// What is wrong if there is no row with this key.
+pub fn no_row(info: &TableInfo, key: &str) -> String {
+    format!("table {:?} has no row with key {key}", info.name)
 }
 
 /// The table of this name.
-fn find(db: &Database, name: &str) -> Result<(TableInfo, RawTable), Failure> {
+pub fn find(db: &Database, name: &str) -> Result<(TableInfo, RawTable), Failure> {
     let info = chosen(db, &[name.to_owned()])?.remove(0);
     let table = db.raw_table(name).expect("it is listed");
     Ok((info, table))

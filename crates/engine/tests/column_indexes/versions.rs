@@ -58,6 +58,26 @@ mod without {
     }
 }
 
+/// It is an enum, whose variants have columns of their own.
+mod varied {
+    use super::second;
+    use braiddb::Value;
+
+    #[derive(Value, Clone, Debug, PartialEq)]
+    #[braid(name = "person", version = 3, previous = second::Person)]
+    #[repr(u8)]
+    pub enum Person {
+        Known { name: String, city: String } = 1,
+        Unknown = 2,
+    }
+
+    impl From<second::Person> for Person {
+        fn from(of: second::Person) -> Person {
+            Person::Known { name: of.name, city: of.city }
+        }
+    }
+}
+
 fn two(name: &str, city: &str) -> second::Person {
     second::Person { died: Some(1852), city: city.into(), name: name.into() }
 }
@@ -134,6 +154,8 @@ fn versions_without_the_column() {
         "{removed}"
     );
     assert!(removed.contains("drop_index") && removed.contains("migrate"), "{removed}");
+    let varied = reason(db.table::<u64, varied::Person>("people"));
+    assert!(varied.starts_with("by city: there is no column \"city\" in person 3: one of u8 ("), "{varied}");
     assert!(!db.tables()[0].definitions.iter().any(|line| line.starts_with("person 3")));
     let retyped = reason(db.retype::<u64, third::Person>("people"));
     assert!(retyped.contains("drop_index"), "{retyped}");

@@ -1,0 +1,42 @@
+//! Commands from what is no terminal: line by line, without a prompt.
+
+use super::session::{Next, Session, UNDONE};
+use crate::database::load::LINE_BYTES_MAX;
+use crate::database::open::Failure;
+use crate::ending;
+use std::io::{self, BufRead, BufWriter, Read, Write};
+
+/// Does what the lines say, up to the last one or `exit`, and says on standard error what of it has failed. A command that fails undoes
+/// the transaction that it is part of: the script may rest on it. An error if any has failed.
+pub fn run(session: &mut Session, from: &mut dyn BufRead) -> Result<(), Failure> {
+    let mut to = BufWriter::new(io::stdout().lock());
+    let (mut failures, mut number, mut bytes) = (0u64, 0u64, Vec::new());
+    loop {
+        number += 1;
+        bytes.clear();
+        if from.take(LINE_BYTES_MAX + 1).read_until(b'\n', &mut bytes)? == 0 {
+            break;
+        }
+        if bytes.len() as u64 > LINE_BYTES_MAX {
+            return Err(format!("line {number}: it is longer than {LINE_BYTES_MAX} bytes").into());
+        }
+        let line = str::from_utf8(&bytes).map_err(|_| Failure::from("it is not UTF-8"));
+        match line.and_then(|line| session.run(line, &mut to)) {
+            Ok(Next::Line) => {}
+            Ok(Next::End) => break,
+            Err(error) if ending::is_unread(&*error) => return Err(error),
+            Err(error) => {
+                failures += 1;
+                to.flush()?; // what was printed before comes first
+                let undone = if session.fail() { UNDONE } else { "" };
+                writeln!(io::stderr(), "braid: line {number}: {error}{undone}")?;
+            }
+        }
+    }
+    to.flush()?;
+    match failures {
+        0 => Ok(()),
+        1 => Err("a command has failed".into()),
+        failures => Err(format!("{failures} commands have failed").into()),
+    }
+}
