@@ -241,6 +241,15 @@ fn a_database_is_checked_copied_and_salvaged() {
     assert!(printed(&directory, "backup db copy").starts_with("copied and checked: without a checkpoint"));
     assert!(refused(&directory, "backup db copy").contains("not empty"));
     let first = printed(&directory, "dump copy");
+    for line in ["backup db copied --json", "restore copied restored --json"] {
+        let json: serde_json::Value = serde_json::from_str(&printed(&directory, line)).unwrap();
+        assert_eq!((&json["checkpoint"], &json["rows"]), (&serde_json::Value::Null, &0.into()), "{json:#}");
+    }
+    assert_eq!(printed(&directory, "dump restored"), first);
+    directory.file("dump", &first);
+    let json: serde_json::Value =
+        serde_json::from_str(&printed(&directory, "load loaded dump --json")).unwrap();
+    assert_eq!((&json["rows"], &json["tables"]), (&24.into(), &9.into()));
     let log = directory.0.join("db").join("log-00000000000000000001");
     let mut bytes = fs::read(&log).unwrap();
     let at = bytes.windows(9).position(|window| window == b"line\nline").unwrap();
@@ -252,6 +261,14 @@ fn a_database_is_checked_copied_and_salvaged() {
     assert_eq!((&found["good"], &found["opens"]), (&false.into(), &false.into()), "{found:#}");
     assert!(String::from_utf8(output.stderr).unwrap().contains("braid salvage db NEW"));
     assert!(refused(&directory, "dump db").contains("`braid check db db` shows what is wrong"));
+    let json = printed(&directory, "salvage db other --json");
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((&json["complete"], &json["tables"][0]["rows"]), (&false.into(), &0.into()), "{json:#}");
+    assert_eq!(
+        json["damages"][0]["file"].as_str().map(|file| file.ends_with("log-00000000000000000001")),
+        Some(true),
+        "{json:#}"
+    );
     let salvaged = printed(&directory, "salvage db new");
     assert!(salvaged.contains("damaged: log-00000000000000000001 at offset "), "{salvaged}");
     assert!(refused(&directory, "salvage db new").contains("is not empty"));

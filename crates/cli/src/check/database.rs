@@ -1,8 +1,8 @@
 //! `braid check db`: whether the files of a database are as they were written, and whether it would open.
 
 use crate::database::open::{Bar, Failure, advise, existing};
+use crate::database::salvage::{cut, damage};
 use crate::sim::grouped;
-use braiddb::recovery::Damage;
 use braiddb::tools::{OpenCheck, Verification};
 use clap::Args;
 use serde_json::{Value, json};
@@ -92,15 +92,8 @@ fn object(found: &Verification) -> Value {
         "rows": found.rows,
         "records": found.records,
         "log_bytes": found.log_bytes,
-        "cut": found.cut.as_ref().map(|cut| {
-            json!({ "file": cut.file, "offset": cut.offset, "lsn": cut.lsn, "bytes": cut.bytes })
-        }),
+        "cut": found.cut.as_ref().map(cut),
         "closed": found.was_closed,
         "locked": found.was_locked,
     })
-}
-
-fn damage(damage: &Damage) -> Value {
-    let Damage { file, offset, lsn, reason } = damage;
-    json!({ "file": file, "offset": offset, "lsn": lsn, "reason": reason })
 }

@@ -2,7 +2,10 @@
 
 use super::open::{Failure, advise, empty, existing};
 use crate::sim::grouped;
+use braiddb::tools::Backup;
 use clap::Args;
+use serde_json::json;
+use std::io::{self, Write};
 use std::path::PathBuf;
 
 /// What to copy, and to where.
@@ -12,12 +15,20 @@ pub struct BackupArgs {
     path: PathBuf,
     /// A new directory for the copy
     destination: PathBuf,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
 }
 
 /// Runs the command.
 pub fn backup(args: &BackupArgs) -> Result<(), Failure> {
     let (from, to) = (existing(&args.path)?, empty(&args.destination)?);
     let done = braiddb::tools::backup(&from, &to).map_err(|error| advise(error, &args.path))?;
+    if args.json {
+        let Backup { checkpoint, rows, records, bytes, .. } = done;
+        let object = json!({ "checkpoint": checkpoint, "rows": rows, "records": records, "bytes": bytes });
+        return Ok(writeln!(io::stdout(), "{object:#}")?);
+    }
     let checkpoint = done.checkpoint.map_or("without a checkpoint".into(), |n| format!("checkpoint {n}"));
     println!(
         "copied and checked: {checkpoint}, {} rows and {} records of the log behind, {} bytes",

@@ -11,12 +11,13 @@ use braiddb::tools::RawTable;
 use braiddb::{Database, Handle, IndexInfo, KEY_BYTES_MAX, TableInfo, VALUE_BYTES_MAX};
 use clap::Args;
 use serde::{Deserialize, Deserializer};
+use serde_json::json;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 
 /// A transaction puts at most this many rows, of about this many bytes.
@@ -40,6 +41,9 @@ pub struct LoadArgs {
     /// The table, for CSV
     #[arg(long, required_if_eq("format", "csv"))]
     table: Option<String>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
 }
 
 /// Runs the command. Missing tables are created; a row replaces one with the same key. Everything that was loaded is
@@ -54,13 +58,17 @@ pub fn load(args: &LoadArgs) -> Result<(), Failure> {
         (Format::Csv, None) => unreachable!("the command line has it"),
     };
     let settled = loader.finish(read.is_ok());
-    let (rows, tables) = (grouped(loader.rows), loader.tables.len());
+    let (loaded, tables) = (loader.rows, loader.tables.len());
+    let rows = grouped(loaded);
     drop(loader);
     read.map_err(|Stopped { line, why }| {
         format!("{}, line {line}: {why} ({rows} rows before it are in the database)", args.file.display())
     })?;
     settled?;
     db.close()?;
+    if args.json {
+        return Ok(writeln!(io::stdout(), "{:#}", json!({ "rows": loaded, "tables": tables }))?);
+    }
     println!("{rows} rows of {tables} table{} were loaded", if tables == 1 { "" } else { "s" });
     Ok(())
 }

@@ -4,10 +4,12 @@ use super::open::{Bar, Failure, advise, empty, existing};
 use crate::sim::grouped;
 use braiddb::Options;
 use braiddb::metrics::SystemClock;
-use braiddb::recovery::Past;
+use braiddb::recovery::{Past, Restoration};
 use braiddb::storage::{FileStorage, Storage};
-use braiddb::wal::{Lsn, Until};
+use braiddb::wal::{Lsn, Until, Utc};
 use clap::Args;
+use serde_json::json;
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -27,6 +29,9 @@ pub struct RestoreArgs {
     /// A directory with more of the log: an archive, or that of the database if PATH is a backup
     #[arg(long)]
     archive: Vec<PathBuf>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
 }
 
 /// Runs the command.
@@ -47,6 +52,14 @@ pub fn restore(args: &RestoreArgs) -> Result<(), Failure> {
         braiddb::recovery::restore(&past, to, &Options::default(), clock, &mut |progress| bar.show(progress));
     let done = done.map_err(|error| advise(error, &args.path))?;
     drop(bar);
+    if args.json {
+        let Restoration { reached, checkpoint, rows, transactions, .. } = done;
+        let time = reached.unix_ns.map(|unix_ns| Utc(unix_ns).to_string());
+        let object = json!({
+            "lsn": reached.lsn.0, "time": time, "checkpoint": checkpoint, "rows": rows, "transactions": transactions
+        });
+        return Ok(writeln!(io::stdout(), "{object:#}")?);
+    }
     let from = done.checkpoint.map_or("the log alone".into(), |number| format!("checkpoint {number}"));
     println!(
         "restored to {}: {} rows of {from}, {} transactions of the log",

@@ -2,8 +2,10 @@
 
 use super::open::{Bar, Failure, advise, create, existing};
 use crate::sim::grouped;
-use braiddb::tools::{Salvage, SalvageOptions};
+use braiddb::recovery::{Cut, Damage};
+use braiddb::tools::{Salvage, SalvageOptions, SalvagedTable};
 use clap::Args;
+use serde_json::{Value, json};
 use std::io::{self, Write};
 use std::path::PathBuf;
 
@@ -17,6 +19,9 @@ pub struct SalvageArgs {
     /// Continue after damage of the log: more is salvaged, but rows may not be of one moment
     #[arg(long)]
     beyond_damage: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
 }
 
 /// Runs the command. Rows that are left out are printed, and are no error.
@@ -28,7 +33,36 @@ pub fn salvage(args: &SalvageArgs) -> Result<(), Failure> {
     let done = done.map_err(|error| advise(error, &args.path))?;
     drop(bar);
     to.close()?;
-    Ok(print(&done, &mut io::stdout().lock())?)
+    let to = &mut io::stdout().lock();
+    Ok(if args.json { writeln!(to, "{:#}", object(&done))? } else { print(&done, to)? })
+}
+
+fn object(done: &Salvage) -> Value {
+    let table = |of: &SalvagedTable| {
+        json!({
+            "table": of.name, "checkpoint": of.checkpoint, "rows": of.rows, "lost_blocks": of.lost_blocks,
+            "lost_rows": of.lost_rows, "changes": of.changes, "left_out_changes": of.left_out_changes,
+        })
+    };
+    json!({
+        "complete": done.is_complete(),
+        "tables": done.tables.iter().map(table).collect::<Vec<_>>(),
+        "transactions": done.transactions,
+        "damages": done.damages.iter().map(damage).collect::<Vec<_>>(),
+        "unknown_changes": done.unknown_changes,
+        "cut": done.cut.as_ref().map(cut),
+    })
+}
+
+/// What is damaged, as JSON.
+pub fn damage(damage: &Damage) -> Value {
+    let Damage { file, offset, lsn, reason } = damage;
+    json!({ "file": file, "offset": offset, "lsn": lsn, "reason": reason })
+}
+
+/// What is cut off the end of a log, as JSON.
+pub fn cut(cut: &Cut) -> Value {
+    json!({ "file": cut.file, "offset": cut.offset, "lsn": cut.lsn, "bytes": cut.bytes })
 }
 
 fn print(done: &Salvage, to: &mut impl Write) -> io::Result<()> {
