@@ -474,6 +474,9 @@ impl Error {
                 "the transaction's changes are longer than the limit of {bytes_max} bytes: \
                  split it, or open the database with a greater log_segment_bytes"
             ),
+            Error::OutOfMemory { limit_bytes } => {
+                write!(f, "the memory limit of {limit_bytes} bytes is reached")
+            }
             Error::NoSavepoint => f.write_str(NO_SAVEPOINT),
             Error::OperationsInFlight => f.write_str(IN_FLIGHT),
             Error::WouldWait => f.write_str("only the transaction's own operations can be awaited here"),
@@ -558,9 +561,6 @@ impl fmt::Display for Error {
             | Error::NoSnapshot { .. }
             | Error::UnknownFront { .. } => self.fmt_of_index(f),
             Error::Malformed { expected, bytes, row } => malformed::tell(f, expected, *bytes, row.as_deref()),
-            Error::OutOfMemory { limit_bytes } => {
-                write!(f, "the memory limit of {limit_bytes} bytes is reached")
-            }
             Error::KeyExists
             | Error::KeyTooLong { .. }
             | Error::ValueTooLong { .. }
@@ -603,6 +603,7 @@ impl fmt::Display for Error {
             | Error::OperationsInFlight
             | Error::WouldWait
             | Error::WouldDeadlock
+            | Error::OutOfMemory { .. }
             | Error::TransactionTooLarge { .. } => self.fmt_of_transaction(f),
             Error::InUse => f.write_str("the database cannot be closed: there are other handles of it"),
             Error::InMemory => f.write_str("the database is in memory and has no files"),

@@ -1,4 +1,4 @@
-//! Clearing a table, and dropping it: deleting all its rows by one record of the log.
+//! Clearing a table, and dropping it: deleting all its rows by one record of the log. Likewise dropping an index by columns.
 //!
 //! 1. Nothing is allowed with the table any more: a transaction that uses it is undone, and run again. Those that are open end.
 //! 2. The catalog says that the table has no rows. From this record of the log on it has none: recovery deletes what it had, and
