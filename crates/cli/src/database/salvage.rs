@@ -34,7 +34,11 @@ pub fn salvage(args: &SalvageArgs) -> Result<(), Failure> {
     drop(bar);
     to.close()?;
     let to = &mut io::stdout().lock();
-    Ok(if args.json { writeln!(to, "{:#}", object(&done))? } else { print(&done, to)? })
+    if args.json {
+        writeln!(to, "{:#}", object(&done))?;
+        return Ok(());
+    }
+    Ok(print(&done, to)?)
 }
 
 fn object(done: &Salvage) -> Value {
