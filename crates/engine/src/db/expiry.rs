@@ -58,7 +58,8 @@ impl<C: ConcurrencyControl> Database<C> {
     ///
     /// `name` is that of a secondary index by this moment, and all that is said of those holds: see [`Database::index`]. So it is
     /// declared each time that the database is opened, also for the rows that are there; `expires_at` looks at the row alone, not at
-    /// the clock; and no transaction of the calling thread may be open. Errors are those of `index`.
+    /// the clock; and no transaction of the calling thread may be open. Errors are those of `index`, and
+    /// [`Error::ReadOnly`] for a database that was opened to be read.
     ///
     /// Nothing is deleted by this: see [`Expiry::sweep`] and [`Expiry::sweep_every`].
     ///
@@ -87,6 +88,9 @@ impl<C: ConcurrencyControl> Database<C> {
         name: &str,
         expires_at: impl for<'v> Fn(&K, V::View<'v>) -> Option<SystemTime> + Send + Sync + 'static,
     ) -> Result<Expiry<K, V, C>> {
+        if self.engine().is_read_only() {
+            return Err(Error::ReadOnly); // nothing can be deleted
+        }
         let expires_ns: Arc<ExpiresNs<K, V>> =
             Arc::new(move |key, value| expires_at(key, value).and_then(unix_ns));
         let of_index = expires_ns.clone();
