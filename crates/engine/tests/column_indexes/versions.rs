@@ -155,7 +155,7 @@ fn versions_without_the_column() {
     );
     assert!(removed.contains("drop_index") && removed.contains("migrate"), "{removed}");
     let varied = reason(db.table::<u64, varied::Person>("people"));
-    assert!(varied.starts_with("by city: there is no column \"city\" in person 3: one of u8 ("), "{varied}");
+    assert!(varied.contains("there is no column \"name\" in person 3: one of u8 ("), "{varied}");
     assert!(!db.tables()[0].definitions.iter().any(|line| line.starts_with("person 3")));
     let retyped = reason(db.retype::<u64, third::Person>("people"));
     assert!(retyped.contains("drop_index"), "{retyped}");
