@@ -5,6 +5,7 @@
 use super::fields::{OwnedField, take_field};
 use super::key::{AsKey, Key};
 use super::value::Value;
+use super::variants::split;
 use crate::error::{Error, Result};
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ const NAME_BYTES_MAX: usize = 4096;
 #[derive(Clone, Debug)]
 pub(crate) enum FieldType {
     Simple(&'static Simple),
-    /// So many bytes, the same in keys and in values.
+    /// This many bytes, the same in keys and in values.
     Bytes(String, usize),
     Option(Box<FieldType>),
     Tuple(Vec<FieldType>),
@@ -176,29 +177,6 @@ pub(crate) fn tuple_of(parts: &[FieldType]) -> Option<String> {
 /// The names of the types in a tuple of values.
 pub(crate) fn parts_of_tuple(name: &str) -> Option<impl Iterator<Item = &str>> {
     name.strip_prefix("fields (")?.strip_suffix(')').map(split)
-}
-
-/// The parts between the commas that are not in parentheses.
-pub(crate) fn split(mut text: &str) -> impl Iterator<Item = &str> {
-    std::iter::from_fn(move || {
-        let (mut depth, whole) = (0u32, text);
-        if whole.is_empty() {
-            return None;
-        }
-        for (at, byte) in whole.bytes().enumerate() {
-            match byte {
-                b'(' => depth += 1,
-                b')' => depth = depth.saturating_sub(1),
-                b',' if depth == 0 => {
-                    text = &whole[at + 1..];
-                    return Some(whole[..at].trim());
-                }
-                _ => {}
-            }
-        }
-        text = "";
-        Some(whole.trim())
-    })
 }
 
 #[cfg(all(test, not(any(braid_shuttle, braid_loom))))]

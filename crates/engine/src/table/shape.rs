@@ -3,7 +3,8 @@
 
 use super::definitions;
 use super::description::Description;
-use super::field_type::{parts_of_tuple, split};
+use super::field_type::parts_of_tuple;
+use super::variants::split;
 
 /// The fields of a version of a type.
 pub(crate) struct Shape<'d> {

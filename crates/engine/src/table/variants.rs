@@ -69,8 +69,8 @@ impl<'t> OneOf<'t> {
         let open = start + text[start..].find('(')?;
         let (before, behind) = text.split_at_checked(open + 1)?;
         let end = closing(behind)?;
-        let variants = split(&behind[..end]).into_iter().map(Variant::of).collect::<Option<_>>()?;
-        Some(OneOf { before, variants, after: &behind[end + 1..] })
+        let variants: Vec<_> = split(&behind[..end]).map(Variant::of).collect::<Option<_>>()?;
+        (!variants.is_empty()).then_some(OneOf { before, variants, after: &behind[end + 1..] })
     }
 
     /// The variant with this one's number and name; the outer `None`: another one has one of these.
@@ -102,18 +102,23 @@ fn closing(text: &str) -> Option<usize> {
     })
 }
 
-/// The parts between the commas that are within no parentheses or braces.
-fn split(text: &str) -> Vec<&str> {
-    let (mut parts, mut depth, mut start) = (Vec::new(), 0, 0);
-    for (at, byte) in text.bytes().enumerate() {
-        depth = deeper(depth, byte);
-        if byte == b',' && depth == 0 {
-            parts.push(text[start..at].trim());
-            start = at + 1;
+/// The parts of a text between the commas that are within no parentheses or braces.
+pub(super) fn split(mut text: &str) -> impl Iterator<Item = &str> {
+    std::iter::from_fn(move || {
+        let (mut depth, whole) = (0, text);
+        if whole.is_empty() {
+            return None;
         }
-    }
-    parts.push(text[start..].trim());
-    parts
+        for (at, byte) in whole.bytes().enumerate() {
+            depth = deeper(depth, byte);
+            if byte == b',' && depth == 0 {
+                text = &whole[at + 1..];
+                return Some(whole[..at].trim());
+            }
+        }
+        text = "";
+        Some(whole.trim())
+    })
 }
 
 fn deeper(depth: usize, byte: u8) -> usize {
