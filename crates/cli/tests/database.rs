@@ -1,32 +1,20 @@
 //! The commands for a database on disk, as they are called: their output, their messages, their exit status.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod common;
+
 use braiddb::{Database, Key, Options, Plain, Table, Value};
+use common::Directory;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// A directory that is removed with it.
-struct Directory(PathBuf);
-
 impl Directory {
-    fn new(name: &str) -> Directory {
-        let path = std::env::temp_dir().join(format!("braid-cli-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&path);
-        fs::create_dir_all(&path).unwrap();
-        Directory(path)
-    }
-
+    /// A file in it.
     fn file(&self, name: &str, contents: &str) -> PathBuf {
         let path = self.0.join(name);
         fs::write(&path, contents).unwrap();
         path
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 

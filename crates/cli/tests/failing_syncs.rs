@@ -3,29 +3,14 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod common;
+
+use common::Directory;
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
 
 const ROWS: usize = 20_000;
-
-/// A directory that is removed with it.
-struct Directory(PathBuf);
-
-impl Directory {
-    fn new() -> Directory {
-        let path = std::env::temp_dir().join(format!("braid-failing-syncs-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&path);
-        std::fs::create_dir_all(&path).unwrap();
-        Directory(path)
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 fn braid(directory: &Path, words: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_braid")).current_dir(directory).args(words).output().unwrap()
@@ -49,7 +34,7 @@ fn load_with_failure(directory: &Path, calls: &str, nth: usize) -> Output {
 #[test]
 #[ignore = "needs strace"]
 fn a_failing_sync_is_reported_and_loses_nothing() {
-    let directory = Directory::new();
+    let directory = Directory::new("failing-syncs");
     let mut rows = "{\"table\":\"t\",\"key_type\":\"u64\",\"value_type\":\"u64\"}\n".to_string();
     for key in 0..ROWS {
         writeln!(rows, "{{\"table\":\"t\",\"key\":{key},\"value\":{key}}}").unwrap();

@@ -1,30 +1,15 @@
 //! `braid stats`: what is published is shown, and what is not, or not any more, is said.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod common;
+
 use braiddb::{Database, Options, Table};
+use common::Directory;
 use serde_json::Value;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Duration;
-
-/// A directory that is removed with it.
-struct Directory(PathBuf);
-
-impl Directory {
-    fn new(name: &str) -> Directory {
-        let path = std::env::temp_dir().join(format!("braid-cli-stats-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&path);
-        fs::create_dir_all(&path).unwrap();
-        Directory(path)
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
 
 fn command(directory: &Directory, line: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_braid"));
