@@ -1,8 +1,9 @@
-//! Secondary indexes by columns, which the database keeps: whoever writes rows maintains them, in whatever program, after whatever
+//! Secondary indexes by columns, which the database keeps: all programs that write rows maintain them, after whatever
 //! end of the one before.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod contended;
 mod extraction;
 mod lasting;
 mod refused;

@@ -82,7 +82,7 @@ fn two(name: &str, city: &str) -> second::Person {
     second::Person { died: Some(1852), city: city.into(), name: name.into() }
 }
 
-/// Proves that rows of all versions that have the columns are in the index, wherever their fields are, whoever has written them; also
+/// Proves that rows of all versions that have the columns are in the index, wherever their fields are, by whichever type they were written; also
 /// those of a version that a program brings that comes later.
 #[test]
 fn rows_of_several_versions() {

@@ -1,0 +1,70 @@
+//! Indexes that come and go while rows are written.
+
+use super::*;
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Of three cities, by a name that no other key has.
+fn any(key: u64, turn: u64) -> Person {
+    person(&format!("name {key}"), ["London", "Paris", "Rome"][(key + turn) as usize % 3])
+}
+
+/// Proves that, at one moment, the index has a row's key for each row of the table, and no other.
+fn check_same(db: &Database, people: People, by_city: ByCity) {
+    let (by_index, by_table) = db
+        .transact(|tx| {
+            let (mut by_index, mut by_table) = (BTreeSet::new(), BTreeSet::new());
+            let mut rows = tx.scan_by(by_city, ("", "")..);
+            while let Some(((city, name), key, _)) = rows.next()? {
+                by_index.insert((key, city, name));
+            }
+            let mut rows = tx.scan(people, 0..);
+            while let Some((key, person)) = rows.next()? {
+                by_table.insert((key, person.city, person.name));
+            }
+            Ok((by_index, by_table))
+        })
+        .unwrap();
+    assert_eq!(by_index, by_table);
+}
+
+/// Proves that an index that is declared and dropped over and over under writers has the table's rows whenever it is there, that writers
+/// meet nothing but conflicts, and that a database that is killed in between comes back with the index, if it was declared, whole.
+#[test]
+fn declared_and_dropped_under_writers() {
+    let storage = disk();
+    let db = open(&storage);
+    let people: People = db.table("people").unwrap();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|threads| {
+        for writer in 0..2 {
+            let (db, is_over) = (&db, &is_over);
+            threads.spawn(move || {
+                for turn in 0.. {
+                    if is_over.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    let key = turn * 7 % 40 + writer * 40;
+                    db.transact(|tx| match turn % 5 {
+                        0 => tx.delete(people, key).map(|_| ()),
+                        _ => tx.put(people, key, &any(key, turn)),
+                    })
+                    .unwrap();
+                    std::thread::sleep(Duration::from_micros(200)); // the disk is memory, and small
+                }
+            });
+        }
+        for _ in 0..12 {
+            let by_city: ByCity = db.index_on(people, "by city", &["city", "name"]).unwrap();
+            check_same(&db, people, by_city);
+            let again = open(&killed(&storage));
+            assert!(again.tables()[0].indexes.len() <= 1, "the declaration may be on its way to the log");
+            let people_again: People = again.table("people").unwrap();
+            let by_city = again.index_on(people_again, "by city", &["city", "name"]).unwrap();
+            check_same(&again, people_again, by_city);
+            db.drop_index("people", "by city").unwrap();
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+}
