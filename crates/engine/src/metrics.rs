@@ -41,7 +41,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// One transaction in so many has its latency measured.
+/// The latency of one transaction in this many is measured.
 pub(crate) const SAMPLE_EVERY: u64 = 16;
 
 const SUB_BITS: u32 = 3;

@@ -1,5 +1,5 @@
-//! Secondary indexes by columns, which the database keeps: under every scheme they are built when the database is opened, maintained by
-//! whoever writes, and unique.
+//! Secondary indexes by columns, which the database keeps: under every scheme they are built when the database is opened, maintained
+//! by all writers, and unique.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use braid_schemes as _;

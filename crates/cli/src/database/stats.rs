@@ -20,10 +20,10 @@ pub struct StatsArgs {
     path: PathBuf,
     #[command(flatten)]
     form: Form,
-    /// Print a line of rates after every so many seconds, as often as there are new statistics, until it is interrupted
+    /// Print a line of rates every SECONDS seconds, or as often as there are new statistics, until interrupted
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1", value_parser = seconds)]
     watch: Option<Duration>,
-    /// End after so many lines
+    /// End after this many lines
     #[arg(long, value_name = "LINES", requires = "watch", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
 }

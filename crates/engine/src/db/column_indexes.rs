@@ -58,7 +58,7 @@ impl<C: ConcurrencyControl> Database<C> {
         self.typed_index(table, &IndexInfo::new(name, columns, false))
     }
 
-    /// As [`index_on`](Self::index_on), but no two rows may have the same key, whoever writes them: see
+    /// As [`index_on`](Self::index_on), but no two rows may have the same key, by whichever program they are written: see
     /// [`unique_index`](Self::unique_index).
     pub fn unique_index_on<I: Key, K: Key, V: Value + ?Sized>(
         &self,
@@ -128,7 +128,7 @@ impl<C: ConcurrencyControl> Database<C> {
         open_index(engine, table, declared, keep)
     }
 
-    /// Builds all indexes that the database keeps, before anybody writes. (Where nobody can, they are built when they are asked for.)
+    /// Builds all indexes that the database keeps, before the first write. (In a database that is opened to be read, an index is built when it is asked for.)
     pub(super) fn build_kept_indexes(&self) -> Result<()> {
         debug_assert!(!self.engine().is_read_only());
         for table in self.engine().all_tables() {

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 /// The shortest time between two writes.
 const INTERVAL_MIN: Duration = Duration::from_millis(10);
-/// Nobody waits longer at once.
+/// The longest single wait; longer ones are made of several.
 const WAIT_MAX: Duration = Duration::from_secs(3600);
 
 /// A thread that publishes a database's statistics; made by [`Database::publish_statistics`]. Dropped, it ends, and what it has published
@@ -62,7 +62,7 @@ impl<C: ConcurrencyControl> Database<C> {
     ///
     /// After an error the thread tries again when `interval` has passed: see [`Publisher::take_error`]. [`Error::InMemory`] for a database
     /// without files, [`Error::ReadOnly`] for one that was opened to be read, [`Error::Storage`] if the file cannot be written or
-    /// somebody else has one of that name there, [`Error::NoThread`] if the system refuses a thread.
+    /// there is a file of that name which is something else, [`Error::NoThread`] if the system refuses a thread.
     ///
     /// ```
     /// # use braiddb::{Database, Options, Table};

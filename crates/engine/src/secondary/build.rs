@@ -133,8 +133,8 @@ fn publish<'b, C: ConcurrencyControl>(
     let description = Description { name: name.clone(), ..Description::default() };
     let entries = engine.new_table(DERIVED, kind, description)?;
     let said = entries.index.partitioning().say(leading_bits, engine.options.partitions);
-    debug_assert_eq!(said, Ok(()), "nobody else has the index");
-    // Whoever opens the table with a further version of its type meanwhile is before this, or sees the index.
+    debug_assert_eq!(said, Ok(()), "no other thread has the index");
+    // A caller that opens the table with a further version of its type is done before this, or sees the index.
     let _catalog = engine.tables.lock().expect("no panic while it is held");
     if let Some(columns) = &columns {
         let not_possible = |reason| Error::IndexedColumns { table: base.name(), index: name.clone(), reason };

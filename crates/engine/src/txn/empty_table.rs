@@ -89,7 +89,7 @@ pub(crate) fn drop_index<C: ConcurrencyControl>(
         index.entries.allow(Allowed::NothingDropped);
         index
     };
-    // (Whoever has seen it alive may still make entries; these few stay until the database goes.)
+    // (A transaction that has seen it alive may still make entries; these few stay until the database is closed.)
     if engine.await_older() { delete_all(engine, &index.entries) } else { Ok(()) }
 }
 

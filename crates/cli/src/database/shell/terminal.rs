@@ -16,7 +16,7 @@ use rustyline::{Context, Editor, Helper};
 use std::fs;
 use std::io::{self, BufWriter, StdoutLock, Write};
 
-/// So many lines are kept for later shells.
+/// Lines that are kept for later shells.
 const HISTORY_LINES_MAX: usize = 10_000;
 
 /// Reads commands and does what they say, until `exit` or the end of the input. An interrupt abandons the line, or what a command

@@ -7,7 +7,7 @@ use braiddb::tools::{self, Published};
 use std::path::Path;
 use std::time::Duration;
 
-/// What is published is late after so many intervals and so long.
+/// Statistics are late when they are older than this many of their intervals, and `LATE`.
 const LATE_INTERVALS: u32 = 3;
 const LATE: Duration = Duration::from_secs(2);
 
@@ -36,8 +36,8 @@ fn nothing(path: &Path) -> String {
     )
 }
 
-/// An error if nobody goes on to publish. (The lock is asked for only if it seems so: while it is held for a moment, nobody else could
-/// open the database.)
+/// Fails if no process goes on to publish. (The lock is taken only if it seems so: while it is held, no program can open the
+/// database.)
 fn check(storage: &FileStorage, published: &Published, path: &Path) -> Result<(), Failure> {
     let age = age(published);
     let is_late = age > Duration::from_nanos(published.interval_ns).saturating_mul(LATE_INTERVALS) + LATE;

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-/// The heads of the columns come again after so many lines.
+/// Lines after which the heads of the columns are printed again.
 const LINES_OF_HEAD: u64 = 20;
 
 /// What has come between two readings.
@@ -90,7 +90,7 @@ fn word(condition: &LogCondition) -> &'static str {
     }
 }
 
-/// Prints a line for each reading: with `json`, also for the first one. Ends after so many, or with an error when nobody publishes any more.
+/// Prints a line for each reading: with `json`, also for the first one. Ends after `count` of them, or with an error when no process publishes any more.
 pub fn watch(
     path: &Path,
     every: Duration,
