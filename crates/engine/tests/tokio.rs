@@ -1,0 +1,97 @@
+//! The engine beside tokio: handles in its tasks, and its futures inside transactions.
+#![cfg(not(any(braid_shuttle, braid_loom)))]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use braiddb::{Database, Error, Options, Table};
+use std::time::Duration;
+use tokio::runtime::{Builder, Runtime};
+use tokio::time::{sleep, timeout};
+
+fn runtime() -> Runtime {
+    Builder::new_multi_thread().worker_threads(2).enable_time().build().unwrap()
+}
+
+fn database() -> (Database, Table<u64, u64>) {
+    let db = Database::in_memory(Options { workers: 2, ..Options::default() }).unwrap();
+    let rows = db.table("rows").unwrap();
+    (db, rows)
+}
+
+/// Tasks that may move between threads await transactions.
+#[test]
+fn tasks_await_handles() {
+    let (db, rows) = database();
+    runtime().block_on(async {
+        let tasks: Vec<_> = (0..1000)
+            .map(|i: u64| {
+                let db = db.clone();
+                tokio::spawn(async move {
+                    db.run(async move |tx| {
+                        let count = tx.get(rows, i % 10).await?.unwrap_or(0);
+                        tx.put(rows, i % 10, count + 1).await
+                    })
+                    .await
+                })
+            })
+            .collect();
+        for task in tasks {
+            task.await.unwrap().unwrap();
+        }
+        let sum = db.run(async move |tx| {
+            let mut sum = 0;
+            tx.scan_all(rows).for_each(|_, count| sum += count).await?;
+            Ok(sum)
+        });
+        assert_eq!(sum.await.unwrap(), 1000);
+    });
+}
+
+/// A timeout drops the handle, and that undoes the transaction and gives free what it has locked.
+#[test]
+fn a_timeout_cancels() {
+    let (db, rows) = database();
+    runtime().block_on(async {
+        let never = db.run(async move |tx| {
+            tx.put(rows, 1, 1).await?;
+            std::future::pending::<()>().await;
+            Ok(())
+        });
+        assert!(timeout(Duration::from_millis(20), never).await.is_err());
+        // Meanwhile nobody else is kept from the row.
+        db.run(async move |tx| tx.insert(rows, 1, 2).await).await.unwrap();
+    });
+    assert_eq!(db.begin().unwrap().get(rows, 1).unwrap(), Some(2));
+}
+
+/// What needs a runtime is spawned on it, and awaited by its handle of the task: the transaction is parked meanwhile.
+#[test]
+fn a_transaction_awaits_a_task() {
+    let (db, rows) = database();
+    let runtime = runtime();
+    let on_runtime = runtime.handle().clone();
+    let stored = db.run(async move |tx| {
+        let price = on_runtime.spawn(async {
+            sleep(Duration::from_millis(5)).await;
+            250
+        });
+        let price = price.await.map_err(Error::user)?;
+        tx.put(rows, 1, price).await
+    });
+    stored.wait().unwrap();
+    assert_eq!(db.begin().unwrap().get(rows, 1).unwrap(), Some(250));
+}
+
+/// Without its runtime, a future of tokio's panics: an error that says so, and nothing is left of the transaction.
+#[test]
+fn a_timer_without_its_runtime_is_an_error() {
+    let (db, rows) = database();
+    let failed = db.run(async move |tx| {
+        tx.put(rows, 1, 1).await?;
+        sleep(Duration::from_millis(1)).await;
+        Ok(())
+    });
+    let error = failed.wait().unwrap_err();
+    assert!(matches!(error, Error::Panicked(_)), "{error}");
+    assert!(error.to_string().contains("Tokio"), "{error}");
+    assert_eq!(db.begin().unwrap().get(rows, 1).unwrap(), None);
+}
