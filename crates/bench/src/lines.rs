@@ -46,6 +46,12 @@ impl Point {
         self.0.get(field).and_then(Value::as_f64).unwrap_or(0.0)
     }
 
+    /// A field that is a list of numbers; empty where there is none.
+    pub(crate) fn numbers(&self, field: &str) -> Vec<f64> {
+        let list = self.0.get(field).and_then(Value::as_array);
+        list.map_or(Vec::new(), |list| list.iter().filter_map(Value::as_f64).collect())
+    }
+
     /// Whether its transactions write, where that is a parameter.
     pub(crate) fn writes(&self) -> bool {
         self.0.get("write").and_then(Value::as_bool).unwrap_or(false)

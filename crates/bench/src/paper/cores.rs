@@ -147,13 +147,13 @@ static PRESETS: [Preset; 6] = [
         comparisons: &[
             Comparison {
                 caption: "share of time: useful work and access to rows",
-                value: useful,
+                value: Some(useful),
                 base: Base::Nothing,
                 ..BY_SCHEME
             },
             Comparison {
                 caption: "share of time: waiting, back-off and aborted work",
-                value: lost,
+                value: Some(lost),
                 base: Base::Nothing,
                 ..BY_SCHEME
             },

@@ -338,7 +338,7 @@ static PRESETS: [Preset; 13] = [
         comparisons: &[Comparison {
             column: |point| Some(point.text("batch")),
             series: |point| format!("{} {}", work(point), point.text("mode")),
-            value: |point| point.number("mean_us"),
+            value: Some(|point| point.number("mean_us")),
             base: Base::FirstColumn,
             lines: true,
             ..Comparison::new("mean latency by that of batch 1", "transactions open at once (batch)")

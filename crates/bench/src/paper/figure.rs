@@ -51,8 +51,8 @@ pub(super) struct Comparison {
     pub(super) column: fn(&Point) -> Option<String>,
     /// The series of a result.
     pub(super) series: fn(&Point) -> String,
-    /// The figure.
-    pub(super) value: fn(&Point) -> f64,
+    /// The figure; `None`: throughput, of whose slices the ratios' ranges are.
+    pub(super) value: Option<fn(&Point) -> f64>,
     /// What it is divided by.
     pub(super) base: Base,
     pub(super) paper: &'static [PaperSeries],
@@ -104,6 +104,9 @@ pub(super) struct Line {
     /// The paper's; otherwise measured here.
     pub(super) is_paper: bool,
     pub(super) ratios: Vec<Option<f64>>,
+    /// The lowest and the highest ratio of the slices of throughput, each by the one of the same repeat.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) ranges: Vec<Option<(f64, f64)>>,
     #[serde(skip)]
     like: &'static str,
 }
@@ -181,7 +184,7 @@ impl Comparison {
             x_name,
             column: |point| Some(point.text("mode")),
             series: |_| "ours".to_owned(),
-            value: |point| point.number("transactions_per_s"),
+            value: None,
             base: Base::FirstColumn,
             paper: &[],
             same_scale: true,
@@ -200,35 +203,54 @@ impl Comparison {
         let columns = distinct(found.iter().map(|one| one.0.clone()).chain(of_paper));
         let find = |column: &str, series: &str, fits: &dyn Fn(&Point) -> bool| {
             let found = found.iter().find(|one| one.0 == column && one.1 == series && fits(one.2));
-            found.map(|one| (self.value)(one.2))
+            found.map(|one| one.2)
         };
-        let figure = |column: &str, series: &str| find(column, series, &|_| true);
+        let point = |column: &str, series: &str| find(column, series, &|_| true);
         let ratio = |column: &String, series: &String| {
-            let (above, below) = match self.base {
-                Base::Series(name) => (figure(column, series)?, figure(column, name)?),
-                Base::Column(name) => (figure(column, series)?, figure(name, series)?),
-                Base::FirstColumn => (figure(column, series)?, figure(&columns[0], series)?),
-                Base::Nothing => (figure(column, series)?, 1.0),
-                Base::Those(are_base) => {
-                    (find(column, series, &|point| !are_base(point))?, find(column, series, &are_base)?)
-                }
+            let above = match self.base {
+                Base::Those(are_base) => find(column, series, &|point| !are_base(point))?,
+                _ => point(column, series)?,
             };
-            (below > 0.0).then(|| above / below)
+            let below = match self.base {
+                Base::Series(name) => point(column, name)?,
+                Base::Column(name) => point(name, series)?,
+                Base::FirstColumn => point(&columns[0], series)?,
+                Base::Those(are_base) => find(column, series, &are_base)?,
+                Base::Nothing => return Some(self.figure(above).into()),
+            };
+            self.ratio(above, below)
         };
         let paper = self.paper.iter().map(|series| Line {
             name: format!("{} (paper)", series.name),
             is_paper: true,
             ratios: columns.iter().map(|column| series.cell(column)).collect(),
+            ranges: Vec::new(),
             like: series.like,
         });
-        let ours = distinct(found.iter().map(|one| one.1.clone())).into_iter().map(|name| Line {
-            ratios: columns.iter().map(|column| ratio(column, &name)).collect(),
-            name,
-            is_paper: false,
-            like: "",
+        let ours = distinct(found.iter().map(|one| one.1.clone())).into_iter().map(|name| {
+            let found: Vec<Option<Measured>> = columns.iter().map(|column| ratio(column, &name)).collect();
+            Line {
+                ratios: found.iter().map(|one| Some(one.as_ref()?.value)).collect(),
+                ranges: found.iter().map(|one| one.as_ref()?.range).collect(),
+                name,
+                is_paper: false,
+                like: "",
+            }
         });
         let series = paper.chain(ours).collect();
         Compared { caption: self.caption, columns, series }
+    }
+
+    fn figure(&self, point: &Point) -> f64 {
+        self.value.map_or_else(|| point.number("transactions_per_s"), |value| value(point))
+    }
+
+    fn ratio(&self, above: &Point, below: &Point) -> Option<Measured> {
+        let divisor = self.figure(below);
+        let value = (divisor > 0.0).then(|| self.figure(above) / divisor)?;
+        let range = if self.value.is_none() { range(above, below) } else { None };
+        // (The ratio of two medians may be outside of the slices' ratios.)
+        Some(Measured { value, range: range.map(|(low, high)| (low.min(value), high.max(value))) })
     }
 
     /// The chart: ours, and the paper's dashed where they are on the same scale.
@@ -238,7 +260,11 @@ impl Comparison {
         };
         let drawn: Vec<usize> = (0..compared.columns.len()).filter(|&column| has_ratios(column)).collect();
         let values = |line: &Line| drawn.iter().map(|&column| line.ratios[column]).collect::<Vec<_>>();
-        let points = |line: &Line| values(line).into_iter().map(|value| value.map(Measured::from)).collect();
+        let point = |line: &Line, column: usize| {
+            let range = line.ranges.get(column).copied().flatten();
+            line.ratios[column].map(|value| Measured { value, range })
+        };
+        let points = |line: &Line| drawn.iter().map(|&column| point(line, column)).collect();
         let of = |is_paper: bool| compared.series.iter().filter(move |line| line.is_paper == is_paper);
         let data = Data {
             caption: self.caption,
@@ -263,6 +289,17 @@ impl Comparison {
     fn is_drawn(&self, line: &Line) -> bool {
         self.same_scale || !line.is_paper
     }
+}
+
+/// The lowest and the highest ratio of two results' slices, each by the one of the same repeat; `None` where that says nothing.
+fn range(above: &Point, below: &Point) -> Option<(f64, f64)> {
+    let (above, below) = (above.numbers("slices_per_s"), below.numbers("slices_per_s"));
+    if above.len() != below.len() || above == below || below.contains(&0.0) {
+        return None;
+    }
+    let ratios = above.iter().zip(&below).map(|(above, below)| above / below);
+    let bounds = ratios.fold((f64::INFINITY, 0.0f64), |(low, high), one| (low.min(one), high.max(one)));
+    (above.len() > 1).then_some(bounds)
 }
 
 impl PaperSeries {

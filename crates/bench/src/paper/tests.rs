@@ -236,6 +236,29 @@ fn ratios_are_to_what_is_asked_for() {
     assert_eq!(ratios(Base::Series("auto"), &written)[1], line("naive", &[None, None]));
 }
 
+#[test]
+fn ranges_are_of_slices_of_the_same_turn() {
+    // Proves that a ratio of throughputs has the range of its slices, each by the one that ran beside it, in the table for
+    // programs and in the chart; and that what is no throughput, or has one slice, has none.
+    let point = |mode: &str, slices: &[f64]| {
+        Point::of(
+            json!({"mode": mode, "transactions_per_s": slices[slices.len() / 2], "slices_per_s": slices, "mean_us": 1.0}),
+        )
+    };
+    let ranges = |value: Option<fn(&Point) -> f64>, points: &[Point]| {
+        let comparison = Comparison { value, ..Comparison::new("ratios", "mode") };
+        let compared = comparison.of(points);
+        let marks = comparison.svg(&compared, Vec::new()).unwrap().matches("stroke=\"#282828\"").count();
+        (compared.series[0].ranges.clone(), marks)
+    };
+    let both = [point("naive", &[10.0, 20.0, 20.0]), point("auto", &[40.0, 60.0, 20.0])];
+    // The whole bar, and its two ends.
+    assert_eq!(ranges(None, &both), (vec![None, Some((1.0, 4.0))], 3));
+    assert_eq!(ranges(Some(|point| point.number("mean_us")), &both), (vec![None, None], 0));
+    let once = [point("naive", &[10.0]), point("auto", &[40.0])];
+    assert_eq!(ranges(None, &once), (vec![None, None], 0));
+}
+
 /// Runs a preset for moments and looks at all that it shows.
 fn check_run(args: &PaperArgs, expected: &[&str]) -> serde_json::Value {
     let publication = publication(args.paper);

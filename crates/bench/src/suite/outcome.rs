@@ -234,6 +234,8 @@ struct JsonRow<'a> {
     rolled_back: u64,
     given_up: u64,
     transactions_per_s: f64,
+    /// Of each slice, in the order of the repeats, in which the variants took turns.
+    slices_per_s: &'a [f64],
     #[serde(skip_serializing_if = "Option::is_none")]
     operations_per_s: Option<f64>,
     /// To the first mode's; null where that did none of the kind.
@@ -342,6 +344,7 @@ impl Outcome {
             rolled_back: row.rolled_back,
             given_up: row.given_up,
             transactions_per_s: row.transactions_per_s,
+            slices_per_s: &row.slices_per_s,
             operations_per_s: row.operations_per_s(),
             ratio: self.ratio(row),
             spread: row.spread,
