@@ -30,6 +30,7 @@
 //! polls it and steps its operations (`txn`) through the index (`index`) and the version chain (`record`)
 //! under the rules of a concurrency-control scheme (`cc`). Below lie `suspend` (prefetch and leave), `epoch`
 //! (reclamation), `memory` and `sync`. [`storage`] is the directory of files that what is durable stands on.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod cc;
 #[doc(hidden)]
@@ -140,7 +141,12 @@ pub mod testing {
     pub use crate::ops::SpinningWaits;
 }
 
-/// The example of the README, compiled and run.
+/// The examples of the README, compiled and run.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
+
+/// Those of the crate's own.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeOfTheCrate;
