@@ -99,6 +99,8 @@ macro_rules! counters {
             $($(#[$doc])* pub $name: u64,)*
             /// Waits for rows that other transactions have, at this moment.
             pub locks_awaited: u64,
+            /// Where transactions meet, under [`Adaptive`](crate::Adaptive); all zero under other schemes.
+            pub contention: ContentionStatistics,
             /// Memory by use.
             pub memory: MemoryStatistics,
             /// Workers that hold up the reclamation of memory, now and for a while. Empty when all is well.
@@ -129,11 +131,11 @@ macro_rules! counters {
             pub(crate) fn split(&mut self) -> (Vec<(&'static str, &mut u64)>, Parts<'_>) {
                 let Statistics {
                     $($name,)*
-                    locks_awaited, memory, log, archive, checkpoints, room, latency,
+                    locks_awaited, contention, memory, log, archive, checkpoints, room, latency,
                     stalls: _, log_condition: _, breakdown: _,
                 } = self;
                 let counters = vec![$((stringify!($name), $name),)* ("locks_awaited", locks_awaited)];
-                (counters, Parts { memory, log, archive, checkpoints, room, latency })
+                (counters, Parts { contention, memory, log, archive, checkpoints, room, latency })
             }
         }
     };
@@ -141,6 +143,7 @@ macro_rules! counters {
 
 /// Parts of [`Statistics`].
 pub(crate) struct Parts<'s> {
+    pub(crate) contention: &'s mut ContentionStatistics,
     pub(crate) memory: &'s mut MemoryStatistics,
     pub(crate) log: &'s mut LogStatistics,
     pub(crate) archive: &'s mut ArchiveStatistics,
@@ -315,6 +318,20 @@ pub struct ArchiveStatistics {
     pub last_error: Option<String>,
     /// How much of the log it does not have yet. Much more than `log_segment_bytes`: it does not keep up, or fails.
     pub waiting_bytes: u64,
+}
+
+/// Where transactions meet, as [`Adaptive`](crate::Adaptive) keeps it. Records that are hot are locked before they are read, and transactions that
+/// would conflict there wait for each other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct ContentionStatistics {
+    /// How often a transaction has found another one in its way, when it validated what it had read or at a lock.
+    pub meetings: u64,
+    /// Groups of records, of 4096, that are hot for transactions that write, at this moment.
+    pub hot_for_writers: u64,
+    /// And for those that only read.
+    pub hot_for_readers: u64,
 }
 
 /// The room on the device of a durable database that has a log.

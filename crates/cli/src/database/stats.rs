@@ -85,6 +85,16 @@ fn write(statistics: &Statistics, to: &mut dyn Write) -> Result<(), Failure> {
         ("device", device(statistics)),
     ];
     lines.iter().try_for_each(|(what, text)| writeln!(to, "{what:<13}{text}"))?;
+    let contention = &statistics.contention;
+    if contention.meetings > 0 {
+        let (met, writers, readers) =
+            (grouped(contention.meetings), contention.hot_for_writers, contention.hot_for_readers);
+        writeln!(
+            to,
+            "{:<13}{met} meetings; {writers} groups of records hot for writers, {readers} for readers",
+            "contention"
+        )?;
+    }
     for stall in &statistics.stalls {
         let for_s = stall.for_ns as f64 / 1e9;
         writeln!(to, "{:<13}thread {} holds up reclamation, for {for_s:.1} s", "stall", stall.thread)?;

@@ -193,6 +193,17 @@ pub enum Change<'v> {
     Lock,
 }
 
+/// Where transactions meet, as far as a scheme keeps that.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Contention {
+    /// Meetings so far.
+    pub meetings: u64,
+    /// Groups of records that are hot now: transactions that write such a record line up for it,
+    pub hot_for_writers: u64,
+    /// and those that read it.
+    pub hot_for_readers: u64,
+}
+
 /// What a write came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Written {
@@ -380,6 +391,11 @@ pub unsafe trait ConcurrencyControl: Sized + Send + Sync + 'static {
     fn drop_txn(shared: &Self::Shared, txn: &mut Self::Txn);
     /// The queues of transactions that wait for rows.
     fn waits(shared: &Self::Shared) -> &Waits;
+    /// Where transactions meet, if the scheme keeps that.
+    fn contention(shared: &Self::Shared) -> Contention {
+        let _ = shared;
+        Contention::default()
+    }
     /// What `Waits` knows the transactions of this place by.
     fn place(txn: &Self::Txn) -> u32;
     /// The open transaction is one that a person or another program drives, since `now_ns` of the engine's clock.

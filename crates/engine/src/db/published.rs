@@ -6,8 +6,8 @@
 
 use crate::error::Result;
 use crate::metrics::{
-    ArchiveStatistics, CheckpointStatistics, LatencyStatistics, LogCondition, LogStatistics,
-    MemoryStatistics, RoomStatistics, Stall, Statistics,
+    ArchiveStatistics, CheckpointStatistics, ContentionStatistics, LatencyStatistics, LogCondition,
+    LogStatistics, MemoryStatistics, RoomStatistics, Stall, Statistics,
 };
 use crate::storage::{FileStorage, OpenMode, Operation, Storage, StorageError};
 use std::fmt::Write;
@@ -121,6 +121,9 @@ macro_rules! part {
 fn slots(statistics: &mut Statistics) -> Vec<(&'static str, Slot<'_>)> {
     let (counters, parts) = statistics.split();
     let mut slots: Vec<_> = counters.into_iter().map(|(name, of)| (name, Slot::Number(of))).collect();
+    part!(slots, parts.contention, "contention", ContentionStatistics {
+        Number meetings, Number hot_for_writers, Number hot_for_readers,
+    });
     part!(slots, parts.memory, "memory", MemoryStatistics {
         Number index_bytes, Number records_bytes, Number versions_bytes, Number transactions_bytes,
         Number other_bytes, Maybe limit_bytes, Number records, Number nodes,

@@ -8,6 +8,7 @@
 //! down, to half within [`HALVES_IN`] ticks. So the table follows the phases of a workload, and where nothing is hot,
 //! one comparison tells so.
 
+use crate::cc::Contention;
 use crate::record::Record;
 use crate::sync::CachePadded;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -66,6 +67,7 @@ pub struct Heat {
     groups: Box<[Group]>,
     guesses: Box<[AtomicU32]>,
     workers: AtomicU32,
+    meetings: AtomicU64,
 }
 
 impl Heat {
@@ -76,7 +78,15 @@ impl Heat {
             groups: (0..GROUPS).map(|_| Group::default()).collect(),
             guesses: (0..GROUPS).map(|_| AtomicU32::new(GUESS_FIRST)).collect(),
             workers: AtomicU32::new(0),
+            meetings: AtomicU64::new(0),
         }
+    }
+
+    /// For people.
+    pub(super) fn contention(&self) -> Contention {
+        let hot = |wants| self.groups.iter().filter(|group| self.is_hot(group, wants)).count() as u64;
+        let meetings = self.meetings.load(Ordering::Relaxed);
+        Contention { meetings, hot_for_writers: hot(Wants::Write), hot_for_readers: hot(Wants::Read) }
     }
 
     /// A number for a worker.
@@ -118,6 +128,7 @@ impl Heat {
     /// Two transactions have met at a record of the group.
     #[cold]
     pub(in crate::cc) fn raise(&self, group: &Group, wants: Wants) {
+        self.meetings.fetch_add(1, Ordering::Relaxed);
         let now = self.clock.ticks.load(Ordering::Relaxed);
         let (since, heat) = warmth(group.of(wants).load(Ordering::Relaxed), now as u16);
         let since = if heat == 0 { now as u16 } else { since };
@@ -276,6 +287,8 @@ mod tests {
         assert!(!heat.is_any() && !heat.is_hot(group, Wants::Write));
         meet(1);
         assert!(heat.is_any() && heat.is_hot(group, Wants::Write) && !heat.is_hot(group, Wants::Read));
+        let meetings = u64::from(HOT / STEP);
+        assert_eq!(heat.contention(), Contention { meetings, hot_for_writers: 1, hot_for_readers: 0 });
         for _ in 0..100 {
             meet(HOT / STEP);
             pass(&heat, 1);
@@ -283,6 +296,7 @@ mod tests {
         }
         pass(&heat, 16 * u64::from(HALVES_IN));
         assert!(!heat.is_any() && !heat.is_hot(group, Wants::Write));
+        assert_eq!(heat.contention(), Contention { meetings: 101 * meetings, ..Contention::default() });
     }
 
     /// Heat halves by time, however it is spread over looks and meetings; and it is known how long anything can be hot.

@@ -34,8 +34,8 @@ mod undone;
 use super::common::ranges::Noted;
 use super::common::registry::Registry;
 use super::{
-    Abort, Admission, Change, Changed, ConcurrencyControl, Declared, Env, Holder, Intent, NotBegun, Reads,
-    Refused, Scanned, Target, Waits, Written,
+    Abort, Admission, Change, Changed, ConcurrencyControl, Contention, Declared, Env, Holder, Intent,
+    NotBegun, Reads, Refused, Scanned, Target, Waits, Written,
 };
 use crate::index::Index;
 use crate::memory::{Memory, OutOfMemory, Slab};
@@ -414,6 +414,10 @@ unsafe impl<P: Policy> ConcurrencyControl for Single<P> {
 
     fn waits(shared: &Shared) -> &Waits {
         &shared.waits
+    }
+
+    fn contention(shared: &Shared) -> Contention {
+        shared.heat.as_ref().map_or_else(Contention::default, Heat::contention)
     }
 
     fn place(txn: &Txn) -> u32 {
