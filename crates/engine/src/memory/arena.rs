@@ -40,15 +40,16 @@ impl Arena {
     }
 
     /// Room for a copy of so many bytes, at most a chunk's worth, which the caller makes.
+    #[inline]
     pub fn room(&mut self, len: usize) -> Result<*mut u8, OutOfMemory> {
-        if !self.has_room(len) && self.used == self.chunks.len() {
-            self.charge.add(CHUNK_BYTES)?;
-            self.chunks.push(new_chunk());
+        if !self.has_room(len) {
+            self.begin_chunk()?;
         }
         Ok(self.take(len))
     }
 
     /// As `room`, at an address that is a multiple of eight.
+    #[inline]
     pub fn room_aligned(&mut self, len: usize) -> Result<*mut u8, OutOfMemory> {
         self.at = self.at.next_multiple_of(align_of::<u64>());
         self.room(len)
@@ -56,9 +57,12 @@ impl Arena {
 
     /// The same whatever the limit of memory: for callers that cannot fail here, and do where they go on.
     pub fn copy_anyway(&mut self, bytes: &[u8]) -> *const u8 {
-        if !self.has_room(bytes.len()) && self.used == self.chunks.len() {
-            self.charge.add_anyway(CHUNK_BYTES);
-            self.chunks.push(new_chunk());
+        if !self.has_room(bytes.len()) {
+            if self.used == self.chunks.len() {
+                self.charge.add_anyway(CHUNK_BYTES);
+                self.chunks.push(new_chunk());
+            }
+            (self.used, self.at) = (self.used + 1, 0);
         }
         let to = self.take(bytes.len());
         // SAFETY: as in `copy`.
@@ -67,18 +71,27 @@ impl Arena {
     }
 
     /// In the chunk in use.
+    #[inline(always)]
     fn has_room(&self, len: usize) -> bool {
         self.used > 0 && self.at + len <= CHUNK_BYTES
     }
 
-    /// The chunk in use has room, or there is another one.
-    fn take(&mut self, len: usize) -> *mut u8 {
-        assert!(len <= CHUNK_BYTES, "keys are shorter than a chunk");
-        if !self.has_room(len) {
-            self.used += 1;
-            self.at = 0;
+    /// Goes on in another chunk.
+    #[cold]
+    fn begin_chunk(&mut self) -> Result<(), OutOfMemory> {
+        if self.used == self.chunks.len() {
+            self.charge.add(CHUNK_BYTES)?;
+            self.chunks.push(new_chunk());
         }
-        // SAFETY: within the chunk, as was seen above.
+        (self.used, self.at) = (self.used + 1, 0);
+        Ok(())
+    }
+
+    /// Of the chunk in use.
+    #[inline(always)]
+    fn take(&mut self, len: usize) -> *mut u8 {
+        assert!(self.at + len <= CHUNK_BYTES, "keys are shorter than a chunk");
+        // SAFETY: within the chunk.
         let to = unsafe { self.chunks[self.used - 1].add(self.at) }.as_ptr();
         self.at += len;
         to

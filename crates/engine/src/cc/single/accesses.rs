@@ -17,7 +17,7 @@ const NONE: u32 = u32::MAX;
 const ENTRIES_FIRST: usize = 16;
 const ENTRIES_KEPT: usize = 4096;
 /// Up to this many entries are searched one by one; more are in a hash table, which has `PLACES_FIRST` places per entry at first.
-const ENTRIES_COMPARED: usize = 16;
+const ENTRIES_COMPARED: usize = 8;
 const PLACES_FIRST: usize = 8;
 
 /// A record that the transaction has accessed.

@@ -326,6 +326,21 @@ impl<P: Policy> Drop for Removal<'_, P> {
     }
 }
 
+/// Makes what the transaction writes, in records that are latched, and lets these go.
+fn install_writes<P: Policy>(env: Env<'_, Single<P>>, txn: &mut Txn, at: u64) {
+    txn.has_latched = false;
+    for (record, write) in txn.accesses.last_writes() {
+        record_of(record).install(write.new, Timestamp(at), P::INLINES, env.local);
+    }
+    let deletes = txn.accesses.last_writes().filter(|(_, write)| write.new.is_none());
+    {
+        let mut removal = Removal::new(env);
+        deletes.for_each(|(_, write)| removal.add(&write.target));
+    }
+    // SAFETY: overwritten by the transaction itself, so never published, and lent to nothing that is still there.
+    txn.accesses.drain_writes(|new| unsafe { drop_value(new, env.local) });
+}
+
 /// The transaction depends on it that there is no value.
 fn note_absent<P: Policy>(txn: &mut Txn, record: *const Record, target: &Target) {
     if P::TRACKS_READS {
@@ -737,17 +752,9 @@ unsafe impl<P: Policy> ConcurrencyControl for Single<P> {
 
     fn finish(env: Env<'_, Self>, txn: &mut Txn, at: u64) {
         debug_assert!(txn.has_latched || txn.accesses.writes.is_empty());
-        txn.has_latched = false;
-        for (record, write) in txn.accesses.last_writes() {
-            record_of(record).install(write.new, Timestamp(at), P::INLINES, env.local);
+        if !txn.accesses.writes.is_empty() {
+            install_writes(env, txn, at);
         }
-        let deletes = txn.accesses.last_writes().filter(|(_, write)| write.new.is_none());
-        {
-            let mut removal = Removal::new(env);
-            deletes.for_each(|(_, write)| removal.add(&write.target));
-        }
-        // SAFETY: overwritten by the transaction itself, so never published, and lent to nothing that is still there.
-        txn.accesses.drain_writes(|new| unsafe { drop_value(new, env.local) });
         txn.drop_new(env.local);
         P::ends(env, txn);
         txn.release();

@@ -14,7 +14,7 @@ use crate::sync::atomic::{Ordering, fence};
 use crate::sync::{Backoff, ExactU64};
 
 /// Longest value that lies in the record itself.
-const INLINE_BYTES_MAX: usize = 8;
+pub(super) const INLINE_BYTES_MAX: usize = 8;
 
 /// Longest value that is overwritten in place.
 const OVERWRITTEN_BYTES_MAX: usize = 1024;

@@ -7,7 +7,7 @@ use super::heat::{Group, Heat, number_of};
 use super::known::Found;
 use super::partitions::Partitions;
 use super::range_times::RangeTimes;
-use super::record::{Content, drop_value, record_of};
+use super::record::{Content, INLINE_BYTES_MAX, drop_value, record_of};
 use super::removed::{Removals, Removed};
 use super::undone::Undone;
 use crate::cc::common::participant::Participant;
@@ -150,9 +150,9 @@ impl Txn {
         let (copy, length) = match content {
             Content::Nothing | Content::Gone => return Ok(None),
             Content::Inline(bytes, length) => {
-                let copy = self.room(length)?;
-                // SAFETY: there is room for `length` bytes.
-                unsafe { copy.copy_from_nonoverlapping(bytes.as_ptr(), length) };
+                let copy = self.copies.room_aligned(bytes.len())?;
+                // SAFETY: there is room for all of them, of which `length` count.
+                unsafe { copy.cast::<[u8; INLINE_BYTES_MAX]>().write(bytes) };
                 (copy, length)
             }
             Content::At(version) => {
