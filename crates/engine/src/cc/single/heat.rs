@@ -8,6 +8,7 @@
 //! down, to half within [`HALVES_IN`] ticks. So the table follows the phases of a workload, and where nothing is hot,
 //! one comparison tells so.
 
+use crate::events::event;
 use crate::record::Record;
 use crate::sync::CachePadded;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -125,8 +126,18 @@ impl Heat {
         group.of(wants).store(u32::from(since) << 16 | heat, Ordering::Relaxed);
         if heat >= HOT {
             let until = now + u64::from((heat / HOT).ilog2() + 1) * u64::from(HALVES_IN);
-            if until > self.clock.hot_until.load(Ordering::Relaxed) {
+            let before = self.clock.hot_until.load(Ordering::Relaxed);
+            if until > before {
                 self.clock.hot_until.store(until, Ordering::Relaxed);
+                if before <= now {
+                    event!(
+                        TRACE,
+                        WORKER,
+                        "rows have become hot, and are locked",
+                        from = "optimistic",
+                        to = "locks"
+                    );
+                }
             }
         }
     }
