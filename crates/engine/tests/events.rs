@@ -416,6 +416,30 @@ fn expired_rows() {
 }
 
 #[test]
+fn statistics_that_are_not_published() {
+    // Proves that the first of several failures in a row to publish statistics is told.
+    let events = Events::listen();
+    let directory = std::env::temp_dir().join(format!("braid-events-published-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&directory);
+    let db = Database::open(&directory, options()).unwrap();
+    let publisher = db.publish_statistics(Duration::from_millis(10)).unwrap();
+    // In the place of the file that is written and renamed, in a moment without one.
+    while std::fs::create_dir(directory.join("statistics.new")).is_err() {}
+    let failed = events.awaited(Level::WARN, "background", "statistics were not published");
+    assert!(failed.field("error").contains("statistics.new"), "{failed:?}");
+    for _ in 0..3 {
+        while publisher.take_error().is_none() {
+            std::thread::yield_now();
+        }
+    }
+    events.only(Level::WARN, "background", "statistics were not published");
+    std::fs::remove_dir(directory.join("statistics.new")).unwrap();
+    drop(publisher);
+    db.close().unwrap();
+    std::fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
 fn ordinary_transactions_tell_nothing() {
     // Proves that what commits at once emits no event of any level, in memory and on disk, by every way of running it.
     let events = Events::listen();
