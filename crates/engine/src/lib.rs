@@ -30,6 +30,20 @@
 //! polls it and steps its operations (`txn`) through the index (`index`) and the version chain (`record`)
 //! under the rules of a concurrency-control scheme (`cc`). Below lie `suspend` (prefetch and leave), `epoch`
 //! (reclamation), `memory` and `sync`. [`storage`] is the directory of files that what is durable stands on.
+//!
+//! # Features
+//!
+//! None is enabled by default.
+//!
+//! | feature | adds |
+//! |---|---|
+//! | `derive` | `#[derive(Key)]` and `#[derive(Value)]` |
+//! | `serde` | `Serde`, for values of any type that serde knows; statistics that can be serialized |
+//! | `uuid`, `jiff`, `chrono` | keys and values of these crates' types |
+//! | `tracing` | events for subscribers of the crate `tracing`: openings, recovery, checkpoints, the log, tables, what fails |
+//!
+//! The events of `tracing`, with their targets, levels and fields, are listed in the guide's page on operating. Without a subscriber, or without
+//! the feature, they take nothing.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod cc;
@@ -39,6 +53,7 @@ mod db;
 mod durable;
 mod epoch;
 pub mod error;
+mod events;
 mod exec;
 mod feed;
 #[cfg(doctest)]

@@ -4,6 +4,7 @@ use super::Database;
 use crate::cc::ConcurrencyControl;
 use crate::durable::{Backup, Durable, Progress, Salvage, SalvageOptions, Salvager};
 use crate::error::{Error, Result};
+use crate::events::{event, ms};
 use crate::index::{Front, IndexKind};
 use crate::kernel::{Request, open_table};
 use crate::options::Durability;
@@ -133,7 +134,19 @@ impl<C: ConcurrencyControl> Database<C> {
                 durable.checkpoint()?;
             }
         }
-        crate::durable::backup(&**durable.storage(), to)
+        let began_ns = self.engine().clock.now_ns();
+        let backup = crate::durable::backup(&**durable.storage(), to)?;
+        event!(
+            INFO,
+            DATABASE,
+            "backup made",
+            database = self.engine().id,
+            rows = backup.rows,
+            records = backup.records,
+            bytes = backup.bytes,
+            duration_ms = ms(self.engine().clock.now_ns().saturating_sub(began_ns))
+        );
+        Ok(backup)
     }
 }
 

@@ -3,6 +3,7 @@
 use super::Database;
 use crate::cc::ConcurrencyControl;
 use crate::error::{Error, Result};
+use crate::events::{event, text};
 use crate::kernel::{Which, describe_table};
 use crate::secondary::{Declared, column_extractor, open_index};
 use crate::table::{
@@ -93,6 +94,7 @@ impl<C: ConcurrencyControl> Database<C> {
             index: asked.name.clone(),
             reason,
         };
+        let is_kept = description.indexes.iter().any(|kept| kept.name == asked.name);
         let info = match description.indexes.iter().find(|kept| kept.name == asked.name) {
             Some(kept) if kept.is_as(asked) => kept.clone(),
             Some(kept) => {
@@ -125,7 +127,21 @@ impl<C: ConcurrencyControl> Database<C> {
             Ok(())
         };
         let keep = || describe_table(engine, Which::Number(table.number()), change, self.note());
-        open_index(engine, table, declared, keep)
+        let index = open_index(engine, table, declared, keep)?;
+        if !is_kept {
+            event!(
+                INFO,
+                TABLE,
+                "index declared",
+                database = engine.id,
+                table = text(table.name()),
+                index = index.name.as_str(),
+                is_unique = index.is_unique,
+                columns =
+                    text(asked.columns.iter().map(|column| &*column.name).collect::<Vec<_>>().join(", "))
+            );
+        }
+        Ok(index)
     }
 
     /// Builds all indexes that the database keeps, before the first write. (In a database that is opened to be read, an index is built when it is asked for.)
@@ -151,6 +167,8 @@ impl<C: ConcurrencyControl> Database<C> {
         let tables = engine.all_tables();
         let found = tables.into_iter().find(|found| found.description().is_of(table));
         let found = found.ok_or_else(|| Error::NoTable { table: table.into() })?;
-        drop_index(engine, found, index, self.note())
+        drop_index(engine, found, index, self.note())?;
+        event!(INFO, TABLE, "index dropped", database = engine.id, table = table, index = index);
+        Ok(())
     }
 }

@@ -143,6 +143,13 @@ impl<K: Key, V: Value + ?Sized, C: ConcurrencyControl> Expiry<K, V, C> {
         self.engine.upgrade().ok_or(Error::Closed)
     }
 
+    /// The number and the table's name, for events; none after the database has been closed.
+    pub(super) fn shown(&self) -> Option<(u64, String)> {
+        let engine = self.engine.upgrade()?;
+        let name = self.table.of_database(engine.id).ok()?.name();
+        Some((engine.id, name))
+    }
+
     pub(super) fn begin(&self) -> Result<Pass> {
         let until_ns = self.upgraded()?.clock.unix_ns();
         Ok(Pass { until_ns, behind: None, rows: ROWS, is_over: false })

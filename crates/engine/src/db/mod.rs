@@ -31,6 +31,7 @@ pub use worker::Worker;
 use crate::cc::{ConcurrencyControl, Serializable};
 use crate::durable::{Durable, log_table};
 use crate::error::{Error, Result};
+use crate::events::{event, text};
 use crate::exec::{
     self, BatchSize, BatchTask, Executor, Fate, Hint, Task, TaskError, WorkerOptions, pin_within_mask,
 };
@@ -87,6 +88,7 @@ struct Owner<C: ConcurrencyControl> {
     publication: Mutex<Option<Arc<Publication>>>,
     /// Dropped after the workers, which may have to wait for the log.
     durable: Option<Durable>,
+    is_closed: bool,
 }
 
 impl<C: ConcurrencyControl> Owner<C> {
@@ -103,11 +105,32 @@ impl<C: ConcurrencyControl> Owner<C> {
         }
         self.engine.drop_spares();
     }
+
+    /// Closes the files, when the threads have ended.
+    fn end_durable(&mut self) -> Result<()> {
+        let ended = self.durable.take().map_or(Ok(()), Durable::close);
+        let is_first = !std::mem::replace(&mut self.is_closed, true);
+        match &ended {
+            Ok(()) if is_first => event!(INFO, DATABASE, "database closed", database = self.engine.id),
+            Ok(()) => {}
+            Err(error) => {
+                event!(
+                    WARN,
+                    DATABASE,
+                    "database not closed in order",
+                    database = self.engine.id,
+                    error = text(error)
+                );
+            }
+        }
+        ended
+    }
 }
 
 impl<C: ConcurrencyControl> Drop for Owner<C> {
     fn drop(&mut self) {
         self.end_threads();
+        let _ = self.end_durable(); // a caller that wants to know calls `close`
     }
 }
 
@@ -163,7 +186,16 @@ impl<C: ConcurrencyControl> Database<C> {
     /// A database in memory under any concurrency control, with the clock that its statistics read.
     pub fn in_memory_with(options: Options, clock: Arc<dyn Clock>) -> Result<Database<C>> {
         options.check()?;
-        Database::serve(Engine::new(options, clock)?, None)
+        let db = Database::serve(Engine::new(options, clock)?, None)?;
+        event!(
+            INFO,
+            DATABASE,
+            "database created",
+            database = db.0.engine.id,
+            kind = "memory",
+            workers = db.0.engine.options.workers
+        );
+        Ok(db)
     }
 
     /// Starts the engine's workers.
@@ -190,7 +222,7 @@ impl<C: ConcurrencyControl> Database<C> {
             }
         }
         let (threads, publication) = (Mutex::new(threads), Mutex::default());
-        Ok(Database(Arc::new(Owner { engine, executor, threads, publication, durable })))
+        Ok(Database(Arc::new(Owner { engine, executor, threads, publication, durable, is_closed: false })))
     }
 
     /// The table of this name: created, or opened if it exists with the same types.

@@ -6,6 +6,7 @@ use crate::durable::{
     Durable, Making, Opening, Planted, Progress, Proven, Recovery, Stepped, check_scheme, holder,
 };
 use crate::error::{Error, Result};
+use crate::events::{event, ms, text};
 use crate::kernel::Engine;
 use crate::metrics::{Clock, SystemClock};
 use crate::options::{Durability, Options};
@@ -123,6 +124,7 @@ impl<C: ConcurrencyControl> Database<C> {
     ) -> Result<Database<C>> {
         options.check()?;
         check_scheme::<C>(&options)?;
+        let began_ns = clock.now_ns();
         let opening = Opening {
             storage,
             clock: clock.clone(),
@@ -134,9 +136,10 @@ impl<C: ConcurrencyControl> Database<C> {
         };
         let make = || Engine::new(options.clone(), clock.clone());
         let recovered = opening.recover(&make, false)?;
-        let engine = recovered.engine.clone();
+        let (engine, is_new) = (recovered.engine.clone(), recovered.is_new);
         let db = Database::serve(engine, Some(recovered.start()?))?;
         db.build_kept_indexes()?;
+        db.tell_opened("disk", is_new, began_ns);
         Ok(db)
     }
 
@@ -149,6 +152,7 @@ impl<C: ConcurrencyControl> Database<C> {
         progress: &mut (dyn FnMut(&Progress) + Send),
     ) -> Result<Database<C>> {
         options.check()?;
+        let began_ns = clock.now_ns();
         let opening = Opening {
             storage,
             clock: clock.clone(),
@@ -159,7 +163,39 @@ impl<C: ConcurrencyControl> Database<C> {
             progress,
         };
         let (engine, durable) = opening.read(&|| Engine::new(options.clone(), clock.clone()))?;
-        Database::serve(engine, Some(durable))
+        let db = Database::serve(engine, Some(durable))?;
+        db.tell_opened("read only", false, began_ns);
+        Ok(db)
+    }
+
+    fn tell_opened(&self, kind: &str, is_new: bool, began_ns: u64) {
+        let engine = self.engine();
+        let path = || self.0.durable.as_ref()?.storage().path().map(|path| text(path.display()));
+        let duration_ms = || ms(engine.clock.now_ns().saturating_sub(began_ns));
+        match is_new {
+            true => event!(
+                INFO,
+                DATABASE,
+                "database created",
+                database = engine.id,
+                kind = kind,
+                path = path(),
+                workers = engine.options.workers,
+                duration_ms = duration_ms(),
+            ),
+            false => event!(
+                INFO,
+                DATABASE,
+                "database opened",
+                database = engine.id,
+                kind = kind,
+                path = path(),
+                tables = engine.all_tables().len(),
+                records = engine.statistics().memory.records,
+                workers = engine.options.workers,
+                duration_ms = duration_ms(),
+            ),
+        }
     }
 
     /// As [`Database::open_with`], but without threads of its own for the log and checkpoints: the caller that holds the
@@ -232,7 +268,7 @@ impl<C: ConcurrencyControl> Owner<C> {
         {
             durable.checkpoint()?;
         }
-        self.durable.take().map_or(Ok(()), Durable::close)
+        self.end_durable()
     }
 }
 

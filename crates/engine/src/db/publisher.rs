@@ -9,6 +9,7 @@ use super::published::{NAME, Published, TEMPORARY, check_ours};
 use crate::cc::ConcurrencyControl;
 use crate::durable::Observer;
 use crate::error::{Error, Result};
+use crate::events::{event, text};
 use crate::exec::quietly;
 use crate::kernel::Engine;
 use crate::storage::{Holder, OpenMode, Storage};
@@ -163,8 +164,20 @@ fn remove(storage: &dyn Storage) -> Result<()> {
 impl Publication {
     /// The life of the thread.
     fn run<C: ConcurrencyControl>(&self, source: Source<C>) {
+        let mut has_failed = false;
         while self.rest(source.interval) {
-            self.note(|| source.publish());
+            let failed = self.note(|| source.publish());
+            // (Once: it is tried again after each interval.)
+            if let Some(error) = failed.as_ref().filter(|_| !has_failed) {
+                event!(
+                    WARN,
+                    BACKGROUND,
+                    "statistics were not published",
+                    database = source.engine.id,
+                    error = text(error)
+                );
+            }
+            has_failed = failed.is_some();
         }
         self.note(|| remove(&**source.observer.storage()));
         // The lock of the directory goes before anybody hears of it.
@@ -173,15 +186,16 @@ impl Publication {
         self.signal.notify_all();
     }
 
-    /// Keeps the error of what was done.
-    fn note(&self, act: impl FnOnce() -> Result<()>) {
+    /// Keeps the error of what was done; returns what it says, if there is one.
+    fn note(&self, act: impl FnOnce() -> Result<()>) -> Option<String> {
         let mut outcome = Ok(());
         if let Err(message) = quietly(|| outcome = act()) {
             outcome = Err(Error::Panicked(message));
         }
-        if let Err(error) = outcome {
-            lock(&self.state).error = Some(error);
-        }
+        let error = outcome.err()?;
+        let text = error.to_string();
+        lock(&self.state).error = Some(error);
+        Some(text)
     }
 
     /// Returns false if the thread is to end.

@@ -3,6 +3,7 @@
 use super::Database;
 use crate::cc::ConcurrencyControl;
 use crate::error::{Error, MalformedRow, Result};
+use crate::events::{IS_ON, event, ms, text};
 use crate::kernel::{Which, describe_table};
 use crate::table::{Definitions, Description, Key, OwnedField, Table, TableInner, TableKind, Value};
 use crate::txn::{RawTable, TableKeys, Txn, clear_table, drop_table};
@@ -12,6 +13,8 @@ use std::ops::Bound;
 const ROWS: usize = 256;
 /// Bytes that it writes, or those of one row, or as the log's segments allow.
 const BYTES: u64 = 1 << 20;
+/// Between two events that tell how far a migration is.
+const TOLD_NS: u64 = 1_000_000_000;
 
 impl<C: ConcurrencyControl> Database<C> {
     /// Renames a table. Handles of it stay as they are; its next opening is by the new name. [`Error::NoTable`] if there is none of the
@@ -32,7 +35,9 @@ impl<C: ConcurrencyControl> Database<C> {
             description.name = to.into();
             Ok(())
         };
-        describe_table(self.engine(), Which::Named(from), rename, self.note())
+        describe_table(self.engine(), Which::Named(from), rename, self.note())?;
+        event!(INFO, TABLE, "table renamed", database = self.engine().id, from = from, to = to);
+        Ok(())
     }
 
     /// Deletes all rows of a table, which stays, at once: by one short record of the log, however many rows there are. After a crash either
@@ -56,7 +61,9 @@ impl<C: ConcurrencyControl> Database<C> {
     pub fn clear<K: Key, V: Value + ?Sized>(&self, table: Table<K, V>) -> Result<()> {
         // (Not by `inner`, which refuses a table that was cleared in part.)
         let table = table.of_database(self.engine().id)?;
-        clear_table(self.engine(), table, self.note())
+        clear_table(self.engine(), table, self.note())?;
+        event!(INFO, TABLE, "table cleared", database = self.engine().id, table = text(table.name()));
+        Ok(())
     }
 
     /// Deletes a table with all its rows and secondary indexes; otherwise as [`clear`](Self::clear). Handles of it are answered
@@ -82,7 +89,9 @@ impl<C: ConcurrencyControl> Database<C> {
         let tables = self.engine().all_tables();
         let found = tables.into_iter().find(|table| table.description().is_of(name));
         let table = found.ok_or_else(|| Error::NoTable { table: name.into() })?;
-        drop_table(self.engine(), table, name, self.note())
+        drop_table(self.engine(), table, name, self.note())?;
+        event!(INFO, TABLE, "table dropped", database = self.engine().id, table = name);
+        Ok(())
     }
 
     /// Says that the keys and values of a table are of these types from now on. No row is changed: their bytes have to be the
@@ -109,7 +118,9 @@ impl<C: ConcurrencyControl> Database<C> {
             (description.types, description.definitions) = (types, written);
             Ok(())
         };
-        describe_table(self.engine(), Which::Named(table), retype, self.note())
+        describe_table(self.engine(), Which::Named(table), retype, self.note())?;
+        event!(INFO, TABLE, "table retyped", database = self.engine().id, table = table);
+        Ok(())
     }
 
     /// Rewrites the rows whose values are of an earlier version of a type with `#[derive(Value)]`, and returns their number. It is not
@@ -123,10 +134,24 @@ impl<C: ConcurrencyControl> Database<C> {
         let inner = table.inner(self.engine().id)?;
         let raw = RawTable::new(inner, self.engine().id);
         let (mut rewritten, mut from) = (0, Some(Bound::Unbounded));
+        let engine = self.engine();
+        let began_ns = engine.clock.now_ns();
+        let mut told_ns = began_ns;
         while let Some(place) = from {
             let outdated = self.outdated::<V>(inner, &place)?;
             rewritten += self.rewrite::<V>(inner, raw, &outdated.keys)?;
             from = outdated.next;
+            if IS_ON && engine.clock.now_ns().saturating_sub(told_ns) >= TOLD_NS {
+                told_ns = engine.clock.now_ns();
+                event!(
+                    DEBUG,
+                    TABLE,
+                    "table is being migrated",
+                    database = engine.id,
+                    table = text(inner.name()),
+                    rows = rewritten
+                );
+            }
         }
         let mut definitions = Definitions::default();
         V::define(&mut definitions);
@@ -134,7 +159,16 @@ impl<C: ConcurrencyControl> Database<C> {
             description.definitions = definitions.migrated(&description.definitions);
             Ok(())
         };
-        describe_table(self.engine(), Which::Number(inner.number()), forget, self.note())?;
+        describe_table(engine, Which::Number(inner.number()), forget, self.note())?;
+        event!(
+            INFO,
+            TABLE,
+            "table migrated",
+            database = engine.id,
+            table = text(inner.name()),
+            rows = rewritten,
+            duration_ms = ms(engine.clock.now_ns().saturating_sub(began_ns))
+        );
         Ok(rewritten)
     }
 

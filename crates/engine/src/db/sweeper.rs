@@ -3,6 +3,7 @@
 use super::expiry::Expiry;
 use crate::cc::ConcurrencyControl;
 use crate::error::{Error, Result};
+use crate::events::{event, text};
 use crate::exec::quietly;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Condvar, Mutex, lock, wait_timeout};
@@ -78,15 +79,39 @@ impl<K: Key + 'static, V: Value + ?Sized + 'static, C: ConcurrencyControl> Expir
     }
 
     fn run(&self, interval: Duration, shared: &Shared) {
+        let mut has_failed = false;
         loop {
-            let mut outcome = Ok(());
+            let (mut outcome, deleted_before) = (Ok(()), shared.deleted.load(Ordering::Relaxed));
             if let Err(message) = quietly(|| outcome = self.pass(shared)) {
                 outcome = Err(Error::Panicked(message));
             }
+            let deleted = shared.deleted.load(Ordering::Relaxed) - deleted_before;
+            if deleted > 0 {
+                event!(
+                    DEBUG,
+                    BACKGROUND,
+                    "expired rows deleted",
+                    database = self.shown().map(|shown| shown.0),
+                    table = self.shown().map(|shown| text(shown.1)),
+                    rows = deleted
+                );
+            }
+            let had_failed = std::mem::replace(&mut has_failed, outcome.is_err());
             match outcome {
                 Ok(()) => {}
                 Err(Error::Closed) => return,
                 Err(error) => {
+                    // (Once: it is tried again after each interval.)
+                    if !had_failed {
+                        event!(
+                            WARN,
+                            BACKGROUND,
+                            "expired rows were not deleted",
+                            database = self.shown().map(|shown| shown.0),
+                            table = self.shown().map(|shown| text(shown.1)),
+                            error = text(&error)
+                        );
+                    }
                     let is_last = matches!(error, Error::TableDropped);
                     *lock(&shared.error) = Some(error);
                     if is_last {

@@ -1,5 +1,6 @@
 //! Has the segments of the log archived before they are given up.
 
+use crate::events::{event, text};
 use crate::metrics::ArchiveStatistics;
 use crate::storage::{Archive, ArchiveError, OpenMode, Storage};
 use crate::wal::{self, DatabaseId, Finished, Lsn};
@@ -18,6 +19,10 @@ pub(super) struct Archiver {
     /// How far the log was durable when all that was finished had been kept.
     seen_lsn: Option<Lsn>,
     statistics: Arc<Mutex<ArchiveStatistics>>,
+    /// By which events name the database.
+    number: u64,
+    /// The last step has failed.
+    has_failed: bool,
 }
 
 impl Archiver {
@@ -27,8 +32,10 @@ impl Archiver {
         storage: Arc<dyn Storage>,
         database: DatabaseId,
         statistics: Arc<Mutex<ArchiveStatistics>>,
+        number: u64,
     ) -> Archiver {
-        Archiver { archive, storage, database, next: 0, kept_lsn: Lsn(0), seen_lsn: None, statistics }
+        let (next, kept_lsn, seen_lsn, has_failed) = (0, Lsn(0), None, false);
+        Archiver { archive, storage, database, next, kept_lsn, seen_lsn, statistics, number, has_failed }
     }
 
     /// Everything before may be given up.
@@ -41,9 +48,22 @@ impl Archiver {
         if self.seen_lsn == Some(durable_lsn) {
             return; // nothing can have been finished since
         }
-        match self.keep_finished() {
+        let kept = self.keep_finished();
+        let had_failed = std::mem::replace(&mut self.has_failed, kept.is_err());
+        match kept {
             Ok(()) => self.seen_lsn = Some(durable_lsn),
             Err(error) => {
+                // (Once: it is tried again twice a second.)
+                if !had_failed {
+                    event!(
+                        WARN,
+                        BACKGROUND,
+                        "a segment of the log was not archived, and is kept",
+                        database = self.number,
+                        segment = self.next,
+                        error = text(&error)
+                    );
+                }
                 let mut statistics = self.statistics();
                 statistics.failures += 1;
                 statistics.last_error = Some(error.to_string());
@@ -65,6 +85,8 @@ impl Archiver {
             let mut statistics = self.statistics();
             statistics.segments += 1;
             statistics.last_error = None;
+            drop(statistics);
+            event!(DEBUG, BACKGROUND, "log segment archived", database = self.number, segment = number);
         }
         Ok(())
     }

@@ -18,6 +18,7 @@ use super::table_rows::{Destination, TableRows};
 use crate::cc::ConcurrencyControl;
 use crate::checkpoint::{self, CatalogEntry, IndexEntry, Manifest, TableEntry};
 use crate::error::{Error, Result};
+use crate::events::{event, ms, text};
 use crate::kernel::Engine;
 use crate::metrics::Clock;
 use crate::storage::{Operation, Storage};
@@ -61,6 +62,9 @@ pub(super) struct Checkpointer<C: ConcurrencyControl> {
 /// A checkpoint under way.
 struct Current<C: ConcurrencyControl> {
     number: u64,
+    began_ns: u64,
+    /// How much of rows has been written.
+    bytes: u64,
     /// How often it was asked whether commits have ended; `None`: it is known where the checkpoint starts.
     tries: Option<u32>,
     start_lsn: Lsn,
@@ -89,7 +93,7 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
         let log = engine.log.get().map(|log| log.writer.clone());
         let archive = engine.options.archive.clone().filter(|_| log.is_some());
         let archiver = archive.map(|archive| {
-            Archiver::new(archive, storage.clone(), database, engine.archive_statistics.clone())
+            Archiver::new(archive, storage.clone(), database, engine.archive_statistics.clone(), engine.id)
         });
         let status = Arc::<Status>::default();
         status.set_last(kept.last());
@@ -201,6 +205,11 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
     /// Begins a checkpoint, or goes on with it. After an error the next step begins a new one.
     pub(super) fn step(&mut self) -> Result<Step> {
         let stepped = self.step_once();
+        if let Err(error) = &stepped
+            && !matches!(error, Error::Closed)
+        {
+            event!(WARN, CHECKPOINT, "checkpoint failed", database = self.engine.id, error = text(error));
+        }
         self.status.note(&stepped, self.kept.last(), self.engine.clock.now_ns());
         stepped
     }
@@ -225,9 +234,11 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
         match self.step_current(&mut current) {
             Ok(Step::Done) => {
                 self.leave_room();
+                self.tell_made(&current);
                 Ok(Step::Done)
             }
             Ok(step) => {
+                current.bytes += if let Step::Wrote(bytes) = step { bytes } else { 0 };
                 self.current = Some(current);
                 Ok(step)
             }
@@ -242,6 +253,22 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
                 Err(error)
             }
         }
+    }
+
+    fn tell_made(&self, current: &Current<C>) {
+        let made = || self.kept.last().expect("it was made just now");
+        event!(
+            INFO,
+            CHECKPOINT,
+            "checkpoint made",
+            database = self.engine.id,
+            checkpoint = current.number,
+            tables = made().tables.len(),
+            rows = made().rows(),
+            bytes = current.bytes,
+            lsn = made().start_lsn.0,
+            duration_ms = ms(self.engine.clock.now_ns().saturating_sub(current.began_ns))
+        );
     }
 
     /// What a checkpoint that is over may have used of the room is held again.
@@ -290,8 +317,11 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
     fn begin(&mut self) -> Result<Current<C>> {
         let number = checkpoint::number_next(&*self.storage)?.max(self.number_next);
         self.number_next = number + 1;
+        event!(DEBUG, CHECKPOINT, "checkpoint begun", database = self.engine.id, checkpoint = number);
         let mut current = Current {
             number,
+            began_ns: self.engine.clock.now_ns(),
+            bytes: 0,
             tries: None,
             start_lsn: self.base_lsn,
             changed: Vec::new(),

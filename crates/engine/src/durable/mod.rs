@@ -94,6 +94,8 @@ impl Making {
 pub(crate) struct Recovered<C: ConcurrencyControl> {
     pub(crate) engine: Arc<Engine<C>>,
     pub(crate) recovery: Recovery,
+    /// It was made just now.
+    pub(crate) is_new: bool,
     files: LogFiles,
     storage: Arc<dyn Storage>,
     stepped: Stepped<C>,
@@ -134,19 +136,22 @@ impl Opening<'_> {
             check_place(&*storage, making)?;
         }
         let lock = storage.lock(&holder)?;
-        let identity = match Identity::read(&*storage)? {
+        let (identity, is_new) = match Identity::read(&*storage)? {
             Some(identity) => {
                 identity.secure(&*storage)?;
-                identity
+                (identity, false)
             }
             None => {
                 check_place(&*storage, making)?;
-                Identity::create(&*storage, fresh)?
+                (Identity::create(&*storage, fresh)?, true)
             }
         };
         let database = identity.database;
         let found = Recoverer::of_all(&*storage, database, &*steps, &*clock, progress)?.run(make)?;
         let Found { engine, tail, kept, recovery, .. } = found;
+        if !is_new {
+            recovery.tell(engine.id);
+        }
         let (base_lsn, end) = (tail.lsn(), tail.end());
         let files = LogFiles::find(&*storage, database, &tail, recovery.was_closed)?;
         let mark = Mark { storage: storage.clone(), database, end };
@@ -172,7 +177,7 @@ impl Opening<'_> {
         mark.remove()?;
         checkpointer.release_log();
         let stepped = Stepped { flusher, checkpointer, mark };
-        Ok(Recovered { engine, recovery, files, storage, stepped, lock })
+        Ok(Recovered { engine, recovery, is_new, files, storage, stepped, lock })
     }
 
     /// Recovers the database as [`Opening::recover`] does, and writes nothing: not even the lock, where nothing can
@@ -187,6 +192,7 @@ impl Opening<'_> {
         let database = Identity::read(&*storage)?.ok_or(Error::NoDatabase)?.database;
         let found = Recoverer::of_all(&*storage, database, &*steps, &*clock, progress)?.run(make)?;
         let Found { engine, tail, recovery, .. } = found;
+        recovery.tell(engine.id);
         let files = LogFiles::find(&*storage, database, &tail, recovery.was_closed)?;
         engine.forbid_writes();
         let (clock, listeners) = (engine.clock.clone(), Arc::default());
@@ -239,6 +245,7 @@ fn open_log<C: ConcurrencyControl>(
         buffer_bytes_max: options.log_buffer_bytes,
         lag_ns_max: options.log_lag_ms.saturating_mul(1_000_000),
         held_bytes_max: options.log_held_bytes,
+        number: engine.id,
         ..wal::Options::new(database)
     };
     wal::open_unbegun(storage, options, engine.clock.clone(), tail).map_err(Error::Log)
@@ -247,7 +254,7 @@ fn open_log<C: ConcurrencyControl>(
 impl<C: ConcurrencyControl> Recovered<C> {
     /// Leaves the background work to the caller, which keeps the lock, too.
     pub(crate) fn into_stepped(self) -> (Stepped<C>, Durable) {
-        let Recovered { engine, recovery, files, storage, stepped, lock } = self;
+        let Recovered { engine, recovery, files, storage, stepped, lock, .. } = self;
         let told = Told::new(&engine, &stepped);
         (stepped, Durable::unattended(told, recovery, files, storage, Some(lock)))
     }
@@ -255,7 +262,7 @@ impl<C: ConcurrencyControl> Recovered<C> {
     /// Starts the threads.
     pub(crate) fn start(self) -> Result<Durable> {
         let told = Told::new(&self.engine, &self.stepped);
-        let Recovered { engine, recovery, files, storage, stepped, lock } = self;
+        let Recovered { engine, recovery, files, storage, stepped, lock, .. } = self;
         let Stepped { flusher, checkpointer, mark } = stepped;
         let refused = |error: std::io::Error| Error::NoThread { reason: error.to_string() };
         let (lock, wait_ns_max) = (Arc::new(Some(lock)), engine.options.log_wait_ns_max());
@@ -265,7 +272,7 @@ impl<C: ConcurrencyControl> Recovered<C> {
         let checkpoints =
             CheckpointThread::spawn(checkpointer, &engine.options, listeners.clone(), lock.clone());
         let checkpoints = Some(checkpoints.map_err(refused)?);
-        let watch = |log: &Writer| WatchThread::spawn(log.clone(), wait_ns_max, listeners);
+        let watch = |log: &Writer| WatchThread::spawn(log.clone(), wait_ns_max, listeners, engine.id);
         let watch = told.log.as_ref().map(watch).transpose().map_err(refused)?;
         let (mark, told) = (Some(mark), Arc::new(told));
         Ok(Durable { watch, checkpoints, flusher, mark, told, recovery, files, storage, lock })

@@ -8,6 +8,7 @@ use super::{Cut, checkpointer, damage, mark};
 use crate::cc::ConcurrencyControl;
 use crate::checkpoint::{self, Block, CatalogEntry, Closed, Manifest};
 use crate::error::{Error, Result};
+use crate::events::{event, ms, text};
 use crate::kernel::{Engine, restore_table};
 use crate::metrics::Clock;
 use crate::replay::{Feed, Restorer, for_each_parallel, replay, resume};
@@ -62,6 +63,55 @@ pub struct Recovery {
     pub load_ns: u64,
     /// How long applying the log took.
     pub replay_ns: u64,
+}
+
+impl Recovery {
+    /// Emits what was found in a database that goes by this number.
+    pub(super) fn tell(&self, database: u64) {
+        for (number, error) in &self.damaged_checkpoints {
+            event!(
+                WARN,
+                RECOVERY,
+                "checkpoint not used, because it is damaged",
+                database = database,
+                checkpoint = *number,
+                error = text(error)
+            );
+        }
+        if let Some(number) = self.checkpoint {
+            event!(
+                INFO,
+                RECOVERY,
+                "checkpoint loaded",
+                database = database,
+                checkpoint = number,
+                rows = self.rows,
+                duration_ms = ms(self.load_ns)
+            );
+        }
+        event!(
+            INFO,
+            RECOVERY,
+            "log replayed",
+            database = database,
+            transactions = self.transactions,
+            bytes = self.log_bytes,
+            was_closed = self.was_closed,
+            duration_ms = ms(self.replay_ns)
+        );
+        if let Some(Cut { file, offset, lsn, bytes }) = &self.cut {
+            event!(
+                INFO,
+                RECOVERY,
+                "the log was cut off where a write had not been completed, of which nothing was acknowledged",
+                database = database,
+                file = text(file),
+                offset = *offset,
+                lsn = *lsn,
+                bytes = *bytes
+            );
+        }
+    }
 }
 
 /// Where an engine that has been filled goes on.

@@ -1,6 +1,7 @@
 //! Events, and a thread that looks how the log and the room are, whatever the other threads wait for.
 
-use crate::metrics::{Event, LogCondition};
+use crate::events::{event, ms, text};
+use crate::metrics::{Event, LogCondition, RoomStatistics};
 use crate::sync::{Condvar, Mutex, lock};
 use crate::wal::Writer;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -44,9 +45,11 @@ impl WatchThread {
         log: Writer,
         wait_ns_max: u64,
         listeners: Arc<Listeners>,
+        number: u64,
     ) -> std::io::Result<WatchThread> {
         let is_closed = Arc::new((Mutex::new(false), Condvar::new()));
-        let mut watcher = Watcher { log, wait_ns_max, listeners, told: LogCondition::Good, is_short: false };
+        let (told, is_short) = (LogCondition::Good, false);
+        let mut watcher = Watcher { log, wait_ns_max, listeners, number, told, is_short };
         let of_thread = is_closed.clone();
         let thread = thread::Builder::new().name("braid-watch".into()).spawn(move || {
             let (is_closed, signal) = &*of_thread;
@@ -81,6 +84,8 @@ struct Watcher {
     log: Writer,
     wait_ns_max: u64,
     listeners: Arc<Listeners>,
+    /// By which events name the database.
+    number: u64,
     /// What was told last.
     told: LogCondition,
     is_short: bool,
@@ -93,11 +98,58 @@ impl Watcher {
         // (How long it has lasted is no change.)
         if std::mem::discriminant(&condition) != std::mem::discriminant(&self.told) {
             self.told = condition.clone();
+            self.tell_log(&condition);
             self.listeners.tell(&Event::Log(condition));
         }
         if room.is_short != self.is_short {
             self.is_short = room.is_short;
+            self.tell_room(&room);
             self.listeners.tell(&Event::Room(room));
+        }
+    }
+
+    fn tell_log(&self, condition: &LogCondition) {
+        let database = self.number;
+        match condition {
+            LogCondition::Good => event!(INFO, LOG, "the log goes on", database = database),
+            LogCondition::Refusing { cause } => event!(
+                WARN,
+                LOG,
+                "no further segment of the log could be made: commits are refused when the present one is full",
+                database = database,
+                error = text(cause)
+            ),
+            LogCondition::Stalled { for_ns, cause } => event!(
+                WARN,
+                LOG,
+                "the disk keeps commits waiting",
+                database = database,
+                duration_ms = ms(*for_ns),
+                error = text(cause)
+            ),
+            LogCondition::Stopped { .. } => {} // the log has told it
+        }
+    }
+
+    fn tell_room(&self, room: &RoomStatistics) {
+        let (database, free_bytes, needed_bytes) = (self.number, room.free_bytes, room.checkpoint_bytes);
+        match room.is_short {
+            true => event!(
+                WARN,
+                LOG,
+                "the device has no room for the next checkpoint",
+                database = database,
+                free_bytes = free_bytes,
+                needed_bytes = needed_bytes
+            ),
+            false => event!(
+                INFO,
+                LOG,
+                "the device has room for the next checkpoint again",
+                database = database,
+                free_bytes = free_bytes,
+                needed_bytes = needed_bytes
+            ),
         }
     }
 }

@@ -3,6 +3,7 @@
 use super::engine::Engine;
 use crate::cc::ConcurrencyControl;
 use crate::error::{Error, Result};
+use crate::events::{event, text};
 use crate::sync::Fixed;
 use crate::table::{
     Allowed, Definitions, Description, TableInner, TableKind, TableState, joined_types, unlike,
@@ -67,7 +68,10 @@ pub(crate) fn open_table<C: ConcurrencyControl, R>(
             note(table.number(), &kind, &description)?;
             *table.description() = description;
         }
-        return Ok(handle(table));
+        let (handle, number) = (handle(table), table.number());
+        drop(tables);
+        event!(DEBUG, TABLE, "table opened", database = engine.id, table = text(engine.name_of(number)));
+        return Ok(handle);
     }
     description.definitions = joined(&[], &description.name)?;
     let number = tables.len() as u32;
@@ -76,6 +80,8 @@ pub(crate) fn open_table<C: ConcurrencyControl, R>(
     note(number, &kind, &description)?;
     let handle = handle(&table);
     tables.push(table);
+    drop(tables);
+    event!(INFO, TABLE, "table created", database = engine.id, table = text(engine.name_of(number)));
     Ok(handle)
 }
 

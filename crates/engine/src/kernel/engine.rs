@@ -6,6 +6,7 @@ use super::waiter::Waiter;
 use crate::cc::{ConcurrencyControl, Env, NotBegun, OPEN_TRANSACTIONS_MAX, Unlogged};
 use crate::epoch::{Epochs, Local};
 use crate::error::{Error, Result};
+use crate::events::{IS_ON, event, text};
 use crate::exec::{ConflictQueue, Execution, SharedLevel};
 use crate::index::Nodes;
 use crate::memory::{Kind, Memory, OutOfMemory, Slab};
@@ -16,7 +17,7 @@ use crate::options::Options;
 use crate::profile::Profile;
 use crate::record::RECORD_BYTES;
 use crate::sync::Fixed;
-use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use crate::table::{Description, TableInner, TableKind, TableState};
 use crate::wal::{self, Changes, Lsn};
 use std::any::Any;
@@ -28,6 +29,8 @@ const NODES_MAX: u32 = 1 << 30;
 const RECORDS_MAX: u32 = u32::MAX - 1;
 /// A worker that does not go on for so long does not merely wait for its core.
 const STALL_NS: u64 = 100_000_000;
+/// Between two events that tell of the memory limit.
+const FULL_TOLD_NS: u64 = 1_000_000_000;
 
 /// The shared part of a database: memory, tables, the scheme. Threads and inboxes are the
 /// database's own.
@@ -69,6 +72,8 @@ pub(crate) struct Engine<C: ConcurrencyControl> {
     pub(crate) shared_level: Arc<SharedLevel>,
     /// Workers are to tell where their time goes.
     pub(crate) profiling: Arc<AtomicBool>,
+    /// Before this time no event tells again that memory is used up.
+    full_told_until_ns: AtomicU64,
 }
 
 impl<C: ConcurrencyControl> Engine<C> {
@@ -100,6 +105,7 @@ impl<C: ConcurrencyControl> Engine<C> {
             known: AtomicU32::new(0),
             shared_level: Arc::default(),
             profiling: Arc::default(),
+            full_told_until_ns: AtomicU64::new(0),
             nodes: Nodes::new(&memory, NODES_MAX),
             memory,
             records,
@@ -237,6 +243,11 @@ impl<C: ConcurrencyControl> Engine<C> {
         tables.iter().map(|table| unsafe { Fixed::as_non_null(table).as_ref() }).collect()
     }
 
+    /// What the table of this number is called by now; for events.
+    pub(crate) fn name_of(&self, number: u32) -> String {
+        self.all_tables()[number as usize].name()
+    }
+
     /// All tables and what the catalog says of them at one moment, since names go from one table to another in several steps; and what `f`
     /// returns, which is called in the same moment.
     pub(crate) fn described_tables<R>(&self, f: impl FnOnce() -> R) -> (R, Vec<(&TableInner, Description)>) {
@@ -287,6 +298,42 @@ impl<C: ConcurrencyControl> Engine<C> {
     #[cold]
     pub(crate) fn out_of_memory(&self) -> Error {
         Error::OutOfMemory { limit_bytes: self.memory.limit_bytes() }
+    }
+
+    /// Emits that a transaction has failed because of others, if it has, and is not run again.
+    #[cold]
+    pub(crate) fn tell_given_up(&self, error: &Error, retries: u32) {
+        if matches!(error, Error::Conflict | Error::Deadlock(_) | Error::LockTimeout(_)) {
+            event!(
+                DEBUG,
+                TRANSACTION,
+                "transaction given up because of others",
+                database = self.id,
+                retries = retries,
+                error = text(error)
+            );
+        }
+    }
+
+    /// Emits that a transaction has failed for want of memory; at most once in a second, for it is one among many then.
+    #[cold]
+    pub(crate) fn tell_out_of_memory(&self) {
+        if !IS_ON {
+            return;
+        }
+        // Relaxed: a number, and nothing behind it.
+        let (now_ns, until_ns) = (self.clock.now_ns(), self.full_told_until_ns.load(Ordering::Relaxed));
+        if now_ns >= until_ns {
+            self.full_told_until_ns.store(now_ns.saturating_add(FULL_TOLD_NS), Ordering::Relaxed);
+            event!(
+                WARN,
+                TRANSACTION,
+                "a transaction has failed at the memory limit",
+                database = self.id,
+                limit_bytes = self.memory.limit_bytes(),
+                used_bytes = self.data_bytes()
+            );
+        }
     }
 
     /// Lets go of the contexts, which hold the engine, and of the states, which are its transactions'.

@@ -96,12 +96,22 @@ impl<C: ConcurrencyControl> TxnState<C> {
         let metrics = &self.context().metrics;
         match error {
             Error::Conflict | Error::Deadlock(_) => self.count_conflict(false),
-            Error::OutOfMemory { .. } => metrics.aborts_out_of_memory.add(1),
+            Error::OutOfMemory { .. } => {
+                metrics.aborts_out_of_memory.add(1);
+                self.context().engine.tell_out_of_memory();
+            }
             _ => {
                 metrics.aborts_user.add(1);
                 self.count_work(); // as it wanted
             }
         }
+    }
+
+    /// As `count_failure`, of one that is not run again.
+    #[cold]
+    pub(crate) fn count_given_up(&self, error: &Error, retries: u32) {
+        self.context().engine.tell_given_up(error, retries);
+        self.count_failure(error);
     }
 
     /// What it has done counts as work.

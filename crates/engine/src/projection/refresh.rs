@@ -11,6 +11,7 @@ use super::generation::Generation;
 use super::{Inner, Projection, check_snapshot};
 use crate::cc::ConcurrencyControl;
 use crate::error::{Error, Result};
+use crate::events::{event, ms, text};
 use crate::kernel::Engine;
 use crate::memory::OutOfMemory;
 use crate::sync::Arc;
@@ -29,7 +30,21 @@ impl<K: Key, V: Value + ?Sized, R: Columns, C: ConcurrencyControl> Projection<K,
     /// [`Error::NoSnapshot`]. [`Error::OutOfMemory`] if the columns do not fit. After an error, scans are as they were before.
     pub fn refresh(&self) -> Result<u64> {
         let engine = self.engine.upgrade().ok_or(Error::Closed)?;
-        let table = self.table.inner(engine.id)?;
+        let (table, began_ns) = (self.table.inner(engine.id)?, engine.clock.now_ns());
+        let rows = self.read_changed(&engine, table)?;
+        event!(
+            DEBUG,
+            TABLE,
+            "projection refreshed",
+            database = engine.id,
+            table = text(table.name()),
+            rows = rows,
+            duration_ms = ms(engine.clock.now_ns().saturating_sub(began_ns))
+        );
+        Ok(rows)
+    }
+
+    fn read_changed(&self, engine: &Arc<Engine<C>>, table: &TableInner) -> Result<u64> {
         let inner = &*self.inner;
         let _one_at_a_time = lock(&inner.refreshing);
         let present = inner.generations.present();
@@ -49,7 +64,7 @@ impl<K: Key, V: Value + ?Sized, R: Columns, C: ConcurrencyControl> Projection<K,
         if !engine.await_older() {
             return Err(Error::TableInUse { table: table.name() });
         }
-        let mut build = Build { engine: &engine, table, inner, snapshot: None, blocks: Vec::new(), rows: 0 };
+        let mut build = Build { engine, table, inner, snapshot: None, blocks: Vec::new(), rows: 0 };
         let snapshot = build.snapshot()?;
         let readable_from = snapshot.txn().state().snapshot_timestamp();
         build.snapshot = Some(snapshot);

@@ -8,6 +8,7 @@
 
 use crate::cc::{Abort, Change, ConcurrencyControl, Intent, Written};
 use crate::error::{Error, Result};
+use crate::events::{event, ms, text};
 use crate::index::{DERIVED, IndexKind};
 use crate::kernel::{Engine, WAIT, WAITS_MAX, pause};
 use crate::ops::{Point, TxnState};
@@ -89,6 +90,7 @@ pub(crate) fn open_index<'b, C: ConcurrencyControl>(
     declared: Declared,
     keep: impl FnOnce() -> Result<()>,
 ) -> Result<&'b IndexInner> {
+    let began_ns = engine.clock.now_ns();
     let index = {
         let declaring = base.indexes.declaring();
         base.check_usable()?; // (Clearing it has been waited for.)
@@ -110,7 +112,34 @@ pub(crate) fn open_index<'b, C: ConcurrencyControl>(
     keep()?;
     std::mem::forget(unless_built);
     index.serve(from);
+    tell_built(engine, index, began_ns);
     Ok(index)
+}
+
+fn tell_built<C: ConcurrencyControl>(engine: &Engine<C>, index: &IndexInner, began_ns: u64) {
+    // SAFETY: the table holds the index.
+    let table = || unsafe { &*index.base }.name();
+    let duration_ms = || ms(engine.clock.now_ns().saturating_sub(began_ns));
+    match index.projection {
+        Some(_) => event!(
+            DEBUG,
+            TABLE,
+            "projection declared",
+            database = engine.id,
+            table = text(table()),
+            projection = index.name.as_str()
+        ),
+        None => event!(
+            DEBUG,
+            TABLE,
+            "index built",
+            database = engine.id,
+            table = text(table()),
+            index = index.name.as_str(),
+            is_unique = index.is_unique,
+            duration_ms = duration_ms()
+        ),
+    }
 }
 
 /// Has writers maintain a new index from now on.

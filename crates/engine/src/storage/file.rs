@@ -171,6 +171,10 @@ impl Storage for FileStorage {
         Ok(LockGuard::new(held))
     }
 
+    fn path(&self) -> Option<&Path> {
+        Some(&self.directory)
+    }
+
     fn space(&self) -> Result<Option<Space>> {
         system::space(&self.directory).map_err(|error| self.failed(Operation::Space, "", error))
     }

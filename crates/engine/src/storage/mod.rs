@@ -66,6 +66,7 @@ pub use union::Union;
 
 use std::fmt;
 use std::io::ErrorKind;
+use std::path::Path;
 
 /// The result of everything that storage does.
 pub type Result<T, E = StorageError> = std::result::Result<T, E>;
@@ -133,6 +134,11 @@ pub trait Storage: Send + Sync + fmt::Debug {
 
     /// The room on the device, where that is known.
     fn space(&self) -> Result<Option<Space>>;
+
+    /// Where the directory is, to be shown to people. `None` unless implemented.
+    fn path(&self) -> Option<&Path> {
+        None
+    }
 }
 
 /// One open file. The module's head has the contract.

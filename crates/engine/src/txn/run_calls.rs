@@ -3,6 +3,7 @@
 use super::Transaction;
 use crate::cc::ConcurrencyControl;
 use crate::error::{Error, Result};
+use crate::events::{event, text};
 use crate::kernel::Engine;
 use crate::sync::{Arc, Backoff};
 use std::thread;
@@ -24,8 +25,17 @@ pub(crate) fn run_calls<C: ConcurrencyControl, R>(
             Err(error) => Err(transaction.fail_in_place(error)),
         };
         match done {
-            Err(Error::Conflict | Error::Deadlock(_)) if retries < retries_max => {}
-            done => return done,
+            Err(why @ (Error::Conflict | Error::Deadlock(_))) if retries < retries_max => {
+                event!(
+                    TRACE,
+                    TRANSACTION,
+                    "transaction is run again",
+                    database = engine.id,
+                    retries = retries + 1,
+                    error = text(why)
+                );
+            }
+            done => return done.inspect_err(|error| engine.tell_given_up(error, retries)),
         }
         pause(retries, &mut backoff);
         retries += 1;

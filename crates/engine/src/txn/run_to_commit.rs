@@ -3,6 +3,7 @@
 use super::txn::Txn;
 use crate::cc::{ConcurrencyControl, Reads, Ticket};
 use crate::error::{Error, Result};
+use crate::events::{event, text};
 use crate::ops::{Blocker, Commit, RELIEF_ROUNDS_MAX, RowWait, TxnState, Wait, let_others_leave};
 use crate::profile::Activity;
 use crate::table::Fault;
@@ -117,7 +118,7 @@ pub(crate) async fn run_to_commit<C: ConcurrencyControl, R>(
             Err(why @ (Error::Conflict | Error::Deadlock(_))) if retries < retries_max => {
                 txn.count_conflict(true);
                 if let Err(error) = make_way(txn, why, retries, &mut kept).await {
-                    txn.count_failure(&error);
+                    txn.count_given_up(&error, retries);
                     return Err(error);
                 }
                 retries += 1;
@@ -131,7 +132,7 @@ pub(crate) async fn run_to_commit<C: ConcurrencyControl, R>(
             }
             Err(error) => {
                 txn.leave_turn();
-                txn.count_failure(&error);
+                txn.count_given_up(&error, retries);
                 return Err(error);
             }
             ok => return ok,
@@ -224,6 +225,14 @@ async fn make_way<C: ConcurrencyControl>(
     retries: u32,
     kept: &mut Option<Ticket>,
 ) -> Result<()> {
+    event!(
+        TRACE,
+        TRANSACTION,
+        "transaction is run again",
+        database = txn.context().engine.id,
+        retries = retries + 1,
+        error = text(&why)
+    );
     let is_deadlock = matches!(why, Error::Deadlock(_));
     let had_turn = kept.is_some() && txn.turn.get() == *kept;
     if is_deadlock || had_turn {

@@ -2,6 +2,7 @@
 
 use crate::cc::ConcurrencyControl;
 use crate::epoch::Local;
+use crate::events::{IS_ON, event, text};
 use crate::exec::{
     self, Counters, Execution, Host, Known, Level, OutputGate, Reading, Released, SharedLevel, Tuning,
 };
@@ -156,6 +157,17 @@ impl<C: ConcurrencyControl> Tuning for WorkerHost<C> {
     }
 
     fn learn(&self, known: Known) {
+        let before = || self.known().map(|before| before.level);
+        if IS_ON && before() != Some(known.level) {
+            event!(
+                DEBUG,
+                WORKER,
+                "a worker has found another level to be the best",
+                database = self.context.engine.id,
+                from = before().map(text),
+                to = text(known.level)
+            );
+        }
         self.context.engine.known.store(known.to_bits(), Relaxed); // a hint for those to come
     }
 }

@@ -10,6 +10,7 @@ use super::lane::{Body, LANES, Lane};
 use super::stall::{SLOW_NS, Stall};
 use super::write_group::WriteGroup;
 use super::{Error, Lsn, Options, Result, Room, Shortage, Tail};
+use crate::events::{event, text};
 use crate::metrics::{Clock, LogCondition, LogStatistics as Statistics};
 use crate::storage::StorageError;
 use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -606,6 +607,25 @@ impl Shared {
         drop(state);
         self.progress.notify_all();
         woken.into_iter().for_each(|(_, waker)| waker.wake());
+    }
+
+    /// As [`Shared::end`], because storage has failed: nothing more is written.
+    pub(super) fn stop(&self, error: &Arc<StorageError>) {
+        let mut is_first = false;
+        self.end(|state| {
+            is_first = state.stopped.is_none();
+            state.stopped.get_or_insert_with(|| Arc::clone(error));
+        });
+        if is_first {
+            event!(
+                ERROR,
+                LOG,
+                "the log has failed: writes are refused until the database is opened again",
+                database = self.options.number,
+                lsn = self.durable().0,
+                error = text(error)
+            );
+        }
     }
 
     pub(super) fn has_ended(&self) -> bool {

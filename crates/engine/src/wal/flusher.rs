@@ -202,7 +202,7 @@ impl Flusher {
     /// Nothing more is written, and all learn why.
     fn stop(&mut self, error: StorageError) -> Error {
         let error = Arc::new(error);
-        self.shared.end(|state| state.stopped = Some(Arc::clone(&error)));
+        self.shared.stop(&error);
         Error::Stopped(error)
     }
 

@@ -119,6 +119,8 @@ pub struct Options {
     /// How much of the log readers of changes may keep beyond what the database needs. Default 1 GiB, as much as it grows by between
     /// two checkpoints.
     pub held_bytes_max: u64,
+    /// The number by which events name the database. Default 0: none.
+    pub number: u64,
 }
 
 impl Options {
@@ -133,6 +135,7 @@ impl Options {
             paced_records_min: 8,
             mark_interval_ns: 1_000_000_000,
             held_bytes_max: 1 << 30,
+            number: 0,
         }
     }
 

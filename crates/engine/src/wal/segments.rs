@@ -3,6 +3,7 @@
 use super::format::{SegmentHeader, name};
 use super::head::{Head, read_header};
 use super::{End, Error, Lsn, Options, Room};
+use crate::events::event;
 use crate::storage::{File, OpenMode, Operation, Result, Storage, StorageError};
 use crate::sync::Arc;
 use std::collections::VecDeque;
@@ -86,7 +87,16 @@ impl Segments {
             self.segments.push_back((*header, self.options.segment_bytes));
         }
         self.current().write_all_at(0, &header.encode(self.options.database))?;
-        self.current().sync_data()
+        self.current().sync_data()?;
+        event!(
+            DEBUG,
+            LOG,
+            "log segment begun",
+            database = self.options.number,
+            segment = header.number,
+            lsn = header.first_lsn
+        );
+        Ok(())
     }
 
     /// Where records reach into blocks that were reserved and never written, writes zeros to those behind them. For to
@@ -186,6 +196,7 @@ impl Segments {
     /// Removes old segments that nobody needs, but for a few.
     pub(super) fn truncate(&mut self, before: Lsn) -> Result<()> {
         let ends = self.segments.iter().skip(1).take_while(|(next, _)| next.first_lsn <= before.0);
+        let mut removed = 0u64;
         for left in (1..=ends.count()).rev() {
             let (old, _) = self.segments[0];
             if left <= KEPT_MAX && old.number >= self.first_own {
@@ -193,6 +204,17 @@ impl Segments {
             }
             self.storage.remove(&name(old.number))?;
             self.segments.pop_front();
+            removed += 1;
+        }
+        if removed > 0 {
+            event!(
+                DEBUG,
+                LOG,
+                "log segments removed",
+                database = self.options.number,
+                segments = removed,
+                oldest = self.segments[0].0.number
+            );
         }
         Ok(())
     }

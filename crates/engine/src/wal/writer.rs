@@ -108,9 +108,7 @@ impl Writer {
     /// Ends the log, because of what has failed beside it: a sync of the directory, after which the log's own names
     /// are not to be trusted either.
     pub fn stop(&self, error: Arc<StorageError>) {
-        self.shared.end(|state| {
-            state.stopped.get_or_insert(error);
-        });
+        self.shared.stop(&error);
     }
 
     /// Looks whether anything has waited for the disk for longer than this. If so, all waiters are told, and more is

@@ -9,6 +9,7 @@
 //! one comparison tells so.
 
 use crate::cc::Contention;
+use crate::events::event;
 use crate::record::Record;
 use crate::sync::CachePadded;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -136,8 +137,18 @@ impl Heat {
         group.of(wants).store(u32::from(since) << 16 | heat, Ordering::Relaxed);
         if heat >= HOT {
             let until = now + u64::from((heat / HOT).ilog2() + 1) * u64::from(HALVES_IN);
-            if until > self.clock.hot_until.load(Ordering::Relaxed) {
+            let before = self.clock.hot_until.load(Ordering::Relaxed);
+            if until > before {
                 self.clock.hot_until.store(until, Ordering::Relaxed);
+                if before <= now {
+                    event!(
+                        TRACE,
+                        WORKER,
+                        "rows have become hot, and are locked",
+                        from = "optimistic",
+                        to = "locks"
+                    );
+                }
             }
         }
     }

@@ -1,5 +1,7 @@
 //! How a worker works: how many futures are open, and how the operations of those that are let in run.
 
+use std::fmt;
+
 /// How many transactions a worker keeps open at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BatchSize {
@@ -36,6 +38,16 @@ pub struct Level {
     pub style: Execution,
     /// Futures open at once.
     pub batch: usize,
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.style {
+            Execution::Interleaved => write!(f, "interleaved, {} open", self.batch),
+            Execution::Prefetching => f.write_str("one at a time, prefetching"),
+            Execution::Sequential => f.write_str("one at a time"),
+        }
+    }
 }
 
 impl Level {
