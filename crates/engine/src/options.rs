@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::exec::BatchSize;
 use crate::index::{Front, IndexKind};
 use crate::storage::Archive;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// When the caller learns that a transaction has committed. Other transactions see its changes at once in any
 /// case, and what one transaction depends on is durable before it.
@@ -105,10 +105,16 @@ pub struct Options {
     pub archive: Option<Arc<dyn Archive>>,
 }
 
+/// Those that the program may use, as of the first call: finding out means to read files of the system.
+fn processors() -> usize {
+    static FOUND: OnceLock<usize> = OnceLock::new();
+    *FOUND.get_or_init(|| std::thread::available_parallelism().map_or(1, |n| n.get()))
+}
+
 impl Default for Options {
     fn default() -> Self {
         Options {
-            workers: std::thread::available_parallelism().map_or(1, |n| n.get()),
+            workers: processors(),
             pin_workers: false,
             batch: BatchSize::Auto,
             inbox_capacity: 1024,

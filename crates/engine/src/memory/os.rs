@@ -20,12 +20,21 @@ unsafe impl Sync for Region {}
 impl Region {
     /// Reserves addresses that must be committed before use. `bytes` is a multiple of the page size.
     pub(super) fn reserve(bytes: usize) -> Option<Region> {
-        system::map(bytes, false).map(|base| Region { base, bytes })
+        let region = system::map(bytes, false).map(|base| Region { base, bytes })?;
+        region.prefer_huge_pages();
+        Some(region)
     }
 
     /// Zeroed memory ready for use. `bytes` is a multiple of the page size.
     pub(super) fn map(bytes: usize) -> Option<Region> {
         system::map(bytes, true).map(|base| Region { base, bytes })
+    }
+
+    /// Has the system put huge pages there, where it has some: fewer address translation misses. Nothing depends on them.
+    pub(super) fn prefer_huge_pages(&self) {
+        if self.bytes >= HUGE_PAGE {
+            system::prefer_huge_pages(self.base, self.bytes);
+        }
     }
 
     /// Makes `offset..offset + bytes` usable, zeroed. Both are multiples of the page size.
@@ -62,7 +71,7 @@ fn alignment(bytes: usize) -> usize {
 
 #[cfg(all(unix, not(miri)))]
 mod system {
-    use super::{HUGE_PAGE, alignment};
+    use super::alignment;
     use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
     use std::ptr::{NonNull, null_mut};
 
@@ -89,9 +98,6 @@ mod system {
         unsafe { trim(whole, head) };
         // SAFETY: the tail of our own mapping; nobody knows of it.
         unsafe { trim(base.wrapping_add(bytes), slack - head) };
-        if bytes >= HUGE_PAGE {
-            advise_huge(base, bytes);
-        }
         NonNull::new(base)
     }
 
@@ -119,13 +125,12 @@ mod system {
         }
     }
 
-    /// Huge pages where there are some: fewer address translation misses. Nothing depends on them.
-    fn advise_huge(base: *mut u8, bytes: usize) {
+    pub(super) fn prefer_huge_pages(base: NonNull<u8>, bytes: usize) {
         #[cfg(any(target_os = "linux", target_os = "android"))]
         {
             use rustix::mm::{Advice, madvise};
             // SAFETY: this advice changes no contents.
-            let _ = unsafe { madvise(base.cast(), bytes, Advice::LinuxHugepage) };
+            let _ = unsafe { madvise(base.as_ptr().cast(), bytes, Advice::LinuxHugepage) };
         }
         #[cfg(not(any(target_os = "linux", target_os = "android")))]
         let _ = (base, bytes);
@@ -180,6 +185,9 @@ mod system {
         !committed.is_null()
     }
 
+    /// (A program needs a privilege for them.)
+    pub(super) fn prefer_huge_pages(_: NonNull<u8>, _: usize) {}
+
     /// # Safety
     /// `base` and `bytes` from `map`; nobody uses the range any more.
     pub(super) unsafe fn unmap(base: NonNull<u8>, _: usize) {
@@ -223,6 +231,8 @@ mod system {
     pub(super) unsafe fn commit(_: NonNull<u8>, _: usize) -> bool {
         true
     }
+
+    pub(super) fn prefer_huge_pages(_: NonNull<u8>, _: usize) {}
 
     pub(super) unsafe fn unmap(base: NonNull<u8>, bytes: usize) {
         let layout = Layout::from_size_align(bytes, alignment(bytes)).expect("was valid when mapped");
