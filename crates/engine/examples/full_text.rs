@@ -48,7 +48,10 @@ impl Library {
         for word in words_of(text) {
             let mut with_word = BTreeSet::new();
             let mut rows = tx.scan(self.words, (word.as_str(), 0)..=(word.as_str(), u64::MAX));
-            rows.for_each(|(_, document), _| drop(with_word.insert(document))).await?;
+            rows.for_each(|(_, document), _| {
+                with_word.insert(document);
+            })
+            .await?;
             found = Some(match found {
                 None => with_word,
                 Some(found) => &found & &with_word,

@@ -328,7 +328,6 @@ impl<P: Policy> Drop for Removal<'_, P> {
 
 /// Makes what the transaction writes, in records that are latched, and lets these go.
 fn install_writes<P: Policy>(env: Env<'_, Single<P>>, txn: &mut Txn, at: u64) {
-    txn.has_latched = false;
     for (record, write) in txn.accesses.last_writes() {
         record_of(record).install(write.new, Timestamp(at), P::INLINES, env.local);
     }
@@ -752,6 +751,7 @@ unsafe impl<P: Policy> ConcurrencyControl for Single<P> {
 
     fn finish(env: Env<'_, Self>, txn: &mut Txn, at: u64) {
         debug_assert!(txn.has_latched || txn.accesses.writes.is_empty());
+        txn.has_latched = false;
         if !txn.accesses.writes.is_empty() {
             install_writes(env, txn, at);
         }
