@@ -32,7 +32,7 @@ fn nothing_is_lost() {
 /// Proves that under every other scheme nothing is lost, either.
 #[test]
 fn nothing_is_lost_under_other_schemes() {
-    const LIVES: u64 = 3;
+    const LIVES: u64 = 2;
     let others = SCHEMES[1..].iter().zip((24..).step_by(LIVES as usize));
     let all = others.map(|(scheme, first)| all_under(scheme, (first..first + LIVES).map(Settings::seeded)));
     let all = all.fold(Report::default(), Report::plus);
@@ -44,7 +44,7 @@ fn nothing_is_lost_under_other_schemes() {
 #[test]
 fn nothing_is_lost_without_an_order() {
     for index in braiddb::IndexKind::ALL.iter().copied().filter(|kind| !kind.is_ordered()) {
-        let all = all((200..208).map(|seed| Settings { index, ..Settings::seeded(seed) }));
+        let all = all((200..204).map(|seed| Settings { index, ..Settings::seeded(seed) }));
         assert!(all.checkpoints > 0 && all.faults > 0, "{all:?}");
     }
 }
@@ -86,7 +86,7 @@ fn survives(operation: Operation, fault: Fault) {
 fn full_at_every_operation() {
     for operation in [Operation::Write, Operation::Preallocate, Operation::Create] {
         let mut struck = 0;
-        for seed in 100..104 {
+        for seed in 100..102 {
             let faults = |nth| {
                 let once = FaultRule::once(operation, nth, Fault::Full);
                 let for_ever = FaultRule::for_ever(operation, nth, Fault::Full);
@@ -95,7 +95,7 @@ fn full_at_every_operation() {
             };
             struck += (1..).take_while(|&nth| faults(nth) > 0).count();
         }
-        assert!(struck >= if operation == Operation::Write { 100 } else { 10 }, "{operation:?}: {struck}");
+        assert!(struck >= if operation == Operation::Write { 50 } else { 5 }, "{operation:?}: {struck}");
     }
 }
 

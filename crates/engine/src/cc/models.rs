@@ -8,6 +8,8 @@ use crate::memory::{Kind, Memory, Slab};
 use crate::record::{RECORD_BYTES, Record, RecordId};
 use crate::suspend::Never;
 use crate::sync::Arc;
+#[cfg(braid_shuttle)]
+use crate::sync::schedules;
 
 /// Partitions of such a database.
 pub(super) const PARTITIONS: u32 = 4;
@@ -217,9 +219,9 @@ impl<C: ConcurrencyControl> Drop for Hand<'_, C> {
     }
 }
 
-/// Schedules that a model is run in.
+/// Schedules that a model is run in, of each scheduler.
 #[cfg(braid_shuttle)]
-const SCHEDULES: usize = 1_000;
+const SCHEDULES: usize = 400;
 
 /// Schedules in which a model notices a planted error, with certainty: most need a few, the hardest ten thousand.
 #[cfg(braid_shuttle)]
@@ -237,8 +239,8 @@ pub(super) fn check<S: shuttle::scheduler::Scheduler + 'static>(scheduler: S, ru
 /// Runs a model in schedules drawn at random, and in those with few switches.
 #[cfg(braid_shuttle)]
 pub(super) fn check_both(run: fn()) {
-    check(shuttle::scheduler::RandomScheduler::new(SCHEDULES), run);
-    check(shuttle::scheduler::PctScheduler::new(3, SCHEDULES), run);
+    check(shuttle::scheduler::RandomScheduler::new(schedules(SCHEDULES)), run);
+    check(shuttle::scheduler::PctScheduler::new(3, schedules(SCHEDULES)), run);
 }
 
 /// Reads a record to the end.

@@ -7,13 +7,14 @@ use super::{Inserted, Key, Page, Paged, RecordId};
 use crate::epoch::{Epochs, Local};
 use crate::memory::{Kind, Memory, Slab};
 use crate::suspend::Seeded;
-use crate::sync::Arc;
+use crate::sync::{Arc, schedules};
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::{Config, Runner};
 use std::collections::BTreeSet;
 use std::ops::Bound;
 
-const SCHEDULES: usize = 1_500;
+/// Of each scheduler.
+const SCHEDULES: usize = 600;
 /// Pages and entries live on the stack, which the model checker makes too small for them.
 const STACK_BYTES: usize = 256 << 10;
 
@@ -202,8 +203,10 @@ pub(crate) fn check_stamps_from<I: Checked + 'static>(
 
 fn in_many_schedules(run: impl Fn() + Send + Sync + 'static) {
     let run = Arc::new(run);
-    let schedulers: [Box<dyn Scheduler + Send>; 2] =
-        [Box::new(RandomScheduler::new(SCHEDULES)), Box::new(PctScheduler::new(3, SCHEDULES))];
+    let schedulers: [Box<dyn Scheduler + Send>; 2] = [
+        Box::new(RandomScheduler::new(schedules(SCHEDULES))),
+        Box::new(PctScheduler::new(3, schedules(SCHEDULES))),
+    ];
     for scheduler in schedulers {
         let run = run.clone();
         let mut config = Config::new();

@@ -153,7 +153,7 @@ pub(crate) fn insert_only<I: Checked>(node_bytes: usize, make: impl Fn(Arc<Slab>
     let memory = Memory::new(1 << 30);
     let tree = make(slab(&memory, node_bytes));
     let epochs = Epochs::new();
-    let count = 400_000u64;
+    let count = 200_000u64;
     let key_of = |n: u64| Key::from_u64((n % 8) << 40 | n); // eight places where keys ascend
     thread::scope(|scope| {
         for thread in 0..THREADS {

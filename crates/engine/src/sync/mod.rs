@@ -32,6 +32,17 @@ pub use std::sync::Arc;
 #[cfg(not(any(braid_shuttle, braid_loom)))]
 pub use std::sync::{Condvar, Mutex, MutexGuard};
 
+/// As many schedules, in which a model is run, or by `BRAID_SCHEDULES` that many times as many.
+///
+/// # Panics
+/// If that is no number.
+#[cfg(all(test, braid_shuttle))]
+pub fn schedules(few: usize) -> usize {
+    let times = std::env::var("BRAID_SCHEDULES")
+        .map_or(1, |times| times.parse().expect("BRAID_SCHEDULES is a number"));
+    few * times
+}
+
 /// Locks, whether or not a holder panicked: what the engine keeps under a mutex is consistent
 /// between any two statements of its holders.
 #[inline]
