@@ -47,7 +47,7 @@ impl std::error::Error for Refused {}
 fn answer(error: &Error) -> (StatusCode, String) {
     let status = match error {
         Error::User(_) => StatusCode::CONFLICT,
-        Error::Conflict { .. } | Error::OutOfMemory { .. } => StatusCode::SERVICE_UNAVAILABLE,
+        Error::Conflict | Error::OutOfMemory { .. } => StatusCode::SERVICE_UNAVAILABLE,
         _ => StatusCode::INTERNAL_SERVER_ERROR,
     };
     (status, format!("{error}\n"))
