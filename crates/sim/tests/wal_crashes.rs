@@ -22,6 +22,7 @@ const OPTIONS: Options = Options {
     paced_records_min: 0,
     mark_interval_ns: u64::MAX,
     held_bytes_max: u64::MAX,
+    number: 0,
 };
 
 fn changes(i: u64) -> Changes {
