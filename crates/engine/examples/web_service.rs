@@ -1,5 +1,5 @@
 //! A service over HTTP, by axum and tokio: handlers await transactions, a client that goes away cancels what it asked for, and
-//! too many requests at once are told to come again.
+//! requests for which there is no room are told to come again.
 //!
 //! `cargo run --example web_service -- 127.0.0.1:8080`, then `curl -X POST 127.0.0.1:8080/accounts/1/deposit/100`. Without an
 //! address it asks itself, and ends.
@@ -8,20 +8,14 @@ use axum::Router;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::routing::{get, post};
-use braiddb::{Database, Error, Options, Table};
-use std::sync::Arc;
+use braiddb::{Database, Error, Options, Table, Txn};
+use std::net::{Ipv4Addr, SocketAddr};
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
-
-/// Requests whose transactions are open at once: fewer than the inboxes of the workers have room for, so that `run` never
-/// waits for that.
-const OPEN_MAX: usize = 512;
 
 #[derive(Clone)]
 struct Service {
     db: Database,
     accounts: Table<u64, u64>,
-    room: Arc<Semaphore>,
 }
 
 type Answer = Result<String, (StatusCode, String)>;
@@ -47,7 +41,8 @@ impl std::error::Error for Refused {}
 fn answer(error: &Error) -> (StatusCode, String) {
     let status = match error {
         Error::User(_) => StatusCode::CONFLICT,
-        Error::Conflict | Error::OutOfMemory { .. } => StatusCode::SERVICE_UNAVAILABLE,
+        // (`try_run` says that it is busy; `run_async` would wait for room.)
+        Error::Busy | Error::Conflict | Error::OutOfMemory { .. } => StatusCode::SERVICE_UNAVAILABLE,
         _ => StatusCode::INTERNAL_SERVER_ERROR,
     };
     (status, format!("{error}\n"))
@@ -57,7 +52,17 @@ impl Service {
     fn new() -> braiddb::Result<Service> {
         let workers = std::thread::available_parallelism().map_or(1, |n| n.get()).div_ceil(2);
         let db = Database::in_memory(Options { workers, ..Options::default() })?;
-        Ok(Service { accounts: db.table("accounts")?, db, room: Arc::new(Semaphore::new(OPEN_MAX)) })
+        Ok(Service { accounts: db.table("accounts")?, db })
+    }
+
+    /// Runs a transaction, its errors as answers.
+    async fn run<R, F>(&self, closure: F) -> Result<R, (StatusCode, String)>
+    where
+        F: AsyncFnMut(&Txn) -> braiddb::Result<R> + Send + 'static,
+        R: Send + 'static,
+    {
+        let handle = self.db.try_run(closure).map_err(|error| answer(&error))?;
+        handle.await.map_err(|error| answer(&error))
     }
 
     fn router(self) -> Router {
@@ -69,33 +74,26 @@ impl Service {
     }
 }
 
-fn busy<E>(_: E) -> (StatusCode, String) {
-    (StatusCode::SERVICE_UNAVAILABLE, "too many requests at once: try again\n".into())
-}
-
 async fn balance(State(service): State<Service>, Path(account): Path<u64>) -> Answer {
-    let _room = service.room.try_acquire().map_err(busy)?;
-    let found = service.db.run(async move |tx| tx.get(service.accounts, account).await).await;
-    match found.map_err(|error| answer(&error))? {
+    let found = service.run(async move |tx| tx.get(service.accounts, account).await).await;
+    match found? {
         Some(balance) => Ok(format!("{balance}\n")),
         None => Err((StatusCode::NOT_FOUND, "no such account\n".into())),
     }
 }
 
 async fn deposit(State(service): State<Service>, Path((account, amount)): Path<(u64, u64)>) -> Answer {
-    let _room = service.room.try_acquire().map_err(busy)?;
-    let done = service.db.run(async move |tx| {
+    let done = service.run(async move |tx| {
         let balance = tx.get(service.accounts, account).await?.unwrap_or(0) + amount;
         tx.put(service.accounts, account, balance).await?;
         Ok(balance)
     });
-    done.await.map(|balance| format!("{balance}\n")).map_err(|error| answer(&error))
+    Ok(format!("{}\n", done.await?))
 }
 
 async fn transfer(State(service): State<Service>, Path((from, to, amount)): Path<(u64, u64, u64)>) -> Answer {
-    let _room = service.room.try_acquire().map_err(busy)?;
     let accounts = service.accounts;
-    let done = service.db.run(async move |tx| {
+    let done = service.run(async move |tx| {
         let (from_has, to_has) = (tx.get(accounts, from).await?, tx.get(accounts, to).await?);
         let from_has = from_has.ok_or_else(|| Error::user(Refused::NoSuchAccount(from)))?;
         let to_has = to_has.ok_or_else(|| Error::user(Refused::NoSuchAccount(to)))?;
@@ -105,11 +103,11 @@ async fn transfer(State(service): State<Service>, Path((from, to, amount)): Path
         tx.put(accounts, to, to_has + amount).await?;
         Ok(left)
     });
-    done.await.map(|left| format!("{left} left\n")).map_err(|error| answer(&error))
+    Ok(format!("{} left\n", done.await?))
 }
 
 /// Asks a service as a client would: the status, and the body.
-async fn ask(address: std::net::SocketAddr, method: &str, path: &str) -> std::io::Result<(u16, String)> {
+async fn ask(address: SocketAddr, method: &str, path: &str) -> std::io::Result<(u16, String)> {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let mut stream = tokio::net::TcpStream::connect(address).await?;
     let request = format!("{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
@@ -120,7 +118,7 @@ async fn ask(address: std::net::SocketAddr, method: &str, path: &str) -> std::io
     Ok((status, text.split_once("\r\n\r\n").map_or("", |(_, body)| body).to_string()))
 }
 
-async fn ask_all(address: std::net::SocketAddr) -> std::io::Result<()> {
+async fn ask_all(address: SocketAddr) -> std::io::Result<()> {
     let expected = [
         ("POST", "/accounts/1/deposit/100", 200, "100\n"),
         ("POST", "/accounts/2/deposit/0", 200, "0\n"),
@@ -149,10 +147,10 @@ async fn ask_all(address: std::net::SocketAddr) -> std::io::Result<()> {
 /// Runs the example.
 pub fn main() -> std::io::Result<()> {
     let service = Service::new().map_err(std::io::Error::other)?;
-    let address = std::env::args().nth(1).filter(|word| word.contains(':'));
+    let address = std::env::args().nth(1).and_then(|word| word.parse::<SocketAddr>().ok());
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_io().build()?;
     runtime.block_on(async {
-        let listener = TcpListener::bind(address.as_deref().unwrap_or("127.0.0.1:0")).await?;
+        let listener = TcpListener::bind(address.unwrap_or((Ipv4Addr::LOCALHOST, 0).into())).await?;
         let local = listener.local_addr()?;
         if address.is_some() {
             println!("listening at {local}");

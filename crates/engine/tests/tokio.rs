@@ -63,6 +63,52 @@ fn a_timeout_cancels() {
     assert_eq!(db.begin().unwrap().get(rows, 1).unwrap(), Some(2));
 }
 
+/// While the only inbox is full, `try_run` says so and `run_async` waits, without its thread; a timeout gives up before anything is
+/// submitted.
+#[test]
+fn a_full_inbox_keeps_no_thread_waiting() {
+    let options = Options { workers: 1, inbox_capacity: 2, ..Options::default() };
+    let db = Database::in_memory(options).unwrap();
+    let rows: Table<u64, u64> = db.table("rows").unwrap();
+    let (release, released) = std::sync::mpsc::channel::<()>();
+    let (started, starts) = std::sync::mpsc::channel();
+    let blocked = db.run(async move |_| {
+        started.send(()).unwrap();
+        let _ = released.recv(); // the worker's thread
+        Ok(())
+    });
+    starts.recv().unwrap();
+    let one_thread = Builder::new_current_thread().enable_time().build().unwrap();
+    one_thread.block_on(async {
+        let mut queued = Vec::new();
+        let refused = loop {
+            match db.try_run(async move |tx| tx.put(rows, 1, 1).await) {
+                Ok(handle) => queued.push(handle),
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(refused, Error::Busy) && queued.len() == 2, "{refused} after {}", queued.len());
+        let put = |key| {
+            let db = db.clone();
+            async move { db.run_async(async move |tx| tx.put(rows, key, key).await).await }
+        };
+        assert!(timeout(Duration::from_millis(10), put(1000)).await.is_err());
+        let waiting: Vec<_> = (2..200).map(|key| tokio::spawn(put(key))).collect();
+        sleep(Duration::from_millis(10)).await; // the thread is free meanwhile
+        assert!(waiting.iter().all(|task| !task.is_finished()));
+        drop(release);
+        for task in waiting {
+            task.await.unwrap().unwrap();
+        }
+        for handle in queued {
+            handle.await.unwrap();
+        }
+        blocked.await.unwrap();
+    });
+    let tx = db.begin().unwrap();
+    assert_eq!((tx.count(rows).unwrap(), tx.get(rows, 1000).unwrap()), (199, None));
+}
+
 /// What needs a runtime is spawned on it, and awaited by its handle of the task: the transaction is parked meanwhile.
 #[test]
 fn a_transaction_awaits_a_task() {

@@ -33,7 +33,8 @@ use crate::durable::{Durable, log_table};
 use crate::error::{Error, Result};
 use crate::events::{event, text};
 use crate::exec::{
-    self, BatchSize, BatchTask, Executor, Fate, Hint, Task, TaskError, WorkerOptions, pin_within_mask,
+    self, BatchSize, BatchTask, Executor, Fate, Hint, Job, Submission, Task, TaskError, WorkerOptions,
+    pin_within_mask,
 };
 use crate::kernel::{Engine, Request, open_table};
 use crate::metrics::{Clock, Event, Statistics, SystemClock};
@@ -358,11 +359,71 @@ impl<C: ConcurrencyControl> Database<C> {
         F: AsyncFnMut(&Txn<C>) -> Result<R> + Send + 'static,
         R: Send + 'static,
     {
+        let (job, handle) = self.job(closure, retries_max);
+        self.0.executor.submit(job);
+        handle
+    }
+
+    /// As [`run`](Self::run), but never blocks: [`Error::Busy`] while all inboxes are full, and nothing is submitted.
+    ///
+    /// ```
+    /// # use braiddb::{Database, Error, Options, Table};
+    /// # let db = Database::in_memory(Options { workers: 1, ..Options::default() })?;
+    /// # let hits: Table<u64, u64> = db.table("hits")?;
+    /// match db.try_run(async move |tx| tx.put(hits, 7, 1).await) {
+    ///     Ok(hit) => hit.wait()?,
+    ///     Err(Error::Busy) => println!("come again later"),
+    ///     Err(error) => return Err(error),
+    /// }
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn try_run<R, F>(&self, closure: F) -> Result<Handle<R>>
+    where
+        F: AsyncFnMut(&Txn<C>) -> Result<R> + Send + 'static,
+        R: Send + 'static,
+    {
+        let (job, handle) = self.job(closure, self.0.engine.options.retries_max);
+        self.0.executor.try_submit(job)?;
+        Ok(handle)
+    }
+
+    /// As [`run`](Self::run) and awaiting its handle, but while all inboxes are full, the future waits for room, and the thread that polls it
+    /// goes on. Nothing is submitted before it is polled; dropping it cancels the transaction.
+    ///
+    /// ```
+    /// # use braiddb::{Database, Options, Table};
+    /// # let db = Database::in_memory(Options { workers: 1, ..Options::default() })?;
+    /// let hits: Table<u64, u64> = db.table("hits")?;
+    /// let serve = async |page: u64| {
+    ///     db.run_async(async move |tx| {
+    ///         let count = tx.get(hits, page).await?.unwrap_or(0) + 1;
+    ///         tx.put(hits, page, count).await?;
+    ///         Ok(count)
+    ///     })
+    ///     .await
+    /// };
+    /// assert_eq!(futures::executor::block_on(serve(7))?, 1);
+    /// # Ok::<(), braiddb::Error>(())
+    /// ```
+    pub async fn run_async<R, F>(&self, closure: F) -> Result<R>
+    where
+        F: AsyncFnMut(&Txn<C>) -> Result<R> + Send + 'static,
+        R: Send + 'static,
+    {
+        let (job, handle) = self.job(closure, self.0.engine.options.retries_max);
+        Submission::new(&self.0.executor, job).await;
+        handle.await
+    }
+
+    fn job<R, F>(&self, closure: F, retries_max: u32) -> (Arc<dyn Job<TxnState<C>>>, Handle<R>)
+    where
+        F: AsyncFnMut(&Txn<C>) -> Result<R> + Send + 'static,
+        R: Send + 'static,
+    {
         let make = move |txn: &'static TxnState<C>| run_to_commit(txn, Closure(closure), retries_max);
         // SAFETY: `drive` gives the transaction to the closure alone, by a reference that it cannot keep.
         let (job, handle) = unsafe { Task::job(&self.0.executor, make) };
-        self.0.executor.submit(job);
-        Handle(handle)
+        (job, Handle(handle))
     }
 
     /// As [`run`](Self::run), with what a worker should know beforehand. Transactions with equal hints go to the same

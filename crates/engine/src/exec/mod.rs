@@ -38,6 +38,8 @@ pub use spawn_queue::{NotSpawned, Spawned};
 pub use submit::batch_task::BatchTask;
 pub use submit::handle::{Handle, TaskError};
 pub use submit::inbox::Executor;
+pub use submit::job::Job;
+pub use submit::submission::Submission;
 pub use submit::task::Task;
 pub(crate) use tune::group::SharedLevel;
 pub(crate) use tune::level::Known;

@@ -8,6 +8,7 @@ use crate::exec::blocking::{Condvar, Mutex, lock, wait};
 use crate::exec::submit::handle::TaskError;
 use crate::exec::submit::job::Job;
 use crate::exec::submit::served_by::ServedBy;
+use crate::exec::submit::waiting::Waiting;
 use crate::exec::wake::notifier::Notifier;
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use std::collections::VecDeque;
@@ -21,6 +22,8 @@ pub(crate) struct Inbox<M: 'static> {
     /// So that a busy worker and submitters look without locking.
     len: AtomicUsize,
     room: Condvar,
+    /// Futures that wait for room in this inbox or another.
+    waiting: Arc<Waiting>,
     jobs_max: usize,
     pub(crate) notifier: Arc<Notifier>,
 }
@@ -32,11 +35,12 @@ struct Queue<M: 'static> {
 }
 
 impl<M: 'static> Inbox<M> {
-    fn new(jobs_max: usize) -> Self {
+    fn new(jobs_max: usize, waiting: Arc<Waiting>) -> Self {
         Inbox {
             queue: Mutex::new(Queue { jobs: VecDeque::new(), blocked: 0, is_closed: false }),
             len: AtomicUsize::new(0),
             room: Condvar::new(),
+            waiting,
             jobs_max,
             notifier: Notifier::new(),
         }
@@ -80,6 +84,11 @@ impl<M: 'static> Inbox<M> {
         if queue.blocked > 0 && n > 0 {
             self.room.notify_all();
         }
+        let is_awaited = n > 0 && self.waiting.is_any();
+        drop(queue);
+        if is_awaited {
+            self.waiting.wake(n);
+        }
     }
 
     /// Puts jobs that have been taken back to the head, in front of the limit: a worker that cannot go on with
@@ -117,7 +126,13 @@ impl<M: 'static> Inbox<M> {
         queue.is_closed = true;
         self.len.store(0, Relaxed);
         self.room.notify_all();
-        std::mem::take(&mut queue.jobs)
+        let jobs = std::mem::take(&mut queue.jobs);
+        let is_awaited = self.waiting.is_any();
+        drop(queue);
+        if is_awaited {
+            self.waiting.wake(usize::MAX); // they look for another inbox, or are answered
+        }
+        jobs
     }
 }
 
@@ -127,16 +142,19 @@ pub struct Executor<M: 'static> {
     pub(crate) inboxes: Box<[Inbox<M>]>,
     turn: AtomicUsize,
     is_closed: AtomicBool,
+    pub(crate) waiting: Arc<Waiting>,
 }
 
 impl<M: 'static> Executor<M> {
     /// For `workers` workers with inboxes of `jobs_max` jobs each. Without workers, every job is refused as
     /// to a closed executor.
     pub fn new(workers: usize, jobs_max: usize) -> Self {
+        let waiting = Arc::new(Waiting::new());
         Executor {
-            inboxes: (0..workers).map(|_| Inbox::new(jobs_max.max(1))).collect(),
+            inboxes: (0..workers).map(|_| Inbox::new(jobs_max.max(1), waiting.clone())).collect(),
             turn: AtomicUsize::new(0),
             is_closed: AtomicBool::new(false),
+            waiting,
         }
     }
 

@@ -6,4 +6,6 @@ pub(crate) mod inbox;
 pub(crate) mod job;
 pub(crate) mod serve;
 pub(crate) mod served_by;
+pub(crate) mod submission;
 pub(crate) mod task;
+pub(crate) mod waiting;

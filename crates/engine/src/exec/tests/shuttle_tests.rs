@@ -9,6 +9,7 @@ use crate::exec::submit::batch_task::BatchTask;
 use crate::exec::submit::handle::{Handle, Outcome, ResultCell, TaskError};
 use crate::exec::submit::inbox::Executor;
 use crate::exec::submit::job::Job;
+use crate::exec::submit::submission::Submission;
 use crate::exec::submit::task::Task;
 use crate::exec::tune::level::BatchSize;
 use crate::exec::wake::event_sleep::Sleep;
@@ -145,6 +146,53 @@ fn every_job_is_answered_through_a_small_inbox() {
         submitters.into_iter().for_each(|thread| thread.join().unwrap());
         executor.close();
         workers.into_iter().for_each(|thread| thread.join().unwrap());
+    });
+}
+
+/// Unparks a thread.
+struct Unpark(thread::Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+fn block_on<F: Future>(future: F) -> F::Output {
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut future = std::pin::pin!(future);
+    loop {
+        match future.as_mut().poll(&mut std::task::Context::from_waker(&waker)) {
+            std::task::Poll::Ready(output) => return output,
+            std::task::Poll::Pending => thread::park(),
+        }
+    }
+}
+
+#[test]
+fn submissions_are_not_forgotten() {
+    // Proves: futures that wait for room in a small inbox are all woken, beside one that is dropped after its first poll.
+    check(|| {
+        let executor = Arc::new(Executor::new(1, 1));
+        let worker = serve(&executor, 0);
+        let submit = |number: u32| {
+            let executor = executor.clone();
+            thread::spawn(move || {
+                let (job, handle) = task(&executor, move |_| async move { Ok(number) });
+                if number == 0 {
+                    let mut given_up = Submission::new(&executor, job);
+                    let mut context = std::task::Context::from_waker(Waker::noop());
+                    let _ = std::pin::Pin::new(&mut given_up).poll(&mut context);
+                    return;
+                }
+                block_on(Submission::new(&executor, job));
+                assert_eq!(handle.wait(), Ok(number));
+            })
+        };
+        let submitters: Vec<_> = (0..3).map(submit).collect();
+        submitters.into_iter().for_each(|thread| thread.join().unwrap());
+        executor.close();
+        worker.join().unwrap();
     });
 }
 

@@ -5,13 +5,15 @@ use crate::exec::submit::batch_task::BatchTask;
 use crate::exec::submit::handle::{Handle, TaskError};
 use crate::exec::submit::inbox::Executor;
 use crate::exec::submit::job::Job;
+use crate::exec::submit::submission::Submission;
 use crate::exec::submit::task::Task;
 use crate::suspend::OnMiss;
 use std::future::Future;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
-use std::task::{Poll, Waker};
+use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -287,6 +289,60 @@ fn a_full_inbox_blocks_or_refuses() {
     assert_eq!(own.wait(), Ok(Some(Err(Failed(TaskError::Full)))));
     let got: Vec<_> = queued.into_iter().chain([handle]).map(Handle::wait).collect();
     assert_eq!(got, [Ok(1), Ok(2), Ok(3)]);
+}
+
+/// Counts how often it is woken.
+#[derive(Default)]
+struct Rings(AtomicUsize);
+
+impl Wake for Rings {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, SeqCst);
+    }
+}
+
+#[test]
+fn submissions_wait_for_room() {
+    // Proves: a submission is pending while the inbox is full, is woken once there is room, in order, and passes a wake-up on if
+    // it is dropped; none is left behind; at `close` all are answered.
+    let pool = Pool::new(1, 1);
+    let (release, blocker) = pool.block_a_worker();
+    let queued = pool.run(|_| async { Ok(0) });
+    let poll = |submission: &mut Submission<'_, Toy>, rings: &Arc<Rings>| {
+        Pin::new(submission).poll(&mut Context::from_waker(&Waker::from(rings.clone())))
+    };
+    let rings: [Arc<Rings>; 3] = std::array::from_fn(|_| Arc::default());
+    let tasks: [_; 3] = std::array::from_fn(|i| task(&pool.executor, move |_| async move { Ok(i) }));
+    let mut submissions = tasks.each_ref().map(|(job, _)| Submission::new(&pool.executor, job.clone()));
+    for _ in 0..3 {
+        let polls = submissions.iter_mut().zip(&rings).map(|(one, rings)| poll(one, rings));
+        assert!(polls.into_iter().all(|polled| polled.is_pending()));
+    }
+    let [first, second, mut third] = submissions;
+    drop(release);
+    assert_eq!((blocker.wait(), queued.wait()), (Ok(()), Ok(0)));
+    until(|| rings[0].0.load(SeqCst) == 1);
+    assert_eq!(rings[1].0.load(SeqCst), 0, "there was one place");
+    drop(second); // it has not been woken
+    drop(first);
+    assert_eq!((rings[1].0.load(SeqCst), rings[2].0.load(SeqCst)), (0, 1));
+    assert_eq!(poll(&mut third, &rings[2]), Poll::Ready(()));
+    assert_eq!(poll(&mut third, &rings[2]), Poll::Ready(()), "polled again");
+    let [_, _, (_, handle)] = tasks;
+    assert_eq!(handle.wait(), Ok(2));
+
+    let (release, blocker) = pool.block_a_worker();
+    let queued = pool.run(|_| async { Ok(0) });
+    let (job, handle) = task(&pool.executor, |_| async { Ok(0) });
+    let mut late = Submission::new(&pool.executor, job);
+    assert_eq!(poll(&mut late, &rings[0]), Poll::Pending);
+    pool.executor.close();
+    assert_eq!(rings[0].0.load(SeqCst), 2);
+    assert_eq!(poll(&mut late, &rings[0]), Poll::Ready(()));
+    let closed = Err(Failed(TaskError::Closed));
+    assert_eq!((handle.wait(), queued.wait()), (closed.clone(), closed));
+    drop(release);
+    assert_eq!(blocker.wait(), Ok(()));
 }
 
 #[test]

@@ -1,0 +1,59 @@
+//! A job that waits until an inbox has room for it.
+//!
+//! Invariant: of those that were woken for room, each takes it, waits anew, or passes the wake-up on when it is dropped.
+
+use crate::exec::submit::handle::TaskError;
+use crate::exec::submit::inbox::{Executor, Queued};
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+/// Queues a job as soon as an inbox has room: a future that waits for it, and blocks no thread. After `close`, the job is answered
+/// `Closed`.
+#[must_use = "a future does nothing until it is polled"]
+pub struct Submission<'e, M: 'static> {
+    executor: &'e Executor<M>,
+    /// None: it is queued, or rejected.
+    job: Option<Queued<M>>,
+    /// Among those that wait.
+    number: Option<u64>,
+}
+
+impl<'e, M: 'static> Submission<'e, M> {
+    /// Nothing is done before it is polled.
+    pub fn new(executor: &'e Executor<M>, job: Queued<M>) -> Submission<'e, M> {
+        Submission { executor, job: Some(job), number: None }
+    }
+}
+
+impl<M: 'static> Future for Submission<'_, M> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let this = self.get_mut();
+        let Some(job) = &this.job else { return Poll::Ready(()) };
+        let mut submitted = this.executor.try_submit(job.clone());
+        if let Err(TaskError::Full) = submitted {
+            this.executor.waiting.wait(&mut this.number, context.waker());
+            // Once more: room that was made before has woken nobody.
+            submitted = this.executor.try_submit(job.clone());
+        }
+        match submitted {
+            Err(TaskError::Full) => return Poll::Pending,
+            Err(why) => job.reject(why),
+            Ok(()) => {}
+        }
+        this.job = None;
+        Poll::Ready(())
+    }
+}
+
+impl<M: 'static> Drop for Submission<'_, M> {
+    fn drop(&mut self) {
+        let Some(number) = self.number else { return };
+        let was_woken = !self.executor.waiting.forget(number);
+        if was_woken && self.job.is_some() {
+            self.executor.waiting.wake(1); // the room that it does not take is another's
+        }
+    }
+}
