@@ -34,12 +34,12 @@ impl Arena {
     /// Copies `bytes`, at most a chunk's worth.
     pub fn copy(&mut self, bytes: &[u8]) -> Result<*const u8, OutOfMemory> {
         let to = self.room(bytes.len())?;
-        // SAFETY: room for so many bytes, at which nobody looks yet.
+        // SAFETY: room for `bytes.len()` bytes, which nobody else has a pointer to.
         unsafe { to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
         Ok(to)
     }
 
-    /// Room for a copy of so many bytes, at most a chunk's worth, which the caller makes.
+    /// Room for a copy of `len` bytes, at most a chunk's worth, which the caller makes.
     #[inline]
     pub fn room(&mut self, len: usize) -> Result<*mut u8, OutOfMemory> {
         if !self.has_room(len) {
@@ -60,9 +60,8 @@ impl Arena {
         if !self.has_room(bytes.len()) {
             if self.used == self.chunks.len() {
                 self.charge.add_anyway(CHUNK_BYTES);
-                self.chunks.push(new_chunk());
             }
-            (self.used, self.at) = (self.used + 1, 0);
+            self.enter_chunk();
         }
         let to = self.take(bytes.len());
         // SAFETY: as in `copy`.
@@ -81,10 +80,17 @@ impl Arena {
     fn begin_chunk(&mut self) -> Result<(), OutOfMemory> {
         if self.used == self.chunks.len() {
             self.charge.add(CHUNK_BYTES)?;
+        }
+        self.enter_chunk();
+        Ok(())
+    }
+
+    /// The next chunk is in use, which is made if there is none; it has been charged.
+    fn enter_chunk(&mut self) {
+        if self.used == self.chunks.len() {
             self.chunks.push(new_chunk());
         }
         (self.used, self.at) = (self.used + 1, 0);
-        Ok(())
     }
 
     /// Of the chunk in use.
