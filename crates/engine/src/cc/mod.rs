@@ -82,6 +82,7 @@ pub const RESTORED_AT_MAX: u64 = Timestamp::LAST.0;
 use crate::epoch::Local;
 use crate::index::{Key, Mark, TableIndex};
 use crate::memory::{Memory, OutOfMemory, Slab};
+use crate::metrics::ContentionStatistics;
 use crate::record::{Record, RecordId, Timestamp};
 use crate::suspend::Suspend;
 use std::ops::Bound;
@@ -191,17 +192,6 @@ pub enum Change<'v> {
     Delete,
     /// The value that is there, kept as it is for this transaction until it ends.
     Lock,
-}
-
-/// Where transactions meet, as far as a scheme keeps that.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Contention {
-    /// Meetings so far.
-    pub meetings: u64,
-    /// Groups of records that are hot now: transactions that write such a record line up for it,
-    pub hot_for_writers: u64,
-    /// and those that read it.
-    pub hot_for_readers: u64,
 }
 
 /// What a write came to.
@@ -392,9 +382,9 @@ pub unsafe trait ConcurrencyControl: Sized + Send + Sync + 'static {
     /// The queues of transactions that wait for rows.
     fn waits(shared: &Self::Shared) -> &Waits;
     /// Where transactions meet, if the scheme keeps that.
-    fn contention(shared: &Self::Shared) -> Contention {
+    fn contention(shared: &Self::Shared) -> ContentionStatistics {
         let _ = shared;
-        Contention::default()
+        ContentionStatistics::default()
     }
     /// What `Waits` knows the transactions of this place by.
     fn place(txn: &Self::Txn) -> u32;

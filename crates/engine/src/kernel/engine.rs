@@ -10,9 +10,7 @@ use crate::events::{IS_ON, event, text};
 use crate::exec::{ConflictQueue, Execution, SharedLevel};
 use crate::index::Nodes;
 use crate::memory::{Kind, Memory, OutOfMemory, Slab};
-use crate::metrics::{
-    ArchiveStatistics, Clock, ContentionStatistics, Metrics, Stall, Statistics, WorkerMetrics,
-};
+use crate::metrics::{ArchiveStatistics, Clock, Metrics, Stall, Statistics, WorkerMetrics};
 use crate::options::Options;
 use crate::profile::Profile;
 use crate::record::RECORD_BYTES;
@@ -446,12 +444,7 @@ impl<C: ConcurrencyControl> Engine<C> {
         statistics.memory.records = self.records.used().saturating_sub(kept);
         statistics.memory.nodes = self.nodes.used();
         statistics.locks_awaited = C::waits(&self.shared).waiting() as u64;
-        let met = C::contention(&self.shared);
-        statistics.contention = ContentionStatistics {
-            meetings: met.meetings,
-            hot_for_writers: met.hot_for_writers,
-            hot_for_readers: met.hot_for_readers,
-        };
+        statistics.contention = C::contention(&self.shared);
         statistics.log = self.log.get().map(|log| log.writer.statistics()).unwrap_or_default();
         statistics.archive = self.archive_statistics.lock().expect("no panic while it is held").clone();
         statistics

@@ -8,8 +8,8 @@
 //! down, to half within [`HALVES_IN`] ticks. So the table follows the phases of a workload, and where nothing is hot,
 //! one comparison tells so.
 
-use crate::cc::Contention;
 use crate::events::event;
+use crate::metrics::ContentionStatistics;
 use crate::record::Record;
 use crate::sync::CachePadded;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -84,10 +84,14 @@ impl Heat {
     }
 
     /// For people.
-    pub(super) fn contention(&self) -> Contention {
+    pub(super) fn contention(&self) -> ContentionStatistics {
         let hot = |wants| self.groups.iter().filter(|group| self.is_hot(group, wants)).count() as u64;
         let meetings = self.meetings.load(Ordering::Relaxed);
-        Contention { meetings, hot_for_writers: hot(Wants::Write), hot_for_readers: hot(Wants::Read) }
+        ContentionStatistics {
+            meetings,
+            hot_for_writers: hot(Wants::Write),
+            hot_for_readers: hot(Wants::Read),
+        }
     }
 
     /// A number for a worker.
@@ -153,7 +157,7 @@ impl Heat {
         }
     }
 
-    /// Names what a transaction that has accessed and written so many records is at when it reads this one: transactions of
+    /// Names the position of a transaction that reads this record, by the numbers of records that it has accessed and written: transactions of
     /// one kind take the same path. Never 0.
     #[inline(always)]
     pub(in crate::cc) fn path(record: u32, accessed: usize, written: usize) -> u16 {
@@ -299,7 +303,10 @@ mod tests {
         meet(1);
         assert!(heat.is_any() && heat.is_hot(group, Wants::Write) && !heat.is_hot(group, Wants::Read));
         let meetings = u64::from(HOT / STEP);
-        assert_eq!(heat.contention(), Contention { meetings, hot_for_writers: 1, hot_for_readers: 0 });
+        assert_eq!(
+            heat.contention(),
+            ContentionStatistics { meetings, hot_for_writers: 1, hot_for_readers: 0 }
+        );
         for _ in 0..100 {
             meet(HOT / STEP);
             pass(&heat, 1);
@@ -307,7 +314,10 @@ mod tests {
         }
         pass(&heat, 16 * u64::from(HALVES_IN));
         assert!(!heat.is_any() && !heat.is_hot(group, Wants::Write));
-        assert_eq!(heat.contention(), Contention { meetings: 101 * meetings, ..Contention::default() });
+        assert_eq!(
+            heat.contention(),
+            ContentionStatistics { meetings: 101 * meetings, ..ContentionStatistics::default() }
+        );
     }
 
     /// Heat halves by time, however it is spread over looks and meetings; and it is known how long anything can be hot.

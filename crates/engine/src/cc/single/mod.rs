@@ -34,11 +34,12 @@ mod undone;
 use super::common::ranges::Noted;
 use super::common::registry::Registry;
 use super::{
-    Abort, Admission, Change, Changed, ConcurrencyControl, Contention, Declared, Env, Holder, Intent,
-    NotBegun, Reads, Refused, Scanned, Target, Waits, Written,
+    Abort, Admission, Change, Changed, ConcurrencyControl, Declared, Env, Holder, Intent, NotBegun, Reads,
+    Refused, Scanned, Target, Waits, Written,
 };
 use crate::index::Index;
 use crate::memory::{Memory, OutOfMemory, Slab};
+use crate::metrics::ContentionStatistics;
 use crate::profile::Activity;
 use crate::record::{Record, RecordId, Tag, Timestamp, Version};
 use crate::suspend::Suspend;
@@ -430,8 +431,8 @@ unsafe impl<P: Policy> ConcurrencyControl for Single<P> {
         &shared.waits
     }
 
-    fn contention(shared: &Shared) -> Contention {
-        shared.heat.as_ref().map_or_else(Contention::default, Heat::contention)
+    fn contention(shared: &Shared) -> ContentionStatistics {
+        shared.heat.as_ref().map_or_else(ContentionStatistics::default, Heat::contention)
     }
 
     fn place(txn: &Txn) -> u32 {

@@ -51,7 +51,7 @@ pub(in crate::cc) enum Content {
     Nothing,
     /// The record is removed.
     Gone,
-    /// This value, of so many bytes.
+    /// This value, and its length in bytes.
     Inline([u8; INLINE_BYTES_MAX], usize),
     /// The value that lies there.
     At(*const Version),
