@@ -94,8 +94,8 @@ pub struct Options {
     /// A checkpoint begins so long after the last one has, if anything has changed. Default: 600 s. 0: none does
     /// for that reason.
     pub checkpoint_interval_s: u64,
-    /// How finely a checkpoint tells the rows of a table apart: they are in files of about so many bytes, of which those
-    /// without changes are kept for the next checkpoint. Default: 16 MiB. A change of one row costs a file of this size;
+    /// The approximate size of a file of a checkpoint. Each holds a range of a table's rows, and a file without changes is
+    /// kept for the next checkpoint. Default: 16 MiB. A change of one row costs a file of this size;
     /// a file costs a sync, and so much of the directory that a table of terabytes has longer ones.
     pub checkpoint_range_bytes: u64,
     /// How fast a checkpoint is written at most: commits wait for the same disk. Default: 32 MiB per second.
@@ -105,7 +105,7 @@ pub struct Options {
     pub archive: Option<Arc<dyn Archive>>,
 }
 
-/// Those that the program may use, as of the first call: finding out means to read files of the system.
+/// The number of processors that the program may use, as of the first call: finding it out reads files of the system.
 fn processors() -> usize {
     static FOUND: OnceLock<usize> = OnceLock::new();
     *FOUND.get_or_init(|| std::thread::available_parallelism().map_or(1, |n| n.get()))

@@ -32,10 +32,10 @@ pub use std::sync::Arc;
 #[cfg(not(any(braid_shuttle, braid_loom)))]
 pub use std::sync::{Condvar, Mutex, MutexGuard};
 
-/// As many schedules, in which a model is run, or by `BRAID_SCHEDULES` that many times as many.
+/// The number of schedules that a model is run in: `few`, times the value of `BRAID_SCHEDULES` if that is set.
 ///
 /// # Panics
-/// If that is no number.
+/// If the value is not a number.
 #[cfg(all(test, braid_shuttle))]
 pub fn schedules(few: usize) -> usize {
     let times = std::env::var("BRAID_SCHEDULES")

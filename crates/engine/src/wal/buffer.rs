@@ -168,7 +168,7 @@ impl State {
     }
 
     /// A record has been refused for its length: shorter ones give way to it until there is room. (It may never come
-    /// again: then they go on after so many refusals.)
+    /// again: then they go on after a number of refusals.)
     fn queue_up(&mut self, bytes: u64) {
         if bytes >= self.longest_refused {
             (self.longest_refused, self.turns_given) = (bytes, 0);
@@ -352,7 +352,7 @@ impl Shared {
         Ok(Lsn(at + bytes))
     }
 
-    /// Gives the next place to a record of so many bytes, if it ends within the limit. The caller holds a lane, in
+    /// Gives the next place to a record of `bytes` bytes, if it ends within the limit. The caller holds a lane, in
     /// which the last record ended at `guess`.
     #[inline]
     fn reserve(&self, guess: u64, bytes: u64) -> Option<u64> {
