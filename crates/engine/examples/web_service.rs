@@ -156,9 +156,17 @@ pub fn main() -> std::io::Result<()> {
             println!("listening at {local}");
             return axum::serve(listener, service.router()).await;
         }
-        let serving = tokio::spawn(async move { axum::serve(listener, service.router()).await });
+        let db = service.db.clone();
+        let (end, told_to_end) = futures::channel::oneshot::channel::<()>();
+        let told_to_end = async move {
+            let _ = told_to_end.await;
+        };
+        let serve = axum::serve(listener, service.router()).with_graceful_shutdown(told_to_end);
+        let serving = tokio::spawn(async move { serve.await });
         let asked = ask_all(local).await;
-        serving.abort();
+        drop(end); // as a signal to the process would
+        serving.await??;
+        db.shutdown().map_err(std::io::Error::other)?; // whoever still has a handle
         asked
     })
 }

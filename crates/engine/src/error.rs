@@ -18,7 +18,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// Why a transaction or a call did not succeed.
 ///
 /// A closure's own errors travel in [`Error::User`].
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Error {
     /// Another transaction was in the way. The engine has retried as often as it was allowed to.
@@ -330,7 +330,7 @@ pub enum Error {
         reason: String,
     },
     /// The closure's own error. The transaction was rolled back.
-    User(Box<dyn std::error::Error + Send + Sync>),
+    User(Arc<dyn std::error::Error + Send + Sync>),
 }
 
 impl Error {
@@ -342,7 +342,7 @@ impl Error {
     /// assert!(!error.is_retryable());
     /// ```
     pub fn user(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
-        Error::User(error.into())
+        Error::User(error.into().into())
     }
 
     /// Bytes that are no value of a type; for implementations of [`Value`](crate::Value). Reads add the row.

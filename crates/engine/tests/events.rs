@@ -1,22 +1,20 @@
 //! What the engine tells subscribers of the crate `tracing`.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod troubled;
+
 use braiddb::metrics::SystemClock;
-use braiddb::storage::{
-    File, Holder, LockGuard, MemoryStorage, OpenMode, Operation, Result as StorageResult, Space, Storage,
-    StorageError,
-};
+use braiddb::storage::{OpenMode, Storage};
 use braiddb::{Database, Error, Index, Options, Table, Value};
 use std::collections::BTreeMap;
 use std::fmt;
-use std::io::ErrorKind;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::set_global_default;
 use tracing::{Event, Level, Metadata, Subscriber};
+use troubled::{Trouble, Troubled};
 
 /// An event, with its fields as text.
 #[derive(Clone, Debug)]
@@ -109,83 +107,6 @@ impl Events {
     }
 }
 
-/// Files in memory that fail when they are told to.
-#[derive(Clone, Debug)]
-struct Failing {
-    under: MemoryStorage,
-    syncs_fail: Arc<AtomicBool>,
-    is_full: Arc<AtomicBool>,
-}
-
-impl Failing {
-    fn new() -> Failing {
-        Failing { under: MemoryStorage::new(1 << 28), syncs_fail: Arc::default(), is_full: Arc::default() }
-    }
-}
-
-impl Storage for Failing {
-    fn open(&self, name: &str, mode: OpenMode) -> StorageResult<Box<dyn File>> {
-        let (under, syncs_fail) = (self.under.open(name, mode)?, self.syncs_fail.clone());
-        Ok(Box::new(FailingFile { under, syncs_fail, is_full: self.is_full.clone() }))
-    }
-    fn list(&self) -> StorageResult<Vec<String>> {
-        self.under.list()
-    }
-    fn remove(&self, name: &str) -> StorageResult<()> {
-        self.under.remove(name)
-    }
-    fn rename(&self, from: &str, to: &str) -> StorageResult<()> {
-        self.under.rename(from, to)
-    }
-    fn sync_directory(&self) -> StorageResult<()> {
-        self.under.sync_directory()
-    }
-    fn lock(&self, holder: &Holder) -> StorageResult<LockGuard> {
-        self.under.lock(holder)
-    }
-    fn space(&self) -> StorageResult<Option<Space>> {
-        self.under.space()
-    }
-}
-
-#[derive(Debug)]
-struct FailingFile {
-    under: Box<dyn File>,
-    syncs_fail: Arc<AtomicBool>,
-    is_full: Arc<AtomicBool>,
-}
-
-impl File for FailingFile {
-    fn name(&self) -> &str {
-        self.under.name()
-    }
-    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> StorageResult<usize> {
-        self.under.read_at(offset, buffer)
-    }
-    fn write_at(&self, offset: u64, data: &[u8]) -> StorageResult<usize> {
-        if self.is_full.load(Ordering::SeqCst) {
-            return Err(StorageError::io(Operation::Write, self.name(), ErrorKind::StorageFull.into()));
-        }
-        self.under.write_at(offset, data)
-    }
-    fn preallocate(&self, offset: u64, bytes: u64) -> StorageResult<()> {
-        self.under.preallocate(offset, bytes)
-    }
-    fn truncate(&self, len_bytes: u64) -> StorageResult<()> {
-        self.under.truncate(len_bytes)
-    }
-    fn sync_data(&self) -> StorageResult<()> {
-        if self.syncs_fail.load(Ordering::SeqCst) {
-            let error = std::io::Error::other("the disk is broken");
-            return Err(StorageError::io(Operation::SyncData, self.name(), error));
-        }
-        self.under.sync_data()
-    }
-    fn len_bytes(&self) -> StorageResult<u64> {
-        self.under.len_bytes()
-    }
-}
-
 fn options() -> Options {
     Options {
         workers: 1,
@@ -200,7 +121,7 @@ fn local() -> Database {
     Database::in_memory(Options { workers: 0, ..options() }).unwrap()
 }
 
-fn open(storage: &Failing) -> Database {
+fn open(storage: &Troubled) -> Database {
     let clock = Arc::new(SystemClock::default());
     Database::open_with(Arc::new(storage.clone()), options(), clock, &mut |_| {}).unwrap()
 }
@@ -261,7 +182,7 @@ fn a_database_opens_and_closes() {
 fn a_log_that_was_cut_off() {
     // Proves that it is told where the end of a log was left out, and that the database had not been closed.
     let events = Events::listen();
-    let storage = Failing::new();
+    let storage = Troubled::new();
     let kept_files = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/v1/crashed");
     for entry in std::fs::read_dir(kept_files).unwrap().map(Result::unwrap) {
         let file = storage.open(entry.file_name().to_str().unwrap(), OpenMode::CreateNew).unwrap();
@@ -280,11 +201,11 @@ fn a_log_that_was_cut_off() {
 fn a_log_that_fails() {
     // Proves that a failed sync is told once, as an error, and that the database is told not to be closed in order.
     let events = Events::listen();
-    let storage = Failing::new();
+    let storage = Troubled::new();
     let db = open(&storage);
     let table = db.table("t").unwrap();
     put(&db, table, 1).unwrap();
-    storage.syncs_fail.store(true, Ordering::SeqCst);
+    storage.begin(Trouble::SyncsFail);
     assert!(put(&db, table, 2).is_err() && put(&db, table, 3).is_err());
     let failed = events.awaited(Level::ERROR, "log", "the log has failed");
     assert!(failed.field("error").contains("the disk is broken"), "{failed:?}");
@@ -299,13 +220,13 @@ fn a_log_that_fails() {
 fn a_disk_that_is_full_for_a_while() {
     // Proves that it is told when commits have to wait and when they go on.
     let events = Events::listen();
-    let storage = Failing::new();
+    let storage = Troubled::new();
     let db = open(&storage);
     let table = db.table("t").unwrap();
-    storage.is_full.store(true, Ordering::SeqCst);
+    storage.begin(Trouble::Full);
     assert!(put(&db, table, 1).is_err());
     events.awaited(Level::WARN, "log", "the disk keeps commits waiting");
-    storage.is_full.store(false, Ordering::SeqCst);
+    storage.end(Trouble::Full);
     events.awaited(Level::INFO, "log", "the log goes on");
     db.close().unwrap();
 }
@@ -443,7 +364,7 @@ fn statistics_that_are_not_published() {
 fn ordinary_transactions_tell_nothing() {
     // Proves that what commits at once emits no event of any level, in memory and on disk, by every way of running it.
     let events = Events::listen();
-    for db in [Database::in_memory(options()).unwrap(), open(&Failing::new())] {
+    for db in [Database::in_memory(options()).unwrap(), open(&Troubled::new())] {
         let table: Table<u64, u64> = db.table("t").unwrap();
         let mut worker = db.worker();
         worker.set_batch(8);

@@ -2,120 +2,13 @@
 //! learns why, who needs the disk for nothing goes on, and all goes on when the disk does.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod troubled;
+
 use braiddb::metrics::{Event, LogCondition, SystemClock};
-use braiddb::storage::{
-    File, Holder, LockGuard, MemoryStorage, OpenMode, Operation, Result as StorageResult, Space, Storage,
-    StorageError,
-};
 use braiddb::{Database, Durability, Error, Options, Table, wal};
-use std::io::ErrorKind;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// What goes wrong with every file of a storage, from now on or no more.
-#[derive(Debug, Default)]
-struct Trouble {
-    syncs_hang: Mutex<bool>,
-    /// Files of the log are spared that.
-    spares_log: AtomicBool,
-    released: Condvar,
-    writes_are_full: AtomicBool,
-}
-
-impl Trouble {
-    fn hang(&self, hangs: bool) {
-        *self.syncs_hang.lock().unwrap() = hangs;
-        self.released.notify_all();
-    }
-
-    fn begin(&self, kind: Kind, begins: bool) {
-        match kind {
-            Kind::Hang => self.hang(begins),
-            Kind::Full => self.writes_are_full.store(begins, Ordering::SeqCst),
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Hang,
-    Full,
-}
-
-#[derive(Clone, Debug)]
-struct Troubled {
-    under: MemoryStorage,
-    trouble: Arc<Trouble>,
-}
-
-impl Troubled {
-    fn new() -> Troubled {
-        Troubled { under: MemoryStorage::new(1 << 28), trouble: Arc::default() }
-    }
-}
-
-impl Storage for Troubled {
-    fn open(&self, name: &str, mode: OpenMode) -> StorageResult<Box<dyn File>> {
-        Ok(Box::new(TroubledFile { under: self.under.open(name, mode)?, trouble: self.trouble.clone() }))
-    }
-    fn list(&self) -> StorageResult<Vec<String>> {
-        self.under.list()
-    }
-    fn remove(&self, name: &str) -> StorageResult<()> {
-        self.under.remove(name)
-    }
-    fn rename(&self, from: &str, to: &str) -> StorageResult<()> {
-        self.under.rename(from, to)
-    }
-    fn sync_directory(&self) -> StorageResult<()> {
-        self.under.sync_directory()
-    }
-    fn lock(&self, holder: &Holder) -> StorageResult<LockGuard> {
-        self.under.lock(holder)
-    }
-    fn space(&self) -> StorageResult<Option<Space>> {
-        self.under.space()
-    }
-}
-
-#[derive(Debug)]
-struct TroubledFile {
-    under: Box<dyn File>,
-    trouble: Arc<Trouble>,
-}
-
-impl File for TroubledFile {
-    fn name(&self) -> &str {
-        self.under.name()
-    }
-    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> StorageResult<usize> {
-        self.under.read_at(offset, buffer)
-    }
-    fn write_at(&self, offset: u64, data: &[u8]) -> StorageResult<usize> {
-        if self.trouble.writes_are_full.load(Ordering::SeqCst) {
-            return Err(StorageError::io(Operation::Write, self.name(), ErrorKind::StorageFull.into()));
-        }
-        self.under.write_at(offset, data)
-    }
-    fn preallocate(&self, offset: u64, bytes: u64) -> StorageResult<()> {
-        self.under.preallocate(offset, bytes)
-    }
-    fn truncate(&self, len_bytes: u64) -> StorageResult<()> {
-        self.under.truncate(len_bytes)
-    }
-    fn sync_data(&self) -> StorageResult<()> {
-        if self.trouble.spares_log.load(Ordering::SeqCst) && self.name().starts_with("log") {
-            return self.under.sync_data();
-        }
-        let hangs = self.trouble.syncs_hang.lock().unwrap();
-        drop(self.trouble.released.wait_while(hangs, |hangs| *hangs).unwrap());
-        self.under.sync_data()
-    }
-    fn len_bytes(&self) -> StorageResult<u64> {
-        self.under.len_bytes()
-    }
-}
+use troubled::{Trouble, Troubled};
 
 /// How long anybody waits here; and what is taken for not having waited.
 const WAIT: Duration = Duration::from_millis(1500);
@@ -163,7 +56,7 @@ fn is_refused(error: &Error) -> bool {
 
 /// While the disk is in this trouble: who has committed waits for so long and learns that it is not known to last, those
 /// to come are refused, readers of what is durable are answered at once, and those of what is not are not.
-fn stalls(kind: Kind, reason: &str, cause: &str) {
+fn stalls(trouble: Trouble, reason: &str, cause: &str) {
     let storage = Troubled::new();
     let db = open(&storage).unwrap();
     let (events, told) = std::sync::mpsc::channel();
@@ -171,13 +64,13 @@ fn stalls(kind: Kind, reason: &str, cause: &str) {
     let (old, new): (Table<u64, u64>, Table<u64, u64>) = (db.table("old").unwrap(), db.table("new").unwrap());
     (0..100).for_each(|key| put(&db, old, key, 1).unwrap());
     put(&db, new, 1, 1).unwrap();
-    storage.trouble.begin(kind, true);
+    storage.begin(trouble);
     let interactive = db.begin().unwrap();
     interactive.put(new, 3, 3).unwrap();
     let (results, waited) = timed(|| {
         std::thread::scope(|scope| {
             // (Where a write is refused, the log takes nothing more: only one of them would be appended.)
-            let other = (kind == Kind::Hang).then(|| scope.spawn(|| interactive.commit()));
+            let other = (trouble == Trouble::SyncsHang).then(|| scope.spawn(|| interactive.commit()));
             let result = put(&db, new, 2, 2);
             [Some(result), other.map(|other| other.join().unwrap())]
         })
@@ -226,7 +119,7 @@ fn stalls(kind: Kind, reason: &str, cause: &str) {
     assert_eq!((statistics.log.stalls, statistics.checkpoints.failed), (1, 1));
     assert!(statistics.checkpoints.last_error.is_some());
 
-    storage.trouble.begin(kind, false);
+    storage.end(trouble);
     let deadline = Instant::now() + 20 * WAIT;
     while let Err(error) = put(&db, old, 3, 4) {
         assert!(is_refused(&error) && Instant::now() < deadline, "{error}");
@@ -248,12 +141,12 @@ fn stalls(kind: Kind, reason: &str, cause: &str) {
 #[test]
 fn a_sync_that_does_not_return() {
     let slow = "a write or a sync of";
-    stalls(Kind::Hang, slow, slow);
+    stalls(Trouble::SyncsHang, slow, slow);
 }
 
 #[test]
 fn a_write_that_finds_no_room() {
-    stalls(Kind::Full, "the disk has no room", "make room on the device");
+    stalls(Trouble::Full, "the disk has no room", "make room on the device");
 }
 
 /// Proves that a reader that has found a row gone, whose deletion is not durable, is not answered as if it were, also
@@ -264,7 +157,7 @@ fn a_row_that_is_gone() {
     let db = open(&storage).unwrap();
     let table = db.table("t").unwrap();
     put(&db, table, 1, 1).unwrap();
-    storage.trouble.begin(Kind::Hang, true);
+    storage.begin(Trouble::SyncsHang);
     let mut worker = db.worker();
     let deleted = worker.run(async |tx| {
         tx.set_durability(Durability::Async)?;
@@ -280,7 +173,7 @@ fn a_row_that_is_gone() {
         db.maintain();
     }
     assert!(matches!(get(&db, table, 1), Err(Error::Stalled { .. })));
-    storage.trouble.begin(Kind::Hang, false);
+    storage.end(Trouble::SyncsHang);
     drop(worker);
     let deadline = Instant::now() + 20 * WAIT;
     let found = loop {
@@ -300,7 +193,7 @@ fn closing_a_disk_that_does_not_answer() {
     let db = open(&storage).unwrap();
     let table = db.table("t").unwrap();
     put(&db, table, 1, 1).unwrap();
-    storage.trouble.begin(Kind::Hang, true);
+    storage.begin(Trouble::SyncsHang);
     let waits = db.run(async move |tx| tx.put(table, 2, 2).await);
     std::thread::sleep(Duration::from_millis(50));
     let (closed, waited) = timed(|| db.close());
@@ -310,7 +203,7 @@ fn closing_a_disk_that_does_not_answer() {
     let error = waits.wait().unwrap_err();
     assert!(matches!(error, Error::Stalled { .. }), "{error}");
     assert!(matches!(open(&storage).unwrap_err(), Error::Storage(_)));
-    storage.trouble.begin(Kind::Hang, false);
+    storage.end(Trouble::SyncsHang);
     let deadline = Instant::now() + 20 * WAIT;
     let db = loop {
         match open(&storage) {
@@ -329,13 +222,12 @@ fn a_checkpoint_on_a_disk_that_does_not_answer() {
     let db = open(&storage).unwrap();
     let table = db.table("t").unwrap();
     put(&db, table, 1, 1).unwrap();
-    storage.trouble.spares_log.store(true, Ordering::SeqCst);
-    storage.trouble.begin(Kind::Hang, true);
+    storage.begin(Trouble::OtherSyncsHang);
     let (made, waited) = timed(|| db.checkpoint());
     let error = made.unwrap_err();
     assert!(matches!(error, Error::CheckpointFailed(_)), "{error}");
     assert!(WAIT <= waited && waited < 5 * WAIT, "{waited:?}: {error}");
-    storage.trouble.begin(Kind::Hang, false);
+    storage.end(Trouble::OtherSyncsHang);
     db.checkpoint().unwrap();
     assert_eq!(get(&db, table, 1).unwrap(), Some(1));
     db.close().unwrap();

@@ -83,7 +83,7 @@ fn what_changes_have_told_holds<C: ConcurrencyControl>() {
         let second = worker.run(async |tx| tx.put(t, 5, 1).await);
         let third = worker.run(async |tx| {
             told.make(tx, t).await?;
-            Err::<(), _>(Error::User("given up".into()))
+            Err::<(), _>(Error::user("given up"))
         });
         let is_told = matches!(third, Err(Error::User(_)));
         let ended = told.contradict(&first, t).and_then(|()| first.commit());
@@ -119,7 +119,7 @@ fn own_writes_are_read<C: ConcurrencyControl>() {
             remove();
             match tx.get(t, 1).await? {
                 Some(2) => Ok(()),
-                found => Err(Error::User(format!("found {found:?}").into())),
+                found => Err(Error::user(format!("found {found:?}"))),
             }
         });
         assert!(!matches!(ended, Err(Error::User(_))), "{ended:?}");

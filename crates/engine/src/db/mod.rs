@@ -2,6 +2,7 @@
 
 mod catalog;
 mod changes;
+mod close;
 mod column_indexes;
 mod expiry;
 mod freeze;
@@ -31,7 +32,7 @@ pub use worker::Worker;
 use crate::cc::{ConcurrencyControl, Serializable};
 use crate::durable::{Durable, log_table};
 use crate::error::{Error, Result};
-use crate::events::{event, text};
+use crate::events::event;
 use crate::exec::{
     self, BatchSize, BatchTask, Executor, Fate, Hint, Job, Submission, Task, TaskError, WorkerOptions,
     pin_within_mask,
@@ -41,6 +42,7 @@ use crate::metrics::{Clock, Event, Statistics, SystemClock};
 use crate::ops::TxnState;
 use crate::options::Options;
 use crate::suspend::{OnMiss, Suspend};
+use crate::sync::Mutex;
 use crate::sync::atomic::Ordering::Relaxed;
 use crate::table::{
     AsKey, Definitions, Description, Key, Partition, Table, TableKind, TableOptions, Value, leading,
@@ -50,7 +52,7 @@ use crate::wal;
 use publisher::Publication;
 use std::fmt;
 use std::ops::{AsyncFn, AsyncFnMut};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 /// A database. Clones are handles to the same one; it closes with the last.
@@ -89,50 +91,8 @@ struct Owner<C: ConcurrencyControl> {
     publication: Mutex<Option<Arc<Publication>>>,
     /// Dropped after the workers, which may have to wait for the log.
     durable: Option<Durable>,
-    is_closed: bool,
-}
-
-impl<C: ConcurrencyControl> Owner<C> {
-    fn end_threads(&mut self) {
-        if let Some(publication) = self.publication.get_mut().unwrap_or_else(PoisonError::into_inner).take() {
-            publication.end();
-        }
-        self.executor.close();
-        for t in self.threads.get_mut().unwrap_or_else(PoisonError::into_inner).drain(..) {
-            // The last handle may go inside a transaction, on a worker: that one ends by itself.
-            if t.thread().id() != thread::current().id() {
-                let _ = t.join(); // a worker that panicked has answered its transactions
-            }
-        }
-        self.engine.drop_spares();
-    }
-
-    /// Closes the files, when the threads have ended.
-    fn end_durable(&mut self) -> Result<()> {
-        let ended = self.durable.take().map_or(Ok(()), Durable::close);
-        let is_first = !std::mem::replace(&mut self.is_closed, true);
-        match &ended {
-            Ok(()) if is_first => event!(INFO, DATABASE, "database closed", database = self.engine.id),
-            Ok(()) => {}
-            Err(error) => {
-                event!(
-                    WARN,
-                    DATABASE,
-                    "database not closed in order",
-                    database = self.engine.id,
-                    error = text(error)
-                );
-            }
-        }
-        ended
-    }
-}
-
-impl<C: ConcurrencyControl> Drop for Owner<C> {
-    fn drop(&mut self) {
-        self.end_threads();
-        let _ = self.end_durable(); // a caller that wants to know calls `close`
-    }
+    /// How the database was closed, once it is.
+    outcome: Mutex<Option<Result<()>>>,
 }
 
 impl From<TaskError> for Error {
@@ -222,8 +182,8 @@ impl<C: ConcurrencyControl> Database<C> {
                 }
             }
         }
-        let (threads, publication) = (Mutex::new(threads), Mutex::default());
-        Ok(Database(Arc::new(Owner { engine, executor, threads, publication, durable, is_closed: false })))
+        let (threads, publication, outcome) = (Mutex::new(threads), Mutex::default(), Mutex::default());
+        Ok(Database(Arc::new(Owner { engine, executor, threads, publication, durable, outcome })))
     }
 
     /// The table of this name: created, or opened if it exists with the same types.
@@ -302,7 +262,10 @@ impl<C: ConcurrencyControl> Database<C> {
 
     /// Notes what the catalog says of a table.
     fn note(&self) -> impl FnOnce(u32, &TableKind, &Description) -> Result<()> {
-        |number, kind, description| log_table(&self.0.engine, number, kind, description)
+        |number, kind, description| {
+            self.0.check_open()?;
+            log_table(&self.0.engine, number, kind, description)
+        }
     }
 
     fn open_table<K: Key, V: Value + ?Sized>(
@@ -311,6 +274,7 @@ impl<C: ConcurrencyControl> Database<C> {
         options: Option<TableOptions>,
         leading_bits: Option<u32>,
     ) -> Result<Table<K, V>> {
+        self.0.check_open()?;
         let engine = &*self.0.engine;
         let is_chosen = options.is_some();
         let by_default = TableOptions { index: engine.options.index, front: engine.options.front };
@@ -562,6 +526,7 @@ impl<C: ConcurrencyControl> Database<C> {
 
     /// Begins an interactive transaction, which the caller drives.
     pub fn begin(&self) -> Result<Transaction<C>> {
+        self.0.check_open()?;
         Transaction::begin(&self.0.engine)
     }
 

@@ -1,6 +1,6 @@
 //! Opening and closing durable databases.
 
-use super::{Database, Owner};
+use super::Database;
 use crate::cc::ConcurrencyControl;
 use crate::durable::{
     Durable, Making, Opening, Planted, Progress, Proven, Recovery, Stepped, check_scheme, holder,
@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::events::{event, ms, text};
 use crate::kernel::Engine;
 use crate::metrics::{Clock, SystemClock};
-use crate::options::{Durability, Options};
+use crate::options::Options;
 use crate::storage::{FileStorage, Holder, Storage};
 use crate::wal::DatabaseId;
 use std::collections::hash_map::RandomState;
@@ -238,37 +238,13 @@ impl<C: ConcurrencyControl> Database<C> {
         if self.0.engine.is_read_only() {
             return Err(Error::ReadOnly);
         }
+        self.0.check_open()?;
         self.0.durable.as_ref().map_or(Ok(()), Durable::checkpoint)
     }
 
     /// What was found when the database was opened; `None`: it is one in memory.
     pub fn recovery(&self) -> Option<Recovery> {
         self.0.durable.as_ref().map(|durable| durable.recovery().clone())
-    }
-
-    /// Closes the database, and says whether all went well: what has been submitted and not begun is answered
-    /// [`Error::Closed`], what is open is rolled back. Without a log ([`Durability::None`]) this makes a checkpoint
-    /// then. Dropping the last handle does the same but for that, silently.
-    ///
-    /// An error if there are other handles of the database, which keep it open. Workers and transactions that are
-    /// left can go on to read; their commits are refused.
-    pub fn close(self) -> Result<()> {
-        match Arc::try_unwrap(self.0) {
-            Ok(owner) => owner.close(),
-            Err(_) => Err(Error::InUse),
-        }
-    }
-}
-
-impl<C: ConcurrencyControl> Owner<C> {
-    fn close(mut self) -> Result<()> {
-        self.end_threads();
-        if let (Durability::None, Some(durable), false) =
-            (self.engine.options.durability, &self.durable, self.engine.is_read_only())
-        {
-            durable.checkpoint()?;
-        }
-        self.end_durable()
     }
 }
 

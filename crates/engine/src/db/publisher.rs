@@ -16,7 +16,7 @@ use crate::storage::{Holder, OpenMode, Storage};
 use crate::sync::{Condvar, Mutex, lock, wait_timeout};
 use std::fmt;
 use std::io::ErrorKind;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -81,13 +81,14 @@ impl<C: ConcurrencyControl> Database<C> {
     /// ```
     pub fn publish_statistics(&self, interval: Duration) -> Result<Publisher> {
         let owner = &self.0;
-        let observer = owner.durable.as_ref().ok_or(Error::InMemory)?.observer();
+        let observer = owner.durable.as_ref().ok_or(Error::InMemory)?.observer()?;
         if owner.engine.is_read_only() {
             return Err(Error::ReadOnly);
         }
         let storage = observer.storage().clone();
         [NAME, TEMPORARY].iter().try_for_each(|name| check_ours(&*storage, name))?;
-        let mut current = owner.publication.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = lock(&owner.publication);
+        owner.check_open()?; // closing ends the one that is there now
         if let Some(before) = current.take() {
             before.end();
         }

@@ -10,18 +10,14 @@ use crate::metrics::{Clock, Event};
 use crate::options::Options;
 use crate::storage::{Operation, StorageError};
 use crate::sync::atomic::{AtomicU64, Ordering};
-use crate::sync::{Condvar, Mutex, lock};
+use crate::sync::{Background, Condvar, Mutex, lock};
 use crate::wal::{Flusher, Writer};
 use std::io::ErrorKind;
 use std::sync::{Arc, PoisonError};
-use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 /// How often it is asked whether a checkpoint is due.
 const LOOK: Duration = Duration::from_millis(500);
-
-/// How often it is asked whether the thread has ended.
-const CLOSE_LOOK: Duration = Duration::from_micros(200);
 
 /// About what a flush of the log takes.
 const FLUSH: Duration = Duration::from_millis(2);
@@ -61,7 +57,7 @@ impl Shared {
 /// The thread that writes checkpoints.
 pub(super) struct CheckpointThread {
     shared: Arc<Shared>,
-    thread: Option<JoinHandle<Option<u64>>>,
+    thread: Background<Option<u64>>,
     log: Option<Writer>,
     clock: Arc<dyn Clock>,
     wait_ns_max: u64,
@@ -93,7 +89,7 @@ impl CheckpointThread {
             listeners,
             archived_ns: began_ns,
         };
-        let thread = std::thread::Builder::new().name("braid-checkpoint".into()).spawn(move || {
+        let thread = Background::spawn("braid-checkpoint", move || {
             let _closing = Closing(keeper.shared.clone());
             keeper.run();
             let newest = keeper.checkpointer.newest();
@@ -101,36 +97,27 @@ impl CheckpointThread {
             drop(kept); // what nobody else may have while something may be written
             newest
         })?;
-        Ok(CheckpointThread { shared, thread: Some(thread), log, clock: of_caller, wait_ns_max })
+        Ok(CheckpointThread { shared, thread, log, clock: of_caller, wait_ns_max })
     }
 
-    /// Ends the thread, and says which checkpoint is the newest ([`Checkpointer::newest`]); `None` also if the disk does
+    /// Ends the thread, and says the first time which checkpoint is the newest ([`Checkpointer::newest`]); `None` also if the disk does
     /// not answer it for as long as anything waits. What it has begun is as after a crash.
-    pub(super) fn close(mut self) -> Option<u64> {
-        self.join()
-    }
-
-    fn join(&mut self) -> Option<u64> {
+    pub(super) fn close(&self) -> Option<u64> {
         lock(&self.shared.requests).is_closed = true;
         self.shared.signal.notify_all();
-        let thread = self.thread.take()?;
         let begin_ns = self.clock.now_ns();
-        // (The last handle of the database may go in a listener.)
-        if thread.thread().id() == thread::current().id() {
-            return None;
-        }
-        while !thread.is_finished() {
-            if self.clock.now_ns().saturating_sub(begin_ns) >= self.wait_ns_max {
-                return None;
-            }
-            thread::sleep(CLOSE_LOOK);
-        }
-        thread.join().ok().flatten()
+        // (The last handle of the database may go in a listener, on the thread itself.)
+        self.thread.join(|| self.clock.now_ns().saturating_sub(begin_ns) >= self.wait_ns_max).flatten()
+    }
+
+    /// Whether the calling thread is this one.
+    pub(super) fn is_here(&self) -> bool {
+        self.thread.is_here()
     }
 
     /// Has a checkpoint made that begins after this call, and waits for it.
     pub(super) fn checkpoint(&self) -> Result<()> {
-        if self.thread.as_ref().is_some_and(|of| of.thread().id() == thread::current().id()) {
+        if self.is_here() {
             return Err(Error::WouldDeadlock); // from an event's listener
         }
         let mut requests = lock(&self.shared.requests);
@@ -170,7 +157,10 @@ impl CheckpointThread {
 
 impl Drop for CheckpointThread {
     fn drop(&mut self) {
-        self.join();
+        let was_asked = lock(&self.shared.requests).is_closed;
+        if !was_asked {
+            self.close();
+        }
     }
 }
 

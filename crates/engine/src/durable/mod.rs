@@ -52,6 +52,7 @@ use crate::kernel::{Engine, Log};
 use crate::metrics::{Clock, Statistics};
 use crate::options::{Durability, Options};
 use crate::storage::{Holder, LockGuard, Storage};
+use crate::sync::{Mutex, lock};
 use crate::table::{Description, TableKind};
 use crate::wal::{self, Cut, DatabaseId, FlusherThread, Lsn, Tail, Writer};
 use mark::Mark;
@@ -274,8 +275,8 @@ impl<C: ConcurrencyControl> Recovered<C> {
         let checkpoints = Some(checkpoints.map_err(refused)?);
         let watch = |log: &Writer| WatchThread::spawn(log.clone(), wait_ns_max, listeners, engine.id);
         let watch = told.log.as_ref().map(watch).transpose().map_err(refused)?;
-        let (mark, told) = (Some(mark), Arc::new(told));
-        Ok(Durable { watch, checkpoints, flusher, mark, told, recovery, files, storage, lock })
+        let held = Mutex::new(Some(Held { mark: Some(mark), newest: None, was_asked: false, lock }));
+        Ok(Durable { watch, checkpoints, flusher, told: Arc::new(told), recovery, files, storage, held })
     }
 }
 
@@ -285,13 +286,23 @@ pub(crate) struct Durable {
     watch: Option<WatchThread>,
     checkpoints: Option<CheckpointThread>,
     flusher: Option<FlusherThread>,
-    /// None once it has been published.
-    mark: Option<Mark>,
     told: Arc<Told>,
     recovery: Recovery,
     files: LogFiles,
     storage: Arc<dyn Storage>,
-    /// Last: then another process may open the directory; unless a write is on its way still. None where there can be
+    /// None once the database is closed.
+    held: Mutex<Option<Held>>,
+}
+
+/// What an open database has to itself.
+struct Held {
+    /// None where the threads' work is a simulation's.
+    mark: Option<Mark>,
+    /// The newest checkpoint, once the thread that makes them has ended.
+    newest: Option<u64>,
+    /// Whether it was to be closed, and could not be.
+    was_asked: bool,
+    /// Given back last: then another process may open the directory; unless a write is on its way still. None where there can be
     /// no lock, as nothing is written.
     lock: Arc<Option<LockGuard>>,
 }
@@ -352,9 +363,10 @@ impl Durable {
         storage: Arc<dyn Storage>,
         lock: Option<LockGuard>,
     ) -> Durable {
-        let (lock, told) = (Arc::new(lock), Arc::new(told));
-        let (watch, checkpoints, flusher, mark) = (None, None, None, None);
-        Durable { watch, checkpoints, flusher, mark, told, recovery, files, storage, lock }
+        let held =
+            Mutex::new(Some(Held { mark: None, newest: None, was_asked: false, lock: Arc::new(lock) }));
+        let (watch, checkpoints, flusher) = (None, None, None);
+        Durable { watch, checkpoints, flusher, told: Arc::new(told), recovery, files, storage, held }
     }
 
     /// Adds what is known of the log, of checkpoints and of room.
@@ -362,10 +374,11 @@ impl Durable {
         self.told.add_to(statistics);
     }
 
-    /// For a thread that tells others of the database.
-    pub(crate) fn observer(&self) -> Observer {
+    /// For a thread that tells others of the database; [`Error::Closed`] if it is closed.
+    pub(crate) fn observer(&self) -> Result<Observer> {
         let (told, storage) = (self.told.clone(), self.storage.clone());
-        Observer { told, storage, _lock: self.lock.clone() }
+        let lock = lock(&self.held).as_ref().ok_or(Error::Closed)?.lock.clone();
+        Ok(Observer { told, storage, _lock: lock })
     }
 
     /// Has this one told of events from now on.
@@ -394,26 +407,42 @@ impl Durable {
         checkpoints.checkpoint()
     }
 
-    /// Closes the database in order, and says whether it could.
-    pub(crate) fn close(mut self) -> Result<()> {
-        self.close_once()
+    /// Closes the database in order, and says whether it could. It is closed then, unless the disk does not answer the log:
+    /// then this can be called again. Nothing happens where it [is closed](Self::is_closed).
+    pub(crate) fn close(&self) -> Result<()> {
+        let mut held = lock(&self.held);
+        let Some(Held { newest, was_asked, .. }) = &mut *held else { return Ok(()) };
+        *was_asked = true;
+        self.watch.iter().for_each(WatchThread::end);
+        // Before the log, which a checkpoint under way waits for.
+        *newest = newest.or(self.checkpoints.as_ref().and_then(CheckpointThread::close));
+        let log = self.flusher.as_ref().map(FlusherThread::close).transpose();
+        if self.flusher.as_ref().is_some_and(|flusher| !flusher.has_ended()) {
+            return log.map(drop).map_err(Error::Log);
+        }
+        let Some(Held { mark, newest, lock: _lock, .. }) = held.take() else { unreachable!("it is there") };
+        let log = log.map_err(Error::Log)?;
+        mark.zip(newest).map_or(Ok(()), |(mark, newest)| mark.publish(newest, log))
     }
 
-    fn close_once(&mut self) -> Result<()> {
-        self.watch = None;
-        // Before the log, which a checkpoint under way waits for.
-        let newest = self.checkpoints.take().and_then(CheckpointThread::close);
-        let log = self.flusher.take().map(FlusherThread::close).transpose().map_err(Error::Log)?;
-        match (self.mark.take(), newest) {
-            (Some(mark), Some(newest)) => mark.publish(newest, log),
-            _ => Ok(()),
-        }
+    /// Whether the database is closed: its directory may be another process's.
+    pub(crate) fn is_closed(&self) -> bool {
+        lock(&self.held).is_none()
+    }
+
+    /// Whether the calling thread is one of those of the database's files.
+    pub(crate) fn is_here(&self) -> bool {
+        self.watch.as_ref().is_some_and(WatchThread::is_here)
+            || self.checkpoints.as_ref().is_some_and(CheckpointThread::is_here)
     }
 }
 
 impl Drop for Durable {
     fn drop(&mut self) {
-        let _ = self.close_once(); // a caller that wants to know calls `close`
+        let was_asked = lock(&self.held).as_ref().is_none_or(|held| held.was_asked);
+        if !was_asked {
+            let _ = self.close(); // a caller that wants to know calls it
+        }
     }
 }
 

@@ -2,11 +2,10 @@
 
 use crate::events::{event, ms, text};
 use crate::metrics::{Event, LogCondition, RoomStatistics};
-use crate::sync::{Condvar, Mutex, lock};
+use crate::sync::{Background, Condvar, Mutex, lock};
 use crate::wal::Writer;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, PoisonError};
-use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 /// How often it looks.
@@ -37,7 +36,7 @@ impl Listeners {
 /// The thread. It waits for nothing but the time, so it tells of a disk that keeps everybody else waiting.
 pub(super) struct WatchThread {
     is_closed: Arc<(Mutex<bool>, Condvar)>,
-    thread: Option<JoinHandle<()>>,
+    thread: Background<()>,
 }
 
 impl WatchThread {
@@ -51,7 +50,7 @@ impl WatchThread {
         let (told, is_short) = (LogCondition::Good, false);
         let mut watcher = Watcher { log, wait_ns_max, listeners, number, told, is_short };
         let of_thread = is_closed.clone();
-        let thread = thread::Builder::new().name("braid-watch".into()).spawn(move || {
+        let thread = Background::spawn("braid-watch", move || {
             let (is_closed, signal) = &*of_thread;
             let mut closed = lock(is_closed);
             while !*closed {
@@ -63,20 +62,26 @@ impl WatchThread {
                 }
             }
         })?;
-        Ok(WatchThread { is_closed, thread: Some(thread) })
+        Ok(WatchThread { is_closed, thread })
+    }
+
+    /// Ends the thread, and waits for it.
+    pub(super) fn end(&self) {
+        *lock(&self.is_closed.0) = true;
+        self.is_closed.1.notify_all();
+        // (The last handle of the database may go in a listener, on the thread itself.)
+        self.thread.join(|| false);
+    }
+
+    /// Whether the calling thread is this one.
+    pub(super) fn is_here(&self) -> bool {
+        self.thread.is_here()
     }
 }
 
 impl Drop for WatchThread {
     fn drop(&mut self) {
-        *lock(&self.is_closed.0) = true;
-        self.is_closed.1.notify_all();
-        if let Some(of) = self.thread.take()
-            // (The last handle may go in a listener.)
-            && of.thread().id() != thread::current().id()
-        {
-            let _ = of.join();
-        }
+        self.end();
     }
 }
 

@@ -3,6 +3,7 @@
 use super::Holder;
 use std::fmt;
 use std::io::{self, ErrorKind};
+use std::sync::Arc;
 
 /// What was asked of a [`Storage`](super::Storage) or a [`File`](super::File).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -59,11 +60,11 @@ impl fmt::Display for Operation {
 }
 
 /// Why it failed.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Cause {
     /// The operating system, or what stands for it, said so.
-    Io(io::Error),
+    Io(Arc<io::Error>),
     /// Another process holds the directory; which one, unless that cannot be read.
     Locked(Option<Holder>),
     /// The file ends before the bytes that were to be read.
@@ -78,7 +79,7 @@ pub enum Cause {
 }
 
 /// A failure of storage.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct StorageError {
     operation: Operation,
     file: String,
@@ -94,7 +95,7 @@ impl StorageError {
 
     /// As [`StorageError::new`], with an error of the operating system.
     pub fn io(operation: Operation, file: impl Into<String>, error: io::Error) -> StorageError {
-        StorageError::new(operation, file, Cause::Io(error))
+        StorageError::new(operation, file, Cause::Io(Arc::new(error)))
     }
 
     /// The same error, with the offset in the file that the operation was for.
@@ -160,7 +161,7 @@ impl fmt::Display for StorageError {
 impl std::error::Error for StorageError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &self.cause {
-            Cause::Io(error) => Some(error),
+            Cause::Io(error) => Some(&**error),
             _ => None,
         }
     }

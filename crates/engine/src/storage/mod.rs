@@ -197,8 +197,8 @@ pub trait File: Send + Sync + fmt::Debug {
             let at = offset + done as u64;
             let written = uninterrupted(|| self.write_at(at, &data[done..]))?;
             if written == 0 {
-                let cause = Cause::Io(ErrorKind::WriteZero.into());
-                return Err(StorageError::new(Operation::Write, self.name(), cause).at(at));
+                let error = ErrorKind::WriteZero.into();
+                return Err(StorageError::io(Operation::Write, self.name(), error).at(at));
             }
             done += written;
             assert!(done <= data.len(), "no more is written than there is");

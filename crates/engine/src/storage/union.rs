@@ -1,8 +1,6 @@
 //! Several directories, read as one.
 
-use super::{
-    Cause, File, Holder, LOCK_NAME, LockGuard, OpenMode, Operation, Result, Space, Storage, StorageError,
-};
+use super::{File, Holder, LOCK_NAME, LockGuard, OpenMode, Operation, Result, Space, Storage, StorageError};
 use crate::sync::Arc;
 use std::io::ErrorKind;
 
@@ -25,7 +23,7 @@ impl Union {
 }
 
 fn refused<T>(operation: Operation, name: &str) -> Result<T> {
-    Err(StorageError::new(operation, name, Cause::Io(ErrorKind::ReadOnlyFilesystem.into())))
+    Err(StorageError::io(operation, name, ErrorKind::ReadOnlyFilesystem.into()))
 }
 
 impl Storage for Union {

@@ -3,6 +3,7 @@
 //! tries all that weak memory may do to small pieces.
 
 pub mod atomic;
+mod background;
 mod backoff;
 mod exact;
 mod fixed;
@@ -17,6 +18,7 @@ mod tests;
 mod ticks;
 pub mod unmodelled;
 
+pub use background::Background;
 pub use backoff::Backoff;
 pub use exact::{ExactU64, switch};
 pub use fixed::Fixed;

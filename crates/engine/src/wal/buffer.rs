@@ -594,6 +594,11 @@ impl Shared {
         self.work.notify_all();
     }
 
+    /// Whether `close` was called.
+    pub(super) fn is_closed(&self) -> bool {
+        self.state().is_closed
+    }
+
     /// Changes the state as `how` says, so that nothing will become durable any more, and tells all that wait.
     pub(super) fn end(&self, how: impl FnOnce(&mut State)) {
         let mut state = self.state();

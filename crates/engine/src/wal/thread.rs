@@ -1,19 +1,14 @@
 //! A thread that flushes.
 
 use super::{Ended, Error, Flusher, Result, Shortage};
-use crate::sync::Arc;
-use std::thread::JoinHandle;
-use std::time::Duration;
-
-/// How often it is asked whether the thread has ended: less than a flush takes.
-const LOOK: Duration = Duration::from_micros(200);
+use crate::sync::{Arc, Background};
 
 /// Drives a [`Flusher`] from a thread of its own: while a group is synced the next one gathers, so groups are as
 /// large as the disk is slow, and nobody waits for a timer.
 #[derive(Debug)]
 pub struct FlusherThread {
     shared: Arc<super::buffer::Shared>,
-    thread: Option<JoinHandle<Result<Ended>>>,
+    thread: Background<Result<Ended>>,
     wait_ns_max: u64,
 }
 
@@ -31,35 +26,38 @@ impl FlusherThread {
             drop(kept);
             ended
         };
-        let thread = std::thread::Builder::new().name("braid-log".to_string()).spawn(life)?;
-        Ok(FlusherThread { shared, thread: Some(thread), wait_ns_max })
+        Ok(FlusherThread { shared, thread: Background::spawn("braid-log", life)?, wait_ns_max })
     }
 
     /// Flushes what was appended, closes the log and ends the thread. An [`Error::Full`] says that there is no room for
-    /// that, or that the disk does not answer: the thread ends when it does.
-    pub fn close(mut self) -> Result<Ended> {
-        self.join()
+    /// that, or that the disk does not answer: then the thread has not [ended](Self::has_ended), does so when the disk answers, and this
+    /// can be called again. Else it is [`Error::Closed`] the second time.
+    pub fn close(&self) -> Result<Ended> {
+        self.shared.close();
+        let (clock, mut waits_ns) = (&self.shared.clock, 0);
+        let begin_ns = clock.now_ns();
+        let ended = self.thread.join(|| {
+            waits_ns = clock.now_ns().saturating_sub(begin_ns);
+            waits_ns >= self.wait_ns_max
+        });
+        match ended {
+            Some(ended) => ended,
+            None if self.has_ended() => Err(Error::Closed),
+            None => Err(Error::Full(Arc::new(Shortage::slow(waits_ns)))),
+        }
     }
 
-    fn join(&mut self) -> Result<Ended> {
-        let Some(thread) = self.thread.take() else { return Err(Error::Closed) };
-        self.shared.close();
-        let begin_ns = self.shared.clock.now_ns();
-        while !thread.is_finished() {
-            std::thread::sleep(LOOK);
-            let waits_ns = self.shared.clock.now_ns().saturating_sub(begin_ns);
-            if waits_ns >= self.wait_ns_max {
-                return Err(Error::Full(Arc::new(Shortage::slow(waits_ns))));
-            }
-        }
-        thread.join().unwrap_or(Err(Error::Closed))
+    /// Whether [`close`](Self::close) has seen it end.
+    pub fn has_ended(&self) -> bool {
+        self.thread.is_joined()
     }
 }
 
 impl Drop for FlusherThread {
     fn drop(&mut self) {
-        // Who wants to know how it ended calls `close`.
-        let _ = self.join();
+        if !self.shared.is_closed() {
+            let _ = self.close(); // a caller that wants to know calls it
+        }
     }
 }
 

@@ -312,7 +312,7 @@ pub fn threads_do_not_disturb_each_other<C: ConcurrencyControl>() {
                         // refused, whatever it says of that.)
                         let is_whole =
                             (from == to || lent.0 == Some(&value[..])) && lent.1 == Some(&[9; 40][..]);
-                        if is_whole { Ok(()) } else { Err(Error::User("its own rows are not there".into())) }
+                        if is_whole { Ok(()) } else { Err(Error::user("its own rows are not there")) }
                     };
                     match worker.run(run) {
                         Ok(()) | Err(Error::Conflict) => {}

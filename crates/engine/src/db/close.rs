@@ -1,0 +1,122 @@
+//! Closing a database: its workers end, then its files are closed.
+
+use super::{Database, Owner};
+use crate::cc::ConcurrencyControl;
+use crate::durable::Durable;
+use crate::error::{Error, Result};
+use crate::events::{event, text};
+use crate::options::Durability;
+use crate::sync::lock;
+use std::sync::Arc;
+use std::thread;
+
+impl<C: ConcurrencyControl> Database<C> {
+    /// Closes the database for all its handles, and says whether all went well: what has been submitted and not begun is answered
+    /// [`Error::Closed`], what is open on the database's workers is rolled back and answered [`Error::Cancelled`], and the call waits for
+    /// both. Without a log ([`Durability::None`]) a checkpoint is made then. When this returns, the directory can be opened again.
+    ///
+    /// From then on whatever begins something is [`Error::Closed`]: to submit, to begin, to make a table, a checkpoint or a backup.
+    /// [`Worker`](crate::worker::Worker)s of other threads, and transactions that are still open, can go on to read; where there is a log,
+    /// their commits are refused.
+    ///
+    /// It can be called by several threads and again: all get the same answer. After two errors the call tries again, and the directory
+    /// stays locked: the checkpoint could not be made, or the disk does not answer. [`Error::WouldDeadlock`], and nothing happens, inside a
+    /// transaction that a worker of the database runs, and in a listener to its events.
+    ///
+    /// ```
+    /// # use braiddb::{Database, Error, Options, Table};
+    /// # let directory = std::env::temp_dir().join(format!("braid-shutdown-{}", std::process::id()));
+    /// # let options = || Options { workers: 1, log_segment_bytes: 1 << 20, ..Options::default() };
+    /// let db = Database::open(&directory, options())?;
+    /// let hits: Table<u64, u64> = db.table("hits")?;
+    /// let of_handler = db.clone(); // as a service's handlers have one each
+    /// of_handler.run(async move |tx| tx.put(hits, 1, 1).await).wait()?;
+    ///
+    /// db.shutdown()?; // when the service is told to end
+    /// let late = of_handler.run(async move |tx| tx.put(hits, 1, 2).await);
+    /// assert!(matches!(late.wait(), Err(Error::Closed)));
+    /// let again = Database::open(&directory, options())?;
+    /// # drop(again);
+    /// # std::fs::remove_dir_all(directory).expect("it was made above");
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn shutdown(&self) -> Result<()> {
+        let owner = &*self.0;
+        let is_file_thread = owner.durable.as_ref().is_some_and(Durable::is_here);
+        if owner.executor.is_served_here() || is_file_thread {
+            return Err(Error::WouldDeadlock);
+        }
+        owner.close(true)
+    }
+
+    /// As [`shutdown`](Self::shutdown), where this is the only handle; else [`Error::InUse`], and nothing happens. Dropping the last handle
+    /// closes the database as well, silently and without a checkpoint.
+    pub fn close(self) -> Result<()> {
+        let sole = Arc::try_unwrap(self.0).map_err(|_| Error::InUse)?;
+        Database(Arc::new(sole)).shutdown()
+    }
+}
+
+impl<C: ConcurrencyControl> Owner<C> {
+    /// [`Error::Closed`] if the database is.
+    pub(super) fn check_open(&self) -> Result<()> {
+        if self.executor.is_closed() { Err(Error::Closed) } else { Ok(()) }
+    }
+
+    /// Closes the database, once. `saves`: without a log a checkpoint is made first.
+    fn close(&self, saves: bool) -> Result<()> {
+        let mut outcome = lock(&self.outcome);
+        if let Some(outcome) = &*outcome {
+            return outcome.clone();
+        }
+        self.end_threads();
+        let saves =
+            saves && self.engine.options.durability == Durability::None && !self.engine.is_read_only();
+        if let Some(durable) = self.durable.as_ref().filter(|_| saves) {
+            durable.checkpoint()?;
+        }
+        let ended = self.durable.as_ref().map_or(Ok(()), Durable::close);
+        self.tell_closed(&ended);
+        if self.durable.as_ref().is_none_or(Durable::is_closed) {
+            *outcome = Some(ended.clone());
+        }
+        ended
+    }
+
+    fn end_threads(&self) {
+        self.executor.close();
+        let publication = lock(&self.publication).take();
+        if let Some(publication) = publication {
+            publication.end();
+        }
+        for t in lock(&self.threads).drain(..) {
+            // The last handle may go inside a transaction, on a worker: that one ends by itself.
+            if t.thread().id() != thread::current().id() {
+                let _ = t.join(); // a worker that panicked has answered its transactions
+            }
+        }
+        self.engine.drop_spares();
+    }
+
+    fn tell_closed(&self, ended: &Result<()>) {
+        match ended {
+            Ok(()) => event!(INFO, DATABASE, "database closed", database = self.engine.id),
+            Err(error) => event!(
+                WARN,
+                DATABASE,
+                "database not closed in order",
+                database = self.engine.id,
+                error = text(error)
+            ),
+        }
+    }
+}
+
+impl<C: ConcurrencyControl> Drop for Owner<C> {
+    fn drop(&mut self) {
+        // (If it is closed, or could not be, nothing is waited for again.)
+        if self.check_open().is_ok() {
+            let _ = self.close(false); // a caller that wants to know calls `shutdown`
+        }
+    }
+}
