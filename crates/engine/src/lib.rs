@@ -40,6 +40,7 @@
 //! | `derive` | `#[derive(Key)]` and `#[derive(Value)]` |
 //! | `serde` | `Serde`, for values of any type that serde knows; statistics that can be serialized |
 //! | `uuid`, `jiff`, `chrono` | keys and values of these crates' types |
+//! | `stream` | `Rows::stream`: a scan as a `Stream` of the crate `futures-core`, for combinators |
 //! | `tracing` | events for subscribers of the crate `tracing`: openings, recovery, checkpoints, the log, tables, what fails |
 //!
 //! The events of `tracing`, with their targets, levels and fields, are listed in the guide's page on operating. Without a subscriber, or without
@@ -101,6 +102,8 @@ pub use txn::{Transaction, Txn};
 
 /// The futures of a transaction's operations, and the cursors of its scans.
 pub mod futures {
+    #[cfg(feature = "stream")]
+    pub use crate::ops::RowStream;
     pub use crate::ops::{
         Contains, DeclarePartitions, Delete, Get, GetForUpdate, GetInto, GetMany, Insert, NextRow, Put, Rows,
         SkipLocked, Update,

@@ -5,7 +5,8 @@
 
 use braiddb::suspend::{Never, OnMiss, PrefetchOnly, Seeded, Suspend};
 use braiddb::worker::WorkerOptions;
-use braiddb::{Database, Error, Options, Result, Table, Txn};
+use braiddb::{Database, Error, IndexKind, Options, Result, Table, TableOptions, Txn};
+use futures::stream::{FusedStream, StreamExt, TryStreamExt};
 
 const ROWS: u64 = 1500;
 
@@ -196,6 +197,39 @@ fn rows_given_until_an_error() {
     let mut sum = 0;
     tx.scan(t, 5..=6).for_each(|_, value| sum += value).unwrap();
     assert_eq!(sum, 7 + 1006, "its own writes are among the rows");
+}
+
+/// Proves that a stream has the rows that are left of the scan, also of two scans that go on by turns; and that it ends behind the
+/// first error.
+#[test]
+fn rows_as_a_stream() {
+    fn check<S: Suspend>(db: &Database, numbers: Table<u64, [u8]>, names: Table<String, [u8]>, policy: S) {
+        let there: Vec<u64> = (0..ROWS).filter(|key| is_there(*key)).collect();
+        let mut named: Vec<String> = there.iter().map(|&key| name(key)).collect();
+        named.sort_by(|a, b| b.cmp(a));
+        let found = db.worker_with(policy, WorkerOptions::default()).run(async |tx| {
+            let mut rows = tx.scan_all(numbers).limit(700);
+            assert!(rows.next().await?.is_some_and(|(key, _)| key == 0));
+            let two = rows.stream().zip(tx.scan_all(names).reverse().stream());
+            two.map(|(number, name)| Ok((number?.0, name?.0))).try_collect::<Vec<_>>().await
+        });
+        assert!(found.unwrap().into_iter().eq(there[1..700].iter().copied().zip(named)));
+    }
+    let db = database();
+    let (numbers, names) = (db.table("numbers").unwrap(), db.table("names").unwrap());
+    fill(&db, numbers, names);
+    check(&db, numbers, names, Never);
+    check(&db, numbers, names, OnMiss);
+    check(&db, numbers, names, Seeded::new(1));
+
+    let hashed = TableOptions { index: IndexKind::Cuckoo, ..TableOptions::default() };
+    let hashed: Table<u64, u64> = db.table_with("hashed", hashed).unwrap();
+    let ended = db.worker().run(async |tx| {
+        let mut rows = tx.scan_all(hashed).stream();
+        assert!(matches!(rows.next().await, Some(Err(Error::NoOrder { .. }))) && rows.is_terminated());
+        Ok(rows.next().await.is_none())
+    });
+    assert!(ended.unwrap());
 }
 
 /// Proves that a scan whose closure has panicked, and its transaction, are good for use: the rows that were at hand are given

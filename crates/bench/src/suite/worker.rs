@@ -256,12 +256,12 @@ impl Measured {
     fn failed(&mut self, clock: Instant, error: Error) {
         match error {
             Error::Conflict | Error::Deadlock(_) => self.given_up += 1,
-            Error::User(why) => match why.downcast::<RolledBack>() {
-                Ok(rolled_back) => {
-                    self.kinds[rolled_back.0.kind].rolled_back += 1;
-                    self.timed(clock, &rolled_back.0);
+            Error::User(why) => match why.downcast_ref::<RolledBack>() {
+                Some(RolledBack(done)) => {
+                    self.kinds[done.kind].rolled_back += 1;
+                    self.timed(clock, done);
                 }
-                Err(why) => self.error = Some(Error::User(why)),
+                None => self.error = Some(Error::User(why)),
             },
             error => self.error = Some(error),
         }

@@ -36,6 +36,8 @@ mod recent_reads;
 mod recent_reads_tests;
 mod relief;
 mod rollback;
+#[cfg(feature = "stream")]
+mod row_stream;
 mod row_wait;
 mod savepoints;
 mod scan;
@@ -55,6 +57,8 @@ pub(crate) use point::{Point, ROUNDS_BUSY, run_all};
 pub use point_futures::{Contains, Delete, Get, Insert, Put, Update};
 pub(crate) use point_lookup::PointLookup;
 pub(crate) use relief::{RELIEF_ROUNDS_MAX, let_others_leave};
+#[cfg(feature = "stream")]
+pub use row_stream::RowStream;
 pub(crate) use row_wait::{RowWait, Wait};
 pub use savepoints::Savepoint;
 pub use scan::{NextRow, Rows};

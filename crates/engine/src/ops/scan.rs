@@ -551,6 +551,9 @@ pub struct NextRow<'r, 't, K, V: Value + ?Sized, C: ConcurrencyControl = Seriali
     &'r mut Rows<'t, K, V, C>,
 );
 
+/// The next key and its value, or `None` at the end.
+type NextPair<'t, K, V> = Result<Option<(K, <V as Value>::View<'t>)>>;
+
 /// A row as it was viewed, or why the scheme does not show it.
 type Taken<R> = Result<Result<Option<R>>, Refused>;
 
@@ -560,12 +563,18 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Rows<'t, K, V, C> {
     pub(crate) fn take_pair(&mut self) -> Option<Taken<(K, V::View<'t>)>> {
         self.take_row(|run, at, row, value| Ok(Some(row_of::<K, V, C>(run, at, row, value)?)))
     }
+
+    /// As `poll_row`, likewise.
+    #[inline(always)]
+    pub(super) fn poll_pair(&mut self, context: &Context<'_>) -> Poll<NextPair<'t, K, V>> {
+        self.poll_row(context, |run, at, row, value| Ok(Some(row_of::<K, V, C>(run, at, row, value)?)))
+    }
 }
 
 impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Future for NextRow<'_, 't, K, V, C> {
-    type Output = Result<Option<(K, V::View<'t>)>>;
+    type Output = NextPair<'t, K, V>;
     #[inline(always)]
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        self.0.poll_row(context, |run, at, row, value| Ok(Some(row_of::<K, V, C>(run, at, row, value)?)))
+        self.0.poll_pair(context)
     }
 }
