@@ -156,7 +156,7 @@ fn leaked_operations_do_no_harm<C: ConcurrencyControl>() {
                 leak(tx.scan(t, ROWS..).next()).await,
             ];
             in_flight.set(in_flight.get() + leaked.iter().filter(|&&is_in_flight| is_in_flight).count());
-            Err::<(), _>(Error::User("given up".into()))
+            Err::<(), _>(Error::user("given up"))
         });
         assert!(matches!(ended, Err(Error::User(_))), "{ended:?}");
         let rows = worker.run(async |tx| {
