@@ -2,14 +2,18 @@
 //! read-only mix TPC-CR. There is no terminal, hence no keying and thinking times: these are no official results.
 //!
 //! `schema` has the tables and the ways to their rows, `populate` and `load` the rows to begin with, `inputs` what
-//! transactions get; each transaction has a file; `conditions` has what holds at any time. How transactions are run, counted
+//! transactions get; each transaction has a file, and `interpreted` two of them in the form of a system that looks columns up by their
+//! names; `conditions` has what holds at any time. How transactions are run, counted
 //! and timed is not here: the benchmark does that, and the example `counted_tpcc` in the simplest way.
 #![forbid(unsafe_code)]
 
+mod catalog;
+mod columns;
 mod conditions;
 mod delivery;
 mod digest;
 mod inputs;
+mod interpreted;
 mod keys;
 mod load;
 mod many;
@@ -37,6 +41,7 @@ pub use scale::Scale;
 pub use settings::{Home, Mix, Settings};
 
 use braiddb::{ConcurrencyControl as Scheme, Database, Result, Txn};
+use catalog::Catalog;
 use random::Constants;
 use schema::Tables;
 use std::sync::Arc;
@@ -50,6 +55,7 @@ pub struct Tpcc {
     constants: Constants,
     /// The number of the next source of this database; sources write into the history under their numbers.
     next_source: Arc<AtomicU64>,
+    catalog: Arc<Catalog>,
 }
 
 impl Tpcc {
@@ -69,6 +75,7 @@ impl Tpcc {
             settings,
             constants: Constants::new(seed),
             next_source: Arc::new(AtomicU64::new(1)),
+            catalog: Arc::new(Catalog::open(db)?),
         })
     }
 
@@ -79,14 +86,15 @@ impl Tpcc {
 
     /// The same in another database: the one that was filled, opened again.
     pub fn of<C: Scheme>(self, db: &Database<C>) -> Result<Tpcc> {
-        Ok(Tpcc { tables: Tables::open(db)?, ..self })
+        Ok(Tpcc { tables: Tables::open(db)?, catalog: Arc::new(Catalog::open(db)?), ..self })
     }
 
     /// Other transactions on the same tables.
     pub fn with(&self, settings: Settings) -> Tpcc {
         assert_eq!(self.settings.scale, settings.scale, "the database is loaded");
-        let (tables, constants, next_source) = (self.tables, self.constants, self.next_source.clone());
-        Tpcc { tables, settings, constants, next_source }
+        let Tpcc { tables, constants, .. } = *self;
+        let (next_source, catalog) = (self.next_source.clone(), self.catalog.clone());
+        Tpcc { tables, settings, constants, next_source, catalog }
     }
 
     /// How transactions are made up.
@@ -110,6 +118,13 @@ impl Tpcc {
         let partition = |warehouse: u16| tx.partition_of(tables.warehouses, u64::from(warehouse));
         tx.declare_partitions(input.warehouses().filter_map(partition)).await?;
         let shown = match input {
+            // (Boxed: the other transactions do not take the room of these.)
+            Input::NewOrder(input) if self.settings.interpreted => {
+                Box::pin(interpreted::new_order(&self.catalog, tx, input)).await?
+            }
+            Input::Payment(input) if self.settings.interpreted => {
+                Box::pin(interpreted::payment(&self.catalog, tables, tx, input)).await?
+            }
             Input::NewOrder(input) => new_order::new_order(tables, tx, input, many).await?,
             Input::Payment(input) => payment::payment(tables, tx, input).await?,
             Input::OrderStatus(input) => order_status::order_status(tables, tx, input).await?,

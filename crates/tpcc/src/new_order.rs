@@ -21,8 +21,8 @@ impl std::fmt::Display for UnusedItem {
 impl std::error::Error for UnusedItem {}
 
 /// What a line's stock is before the order and after it.
-const REORDERED: i32 = 91;
-const LEFT_MIN: i32 = 10;
+pub(crate) const REORDERED: i32 = 91;
+pub(crate) const LEFT_MIN: i32 = 10;
 
 /// Runs the transaction; returns what the terminal would show.
 pub(crate) async fn new_order<C: Scheme>(
@@ -78,7 +78,7 @@ pub(crate) async fn new_order<C: Scheme>(
         let ordered = order_line(line, item, stock, district.number());
         tx.insert(tables.lines, district.line(number, i as u8 + 1), &ordered).await?;
         total += ordered.amount;
-        let is_original = is_original(&item.data) && is_original(&stock.data);
+        let is_original = is_original(item.data.as_bytes()) && is_original(stock.data.as_bytes());
         digest.add(ordered.amount as u64).add(taken.quantity as u64).add(u64::from(is_original));
         digest.add_text(item.name.as_bytes());
     }

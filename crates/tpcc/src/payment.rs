@@ -68,13 +68,14 @@ fn pay(customer: &Customer, input: &Payment, number: u16) -> Customer {
     paid.ytd_payment += input.amount;
     paid.payments += 1;
     if paid.credit == BAD_CREDIT {
-        note(&mut paid.data, input, number);
+        let (note, length) = note(input, number);
+        paid.data.prepend(&note[..length]);
     }
     paid
 }
 
-/// Puts the payment in front of what is in C_DATA.
-fn note(data: &mut Text<500>, input: &Payment, number: u16) {
+/// What is put in front of what is in C_DATA, and how long it is.
+pub(crate) fn note(input: &Payment, number: u16) -> ([u8; 64], usize) {
     let (theirs, ours) = (input.customer_district, input.district);
     let mut text = [0; 64];
     let mut rest = &mut text[..];
@@ -90,14 +91,10 @@ fn note(data: &mut Text<500>, input: &Payment, number: u16) {
     )
     .expect("six numbers of a few digits each fit");
     let length = 64 - rest.len();
-    data.prepend(&text[..length]);
+    (text, length)
 }
 
 fn history(input: &Payment, number: u16, warehouse: &Warehouse, district: &DistrictRow) -> History {
-    let (name, other) = (warehouse.name.as_bytes(), district.name.as_bytes());
-    let mut data = [b' '; 24];
-    data[..name.len()].copy_from_slice(name);
-    data[name.len() + 4..][..other.len()].copy_from_slice(other);
     History {
         date: input.date,
         amount: input.amount,
@@ -106,9 +103,17 @@ fn history(input: &Payment, number: u16, warehouse: &Warehouse, district: &Distr
         customer: number,
         warehouse: input.district.warehouse(),
         district: input.district.number(),
-        data: Text::new(&data[..name.len() + 4 + other.len()]),
+        data: history_data(warehouse.name.as_bytes(), district.name.as_bytes()),
         ..zeroed()
     }
+}
+
+/// H_DATA: the names of the warehouse and the district.
+pub(crate) fn history_data(warehouse: &[u8], district: &[u8]) -> Text<24> {
+    let mut data = [b' '; 24];
+    data[..warehouse.len()].copy_from_slice(warehouse);
+    data[warehouse.len() + 4..][..district.len()].copy_from_slice(district);
+    Text::new(&data[..warehouse.len() + 4 + district.len()])
 }
 
 #[cfg(test)]

@@ -2,6 +2,8 @@
 //! key already. Money is in cents, a rate in 1/10,000, a date in microseconds of its source's clock; 0 is no date and
 //! no carrier. Texts are padded with zeros, so that rows of equal columns have equal bytes.
 
+use crate::columns::{Column, Columns, FieldType, Kind};
+use std::mem::offset_of;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 /// A text of at most N bytes.
@@ -62,6 +64,22 @@ pub(crate) struct Address {
     pub(crate) zip: [u8; 9],
 }
 
+impl<const N: usize> FieldType for Text<N> {
+    fn add_columns(name: &str, offset: usize, columns: &mut Vec<(String, Column)>) {
+        columns.push((name.to_owned(), Column { offset, bytes: size_of::<Self>(), kind: Kind::Text }));
+    }
+}
+
+impl FieldType for Address {
+    fn add_columns(_: &str, offset: usize, columns: &mut Vec<(String, Column)>) {
+        Text::<20>::add_columns("street_1", offset + offset_of!(Address, street_1), columns);
+        Text::<20>::add_columns("street_2", offset + offset_of!(Address, street_2), columns);
+        Text::<20>::add_columns("city", offset + offset_of!(Address, city), columns);
+        <[u8; 2]>::add_columns("state", offset + offset_of!(Address, state), columns);
+        <[u8; 9]>::add_columns("zip", offset + offset_of!(Address, zip), columns);
+    }
+}
+
 /// A row of zeros, to be filled.
 pub(crate) fn zeroed<T: FromZeros>() -> T {
     T::new_zeroed()
@@ -75,6 +93,14 @@ macro_rules! row {
         pub(crate) struct $name {
             $(pub(crate) $field: $type,)*
             $(pub(crate) padding: [u8; $bytes],)?
+        }
+
+        impl Columns for $name {
+            fn columns() -> Vec<(String, Column)> {
+                let mut columns = Vec::new();
+                $(<$type>::add_columns(stringify!($field), offset_of!($name, $field), &mut columns);)*
+                columns
+            }
         }
     };
 }

@@ -45,6 +45,11 @@ impl Mix {
         Mix::Query2,
     ];
 
+    /// Whether all of its transactions can be [interpreted](Settings::interpreted).
+    pub fn is_interpretable(self) -> bool {
+        matches!(self, Mix::Narrow | Mix::NewOrder | Mix::Payment)
+    }
+
     /// The name on the command line and in results.
     pub fn name(self) -> &'static str {
         match self {
@@ -85,6 +90,8 @@ pub struct Settings {
     pub remote_payments: u32,
     /// Which warehouses are at home.
     pub home: Home,
+    /// NewOrder and Payment go by the names of tables and columns, which are looked up when they are used.
+    pub interpreted: bool,
 }
 
 impl Home {
@@ -101,6 +108,6 @@ impl Settings {
     /// The specification's.
     pub fn new(scale: Scale) -> Settings {
         let (mix, home) = (Mix::Full, Home::Uniform);
-        Settings { scale, mix, remote_items: 1, remote_payments: 15, home }
+        Settings { scale, mix, remote_items: 1, remote_payments: 15, home, interpreted: false }
     }
 }

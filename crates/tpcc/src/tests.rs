@@ -366,6 +366,41 @@ fn multi_gets_change_nothing_but_speed() {
 }
 
 #[test]
+fn interpreted_transactions_are_the_same() {
+    // Proves that NewOrder and Payment by names show and write the same as the compiled ones, rollbacks included, and that what
+    // they leave holds the conditions.
+    let (compiled, suite) = loaded::<Serializable>(small(Mix::Narrow), SEED, 2).unwrap();
+    let (interpreted, by_names) = loaded::<Serializable>(small(Mix::Narrow), SEED, 2).unwrap();
+    let by_names = by_names.with(Settings { interpreted: true, ..small(Mix::Narrow) });
+    let mut source = suite.inputs((0, 1), SEED);
+    let mut rolled_back = 0;
+    for i in 0..1500 {
+        let input = source.next();
+        let shown = alone(&compiled, async |tx: &Txn| output(&suite, tx, &input, false).await);
+        let also = alone(&interpreted, async |tx: &Txn| match &input {
+            Input::NewOrder(input) => interpreted::new_order(&by_names.catalog, tx, input).await,
+            Input::Payment(input) => {
+                interpreted::payment(&by_names.catalog, &by_names.tables, tx, input).await
+            }
+            other => panic!("{other:?} is not in the mix"),
+        });
+        match (shown, also) {
+            (Ok(shown), Ok(also)) => assert_eq!(shown, also, "{i}: {input:?}"),
+            (Err(Error::User(one)), Err(Error::User(other))) => {
+                assert!(one.is::<UnusedItem>() && other.is::<UnusedItem>(), "{one} {other}");
+                rolled_back += 1;
+            }
+            (shown, also) => panic!("{i}: {input:?}: {shown:?} {also:?}"),
+        }
+    }
+    assert!(rolled_back > 0, "one of a hundred orders is");
+    assert!(contents(&compiled, &suite.tables) == contents(&interpreted, &by_names.tables));
+    let _ = by_names.inputs((0, 1), SEED); // the history has rows of the first source
+    run(&interpreted, &by_names, 2, 300, SEED);
+    assert_eq!(violated(&interpreted, &by_names).0, [0; 0]);
+}
+
+#[test]
 fn transactions_in_progress_are_short() {
     // Proves that what an open transaction keeps between its steps, of whatever kind, stays in few bytes.
     let (db, suite) = loaded::<Serializable>(small(Mix::Full), SEED, 1).unwrap();

@@ -52,12 +52,13 @@ const BY_SCHEME: Comparison = Comparison {
 
 /// With how many of the optimisations a row was measured, of those that are added one after the other; the others are left out.
 fn optimised(point: &Point) -> Option<&'static str> {
-    let is_frozen = point.text("freeze") == "true";
-    match (&*point.text("front"), &*point.text("mode"), is_frozen) {
-        ("none", "naive", false) => Some(BASE),
-        ("hash", "naive", false) => Some("flat hash index (2)"),
-        ("hash", "hybrid", false) => Some("and interleaved (5)"),
-        ("hash", "hybrid", true) => Some("and frozen tables (8)"),
+    let (is_frozen, is_compiled) = (point.text("freeze") == "true", point.text("procedure") != "interpreted");
+    match (&*point.text("front"), &*point.text("mode"), is_compiled, is_frozen) {
+        ("none", "naive", false, false) => Some(BASE),
+        ("hash", "naive", false, false) => Some("flat hash index (2)"),
+        ("hash", "interleaved", false, false) => Some("and interleaved (5)"),
+        ("hash", "interleaved", true, false) => Some("and compiled access (6)"),
+        ("hash", "interleaved", true, true) => Some("and frozen tables (8)"),
         _ => None,
     }
 }
@@ -90,8 +91,9 @@ static PRESETS: [Preset; 6] = [
     Preset {
         scale: BOTH,
         runs: &[
-            "tpcc --warehouses 4 --mix narrow --workers {workers} --mode naive,hybrid --batch 8 --front none,hash --cc {schemes}",
-            "tpcc --warehouses 4 --mix narrow --workers {workers} --mode hybrid --batch 8 --front hash --freeze --cc {schemes}",
+            "tpcc --warehouses 4 --mix narrow --workers {workers} --mode naive,interleaved --batch 8 --front none,hash \
+             --procedure interpreted,compiled --cc {schemes}",
+            "tpcc --warehouses 4 --mix narrow --workers {workers} --mode interleaved --batch 8 --front hash --freeze --cc {schemes}",
         ],
         comparisons: &[Comparison {
             column: |point| optimised(point).map(|_| point.text("cc")),

@@ -3,6 +3,7 @@
 //! random rows. What varies is the size of the table, the number of rows, the type of the columns, and whether transactions are compiled
 //! with the program or interpreted.
 
+use super::ProcedureKind;
 use super::interpreter::{Datum, Expression, Function, Names, Procedure, Statement, Type};
 use super::text::Text;
 use crate::Failure;
@@ -196,24 +197,6 @@ pub enum ColumnKind {
     Long,
     /// Strings of 50 bytes
     Text50,
-}
-
-/// How the micro-benchmark's transactions are made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ProcedureKind {
-    /// Functions of the program, with types known when it was compiled
-    Compiled,
-    /// Statements on tables and columns by name, gone through for each row
-    Interpreted,
-}
-
-impl ProcedureKind {
-    fn name(self) -> &'static str {
-        match self {
-            ProcedureKind::Compiled => "compiled",
-            ProcedureKind::Interpreted => "interpreted",
-        }
-    }
 }
 
 fn parse_rows_touched(text: &str) -> Result<u64, String> {

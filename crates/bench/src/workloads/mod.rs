@@ -2,6 +2,7 @@
 
 mod interpreter;
 pub(crate) mod micro;
+mod procedure;
 pub(crate) mod smallbank;
 mod text;
 pub(crate) mod tpcb;
@@ -10,6 +11,8 @@ pub mod ycsb;
 
 #[cfg(test)]
 mod tests;
+
+pub use procedure::ProcedureKind;
 
 /// A number of rows on the command line.
 fn parse_rows(text: &str) -> Result<u64, String> {

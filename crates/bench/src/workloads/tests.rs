@@ -37,7 +37,7 @@ fn small_bank() -> smallbank::Setup {
 }
 
 fn small_table<T: micro::Column>(writes: bool) -> micro::Setup<T> {
-    let procedures = vec![micro::ProcedureKind::Compiled, micro::ProcedureKind::Interpreted];
+    let procedures = vec![super::ProcedureKind::Compiled, super::ProcedureKind::Interpreted];
     micro::Setup { size_bytes: 20_000, rows: vec![1, 25], writes, procedures, column: PhantomData }
 }
 

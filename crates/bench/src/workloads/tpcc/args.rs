@@ -1,6 +1,7 @@
 //! `braid bench tpcc` on the command line.
 
 use crate::suite::args::KindsArgs;
+use crate::workloads::ProcedureKind;
 use crate::{Failure, Result};
 use braid_tpcc::{Home, Mix, Scale, Settings};
 use clap::Args;
@@ -32,6 +33,10 @@ pub struct TpccArgs {
     /// Freezes the tables that no transaction writes: items are read without concurrency control
     #[arg(long)]
     pub freeze: bool,
+    /// Whether transactions are compiled with the program, or tables and columns are named and looked up at each use; both are compared.
+    /// `interpreted` is for the mixes narrow, new-order and payment
+    #[arg(long, default_value = "compiled", value_delimiter = ',')]
+    pub procedure: Vec<ProcedureKind>,
     /// What every workload with transactions of several kinds takes.
     #[command(flatten)]
     pub kinds: KindsArgs,
@@ -49,15 +54,34 @@ impl TpccArgs {
         Ok(scale)
     }
 
-    /// How the transactions of a mix are made up.
+    /// How the transactions of a mix are made up, compiled.
     pub fn settings(&self, mix: Mix) -> Result<Settings> {
         Ok(Settings {
+            interpreted: false,
             scale: self.scale()?,
             mix,
             remote_items: self.remote_items,
             remote_payments: self.remote_payments,
             home: self.home,
         })
+    }
+
+    /// The mixes, each in the ways that are asked for.
+    pub(super) fn mixes(&self) -> Result<Vec<(Mix, ProcedureKind)>> {
+        let of_mix = |&mix: &Mix| self.procedure.iter().map(move |&procedure| (mix, procedure));
+        let mut mixes: Vec<(Mix, ProcedureKind)> = Vec::new();
+        for (mix, procedure) in self.mix.iter().flat_map(of_mix) {
+            if procedure == ProcedureKind::Interpreted && !mix.is_interpretable() {
+                return Err(Failure::new(format!(
+                    "--procedure interpreted has NewOrder and Payment only: choose --mix narrow, new-order or payment, not {}",
+                    mix.name()
+                )));
+            }
+            if !mixes.contains(&(mix, procedure)) {
+                mixes.push((mix, procedure));
+            }
+        }
+        Ok(mixes)
     }
 }
 
@@ -91,6 +115,19 @@ mod tests {
         assert_eq!(small.mix, [Mix::Narrow, Mix::Reads, Mix::Hybrid, Mix::Query2]);
         assert!(parsed("--suppliers 10001").scale().is_err());
         assert!(Line::try_parse_from(["tpcc", "--remote-items", "101"]).is_err());
+    }
+
+    #[test]
+    fn mixes_are_compiled_or_interpreted() {
+        // Proves that each mix comes once in each way that is asked for, compiled unless it is, and that those that have other
+        // transactions cannot be interpreted.
+        use ProcedureKind::{Compiled, Interpreted};
+        assert_eq!(parsed("").mixes().unwrap(), [(Mix::Full, Compiled)]);
+        let both = parsed("--mix narrow,payment,narrow --procedure interpreted,compiled").mixes().unwrap();
+        let narrow = [(Mix::Narrow, Interpreted), (Mix::Narrow, Compiled)];
+        assert_eq!(both, [narrow, [(Mix::Payment, Interpreted), (Mix::Payment, Compiled)]].concat());
+        let refused = parsed("--mix narrow,full --procedure interpreted").mixes().unwrap_err();
+        assert!(refused.to_string().contains("not full"), "{refused}");
     }
 
     #[test]

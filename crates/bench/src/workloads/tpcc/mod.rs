@@ -17,6 +17,7 @@ use crate::suite::outcome::Outcome;
 use crate::suite::show::show;
 use crate::suite::worker::{Job, Measured, execute};
 use crate::suite::{self, Benchmark, Condition, Conflicts, Loaded, Suite, Transactions};
+use crate::workloads::ProcedureKind;
 use braid_tpcc::{CONDITIONS, Input, KINDS, Settings, Source, Tpcc};
 
 /// Runs `braid bench tpcc`.
@@ -27,6 +28,7 @@ pub(crate) fn bench(args: &TpccArgs) -> crate::Result<()> {
 /// The same without showing anything.
 pub(crate) fn run(args: &TpccArgs) -> crate::Result<Outcome> {
     args.scale()?;
+    args.mixes()?;
     suite::run(&Setup(args), &args.kinds)
 }
 
@@ -53,13 +55,7 @@ impl Benchmark for Setup<'_> {
         if args.freeze {
             tpcc.freeze(db).map_err(engine::failure)?;
         }
-        let mut mixes: Vec<Mix> = Vec::new();
-        args.mix.iter().for_each(|mix| {
-            if !mixes.contains(mix) {
-                mixes.push(*mix)
-            }
-        });
-        let of_mix = |mix: Mix| Loaded {
+        let of_mix = |(mix, procedure): (Mix, ProcedureKind)| Loaded {
             parameters: vec![
                 ("warehouses", args.warehouses.into()),
                 ("scale-down", args.scale_down.into()),
@@ -69,10 +65,15 @@ impl Benchmark for Setup<'_> {
                 ("home", args.home.name().into()),
                 ("freeze", args.freeze.into()),
                 ("mix", mix.name().into()),
+                ("procedure", procedure.name().into()),
             ],
-            suite: tpcc.with(Settings { mix, ..settings }),
+            suite: tpcc.with(Settings {
+                mix,
+                interpreted: procedure == ProcedureKind::Interpreted,
+                ..settings
+            }),
         };
-        Ok(mixes.into_iter().map(of_mix).collect())
+        Ok(args.mixes()?.into_iter().map(of_mix).collect())
     }
 }
 
