@@ -168,6 +168,60 @@ fn all_get_answers() {
     }
 }
 
+/// Calls of every kind, until the database is closed; returns the keys that were committed.
+fn use_until_closed(db: &Database, t: Table<u64, u64>, user: u64) -> Vec<u64> {
+    let mut committed = Vec::new();
+    let mut worker = db.worker();
+    for call in 0u64.. {
+        let key = call * 10 + user;
+        let result = match (call + user) % 10 {
+            0 => db.table::<u64, u64>(&format!("table {call}")).map(drop),
+            1 => db.checkpoint(),
+            2 => db.change_position().and_then(|from| db.changes(from).map(drop)),
+            3 => db.publish_statistics(Duration::from_secs(1)).map(drop),
+            4 => db.begin().and_then(|tx| tx.get(t, key)).map(drop),
+            5 => db.rename_table(&format!("table {user}"), "renamed").map(drop),
+            6 => worker.run(async |tx| tx.put(t, key, key).await),
+            7 => db.transact(|tx| tx.put(t, key, key)),
+            8 => block_on(db.run_async(async move |tx| tx.put(t, key, key).await)),
+            _ => db.run(async move |tx| tx.put(t, key, key).await).wait(),
+        };
+        match result {
+            Ok(()) if (call + user) % 10 >= 6 => committed.push(key),
+            Err(Error::Closed | Error::Cancelled) => break,
+            Err(Error::CheckpointFailed(cause)) if matches!(*cause, Error::Closed) => break,
+            Ok(()) | Err(Error::NoTable { .. } | Error::TableExists { .. }) => {}
+            Err(error) => panic!("call {call} of user {user}: {error:?}"),
+        }
+    }
+    committed
+}
+
+/// Proves that whatever other threads are at, the call ends, they learn it by `Closed`, and what was committed is there.
+#[test]
+fn whatever_others_do() {
+    for round in 0..10 {
+        let storage = memory();
+        let db = open(&storage, options()).unwrap();
+        let t = table(&db);
+        let committed: Vec<u64> = std::thread::scope(|scope| {
+            let users: Vec<_> = (0..4)
+                .map(|user| {
+                    let db = db.clone();
+                    scope.spawn(move || use_until_closed(&db, t, user))
+                })
+                .collect();
+            std::thread::sleep(Duration::from_millis(round * 5));
+            db.shutdown().unwrap();
+            users.into_iter().flat_map(|user| user.join().unwrap()).collect()
+        });
+        let again = open(&storage, options()).unwrap();
+        assert!(again.recovery().unwrap().was_closed);
+        let (tx, t) = (again.begin().unwrap(), table(&again));
+        assert!(committed.iter().all(|&key| tx.get(t, key).unwrap() == Some(key)));
+    }
+}
+
 /// Proves that workers and transactions that are left read on, that their commits are refused, and that they leave nothing behind.
 #[test]
 fn what_is_left_reads_on() {
