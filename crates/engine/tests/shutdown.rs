@@ -294,7 +294,9 @@ fn a_disk_that_does_not_answer_for_a_while() {
     troubled.begin(Trouble::SyncsHang);
     let t = table(&db);
     let late = db.run(async move |tx| tx.put(t, 2, 2).await);
-    std::thread::sleep(Duration::from_millis(50));
+    while get(&db, 2).is_none() {
+        std::thread::yield_now(); // until it has committed, which others see before it is on disk
+    }
     for _ in 0..2 {
         let error = db.shutdown().unwrap_err();
         assert!(matches!(error, Error::Log(wal::Error::Full(_))), "{error}");
