@@ -166,7 +166,7 @@ pub fn main() -> std::io::Result<()> {
         let asked = ask_all(local).await;
         drop(end); // as a signal to the process would
         serving.await??;
-        db.shutdown().map_err(std::io::Error::other)?; // whoever still has a handle
+        db.shutdown().map_err(std::io::Error::other)?; // although tasks may still have handles
         asked
     })
 }

@@ -226,7 +226,8 @@ pub enum Error {
     Panicked(String),
     /// The handle was dropped before the transaction committed. It was rolled back.
     Cancelled,
-    /// The database was closed before the transaction began.
+    /// The database is closed: see [`Database::shutdown`](crate::Database::shutdown). What was to begin has not begun, and what was to be
+    /// committed is undone.
     Closed,
     /// The log stopped before the transaction was known to be durable. After the database is opened again, it is
     /// there as a whole or not at all.

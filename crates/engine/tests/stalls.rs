@@ -1,5 +1,5 @@
-//! A disk that does not answer, or finds no room for what it has promised room for: nobody waits without end, everybody
-//! learns why, who needs the disk for nothing goes on, and all goes on when the disk does.
+//! A disk that does not answer, or finds no room for what it has promised room for: no caller waits without end, each
+//! learns why, transactions that do not need the disk go on, and all go on when the disk does.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod troubled;
@@ -54,8 +54,8 @@ fn is_refused(error: &Error) -> bool {
     matches!(error, Error::Log(wal::Error::Full(_)))
 }
 
-/// While the disk is in this trouble: who has committed waits for so long and learns that it is not known to last, those
-/// to come are refused, readers of what is durable are answered at once, and those of what is not are not.
+/// While the disk is in this trouble: a commit waits for `WAIT` and is answered that it is not known to last, later ones
+/// are refused, readers of what is durable are answered at once, and those of what is not are not.
 fn stalls(trouble: Trouble, reason: &str, cause: &str) {
     let storage = Troubled::new();
     let db = open(&storage).unwrap();
@@ -80,7 +80,7 @@ fn stalls(trouble: Trouble, reason: &str, cause: &str) {
     }
     assert!(waited >= WAIT - AT_ONCE && waited < 5 * WAIT, "{waited:?}");
 
-    // Who reads what is durable, whichever way, and who reads what is not.
+    // Reads of what is durable, in each way, and of what is not.
     let ((read, scanned), waited) = timed(|| (get(&db, old, 7), sum(&db, old)));
     assert_eq!((read.unwrap(), scanned.unwrap()), (Some(1), 100));
     assert!(waited < AT_ONCE, "{waited:?}");
@@ -97,7 +97,7 @@ fn stalls(trouble: Trouble, reason: &str, cause: &str) {
     });
     assert_eq!(declared.wait().unwrap(), Some(1));
 
-    // Who would write is refused, and leaves nothing.
+    // A write is refused, and leaves nothing.
     let (result, waited) = timed(|| put(&db, old, 3, 3));
     let error = result.unwrap_err();
     assert!(is_refused(&error) && error.to_string().contains(cause), "{error}");
@@ -215,7 +215,8 @@ fn closing_a_disk_that_does_not_answer() {
     assert_eq!((get(&db, table, 1).unwrap(), get(&db, table, 2).unwrap()), (Some(1), Some(2)));
 }
 
-/// Proves that who asks for a checkpoint does not wait without end for a disk that does not answer, also if the log's does; and that the next one is made when the disk answers again.
+/// Proves that a call for a checkpoint does not wait without end for a disk that does not answer, also if the log's does; and that the next
+/// one is made when the disk answers again.
 #[test]
 fn a_checkpoint_on_a_disk_that_does_not_answer() {
     let storage = Troubled::new();

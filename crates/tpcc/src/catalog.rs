@@ -80,36 +80,24 @@ impl Catalog {
         row.ok_or_else(|| Error::user(format!("there is no {table} with key {key:#x}")))
     }
 
-    /// A row for `insert`, of zeros and empty texts.
+    /// A row to be inserted, of zeros and empty texts.
     pub(crate) fn new_row<'t>(&self, table: &str) -> Result<NamedRow<'_, 't>> {
         let shape = self.shape(table)?;
         Ok(NamedRow { shape, bytes: Cow::Owned(vec![0; shape.row_bytes]) })
-    }
-
-    pub(crate) async fn insert<C: Scheme>(
-        &self,
-        tx: &Txn<C>,
-        table: &str,
-        key: u64,
-        row: &NamedRow<'_, '_>,
-    ) -> Result<()> {
-        self.shape(table)?.rows.insert(tx, &encoded(key), &row.bytes).await
-    }
-
-    pub(crate) async fn put<C: Scheme>(
-        &self,
-        tx: &Txn<C>,
-        table: &str,
-        key: u64,
-        row: &NamedRow<'_, '_>,
-    ) -> Result<()> {
-        self.shape(table)?.rows.put(tx, &encoded(key), &row.bytes).await
     }
 }
 
 impl NamedRow<'_, '_> {
     fn column(&self, name: &str) -> Result<Column> {
         self.shape.columns.get(name).copied().ok_or_else(|| unknown("column", name))
+    }
+
+    pub(crate) async fn insert<C: Scheme>(&self, tx: &Txn<C>, key: u64) -> Result<()> {
+        self.shape.rows.insert(tx, &encoded(key), &self.bytes).await
+    }
+
+    pub(crate) async fn put<C: Scheme>(&self, tx: &Txn<C>, key: u64) -> Result<()> {
+        self.shape.rows.put(tx, &encoded(key), &self.bytes).await
     }
 
     pub(crate) fn get(&self, column: &str) -> Result<Datum> {

@@ -20,7 +20,7 @@ pub(crate) async fn new_order<C: Scheme>(catalog: &Catalog, tx: &Txn<C>, input: 
     let mut district_row = catalog.get(tx, "district", district.key()).await?;
     let (number, district_tax) = (district_row.number("next_order")?, district_row.number("tax")?);
     district_row.set("next_order", number + 1)?;
-    catalog.put(tx, "district", district.key(), &district_row).await?;
+    district_row.put(tx, district.key()).await?;
 
     let warehouse = catalog.get(tx, "warehouse", u64::from(district.warehouse())).await?;
     let warehouse_tax = warehouse.number("tax")?;
@@ -30,8 +30,8 @@ pub(crate) async fn new_order<C: Scheme>(catalog: &Catalog, tx: &Txn<C>, input: 
     order.set("customer", i64::from(input.customer))?;
     order.set("lines", i64::from(input.count))?;
     order.set("all_local", i64::from(input.is_local))?;
-    catalog.insert(tx, "order", district.order(number as u32), &order).await?;
-    catalog.insert(tx, "new order", district.order(number as u32), &catalog.new_row("new order")?).await?;
+    order.insert(tx, district.order(number as u32)).await?;
+    catalog.new_row("new order")?.insert(tx, district.order(number as u32)).await?;
 
     let mut digest = Digest::default();
     let mut total = 0;
@@ -43,7 +43,7 @@ pub(crate) async fn new_order<C: Scheme>(catalog: &Catalog, tx: &Txn<C>, input: 
         let key = keys::stock(line.warehouse, line.item);
         let mut stock = catalog.get(tx, "stock", key).await?;
         take(&mut stock, line, district.warehouse())?;
-        catalog.put(tx, "stock", key, &stock).await?;
+        stock.put(tx, key).await?;
         let amount = i64::from(line.quantity) * item.number("price")?;
         let mut ordered = catalog.new_row("order line")?;
         ordered.set("amount", amount)?;
@@ -51,7 +51,7 @@ pub(crate) async fn new_order<C: Scheme>(catalog: &Catalog, tx: &Txn<C>, input: 
         ordered.set("supply_warehouse", i64::from(line.warehouse))?;
         ordered.set("quantity", i64::from(line.quantity))?;
         ordered.set("district_info", stock.text(&format!("district_infos_{}", district.number()))?)?;
-        catalog.insert(tx, "order line", district.line(number as u32, i as u8 + 1), &ordered).await?;
+        ordered.insert(tx, district.line(number as u32, i as u8 + 1)).await?;
         total += amount;
         let is_original = is_original(&item.text("data")?) && is_original(&stock.text("data")?);
         digest.add(amount as u64).add(stock.number("quantity")? as u64).add(u64::from(is_original));
@@ -84,12 +84,12 @@ pub(crate) async fn payment<C: Scheme>(
     let key = u64::from(input.district.warehouse());
     let mut warehouse = catalog.get(tx, "warehouse", key).await?;
     warehouse.add("ytd", input.amount)?;
-    catalog.put(tx, "warehouse", key, &warehouse).await?;
+    warehouse.put(tx, key).await?;
 
     let key = input.district.key();
     let mut district = catalog.get(tx, "district", key).await?;
     district.add("ytd", input.amount)?;
-    catalog.put(tx, "district", key, &district).await?;
+    district.put(tx, key).await?;
 
     let number = customer(tables, tx, input.customer_district, input.customer).await?;
     let key = input.customer_district.customer(number);
@@ -104,7 +104,7 @@ pub(crate) async fn payment<C: Scheme>(
         data.truncate(CUSTOMER_DATA_BYTES);
         customer.set("data", data)?;
     }
-    catalog.put(tx, "customer", key, &customer).await?;
+    customer.put(tx, key).await?;
 
     let mut history = catalog.new_row("history")?;
     history.set("date", input.date as i64)?;
@@ -116,7 +116,7 @@ pub(crate) async fn payment<C: Scheme>(
     history.set("district", i64::from(input.district.number()))?;
     let data = history_data(&warehouse.text("name")?, &district.text("name")?);
     history.set("data", data.as_bytes().to_vec())?;
-    catalog.insert(tx, "history", input.history, &history).await?;
+    history.insert(tx, input.history).await?;
 
     let mut digest = Digest::default();
     digest.add(customer.number("balance")? as u64).add(customer.number("discount")? as u64);

@@ -32,7 +32,7 @@ impl<T: Send + 'static> Background<T> {
     }
 
     /// Waits for the thread until `gives_up` returns true, and returns what it has left behind: to the first that asks, unless it has
-    /// panicked. The thread does not wait for itself.
+    /// panicked. The thread does not wait for itself. (The lock is not held meanwhile: the thread may ask whether it is this one.)
     pub fn join(&self, mut gives_up: impl FnMut() -> bool) -> Option<T> {
         if self.is_here() {
             return None;
