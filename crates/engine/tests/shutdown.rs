@@ -9,7 +9,7 @@ use braiddb::{Database, Durability, Error, Options, Table, wal};
 use futures::executor::block_on;
 use std::future::pending;
 use std::sync::{Arc, Barrier, mpsc};
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 use troubled::{Trouble, Troubled};
 
 fn options() -> Options {
@@ -244,6 +244,46 @@ fn what_is_left_reads_on() {
     idle.abort();
     drop(worker);
     assert_eq!([1, 3].map(|key| get(&again, key)), [Some(1), None]);
+}
+
+/// Proves that what was made of the database and lives beside it does nothing any more: a sweeper, a sequence, an expiry.
+#[test]
+fn what_lives_beside_it_ends() {
+    let db = Database::in_memory(options()).unwrap();
+    let t = table(&db);
+    let expiry =
+        db.expiry(t, "t by expiry", |_, at_s| UNIX_EPOCH.checked_add(Duration::from_secs(at_s))).unwrap();
+    let sweeper = expiry.sweep_every(Duration::from_millis(1)).unwrap();
+    let (sequence, mut worker) = (db.sequence(db.table::<u64, u64>("numbers").unwrap(), 1), db.worker());
+    put(&db, 1, 1).unwrap();
+    while sweeper.deleted() == 0 {
+        std::thread::yield_now();
+    }
+    db.shutdown().unwrap();
+    worker.run(async |tx| tx.put(t, 2, 2).await).unwrap();
+    std::thread::sleep(Duration::from_millis(100));
+    assert_eq!((sweeper.deleted(), worker.run(async |tx| tx.get(t, 2).await).unwrap()), (1, Some(2)));
+    assert!(sweeper.take_error().is_none());
+    assert!(is_closed(&sequence.next()) && is_closed(&expiry.sweep(1)));
+}
+
+/// Proves that callers that wait for room in an inbox are answered.
+#[test]
+fn callers_that_wait_for_room_are_answered() {
+    let narrow = Options { workers: 1, batch: 2.into(), inbox_capacity: 2, ..options() };
+    let db = Database::in_memory(narrow).unwrap();
+    let forever = async |_: &braiddb::Txn| pending::<Result<(), Error>>().await;
+    std::thread::scope(|scope| {
+        let blocked: Vec<_> = (0..10).map(|_| scope.spawn(|| db.run(forever).wait())).collect();
+        let awaiting: Vec<_> = (0..10).map(|_| scope.spawn(|| block_on(db.run_async(forever)))).collect();
+        while !matches!(db.try_run(forever), Err(Error::Busy)) {
+            std::thread::yield_now();
+        }
+        db.shutdown().unwrap();
+        for caller in blocked.into_iter().chain(awaiting) {
+            assert!(matches!(caller.join().unwrap(), Err(Error::Closed | Error::Cancelled)));
+        }
+    });
 }
 
 /// Proves that a thread that the call would have to wait for is told so, and the database goes on.

@@ -122,7 +122,7 @@ impl<C: ConcurrencyControl> Database<C> {
     /// ```
     pub fn backup(&self, path: impl AsRef<Path>) -> Result<Backup> {
         let durable = self.0.durable.as_ref().ok_or(Error::InMemory)?;
-        self.0.check_open()?;
+        self.0.engine.check_open()?;
         self.backup_to(durable, &FileStorage::create(path.as_ref())?)
     }
 

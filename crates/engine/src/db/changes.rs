@@ -93,7 +93,7 @@ impl<C: ConcurrencyControl> Database<C> {
     fn source(&self) -> Result<Source> {
         let engine = self.engine();
         let durable = self.0.durable.as_ref().ok_or(Error::NoLog)?;
-        self.0.check_open()?;
+        self.0.engine.check_open()?;
         let LogFiles { database, generation, durable: known, end } = durable.log_files();
         let log = match engine.log.get() {
             Some(log) => feed::Log::Live { writer: log.writer.clone(), is_stepped: log.is_stepped },

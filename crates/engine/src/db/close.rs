@@ -15,7 +15,8 @@ impl<C: ConcurrencyControl> Database<C> {
     /// [`Error::Closed`], what is open on the database's workers is rolled back and answered [`Error::Cancelled`], and the call waits for
     /// both. Without a log ([`Durability::None`]) a checkpoint is made then. When this returns, the directory can be opened again.
     ///
-    /// From then on whatever begins something is [`Error::Closed`]: to submit, to begin, to make a table, a checkpoint or a backup.
+    /// From then on whatever begins something is [`Error::Closed`]: to submit, to begin, to make a table, a checkpoint or a backup; and
+    /// [`Sweeper`](crate::Sweeper)s end.
     /// [`Worker`](crate::worker::Worker)s of other threads, and transactions that are still open, can go on to read; where there is a log,
     /// their commits are refused.
     ///
@@ -58,11 +59,6 @@ impl<C: ConcurrencyControl> Database<C> {
 }
 
 impl<C: ConcurrencyControl> Owner<C> {
-    /// [`Error::Closed`] if the database is.
-    pub(super) fn check_open(&self) -> Result<()> {
-        if self.executor.is_closed() { Err(Error::Closed) } else { Ok(()) }
-    }
-
     /// Closes the database, once. `saves`: without a log a checkpoint is made first.
     fn close(&self, saves: bool) -> Result<()> {
         let mut outcome = lock(&self.outcome);
@@ -84,6 +80,7 @@ impl<C: ConcurrencyControl> Owner<C> {
     }
 
     fn end_threads(&self) {
+        self.engine.close();
         self.executor.close();
         let publication = lock(&self.publication).take();
         if let Some(publication) = publication {
@@ -115,7 +112,7 @@ impl<C: ConcurrencyControl> Owner<C> {
 impl<C: ConcurrencyControl> Drop for Owner<C> {
     fn drop(&mut self) {
         // (If it is closed, or could not be, nothing is waited for again.)
-        if self.check_open().is_ok() {
+        if self.engine.check_open().is_ok() {
             let _ = self.close(false); // a caller that wants to know calls `shutdown`
         }
     }

@@ -140,7 +140,7 @@ impl<K: Key, V: Value + ?Sized, C: ConcurrencyControl> Expiry<K, V, C> {
     }
 
     pub(super) fn upgraded(&self) -> Result<Arc<Engine<C>>> {
-        self.engine.upgrade().ok_or(Error::Closed)
+        Engine::of_open(&self.engine)
     }
 
     /// The number and the table's name, for events; none after the database has been closed.

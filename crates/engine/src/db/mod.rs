@@ -263,7 +263,7 @@ impl<C: ConcurrencyControl> Database<C> {
     /// Notes what the catalog says of a table.
     fn note(&self) -> impl FnOnce(u32, &TableKind, &Description) -> Result<()> {
         |number, kind, description| {
-            self.0.check_open()?;
+            self.0.engine.check_open()?;
             log_table(&self.0.engine, number, kind, description)
         }
     }
@@ -274,7 +274,7 @@ impl<C: ConcurrencyControl> Database<C> {
         options: Option<TableOptions>,
         leading_bits: Option<u32>,
     ) -> Result<Table<K, V>> {
-        self.0.check_open()?;
+        self.0.engine.check_open()?;
         let engine = &*self.0.engine;
         let is_chosen = options.is_some();
         let by_default = TableOptions { index: engine.options.index, front: engine.options.front };
@@ -526,7 +526,7 @@ impl<C: ConcurrencyControl> Database<C> {
 
     /// Begins an interactive transaction, which the caller drives.
     pub fn begin(&self) -> Result<Transaction<C>> {
-        self.0.check_open()?;
+        self.0.engine.check_open()?;
         Transaction::begin(&self.0.engine)
     }
 

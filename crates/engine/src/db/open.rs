@@ -238,7 +238,7 @@ impl<C: ConcurrencyControl> Database<C> {
         if self.0.engine.is_read_only() {
             return Err(Error::ReadOnly);
         }
-        self.0.check_open()?;
+        self.0.engine.check_open()?;
         self.0.durable.as_ref().map_or(Ok(()), Durable::checkpoint)
     }
 

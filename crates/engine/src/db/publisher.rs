@@ -88,7 +88,7 @@ impl<C: ConcurrencyControl> Database<C> {
         let storage = observer.storage().clone();
         [NAME, TEMPORARY].iter().try_for_each(|name| check_ours(&*storage, name))?;
         let mut current = lock(&owner.publication);
-        owner.check_open()?; // closing ends the one that is there now
+        owner.engine.check_open()?; // closing ends the one that is there now
         if let Some(before) = current.take() {
             before.end();
         }

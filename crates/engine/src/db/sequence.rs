@@ -74,7 +74,7 @@ impl<K: Key, C: ConcurrencyControl> Sequence<K, C> {
 
     /// (It need not be durable at once: a transaction that uses one of the numbers comes later in the log.)
     fn reserve(&self) -> Result<Range<u64>> {
-        let engine = self.engine.upgrade().ok_or(Error::Closed)?;
+        let engine = Engine::of_open(&self.engine)?;
         let (table, key) = (self.table, &self.key);
         let reserve = |transaction: &crate::txn::Transaction<C>| {
             if engine.options.durability == Durability::Sync {

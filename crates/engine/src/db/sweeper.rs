@@ -6,11 +6,10 @@ use crate::error::{Error, Result};
 use crate::events::{event, text};
 use crate::exec::quietly;
 use crate::sync::atomic::{AtomicU64, Ordering};
-use crate::sync::{Condvar, Mutex, lock, wait_timeout};
+use crate::sync::{Background, Condvar, Mutex, lock, wait_timeout};
 use crate::table::{Key, Value};
 use std::fmt;
 use std::sync::Arc;
-use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 /// How long the thread rests after a transaction, in times of what that has taken: it works for a quarter of the time at most.
@@ -28,7 +27,7 @@ const LOOK: Duration = Duration::from_millis(500);
 #[must_use = "the thread ends when this is dropped"]
 pub struct Sweeper {
     shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
+    thread: Background<()>,
 }
 
 #[derive(Default)]
@@ -73,9 +72,9 @@ impl<K: Key + 'static, V: Value + ?Sized + 'static, C: ConcurrencyControl> Expir
         let shared = Arc::new(Shared::default());
         let (expiry, of_thread) = (self.clone(), shared.clone());
         let life = move || expiry.run(interval.max(INTERVAL_MIN), &of_thread);
-        let spawned = thread::Builder::new().name("braid sweeper".into()).spawn(life);
+        let spawned = Background::spawn("braid sweeper", life);
         let thread = spawned.map_err(|error| Error::NoThread { reason: error.to_string() })?;
-        Ok(Sweeper { shared, thread: Some(thread) })
+        Ok(Sweeper { shared, thread })
     }
 
     fn run(&self, interval: Duration, shared: &Shared) {
@@ -147,12 +146,12 @@ impl<K: Key + 'static, V: Value + ?Sized + 'static, C: ConcurrencyControl> Expir
     fn rest(&self, time: Duration, shared: &Shared) -> bool {
         let mut left = time;
         let mut is_dropped = lock(&shared.is_dropped);
-        while !*is_dropped && !left.is_zero() && self.engine.strong_count() > 0 {
+        while !*is_dropped && !left.is_zero() && self.upgraded().is_ok() {
             let some = left.min(LOOK);
             (is_dropped, _) = wait_timeout(&shared.signal, is_dropped, some);
             left -= some;
         }
-        !*is_dropped && self.engine.strong_count() > 0
+        !*is_dropped && self.upgraded().is_ok()
     }
 }
 
@@ -174,8 +173,6 @@ impl Drop for Sweeper {
         *lock(&self.shared.is_dropped) = true;
         self.shared.signal.notify_all();
         // (It may go with what the closure owns, on the thread itself: that one ends by itself.)
-        if let Some(thread) = self.thread.take().filter(|of| of.thread().id() != thread::current().id()) {
-            let _ = thread.join(); // it has kept its errors
-        }
+        self.thread.join(|| false); // it has kept its errors
     }
 }

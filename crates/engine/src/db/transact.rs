@@ -28,7 +28,7 @@ impl<C: ConcurrencyControl> Database<C> {
     /// # Ok::<(), braiddb::Error>(())
     /// ```
     pub fn transact<R>(&self, closure: impl FnMut(&Transaction<C>) -> Result<R>) -> Result<R> {
-        self.0.check_open()?;
+        self.0.engine.check_open()?;
         run_calls(self.engine(), closure, self.engine().options.retries_max)
     }
 }

@@ -20,7 +20,7 @@ use crate::table::{Description, TableInner, TableKind, TableState};
 use crate::wal::{self, Changes, Lsn};
 use std::any::Any;
 use std::cell::{Cell, RefCell};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 /// Of each kind of index.
 const NODES_MAX: u32 = 1 << 30;
@@ -50,6 +50,8 @@ pub(crate) struct Engine<C: ConcurrencyControl> {
     pub(crate) archive_statistics: Arc<Mutex<ArchiveStatistics>>,
     /// Transactions can only read: set before the first begins.
     is_read_only: AtomicBool,
+    /// The database is closed; what has been begun may go on.
+    is_closed: AtomicBool,
     /// Held while a table is frozen, thawed, cleared or dropped.
     pub(crate) freezing: Mutex<()>,
     /// Never removed: transactions hold the tables' addresses while the list grows.
@@ -90,6 +92,7 @@ impl<C: ConcurrencyControl> Engine<C> {
             log: OnceLock::new(),
             archive_statistics: Arc::default(),
             is_read_only: AtomicBool::new(false),
+            is_closed: AtomicBool::new(false),
             metrics: Metrics::default(),
             clock,
             freezing: Mutex::default(),
@@ -119,6 +122,22 @@ impl<C: ConcurrencyControl> Engine<C> {
 
     pub(crate) fn is_read_only(&self) -> bool {
         self.is_read_only.load(Ordering::Relaxed)
+    }
+
+    /// From now on nothing begins.
+    pub(crate) fn close(&self) {
+        self.is_closed.store(true, Ordering::Release); // pairs with the Acquire in `check_open`
+    }
+
+    /// [`Error::Closed`] if the database is.
+    pub(crate) fn check_open(&self) -> Result<()> {
+        if self.is_closed.load(Ordering::Acquire) { Err(Error::Closed) } else { Ok(()) }
+    }
+
+    /// The engine, for what lives beside its database; [`Error::Closed`] if that is closed or gone.
+    pub(crate) fn of_open(engine: &Weak<Self>) -> Result<Arc<Self>> {
+        let engine = engine.upgrade().ok_or(Error::Closed)?;
+        engine.check_open().map(|()| engine)
     }
 
     /// A worker's part.

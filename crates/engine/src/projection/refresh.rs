@@ -29,7 +29,7 @@ impl<K: Key, V: Value + ?Sized, R: Columns, C: ConcurrencyControl> Projection<K,
     /// transaction open. Under a scheme that has no snapshots the table has to be [frozen](crate::Database::freeze), else it is
     /// [`Error::NoSnapshot`]. [`Error::OutOfMemory`] if the columns do not fit. After an error, scans are as they were before.
     pub fn refresh(&self) -> Result<u64> {
-        let engine = self.engine.upgrade().ok_or(Error::Closed)?;
+        let engine = Engine::of_open(&self.engine)?;
         let (table, began_ns) = (self.table.inner(engine.id)?, engine.clock.now_ns());
         let rows = self.read_changed(&engine, table)?;
         event!(
