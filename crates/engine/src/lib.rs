@@ -90,7 +90,9 @@ pub use error::{Error, Result};
 pub use index::{Front, IndexKind};
 pub use ops::{Claim, Savepoint};
 pub use options::{Durability, Options};
-pub use projection::{Columns, Projection, ProjectionOptions, Selection, Zone};
+pub use projection::{
+    Column, Columns, Projection, ProjectionOptions, Selection, Text, TextZone, Texts, Zone,
+};
 pub use record::VALUE_BYTES_MAX;
 #[cfg(feature = "serde")]
 pub use table::Serde;

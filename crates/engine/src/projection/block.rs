@@ -35,14 +35,15 @@ impl<R: Columns> Rows<R> {
     }
 
     pub(super) fn push(&mut self, key: &[u8], row: R) -> Result<(), OutOfMemory> {
-        self.make_room((Self::row_bytes() + key.len()) as u64)?;
+        self.make_room((Self::row_bytes() + row.heap_bytes() + key.len()) as u64)?;
         self.keys.push(key);
         row.push(&mut self.columns);
         Ok(())
     }
 
     pub(super) fn append(&mut self, from: &Rows<R>, rows: Range<usize>) -> Result<(), OutOfMemory> {
-        self.make_room((rows.len() * Self::row_bytes() + from.keys.bytes_of(&rows)) as u64)?;
+        let lengths = from.keys.bytes_of(&rows) + R::heap_bytes_of(&from.columns, &rows);
+        self.make_room((rows.len() * Self::row_bytes() + lengths) as u64)?;
         self.keys.append(&from.keys, rows.clone());
         R::append(&mut self.columns, &from.columns, rows);
         Ok(())

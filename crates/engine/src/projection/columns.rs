@@ -1,15 +1,14 @@
-//! What a projection takes rows apart into: columns of fixed-size values, and the least and greatest of each block.
+//! What a projection takes rows apart into: columns of values of one type, and what is known of the values of each block.
 
 use std::fmt;
 use std::ops::{Bound, Range, RangeBounds};
 
 /// The columns of a [`Projection`](crate::Projection): a tuple of up to twelve values, or an array, whose elements are columns of one
-/// type. A value is anything that is [`Copy`] and has an order: numbers, `bool`, moments, arrays of bytes, enums and structs that derive
-/// both. What the application always reads together can be one column, as a tuple or a struct within the tuple.
-pub trait Columns: Copy + Send + Sync + 'static {
-    /// What a batch has of them: a slice for each column.
+/// type: see [`Column`]. What the application always reads together can be one column, as a tuple or a struct within the tuple.
+pub trait Columns: Send + Sync + 'static {
+    /// What a batch has of them: for each column, its [`Slice`](Column::Slice).
     type Slices<'b>: Copy;
-    /// A [`Zone`] for each column.
+    /// For each column, its [`Zone`](Column::Zone).
     type Zones: Copy + Send + Sync;
     #[doc(hidden)]
     type Vectors: Send + Sync;
@@ -25,10 +24,76 @@ pub trait Columns: Copy + Send + Sync + 'static {
     /// Gives back what a vector has room for and does not need; returns what they take.
     #[doc(hidden)]
     fn shrink(vectors: &mut Self::Vectors) -> usize;
+    /// What the values of a row take beyond their own size.
+    #[doc(hidden)]
+    fn heap_bytes(&self) -> usize;
+    /// What those of some rows take beyond that.
+    #[doc(hidden)]
+    fn heap_bytes_of(vectors: &Self::Vectors, rows: &Range<usize>) -> usize;
     #[doc(hidden)]
     fn slices(vectors: &Self::Vectors, rows: Range<usize>) -> Self::Slices<'_>;
     #[doc(hidden)]
     fn zones(vectors: &Self::Vectors) -> Self::Zones;
+}
+
+/// A value that can be a column: anything that is [`Copy`] and has an order (numbers, `bool`, moments, arrays of bytes, enums and structs
+/// that derive both), or a [`Text`](crate::Text).
+pub trait Column: Send + Sync + 'static {
+    /// What a batch has of the column: `&[T]`, or [`Texts`](crate::Texts).
+    type Slice<'b>: Copy;
+    /// What is known of its values in a block: a [`Zone`], or a [`TextZone`](crate::TextZone).
+    type Zone: Copy + Send + Sync;
+    #[doc(hidden)]
+    type Vector: Default + Send + Sync;
+
+    #[doc(hidden)]
+    fn push(self, to: &mut Self::Vector);
+    #[doc(hidden)]
+    fn append(to: &mut Self::Vector, from: &Self::Vector, rows: Range<usize>);
+    #[doc(hidden)]
+    fn clear(vector: &mut Self::Vector);
+    #[doc(hidden)]
+    fn shrink(vector: &mut Self::Vector) -> usize;
+    #[doc(hidden)]
+    fn heap_bytes(&self) -> usize;
+    #[doc(hidden)]
+    fn heap_bytes_of(vector: &Self::Vector, rows: &Range<usize>) -> usize;
+    #[doc(hidden)]
+    fn slice(vector: &Self::Vector, rows: Range<usize>) -> Self::Slice<'_>;
+    #[doc(hidden)]
+    fn zone(vector: &Self::Vector) -> Self::Zone;
+}
+
+impl<T: Copy + PartialOrd + Send + Sync + 'static> Column for T {
+    type Slice<'b> = &'b [T];
+    type Zone = Zone<T>;
+    type Vector = Vec<T>;
+
+    fn push(self, to: &mut Vec<T>) {
+        to.push(self);
+    }
+    fn append(to: &mut Vec<T>, from: &Vec<T>, rows: Range<usize>) {
+        to.extend_from_slice(&from[rows]);
+    }
+    fn clear(vector: &mut Vec<T>) {
+        vector.clear();
+    }
+    fn shrink(vector: &mut Vec<T>) -> usize {
+        vector.shrink_to_fit();
+        vector.capacity() * size_of::<T>()
+    }
+    fn heap_bytes(&self) -> usize {
+        0
+    }
+    fn heap_bytes_of(_: &Vec<T>, _: &Range<usize>) -> usize {
+        0
+    }
+    fn slice(vector: &Vec<T>, rows: Range<usize>) -> &[T] {
+        &vector[rows]
+    }
+    fn zone(vector: &Vec<T>) -> Zone<T> {
+        Zone::of(vector)
+    }
 }
 
 /// The least and the greatest value of a column in one block. Values that are not equal to themselves (NaN) are left out.
@@ -80,38 +145,39 @@ impl<T: fmt::Debug> fmt::Debug for Zone<T> {
     }
 }
 
-fn shrink<T>(vector: &mut Vec<T>) -> usize {
-    vector.shrink_to_fit();
-    vector.capacity() * size_of::<T>()
-}
-
 macro_rules! tuple {
     ($($T:ident $n:tt),+) => {
-        impl<$($T: Copy + PartialOrd + Send + Sync + 'static),+> Columns for ($($T,)+) {
-            type Slices<'b> = ($(&'b [$T],)+);
-            type Zones = ($(Zone<$T>,)+);
-            type Vectors = ($(Vec<$T>,)+);
+        impl<$($T: Column),+> Columns for ($($T,)+) {
+            type Slices<'b> = ($($T::Slice<'b>,)+);
+            type Zones = ($($T::Zone,)+);
+            type Vectors = ($($T::Vector,)+);
 
             fn vectors() -> Self::Vectors {
-                ($(Vec::<$T>::new(),)+)
+                Default::default()
             }
             fn push(self, to: &mut Self::Vectors) {
-                $(to.$n.push(self.$n);)+
+                $(self.$n.push(&mut to.$n);)+
             }
             fn append(to: &mut Self::Vectors, from: &Self::Vectors, rows: Range<usize>) {
-                $(to.$n.extend_from_slice(&from.$n[rows.clone()]);)+
+                $($T::append(&mut to.$n, &from.$n, rows.clone());)+
             }
             fn clear(vectors: &mut Self::Vectors) {
-                $(vectors.$n.clear();)+
+                $($T::clear(&mut vectors.$n);)+
             }
             fn shrink(vectors: &mut Self::Vectors) -> usize {
-                0 $(+ shrink(&mut vectors.$n))+
+                0 $(+ $T::shrink(&mut vectors.$n))+
+            }
+            fn heap_bytes(&self) -> usize {
+                0 $(+ self.$n.heap_bytes())+
+            }
+            fn heap_bytes_of(vectors: &Self::Vectors, rows: &Range<usize>) -> usize {
+                0 $(+ $T::heap_bytes_of(&vectors.$n, rows))+
             }
             fn slices(vectors: &Self::Vectors, rows: Range<usize>) -> Self::Slices<'_> {
-                ($(&vectors.$n[rows.clone()],)+)
+                ($($T::slice(&vectors.$n, rows.clone()),)+)
             }
             fn zones(vectors: &Self::Vectors) -> Self::Zones {
-                ($(Zone::of(&vectors.$n),)+)
+                ($($T::zone(&vectors.$n),)+)
             }
         }
     };
@@ -130,35 +196,41 @@ tuple!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9);
 tuple!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10);
 tuple!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10, L 11);
 
-impl<T: Copy + PartialOrd + Send + Sync + 'static, const N: usize> Columns for [T; N] {
-    type Slices<'b> = [&'b [T]; N];
-    type Zones = [Zone<T>; N];
-    type Vectors = [Vec<T>; N];
+impl<T: Column, const N: usize> Columns for [T; N] {
+    type Slices<'b> = [T::Slice<'b>; N];
+    type Zones = [T::Zone; N];
+    type Vectors = [T::Vector; N];
 
     fn vectors() -> Self::Vectors {
-        std::array::from_fn(|_| Vec::new())
+        std::array::from_fn(|_| T::Vector::default())
     }
     fn push(self, to: &mut Self::Vectors) {
         for (value, column) in self.into_iter().zip(to) {
-            column.push(value);
+            value.push(column);
         }
     }
     fn append(to: &mut Self::Vectors, from: &Self::Vectors, rows: Range<usize>) {
         for (to, from) in to.iter_mut().zip(from) {
-            to.extend_from_slice(&from[rows.clone()]);
+            T::append(to, from, rows.clone());
         }
     }
     fn clear(vectors: &mut Self::Vectors) {
-        vectors.iter_mut().for_each(Vec::clear);
+        vectors.iter_mut().for_each(T::clear);
     }
     fn shrink(vectors: &mut Self::Vectors) -> usize {
-        vectors.iter_mut().map(shrink).sum()
+        vectors.iter_mut().map(T::shrink).sum()
+    }
+    fn heap_bytes(&self) -> usize {
+        self.iter().map(T::heap_bytes).sum()
+    }
+    fn heap_bytes_of(vectors: &Self::Vectors, rows: &Range<usize>) -> usize {
+        vectors.iter().map(|column| T::heap_bytes_of(column, rows)).sum()
     }
     fn slices(vectors: &Self::Vectors, rows: Range<usize>) -> Self::Slices<'_> {
-        std::array::from_fn(|n| &vectors[n][rows.clone()])
+        std::array::from_fn(|n| T::slice(&vectors[n], rows.clone()))
     }
     fn zones(vectors: &Self::Vectors) -> Self::Zones {
-        std::array::from_fn(|n| Zone::of(&vectors[n]))
+        std::array::from_fn(|n| T::zone(&vectors[n]))
     }
 }
 

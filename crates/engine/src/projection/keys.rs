@@ -1,5 +1,6 @@
 //! The encoded keys of a block's rows, in ascending order.
 
+use super::ends::Ends;
 use std::cmp::Ordering;
 use std::ops::Range;
 
@@ -8,8 +9,8 @@ use std::ops::Range;
 pub(super) enum Keys {
     Words(Vec<u64>),
     Bytes {
-        /// Where each key ends in `bytes`.
-        ends: Vec<usize>,
+        /// Of each key in `bytes`.
+        ends: Ends,
         bytes: Vec<u8>,
     },
 }
@@ -18,7 +19,7 @@ impl Keys {
     pub(super) fn new(are_words: bool) -> Keys {
         match are_words {
             true => Keys::Words(Vec::new()),
-            false => Keys::Bytes { ends: Vec::new(), bytes: Vec::new() },
+            false => Keys::Bytes { ends: Ends::default(), bytes: Vec::new() },
         }
     }
 
@@ -34,7 +35,7 @@ impl Keys {
             Keys::Words(words) => words.push(word(key)),
             Keys::Bytes { ends, bytes } => {
                 bytes.extend_from_slice(key);
-                ends.push(bytes.len());
+                ends.push(key.len());
             }
         }
     }
@@ -46,7 +47,7 @@ impl Keys {
                 *buffer = words[row].to_be_bytes();
                 buffer
             }
-            Keys::Bytes { ends, bytes } => &bytes[span(ends, row)],
+            Keys::Bytes { ends, bytes } => &bytes[ends.span(row)],
         }
     }
 
@@ -59,7 +60,7 @@ impl Keys {
                 let (mut from, mut to) = (0, ends.len());
                 while from < to {
                     let middle = from.midpoint(to);
-                    match bytes[span(ends, middle)].cmp(key) {
+                    match bytes[ends.span(middle)].cmp(key) {
                         Ordering::Less => from = middle + 1,
                         _ => to = middle,
                     }
@@ -78,6 +79,10 @@ impl Keys {
     pub(super) fn append(&mut self, from: &Keys, rows: Range<usize>) {
         match (self, from) {
             (Keys::Words(to), Keys::Words(from)) => to.extend_from_slice(&from[rows]),
+            (Keys::Bytes { ends, bytes }, Keys::Bytes { ends: from_ends, bytes: from }) => {
+                bytes.extend_from_slice(&from[from_ends.span_of(&rows)]);
+                ends.append(from_ends, rows);
+            }
             (to, from) => rows.for_each(|row| to.push(from.get(row, &mut [0; 8]))),
         }
     }
@@ -85,9 +90,8 @@ impl Keys {
     /// What some of them take beyond eight bytes each.
     pub(super) fn bytes_of(&self, rows: &Range<usize>) -> usize {
         match self {
-            _ if rows.is_empty() => 0,
             Keys::Words(_) => 0,
-            Keys::Bytes { ends, .. } => ends[rows.end - 1] - span(ends, rows.start).start,
+            Keys::Bytes { ends, .. } => ends.span_of(rows).len(),
         }
     }
 
@@ -109,9 +113,8 @@ impl Keys {
                 words.capacity() * size_of::<u64>()
             }
             Keys::Bytes { ends, bytes } => {
-                ends.shrink_to_fit();
                 bytes.shrink_to_fit();
-                ends.capacity() * size_of::<usize>() + bytes.capacity()
+                ends.shrink() + bytes.capacity()
             }
         }
     }
@@ -119,10 +122,6 @@ impl Keys {
 
 fn word(key: &[u8]) -> u64 {
     u64::from_be_bytes(key.try_into().expect("a table's keys have eight bytes, or it is no such table"))
-}
-
-fn span(ends: &[usize], row: usize) -> Range<usize> {
-    row.checked_sub(1).map_or(0, |before| ends[before])..ends[row]
 }
 
 #[cfg(all(test, not(braid_shuttle)))]

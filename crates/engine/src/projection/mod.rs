@@ -13,15 +13,18 @@
 
 mod block;
 mod columns;
+mod ends;
 mod generation;
 mod keys;
 mod refresh;
 mod scan;
 mod selection;
+mod text;
 
-pub use columns::{Columns, Zone};
+pub use columns::{Column, Columns, Zone};
 pub use scan::{ColumnBatch, ProjectionScan};
 pub use selection::Selection;
+pub use text::{Text, TextZone, Texts};
 
 use crate::cc::{ConcurrencyControl, Serializable};
 use crate::error::{Error, Result};

@@ -34,18 +34,36 @@ impl Selection {
         self.len = len;
     }
 
+    /// The rows of a batch of `rows` rows for whose number the condition holds, in place of what was selected before: for columns that
+    /// are no slices, and for conditions on several columns.
+    pub fn select_rows(&mut self, rows: usize, mut condition: impl FnMut(usize) -> bool) {
+        if self.rows.len() < rows {
+            self.rows.resize(rows, 0);
+        }
+        self.len = 0;
+        for row in 0..rows {
+            self.rows[self.len] = row as u32;
+            self.len += usize::from(condition(row));
+        }
+    }
+
+    /// Those of the selected rows for whose number the condition holds.
+    pub fn narrow_rows(&mut self, mut condition: impl FnMut(usize) -> bool) {
+        let mut len = 0;
+        for at in 0..self.len {
+            let row = self.rows[at];
+            self.rows[len] = row;
+            len += usize::from(condition(row as usize));
+        }
+        self.len = len;
+    }
+
     /// Those of the selected rows whose value in another column of the same batch meets the condition.
     ///
     /// # Panics
     /// If a selected row is not in `column`: it is of another batch.
     pub fn narrow<T: Copy>(&mut self, column: &[T], mut condition: impl FnMut(T) -> bool) {
-        let mut len = 0;
-        for at in 0..self.len {
-            let row = self.rows[at];
-            self.rows[len] = row;
-            len += usize::from(condition(column[row as usize]));
-        }
-        self.len = len;
+        self.narrow_rows(|row| condition(column[row]));
     }
 }
 
@@ -73,6 +91,9 @@ mod tests {
             selection.narrow(&column, |value: u32| value.is_multiple_of(2));
             let kept: Vec<u32> =
                 kept.into_iter().filter(|&row| column[row as usize].is_multiple_of(2)).collect();
+            assert_eq!(*selection, kept);
+            selection.select_rows(column.len(), |row| column[row] > 3);
+            selection.narrow_rows(|row| column[row].is_multiple_of(2));
             assert_eq!(*selection, kept);
         }
     }

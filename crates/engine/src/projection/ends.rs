@@ -1,0 +1,54 @@
+//! Where values of different lengths end that lie one behind the other.
+
+use std::ops::Range;
+
+/// One end for each value, in the order of values.
+#[derive(Debug, Default)]
+pub(super) struct Ends(Vec<usize>);
+
+impl Ends {
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The bytes of a value.
+    pub(super) fn span(&self, row: usize) -> Range<usize> {
+        self.begin(row)..self.0[row]
+    }
+
+    /// The bytes of some values.
+    pub(super) fn span_of(&self, rows: &Range<usize>) -> Range<usize> {
+        self.begin(rows.start)..self.begin(rows.end)
+    }
+
+    fn begin(&self, row: usize) -> usize {
+        row.checked_sub(1).map_or(0, |before| self.0[before])
+    }
+
+    /// Where some values end, and where the first of them begins.
+    pub(super) fn of(&self, rows: Range<usize>) -> (&[usize], usize) {
+        (&self.0[rows.clone()], self.begin(rows.start))
+    }
+
+    /// A value of so many bytes behind the others.
+    pub(super) fn push(&mut self, bytes: usize) {
+        self.0.push(self.begin(self.len()) + bytes);
+    }
+
+    /// Some values of another list behind these.
+    pub(super) fn append(&mut self, from: &Ends, rows: Range<usize>) {
+        let end = self.begin(self.len());
+        let (ends, begin) = from.of(rows);
+        self.0.extend(ends.iter().map(|other| other - begin + end));
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// Gives back what there is room for and no need; returns the number of bytes that are left.
+    pub(super) fn shrink(&mut self) -> usize {
+        self.0.shrink_to_fit();
+        self.0.capacity() * size_of::<usize>()
+    }
+}
