@@ -7,6 +7,7 @@ use crate::experiments::classes::ClassesArgs;
 use crate::experiments::commit::CommitArgs;
 use crate::experiments::recovery::RecoveryArgs;
 use crate::experiments::robust::RobustArgs;
+use crate::experiments::settle::SettleArgs;
 use crate::index_args::IndexArgs;
 use crate::scheme::Cc;
 use crate::workloads::micro::MicroArgs;
@@ -45,6 +46,8 @@ pub enum BenchCommand {
     Blocks(BlocksArgs),
     /// Latency of short transactions while long ones run, with hints and without
     Classes(ClassesArgs),
+    /// How soon `auto` is as fast as it gets after the work has changed, beside fixed modes
+    Settle(SettleArgs),
     /// Recovery from a checkpoint and from a log: records and transactions per second
     Recovery(RecoveryArgs),
     /// TPC-B: a transfer to an account through a teller of a branch

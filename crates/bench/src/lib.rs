@@ -35,7 +35,7 @@ pub use workloads::tpcc;
 pub use workloads::ycsb::workload;
 
 use command::BenchCommand;
-use experiments::{blocks, classes, commit, main_job, recovery, robust};
+use experiments::{blocks, classes, commit, main_job, recovery, robust, settle};
 use workloads::{micro, smallbank, tpcb, ycsb};
 
 /// What went wrong, in one line fit for the user.
@@ -72,6 +72,7 @@ pub fn run(args: &BenchArgs) -> Result<()> {
         Some(BenchCommand::Index(args)) => indexes::run(args),
         Some(BenchCommand::Blocks(args)) => blocks::run(args),
         Some(BenchCommand::Classes(args)) => classes::run(args),
+        Some(BenchCommand::Settle(args)) => settle::run(args),
         Some(BenchCommand::Recovery(args)) => recovery::run(args),
         Some(BenchCommand::Tpcb(args)) => tpcb::bench(args),
         Some(BenchCommand::Smallbank(args)) => smallbank::bench(args),

@@ -86,6 +86,13 @@ pub(crate) struct Line {
     pub(crate) quantity: u8,
 }
 
+impl Line {
+    /// The stock that it takes from.
+    fn stock(&self) -> (u16, u32) {
+        (self.warehouse, self.item)
+    }
+}
+
 /// A customer of a district, by number or by the number of the last name.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Who {
@@ -207,7 +214,7 @@ impl Source {
         let count = between(&mut self.rng, 5, LINES_MAX as u64) as u8;
         let rolls_back = self.rng.below(100) == 0;
         let mut lines = [Line::default(); LINES_MAX];
-        let (mut repeats, mut is_local) = (0, true);
+        let mut is_local = true;
         for i in 0..usize::from(count) {
             let item = self.items.draw(&mut self.rng) as u32;
             let is_remote = self.is_within(self.settings.remote_items);
@@ -215,11 +222,16 @@ impl Source {
             let warehouse = if is_remote { self.other_than(warehouse) } else { warehouse };
             let is_last = i + 1 == usize::from(count);
             let item = if rolls_back && is_last { self.settings.scale.unused_item() } else { item };
-            let is_repeat = lines[..i].iter().any(|line| (line.item, line.warehouse) == (item, warehouse));
-            repeats |= u16::from(is_repeat) << i;
             is_local &= warehouse == district.warehouse();
             lines[i] = Line { item, warehouse, quantity: between(&mut self.rng, 1, 10) as u8 };
         }
+        let used = &mut lines[..usize::from(count)];
+        if self.settings.sorted {
+            let found = used.len() - usize::from(rolls_back);
+            used[..found].sort_unstable_by_key(Line::stock);
+        }
+        let is_repeat = |i: &usize| used[..*i].iter().any(|line| line.stock() == used[*i].stock());
+        let repeats = (0..used.len()).filter(is_repeat).fold(0, |repeats, i| repeats | 1 << i);
         NewOrder { district, customer, date: self.date(), rolls_back, is_local, repeats, count, lines }
     }
 
@@ -475,12 +487,38 @@ mod tests {
         for _ in 0..1000 {
             let Input::NewOrder(order) = source.next() else { panic!("another kind") };
             for (i, line) in order.lines().iter().enumerate() {
-                let same = |other: &Line| (other.item, other.warehouse) == (line.item, line.warehouse);
-                assert_eq!(order.is_repeat(i), order.lines()[..i].iter().any(same), "{order:?}");
+                let is_same = |other: &Line| other.stock() == line.stock();
+                assert_eq!(order.is_repeat(i), order.lines()[..i].iter().any(is_same), "{order:?}");
                 marked += u32::from(order.is_repeat(i));
             }
         }
         assert!(marked > 100);
+    }
+
+    #[test]
+    fn lines_are_sorted_where_that_is_asked_for() {
+        // Proves that sorted orders have the lines of unsorted ones, by stock, with what is not there at the end, and repeats marked.
+        let of = |sorted: bool| {
+            let scale = Scale { items: 40, ..Scale::small(3) };
+            let settings = Settings { mix: Mix::NewOrder, remote_items: 30, sorted, ..Settings::new(scale) };
+            source(settings, (0, 1))
+        };
+        let (mut drawn, mut sorted) = (of(false), of(true));
+        for _ in 0..1000 {
+            let (Input::NewOrder(drawn), Input::NewOrder(sorted)) = (drawn.next(), sorted.next()) else {
+                panic!("another kind")
+            };
+            let mut lines = drawn.lines().to_vec();
+            let found = lines.len() - usize::from(drawn.rolls_back);
+            lines[..found].sort_by_key(Line::stock);
+            let stocks = |lines: &[Line]| lines.iter().map(Line::stock).collect::<Vec<_>>();
+            assert_eq!(stocks(sorted.lines()), stocks(&lines));
+            assert_eq!((sorted.is_local, sorted.rolls_back), (drawn.is_local, drawn.rolls_back));
+            for i in 1..found {
+                let (before, line) = (sorted.lines()[i - 1], sorted.lines()[i]);
+                assert_eq!(sorted.is_repeat(i), before.stock() == line.stock());
+            }
+        }
     }
 
     #[test]

@@ -90,6 +90,9 @@ pub struct Settings {
     pub remote_payments: u32,
     /// Which warehouses are at home.
     pub home: Home,
+    /// A NewOrder takes from stocks in the order of their keys, not as they were drawn: two of them that lock rows do not wait for each
+    /// other in a circle.
+    pub sorted: bool,
     /// NewOrder and Payment go by the names of tables and columns, which are looked up when they are used.
     pub interpreted: bool,
 }
@@ -108,6 +111,6 @@ impl Settings {
     /// The specification's.
     pub fn new(scale: Scale) -> Settings {
         let (mix, home) = (Mix::Full, Home::Uniform);
-        Settings { scale, mix, remote_items: 1, remote_payments: 15, home, interpreted: false }
+        Settings { scale, mix, remote_items: 1, remote_payments: 15, home, sorted: false, interpreted: false }
     }
 }

@@ -6,3 +6,4 @@ pub(crate) mod commit;
 pub(crate) mod main_job;
 pub(crate) mod recovery;
 pub(crate) mod robust;
+pub(crate) mod settle;

@@ -52,13 +52,15 @@ const BY_SCHEME: Comparison = Comparison {
 
 /// With how many of the optimisations a row was measured, of those that are added one after the other; the others are left out.
 fn optimised(point: &Point) -> Option<&'static str> {
-    let (is_frozen, is_compiled) = (point.text("freeze") == "true", point.text("procedure") != "interpreted");
-    match (&*point.text("front"), &*point.text("mode"), is_compiled, is_frozen) {
-        ("none", "naive", false, false) => Some(BASE),
-        ("hash", "naive", false, false) => Some("flat hash index (2)"),
-        ("hash", "interleaved", false, false) => Some("and interleaved (5)"),
-        ("hash", "interleaved", true, false) => Some("and compiled access (6)"),
-        ("hash", "interleaved", true, true) => Some("and frozen tables (8)"),
+    let is = |flag: &str| point.text(flag) == "true";
+    let is_compiled = point.text("procedure") != "interpreted";
+    match (&*point.text("front"), &*point.text("mode"), [is_compiled, is("sorted"), is("freeze")]) {
+        ("none", "naive", [false, false, false]) => Some(BASE),
+        ("hash", "naive", [false, false, false]) => Some("flat hash index (2)"),
+        ("hash", "interleaved", [false, false, false]) => Some("and interleaved (5)"),
+        ("hash", "interleaved", [true, false, false]) => Some("and compiled access (6)"),
+        ("hash", "interleaved", [true, true, false]) => Some("and sorted updates (7)"),
+        ("hash", "interleaved", [true, true, true]) => Some("and frozen tables (8)"),
         _ => None,
     }
 }
@@ -93,7 +95,8 @@ static PRESETS: [Preset; 6] = [
         runs: &[
             "tpcc --warehouses 4 --mix narrow --workers {workers} --mode naive,interleaved --batch 8 --front none,hash \
              --procedure interpreted,compiled --cc {schemes}",
-            "tpcc --warehouses 4 --mix narrow --workers {workers} --mode interleaved --batch 8 --front hash --freeze --cc {schemes}",
+            "tpcc --warehouses 4 --mix narrow --workers {workers} --mode interleaved --batch 8 --front hash --sorted --cc {schemes}",
+            "tpcc --warehouses 4 --mix narrow --workers {workers} --mode interleaved --batch 8 --front hash --sorted --freeze --cc {schemes}",
         ],
         comparisons: &[Comparison {
             column: |point| optimised(point).map(|_| point.text("cc")),

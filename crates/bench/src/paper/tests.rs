@@ -173,22 +173,23 @@ fn schemes_are_compared_by_time_and_by_mix() {
     assert_eq!(ours(10, 1), ("silo".into(), setting.into(), 0.25));
     assert_eq!(ours(19, 0), ("silo".into(), setting.into(), 0.6));
 
-    let point = |front: &str, mode: &str, procedure: &str, freeze: bool, speed: f64| {
+    let point = |front: &str, mode: &str, procedure: &str, [sorted, freeze]: [bool; 2], speed: f64| {
         Point::of(json!({
-            "cc": "silo", "front": front, "mode": mode, "procedure": procedure, "freeze": freeze,
+            "cc": "silo", "front": front, "mode": mode, "procedure": procedure, "sorted": sorted, "freeze": freeze,
             "transactions_per_s": speed,
         }))
     };
     let points = [
-        point("none", "naive", "interpreted", false, 10.0),
-        point("none", "interleaved", "interpreted", false, 11.0),
-        point("hash", "naive", "interpreted", false, 12.0),
-        point("hash", "interleaved", "compiled", false, 18.0),
-        point("hash", "interleaved", "compiled", true, 20.0),
+        point("none", "naive", "interpreted", [false; 2], 10.0),
+        point("none", "interleaved", "interpreted", [false; 2], 11.0),
+        point("hash", "naive", "interpreted", [false; 2], 12.0),
+        point("hash", "interleaved", "compiled", [false; 2], 18.0),
+        point("hash", "interleaved", "compiled", [true, false], 19.0),
+        point("hash", "interleaved", "compiled", [true, true], 20.0),
     ];
     let compared = publication(Paper::Cores).preset(Id::Figure(8)).unwrap().comparisons[0].of(&points);
     let ratios: Vec<_> = compared.series.iter().flat_map(|line| line.ratios.clone()).collect();
-    assert_eq!(ratios, [Some(1.0), Some(1.2), Some(1.8), Some(2.0)]);
+    assert_eq!(ratios, [Some(1.0), Some(1.2), Some(1.8), Some(1.9), Some(2.0)]);
 }
 
 #[test]

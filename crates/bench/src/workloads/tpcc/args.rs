@@ -33,6 +33,9 @@ pub struct TpccArgs {
     /// Freezes the tables that no transaction writes: items are read without concurrency control
     #[arg(long)]
     pub freeze: bool,
+    /// Orders take from stocks in the order of their keys, so that orders that lock rows do not wait for each other in a circle
+    #[arg(long)]
+    pub sorted: bool,
     /// Whether transactions are compiled with the program, or tables and columns are named and looked up at each use; both are compared.
     /// `interpreted` is for the mixes narrow, new-order and payment
     #[arg(long, default_value = "compiled", value_delimiter = ',')]
@@ -63,6 +66,7 @@ impl TpccArgs {
             remote_items: self.remote_items,
             remote_payments: self.remote_payments,
             home: self.home,
+            sorted: self.sorted,
         })
     }
 

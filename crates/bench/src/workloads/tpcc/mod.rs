@@ -64,6 +64,7 @@ impl Benchmark for Setup<'_> {
                 ("remote-payments", args.remote_payments.into()),
                 ("home", args.home.name().into()),
                 ("freeze", args.freeze.into()),
+                ("sorted", args.sorted.into()),
                 ("mix", mix.name().into()),
                 ("procedure", procedure.name().into()),
             ],
