@@ -1,7 +1,12 @@
 //! The engines, a file to each, and the one table of them.
 
+#[cfg(feature = "berkeleydb")]
+mod berkeleydb;
 mod braid;
 mod fjall;
+#[cfg(feature = "berkeleydb")]
+#[allow(unsafe_code, reason = "the library is one of C, and this file is all that calls it")]
+mod libdb;
 #[allow(unsafe_code, reason = "mapping a file is unsafe by its interface")]
 mod lmdb;
 mod locked;
@@ -29,13 +34,13 @@ pub trait Visitor {
 
 /// The table of peers, in the order of reports: both what is known of all, and the way from a name to a type.
 macro_rules! peers {
-    ($($peer:ty),+ $(,)?) => {
+    ($($(#[$condition:meta])* $peer:ty),+ $(,)?) => {
         /// What is known of each peer, in the order of reports.
-        pub const PEERS: &[Facts] = &[$(<$peer as Peer>::FACTS),+];
+        pub const PEERS: &[Facts] = &[$($(#[$condition])* <$peer as Peer>::FACTS),+];
 
         /// Lets a visitor see the peer of a name. None: there is none.
         pub fn visit<V: Visitor>(name: &str, visitor: V) -> Option<V::Answer> {
-            $(if name == <$peer as Peer>::FACTS.name {
+            $($(#[$condition])* if name == <$peer as Peer>::FACTS.name {
                 return Some(visitor.visit::<$peer>());
             })+
             None
@@ -54,6 +59,8 @@ peers![
     redb::Redb<true>,
     sqlite::Sqlite<false>,
     sqlite::Sqlite<true>,
+    #[cfg(feature = "berkeleydb")]
+    berkeleydb::BerkeleyDb,
     rocks::Rocks<rocksdb::OptimisticTransactionDB>,
     rocks::Rocks<rocksdb::TransactionDB>,
     fjall::Fjall,
