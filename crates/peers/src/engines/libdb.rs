@@ -403,3 +403,46 @@ impl Rows {
         unsafe { std::slice::from_raw_parts(self.words.as_ptr().cast(), self.words.len() * 4) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Barrier;
+
+    #[test]
+    fn a_deadlock_is_a_conflict_of_one() {
+        // Proves that of two transactions that wait for each other the library refuses one, that this one's put is
+        // undone, and that the other goes on.
+        let directory = std::env::temp_dir().join(format!("braid-libdb-test-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let (tables, cache_bytes) = (&["left", "right"][..], 1 << 24);
+        let options =
+            Options { directory: &directory, tables, in_memory: true, cache_bytes, transactions: 8 };
+        let store = Store::open(&options).unwrap();
+        let key = [7; 8];
+        for table in 0..2 {
+            store.put(table, key, [0; 8]).unwrap();
+        }
+        let both_have_one = Barrier::new(2);
+        let cross = |number: u8| {
+            let (own, other) = (number as usize - 1, 2 - number as usize);
+            let txn = store.begin().unwrap();
+            txn.put(own, key, [number; 8]).unwrap();
+            both_have_one.wait();
+            txn.put(other, key, [number; 8])?;
+            txn.commit()
+        };
+        let results = std::thread::scope(|scope| {
+            let first = scope.spawn(|| cross(1));
+            let second = cross(2);
+            [first.join().unwrap(), second]
+        });
+        let won = results.iter().position(Result::is_ok).expect("one of them commits");
+        assert!(results[1 - won].is_err_and(Error::is_conflict), "{results:?}");
+        for table in 0..2 {
+            assert_eq!(store.get(table, key), Ok(Some([won as u8 + 1; 8])));
+        }
+        drop(store);
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
+}
