@@ -1,6 +1,7 @@
 //! The ranges of keys that a transaction has gone through, and whether there are the same keys in them still.
 
 use crate::cc::Scanned;
+use crate::cc::common::hash::{mix, mix_bytes};
 use crate::index::{Index, Key, Mark, Page, Paged, TableIndex};
 use crate::memory::{Charge, Memory, OutOfMemory};
 use crate::record::RecordId;
@@ -448,15 +449,7 @@ fn hash_bound(hash: u64, bound: Bound<&[u8]>) -> u64 {
         Bound::Unbounded => (3, &[][..]),
     };
     let hash = mix(hash, kind << 32 | bytes.len() as u64);
-    let (words, rest) = bytes.as_chunks::<8>();
-    let hash = words.iter().fold(hash, |hash, word| mix(hash, u64::from_le_bytes(*word)));
-    rest.iter().fold(hash, |hash, &byte| mix(hash, u64::from(byte)))
-}
-
-#[inline]
-fn mix(hash: u64, word: u64) -> u64 {
-    const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
-    (hash.rotate_left(29) ^ word).wrapping_mul(FACTOR)
+    mix_bytes(hash, bytes)
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@
 //! removed, and they look there when they commit, after they have looked whether the same keys are there.
 
 use crate::cc::Target;
+use crate::cc::common::hash::{mix, mix_bytes};
 use crate::cc::common::ranges::Ranges;
 use crate::index::TableIndex;
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -87,13 +88,9 @@ impl RangeTimes {
 
 /// Of a key of a table, or of a table.
 fn hash(index: *const TableIndex, key: &[u8]) -> usize {
-    const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
-    let mix = |hash: u64, word: u64| (hash.rotate_left(29) ^ word).wrapping_mul(FACTOR);
-    let (words, rest) = key.as_chunks::<8>();
     // (Its number: its address would make runs differ.)
     // SAFETY: indexes live as long as their database.
     let number = unsafe { (*index).number() };
     let hash = mix(mix(0, u64::from(number)), key.len() as u64);
-    let hash = words.iter().fold(hash, |hash, word| mix(hash, u64::from_le_bytes(*word)));
-    (rest.iter().fold(hash, |hash, &byte| mix(hash, u64::from(byte))) >> 32) as usize
+    (mix_bytes(hash, key) >> 32) as usize
 }
