@@ -17,8 +17,8 @@ impl<C: ConcurrencyControl> Database<C> {
     ///
     /// From then on whatever begins something is [`Error::Closed`]: to submit, to begin, to make a table, a checkpoint or a backup; and
     /// [`Sweeper`](crate::Sweeper)s end.
-    /// [`Worker`](crate::worker::Worker)s of other threads, and transactions that are still open, can go on to read; where there is a log,
-    /// their commits are refused.
+    /// [`Worker`](crate::worker::Worker)s of other threads, and transactions that are still open, can go on to read; what they have written
+    /// is refused when they commit: [`Error::Closed`].
     ///
     /// It can be called by several threads and again: all get the same answer. After two errors the call tries again, and the directory
     /// stays locked: the checkpoint could not be made, or the disk does not answer. [`Error::WouldDeadlock`], and nothing happens, inside a

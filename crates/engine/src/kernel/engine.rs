@@ -124,14 +124,20 @@ impl<C: ConcurrencyControl> Engine<C> {
         self.is_read_only.load(Ordering::Relaxed)
     }
 
-    /// From now on nothing begins.
+    /// From now on nothing begins, and without a log nothing commits that has written.
     pub(crate) fn close(&self) {
-        self.is_closed.store(true, Ordering::Release); // pairs with the Acquire in `check_open`
+        self.is_closed.store(true, Ordering::Release); // pairs with the Acquire in `is_closed`
+        // A commit that draws its time later than this sees that the database is closed. The checkpoint that may follow has the others.
+        C::advance(&self.shared);
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::Acquire) // pairs with the Release in `close`
     }
 
     /// [`Error::Closed`] if the database is.
     pub(crate) fn check_open(&self) -> Result<()> {
-        if self.is_closed.load(Ordering::Acquire) { Err(Error::Closed) } else { Ok(()) }
+        if self.is_closed() { Err(Error::Closed) } else { Ok(()) }
     }
 
     /// The engine, for what lives beside its database; [`Error::Closed`] if that is closed or gone.
@@ -289,10 +295,10 @@ impl<C: ConcurrencyControl> Engine<C> {
         durable < log.writer.appended_lsn() && log.writer.wait_settled(Lsn(durable.0 + 1)).is_ok()
     }
 
-    /// What a commit that the log has refused is answered.
+    /// What a commit is answered that the log has refused, or that came after the end.
     #[cold]
     pub(crate) fn unlogged(&self, why: Unlogged) -> Error {
-        let log = &self.log.get().expect("it has refused something").writer;
+        let Some(log) = self.log.get().map(|log| &log.writer) else { return Error::Closed };
         match (why, log.refusal()) {
             (Unlogged::TooLong, _) => Error::TransactionTooLarge { bytes_max: log.record_bytes_max() },
             (Unlogged::Full, Some(cause)) => Error::Log(cause),

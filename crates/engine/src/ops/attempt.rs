@@ -101,17 +101,22 @@ impl<C: ConcurrencyControl> TxnState<C> {
             return Some(Ok(()));
         }
         let mut end_lsn = Lsn(0);
-        if C::has_changes(txn)
-            && let Some(log) = context.engine.log.get()
-        {
-            end_lsn = match self.append(txn, at, &log.writer) {
-                Some(Ok(end_lsn)) => end_lsn,
-                Some(Err(why)) => return Some(Err(Abort::Unlogged(why))),
-                None => {
-                    let is_undecided = C::unprepare(env, txn, &mut commit.prepare);
-                    commit.at = if is_undecided { None } else { Some(at) };
-                    return None;
+        if C::has_changes(txn) {
+            end_lsn = match context.engine.log.get() {
+                Some(log) => match self.append(txn, at, &log.writer) {
+                    Some(Ok(end_lsn)) => end_lsn,
+                    Some(Err(why)) => return Some(Err(Abort::Unlogged(why))),
+                    None => {
+                        let is_undecided = C::unprepare(env, txn, &mut commit.prepare);
+                        commit.at = if is_undecided { None } else { Some(at) };
+                        return None;
+                    }
+                },
+                // (Looked at after the time was drawn: see `Engine::close`.)
+                None if context.engine.is_closed() => {
+                    return Some(Err(Abort::Unlogged(Unlogged::Stopped)));
                 }
+                None => Lsn(0),
             };
         }
         C::finish(env, txn, at);
