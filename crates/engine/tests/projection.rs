@@ -607,6 +607,60 @@ fn panics() {
     assert_eq!(all(&projection, &db).len(), 30);
 }
 
+/// If the condition on a block panics, the block is still to be read.
+#[test]
+fn panics_of_conditions() {
+    let (db, table, projection) = simple::<Serializable>(10);
+    fill(&db, table, 0..30);
+    projection.refresh().unwrap();
+    let tx = reader(&db);
+    let (mut scan, mut found) = (projection.scan_all(&tx).unwrap(), 0);
+    found += scan.next().unwrap().unwrap().len();
+    assert!(
+        catch_unwind(AssertUnwindSafe(|| scan.next_where(|_| panic!("a bad condition")).is_ok())).is_err()
+    );
+    while let Some(batch) = scan.next().unwrap() {
+        found += batch.len();
+    }
+    assert_eq!(found, 30);
+}
+
+/// Columns of a table that is cleared or dropped are given back, although the projection is left.
+#[test]
+fn memory_of_tables_that_go() {
+    let db = Database::in_memory(options()).unwrap();
+    let used = || db.statistics().memory.other_bytes;
+    let before = used();
+    let mut left = Vec::new();
+    for _ in 0..3 {
+        let table: Numbers = db.table("numbers").unwrap();
+        let projection = db.projection(table, "columns", |_, value| Some([value; 8])).unwrap();
+        for empty in [Database::clear, |db: &Database, _: Numbers| db.drop_table("numbers")] {
+            fill(&db, table, 0..5000);
+            assert_eq!(projection.refresh().unwrap(), 5000);
+            assert!(used() - before > 300_000);
+            empty(&db, table).unwrap();
+            assert!(used() - before < 100_000, "{}", used() - before);
+        }
+        left.push(projection);
+    }
+}
+
+/// The names that a glob imports shadow no methods of the standard library.
+mod glob {
+    #[allow(unused_imports, reason = "that is what is tested")]
+    use braiddb::*;
+
+    #[test]
+    fn import() {
+        let (mut numbers, mut text) = (vec![1u64], String::new());
+        numbers.push(2);
+        text.push('x');
+        numbers.clear();
+        assert!(numbers.is_empty() && text.len() == 1);
+    }
+}
+
 /// What cannot be decoded is told with its row.
 #[test]
 fn malformed_rows() {

@@ -60,6 +60,9 @@ fn check_refusals(db: &Database, table: Table<u64, u64>) {
     for refused in [db.clear(table), db.rename_table("t", "u"), db.drop_table("t"), db.checkpoint()] {
         assert!(is_closed(&refused), "{refused:?}");
     }
+    assert!(is_closed(&db.index(table, "i", |_, value: u64| Some(value))));
+    assert!(is_closed(&db.projection(table, "p", |_, value| Some((value,)))));
+    assert!(is_closed(&db.freeze(table)) && is_closed(&db.thaw(table)));
     assert!(db.statistics().memory.records > 0);
     let clone = db.clone();
     assert!(matches!(clone.close(), Err(Error::InUse)));
@@ -280,6 +283,24 @@ fn what_lives_beside_it_ends() {
     assert_eq!((sweeper.deleted(), left.is_some()), (1, true));
     assert!(sweeper.take_error().is_none());
     assert!(is_closed(&sequence.next()) && is_closed(&expiry.sweep(1)));
+}
+
+/// Proves that a call that waits for a transaction which stays open is answered when the database is closed.
+#[test]
+fn calls_that_wait_for_transactions_are_answered() {
+    let db = Database::in_memory(options()).unwrap();
+    let t = table(&db);
+    let projection = db.projection(t, "p", |_, value| Some((value,))).unwrap();
+    let open = db.begin().unwrap();
+    open.put(t, 1, 1).unwrap();
+    std::thread::scope(|scope| {
+        let (refreshing, freezing) = (scope.spawn(|| projection.refresh()), scope.spawn(|| db.freeze(t)));
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(!refreshing.is_finished() && !freezing.is_finished());
+        db.shutdown().unwrap();
+        assert!(is_closed(&refreshing.join().unwrap()) && is_closed(&freezing.join().unwrap()));
+    });
+    assert!(is_closed(&projection.refresh()));
 }
 
 /// Proves that callers that wait for room in an inbox are answered.

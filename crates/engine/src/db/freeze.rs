@@ -44,6 +44,7 @@ impl<C: ConcurrencyControl> Database<C> {
     /// other way round.
     fn change_allowed(&self, table: &TableInner, allowed: Allowed) -> Result<()> {
         let engine = self.engine();
+        engine.check_open()?;
         let _one_at_a_time = engine.freezing.lock().unwrap_or_else(PoisonError::into_inner);
         table.check_usable()?; // (Clearing it has been waited for.)
         let before = table.allowed();
@@ -52,8 +53,8 @@ impl<C: ConcurrencyControl> Database<C> {
         }
         table.allow(Allowed::Reads);
         let have_ended = engine.await_older();
-        table.allow(if have_ended { allowed } else { before });
-        if have_ended { Ok(()) } else { Err(Error::TableInUse { table: table.name() }) }
+        table.allow(if matches!(have_ended, Ok(true)) { allowed } else { before });
+        if have_ended? { Ok(()) } else { Err(Error::TableInUse { table: table.name() }) }
     }
 }
 

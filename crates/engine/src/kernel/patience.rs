@@ -2,6 +2,7 @@
 
 use super::Engine;
 use crate::cc::ConcurrencyControl;
+use crate::error::Result;
 use std::time::Duration;
 
 /// How often something in the way is waited for, and how long each time: a minute in all.
@@ -14,15 +15,17 @@ pub(crate) fn pause(wait: u32) {
 }
 
 impl<C: ConcurrencyControl> Engine<C> {
-    /// Waits until all transactions have ended that began before this call. Returns false if one of them stays open.
-    pub(crate) fn await_older(&self) -> bool {
+    /// Waits until all transactions have ended that began before this call. Returns false if one of them stays open;
+    /// [`Error::Closed`](crate::error::Error::Closed) if the database is closed meanwhile.
+    pub(crate) fn await_older(&self) -> Result<bool> {
         let now = C::advance(&self.shared);
         for wait in 0..WAITS_MAX {
             if C::oldest(&self.shared) >= now {
-                return true;
+                return Ok(true);
             }
+            self.check_open()?;
             pause(wait);
         }
-        false
+        Ok(false)
     }
 }

@@ -35,9 +35,9 @@ impl<R: Columns> Rows<R> {
     }
 
     pub(super) fn push(&mut self, key: &[u8], row: R) -> Result<(), OutOfMemory> {
-        self.make_room((Self::row_bytes() + row.heap_bytes() + key.len()) as u64)?;
+        self.make_room((Self::row_bytes() + R::heap_bytes(&row) + key.len()) as u64)?;
         self.keys.push(key);
-        row.push(&mut self.columns);
+        R::push(row, &mut self.columns);
         Ok(())
     }
 

@@ -16,7 +16,7 @@ pub trait Columns: Send + Sync + 'static {
     #[doc(hidden)]
     fn vectors() -> Self::Vectors;
     #[doc(hidden)]
-    fn push(self, to: &mut Self::Vectors);
+    fn push(row: Self, to: &mut Self::Vectors);
     #[doc(hidden)]
     fn append(to: &mut Self::Vectors, from: &Self::Vectors, rows: Range<usize>);
     #[doc(hidden)]
@@ -26,7 +26,7 @@ pub trait Columns: Send + Sync + 'static {
     fn shrink(vectors: &mut Self::Vectors) -> usize;
     /// What the values of a row take beyond their own size.
     #[doc(hidden)]
-    fn heap_bytes(&self) -> usize;
+    fn heap_bytes(row: &Self) -> usize;
     /// What those of some rows take beyond that.
     #[doc(hidden)]
     fn heap_bytes_of(vectors: &Self::Vectors, rows: &Range<usize>) -> usize;
@@ -47,7 +47,7 @@ pub trait Column: Send + Sync + 'static {
     type Vector: Default + Send + Sync;
 
     #[doc(hidden)]
-    fn push(self, to: &mut Self::Vector);
+    fn push(value: Self, to: &mut Self::Vector);
     #[doc(hidden)]
     fn append(to: &mut Self::Vector, from: &Self::Vector, rows: Range<usize>);
     #[doc(hidden)]
@@ -55,7 +55,7 @@ pub trait Column: Send + Sync + 'static {
     #[doc(hidden)]
     fn shrink(vector: &mut Self::Vector) -> usize;
     #[doc(hidden)]
-    fn heap_bytes(&self) -> usize;
+    fn heap_bytes(value: &Self) -> usize;
     #[doc(hidden)]
     fn heap_bytes_of(vector: &Self::Vector, rows: &Range<usize>) -> usize;
     #[doc(hidden)]
@@ -69,8 +69,8 @@ impl<T: Copy + PartialOrd + Send + Sync + 'static> Column for T {
     type Zone = Zone<T>;
     type Vector = Vec<T>;
 
-    fn push(self, to: &mut Vec<T>) {
-        to.push(self);
+    fn push(value: T, to: &mut Vec<T>) {
+        to.push(value);
     }
     fn append(to: &mut Vec<T>, from: &Vec<T>, rows: Range<usize>) {
         to.extend_from_slice(&from[rows]);
@@ -82,7 +82,7 @@ impl<T: Copy + PartialOrd + Send + Sync + 'static> Column for T {
         vector.shrink_to_fit();
         vector.capacity() * size_of::<T>()
     }
-    fn heap_bytes(&self) -> usize {
+    fn heap_bytes(_: &T) -> usize {
         0
     }
     fn heap_bytes_of(_: &Vec<T>, _: &Range<usize>) -> usize {
@@ -96,32 +96,40 @@ impl<T: Copy + PartialOrd + Send + Sync + 'static> Column for T {
     }
 }
 
-/// The least and the greatest value of a column in one block. Values that are not equal to themselves (NaN) are left out.
+/// The least and the greatest value of a column in one block. Values that have no order even to themselves, as NaN and what contains it,
+/// are left out.
 #[derive(Clone, Copy, PartialEq)]
-pub struct Zone<T>(Option<(T, T)>);
+pub struct Zone<T> {
+    bounds: Option<(T, T)>,
+    /// Some are left out.
+    has_others: bool,
+}
 
 impl<T: Copy + PartialOrd> Zone<T> {
     fn of(column: &[T]) -> Self {
-        let mut values = column.iter().copied().filter(|value| value.partial_cmp(value).is_some());
-        let Some(first) = values.next() else { return Zone(None) };
-        Zone(Some(values.fold((first, first), |(min, max), value| {
-            (if value < min { value } else { min }, if value > max { value } else { max })
-        })))
+        let has_order = |value: &T| value.partial_cmp(value).is_some();
+        let mut values = column.iter().copied().filter(has_order);
+        let bounds = values.next().map(|first| {
+            values.fold((first, first), |(min, max), value| {
+                (if value < min { value } else { min }, if value > max { value } else { max })
+            })
+        });
+        Zone { bounds, has_others: !column.iter().all(has_order) }
     }
 
     /// The least value; `None` if there is none.
     pub fn min(&self) -> Option<T> {
-        self.0.map(|(min, _)| min)
+        self.bounds.map(|(min, _)| min)
     }
 
     /// The greatest value; `None` if there is none.
     pub fn max(&self) -> Option<T> {
-        self.0.map(|(_, max)| max)
+        self.bounds.map(|(_, max)| max)
     }
 
-    /// Whether a value of this range can be in the block.
+    /// Whether a value of this range can be in the block: always, where a value is left out.
     pub fn meets(&self, range: impl RangeBounds<T>) -> bool {
-        let Some((min, max)) = self.0 else { return false };
+        let Some((min, max)) = self.bounds.filter(|_| !self.has_others) else { return self.has_others };
         let begins = match range.start_bound() {
             Bound::Included(from) => max >= *from,
             Bound::Excluded(from) => max > *from,
@@ -138,7 +146,7 @@ impl<T: Copy + PartialOrd> Zone<T> {
 
 impl<T: fmt::Debug> fmt::Debug for Zone<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0 {
+        match &self.bounds {
             Some((min, max)) => write!(f, "{min:?}..={max:?}"),
             None => f.write_str("nothing"),
         }
@@ -155,8 +163,8 @@ macro_rules! tuple {
             fn vectors() -> Self::Vectors {
                 Default::default()
             }
-            fn push(self, to: &mut Self::Vectors) {
-                $(self.$n.push(&mut to.$n);)+
+            fn push(row: Self, to: &mut Self::Vectors) {
+                $($T::push(row.$n, &mut to.$n);)+
             }
             fn append(to: &mut Self::Vectors, from: &Self::Vectors, rows: Range<usize>) {
                 $($T::append(&mut to.$n, &from.$n, rows.clone());)+
@@ -167,8 +175,8 @@ macro_rules! tuple {
             fn shrink(vectors: &mut Self::Vectors) -> usize {
                 0 $(+ $T::shrink(&mut vectors.$n))+
             }
-            fn heap_bytes(&self) -> usize {
-                0 $(+ self.$n.heap_bytes())+
+            fn heap_bytes(row: &Self) -> usize {
+                0 $(+ $T::heap_bytes(&row.$n))+
             }
             fn heap_bytes_of(vectors: &Self::Vectors, rows: &Range<usize>) -> usize {
                 0 $(+ $T::heap_bytes_of(&vectors.$n, rows))+
@@ -204,9 +212,9 @@ impl<T: Column, const N: usize> Columns for [T; N] {
     fn vectors() -> Self::Vectors {
         std::array::from_fn(|_| T::Vector::default())
     }
-    fn push(self, to: &mut Self::Vectors) {
-        for (value, column) in self.into_iter().zip(to) {
-            value.push(column);
+    fn push(row: Self, to: &mut Self::Vectors) {
+        for (value, column) in row.into_iter().zip(to) {
+            T::push(value, column);
         }
     }
     fn append(to: &mut Self::Vectors, from: &Self::Vectors, rows: Range<usize>) {
@@ -220,8 +228,8 @@ impl<T: Column, const N: usize> Columns for [T; N] {
     fn shrink(vectors: &mut Self::Vectors) -> usize {
         vectors.iter_mut().map(T::shrink).sum()
     }
-    fn heap_bytes(&self) -> usize {
-        self.iter().map(T::heap_bytes).sum()
+    fn heap_bytes(row: &Self) -> usize {
+        row.iter().map(T::heap_bytes).sum()
     }
     fn heap_bytes_of(vectors: &Self::Vectors, rows: &Range<usize>) -> usize {
         vectors.iter().map(|column| T::heap_bytes_of(column, rows)).sum()
@@ -248,7 +256,11 @@ mod tests {
         assert!(!zone.meets((Bound::Excluded(7), Bound::Unbounded)));
         let zone = Zone::of(&[f64::NAN, 1.0, f64::NAN, -1.0]);
         assert_eq!((zone.min(), zone.max()), (Some(-1.0), Some(1.0)));
+        assert!(zone.meets(5.0..), "what is left out could be in any range");
         let none = Zone::of(&[f64::NAN]);
-        assert!(none.min().is_none() && none.max().is_none() && !none.meets(..));
+        assert!(none.min().is_none() && none.max().is_none() && none.meets(..));
+        assert!(!Zone::<u8>::of(&[]).meets(..));
+        let pairs = Zone::of(&[(1.0, f64::NAN), (0.0, 0.0)]);
+        assert!(pairs.meets((0.5, 0.0)..(2.0, 0.0)), "it has (1.0, NaN)");
     }
 }

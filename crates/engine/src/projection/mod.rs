@@ -33,10 +33,10 @@ use crate::memory::Memory;
 use crate::ops::in_row;
 use crate::secondary::{Declared, open_index};
 use crate::sync::unmodelled::{Mutex, lock};
-use crate::table::{Key, Table, TableInner, Value, decode_whole, index_key};
+use crate::table::{Key, ProjectionPart, Table, TableInner, Value, decode_whole, index_key};
 use crate::txn::Transaction;
 use generation::{Generation, Generations};
-use std::any::type_name;
+use std::any::{Any, type_name};
 use std::fmt;
 use std::sync::{Arc, Weak};
 
@@ -105,7 +105,8 @@ pub struct Projection<K, V: ?Sized, R: Columns, C: ConcurrencyControl = Serializ
     /// Weak, as a database that is closed gives its memory back.
     engine: Weak<Engine<C>>,
     table: Table<K, V>,
-    inner: Arc<Inner<R>>,
+    /// Weak likewise: the table has it.
+    inner: Weak<Inner<R>>,
 }
 
 impl<K, V: ?Sized, R: Columns, C: ConcurrencyControl> Clone for Projection<K, V, R, C> {
@@ -116,9 +117,10 @@ impl<K, V: ?Sized, R: Columns, C: ConcurrencyControl> Clone for Projection<K, V,
 
 impl<K, V: ?Sized, R: Columns, C: ConcurrencyControl> fmt::Debug for Projection<K, V, R, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let options = self.inner.upgrade().map(|inner| inner.options.clone());
         f.debug_struct("Projection")
             .field("table", &self.table)
-            .field("options", &self.inner.options)
+            .field("options", &options)
             .finish_non_exhaustive()
     }
 }
@@ -158,17 +160,29 @@ pub(crate) fn open_projection<K: Key, V: Value + ?Sized, R: Columns, C: Concurre
         projection: Some(inner),
     };
     let index = open_index(engine, base, declared, || Ok(()))?;
-    let found = index.projection.clone().and_then(|inner| inner.downcast().ok());
-    let inner = found.expect("its type is a part of what is compared");
-    Ok(Projection { engine: Arc::downgrade(engine), table, inner })
+    let part: Option<Arc<dyn Any + Send + Sync>> = index.projection.clone().map(|part| part as _);
+    let inner = part.and_then(|part| part.downcast().ok()).expect("its type is a part of what is compared");
+    Ok(Projection { engine: Arc::downgrade(engine), table, inner: Arc::downgrade(&inner) })
 }
 
 impl<K, V: ?Sized, R: Columns, C: ConcurrencyControl> Projection<K, V, R, C> {
     /// Gives the memory of the columns back, when no scan uses them any more. Scans that begin now read the table, until
     /// [`refresh`](Self::refresh) has read all rows again.
     pub fn discard(&self) {
-        let _one_at_a_time = lock(&self.inner.refreshing);
-        self.inner.generations.publish(Generation::unread(&self.inner.memory));
+        if let Some(inner) = self.inner.upgrade() {
+            inner.discard();
+        }
+    }
+
+    fn inner(&self) -> Result<Arc<Inner<R>>> {
+        self.inner.upgrade().ok_or(Error::Closed)
+    }
+}
+
+impl<R: Columns> ProjectionPart for Inner<R> {
+    fn discard(&self) {
+        let _one_at_a_time = lock(&self.refreshing);
+        self.generations.publish(Generation::unread(&self.memory));
     }
 }
 

@@ -45,7 +45,7 @@ impl<K: Key, V: Value + ?Sized, R: Columns, C: ConcurrencyControl> Projection<K,
     }
 
     fn read_changed(&self, engine: &Arc<Engine<C>>, table: &TableInner) -> Result<u64> {
-        let inner = &*self.inner;
+        let inner = &*self.inner()?;
         let _one_at_a_time = lock(&inner.refreshing);
         let present = inner.generations.present();
         let awaited = |block: &Arc<Block<R>>| match block.changes.is_empty() {
@@ -61,7 +61,7 @@ impl<K: Key, V: Value + ?Sized, R: Columns, C: ConcurrencyControl> Projection<K,
         }
         inner.generations.prepare(Some(next.clone()));
         let _unless_published = GiveUp(inner);
-        if !engine.await_older() {
+        if !engine.await_older()? {
             return Err(Error::TableInUse { table: table.name() });
         }
         let mut build = Build { engine, table, inner, snapshot: None, blocks: Vec::new(), rows: 0 };
@@ -196,6 +196,22 @@ fn successor(mut key: Vec<u8>, is_fixed8: bool) -> Option<Vec<u8>> {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use crate::{Database, Error, Options, Table};
+    use std::sync::Arc;
+
+    /// A projection that is left does not keep the database's memory.
+    #[test]
+    fn left_behind() {
+        let db = Database::in_memory(Options { workers: 0, ..Options::default() }).unwrap();
+        let table: Table<u64, u64> = db.table("t").unwrap();
+        let projection = db.projection(table, "p", |_, value| Some((value,))).unwrap();
+        db.transact(|tx| tx.put(table, 1, 10)).unwrap();
+        projection.refresh().unwrap();
+        let memory = Arc::downgrade(&projection.inner().unwrap().memory);
+        drop(db);
+        assert!(memory.upgrade().is_none());
+        assert!(matches!(projection.refresh(), Err(Error::Closed)));
+        projection.discard();
+    }
 
     /// A transaction that stays open keeps columns from being read; scans are right meanwhile, and the next refresh reads them.
     #[test]

@@ -29,13 +29,13 @@ impl<K: Key, V: Value + ?Sized, R: Columns, C: ConcurrencyControl> Projection<K,
         range: impl RangeBounds<A>,
     ) -> Result<ProjectionScan<'t, K, V, R, C>> {
         let txn = transaction.txn().state();
-        let table = self.table.inner(txn.database)?;
+        let (table, inner) = (self.table.inner(txn.database)?, self.inner()?);
         check_snapshot(transaction, table)?;
         let (from, to) = (encode(range.start_bound())?, encode(range.end_bound())?);
-        let mut generation = self.inner.generations.present();
+        let mut generation = inner.generations.present();
         if txn.snapshot_timestamp() < generation.readable_from {
             // Its rows are later than those that the transaction sees.
-            generation = Arc::new(Generation::unread(&self.inner.memory));
+            generation = Arc::new(Generation::unread(&inner.memory));
         }
         let at = match &from {
             Included(key) | Excluded(key) => generation.find(key),
@@ -44,8 +44,8 @@ impl<K: Key, V: Value + ?Sized, R: Columns, C: ConcurrencyControl> Projection<K,
         Ok(ProjectionScan {
             transaction,
             table: self.table,
-            inner: self.inner.clone(),
-            merged: Rows::new(&self.inner.memory, table.kind.fixed8),
+            merged: Rows::new(&inner.memory, table.kind.fixed8),
+            inner,
             generation,
             at,
             rest: None,
@@ -178,15 +178,17 @@ impl<K: Key, V: Value + ?Sized, R: Columns, C: ConcurrencyControl> ProjectionSca
             if !begins_within(&block.first, &self.to) {
                 return Ok(None);
             }
-            self.at += 1;
             match block.changes.get() {
                 Changed::Nothing => {
+                    // (If it panics, the block is still to be read.)
                     let rows = if can_match(&block.zones) { 0..block.rows.keys.len() } else { 0..0 };
+                    self.at += 1;
                     return Ok(Some(Place::Block(at, rows)));
                 }
                 Changed::Some(keys) => self.patch = Some(Patch { at, keys, looked: 0, done: 0 }),
                 Changed::All => self.rest = Some(block.first.to_vec()),
             }
+            self.at += 1;
         }
         match self.patch {
             Some(_) => self.read_patched().map(Some),
@@ -331,12 +333,13 @@ mod tests {
         let table: Table<u64, u64> = db.table("t").unwrap();
         let projection = db.projection(table, "p", |_, value| Some((value,))).unwrap();
         db.transact(|tx| tx.put(table, 1, 10)).unwrap();
-        let memory = &projection.inner.memory;
+        let inner = projection.inner().unwrap();
+        let memory = &inner.memory;
         let sum_of = |readable_from| {
             let mut rows = Rows::new(memory, true);
             rows.push(&1u64.to_be_bytes(), (99,)).unwrap();
             let block = Block::of_rows(memory, Box::default(), rows, 8).unwrap();
-            projection.inner.generations.publish(Generation::new(vec![Arc::new(block)], readable_from));
+            inner.generations.publish(Generation::new(vec![Arc::new(block)], readable_from));
             let tx = db.begin().unwrap();
             tx.declare_read_only();
             let mut scan = projection.scan_all(&tx).unwrap();

@@ -186,9 +186,9 @@ impl Column for Text {
     type Zone = TextZone;
     type Vector = TextVector;
 
-    fn push(self, to: &mut TextVector) {
-        to.all.push_str(&self.0);
-        to.ends.push(self.0.len());
+    fn push(text: Text, to: &mut TextVector) {
+        to.all.push_str(&text.0);
+        to.ends.push(text.0.len());
     }
     fn append(to: &mut TextVector, from: &TextVector, rows: Range<usize>) {
         to.all.push_str(&from.all[from.ends.span_of(&rows)]);
@@ -202,8 +202,8 @@ impl Column for Text {
         vector.all.shrink_to_fit();
         vector.ends.shrink() + vector.all.capacity()
     }
-    fn heap_bytes(&self) -> usize {
-        self.0.len()
+    fn heap_bytes(text: &Text) -> usize {
+        text.0.len()
     }
     fn heap_bytes_of(vector: &TextVector, rows: &Range<usize>) -> usize {
         vector.ends.span_of(rows).len()
@@ -224,23 +224,24 @@ mod tests {
     #[test]
     fn zones_of_texts() {
         let long = |last: char| "0123456789".repeat(3) + &last.to_string();
-        let texts = ["", "b", "bcd", "\u{e9}", "0123456789", &long('a'), &long('b')];
-        for (n, min) in texts.iter().enumerate() {
-            for max in &texts[n..] {
-                let (min, max) = (min.min(max), min.max(max));
-                let zone = TextZone::of([*min, *max].into_iter());
+        let (one, other) = (long('a'), long('b'));
+        let texts: [&str; 7] = ["", "b", "bcd", "\u{e9}", "0123456789", &one, &other];
+        for (n, &one) in texts.iter().enumerate() {
+            for &other in &texts[n..] {
+                let (min, max) = (one.min(other), one.max(other));
+                let zone = TextZone::of([min, max].into_iter());
                 for text in texts {
                     let (below, above) = (text < min, text > max);
                     let is_short = [text, min, max].iter().all(|text| text.len() < PREFIX_BYTES);
                     assert!(zone.meets(text..) || above, "{zone:?} {text:?}");
                     assert!(zone.meets(..=text) || below, "{zone:?} {text:?}");
                     assert!(zone.meets(text..=text) || below || above, "{zone:?} {text:?}");
-                    assert!(zone.meets(..text) || below || text == *min, "{zone:?} {text:?}");
+                    assert!(zone.meets(..text) || below || text == min, "{zone:?} {text:?}");
                     let behind = (Bound::Excluded(text), Bound::Unbounded);
-                    assert!(zone.meets(behind) || above || text == *max, "{zone:?} {text:?}");
+                    assert!(zone.meets(behind) || above || text == max, "{zone:?} {text:?}");
                     if is_short {
                         assert!(zone.meets(text..) != above && zone.meets(..=text) != below);
-                        assert!(zone.meets(..text) == (*min < text) && zone.meets(behind) == (*max > text));
+                        assert!(zone.meets(..text) == (min < text) && zone.meets(behind) == (max > text));
                     }
                     let begins = min.starts_with(text) || max.starts_with(text);
                     assert!(zone.meets_prefix(text) || !begins, "{zone:?} {text:?}");
@@ -258,8 +259,8 @@ mod tests {
     #[test]
     fn copies() {
         let (mut one, mut other) = (TextVector::default(), TextVector::default());
-        ["a", "", "\u{e9}t\u{e9}", "xyz"].into_iter().for_each(|text| Text::from(text).push(&mut one));
-        Text::from("first".to_owned()).push(&mut other);
+        ["a", "", "\u{e9}t\u{e9}", "xyz"].into_iter().for_each(|text| Text::push(Text::from(text), &mut one));
+        Text::push(Text::from("first".to_owned()), &mut other);
         Text::append(&mut other, &one, 1..4);
         Text::append(&mut other, &one, 4..4);
         let texts = Text::slice(&other, 1..4);

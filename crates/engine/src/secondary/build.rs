@@ -16,11 +16,10 @@ use crate::options::Durability;
 use crate::sync::MutexGuard;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::table::{
-    BUILDING, Columns, DEAD, Description, Extract, Fault, INDEXES_MAX, IndexInner, TableInner, TableKind,
-    TableOptions, index_key, split_entry,
+    BUILDING, Columns, DEAD, Description, Extract, Fault, INDEXES_MAX, IndexInner, ProjectionPart,
+    TableInner, TableKind, TableOptions, index_key, split_entry,
 };
-use crate::txn::{TableKeys, Transaction};
-use std::any::Any;
+use crate::txn::{TableKeys, Transaction, delete_entries};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -39,7 +38,7 @@ pub(crate) struct Declared {
     /// The columns that `extract` makes its keys of, where the database keeps the index.
     pub(crate) columns: Option<Arc<Columns>>,
     /// It is no index: what a projection has, which is told of each write by `extract`.
-    pub(crate) projection: Option<Arc<dyn Any + Send + Sync>>,
+    pub(crate) projection: Option<Arc<dyn ProjectionPart>>,
 }
 
 impl Declared {
@@ -90,6 +89,7 @@ pub(crate) fn open_index<'b, C: ConcurrencyControl>(
     declared: Declared,
     keep: impl FnOnce() -> Result<()>,
 ) -> Result<&'b IndexInner> {
+    engine.check_open()?;
     let began_ns = engine.clock.now_ns();
     let index = {
         let declaring = base.indexes.declaring();
@@ -103,11 +103,14 @@ pub(crate) fn open_index<'b, C: ConcurrencyControl>(
         declared.check_free(base)?;
         publish(engine, base, declared, &declaring)?
     };
-    let unless_built = GiveUp(index);
+    let mut unless_built = GiveUp { engine, index, has_begun: false };
     await_older(engine, index)?;
     let from = match &index.projection {
         Some(_) => C::advance(&engine.shared),
-        None => build(engine, index)?,
+        None => {
+            unless_built.has_begun = true;
+            build(engine, index)?
+        }
     };
     keep()?;
     std::mem::forget(unless_built);
@@ -150,7 +153,10 @@ fn publish<'b, C: ConcurrencyControl>(
     declaring: &MutexGuard<'_, ()>,
 ) -> Result<&'b IndexInner> {
     if base.indexes.iter().count() == INDEXES_MAX {
-        let reason = format!("a table can have {INDEXES_MAX} indexes and projections");
+        let reason = format!(
+            "a table can have {INDEXES_MAX} indexes and projections, those included that have been dropped, or could not be built, since \
+             the database was opened"
+        );
         return Err(not_built(&declared.name, reason));
     }
     let Declared { name, key_type, is_unique, leading_bits, extract, columns, projection } = declared;
@@ -193,12 +199,21 @@ fn entries_kind(of_table: IndexKind) -> IndexKind {
     if of_table.is_ordered() { of_table } else { IndexKind::default() }
 }
 
-/// Takes an index out of use that could not be built; foreign code may have panicked.
-struct GiveUp<'i>(&'i IndexInner);
+/// Takes an index out of use that could not be built, and deletes its entries; foreign code may have panicked.
+struct GiveUp<'i, C: ConcurrencyControl> {
+    engine: &'i Arc<Engine<C>>,
+    index: &'i IndexInner,
+    /// Building it has: there are entries of all rows so far.
+    has_begun: bool,
+}
 
-impl Drop for GiveUp<'_> {
+impl<C: ConcurrencyControl> Drop for GiveUp<'_, C> {
     fn drop(&mut self) {
-        self.0.give_up();
+        self.index.give_up();
+        if self.has_begun {
+            // (What cannot be deleted takes memory until the table is dropped.)
+            let _ = delete_entries(self.engine, self.index);
+        }
     }
 }
 
@@ -223,7 +238,7 @@ fn await_other(index: &IndexInner) -> Result<()> {
 
 /// Waits until all transactions have ended that began before the index was published.
 fn await_older<C: ConcurrencyControl>(engine: &Engine<C>, index: &IndexInner) -> Result<()> {
-    if engine.await_older() {
+    if engine.await_older()? {
         return Ok(());
     }
     Err(not_built(&index.name, "a transaction that was open when it was declared has not ended"))

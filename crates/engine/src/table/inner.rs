@@ -270,6 +270,12 @@ pub(crate) type Extract = Box<dyn Fn(&[u8], &[u8], &mut Vec<u8>) -> Result<bool>
 /// Indexes of a table, those included that could not be built: an entry's change has a bit of a word.
 pub(crate) const INDEXES_MAX: usize = 32;
 
+/// What a projection has of a table.
+pub(crate) trait ProjectionPart: Any + Send + Sync {
+    /// Gives the memory of the columns back, as soon as no scan uses them.
+    fn discard(&self);
+}
+
 /// An index as the engine sees it.
 pub(crate) struct IndexInner {
     /// The entries, as a table that the database's list does not have.
@@ -284,7 +290,7 @@ pub(crate) struct IndexInner {
     /// The columns that its keys are made of by `extract`, where the database keeps the index.
     pub(crate) columns: Option<Arc<Columns>>,
     /// It has no entries: a projection's part, whose type is the projection's own.
-    pub(crate) projection: Option<Arc<dyn Any + Send + Sync>>,
+    pub(crate) projection: Option<Arc<dyn ProjectionPart>>,
     /// The first snapshot that sees all entries; or [`BUILDING`], or [`DEAD`].
     pub(crate) readable_from: AtomicU64,
     /// Declared before it.
@@ -317,6 +323,13 @@ impl IndexInner {
     pub(crate) fn serve(&self, from: u64) {
         debug_assert!(from < DEAD);
         self.readable_from.store(from, Ordering::Release); // pairs with the Acquire in `check_snapshot`
+    }
+
+    /// The rows of its table are gone: what is known of them elsewhere goes, too.
+    pub(crate) fn forget_rows(&self) {
+        if let Some(projection) = &self.projection {
+            projection.discard();
+        }
     }
 
     pub(crate) fn give_up(&self) {

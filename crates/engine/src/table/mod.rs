@@ -39,7 +39,8 @@ pub(crate) use fault::Fault;
 pub use fields::{Field, OwnedField};
 pub use handle::{Index, Table};
 pub(crate) use inner::{
-    Allowed, BUILDING, DEAD, Extract, INDEXES_MAX, IndexInner, Indexes, TableInner, split_entry,
+    Allowed, BUILDING, DEAD, Extract, INDEXES_MAX, IndexInner, Indexes, ProjectionPart, TableInner,
+    split_entry,
 };
 pub use key::{AsKey, Key, KeyAs};
 pub(crate) use key::{decode_whole, encode_whole, index_key};

@@ -36,7 +36,8 @@ pub(crate) fn clear_table<C: ConcurrencyControl>(
     begin(engine, table, TableState::Cleared, None, note)?;
     let unless_deleted = Uncleared(table);
     delete_all(engine, table)?;
-    if !engine.await_older() {
+    table.indexes.iter().for_each(IndexInner::forget_rows);
+    if !engine.await_older()? {
         return Err(Error::TableInUse { table: table.name() });
     }
     std::mem::forget(unless_deleted);
@@ -60,6 +61,7 @@ pub(crate) fn drop_table<C: ConcurrencyControl>(
     table.release_places(&engine.records);
     // So rows are deleted without a look at foreign code, which tells what an index has of them.
     table.indexes.iter().for_each(IndexInner::give_up);
+    table.indexes.iter().for_each(IndexInner::forget_rows);
     delete_all(engine, table)?;
     table.indexes.iter().try_for_each(|index| delete_all(engine, &index.entries))?;
     table.release_places(&engine.records); // and of those that were on their way
@@ -86,11 +88,20 @@ pub(crate) fn drop_index<C: ConcurrencyControl>(
         let mut alive = table.indexes.iter().filter(|index| !index.is_dead());
         let Some(index) = alive.find(|index| index.name == name) else { return Ok(()) };
         index.give_up();
-        index.entries.allow(Allowed::NothingDropped);
         index
     };
-    // (A transaction that has seen it alive may still make entries; these few stay until the database is closed.)
-    if engine.await_older() { delete_all(engine, &index.entries) } else { Ok(()) }
+    delete_entries(engine, index)
+}
+
+/// Deletes the entries of an index that is dead. (A transaction that has seen it alive may still make some: where it stays open, all stay
+/// until the table is dropped, or the database closed.)
+pub(crate) fn delete_entries<C: ConcurrencyControl>(
+    engine: &Arc<Engine<C>>,
+    index: &IndexInner,
+) -> Result<()> {
+    debug_assert!(index.is_dead());
+    index.entries.allow(Allowed::NothingDropped);
+    if engine.await_older()? { delete_all(engine, &index.entries) } else { Ok(()) }
 }
 
 /// Steps 1 and 2. `name`: what the table has to be called by then.
@@ -117,8 +128,9 @@ fn begin<C: ConcurrencyControl>(
         Ok(())
     };
     let begun = match engine.await_older() {
-        true => describe_table(engine, Which::Number(table.number()), change, note),
-        false => Err(Error::TableInUse { table: table.name() }),
+        Ok(true) => describe_table(engine, Which::Number(table.number()), change, note),
+        Ok(false) => Err(Error::TableInUse { table: table.name() }),
+        Err(error) => Err(error),
     };
     begun.inspect_err(|_| table.allow(before))
 }

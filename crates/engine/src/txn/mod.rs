@@ -14,7 +14,7 @@ mod transaction;
 mod txn;
 mod worker_host;
 
-pub(crate) use empty_table::{clear_table, drop_index, drop_table};
+pub(crate) use empty_table::{clear_table, delete_entries, drop_index, drop_table};
 pub(crate) use in_turn::run_in_turn;
 pub use raw_table::{RawRows, RawTable};
 pub(crate) use run_calls::run_calls;

