@@ -215,7 +215,8 @@ impl Source {
         let rolls_back = self.rng.below(100) == 0;
         let mut lines = [Line::default(); LINES_MAX];
         let mut is_local = true;
-        for i in 0..usize::from(count) {
+        let used = &mut lines[..usize::from(count)];
+        for (i, line) in used.iter_mut().enumerate() {
             let item = self.items.draw(&mut self.rng) as u32;
             let is_remote = self.is_within(self.settings.remote_items);
             let warehouse = district.warehouse();
@@ -223,9 +224,8 @@ impl Source {
             let is_last = i + 1 == usize::from(count);
             let item = if rolls_back && is_last { self.settings.scale.unused_item() } else { item };
             is_local &= warehouse == district.warehouse();
-            lines[i] = Line { item, warehouse, quantity: between(&mut self.rng, 1, 10) as u8 };
+            *line = Line { item, warehouse, quantity: between(&mut self.rng, 1, 10) as u8 };
         }
-        let used = &mut lines[..usize::from(count)];
         if self.settings.sorted {
             let found = used.len() - usize::from(rolls_back);
             used[..found].sort_unstable_by_key(Line::stock);
