@@ -2,7 +2,7 @@
 
 use super::Database;
 use crate::cc::ConcurrencyControl;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::table::{Allowed, Key, Table, TableInner, Value};
 use std::sync::PoisonError;
 
@@ -52,9 +52,9 @@ impl<C: ConcurrencyControl> Database<C> {
             return Ok(());
         }
         table.allow(Allowed::Reads);
-        let have_ended = engine.await_older();
-        table.allow(if matches!(have_ended, Ok(true)) { allowed } else { before });
-        if have_ended? { Ok(()) } else { Err(Error::TableInUse { table: table.name() }) }
+        let ended = engine.await_users(table);
+        table.allow(if ended.is_ok() { allowed } else { before });
+        ended
     }
 }
 

@@ -2,7 +2,8 @@
 
 use super::Engine;
 use crate::cc::ConcurrencyControl;
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::table::TableInner;
 use std::time::Duration;
 
 /// How often something in the way is waited for, and how long each time: a minute in all.
@@ -16,7 +17,7 @@ pub(crate) fn pause(wait: u32) {
 
 impl<C: ConcurrencyControl> Engine<C> {
     /// Waits until all transactions have ended that began before this call. Returns false if one of them stays open;
-    /// [`Error::Closed`](crate::error::Error::Closed) if the database is closed meanwhile.
+    /// [`Error::Closed`] if the database is closed meanwhile.
     pub(crate) fn await_older(&self) -> Result<bool> {
         let now = C::advance(&self.shared);
         for wait in 0..WAITS_MAX {
@@ -27,5 +28,13 @@ impl<C: ConcurrencyControl> Engine<C> {
             pause(wait);
         }
         Ok(false)
+    }
+
+    /// The same, for a call that changes what can be done with a table: [`Error::TableInUse`] if one stays open.
+    pub(crate) fn await_users(&self, table: &TableInner) -> Result<()> {
+        match self.await_older()? {
+            true => Ok(()),
+            false => Err(Error::TableInUse { table: table.name() }),
+        }
     }
 }

@@ -10,7 +10,7 @@ use super::columns::Columns;
 use super::generation::Generation;
 use super::{Inner, Projection, check_snapshot};
 use crate::cc::ConcurrencyControl;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::events::{event, ms, text};
 use crate::kernel::Engine;
 use crate::memory::OutOfMemory;
@@ -61,9 +61,7 @@ impl<K: Key, V: Value + ?Sized, R: Columns, C: ConcurrencyControl> Projection<K,
         }
         inner.generations.prepare(Some(next.clone()));
         let _unless_published = GiveUp(inner);
-        if !engine.await_older()? {
-            return Err(Error::TableInUse { table: table.name() });
-        }
+        engine.await_users(table)?;
         let mut build = Build { engine, table, inner, snapshot: None, blocks: Vec::new(), rows: 0 };
         let snapshot = build.snapshot()?;
         let readable_from = snapshot.txn().state().snapshot_timestamp();

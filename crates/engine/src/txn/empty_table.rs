@@ -37,9 +37,7 @@ pub(crate) fn clear_table<C: ConcurrencyControl>(
     let unless_deleted = Uncleared(table);
     delete_all(engine, table)?;
     table.indexes.iter().for_each(IndexInner::forget_rows);
-    if !engine.await_older()? {
-        return Err(Error::TableInUse { table: table.name() });
-    }
+    engine.await_users(table)?;
     std::mem::forget(unless_deleted);
     engine.use_again(table);
     table.allow(Allowed::Writes);
@@ -127,11 +125,9 @@ fn begin<C: ConcurrencyControl>(
         description.state = state;
         Ok(())
     };
-    let begun = match engine.await_older() {
-        Ok(true) => describe_table(engine, Which::Number(table.number()), change, note),
-        Ok(false) => Err(Error::TableInUse { table: table.name() }),
-        Err(error) => Err(error),
-    };
+    let begun = engine
+        .await_users(table)
+        .and_then(|()| describe_table(engine, Which::Number(table.number()), change, note));
     begun.inspect_err(|_| table.allow(before))
 }
 

@@ -314,3 +314,24 @@ fn what_cannot_be_built_is_given_back() {
         assert!(wait.is_some(), "{} records, {before} before", records());
     }
 }
+
+/// Proves the same of an index that does not fit into memory: rows as long as its entries can be written in their place.
+#[test]
+fn what_does_not_fit_is_given_back() {
+    let options = Options { workers: 0, memory_limit_bytes: 24 << 20, ..Options::default() };
+    let db: Database = Database::in_memory(options).unwrap();
+    let rows: Table<u64, [u8]> = db.table("rows").unwrap();
+    for first in (0..60_000u64).step_by(1000) {
+        db.transact(|tx| (first..first + 1000).try_for_each(|key| tx.put(rows, key, &[1; 100]))).unwrap();
+    }
+    let by_much = |key: &u64, _: &[u8]| Some(format!("{key:08}{}", "x".repeat(480)));
+    let refused = db.index(rows, "by much", by_much).map(drop).unwrap_err();
+    assert!(matches!(refused, Error::OutOfMemory { .. }), "{refused}");
+    let is_written = (0..100).any(|_| {
+        thread::sleep(Duration::from_millis(10));
+        db.worker().maintain();
+        let put = |key| db.transact(|tx| tx.put(rows, key, &[2; 480]));
+        (1 << 20..(1 << 20) + 5000).all(|key| put(key).is_ok())
+    });
+    assert!(is_written, "{:?}", db.statistics().memory);
+}

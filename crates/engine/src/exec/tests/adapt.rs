@@ -13,7 +13,7 @@ struct Course {
     search: Search,
     now_ns: u64,
     random: Seeded,
-    /// Attempts in vain per transaction, for each that is open beside others.
+    /// Failed attempts per transaction, for each that is open beside others.
     wasted: f64,
     /// How long a window of a trial takes.
     trial_ns: u64,
@@ -64,7 +64,7 @@ impl Course {
     }
 }
 
-/// As updates of hot records: each that is open beside others is mostly in vain.
+/// As updates of hot records: most transactions that are open beside others fail.
 fn peak_at_one(level: Level, _: u64) -> f64 {
     match level.style {
         Execution::Sequential => 1.0,
@@ -176,7 +176,7 @@ fn contention_shrinks_the_batch() {
 
 #[test]
 fn contention_is_left_in_a_fifth_of_a_second() {
-    // Proves: where most of what is open at once is in vain, as on the warehouses of a small TPC-C, whose windows are the longest
+    // Proves: where most of what is open at once fails, as on the warehouses of a small TPC-C, whose windows are the longest
     // there are, the search is at a sequential level within 0.2 s, and stays there.
     fn few_warehouses(level: Level, _: u64) -> f64 {
         if level.is_sequential() { 1.0 } else { 0.85 / (1.0 + 0.025 * level.batch as f64) }
@@ -260,7 +260,7 @@ fn few_levels_are_enough() {
 #[test]
 fn what_is_known_for_sure_is_not_asked_again_first_of_all() {
     // Proves: a worker that begins where another one has ended looks at other levels soon, but the later the more often that one has
-    // done so in vain; and the search hands on what it begins with.
+    // done so without finding a better one; and the search hands on what it begins with.
     let level = Level::interleaved(16);
     let looks_after_ms = |in_vain| {
         let known = Known { level, in_vain };

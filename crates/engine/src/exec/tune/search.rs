@@ -27,7 +27,7 @@ const SEQUENTIAL: usize = 2;
 const BATCH_FIRST: usize = 16;
 /// Pairs of windows, one of the incumbent and one of the challenger, that a trial takes at most.
 const PAIRS_MAX: usize = 9;
-/// Of these so many may speak against the challenger.
+/// How many of these may speak against the challenger.
 const AGAINST_MAX: usize = 2;
 /// A challenger takes over if it is better by this.
 const BETTER: f64 = 1.03;
@@ -43,7 +43,7 @@ const FAR_WORSE: f64 = 0.9;
 const HOPELESS: f64 = 0.6;
 /// The incumbent's own rate has changed: by this,
 const CHANGED: f64 = 0.15;
-/// and by so many times what it usually is off.
+/// and by this multiple of what it usually is off.
 const CHANGED_TIMES: f64 = 2.5;
 /// Its failed attempts per future have changed.
 const WASTED_CHANGED: f64 = 0.1;
@@ -55,7 +55,7 @@ const WEIGHT: f64 = 0.2;
 const OFF_WEIGHT: f64 = 0.1;
 /// Without a find, trials rest for so long,
 const HOLD_NS_MIN: u64 = 16_000_000;
-/// doubling, and for so many times what the series before has taken that found nothing better,
+/// doubling, and for at least this multiple of what the series before has taken that found nothing better,
 const HOLD_TIMES: u64 = 16;
 /// at most.
 const HOLD_NS_MAX: u64 = 4_096_000_000;
@@ -157,7 +157,7 @@ impl Search {
         search
     }
 
-    /// What is to be open now.
+    /// How many transactions are to be open now, and in which style.
     pub(crate) fn level(&self) -> Level {
         match self.state {
             State::Trying { other, windows, .. } if is_challengers(windows) => self.levels[other],
