@@ -8,13 +8,14 @@ use std::sync::PoisonError;
 
 impl<C: ConcurrencyControl> Database<C> {
     /// Freezes a table: from now on its rows are read without any concurrency control, and writes of them fail with
-    /// [`Error::Frozen`], until [`thaw`](Self::thaw). A transaction that reads a row of a frozen table neither locks nor notes it, and
-    /// validates nothing of it when it commits; its secondary indexes likewise. Worth it for tables that are loaded once and
-    /// read by every transaction: items, prices, configuration.
+    /// [`Error::Frozen`](crate::Error::Frozen), until [`thaw`](Self::thaw). A transaction that reads a row of a frozen table
+    /// neither locks nor notes it, and validates nothing of it when it commits; its secondary indexes likewise. Worth it for
+    /// tables that are loaded once and read by every transaction: items, prices, configuration.
     ///
-    /// Transactions that are open when a table is frozen have to end first, which is waited for up to a minute, while writes of
-    /// the table are refused already; else it is [`Error::TableInUse`], and nothing has changed. So this must not be called while
-    /// the calling thread has a transaction open. A table is frozen in memory: when the database is opened again,
+    /// Transactions that are open when a table is frozen have to end first, which is waited for up to a minute, while writes
+    /// of the table are refused already; else it is [`Error::TableInUse`](crate::Error::TableInUse), and nothing has changed.
+    /// So this must not be called while the calling thread has a transaction open. A table is frozen in memory: when the
+    /// database is opened again,
     /// it can be written.
     ///
     /// ```
@@ -35,7 +36,7 @@ impl<C: ConcurrencyControl> Database<C> {
     }
 
     /// Lets the rows of a frozen table be written again. Transactions that are open have to end first, as for
-    /// [`freeze`](Self::freeze); else it is [`Error::TableInUse`], and the table stays frozen.
+    /// [`freeze`](Self::freeze); else it is [`Error::TableInUse`](crate::Error::TableInUse), and the table stays frozen.
     pub fn thaw<K: Key, V: Value + ?Sized>(&self, table: Table<K, V>) -> Result<()> {
         self.change_allowed(table.of_database(self.engine().id)?, Allowed::Writes)
     }

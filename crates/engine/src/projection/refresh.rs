@@ -24,10 +24,12 @@ impl<K: Key, V: Value + ?Sized, R: Columns, C: ConcurrencyControl> Projection<K,
     /// Reads again the blocks that have rows which were written since they were read, and returns the number of rows in these. The first time
     /// that is all rows. Without it scans are right, too, and slower with each row that is written.
     ///
-    /// Works on the calling thread, in one snapshot, while other transactions go on. Those that are open when it is called have to end first, which is
-    /// waited for up to a minute; else it is [`Error::TableInUse`]. So do not call it while the calling thread has a
-    /// transaction open. Under a scheme that has no snapshots the table has to be [frozen](crate::Database::freeze), else it is
-    /// [`Error::NoSnapshot`]. [`Error::OutOfMemory`] if the columns do not fit. After an error, scans are as they were before.
+    /// Works on the calling thread, in one snapshot, while other transactions go on. Those that are open when it is called
+    /// have to end first, which is waited for up to a minute; else it is [`Error::TableInUse`](crate::Error::TableInUse). So
+    /// do not call it while the calling thread has a transaction open. Under a scheme that has no snapshots the table has to
+    /// be [frozen](crate::Database::freeze), else it is [`Error::NoSnapshot`](crate::Error::NoSnapshot).
+    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) if the columns do not fit. After an error, scans are as they were
+    /// before.
     pub fn refresh(&self) -> Result<u64> {
         let engine = Engine::of_open(&self.engine)?;
         let (table, began_ns) = (self.table.inner(engine.id)?, engine.clock.now_ns());
