@@ -327,6 +327,34 @@ fn a_conflict_that_lasts() {
     }
 }
 
+/// The same of a closure of plain calls, which names the row; and an open transaction is waited for, however few retries there are.
+#[test]
+fn a_conflict_that_lasts_for_plain_calls() {
+    for lock_wait_ms in [0, 50, 60_000] {
+        let options = Options { workers: 0, lock_wait_ms, retries_max: 20, ..Options::default() };
+        let db = Database::in_memory(options).unwrap();
+        let t: Table<u64, u64> = db.table("numbers").unwrap();
+        let first = db.begin().unwrap();
+        first.put(t, 1, 1).unwrap();
+        let second = thread::scope(|scope| {
+            let second = scope.spawn(|| db.transact(|tx| tx.put(t, 1, 2)));
+            if lock_wait_ms == 60_000 {
+                thread::sleep(Duration::from_millis(100)); // longer than twenty pauses
+                first.commit().unwrap();
+            }
+            second.join().unwrap()
+        });
+        match (lock_wait_ms, second) {
+            (0, Err(Error::Conflict)) | (60_000, Ok(())) => {}
+            (50, Err(Error::LockTimeout(row))) => {
+                assert_eq!((row.table.as_str(), row.key.as_str()), ("numbers", "0x0000000000000001"));
+                assert!(row.waited >= Duration::from_millis(50) && row.holder.is_some(), "{row:?}");
+            }
+            (_, second) => panic!("{lock_wait_ms} ms: {second:?}"),
+        }
+    }
+}
+
 /// A closure that waits for another transaction of its own worker is told so, not hung.
 #[test]
 fn would_deadlock() {

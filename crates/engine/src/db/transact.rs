@@ -7,8 +7,10 @@ use crate::txn::{Transaction, run_calls};
 
 impl<C: ConcurrencyControl> Database<C> {
     /// Runs a transaction of plain calls on the calling thread, and commits it. After a conflict the closure runs again, as often
-    /// as [`Options::retries_max`](crate::Options::retries_max) says, with growing pauses in between; any other error of the
-    /// closure undoes the transaction and is returned.
+    /// as [`Options::retries_max`](crate::Options::retries_max) says; any other error of the closure undoes the transaction and is returned.
+    /// Before it runs again, the transaction that was in its way is waited for, if that stays open: after
+    /// [`Options::lock_wait_ms`](crate::Options::lock_wait_ms) the answer is [`Error::LockTimeout`](crate::Error::LockTimeout), which names the
+    /// row and who holds it. (So do not hold a row on the same thread that the closure writes.)
     ///
     /// [`run`](Self::run) interleaves transactions and is faster where there are several; this one needs no worker threads
     /// and no `async`.

@@ -1,4 +1,5 @@
 //! How a closure of plain calls is run, on the calling thread, until it commits.
+//! Between two attempts it waits for the transaction that was in the way.
 
 use super::Transaction;
 use crate::cc::ConcurrencyControl;
@@ -24,29 +25,38 @@ pub(crate) fn run_calls<C: ConcurrencyControl, R>(
             Ok(result) => transaction.commit_in_place().map(|()| result),
             Err(error) => Err(transaction.fail_in_place(error)),
         };
-        match done {
-            Err(why @ (Error::Conflict | Error::Deadlock(_))) if retries < retries_max => {
-                event!(
-                    TRACE,
-                    TRANSACTION,
-                    "transaction is run again",
-                    database = engine.id,
-                    retries = retries + 1,
-                    error = text(why)
-                );
-            }
+        let why = match done {
+            Err(why @ (Error::Conflict | Error::Deadlock(_))) if retries < retries_max => why,
             done => return done.inspect_err(|error| engine.tell_given_up(error, retries)),
-        }
-        pause(retries, &mut backoff);
+        };
+        event!(
+            TRACE,
+            TRANSACTION,
+            "transaction is run again",
+            database = engine.id,
+            retries = retries + 1,
+            error = text(&why)
+        );
+        make_way(&transaction, &why, retries, &mut backoff)
+            .inspect_err(|error| engine.tell_given_up(error, retries))?;
         retries += 1;
         transaction = transaction.begin_again()?;
     }
 }
 
-/// Waits longer the more often it has been tried: first by spinning, since what is in the way may be about to end.
-fn pause(retries: u32, backoff: &mut Backoff) {
-    if !backoff.is_long() {
-        return backoff.wait();
+/// Waits for the transaction that is in the way: first by spinning, since it may be about to end; then in the queue for its row, as
+/// long as the options say. After a deadlock at once there: the one that waits for this one's rows goes first. Where nobody is known to be
+/// in the way, the longer the more often it has been tried.
+fn make_way<C: ConcurrencyControl>(
+    transaction: &Transaction<C>,
+    why: &Error,
+    retries: u32,
+    backoff: &mut Backoff,
+) -> Result<()> {
+    if matches!(why, Error::Conflict) && !backoff.is_long() {
+        backoff.wait();
+    } else if !transaction.await_blocker()? {
+        thread::sleep(Duration::from_micros(1 << retries.min(20)).min(PAUSE_MAX));
     }
-    thread::sleep(Duration::from_micros(1 << retries.min(20)).min(PAUSE_MAX));
+    Ok(())
 }

@@ -1,6 +1,6 @@
 //! An interactive transaction: owned, held across awaits, moved between threads.
 
-use super::run_to_commit::{commit_with_updates, validate};
+use super::run_to_commit::{blocked_wait, commit_with_updates, validate};
 use super::txn::Txn;
 use crate::cc::{ConcurrencyControl, Reads, Serializable};
 use crate::error::{Error, Result};
@@ -394,6 +394,17 @@ impl<C: ConcurrencyControl> Transaction<C> {
             txn.held_until.take()
         });
         self.wait_for_log(held_until).err().unwrap_or(error)
+    }
+
+    /// Waits for the transaction that was in the way of this one, which has been undone, if that is still open: returns false if not. Of
+    /// those that wait for its row each has its turn. [`Error::LockTimeout`] if it stays open for longer than the options say.
+    pub(super) fn await_blocker(&self) -> Result<bool> {
+        debug_assert!(!self.is_open, "who holds a row here may close a cycle");
+        self.lend(|txn| {
+            let Some(mut line) = blocked_wait(txn) else { return Ok(false) };
+            line.poll(&mut std::task::Context::from_waker(Waker::noop()))?; // in place: the wait is over then
+            Ok(true)
+        })
     }
 
     /// Undoes the transaction. (So does dropping it.)
