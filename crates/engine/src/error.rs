@@ -476,7 +476,11 @@ impl Error {
                  split it, or open the database with a greater log_segment_bytes"
             ),
             Error::OutOfMemory { limit_bytes } => {
-                write!(f, "the memory limit of {limit_bytes} bytes is reached")
+                write!(
+                    f,
+                    "the memory limit of {limit_bytes} bytes is reached: delete rows, end long transactions, or open the database \
+                     with a greater memory_limit_bytes"
+                )
             }
             Error::NoSavepoint => f.write_str(NO_SAVEPOINT),
             Error::OperationsInFlight => f.write_str(IN_FLIGHT),

@@ -55,7 +55,9 @@ use std::ops::{AsyncFn, AsyncFnMut};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
-/// A database. Clones are handles to the same one; it closes with the last.
+/// A database. Clones are handles to the same one; it closes with the last. (A function that is given to it for good, by
+/// [`index`](Self::index), [`projection`](Self::projection) or [`on_event`](Self::on_event) for instance, and has captured a handle, keeps it
+/// open: then end it by [`shutdown`](Self::shutdown).)
 ///
 /// ```
 /// use braiddb::{Database, Options, Table};
