@@ -359,7 +359,8 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Rows<'t, K, V, C> {
         view: impl Fn(&ScanBatch<C>, usize, &Row<C>, &'t [u8]) -> Result<Option<R>>,
     ) -> Poll<Result<Option<R>>> {
         loop {
-            match self.take_row(&view) {
+            // (Not `&view`: the call through a reference is a function of its own, which builds in several units do not inline.)
+            match self.take_row(|run, at, row, value| view(run, at, row, value)) {
                 Some(Ok(viewed)) => return Poll::Ready(viewed),
                 Some(Err(refused)) => return Poll::Ready(Err(self.txn.refuse(refused).into())),
                 None => {}
