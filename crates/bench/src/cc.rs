@@ -8,7 +8,7 @@ use crate::lines::{Point, measured, parsed, points};
 use crate::report::environment::Environment;
 use crate::report::grid::Grid;
 use crate::report::{distinct, write, write_json};
-use crate::scheme::SchemeKind;
+use crate::scheme;
 use serde::Serialize;
 
 /// What came out of one workload under one scheme.
@@ -70,7 +70,7 @@ fn cells(args: &CcArgs) -> &[Cell] {
 
 fn line(cell: &Cell, args: &CcArgs) -> String {
     let schemes = match args.cc.is_empty() {
-        true => SchemeKind::serializable(),
+        true => scheme::serializable(),
         false => args.cc.iter().map(|cc| cc.name()).collect::<Vec<_>>().join(","),
     };
     let modes: Vec<&str> = args.mode.iter().map(|mode| mode.name()).collect();

@@ -1,7 +1,9 @@
 //! What `--cc` chooses: a scheme of the engine's table, and whether transactions declare that they only read.
 
-use clap::ValueEnum;
-use clap::builder::PossibleValue;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser, ValueParserFactory};
+use clap::error::ErrorKind;
+use clap::{Arg, Command};
+use std::ffi::OsStr;
 
 /// A scheme, and what of the benchmark there is for it.
 pub(crate) trait Scheme: braiddb::ConcurrencyControl {
@@ -28,14 +30,8 @@ macro_rules! kinds {
         }
 
         impl SchemeKind {
-            /// Every one, in the order of the engine's table.
+            /// Every one that the program is built with, in the order of the engine's table.
             pub const ALL: &[SchemeKind] = &[$(SchemeKind::$scheme),*];
-
-            /// The names of those that are serializable, as a value of `--cc`.
-            pub(crate) fn serializable() -> String {
-                let all = SchemeKind::ALL.iter().filter(|&&scheme| scheme != SchemeKind::Snapshot);
-                all.map(|scheme| scheme.name()).collect::<Vec<_>>().join(",")
-            }
 
             /// The name on the command line and in results.
             pub fn name(self) -> &'static str {
@@ -74,7 +70,13 @@ macro_rules! kinds {
     };
 }
 
-braiddb::schemes!(kinds);
+braid_schemes::built_schemes!(kinds);
+
+/// The names of all serializable schemes of the engine, as a value of `--cc`.
+pub(crate) fn serializable() -> String {
+    let all = braid_schemes::NAMES.iter().filter(|&&name| name != "snapshot");
+    all.copied().collect::<Vec<_>>().join(",")
+}
 
 /// The table's column of promises as help text.
 fn promise(word: &str) -> &'static str {
@@ -95,7 +97,7 @@ pub struct Cc {
 }
 
 impl Cc {
-    /// Every choice: each scheme, and `declared`.
+    /// Every choice: each scheme that the program is built with, and `declared`.
     pub const ALL: &[Cc] = CHOICES;
 
     /// The name on the command line and in results.
@@ -110,17 +112,42 @@ impl From<SchemeKind> for Cc {
     }
 }
 
-impl ValueEnum for Cc {
-    fn value_variants<'a>() -> &'a [Cc] {
-        Cc::ALL
-    }
-
-    fn to_possible_value(&self) -> Option<PossibleValue> {
+impl Cc {
+    fn possible(self) -> PossibleValue {
         let help = match self.declares {
             true => "As serializable; transactions that only read declare it when they begin",
             false => self.scheme.promise(),
         };
-        Some(PossibleValue::new(self.name()).help(help))
+        PossibleValue::new(self.name()).help(help)
+    }
+}
+
+impl ValueParserFactory for Cc {
+    type Parser = CcParser;
+
+    fn value_parser() -> CcParser {
+        CcParser
+    }
+}
+
+/// Takes a value of `--cc`, and says of a scheme that the program is not built with how to build it.
+#[derive(Clone, Debug)]
+pub struct CcParser;
+
+impl TypedValueParser for CcParser {
+    type Value = Cc;
+
+    fn parse_ref(&self, command: &Command, flag: Option<&Arg>, value: &OsStr) -> Result<Cc, clap::Error> {
+        if let Some(why) = value.to_str().and_then(braid_schemes::not_built) {
+            return Err(clap::Error::raw(ErrorKind::InvalidValue, why + "\n").with_cmd(command));
+        }
+        let names = PossibleValuesParser::new(Cc::ALL.iter().map(|cc| cc.possible()));
+        let name = names.parse_ref(command, flag, value)?;
+        Ok(*Cc::ALL.iter().find(|cc| cc.name() == name).expect("it is one of these"))
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(Cc::ALL.iter().map(|cc| cc.possible())))
     }
 }
 
@@ -138,12 +165,12 @@ mod tests {
                 std::any::type_name::<C>()
             }
         }
+        let parse = |name: &str| CcParser.parse_ref(&Command::new("bench"), None, name.as_ref()).unwrap();
         assert!(Cc::ALL.len() == SchemeKind::ALL.len() + 1 && SchemeKind::ALL.len() >= 4);
         for cc in Cc::ALL {
-            assert_eq!(Cc::from_str(cc.name(), false), Ok(*cc));
+            assert_eq!(parse(cc.name()), *cc);
         }
-        let names = ["no-wait", "silo", "declared"]
-            .map(|name| Cc::from_str(name, false).unwrap().scheme.with(TypeName));
+        let names = ["no-wait", "silo", "declared"].map(|name| parse(name).scheme.with(TypeName));
         let type_name = std::any::type_name::<braiddb::NoWait>;
         assert_eq!(names[0], type_name());
         assert!(names[1] != names[0] && names[2] == std::any::type_name::<braiddb::Serializable>());

@@ -1,5 +1,6 @@
 //! `braid sim`: the engine under a seeded scheduler, over many seeds or for some hours.
 
+use braid_schemes::not_built;
 use braid_sim::{Report, SCHEMES, Scheme, Settings, Violation, WorkloadId};
 use braiddb::IndexKind;
 use clap::Args;
@@ -43,7 +44,8 @@ fn hours(text: &str) -> Result<Duration, String> {
 
 /// A scheme, as a flag names it.
 pub fn scheme(name: &str) -> Result<Scheme, String> {
-    Scheme::named(name).ok_or_else(|| one_of(SCHEMES.iter().map(|scheme| scheme.name).collect()))
+    let names = || one_of(SCHEMES.iter().map(|scheme| scheme.name).collect());
+    Scheme::named(name).ok_or_else(|| not_built(name).unwrap_or_else(names))
 }
 
 /// The schemes that a flag names: one, or all.
@@ -58,8 +60,9 @@ pub fn schemes(name: &str) -> Result<Schemes, String> {
     if name == ALL {
         return Ok(Schemes(SCHEMES.to_vec()));
     }
-    let names = SCHEMES.iter().map(|scheme| scheme.name).chain([ALL]).collect();
-    Scheme::named(name).map(|scheme| Schemes(vec![scheme])).ok_or_else(|| one_of(names))
+    let names = || one_of(SCHEMES.iter().map(|scheme| scheme.name).chain([ALL]).collect());
+    let named = Scheme::named(name).map(|scheme| Schemes(vec![scheme]));
+    named.ok_or_else(|| not_built(name).unwrap_or_else(names))
 }
 
 fn workload(name: &str) -> Result<WorkloadId, String> {

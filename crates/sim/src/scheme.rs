@@ -32,7 +32,7 @@ type ReplayCrash = fn(&crash::Settings, &crash::Place) -> Result<crash::Report, 
 
 macro_rules! all {
     ($($name:literal $module:ident $scheme:ident $promise:ident,)*) => {
-        /// Every scheme that the engine has.
+        /// Every scheme that the program is built with.
         pub const SCHEMES: &[Scheme] = &[$(Scheme {
             name: $name,
             isolation: Isolation::$promise,
@@ -46,7 +46,7 @@ macro_rules! all {
         }),*];
     };
 }
-braiddb::schemes!(all);
+braid_schemes::built_schemes!(all);
 
 impl Scheme {
     /// The scheme of this name.

@@ -115,6 +115,7 @@ pub fn run(root: &Path, args: &CacheArgs) -> Result<(), String> {
 fn build(root: &Path) -> Result<PathBuf, String> {
     let mut cargo = Command::new(env!("CARGO"));
     cargo.current_dir(root).args(["build", "--quiet", "--release", "--package", "braid-cli"]);
+    cargo.args(["--features", "every-scheme"]);
     let status = cargo.status().map_err(|error| format!("cannot run cargo: {error}"))?;
     if !status.success() {
         return Err("building the program failed".into());

@@ -7,7 +7,7 @@ use crate::lines::Point;
 use crate::report::chart::{self, Data, Measured};
 use crate::report::distinct;
 use crate::report::grid::Grid;
-use crate::scheme::SchemeKind;
+use crate::scheme;
 use serde::Serialize;
 
 /// A paper whose figures and tables have presets.
@@ -169,7 +169,7 @@ fn fill(run: &str, args: &PaperArgs) -> String {
         .replace("{workers}", &args.workers.unwrap_or(1).to_string())
         .replace("{workers swept}", &comma(swept.collect()));
     let line = match run.contains("{schemes}") {
-        true => line.replace("{schemes}", &SchemeKind::serializable()),
+        true => line.replace("{schemes}", &scheme::serializable()),
         false if !run.contains("--cc ") => format!("{line} --cc {}", args.cc.name()),
         false => line,
     };

@@ -70,10 +70,12 @@ macro_rules! all {
         }),*];
     };
 }
-braiddb::schemes!(all);
+braid_schemes::built_schemes!(all);
 
 fn under(cc: &str) -> Result<&'static Under, String> {
-    ALL.iter().find(|under| under.cc == cc).ok_or_else(|| format!("there is no scheme {cc}"))
+    ALL.iter()
+        .find(|under| under.cc == cc)
+        .ok_or_else(|| braid_schemes::not_built(cc).unwrap_or_else(|| format!("there is no scheme {cc}")))
 }
 
 /// Kills `kills` processes; ends with the first loss, and leaves the directory in which it is. `kinds` take turns from one
