@@ -1,6 +1,7 @@
 //! A job that waits until an inbox has room for it.
 //!
-//! Invariant: of those that were woken for room, each takes it, waits anew, or passes the wake-up on when it is dropped.
+//! Invariant: of those that were woken for room, each takes it, waits anew, or passes the wake-up on. One that waits no more is not
+//! among those that are woken.
 
 use crate::exec::submit::handle::TaskError;
 use crate::exec::submit::inbox::{Executor, Queued};
@@ -32,6 +33,8 @@ impl<M: 'static> Future for Submission<'_, M> {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let this = self.get_mut();
         let Some(job) = &this.job else { return Poll::Ready(()) };
+        // What it was woken for it takes, or has been taken: then it waits anew.
+        this.number = this.number.filter(|&number| this.executor.waiting.has(number));
         let mut submitted = this.executor.try_submit(job.clone());
         if let Err(TaskError::Full) = submitted {
             this.executor.waiting.wait(&mut this.number, context.waker());
@@ -44,16 +47,24 @@ impl<M: 'static> Future for Submission<'_, M> {
             Ok(()) => {}
         }
         this.job = None;
+        this.leave();
         Poll::Ready(())
+    }
+}
+
+impl<M: 'static> Submission<'_, M> {
+    /// Waits no more. If it has been woken meanwhile, for room that it has not taken or has found without, that is another's.
+    fn leave(&mut self) {
+        if let Some(number) = self.number.take()
+            && !self.executor.waiting.forget(number)
+        {
+            self.executor.waiting.wake(1);
+        }
     }
 }
 
 impl<M: 'static> Drop for Submission<'_, M> {
     fn drop(&mut self) {
-        let Some(number) = self.number else { return };
-        let was_woken = !self.executor.waiting.forget(number);
-        if was_woken && self.job.is_some() {
-            self.executor.waiting.wake(1); // the room that it does not take is another's
-        }
+        self.leave();
     }
 }

@@ -60,6 +60,11 @@ impl Waiting {
         *number = Some(at);
     }
 
+    /// The future of this number waits, and has not been woken.
+    pub(crate) fn has(&self, number: u64) -> bool {
+        lock(&self.wakers).by_number.contains_key(&number)
+    }
+
     /// A future does not wait any more. Returns false if it has been woken.
     pub(crate) fn forget(&self, number: u64) -> bool {
         let mut wakers = lock(&self.wakers);

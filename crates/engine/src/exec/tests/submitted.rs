@@ -346,6 +346,32 @@ fn submissions_wait_for_room() {
 }
 
 #[test]
+fn a_submission_that_is_queued_is_not_woken_for_another() {
+    // Proves: one that has found room without being woken, as it was polled for another reason, does not take a wake-up from one
+    // that waits.
+    let executor = Executor::new(1, 1); // no worker: the test makes room
+    let rings: [Arc<Rings>; 2] = std::array::from_fn(|_| Arc::default());
+    let poll = |submission: &mut Submission<'_, Toy>, which: usize| {
+        Pin::new(submission).poll(&mut Context::from_waker(&Waker::from(rings[which].clone()))).is_ready()
+    };
+    let make_room = || {
+        let mut jobs = Vec::new();
+        executor.inboxes[0].pop(1, &mut jobs);
+        assert_eq!(jobs.len(), 1);
+    };
+    let tasks: [_; 3] = std::array::from_fn(|_| task(&executor, |_| async { Ok(()) }));
+    let [mut first, mut second, mut before] =
+        tasks.each_ref().map(|(job, _)| Submission::new(&executor, job.clone()));
+    assert!(poll(&mut before, 0) && !poll(&mut first, 0) && !poll(&mut second, 1));
+    make_room();
+    assert_eq!(rings[0].0.load(SeqCst), 1);
+    assert!(poll(&mut second, 1) && !poll(&mut first, 0));
+    make_room();
+    assert_eq!((rings[0].0.load(SeqCst), rings[1].0.load(SeqCst)), (2, 0));
+    assert!(poll(&mut first, 0));
+}
+
+#[test]
 fn a_worker_does_not_wait_for_itself() {
     // Proves: `wait` on a worker's thread of the same executor is an error, of another one it is not.
     let (pool, other) = (Pool::new(1, 64), Arc::new(Pool::new(1, 64)));
