@@ -17,9 +17,6 @@ pub(crate) use braiddb::suspend::{Never, OnMiss, PrefetchOnly, Teams};
 pub(crate) use braiddb::worker::{BatchSize, Worker};
 pub(crate) use braiddb::{Database, Front, IndexKind, Options, Result, Serializable, TableOptions, Txn};
 
-/// Ten minutes, not ten seconds: under a simulator, which is a hundred times slower, loading holds a partition for longer.
-const LOCK_WAIT_MS: u64 = 600_000;
-
 /// An empty database of such tables that starts no workers, and its directory if it has one, to be made in `parent`.
 pub(crate) fn open<C: Scheme>(
     tables: TableOptions,
@@ -28,7 +25,7 @@ pub(crate) fn open<C: Scheme>(
 ) -> crate::Result<(Database<C>, Option<Directory>)> {
     if durability == DurabilityKind::Memory {
         let TableOptions { index, front } = tables;
-        let options = Options { workers: 0, index, front, lock_wait_ms: LOCK_WAIT_MS, ..Options::default() };
+        let options = Options { workers: 0, index, front, ..Options::default() };
         let db = Database::in_memory_with(options, Arc::new(SystemClock::default())).map_err(failure)?;
         return Ok((db, None));
     }
@@ -53,7 +50,6 @@ pub(crate) fn open_again<C: Scheme>(
         workers: 0,
         index: tables.index,
         front: tables.front,
-        lock_wait_ms: LOCK_WAIT_MS,
         durability,
         checkpoint_log_bytes: 0,
         checkpoint_interval_s: 0,

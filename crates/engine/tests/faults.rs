@@ -554,7 +554,7 @@ fn a_tombstone_uncovered_by_a_rollback() {
     assert_eq!((worker.garbage(), db.statistics().memory.records), (0, 0));
 }
 
-/// Transactions of many writes leave no more garbage behind than those of few, whoever runs them.
+/// Transactions of many writes leave no more garbage behind than those of few, however they are run.
 #[test]
 fn garbage_keeps_up_with_large_transactions() {
     let db = local();

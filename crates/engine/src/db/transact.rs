@@ -10,7 +10,7 @@ impl<C: ConcurrencyControl> Database<C> {
     /// as [`Options::retries_max`](crate::Options::retries_max) says; any other error of the closure undoes the transaction and is returned.
     /// Before it runs again, the transaction that was in its way is waited for, if that stays open: after
     /// [`Options::lock_wait_ms`](crate::Options::lock_wait_ms) the answer is [`Error::LockTimeout`](crate::Error::LockTimeout), which names the
-    /// row and who holds it. (So do not hold a row on the same thread that the closure writes.)
+    /// row and its holder. (So the closure must not write a row that a transaction of the calling thread holds.)
     ///
     /// [`run`](Self::run) interleaves transactions and is faster where there are several; this one needs no worker threads
     /// and no `async`.

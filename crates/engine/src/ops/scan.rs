@@ -359,7 +359,7 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Rows<'t, K, V, C> {
         view: impl Fn(&ScanBatch<C>, usize, &Row<C>, &'t [u8]) -> Result<Option<R>>,
     ) -> Poll<Result<Option<R>>> {
         loop {
-            // (Not `&view`: the call through a reference is a function of its own, which builds in several units do not inline.)
+            // (Not `&view`: a call through a reference is not inlined in builds without link-time optimisation.)
             match self.take_row(|run, at, row, value| view(run, at, row, value)) {
                 Some(Ok(viewed)) => return Poll::Ready(viewed),
                 Some(Err(refused)) => return Poll::Ready(Err(self.txn.refuse(refused).into())),

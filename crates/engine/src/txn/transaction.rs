@@ -399,7 +399,7 @@ impl<C: ConcurrencyControl> Transaction<C> {
     /// Waits for the transaction that was in the way of this one, which has been undone, if that is still open: returns false if not. Of
     /// those that wait for its row each has its turn. [`Error::LockTimeout`] if it stays open for longer than the options say.
     pub(super) fn await_blocker(&self) -> Result<bool> {
-        debug_assert!(!self.is_open, "who holds a row here may close a cycle");
+        debug_assert!(!self.is_open, "a transaction that holds rows may close a cycle");
         self.lend(|txn| {
             let Some(mut line) = blocked_wait(txn) else { return Ok(false) };
             line.poll(&mut std::task::Context::from_waker(Waker::noop()))?; // in place: the wait is over then

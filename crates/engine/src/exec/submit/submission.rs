@@ -33,7 +33,7 @@ impl<M: 'static> Future for Submission<'_, M> {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let this = self.get_mut();
         let Some(job) = &this.job else { return Poll::Ready(()) };
-        // What it was woken for it takes, or has been taken: then it waits anew.
+        // If it has been woken, it takes the room below, or waits anew where another has taken that.
         this.number = this.number.filter(|&number| this.executor.waiting.has(number));
         let mut submitted = this.executor.try_submit(job.clone());
         if let Err(TaskError::Full) = submitted {
@@ -53,7 +53,7 @@ impl<M: 'static> Future for Submission<'_, M> {
 }
 
 impl<M: 'static> Submission<'_, M> {
-    /// Waits no more. If it has been woken meanwhile, for room that it has not taken or has found without, that is another's.
+    /// Waits no more. A wake-up that came meanwhile may be for room that it does not take: it is passed on.
     fn leave(&mut self) {
         if let Some(number) = self.number.take()
             && !self.executor.waiting.forget(number)

@@ -170,7 +170,7 @@ impl Search {
         self.levels[self.at]
     }
 
-    /// What is to be known of it.
+    /// The best level known, and how many series have found none better: what workers share.
     pub(crate) fn known(&self) -> Known {
         Known { level: self.incumbent(), in_vain: self.in_vain.min(Known::IN_VAIN_MAX) }
     }
@@ -242,7 +242,7 @@ impl Search {
         let changed = if side == 0 || side.signum() == -changed.signum() { side } else { changed + side };
         self.state = State::Holding { since_ns, changed };
         if changed.abs() >= CHANGED_WINDOWS {
-            (self.hold_ns, self.in_vain) = (HOLD_NS_MIN, 0); // all is to be found out anew
+            (self.hold_ns, self.in_vain) = (HOLD_NS_MIN, 0); // the work has changed: all levels are measured again
         } else if sample.now_ns.saturating_sub(since_ns) < self.hold_ns {
             return;
         }
@@ -292,7 +292,7 @@ impl Search {
     /// After the last trial of a series: for longer each time.
     fn rest_if_idle(&mut self, now_ns: u64) {
         if self.is_holding() {
-            // What was found just now is to be looked at again soon: noise hides steps of the way.
+            // A level that was found just now is compared again soon: noise hides steps of the way.
             let times = HOLD_TIMES.min(1 << (2 * self.in_vain).min(32));
             let spent_ns = now_ns.saturating_sub(self.series_ns);
             self.hold_ns = (self.hold_ns * 2).max(times * spent_ns).min(HOLD_NS_MAX);
