@@ -7,6 +7,8 @@ use crate::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 #[cfg(any(braid_shuttle, braid_loom))] // of the exact size of its value
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
+use std::cell::Cell;
+use std::mem::MaybeUninit;
 use std::sync::atomic::AtomicU8;
 
 /// What values are copied by beside a thread that overwrites them.
@@ -188,19 +190,16 @@ impl Version {
     /// As [`value`](Version::value); no other thread writes them, or reads them in another way.
     pub unsafe fn overwrite(v: *const Version, bytes: &[u8]) {
         // SAFETY: by the caller's promise.
-        let value = unsafe { Version::value(v) };
-        assert_eq!(value.len(), bytes.len(), "a value is overwritten by one of its length");
+        let (to, to_rest) = unsafe { Version::shared(v) };
         let (words, rest) = bytes.as_chunks::<WORD_BYTES>();
-        for (i, word) in words.iter().enumerate() {
-            // SAFETY: within the value, whose memory is aligned to words.
-            let to = unsafe { &*value.cast::<ExactU64>().add(i) };
-            to.store(u64::from_ne_bytes(*word), Ordering::Relaxed); // ordered by the record's latch
-        }
-        for (i, byte) in rest.iter().enumerate() {
-            // SAFETY: as above, behind the words.
-            let to = unsafe { &*value.cast::<AtomicU8>().add(words.len() * WORD_BYTES + i) };
-            to.store(*byte, Ordering::Relaxed); // as above
-        }
+        assert_eq!(
+            (to.len(), to_rest.len()),
+            (words.len(), rest.len()),
+            "a value is overwritten by one of its length"
+        );
+        // (Relaxed: ordered by the record's latch.)
+        pairwise(to, words, |to, word| to.store(u64::from_ne_bytes(*word), Ordering::Relaxed));
+        to_rest.iter().zip(rest).for_each(|(to, byte)| to.store(*byte, Ordering::Relaxed));
     }
 
     /// Copies the value beside a thread that overwrites it. The caller finds out whether one has meanwhile; then some of the bytes
@@ -211,20 +210,32 @@ impl Version {
     #[inline]
     pub unsafe fn copy_to(v: *const Version, to: *mut u8) {
         // SAFETY: by the caller's promise.
+        let (words, rest) = unsafe { Version::shared(v) };
+        let to_words = to.cast::<Cell<MaybeUninit<[u8; WORD_BYTES]>>>();
+        // SAFETY: there is room, of which this thread alone knows.
+        let to_words = unsafe { std::slice::from_raw_parts(to_words, words.len()) };
+        // (Relaxed: see `overwrite`.)
+        pairwise(words, to_words, |word, to| {
+            to.set(MaybeUninit::new(word.load(Ordering::Relaxed).to_ne_bytes()));
+        });
+        for (i, byte) in (words.len() * WORD_BYTES..).zip(rest) {
+            // SAFETY: there is room.
+            unsafe { to.add(i).write(byte.load(Ordering::Relaxed)) };
+        }
+    }
+
+    /// The value's bytes as one thread writes them beside others: words, and what is left behind them.
+    ///
+    /// # Safety
+    /// As [`value`](Version::value).
+    #[inline(always)]
+    unsafe fn shared<'v>(v: *const Version) -> (&'v [ExactU64], &'v [AtomicU8]) {
+        // SAFETY: by the caller's promise.
         let value = unsafe { Version::value(v) };
         let (words, rest) = (value.len() / WORD_BYTES, value.len() % WORD_BYTES);
-        for i in 0..words {
-            // SAFETY: within the value, whose memory is aligned to words.
-            let word = unsafe { &*value.cast::<ExactU64>().add(i) }.load(Ordering::Relaxed); // see `overwrite`
-            // SAFETY: there is room.
-            unsafe { to.cast::<u64>().add(i).write_unaligned(word) };
-        }
-        for i in words * WORD_BYTES..words * WORD_BYTES + rest {
-            // SAFETY: as above, behind the words.
-            let byte = unsafe { &*value.cast::<AtomicU8>().add(i) }.load(Ordering::Relaxed); // as above
-            // SAFETY: there is room.
-            unsafe { to.add(i).write(byte) };
-        }
+        let behind = value.cast::<AtomicU8>().wrapping_add(words * WORD_BYTES);
+        // SAFETY: within the value, whose memory is aligned to words.
+        unsafe { (std::slice::from_raw_parts(value.cast(), words), std::slice::from_raw_parts(behind, rest)) }
     }
 
     /// The value's bytes. (By a pointer, as they lie behind what a reference would cover.)
@@ -243,6 +254,20 @@ impl Version {
         let length = unsafe { *bytes.cast::<u64>() } as usize;
         std::ptr::slice_from_raw_parts(bytes.wrapping_add(size_of::<u64>()), length)
     }
+}
+
+/// Calls `each` for the elements of two lists of one length, four in a turn of the loop: where they are atomics, the compiler does not
+/// unroll it by itself.
+#[inline(always)]
+fn pairwise<A, B>(a: &[A], b: &[B], each: impl Fn(&A, &B)) {
+    let ((fours_a, rest_a), (fours_b, rest_b)) = (a.as_chunks::<4>(), b.as_chunks::<4>());
+    for ([a0, a1, a2, a3], [b0, b1, b2, b3]) in fours_a.iter().zip(fours_b) {
+        each(a0, b0);
+        each(a1, b1);
+        each(a2, b2);
+        each(a3, b3);
+    }
+    rest_a.iter().zip(rest_b).for_each(|(a, b)| each(a, b));
 }
 
 #[cfg(test)]

@@ -16,9 +16,8 @@ const NONE: u32 = u32::MAX;
 /// Room at first, and room that is kept for the next transaction.
 const ENTRIES_FIRST: usize = 16;
 const ENTRIES_KEPT: usize = 4096;
-/// Up to this many entries are searched one by one; more are in a hash table, which has `PLACES_FIRST` places per entry at first.
-const ENTRIES_COMPARED: usize = 8;
-const PLACES_FIRST: usize = 8;
+/// Places of the hash table for each entry when it is made, or grows.
+const PLACES_PER_ENTRY: usize = 8;
 
 /// A record that the transaction has accessed.
 #[derive(Clone, Copy, Debug)]
@@ -61,7 +60,7 @@ pub(in crate::cc) struct Accesses {
     pub(in crate::cc) entries: Vec<Entry>,
     pub(in crate::cc) writes: Vec<Write>,
     /// The numbers of all entries by their records' addresses, each in the first free place from there on; a power of two
-    /// long. Empty while they are few.
+    /// long, and no more than half full. Empty until there is room for an entry.
     table: Vec<u32>,
     /// The record that was last looked for, and its entry, or `NONE`: an operation asks several times.
     last: Cell<(*const Record, u32)>,
@@ -88,70 +87,72 @@ impl Accesses {
     }
 
     /// The same, of a record that was not the last to be looked for.
-    #[inline(never)]
+    #[inline(always)]
     fn look_for(&self, record: *const Record) -> u32 {
-        let number = match self.table.is_empty() {
-            true => self.entries.iter().position(|entry| std::ptr::eq(entry.record, record)),
-            false => self.look_in_table(record),
-        };
-        let number = number.map_or(NONE, |number| number as u32);
+        debug_assert!(
+            self.entries.is_empty() || !self.table.is_empty(),
+            "the scheme finds its entries by itself"
+        );
+        let number = if self.table.is_empty() { NONE } else { self.table[self.place_of(record)] };
         self.last.set((record, number));
         number
     }
 
-    fn look_in_table(&self, record: *const Record) -> Option<usize> {
-        let mask = self.table.len() - 1;
-        let mut at = self.place_of(record);
-        loop {
-            match self.table[at & mask] {
-                NONE => return None,
-                number if std::ptr::eq(self.entries[number as usize].record, record) => {
-                    return Some(number as usize);
-                }
-                _ => at += 1,
-            }
-        }
-    }
-
     /// The number of the record's entry, which is made if there is none.
     pub(in crate::cc) fn enter(&mut self, record: *const Record) -> Result<usize, OutOfMemory> {
-        if let Some(number) = self.find(record) {
-            return Ok(number);
+        if let (last, number) = self.last.get()
+            && std::ptr::eq(last, record)
+            && number != NONE
+        {
+            return Ok(number as usize);
         }
         self.reserve_entry()?;
-        Ok(self.add(record))
+        Ok(self.enter_in_table(record))
     }
 
     /// As `enter`, with room reserved.
+    #[inline(always)]
     pub(super) fn enter_reserved(&mut self, record: *const Record) -> usize {
-        self.find(record).unwrap_or_else(|| self.add(record))
+        let (last, number) = self.last.get();
+        let is_known = std::ptr::eq(last, record) && number != NONE;
+        if is_known { number as usize } else { self.enter_in_table(record) }
     }
 
-    /// Adds an entry for a record that has none. Room for it has been reserved.
+    #[inline(always)]
+    fn enter_in_table(&mut self, record: *const Record) -> usize {
+        let place = self.place_of(record);
+        let number = self.table[place];
+        if number != NONE {
+            self.last.set((record, number));
+            return number as usize;
+        }
+        self.table[place] = self.entries.len() as u32;
+        self.add(record)
+    }
+
+    /// Adds an entry for a record that has none, for a scheme that finds entries by itself. Room for it has been reserved.
+    #[inline(always)]
     pub(in crate::cc) fn add(&mut self, record: *const Record) -> usize {
         let number = self.entries.len();
         debug_assert!(number < self.entries.capacity());
         self.entries.push(Entry { record, seen: None, until: 0, held: Held::Not, path: 0, write: NONE });
         self.last.set((record, number as u32));
-        if !self.table.is_empty() {
-            self.enter_in_table(number);
-        }
         number
     }
 
-    /// Where the record is entered in the table, or behind that: modulo its length. There is a free place.
+    /// The place in the table of the record's entry, or the free one that is the next one's. There are free places.
+    #[inline(always)]
     fn place_of(&self, record: *const Record) -> usize {
         const FACTOR: usize = 0x9e37_79b9_7f4a_7c15;
-        (record.addr() / size_of::<SingleRecord>()).wrapping_mul(FACTOR) >> 32
-    }
-
-    fn enter_in_table(&mut self, number: usize) {
         let mask = self.table.len() - 1;
-        let mut at = self.place_of(self.entries[number].record);
-        while self.table[at & mask] != NONE {
-            at += 1;
+        let mut place = ((record.addr() / size_of::<SingleRecord>()).wrapping_mul(FACTOR) >> 32) & mask;
+        loop {
+            let number = self.table[place];
+            if number == NONE || std::ptr::eq(self.entries[number as usize].record, record) {
+                return place;
+            }
+            place = (place + 1) & mask;
         }
-        self.table[at & mask] = number as u32;
     }
 
     /// Makes room for one more entry.
@@ -160,18 +161,21 @@ impl Accesses {
         if number == self.entries.capacity() {
             self.charge.grow(&mut self.entries, 1, ENTRIES_FIRST)?;
         }
-        if number >= ENTRIES_COMPARED && 2 * number >= self.table.len() { self.grow_table() } else { Ok(()) }
+        if 2 * number >= self.table.len() { self.grow_table() } else { Ok(()) }
     }
 
     #[cold]
     fn grow_table(&mut self) -> Result<(), OutOfMemory> {
-        let places = (PLACES_FIRST * self.entries.len()).next_power_of_two();
+        let places = (PLACES_PER_ENTRY * self.entries.len().max(ENTRIES_FIRST)).next_power_of_two();
         if places > self.table.capacity() {
             self.charge.grow(&mut self.table, places, places)?;
         }
         self.table.clear();
         self.table.resize(places, NONE);
-        (0..self.entries.len()).for_each(|number| self.enter_in_table(number));
+        for number in 0..self.entries.len() {
+            let place = self.place_of(self.entries[number].record);
+            self.table[place] = number as u32;
+        }
         Ok(())
     }
 
@@ -260,7 +264,7 @@ impl Accesses {
         self.charge.clear(&mut self.entries, ENTRIES_KEPT);
         self.charge.clear(&mut self.writes, ENTRIES_KEPT);
         if !self.table.is_empty() {
-            self.charge.clear(&mut self.table, PLACES_FIRST * ENTRIES_KEPT);
+            self.charge.clear(&mut self.table, PLACES_PER_ENTRY * ENTRIES_KEPT);
         }
     }
 }

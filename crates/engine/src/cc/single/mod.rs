@@ -544,6 +544,7 @@ unsafe impl<P: Policy> ConcurrencyControl for Single<P> {
         unsafe { P::access(access, record, intent, env, txn, s) }
     }
 
+    #[inline(always)]
     unsafe fn value(
         access: &Access,
         record: *const Record,

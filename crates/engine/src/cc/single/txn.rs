@@ -125,10 +125,16 @@ impl Txn {
     }
 
     /// Room for `length` bytes: a copy of a value, which the caller makes and the transaction keeps until it ends.
+    #[inline(always)]
     fn room(&mut self, length: usize) -> Result<*mut u8, OutOfMemory> {
-        if length <= SHORT_BYTES_MAX {
-            return self.copies.room_aligned(length);
+        match length <= SHORT_BYTES_MAX {
+            true => self.copies.room_aligned(length),
+            false => self.long_room(length),
         }
+    }
+
+    #[cold]
+    fn long_room(&mut self, length: usize) -> Result<*mut u8, OutOfMemory> {
         if self.long_copies.len() == self.long_copies.capacity() {
             self.charge.grow(&mut self.long_copies, 1, LONG_FIRST)?;
         }
@@ -143,6 +149,7 @@ impl Txn {
     ///
     /// # Safety
     /// Read in this epoch.
+    #[inline(always)]
     pub(super) unsafe fn copy_content(
         &mut self,
         content: Content,
