@@ -4,6 +4,7 @@
 //! report SIGINT and SIGPIPE.
 #![forbid(unsafe_code)]
 
+mod advise;
 mod check;
 mod database;
 mod ending;
@@ -65,6 +66,8 @@ enum Command {
     Restore(database::restore::RestoreArgs),
     /// Checks a history of transactions, of Braid or any other engine, for anomalies
     History(history::HistoryArgs),
+    /// Advises which fields of a table's rows to put into one column of a projection, by the queries that read them
+    Advise(advise::AdviseArgs),
     /// Prints a script by which a shell completes this command's words
     Completions(help::CompletionsArgs),
     /// Writes this command's pages for `man`
@@ -103,6 +106,7 @@ fn run(command: &Command) -> Result<(), database::open::Failure> {
         Command::Drop(args) => database::drop::drop(args),
         Command::Salvage(args) => database::salvage::salvage(args),
         Command::Restore(args) => database::restore::restore(args),
+        Command::Advise(args) => advise::advise(args),
         Command::Completions(args) => help::completions(args, Cli::command()),
         Command::Man(args) => help::man(args, Cli::command()),
     }
@@ -149,5 +153,6 @@ mod tests {
         assert!(Cli::try_parse_from(["braid", "check", "crash", "--replay", "12"]).is_err());
         assert!(Cli::try_parse_from(["braid", "history", "check", "a.jsonl", "--model", "strict"]).is_ok());
         assert!(Cli::try_parse_from(["braid", "history", "check", "a.jsonl", "--model", "lax"]).is_err());
+        assert!(Cli::try_parse_from(["braid", "advise", "a.json", "--json"]).is_ok());
     }
 }
