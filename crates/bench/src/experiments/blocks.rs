@@ -35,7 +35,7 @@ pub struct BlocksArgs {
     /// Layouts; ratios are to the first
     #[arg(long, default_value = "records,nsm,pax,dsm,arrays", value_delimiter = ',')]
     pub layout: Vec<Layout>,
-    /// Rows in a block of NSM and PAX
+    /// Rows in a block of NSM, PAX and grouped columns
     #[arg(long, default_value = "8192", value_parser = clap::value_parser!(u32).range(1..))]
     pub block_rows: u32,
     /// Seconds per variant, shared out among the repeats
@@ -74,6 +74,8 @@ pub enum Layout {
     Pax,
     /// The same in one block
     Dsm,
+    /// A projection with two columns, in blocks: the field that has the condition, and all others together
+    Grouped,
     /// An array for each field, and no database
     Arrays,
 }
@@ -85,6 +87,7 @@ impl Layout {
             Layout::Nsm => "nsm",
             Layout::Pax => "pax",
             Layout::Dsm => "dsm",
+            Layout::Grouped => "grouped",
             Layout::Arrays => "arrays",
         }
     }
@@ -138,6 +141,26 @@ impl Query {
         };
         columns.iter().map(sum).fold(0, u64::wrapping_add)
     }
+
+    /// The condition's column first, then what it selects of the others, row by row.
+    fn grouped<const REST: usize>(
+        self,
+        rest: &[[u64; REST]],
+        last: &[u64],
+        selection: &mut Selection,
+    ) -> u64 {
+        let (read, reads_last) = (self.read.min(REST), self.read > REST);
+        let row = |(rest, last): (&[u64; REST], &u64)| {
+            let first = if reads_last { *last } else { 0 };
+            rest[..read].iter().fold(first, |sum, value| sum.wrapping_add(*value))
+        };
+        let Some(limit) = self.limit else {
+            return rest.iter().zip(last).map(row).fold(0, u64::wrapping_add);
+        };
+        selection.select(last, |value| value < limit);
+        let rows = selection.iter().map(|&at| (&rest[at as usize], &last[at as usize]));
+        rows.map(row).fold(0, u64::wrapping_add)
+    }
 }
 
 fn record<const N: usize>(number: u64, version: u64) -> [u64; N] {
@@ -146,13 +169,14 @@ fn record<const N: usize>(number: u64, version: u64) -> [u64; N] {
     record
 }
 
-/// A loaded table and its projections.
-struct Loaded<const N: usize> {
+/// A loaded table and its projections. `REST` are the fields of a record but for the last one.
+struct Loaded<const N: usize, const REST: usize> {
     db: Db,
     table: Table<u64, Record<N>>,
     nsm: Projection<u64, Record<N>, ([u64; N],)>,
     pax: Projection<u64, Record<N>, [u64; N]>,
     dsm: Projection<u64, Record<N>, [u64; N]>,
+    grouped: Projection<u64, Record<N>, ([u64; REST], u64)>,
     arrays: Vec<Vec<u64>>,
     records: u64,
 }
@@ -160,7 +184,7 @@ struct Loaded<const N: usize> {
 /// Records that one transaction writes.
 const CHUNK: u64 = 1000;
 
-impl<const N: usize> Loaded<N> {
+impl<const N: usize, const REST: usize> Loaded<N, REST> {
     fn new(records: u64, args: &BlocksArgs) -> braiddb::Result<Self> {
         let db = Database::in_memory(Options { workers: 0, ..Options::default() })?;
         let table = db.table("records")?;
@@ -173,7 +197,11 @@ impl<const N: usize> Loaded<N> {
         let nsm = db.projection_with(table, "nsm", blocks(rows), |_, record: &[u64; N]| Some((*record,)))?;
         let pax = db.projection_with(table, "pax", blocks(rows), |_, record: &[u64; N]| Some(*record))?;
         let dsm = db.projection_with(table, "dsm", blocks(records), |_, record: &[u64; N]| Some(*record))?;
-        let loaded = Loaded { db, table, nsm, pax, dsm, arrays: Vec::new(), records };
+        let grouped = db.projection_with(table, "grouped", blocks(rows), |_, record: &[u64; N]| {
+            const { assert!(REST + 1 == N) };
+            Some((std::array::from_fn(|field| record[field]), record[REST]))
+        })?;
+        let loaded = Loaded { db, table, nsm, pax, dsm, grouped, arrays: Vec::new(), records };
         loaded.write((0..records).collect(), 0)?;
         Ok(loaded)
     }
@@ -195,6 +223,7 @@ impl<const N: usize> Loaded<N> {
                 Layout::Nsm => drop(self.nsm.refresh()?),
                 Layout::Pax => drop(self.pax.refresh()?),
                 Layout::Dsm => drop(self.dsm.refresh()?),
+                Layout::Grouped => drop(self.grouped.refresh()?),
                 Layout::Arrays => {}
             }
         }
@@ -229,6 +258,9 @@ impl<const N: usize> Loaded<N> {
                 let projection = if layout == Layout::Pax { &self.pax } else { &self.dsm };
                 each(projection, &tx, |columns| sum = sum.wrapping_add(query.columns(&columns, selection)))?;
             }
+            Layout::Grouped => each(&self.grouped, &tx, |(rest, last)| {
+                sum = sum.wrapping_add(query.grouped(rest, last, selection));
+            })?,
             Layout::Arrays => {
                 let columns: Vec<&[u64]> = self.arrays.iter().map(Vec::as_slice).collect();
                 sum = query.columns(&columns, selection);
@@ -305,8 +337,8 @@ pub(crate) fn run(args: &BlocksArgs) -> Result<()> {
     let mut figures = Vec::new();
     for &records in &args.records {
         match args.fields {
-            Fields::Ten => of_size::<10>(records, args, &mut figures)?,
-            Fields::Hundred => of_size::<100>(records, args, &mut figures)?,
+            Fields::Ten => of_size::<10, 9>(records, args, &mut figures)?,
+            Fields::Hundred => of_size::<100, 99>(records, args, &mut figures)?,
         }
     }
     println!("{}\n\n{}", environment.summary(), beside::text(&figures));
@@ -320,11 +352,15 @@ pub(crate) fn run(args: &BlocksArgs) -> Result<()> {
     args.svg.as_ref().map_or(Ok(()), |path| write(path, &svg(&figures, environment.notes())?))
 }
 
-fn of_size<const N: usize>(records: u64, args: &BlocksArgs, figures: &mut Vec<Figure>) -> Result<()> {
+fn of_size<const N: usize, const REST: usize>(
+    records: u64,
+    args: &BlocksArgs,
+    figures: &mut Vec<Figure>,
+) -> Result<()> {
     if records == 0 {
         return Err(Failure::new("--records must be 1 at least"));
     }
-    let mut loaded = Loaded::<N>::new(records, args).map_err(engine::failure)?;
+    let mut loaded = Loaded::<N, REST>::new(records, args).map_err(engine::failure)?;
     for (version, &written) in args.written.iter().enumerate() {
         loaded.prepare(&args.layout, written, version as u64 + 1).map_err(engine::failure)?;
         for &read in args.read.iter().filter(|&&read| (1..=N).contains(&read)) {
@@ -345,7 +381,11 @@ struct Setting {
 }
 
 /// All layouts in turns, as often as is asked for.
-fn measure<const N: usize>(loaded: &Loaded<N>, setting: Setting, args: &BlocksArgs) -> Result<Vec<Figure>> {
+fn measure<const N: usize, const REST: usize>(
+    loaded: &Loaded<N, REST>,
+    setting: Setting,
+    args: &BlocksArgs,
+) -> Result<Vec<Figure>> {
     let query = Query::new(setting.read, setting.selected);
     let slice = Duration::from_secs_f64(args.seconds / f64::from(args.repeats));
     let (mut selection, mut sums) = (Selection::default(), Vec::new());
@@ -413,17 +453,17 @@ mod tests {
     /// Every layout comes to the same sums in every setting, with rows written since or without; table and chart have them all.
     #[test]
     fn layouts_are_run_beside_each_other() {
-        let flags = "--records 3K --read 1,10,99 --selected 1,0.3 --written 0,0.05,1 --block-rows 100 --seconds 0.01 --repeats 1";
+        let flags = "--layout records,nsm,pax,dsm,grouped,arrays --records 3K --read 1,10,99 --selected 1,0.3 --written 0,0.05,1 --block-rows 100 --seconds 0.01 --repeats 1";
         for (fields, settings) in [("10", 2), ("100", 3)] {
             let (mut figures, args) = (Vec::new(), args(&format!("{flags} --fields {fields}")));
             match args.fields {
-                Fields::Ten => of_size::<10>(3000, &args, &mut figures).unwrap(),
-                Fields::Hundred => of_size::<100>(3000, &args, &mut figures).unwrap(),
+                Fields::Ten => of_size::<10, 9>(3000, &args, &mut figures).unwrap(),
+                Fields::Hundred => of_size::<100, 99>(3000, &args, &mut figures).unwrap(),
             }
-            assert_eq!(figures.len(), 5 * settings * 2 * 3);
+            assert_eq!(figures.len(), 6 * settings * 2 * 3);
             assert!(figures.iter().all(|figure| figure.scans_per_s > 0.0));
             let (text, svg) = (beside::text(&figures), svg(&figures, Vec::new()).unwrap());
-            assert!(text.contains("arrays") && svg.contains("10, 0.3"), "{text}");
+            assert!(text.contains("grouped") && svg.contains("10, 0.3"), "{text}");
         }
         assert!(parse_share("1.5").is_err() && parse_share("x").is_err());
     }
