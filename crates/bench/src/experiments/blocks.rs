@@ -427,15 +427,18 @@ fn figure<const N: usize>(records: u64, setting: Setting, layout: Layout, mut ra
     }
 }
 
-/// Of the most records, without rows that were written since.
+/// Of the most records.
 fn svg(figures: &[Figure], notes: Vec<String>) -> Result<String> {
     let last = figures
         .last()
         .ok_or_else(|| Failure::new("nothing was run: --read names no number of fields that a record has"))?;
-    let x_name = format!("fields read of {}, share of rows selected; {} records", last.fields, last.records);
+    let x_name = format!(
+        "fields read of {}, shares of rows selected and written since; {} records",
+        last.fields, last.records
+    );
     beside::svg(figures, ("Scans by those of the first layout", x_name), notes, |one| {
-        let is_drawn = (one.records, one.written) == (last.records, figures[0].written);
-        is_drawn.then(|| format!("{}, {}", one.read, one.selected))
+        let is_drawn = one.records == last.records;
+        is_drawn.then(|| format!("{}, {}, {}", one.read, one.selected, one.written))
     })
 }
 
@@ -463,7 +466,7 @@ mod tests {
             assert_eq!(figures.len(), 6 * settings * 2 * 3);
             assert!(figures.iter().all(|figure| figure.scans_per_s > 0.0));
             let (text, svg) = (beside::text(&figures), svg(&figures, Vec::new()).unwrap());
-            assert!(text.contains("grouped") && svg.contains("10, 0.3"), "{text}");
+            assert!(text.contains("grouped") && svg.contains("10, 0.3, 0.05"), "{text}");
         }
         assert!(parse_share("1.5").is_err() && parse_share("x").is_err());
     }
