@@ -100,11 +100,8 @@ impl Accesses {
 
     /// The number of the record's entry, which is made if there is none.
     pub(in crate::cc) fn enter(&mut self, record: *const Record) -> Result<usize, OutOfMemory> {
-        if let (last, number) = self.last.get()
-            && std::ptr::eq(last, record)
-            && number != NONE
-        {
-            return Ok(number as usize);
+        if let Some(number) = self.found_last(record) {
+            return Ok(number);
         }
         self.reserve_entry()?;
         Ok(self.enter_in_table(record))
@@ -113,9 +110,14 @@ impl Accesses {
     /// As `enter`, with room reserved.
     #[inline(always)]
     pub(super) fn enter_reserved(&mut self, record: *const Record) -> usize {
+        self.found_last(record).unwrap_or_else(|| self.enter_in_table(record))
+    }
+
+    /// The number of the record's entry, if it is the one that was last looked for.
+    #[inline(always)]
+    fn found_last(&self, record: *const Record) -> Option<usize> {
         let (last, number) = self.last.get();
-        let is_known = std::ptr::eq(last, record) && number != NONE;
-        if is_known { number as usize } else { self.enter_in_table(record) }
+        (std::ptr::eq(last, record) && number != NONE).then_some(number as usize)
     }
 
     #[inline(always)]
