@@ -12,6 +12,7 @@ use crate::memory::OutOfMemory;
 use crate::sync::Arc;
 use crate::table::{AsKey, Key, Table, Value, decode_whole, encode_whole};
 use crate::txn::{RawTable, Transaction};
+use std::collections::VecDeque;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Bound::{self, Excluded, Included, Unbounded};
@@ -85,7 +86,7 @@ pub struct ProjectionScan<'t, K, V: ?Sized, R: Columns, C: ConcurrencyControl = 
     /// Where what is left begins of a range that is read from the table, which ends where the next block begins.
     rest: Option<Vec<u8>>,
     /// What is left of a block in which rows were written.
-    patch: Option<Patch>,
+    patch: Option<Patch<'t>>,
     /// The rows of a batch that are not all in a block.
     merged: Rows<R>,
     from: Bound<Vec<u8>>,
@@ -99,12 +100,14 @@ impl<K, V: ?Sized, R: Columns, C: ConcurrencyControl> fmt::Debug for ProjectionS
 }
 
 /// A block in which rows were written.
-struct Patch {
+struct Patch<'t> {
     at: usize,
     /// The keys of those.
     keys: Vec<Box<[u8]>>,
-    /// How many of them have been looked for in the table.
-    looked: usize,
+    /// How many of them have been in a batch,
+    patched: usize,
+    /// and what the table has under the next of them, as far as that has been looked for.
+    found: VecDeque<Option<&'t [u8]>>,
     /// How many rows of the block have been in a batch.
     done: usize,
 }
@@ -113,6 +116,8 @@ struct Patch {
 const UNCOPIED_ROWS_MIN: usize = 256;
 /// A batch that is copied has about as many rows at most, so that it stays in a cache, and takes little memory.
 const COPIED_ROWS_MAX: usize = 8192;
+/// As many rows that were written are looked for together, so that their cache misses overlap.
+const LOOKED_FOR_TOGETHER: usize = 64;
 
 /// Where the rows of a batch are.
 enum Place {
@@ -185,7 +190,9 @@ impl<K: Key, V: Value + ?Sized, R: Columns, C: ConcurrencyControl> ProjectionSca
                     self.at += 1;
                     return Ok(Some(Place::Block(at, rows)));
                 }
-                Changed::Some(keys) => self.patch = Some(Patch { at, keys, looked: 0, done: 0 }),
+                Changed::Some(keys) => {
+                    self.patch = Some(Patch { at, keys, patched: 0, found: VecDeque::new(), done: 0 });
+                }
                 Changed::All => self.rest = Some(block.first.to_vec()),
             }
             self.at += 1;
@@ -200,15 +207,16 @@ impl<K: Key, V: Value + ?Sized, R: Columns, C: ConcurrencyControl> ProjectionSca
     /// copied, with those that were written as they are in the table.
     fn read_patched(&mut self) -> Result<Place> {
         let ProjectionScan { transaction, table, inner, generation, merged, patch, .. } = self;
-        let Patch { at, keys, looked: looked_before, done: done_before } =
-            patch.as_ref().expect("there is one");
+        let Patch { at, keys, patched: patched_before, found, done: done_before } =
+            patch.as_mut().expect("there is one");
         merged.clear();
         let database = transaction.txn().state().database;
         let (table, rows) = (table.inner(database)?, &generation.blocks[*at].rows);
         let (raw, full) = (RawTable::new(table, database), |OutOfMemory| inner.out_of_memory());
-        let (mut looked, mut done, mut place) = (*looked_before, *done_before, Place::Merged);
+        let (mut patched, mut done, mut place) = (*patched_before, *done_before, Place::Merged);
+        let mut found = std::mem::take(found);
         while merged.keys.len() < COPIED_ROWS_MAX {
-            let stop = keys.get(looked).map_or(rows.keys.len(), |key| rows.keys.below(key));
+            let stop = keys.get(patched).map_or(rows.keys.len(), |key| rows.keys.below(key));
             if stop - done >= UNCOPIED_ROWS_MIN {
                 if merged.keys.len() == 0 {
                     place = Place::Block(*at, done..stop);
@@ -218,19 +226,23 @@ impl<K: Key, V: Value + ?Sized, R: Columns, C: ConcurrencyControl> ProjectionSca
             }
             merged.append(rows, done..stop).map_err(full)?;
             done = stop;
-            let Some(key) = keys.get(looked) else { break };
-            let value = transaction.now(|txn| raw.get(txn, key))?;
-            if let Some(value) = value
+            let Some(key) = keys.get(patched) else { break };
+            if found.is_empty() {
+                let next = &keys[patched..keys.len().min(patched + LOOKED_FOR_TOGETHER)];
+                found.resize(next.len(), None);
+                transaction.now(|txn| raw.get_into(txn, next, found.make_contiguous()))?;
+            }
+            if let Some(value) = found.pop_front().expect("it has been looked for")
                 && let Some(row) = inner.row(table, key, value)?
             {
                 merged.push(key, row).map_err(full)?;
             }
             done += usize::from(rows.keys.is(stop, key));
-            looked += 1;
+            patched += 1;
         }
-        let is_over = looked == keys.len() && done == rows.keys.len();
+        let is_over = patched == keys.len() && done == rows.keys.len();
         // (Only now: what has failed is tried again from the same place.)
-        *patch = patch.take().filter(|_| !is_over).map(|patch| Patch { looked, done, ..patch });
+        *patch = patch.take().filter(|_| !is_over).map(|patch| Patch { patched, found, done, ..patch });
         Ok(place)
     }
 

@@ -65,6 +65,25 @@ impl RawTable {
         }
     }
 
+    /// As [`Txn::get_into`]: the values under several keys, in their order.
+    pub(crate) async fn get_into<'t, C: ConcurrencyControl>(
+        &self,
+        txn: &'t Txn<C>,
+        keys: &[Box<[u8]>],
+        out: &mut [Option<&'t [u8]>],
+    ) -> Result<()> {
+        match self.0 {
+            Keys::Fixed8(table) => {
+                let words = keys.iter().map(|key| word(key)).collect::<Result<Vec<u64>>>()?;
+                txn.get_into(table, &words, out).await
+            }
+            Keys::Bytes(table) => {
+                let keys: Vec<&[u8]> = keys.iter().map(|key| &**key).collect();
+                txn.get_into(table, &keys, out).await
+            }
+        }
+    }
+
     /// Adds a row; [`Error::KeyExists`] if there is one with this key.
     pub async fn insert<C: ConcurrencyControl>(&self, txn: &Txn<C>, key: &[u8], value: &[u8]) -> Result<()> {
         match self.0 {

@@ -98,7 +98,11 @@ impl Drop for Ends<'_> {
 fn behaves_as_the_table<C: ConcurrencyControl>(seed: u64) {
     let mut random = Seeded::new(seed);
     let is_large = seed.is_multiple_of(4); // so that parts of blocks are batches
-    let block_rows = if is_large { 500 } else { 1 } + random.next_u64() % 20;
+    let block_rows = match seed % 8 {
+        0 => 500,
+        4 => 2500, // with more changes than are looked for together
+        _ => 1,
+    } + random.next_u64() % 20;
     let (db, table, projection) = simple::<C>(block_rows as usize);
     let keys = if is_large { 3000 } else { 1 + random.next_u64() % 300 };
     if is_large {
@@ -698,6 +702,17 @@ fn errors_pass_over_nothing() {
             assert!(matches!(scan.next(), Err(Error::Malformed { .. })));
         }
     }
+    let (db, table, projection) = simple::<Snapshot>(8);
+    fill(&db, table, 0..40);
+    projection.refresh().unwrap();
+    let raw = db.raw_table("numbers").unwrap();
+    db.transact(|tx| [0, 3].into_iter().try_for_each(|key| tx.put(table, key, -1))).unwrap();
+    db.worker().run(async |tx| raw.put(tx, &2u64.to_be_bytes(), b"x").await).unwrap();
+    let tx = db.begin().unwrap();
+    let mut scan = projection.scan_all(&tx).unwrap();
+    assert!(matches!(scan.next(), Err(Error::Malformed { .. })));
+    tx.put(table, 2, -2).unwrap();
+    assert_eq!(scan.next().unwrap().unwrap().columns().0, [-1, 1, -2, -1, 4, 5, 6, 7], "it is mended");
 }
 
 /// Batches that are copied are short, however long a block is, and whatever was written.
