@@ -62,8 +62,8 @@ pub struct Options {
     /// What such tables have in front of their index. Default: [`Front::None`].
     pub front: Front,
     /// Parts of the database of which a transaction has one or more to itself, under [`HStore`](crate::HStore) alone: a power
-    /// of two, at most 64. Default: 64, several times the cores of most machines; a transaction that does not say which ones it
-    /// needs takes all of them.
+    /// of two, at most 64. Default: 64, several times the cores of most machines; a transaction that writes a table which is
+    /// not partitioned takes all of them.
     pub partitions: u32,
     /// When commits are acknowledged; a transaction can choose for itself by `Txn::set_durability`. This and what
     /// follows means nothing to a database in memory.

@@ -284,7 +284,8 @@ impl<T: Column> Benchmark for Setup<T> {
     }
 
     fn load<C: Scheme>(&self, db: &Database<C>) -> crate::Result<Vec<Loaded<Micro<T>>>> {
-        let table: Table<T::Key, T::Value> = db.table("rows").map_err(engine::failure)?;
+        let table: Table<T::Key, T::Value> =
+            db.partitioned_table("rows", u64::BITS).map_err(engine::failure)?;
         let records = records::<T>(self.size_bytes);
         fill(db, "rows", records, None, async |tx, &number| {
             tx.insert(table, T::key(number), T::input(&T::hold(0))).await

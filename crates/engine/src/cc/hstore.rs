@@ -5,11 +5,12 @@
 //! the abyss, VLDB 2014. Different here:
 //!
 //! - A partition belongs to no worker: any worker runs any transaction, which takes the partitions that it has declared, in
-//!   ascending order, or all at its first access if it has declared none.
-//! - Nothing rests on the declaration. What an operation is about is compared with it before anything is looked for;
-//!   a transaction that goes beyond it gives way, and takes all partitions when it is run again.
+//!   ascending order.
+//! - Nothing rests on the declaration. What an operation is about is compared with what the transaction has before anything is looked
+//!   for, and what is missing is taken then: it waits for a partition that comes after all that it has, and takes another one if it
+//!   is free. If not, the transaction gives way, and takes all partitions when it is run again.
 //! - Tables of which nothing is said are replicated in the sense of H-Store, by being read in place: a transaction
-//!   with any partition can read them, and one that writes them has all.
+//!   with any partition can read them (one that has none takes all), and one that writes them has all.
 //! - What a transaction writes is kept apart until it commits, for those that read without a partition: untracked reads and
 //!   checkpoints.
 //!
@@ -25,7 +26,8 @@ use crate::profile::Activity;
 use crate::record::{Record, RecordId, Timestamp};
 use crate::suspend::Suspend;
 
-/// A lock for each partition: serializable; a transaction that needs more partitions than it has declared is run again.
+/// A lock for each partition: serializable; a transaction that needs a partition which comes before those that it has, and is taken,
+/// is run again.
 pub type HStore = Single<ByPartition>;
 
 /// A transaction has the partitions of what it does.
@@ -89,8 +91,8 @@ impl Policy for ByPartition {
         txn.claims.is_any()
     }
 
-    fn may_queue(_: Scope<'_>, _: &mut Txn, _: *const Record) -> Result<bool, OutOfMemory> {
-        Ok(true) // for a partition that comes after those that the transaction has
+    fn may_queue(_: Scope<'_>, txn: &mut Txn, _: *const Record) -> Result<bool, OutOfMemory> {
+        Ok(txn.claims.may_wait())
     }
 
     fn lock_of_new(_: Scope<'_>, _: &mut Txn) -> u64 {
@@ -194,14 +196,11 @@ impl Policy for ByPartition {
 fn look(env: Scope<'_>, txn: &mut Txn, need: u64, waits: bool) -> Admission {
     let partitions = env.shared.partitions();
     let tag = txn.member.announce(&env.shared.registry);
-    match txn.claims.look(need, tag, partitions, STEPS_MAX) {
+    match txn.claims.look(need, tag, partitions, if waits { STEPS_MAX } else { 0 }) {
         Look::Got => Admission::Granted,
+        Look::Waits => Admission::Suspended,
+        Look::Busy => Admission::Busy,
         Look::Refused => Admission::Refused,
-        Look::Waits if waits => Admission::Suspended,
-        Look::Waits => {
-            txn.claims.give_way(tag, partitions);
-            if txn.claims.has(need) { Admission::Granted } else { Admission::Busy }
-        }
     }
 }
 

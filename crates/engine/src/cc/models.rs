@@ -78,6 +78,16 @@ impl<C: ConcurrencyControl> Hand<'_, C> {
         txn
     }
 
+    /// A transaction that has given way is begun again.
+    #[cfg(braid_shuttle)]
+    pub(super) fn begin_again(&self, mut txn: C::Txn) -> C::Txn {
+        C::abort(self.env(), &mut txn);
+        let declared = Declared { is_retry: true, ..Declared::default() };
+        let begun = C::begin(self.env(), &mut txn, declared, &mut Never);
+        begun.expect("nothing to wait for").expect("room");
+        txn
+    }
+
     pub(super) fn find(&self, key: u64) -> Option<RecordId> {
         let key = Key::from_u64(key);
         let mut cursor = self.bench.index.start(&key);

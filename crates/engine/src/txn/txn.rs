@@ -329,16 +329,17 @@ impl<C: ConcurrencyControl> Txn<C> {
     }
 
     /// Declares which partitions of the database this transaction needs, under [`HStore`](crate::HStore): waits until they are its
-    /// own, in which no other one reads or writes until it ends. To be called before anything else is read or written;
-    /// without, the first access takes all partitions. Under other schemes it does nothing, and does not ask for the partitions.
+    /// own, in which no other one reads or writes until it ends. To be called before anything else is read or written.
+    /// Under other schemes it does nothing, and does not ask for the partitions.
     ///
     /// [`partition_of`](Self::partition_of) says in which partition a row is, if it is in one
     /// ([`Database::partitioned_table`](crate::Database::partitioned_table)). Rows of other tables can be read by a transaction
-    /// with any partition, and are written by one that has all, as are ranges read that may be in several.
+    /// with any partition (one that has none takes all), and are written by one that has all, as are ranges read that may be in several.
     ///
-    /// A transaction that needs more than it has declared gives way, and its closure is run again with all partitions. So
-    /// too few of them cost time, and nothing else. (An interactive transaction is not run again: it fails with
-    /// [`Error::Conflict`].) A partition that an open transaction keeps for long is waited for as a locked row is.
+    /// What an operation needs beyond that is taken when it begins: so a transaction that stays within one partition need not
+    /// declare it. One that needs a partition which comes before one that it has, and is another transaction's, gives way, and its closure is
+    /// run again with all partitions. So too few of them cost time, and nothing else. (An interactive transaction is not run again: it fails
+    /// with [`Error::Conflict`].) A partition that an open transaction keeps for long is waited for as a locked row is.
     ///
     /// ```
     /// # use braiddb::metrics::SystemClock;

@@ -2,7 +2,8 @@
 //!
 //! Invariants:
 //! - `owned` has partitions of `held` only, but that all are owned (`ALL`) when all are held; or `ALL`, of one that restores.
-//! - `held` is what comes first in `wanted`: partitions are taken in ascending order.
+//! - The transaction waits for a partition only if it comes after all of `held`; so it may be in the queue of one (`queued`) and take
+//!   others that come before. Another partition is taken if it is free.
 //! - Once `refused`, nothing is owned. What is held is given back when the transaction ends.
 
 use super::partitions::{Asked, Partitions};
@@ -19,7 +20,7 @@ pub(in crate::cc) struct Claims {
     /// Operations may be about these.
     owned: u64,
     held: u64,
-    /// 0: nothing is declared.
+    /// What is declared, and what operations needed beyond it.
     wanted: u64,
     /// It is in the queue of this one.
     queued: Option<u32>,
@@ -28,9 +29,9 @@ pub(in crate::cc) struct Claims {
     seen: Option<Tag>,
     /// Why the transaction cannot go on.
     refused: Option<Refused>,
-    /// The partition that it has last waited for in vain. Kept until it is run again.
+    /// The partition that it has last asked for in vain. Kept until it is run again.
     awaited: Option<u32>,
-    /// It has gone beyond what it had declared, and takes all when it is run again.
+    /// It could not go on with what it had, and takes all when it is run again.
     takes_all: bool,
 }
 
@@ -41,7 +42,9 @@ pub(in crate::cc) enum Look {
     Got,
     /// The transaction is in a queue.
     Waits,
-    /// It cannot go on.
+    /// Another transaction has the awaited partition.
+    Busy,
+    /// The transaction cannot go on.
     Refused,
 }
 
@@ -80,22 +83,7 @@ impl Claims {
 
     /// The transaction says that it wants these, of those in `mask`.
     pub(in crate::cc) fn declare(&mut self, declared: u64, mask: u64) {
-        let declared = if self.takes_all || declared & mask == mask { ALL } else { declared };
-        let new = declared & !self.wanted;
-        // Those that come before what it has, it cannot wait for.
-        let is_behind = self.wanted == 0 || new == 0 || new.trailing_zeros() > self.wanted.ilog2();
-        match is_behind {
-            true => self.wanted |= declared,
-            false => self.go_beyond(),
-        }
-    }
-
-    /// The transaction needs more than it has declared.
-    #[cold]
-    fn go_beyond(&mut self) {
-        self.takes_all = true;
-        self.awaited = None;
-        self.refuse(Refused::Abort(Abort::WriteConflict));
+        self.wanted |= if self.takes_all || declared & mask == mask { ALL } else { declared };
     }
 
     fn refuse(&mut self, why: Refused) {
@@ -103,8 +91,8 @@ impl Claims {
         self.refused.get_or_insert(why);
     }
 
-    /// Goes on to take what is wanted, of which `need` has to be a part; without a declaration, all. `looks_max`: before the
-    /// transaction is refused.
+    /// Goes on to take what is wanted, and `need`; all, if that is nothing. `looks_max`: before the transaction is refused; 0: it does
+    /// not wait.
     pub(in crate::cc) fn look(
         &mut self,
         need: u64,
@@ -115,21 +103,16 @@ impl Claims {
         if self.refused.is_some() {
             return Look::Refused;
         }
-        if self.wanted == 0 {
-            self.wanted = ALL;
-        }
-        if need & !self.wanted != 0 {
-            self.go_beyond();
-            return Look::Refused;
-        }
+        let before = self.wanted;
+        self.wanted |= if self.takes_all || before | need == 0 { ALL } else { need };
         loop {
             let missing = self.wanted & partitions.mask() & !self.held;
             if missing == 0 {
-                self.owned = self.wanted;
+                self.owned = if self.held == partitions.mask() { ALL } else { self.held };
                 return Look::Got;
             }
             let at = missing.trailing_zeros();
-            match self.look_at(at, tag, partitions) {
+            match self.ask(at, tag, partitions) {
                 Ok(Asked::Got) => {
                     self.held |= 1 << at;
                     self.owned |= 1 << at;
@@ -138,10 +121,22 @@ impl Claims {
                     self.looks += 1;
                     return Look::Waits;
                 }
-                Ok(Asked::Queued) => {
+                Ok(Asked::Queued) if looks_max > 0 => {
                     self.give_way(tag, partitions);
                     self.refuse(Refused::Abort(Abort::WaitTimeout));
                     return Look::Refused;
+                }
+                Ok(Asked::Taken) if looks_max > 0 => {
+                    self.run_again_with_all();
+                    return Look::Refused;
+                }
+                Ok(Asked::Queued | Asked::Taken) => {
+                    self.give_way(tag, partitions);
+                    self.awaited = Some(at);
+                    if self.held >> at & 1 == 0 {
+                        self.wanted = before;
+                        return Look::Busy;
+                    }
                 }
                 Err(OutOfMemory) => {
                     self.refuse(Refused::OutOfMemory);
@@ -151,17 +146,22 @@ impl Claims {
         }
     }
 
-    /// Asks for a partition, or looks whether it has come through the queue.
-    #[inline(always)]
-    fn look_at(&mut self, at: u32, tag: Tag, partitions: &Partitions) -> Result<Asked, OutOfMemory> {
-        if self.queued.is_none() {
+    /// Asks for a partition for which the transaction may wait, or looks whether it has come through the queue; takes another one
+    /// only if it is free.
+    fn ask(&mut self, at: u32, tag: Tag, partitions: &Partitions) -> Result<Asked, OutOfMemory> {
+        let Some(queued) = self.queued else {
+            if !self.may_wait_for(at) {
+                return Ok(partitions.take(at, tag));
+            }
             let asked = partitions.ask(at, tag)?;
             if asked == Asked::Queued {
                 (self.queued, self.looks, self.seen) = (Some(at), 0, None);
             }
             return Ok(asked);
+        };
+        if queued != at {
+            return Ok(partitions.take(at, tag));
         }
-        debug_assert_eq!(self.queued, Some(at), "the first that is missing");
         let owner = partitions.owner(at);
         if owner == Some(tag) {
             self.queued = None;
@@ -171,6 +171,28 @@ impl Claims {
             (self.seen, self.looks) = (owner, 0); // the queue goes on
         }
         Ok(Asked::Queued)
+    }
+
+    /// Whether no circle of waits can close by it.
+    fn may_wait_for(&self, at: u32) -> bool {
+        self.held >> at == 0
+    }
+
+    /// Whether the transaction may wait for the awaited partition. If not, it cannot go on.
+    pub(in crate::cc) fn may_wait(&mut self) -> bool {
+        let may_wait = self.awaited.is_none_or(|at| self.may_wait_for(at));
+        if !may_wait {
+            self.run_again_with_all();
+        }
+        may_wait
+    }
+
+    /// Another transaction has what this one needs and may not wait for.
+    #[cold]
+    fn run_again_with_all(&mut self) {
+        self.takes_all = true;
+        self.awaited = None;
+        self.refuse(Refused::Abort(Abort::WriteConflict));
     }
 
     /// Leaves the queue that it is in. That partition is the awaited one.

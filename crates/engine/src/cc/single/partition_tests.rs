@@ -26,6 +26,8 @@ const LATCH_IGNORED: u32 = 3;
 const STAYS_QUEUED: u32 = 4;
 /// What a transaction has written itself is not found by the record's word.
 const OWN_FORGOTTEN: u32 = 5;
+/// A transaction that has given way does not take all partitions when it is run again.
+const TAKES_FEW_AGAIN: u32 = 6;
 
 type CarelessHStore<const BUG: u32> = Single<Careless<BUG>>;
 
@@ -39,7 +41,8 @@ impl<const BUG: u32> Policy for Careless<BUG> {
     const HELD_WHEN_NEW: Held = Held::Not;
 
     fn begun(env: Env<'_, Single<Self>>, txn: &mut Txn, declared: Declared) {
-        ByPartition::begun(env_of(env), txn, declared);
+        let is_retry = declared.is_retry && BUG != TAKES_FEW_AGAIN;
+        ByPartition::begun(env_of(env), txn, Declared { is_retry, ..declared });
     }
 
     fn ends(env: Env<'_, Single<Self>>, txn: &mut Txn) {
@@ -151,6 +154,11 @@ fn partition_of(key: u64) -> u64 {
 /// Declares partitions, and waits until they are there.
 fn take<C: ConcurrencyControl>(hand: &Hand<'_, C>, txn: &mut C::Txn, partitions: u64) -> bool {
     C::declare_partitions(&hand.bench.shared, txn, partitions);
+    admitted(hand, txn, partitions)
+}
+
+/// Waits until the transaction has these.
+fn admitted<C: ConcurrencyControl>(hand: &Hand<'_, C>, txn: &mut C::Txn, partitions: u64) -> bool {
     loop {
         match C::admit(hand.env(), txn, partitions, true, &mut Never) {
             Admission::Granted => return true,
@@ -228,6 +236,43 @@ fn adds<C: ConcurrencyControl>() {
     hand.abort(txn);
 }
 
+/// Transactions that declare nothing, each with two partitions, take them in either order: some give way, and take all then; all end.
+fn undeclared<C: ConcurrencyControl>() {
+    let bench = Arc::new(Bench::<C>::new());
+    let hand = bench.hand();
+    [1, 2].into_iter().for_each(|key| hand.commit_change(key, Change::Insert(&[0])));
+    drop(hand);
+    let add_to_both = |keys: [u64; 2]| {
+        let bench = bench.clone();
+        move || {
+            let hand: Hand<'_, C> = bench.hand();
+            let attempt = |mut txn: C::Txn| {
+                for key in keys {
+                    if !admitted(&hand, &mut txn, partition_of(key)) {
+                        return Err(txn);
+                    }
+                    let old = read(&hand, &mut txn, key, Intent::Read).expect("it is not refused");
+                    let new = old.expect("it is there") + 1;
+                    assert!(hand.change(&mut txn, key, Change::Update(&[new])).is_ok());
+                }
+                assert!(hand.try_commit(txn, thread::yield_now));
+                Ok(())
+            };
+            if let Err(txn) = attempt(hand.begin()) {
+                assert!(attempt(hand.begin_again(txn)).is_ok(), "with all it goes on");
+            }
+        }
+    };
+    let threads = [thread::spawn(add_to_both([1, 2])), thread::spawn(add_to_both([2, 1]))];
+    threads.into_iter().for_each(|thread| thread.join().expect("its assertions hold"));
+    let hand: Hand<'_, C> = bench.hand();
+    for key in [1, 2] {
+        let mut txn = hand.begin();
+        assert_eq!(read(&hand, &mut txn, key, Intent::Untracked), Ok(Some(2)), "an update was lost");
+        hand.abort(txn);
+    }
+}
+
 /// One has a partition; another one joins its queue and gives up, or has got it by then; a third waits until it comes.
 fn queue<C: ConcurrencyControl>() {
     let bench = Arc::new(Bench::<C>::new());
@@ -270,6 +315,12 @@ fn updates_add_up() {
     check_both(adds::<HStore>);
 }
 
+/// Proves that transactions that take partitions as they need them lose no update, and end.
+#[test]
+fn partitions_as_they_are_needed() {
+    check_both(undeclared::<HStore>);
+}
+
 /// Proves that a partition goes to all that wait for it, past those that have left.
 #[test]
 fn queues_go_on() {
@@ -304,6 +355,13 @@ fn planted_given_back_early() {
 #[should_panic(expected = "from before its start")]
 fn planted_latch_ignored() {
     notices_with_few_switches(|| checkpoint::<CarelessHStore<LATCH_IGNORED>>(Change::Update(b"1")));
+}
+
+/// one that gives way and takes as few partitions when it is run again,
+#[test]
+#[should_panic(expected = "with all it goes on")]
+fn planted_takes_few_again() {
+    notices(undeclared::<CarelessHStore<TAKES_FEW_AGAIN>>);
 }
 
 /// one that ends and stays in the queue,

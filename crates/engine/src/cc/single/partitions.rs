@@ -5,7 +5,8 @@
 //!   empty.
 //! - With `QUEUED`, `word` changes only under the lock of the queue. So one that joins the queue and sets the mark is seen
 //!   by the one that gives the partition back.
-//! - A transaction is in one queue at most, and once. It takes partitions in ascending order, so that no circle of waits closes.
+//! - A transaction is in one queue at most, and once: that of a partition which comes after all that it has. So no circle of waits
+//!   closes.
 
 use crate::memory::{Kind, Memory, OutOfMemory};
 use crate::record::Tag;
@@ -45,6 +46,8 @@ pub(in crate::cc) enum Asked {
     Got,
     /// The transaction is in its queue.
     Queued,
+    /// It is another transaction's.
+    Taken,
 }
 
 impl Partitions {
@@ -61,14 +64,23 @@ impl Partitions {
         u64::MAX >> (u64::BITS - self.all.len() as u32)
     }
 
-    /// Takes a partition for the transaction of `tag`, or joins its queue.
+    /// Takes a partition for the transaction of `tag` if it is free.
     #[inline(always)]
-    pub(in crate::cc) fn ask(&self, at: u32, tag: Tag) -> Result<Asked, OutOfMemory> {
+    pub(in crate::cc) fn take(&self, at: u32, tag: Tag) -> Asked {
         let word = &self.all[at as usize].word;
         // Acquire: pairs with the Release in `give_back`.
         match word.compare_exchange(FREE, tag.word(), Ordering::Acquire, Ordering::Relaxed) {
-            Ok(_) => Ok(Asked::Got),
-            Err(_) => self.join(at, tag),
+            Ok(_) => Asked::Got,
+            Err(_) => Asked::Taken,
+        }
+    }
+
+    /// Takes a partition for the transaction of `tag`, or joins its queue.
+    #[inline(always)]
+    pub(in crate::cc) fn ask(&self, at: u32, tag: Tag) -> Result<Asked, OutOfMemory> {
+        match self.take(at, tag) {
+            Asked::Got => Ok(Asked::Got),
+            _ => self.join(at, tag),
         }
     }
 
