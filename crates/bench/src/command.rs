@@ -8,6 +8,7 @@ use crate::experiments::commit::CommitArgs;
 use crate::experiments::recovery::RecoveryArgs;
 use crate::experiments::robust::RobustArgs;
 use crate::experiments::settle::SettleArgs;
+use crate::experiments::stock_level::StockLevelArgs;
 use crate::index_args::IndexArgs;
 use crate::scheme::Cc;
 use crate::workloads::micro::MicroArgs;
@@ -44,6 +45,8 @@ pub enum BenchCommand {
     Index(IndexArgs),
     /// Scans of columns: sums over all rows, by records and by layouts of blocks, beside plain arrays
     Blocks(BlocksArgs),
+    /// TPC-C's StockLevel by records and by layouts of blocks, over numbers of warehouses
+    StockLevel(StockLevelArgs),
     /// Latency of short transactions while long ones run, with hints and without
     Classes(ClassesArgs),
     /// How soon `auto` is as fast as it gets after the work has changed, beside fixed modes

@@ -35,7 +35,7 @@ pub use workloads::tpcc;
 pub use workloads::ycsb::workload;
 
 use command::BenchCommand;
-use experiments::{blocks, classes, commit, main_job, recovery, robust, settle};
+use experiments::{blocks, classes, commit, main_job, recovery, robust, settle, stock_level};
 use workloads::{micro, smallbank, tpcb, ycsb};
 
 /// What went wrong, in one line fit for the user.
@@ -71,6 +71,7 @@ pub fn run(args: &BenchArgs) -> Result<()> {
         Some(BenchCommand::Cc(args)) => cc::run(args),
         Some(BenchCommand::Index(args)) => indexes::run(args),
         Some(BenchCommand::Blocks(args)) => blocks::run(args),
+        Some(BenchCommand::StockLevel(args)) => stock_level::run(args),
         Some(BenchCommand::Classes(args)) => classes::run(args),
         Some(BenchCommand::Settle(args)) => settle::run(args),
         Some(BenchCommand::Recovery(args)) => recovery::run(args),

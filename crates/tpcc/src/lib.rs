@@ -7,6 +7,7 @@
 //! and timed is not here: the benchmark does that, and the example `counted_tpcc` in the simplest way.
 #![forbid(unsafe_code)]
 
+mod by_columns;
 mod catalog;
 mod columns;
 mod conditions;
@@ -33,6 +34,7 @@ mod stock_level;
 #[cfg(test)]
 mod tests;
 
+pub use by_columns::{Layout, StockLevels};
 pub use conditions::{CONDITIONS, Violation};
 pub use inputs::{Input, KINDS, Source};
 pub use new_order::UnusedItem;

@@ -28,8 +28,19 @@ pub(crate) async fn stock_level<C: Scheme>(
     drop(lines);
     stocks.sort_unstable();
     stocks.dedup();
+    low(tables, tx, input, &stocks, many).await
+}
+
+/// How many of these stocks are below the threshold.
+pub(crate) async fn low<C: Scheme>(
+    tables: &Tables,
+    tx: &Txn<C>,
+    input: &StockLevel,
+    stocks: &[u64],
+    many: bool,
+) -> Result<u64> {
     let mut low = 0;
-    visit_stocks(tables, tx, &stocks, many, |_, stock| low += u64::from(stock.quantity < input.threshold))
+    visit_stocks(tables, tx, stocks, many, |_, stock| low += u64::from(stock.quantity < input.threshold))
         .await?;
     Ok(low)
 }

@@ -300,6 +300,24 @@ fn stock_level_is_what_counting_gives() {
     assert!(total > 100);
 }
 
+#[test]
+fn stock_level_by_columns() {
+    // Proves that every layout comes to what the rows come to, also behind writes that the columns do not have.
+    let (db, suite) = loaded::<Serializable>(small(Mix::Full), SEED, 2).unwrap();
+    let layouts = [Layout::Records, Layout::Nsm, Layout::Pax, Layout::Dsm, Layout::Lines];
+    let levels = layouts.map(|layout| StockLevels::new(&suite, &db, layout).unwrap());
+    for _ in 0..2 {
+        for district in suite.settings.scale.districts() {
+            let input = Input::StockLevel(StockLevel { district, threshold: 15 });
+            let tx = db.begin().unwrap();
+            tx.declare_read_only();
+            let found = levels.each_ref().map(|levels| levels.run(&tx, &input).unwrap());
+            assert_eq!(found, [found[0]; 5], "{input:?}");
+        }
+        run(&db, &suite, 2, 500, SEED);
+    }
+}
+
 /// The stocks after Q2* of a region.
 fn after_query2(suite: &Tpcc, mut stocks: BTreeMap<u64, Stock>, region: u32) -> BTreeMap<u64, i32> {
     let scale = &suite.settings.scale;

@@ -7,3 +7,4 @@ pub(crate) mod main_job;
 pub(crate) mod recovery;
 pub(crate) mod robust;
 pub(crate) mod settle;
+pub(crate) mod stock_level;
