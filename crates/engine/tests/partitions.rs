@@ -67,7 +67,7 @@ fn other_partitions_are_free() {
 }
 
 /// What a transaction has not declared it can do as well, of any kind, unless another one has a partition for it which comes before its
-/// own: then it is a conflict, and has changed nothing. The same in a closure is run again, with all partitions.
+/// own: then it is a conflict, and has changed nothing. The same in a closure is run again.
 #[test]
 fn more_than_declared() {
     let db = small();

@@ -8,7 +8,7 @@
 //!   ascending order.
 //! - Nothing rests on the declaration. What an operation is about is compared with what the transaction has before anything is looked
 //!   for, and what is missing is taken then: it waits for a partition that comes after all that it has, and takes another one if it
-//!   is free. If not, the transaction gives way, and takes all partitions when it is run again.
+//!   is free. If not, the transaction gives way, and takes all that it needed before anything else when it is run again.
 //! - Tables of which nothing is said are replicated in the sense of H-Store, by being read in place: a transaction
 //!   with any partition can read them (one that has none takes all), and one that writes them has all.
 //! - What a transaction writes is kept apart until it commits, for those that read without a partition: untracked reads and
@@ -54,8 +54,8 @@ impl Policy for ByPartition {
         txn.claims.end(txn.member.tag, env.shared.partitions());
     }
 
-    fn declare_partitions(shared: &Shared, txn: &mut Txn, partitions: u64) {
-        txn.claims.declare(partitions, shared.partitions().mask());
+    fn declare_partitions(_: &Shared, txn: &mut Txn, partitions: u64) {
+        txn.claims.declare(partitions);
     }
 
     #[inline(always)]
@@ -196,7 +196,7 @@ impl Policy for ByPartition {
 fn look(env: Scope<'_>, txn: &mut Txn, need: u64, waits: bool) -> Admission {
     let partitions = env.shared.partitions();
     let tag = txn.member.announce(&env.shared.registry);
-    match txn.claims.look(need, tag, partitions, if waits { STEPS_MAX } else { 0 }) {
+    match txn.claims.look(need, waits, tag, partitions, STEPS_MAX) {
         Look::Got => Admission::Granted,
         Look::Waits => Admission::Suspended,
         Look::Busy => Admission::Busy,

@@ -338,7 +338,7 @@ impl<C: ConcurrencyControl> Txn<C> {
     ///
     /// What an operation needs beyond that is taken when it begins: so a transaction that stays within one partition need not
     /// declare it. One that needs a partition which comes before one that it has, and is another transaction's, gives way, and its closure is
-    /// run again with all partitions. So too few of them cost time, and nothing else. (An interactive transaction is not run again: it fails
+    /// run again with all that it needed from the beginning. So too few of them cost time, and nothing else. (An interactive transaction is not run again: it fails
     /// with [`Error::Conflict`].) A partition that an open transaction keeps for long is waited for as a locked row is.
     ///
     /// ```

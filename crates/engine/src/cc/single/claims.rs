@@ -31,8 +31,8 @@ pub(in crate::cc) struct Claims {
     refused: Option<Refused>,
     /// The partition that it has last asked for in vain. Kept until it is run again.
     awaited: Option<u32>,
-    /// It could not go on with what it had, and takes all when it is run again.
-    takes_all: bool,
+    /// What it takes before anything else: when it was run before, it needed these, and could not wait for one of them.
+    again: u64,
 }
 
 /// What a look at what is wanted came to.
@@ -53,7 +53,9 @@ impl Claims {
     #[inline(always)]
     pub(in crate::cc) fn begin(&mut self, is_retry: bool, restores: bool) {
         debug_assert!(self.owned | self.held | self.wanted == 0 && self.refused.is_none());
-        self.takes_all &= is_retry;
+        if !is_retry {
+            self.again = 0;
+        }
         self.awaited = None;
         if restores {
             self.owned = ALL;
@@ -81,9 +83,9 @@ impl Claims {
         self.awaited
     }
 
-    /// The transaction says that it wants these, of those in `mask`.
-    pub(in crate::cc) fn declare(&mut self, declared: u64, mask: u64) {
-        self.wanted |= if self.takes_all || declared & mask == mask { ALL } else { declared };
+    /// The transaction says that it wants these.
+    pub(in crate::cc) fn declare(&mut self, declared: u64) {
+        self.wanted |= declared;
     }
 
     fn refuse(&mut self, why: Refused) {
@@ -91,11 +93,12 @@ impl Claims {
         self.refused.get_or_insert(why);
     }
 
-    /// Goes on to take what is wanted, and `need`; all, if that is nothing. `looks_max`: before the transaction is refused; 0: it does
-    /// not wait.
+    /// Goes on to take what is wanted, and `need`; all, if that is nothing. Without `waits`, it waits for nothing but what the transaction
+    /// takes before anything else. `looks_max`: before the transaction is refused.
     pub(in crate::cc) fn look(
         &mut self,
         need: u64,
+        waits: bool,
         tag: Tag,
         partitions: &Partitions,
         looks_max: u32,
@@ -103,40 +106,42 @@ impl Claims {
         if self.refused.is_some() {
             return Look::Refused;
         }
-        let before = self.wanted;
-        self.wanted |= if self.takes_all || before | need == 0 { ALL } else { need };
+        let before = self.wanted | self.again;
+        self.wanted = if before | need == 0 { ALL } else { before | need };
         loop {
             let missing = self.wanted & partitions.mask() & !self.held;
             if missing == 0 {
                 self.owned = if self.held == partitions.mask() { ALL } else { self.held };
                 return Look::Got;
             }
-            let at = missing.trailing_zeros();
+            let again = missing & self.again;
+            let at = if again == 0 { missing } else { again }.trailing_zeros();
+            let waits = waits || again != 0;
             match self.ask(at, tag, partitions) {
                 Ok(Asked::Got) => {
                     self.held |= 1 << at;
                     self.owned |= 1 << at;
                 }
-                Ok(Asked::Queued) if self.looks < looks_max => {
-                    self.looks += 1;
-                    return Look::Waits;
-                }
-                Ok(Asked::Queued) if looks_max > 0 => {
-                    self.give_way(tag, partitions);
-                    self.refuse(Refused::Abort(Abort::WaitTimeout));
-                    return Look::Refused;
-                }
-                Ok(Asked::Taken) if looks_max > 0 => {
-                    self.run_again_with_all();
-                    return Look::Refused;
-                }
-                Ok(Asked::Queued | Asked::Taken) => {
+                Ok(Asked::Queued | Asked::Taken) if !waits => {
                     self.give_way(tag, partitions);
                     self.awaited = Some(at);
                     if self.held >> at & 1 == 0 {
                         self.wanted = before;
                         return Look::Busy;
                     }
+                }
+                Ok(Asked::Queued) if self.looks < looks_max => {
+                    self.looks += 1;
+                    return Look::Waits;
+                }
+                Ok(Asked::Queued) => {
+                    self.give_way(tag, partitions);
+                    self.refuse(Refused::Abort(Abort::WaitTimeout));
+                    return Look::Refused;
+                }
+                Ok(Asked::Taken) => {
+                    self.begin_anew();
+                    return Look::Refused;
                 }
                 Err(OutOfMemory) => {
                     self.refuse(Refused::OutOfMemory);
@@ -180,17 +185,16 @@ impl Claims {
 
     /// Whether the transaction may wait for the awaited partition. If not, it cannot go on.
     pub(in crate::cc) fn may_wait(&mut self) -> bool {
-        let may_wait = self.awaited.is_none_or(|at| self.may_wait_for(at));
-        if !may_wait {
-            self.run_again_with_all();
-        }
-        may_wait
+        let Some(at) = self.awaited.filter(|&at| !self.may_wait_for(at)) else { return true };
+        self.wanted |= 1 << at;
+        self.begin_anew();
+        false
     }
 
-    /// Another transaction has what this one needs and may not wait for.
+    /// Another transaction has what this one wants and may not wait for: it takes what it wants first when it is run again.
     #[cold]
-    fn run_again_with_all(&mut self) {
-        self.takes_all = true;
+    fn begin_anew(&mut self) {
+        self.again = self.wanted;
         self.awaited = None;
         self.refuse(Refused::Abort(Abort::WriteConflict));
     }

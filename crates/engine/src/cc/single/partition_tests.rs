@@ -26,8 +26,8 @@ const LATCH_IGNORED: u32 = 3;
 const STAYS_QUEUED: u32 = 4;
 /// What a transaction has written itself is not found by the record's word.
 const OWN_FORGOTTEN: u32 = 5;
-/// A transaction that has given way does not take all partitions when it is run again.
-const TAKES_FEW_AGAIN: u32 = 6;
+/// A transaction that has given way does not take what it needed first when it is run again.
+const SAME_AGAIN: u32 = 6;
 
 type CarelessHStore<const BUG: u32> = Single<Careless<BUG>>;
 
@@ -41,7 +41,7 @@ impl<const BUG: u32> Policy for Careless<BUG> {
     const HELD_WHEN_NEW: Held = Held::Not;
 
     fn begun(env: Env<'_, Single<Self>>, txn: &mut Txn, declared: Declared) {
-        let is_retry = declared.is_retry && BUG != TAKES_FEW_AGAIN;
+        let is_retry = declared.is_retry && BUG != SAME_AGAIN;
         ByPartition::begun(env_of(env), txn, Declared { is_retry, ..declared });
     }
 
@@ -236,7 +236,7 @@ fn adds<C: ConcurrencyControl>() {
     hand.abort(txn);
 }
 
-/// Transactions that declare nothing, each with two partitions, take them in either order: some give way, and take all then; all end.
+/// Transactions that declare nothing, each with two partitions, take them in either order: some give way, and take both first then; all end.
 fn undeclared<C: ConcurrencyControl>() {
     let bench = Arc::new(Bench::<C>::new());
     let hand = bench.hand();
@@ -259,7 +259,7 @@ fn undeclared<C: ConcurrencyControl>() {
                 Ok(())
             };
             if let Err(txn) = attempt(hand.begin()) {
-                assert!(attempt(hand.begin_again(txn)).is_ok(), "with all it goes on");
+                assert!(attempt(hand.begin_again(txn)).is_ok(), "with both it goes on");
             }
         }
     };
@@ -357,11 +357,11 @@ fn planted_latch_ignored() {
     notices_with_few_switches(|| checkpoint::<CarelessHStore<LATCH_IGNORED>>(Change::Update(b"1")));
 }
 
-/// one that gives way and takes as few partitions when it is run again,
+/// one that gives way and takes partitions in the same order when it is run again,
 #[test]
-#[should_panic(expected = "with all it goes on")]
-fn planted_takes_few_again() {
-    notices(undeclared::<CarelessHStore<TAKES_FEW_AGAIN>>);
+#[should_panic(expected = "with both it goes on")]
+fn planted_same_again() {
+    notices(undeclared::<CarelessHStore<SAME_AGAIN>>);
 }
 
 /// one that ends and stays in the queue,
