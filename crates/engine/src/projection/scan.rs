@@ -106,8 +106,8 @@ struct Patch<'t> {
     keys: Vec<Box<[u8]>>,
     /// How many of them have been in a batch,
     patched: usize,
-    /// and what the table has under the next of them, as far as that has been looked for.
-    found: VecDeque<Option<&'t [u8]>>,
+    /// and of the next of them, as far as they have been looked for, how many keys of the block are less, and what the table has.
+    found: VecDeque<(usize, Option<&'t [u8]>)>,
     /// How many rows of the block have been in a batch.
     done: usize,
 }
@@ -216,7 +216,13 @@ impl<K: Key, V: Value + ?Sized, R: Columns, C: ConcurrencyControl> ProjectionSca
         let (mut patched, mut done, mut place) = (*patched_before, *done_before, Place::Merged);
         let mut found = std::mem::take(found);
         while merged.keys.len() < COPIED_ROWS_MAX {
-            let stop = keys.get(patched).map_or(rows.keys.len(), |key| rows.keys.below(key));
+            if found.is_empty() {
+                let next = &keys[patched..keys.len().min(patched + LOOKED_FOR_TOGETHER)];
+                let mut values = [None; LOOKED_FOR_TOGETHER];
+                transaction.now(|txn| raw.get_into(txn, next, &mut values))?;
+                found.extend(next.iter().map(|key| rows.keys.below(key)).zip(values));
+            }
+            let stop = found.front().map_or(rows.keys.len(), |(stop, _)| *stop);
             if stop - done >= UNCOPIED_ROWS_MIN {
                 if merged.keys.len() == 0 {
                     place = Place::Block(*at, done..stop);
@@ -226,13 +232,9 @@ impl<K: Key, V: Value + ?Sized, R: Columns, C: ConcurrencyControl> ProjectionSca
             }
             merged.append(rows, done..stop).map_err(full)?;
             done = stop;
-            let Some(key) = keys.get(patched) else { break };
-            if found.is_empty() {
-                let next = &keys[patched..keys.len().min(patched + LOOKED_FOR_TOGETHER)];
-                found.resize(next.len(), None);
-                transaction.now(|txn| raw.get_into(txn, next, found.make_contiguous()))?;
-            }
-            if let Some(value) = found.pop_front().expect("it has been looked for")
+            let Some((_, value)) = found.pop_front() else { break };
+            let key = &keys[patched];
+            if let Some(value) = value
                 && let Some(row) = inner.row(table, key, value)?
             {
                 merged.push(key, row).map_err(full)?;
