@@ -29,7 +29,7 @@ pub(in crate::cc) struct Claims {
     seen: Option<Tag>,
     /// Why the transaction cannot go on.
     refused: Option<Refused>,
-    /// The partition that it has last asked for in vain. Kept until it is run again.
+    /// The partition that another transaction had when this one last asked for it. Kept until the transaction is run again.
     awaited: Option<u32>,
     /// What it takes before anything else: when it was run before, it needed these, and could not wait for one of them.
     again: u64,
