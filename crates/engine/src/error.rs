@@ -521,8 +521,8 @@ impl Error {
             ),
             Error::NoSnapshot { table } => write!(
                 f,
-                "columns of table {table:?} are read as of a snapshot, which this transaction does not have: declare it read-only \
-                 before it reads anything, under serializable or snapshot; under another scheme freeze the table"
+                "columns of table {table:?} are read as of a snapshot, which the transactions of this scheme do not have: freeze the \
+                 table, or use serializable or snapshot"
             ),
             Error::UnknownIndex { table, index } => {
                 write!(

@@ -110,7 +110,7 @@ pub mod futures {
         Contains, DeclarePartitions, Delete, Get, GetForUpdate, GetInto, GetMany, Insert, NextRow, Put, Rows,
         SkipLocked, Update,
     };
-    pub use crate::projection::{ColumnBatch, ProjectionScan};
+    pub use crate::projection::{AsyncProjectionScan, ColumnBatch, ProjectionScan};
     pub use crate::secondary::{GetBy, IndexRows, NextIndexRow, OwnedIndexRows};
     pub use crate::txn::{OwnedRows, RawRows};
 }

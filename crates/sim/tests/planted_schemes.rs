@@ -88,6 +88,8 @@ planted_tests! {
     split_loses_stamp: SPLIT_LOSES_STAMP,;
     /// Proves that an overwriter whose order is not asked for is found.
     overwriter_not_followed: OVERWRITER_NOT_FOLLOWED, "simple-write-skew";
+    /// Proves that reads of columns that leave no trace are found.
+    copies_untracked: COPIES_UNTRACKED,;
     /// Proves that an addition to what came after the snapshot, by a transaction that is ordered before that, is found.
     late_ordered_early: LATE_ORDERED_EARLY, "increase-late";
 }

@@ -36,6 +36,7 @@ mod wait_die;
 mod waits;
 
 pub use adaptive::{Adaptive, AllHot, HotByChance};
+pub use common::ranges::{Copies, Stale};
 pub use dl_detect::DlDetect;
 pub use hstore::HStore;
 pub use multi_version::{MultiVersion, PlantedMultiVersion, planted as planted_multi_version};
@@ -420,6 +421,12 @@ pub unsafe trait ConcurrencyControl: Sized + Send + Sync + 'static {
     /// Whether the open transaction reads rows as of a snapshot, and nothing depends on which it reads.
     fn reads_freely(txn: &Self::Txn) -> bool {
         let _ = txn;
+        false
+    }
+    /// The open transaction reads a range by copies of its rows that are as of its snapshot. Returns false if it must not, as it does not
+    /// read as of a snapshot alone. Otherwise it depends on the range from now on as if it had gone through it.
+    fn read_copies(txn: &mut Self::Txn, scanned: &Scanned<'_>, copies: Arc<dyn Copies>) -> bool {
+        let _ = (txn, scanned, copies);
         false
     }
     /// Identifies what the open transaction sees: later transactions have no lesser ones.

@@ -3,7 +3,7 @@
 //! After Berenson et al., SIGMOD 1995. What it does not prevent is write skew, and what follows from it.
 
 use super::mvcc::{Mvcc, Tracker, Txn};
-use super::{Abort, Env, Scanned};
+use super::{Abort, Copies, Env, Scanned};
 use crate::memory::Memory;
 use crate::profile::Activity;
 use crate::record::{Slot, Timestamp, Version};
@@ -36,6 +36,9 @@ impl Tracker for Untracked {
     }
     fn declare_read_only(_: Env<'_, Snapshot>, _: &mut Txn<Untracked>) {}
     fn reads_freely((): &()) -> bool {
+        true
+    }
+    fn read_copies((): &mut (), _: &Scanned<'_>, _: Arc<dyn Copies>) -> bool {
         true
     }
 

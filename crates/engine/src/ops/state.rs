@@ -18,7 +18,7 @@ use super::pool::Pool;
 use super::recent_reads::RecentReads;
 use super::savepoints::Savepoints;
 use super::scan_batch::ScanBatch;
-use crate::cc::{Abort, ConcurrencyControl, NotBegun, Serializable, Ticket};
+use crate::cc::{Abort, ConcurrencyControl, Copies, NotBegun, Scanned, Serializable, Ticket};
 use crate::error::Result;
 use crate::exec::Execution;
 use crate::kernel::Context;
@@ -26,10 +26,12 @@ use crate::memory::Arena;
 use crate::options::Durability;
 use crate::profile::Activity;
 use crate::record::RecordId;
+use crate::sync::Arc;
 use crate::sync::atomic::Ordering;
 use crate::table::Fault;
 use crate::wal::Lsn;
 use std::cell::{Cell, RefCell, UnsafeCell};
+use std::future::poll_fn;
 use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
 use std::task::{Poll, Waker};
@@ -324,6 +326,20 @@ impl<C: ConcurrencyControl> TxnState<C> {
         may
     }
 
+    /// It does something at length that is no operation. Lets other transactions run first, where it is one of several.
+    pub(crate) async fn let_others_run(&self) {
+        self.become_long();
+        let mut has_waited = self.execution.get() != Execution::Interleaved;
+        poll_fn(|context| match std::mem::replace(&mut has_waited, true) {
+            true => Poll::Ready(()),
+            false => {
+                context.waker().wake_by_ref();
+                Poll::Pending
+            }
+        })
+        .await;
+    }
+
     /// The transaction will not write. The scheme, which may move it to a later snapshot, is told so only while no
     /// operation is under way in the present one, and none has lent out what that alone keeps alive.
     pub(crate) fn declare_read_only(&self) {
@@ -338,6 +354,12 @@ impl<C: ConcurrencyControl> TxnState<C> {
     pub(crate) fn reads_freely(&self) -> bool {
         // SAFETY: not borrowed outside of single calls.
         C::reads_freely(unsafe { &*self.scheme.get() })
+    }
+
+    /// The transaction reads a range by copies of its rows that are as of its snapshot: see [`ConcurrencyControl::read_copies`].
+    pub(crate) fn read_copies(&self, scanned: &Scanned<'_>, copies: Arc<dyn Copies>) -> bool {
+        // SAFETY: not borrowed outside of single calls.
+        C::read_copies(unsafe { &mut *self.scheme.get() }, scanned, copies)
     }
 
     /// See [`Txn::snapshot_timestamp`](crate::Txn::snapshot_timestamp).

@@ -5,9 +5,16 @@
 
 use super::block::{Block, Changed};
 use super::columns::Columns;
-use crate::memory::Memory;
+use crate::cc::{Copies, Stale};
+use crate::memory::{Memory, OutOfMemory};
 use crate::sync::Arc;
+use crate::sync::unmodelled::atomic::{AtomicBool, Ordering};
+use std::fmt;
+use std::ops::{Bound, RangeBounds};
 use std::sync::{PoisonError, RwLock};
+
+/// A range of encoded keys.
+type Bounds<'b> = (Bound<&'b [u8]>, Bound<&'b [u8]>);
 
 pub(super) struct Generation<R: Columns> {
     /// The first eight bytes of where each block begins: most searches need no more.
@@ -15,6 +22,8 @@ pub(super) struct Generation<R: Columns> {
     pub(super) blocks: Vec<Arc<Block<R>>>,
     /// The snapshot that its rows were read by.
     pub(super) readable_from: u64,
+    /// What is written from now on is noted in another one alone.
+    is_superseded: AtomicBool,
 }
 
 impl<R: Columns> Generation<R> {
@@ -22,7 +31,7 @@ impl<R: Columns> Generation<R> {
         debug_assert!(blocks[0].first.is_empty());
         debug_assert!(blocks.is_sorted_by(|one, next| one.first < next.first));
         let starts = blocks.iter().map(|block| prefix(&block.first)).collect();
-        Generation { starts, blocks, readable_from }
+        Generation { starts, blocks, readable_from, is_superseded: AtomicBool::new(false) }
     }
 
     /// Nothing has been read yet.
@@ -42,8 +51,81 @@ impl<R: Columns> Generation<R> {
         from - 1
     }
 
+    /// The number of the first block that has keys from this bound on.
+    pub(super) fn first_of(&self, from: Bound<&[u8]>) -> usize {
+        match from {
+            Bound::Included(key) | Bound::Excluded(key) => self.find(key),
+            Bound::Unbounded => 0,
+        }
+    }
+
+    /// The part of these bounds that begins at `first`, a key of the block, at the earliest, and ends with the block's range.
+    pub(super) fn clip<'b>(&'b self, block: usize, first: &'b [u8], (from, to): Bounds<'b>) -> Bounds<'b> {
+        let from = match from {
+            Bound::Included(key) | Bound::Excluded(key) if key >= first => from,
+            _ => Bound::Included(first),
+        };
+        let end = self.blocks.get(block + 1).map(|next| &*next.first);
+        let to = match (to, end) {
+            (Bound::Included(to) | Bound::Excluded(to), Some(end)) if to >= end => Bound::Excluded(end),
+            (Bound::Unbounded, Some(end)) => Bound::Excluded(end),
+            (to, _) => to,
+        };
+        (from, to)
+    }
+
     fn note(&self, key: &[u8]) {
         self.blocks[self.find(key)].changes.note(key);
+    }
+}
+
+/// A transaction that has read rows of the blocks finds out what may have been written there since.
+impl<R: Columns> Copies for Generation<R> {
+    fn stale(
+        &self,
+        (from, to): Bounds<'_>,
+        found: &mut dyn FnMut(Stale<'_>) -> Result<bool, OutOfMemory>,
+    ) -> Result<bool, OutOfMemory> {
+        for number in self.first_of(from)..self.blocks.len() {
+            let block = &self.blocks[number];
+            if !begins_within(&block.first, to) {
+                break;
+            }
+            let goes_on = match block.changes.get() {
+                Changed::Nothing => true,
+                Changed::Some(keys) => {
+                    let mut within = keys.iter().filter(|key| (from, to).contains(&***key));
+                    within.try_fold(true, |goes_on, key| Ok(goes_on && found(Stale::Key(key))?))?
+                }
+                Changed::All => {
+                    let (from, to) = self.clip(number, &block.first, (from, to));
+                    found(Stale::Range(from, to))?
+                }
+            };
+            if !goes_on {
+                return Ok(false);
+            }
+        }
+        // (Asked last: what was noted here before it was superseded is known by now.)
+        match self.is_superseded.load(Ordering::Acquire) {
+            true => found(Stale::Range(from, to)),
+            false => Ok(true),
+        }
+    }
+}
+
+impl<R: Columns> fmt::Debug for Generation<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Generation").field("blocks", &self.blocks.len()).finish_non_exhaustive()
+    }
+}
+
+/// Whether a range that begins at `first` has keys up to this bound.
+pub(super) fn begins_within(first: &[u8], to: Bound<&[u8]>) -> bool {
+    match to {
+        Bound::Included(to) => first <= to,
+        Bound::Excluded(to) => first < to,
+        Bound::Unbounded => true,
     }
 }
 
@@ -91,6 +173,8 @@ impl<R: Columns> Generations<R> {
         if let Some(next) = pair.next.take() {
             next.hand_over(&built);
         }
+        // Under the lock: whoever notes a key in the new one alone does so after this.
+        pair.present.is_superseded.store(true, Ordering::Release); // pairs with the Acquire in `stale`
         pair.present = Arc::new(built);
     }
 }

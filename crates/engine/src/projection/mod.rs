@@ -15,6 +15,7 @@ mod block;
 mod columns;
 mod ends;
 mod generation;
+mod interactive;
 mod keys;
 mod refresh;
 mod scan;
@@ -22,7 +23,8 @@ mod selection;
 mod text;
 
 pub use columns::{Column, Columns, Zone};
-pub use scan::{ColumnBatch, ProjectionScan};
+pub use interactive::ProjectionScan;
+pub use scan::{AsyncProjectionScan, ColumnBatch};
 pub use selection::Selection;
 pub use text::{Text, TextZone, Texts};
 

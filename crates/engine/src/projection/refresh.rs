@@ -17,7 +17,7 @@ use crate::memory::OutOfMemory;
 use crate::sync::Arc;
 use crate::sync::unmodelled::lock;
 use crate::table::{Key, TableInner, Value};
-use crate::txn::{RawRows, Transaction};
+use crate::txn::{Transaction, Txn, for_each_between};
 use std::ops::Bound;
 
 impl<K: Key, V: Value + ?Sized, R: Columns, C: ConcurrencyControl> Projection<K, V, R, C> {
@@ -139,7 +139,8 @@ impl<R: Columns, C: ConcurrencyControl> Build<'_, R, C> {
             let mut rows = Rows::new(&memory, self.table.kind.fixed8);
             let from = Bound::Included(&*first);
             let rows_max = self.inner.options.block_rows;
-            next = fill(&mut rows, rows_max, (&snapshot, self.table), (from, to), self.inner)?;
+            next =
+                snapshot.now(|txn| fill(&mut rows, rows_max, (txn, self.table), (from, to), self.inner))?;
             self.snapshot = Some(snapshot);
             if rows.keys.len() == 0 && self.blocks.len() > is_first {
                 return Ok(()); // the block before has the rest of the range
@@ -153,10 +154,10 @@ impl<R: Columns, C: ConcurrencyControl> Build<'_, R, C> {
 }
 
 /// Reads rows of a table between two bounds until there are `rows_max`; returns where those behind begin, if there may be more.
-pub(super) fn fill<R: Columns, C: ConcurrencyControl>(
+pub(super) async fn fill<R: Columns, C: ConcurrencyControl>(
     rows: &mut Rows<R>,
     rows_max: usize,
-    (transaction, table): (&Transaction<C>, &TableInner),
+    (transaction, table): (&Txn<C>, &TableInner),
     (from, to): (Bound<&[u8]>, Bound<&[u8]>),
     inner: &Inner<R>,
 ) -> Result<Option<Vec<u8>>> {
@@ -165,7 +166,7 @@ pub(super) fn fill<R: Columns, C: ConcurrencyControl>(
         let from = next.as_deref().map_or(from, Bound::Included);
         let (limit, mut count) = (rows_max - rows.keys.len(), 0);
         let mut last = Vec::new();
-        RawRows::between(transaction, table, from, to).limit(limit).try_for_each(|key, value| {
+        for_each_between(transaction, table, (from, to), limit, |key, value| {
             count += 1;
             if count == limit {
                 last.extend_from_slice(key);
@@ -174,7 +175,8 @@ pub(super) fn fill<R: Columns, C: ConcurrencyControl>(
                 Some(row) => rows.push(key, row).map_err(|OutOfMemory| inner.out_of_memory()),
                 None => Ok(()),
             }
-        })?;
+        })
+        .await?;
         next = if count < limit { None } else { successor(last, table.kind.fixed8) };
         if next.is_none() || rows.keys.len() == rows_max {
             return Ok(next);

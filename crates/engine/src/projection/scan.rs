@@ -2,16 +2,16 @@
 
 use super::block::{Changed, Rows};
 use super::columns::Columns;
-use super::generation::Generation;
+use super::generation::{Generation, begins_within};
 use super::keys::Keys;
 use super::refresh::fill;
-use super::{Inner, Projection, check_snapshot};
-use crate::cc::{ConcurrencyControl, Serializable};
-use crate::error::Result;
+use super::{Inner, Projection};
+use crate::cc::{ConcurrencyControl, Scanned, Serializable};
+use crate::error::{Error, Result};
 use crate::memory::OutOfMemory;
 use crate::sync::Arc;
 use crate::table::{AsKey, Key, Table, Value, decode_whole, encode_whole};
-use crate::txn::{RawTable, Transaction};
+use crate::txn::{RawTable, Txn};
 use std::collections::VecDeque;
 use std::fmt;
 use std::marker::PhantomData;
@@ -21,45 +21,75 @@ use std::ops::{Range, RangeBounds};
 impl<K: Key, V: Value + ?Sized, R: Columns, C: ConcurrencyControl> Projection<K, V, R, C> {
     /// The columns of the rows whose keys are in a range, in the order of keys, as the transaction sees them.
     ///
-    /// The transaction has to read as of a snapshot that nothing depends on: under [`Serializable`](crate::Serializable) it has been
-    /// declared [read-only](Transaction::declare_read_only) before it has read anything; under [`Snapshot`](crate::Snapshot) any one
-    /// does. Or the table is [frozen](crate::Database::freeze). Else it is [`Error::NoSnapshot`](crate::Error::NoSnapshot).
-    pub fn scan<'t, A: AsKey<K>>(
+    /// Under [`Serializable`](crate::Serializable) the transaction then depends on all rows of the range, whether or not the scan gets to
+    /// its end: if another one writes one of them, it may have to be run again. One that was declared
+    /// [read-only](Txn::declare_read_only) before it read anything depends on nothing, and its commit costs nothing. Under
+    /// a scheme that has no snapshots, or writes at them ([`MultiVersion`](crate::MultiVersion)), the table has to be
+    /// [frozen](crate::Database::freeze), else it is [`Error::NoSnapshot`](crate::Error::NoSnapshot).
+    ///
+    /// A worker's other transactions run between batches, after some thousand rows.
+    ///
+    /// ```
+    /// # use braiddb::{Database, Options, Table};
+    /// # let db = Database::in_memory(Options { workers: 1, ..Options::default() })?;
+    /// let accounts: Table<u64, i64> = db.table("accounts")?;
+    /// let totals: Table<u64, i64> = db.table("totals")?;
+    /// let balances = db.projection(accounts, "balances", |_, balance| Some((balance,)))?;
+    /// db.transact(|tx| (0..9).try_for_each(|id| tx.put(accounts, id, 100)))?;
+    /// balances.refresh()?;
+    /// // Adds up what there is, and writes it down, as if nothing else ran meanwhile:
+    /// let sum = db.run(async move |tx| {
+    ///     let (mut scan, mut sum) = (balances.scan_async::<u64>(tx, ..)?, 0);
+    ///     while let Some(batch) = scan.next().await? {
+    ///         sum += batch.columns().0.iter().sum::<i64>();
+    ///     }
+    ///     tx.put(totals, 0, sum).await?;
+    ///     Ok(sum)
+    /// });
+    /// assert_eq!(sum.wait()?, 900);
+    /// # Ok::<(), braiddb::Error>(())
+    /// ```
+    pub fn scan_async<'t, A: AsKey<K>>(
         &self,
-        transaction: &'t Transaction<C>,
+        transaction: &'t Txn<C>,
         range: impl RangeBounds<A>,
-    ) -> Result<ProjectionScan<'t, K, V, R, C>> {
-        let txn = transaction.txn().state();
+    ) -> Result<AsyncProjectionScan<'t, K, V, R, C>> {
+        let txn = transaction.state();
         let (table, inner) = (self.table.inner(txn.database)?, self.inner()?);
-        check_snapshot(transaction, table)?;
         let (from, to) = (encode(range.start_bound())?, encode(range.end_bound())?);
         let mut generation = inner.generations.present();
         if txn.snapshot_timestamp() < generation.readable_from {
             // Its rows are later than those that the transaction sees.
             generation = Arc::new(Generation::unread(&inner.memory));
         }
-        let at = match &from {
-            Included(key) | Excluded(key) => generation.find(key),
-            Unbounded => 0,
-        };
-        Ok(ProjectionScan {
+        let bounds = (as_slice(&from), as_slice(&to));
+        if !table.is_frozen() {
+            let (from, to) = bounds;
+            let scanned =
+                Scanned { index: &table.index, from, to, is_reverse: false, marks: &[], rows: 0, known: 0 };
+            if !txn.read_copies(&scanned, generation.clone()) {
+                return Err(Error::NoSnapshot { table: table.name() });
+            }
+        }
+        let at = generation.first_of(bounds.0);
+        Ok(AsyncProjectionScan {
             transaction,
             table: self.table,
             merged: Rows::new(&inner.memory, table.kind.fixed8),
             inner,
             generation,
             at,
+            rows_at_once: 0,
             rest: None,
             patch: None,
             from,
             to,
         })
     }
+}
 
-    /// As [`scan`](Self::scan), of all rows.
-    pub fn scan_all<'t>(&self, transaction: &'t Transaction<C>) -> Result<ProjectionScan<'t, K, V, R, C>> {
-        self.scan::<&K>(transaction, ..)
-    }
+fn as_slice(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
+    bound.as_ref().map(Vec::as_slice)
 }
 
 /// A bound as the bytes of its key.
@@ -75,14 +105,16 @@ fn encode<K: Key, A: AsKey<K>>(bound: Bound<&A>) -> Result<Bound<Vec<u8>>> {
     })
 }
 
-/// The rows of a projection, some at a time; made by [`Projection::scan`](crate::Projection::scan).
-pub struct ProjectionScan<'t, K, V: ?Sized, R: Columns, C: ConcurrencyControl = Serializable> {
-    transaction: &'t Transaction<C>,
+/// The rows of a projection, some at a time; made by [`Projection::scan_async`](crate::Projection::scan_async).
+pub struct AsyncProjectionScan<'t, K, V: ?Sized, R: Columns, C: ConcurrencyControl = Serializable> {
+    transaction: &'t Txn<C>,
     table: Table<K, V>,
     inner: Arc<Inner<R>>,
     generation: Arc<Generation<R>>,
     /// The next block.
     at: usize,
+    /// Rows in batches since others could run.
+    rows_at_once: usize,
     /// Where what is left begins of a range that is read from the table, which ends where the next block begins.
     rest: Option<Vec<u8>>,
     /// What is left of a block in which rows were written.
@@ -93,9 +125,9 @@ pub struct ProjectionScan<'t, K, V: ?Sized, R: Columns, C: ConcurrencyControl = 
     to: Bound<Vec<u8>>,
 }
 
-impl<K, V: ?Sized, R: Columns, C: ConcurrencyControl> fmt::Debug for ProjectionScan<'_, K, V, R, C> {
+impl<K, V: ?Sized, R: Columns, C: ConcurrencyControl> fmt::Debug for AsyncProjectionScan<'_, K, V, R, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ProjectionScan").field("block", &self.at).finish_non_exhaustive()
+        f.debug_struct("AsyncProjectionScan").field("block", &self.at).finish_non_exhaustive()
     }
 }
 
@@ -119,6 +151,9 @@ const COPIED_ROWS_MAX: usize = 8192;
 /// As many rows that were written are looked for together, so that their cache misses overlap.
 const LOOKED_FOR_TOGETHER: usize = 64;
 
+/// After as many rows others can run: some microseconds.
+const ROWS_AT_ONCE: usize = 8192;
+
 /// Where the rows of a batch are.
 enum Place {
     /// In this block.
@@ -126,43 +161,29 @@ enum Place {
     Merged,
 }
 
-impl<K: Key, V: Value + ?Sized, R: Columns, C: ConcurrencyControl> ProjectionScan<'_, K, V, R, C> {
-    /// The next batch, with a row at least; `None` at the end. After an error, the same batch is tried again.
-    #[allow(clippy::should_implement_trait, reason = "a batch is lent from the scan")]
-    pub fn next(&mut self) -> Result<Option<ColumnBatch<'_, K, R>>> {
-        self.next_where(|_| true)
+impl<K: Key, V: Value + ?Sized, R: Columns, C: ConcurrencyControl> AsyncProjectionScan<'_, K, V, R, C> {
+    /// The next batch, with a row at least; `None` at the end. After an error, or if the future was dropped, the same batch is tried again.
+    pub async fn next(&mut self) -> Result<Option<ColumnBatch<'_, K, R>>> {
+        self.next_where(|_| true).await
     }
 
     /// As [`next`](Self::next), without the blocks of which `can_match` says, by the least and greatest values of their columns, that
-    /// none of their rows is wanted. Rows that are not wanted can be in a batch all the same: blocks are skipped as a whole.
-    ///
-    /// ```
-    /// # use braiddb::{Database, Options, Table};
-    /// # let db = Database::in_memory(Options { workers: 0, ..Options::default() })?;
-    /// let readings: Table<u64, (u32, i32)> = db.table("readings")?; // by time: the sensor, and degrees
-    /// let degrees = db.projection(readings, "degrees by column", |_, (_, degrees)| Some((degrees,)))?;
-    /// db.transact(|tx| (0..9).try_for_each(|time| tx.put(readings, time, (1, time as i32))))?;
-    /// degrees.refresh()?;
-    /// let tx = db.begin()?;
-    /// tx.declare_read_only();
-    /// let (mut scan, mut hot) = (degrees.scan_all(&tx)?, 0);
-    /// while let Some(batch) = scan.next_where(|(degrees,)| degrees.meets(5..))? {
-    ///     let (degrees,) = batch.columns();
-    ///     hot += degrees.iter().filter(|&&degrees| degrees >= 5).count();
-    /// }
-    /// assert_eq!(hot, 4);
-    /// # Ok::<(), braiddb::Error>(())
-    /// ```
-    pub fn next_where(
+    /// none of their rows is wanted: see [`ProjectionScan::next_where`](super::ProjectionScan::next_where).
+    pub async fn next_where(
         &mut self,
         mut can_match: impl FnMut(&R::Zones) -> bool,
     ) -> Result<Option<ColumnBatch<'_, K, R>>> {
+        if self.rows_at_once >= ROWS_AT_ONCE {
+            self.rows_at_once = 0;
+            self.transaction.state().let_others_run().await;
+        }
         loop {
-            let Some(place) = self.step(&mut can_match)? else { return Ok(None) };
+            let Some(place) = self.step(&mut can_match).await? else { return Ok(None) };
             let (rows, all) = self.rows(&place);
             let range = within(&rows.keys, &self.from, &self.to);
             let range = range.start.max(all.start)..range.end.min(all.end);
             if !range.is_empty() {
+                self.rows_at_once += range.len();
                 return Ok(Some(ColumnBatch { rows: self.rows(&place).0, range, keys: PhantomData }));
             }
         }
@@ -176,11 +197,11 @@ impl<K: Key, V: Value + ?Sized, R: Columns, C: ConcurrencyControl> ProjectionSca
     }
 
     /// Makes the next rows ready, which may be none, or reach beyond the bounds.
-    fn step(&mut self, can_match: &mut impl FnMut(&R::Zones) -> bool) -> Result<Option<Place>> {
+    async fn step(&mut self, can_match: &mut impl FnMut(&R::Zones) -> bool) -> Result<Option<Place>> {
         if self.patch.is_none() && self.rest.is_none() {
             let at = self.at;
             let Some(block) = self.generation.blocks.get(at) else { return Ok(None) };
-            if !begins_within(&block.first, &self.to) {
+            if !begins_within(&block.first, as_slice(&self.to)) {
                 return Ok(None);
             }
             match block.changes.get() {
@@ -198,19 +219,19 @@ impl<K: Key, V: Value + ?Sized, R: Columns, C: ConcurrencyControl> ProjectionSca
             self.at += 1;
         }
         match self.patch {
-            Some(_) => self.read_patched().map(Some),
-            None => self.read_rest().map(|()| Some(Place::Merged)),
+            Some(_) => self.read_patched().await.map(Some),
+            None => self.read_rest().await.map(|()| Some(Place::Merged)),
         }
     }
 
     /// Makes the next rows ready of a block in which some were written: those without a change between them where they lie, others
     /// copied, with those that were written as they are in the table.
-    fn read_patched(&mut self) -> Result<Place> {
-        let ProjectionScan { transaction, table, inner, generation, merged, patch, .. } = self;
+    async fn read_patched(&mut self) -> Result<Place> {
+        let AsyncProjectionScan { transaction, table, inner, generation, merged, patch, .. } = self;
         let Patch { at, keys, patched: patched_before, found, done: done_before } =
             patch.as_mut().expect("there is one");
         merged.clear();
-        let database = transaction.txn().state().database;
+        let database = transaction.state().database;
         let (table, rows) = (table.inner(database)?, &generation.blocks[*at].rows);
         let (raw, full) = (RawTable::new(table, database), |OutOfMemory| inner.out_of_memory());
         let (mut patched, mut done, mut place) = (*patched_before, *done_before, Place::Merged);
@@ -219,7 +240,7 @@ impl<K: Key, V: Value + ?Sized, R: Columns, C: ConcurrencyControl> ProjectionSca
             if found.is_empty() {
                 let next = &keys[patched..keys.len().min(patched + LOOKED_FOR_TOGETHER)];
                 let mut values = [None; LOOKED_FOR_TOGETHER];
-                transaction.now(|txn| raw.get_into(txn, next, &mut values))?;
+                raw.get_into(transaction, next, &mut values).await?;
                 found.extend(next.iter().map(|key| rows.keys.below(key)).zip(values));
             }
             let stop = found.front().map_or(rows.keys.len(), |(stop, _)| *stop);
@@ -249,33 +270,16 @@ impl<K: Key, V: Value + ?Sized, R: Columns, C: ConcurrencyControl> ProjectionSca
     }
 
     /// Makes the next rows ready of a range that is read from the table.
-    fn read_rest(&mut self) -> Result<()> {
+    async fn read_rest(&mut self) -> Result<()> {
         self.merged.clear();
         let handle = self.table;
-        let table = handle.inner(self.transaction.txn().state().database)?;
+        let table = handle.inner(self.transaction.state().database)?;
         let rest = self.rest.as_ref().expect("there is one");
-        let from = match &self.from {
-            Included(from) | Excluded(from) if from >= rest => self.from.as_ref().map(Vec::as_slice),
-            _ => Included(&**rest),
-        };
-        let end = self.generation.blocks.get(self.at).map(|next| &*next.first);
-        let to = match (&self.to, end) {
-            (Included(to) | Excluded(to), Some(end)) if **to >= *end => Excluded(end),
-            (Unbounded, Some(end)) => Excluded(end),
-            (to, _) => to.as_ref().map(Vec::as_slice),
-        };
+        let bounds = (as_slice(&self.from), as_slice(&self.to));
+        let bounds = self.generation.clip(self.at - 1, rest, bounds);
         let rows_max = self.inner.options.block_rows.min(COPIED_ROWS_MAX);
-        self.rest = fill(&mut self.merged, rows_max, (self.transaction, table), (from, to), &self.inner)?;
+        self.rest = fill(&mut self.merged, rows_max, (self.transaction, table), bounds, &self.inner).await?;
         Ok(())
-    }
-}
-
-/// Whether a range that begins at `first` has keys up to this bound.
-fn begins_within(first: &[u8], to: &Bound<Vec<u8>>) -> bool {
-    match to {
-        Included(to) => first <= to,
-        Excluded(to) => first < to,
-        Unbounded => true,
     }
 }
 
@@ -298,7 +302,7 @@ fn within(keys: &Keys, from: &Bound<Vec<u8>>, to: &Bound<Vec<u8>>) -> Range<usiz
     begin..end.max(begin)
 }
 
-/// Some rows with neighbouring keys, column by column; lent by [`ProjectionScan::next`].
+/// Some rows with neighbouring keys, column by column; lent by [`AsyncProjectionScan::next`] and [`ProjectionScan::next`](super::ProjectionScan::next).
 pub struct ColumnBatch<'b, K, R: Columns> {
     rows: &'b Rows<R>,
     range: Range<usize>,

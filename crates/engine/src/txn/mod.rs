@@ -16,6 +16,7 @@ mod worker_host;
 
 pub(crate) use empty_table::{clear_table, delete_entries, drop_index, drop_table};
 pub(crate) use in_turn::run_in_turn;
+pub(crate) use raw_table::for_each_between;
 pub use raw_table::{RawRows, RawTable};
 pub(crate) use run_calls::run_calls;
 pub(crate) use run_to_commit::{Closure, Each, run_to_commit};

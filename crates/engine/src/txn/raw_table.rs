@@ -192,6 +192,23 @@ fn word(key: &[u8]) -> Result<u64> {
     }
 }
 
+/// Calls `f` with the first `limit` rows between two bounds in the order of the table's index, whatever is allowed with the table.
+pub(crate) async fn for_each_between<'t, C: ConcurrencyControl>(
+    txn: &'t Txn<C>,
+    table: &TableInner,
+    (from, to): (Bound<&[u8]>, Bound<&[u8]>),
+    limit: usize,
+    mut f: impl FnMut(&[u8], &'t [u8]) -> Result<()>,
+) -> Result<()> {
+    if table.kind.fixed8 {
+        let mut rows = txn.walk::<u64, [u8]>(Ok(table), from, to).limit(limit);
+        rows.try_for_each(|key, value| f(&key.to_be_bytes(), value)).await
+    } else {
+        let mut rows = txn.walk::<Vec<u8>, [u8]>(Ok(table), from, to).limit(limit);
+        rows.try_for_each(|key, value| f(&key, value)).await
+    }
+}
+
 /// Rows of a [`RawTable`].
 pub struct RawRows<'t, C: ConcurrencyControl = Serializable>(Inner<'t, C>);
 
@@ -221,14 +238,6 @@ impl<'t, C: ConcurrencyControl> RawRows<'t, C> {
             true => Inner::Fixed8(transaction.walk(Ok(table), from, to)),
             false => Inner::Bytes(transaction.walk(Ok(table), from, to)),
         })
-    }
-
-    /// Calls `f` with every row that is left.
-    pub(crate) fn try_for_each(&mut self, mut f: impl FnMut(&[u8], &'t [u8]) -> Result<()>) -> Result<()> {
-        match &mut self.0 {
-            Inner::Fixed8(rows) => rows.try_for_each(|key, value| f(&key.to_be_bytes(), value)),
-            Inner::Bytes(rows) => rows.try_for_each(|key, value| f(&key, value)),
-        }
     }
 
     /// The same rows, the last one first; before the first row is asked for.

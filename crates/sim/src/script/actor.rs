@@ -5,12 +5,16 @@ use super::gate::Gate;
 use super::history::{Observed, Outcome};
 use super::program::{Busy, Cursor, Operation, Place, Seen, Transaction, Turn};
 use braiddb::futures::Get;
-use braiddb::{Claim, ConcurrencyControl, Error, Result, Savepoint, Table, Txn};
+use braiddb::{Claim, ConcurrencyControl, Error, Projection, Result, Savepoint, Table, Txn};
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
+use std::ops::Range;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::Poll;
+
+/// The values of a table as a column beside it.
+pub(super) type Values<C> = Projection<u64, i64, (i64,), C>;
 
 /// The distance between two keys of a script.
 pub(super) const SPREAD: u64 = 1024;
@@ -95,7 +99,7 @@ async fn take_places<C: ConcurrencyControl>(tx: &Txn<C>, table: Table<u64, i64>)
 pub(super) async fn act<C: ConcurrencyControl>(
     tx: &Txn<C>,
     transaction: &Transaction,
-    tables: &[Table<u64, i64>],
+    (tables, columns): (&[Table<u64, i64>], &[Values<C>]),
     declared: &[u32],
     idle: Option<Table<u64, i64>>,
     actor: &Actor,
@@ -122,7 +126,7 @@ pub(super) async fn act<C: ConcurrencyControl>(
                         Seen::Done
                     }
                     Operation::Rollback => roll_back(tx, savepoint)?,
-                    operation => perform(tx, tables, operation).await?,
+                    operation => perform(tx, tables, columns, operation).await?,
                 };
                 cursor.see(&seen);
                 actor.observed.borrow_mut().seen.push(seen);
@@ -148,6 +152,7 @@ fn roll_back<C: ConcurrencyControl>(tx: &Txn<C>, savepoint: Option<Savepoint>) -
 async fn perform<C: ConcurrencyControl>(
     tx: &Txn<C>,
     tables: &[Table<u64, i64>],
+    columns: &[Values<C>],
     operation: Operation,
 ) -> Result<Seen> {
     let at = |place: Place| (tables[place.0 as usize], engine_key(place.1));
@@ -176,14 +181,8 @@ async fn perform<C: ConcurrencyControl>(
             }
         }
         Operation::Scan(table, from, to) => {
-            let range = engine_key(from)..engine_key(to);
-            let (mut rows, mut seen) = (tx.scan(tables[table as usize], range), Vec::new());
-            while let Some((key, value)) = rows.next().await? {
-                if key.is_multiple_of(SPREAD) {
-                    seen.push(((key / SPREAD) as u32, value));
-                }
-            }
-            Seen::Rows(seen)
+            let (table, range) = (table as usize, engine_key(from)..engine_key(to));
+            Seen::Rows(scan(tx, tables[table], columns.get(table), range).await?)
         }
         Operation::Put(place, value) => {
             let (table, key) = at(place);
@@ -213,4 +212,33 @@ async fn perform<C: ConcurrencyControl>(
         }
         Operation::Savepoint | Operation::Rollback => unreachable!("handled by the caller"),
     })
+}
+
+/// The rows of a range that a script sees; by columns, if there are some.
+async fn scan<C: ConcurrencyControl>(
+    tx: &Txn<C>,
+    table: Table<u64, i64>,
+    columns: Option<&Values<C>>,
+    range: Range<u64>,
+) -> Result<Vec<(u32, i64)>> {
+    let mut seen = Vec::new();
+    let mut see = |key: u64, value| {
+        if key.is_multiple_of(SPREAD) {
+            seen.push(((key / SPREAD) as u32, value));
+        }
+    };
+    if let Some(columns) = columns {
+        let mut scan = columns.scan_async(tx, range)?;
+        while let Some(batch) = scan.next().await? {
+            for (row, value) in batch.columns().0.iter().enumerate() {
+                see(batch.key(row)?, *value);
+            }
+        }
+    } else {
+        let mut rows = tx.scan(table, range);
+        while let Some((key, value)) = rows.next().await? {
+            see(key, value);
+        }
+    }
+    Ok(seen)
 }

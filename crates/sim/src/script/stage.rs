@@ -7,14 +7,16 @@
 //! meanwhile as soon as it can. (A schedule may also ask for a single round of the workers, so that the next
 //! transaction meets this one within an operation.)
 
-use super::actor::{Actor, SPREAD, act, engine_key};
+use super::actor::{Actor, SPREAD, Values, act, engine_key};
 use super::history::{Described, History};
 use super::policy::{EveryMiss, Phases, Still};
 use super::program::{Place, Script, State};
 use crate::random::{Random, front_of};
 use braiddb::testing::SpinningWaits;
 use braiddb::worker::{Step, Worker, WorkerOptions};
-use braiddb::{ConcurrencyControl, Database, Error, Index, IndexKind, Options, Result, Table, Txn};
+use braiddb::{
+    ConcurrencyControl, Database, Error, Index, IndexKind, Options, ProjectionOptions, Result, Table, Txn,
+};
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
@@ -71,6 +73,8 @@ pub struct Variant {
     pub has_indexes: bool,
     /// Operations run where they are polled.
     pub in_place: bool,
+    /// Scans read columns beside the tables, where the scheme has snapshots to read them by.
+    pub by_columns: bool,
 }
 
 impl Variant {
@@ -79,17 +83,21 @@ impl Variant {
         const ONE_OF_FOUR: u64 = 25;
         let mut random = Random::new(seed ^ 0x1d_97ac);
         let (has_indexes, in_place) = (random.chance(ONE_OF_FOUR), random.chance(ONE_OF_FOUR));
-        Variant { declares: seed.is_multiple_of(2), has_indexes, in_place }
+        let by_columns = random.chance(ONE_OF_FOUR);
+        Variant { declares: seed.is_multiple_of(2), has_indexes, in_place, by_columns }
     }
 }
 
 impl std::fmt::Display for Schedule {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "on {} workers, pauses of {}", self.workers, self.seed)?;
-        let Variant { declares, has_indexes, in_place } = self.variant;
-        for (is_so, what) in
-            [(declares, "declaring partitions"), (has_indexes, "with indexes"), (in_place, "in place")]
-        {
+        let Variant { declares, has_indexes, in_place, by_columns } = self.variant;
+        for (is_so, what) in [
+            (declares, "declaring partitions"),
+            (has_indexes, "with indexes"),
+            (in_place, "in place"),
+            (by_columns, "by columns"),
+        ] {
             if is_so {
                 write!(f, ", {what}")?;
             }
@@ -174,6 +182,8 @@ struct Stage<'s, C: ConcurrencyControl> {
     tables: Tables,
     /// By the value, of each table, in some runs.
     indexes: Vec<ByValue>,
+    /// What scans read in some runs: of each table.
+    columns: Rc<Vec<Values<C>>>,
     /// In some runs operations run where they are polled: a frozen table without rows, to be read for that.
     idle: Option<Table<u64, i64>>,
     database: Database<C>,
@@ -215,6 +225,7 @@ impl<'s, C: ConcurrencyControl> Stage<'s, C> {
             actors,
             tables,
             indexes,
+            columns: Rc::default(),
             idle,
             database,
             fault,
@@ -233,6 +244,9 @@ impl<'s, C: ConcurrencyControl> Stage<'s, C> {
             stage.workers.push(worker);
         }
         stage.load().map_err(words)?;
+        if variant.by_columns {
+            stage.columns = Rc::new(columns(&stage.database, &stage.tables).map_err(words)?);
+        }
         Ok(stage)
     }
 
@@ -294,8 +308,10 @@ impl<'s, C: ConcurrencyControl> Stage<'s, C> {
         }
         let (transaction, tables) = (self.script.transactions[at].clone(), self.tables.clone());
         let (inside, outside) = (actor.clone(), actor.clone());
-        let (declared, idle) = (self.declared(at), self.idle);
-        let body = async move |tx: &Txn<C>| act(tx, &transaction, &tables, &declared, idle, &inside).await;
+        let (declared, idle, columns) = (self.declared(at), self.idle, self.columns.clone());
+        let body = async move |tx: &Txn<C>| {
+            act(tx, &transaction, (&tables, &columns), &declared, idle, &inside).await
+        };
         self.spawn(at, body, move |result| outside.end(result))
     }
 
@@ -429,6 +445,22 @@ impl<'s, C: ConcurrencyControl> Stage<'s, C> {
 /// An index of each table by the value.
 fn indexes<C: ConcurrencyControl>(database: &Database<C>, tables: &Tables) -> Result<Vec<ByValue>> {
     tables.iter().map(|table| database.index(*table, "by value", |_, value| Some(value))).collect()
+}
+
+/// Columns of the rows that there are of each table, a few in a block; none, if the scheme has no snapshots.
+fn columns<C: ConcurrencyControl>(database: &Database<C>, tables: &Tables) -> Result<Vec<Values<C>>> {
+    let mut options = ProjectionOptions::default();
+    options.block_rows = 3;
+    let mut all = Vec::new();
+    for table in tables.iter() {
+        let columns =
+            database.projection_with(*table, "by columns", options.clone(), |_, value| Some((value,)))?;
+        match columns.refresh() {
+            Err(Error::NoSnapshot { .. }) => return Ok(Vec::new()),
+            refreshed => refreshed.map(|_| all.push(columns))?,
+        }
+    }
+    Ok(all)
 }
 
 /// A frozen table, to be read so that operations run in place.

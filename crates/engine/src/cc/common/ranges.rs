@@ -7,6 +7,7 @@ use crate::memory::{Charge, Memory, OutOfMemory};
 use crate::record::RecordId;
 use crate::suspend::PrefetchOnly;
 use crate::sync::atomic::{Ordering, fence};
+use std::fmt;
 use std::ops::{Bound, Range};
 use std::sync::Arc;
 
@@ -55,6 +56,26 @@ pub(in crate::cc) enum Noted {
     WithoutMarks,
 }
 
+/// Copies of rows that lie elsewhere than in records, which can tell where they may be out of date.
+pub trait Copies: fmt::Debug + Send + Sync {
+    /// Calls `found` for what may have been written within these bounds since the copies were made. To be called after the time was
+    /// drawn that the transaction commits at: whatever has drawn an earlier one is found. `found` returns false if that is enough to know; then so does this.
+    fn stale(
+        &self,
+        bounds: (Bound<&[u8]>, Bound<&[u8]>),
+        found: &mut dyn FnMut(Stale<'_>) -> Result<bool, OutOfMemory>,
+    ) -> Result<bool, OutOfMemory>;
+}
+
+/// See [`Copies::stale`].
+#[derive(Clone, Copy, Debug)]
+pub enum Stale<'w> {
+    /// The row under this key.
+    Key(&'w [u8]),
+    /// Any row between these bounds.
+    Range(Bound<&'w [u8]>, Bound<&'w [u8]>),
+}
+
 /// What is done with the records that are found when ranges are gone through again.
 pub(in crate::cc) trait Revisit {
     /// A range is gone through, which was noted as this number of all.
@@ -74,6 +95,8 @@ pub(in crate::cc) struct Ranges {
     table: Vec<u32>,
     marks: Vec<Mark>,
     bytes: Vec<u8>,
+    /// What the ranges of these numbers were read by: in ascending order.
+    copies: Vec<(usize, Arc<dyn Copies>)>,
     /// The room in all of these.
     charge: Charge,
     page: Page,
@@ -114,6 +137,7 @@ impl Ranges {
             table: Vec::new(),
             marks: Vec::new(),
             bytes: Vec::new(),
+            copies: Vec::new(),
             charge: Charge::new(memory),
             page: Page::default(),
         }
@@ -146,6 +170,25 @@ impl Ranges {
             self.enter_in_table(self.ranges.len() - 1);
         }
         Ok(if has_marks { Noted::WithMarks } else { Noted::WithoutMarks })
+    }
+
+    /// Notes a range that was read by copies, once. No marks say whether the same keys are there, so nothing is left in the index: the
+    /// transaction counts as a reader of everything. The copies are not charged.
+    pub(in crate::cc) fn note_copies(
+        &mut self,
+        scanned: &Scanned<'_>,
+        copies: Arc<dyn Copies>,
+    ) -> Result<(), OutOfMemory> {
+        if self.copies.len() == self.copies.capacity() {
+            self.charge.grow(&mut self.copies, 1, RANGES_FIRST)?;
+        }
+        let number = self.ranges.len();
+        self.note(scanned, || false)?;
+        // (A range that had been noted before is looked after as it was then: what was read is of the same snapshot.)
+        if number < self.ranges.len() {
+            self.copies.push((number, copies));
+        }
+        Ok(())
     }
 
     /// Makes room for one more range with these bounds.
@@ -238,6 +281,7 @@ impl Ranges {
         self.charge.clear(&mut self.table, 4 * RANGES_KEPT);
         self.charge.clear(&mut self.marks, MARKS_MAX);
         self.charge.clear(&mut self.bytes, BYTES_KEPT);
+        self.charge.clear(&mut self.copies, RANGES_KEPT);
         if self.page.marks.capacity() > MARKS_MAX {
             self.page.marks = Vec::new();
         }
@@ -295,6 +339,18 @@ impl Ranges {
                 continue;
             }
             revisit.begin(i);
+            if let Ok(at) = self.copies.binary_search_by_key(&i, |(number, _)| *number) {
+                let (bounds, page) = (range.bounds(&self.bytes), &mut self.page);
+                page.is_marking = false;
+                let mut look = |stale: Stale<'_>| {
+                    // SAFETY: as above; the bytes of keys are alive during the call.
+                    unsafe { look_again(index, stale, page, revisit) }
+                };
+                if !self.copies[at].1.stale(bounds, &mut look)? {
+                    return Ok(false);
+                }
+                continue;
+            }
             let mut attempts = 0..WALKS_MAX;
             loop {
                 // SAFETY: as above.
@@ -348,6 +404,30 @@ impl Ranges {
             }
         };
         Ok(if is_unchanged { Walked::Unchanged } else { Walked::Changed })
+    }
+}
+
+/// Gives what is there now of what may have been written to `revisit`; returns false if that has said that it is enough.
+///
+/// # Safety
+/// As `walk_through`.
+unsafe fn look_again(
+    index: &TableIndex,
+    stale: Stale<'_>,
+    page: &mut Page,
+    revisit: &mut impl Revisit,
+) -> Result<bool, OutOfMemory> {
+    match stale {
+        Stale::Key(key) => {
+            // SAFETY: by the caller's promise.
+            let found = unsafe { index.look(&Key::new(key), page) };
+            revisit.found(found.as_slice())
+        }
+        Stale::Range(from, to) => {
+            let from = from.map(Key::new);
+            // SAFETY: by the caller's promise.
+            unsafe { walk_through(index, from.as_ref(), to, false, page, revisit) }
+        }
     }
 }
 

@@ -33,8 +33,8 @@ mod undone;
 mod write;
 
 use super::{
-    Abort, Change, Changed, ConcurrencyControl, Declared, Env, Holder, Intent, NotBegun, Reads, Refused,
-    Scanned, Target, Waits, Written,
+    Abort, Change, Changed, ConcurrencyControl, Copies, Declared, Env, Holder, Intent, NotBegun, Reads,
+    Refused, Scanned, Target, Waits, Written,
 };
 use crate::cc::common::participant::Participant;
 use crate::cc::common::registry::{FIRST, Floor, Registry};
@@ -427,6 +427,10 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
 
     fn reads_freely(txn: &Txn<T>) -> bool {
         T::reads_freely(&txn.reads)
+    }
+
+    fn read_copies(txn: &mut Txn<T>, scanned: &Scanned<'_>, copies: Arc<dyn Copies>) -> bool {
+        T::read_copies(&mut txn.reads, scanned, copies)
     }
 
     fn snapshot_timestamp(txn: &Txn<T>) -> u64 {

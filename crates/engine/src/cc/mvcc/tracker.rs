@@ -1,7 +1,7 @@
 //! What a multi-version scheme adds to snapshots: nothing, or the tracking that makes them serializable.
 
 use super::{Env, Mvcc, Txn};
-use crate::cc::{Abort, Scanned, Target};
+use crate::cc::{Abort, Copies, Scanned, Target};
 use crate::memory::{Memory, OutOfMemory};
 use crate::record::{Slot, Timestamp, Version};
 use crate::suspend::Suspend;
@@ -64,6 +64,13 @@ pub trait Tracker: Sized + Send + Sync + 'static {
     /// Whether nothing depends on what the transaction reads.
     fn reads_freely(reads: &Self::Reads) -> bool {
         let _ = reads;
+        false
+    }
+
+    /// The transaction knows which rows there are in a range by copies that are as of its snapshot. Returns false if it must not, as it does
+    /// not read as of a snapshot alone.
+    fn read_copies(reads: &mut Self::Reads, scanned: &Scanned<'_>, copies: Arc<dyn Copies>) -> bool {
+        let _ = (reads, scanned, copies);
         false
     }
 

@@ -23,7 +23,7 @@ mod steps;
 mod validation;
 
 use super::mvcc::{Mvcc, Tracker, Txn};
-use super::{Abort, Env, Scanned};
+use super::{Abort, Copies, Env, Scanned};
 use crate::memory::Memory;
 use crate::profile::Activity;
 use crate::record::{Slot, Timestamp, Version};
@@ -103,6 +103,11 @@ impl<R: Rules> Tracker for SerialSafetyNet<R> {
 
     fn read_range(reads: &mut ReadSet, scanned: &Scanned<'_>) -> bool {
         R::read_range(reads, scanned)
+    }
+
+    fn read_copies(reads: &mut ReadSet, scanned: &Scanned<'_>, copies: Arc<dyn Copies>) -> bool {
+        R::read_copies(reads, scanned, copies);
+        true
     }
 
     fn declare_read_only(env: Env<'_, Mvcc<Self>>, txn: &mut Txn<Self>) {

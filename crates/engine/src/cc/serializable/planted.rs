@@ -5,9 +5,10 @@ use super::ReadSet;
 use super::reads::ReadRecord;
 use super::steps::{Open, Order, Proven, Rules, Scope, is_undisturbed};
 use crate::cc::mvcc::Overwritten;
-use crate::cc::{Abort, Scanned};
+use crate::cc::{Abort, Copies, Scanned};
 use crate::memory::OutOfMemory;
 use crate::record::{Slot, Timestamp};
+use crate::sync::Arc;
 
 /// Nothing is planted.
 pub const NONE: u32 = 0;
@@ -57,6 +58,8 @@ bugs! {
     OVERWRITER_NOT_FOLLOWED = 17;
     /// A transaction that has changed what was committed after its snapshot is ordered before that.
     LATE_ORDERED_EARLY = 18;
+    /// Reads of copies of rows leave no trace.
+    COPIES_UNTRACKED = 19;
 }
 
 /// Nothing is wrong with it: the logs are small, so that they wrap around in a test.
@@ -80,6 +83,12 @@ impl<const BUG: u32> Rules for Erring<BUG> {
 
     fn read_range(reads: &mut ReadSet, scanned: &Scanned<'_>) -> bool {
         (BUG == ABSENCE_UNTRACKED && scanned.marks.is_empty()) || reads.push_range(scanned)
+    }
+
+    fn read_copies(reads: &mut ReadSet, scanned: &Scanned<'_>, copies: Arc<dyn Copies>) {
+        if BUG != COPIES_UNTRACKED {
+            reads.push_copies(scanned, copies);
+        }
     }
 
     fn open_untracked(env: Scope<'_, Self>, txn: &mut Open<Self>) {

@@ -1,7 +1,7 @@
 //! What a transaction has read: the versions of records, and the ranges of keys it has gone through.
 
 use crate::cc::Scanned;
-use crate::cc::common::ranges::{Noted, Ranges, Revisit};
+use crate::cc::common::ranges::{Copies, Noted, Ranges, Revisit};
 use crate::memory::{Charge, Memory, OutOfMemory};
 use crate::record::{RecordId, Slot, Timestamp, Version};
 use std::sync::Arc;
@@ -127,6 +127,17 @@ impl ReadSet {
                 self.set_full();
                 false
             }
+        }
+    }
+
+    /// Notes a range that was read by copies of its rows.
+    pub(super) fn push_copies(&mut self, scanned: &Scanned<'_>, copies: Arc<dyn Copies>) {
+        if self.is_untracked {
+            return;
+        }
+        self.is_coarse = true;
+        if let Err(OutOfMemory) = self.ranges.note_copies(scanned, copies) {
+            self.set_full();
         }
     }
 

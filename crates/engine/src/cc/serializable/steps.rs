@@ -6,10 +6,11 @@ use super::reader_log::{Readers, id_of};
 use super::reads::{ReadRecord, ReadSet};
 use super::{SerialSafetyNet, lock};
 use crate::cc::mvcc::{Mvcc, Overwritten, Txn};
-use crate::cc::{Abort, Env, Scanned};
+use crate::cc::{Abort, Copies, Env, Scanned};
 use crate::index::Index;
 use crate::memory::OutOfMemory;
 use crate::record::{Slot, Timestamp, VersionKind};
+use crate::sync::Arc;
 use crate::sync::atomic::{Ordering, fence};
 
 pub(super) type Scope<'e, R> = Env<'e, Mvcc<SerialSafetyNet<R>>>;
@@ -229,6 +230,11 @@ pub trait Rules: Sized + Send + Sync + 'static {
     /// See [`Tracker::read_range`](crate::cc::mvcc::Tracker::read_range).
     fn read_range(reads: &mut ReadSet, scanned: &Scanned<'_>) -> bool {
         reads.push_range(scanned)
+    }
+
+    /// See [`Tracker::read_copies`](crate::cc::mvcc::Tracker::read_copies).
+    fn read_copies(reads: &mut ReadSet, scanned: &Scanned<'_>, copies: Arc<dyn Copies>) {
+        reads.push_copies(scanned, copies);
     }
 
     /// Announces the snapshot of a transaction that is not tracked.
