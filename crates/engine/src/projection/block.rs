@@ -10,7 +10,13 @@ use crate::sync::Arc;
 use crate::sync::unmodelled::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::sync::unmodelled::{Mutex, lock};
 use std::collections::BTreeSet;
-use std::ops::Range;
+use std::ops::{Bound, RangeBounds};
+
+/// A range of encoded keys.
+pub(super) type Bounds<'b> = (Bound<&'b [u8]>, Bound<&'b [u8]>);
+
+/// Every key.
+pub(super) const EVERY_KEY: Bounds<'_> = (Bound::Unbounded, Bound::Unbounded);
 
 /// Rows, column by column, with their memory in the account.
 pub(super) struct Rows<R: Columns> {
@@ -38,14 +44,6 @@ impl<R: Columns> Rows<R> {
         self.make_room((Self::row_bytes() + R::heap_bytes(&row) + key.len()) as u64)?;
         self.keys.push(key);
         R::push(row, &mut self.columns);
-        Ok(())
-    }
-
-    pub(super) fn append(&mut self, from: &Rows<R>, rows: Range<usize>) -> Result<(), OutOfMemory> {
-        let lengths = from.keys.bytes_of(&rows) + R::heap_bytes_of(&from.columns, &rows);
-        self.make_room((rows.len() * Self::row_bytes() + lengths) as u64)?;
-        self.keys.append(&from.keys, rows.clone());
-        R::append(&mut self.columns, &from.columns, rows);
         Ok(())
     }
 
@@ -135,14 +133,18 @@ const NOTHING: u32 = 0;
 const SOME: u32 = 1;
 const ALL: u32 = 2;
 
-/// What a scan of a block has to look at in the table.
+/// What has to be looked at in the table.
 pub(super) enum Changed {
+    /// Nothing more.
     Nothing,
-    /// The rows under these keys.
+    /// The rows under these keys, and perhaps others behind them.
     Some(Vec<Box<[u8]>>),
     /// The whole range.
     All,
 }
+
+/// As many keys are read from the changes at once, at most.
+pub(super) const KEYS_AT_ONCE: usize = 64;
 
 /// Bytes that an entry of the set takes beside its key's, roughly.
 const ENTRY_BYTES: usize = 48;
@@ -185,14 +187,42 @@ impl Changes {
         self.charged.give_back(self.charged.bytes());
     }
 
-    pub(super) fn get(&self) -> Changed {
+    /// The first keys of a range that were noted, [`KEYS_AT_ONCE`] at most.
+    pub(super) fn next(&self, (from, to): Bounds<'_>) -> Changed {
         if self.is_empty() {
             return Changed::Nothing;
         }
         let keys = lock(&self.keys);
-        match self.state.load(Ordering::Acquire) {
-            ALL => Changed::All,
-            _ => Changed::Some(keys.iter().cloned().collect()),
+        if self.state.load(Ordering::Acquire) == ALL {
+            return Changed::All;
+        }
+        // (A range may end before it begins.)
+        let within = keys
+            .range::<[u8], _>((from, Bound::Unbounded))
+            .take_while(|key| (Bound::Unbounded, to).contains(&***key));
+        let next: Vec<_> = within.take(KEYS_AT_ONCE).cloned().collect();
+        if next.is_empty() { Changed::Nothing } else { Changed::Some(next) }
+    }
+
+    /// All of a range, as `next` returns it, until `f` says that it is enough; then it returns false.
+    pub(super) fn try_each<E>(
+        &self,
+        (from, to): Bounds<'_>,
+        mut f: impl FnMut(&Changed) -> Result<bool, E>,
+    ) -> Result<bool, E> {
+        let mut from = from.map(Box::<[u8]>::from);
+        loop {
+            let changed = self.next((from.as_ref().map(|key| &**key), to));
+            let last = match &changed {
+                Changed::Nothing => return Ok(true),
+                Changed::Some(keys) => keys.last().cloned(),
+                Changed::All => None,
+            };
+            match (f(&changed)?, last) {
+                (false, _) => return Ok(false),
+                (true, None) => return Ok(true),
+                (true, Some(last)) => from = Bound::Excluded(last),
+            }
         }
     }
 }
@@ -250,10 +280,10 @@ mod tests {
         let note = |key: u64| block.changes.note(&key.to_be_bytes());
         [3, 3, 9].into_iter().for_each(note);
         assert!(memory.used_bytes(Kind::Other) > built);
-        let Changed::Some(keys) = block.changes.get() else { panic!("two keys") };
+        let Changed::Some(keys) = block.changes.next(EVERY_KEY) else { panic!("two keys") };
         assert_eq!(keys, [3u64, 9].map(|key| Box::from(key.to_be_bytes())));
         note(4);
-        assert!(matches!(block.changes.get(), Changed::All));
+        assert!(matches!(block.changes.next(EVERY_KEY), Changed::All));
         assert_eq!(memory.used_bytes(Kind::Other), built);
         drop(block);
         assert_eq!(memory.used_bytes(Kind::Other), before);
@@ -270,7 +300,7 @@ mod tests {
         let mut rows = Rows::<(u64,)>::new(&memory, true);
         assert_eq!(rows.push(&[0; 8], (1,)), Err(OutOfMemory));
         block.changes.note(b"a key");
-        assert!(matches!(block.changes.get(), Changed::All));
+        assert!(matches!(block.changes.next(EVERY_KEY), Changed::All));
         memory.release(Kind::Other, all);
         drop((block, rows));
         assert_eq!(memory.used_bytes(Kind::Other), before);

@@ -18,8 +18,6 @@ pub trait Columns: Send + Sync + 'static {
     #[doc(hidden)]
     fn push(row: Self, to: &mut Self::Vectors);
     #[doc(hidden)]
-    fn append(to: &mut Self::Vectors, from: &Self::Vectors, rows: Range<usize>);
-    #[doc(hidden)]
     fn clear(vectors: &mut Self::Vectors);
     /// Gives back what a vector has room for and does not need; returns what they take.
     #[doc(hidden)]
@@ -27,9 +25,6 @@ pub trait Columns: Send + Sync + 'static {
     /// What the values of a row take beyond their own size.
     #[doc(hidden)]
     fn heap_bytes(row: &Self) -> usize;
-    /// What those of some rows take beyond that.
-    #[doc(hidden)]
-    fn heap_bytes_of(vectors: &Self::Vectors, rows: &Range<usize>) -> usize;
     #[doc(hidden)]
     fn slices(vectors: &Self::Vectors, rows: Range<usize>) -> Self::Slices<'_>;
     #[doc(hidden)]
@@ -49,15 +44,11 @@ pub trait Column: Send + Sync + 'static {
     #[doc(hidden)]
     fn push(value: Self, to: &mut Self::Vector);
     #[doc(hidden)]
-    fn append(to: &mut Self::Vector, from: &Self::Vector, rows: Range<usize>);
-    #[doc(hidden)]
     fn clear(vector: &mut Self::Vector);
     #[doc(hidden)]
     fn shrink(vector: &mut Self::Vector) -> usize;
     #[doc(hidden)]
     fn heap_bytes(value: &Self) -> usize;
-    #[doc(hidden)]
-    fn heap_bytes_of(vector: &Self::Vector, rows: &Range<usize>) -> usize;
     #[doc(hidden)]
     fn slice(vector: &Self::Vector, rows: Range<usize>) -> Self::Slice<'_>;
     #[doc(hidden)]
@@ -72,9 +63,6 @@ impl<T: Copy + PartialOrd + Send + Sync + 'static> Column for T {
     fn push(value: T, to: &mut Vec<T>) {
         to.push(value);
     }
-    fn append(to: &mut Vec<T>, from: &Vec<T>, rows: Range<usize>) {
-        to.extend_from_slice(&from[rows]);
-    }
     fn clear(vector: &mut Vec<T>) {
         vector.clear();
     }
@@ -83,9 +71,6 @@ impl<T: Copy + PartialOrd + Send + Sync + 'static> Column for T {
         vector.capacity() * size_of::<T>()
     }
     fn heap_bytes(_: &T) -> usize {
-        0
-    }
-    fn heap_bytes_of(_: &Vec<T>, _: &Range<usize>) -> usize {
         0
     }
     fn slice(vector: &Vec<T>, rows: Range<usize>) -> &[T] {
@@ -166,9 +151,6 @@ macro_rules! tuple {
             fn push(row: Self, to: &mut Self::Vectors) {
                 $($T::push(row.$n, &mut to.$n);)+
             }
-            fn append(to: &mut Self::Vectors, from: &Self::Vectors, rows: Range<usize>) {
-                $($T::append(&mut to.$n, &from.$n, rows.clone());)+
-            }
             fn clear(vectors: &mut Self::Vectors) {
                 $($T::clear(&mut vectors.$n);)+
             }
@@ -177,9 +159,6 @@ macro_rules! tuple {
             }
             fn heap_bytes(row: &Self) -> usize {
                 0 $(+ $T::heap_bytes(&row.$n))+
-            }
-            fn heap_bytes_of(vectors: &Self::Vectors, rows: &Range<usize>) -> usize {
-                0 $(+ $T::heap_bytes_of(&vectors.$n, rows))+
             }
             fn slices(vectors: &Self::Vectors, rows: Range<usize>) -> Self::Slices<'_> {
                 ($($T::slice(&vectors.$n, rows.clone()),)+)
@@ -217,11 +196,6 @@ impl<T: Column, const N: usize> Columns for [T; N] {
             T::push(value, column);
         }
     }
-    fn append(to: &mut Self::Vectors, from: &Self::Vectors, rows: Range<usize>) {
-        for (to, from) in to.iter_mut().zip(from) {
-            T::append(to, from, rows.clone());
-        }
-    }
     fn clear(vectors: &mut Self::Vectors) {
         vectors.iter_mut().for_each(T::clear);
     }
@@ -230,9 +204,6 @@ impl<T: Column, const N: usize> Columns for [T; N] {
     }
     fn heap_bytes(row: &Self) -> usize {
         row.iter().map(T::heap_bytes).sum()
-    }
-    fn heap_bytes_of(vectors: &Self::Vectors, rows: &Range<usize>) -> usize {
-        vectors.iter().map(|column| T::heap_bytes_of(column, rows)).sum()
     }
     fn slices(vectors: &Self::Vectors, rows: Range<usize>) -> Self::Slices<'_> {
         std::array::from_fn(|n| T::slice(&vectors[n], rows.clone()))

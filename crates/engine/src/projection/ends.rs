@@ -16,11 +16,6 @@ impl Ends {
         self.begin(row)..self.0[row]
     }
 
-    /// The bytes of some values.
-    pub(super) fn span_of(&self, rows: &Range<usize>) -> Range<usize> {
-        self.begin(rows.start)..self.begin(rows.end)
-    }
-
     fn begin(&self, row: usize) -> usize {
         row.checked_sub(1).map_or(0, |before| self.0[before])
     }
@@ -33,13 +28,6 @@ impl Ends {
     /// A value of so many bytes behind the others.
     pub(super) fn push(&mut self, bytes: usize) {
         self.0.push(self.begin(self.len()) + bytes);
-    }
-
-    /// Some values of another list behind these.
-    pub(super) fn append(&mut self, from: &Ends, rows: Range<usize>) {
-        let end = self.begin(self.len());
-        let (ends, begin) = from.of(rows);
-        self.0.extend(ends.iter().map(|other| other - begin + end));
     }
 
     pub(super) fn clear(&mut self) {

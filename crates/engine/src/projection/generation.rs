@@ -3,18 +3,16 @@
 //! Invariants: the first block begins before all keys and each next one behind the one before, so every key is in the range of one
 //! block. While a generation is being built, writes are noted in it and in the present one; blocks that both have are the same.
 
-use super::block::{Block, Changed};
+use super::block::{Block, Bounds, Changed, EVERY_KEY};
 use super::columns::Columns;
 use crate::cc::{Copies, Stale};
 use crate::memory::{Memory, OutOfMemory};
 use crate::sync::Arc;
 use crate::sync::unmodelled::atomic::{AtomicBool, Ordering};
+use std::convert::Infallible;
 use std::fmt;
-use std::ops::{Bound, RangeBounds};
+use std::ops::Bound;
 use std::sync::{PoisonError, RwLock};
-
-/// A range of encoded keys.
-type Bounds<'b> = (Bound<&'b [u8]>, Bound<&'b [u8]>);
 
 pub(super) struct Generation<R: Columns> {
     /// The first eight bytes of where each block begins: most searches need no more.
@@ -91,17 +89,16 @@ impl<R: Columns> Copies for Generation<R> {
             if !begins_within(&block.first, to) {
                 break;
             }
-            let goes_on = match block.changes.get() {
-                Changed::Nothing => true,
+            let goes_on = block.changes.try_each((from, to), |changed| match changed {
+                Changed::Nothing => Ok(true),
                 Changed::Some(keys) => {
-                    let mut within = keys.iter().filter(|key| (from, to).contains(&***key));
-                    within.try_fold(true, |goes_on, key| Ok(goes_on && found(Stale::Key(key))?))?
+                    keys.iter().try_fold(true, |goes_on, key| Ok(goes_on && found(Stale::Key(key))?))
                 }
                 Changed::All => {
                     let (from, to) = self.clip(number, &block.first, (from, to));
-                    found(Stale::Range(from, to))?
+                    found(Stale::Range(from, to))
                 }
-            };
+            })?;
             if !goes_on {
                 return Ok(false);
             }
@@ -183,16 +180,20 @@ impl<R: Columns> Generation<R> {
     /// Notes in `built`, whose blocks may begin elsewhere, what is noted here.
     fn hand_over(&self, built: &Generation<R>) {
         for (number, block) in self.blocks.iter().enumerate() {
-            match block.changes.get() {
-                Changed::Nothing => {}
-                Changed::Some(keys) => keys.iter().for_each(|key| built.note(key)),
-                Changed::All => {
-                    let end = self.blocks.get(number + 1).map(|next| &next.first);
-                    let meets = |of: &&Arc<Block<R>>| end.is_none_or(|end| of.first < *end);
-                    let from = built.find(&block.first);
-                    built.blocks[from..].iter().take_while(meets).for_each(|of| of.changes.note_all());
+            let noted: Result<bool, Infallible> = block.changes.try_each(EVERY_KEY, |changed| {
+                match changed {
+                    Changed::Nothing => {}
+                    Changed::Some(keys) => keys.iter().for_each(|key| built.note(key)),
+                    Changed::All => {
+                        let end = self.blocks.get(number + 1).map(|next| &next.first);
+                        let meets = |of: &&Arc<Block<R>>| end.is_none_or(|end| of.first < *end);
+                        let from = built.find(&block.first);
+                        built.blocks[from..].iter().take_while(meets).for_each(|of| of.changes.note_all());
+                    }
                 }
-            }
+                Ok(true)
+            });
+            debug_assert_eq!(noted, Ok(true));
         }
     }
 }
@@ -242,7 +243,7 @@ mod tests {
             all.note(written.as_bytes());
             all.publish(generation(&memory, &["", "f", "n"], 8));
             let present = all.present();
-            let is_all = |block: &Arc<Block<_>>| matches!(block.changes.get(), Changed::All);
+            let is_all = |block: &Arc<Block<_>>| matches!(block.changes.next(EVERY_KEY), Changed::All);
             let found: String =
                 present.blocks.iter().map(|block| if is_all(block) { '1' } else { '0' }).collect();
             assert_eq!(found, expected, "{written}");
@@ -259,7 +260,7 @@ mod tests {
         all.note(b"x");
         all.note(b"y");
         all.publish(generation(&memory, &["", "f", "m", "s"], 8));
-        let changed = |block: usize| all.present().blocks[block].changes.get();
+        let changed = |block: usize| all.present().blocks[block].changes.next(EVERY_KEY);
         assert!(matches!(changed(0), Changed::Some(keys) if keys == [Box::from(*b"a")]));
         assert!(matches!(changed(1), Changed::Nothing));
         assert!(matches!((changed(2), changed(3)), (Changed::All, Changed::All)));

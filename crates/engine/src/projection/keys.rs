@@ -2,7 +2,6 @@
 
 use super::ends::Ends;
 use std::cmp::Ordering;
-use std::ops::Range;
 
 /// Keys of eight bytes as the numbers that sort like them, others one behind the other.
 #[derive(Debug)]
@@ -75,26 +74,6 @@ impl Keys {
         row < self.len() && self.get(row, &mut [0; 8]) == key
     }
 
-    /// Adds those of some rows of `from`.
-    pub(super) fn append(&mut self, from: &Keys, rows: Range<usize>) {
-        match (self, from) {
-            (Keys::Words(to), Keys::Words(from)) => to.extend_from_slice(&from[rows]),
-            (Keys::Bytes { ends, bytes }, Keys::Bytes { ends: from_ends, bytes: from }) => {
-                bytes.extend_from_slice(&from[from_ends.span_of(&rows)]);
-                ends.append(from_ends, rows);
-            }
-            (to, from) => rows.for_each(|row| to.push(from.get(row, &mut [0; 8]))),
-        }
-    }
-
-    /// What some of them take beyond eight bytes each.
-    pub(super) fn bytes_of(&self, rows: &Range<usize>) -> usize {
-        match self {
-            Keys::Words(_) => 0,
-            Keys::Bytes { ends, .. } => ends.span_of(rows).len(),
-        }
-    }
-
     pub(super) fn clear(&mut self) {
         match self {
             Keys::Words(words) => words.clear(),
@@ -128,12 +107,12 @@ fn word(key: &[u8]) -> u64 {
 mod tests {
     use super::*;
 
-    /// Both forms keep, find and copy keys alike.
+    /// Both forms keep and find keys alike.
     #[test]
     fn both_forms() {
         let numbers = [3u64, 5, 1 << 40, u64::MAX];
         for are_words in [true, false] {
-            let (mut keys, mut part) = (Keys::new(are_words), Keys::new(are_words));
+            let mut keys = Keys::new(are_words);
             numbers.iter().for_each(|number| keys.push(&number.to_be_bytes()));
             for (row, number) in numbers.iter().enumerate() {
                 assert_eq!(keys.get(row, &mut [0; 8]), number.to_be_bytes());
@@ -142,10 +121,8 @@ mod tests {
             }
             assert_eq!([keys.below(&4u64.to_be_bytes()), keys.below(b""), keys.below(&[0xff; 9])], [1, 0, 4]);
             assert!(!keys.is(4, b""));
-            part.append(&keys, 1..3);
-            assert_eq!((part.len(), part.get(1, &mut [0; 8])), (2, &(1u64 << 40).to_be_bytes()[..]));
-            part.clear();
-            assert_eq!((part.len(), part.below(b"x")), (0, 0));
+            keys.clear();
+            assert_eq!((keys.len(), keys.below(b"x")), (0, 0));
         }
     }
 }

@@ -185,7 +185,7 @@ pub(super) async fn fill<R: Columns, C: ConcurrencyControl>(
 }
 
 /// The least key that is greater, if there is one.
-fn successor(mut key: Vec<u8>, is_fixed8: bool) -> Option<Vec<u8>> {
+pub(super) fn successor(mut key: Vec<u8>, is_fixed8: bool) -> Option<Vec<u8>> {
     if !is_fixed8 {
         key.push(0);
         return Some(key);

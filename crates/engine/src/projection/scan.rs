@@ -1,10 +1,10 @@
 //! Scans of columns, batch by batch.
 
-use super::block::{Changed, Rows};
+use super::block::{Changed, KEYS_AT_ONCE, Rows};
 use super::columns::Columns;
 use super::generation::{Generation, begins_within};
 use super::keys::Keys;
-use super::refresh::fill;
+use super::refresh::{fill, successor};
 use super::{Inner, Projection};
 use crate::cc::{ConcurrencyControl, Scanned, Serializable};
 use crate::error::{Error, Result};
@@ -119,7 +119,7 @@ pub struct AsyncProjectionScan<'t, K, V: ?Sized, R: Columns, C: ConcurrencyContr
     rest: Option<Vec<u8>>,
     /// What is left of a block in which rows were written.
     patch: Option<Patch<'t>>,
-    /// The rows of a batch that are not all in a block.
+    /// The rows of a batch that are not in a block.
     merged: Rows<R>,
     from: Bound<Vec<u8>>,
     to: Bound<Vec<u8>>,
@@ -134,24 +134,26 @@ impl<K, V: ?Sized, R: Columns, C: ConcurrencyControl> fmt::Debug for AsyncProjec
 /// A block in which rows were written.
 struct Patch<'t> {
     at: usize,
-    /// The keys of those.
-    keys: Vec<Box<[u8]>>,
-    /// How many of them have been in a batch,
-    patched: usize,
-    /// and of the next of them, as far as they have been looked for, how many keys of the block are less, and what the table has.
-    found: VecDeque<(usize, Option<&'t [u8]>)>,
-    /// How many rows of the block have been in a batch.
-    done: usize,
+    /// What is left of the rows of the block that are wanted.
+    rows: Range<usize>,
+    /// The next keys that were written, in order.
+    found: VecDeque<Written<'t>>,
+    /// Where those begin that have still to be looked for,
+    from: Bound<Vec<u8>>,
+    /// if there may be some.
+    has_more: bool,
 }
 
-/// As many rows without a change between them are a batch of their own; fewer are copied.
-const UNCOPIED_ROWS_MIN: usize = 256;
-/// A batch that is copied has about as many rows at most, so that it stays in a cache, and takes little memory.
-const COPIED_ROWS_MAX: usize = 8192;
-/// As many rows that were written are looked for together, so that their cache misses overlap.
-const LOOKED_FOR_TOGETHER: usize = 64;
+/// A key that was written.
+struct Written<'t> {
+    key: Box<[u8]>,
+    /// How many keys of the block are less.
+    place: usize,
+    /// What the table has under it.
+    value: Option<&'t [u8]>,
+}
 
-/// After as many rows others can run: some microseconds.
+/// After as many rows others can run: some microseconds. A batch that is read from the table has as many at most.
 const ROWS_AT_ONCE: usize = 8192;
 
 /// Where the rows of a batch are.
@@ -204,80 +206,127 @@ impl<K: Key, V: Value + ?Sized, R: Columns, C: ConcurrencyControl> AsyncProjecti
             if !begins_within(&block.first, as_slice(&self.to)) {
                 return Ok(None);
             }
-            match block.changes.get() {
+            match block.changes.next((as_slice(&self.from), as_slice(&self.to))) {
                 Changed::Nothing => {
                     // (If it panics, the block is still to be read.)
                     let rows = if can_match(&block.zones) { 0..block.rows.keys.len() } else { 0..0 };
                     self.at += 1;
                     return Ok(Some(Place::Block(at, rows)));
                 }
-                Changed::Some(keys) => {
-                    self.patch = Some(Patch { at, keys, patched: 0, found: VecDeque::new(), done: 0 });
+                Changed::Some(_) => {
+                    let rows = within(&block.rows.keys, &self.from, &self.to);
+                    let from = self.from.clone();
+                    self.patch = Some(Patch { at, rows, found: VecDeque::new(), from, has_more: true });
                 }
                 Changed::All => self.rest = Some(block.first.to_vec()),
             }
             self.at += 1;
         }
-        match self.patch {
-            Some(_) => self.read_patched().await.map(Some),
-            None => self.read_rest().await.map(|()| Some(Place::Merged)),
+        if self.patch.as_ref().is_some_and(|patch| patch.found.is_empty() && patch.has_more) {
+            self.look_for_written().await?;
         }
+        if self.patch.is_some() {
+            return self.patch().map(Some);
+        }
+        self.merged.clear();
+        if self.rest.is_some() {
+            self.read_rest().await?;
+        }
+        Ok(Some(Place::Merged))
     }
 
-    /// Makes the next rows ready of a block in which some were written: those without a change between them where they lie, others
-    /// copied, with those that were written as they are in the table.
-    async fn read_patched(&mut self) -> Result<Place> {
-        let AsyncProjectionScan { transaction, table, inner, generation, merged, patch, .. } = self;
-        let Patch { at, keys, patched: patched_before, found, done: done_before } =
-            patch.as_mut().expect("there is one");
-        merged.clear();
+    /// Looks in the table for the next rows of a block that were written.
+    async fn look_for_written(&mut self) -> Result<()> {
+        let AsyncProjectionScan { transaction, table, generation, patch, rest, .. } = self;
         let database = transaction.state().database;
-        let (table, rows) = (table.inner(database)?, &generation.blocks[*at].rows);
-        let (raw, full) = (RawTable::new(table, database), |OutOfMemory| inner.out_of_memory());
-        let (mut patched, mut done, mut place) = (*patched_before, *done_before, Place::Merged);
-        let mut found = std::mem::take(found);
-        while merged.keys.len() < COPIED_ROWS_MAX {
-            if found.is_empty() {
-                let next = &keys[patched..keys.len().min(patched + LOOKED_FOR_TOGETHER)];
-                let mut values = [None; LOOKED_FOR_TOGETHER];
-                raw.get_into(transaction, next, &mut values).await?;
-                found.extend(next.iter().map(|key| rows.keys.below(key)).zip(values));
+        let table = table.inner(database)?;
+        let patched = patch.as_mut().expect("there is one");
+        let block = &generation.blocks[patched.at];
+        let keys = match block.changes.next((as_slice(&patched.from), as_slice(&self.to))) {
+            Changed::Nothing => Vec::new(),
+            Changed::Some(keys) => keys,
+            Changed::All => {
+                // Since the last ones: what is behind these is read from the table.
+                let next = match patch.take().map(|patch| patch.from) {
+                    Some(Excluded(last)) => successor(last, table.kind.fixed8),
+                    Some(Included(key)) => Some(key),
+                    Some(Unbounded) | None => Some(Vec::new()),
+                };
+                *rest = next.map(|next| next.max(block.first.to_vec()));
+                return Ok(());
             }
-            let stop = found.front().map_or(rows.keys.len(), |(stop, _)| *stop);
-            if stop - done >= UNCOPIED_ROWS_MIN {
+        };
+        let mut values = [None; KEYS_AT_ONCE];
+        RawTable::new(table, database).get_into(transaction, &keys, &mut values).await?;
+        patched.has_more = keys.len() == KEYS_AT_ONCE;
+        if let Some(last) = keys.last() {
+            patched.from = Excluded(last.to_vec());
+        }
+        // (All places first, so that their cache misses overlap.)
+        let places: Vec<usize> = keys.iter().map(|key| block.rows.keys.below(key)).collect();
+        let found = keys.into_iter().zip(places).zip(values);
+        patched.found.extend(found.map(|((key, place), value)| Written { key, place, value }));
+        Ok(())
+    }
+
+    /// Makes the next rows ready of a block in which some were written: those up to the next one that was, where they lie; or as many as were,
+    /// one behind the other, as they are in the table.
+    fn patch(&mut self) -> Result<Place> {
+        let AsyncProjectionScan { transaction, table, inner, generation, merged, patch, .. } = self;
+        let patched = patch.as_mut().expect("there is one");
+        merged.clear();
+        let table = table.inner(transaction.state().database)?;
+        let keys = &generation.blocks[patched.at].rows.keys;
+        let (mut rows, mut used, mut place) = (patched.rows.clone(), 0, Place::Merged);
+        loop {
+            let next = patched.found.get(used);
+            if next.is_none() && patched.has_more {
+                break;
+            }
+            let stop = next.map_or(rows.end, |next| next.place);
+            debug_assert!((rows.start..=rows.end).contains(&stop));
+            if stop > rows.start {
                 if merged.keys.len() == 0 {
-                    place = Place::Block(*at, done..stop);
-                    done = stop;
+                    place = Place::Block(patched.at, rows.start..stop);
+                    rows.start = stop;
                 }
                 break;
             }
-            merged.append(rows, done..stop).map_err(full)?;
-            done = stop;
-            let Some((_, value)) = found.pop_front() else { break };
-            let key = &keys[patched];
-            if let Some(value) = value
-                && let Some(row) = inner.row(table, key, value)?
-            {
-                merged.push(key, row).map_err(full)?;
+            let Some(Written { key, value, .. }) = next else { break };
+            let row = value.and_then(|value| inner.row(table, key, value).transpose());
+            let pushed =
+                row.map_or(Ok(()), |row| merged.push(key, row?).map_err(|OutOfMemory| inner.out_of_memory()));
+            match pushed {
+                Ok(()) => {}
+                Err(_) if used > 0 => break, // it is tried again by itself
+                Err(error) => {
+                    patched.from = Included(key.to_vec());
+                    patched.has_more = true;
+                    patched.found.clear();
+                    return Err(error);
+                }
             }
-            done += usize::from(rows.keys.is(stop, key));
-            patched += 1;
+            rows.start += usize::from(keys.is(stop, key));
+            used += 1;
         }
-        let is_over = patched == keys.len() && done == rows.keys.len();
         // (Only now: what has failed is tried again from the same place.)
-        *patch = patch.take().filter(|_| !is_over).map(|patch| Patch { patched, found, done, ..patch });
+        patched.found.drain(..used);
+        let is_over = rows.is_empty() && patched.found.is_empty() && !patched.has_more;
+        patched.rows = rows;
+        if is_over {
+            *patch = None;
+        }
         Ok(place)
     }
 
     /// Makes the next rows ready of a range that is read from the table.
     async fn read_rest(&mut self) -> Result<()> {
-        self.merged.clear();
         let handle = self.table;
         let table = handle.inner(self.transaction.state().database)?;
         let rest = self.rest.as_ref().expect("there is one");
         let bounds = (as_slice(&self.from), as_slice(&self.to));
         let bounds = self.generation.clip(self.at - 1, rest, bounds);
-        let rows_max = self.inner.options.block_rows.min(COPIED_ROWS_MAX);
+        let rows_max = self.inner.options.block_rows.min(ROWS_AT_ONCE);
         self.rest = fill(&mut self.merged, rows_max, (self.transaction, table), bounds, &self.inner).await?;
         Ok(())
     }
