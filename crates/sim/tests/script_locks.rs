@@ -2,7 +2,7 @@
 
 use braid_sim::script::program::{Action, Busy, Seen};
 use braid_sim::script::{
-    History, Move, Outcome, Player, Schedule, Variant, count, generate, interleavings,
+    History, Move, Outcome, Player, Schedule, Variant, count, count_of_phases, generate, interleavings,
     interleavings_of_phases, parse, spec,
 };
 use braid_sim::{SCHEMES, Scheme};
@@ -151,6 +151,7 @@ fn phases_are_dealt_in() {
     let script = parse("phases", &text.replace("transaction b", "transaction b readonly"));
     let script = script.unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(interleavings_of_phases(&script).count(), 15, "6! / (4! 2!)");
+    assert_eq!(count_of_phases(&script), 15);
 }
 
 /// Proves that a parted commit stays where it is: begun and not ended, while another transaction comes and goes,

@@ -25,6 +25,9 @@ pub struct IsolationArgs {
     /// The known anomalies to run in every interleaving; all of them if none is named
     #[arg(long, value_delimiter = ',', value_parser = spec_name)]
     spec: Vec<&'static str>,
+    /// Interleavings of each known anomaly at most, evenly spread over all of them; without it, every one
+    #[arg(long, default_value_t = u64::MAX, hide_default_value = true, value_parser = clap::value_parser!(u64).range(1..))]
+    interleavings: u64,
     /// Random scripts, a seed each, under each scheme
     #[arg(long, default_value_t = 100_000)]
     random: u64,
@@ -130,7 +133,7 @@ fn check_specs(args: &IsolationArgs, scheme: Scheme, threads: usize, bar: &Progr
         let script =
             spec(name).expect("it is in the table").expect("every spec can be read, as a test shows");
         let mut failures = Vec::new();
-        let result = check_script(&scheme, &script, &mut failures);
+        let result = check_script(&scheme, &script, args.interleavings, &mut failures);
         bar.inc(1);
         (result, failures)
     };
@@ -384,6 +387,22 @@ mod tests {
         assert_eq!(&claims(&flags).random.failures[0].to_string(), what, "{again}");
         let (what, again) = broken.last().unwrap();
         assert!(what.contains(": seed ") && again.starts_with("braid sim --cc snapshot "), "{again}");
+    }
+
+    /// Proves that of more interleavings than asked for some are run, from the first to the last ones, and that no anomaly need be among them.
+    #[test]
+    fn interleavings_are_limited() {
+        let counts = |flags: &str| {
+            let args = parsed(&format!("isolation --cc snapshot --random 0 --seeds 0 {flags}"));
+            let findings = found(&args, 2);
+            assert!(findings.broken().is_empty(), "{flags}");
+            (findings.specs.interleavings(), findings.spec_anomalies())
+        };
+        let all = counts("--spec g2,p4");
+        assert_eq!(all, counts("--spec g2,p4 --interleavings 1000000"));
+        let some = counts("--spec g2,p4 --interleavings 7");
+        assert!((8..=14).contains(&some.0) && some.1 < all.1, "{some:?} of {all:?}");
+        assert_eq!(counts("--spec g2,p4 --interleavings 1"), (2, 0));
     }
 
     /// Proves that without names all specs are run, that all schemes can be asked for at once, and that names that

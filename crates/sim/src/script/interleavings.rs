@@ -26,11 +26,20 @@ fn orders(script: &Script, phases: u32) -> impl Iterator<Item = Vec<Move>> {
     })
 }
 
-/// How many interleavings there are.
+/// How many interleavings of steps there are.
 pub fn count(script: &Script) -> u64 {
+    count_orders(script, 0)
+}
+
+/// How many interleavings of steps and phases there are.
+pub fn count_of_phases(script: &Script) -> u64 {
+    count_orders(script, script.phases)
+}
+
+fn count_orders(script: &Script, phases: u32) -> u64 {
     let (mut total, mut placed) = (1u64, 0u64);
     for transaction in &script.transactions {
-        for step in 1..=transaction.steps.len() as u64 {
+        for step in 1..=turns(transaction, phases) as u64 {
             placed += 1;
             total = total * placed / step; // a binomial coefficient at each turn, hence whole
         }
@@ -62,11 +71,13 @@ fn moves(order: &[u8], steps: &[usize]) -> Vec<Move> {
 }
 
 fn serial(script: &Script, phases: u32) -> Vec<u8> {
-    // (A declared reader's commit has no phases.)
-    let phases = |transaction: &Transaction| if transaction.is_read_only { 0 } else { phases as usize };
-    let turns = |transaction: &Transaction| transaction.steps.len() + phases(transaction);
     let all = script.transactions.iter().enumerate();
-    all.flat_map(|(at, transaction)| std::iter::repeat_n(at as u8, turns(transaction))).collect()
+    all.flat_map(|(at, transaction)| std::iter::repeat_n(at as u8, turns(transaction, phases))).collect()
+}
+
+/// The turns that a transaction takes. (A declared reader's commit has no phases.)
+fn turns(transaction: &Transaction, phases: u32) -> usize {
+    transaction.steps.len() + if transaction.is_read_only { 0 } else { phases as usize }
 }
 
 /// The next permutation in lexicographic order; false: there is none.

@@ -25,7 +25,7 @@ mod tokens;
 
 pub use generate::{RandomReport, check_random, generate};
 pub use history::{Described, History, Observed, Outcome};
-pub use interleavings::{count, interleavings, interleavings_of_phases, is_serial};
+pub use interleavings::{count, count_of_phases, interleavings, interleavings_of_phases, is_serial};
 pub use oracle::{answers_hold, holds};
 pub use player::Player;
 pub use specs::{SPECS, SpecReport, SpecResult, check_script, check_specs, spec};
