@@ -3,11 +3,14 @@
 
 use super::{Planted, planted};
 use crate::cc::models::{Bench, Hand, PLANTED_SCHEDULES_MAX, check, check_both};
-use crate::cc::{Change, ConcurrencyControl};
-use crate::sync::Arc;
+use crate::cc::{Change, ConcurrencyControl, Copies, Scanned, Stale};
+use crate::memory::OutOfMemory;
 use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{Arc, Mutex, lock};
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::thread;
+use std::collections::BTreeSet;
+use std::ops::Bound;
 
 /// Each of two transactions reads what the other writes. If both commit, one has missed the other.
 fn skew<C: ConcurrencyControl>(reads_gap: bool) {
@@ -61,6 +64,73 @@ fn planted_no_validation() {
 #[should_panic(expected = "both have missed")]
 fn planted_no_rescan() {
     check(RandomScheduler::new(PLANTED_SCHEDULES_MAX), || skew::<Planted<{ planted::NO_RESCAN }>>(true));
+}
+
+/// Copies of all rows as they were at first, which is "0", and the keys that were written since.
+#[derive(Debug, Default)]
+struct Rows(Mutex<BTreeSet<u64>>);
+
+impl Copies for Rows {
+    fn stale(
+        &self,
+        _: (Bound<&[u8]>, Bound<&[u8]>),
+        found: &mut dyn FnMut(Stale<'_>) -> Result<bool, OutOfMemory>,
+    ) -> Result<bool, OutOfMemory> {
+        let keys = lock(&self.0).clone();
+        keys.iter().try_fold(true, |goes_on, key| Ok(goes_on && found(Stale::Key(&key.to_be_bytes()))?))
+    }
+}
+
+/// As `skew`, by transactions that read all rows by copies.
+fn skew_by_copies<C: ConcurrencyControl>() {
+    let bench = Arc::new(Bench::<C>::new());
+    let hand = bench.hand();
+    [1, 2].into_iter().for_each(|key| hand.commit_change(key, Change::Insert(b"0")));
+    let (copies, committed) = (Arc::new(Rows::default()), Arc::new(AtomicU64::new(0)));
+    let one = |reads: u64, writes: u64| {
+        let (bench, copies, committed) = (bench.clone(), copies.clone(), committed.clone());
+        move || {
+            let hand: Hand<'_, C> = bench.hand();
+            let mut txn = hand.begin();
+            let (index, all) = (&raw const bench.index, Bound::Unbounded);
+            let scanned =
+                Scanned { index, from: all, to: all, is_reverse: false, marks: &[], rows: 0, known: 0 };
+            assert!(C::read_copies(&mut txn, &scanned, copies.clone()));
+            let is_stale = lock(&copies.0).contains(&reads);
+            let seen = is_stale.then(|| hand.read_or_wait(&mut txn, reads, thread::yield_now)).flatten();
+            lock(&copies.0).insert(writes);
+            if hand.change(&mut txn, writes, Change::Put(b"1")).is_err() {
+                return hand.abort(txn);
+            }
+            if hand.try_commit(txn, thread::yield_now) && seen.is_none_or(|value| value == b"0") {
+                committed.fetch_add(1, Ordering::SeqCst);
+            }
+        }
+    };
+    let threads = [thread::spawn(one(1, 2)), thread::spawn(one(2, 1))];
+    threads.into_iter().for_each(|thread| thread.join().expect("its assertions hold"));
+    assert!(committed.load(Ordering::SeqCst) < 2, "both have missed the other's write");
+}
+
+/// Proves that of two transactions, each of which reads by copies what the other writes, one notices.
+#[test]
+fn readers_of_copies_meet() {
+    check_both(skew_by_copies::<Planted<{ planted::NONE }>>);
+}
+
+/// Proves that the model notices reads of copies that leave no trace.
+#[test]
+#[should_panic(expected = "both have missed")]
+fn planted_copies_untracked() {
+    let model = skew_by_copies::<Planted<{ planted::COPIES_UNTRACKED }>>;
+    check(RandomScheduler::new(PLANTED_SCHEDULES_MAX), model);
+}
+
+/// Proves that the model notices copies that are not asked again.
+#[test]
+#[should_panic(expected = "both have missed")]
+fn planted_copies_not_asked() {
+    check(RandomScheduler::new(PLANTED_SCHEDULES_MAX), skew_by_copies::<Planted<{ planted::NO_RESCAN }>>);
 }
 
 /// A transaction that has begun before the last commit, of which it sees nothing: so it has to be validated.
