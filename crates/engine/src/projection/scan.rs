@@ -138,7 +138,7 @@ struct Patch<'t> {
     rows: Range<usize>,
     /// The next keys that were written, in order.
     found: VecDeque<Written<'t>>,
-    /// Where those begin that have still to be looked for,
+    /// Where those begin that have still to be looked for (at first, where the scan does),
     from: Bound<Vec<u8>>,
     /// if there may be some.
     has_more: bool,
@@ -206,20 +206,14 @@ impl<K: Key, V: Value + ?Sized, R: Columns, C: ConcurrencyControl> AsyncProjecti
             if !begins_within(&block.first, as_slice(&self.to)) {
                 return Ok(None);
             }
-            match block.changes.next((as_slice(&self.from), as_slice(&self.to))) {
-                Changed::Nothing => {
-                    // (If it panics, the block is still to be read.)
-                    let rows = if can_match(&block.zones) { 0..block.rows.keys.len() } else { 0..0 };
-                    self.at += 1;
-                    return Ok(Some(Place::Block(at, rows)));
-                }
-                Changed::Some(_) => {
-                    let rows = within(&block.rows.keys, &self.from, &self.to);
-                    let from = self.from.clone();
-                    self.patch = Some(Patch { at, rows, found: VecDeque::new(), from, has_more: true });
-                }
-                Changed::All => self.rest = Some(block.first.to_vec()),
+            if block.changes.is_empty() {
+                // (If it panics, the block is still to be read.)
+                let rows = if can_match(&block.zones) { 0..block.rows.keys.len() } else { 0..0 };
+                self.at += 1;
+                return Ok(Some(Place::Block(at, rows)));
             }
+            let (rows, from) = (within(&block.rows.keys, &self.from, &self.to), self.from.clone());
+            self.patch = Some(Patch { at, rows, found: VecDeque::new(), from, has_more: true });
             self.at += 1;
         }
         if self.patch.as_ref().is_some_and(|patch| patch.found.is_empty() && patch.has_more) {
@@ -246,13 +240,12 @@ impl<K: Key, V: Value + ?Sized, R: Columns, C: ConcurrencyControl> AsyncProjecti
             Changed::Nothing => Vec::new(),
             Changed::Some(keys) => keys,
             Changed::All => {
-                // Since the last ones: what is behind these is read from the table.
-                let next = match patch.take().map(|patch| patch.from) {
+                // Perhaps only since the last keys: what is behind these is read from the table.
+                *rest = match patch.take().map(|patch| patch.from).filter(|from| *from != self.from) {
                     Some(Excluded(last)) => successor(last, table.kind.fixed8),
                     Some(Included(key)) => Some(key),
-                    Some(Unbounded) | None => Some(Vec::new()),
+                    Some(Unbounded) | None => Some(block.first.to_vec()),
                 };
-                *rest = next.map(|next| next.max(block.first.to_vec()));
                 return Ok(());
             }
         };
