@@ -255,3 +255,24 @@ fn futures_that_are_dropped() {
     });
     assert_eq!(found.unwrap(), (0..40).chain([100]).collect::<Vec<u64>>());
 }
+
+/// A transaction scans so many ranges that there is no memory to note more: it cannot commit what it writes, and all is given back.
+#[test]
+fn more_ranges_than_there_is_memory_for() {
+    let options = Options { memory_limit_bytes: 16 << 20, ..options() };
+    let db = Database::in_memory(options).unwrap();
+    let table: Numbers = db.table("numbers").unwrap();
+    let projection = db.projection(table, "columns", |_, value| Some((value,))).unwrap();
+    fill(&db, table, 0..100);
+    projection.refresh().unwrap();
+    let before = db.statistics().memory.total_bytes();
+    let tx = db.begin().unwrap();
+    for from in 0..500_000u64 {
+        drop(projection.scan(&tx, from..from + 7).unwrap());
+    }
+    let more = db.statistics().memory.total_bytes() - before;
+    tx.put(table, 1, 1).unwrap();
+    assert!(matches!(tx.commit(), Err(Error::OutOfMemory { .. })), "{more} bytes");
+    assert!(db.statistics().memory.total_bytes() < before + (1 << 20));
+    assert_eq!(sum(&projection, &reader(&db), ..), (0..100).sum::<i64>());
+}
