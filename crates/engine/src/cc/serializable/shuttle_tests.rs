@@ -12,21 +12,19 @@ use shuttle::thread;
 use std::collections::BTreeSet;
 use std::ops::Bound;
 
-/// Each of two transactions reads what the other writes. If both commit, one has missed the other.
-fn skew<C: ConcurrencyControl>(reads_gap: bool) {
-    let bench = Arc::new(Bench::<C>::new());
-    if !reads_gap {
-        let hand = bench.hand();
-        hand.commit_change(1, Change::Insert(b"0"));
-        hand.commit_change(2, Change::Insert(b"0"));
-    }
+/// Each of two transactions reads what the other writes. If both commit, one has missed the other. `read` reads the first key, before
+/// the second is written.
+fn neither_is_missed<C: ConcurrencyControl>(
+    bench: &Arc<Bench<C>>,
+    read: impl Fn(&Hand<'_, C>, &mut C::Txn, u64, u64) -> Option<Vec<u8>> + Clone + Send + 'static,
+) {
     let committed = Arc::new(AtomicU64::new(0));
     let one = |reads: u64, writes: u64| {
-        let (bench, committed) = (bench.clone(), committed.clone());
+        let (bench, committed, read) = (bench.clone(), committed.clone(), read.clone());
         move || {
             let hand: Hand<'_, C> = bench.hand();
             let mut txn = hand.begin();
-            let seen = hand.read_or_wait(&mut txn, reads, thread::yield_now);
+            let seen = read(&hand, &mut txn, reads, writes);
             if hand.change(&mut txn, writes, Change::Put(b"1")).is_err() {
                 return hand.abort(txn);
             }
@@ -38,6 +36,20 @@ fn skew<C: ConcurrencyControl>(reads_gap: bool) {
     let threads = [thread::spawn(one(1, 2)), thread::spawn(one(2, 1))];
     threads.into_iter().for_each(|thread| thread.join().expect("its assertions hold"));
     assert!(committed.load(Ordering::SeqCst) < 2, "both have missed the other's write");
+}
+
+/// A database with two rows of "0".
+fn two_rows<C: ConcurrencyControl>() -> Arc<Bench<C>> {
+    let bench = Arc::new(Bench::<C>::new());
+    let hand = bench.hand();
+    [1, 2].into_iter().for_each(|key| hand.commit_change(key, Change::Insert(b"0")));
+    drop(hand);
+    bench
+}
+
+fn skew<C: ConcurrencyControl>(reads_gap: bool) {
+    let bench = if reads_gap { Arc::new(Bench::<C>::new()) } else { two_rows() };
+    neither_is_missed(&bench, |hand, txn, reads, _| hand.read_or_wait(txn, reads, thread::yield_now));
 }
 
 /// Proves that of two transactions, each of which reads a record that the other writes, one notices.
@@ -83,33 +95,16 @@ impl Copies for Rows {
 
 /// As `skew`, by transactions that read all rows by copies.
 fn skew_by_copies<C: ConcurrencyControl>() {
-    let bench = Arc::new(Bench::<C>::new());
-    let hand = bench.hand();
-    [1, 2].into_iter().for_each(|key| hand.commit_change(key, Change::Insert(b"0")));
-    let (copies, committed) = (Arc::new(Rows::default()), Arc::new(AtomicU64::new(0)));
-    let one = |reads: u64, writes: u64| {
-        let (bench, copies, committed) = (bench.clone(), copies.clone(), committed.clone());
-        move || {
-            let hand: Hand<'_, C> = bench.hand();
-            let mut txn = hand.begin();
-            let (index, all) = (&raw const bench.index, Bound::Unbounded);
-            let scanned =
-                Scanned { index, from: all, to: all, is_reverse: false, marks: &[], rows: 0, known: 0 };
-            assert!(C::read_copies(&mut txn, &scanned, copies.clone()));
-            let is_stale = lock(&copies.0).contains(&reads);
-            let seen = is_stale.then(|| hand.read_or_wait(&mut txn, reads, thread::yield_now)).flatten();
-            lock(&copies.0).insert(writes);
-            if hand.change(&mut txn, writes, Change::Put(b"1")).is_err() {
-                return hand.abort(txn);
-            }
-            if hand.try_commit(txn, thread::yield_now) && seen.is_none_or(|value| value == b"0") {
-                committed.fetch_add(1, Ordering::SeqCst);
-            }
-        }
-    };
-    let threads = [thread::spawn(one(1, 2)), thread::spawn(one(2, 1))];
-    threads.into_iter().for_each(|thread| thread.join().expect("its assertions hold"));
-    assert!(committed.load(Ordering::SeqCst) < 2, "both have missed the other's write");
+    let copies = Arc::new(Rows::default());
+    neither_is_missed(&two_rows::<C>(), move |hand, txn, reads, writes| {
+        let (index, all) = (&raw const hand.bench.index, Bound::Unbounded);
+        let scanned = Scanned { index, from: all, to: all, is_reverse: false, marks: &[], rows: 0, known: 0 };
+        assert!(C::read_copies(txn, &scanned, copies.clone()));
+        let is_stale = lock(&copies.0).contains(&reads);
+        let seen = is_stale.then(|| hand.read_or_wait(txn, reads, thread::yield_now)).flatten();
+        lock(&copies.0).insert(writes);
+        seen
+    });
 }
 
 /// Proves that of two transactions, each of which reads by copies what the other writes, one notices.
@@ -170,7 +165,7 @@ fn reader_between<C: ConcurrencyControl>(declares: bool) {
     assert!(!(has_committed && is_between), "the reader comes before and after");
 }
 
-/// Proves that a reader and who overwrites what it reads find each other, whoever comes first.
+/// Proves that a reader and the writer that overwrites what it reads find each other, whichever comes first.
 #[test]
 fn reader_and_overwriter_meet() {
     check_both(|| reader_between::<Planted<{ planted::NONE }>>(false));
