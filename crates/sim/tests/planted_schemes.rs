@@ -60,7 +60,7 @@ planted_tests! {
     stamp_lost: STAMP_LOST, "g2-two-edges";
     /// Proves that a scan that leaves no trace of what it could not see yet is found.
     invisible_untracked: INVISIBLE_UNTRACKED, "receipt-report";
-    /// Proves that an insert that forgets who has read the gap before is found.
+    /// Proves that an insert that does not ask which transactions have read the gap before is found.
     gap_readers_forgotten: GAP_READERS_FORGOTTEN, "g2";
     /// Proves that a declared reader that nobody knows of is found (Fekete's anomaly).
     read_only_unannounced: READ_ONLY_UNANNOUNCED, "g2-read-only";
@@ -106,7 +106,7 @@ fn small_logs_are_no_error() {
 /// A reader's snapshot lies between two writers of which one must come before the other; what it has read is
 /// then overwritten so often that versions in between are unlinked while it is open. Whether it commits.
 fn reader_among_many_versions<C: ConcurrencyControl>() -> bool {
-    const UPDATES: u64 = 10_000; // so many that a pass around open snapshots is due
+    const UPDATES: u64 = 10_000; // enough that versions between open snapshots are unlinked
     let options = Options { workers: 0, ..Options::default() };
     let db: Database<C> =
         Database::in_memory_with(options, Arc::new(SystemClock::default())).expect("memory");

@@ -88,7 +88,7 @@ pub(crate) struct TxnState<C: ConcurrencyControl> {
     pub(crate) is_retry: Cell<bool>,
     /// Something may have been read of which the scheme has not been told.
     pub(crate) reads_untracked: Cell<bool>,
-    /// What there is to be seen to at the end of the attempt: `UPDATES`, `SAVEPOINTS`.
+    /// What has to be done at the end of the attempt: `UPDATES`, `SAVEPOINTS`.
     marks: Cell<u8>,
     /// Operations of this attempt so far; four rows of a scan count as one.
     pub(crate) operations: Cell<u32>,

@@ -25,7 +25,7 @@ impl Ends {
         (&self.0[rows.clone()], self.begin(rows.start))
     }
 
-    /// A value of so many bytes behind the others.
+    /// Adds a value of this many bytes at the end.
     pub(super) fn push(&mut self, bytes: usize) {
         self.0.push(self.begin(self.len()) + bytes);
     }

@@ -170,7 +170,7 @@ impl<R: Columns> Generations<R> {
         if let Some(next) = pair.next.take() {
             next.hand_over(&built);
         }
-        // Under the lock: whoever notes a key in the new one alone does so after this.
+        // Under the lock: a write that is noted in the new generation alone is noted after this.
         pair.present.is_superseded.store(true, Ordering::Release); // pairs with the Acquire in `stale`
         pair.present = Arc::new(built);
     }

@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// More keys than are read of the changes at once, from both ends of the block, and all rows of the block between two batches: so many that they are
-/// not noted one by one any more. Each scan goes on as it began.
+/// A block has more changes than a scan reads at once. While the scan is at them, all rows of the block are written, so that they are not
+/// noted one by one any more. The scan returns what the table has at its snapshot.
 #[test]
 fn all_changes_while_it_is_scanned() {
     let bounds = [

@@ -545,7 +545,7 @@ mod tests {
         assert_eq!(seen(&stage), (true, 1));
     }
 
-    /// Proves that gates that were opened too early are passed later, and that who never gets to its end is
+    /// Proves that gates that were opened too early are passed later, and that a transaction that never ends is
     /// named.
     #[test]
     fn who_never_ends_is_named() {
