@@ -48,7 +48,7 @@ pub fn drop(args: &DropArgs) -> Result<(), Failure> {
     Ok(writeln!(io::stdout(), "dropped {what}")?)
 }
 
-/// Asks at the terminal whether this is to be dropped. An error if it is not, or if nobody can be asked.
+/// Asks at the terminal whether to drop this. Fails if the answer is no, or if there is no terminal to ask at.
 fn confirm(what: &str) -> Result<(), Failure> {
     if !io::stdin().is_terminal() {
         return Err(format!("this would drop {what}: say --yes where there is no terminal to ask at").into());

@@ -1,6 +1,6 @@
 //! `braid load`: rows as text, into a database.
 //!
-//! What was made for a load that fails is taken away again: its tables and indexes, or all of a new database. Rows of tables that were there
+//! A load that fails takes away what it has made: its tables and indexes, or all of a new database. Rows of tables that were there
 //! before stay as far as they have come.
 
 mod cells;
@@ -105,7 +105,7 @@ pub fn load(args: &LoadArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What came first in the file of what is wrong.
+/// The earliest fault in the file.
 fn first(read: Result<(), Stopped>, settled: Result<(), Stopped>) -> Option<Stopped> {
     match (read.err(), settled.err()) {
         (Some(read), Some(settled)) if settled.line < read.line => Some(settled),

@@ -36,7 +36,7 @@ pub struct Kills {
     pub kills: u64,
     /// Of them, those that have left an unfinished checkpoint.
     pub in_checkpoints: u64,
-    /// Of them, those whose directory had been renamed, with another database at its path.
+    /// The kills after which the directory had another name, with another database at its old path.
     pub renamed: u64,
     /// Transactions that were acknowledged by them.
     pub acknowledged: u64,

@@ -70,7 +70,7 @@ fn take_header(loader: &mut Loader<'_>, table: &str, header: &StringRecord) -> R
         Some(key) => (key, Some(true)),
         None => {
             let key = key.strip_prefix(KEY).ok_or(HEADER)?;
-            // Of a type that is not known, this header says it.
+            // If the type is not known, the header says whether keys have eight bytes.
             (key, Column::keys(key).is_fixed8().is_none().then_some(false))
         }
     };

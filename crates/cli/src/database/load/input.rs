@@ -1,4 +1,4 @@
-//! What `braid load` reads, a file or the standard input, and whether it ends where it should.
+//! The input of `braid load`: a file or the standard input, with a check that it ends where it should.
 
 use crate::database::progress::Bytes;
 use crate::ending::{self, Failure};
@@ -14,7 +14,7 @@ const CHUNK_BYTES: usize = 256 << 10;
 const CHUNKS_MAX: usize = 4;
 /// How long an interrupt goes unnoticed at most while nothing comes.
 const LOOK: Duration = Duration::from_millis(50);
-/// What some programs write in front of text.
+/// The byte order mark that some programs write in front of text.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// The bytes of a file, without a byte order mark. A thread of its own reads them: an interrupt ends the input with an error even while nothing
@@ -54,7 +54,7 @@ impl Input {
                     read => {
                         let is_last = read.is_err();
                         if send.send(read).is_err() || is_last {
-                            return; // nobody wants more
+                            return; // the reader has stopped
                         }
                     }
                 }
@@ -108,7 +108,7 @@ impl Read for Input {
     }
 }
 
-/// Where in CSV the bytes that were read end.
+/// The state of the CSV text at the end of the bytes that were read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Place {
     /// Between two rows, or before the first.
@@ -134,7 +134,7 @@ impl<R: Read> Ended<R> {
         Ended { from, place: Place::Rows, bytes: 0 }
     }
 
-    /// What is missing from the row behind which the reader is at `position`, if that row is the last and was cut off.
+    /// Says what the last row lacks, if the row that ends at `position` is the last one and was cut off.
     pub fn cut(&self, position: u64) -> Option<&'static str> {
         match self.place {
             Place::Rows => None,

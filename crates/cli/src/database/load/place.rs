@@ -15,7 +15,7 @@ pub struct Place {
     pub is_new: bool,
     /// The directory was there.
     was_there: bool,
-    /// What was in the directory.
+    /// Files that were in the directory before the load.
     before: HashSet<OsString>,
 }
 
