@@ -10,7 +10,6 @@ use super::inline::UnderPolicy;
 use super::state::{BEGIN, COMMIT, TxnState};
 use crate::cc::{Abort, ConcurrencyControl, Declared, NotBegun, Unlogged};
 use crate::error::{Error, Result};
-use crate::exec::Execution;
 use crate::index::DERIVED;
 use crate::options::Durability;
 use crate::profile::Activity;
@@ -20,6 +19,8 @@ use crate::wal::{self, Change, Lsn, Writer};
 
 /// Flushes of the log that a commit in place waits for, perhaps for room.
 const FLUSHES_MAX: u32 = 1000;
+/// A commit in place waits so often for another thread's, before it takes it that there is no room in the log.
+const WAITS_FOR_COMMIT: u32 = 1000;
 
 /// A step of a commit.
 struct CommitStep<'d, C: ConcurrencyControl>(&'d TxnState<C>, &'d mut Commit<C>);
@@ -186,11 +187,12 @@ impl<C: ConcurrencyControl> TxnState<C> {
         self.enter(Activity::Useful);
         match begun {
             Some(begun) => Some(self.begun(begun)),
-            None if self.execution.get() == Execution::Interleaved => {
+            None if self.is_interactive.get() => Some(self.begin_in_place()),
+            None => {
                 self.post_begin();
+                self.give_core_away();
                 None
             }
-            None => Some(self.begin_in_place()),
         }
     }
 
@@ -203,7 +205,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
     #[cold]
     fn begin_in_place(&self) -> Result<()> {
         let mut patience = BoundedWait::default();
-        while patience.wait() {
+        while patience.wait(&self.context().engine) {
             if let Some(begun) = self.begin_now() {
                 return self.begun(begun);
             }
@@ -234,20 +236,27 @@ impl<C: ConcurrencyControl> TxnState<C> {
         }
         match self.commit_now(&mut commit) {
             Some(result) => Some(result.map_err(Fault::Abort)),
-            None if self.execution.get() == Execution::Interleaved => {
+            None if self.is_interactive.get() => Some(self.commit_in_place(commit)),
+            None => {
                 self.post_commit(commit);
+                self.give_core_away();
                 None
             }
-            None => Some(self.commit_in_place(commit)),
         }
     }
 
-    /// Goes on with a commit that waits for another thread's.
+    /// Goes on with a commit that waits for another thread's, or for room in the log.
     #[cold]
     fn commit_in_place(&self, mut commit: Commit<C>) -> Result<(), Fault> {
+        let engine = &self.context().engine;
         let (mut patience, mut flushes) = (BoundedWait::default(), 0);
-        while patience.wait() || (flushes < FLUSHES_MAX && self.context().engine.await_flush()) {
-            flushes += u32::from(patience.is_over());
+        loop {
+            let may_want_room = patience.waits() >= WAITS_FOR_COMMIT && flushes < FLUSHES_MAX;
+            match may_want_room && engine.await_flush() {
+                true => flushes += 1,
+                false if patience.wait(engine) => {}
+                false => break,
+            }
             if let Some(result) = self.commit_now(&mut commit) {
                 return result.map_err(Fault::Abort);
             }

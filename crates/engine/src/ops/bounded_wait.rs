@@ -1,42 +1,88 @@
-//! How long an operation waits where it is polled.
+//! How long an operation of an interactive transaction waits where it is called.
+//!
+//! It waits for a commit that is under way, and has nothing to suspend to. (A transaction on a worker does not wait in place: see
+//! [`post_waiting`](super::TxnState::post_waiting).) The other thread makes its commit in microseconds, unless it has lost its core or
+//! the log has no room. So the wait has a limit in time, which a busy machine does not use up: turns of the core would be over in
+//! milliseconds on an idle machine, and last for minutes on one that has more threads than cores.
 
+use crate::cc::ConcurrencyControl;
+use crate::kernel::Engine;
 use crate::sync::Backoff;
 use std::cell::Cell;
 
-/// How long an operation in place waits for a commit on another thread: it is that thread's turn to go on, or
-/// this one's, if the other transaction is suspended on it. So there is an end to it.
+/// A wait for another thread's commit.
 #[derive(Debug, Default)]
 pub(crate) struct BoundedWait {
     backoff: Backoff,
     waits: u32,
+    /// Set once spinning has not helped.
+    deadline_ns: Option<u64>,
 }
 
-const WAITS_MAX: u32 = 10_000;
+/// The limit, where the database's options have a lower one for rows: a thread may be off its core for that long.
+const WAIT_NS_MIN: u64 = 1_000_000_000;
+/// The limit on a thread that has workers: the commit may be suspended on one of them, and only this thread can move it.
+const WAIT_BESIDE_WORKERS_NS: u64 = 10_000_000;
+/// The limit in turns of a loop where no other thread could end the wait.
+const WAITS_ALONE_MAX: u32 = 10_000;
 
 thread_local! {
     /// Nothing could end a wait but its limit.
     static IS_ALONE: Cell<bool> = const { Cell::new(false) };
+    /// Workers that the thread has made, which it alone steps.
+    static WORKERS: Cell<usize> = const { Cell::new(0) };
 }
 
 impl BoundedWait {
-    /// It has been long enough.
-    pub(crate) fn is_over(&self) -> bool {
-        self.waits >= WAITS_MAX
-    }
-
     /// Waits a little; returns false if it has been long enough.
     #[cold]
-    pub(crate) fn wait(&mut self) -> bool {
-        if !IS_ALONE.get() {
-            self.backoff.wait();
+    pub(crate) fn wait<C: ConcurrencyControl>(&mut self, engine: &Engine<C>) -> bool {
+        self.waits = self.waits.saturating_add(1);
+        if IS_ALONE.get() {
+            return self.waits < WAITS_ALONE_MAX;
         }
-        self.waits += 1;
-        !self.is_over()
+        self.backoff.wait();
+        if !self.backoff.is_long() {
+            return true;
+        }
+        let now_ns = engine.clock.now_ns();
+        now_ns < *self.deadline_ns.get_or_insert_with(|| now_ns.saturating_add(limit_ns(engine)))
+    }
+
+    /// How often it has waited.
+    pub(crate) fn waits(&self) -> u32 {
+        self.waits
+    }
+}
+
+fn limit_ns<C: ConcurrencyControl>(engine: &Engine<C>) -> u64 {
+    match WORKERS.get() {
+        0 => engine.options.lock_wait_ms.saturating_mul(1_000_000).max(WAIT_NS_MIN),
+        _ => WAIT_BESIDE_WORKERS_NS,
+    }
+}
+
+/// A worker of this thread, for as long as it has this.
+#[derive(Debug)]
+pub(crate) struct WorkerHere(());
+
+impl WorkerHere {
+    /// One more.
+    pub(crate) fn begin() -> WorkerHere {
+        WORKERS.set(WORKERS.get() + 1);
+        WorkerHere(())
+    }
+}
+
+impl Drop for WorkerHere {
+    fn drop(&mut self) {
+        // (A thread may drop its worker among its last values, when this one is gone.)
+        let _ = WORKERS.try_with(|workers| workers.set(workers.get() - 1));
     }
 }
 
 /// While this is held, waits in place on this thread are turns of a loop, which leave the processor to nobody: for simulations, where no
-/// other thread could end them. There are as many, so what comes of an operation is the same.
+/// other thread could end them. Their number is limited instead of their time, so what comes of an operation is the same in each run.
 #[derive(Debug)]
 pub struct SpinningWaits(());
 

@@ -1,5 +1,6 @@
-//! Operations that are run to their ends where they are begun: by sequential execution, and where no
-//! operation slot is free.
+//! Operations that are run where they are begun: by sequential execution, and where no operation slot is free. One that has to
+//! wait for another transaction waits here only in an interactive transaction; on a worker it is left, and posted by its caller
+//! ([`TxnState::post_waiting`]).
 
 use super::bounded_wait::BoundedWait;
 use super::indexed_write::IndexedWrite;
@@ -60,8 +61,8 @@ steps! {
 
 /// One step.
 struct Once<O>(O);
-/// The sequential mode: the same machine in a loop. Returns false if it has waited as long as an operation may.
-struct ToItsEnd<O>(O);
+/// The sequential mode: the same machine in a loop. Returns false if it has to wait longer than it may where it is.
+struct ToItsEnd<'d, C: ConcurrencyControl, O>(O, &'d TxnState<C>);
 /// Rounds over several machines.
 struct All<'d, C: ConcurrencyControl>(&'d mut [Option<Point<C>>], &'d TxnState<C>);
 
@@ -74,7 +75,7 @@ impl<O: Steps> UnderPolicy for Once<O> {
     }
 }
 
-impl<O: Steps> UnderPolicy for ToItsEnd<O> {
+impl<C: ConcurrencyControl, O: Steps> UnderPolicy for ToItsEnd<'_, C, O> {
     type Output = bool;
 
     #[inline(always)]
@@ -83,7 +84,7 @@ impl<O: Steps> UnderPolicy for ToItsEnd<O> {
             return true;
         }
         let mut wait = BoundedWait::default();
-        while wait.wait() {
+        while self.1.wait_in_place(&mut wait) {
             if self.0.step(s) {
                 return true;
             }
@@ -101,11 +102,17 @@ impl<C: ConcurrencyControl> UnderPolicy for All<'_, C> {
         let txn = unsafe { &mut *state.scheme.get() };
         let mut wait = BoundedWait::default();
         // SAFETY: see `Steps`.
-        unsafe { run_all(points, state.context(), txn, s, || wait.wait()) }
+        unsafe { run_all(points, state.context(), txn, s, || state.wait_in_place(&mut wait)) }
     }
 }
 
 impl<C: ConcurrencyControl> TxnState<C> {
+    /// Waits a little for another thread's commit. Returns false if that has been long enough; on a worker at once.
+    #[cold]
+    fn wait_in_place(&self, wait: &mut BoundedWait) -> bool {
+        self.is_interactive.get() && wait.wait(&self.context().engine)
+    }
+
     /// Does `work` under a policy, and notes where its time goes if the worker does that now: `after` comes next then.
     #[inline(always)]
     pub(crate) fn with_policy<S: Suspend, W: UnderPolicy>(
@@ -142,12 +149,14 @@ impl<C: ConcurrencyControl> TxnState<C> {
     #[cfg_attr(not(debug_assertions), inline(always))]
     fn run(&self, operation: impl Steps) -> bool {
         match self.execution.get() {
-            Execution::Sequential => self.with_policy(&mut Never, Activity::Useful, ToItsEnd(operation)),
-            _ => self.with_policy(&mut PrefetchOnly, Activity::Useful, ToItsEnd(operation)),
+            Execution::Sequential => {
+                self.with_policy(&mut Never, Activity::Useful, ToItsEnd(operation, self))
+            }
+            _ => self.with_policy(&mut PrefetchOnly, Activity::Useful, ToItsEnd(operation, self)),
         }
     }
 
-    /// Runs a point operation to its end, here and now. Returns false if it has waited as long as an operation may.
+    /// Runs a point operation to its end, here and now. Returns false if it has to wait longer than it may where it is.
     #[inline(always)]
     #[must_use]
     pub(crate) fn run_point(&self, point: &mut Point<C>) -> bool {
@@ -160,27 +169,27 @@ impl<C: ConcurrencyControl> TxnState<C> {
         debug_assert!(is_done, "an index waits for nobody");
     }
 
-    /// Runs a scan's run to its end, here and now. Returns false if it has waited as long as an operation may.
+    /// Runs a scan's run to its end, here and now. Returns false if it has to wait longer than it may where it is.
     #[must_use]
     pub(crate) fn run_run(&self, run: *mut ScanBatch<C>) -> bool {
         // SAFETY: the run is this scan's alone.
         self.run(self.on(unsafe { &mut *run }))
     }
 
-    /// Runs what a write looks for to its end, here and now. Returns false if it has waited as long as an operation may.
+    /// Runs what a write looks for to its end, here and now. Returns false if it has to wait longer than it may where it is.
     #[must_use]
     pub(crate) fn run_upkeep(&self, upkeep: &mut IndexedWrite<C>) -> bool {
         self.run(self.on(upkeep))
     }
 
-    /// Runs several point operations to their ends, their misses overlapped. Returns false if one of them has waited as long as
-    /// an operation may.
+    /// Runs several point operations to their ends, their misses overlapped. Returns false if one of them has to wait longer
+    /// than it may where it is.
     #[must_use]
     pub(crate) fn run_points(&self, points: &mut [Option<Point<C>>]) -> bool {
         self.with_policy(&mut OnMiss, Activity::Useful, All(points, self))
     }
 
-    /// Waits for partitions, here and now. Returns false if it has waited as long as an operation may.
+    /// Waits for partitions, here and now. Returns false if it has to wait longer than it may where it is.
     #[must_use]
     pub(crate) fn run_admission(&self, admit: &mut Admit) -> bool {
         self.run(self.on(admit))

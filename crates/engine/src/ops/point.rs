@@ -32,8 +32,8 @@ const UNSOUGHT: RecordId = RecordId(u32::MAX);
 pub(crate) const ROUNDS_BUSY: u32 = 1000;
 
 /// Runs several operations to their ends, their misses overlapped: rounds over an array (what the CoroBase
-/// paper calls AMAC). `wait` is called before each further round where one of them has to wait for another thread;
-/// returns false if it has waited as long as it may.
+/// paper calls AMAC). `wait` is called before each further round where one of them has to wait for another transaction;
+/// returns false if it says that it has waited as long as it may.
 ///
 /// # Safety
 /// As [`Point::step`], for each.

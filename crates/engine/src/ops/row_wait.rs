@@ -1,6 +1,7 @@
 //! A transaction's place in the queue for a row, and how it waits there.
 
 use super::blocker::{Blocker, Wanted};
+use super::bounded_wait::BoundedWait;
 use super::state::TxnState;
 use crate::cc::{Abort, ConcurrencyControl, Holder, Refusal, Ticket, WaitStage};
 use crate::error::{Error, HolderKind, LockHolder, LockedRow, Result};
@@ -32,6 +33,8 @@ pub(crate) struct RowWait<'t, C: ConcurrencyControl> {
     ticket: Option<Ticket>,
     /// Times that it has stood aside for a commit under way.
     asides: u32,
+    /// An interactive transaction's, with these commits.
+    patience: BoundedWait,
 }
 
 /// A commit under way is a matter of microseconds, unless it waits for the log: rounds of the worker between two
@@ -39,9 +42,6 @@ pub(crate) struct RowWait<'t, C: ConcurrencyControl> {
 const ASIDE_ROUNDS_MAX: u32 = 256;
 /// Times that an update at the commit stands aside before it joins the queue and sleeps: some thousand rounds.
 const ASIDES_PATIENT: u32 = 64;
-/// Turns of the core that an interactive transaction gives to one: as other operations in place, it does not wait long for
-/// a commit, which may be suspended on its own thread.
-const ASIDES_IN_PLACE_MAX: u32 = 1000;
 
 impl<C: ConcurrencyControl> Drop for RowWait<'_, C> {
     fn drop(&mut self) {
@@ -79,7 +79,8 @@ impl<'t, C: ConcurrencyControl> RowWait<'t, C> {
         // (A wait of 584 years has no end.)
         let timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
         let deadline_ns = began_ns.saturating_add(timeout_ns);
-        let line = RowWait { txn, what, began_ns, deadline_ns, holder, ticket: None, asides: 0 };
+        let (ticket, asides, patience) = (None, 0, BoundedWait::default());
+        let line = RowWait { txn, what, began_ns, deadline_ns, holder, ticket, asides, patience };
         if timeout.is_zero() { Err(Error::RowLocked(line.describe())) } else { Ok(line) }
     }
 
@@ -231,11 +232,10 @@ impl<'t, C: ConcurrencyControl> RowWait<'t, C> {
             self.txn.post_step_aside(self.asides.min(ASIDE_ROUNDS_MAX), Activity::Waiting);
             return Ok(true);
         }
-        if self.asides > ASIDES_IN_PLACE_MAX {
-            return Err(self.txn.doom(Fault::Abort(Abort::WaitTimeout)).into());
+        match self.patience.wait(&self.txn.context().engine) {
+            true => Ok(false),
+            false => Err(self.txn.doom(Fault::Abort(Abort::WaitTimeout)).into()),
         }
-        std::thread::yield_now();
-        Ok(false)
     }
 
     /// The row is this transaction's.

@@ -4,7 +4,7 @@ use super::NO_SLOT;
 use super::malformed::in_row;
 use super::scan_batch::{Row, ScanBatch, Want};
 use super::state::{Op, TxnState};
-use crate::cc::{Abort, ConcurrencyControl, Refused, Serializable};
+use crate::cc::{ConcurrencyControl, Refused, Serializable};
 use crate::error::{Error, Result};
 use crate::table::{AsKey, Fault, Key, Table, TableInner, Value, decode_whole, encode_whole, index_key};
 use std::fmt;
@@ -436,7 +436,7 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Rows<'t, K, V, C> {
         }
     }
 
-    /// Posts the next run, or runs it in place.
+    /// Posts the next run, or runs it in place, as far as that goes without waiting.
     fn refill(&mut self) -> Result<()> {
         if self.is_refused {
             return Err(self.no_order());
@@ -470,7 +470,8 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Rows<'t, K, V, C> {
                 return Ok(());
             }
             if !self.txn.run_run(self.run) {
-                return Err(self.txn.doom(Fault::Abort(Abort::WaitTimeout)).into());
+                self.place = self.txn.post_waiting(Op::ScanBatch(self.run))?;
+                return Ok(());
             }
             if !self.settle()? {
                 return Ok(());
