@@ -7,7 +7,7 @@
 use super::bounded_wait::BoundedWait;
 use super::commit::Commit;
 use super::inline::UnderPolicy;
-use super::state::{BEGIN, COMMIT, TxnState};
+use super::state::{BEGIN, COMMIT, LATE, SLOTS_MASK, TxnState};
 use crate::cc::{Abort, ConcurrencyControl, Declared, NotBegun, Unlogged};
 use crate::error::{Error, Result};
 use crate::index::DERIVED;
@@ -166,6 +166,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
 
     /// Has the worker step the commit.
     pub(crate) fn post_commit(&self, commit: Commit<C>) {
+        assert!(self.todo.get() & (SLOTS_MASK | LATE) == 0, "operations end with the closure");
         self.commit.set(commit);
         self.committed.set(None);
         self.todo.set(self.todo.get() | COMMIT);

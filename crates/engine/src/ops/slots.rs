@@ -317,6 +317,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
     fn step_slow_path<S: Suspend>(&self, s: &mut S) -> bool {
         let mut todo = self.todo.get();
         debug_assert!(todo & VACANT == 0);
+        debug_assert!(todo & COMMIT == 0 || todo & (SLOTS_MASK | LATE) == 0, "the closure has ended");
         let mut left = todo & SLOTS_MASK;
         while left != 0 {
             let place = left.trailing_zeros();

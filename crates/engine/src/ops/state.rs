@@ -7,6 +7,7 @@
 //! - Bit 0 alone is the common case, and the only one that the hot path knows.
 //! - Bit `WAKE` of `todo` is set exactly while there are `wakers`.
 //! - Bits `LATE` of `todo` and `LATE_TAKEN` of `used` say of the `late` places what others say of the slots.
+//! - `COMMIT` is set only while no operation is posted: those whose futures were leaked are cancelled when the closure has ended.
 //! - Operations are plain data: releasing a slot cancels one.
 
 use super::at_commit::AtCommits;
@@ -389,6 +390,15 @@ impl<C: ConcurrencyControl> TxnState<C> {
     pub(crate) fn leave_turn(&self) {
         if let Some(ticket) = self.turn.take() {
             C::waits(self.shared()).leave(ticket);
+        }
+    }
+
+    /// The closure has ended: cancels the operations whose futures it has leaked. Nothing of them may go on beside the commit, let alone
+    /// after it, when the transaction has given up its snapshot and what it takes it would never give back.
+    #[inline(always)]
+    pub(crate) fn end_operations(&self) {
+        if self.todo.get() | self.used.get() != 0 {
+            self.cancel_operations();
         }
     }
 

@@ -95,6 +95,7 @@ pub(crate) async fn run_to_commit<C: ConcurrencyControl, R>(
         }
         let got = match body.call(Txn::of(txn)).await {
             Ok(result) => {
+                txn.end_operations();
                 let made = txn.commit_or_post();
                 match if let Some(made) = made { made } else { posted_commit(txn).await } {
                     Ok(()) => {

@@ -348,6 +348,7 @@ impl<C: ConcurrencyControl> Transaction<C> {
     }
 
     pub(super) fn commit_in_place(&mut self) -> Result<()> {
+        self.state().end_operations();
         // These are foreign code: if one panics, the transaction is dropped while it is open, and undone.
         let updated = self.state().has_at_commits().then(|| self.now(|txn| commit_with_updates(txn.state())));
         self.is_open = false;
