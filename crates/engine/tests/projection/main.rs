@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod patches;
+mod refreshing;
 mod serializable;
 mod texts;
 
