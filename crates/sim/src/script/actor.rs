@@ -4,6 +4,7 @@
 use super::gate::Gate;
 use super::history::{Observed, Outcome};
 use super::program::{Busy, Cursor, Operation, Place, Seen, Transaction, Turn};
+use crate::leak::Leaks;
 use braiddb::futures::Get;
 use braiddb::{Claim, ConcurrencyControl, Error, Projection, Result, Savepoint, Table, Txn};
 use std::cell::{Cell, RefCell};
@@ -95,13 +96,14 @@ async fn take_places<C: ConcurrencyControl>(tx: &Txn<C>, table: Table<u64, i64>)
     reads
 }
 
-/// A transaction's closure. `idle`: a frozen table, if its operations are to run where they are polled.
+/// A transaction's closure. `idle`: a frozen table, if its operations are to run where they are polled. `leaks`: what it leaks, if it
+/// does.
 pub(super) async fn act<C: ConcurrencyControl>(
     tx: &Txn<C>,
     transaction: &Transaction,
     (tables, columns): (&[Table<u64, i64>], &[Values<C>]),
     declared: &[u32],
-    idle: Option<Table<u64, i64>>,
+    (idle, leaks): (Option<Table<u64, i64>>, Option<&Leaks>),
     actor: &Actor,
 ) -> Result<()> {
     let begun = actor.now();
@@ -120,6 +122,7 @@ pub(super) async fn act<C: ConcurrencyControl>(
         match cursor.advance() {
             Turn::Step => actor.gate.pass().await,
             Turn::Operation(operation) => {
+                leak_beside(tx, tables, operation, leaks).await;
                 let seen = match operation {
                     Operation::Savepoint => {
                         savepoint = Some(tx.savepoint());
@@ -138,6 +141,30 @@ pub(super) async fn act<C: ConcurrencyControl>(
             }
             Turn::Abort => return Err(Error::user("given up")),
         }
+    }
+}
+
+/// Perhaps leaks a read of a row that an operation is about.
+async fn leak_beside<C: ConcurrencyControl>(
+    tx: &Txn<C>,
+    tables: &[Table<u64, i64>],
+    operation: Operation,
+    leaks: Option<&Leaks>,
+) {
+    let place = match operation {
+        Operation::Get(place)
+        | Operation::Peek(place)
+        | Operation::Lock(place, _)
+        | Operation::Put(place, _)
+        | Operation::Insert(place, _)
+        | Operation::Update(place, _)
+        | Operation::Delete(place)
+        | Operation::Increase(place, _) => place,
+        Operation::Scan(table, from, _) => (table, from),
+        Operation::Savepoint | Operation::Rollback => return,
+    };
+    if let Some(leaks) = leaks {
+        leaks.read(tx, tables[place.0 as usize], engine_key(place.1)).await;
     }
 }
 
