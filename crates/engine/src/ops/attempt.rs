@@ -4,7 +4,7 @@
 //! Nobody has seen a transaction's changes when they are appended: one that reads or overwrites them, or finds a key gone
 //! or there because of them, comes later in the log. So every beginning of the log is closed under dependencies.
 
-use super::bounded_wait::BoundedWait;
+use super::bounded_wait::{BoundedWait, WAITS_FOR_COMMIT};
 use super::commit::Commit;
 use super::inline::UnderPolicy;
 use super::state::{BEGIN, COMMIT, LATE, SLOTS_MASK, TxnState};
@@ -19,8 +19,6 @@ use crate::wal::{self, Change, Lsn, Writer};
 
 /// Flushes of the log that a commit in place waits for, perhaps for room.
 const FLUSHES_MAX: u32 = 1000;
-/// A commit in place waits so often for another thread's, before it takes it that there is no room in the log.
-const WAITS_FOR_COMMIT: u32 = 1000;
 
 /// A step of a commit.
 struct CommitStep<'d, C: ConcurrencyControl>(&'d TxnState<C>, &'d mut Commit<C>);

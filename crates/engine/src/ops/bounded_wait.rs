@@ -10,7 +10,8 @@ use crate::kernel::Engine;
 use crate::sync::Backoff;
 use std::cell::Cell;
 
-/// A wait for another thread's commit.
+/// A wait for another thread's commit. (A worker in sequential execution waits by it as well, between the steps of what it has posted, and
+/// regards no limit.)
 #[derive(Debug, Default)]
 pub(crate) struct BoundedWait {
     backoff: Backoff,
@@ -25,6 +26,9 @@ const WAIT_NS_MIN: u64 = 1_000_000_000;
 const WAIT_BESIDE_WORKERS_NS: u64 = 10_000_000;
 /// The limit in turns of a loop where no other thread could end the wait.
 const WAITS_ALONE_MAX: u32 = 10_000;
+
+/// A commit waits so often for another one, before it is taken to wait for room in the log, and waits for a flush of that.
+pub(crate) const WAITS_FOR_COMMIT: u32 = 1000;
 
 thread_local! {
     /// Nothing could end a wait but its limit.

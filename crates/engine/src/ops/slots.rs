@@ -1,5 +1,6 @@
 //! Posting, stepping and releasing the operations of a transaction.
 
+use super::bounded_wait::{BoundedWait, WAITS_FOR_COMMIT};
 use super::inline::UnderPolicy;
 use super::point::Point;
 use super::state::{
@@ -10,7 +11,6 @@ use crate::exec::{Execution, Operations};
 use crate::index::Key;
 use crate::profile::Activity;
 use crate::suspend::{PrefetchOnly, Suspend};
-use crate::sync::Backoff;
 use crate::table::{Fault, TableInner};
 use std::task::Waker;
 
@@ -108,7 +108,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
     #[cold]
     pub(crate) fn give_core_away(&self) {
         if self.execution.get() != Execution::Interleaved && self.todo.get() & YIELDS == 0 {
-            self.patience.set(Backoff::new());
+            self.patience.set(BoundedWait::default());
             self.todo.set(self.todo.get() | YIELDS);
         }
     }
@@ -354,7 +354,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
         if todo & YIELDS != 0 {
             match todo & !(YIELDS | WAKE) {
                 0 => todo &= !YIELDS,
-                _ => self.let_other_threads_go(),
+                left => self.let_other_threads_go(left & COMMIT != 0),
             }
         }
         if todo == WAKE {
@@ -366,10 +366,14 @@ impl<C: ConcurrencyControl> TxnState<C> {
         todo == 0
     }
 
+    /// Between two looks at what is left, in sequential execution. Asleep, where a commit is taken to wait for room in the log.
     #[cold]
-    fn let_other_threads_go(&self) {
-        let mut patience = self.patience.take();
-        patience.wait();
+    fn let_other_threads_go(&self, commits: bool) {
+        let (mut patience, engine) = (self.patience.take(), &self.context().engine);
+        let wants_room = commits && patience.waits() >= WAITS_FOR_COMMIT;
+        if !(wants_room && engine.await_flush()) {
+            let _ = patience.wait(engine); // (The worker looks after what has a limit.)
+        }
         self.patience.set(patience);
     }
 

@@ -12,6 +12,7 @@
 
 use super::at_commit::AtCommits;
 use super::blocker::Blocker;
+use super::bounded_wait::BoundedWait;
 use super::commit::Commit;
 use super::indexed_write::IndexedWrite;
 use super::last_insert::LastInsert;
@@ -29,8 +30,8 @@ use crate::memory::Arena;
 use crate::options::Durability;
 use crate::profile::Activity;
 use crate::record::RecordId;
+use crate::sync::Arc;
 use crate::sync::atomic::Ordering;
-use crate::sync::{Arc, Backoff};
 use crate::table::Fault;
 use crate::wal::Lsn;
 use std::cell::{Cell, RefCell, UnsafeCell};
@@ -112,7 +113,7 @@ pub(crate) struct TxnState<C: ConcurrencyControl> {
     other_slots: [UnsafeCell<MaybeUninit<Op<C>>>; SLOTS - 1],
     pub(crate) late: LatePlaces<C>,
     /// While `YIELDS` is set.
-    pub(crate) patience: Cell<Backoff>,
+    pub(crate) patience: Cell<BoundedWait>,
     pub(crate) doomed: Cell<Option<Fault>>,
     /// What `read_only` is before a transaction says anything.
     pub(crate) read_only_default: bool,
