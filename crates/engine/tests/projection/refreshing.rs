@@ -23,9 +23,9 @@ fn a_refresh_meets_commits_under_way() {
     for steps in 0..60 {
         let db = in_memory::<Serializable>();
         let table: Numbers = db.table("t").unwrap();
-        let row = |key, value| {
+        let row = move |key: &u64, value| {
             // (Taken out: a transaction of the worker calls this function, too.)
-            if key == 0
+            if *key == 0
                 && let Some((mut writers, steps)) = WRITERS.take()
             {
                 if writers.open() == 0 && steps > 0 {
