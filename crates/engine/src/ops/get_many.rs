@@ -1,9 +1,10 @@
 //! Several keys of one table at once.
 
 use super::NO_SLOT;
+use super::late::SLOTS;
 use super::malformed::{in_row, in_row_as};
 use super::point::Point;
-use super::state::{HANDS_OUT, Op, SLOTS, TxnState};
+use super::state::{HANDS_OUT, Op, TxnState};
 use crate::cc::{ConcurrencyControl, Intent, Serializable};
 use crate::error::Result;
 use crate::exec::Execution;

@@ -11,33 +11,33 @@
 //!   a bit of `todo`, the worker keeps the epoch of what has been found here until it is fetched.
 
 use super::NO_SLOT;
-use super::state::{Op, SLOTS};
-use crate::cc::ConcurrencyControl;
 use std::cell::{RefCell, UnsafeCell};
 
+/// Operations in flight per transaction; what is more runs in place, as far as it goes without waiting.
+pub(crate) const SLOTS: usize = 8;
 /// Places: what the futures' numbers of places leave beside the slots, and two that say something else.
 const PLACES_MAX: usize = NO_SLOT as usize - 1 - SLOTS;
 
 /// The places of a transaction beyond its slots. They are freed when it ends, so a transaction that needed many does not
 /// make the next one in its slot larger.
-pub(crate) struct LatePlaces<C: ConcurrencyControl>(RefCell<Vec<LatePlace<C>>>);
+pub(crate) struct LatePlaces<O>(RefCell<Vec<LatePlace<O>>>);
 
-struct LatePlace<C: ConcurrencyControl> {
+struct LatePlace<O> {
     /// Boxed: its future looks at it while other places are made.
-    op: Box<UnsafeCell<Op<C>>>,
+    op: Box<UnsafeCell<O>>,
     is_taken: bool,
     has_steps: bool,
 }
 
-impl<C: ConcurrencyControl> Default for LatePlaces<C> {
+impl<O> Default for LatePlaces<O> {
     fn default() -> Self {
         LatePlaces(RefCell::default())
     }
 }
 
-impl<C: ConcurrencyControl> LatePlaces<C> {
+impl<O> LatePlaces<O> {
     /// Puts an operation into a place; `None`: there are too many.
-    pub(crate) fn put(&self, op: Op<C>, has_steps: bool) -> Option<u8> {
+    pub(crate) fn put(&self, op: O, has_steps: bool) -> Option<u8> {
         let mut list = self.0.borrow_mut();
         let free = list.iter().position(|one| !one.is_taken);
         if free.is_none() && list.len() == PLACES_MAX {
@@ -54,7 +54,7 @@ impl<C: ConcurrencyControl> LatePlaces<C> {
 
     /// The operation in a place that is taken, or was taken last: it stays there until another one is put there.
     #[cold]
-    pub(crate) fn op(&self, place: usize) -> *mut Op<C> {
+    pub(crate) fn op(&self, place: usize) -> *mut O {
         self.0.borrow()[place - SLOTS].op.get()
     }
 
@@ -96,7 +96,7 @@ impl<C: ConcurrencyControl> LatePlaces<C> {
 
     /// Has `step` go on with those that have steps left; it returns true if the operation is done. Returns true if none has
     /// steps left.
-    pub(crate) fn step_each(&self, mut step: impl FnMut(*mut Op<C>) -> bool) -> bool {
+    pub(crate) fn step_each(&self, mut step: impl FnMut(*mut O) -> bool) -> bool {
         let mut is_done = true;
         for one in self.0.borrow_mut().iter_mut().filter(|one| one.has_steps) {
             one.has_steps = !step(one.op.get());

@@ -2,9 +2,10 @@
 
 use super::bounded_wait::{BoundedWait, WAITS_FOR_COMMIT};
 use super::inline::UnderPolicy;
+use super::late::SLOTS;
 use super::point::Point;
 use super::state::{
-    BEGIN, COMMIT, LATE, LATE_TAKEN, Op, SLOTS, SLOTS_MASK, STEP_ASIDE, TxnState, VACANT, WAKE, YIELDS,
+    BEGIN, COMMIT, LATE, LATE_TAKEN, Op, SLOTS_MASK, STEP_ASIDE, TxnState, VACANT, WAKE, YIELDS,
 };
 use crate::cc::{Abort, Admission, ConcurrencyControl, Intent};
 use crate::exec::{Execution, Operations};

@@ -16,7 +16,7 @@ use super::bounded_wait::BoundedWait;
 use super::commit::Commit;
 use super::indexed_write::IndexedWrite;
 use super::last_insert::LastInsert;
-use super::late::LatePlaces;
+use super::late::{LatePlaces, SLOTS};
 use super::point::Point;
 use super::pool::Pool;
 use super::recent_reads::RecentReads;
@@ -40,8 +40,6 @@ use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
 use std::task::{Poll, Waker};
 
-/// Operations in flight per transaction; what is more runs in place, as far as it goes without waiting.
-pub(crate) const SLOTS: usize = 8;
 pub(crate) const SLOTS_MASK: u32 = (1 << SLOTS) - 1;
 // Bits of `todo` beyond the places:
 pub(crate) const COMMIT: u32 = 1 << 16;
@@ -111,7 +109,7 @@ pub(crate) struct TxnState<C: ConcurrencyControl> {
     pub(crate) recent: RecentReads<C>,
     pub(crate) last_insert: LastInsert,
     other_slots: [UnsafeCell<MaybeUninit<Op<C>>>; SLOTS - 1],
-    pub(crate) late: LatePlaces<C>,
+    pub(crate) late: LatePlaces<Op<C>>,
     /// While `YIELDS` is set.
     pub(crate) patience: Cell<BoundedWait>,
     pub(crate) doomed: Cell<Option<Fault>>,
