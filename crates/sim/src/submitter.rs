@@ -25,7 +25,7 @@ pub struct Submitter<'s, C: ConcurrencyControl> {
     pub(crate) leak_seed: u64,
 }
 
-/// Rows of the table of which reads are leaked beside a transaction's own rows.
+/// Rows of the table of which reads are leaked beside a transaction's own rows. They are there from the beginning to the end.
 pub(crate) const IDLE_ROWS: u64 = 8;
 /// Such reads after what a transaction does.
 const IDLE_READS: u64 = 3;
