@@ -225,9 +225,11 @@ impl Findings {
         if kills.is_possible || args.kills == 0 {
             writeln!(
                 to,
-                "{} processes killed, {} of them while a checkpoint was written; {} transactions acknowledged",
+                "{} processes killed, {} of them while a checkpoint was written, and {} after their directory was renamed; \
+                 {} transactions acknowledged",
                 grouped(kills.kills),
                 grouped(kills.in_checkpoints),
+                grouped(kills.renamed),
                 grouped(kills.acknowledged)
             )?;
         } else {
@@ -269,6 +271,7 @@ impl Findings {
                 "is_possible": self.kills.is_possible,
                 "kills": self.kills.kills,
                 "in_checkpoints": self.kills.in_checkpoints,
+                "renamed": self.kills.renamed,
                 "acknowledged": self.kills.acknowledged,
                 "seconds": (self.elapsed - self.corrupted).as_secs_f64(),
             },

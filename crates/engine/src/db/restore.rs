@@ -94,8 +94,9 @@ impl Database {
     ) -> Result<Database> {
         let past = Past { from: Arc::new(FileStorage::open(from.as_ref())?), logs: Vec::new(), until };
         let storage = Arc::new(FileStorage::create(to.as_ref())?);
-        restore(&past, storage, &options, Arc::new(SystemClock::default()), &mut |_| {})?;
-        Database::open(to, options)
+        restore(&past, storage.clone(), &options, Arc::new(SystemClock::default()), &mut |_| {})?;
+        // (In the same directory, whatever its path leads to by now.)
+        Database::open_with(storage, options, Arc::new(SystemClock::default()), &mut |_| {})
     }
 }
 

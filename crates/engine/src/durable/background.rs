@@ -41,7 +41,7 @@ struct Requests {
 struct Shared {
     requests: Mutex<Requests>,
     signal: Condvar,
-    /// When the step of a checkpoint began that is under way; else [`NO_STEP`].
+    /// When the step of a checkpoint, or the look at the device, began that is under way; else [`NO_STEP`].
     step_began_ns: AtomicU64,
 }
 
@@ -87,7 +87,7 @@ impl CheckpointThread {
             began_ns,
             failures: 0,
             listeners,
-            archived_ns: began_ns,
+            tended_ns: began_ns,
         };
         let thread = Background::spawn("braid-checkpoint", move || {
             let _closing = Closing(keeper.shared.clone());
@@ -182,8 +182,8 @@ struct CheckpointSchedule<C: ConcurrencyControl> {
     shared: Arc<Shared>,
     /// When the last checkpoint began.
     began_ns: u64,
-    /// When it was looked for something to archive.
-    archived_ns: u64,
+    /// When it was looked for something to archive, and whether the files are there.
+    tended_ns: u64,
     /// How many have failed since the last good one.
     failures: u32,
     listeners: Arc<Listeners>,
@@ -206,7 +206,7 @@ impl<C: ConcurrencyControl> CheckpointSchedule<C> {
 
     /// Waits until a checkpoint is due; returns how many had been asked for when it was, or `None` at the end.
     fn await_turn(&mut self) -> Option<u64> {
-        self.checkpointer.watch();
+        self.timed(|checkpointer| checkpointer.watch());
         let mut requests = lock(&self.shared.requests);
         loop {
             if requests.is_closed {
@@ -216,23 +216,25 @@ impl<C: ConcurrencyControl> CheckpointSchedule<C> {
                 return Some(requests.asked);
             }
             drop(requests);
-            self.tend_archive();
+            self.tend();
             requests = lock(&self.shared.requests);
             if requests.is_closed || requests.asked > requests.answered {
                 continue;
             }
             let waited = self.shared.signal.wait_timeout(requests, LOOK);
             drop(waited.unwrap_or_else(PoisonError::into_inner));
-            self.checkpointer.watch(); // not under the lock, for the device may be slow
+            self.timed(|checkpointer| checkpointer.watch()); // not under the lock, for the device may be slow
             requests = lock(&self.shared.requests);
         }
     }
 
-    /// Has archived what there is to archive, as often as it is looked whether a checkpoint is due.
-    fn tend_archive(&mut self) {
+    /// Looks whether the files are there, and has archived what there is to archive, as often as it is looked whether a
+    /// checkpoint is due.
+    fn tend(&mut self) {
         let now_ns = self.clock.now_ns();
-        if u128::from(now_ns.saturating_sub(self.archived_ns)) >= LOOK.as_nanos() {
-            self.archived_ns = now_ns;
+        if u128::from(now_ns.saturating_sub(self.tended_ns)) >= LOOK.as_nanos() {
+            self.tended_ns = now_ns;
+            self.timed(|checkpointer| checkpointer.look_for_files());
             self.checkpointer.archive_step();
         }
     }
@@ -262,11 +264,11 @@ impl<C: ConcurrencyControl> CheckpointSchedule<C> {
     fn checkpoint(&mut self) -> Result<()> {
         let (start_ns, mut bytes) = (self.clock.now_ns(), 0);
         loop {
-            self.tend_archive();
+            self.tend();
             if lock(&self.shared.requests).is_closed {
                 return Err(Error::Closed);
             }
-            match self.step()? {
+            match self.timed(Checkpointer::step)? {
                 Step::Done => return Ok(()),
                 // Not until it is durable: that may be never. The next step knows if it will not be.
                 Step::Await => self.rest(FLUSH),
@@ -278,12 +280,12 @@ impl<C: ConcurrencyControl> CheckpointSchedule<C> {
         }
     }
 
-    /// Makes a step, and lets callers that wait for the checkpoint see for how long it has been under way.
-    fn step(&mut self) -> Result<Step> {
+    /// Makes a step, or a look, and lets callers that wait for a checkpoint see for how long it has been under way.
+    fn timed<R>(&mut self, act: impl FnOnce(&mut Checkpointer<C>) -> R) -> R {
         self.shared.step_began_ns.store(self.clock.now_ns(), Ordering::Relaxed);
-        let stepped = self.checkpointer.step();
+        let done = act(&mut self.checkpointer);
         self.shared.step_began_ns.store(NO_STEP, Ordering::Relaxed);
-        stepped
+        done
     }
 
     /// Rests until no more has been written than the options allow.
@@ -317,6 +319,7 @@ impl<C: ConcurrencyControl> Stepped<C> {
     /// Makes durable what has been appended so far. An [`Error::Log`] that says that there is no room can be tried
     /// again.
     pub fn flush(&mut self) -> Result<()> {
+        self.checkpointer.look_for_files();
         self.checkpointer.watch();
         let Some(flusher) = &mut self.flusher else { return Ok(()) };
         flusher.flush_once().map(drop).map_err(Error::Log)

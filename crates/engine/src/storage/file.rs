@@ -1,5 +1,6 @@
 //! A directory of a file system.
 
+use super::directory::{self, Access, Directory, Kind};
 use super::{
     Cause, File, Holder, LOCK_NAME, LockGuard, OpenMode, Operation, Result, Space, Storage, StorageError,
     check_name, is_name, system,
@@ -7,50 +8,56 @@ use super::{
 use std::fs;
 use std::io::{self, ErrorKind, Read, Seek, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// No lock file of ours is longer.
 const LOCK_BYTES_MAX: u64 = 1024;
 
 /// A directory of a file system. On Linux space is reserved by `fallocate`, data synced by `fdatasync`, names
-/// by `fsync` of the directory, and the lock is `flock`'s on the file [`LOCK_NAME`]: it ends with the process.
+/// by `fsync` of the directory, and the lock is `flock`'s on the file [`LOCK_NAME`] and on the directory: it ends with the
+/// process.
+///
+/// The directory is the one to which the path led when it was opened: it may be renamed meanwhile, and something else may
+/// take its path. (On Windows it cannot be renamed while it is open.)
 ///
 /// A directory that may only be read can be opened, listed and its files read. All else fails with the
 /// system's reason. Where a system cannot sync a directory, as on Windows, that does nothing.
 #[derive(Clone, Debug)]
 pub struct FileStorage {
-    directory: PathBuf,
+    /// By this path errors name it.
+    path: PathBuf,
+    directory: Arc<Directory>,
 }
 
 impl FileStorage {
     /// The directory, which exists.
     pub fn open(directory: impl Into<PathBuf>) -> Result<FileStorage> {
-        let storage = FileStorage { directory: directory.into() };
-        let failed = |error| storage.failed(Operation::Open, "", error);
-        if !fs::metadata(&storage.directory).map_err(failed)?.is_dir() {
-            return Err(failed(ErrorKind::NotADirectory.into()));
+        let path = directory.into();
+        match Directory::open(&path) {
+            Ok(directory) => Ok(FileStorage { path, directory: Arc::new(directory) }),
+            Err(error) => Err(StorageError::io(Operation::Open, path.display().to_string(), error)),
         }
-        Ok(storage)
     }
 
     /// The directory, which is created, and made durable in its parent, unless it exists.
     pub fn create(directory: impl Into<PathBuf>) -> Result<FileStorage> {
-        let storage = FileStorage { directory: directory.into() };
-        let parent = match storage.directory.parent() {
+        let path = directory.into();
+        let parent = match path.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
             _ => Path::new("."),
         };
-        let made = match fs::create_dir(&storage.directory) {
+        let made = match fs::create_dir(&path) {
             Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
             // (Also of one that was there: the process that made it may not have come to this.)
             _ => system::sync_directory(parent),
         };
-        made.map_err(|error| storage.failed(Operation::Create, "", error))?;
-        FileStorage::open(storage.directory)
+        made.map_err(|error| StorageError::io(Operation::Create, path.display().to_string(), error))?;
+        FileStorage::open(path)
     }
 
     /// What errors call a file: its path; the directory's own for no name.
     fn shown(&self, name: &str) -> String {
-        let path = if name.is_empty() { self.directory.clone() } else { self.directory.join(name) };
+        let path = if name.is_empty() { self.path.clone() } else { self.path.join(name) };
         path.display().to_string()
     }
 
@@ -61,48 +68,31 @@ impl FileStorage {
     /// The entries of the directory, sorted, of which `wanted` says yes to the name, if that is text.
     fn entries(&self, wanted: impl Fn(Option<&str>) -> bool) -> Result<Vec<String>> {
         let failed = |error| self.failed(Operation::List, "", error);
-        let mut names = Vec::new();
-        for entry in fs::read_dir(&self.directory).map_err(failed)? {
-            let name = entry.map_err(failed)?.file_name();
-            if wanted(name.to_str()) {
-                names.push(name.to_string_lossy().into_owned());
-            }
-        }
+        let mut names = self.directory.names().map_err(failed)?;
+        names.retain(|name| wanted(name.to_str()));
         names.sort_unstable();
-        Ok(names)
+        Ok(names.into_iter().map(|name| name.to_string_lossy().into_owned()).collect())
     }
 
-    /// The lock's file, open and not yet locked. Whatever else has its name is refused: it is somebody's.
-    fn open_lock_file(&self) -> io::Result<fs::File> {
-        let mut options = fs::OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false);
-        open_regular(
-            &self.directory.join(LOCK_NAME),
-            options,
-            ", and not the lock of a database: move it away",
-        )
-    }
-}
-
-/// Opens a regular file. What else has its name is an error, which says what it is and goes on as `advice` does: a link is
-/// not followed, and a pipe or device neither waited for nor read.
-fn open_regular(path: &Path, options: fs::OpenOptions, advice: &str) -> io::Result<fs::File> {
-    let irregular = |kind: fs::FileType| {
-        let what = match (kind.is_symlink(), kind.is_dir()) {
-            (true, _) => "it is a symbolic link",
-            (_, true) => "it is a directory",
-            _ => "it is no regular file",
+    /// Opens a regular file. What else has its name is an error, which says what it is and goes on as `advice` does: a link
+    /// is not followed, and a pipe or device neither waited for nor read.
+    fn open_regular(&self, name: &str, access: Access, advice: &str) -> io::Result<fs::File> {
+        let irregular = |kind: Kind| {
+            let what = match kind {
+                Kind::Link => "it is a symbolic link",
+                Kind::Directory => "it is a directory",
+                Kind::Regular | Kind::Other => "it is no regular file",
+            };
+            io::Error::other(format!("{what}{advice}"))
         };
-        io::Error::other(format!("{what}{advice}"))
-    };
-    match fs::symlink_metadata(path) {
-        Ok(found) if !found.is_file() => return Err(irregular(found.file_type())),
-        // What is there by the time it is opened is looked at again.
-        Ok(_) | Err(_) => {}
+        match self.directory.kind(name) {
+            Ok(kind) if kind != Kind::Regular => return Err(irregular(kind)),
+            // What is there by the time it is opened is looked at again.
+            Ok(_) | Err(_) => {}
+        }
+        let file = self.directory.open_file(name, access)?;
+        if file.metadata()?.is_file() { Ok(file) } else { Err(irregular(Kind::Other)) }
     }
-    let file = system::open_unfollowed(path, options)?;
-    let found = file.metadata()?;
-    if found.is_file() { Ok(file) } else { Err(irregular(found.file_type())) }
 }
 
 impl Storage for FileStorage {
@@ -110,14 +100,16 @@ impl Storage for FileStorage {
         let create = mode == OpenMode::CreateNew;
         let operation = if create { Operation::Create } else { Operation::Open };
         check_name(operation, name)?;
+        let access = match mode {
+            OpenMode::CreateNew => Access::CreateNew,
+            OpenMode::Read => Access::Read,
+            OpenMode::ReadWrite => Access::ReadWrite,
+        };
         let is_writable = mode != OpenMode::Read;
-        let mut options = fs::OpenOptions::new();
-        options.read(true).write(is_writable).create_new(create);
-        let file = match open_regular(&self.directory.join(name), options, "") {
+        let file = match self.open_regular(name, access, "") {
             // (Whatever it is that has the name.)
-            Err(_) if create && fs::symlink_metadata(self.directory.join(name)).is_ok() => {
-                Err(ErrorKind::AlreadyExists.into())
-            }
+            Err(_) if create && self.directory.kind(name).is_ok() => Err(ErrorKind::AlreadyExists.into()),
+            Ok(file) if mode == OpenMode::ReadWrite => sole(file),
             file => file,
         };
         let file = file.map_err(|error| self.failed(operation, name, error))?;
@@ -134,50 +126,66 @@ impl Storage for FileStorage {
 
     fn remove(&self, name: &str) -> Result<()> {
         check_name(Operation::Remove, name)?;
-        let removed = fs::remove_file(self.directory.join(name));
+        let removed = self.directory.remove(name);
         removed.map_err(|error| self.failed(Operation::Remove, name, error))
     }
 
     fn rename(&self, from: &str, to: &str) -> Result<()> {
         check_name(Operation::Rename, from)?;
         check_name(Operation::Rename, to)?;
-        let renamed = fs::rename(self.directory.join(from), self.directory.join(to));
+        let renamed = self.directory.rename(from, to);
         renamed.map_err(|error| self.failed(Operation::Rename, from, error))
     }
 
     fn sync_directory(&self) -> Result<()> {
-        let synced = system::sync_directory(&self.directory);
+        let synced = self.directory.sync();
         synced.map_err(|error| self.failed(Operation::SyncDirectory, "", error))
     }
 
     fn lock(&self, holder: &Holder) -> Result<LockGuard> {
         let failed = |error| self.failed(Operation::Lock, LOCK_NAME, error);
-        let file = self.open_lock_file().map_err(failed)?;
+        // Whatever else has its name is refused: it is somebody's.
+        let file = self
+            .open_regular(LOCK_NAME, Access::Lock, ", and not the lock of a database: move it away")
+            .map_err(failed)?;
+        let taken = |by| StorageError::new(Operation::Lock, self.shown(""), Cause::Locked(by));
         match file.try_lock() {
             Ok(()) => {}
-            Err(fs::TryLockError::WouldBlock) => {
-                let cause = Cause::Locked(read_holder(&file));
-                return Err(StorageError::new(Operation::Lock, self.shown(""), cause));
-            }
+            Err(fs::TryLockError::WouldBlock) => return Err(taken(read_holder(&file))),
             Err(fs::TryLockError::Error(error)) => return Err(failed(error)),
         }
+        let directory = match self.directory.try_lock() {
+            // Its holder has another file for its lock, which has lost its name.
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Err(taken(None)),
+            directory => directory.map_err(failed)?,
+        };
         if !is_ours(&file) {
             let what = "it holds something else than the lock of a database: move it away";
             return Err(failed(io::Error::other(what)));
         }
-        let held = Held { file };
+        let held = Held { file, directory };
         // On a full disk the lock holds without a name: then others are told only that it is held.
         let _unnamed = held.name(holder);
         Ok(LockGuard::new(held))
     }
 
     fn path(&self) -> Option<&Path> {
-        Some(&self.directory)
+        Some(&self.path)
     }
 
     fn space(&self) -> Result<Option<Space>> {
-        system::space(&self.directory).map_err(|error| self.failed(Operation::Space, "", error))
+        self.directory.space().map_err(|error| self.failed(Operation::Space, "", error))
     }
+}
+
+/// The file, which is to be written to; an error if it has other names, whose owners would not expect that.
+fn sole(file: fs::File) -> io::Result<fs::File> {
+    if directory::has_other_names(&file)? {
+        let what = "the file has another name as well (a hard link), where it would be changed too: put a copy in its \
+                    place";
+        return Err(io::Error::other(what));
+    }
+    Ok(file)
 }
 
 /// What a lock file holds, up to a byte more than one of ours can.
@@ -204,6 +212,8 @@ fn is_ours(file: &fs::File) -> bool {
 /// a second waits to lock this.
 struct Held {
     file: fs::File,
+    /// The directory, locked itself, where that is possible.
+    directory: Option<fs::File>,
 }
 
 impl Held {
@@ -222,7 +232,9 @@ impl Drop for Held {
         }
         // Closing the file would do, but for a process that is being started just now: until it has become another
         // program it has the file open, too, and what it has open stays locked.
-        let _still_closed = self.file.unlock();
+        for held in self.directory.iter().chain([&self.file]) {
+            let _still_closed = held.unlock();
+        }
     }
 }
 
@@ -283,5 +295,13 @@ impl File for SystemFile {
     fn len_bytes(&self) -> Result<u64> {
         let metadata = self.file.file().metadata();
         metadata.map(|metadata| metadata.len()).map_err(|error| self.failed(Operation::Len, error))
+    }
+
+    fn disk_bytes(&self) -> Result<u64> {
+        directory::disk_bytes(self.file.file()).map_err(|error| self.failed(Operation::Len, error))
+    }
+
+    fn id(&self) -> Result<Option<u128>> {
+        directory::id(self.file.file()).map_err(|error| self.failed(Operation::Open, error))
     }
 }

@@ -242,6 +242,14 @@ impl File for MemoryFile {
     fn len_bytes(&self) -> Result<u64> {
         Ok(lock(&self.contents.bytes).len_bytes)
     }
+
+    fn disk_bytes(&self) -> Result<u64> {
+        Ok(lock(&self.contents.bytes).held.len() as u64)
+    }
+
+    fn id(&self) -> Result<Option<u128>> {
+        Ok(Some(Arc::as_ptr(&self.contents) as usize as u128))
+    }
 }
 
 impl fmt::Debug for MemoryFile {

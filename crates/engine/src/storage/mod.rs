@@ -8,7 +8,8 @@
 //! # The contract
 //!
 //! While the process lives, reads see the latest writes, through whichever handle; each name leads to one
-//! file, and no file has two names. Calls may come from several threads at once. Writes to one sector, or a
+//! file, and no file has two names. Every call is about the directory that was opened, wherever it has been moved since.
+//! Calls may come from several threads at once. Writes to one sector, or a
 //! [`File::preallocate`] or [`File::truncate`] of a range that is being written, must not overlap in time.
 //!
 //! After a crash of the process alone, all of it is still there. After a crash of the machine:
@@ -44,6 +45,7 @@
 //! beginning with a dot, and not [`LOCK_NAME`], which is the lock's.
 
 mod archive;
+mod directory;
 mod error;
 mod file;
 mod holder;
@@ -173,6 +175,18 @@ pub trait File: Send + Sync + fmt::Debug {
 
     /// How long the file is.
     fn len_bytes(&self) -> Result<u64>;
+
+    /// How much room the file takes: less than its length where blocks were never written, or more where more were
+    /// reserved. The length unless implemented.
+    fn disk_bytes(&self) -> Result<u64> {
+        self.len_bytes()
+    }
+
+    /// A number that no other file has while this one is open, whatever its name is now. `None`, which says nothing,
+    /// unless implemented.
+    fn id(&self) -> Result<Option<u128>> {
+        Ok(None)
+    }
 
     /// Fills the buffer, completing short reads. An error with [`Cause::EndOfFile`] if the file ends before.
     fn read_exact_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {

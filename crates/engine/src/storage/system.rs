@@ -1,6 +1,7 @@
-//! What operating systems do differently: the only part of storage that knows them.
+//! What operating systems do differently with files; with directories they do in `directory.rs`.
 
-use super::{Space, uninterrupted};
+use super::directory::Directory;
+use super::uninterrupted;
 use std::fs::File;
 use std::io;
 use std::path::Path;
@@ -8,42 +9,9 @@ use std::path::Path;
 /// Zeros are written, and holes rewritten, in pieces of this size.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// Makes durable which names a directory has.
+/// Makes durable which names the directory at this path has.
 pub(super) fn sync_directory(directory: &Path) -> io::Result<()> {
-    #[cfg(unix)]
-    return File::open(directory)?.sync_all();
-    // There is no such call; names are in the journal of the file system.
-    #[cfg(not(unix))]
-    return std::fs::metadata(directory).map(|_| ());
-}
-
-/// The room on the device of a directory.
-pub(super) fn space(directory: &Path) -> io::Result<Option<Space>> {
-    #[cfg(all(unix, not(miri)))]
-    {
-        let found = rustix::fs::statvfs(directory)?;
-        let bytes = |blocks: u64| blocks.saturating_mul(found.f_frsize);
-        Ok(Some(Space { total_bytes: bytes(found.f_blocks), free_bytes: bytes(found.f_bavail) }))
-    }
-    #[cfg(not(all(unix, not(miri))))]
-    std::fs::metadata(directory).map(|_| None)
-}
-
-/// Opens a file as these options say. A symbolic link is an error, and a pipe does not wait for its other end.
-pub(super) fn open_unfollowed(path: &Path, mut options: std::fs::OpenOptions) -> io::Result<File> {
-    #[cfg(all(unix, not(miri)))]
-    {
-        use rustix::fs::OFlags;
-        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK; // (the standard library adds close-on-exec)
-        std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, flags.bits() as i32);
-    }
-    #[cfg(windows)]
-    {
-        // The link itself is opened, which the caller finds to be no regular file.
-        const FILE_FLAG_OPEN_REPARSE_POINT: u32 = 0x0020_0000;
-        std::os::windows::fs::OpenOptionsExt::custom_flags(&mut options, FILE_FLAG_OPEN_REPARSE_POINT);
-    }
-    options.open(path)
+    Directory::open(directory)?.sync()
 }
 
 /// A file that is read and written at offsets. (On Windows that moves its one position, which nothing else uses.)

@@ -181,9 +181,10 @@ fn a_link_is_not_followed() {
     let scratch = Scratch::new("followed");
     let (path, other) = (scratch.0.join("link"), scratch.0.join("other"));
     std::os::unix::fs::symlink(&other, &path).unwrap();
-    let mut options = fs::OpenOptions::new();
-    options.read(true).write(true);
-    assert!(system::open_unfollowed(&path, options).is_err());
+    let directory = directory::Directory::open(&scratch.0).unwrap();
+    for access in [directory::Access::Read, directory::Access::ReadWrite, directory::Access::Lock] {
+        assert!(directory.open_file("link", access).is_err());
+    }
     assert!(!other.exists());
 }
 

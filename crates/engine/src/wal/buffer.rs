@@ -7,6 +7,7 @@
 use super::format::{Kind, RECORD_HEADER_BYTES};
 use super::holds::Holds;
 use super::lane::{Body, LANES, Lane};
+use super::presence::Presence;
 use super::stall::{SLOW_NS, Stall};
 use super::write_group::WriteGroup;
 use super::{Error, Lsn, Options, Result, Room, Shortage, Tail};
@@ -265,6 +266,7 @@ pub(super) struct Shared {
     state: Mutex<State>,
     gate: CachePadded<Gate>,
     /// Where the next record begins; and [`CLOSED`]. Whatever has come to know of an append finds it counted.
+    pub(super) presence: Arc<Presence>,
     next: CachePadded<AtomicU64>,
     lanes: [CachePadded<Mutex<Lane>>; LANES],
     /// Something became durable, or failed, or there is room again.
@@ -277,7 +279,7 @@ impl Shared {
     pub(super) fn new(
         options: Options,
         clock: Arc<dyn Clock>,
-        room: Arc<Room>,
+        (room, presence): (Arc<Room>, Arc<Presence>),
         tail: &Tail,
         first_lsn: u64,
     ) -> Shared {
@@ -296,6 +298,7 @@ impl Shared {
             state: Mutex::new(State::new(tail, first_lsn)),
             gate: CachePadded::new(gate),
             next: CachePadded::new(AtomicU64::new(tail.lsn)),
+            presence,
             lanes: std::array::from_fn(|_| CachePadded::new(Mutex::default())),
             progress: Condvar::new(),
             work: Condvar::new(),

@@ -68,7 +68,8 @@ impl Flusher {
             unix_ns: tail.mark.map_or(0, |mark| mark.unix_ns),
             since_ns: clock.now_ns(),
         };
-        let shared = Arc::new(Shared::new(options, clock, segments.room(), &tail, first_lsn));
+        let shared =
+            Arc::new(Shared::new(options, clock, (segments.room(), segments.presence()), &tail, first_lsn));
         let gatherer = Gatherer::new(options.database, &tail, before);
         Ok(Flusher { shared, segments, gatherer, pending: VecDeque::new(), marking, due_ns: 0 })
     }

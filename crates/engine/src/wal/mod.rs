@@ -29,6 +29,7 @@ mod mark;
 mod marks_around;
 mod planted;
 mod position;
+mod presence;
 mod reader;
 mod record;
 mod room;

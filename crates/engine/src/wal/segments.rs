@@ -2,6 +2,7 @@
 
 use super::format::{SegmentHeader, name};
 use super::head::{Head, read_header};
+use super::presence::Presence;
 use super::{End, Error, Lsn, Options, Room};
 use crate::events::event;
 use crate::storage::{File, OpenMode, Operation, Result, Storage, StorageError};
@@ -29,6 +30,7 @@ pub(super) struct Segments {
     storage: Arc<dyn Storage>,
     options: Options,
     room: Arc<Room>,
+    presence: Arc<Presence>,
     segments: VecDeque<(SegmentHeader, u64)>,
     /// The first that was made since the log was opened. Of those before, nobody knows which blocks are reserved.
     first_own: u64,
@@ -51,7 +53,19 @@ impl Segments {
         let first_own = old.last().map_or(1, |(last, _)| last.number + 1);
         let segments = old.into();
         let (current, spare, written, spare_written) = (None, None, 0, 0);
-        Segments { storage, options, room, segments, first_own, current, written, spare, spare_written }
+        let presence = Arc::new(Presence::new(Arc::clone(&storage)));
+        Segments {
+            storage,
+            options,
+            room,
+            presence,
+            segments,
+            first_own,
+            current,
+            written,
+            spare,
+            spare_written,
+        }
     }
 
     /// These, with none left.
@@ -63,6 +77,10 @@ impl Segments {
 
     pub(super) fn room(&self) -> Arc<Room> {
         Arc::clone(&self.room)
+    }
+
+    pub(super) fn presence(&self) -> Arc<Presence> {
+        Arc::clone(&self.presence)
     }
 
     pub(super) fn has_spare(&self) -> bool {
@@ -86,8 +104,11 @@ impl Segments {
             self.written = self.spare_written;
             self.segments.push_back((*header, self.options.segment_bytes));
         }
+        // A last look at the one before, which nobody looks at again.
+        self.presence.check()?;
         self.current().write_all_at(0, &header.encode(self.options.database))?;
         self.current().sync_data()?;
+        self.presence.begun(header.number, self.current());
         event!(
             DEBUG,
             LOG,
@@ -160,10 +181,26 @@ impl Segments {
         }
     }
 
-    /// Gives an old segment that nobody needs the new name. Its header tells it from a segment that has begun.
-    fn take_old(&mut self, truncate_before: Lsn, name: &str) -> Result<Option<Box<dyn File>>> {
-        let Some(old) = self.unneeded(truncate_before).filter(|old| old.number >= self.first_own) else {
-            return Ok(None);
+    /// Gives an old segment that nobody needs the new name, and says how much of it has been written to. Its header tells
+    /// it from a segment that has begun. One that cannot be written to, because somebody else has a link to it, or that
+    /// cannot have its blocks back, is removed.
+    fn take_old(&mut self, truncate_before: Lsn, name: &str) -> Result<Option<(Box<dyn File>, u64)>> {
+        let Some(old) = self.unneeded(truncate_before) else { return Ok(None) };
+        let old_name = super::format::name(old.number);
+        let whole = match self.storage.open(&old_name, OpenMode::ReadWrite) {
+            // As a rule it was written to its end. (What a crash left unwritten costs time, no more.)
+            Ok(file) if old.number >= self.first_own => Ok((file, self.options.segment_bytes)),
+            Ok(file) => self.make_whole(&*file).map(|()| (file, 0)),
+            Err(error) => Err(error),
+        };
+        let taken = match whole {
+            Ok(taken) => taken,
+            Err(error) if !is_curable(&error) => return Err(error),
+            Err(_) => {
+                self.storage.remove(&old_name)?;
+                self.segments.pop_front();
+                return Ok(None);
+            }
         };
         self.storage.rename(&super::format::name(old.number), name)?;
         self.segments.pop_front();

@@ -125,6 +125,18 @@ impl Writer {
     /// Why nobody is to wait any longer just now.
     #[inline(always)]
     pub fn stall(&self) -> Option<Stall> {
+    /// Looks whether the segment that is written still has its name, and ends the log if not. Waits for the device.
+    pub fn look_for_segment(&self) {
+        if let Err(error) = self.shared.presence.check() {
+            self.stop(Arc::new(error));
+        }
+    }
+
+    /// Ends the log because this file, without which the database cannot be opened, is gone.
+    pub fn stop_without(&self, file: &str) {
+        self.stop(Arc::new(self.shared.presence.lost(file)));
+    }
+
         self.shared.stall()
     }
 

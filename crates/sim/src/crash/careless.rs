@@ -203,6 +203,9 @@ impl File for CarelessFile {
     fn len_bytes(&self) -> Result<u64> {
         self.inner.len_bytes()
     }
+    fn id(&self) -> Result<Option<u128>> {
+        self.inner.id()
+    }
 }
 
 impl Drop for CarelessFile {

@@ -7,10 +7,10 @@ use super::trace::Trace;
 use super::{Failure, Place, Report, Settings};
 use crate::Random;
 use crate::storage::{Crash, EVERYTHING, SimulatedStorage};
-use braiddb::ConcurrencyControl;
 use braiddb::recovery::Recovery;
 use braiddb::storage::{OpenMode, Storage};
 use braiddb::testing::SpinningWaits;
+use braiddb::{ConcurrencyControl, Error, wal};
 use std::marker::PhantomData;
 
 /// Room on the simulated device.
@@ -19,7 +19,8 @@ pub(super) const CAPACITY: u64 = 4 << 20;
 /// The same where it is scarce: less than what the engine takes for plenty beside its least reserve, and more than it needs.
 const CAPACITY_SMALL: u64 = 512 << 10;
 
-/// One state in this number is recovered from again, and one has its newest checkpoint damaged.
+/// One state in this number is recovered from again, one has its newest checkpoint damaged, and one loses its files while
+/// the database is open.
 const STATES_PER_EXTRA: u64 = 8;
 /// One in so many has a further life, which has this share of the states.
 const STATES_PER_LIFE: u64 = 50;
@@ -28,6 +29,8 @@ const LATER_STATES_PER_CENT: u64 = 60;
 const STATES_MIN: u64 = 20;
 /// How many are chosen from at each boundary at least: nothing survives in one, everything in another.
 const STATES_PER_BOUNDARY_MIN: u64 = 6;
+/// Steps in which a checkpoint would be made, or nearly so.
+const CHECKPOINT_STEPS: u64 = 20;
 /// Transactions of a further life.
 const LATER_TRANSACTIONS: u64 = 10;
 
@@ -83,6 +86,7 @@ enum Extra {
     Nothing,
     Again,
     Damage,
+    Removal,
     All,
 }
 
@@ -170,6 +174,7 @@ impl<'s, C: ConcurrencyControl> Explorer<'s, C> {
             let extra = match at % STATES_PER_EXTRA {
                 2 => Extra::Again,
                 5 => Extra::Damage,
+                7 => Extra::Removal,
                 _ => Extra::Nothing,
             };
             let (trace, described) = (lived.trace_at(crash.boundary), storage.describe(crash.boundary));
@@ -201,6 +206,10 @@ impl<'s, C: ConcurrencyControl> Explorer<'s, C> {
         }
         if matches!(extra, Extra::Damage | Extra::All) {
             self.look_at_damage(trace, crash, &found.contents)?;
+        }
+        if matches!(extra, Extra::Removal | Extra::All) {
+            let lost = self.look_at_removal(trace, crash, &found.contents);
+            lost.map_err(|what| format!("with files removed while it is open: {what}"))?;
         }
         Ok(())
     }
@@ -250,6 +259,46 @@ impl<'s, C: ConcurrencyControl> Explorer<'s, C> {
         let (found, _) = found.map_err(|what| format!("with {file} damaged: {what}"))?;
         if found.contents != *expected {
             return Err(format!("with {file} damaged, recovery gives another state"));
+        }
+        Ok(())
+    }
+
+    /// Opens a copy, and has somebody remove its files, or some that it cannot do without: from the next look on nothing is
+    /// acknowledged, no checkpoint counts, and nothing comes back; what was there can be read.
+    fn look_at_removal(&mut self, trace: &Trace, crash: &Crash, expected: &Contents) -> Result<(), String> {
+        let copy = copy_of(&crash.storage);
+        let opened = open::<C>(&copy, self.settings.mistake, self.settings.seed, self.settings.index);
+        let (database, mut stepped) = opened.map_err(|error| error.to_string())?;
+        self.report.recoveries += 1;
+        let doomed = *Random::new(crash.seed).one_of(&["", "log-", "database"]);
+        let names = copy.list().expect("the disk does not fail");
+        if !names.iter().any(|name| name.starts_with("log-")) {
+            return Ok(()); // there is no room for a log, so there are no commits
+        }
+        for name in names.iter().filter(|name| name.starts_with(doomed)) {
+            copy.remove(name).expect("the disk does not fail");
+        }
+        if !matches!(stepped.flush(), Err(Error::Log(wal::Error::Stopped(_)))) {
+            return Err(format!("the log goes on without {doomed:?}"));
+        }
+        let left = copy.list().expect("the disk does not fail");
+        if database.table::<u64, u64>("made without files").is_ok() {
+            return Err("a table is made".into());
+        }
+        for _ in 0..CHECKPOINT_STEPS {
+            if let Ok(true) = stepped.checkpoint_step() {
+                return Err("a checkpoint counts".into());
+            }
+        }
+        if judge(trace, crash.boundary, &database)?.contents != *expected {
+            return Err("something else can be read".into());
+        }
+        if stepped.close().is_ok() {
+            return Err("it is closed in order".into());
+        }
+        let now = copy.list().expect("the disk does not fail");
+        if now.iter().any(|name| !left.contains(name)) {
+            return Err(format!("of {left:?} has become {now:?}"));
         }
         Ok(())
     }

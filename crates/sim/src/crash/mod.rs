@@ -15,7 +15,7 @@
 //! give up log, and transactions commit again.
 //!
 //! Of some states more is asked: that recovering again finds the same; that it does with the newest checkpoint
-//! damaged; and that a further life can be lived there, whose own crashes, those of its recovery included, lose
+//! damaged; that nothing is acknowledged any more once the files have been removed while it is open; and that a further life can be lived there, whose own crashes, those of its recovery included, lose
 //! nothing either.
 //!
 //! `tables`, `plan` and `scratch` are the workload, `trace` is the record of it. `life` runs it, `oracle` judges what was recovered, `explore`

@@ -228,6 +228,16 @@ impl File for SimulatedFile {
         state.begin(Operation::Len, &self.name)?;
         Ok(state.disk.inode(self.inode).seen.len_bytes())
     }
+
+    fn disk_bytes(&self) -> Result<u64> {
+        let mut state = self.state();
+        state.begin(Operation::Len, &self.name)?;
+        Ok(state.disk.inode(self.inode).seen.blocks() * SECTOR)
+    }
+
+    fn id(&self) -> Result<Option<u128>> {
+        Ok(Some(self.inode.0.into()))
+    }
 }
 
 impl Drop for SimulatedFile {

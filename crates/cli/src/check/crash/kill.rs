@@ -36,6 +36,8 @@ pub struct Kills {
     pub kills: u64,
     /// Of them, those that have left an unfinished checkpoint.
     pub in_checkpoints: u64,
+    /// Of them, those whose directory had been renamed, with another database at its path.
+    pub renamed: u64,
     /// Transactions that were acknowledged by them.
     pub acknowledged: u64,
     /// What must not be, and how to see it again.
@@ -133,12 +135,14 @@ fn kill_some(
     let judge = under(kind.cc).map_err(io::Error::other)?.judge;
     let mut last = BTreeMap::new();
     for _ in 0..count {
-        let acknowledged = kill_one(directory, kind, random)?;
+        let (acknowledged, renamed) = kill_one(directory, kind, random)?;
         all.kills += 1;
+        all.renamed += u64::from(renamed.is_some());
+        let judged = renamed.map_or(Ok(()), Renamed::judge);
         all.in_checkpoints += u64::from(has_unfinished_checkpoint(directory)?);
         all.acknowledged += acknowledged.values().map(|(_, count)| count).sum::<u64>();
         bar.inc(1);
-        if let Err(what) = judge(directory, kind.index, &acknowledged, &mut last) {
+        if let Err(what) = judged.and_then(|()| judge(directory, kind.index, &acknowledged, &mut last)) {
             all.lost.push((format!("after kill {}: {what}", all.kills), String::new()));
             break;
         }
@@ -150,7 +154,11 @@ fn kill_some(
 type Acknowledged = BTreeMap<u64, (u64, u64)>;
 
 /// Runs a process for a while, and kills it.
-fn kill_one(directory: &Path, kind: Kind, random: &mut Random) -> io::Result<Acknowledged> {
+fn kill_one(
+    directory: &Path,
+    kind: Kind,
+    random: &mut Random,
+) -> io::Result<(Acknowledged, Option<Renamed>)> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["check", "crash-child", "--seed", &random.any().to_string()]);
     command.args(["--cc", kind.cc, "--index", kind.index.name(), "--directory"]).arg(directory);
@@ -159,12 +167,68 @@ fn kill_one(directory: &Path, kind: Kind, random: &mut Random) -> io::Result<Ack
     let lines = process.stdout.take().expect("it is piped");
     let reader = thread::spawn(move || read(lines, &first));
     // Some are killed while they recover, most while they commit.
-    if random.chance(80) {
-        let _ = has_begun.recv_timeout(PATIENCE);
-    }
+    let has_begun = random.chance(80) && has_begun.recv_timeout(PATIENCE).is_ok();
+    let renamed =
+        (has_begun && random.chance(20)).then(|| Renamed::make(directory, kind.index)).transpose()?;
     thread::sleep(Duration::from_micros(random.below(40_000)));
     end(&mut process)?;
-    Ok(reader.join().expect("reading does not panic"))
+    let acknowledged = reader.join().expect("reading does not panic");
+    Ok((acknowledged, renamed))
+}
+
+/// A directory that was renamed while a process has it open, and another database in its place.
+struct Renamed {
+    path: PathBuf,
+    moved: PathBuf,
+    other: Database,
+    index: IndexKind,
+}
+
+impl Renamed {
+    /// Rows of the other database.
+    const ROWS: u64 = 500;
+
+    /// Renames the directory, and makes the other database, whose checkpoints and segments come and go as well.
+    fn make(path: &Path, index: IndexKind) -> io::Result<Renamed> {
+        let moved = path.with_extension("moved");
+        std::fs::rename(path, &moved)?;
+        let other = Database::open(path, options(index)).and_then(|other| {
+            let table: Table<u64, [u8]> = other.table("other")?;
+            for part in 0..5 {
+                let put = async move |tx: &Txn| {
+                    for key in (0..Renamed::ROWS).filter(|key| key % 5 == part) {
+                        tx.put(table, key, &filler_of(key, part)).await?;
+                    }
+                    Ok(())
+                };
+                other.run(put).wait()?;
+                other.checkpoint()?;
+            }
+            Ok(other)
+        });
+        Ok(Renamed { path: path.into(), moved, other: other.map_err(io::Error::other)?, index })
+    }
+
+    /// When the process has been killed: the other database is whole, and leaves its place to the directory that had it.
+    fn judge(self) -> Result<(), String> {
+        let Renamed { path, moved, other, index } = self;
+        let judged = other.close().and_then(|()| {
+            let other = Database::open(&path, options(index))?;
+            let table: Table<u64, [u8]> = other.table("other")?;
+            let snapshot = other.begin()?;
+            for key in 0..Renamed::ROWS {
+                let value = snapshot.get(table, key)?;
+                if value != Some(&filler_of(key, key % 5)[..]) {
+                    return Err(Error::user(format!("its row {key} is wrong")));
+                }
+            }
+            Ok(())
+        });
+        judged.map_err(|error| format!("of the database at the path of a renamed one: {error}"))?;
+        std::fs::remove_dir_all(&path)
+            .and_then(|()| std::fs::rename(&moved, &path))
+            .map_err(|error| format!("{} cannot be put back: {error}", moved.display()))
+    }
 }
 
 /// Kills a process, which has not ended before.
