@@ -89,7 +89,7 @@ pub struct Options {
     /// there is no room for the log. Default: 1 GiB, about as much as recovery needs itself. 0: they keep nothing.
     pub log_held_bytes: u64,
     /// A checkpoint begins when the log has grown by so much since the last one began. Default: 1 GiB. 0: none
-    /// does for that reason.
+    /// does for that reason, nor is one made when the database is closed to spare the next opening the log.
     pub checkpoint_log_bytes: u64,
     /// A checkpoint begins so long after the last one has, if anything has changed. Default: 600 s. 0: none does
     /// for that reason.

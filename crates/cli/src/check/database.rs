@@ -46,7 +46,7 @@ pub fn database(args: &DatabaseArgs) -> Result<(), Failure> {
 fn print(found: &Verification, to: &mut impl Write) -> io::Result<()> {
     for file in &found.files {
         let verdict = if file.damages.is_empty() { "good" } else { "DAMAGED" };
-        writeln!(to, "{verdict:7} {:>15} bytes  {}", grouped(file.bytes), file.file)?;
+        writeln!(to, "{verdict:7} {:>15} bytes  {}", grouped(file.disk_bytes), file.file)?;
         for damage in &file.damages {
             writeln!(to, "        {damage}")?;
         }
@@ -75,7 +75,7 @@ fn print(found: &Verification, to: &mut impl Write) -> io::Result<()> {
 fn object(found: &Verification) -> Value {
     let files = found.files.iter().map(|file| {
         let damages: Vec<Value> = file.damages.iter().map(damage).collect();
-        json!({ "file": file.file, "bytes": file.bytes, "good": damages.is_empty(), "damages": damages })
+        json!({ "file": file.file, "bytes": file.bytes, "disk_bytes": file.disk_bytes, "good": damages.is_empty(), "damages": damages })
     });
     let (opens, checkpoint, reason) = match &found.outlook {
         OpenCheck::Opens { checkpoint } => (true, *checkpoint, None),

@@ -30,7 +30,7 @@ pub struct Form {
     json: bool,
 }
 
-/// Files of one kind.
+/// Files of one kind, and the room that they take.
 #[derive(Clone, Copy, Default)]
 struct Files {
     count: u64,
@@ -43,7 +43,7 @@ impl Files {
         let mut files = Files::default();
         for name in storage.list()?.iter().filter(|name| name.starts_with(prefix)) {
             files.count += 1;
-            files.bytes += storage.open(name, OpenMode::Read)?.len_bytes()?;
+            files.bytes += storage.open(name, OpenMode::Read)?.disk_bytes()?;
         }
         Ok(files)
     }

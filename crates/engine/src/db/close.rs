@@ -5,7 +5,6 @@ use crate::cc::ConcurrencyControl;
 use crate::durable::Durable;
 use crate::error::{Error, Result};
 use crate::events::{event, text};
-use crate::options::Durability;
 use crate::sync::lock;
 use std::sync::Arc;
 use std::thread;
@@ -13,7 +12,9 @@ use std::thread;
 impl<C: ConcurrencyControl> Database<C> {
     /// Closes the database for all its handles, and says whether all went well: what has been submitted and not begun is answered
     /// [`Error::Closed`], what is open on the database's workers is rolled back and answered [`Error::Cancelled`], and the call waits for
-    /// both. Without a log ([`Durability::None`]) a checkpoint is made then. When this returns, the directory can be opened again.
+    /// both. Without a log ([`Durability::None`](crate::Durability::None)) a checkpoint is made then; with one, if
+    /// that takes less time than it spares the next opening ([`checkpoint_log_bytes`](crate::Options::checkpoint_log_bytes)). When this
+    /// returns, the directory can be opened again.
     ///
     /// From then on whatever begins something is [`Error::Closed`]: to submit, to begin, to make a table, a checkpoint or a backup; and
     /// [`Sweeper`](crate::Sweeper)s end.
@@ -66,10 +67,8 @@ impl<C: ConcurrencyControl> Owner<C> {
             return outcome.clone();
         }
         self.end_threads();
-        let saves =
-            saves && self.engine.options.durability == Durability::None && !self.engine.is_read_only();
         if let Some(durable) = self.durable.as_ref().filter(|_| saves) {
-            durable.checkpoint()?;
+            durable.last_checkpoint(self.engine.options.durability)?;
         }
         let ended = self.durable.as_ref().map_or(Ok(()), Durable::close);
         self.tell_closed(&ended);

@@ -35,7 +35,18 @@ struct Requests {
     answered: u64,
     /// Why the last one failed, for callers that have asked.
     failure: Option<Arc<Error>>,
+    /// The database is being closed, and the last checkpoint was asked for.
+    last: Option<Last>,
     is_closed: bool,
+}
+
+/// When the last checkpoint is made. Nobody waits for the disk beside it, so it takes all that there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Last {
+    /// In any case.
+    Always,
+    /// If it spares the next opening more time than it takes.
+    IfItPays,
 }
 
 struct Shared {
@@ -88,6 +99,7 @@ impl CheckpointThread {
             failures: 0,
             listeners,
             tended_ns: began_ns,
+            pays: None,
         };
         let thread = Background::spawn("braid-checkpoint", move || {
             let _closing = Closing(keeper.shared.clone());
@@ -117,10 +129,21 @@ impl CheckpointThread {
 
     /// Has a checkpoint made that begins after this call, and waits for it.
     pub(super) fn checkpoint(&self) -> Result<()> {
+        self.ask(None)
+    }
+
+    /// Has the last checkpoint made, and waits for it; [`Error::Closed`] if none is to be made. Nothing is committed any
+    /// more.
+    pub(super) fn last_checkpoint(&self, last: Last) -> Result<()> {
+        self.ask(Some(last))
+    }
+
+    fn ask(&self, last: Option<Last>) -> Result<()> {
         if self.is_here() {
             return Err(Error::WouldDeadlock); // from an event's listener
         }
         let mut requests = lock(&self.shared.requests);
+        requests.last = requests.last.or(last);
         requests.asked += 1;
         let mine = requests.asked;
         self.shared.signal.notify_all();
@@ -184,6 +207,8 @@ struct CheckpointSchedule<C: ConcurrencyControl> {
     began_ns: u64,
     /// When it was looked for something to archive, and whether the files are there.
     tended_ns: u64,
+    /// Once it was asked: whether the last checkpoint pays.
+    pays: Option<bool>,
     /// How many have failed since the last good one.
     failures: u32,
     listeners: Arc<Listeners>,
@@ -193,15 +218,26 @@ impl<C: ConcurrencyControl> CheckpointSchedule<C> {
     fn run(&mut self) {
         while let Some(asked) = self.await_turn() {
             self.began_ns = self.clock.now_ns();
-            let result = self.checkpoint();
-            self.tell_end(&result);
-            self.failures = if result.is_ok() { 0 } else { self.failures.saturating_add(1) };
+            let result = if self.is_needless() { Err(Error::Closed) } else { self.make_checkpoint() };
             let mut requests = lock(&self.shared.requests);
             requests.answered = requests.answered.max(asked);
             requests.failure = result.err().map(Arc::new);
             drop(requests);
             self.shared.signal.notify_all();
         }
+    }
+
+    fn make_checkpoint(&mut self) -> Result<()> {
+        let result = self.checkpoint();
+        self.tell_end(&result);
+        self.failures = if result.is_ok() { 0 } else { self.failures.saturating_add(1) };
+        result
+    }
+
+    /// Whether the database is being closed and no checkpoint is to be made for that: not another one, either.
+    fn is_needless(&mut self) -> bool {
+        let last = lock(&self.shared.requests).last;
+        last == Some(Last::IfItPays) && !*self.pays.get_or_insert_with(|| self.checkpointer.pays())
     }
 
     /// Waits until a checkpoint is due; returns how many had been asked for when it was, or `None` at the end.
@@ -248,7 +284,7 @@ impl<C: ConcurrencyControl> CheckpointSchedule<C> {
         if self.failures > 0 && passed_ns < rest_s * NS_PER_S {
             return false;
         }
-        let is_long = bytes_max > 0 && self.checkpointer.log_bytes() >= bytes_max && passed_ns >= NS_PER_S;
+        let is_long = bytes_max > 0 && self.checkpointer.replay_bytes() >= bytes_max && passed_ns >= NS_PER_S;
         let is_old = seconds > 0 && passed_ns >= seconds.saturating_mul(NS_PER_S);
         is_long || (is_old && self.checkpointer.is_behind()) || self.checkpointer.is_urgent()
     }
@@ -265,7 +301,7 @@ impl<C: ConcurrencyControl> CheckpointSchedule<C> {
         let (start_ns, mut bytes) = (self.clock.now_ns(), 0);
         loop {
             self.tend();
-            if lock(&self.shared.requests).is_closed {
+            if lock(&self.shared.requests).is_closed || self.is_needless() {
                 return Err(Error::Closed);
             }
             match self.timed(Checkpointer::step)? {
@@ -288,8 +324,11 @@ impl<C: ConcurrencyControl> CheckpointSchedule<C> {
         done
     }
 
-    /// Rests until no more has been written than the options allow.
+    /// Rests until no more has been written than the options allow; not where nobody else needs the disk any more.
     fn pace(&self, start_ns: u64, bytes: u64) {
+        if lock(&self.shared.requests).last.is_some() {
+            return;
+        }
         let due_ns =
             u128::from(bytes) * u128::from(NS_PER_S) / u128::from(self.options.checkpoint_bytes_per_s);
         let passed_ns = u128::from(self.clock.now_ns().saturating_sub(start_ns));

@@ -29,7 +29,7 @@ pub struct Backup {
     pub rows: u64,
     /// How many records the log has beyond.
     pub records: u64,
-    /// How many bytes the files have.
+    /// How many bytes the files take on the device.
     pub bytes: u64,
     /// How often the copy was begun.
     pub attempts: u32,
@@ -124,12 +124,20 @@ fn copy(from: &dyn Storage, to: &dyn Storage) -> Result<Backup, Failed> {
     if let OpenCheck::Refused { reason } = found.outlook {
         return Err(Failed::Moved(reason));
     }
-    let bytes = found.files.iter().map(|file| file.bytes).sum();
     let checkpoint = manifest.as_ref().map(|manifest: &Manifest| manifest.number);
-    if closed.is_none() {
-        // Nobody writes to the copy until it is opened: from now on all damage of it is noticed.
-        let closed = Closed { end: found.end, checkpoint: checkpoint.unwrap_or_default(), is_unlogged };
-        closed.publish(to, database)?;
+    let closed = match closed {
+        Some(closed) => closed,
+        None => {
+            // Nobody writes to the copy until it is opened: from now on all damage of it is noticed.
+            let closed = Closed { end: found.end, checkpoint: checkpoint.unwrap_or_default(), is_unlogged };
+            closed.publish(to, database)?;
+            closed
+        }
+    };
+    wal::trim(to, database, &closed.end)?;
+    let mut bytes = 0;
+    for file in &found.files {
+        bytes += to.open(&file.file, OpenMode::Read)?.disk_bytes()?;
     }
     Ok(Backup { checkpoint, rows: found.rows, records: found.records, bytes, attempts: 1 })
 }

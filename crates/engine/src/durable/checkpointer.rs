@@ -32,6 +32,18 @@ use std::sync::Arc;
 /// between two looks that is a second: longer than a thread is kept from running where there is work for several.
 const SETTLE_TRIES: u32 = 500;
 
+/// A segment that the log has only because the database was opened again counts as this part of a whole one that recovery
+/// replays (256 KiB by default): for a file to open and to keep.
+const SHORT_SEGMENT_PART: u64 = 256;
+
+/// A checkpoint is made when the database is closed if recovery would otherwise replay so much, which takes it some tenths
+/// of a second ...
+const CLOSING_LOG_BYTES_MIN: u64 = 8 << 20;
+
+/// ... and it writes at most this many times as much: a disk writes several times as fast as recovery replays, so that is
+/// less than the next opening saves.
+const CLOSING_WRITES_MAX: u64 = 2;
+
 /// Segments that a checkpoint is to give up, if it begins because room is scarce.
 const URGENT_SEGMENTS: u64 = 4;
 
@@ -128,6 +140,24 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
         self.log.as_ref().map_or(0, |log| log.appended_lsn().0.saturating_sub(start_lsn.0))
     }
 
+    /// The same, with what its segments cost beside what is in them.
+    pub(super) fn replay_bytes(&self) -> u64 {
+        let short_segments = self.log.as_ref().map_or(0, Writer::short_segments);
+        let each = self.engine.options.log_segment_bytes / SHORT_SEGMENT_PART;
+        self.log_bytes().saturating_add(short_segments.saturating_mul(each))
+    }
+
+    /// Returns true if a checkpoint takes less time now than it spares the next opening: before the database is closed, where
+    /// there is a log. One that is under way may have to write everything.
+    pub(super) fn pays(&self) -> bool {
+        let (replayed, data) = (self.replay_bytes(), self.engine.data_bytes());
+        let written = match self.current {
+            Some(_) => data,
+            None => data.min(self.changed_bytes().0.saturating_add(self.log_bytes())),
+        };
+        replayed >= CLOSING_LOG_BYTES_MIN && written <= replayed.saturating_mul(CLOSING_WRITES_MAX)
+    }
+
     /// How many bytes of log are kept: what checkpoints to come can give up.
     pub(super) fn kept_log_bytes(&self) -> u64 {
         let needed_lsn = self.steps.needed_from(&self.kept).unwrap_or_default();
@@ -166,10 +196,28 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
         self.steps.keep_back(log.room(), expected, memory_lsn);
     }
 
+    /// Looks whether the files without which the database cannot be opened again are still in its directory: somebody may
+    /// have removed them, or the directory. If so, nothing is committed any more.
+    pub(super) fn look_for_files(&self) {
+        let Some(log) = self.log.as_ref().filter(|log| !log.has_ended()) else { return };
+        log.look_for_segment();
+        let identity = self.storage.open(Identity::FILE, OpenMode::Read);
+        if identity.is_err_and(|error| error.kind() == ErrorKind::NotFound) {
+            log.stop_without(Identity::FILE);
+        }
+    }
+
     /// How many bytes of the newest checkpoint's rows are in ranges that have been changed since; and no less than it
     /// wrote itself, for much can be changed until the next look, as a rule as much as before.
     fn rewritten_bytes(&self) -> u64 {
-        let Some(last) = self.kept.last() else { return 0 };
+        let (changed, written) = self.changed_bytes();
+        changed.max(written)
+    }
+
+    /// How many bytes of the newest checkpoint's rows are in ranges that have been changed since, and how many it wrote
+    /// itself.
+    fn changed_bytes(&self) -> (u64, u64) {
+        let Some(last) = self.kept.last() else { return (0, 0) };
         let tables = self.engine.all_tables();
         let (mut changed, mut written) = (0, 0);
         for (table, entry) in tables.iter().zip(&last.tables) {
@@ -179,7 +227,7 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
                 written += if range.file.checkpoint == last.number { range.file.bytes } else { 0 };
             }
         }
-        changed.max(written)
+        (changed, written)
     }
 
     /// Whether anything has been committed that the newest checkpoint may not have.
@@ -196,17 +244,6 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
     }
 
     pub(super) fn clock(&self) -> Arc<dyn Clock> {
-    /// Looks whether the files without which the database cannot be opened again are still in its directory: somebody may
-    /// have removed them, or the directory. If so, nothing is committed any more.
-    pub(super) fn look_for_files(&self) {
-        let Some(log) = self.log.as_ref().filter(|log| !log.has_ended()) else { return };
-        log.look_for_segment();
-        let identity = self.storage.open(Identity::FILE, OpenMode::Read);
-        if identity.is_err_and(|error| error.kind() == ErrorKind::NotFound) {
-            log.stop_without(Identity::FILE);
-        }
-    }
-
         self.engine.clock.clone()
     }
 

@@ -27,8 +27,8 @@ mod table_rows;
 mod verify;
 mod watch;
 
-use background::CheckpointThread;
 pub use background::Stepped;
+use background::{CheckpointThread, Last};
 pub use backup::{Backup, backup};
 use checkpointer::Checkpointer;
 pub use damage::Damage;
@@ -174,9 +174,10 @@ impl Opening<'_> {
             Checkpointer::new(engine.clone(), storage.clone(), database, steps, kept, base_lsn);
         // What room a checkpoint needs is known before the log takes any.
         checkpointer.watch();
+        // Segments that nobody needs are used again at once.
+        checkpointer.release_log();
         flusher.as_mut().map(wal::Flusher::begin).transpose().map_err(Error::Log)?;
         mark.remove()?;
-        checkpointer.release_log();
         let stepped = Stepped { flusher, checkpointer, mark };
         Ok(Recovered { engine, recovery, is_new, files, storage, stepped, lock })
     }
@@ -405,6 +406,19 @@ impl Durable {
     pub(crate) fn checkpoint(&self) -> Result<()> {
         let checkpoints = self.checkpoints.as_ref().ok_or(Error::Closed)?;
         checkpoints.checkpoint()
+    }
+
+    /// Has a checkpoint made before the database is closed: without a log always; with one if it pays, and whether or not it
+    /// succeeds, for the log has everything.
+    pub(crate) fn last_checkpoint(&self, durability: Durability) -> Result<()> {
+        let Some(checkpoints) = &self.checkpoints else { return Ok(()) };
+        match durability {
+            Durability::None => checkpoints.last_checkpoint(Last::Always),
+            Durability::Sync | Durability::Async => {
+                let _ = checkpoints.last_checkpoint(Last::IfItPays);
+                Ok(())
+            }
+        }
     }
 
     /// Closes the database in order, and says whether it could. It is closed then, unless the disk does not answer the log:

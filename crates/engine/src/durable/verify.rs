@@ -60,6 +60,8 @@ pub struct FileReport {
     pub file: String,
     /// How long it is.
     pub bytes: u64,
+    /// How much room it takes on the device.
+    pub disk_bytes: u64,
     /// What is wrong with it, if anything is.
     pub damages: Vec<Damage>,
 }
@@ -166,9 +168,11 @@ struct Inspector<'i> {
 impl Inspector<'_> {
     /// Notes a file.
     fn file(&mut self, file: &str, damages: impl IntoIterator<Item = Damage>) {
-        let bytes = self.storage.open(file, OpenMode::Read).and_then(|file| file.len_bytes()).unwrap_or(0);
+        let sizes = self.storage.open(file, OpenMode::Read);
+        let sizes = sizes.and_then(|file| Ok((file.len_bytes()?, file.disk_bytes()?)));
+        let (bytes, disk_bytes) = sizes.unwrap_or_default();
         let damages = damages.into_iter().collect();
-        self.found.files.push(FileReport { file: file.into(), bytes, damages });
+        self.found.files.push(FileReport { file: file.into(), bytes, disk_bytes, damages });
     }
 
     /// Reads the mark of an orderly close. Damaged, it is an error of opening, and the rest is read as after a crash.

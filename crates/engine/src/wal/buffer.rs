@@ -56,6 +56,8 @@ pub(super) struct State {
     /// The database needs nothing before.
     pub(super) truncate_before: u64,
     pub(super) holds: Holds,
+    /// How many segments there are that somebody needs.
+    pub(super) segments: usize,
     /// No record that was taken and is not durable was appended before.
     taken_since_ns: u64,
     /// No record behind those was appended before.
@@ -92,6 +94,7 @@ impl State {
             is_paced: false,
             truncate_before: 0,
             holds: Holds::new(first_lsn),
+            segments: 0,
             taken_since_ns: 0,
             since_ns: 0,
             granted_lsn: tail.lsn,
@@ -263,10 +266,10 @@ pub(super) struct Shared {
     pub(super) options: Options,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) room: Arc<Room>,
+    pub(super) presence: Arc<Presence>,
     state: Mutex<State>,
     gate: CachePadded<Gate>,
     /// Where the next record begins; and [`CLOSED`]. Whatever has come to know of an append finds it counted.
-    pub(super) presence: Arc<Presence>,
     next: CachePadded<AtomicU64>,
     lanes: [CachePadded<Mutex<Lane>>; LANES],
     /// Something became durable, or failed, or there is room again.
@@ -295,10 +298,10 @@ impl Shared {
             options,
             clock,
             room,
+            presence,
             state: Mutex::new(State::new(tail, first_lsn)),
             gate: CachePadded::new(gate),
             next: CachePadded::new(AtomicU64::new(tail.lsn)),
-            presence,
             lanes: std::array::from_fn(|_| CachePadded::new(Mutex::default())),
             progress: Condvar::new(),
             work: Condvar::new(),

@@ -11,7 +11,7 @@
 
 use super::format::{self, Decoded, SEGMENT_HEADER_BYTES, SegmentHeader};
 use super::head::{Head, read_header};
-use super::{DatabaseId, Lsn, Result};
+use super::{DatabaseId, End, Lsn, Result};
 use crate::storage::{File, OpenMode, Storage};
 use std::io::ErrorKind;
 
@@ -50,6 +50,21 @@ pub fn copy(from: &dyn Storage, to: &dyn Storage, database: DatabaseId, start: L
     Ok(start == Lsn(0) && !is_any)
 }
 
+/// Cuts the segment in which a copied log ends off behind that end, when something else durable vouches for it.
+pub fn trim(copy: &dyn Storage, database: DatabaseId, end: &End) -> Result<()> {
+    if end.segment == 0 {
+        return Ok(());
+    }
+    let file = copy.open(&format::name(end.segment), OpenMode::ReadWrite)?;
+    if let Some((header, bytes)) = read_header(&*file, database, end.segment)?.begun() {
+        let used = header.used_bytes(end.lsn.0);
+        if bytes > used {
+            file.truncate(used)?;
+        }
+    }
+    Ok(())
+}
+
 /// Copies a segment from its end to its beginning; returns false if it has become another.
 fn copy_segment(
     file: &dyn File,
@@ -61,7 +76,8 @@ fn copy_segment(
     // (Room that was given back is no part of the file any more, but for its length.)
     let len_bytes = file.len_bytes()?.min(header.bytes);
     let copy = to.open(&format::name(header.number), OpenMode::CreateNew)?;
-    copy.truncate(header.bytes)?;
+    // A last one that is shorter than its header says is taken for damaged until something vouches for the log's end.
+    copy.truncate(if is_changing { header.bytes } else { len_bytes })?;
     let (mut chunk, mut again) = (Vec::new(), Vec::new());
     for offset in (0..len_bytes.div_ceil(CHUNK_BYTES)).rev().map(|at| at * CHUNK_BYTES) {
         let bytes = (len_bytes - offset).min(CHUNK_BYTES) as usize;

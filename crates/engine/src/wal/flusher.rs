@@ -90,10 +90,12 @@ impl Flusher {
     /// given back, is not the last. Without room for that the first record does, when there is some; and that one gets
     /// its length back, which takes no room.
     pub fn begin(&mut self) -> Result<()> {
-        match self.segments.prepare(Lsn(0)) {
+        let unneeded = Lsn(self.shared.state().truncate_before);
+        match self.segments.prepare(unneeded) {
             Ok(()) => {
                 let header = self.gatherer.header_next();
                 self.segments.begin(&header)?;
+                self.segments.trim_former()?;
                 self.gatherer.begin(header);
                 self.shared.begin();
             }
@@ -108,15 +110,14 @@ impl Flusher {
     /// An [`Error::Full`] says that a write was refused: it is made again by the next step. An
     /// [`Error::Stopped`] is the end.
     pub fn flush_once(&mut self) -> Result<Lsn> {
-        let truncate_before = {
+        {
             let mut state = self.shared.state();
             if let Some(error) = &state.stopped {
                 return Err(Error::Stopped(Arc::clone(error)));
             }
             state.has_request = false;
-            let needed = state.truncate_before;
-            state.holds.give_up(needed, self.shared.options.held_bytes_max)
-        };
+        }
+        let truncate_before = self.held_from();
         let now_ns = self.shared.clock.now_ns();
         self.marking.note(&self.shared, false);
         self.gatherer.gather(&self.shared, &mut self.pending);
@@ -134,6 +135,7 @@ impl Flusher {
             }
             return Err(refused);
         }
+        self.shared.state().segments = self.segments.count_from(truncate_before);
         // As above; so the one is tried though the other failed.
         let truncated = self.segments.truncate(truncate_before);
         let mut tended = self.segments.prepare(truncate_before).and(truncated);
@@ -145,6 +147,13 @@ impl Flusher {
             }
         }
         self.tended(tended)
+    }
+
+    /// Before, nobody needs the log: neither the database nor readers of changes, as far as those may hold it.
+    fn held_from(&self) -> Lsn {
+        let mut state = self.shared.state();
+        let needed = state.truncate_before;
+        state.holds.give_up(needed, self.shared.options.held_bytes_max)
     }
 
     /// Gives up what is kept for readers of changes alone: there is no room for it.
@@ -218,8 +227,11 @@ impl Flusher {
         self.shared.close();
         self.marking.note(&self.shared, true);
         self.flush_once()?;
-        let (end, segments) = (self.gatherer.end(), self.segments.take());
+        let (mut end, mut segments) = (self.gatherer.end(), self.segments.take());
         assert_eq!(end.lsn, self.shared.durable(), "nothing is appended to a log that is closed");
+        // What was kept to be used again is not. If it is not removed, it is some room lost, and no more.
+        let _ = segments.remove_old(self.held_from(), 0);
+        end.segment = segments.last_used(end.lsn);
         Ok(Ended { segments, end })
     }
 

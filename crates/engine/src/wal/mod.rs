@@ -45,7 +45,7 @@ mod write_group;
 mod writer;
 
 pub use crate::metrics::LogStatistics as Statistics;
-pub use copy::copy;
+pub use copy::{copy, trim};
 pub use damaged_reader::{Gap, Remains, Remnant, claimed_database};
 pub use error::{Error, Result};
 pub use finished::{Finished, finished};

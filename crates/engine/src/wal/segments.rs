@@ -32,7 +32,7 @@ pub(super) struct Segments {
     room: Arc<Room>,
     presence: Arc<Presence>,
     segments: VecDeque<(SegmentHeader, u64)>,
-    /// The first that was made since the log was opened. Of those before, nobody knows which blocks are reserved.
+    /// The first that was made since the log was opened. The blocks of those before may have been given back.
     first_own: u64,
     current: Option<Box<dyn File>>,
     /// How much of it, from the start, has been written to, now or in an earlier use.
@@ -157,8 +157,7 @@ impl Segments {
         let name = name(self.number_next());
         self.check_unused(&name)?;
         let (file, written) = match self.take_old(truncate_before, &name)? {
-            // As a rule to its end. (What a crash left unwritten costs time, no more.)
-            Some(file) => (file, self.options.segment_bytes),
+            Some(taken) => taken,
             None => (self.create(&name)?, 0),
         };
         self.storage.sync_directory()?;
@@ -202,9 +201,17 @@ impl Segments {
                 return Ok(None);
             }
         };
-        self.storage.rename(&super::format::name(old.number), name)?;
+        self.storage.rename(&old_name, name)?;
         self.segments.pop_front();
-        self.storage.open(name, OpenMode::ReadWrite).map(Some)
+        Ok(Some(taken))
+    }
+
+    /// Makes the file of a segment from before as long as new ones are, durably: its header may be on the disk before the
+    /// next sync of it.
+    fn make_whole(&self, file: &dyn File) -> Result<()> {
+        file.preallocate(0, self.options.segment_bytes)?;
+        file.truncate(self.options.segment_bytes)?;
+        file.sync_data()
     }
 
     /// A new file, which gets its name when its header and length are durable: so whatever has a segment's name and no
@@ -230,13 +237,18 @@ impl Segments {
         Ok(file)
     }
 
-    /// Removes old segments that nobody needs, but for a few.
+    /// Removes old segments that nobody needs, but for a few that are used again.
     pub(super) fn truncate(&mut self, before: Lsn) -> Result<()> {
+        self.remove_old(before, KEPT_MAX)
+    }
+
+    /// Removes old segments that nobody needs, but for so many.
+    pub(super) fn remove_old(&mut self, before: Lsn, kept: usize) -> Result<()> {
         let ends = self.segments.iter().skip(1).take_while(|(next, _)| next.first_lsn <= before.0);
         let mut removed = 0u64;
         for left in (1..=ends.count()).rev() {
             let (old, _) = self.segments[0];
-            if left <= KEPT_MAX && old.number >= self.first_own {
+            if left <= kept {
                 break;
             }
             self.storage.remove(&name(old.number))?;
@@ -267,12 +279,48 @@ impl Segments {
         if self.spare.take().is_some() { self.storage.remove(&name(self.number_next())) } else { Ok(()) }
     }
 
-    /// Cuts the last segment off behind the end of the log, which something else vouches for now. Without a sync, too.
-    fn trim(&self, end: Lsn) -> Result<()> {
+    /// The number of the last segment that has something of a log that ends there: the one before the last where nothing was
+    /// appended since that was begun.
+    pub(super) fn last_used(&self, end: Lsn) -> u64 {
+        let used = self.segments.iter().rev().find(|(segment, _)| segment.first_lsn < end.0);
+        used.or(self.segments.front()).map_or(0, |(segment, _)| segment.number)
+    }
+
+    /// Cuts the last segment off behind the end of the log, or removes it where it is not `end`'s, when something else
+    /// vouches for the end. Without a sync, too.
+    fn trim(&self, end: End) -> Result<()> {
         let Some((current, (last, _))) = self.current.as_ref().zip(self.segments.back()) else {
             return Ok(());
         };
-        current.truncate(last.used_bytes(end.0))
+        if last.number > end.segment {
+            return self.storage.remove(&name(last.number));
+        }
+        current.truncate(last.used_bytes(end.lsn.0))
+    }
+
+    /// Gives back what the segment before the current one was to take and never took, as it is not the last any more. If it
+    /// is not given back, it is some room lost, and no more. Durably, for an archive takes it as it is now, and is not to be
+    /// offered another one.
+    pub(super) fn trim_former(&self) -> Result<()> {
+        let mut latest = self.segments.iter().rev();
+        let (Some((current, _)), Some((former, bytes))) = (latest.next(), latest.next()) else {
+            return Ok(());
+        };
+        let used = former.used_bytes(current.first_lsn);
+        if *bytes <= used {
+            return Ok(());
+        }
+        let file = self.storage.open(&name(former.number), OpenMode::ReadWrite);
+        match file.and_then(|file| file.truncate(used).map(|()| file)) {
+            Ok(file) => file.sync_data(),
+            Err(_) => Ok(()),
+        }
+    }
+
+    /// How many there are that do not lie before.
+    pub(super) fn count_from(&self, before: Lsn) -> usize {
+        let ended = self.segments.iter().skip(1).take_while(|(next, _)| next.first_lsn <= before.0);
+        self.segments.len() - ended.count()
     }
 
     /// Makes the last segment as long as its header says, if its unused end was given back: when nothing else vouches
@@ -324,7 +372,7 @@ impl Ended {
     /// Gives back the rest of the last segment, when something else durable says where the log ends: until then, a file
     /// that is shorter than it was made is taken for damaged.
     pub fn trim(&self) -> Result<()> {
-        self.segments.trim(self.end.lsn)
+        self.segments.trim(self.end)
     }
 }
 

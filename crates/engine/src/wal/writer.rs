@@ -76,6 +76,14 @@ impl Writer {
         &self.shared.room
     }
 
+    /// How many segments the log has that are less full than they could be, because it was opened so often.
+    pub fn short_segments(&self) -> u64 {
+        let state = self.shared.state();
+        let bytes = state.durable_lsn.saturating_sub(state.truncate_before);
+        // (The last one is not full yet, and the first one begins before.)
+        (state.segments as u64).saturating_sub(bytes.div_ceil(self.shared.options.room_bytes()) + 2)
+    }
+
     /// Has the flusher look whether there is room again.
     pub fn maintain(&self) {
         self.shared.state().has_request = true;
@@ -117,14 +125,6 @@ impl Writer {
         self.shared.look(wait_ns_max);
     }
 
-    /// Something has waited for the disk for so long that it is worth while to find out which waiters need not.
-    pub fn is_slow(&self) -> bool {
-        self.shared.is_slow()
-    }
-
-    /// Why nobody is to wait any longer just now.
-    #[inline(always)]
-    pub fn stall(&self) -> Option<Stall> {
     /// Looks whether the segment that is written still has its name, and ends the log if not. Waits for the device.
     pub fn look_for_segment(&self) {
         if let Err(error) = self.shared.presence.check() {
@@ -137,6 +137,14 @@ impl Writer {
         self.stop(Arc::new(self.shared.presence.lost(file)));
     }
 
+    /// Something has waited for the disk for so long that it is worth while to find out which waiters need not.
+    pub fn is_slow(&self) -> bool {
+        self.shared.is_slow()
+    }
+
+    /// Why nobody is to wait any longer just now.
+    #[inline(always)]
+    pub fn stall(&self) -> Option<Stall> {
         self.shared.stall()
     }
 
