@@ -70,6 +70,8 @@ planted! {
         Mistake::Engine(Engine::TouchedForgotten), None;
     a_failed_checkpoint_that_forgets_what_was_changed:
         Mistake::Engine(Engine::TouchedForgottenByFailure), every(Operation::Create, Fault::Fail);
+    files_that_are_not_looked_for:
+        Mistake::Engine(Engine::FilesNotLookedFor), None;
     room_that_is_not_kept_back:
         Mistake::Engine(Engine::NothingKeptBack), None;
     a_checkpoint_after_the_log_has_ended:

@@ -16,16 +16,15 @@ use super::status::{Status, Step};
 use super::steps::{KEPT, Steps};
 use super::table_rows::{Destination, TableRows};
 use crate::cc::ConcurrencyControl;
-use crate::checkpoint::{self, CatalogEntry, Identity, IndexEntry, Manifest, TableEntry};
+use crate::checkpoint::{self, CatalogEntry, IndexEntry, Manifest, TableEntry};
 use crate::error::{Error, Result};
 use crate::events::{event, ms, text};
 use crate::kernel::Engine;
 use crate::metrics::Clock;
-use crate::storage::{OpenMode, Operation, Storage};
+use crate::storage::{Operation, Storage};
 use crate::table::{Description, IndexColumn, IndexInfo, TableInner, TableKind, TableState};
 use crate::txn::Transaction;
 use crate::wal::{DatabaseId, Expected, Lsn, Writer};
-use std::io::ErrorKind;
 use std::sync::Arc;
 
 /// So often it is asked whether every operation has ended that was in flight when the checkpoint began. With the time
@@ -155,7 +154,9 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
             Some(_) => data,
             None => data.min(self.changed_bytes().0.saturating_add(self.log_bytes())),
         };
-        replayed >= CLOSING_LOG_BYTES_MIN && written <= replayed.saturating_mul(CLOSING_WRITES_MAX)
+        self.engine.options.checkpoint_log_bytes > 0
+            && replayed >= CLOSING_LOG_BYTES_MIN
+            && written <= replayed.saturating_mul(CLOSING_WRITES_MAX)
     }
 
     /// How many bytes of log are kept: what checkpoints to come can give up.
@@ -199,11 +200,8 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
     /// Looks whether the files without which the database cannot be opened again are still in its directory: somebody may
     /// have removed them, or the directory. If so, nothing is committed any more.
     pub(super) fn look_for_files(&self) {
-        let Some(log) = self.log.as_ref().filter(|log| !log.has_ended()) else { return };
-        log.look_for_segment();
-        let identity = self.storage.open(Identity::FILE, OpenMode::Read);
-        if identity.is_err_and(|error| error.kind() == ErrorKind::NotFound) {
-            log.stop_without(Identity::FILE);
+        if let Some(log) = self.log.as_ref().filter(|log| !log.has_ended()) {
+            self.steps.look_for_files(log, &*self.storage);
         }
     }
 

@@ -36,6 +36,8 @@ pub enum Planted {
     TouchedForgottenByFailure,
     /// Checkpoints are written after the log has ended.
     CheckpointAfterLog,
+    /// Nobody looks whether the files of the database are still there.
+    FilesNotLookedFor,
     /// No room is kept back for checkpoints.
     NothingKeptBack,
     /// A restoration applies the first record that ends behind its point.
@@ -193,6 +195,12 @@ impl Steps for Erring {
 
     fn can_count(&self, log: &Writer) -> bool {
         self.planted == Planted::CheckpointAfterLog || Proven.can_count(log)
+    }
+
+    fn look_for_files(&self, log: &Writer, storage: &dyn Storage) {
+        if self.planted != Planted::FilesNotLookedFor {
+            Proven.look_for_files(log, storage);
+        }
     }
 
     fn needed_from(&self, kept: &[Manifest]) -> Option<Lsn> {

@@ -1,12 +1,13 @@
 //! The decisions on which durability rests, each with the reason why it is right. Where tests put another form of one in its
 //! place, to show that the checks notice it (`planted.rs`), a database has other [`Steps`] than [`Proven`].
 
-use crate::checkpoint::{self, Closed, Manifest, RowsFile, RowsReader};
+use crate::checkpoint::{self, Closed, Identity, Manifest, RowsFile, RowsReader};
 use crate::epoch::Epochs;
 use crate::error::{Error, Result};
-use crate::storage::Storage;
+use crate::storage::{OpenMode, Storage};
 use crate::table::TableInner;
 use crate::wal::{self, DatabaseId, Ending, Expected, Lsn, Reader, Record, Room, Writer};
+use std::io::ErrorKind;
 use std::ops::ControlFlow;
 
 /// Checkpoints that are kept: the newest, and one to fall back on.
@@ -98,6 +99,16 @@ pub(crate) trait Steps: Send + Sync {
     /// of files that a checkpoint needs may be lost although they can be seen.
     fn can_count(&self, log: &Writer) -> bool {
         !log.has_ended()
+    }
+
+    /// Ends the log if its last segment, or the identity, has lost its name: what is written then is lost, for recovery finds
+    /// files by their names, although no write and no sync of it fails.
+    fn look_for_files(&self, log: &Writer, storage: &dyn Storage) {
+        log.look_for_segment();
+        let identity = storage.open(Identity::FILE, OpenMode::Read);
+        if identity.is_err_and(|error| error.kind() == ErrorKind::NotFound) {
+            log.stop_without(Identity::FILE);
+        }
     }
 
     /// From where on the log is needed: from the start of the older of two checkpoints, which stands in for the newer one.

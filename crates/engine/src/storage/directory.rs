@@ -7,7 +7,7 @@
 //! from being renamed or removed, and the path is resolved once, so that no link on it can be switched.
 
 use super::Space;
-use std::fs::{File, TryLockError};
+use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
@@ -46,6 +46,7 @@ mod by_descriptor {
     use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
     use rustix::io::retry_on_intr;
     use std::ffi::{OsStr, OsString};
+    use std::fs::TryLockError;
     use std::os::unix::ffi::OsStrExt;
     use std::os::unix::fs::OpenOptionsExt;
 
@@ -149,7 +150,7 @@ mod by_path {
         path: PathBuf,
         /// Keeps others from renaming or removing the directory.
         #[cfg(windows)]
-        held: File,
+        _held: File,
     }
 
     impl Directory {
@@ -161,8 +162,8 @@ mod by_path {
             #[cfg(windows)]
             {
                 let path = fs::canonicalize(path)?;
-                let held = shared_without_deletion(File::options().read(true)).open(&path)?;
-                Ok(Directory { path, held })
+                let _held = shared_without_deletion(File::options().read(true)).open(&path)?;
+                Ok(Directory { path, _held })
             }
             #[cfg(not(windows))]
             Ok(Directory { path: path.to_path_buf() })

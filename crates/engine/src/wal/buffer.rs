@@ -384,7 +384,8 @@ impl Shared {
     #[cold]
     fn reserve_locked(&self, state: &mut State, kind: Kind, bytes: u64) -> Result<u64> {
         if state.is_closed {
-            return Err(Error::Closed);
+            // (A flusher that has stopped is dropped, which closes the log.)
+            return Err(state.stopped.clone().map_or(Error::Closed, Error::Stopped));
         }
         let now_ns = self.clock.now_ns();
         let reserved = state.check(bytes, self.options.room_bytes()).and_then(|()| {

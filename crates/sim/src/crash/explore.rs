@@ -2,11 +2,12 @@
 
 use super::life::{Course, live, manifest_numbers, open};
 use super::oracle::{Found, judge};
-use super::tables::Contents;
+use super::tables::{Contents, contents};
 use super::trace::Trace;
 use super::{Failure, Place, Report, Settings};
 use crate::Random;
 use crate::storage::{Crash, EVERYTHING, SimulatedStorage};
+use braiddb::metrics::LogCondition;
 use braiddb::recovery::Recovery;
 use braiddb::storage::{OpenMode, Storage};
 use braiddb::testing::SpinningWaits;
@@ -270,10 +271,11 @@ impl<'s, C: ConcurrencyControl> Explorer<'s, C> {
         let opened = open::<C>(&copy, self.settings.mistake, self.settings.seed, self.settings.index);
         let (database, mut stepped) = opened.map_err(|error| error.to_string())?;
         self.report.recoveries += 1;
+        let tables = judge(trace, crash.boundary, &database)?.tables;
         let doomed = *Random::new(crash.seed).one_of(&["", "log-", "database"]);
         let names = copy.list().expect("the disk does not fail");
-        if !names.iter().any(|name| name.starts_with("log-")) {
-            return Ok(()); // there is no room for a log, so there are no commits
+        if database.statistics().log_condition != LogCondition::Good {
+            return Ok(()); // there is no room to go on with the log, so there are no commits
         }
         for name in names.iter().filter(|name| name.starts_with(doomed)) {
             copy.remove(name).expect("the disk does not fail");
@@ -290,7 +292,7 @@ impl<'s, C: ConcurrencyControl> Explorer<'s, C> {
                 return Err("a checkpoint counts".into());
             }
         }
-        if judge(trace, crash.boundary, &database)?.contents != *expected {
+        if contents(&database, &tables).map_err(|error| error.to_string())? != *expected {
             return Err("something else can be read".into());
         }
         if stepped.close().is_ok() {
