@@ -138,7 +138,7 @@ impl ReadSet {
         self.found.sort_unstable();
         let mut unknown = Unknown { found: &self.found, range: 0, look, slot_of };
         // SAFETY: by the caller's promise.
-        unsafe { self.ranges.revisit(Some(self.at.0), &mut unknown) }
+        unsafe { self.ranges.revisit(self.at.0, &mut unknown) }
     }
 }
 

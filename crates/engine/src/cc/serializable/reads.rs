@@ -179,7 +179,7 @@ impl ReadSet {
         let ReadSet { ranges, records, charge, .. } = self;
         let mut added = Added { known: records.len(), records, charge, changed };
         // SAFETY: by the caller's promise.
-        unsafe { ranges.revisit(Some(at.0), &mut added) }
+        unsafe { ranges.revisit(at.0, &mut added) }
     }
 }
 

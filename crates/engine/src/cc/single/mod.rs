@@ -237,6 +237,12 @@ pub trait Policy: Sized + Send + Sync + 'static {
         record_of(record).content() == Content::Nothing && !record_of(record).at().1
     }
 
+    /// Whether the ranges that the transaction has gone through are as they were found before `decide` was called. If not, they are looked
+    /// at again, and it is called again.
+    fn ranges_hold(shared: &Shared, txn: &mut Txn) -> bool {
+        txn.ranges_hold(shared, Self::comes_later)
+    }
+
     /// The ranges that the transaction has gone through have just been found as they were. Returns true if a key was there
     /// all the same, and has been removed since.
     fn is_late(env: Env<'_, Single<Self>>, txn: &Txn) -> bool {
@@ -250,7 +256,8 @@ pub trait Policy: Sized + Send + Sync + 'static {
     fn lock_of_new(env: Env<'_, Single<Self>>, txn: &mut Txn) -> u64;
 
     /// Latches what the transaction writes, and finds out whether what it has read of records is as it was; the time
-    /// when it commits, if so. `None`: suspended, nothing is latched.
+    /// when it commits, if so. `None`: suspended, nothing is latched. Called again after the latches were given back, if the ranges
+    /// have changed meanwhile, or the log has had no room.
     fn decide<S: Suspend>(
         stage: &mut CommitStage,
         env: Env<'_, Single<Self>>,
@@ -291,6 +298,9 @@ pub enum CommitStage {
     /// What is written has been asked for.
     Fetched,
 }
+
+/// Attempts to find the ranges as they were, which others are changing.
+const LOOKS_MAX: usize = 64;
 
 /// Records that a worker removes between two passes over them: fewer than a pass can take, so that it keeps up.
 const REMOVED_PER_PASS: usize = 128;
@@ -714,23 +724,29 @@ unsafe impl<P: Policy> ConcurrencyControl for Single<P> {
         if txn.has_lost_own {
             return Some(Err(Abort::WriteConflict));
         }
-        let at = match P::decide(stage, env, txn, s)? {
-            Ok(at) => at,
-            Err(abort) => {
-                txn.unlatch();
-                return Some(Err(abort));
+        for _ in 0..LOOKS_MAX {
+            // Before the decision, and once more after it: then the ranges are as they were found while it is made, as the records are.
+            match if txn.has_ranges() { txn.look_at_ranges(env.shared, P::comes_later) } else { Ok(true) } {
+                Ok(true) => {}
+                Ok(false) => return Some(Err(Abort::Unserializable)),
+                Err(OutOfMemory) => return Some(Err(Abort::OutOfMemory)),
             }
-        };
-        let abort = match txn.validate_ranges(env.shared, P::comes_later) {
-            Ok(true) if !P::is_late(env, txn) => {
-                s.enter(Activity::Commit);
-                return Some(Ok(at.0));
-            }
-            Ok(_) => Abort::Unserializable,
-            Err(OutOfMemory) => Abort::OutOfMemory,
-        };
-        txn.unlatch();
-        Some(Err(abort))
+            let abort = match P::decide(stage, env, txn, s)? {
+                Ok(_) if txn.has_ranges() && !P::ranges_hold(env.shared, txn) => {
+                    txn.unlatch();
+                    continue; // keys have come or gone meanwhile
+                }
+                Ok(at) if !P::is_late(env, txn) => {
+                    s.enter(Activity::Commit);
+                    return Some(Ok(at.0));
+                }
+                Ok(_) => Abort::Unserializable,
+                Err(abort) => abort,
+            };
+            txn.unlatch();
+            return Some(Err(abort));
+        }
+        Some(Err(Abort::Unserializable)) // others change the ranges faster than that
     }
 
     fn unprepare(_: Env<'_, Self>, txn: &mut Txn, stage: &mut CommitStage) -> bool {

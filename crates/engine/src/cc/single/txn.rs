@@ -17,13 +17,15 @@ use crate::cc::{Holder, Waits};
 use crate::epoch::Local;
 use crate::memory::{Arena, Charge, Memory, OutOfMemory, Slab};
 use crate::record::{Record, RecordId, Tag, Version};
-use crate::sync::atomic::{Ordering, fence};
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use zerocopy::IntoBytes;
 
 /// Values up to this long are copied side by side.
 const SHORT_BYTES_MAX: usize = 1024;
+/// Room for records without a value at first, and room that is kept.
+const UNSETTLED_FIRST: usize = 8;
+const UNSETTLED_KEPT: usize = 512;
 /// Room for copies of long values at first.
 const LONG_FIRST: usize = 8;
 
@@ -72,6 +74,10 @@ pub struct Txn {
     pub(in crate::cc) member: Participant,
     pub(in crate::cc) accesses: Accesses,
     pub(in crate::cc) ranges: Ranges,
+    /// It is committing, and has looked at them.
+    has_looked: bool,
+    /// Records in them that had no value then.
+    unsettled: Vec<RecordId>,
     /// For each of them, the records that were found there.
     pub(super) found: Found,
     /// How old it is among those that the scheme compares by age; kept when it is run again.
@@ -89,7 +95,7 @@ pub struct Txn {
     /// What it has read, where that may change before it ends: short values, and long ones.
     copies: Arena,
     long_copies: Vec<Box<[u64]>>,
-    /// The room in `long_copies`, and in what those hold.
+    /// The room in `long_copies`, and in what those hold; and in `unsettled`.
     charge: Charge,
     /// The value of the record that is being made.
     pub(super) new: Option<*mut Version>,
@@ -108,6 +114,8 @@ impl Txn {
             member: Participant::new(),
             accesses: Accesses::new(memory),
             ranges: Ranges::new(memory),
+            has_looked: false,
+            unsettled: Vec::new(),
             found: Found::new(memory),
             age: 0,
             claims: Claims::default(),
@@ -212,9 +220,11 @@ impl Txn {
         debug_assert!(!self.has_latched);
         self.accesses.clear();
         self.ranges.clear();
+        self.charge.clear(&mut self.unsettled, UNSETTLED_KEPT);
         self.found.clear();
         self.copies.reset();
         self.is_full = false;
+        self.has_looked = false;
         self.has_lost_own = false;
         self.undone.end();
         if !self.long_copies.is_empty() {
@@ -262,9 +272,16 @@ impl Txn {
         self.has_latched = true;
     }
 
-    /// Whether there are the same keys in the ranges that the transaction has gone through, but for its own.
-    /// (`comes_later`: see `Policy`.)
-    pub(super) fn validate_ranges(
+    /// Whether the transaction has noted what it has read of ranges and absent keys, or could not.
+    #[inline(always)]
+    pub(super) fn has_ranges(&self) -> bool {
+        !self.ranges.is_empty() || self.is_full
+    }
+
+    /// Whether there are the same keys now in the ranges that the transaction has gone through, but for its own. The keys in each range
+    /// are looked at when their turn comes: `ranges_hold` says whether they have all been so at one moment, which is any one
+    /// between the two calls. (`comes_later`: see `Policy`.)
+    pub(super) fn look_at_ranges(
         &mut self,
         shared: &Shared,
         comes_later: ComesLater,
@@ -272,14 +289,31 @@ impl Txn {
         if self.is_full {
             return Err(OutOfMemory);
         }
-        if self.ranges.is_empty() {
-            return Ok(true);
+        if self.has_looked {
+            return Ok(true); // and has waited since
         }
-        fence(Ordering::SeqCst); // of two that insert into each other's ranges one finds the other's key
-        let Txn { accesses, found, age, ranges, .. } = self;
-        let mut known = Known { accesses, found, range: 0, shared, age: *age, comes_later };
+        let Txn { accesses, found, age, ranges, unsettled, charge, .. } = self;
+        unsettled.clear();
+        let mut known =
+            Known { accesses, found, range: 0, shared, age: *age, comes_later, unsettled, charge };
         // SAFETY: a commit is stepped inside an epoch.
-        unsafe { ranges.revisit(None, &mut known) }
+        self.has_looked = unsafe { ranges.go_through(&mut known) }?;
+        Ok(self.has_looked)
+    }
+
+    /// The next look is a look, for tests.
+    #[cfg(all(test, braid_shuttle))]
+    pub(super) fn forget_look(&mut self) {
+        self.has_looked = false;
+    }
+
+    /// Whether nothing has come into the ranges, or gone, since `look_at_ranges` was called.
+    pub(super) fn ranges_hold(&mut self, shared: &Shared, comes_later: ComesLater) -> bool {
+        debug_assert!(self.has_looked);
+        let age = self.age;
+        let comes_later = |&id: &RecordId| comes_later(shared, age, shared.record(id));
+        self.has_looked = self.ranges.is_as_it_was() && self.unsettled.iter().all(comes_later);
+        self.has_looked
     }
 }
 
@@ -296,6 +330,33 @@ struct Known<'t> {
     shared: &'t Shared,
     age: u64,
     comes_later: ComesLater,
+    /// Records that have no value yet.
+    unsettled: &'t mut Vec<RecordId>,
+    charge: &'t mut Charge,
+}
+
+impl Known<'_> {
+    /// The record was not found in the range before. Whether it is none of the keys that there are now.
+    #[cold]
+    fn is_nothing(&mut self, id: RecordId, entry: Option<usize>) -> Result<bool, OutOfMemory> {
+        let record = self.shared.record(id);
+        match record_of(record).content() {
+            Content::Gone => return Ok(true),
+            // This transaction gives it its first value.
+            Content::Nothing if entry.is_some_and(|entry| self.accesses.last_write(entry).is_some()) => {
+                return Ok(true);
+            }
+            _ => {}
+        }
+        if !(self.comes_later)(self.shared, self.age, record) {
+            return Ok(false);
+        }
+        if self.unsettled.len() == self.unsettled.capacity() {
+            self.charge.grow(self.unsettled, 1, UNSETTLED_FIRST)?;
+        }
+        self.unsettled.push(id);
+        Ok(true)
+    }
 }
 
 impl Revisit for Known<'_> {
@@ -306,22 +367,14 @@ impl Revisit for Known<'_> {
     fn begin_again(&mut self) {}
 
     fn found(&mut self, ids: &[RecordId]) -> Result<bool, OutOfMemory> {
-        let is_known = |id: &RecordId| {
-            let record = self.shared.record(*id);
-            let entry = self.accesses.find(record);
-            entry.is_some_and(|entry| self.found.has(self.range, entry))
-                || match record_of(record).content() {
-                    Content::Gone => true,
-                    // This transaction gives it its first value.
-                    Content::Nothing
-                        if entry.is_some_and(|entry| self.accesses.last_write(entry).is_some()) =>
-                    {
-                        true
-                    }
-                    _ => (self.comes_later)(self.shared, self.age, record),
-                }
-        };
-        Ok(ids.iter().all(is_known))
+        for &id in ids {
+            let entry = self.accesses.find(self.shared.record(id));
+            let is_known = entry.is_some_and(|entry| self.found.has(self.range, entry));
+            if !is_known && !self.is_nothing(id, entry)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 }
 
