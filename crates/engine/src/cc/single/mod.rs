@@ -23,6 +23,8 @@ mod overwrite_tests;
 mod partition_tests;
 mod partitions;
 mod range_times;
+#[cfg(all(test, braid_shuttle))]
+mod ranges_shuttle_tests;
 mod record;
 mod removed;
 mod rollback;

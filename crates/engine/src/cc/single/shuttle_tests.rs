@@ -7,7 +7,7 @@ use super::super::no_wait::GiveWay;
 use super::super::occ::ByBeginning;
 use super::super::optimistic::{Optimistic, Scope, Validation, draw};
 use super::super::silo::ByNewest;
-use super::super::tictoc::{self, ByReadTimes};
+use super::super::tictoc;
 use super::super::timestamp::ByTime;
 use super::super::wait_die::ByAge;
 use super::{
@@ -30,7 +30,7 @@ use std::marker::PhantomData;
 use std::ops::Bound;
 
 /// A policy that does what another one does, but for one error.
-struct Careless<P, const BUG: u32>(PhantomData<fn() -> P>);
+pub(super) struct Careless<P, const BUG: u32>(PhantomData<fn() -> P>);
 
 /// Reads are validated before what is written is latched.
 const VALIDATED_TOO_EARLY: u32 = 1;
@@ -50,7 +50,7 @@ const COMES_WITH_NEWEST: u32 = 15;
 const REMOVED_UNSEEN: u32 = 16;
 
 /// Ranges are looked at after the records, by what is there then.
-const RANGES_BY_CONTENT: u32 = 17;
+pub(super) const RANGES_BY_CONTENT: u32 = 17;
 
 /// The same for the policy that does the work.
 fn env_of<'e, P: Policy, const BUG: u32>(env: Env<'e, Single<Careless<P, BUG>>>) -> Env<'e, Single<P>> {
@@ -349,48 +349,6 @@ fn arrivals<C: ConcurrencyControl>(third: &'static [(u64, Change<'static>)]) {
     assert!(committed.load(Ordering::SeqCst) < 2, "both have missed the other's write");
 }
 
-/// One transaction brings a key and says so in another record, and the next one takes both back. A third looks for the key, reads the
-/// record, and looks for the key again. It commits only with what fits together.
-pub(in crate::cc) fn coming_and_going<C: ConcurrencyControl>() {
-    let bench = Arc::new(Bench::<C>::new());
-    bench.hand().commit_change(1, Change::Insert(b"0"));
-    let writer = thread::spawn({
-        let bench = bench.clone();
-        move || {
-            let hand: Hand<'_, C> = bench.hand();
-            let both = |change, says: &[u8]| {
-                let mut txn = hand.begin();
-                let is_made = hand.change(&mut txn, 5, change) == Ok(Written::Done)
-                    && hand.change(&mut txn, 1, Change::Put(says)) == Ok(Written::Done);
-                match is_made {
-                    true => hand.try_commit(txn, thread::yield_now),
-                    false => {
-                        hand.abort(txn);
-                        false
-                    }
-                }
-            };
-            _ = both(Change::Insert(b"1"), b"1") && both(Change::Delete, b"0");
-        }
-    });
-    let hand: Hand<'_, C> = bench.hand();
-    let mut txn = hand.begin();
-    let mut all = || {
-        let before = read(&hand, &mut txn, 5, Intent::Read)?;
-        let says = read(&hand, &mut txn, 1, Intent::Read)?;
-        Ok::<_, Refused>((before, says, read(&hand, &mut txn, 5, Intent::Read)?))
-    };
-    match all() {
-        Ok((before, says, after)) if hand.try_commit_open(&mut txn, thread::yield_now) => {
-            assert_eq!(before, after, "a key was there and was not");
-            assert_eq!(before.is_some(), says == Some(b'1'), "a key does not fit a record");
-        }
-        _ => C::abort(hand.env(), &mut txn),
-    }
-    C::drop_txn(&bench.shared, &mut txn);
-    writer.join().expect("its assertions hold");
-}
-
 const REPLACES: &[(u64, Change<'static>)] = &[(2, Change::Update(b"2")), (3, Change::Update(b"2"))];
 const REMOVES: &[(u64, Change<'static>)] = &[(2, Change::Delete), (3, Change::Update(b"2"))];
 
@@ -619,12 +577,6 @@ macro_rules! models {
                 check_both(transfers::<$scheme>);
             }
 
-            /// Proves that a reader that commits has not seen a key come or go.
-            #[test]
-            fn keys_come_and_go() {
-                check_both(coming_and_going::<$scheme>);
-            }
-
             /// Proves that a checkpoint has all that was appended before its start, and nothing that was appended behind
             /// its end.
             #[test]
@@ -782,22 +734,6 @@ fn planted_comes_with_newest() {
 #[should_panic(expected = "both have missed")]
 fn planted_removed_unseen() {
     notices_with_few_switches(|| arrivals::<CarelessTimestamp<REMOVED_UNSEEN>>(REMOVES));
-}
-
-/// Proves that the models notice ranges that are compared with what is there later than the records are.
-#[test]
-#[should_panic(expected = "a key was there and was not")]
-fn planted_ranges_by_content() {
-    notices_with_few_switches(coming_and_going::<CarelessSilo<RANGES_BY_CONTENT>>);
-}
-
-/// The same, where transactions commit as of earlier than others.
-#[test]
-#[should_panic(expected = "a key was there and was not")]
-fn planted_ranges_by_content_with_times() {
-    notices_with_few_switches(
-        coming_and_going::<Single<Careless<Optimistic<ByReadTimes>, RANGES_BY_CONTENT>>>,
-    );
 }
 
 /// Proves the same of what several records say together.
