@@ -66,8 +66,7 @@ pub(super) fn unlock<T: Tracker>(env: Env<'_, Mvcc<T>>, txn: &mut Txn<T>) {
     }
     let tag = txn.member.tag;
     txn.writes.retain(|write| {
-        // SAFETY: slots are never unmapped.
-        let is_idle = write.is_lock && std::ptr::eq(unsafe { &*write.slot }.head(), write.new);
+        let is_idle = write.is_idle_lock();
         if is_idle {
             undo(env, tag, write);
         }

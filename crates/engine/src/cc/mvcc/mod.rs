@@ -745,7 +745,7 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
         txn: &mut Txn<T>,
         s: &mut S,
     ) -> Option<Result<u64, Abort>> {
-        txn.present.leave(&mut txn.member.begin);
+        txn.come_back();
         let decided = T::decide(validation, env, txn, s)?;
         s.enter(Activity::Commit);
         if decided.is_ok() {

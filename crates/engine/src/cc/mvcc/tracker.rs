@@ -48,6 +48,11 @@ pub trait Tracker: Sized + Send + Sync + 'static {
     fn reads(memory: &Arc<Memory>) -> Self::Reads;
     /// The transaction has read this version (or `None` of those) of a record that is indexed.
     fn read(reads: &mut Self::Reads, slot: *const Slot, version: Option<*const Version>);
+    /// The transaction, which has left its snapshot for the present, has read the value that was committed at this time there, and does
+    /// not overwrite it. That may be later than its snapshot.
+    fn read_present(reads: &mut Self::Reads, slot: *const Slot, committed: Timestamp) {
+        let _ = (reads, slot, committed);
+    }
     /// As `read` of a value, by a transaction that may have noted it as often as it has gone back to a savepoint.
     fn read_undone(reads: &mut Self::Reads, slot: *const Slot, version: *const Version) {
         Self::read(reads, slot, Some(version));

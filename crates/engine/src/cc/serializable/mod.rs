@@ -97,6 +97,10 @@ impl<R: Rules> Tracker for SerialSafetyNet<R> {
         }
     }
 
+    fn read_present(reads: &mut ReadSet, slot: *const Slot, committed: Timestamp) {
+        R::read_present(reads, slot, committed);
+    }
+
     fn read_undone(reads: &mut ReadSet, slot: *const Slot, version: *const Version) {
         reads.push_once(slot, version);
     }

@@ -60,6 +60,8 @@ bugs! {
     LATE_ORDERED_EARLY = 18;
     /// Reads of copies of rows leave no trace.
     COPIES_UNTRACKED = 19;
+    /// A row that an update at the commit has looked at and left leaves no trace.
+    LEFT_ROWS_UNTRACKED = 20;
 }
 
 /// Nothing is wrong with it: the logs are small, so that they wrap around in a test.
@@ -78,6 +80,12 @@ impl<const BUG: u32> Rules for Erring<BUG> {
     fn read_nothing(reads: &mut ReadSet, slot: *const Slot) {
         if BUG != INVISIBLE_UNTRACKED {
             reads.push(slot, std::ptr::null());
+        }
+    }
+
+    fn read_present(reads: &mut ReadSet, slot: *const Slot, committed: Timestamp) {
+        if BUG != LEFT_ROWS_UNTRACKED {
+            Proven::read_present(reads, slot, committed);
         }
     }
 

@@ -129,8 +129,9 @@ impl Order {
         if is_newest && !read.version.is_null() {
             return Overwritten::No;
         }
+        let seen_as_of = read.present().unwrap_or_else(|| txn.begin());
         // SAFETY: inside an epoch; the snapshot is open.
-        unsafe { env.shared.overwriter(read.slot, txn.begin(), self.at, txn.tag()) }
+        unsafe { env.shared.overwriter(read.slot, seen_as_of, self.at, txn.tag()) }
     }
 
     /// Whether there is an order for it; `None`: somebody has to decide first.
@@ -225,6 +226,11 @@ pub trait Rules: Sized + Send + Sync + 'static {
     #[inline(always)]
     fn read_nothing(reads: &mut ReadSet, slot: *const Slot) {
         reads.push(slot, std::ptr::null());
+    }
+
+    /// See [`Tracker::read_present`](crate::cc::mvcc::Tracker::read_present).
+    fn read_present(reads: &mut ReadSet, slot: *const Slot, committed: Timestamp) {
+        reads.push_present(slot, committed);
     }
 
     /// See [`Tracker::read_range`](crate::cc::mvcc::Tracker::read_range).
