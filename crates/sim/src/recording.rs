@@ -8,6 +8,7 @@ use crate::record::{Operation, Outcome, Tag};
 use braiddb::{ConcurrencyControl, Database, Error, Result, Table, Txn, Value};
 use std::fmt;
 use std::ops::RangeInclusive;
+use std::sync::PoisonError;
 
 /// A table whose rows can be recorded. A workload has one of them at most: keys are recorded without it.
 pub type Rows = Table<u64, u64>;
@@ -115,6 +116,20 @@ impl<'t, C: ConcurrencyControl> Recording<'t, C> {
         let existed = self.tx.delete(rows, key).await?;
         self.note(Operation::Delete { key, existed }, key);
         Ok(existed)
+    }
+
+    /// Looks at the number in a row when the transaction commits, and leaves it as it is; or fails, and so does the commit.
+    pub fn look_at_commit(
+        &self,
+        rows: Rows,
+        key: u64,
+        look: impl FnOnce(Option<u32>) -> Result<()> + Send + 'static,
+    ) -> Result<()> {
+        let looked = self.attempts.looked().clone();
+        self.tx.update_at_commit(rows, key, move |value, _| {
+            looked.lock().unwrap_or_else(PoisonError::into_inner).push((key, value.map(tag_in)));
+            look(value.map(number_in))
+        })
     }
 
     /// The rows between two keys with their numbers, in the order of their keys however they are scanned.

@@ -92,6 +92,8 @@ planted_tests! {
     copies_untracked: COPIES_UNTRACKED,;
     /// Proves that an addition to what came after the snapshot, by a transaction that is ordered before that, is found.
     late_ordered_early: LATE_ORDERED_EARLY, "increase-late";
+    /// Proves that a row that was looked at when its transaction committed, and has left no trace, is found.
+    left_rows_untracked: LEFT_ROWS_UNTRACKED, "look-write-skew";
 }
 
 /// Proves that logs that wrap around all the time cost conflicts, and nothing else.

@@ -12,6 +12,7 @@ use std::future::poll_fn;
 use std::ops::Range;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 
 /// The values of a table as a column beside it.
@@ -31,6 +32,8 @@ pub(super) struct Actor {
     pub(super) gate: Gate,
     clock: Rc<Cell<u32>>,
     pub(super) observed: Rc<RefCell<Observed>>,
+    /// What its updates at the commit have looked at. (Their functions may be called on any thread.)
+    looked: Arc<Mutex<Vec<Option<i64>>>>,
     /// An error that no scheme may answer with.
     fault: Rc<RefCell<Option<String>>>,
     /// It has not ended.
@@ -40,12 +43,20 @@ pub(super) struct Actor {
 impl Actor {
     /// Before it begins. Clock and fault are those of its run.
     pub(super) fn new(clock: &Rc<Cell<u32>>, fault: &Rc<RefCell<Option<String>>>) -> Actor {
-        let observed =
-            Observed { seen: Vec::new(), outcome: Outcome::Conflict, begins: 0, begun: 0, ends: 0, ended: 0 };
+        let observed = Observed {
+            seen: Vec::new(),
+            looked: Vec::new(),
+            outcome: Outcome::Conflict,
+            begins: 0,
+            begun: 0,
+            ends: 0,
+            ended: 0,
+        };
         Actor {
             gate: Gate::default(),
             clock: clock.clone(),
             observed: Rc::new(RefCell::new(observed)),
+            looked: Arc::default(),
             fault: fault.clone(),
             is_open: Rc::new(Cell::new(true)),
         }
@@ -71,10 +82,11 @@ impl Actor {
         let ended = self.now();
         let mut observed = self.observed.borrow_mut();
         observed.ended = ended;
+        observed.looked.append(&mut self.looked.lock().unwrap_or_else(PoisonError::into_inner));
         match result {
             Ok(()) => observed.outcome = Outcome::Committed,
             Err(Error::Conflict | Error::Deadlock(_)) => observed.outcome = Outcome::Conflict,
-            Err(Error::User(_)) => observed.outcome = Outcome::GaveUp,
+            Err(Error::User(_) | Error::KeyExists) => observed.outcome = Outcome::GaveUp,
             Err(error) => *self.fault.borrow_mut() = Some(error.to_string()),
         }
         self.is_open.set(false);
@@ -118,6 +130,7 @@ pub(super) async fn act<C: ConcurrencyControl>(
         None => Vec::new(),
     };
     let (mut cursor, mut savepoint) = (Cursor::new(transaction), None);
+    let mut exists = false;
     loop {
         match cursor.advance() {
             Turn::Step => actor.gate.pass().await,
@@ -129,9 +142,12 @@ pub(super) async fn act<C: ConcurrencyControl>(
                         Seen::Done
                     }
                     Operation::Rollback => roll_back(tx, savepoint)?,
+                    Operation::Look(place) => look(tx, tables, place, &actor.looked, false)?,
+                    Operation::Refuse(place) => look(tx, tables, place, &actor.looked, true)?,
                     operation => perform(tx, tables, columns, operation).await?,
                 };
                 cursor.see(&seen);
+                exists = seen == Seen::Exists;
                 actor.observed.borrow_mut().seen.push(seen);
             }
             Turn::Commit => {
@@ -139,6 +155,7 @@ pub(super) async fn act<C: ConcurrencyControl>(
                 actor.observed.borrow_mut().ends = ends;
                 return Ok(());
             }
+            Turn::Abort if exists => return Err(Error::KeyExists),
             Turn::Abort => return Err(Error::user("given up")),
         }
     }
@@ -159,13 +176,31 @@ async fn leak_beside<C: ConcurrencyControl>(
         | Operation::Insert(place, _)
         | Operation::Update(place, _)
         | Operation::Delete(place)
-        | Operation::Increase(place, _) => place,
+        | Operation::Increase(place, _)
+        | Operation::Look(place)
+        | Operation::Refuse(place) => place,
         Operation::Scan(table, from, _) => (table, from),
         Operation::Savepoint | Operation::Rollback => return,
     };
     if let Some(leaks) = leaks {
         leaks.read(tx, tables[place.0 as usize], engine_key(place.1)).await;
     }
+}
+
+/// Leaves an update for the commit that notes what it finds, and does nothing, or fails.
+fn look<C: ConcurrencyControl>(
+    tx: &Txn<C>,
+    tables: &[Table<u64, i64>],
+    place: Place,
+    looked: &Arc<Mutex<Vec<Option<i64>>>>,
+    fails: bool,
+) -> Result<Seen> {
+    let looked = looked.clone();
+    tx.update_at_commit(tables[place.0 as usize], engine_key(place.1), move |value, _| {
+        looked.lock().unwrap_or_else(PoisonError::into_inner).push(value);
+        if fails { Err(Error::user("refused")) } else { Ok(()) }
+    })?;
+    Ok(Seen::Done)
 }
 
 fn roll_back<C: ConcurrencyControl>(tx: &Txn<C>, savepoint: Option<Savepoint>) -> Result<Seen> {
@@ -237,7 +272,9 @@ async fn perform<C: ConcurrencyControl>(
             tx.add(table, key, by)?;
             Seen::Done
         }
-        Operation::Savepoint | Operation::Rollback => unreachable!("handled by the caller"),
+        Operation::Look(_) | Operation::Refuse(_) | Operation::Savepoint | Operation::Rollback => {
+            unreachable!("handled by the caller")
+        }
     })
 }
 
