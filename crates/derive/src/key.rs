@@ -53,6 +53,7 @@ pub fn of_enum(input: &DeriveInput, of: &DataEnum) -> Result<TokenStream> {
     let (text, numbers, (shape, given)) = (name.to_string(), variants.numbers(), variants.shape(shape));
     let (encode, decode) =
         (variants.each(|variant| encode(variant, &variants.number)), variants.each(decode));
+    let encode_prefix = variants.each(encode_prefix);
     let number = &variants.number;
     Ok(quote! {
         const _: () = {
@@ -73,6 +74,16 @@ pub fn of_enum(input: &DeriveInput, of: &DataEnum) -> Result<TokenStream> {
                     match <#number as ::braiddb::Key>::decode(false, __from)? {
                         #(#decode)*
                         _ => ::core::option::Option::None,
+                    }
+                }
+                fn encode_prefix(
+                    mut __prefix: &[u8],
+                    __to: &mut ::std::vec::Vec<u8>,
+                ) -> ::braiddb::PrefixMatch {
+                    match <#number as ::braiddb::Key>::encode_prefix_part(&mut __prefix, __to) {
+                        #(#encode_prefix)*
+                        ::core::option::Option::Some(_) => ::braiddb::PrefixMatch::None,
+                        ::core::option::Option::None => ::braiddb::PrefixMatch::All,
                     }
                 }
             }
@@ -120,4 +131,25 @@ fn decode(Variant { ident, constant, fields, .. }: &Variant<'_>) -> TokenStream 
         quote!(#member: <#ty as ::braiddb::Key>::decode(#last, __from)?)
     });
     quote!(__number if __number == #constant => ::core::option::Option::Some(Self::#ident { #(#each,)* }),)
+}
+
+/// Turns the beginning of a variant's fields with nothing behind into the beginning of them in front of something.
+fn encode_prefix(Variant { constant, fields, .. }: &Variant<'_>) -> TokenStream {
+    let parts = fields[..fields.len().saturating_sub(1)].iter().map(|Field { ty, .. }| {
+        quote! {
+            if <#ty as ::braiddb::Key>::encode_prefix_part(&mut __prefix, __to).is_none() {
+                return ::braiddb::PrefixMatch::All;
+            }
+        }
+    });
+    let last = match fields.last() {
+        Some(Field { ty, .. }) => quote!(<#ty as ::braiddb::Key>::encode_prefix(__prefix, __to)),
+        None => quote!(<[u8; 0] as ::braiddb::Key>::encode_prefix(__prefix, __to)),
+    };
+    quote! {
+        ::core::option::Option::Some(__number) if __number == #constant => {
+            #(#parts)*
+            #last
+        }
+    }
 }

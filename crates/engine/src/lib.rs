@@ -94,6 +94,8 @@ pub use projection::{
     Column, Columns, Projection, ProjectionOptions, Selection, Text, TextZone, Texts, Zone,
 };
 pub use record::VALUE_BYTES_MAX;
+#[doc(hidden)]
+pub use table::PrefixMatch;
 #[cfg(feature = "serde")]
 pub use table::Serde;
 pub use table::{

@@ -1,7 +1,9 @@
 //! Index keys and entries as bytes.
 
 use crate::error::{Error, Result};
-use crate::table::{AsKey, Columns, Extract, Fault, KEY_BYTES_MAX, Key, Value, decode_whole, encode_whole};
+use crate::table::{
+    AsKey, Columns, Extract, Fault, KEY_BYTES_MAX, Key, PrefixMatch, Value, decode_whole, encode_whole
+};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -98,14 +100,31 @@ pub(crate) fn encode_range<I: Key, A: AsKey<I>>(
     Ok(has_rows)
 }
 
-/// The bounds of the entries that begin with `prefix`.
-pub(crate) fn encode_prefix(prefix: &[u8], from: &mut Bound<Vec<u8>>, to: &mut Bound<Vec<u8>>) {
+/// The bounds of the entries whose index keys, as they are encoded with nothing behind, begin with `prefix`; and whether these are all entries between the
+/// bounds. Where several rows may have the same index key, it is encoded in another way, because the row's key follows.
+pub(crate) fn encode_prefix<I: Key>(
+    prefix: &[u8],
+    is_unique: bool,
+    from: &mut Bound<Vec<u8>>,
+    to: &mut Bound<Vec<u8>>,
+) -> PrefixMatch {
     let (mut first, mut end) = (take(from), take(to));
     first.clear();
-    first.extend_from_slice(prefix);
+    let mut matches = match is_unique {
+        _ if prefix.len() > KEY_BYTES_MAX => PrefixMatch::None,
+        true => {
+            first.extend_from_slice(prefix);
+            PrefixMatch::All
+        }
+        false => I::encode_prefix(prefix, &mut first),
+    };
+    if first.len() > KEY_BYTES_MAX {
+        matches = PrefixMatch::None;
+    }
     end.clone_from(&first);
     *from = Bound::Included(first);
     *to = if step_over(&mut end) { Bound::Excluded(end) } else { Bound::Unbounded };
+    matches
 }
 
 #[cfg(test)]

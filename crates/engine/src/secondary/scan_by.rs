@@ -4,7 +4,7 @@ use super::extract::{encode_prefix, encode_range};
 use crate::cc::{ConcurrencyControl, Serializable};
 use crate::error::{Error, Result};
 use crate::ops::{Rows, TxnState, in_row};
-use crate::table::{AsKey, Index, KEY_BYTES_MAX, Key, Value, decode_whole, index_key, split_entry};
+use crate::table::{AsKey, Index, Key, PrefixMatch, Value, decode_whole, index_key, split_entry};
 use crate::txn::{Transaction, Txn};
 use std::fmt;
 use std::future::Future;
@@ -25,6 +25,8 @@ pub struct IndexRows<'t, I, K, V: Value + ?Sized, C: ConcurrencyControl = Serial
     /// The entries, by their bytes.
     rows: Rows<'t, Vec<u8>, [u8], C>,
     is_unique: bool,
+    /// What the keys must begin with, if the bounds of the scan let others pass.
+    prefix: Option<Box<[u8]>>,
     types: PhantomData<fn(I, K, &V)>,
 }
 
@@ -44,7 +46,7 @@ impl<'t, I: Key, K: Key, V: Value + ?Sized, C: ConcurrencyControl> IndexRows<'t,
             rows.run().base = index.base;
             rows.fault = index.check_snapshot(txn.snapshot_timestamp()).err();
         }
-        IndexRows { rows, is_unique, types: PhantomData }
+        IndexRows { rows, is_unique, prefix: None, types: PhantomData }
     }
 
     fn new<A: AsKey<I>>(txn: &'t TxnState<C>, index: Index<I, K, V>, range: impl RangeBounds<A>) -> Self {
@@ -61,12 +63,12 @@ impl<'t, I: Key, K: Key, V: Value + ?Sized, C: ConcurrencyControl> IndexRows<'t,
 
     fn with_prefix(txn: &'t TxnState<C>, index: Index<I, K, V>, prefix: &[u8]) -> Self {
         let mut all = IndexRows::all(txn, index);
-        if prefix.len() > 2 * KEY_BYTES_MAX {
-            all.rows.left = 0; // no entry is that long
-            return all;
+        let (is_unique, run) = (all.is_unique, all.rows.run());
+        match encode_prefix::<I>(prefix, is_unique, &mut run.from, &mut run.to) {
+            PrefixMatch::All => {}
+            PrefixMatch::Some => all.prefix = Some(prefix.into()),
+            PrefixMatch::None => all.rows.left = 0,
         }
-        let run = all.rows.run();
-        encode_prefix(prefix, &mut run.from, &mut run.to);
         all
     }
 
@@ -106,7 +108,7 @@ impl<'t, I: Key, K: Key, V: Value + ?Sized, C: ConcurrencyControl> IndexRows<'t,
     }
 
     fn poll_next(&mut self, context: &Context<'_>) -> Poll<Result<Option<IndexRow<'t, I, K, V>>>> {
-        let (txn, is_unique) = (self.rows.txn, self.is_unique);
+        let (txn, is_unique, prefix) = (self.rows.txn, self.is_unique, self.prefix.as_deref());
         self.rows.poll_row(context, |run, at, _, entry| {
             // SAFETY: not borrowed outside of single calls.
             let state = unsafe { &mut *txn.scheme.get() };
@@ -118,6 +120,9 @@ impl<'t, I: Key, K: Key, V: Value + ?Sized, C: ConcurrencyControl> IndexRows<'t,
             // (An entry that cannot be read is named by the index's own key.)
             let malformed = || in_row(Error::malformed(I::NAME, bytes.len()), run.table, index_key(bytes));
             let entry_key = I::decode(is_unique, &mut rest).ok_or_else(malformed)?;
+            if prefix.is_some_and(|prefix| !begins_with(&entry_key, prefix)) {
+                return Ok(None);
+            }
             let key_bytes = if is_unique { split_entry(entry).1 } else { rest };
             let in_base = |error| in_row(error, run.base, index_key(key_bytes));
             let key = decode_whole(key_bytes).map_err(in_base)?;
@@ -126,6 +131,14 @@ impl<'t, I: Key, K: Key, V: Value + ?Sized, C: ConcurrencyControl> IndexRows<'t,
             Ok(Some((entry_key, key, value)))
         })
     }
+}
+
+/// Whether a key begins with `prefix` where nothing follows it.
+#[cold]
+fn begins_with<I: Key>(key: &I, prefix: &[u8]) -> bool {
+    let mut bytes = Vec::new();
+    key.encode(true, &mut bytes);
+    bytes.starts_with(prefix)
 }
 
 /// Future of [`IndexRows::next`].
@@ -176,8 +189,11 @@ impl<C: ConcurrencyControl> Txn<C> {
         IndexRows::new(self.state(), index, range)
     }
 
-    /// The rows whose encoded keys in an index begin with `prefix`: the first components of a tuple, each as
-    /// [`Key::encode`] writes it in front of another, or the first bytes of a string.
+    /// The rows whose keys in an index begin with `prefix` when they are encoded: the first components of a tuple, each as
+    /// [`Key::encode`] writes it in front of another, or the first bytes of a string. It makes no difference whether the index is unique.
+    ///
+    /// A type that implements [`Key`] itself, rather than by `derive` or [`KeyAs`](crate::KeyAs), has its keys compared one by one in an index
+    /// that is not unique; as the last component of a tuple, where the components before it are the same.
     ///
     /// ```
     /// # use braiddb::{Database, Key, Options, Table};

@@ -17,6 +17,9 @@ macro_rules! fixed {
                 *bytes = rest;
                 from(*head)
             }
+            fn encode_prefix(prefix: &[u8], out: &mut Vec<u8>) -> $crate::table::PrefixMatch {
+                $crate::table::PrefixMatch::of_fixed($bytes, prefix, out)
+            }
             #[inline(always)]
             fn short_form(&self) -> Option<(u64, u32)> {
                 let to: fn(&$type) -> [u8; $bytes] = $to;

@@ -52,6 +52,24 @@ pub trait Key: Sized {
         None
     }
 
+    /// Appends the common beginning of the encodings without `last` of the keys whose encodings with `last` begin with `prefix`. A type
+    /// whose two encodings are related in a way that is not known here has none, and its keys are compared one by one.
+    #[doc(hidden)]
+    fn encode_prefix(prefix: &[u8], _out: &mut Vec<u8>) -> PrefixMatch {
+        if prefix.is_empty() { PrefixMatch::All } else { PrefixMatch::Some }
+    }
+    /// Moves a key that something follows from the front of `prefix` to `out`. If `prefix` ends before the key does, all of it is
+    /// moved, and there is no key; likewise if no key begins like that.
+    #[doc(hidden)]
+    fn encode_prefix_part(prefix: &mut &[u8], out: &mut Vec<u8>) -> Option<Self> {
+        let all = *prefix;
+        let key = Self::decode(false, prefix);
+        // (A type's own code may have replaced what it was to shorten.)
+        let taken = all.len().checked_sub(prefix.len()).filter(|_| key.is_some());
+        out.extend_from_slice(&all[..taken.unwrap_or(all.len())]);
+        taken.and(key)
+    }
+
     /// Whether arrays of it are byte strings: `u8` alone.
     #[doc(hidden)]
     const IS_BYTE: bool = false;
@@ -73,6 +91,26 @@ pub trait Key: Sized {
     #[inline(always)]
     fn short_array<const N: usize>(_: &[Self; N]) -> Option<(u64, u32)> {
         None
+    }
+}
+
+/// Which keys [`Key::encode_prefix`] has found the beginning of.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PrefixMatch {
+    /// Exactly the keys with the prefix begin like that.
+    All,
+    /// The keys with the prefix begin like that, and so may others.
+    Some,
+    /// No key has the prefix.
+    None,
+}
+
+impl PrefixMatch {
+    /// Copies a prefix of encodings that always have this length, whether or not something follows.
+    pub(super) fn of_fixed(bytes: usize, prefix: &[u8], out: &mut Vec<u8>) -> PrefixMatch {
+        out.extend_from_slice(prefix);
+        if prefix.len() > bytes { PrefixMatch::None } else { PrefixMatch::All }
     }
 }
 
@@ -155,6 +193,9 @@ impl<T: KeyAs> Key for T {
     }
     fn decode(last: bool, bytes: &mut &[u8]) -> Option<Self> {
         T::from_key(T::As::decode(last, bytes)?)
+    }
+    fn encode_prefix(prefix: &[u8], out: &mut Vec<u8>) -> PrefixMatch {
+        T::As::encode_prefix(prefix, out)
     }
     #[inline(always)]
     fn short_form(&self) -> Option<(u64, u32)> {

@@ -5,7 +5,7 @@
 //! escaped (0x00 becomes 0x00 0xff) and closed by 0x00 0x00, so that a prefix sorts before what it
 //! is a prefix of. Arrays are their elements one after another, options a byte (0 for none, 1) and what they hold.
 
-use super::key::{AsKey, Key};
+use super::key::{AsKey, Key, PrefixMatch};
 
 macro_rules! integer_keys {
     ($($unsigned:ident, $signed:ident;)*) => {$(
@@ -23,6 +23,9 @@ macro_rules! integer_keys {
                 let (head, rest) = bytes.split_first_chunk()?;
                 *bytes = rest;
                 Some((<$unsigned>::from_be_bytes(*head) ^ $flip) as $int)
+            }
+            fn encode_prefix(prefix: &[u8], out: &mut Vec<u8>) -> PrefixMatch {
+                PrefixMatch::of_fixed(size_of::<$int>(), prefix, out)
             }
             #[inline(always)]
             fn short_form(&self) -> Option<(u64, u32)> {
@@ -77,13 +80,22 @@ fn encode_bytes(bytes: &[u8], last: bool, out: &mut Vec<u8>) {
     if last {
         return out.extend_from_slice(bytes);
     }
+    escape(bytes, out);
+    out.extend_from_slice(&[0, 0]);
+}
+
+fn escape(bytes: &[u8], out: &mut Vec<u8>) {
     for &byte in bytes {
         out.push(byte);
         if byte == 0 {
             out.push(0xff);
         }
     }
-    out.extend_from_slice(&[0, 0]);
+}
+
+fn encode_prefix_of_bytes(prefix: &[u8], out: &mut Vec<u8>) -> PrefixMatch {
+    escape(prefix, out);
+    PrefixMatch::All
 }
 
 fn decode_bytes(last: bool, bytes: &mut &[u8]) -> Option<Vec<u8>> {
@@ -127,6 +139,9 @@ impl Key for Vec<u8> {
     fn decode(last: bool, bytes: &mut &[u8]) -> Option<Self> {
         decode_bytes(last, bytes)
     }
+    fn encode_prefix(prefix: &[u8], out: &mut Vec<u8>) -> PrefixMatch {
+        encode_prefix_of_bytes(prefix, out)
+    }
     #[inline(always)]
     fn short_form(&self) -> Option<(u64, u32)> {
         short_bytes(self)
@@ -140,6 +155,9 @@ impl Key for String {
     }
     fn decode(last: bool, bytes: &mut &[u8]) -> Option<Self> {
         String::from_utf8(decode_bytes(last, bytes)?).ok()
+    }
+    fn encode_prefix(prefix: &[u8], out: &mut Vec<u8>) -> PrefixMatch {
+        encode_prefix_of_bytes(prefix, out)
     }
     #[inline(always)]
     fn short_form(&self) -> Option<(u64, u32)> {
@@ -159,6 +177,17 @@ impl<K: Key, const N: usize> Key for [K; N] {
     }
     fn decode(last: bool, bytes: &mut &[u8]) -> Option<Self> {
         K::decode_array(last, bytes)
+    }
+    fn encode_prefix(mut prefix: &[u8], out: &mut Vec<u8>) -> PrefixMatch {
+        if K::IS_BYTE || N == 0 {
+            return PrefixMatch::of_fixed(N, prefix, out);
+        }
+        for _ in 1..N {
+            if K::encode_prefix_part(&mut prefix, out).is_none() {
+                return PrefixMatch::All;
+            }
+        }
+        K::encode_prefix(prefix, out)
     }
     #[inline(always)]
     fn short_form(&self) -> Option<(u64, u32)> {
@@ -184,6 +213,15 @@ impl<K: Key> Key for Option<K> {
             0 => Some(None),
             1 => K::decode(last, bytes).map(Some),
             _ => None,
+        }
+    }
+    fn encode_prefix(prefix: &[u8], out: &mut Vec<u8>) -> PrefixMatch {
+        let Some((&is_some, rest)) = prefix.split_first() else { return PrefixMatch::All };
+        out.push(is_some);
+        match is_some {
+            0 => PrefixMatch::of_fixed(0, rest, out),
+            1 => K::encode_prefix(rest, out),
+            _ => PrefixMatch::None,
         }
     }
 }
@@ -234,6 +272,12 @@ macro_rules! tuple_keys {
             }
             fn decode(last: bool, bytes: &mut &[u8]) -> Option<Self> {
                 Some(($($k::decode(false, bytes)?,)+ $last_k::decode(last, bytes)?))
+            }
+            fn encode_prefix(mut prefix: &[u8], out: &mut Vec<u8>) -> PrefixMatch {
+                $(if $k::encode_prefix_part(&mut prefix, out).is_none() {
+                    return PrefixMatch::All;
+                })+
+                $last_k::encode_prefix(prefix, out)
             }
         }
         impl<$($k: Key, $a: AsKey<$k>,)+ $last_k: Key, $last_a: AsKey<$last_k>>

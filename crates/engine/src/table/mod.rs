@@ -42,7 +42,7 @@ pub(crate) use inner::{
     Allowed, BUILDING, DEAD, Extract, INDEXES_MAX, IndexInner, Indexes, ProjectionPart, TableInner,
     split_entry,
 };
-pub use key::{AsKey, Key, KeyAs};
+pub use key::{AsKey, Key, KeyAs, PrefixMatch};
 pub(crate) use key::{decode_whole, encode_whole, index_key};
 pub use kind::TableOptions;
 pub(crate) use kind::{TableKind, unlike};

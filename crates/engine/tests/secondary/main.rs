@@ -8,6 +8,7 @@ mod concurrent;
 mod extractors;
 mod model;
 mod phantoms;
+mod prefixes;
 mod reading;
 mod unique;
 
