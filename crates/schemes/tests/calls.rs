@@ -3,7 +3,7 @@
 
 use braid_schemes as _;
 use braiddb::metrics::SystemClock;
-use braiddb::{ConcurrencyControl, Database, Error, Options, Result, Table};
+use braiddb::{ConcurrencyControl, Database, Error, KEY_BYTES_MAX, Options, Result, Table};
 use std::sync::Arc;
 
 macro_rules! tests {
@@ -19,6 +19,11 @@ macro_rules! tests {
             #[test]
             fn each_row_is_popped_once() {
                 super::each_row_is_popped_once::<Scheme>();
+            }
+
+            #[test]
+            fn keys_that_are_too_long() {
+                super::keys_that_are_too_long::<Scheme>();
             }
 
             #[test]
@@ -124,4 +129,32 @@ fn calls_are_run_again<C: ConcurrencyControl>() {
     }));
     assert!(panicked.is_err());
     assert_eq!(db.transact(|tx| tx.get(t, 1)).unwrap(), Some(2 * COUNTS));
+}
+
+/// Nothing is found under a key that is longer than any row's, and it bounds a scan as any other key does; only adding such a row fails.
+fn keys_that_are_too_long<C: ConcurrencyControl>() {
+    let (db, _) = database::<C>();
+    let t: Table<Vec<u8>, u64> = db.table("long").unwrap();
+    let (most, more) = (vec![7; KEY_BYTES_MAX], vec![7; 2 * KEY_BYTES_MAX]);
+    db.transact(|tx| {
+        tx.put(t, &most, 1)?;
+        tx.put(t, b"\x08", 2)
+    })
+    .unwrap();
+    let mut worker = db.worker();
+    let done = worker.run(async |tx| {
+        assert_eq!(tx.get(t, &more).await?, None);
+        assert!(!tx.contains(t, &more).await?);
+        assert_eq!(tx.get_for_update(t, &more).await?, None);
+        assert!(!tx.update(t, &more, 3).await?);
+        assert!(!tx.delete(t, &more).await?);
+        assert_eq!(tx.get_many(t, &[&more, &most]).await?, [None, Some(1)]);
+        assert_eq!(tx.scan::<_, _, &Vec<u8>>(t, &more..).next().await?, Some((b"\x08".to_vec(), 2)));
+        assert_eq!(tx.scan::<_, _, &Vec<u8>>(t, ..&more).reverse().next().await?, Some((most.clone(), 1)));
+        tx.put(t, &most, 4).await
+    });
+    done.unwrap();
+    let refused = worker.run(async |tx| tx.put(t, &more, 3).await);
+    assert!(matches!(refused, Err(Error::KeyTooLong { bytes: 2048, .. })), "{refused:?}");
+    assert_eq!(db.transact(|tx| tx.count(t)).unwrap(), 2);
 }

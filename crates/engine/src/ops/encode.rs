@@ -3,19 +3,30 @@
 use super::state::TxnState;
 use crate::cc::ConcurrencyControl;
 use crate::index;
-use crate::table::{AsKey, Fault, Key, encode_whole, index_key};
+use crate::table::{AsKey, Fault, Key, encode_sought, encode_whole, index_key};
 
 impl<C: ConcurrencyControl> TxnState<C> {
-    /// The index's form of a key; long ones are copied to where they stay.
+    /// The index's form of a row's key; long ones are copied to where they stay.
     #[cfg_attr(not(debug_assertions), inline(always))]
     pub(crate) fn index_key<K: Key>(&self, key: &impl AsKey<K>) -> Result<index::Key, Fault> {
+        self.form_of::<K, false>(key)
+    }
+
+    /// The same of a key that is looked for: where it is longer than any row's, of one that no row has.
+    #[cfg_attr(not(debug_assertions), inline(always))]
+    pub(crate) fn sought_key<K: Key>(&self, key: &impl AsKey<K>) -> Result<index::Key, Fault> {
+        self.form_of::<K, true>(key)
+    }
+
+    #[cfg_attr(not(debug_assertions), inline(always))]
+    fn form_of<K: Key, const IS_SOUGHT: bool>(&self, key: &impl AsKey<K>) -> Result<index::Key, Fault> {
         let key = match key.short() {
             Some((slice, 8)) => index::Key { slice, len: 8, bytes: std::ptr::null() },
             Some((slice, len)) if len < 8 => {
                 // The rest is zeros in every key of the index, whatever the type's own code says.
                 index::Key { slice: slice & !(u64::MAX >> (8 * len)), len, bytes: std::ptr::null() }
             }
-            _ => self.long_key(key)?,
+            _ => self.long_key::<K, IS_SOUGHT>(key)?,
         };
         match K::FIXED8 && key.len != 8 {
             false => Ok(key),
@@ -23,10 +34,14 @@ impl<C: ConcurrencyControl> TxnState<C> {
         }
     }
 
-    fn long_key<K: Key>(&self, key: &impl AsKey<K>) -> Result<index::Key, Fault> {
+    fn long_key<K: Key, const IS_SOUGHT: bool>(&self, key: &impl AsKey<K>) -> Result<index::Key, Fault> {
         // Taken out meanwhile: encoding is foreign code, and may use the transaction itself.
         let mut scratch = self.scratch.take();
-        let encoded = encode_whole(key, &mut scratch).and_then(|()| {
+        let encoded = match IS_SOUGHT {
+            true => encode_sought(key, &mut scratch),
+            false => encode_whole(key, &mut scratch),
+        };
+        let encoded = encoded.and_then(|()| {
             let mut encoded = index_key(&scratch);
             if scratch.len() > 8 {
                 // SAFETY: used within this call only, which runs no foreign code.

@@ -204,7 +204,7 @@ impl<'t, V: Value + ?Sized, const N: usize, C: ConcurrencyControl> GetMany<'t, V
         let window = MultiGet::new(txn, table.inner(txn.database));
         let mut many = GetMany { window, keys: [NO_KEY; N], out: [const { None }; N] };
         for (to, key) in many.keys.iter_mut().zip(keys) {
-            match txn.index_key(key) {
+            match txn.sought_key(key) {
                 Ok(key) => *to = key,
                 Err(fault) => many.window.table = Err(fault),
             }
@@ -290,6 +290,6 @@ impl<'t, K: KeyType, V: Value + ?Sized, A: AsKey<K>, C: ConcurrencyControl> Futu
             out[at] = bytes.map(V::view).transpose().map_err(|error| in_row_as(error, table, &keys[at]))?;
             Ok(())
         };
-        window.poll(context, keys.len(), |at| txn.index_key(&keys[at]), found)
+        window.poll(context, keys.len(), |at| txn.sought_key(&keys[at]), found)
     }
 }

@@ -6,7 +6,7 @@ use super::scan_batch::{Row, ScanBatch, Want};
 use super::state::{Op, TxnState};
 use crate::cc::{ConcurrencyControl, Refused, Serializable};
 use crate::error::{Error, Result};
-use crate::table::{AsKey, Fault, Key, Table, TableInner, Value, decode_whole, encode_whole, index_key};
+use crate::table::{AsKey, Fault, Key, Table, TableInner, Value, decode_whole, encode_sought, index_key};
 use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
@@ -72,7 +72,7 @@ fn encode_bound<K: Key, A: AsKey<K>>(bound: Bound<&A>, to: &mut Bound<Vec<u8>>) 
         Bound::Unbounded => Vec::new(),
     };
     if let Bound::Included(key) | Bound::Excluded(key) = bound {
-        encode_whole(key, &mut bytes)?;
+        encode_sought(key, &mut bytes)?;
     }
     *to = match bound {
         Bound::Included(_) => Bound::Included(bytes),

@@ -10,7 +10,7 @@ use crate::cc::{ConcurrencyControl, Scanned, Serializable};
 use crate::error::{Error, Result};
 use crate::memory::OutOfMemory;
 use crate::sync::Arc;
-use crate::table::{AsKey, Key, Table, Value, decode_whole, encode_whole};
+use crate::table::{AsKey, Key, Table, Value, decode_whole, encode_sought};
 use crate::txn::{RawTable, Txn};
 use std::collections::VecDeque;
 use std::fmt;
@@ -96,7 +96,7 @@ fn as_slice(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
 fn encode<K: Key, A: AsKey<K>>(bound: Bound<&A>) -> Result<Bound<Vec<u8>>> {
     let bytes = |key: &A| {
         let mut bytes = Vec::new();
-        encode_whole(key, &mut bytes).map(|()| bytes)
+        encode_sought(key, &mut bytes).map(|()| bytes)
     };
     Ok(match bound {
         Included(key) => Included(bytes(key)?),

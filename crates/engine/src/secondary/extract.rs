@@ -2,7 +2,8 @@
 
 use crate::error::{Error, Result};
 use crate::table::{
-    AsKey, Columns, Extract, Fault, KEY_BYTES_MAX, Key, PrefixMatch, Value, decode_whole, encode_whole
+    AsKey, Columns, Extract, Fault, KEY_BYTES_MAX, Key, PrefixMatch, Value, decode_whole, encode_sought,
+    encode_sought_part,
 };
 use std::ops::Bound;
 use std::sync::Arc;
@@ -74,14 +75,10 @@ pub(crate) fn encode_range<I: Key, A: AsKey<I>>(
         |bound: Bound<&A>, is_lower: bool, mut bytes: Vec<u8>| -> Result<Bound<Vec<u8>>, Fault> {
             let (Bound::Included(key) | Bound::Excluded(key)) = bound else { return Ok(Bound::Unbounded) };
             if is_unique {
-                encode_whole(key, &mut bytes)?;
+                encode_sought(key, &mut bytes)?;
                 return Ok(bound.map(|_| bytes));
             }
-            bytes.clear();
-            key.encode_as(false, &mut bytes);
-            if bytes.len() > KEY_BYTES_MAX {
-                return Err(Fault::KeyTooLong { bytes: bytes.len() });
-            }
+            encode_sought_part(key, &mut bytes);
             Ok(match (is_lower, matches!(bound, Bound::Included(_))) {
                 (true, true) => Bound::Included(bytes),
                 (false, false) => Bound::Excluded(bytes),

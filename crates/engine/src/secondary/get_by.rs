@@ -54,7 +54,7 @@ impl<C: ConcurrencyControl> Txn<C> {
             // SAFETY: indexes live as long as their database, which the transaction's worker holds.
             unsafe { &*std::ptr::from_ref::<IndexInner>(inner) }
         });
-        let locate = match (inner, self.state().index_key(&key)) {
+        let locate = match (inner, self.state().sought_key(&key)) {
             (Ok(inner), Ok(key)) => PointLookup::new(self.state(), &raw const inner.entries, key),
             (Err(fault), _) | (_, Err(fault)) => PointLookup::of_fault(self.state(), fault),
         };

@@ -213,15 +213,40 @@ impl<T: KeyAs> AsKey<T> for T {
     }
 }
 
-/// Encodes a whole key into `out` and checks its length.
+/// As many bytes of a key that is looked for tell where it is among those of rows, and that it is none of them, if it is longer.
+const SOUGHT_BYTES_MAX: usize = KEY_BYTES_MAX + 1;
+
+/// Encodes the whole key of a row into `out` and checks its length.
 pub(crate) fn encode_whole<K: Key>(key: &impl AsKey<K>, out: &mut Vec<u8>) -> Result<(), Fault> {
+    encode_any(key, out)?;
+    match out.len() {
+        0..=KEY_BYTES_MAX => Ok(()),
+        bytes => Err(Fault::KeyTooLong { bytes }),
+    }
+}
+
+/// Encodes a key that is looked for, or a bound of keys. No row has a key that is too long, but it has its place in the order: it is cut
+/// behind the bytes by which it differs from every row's.
+pub(crate) fn encode_sought<K: Key>(key: &impl AsKey<K>, out: &mut Vec<u8>) -> Result<(), Fault> {
+    encode_any(key, out)?;
+    out.truncate(SOUGHT_BYTES_MAX);
+    Ok(())
+}
+
+fn encode_any<K: Key>(key: &impl AsKey<K>, out: &mut Vec<u8>) -> Result<(), Fault> {
     out.clear();
     key.encode_as(true, out);
     match out.len() {
         bytes if K::FIXED8 && bytes != 8 => Err(Fault::KeyNotOfEight { bytes }),
-        0..=KEY_BYTES_MAX => Ok(()),
-        bytes => Err(Fault::KeyTooLong { bytes }),
+        _ => Ok(()),
     }
+}
+
+/// Encodes a bound that something follows, likewise.
+pub(crate) fn encode_sought_part<K: Key>(key: &impl AsKey<K>, out: &mut Vec<u8>) {
+    out.clear();
+    key.encode_as(false, out);
+    out.truncate(SOUGHT_BYTES_MAX);
 }
 
 /// Decodes a whole key.

@@ -43,7 +43,7 @@ pub(crate) use inner::{
     split_entry,
 };
 pub use key::{AsKey, Key, KeyAs, PrefixMatch};
-pub(crate) use key::{decode_whole, encode_whole, index_key};
+pub(crate) use key::{decode_whole, encode_sought, encode_sought_part, encode_whole, index_key};
 pub use kind::TableOptions;
 pub(crate) use kind::{TableKind, unlike};
 pub use number::{NewValue, Number};

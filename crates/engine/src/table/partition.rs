@@ -1,6 +1,6 @@
 //! Parts of a database.
 
-use super::key::{AsKey, Key, encode_whole};
+use super::key::{AsKey, Key, encode_sought};
 use crate::index::{self, slice_of};
 
 /// A part of a database, of which a transaction can have one or more to itself: see
@@ -27,7 +27,7 @@ pub(crate) fn leading<K: Key>(key: &impl AsKey<K>) -> Option<index::Key> {
         Some((slice, len)) if len < 8 => slice & !(u64::MAX >> (8 * len)),
         _ => {
             let mut bytes = Vec::new();
-            encode_whole(key, &mut bytes).ok()?;
+            encode_sought(key, &mut bytes).ok()?;
             slice_of(&bytes)
         }
     };

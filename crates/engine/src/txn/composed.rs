@@ -128,7 +128,7 @@ impl<C: ConcurrencyControl> Txn<C> {
         };
         match new {
             _ if !is_equal => {}
-            Some(new) => Put::<V, C>::new(self.locate(table, &key), new).await?,
+            Some(new) => Put::<V, C>::new(self.locate_to_write(table, &key), new).await?,
             None if found.is_some() => _ = Delete::new(self.locate(table, &key)).await?,
             None => {}
         }

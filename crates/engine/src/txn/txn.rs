@@ -145,7 +145,7 @@ impl<C: ConcurrencyControl> Txn<C> {
         key: impl AsKey<K>,
         value: V::Input<'v>,
     ) -> Put<'t, 'v, V, C> {
-        Put::new(self.locate(table, &key), V::encode(value))
+        Put::new(self.locate_to_write(table, &key), V::encode(value))
     }
 
     /// Adds a value under a key that has none; [`Error::KeyExists`] otherwise.
@@ -156,7 +156,7 @@ impl<C: ConcurrencyControl> Txn<C> {
         key: impl AsKey<K>,
         value: V::Input<'v>,
     ) -> Insert<'t, 'v, V, C> {
-        Insert::new(self.locate(table, &key), V::encode(value))
+        Insert::new(self.locate_to_write(table, &key), V::encode(value))
     }
 
     /// Replaces the value under `key`; returns false if there is none, and nothing was changed.
@@ -418,8 +418,26 @@ impl<C: ConcurrencyControl> Txn<C> {
         &self.0
     }
 
+    /// Finds the row under `key`, if there can be one.
     #[cfg_attr(not(debug_assertions), inline(always))]
     pub(super) fn locate<K: Key, V: Value + ?Sized>(
+        &self,
+        table: Table<K, V>,
+        key: &impl AsKey<K>,
+    ) -> PointLookup<'_, C> {
+        let table = match table.inner(self.0.database) {
+            Ok(table) => table,
+            Err(fault) => return PointLookup::of_fault(&self.0, fault),
+        };
+        match self.0.sought_key(key) {
+            Ok(key) => PointLookup::new(&self.0, table, key),
+            Err(fault) => PointLookup::of_fault(&self.0, fault),
+        }
+    }
+
+    /// Finds the place of a row that there may not be yet.
+    #[cfg_attr(not(debug_assertions), inline(always))]
+    pub(super) fn locate_to_write<K: Key, V: Value + ?Sized>(
         &self,
         table: Table<K, V>,
         key: &impl AsKey<K>,
