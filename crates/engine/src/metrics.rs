@@ -160,8 +160,10 @@ counters! {
     /// Those of them that nobody stood in the way of until they wanted to commit: no serial order was sure to
     /// explain what they had read.
     aborts_unserializable,
-    /// Transactions undone because their closure returned an error of its own or gave up.
+    /// Transactions undone because their closure returned an error that is no conflict: as a rule, a refusal by the program.
     aborts_user,
+    /// Transactions that have failed because of others and are not run again: after all retries, or because a row was held for too long.
+    given_up,
     /// Transactions undone because the memory limit was reached.
     aborts_out_of_memory,
     /// Attempts that were run again after a conflict.

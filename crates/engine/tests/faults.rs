@@ -617,3 +617,35 @@ fn a_key_that_lies() {
     tx.put(t, Liar, 1).unwrap();
     assert_eq!(tx.get(t, b"the truth").unwrap(), Some(1));
 }
+
+/// Statistics tell what the program refuses from what was given up because of others, for closures of both kinds.
+#[test]
+fn refusals_are_not_given_up() {
+    let options = Options { workers: 0, retries_max: 0, lock_wait_ms: 1, ..Options::default() };
+    let db = Database::in_memory(options).unwrap();
+    let t: Table<u64, u64> = db.table("t").unwrap();
+    db.transact(|tx| tx.put(t, 1, 1)).unwrap();
+    let mut worker = db.worker();
+    let counted = || {
+        let statistics = db.statistics();
+        (statistics.aborts_user, statistics.given_up)
+    };
+    let refused: Result<()> = worker.run(async |tx| {
+        tx.put(t, 1, 2).await?;
+        Err(Error::user("no"))
+    });
+    assert!(matches!(refused, Err(Error::User(_))));
+    assert_eq!(counted(), (1, 0));
+    assert!(matches!(worker.run(async |tx| tx.insert(t, 1, 2).await), Err(Error::KeyExists)));
+    db.transact::<()>(|_| Err(Error::user("no"))).unwrap_err();
+    assert_eq!(counted(), (3, 0));
+    let holder = db.begin().unwrap();
+    holder.put(t, 1, 3).unwrap();
+    assert!(worker.run(async |tx| tx.put(t, 1, 4).await).is_err());
+    assert_eq!(counted(), (3, 1));
+    assert!(db.transact(|tx| tx.put(t, 1, 4)).is_err());
+    assert_eq!(counted(), (3, 2));
+    let waited = worker.run(async |tx| tx.get_for_update(t, 1).await.map(drop));
+    assert!(matches!(waited, Err(Error::LockTimeout(_))), "{waited:?}");
+    assert_eq!(counted().1, 3);
+}

@@ -104,10 +104,11 @@ fn write(statistics: &Statistics, to: &mut dyn Write) -> Result<(), Failure> {
 
 fn transactions(of: &Statistics) -> String {
     format!(
-        "{} committed, {} conflicts, {} retries, {} given up, {} without memory, {} waits for rows now",
+        "{} committed, {} conflicts, {} retries, {} given up, {} refused by the program, {} without memory, {} waits for rows now",
         grouped(of.commits),
         grouped(of.aborts_conflict),
         grouped(of.retries),
+        grouped(of.given_up),
         grouped(of.aborts_user),
         grouped(of.aborts_out_of_memory),
         of.locks_awaited

@@ -323,10 +323,11 @@ impl<C: ConcurrencyControl> Engine<C> {
         Error::OutOfMemory { limit_bytes: self.memory.limit_bytes() }
     }
 
-    /// Emits that a transaction has failed because of others, if it has, and is not run again.
+    /// Counts and emits that a transaction has failed because of others, if it has, and is not run again.
     #[cold]
-    pub(crate) fn tell_given_up(&self, error: &Error, retries: u32) {
+    pub(crate) fn tell_given_up(&self, metrics: &WorkerMetrics, error: &Error, retries: u32) {
         if matches!(error, Error::Conflict | Error::Deadlock(_) | Error::LockTimeout(_)) {
+            metrics.given_up.add(1);
             event!(
                 DEBUG,
                 TRANSACTION,

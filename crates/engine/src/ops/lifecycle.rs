@@ -117,8 +117,15 @@ impl<C: ConcurrencyControl> TxnState<C> {
     /// As `count_failure`, of one that is not run again.
     #[cold]
     pub(crate) fn count_given_up(&self, error: &Error, retries: u32) {
-        self.context().engine.tell_given_up(error, retries);
+        self.tell_given_up(error, retries);
         self.count_failure(error);
+    }
+
+    /// Counts and emits that the transaction has failed because of others, if it has: it is not run again.
+    #[cold]
+    pub(crate) fn tell_given_up(&self, error: &Error, retries: u32) {
+        let context = self.context();
+        context.engine.tell_given_up(&context.metrics, error, retries);
     }
 
     /// What it has done counts as work.

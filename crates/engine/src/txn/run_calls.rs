@@ -27,7 +27,7 @@ pub(crate) fn run_calls<C: ConcurrencyControl, R>(
         };
         let why = match done {
             Err(why @ (Error::Conflict | Error::Deadlock(_))) if retries < retries_max => why,
-            done => return done.inspect_err(|error| engine.tell_given_up(error, retries)),
+            done => return done.inspect_err(|error| transaction.tell_given_up(error, retries)),
         };
         event!(
             TRACE,
@@ -38,7 +38,7 @@ pub(crate) fn run_calls<C: ConcurrencyControl, R>(
             error = text(&why)
         );
         make_way(&transaction, &why, retries, &mut backoff)
-            .inspect_err(|error| engine.tell_given_up(error, retries))?;
+            .inspect_err(|error| transaction.tell_given_up(error, retries))?;
         retries += 1;
         transaction = transaction.begin_again()?;
     }

@@ -397,6 +397,11 @@ impl<C: ConcurrencyControl> Transaction<C> {
         self.wait_for_log(held_until).err().unwrap_or(error)
     }
 
+    /// Counts and emits that this transaction, which has been undone, has failed because of others, if it has: it is not run again.
+    pub(super) fn tell_given_up(&self, error: &Error, retries: u32) {
+        self.lend(|txn| txn.tell_given_up(error, retries));
+    }
+
     /// Waits for the transaction that was in the way of this one, which has been undone, if that is still open: returns false if not. Of
     /// those that wait for its row each has its turn. [`Error::LockTimeout`] if it stays open for longer than the options say.
     pub(super) fn await_blocker(&self) -> Result<bool> {
