@@ -149,6 +149,8 @@ impl Kept<'_> {
     fn resolve(&self, until: Until) -> Result<Lsn> {
         let unix_ns = match until {
             Until::End => return Ok(Lsn(u64::MAX)),
+            // (No log has so much; and below that is the end.)
+            Until::Lsn(Lsn(u64::MAX)) => return Err(self.out_of_reach(until)),
             Until::Lsn(lsn) => return Ok(lsn),
             Until::Time { unix_ns } => unix_ns,
         };
