@@ -13,5 +13,8 @@ pub mod salvage;
 pub mod shell;
 pub mod stats;
 
+pub mod progress;
 mod text;
 mod types;
+
+pub use text::printable;

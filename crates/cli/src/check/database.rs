@@ -1,6 +1,7 @@
 //! `braid check db`: whether the files of a database are as they were written, and whether it would open.
 
-use crate::database::open::{Bar, Failure, advise, existing};
+use crate::database::open::{Failure, advise, existing};
+use crate::database::progress::Watched;
 use crate::database::salvage::{cut, damage};
 use crate::sim::grouped;
 use braiddb::tools::{OpenCheck, Verification};
@@ -21,11 +22,10 @@ pub struct DatabaseArgs {
 
 /// Runs the command. Damage is an error, after everything was printed.
 pub fn database(args: &DatabaseArgs) -> Result<(), Failure> {
-    let storage = existing(&args.path)?;
-    let bar = Bar::new();
-    let found = braiddb::tools::verify(&storage, &mut |progress| bar.show(progress));
+    let (storage, watch) = Watched::new(existing(&args.path)?);
+    let found = braiddb::tools::verify(&storage, &mut |progress| watch.show(progress));
     let found = found.map_err(|error| advise(error, &args.path))?;
-    drop(bar);
+    drop(watch);
     let to = &mut io::stdout().lock();
     if args.json {
         writeln!(to, "{:#}", object(&found))?

@@ -1,6 +1,7 @@
 //! `braid backup`: a copy of a database, also of one that is in use.
 
 use super::open::{Failure, advise, empty, existing};
+use super::progress::Watched;
 use crate::sim::grouped;
 use braiddb::tools::Backup;
 use clap::Args;
@@ -22,8 +23,9 @@ pub struct BackupArgs {
 
 /// Runs the command.
 pub fn backup(args: &BackupArgs) -> Result<(), Failure> {
-    let (from, to) = (existing(&args.path)?, empty(&args.destination)?);
+    let ((from, watch), to) = (Watched::new(existing(&args.path)?), empty(&args.destination)?);
     let done = braiddb::tools::backup(&from, &to).map_err(|error| advise(error, &args.path))?;
+    drop(watch);
     if args.json {
         let Backup { checkpoint, rows, records, bytes, .. } = done;
         let object = json!({ "checkpoint": checkpoint, "rows": rows, "records": records, "bytes": bytes });

@@ -2,6 +2,7 @@
 
 pub use crate::ending::Failure;
 
+use super::progress::Watched;
 use braiddb::checkpoint::{self, Identity};
 use braiddb::metrics::{LogCondition, SystemClock};
 use braiddb::recovery::{Progress, RecoveryStage};
@@ -13,8 +14,9 @@ use std::sync::Arc;
 
 /// The database in this directory, recovered to be read.
 pub fn read(path: &Path) -> Result<Database, Failure> {
-    let (storage, bar, clock) = (Arc::new(existing(path)?), Bar::new(), Arc::new(SystemClock::default()));
-    let opened = Database::read_with(storage, Options::default(), clock, &mut |progress| bar.show(progress));
+    let ((storage, watch), clock) = (Watched::new(existing(path)?), Arc::new(SystemClock::default()));
+    let (storage, options) = (Arc::new(storage), Options::default());
+    let opened = Database::read_with(storage, options, clock, &mut |progress| watch.show(progress));
     opened.map_err(|error| advise(error, path))
 }
 
@@ -115,16 +117,16 @@ fn is_locked(error: &StorageError) -> bool {
 }
 
 /// A progress bar on the terminal, if there is one.
-pub struct Bar(ProgressBar);
+struct Bar(ProgressBar);
 
 impl Bar {
     /// At the beginning.
-    pub fn new() -> Bar {
+    fn new() -> Bar {
         Bar(ProgressBar::no_length())
     }
 
     /// Shows it.
-    pub fn show(&self, progress: &Progress) {
+    fn show(&self, progress: &Progress) {
         let (what, template) = match (progress.stage, progress.total) {
             (RecoveryStage::Checkpoint, Some(_)) => {
                 ("rows of the checkpoint", "{wide_bar} {human_pos}/{human_len} {msg}")

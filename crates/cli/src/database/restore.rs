@@ -1,6 +1,7 @@
 //! `braid restore`: a database as it was at a point of its past, as a new one.
 
-use super::open::{Bar, Failure, advise, empty, existing};
+use super::open::{Failure, advise, empty, existing};
+use super::progress::Watched;
 use crate::sim::grouped;
 use braiddb::Options;
 use braiddb::metrics::SystemClock;
@@ -36,7 +37,8 @@ pub struct RestoreArgs {
 
 /// Runs the command.
 pub fn restore(args: &RestoreArgs) -> Result<(), Failure> {
-    let from = Arc::new(existing(&args.path)?);
+    let (from, watch) = Watched::new(existing(&args.path)?);
+    let from = Arc::new(from);
     let mut logs: Vec<Arc<dyn Storage>> = Vec::new();
     for archive in &args.archive {
         logs.push(Arc::new(FileStorage::open(archive)?));
@@ -47,11 +49,12 @@ pub fn restore(args: &RestoreArgs) -> Result<(), Failure> {
         (None, None) => Until::End,
     };
     let (past, to) = (Past { from, logs, until }, Arc::new(empty(&args.new)?));
-    let (bar, clock) = (Bar::new(), Arc::new(SystemClock::default()));
-    let done =
-        braiddb::recovery::restore(&past, to, &Options::default(), clock, &mut |progress| bar.show(progress));
+    let clock = Arc::new(SystemClock::default());
+    let done = braiddb::recovery::restore(&past, to, &Options::default(), clock, &mut |progress| {
+        watch.show(progress)
+    });
     let done = done.map_err(|error| advise(error, &args.path))?;
-    drop(bar);
+    drop(watch);
     if args.json {
         let Restoration { reached, checkpoint, rows, transactions, .. } = done;
         let time = reached.unix_ns.map(|unix_ns| Utc(unix_ns).to_string());

@@ -1,6 +1,7 @@
 //! `braid salvage`: what can be read of a damaged database, into a new one.
 
-use super::open::{Bar, Failure, advise, create, existing};
+use super::open::{Failure, advise, create, existing};
+use super::progress::Watched;
 use crate::sim::grouped;
 use braiddb::recovery::{Cut, Damage};
 use braiddb::tools::{Salvage, SalvageOptions, SalvagedTable};
@@ -26,12 +27,12 @@ pub struct SalvageArgs {
 
 /// Runs the command. Rows that are left out are printed, and are no error.
 pub fn salvage(args: &SalvageArgs) -> Result<(), Failure> {
-    let from = existing(&args.path)?;
+    let (from, watch) = Watched::new(existing(&args.path)?);
     let to = create(&args.new)?;
-    let (options, bar) = (SalvageOptions { beyond_damage: args.beyond_damage }, Bar::new());
-    let done = braiddb::tools::salvage(&from, &to, options, &mut |progress| bar.show(progress));
+    let options = SalvageOptions { beyond_damage: args.beyond_damage };
+    let done = braiddb::tools::salvage(&from, &to, options, &mut |progress| watch.show(progress));
     let done = done.map_err(|error| advise(error, &args.path))?;
-    drop(bar);
+    drop(watch);
     to.close()?;
     let to = &mut io::stdout().lock();
     if args.json {
