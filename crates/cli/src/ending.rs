@@ -3,6 +3,7 @@
 use braid_bench::temporary;
 use std::any::Any;
 use std::error::Error;
+use std::fmt;
 use std::io;
 use std::panic::{self, AssertUnwindSafe};
 use std::process;
@@ -15,13 +16,34 @@ pub type Failure = Box<dyn Error>;
 /// The exit code if the output pipe was closed.
 pub const UNREAD: u8 = 141;
 
-const INTERRUPTED: i32 = 130;
+/// The exit code after an interrupt.
+pub const INTERRUPTED: u8 = 130;
+
+/// The exit code if there is no such row.
+pub const NO_ROW: u8 = 2;
+
+/// A failure with an exit code of its own.
+#[derive(Debug)]
+pub struct Coded {
+    /// The exit code.
+    pub code: u8,
+    /// What went wrong.
+    pub said: String,
+}
+
+impl fmt::Display for Coded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.said)
+    }
+}
+
+impl Error for Coded {}
 
 /// Set before the temporary directories are removed: what fails afterwards may fail for the want of them.
 static IS_INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
 /// The exit code after an interrupt, or [`NOTED`].
-static ON_INTERRUPT: AtomicI32 = AtomicI32::new(INTERRUPTED);
+static ON_INTERRUPT: AtomicI32 = AtomicI32::new(INTERRUPTED as i32);
 
 /// In place of an exit code: the command goes on, and asks by [`take_interrupt`].
 const NOTED: i32 = -1;
@@ -58,6 +80,11 @@ pub fn note_interrupts() {
 /// Whether there was an interrupt since this was asked before.
 pub fn take_interrupt() -> bool {
     IS_NOTED.swap(false, Ordering::SeqCst)
+}
+
+/// Whether there was an interrupt that was noted and not taken.
+pub fn is_interrupted() -> bool {
+    IS_NOTED.load(Ordering::SeqCst)
 }
 
 /// Runs a command. `println!` panics if the output pipe is closed; that is an error like any other here, without a message. A

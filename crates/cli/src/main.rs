@@ -1,7 +1,6 @@
 //! The command `braid`.
 //!
-//! Exit codes: 0 done, 1 failed, 2 the command line is wrong, 130 after SIGINT and 141 when the output pipe is closed, as shells
-//! report SIGINT and SIGPIPE.
+//! Exit codes are in `EXIT_CODES`; 130 and 141 are those by which shells report SIGINT and SIGPIPE.
 #![forbid(unsafe_code)]
 
 mod advise;
@@ -22,9 +21,13 @@ use std::process::ExitCode;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
+const EXIT_CODES: &str = "\
+Exit codes: 0 done; 2 there is no row with the key that `get` was given; 1 anything else has failed, or the command line is wrong; \
+130 interrupted; 141 the output pipe was closed";
+
 /// Braid: a main-memory database engine in which every transaction is a coroutine.
 #[derive(Parser)]
-#[command(name = "braid", version, propagate_version = true)]
+#[command(name = "braid", version, propagate_version = true, after_help = EXIT_CODES)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -75,14 +78,21 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(asked) => {
+            let _ = asked.print(); // the pipe may be closed
+            return if asked.use_stderr() { ExitCode::FAILURE } else { ExitCode::SUCCESS };
+        }
+    };
     ending::remove_on_interrupt();
     match ending::quietly(|| run(&cli.command)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if ending::is_unread(&*error) => ExitCode::from(ending::UNREAD),
         Err(error) => {
-            let _ = writeln!(io::stderr(), "braid: {error}"); // closed as well, perhaps
-            ExitCode::FAILURE
+            let said = error.to_string();
+            let _ = writeln!(io::stderr(), "braid: {}", database::printable(&said)); // closed as well, perhaps
+            error.downcast_ref().map_or(ExitCode::FAILURE, |coded: &ending::Coded| ExitCode::from(coded.code))
         }
     }
 }

@@ -1,7 +1,7 @@
 //! `braid changes`: what was committed, as far as the log has it.
 
 use super::open::{Failure, read};
-use super::text::Column;
+use super::text::{Column, printable_json};
 use braiddb::TableInfo;
 use braiddb::changes::{Change, ChangeKind, ChangePosition, ChangedTable, ChangedTransaction};
 use clap::Args;
@@ -112,5 +112,5 @@ fn json_of(change: &Change<'_>, columns: &mut Columns) -> String {
         _ => line.push_str(r#","unknown":true"#),
     }
     line.push('}');
-    line
+    printable_json(&line).into_owned()
 }

@@ -1,7 +1,10 @@
 //! `braid drop`: a table is deleted, or an index of one.
 
+use super::look::{count, find};
 use super::open::{Failure, existing, open_or_create};
+use crate::sim::grouped;
 use clap::Args;
+use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::PathBuf;
 
 /// Which table.
@@ -14,15 +17,47 @@ pub struct DropArgs {
     /// Only this index by columns, not the table
     #[arg(long)]
     index: Option<String>,
+    /// Do not ask; needed where the standard input is no terminal
+    #[arg(long)]
+    yes: bool,
 }
 
-/// Runs `braid drop`.
+/// Runs `braid drop`: asks whether that is meant, drops, and says what was dropped.
 pub fn drop(args: &DropArgs) -> Result<(), Failure> {
     existing(&args.path)?;
     let db = open_or_create(&args.path)?;
+    let (info, _) = find(&db, &args.table)?;
+    let what = match &args.index {
+        Some(index) if info.indexes.iter().any(|known| known.name == *index) => {
+            format!("index {index:?} of table {:?}", info.name)
+        }
+        Some(index) => return Err(format!("table {:?} has no index {index:?} by columns", info.name).into()),
+        None => match count(&db, &info)? {
+            1 => format!("table {:?} with its row", info.name),
+            rows => format!("table {:?} with its {} rows", info.name, grouped(rows)),
+        },
+    };
+    if !args.yes {
+        confirm(&what)?;
+    }
     match &args.index {
         Some(index) => db.drop_index(&args.table, index)?,
         None => db.drop_table(&args.table)?,
     }
-    Ok(db.close()?)
+    db.close()?;
+    Ok(writeln!(io::stdout(), "dropped {what}")?)
+}
+
+/// Asks at the terminal whether this is to be dropped. An error if it is not, or if nobody can be asked.
+fn confirm(what: &str) -> Result<(), Failure> {
+    if !io::stdin().is_terminal() {
+        return Err(format!("this would drop {what}: say --yes where there is no terminal to ask at").into());
+    }
+    let mut said = String::new();
+    write!(io::stderr(), "Drop {what}? [y/N] ")?;
+    io::stdin().lock().read_line(&mut said)?;
+    match said.trim().to_lowercase().as_str() {
+        "y" | "yes" => Ok(()),
+        _ => Err("nothing was dropped".into()),
+    }
 }

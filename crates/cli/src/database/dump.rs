@@ -1,14 +1,15 @@
 //! `braid dump`: the rows of a database as text, all as of one moment.
 
 use super::open::{Failure, read};
-use super::text::Column;
+use super::progress::Written;
+use super::text::{Column, printable_json};
 use braiddb::futures::RawRows;
 use braiddb::tools::RawTable;
 use braiddb::{Database, IndexInfo, TableInfo};
 use clap::{Args, ValueEnum};
 use serde_json::json;
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::PathBuf;
 
 /// What to write, and where.
@@ -32,6 +33,10 @@ pub struct DumpArgs {
 pub const KEY: &str = "key: ";
 pub const KEY_FIXED8: &str = "key of eight bytes: ";
 pub const VALUE: &str = "value: ";
+/// The word before these in the header of a dump whose last line is the number of rows, and the one before that number: a line with one cell,
+/// where rows have two.
+pub const COUNTED: &str = "counted ";
+pub const ROWS: &str = "rows: ";
 /// The word before the definitions of the types in it, and what is between two of them.
 pub const WHERE: &str = " where ";
 pub const DEFINITION_END: &str = "; ";
@@ -39,9 +44,10 @@ pub const DEFINITION_END: &str = "; ";
 /// How rows are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// A JSON object per line: first the table with its types, then its rows; and the next table
+    /// A JSON object per line: first the table with its types, then its rows; and the next table. Of a dump, the first line says that the last
+    /// one has the numbers of rows
     Json,
-    /// A header with the types, and a line per row
+    /// A header with the types, and a line per row; of a dump, the number of rows at the end
     Csv,
 }
 
@@ -57,10 +63,31 @@ pub fn dump(args: &DumpArgs) -> Result<(), Failure> {
         Some(path) => Box::new(File::create(path).map_err(|error| format!("{}: {error}", path.display()))?),
         None => Box::new(io::stdout().lock()),
     };
-    let mut to = BufWriter::new(to);
+    // (On one terminal with the rows, a bar would be among them.)
+    let is_shown = io::stderr().is_terminal() && (args.output.is_some() || !io::stdout().is_terminal());
+    let rows = if is_shown { Some(counted(&db, &tables)?) } else { None };
+    let mut to = Written::new(BufWriter::new(to), rows);
     write(&db, &tables, args.format, &mut to)?;
     to.flush()?;
+    drop(to);
     Ok(db.close()?)
+}
+
+/// The rows of these tables.
+fn counted(db: &Database, tables: &[TableInfo]) -> Result<u64, Failure> {
+    tables.iter().map(|table| count(db, table)).sum()
+}
+
+/// The number of rows of a table.
+pub fn count(db: &Database, info: &TableInfo) -> Result<u64, Failure> {
+    let snapshot = db.begin()?;
+    snapshot.declare_read_only();
+    let table = db.raw_table(&info.name).expect("it is listed");
+    let (mut rows, mut count) = (table.scan(&snapshot), 0);
+    while rows.next()?.is_some() {
+        count += 1;
+    }
+    Ok(count)
 }
 
 /// The tables of these names, or all.
@@ -79,32 +106,53 @@ pub fn chosen(db: &Database, names: &[String]) -> Result<Vec<TableInfo>, Failure
     names.iter().map(find).collect()
 }
 
-fn write(db: &Database, tables: &[TableInfo], format: Format, to: &mut dyn Write) -> Result<(), Failure> {
+fn write<W: Write>(
+    db: &Database,
+    tables: &[TableInfo],
+    format: Format,
+    to: &mut Written<W>,
+) -> Result<(), Failure> {
     let snapshot = db.begin()?;
     snapshot.declare_read_only();
+    if format == Format::Csv {
+        let (info, table) = (&tables[0], db.raw_table(&tables[0].name).expect("it is listed"));
+        return write_csv(info, table, table.scan(&snapshot), true, to);
+    }
+    let mut trailer = Vec::new();
     for info in tables {
-        let table = db.raw_table(&info.name).expect("it is listed");
-        if format == Format::Json {
-            write_types(info, table, to)?;
+        if trailer.is_empty() {
+            writeln!(to, r#"{{"trailer":true}}"#)?;
         }
-        write_rows(info, table, table.scan(&snapshot), format, to)?;
+        let table = db.raw_table(&info.name).expect("it is listed");
+        write_types(info, table, to)?;
+        let rows = write_json(info, table.scan(&snapshot), to)?;
+        trailer.push(format!("{}:{rows}", name_json(&info.name)));
+    }
+    if !trailer.is_empty() {
+        writeln!(to, r#"{{"rows":{{{}}}}}"#, trailer.join(","))?;
     }
     Ok(())
 }
 
+/// A name in quotes.
+pub fn name_json(name: &str) -> String {
+    printable_json(&json!(name).to_string()).into_owned()
+}
+
 /// The line of JSON before a table's rows.
 fn write_types(info: &TableInfo, table: RawTable, to: &mut dyn Write) -> Result<(), Failure> {
-    let (name, key_type, value_type) = (json!(info.name), json!(info.key_type), json!(info.value_type));
+    let (name, key_type) = (name_json(&info.name), name_json(&info.key_type));
+    let value_type = name_json(&info.value_type);
     write!(to, r#"{{"table":{name},"key_type":{key_type},"value_type":{value_type}"#)?;
     if Column::keys(&info.key_type).is_fixed8().is_none() {
         write!(to, r#","fixed8":{}"#, table.is_fixed8())?;
     }
     if !info.definitions.is_empty() {
-        write!(to, r#","definitions":{}"#, json!(info.definitions))?;
+        write!(to, r#","definitions":{}"#, printable_json(&json!(info.definitions).to_string()))?;
     }
     if !info.indexes.is_empty() {
         let indexes: Vec<_> = info.indexes.iter().map(index_json).collect();
-        write!(to, r#","indexes":{}"#, json!(indexes))?;
+        write!(to, r#","indexes":{}"#, printable_json(&json!(indexes).to_string()))?;
     }
     Ok(writeln!(to, "}}")?)
 }
@@ -123,40 +171,52 @@ pub fn write_rows(
     format: Format,
     to: &mut dyn Write,
 ) -> Result<(), Failure> {
+    let to = &mut Written::new(to, None);
     match format {
-        Format::Json => write_json(info, rows, to),
-        Format::Csv => write_csv(info, table, rows, to),
+        Format::Json => write_json(info, rows, to).map(drop),
+        Format::Csv => write_csv(info, table, rows, false, to),
     }
 }
 
-fn write_json(info: &TableInfo, mut rows: RawRows<'_>, to: &mut dyn Write) -> Result<(), Failure> {
+/// Returns how many there are.
+fn write_json<W: Write>(
+    info: &TableInfo,
+    mut rows: RawRows<'_>,
+    to: &mut Written<W>,
+) -> Result<u64, Failure> {
     let (keys, values) = (Column::keys(&info.key_type), Column::values(info));
-    let (name, mut line) = (json!(info.name), String::new());
+    let (name, mut line, mut count) = (name_json(&info.name), String::new(), 0);
     while let Some((key, value)) = rows.next()? {
         line.clear();
         keys.write_json(&key, &mut line);
         line.push_str(r#","value":"#);
         values.write_json(value, &mut line);
         writeln!(to, r#"{{"table":{name},"key":{line}}}"#)?;
+        to.row();
+        count += 1;
     }
-    Ok(())
+    Ok(count)
 }
 
-fn write_csv(
+/// `is_counted`: the number of rows comes at the end.
+fn write_csv<W: Write>(
     info: &TableInfo,
     table: RawTable,
     mut rows: RawRows<'_>,
-    to: &mut dyn Write,
+    is_counted: bool,
+    to: &mut Written<W>,
 ) -> Result<(), Failure> {
     let (keys, values) = (Column::keys(&info.key_type), Column::values(info));
-    let mut csv = csv::Writer::from_writer(to);
+    let mut csv = csv::WriterBuilder::new().flexible(true).from_writer(to);
     let key = if keys.is_fixed8().is_none() && table.is_fixed8() { KEY_FIXED8 } else { KEY };
     let mut value = format!("{VALUE}{}", info.value_type);
     if !info.definitions.is_empty() {
         value += WHERE;
         value += &info.definitions.join(DEFINITION_END);
     }
-    csv.write_record([format!("{key}{}", info.key_type), value])?;
+    let counted = if is_counted { COUNTED } else { "" };
+    csv.write_record([format!("{counted}{key}{}", info.key_type), value])?;
+    let mut count = 0u64;
     while let Some((key, value)) = rows.next()? {
         let (Some(key), Some(value)) = (keys.cell(&key), values.cell(value)) else {
             return Err(format!(
@@ -166,6 +226,11 @@ fn write_csv(
             .into());
         };
         csv.write_record([key, value])?;
+        csv.get_ref().row();
+        count += 1;
+    }
+    if is_counted {
+        csv.write_record([format!("{ROWS}{count}")])?;
     }
     Ok(csv.flush()?)
 }

@@ -1,8 +1,11 @@
 //! `braid tables`, `braid get` and `braid scan`: what is in a database.
 
+pub use super::dump::count;
+
 use super::dump::{Format, chosen, index_json, write_rows};
 use super::open::{Failure, read};
-use super::text::Column;
+use super::text::{Column, line_of, printable_json};
+use crate::ending::{Coded, NO_ROW};
 use crate::sim::grouped;
 use braiddb::tools::RawTable;
 use braiddb::{Database, Front, TableInfo, Transaction, Txn};
@@ -31,6 +34,9 @@ pub struct Listing {
 
 /// Which row of which database.
 #[derive(Args, Debug)]
+#[command(
+    after_help = "Exit codes: 0 the value was printed, 2 there is no such row, 1 anything else has failed"
+)]
 pub struct GetArgs {
     /// The database's directory, which no process may have open; it is only read
     path: PathBuf,
@@ -98,7 +104,7 @@ pub fn tables(args: &TablesArgs) -> Result<(), Failure> {
     Ok(db.close()?)
 }
 
-/// Runs `braid get`. It is an error if there is no such row.
+/// Runs `braid get`. It is an error if there is no such row, with an exit code of its own.
 pub fn get(args: &GetArgs) -> Result<(), Failure> {
     let db = read(&args.path)?;
     write_row(&db, &db.begin()?, &args.row, &mut io::stdout())?;
@@ -120,7 +126,7 @@ pub fn scan(args: &ScanArgs) -> Result<(), Failure> {
 /// Writes the tables, with how many rows each has.
 pub fn write_tables(db: &Database, listing: &Listing, to: &mut dyn Write) -> Result<(), Failure> {
     let tables = db.tables();
-    let width = tables.iter().map(|table| table.name.len()).max().unwrap_or(0);
+    let width = tables.iter().map(|table| line_of(&table.name).chars().count()).max().unwrap_or(0);
     for info in &tables {
         let rows = count(db, info)?;
         let TableInfo { name, key_type, value_type, index, front, definitions, indexes, .. } = info;
@@ -132,20 +138,24 @@ pub fn write_tables(db: &Database, listing: &Listing, to: &mut dyn Write) -> Res
                 "table": name, "key_type": key_type, "value_type": value_type, "definitions": definitions, "rows": rows,
                 "index": index, "front": front, "indexes": indexes.iter().map(index_json).collect::<Vec<_>>()
             });
-            writeln!(to, "{line}")?;
+            writeln!(to, "{}", printable_json(&line.to_string()))?;
             continue;
         }
         let front = if has_front { ", a hash table in front" } else { "" };
         writeln!(
             to,
-            "{name:width$}  {key_type} -> {value_type}  {} rows  {}{front}",
+            "{:width$}  {} -> {}  {} rows  {}{front}",
+            line_of(name),
+            line_of(key_type),
+            line_of(value_type),
             grouped(rows),
             index.name()
         )?;
-        definitions.iter().try_for_each(|line| writeln!(to, "{:width$}    {line}", ""))?;
-        indexes
-            .iter()
-            .try_for_each(|index| writeln!(to, "{:width$}    index {:?} {index}", "", index.name))?;
+        definitions.iter().try_for_each(|line| writeln!(to, "{:width$}    {}", "", line_of(line)))?;
+        indexes.iter().try_for_each(|index| {
+            let columns = index.to_string();
+            writeln!(to, "{:width$}    index {:?} {}", "", index.name, line_of(&columns))
+        })?;
     }
     Ok(())
 }
@@ -167,7 +177,8 @@ pub fn write_row(
         Some(cell) => text = cell,
         None => values.write_json(&value, &mut text),
     }
-    Ok(writeln!(to, "{text}")?)
+    // (JSON has none.)
+    Ok(writeln!(to, "{}", line_of(&text))?)
 }
 
 /// Writes rows, as the transaction sees them.
@@ -205,8 +216,8 @@ pub fn read_key(info: &TableInfo, text: &str) -> Result<Vec<u8>, String> {
 }
 
 /// What is wrong if there is no row with this key.
-pub fn no_row(info: &TableInfo, key: &str) -> String {
-    format!("table {:?} has no row with key {key}", info.name)
+pub fn no_row(info: &TableInfo, key: &str) -> Coded {
+    Coded { code: NO_ROW, said: format!("table {:?} has no row with key {key}", info.name) }
 }
 
 /// The table of this name.
@@ -214,16 +225,4 @@ pub fn find(db: &Database, name: &str) -> Result<(TableInfo, RawTable), Failure>
     let info = chosen(db, &[name.to_owned()])?.remove(0);
     let table = db.raw_table(name).expect("it is listed");
     Ok((info, table))
-}
-
-/// The number of rows of a table.
-pub(super) fn count(db: &Database, info: &TableInfo) -> Result<u64, Failure> {
-    let snapshot = db.begin()?;
-    snapshot.declare_read_only();
-    let table = db.raw_table(&info.name).expect("it is listed");
-    let (mut rows, mut count) = (table.scan(&snapshot), 0);
-    while rows.next()?.is_some() {
-        count += 1;
-    }
-    Ok(count)
 }

@@ -3,6 +3,7 @@
 use super::session::{Next, Session, UNDONE};
 use crate::database::load::LINE_BYTES_MAX;
 use crate::database::open::Failure;
+use crate::database::printable;
 use crate::ending;
 use std::io::{self, BufRead, BufWriter, Read, Write};
 
@@ -29,7 +30,8 @@ pub fn run(session: &mut Session, from: &mut dyn BufRead) -> Result<(), Failure>
                 failures += 1;
                 to.flush()?; // what was printed before comes first
                 let undone = if session.fail() { UNDONE } else { "" };
-                writeln!(io::stderr(), "braid: line {number}: {error}{undone}")?;
+                let said = error.to_string();
+                writeln!(io::stderr(), "braid: line {number}: {}{undone}", printable(&said))?;
             }
         }
     }

@@ -4,6 +4,7 @@ use super::completion::Words;
 use super::history;
 use super::session::{Next, Progress, Session};
 use crate::database::open::Failure;
+use crate::database::printable;
 use crate::ending;
 use rustyline::completion::{Completer, Pair};
 use rustyline::config::{CompletionType, Config};
@@ -58,7 +59,7 @@ fn read_lines(session: &mut Session, editor: &mut Editor<Completing, FileHistory
             Ok(Next::Line) => {}
             Ok(Next::End) => return Ok(()),
             Err(error) if ending::is_unread(&*error) => return Err(error),
-            Err(error) => eprintln!("{error}"),
+            Err(error) => eprintln!("{}", printable(&error.to_string())),
         }
     }
 }

@@ -1,0 +1,53 @@
+//! The directory of a database that may be new, and what of it goes away again.
+
+use braiddb::checkpoint::Identity;
+use braiddb::storage::FileStorage;
+use std::collections::HashSet;
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// A directory as it was before a database was opened or made in it.
+pub struct Place {
+    pub path: PathBuf,
+    /// There was no database.
+    pub is_new: bool,
+    /// The directories that were not there, the innermost first.
+    missing: Vec<PathBuf>,
+    /// What was in the directory.
+    before: HashSet<OsString>,
+}
+
+impl Place {
+    pub fn look(path: &Path) -> Place {
+        let has_database = FileStorage::open(path).is_ok_and(|storage| {
+            // (What cannot be read is somebody's.)
+            !matches!(Identity::read(&storage), Ok(None))
+        });
+        let missing = path.ancestors().take_while(|at| !at.as_os_str().is_empty() && !at.exists());
+        Place {
+            path: path.into(),
+            is_new: !has_database,
+            missing: missing.map(PathBuf::from).collect(),
+            before: names(path).unwrap_or_default().into_iter().collect(),
+        }
+    }
+
+    /// Removes the files of the database that was made, which nobody has open, and the directories that were made for it.
+    pub fn clear(&self) -> io::Result<()> {
+        assert!(self.is_new, "only what was made is removed");
+        for name in names(&self.path)? {
+            if !self.before.contains(&name) {
+                fs::remove_file(self.path.join(name))?;
+            }
+        }
+        // (One that others have put something into meanwhile stays.)
+        let _ = self.missing.iter().try_for_each(fs::remove_dir);
+        Ok(())
+    }
+}
+
+fn names(path: &Path) -> io::Result<Vec<OsString>> {
+    fs::read_dir(path)?.map(|entry| Ok(entry?.file_name())).collect()
+}

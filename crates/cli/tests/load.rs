@@ -1,0 +1,346 @@
+//! `braid load` of what is cut off, refused or interrupted, and what is left then; and what a terminal is shown of strange text.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use braiddb::{Database, Options, Table};
+use common::Directory;
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+/// Runs `braid` with these words, in the directory.
+fn braid(directory: &Directory, line: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_braid"));
+    command.current_dir(&directory.0).stdin(Stdio::null()).args(line.split(' ')).output().unwrap()
+}
+
+fn printed(directory: &Directory, line: &str) -> String {
+    let output = braid(directory, line);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success() && said.is_empty(), "{line}: {said}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn refused(directory: &Directory, line: &str) -> String {
+    let output = braid(directory, line);
+    assert_eq!(output.status.code(), Some(1), "{line}: {}", String::from_utf8_lossy(&output.stdout));
+    String::from_utf8(output.stderr).unwrap()
+}
+
+fn write(directory: &Directory, name: &str, text: impl AsRef<[u8]>) {
+    fs::write(directory.0.join(name), text).unwrap();
+}
+
+fn open(path: &Path) -> Database {
+    let options =
+        Options { workers: 1, pin_workers: false, log_segment_bytes: 1 << 20, ..Options::default() };
+    Database::open(path, options).unwrap()
+}
+
+/// A database with a table of texts with quotation marks, commas and line ends, and another table.
+fn fill(directory: &Directory) {
+    let db = open(&directory.0.join("db"));
+    let texts: Table<String, str> = db.table("texts").unwrap();
+    let numbers: Table<u64, u32> = db.table("numbers").unwrap();
+    db.transact(|tx| {
+        for (key, text) in [("a", "one, \"two\"\nthree"), ("b\nc", ""), ("d", "é\u{80}"), ("e", "plain")] {
+            tx.put(texts, key, text)?;
+        }
+        (0..5).try_for_each(|key| tx.put(numbers, key, 10 * key as u32))
+    })
+    .unwrap();
+    db.close().unwrap();
+}
+
+fn lines_of(text: &str, end: usize) -> usize {
+    text[..end].matches('\n').count()
+}
+
+#[test]
+fn dumps_that_were_cut_off_are_not_loaded() {
+    // Proves that of every beginning of a dump nothing is loaded, in both forms, and that the message has a line at or in front of the cut; and
+    // that the whole one is loaded.
+    let directory = Directory::new("cut");
+    fill(&directory);
+    for format in ["json", "csv --table texts"] {
+        let whole = printed(&directory, &format!("dump db --format {format}"));
+        let ends = (1..whole.len()).filter(|end| whole.is_char_boundary(*end)).step_by(7);
+        let between_lines = whole.match_indices('\n').map(|(at, _)| at + 1).filter(|end| *end < whole.len());
+        for end in ends.chain(between_lines).chain([whole.len() - 2]) {
+            write(&directory, "dump", &whole[..end]);
+            let error = refused(&directory, &format!("load copy dump --format {format}"));
+            let line = error.split("dump, line ").nth(1).and_then(|rest| rest.split(':').next());
+            let line: usize = line.unwrap_or_else(|| panic!("{error}")).parse().unwrap();
+            assert!((1..=lines_of(&whole, end) + 1).contains(&line), "{end}: {error}");
+            assert!(error.contains("nothing was loaded, and there is no database in copy"), "{end}: {error}");
+            assert!(!directory.0.join("copy").exists(), "{end}");
+        }
+        write(&directory, "dump", &whole);
+        printed(&directory, &format!("load copy dump --format {format}"));
+        assert_eq!(printed(&directory, &format!("dump copy --format {format}")), whole);
+        fs::remove_dir_all(directory.0.join("copy")).unwrap();
+    }
+}
+
+#[test]
+fn trailers_are_compared() {
+    // Proves that a dump with a row too many or too few is refused, wherever its trailer is, that dumps can follow each other, and that
+    // one without a trailer is loaded as before there were any.
+    let directory = Directory::new("trailer");
+    fill(&directory);
+    let whole = printed(&directory, "dump db");
+    let lines: Vec<&str> = whole.lines().collect();
+    assert_eq!(
+        (lines[0], lines[lines.len() - 1]),
+        (r#"{"trailer":true}"#, r#"{"rows":{"texts":4,"numbers":5}}"#)
+    );
+    let load = |lines: &[&str]| {
+        write(&directory, "dump", lines.join("\n"));
+        "load copy dump"
+    };
+    let row = r#"{"table":"numbers","key":1,"value":2}"#;
+    let fewer = [&lines[..3], &lines[4..]].concat();
+    let error = refused(&directory, load(&fewer));
+    assert!(error.contains("the dump had 4 rows of table \"texts\", and there are 3"), "{error}");
+    let more = [&lines[..lines.len() - 1], &[row], &lines[lines.len() - 1..]].concat();
+    let error = refused(&directory, load(&more));
+    assert!(
+        error.contains("dump, line 13: ") && error.contains("5 rows of table \"numbers\", and there are 6"),
+        "{error}"
+    );
+    let error = refused(&directory, load(&[&lines[1..], &lines[..1]].concat()));
+    assert!(error.contains("line 12: ") && error.contains("none has begun"), "{error}");
+    let error = refused(&directory, load(&[&lines[..5], &lines[..]].concat()));
+    assert!(error.contains("line 6: the dump was cut off"), "{error}");
+    assert!(!directory.0.join("copy").exists());
+    assert_eq!(
+        printed(&directory, load(&[&lines[..], &[row], &lines[..]].concat())),
+        "19 rows of 2 tables were loaded\n"
+    );
+    fs::remove_dir_all(directory.0.join("copy")).unwrap();
+    printed(&directory, load(&lines[1..lines.len() - 1]));
+    assert_eq!(printed(&directory, "dump copy"), whole);
+
+    let whole = printed(&directory, "dump db --format csv --table numbers");
+    assert_eq!(whole, "counted key: u64,value: u32\n0,0\n1,10\n2,20\n3,30\n4,40\nrows: 5\n");
+    for (text, why) in [
+        (whole.replace("2,20\n", ""), "line 6: the dump had 5 rows, and there are 4"),
+        (whole.clone() + "5,50\n", "line 8: there are rows behind"),
+        (whole.replace("rows: 5\n", ""), "the dump was cut off"),
+        (whole.replace("counted ", ""), "line 7: a row has a key and a value, and this one has 1 fields"),
+    ] {
+        write(&directory, "csv", text);
+        let error = refused(&directory, "load other csv --format csv --table numbers");
+        assert!(error.contains(why), "{error}");
+    }
+    write(&directory, "csv", whole.replace("counted ", "").replace("rows: 5\n", ""));
+    assert_eq!(
+        printed(&directory, "load other csv --format csv --table numbers"),
+        "5 rows of 1 table were loaded\n"
+    );
+}
+
+#[test]
+fn csv_by_hand_needs_its_last_line_end() {
+    // Proves that what may be a part of a row is none, also without a trailer.
+    let directory = Directory::new("by-hand");
+    for (text, line, why) in [
+        ("key: u8,value: string\n1,a\n2,\"bc", 3, "within a field in quotes"),
+        ("key: u8,value: string\n1,a\n2,\"b\nc", 3, "within a field in quotes"),
+        ("key: u8,value: string\n1,a\n2,\"bc\"", 3, "within this row"),
+        ("key: u8,value: string\n1,a\n2,bc", 3, "within this row"),
+        ("key: u8,value: string\n1,a\n2,", 3, "within this row"),
+        ("key: u8,value: string\n1,a\n2", 3, "within this row"),
+        ("key: u8,value: string", 1, "within this row"),
+    ] {
+        write(&directory, "csv", text);
+        let error = refused(&directory, "load db csv --format csv --table t");
+        assert!(error.contains(&format!("csv, line {line}: ")) && error.contains(why), "{text:?}: {error}");
+        assert!(!directory.0.join("db").exists());
+    }
+    write(&directory, "csv", "key: u8,value: string\r\n1,a\r\n\r\n2,\"b\"\"c\"\r\n");
+    printed(&directory, "load db csv --format csv --table t");
+    assert_eq!(printed(&directory, "get db t 2"), "b\"c\n");
+    // In a table that is there, the rows in front stay, and nothing of the cut one.
+    write(&directory, "csv", "key: u8,value: string\n3,x\n2,\"b");
+    refused(&directory, "load db csv --format csv --table t");
+    assert_eq!(printed(&directory, "get db t 2"), "b\"c\n");
+}
+
+#[test]
+fn byte_order_marks_are_passed_over() {
+    // Proves that both forms may begin with one, also when it is all there is in front of a quoted cell.
+    let directory = Directory::new("mark");
+    let json = "\u{feff}{\"table\":\"t\",\"key_type\":\"u8\",\"value_type\":\"u8\"}\n{\"table\":\"t\",\"key\":1,\"value\":2}\n";
+    write(&directory, "json", json);
+    printed(&directory, "load db json");
+    write(&directory, "csv", "\u{feff}\"key: u8\",value: u8\n3,4\n");
+    printed(&directory, "load db csv --format csv --table t");
+    assert_eq!(
+        (printed(&directory, "get db t 1"), printed(&directory, "get db t 3")),
+        ("2\n".into(), "4\n".into())
+    );
+    write(&directory, "json", "\u{feff}");
+    printed(&directory, "load db json");
+    write(&directory, "json", "{\"table\":\"t\",\"key\":1,\"value\":2}\n\u{feff}{}\n");
+    assert!(refused(&directory, "load db json").contains("json, line 2: "));
+}
+
+#[test]
+fn a_load_that_fails_leaves_what_was_there() {
+    // Proves that new tables, indexes and databases go away again with whatever stops the load, and that it says which rows of earlier tables stay.
+    let directory = Directory::new("undone");
+    fill(&directory);
+    let before = printed(&directory, "dump db");
+    let types = r#"{"table":"new","key_type":"u8","value_type":"u8"}"#;
+    let index =
+        r#"{"table":"numbers","key_type":"u64","value_type":"u32","indexes":[{"name":"i","columns":["0"]}]}"#;
+    write(&directory, "bad", format!("{types}\n{{\"table\":\"new\",\"key\":1,\"value\":1}}\n{{\n"));
+    let error = refused(&directory, "load db bad");
+    assert!(
+        error.contains("bad, line 3: ")
+            && error.contains("nothing was loaded, and the database is as it was"),
+        "{error}"
+    );
+    assert_eq!(printed(&directory, "dump db"), before);
+    write(&directory, "bad", format!("{types}\n{index}\n"));
+    refused(&directory, "load db bad");
+    assert_eq!(printed(&directory, "dump db"), before);
+    write(&directory, "bad", format!("{types}\n{{\"table\":\"numbers\",\"key\":0,\"value\":1}}\n{{\n"));
+    let error = refused(&directory, "load db bad");
+    assert!(error.contains("line 3: "), "{error}");
+    assert!(!printed(&directory, "tables db").contains("new"), "{error}");
+
+    for made in ["none", "none/within/others"] {
+        let error = refused(&directory, &format!("load {made} bad"));
+        assert!(error.contains(&format!("there is no database in {made}")), "{error}");
+        assert!(!directory.0.join("none").exists());
+    }
+    // What was in the directory stays.
+    fs::create_dir(directory.0.join("mine")).unwrap();
+    write(&directory, "mine/diary", "dear");
+    refused(&directory, "load mine bad");
+    let left: Vec<_> =
+        fs::read_dir(directory.0.join("mine")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["diary"]);
+    printed(&directory, "check db db");
+}
+
+#[test]
+fn rows_of_earlier_tables_that_stay_are_told() {
+    // Proves that after a failure far behind, the number of rows that are in the database is said, and is right.
+    let directory = Directory::new("stay");
+    fill(&directory);
+    let mut rows: String =
+        (0..50_000).map(|key| format!("{{\"table\":\"numbers\",\"key\":{key},\"value\":7}}\n")).collect();
+    rows += "{}\n";
+    write(&directory, "bad", rows);
+    let error = refused(&directory, "load db bad");
+    let told = error.split("these rows stay: ").nth(1).unwrap_or_else(|| panic!("{error}"));
+    let told: u64 = told.split(" of table \"numbers\"").next().unwrap().replace(',', "").parse().unwrap();
+    let db = open(&directory.0.join("db"));
+    let numbers: Table<u64, u32> = db.table("numbers").unwrap();
+    let tx = db.begin().unwrap();
+    assert_eq!((0..50_000).filter(|key| tx.get(numbers, *key).unwrap() == Some(7)).count() as u64, told);
+    assert!(told > 0);
+}
+
+#[test]
+fn a_violated_unique_index_says_where() {
+    // Proves that file, line and key are those of the row that is refused, however far behind it the violation is noticed.
+    let directory = Directory::new("unique");
+    let people = r#"{"table":"people","key_type":"u64","value_type":"fields (string, string)","indexes":[{"name":"by name","columns":["0"],"unique":true}]}"#;
+    let mut text = format!("{people}\n");
+    for key in 0..20_000 {
+        let name = if key == 12_345 { "name 77".into() } else { format!("name {key}") };
+        text += &format!("{{\"table\":\"people\",\"key\":{key},\"value\":[\"{name}\",\"\"]}}\n");
+    }
+    write(&directory, "dump", text);
+    let error = refused(&directory, "load db dump");
+    // (Which of both comes first is not known: rows are loaded by several at once.)
+    let first = error.contains("dump, line 79: the row with key 77 of table \"people\": another row has this key of index \"by name\"");
+    let second = error.contains("dump, line 12347: the row with key 12345 of table \"people\": another row has this key of index \"by name\"");
+    assert!(first || second, "{error}");
+    assert!(!directory.0.join("db").exists());
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupted_load_says_what_is_in() {
+    // Proves that an interrupt ends a load that waits for its input, that what it says is in the database is there, and that no more is said.
+    let directory = Directory::new("interrupted");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_braid"));
+    command.current_dir(&directory.0).args(["load", "db"]).stdin(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    let mut text = String::from("{\"table\":\"t\",\"key_type\":\"u32\",\"value_type\":\"u64\"}\n");
+    (0..50_000).for_each(|key| text += &format!("{{\"table\":\"t\",\"key\":{key},\"value\":{key}}}\n"));
+    input.write_all(text.as_bytes()).unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    let interrupt = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(interrupt.success());
+    let output = child.wait_with_output().unwrap(); // its input is still open
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(130), "{said}");
+    let told = said.split(" rows are in the database: ").next().unwrap().rsplit(' ').next().unwrap();
+    let told: usize = told.replace(',', "").parse().unwrap_or_else(|_| panic!("{said}"));
+    assert!(told > 0 && said.contains(" of table \"t\""), "{said}");
+    let db = open(&directory.0.join("db"));
+    let t: Table<u32, u64> = db.table("t").unwrap();
+    assert_eq!(db.begin().unwrap().count(t).unwrap(), told as u64, "{said}");
+    drop(input);
+}
+
+#[test]
+fn control_characters_are_escaped() {
+    // Proves that no command that prints rows or names, or complains of them, sends control characters to the terminal, and that what is dumped is
+    // loaded to the same bytes.
+    let directory = Directory::new("control");
+    let strange = "\u{1b}[2J\u{7}\u{7f}\u{9b}31m\u{80}\té";
+    {
+        let db = open(&directory.0.join("db"));
+        let table: Table<String, str> = db.table(&format!("t{strange}")).unwrap();
+        let chars: Table<char, (String, char)> = db.table("chars").unwrap();
+        db.transact(|tx| {
+            tx.put(table, strange, strange)?;
+            tx.put(chars, '\u{9b}', (strange.into(), '\u{85}'))
+        })
+        .unwrap();
+        db.close().unwrap();
+    }
+    let is_plain = |text: &str| !text.chars().any(|char| char.is_control() && char != '\n');
+    let name = format!("t{strange}");
+    let run = |words: &[&str], input: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_braid"));
+        command.current_dir(&directory.0).args(words);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        let output = child.wait_with_output().unwrap();
+        let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        assert!(is_plain(&text), "{words:?}: {text:?}");
+        text
+    };
+    let escaped = r"\u001b[2J\u0007\u007f\u009b31m\u0080\té";
+    for words in [&["tables", "db"][..], &["tables", "db", "--json"], &["changes", "db"]] {
+        assert!(run(words, "").contains(escaped), "{words:?}");
+    }
+    assert_eq!(run(&["get", "db", &name, strange], ""), format!("{escaped}\n"));
+    assert_eq!(run(&["get", "db", &name, strange, "--json"], ""), format!("\"{escaped}\"\n"));
+    assert!(run(&["get", "db", "chars", "\"\u{9b}\""], "").contains(r#",""#));
+    assert!(run(&["scan", "db", &name], "").contains(escaped));
+    assert!(run(&["get", "db", &name, "x\u{9b}"], "").contains(r"no row with key x\u009b"));
+    let script = format!("tables\nget '{name}' '{strange}'\nget '{name}' 'x\u{9b}'\nscan '{name}'\n");
+    assert!(run(&["shell", "db"], &script).matches(escaped).count() >= 4);
+    write(&directory, "bad", "{\"table\":\"chars\",\"key\":\"\u{9b}\u{9b}\",\"value\":1}\n");
+    assert!(run(&["load", "db", "bad"], "").contains(r"\u009b"));
+    let dump = run(&["dump", "db"], "");
+    write(&directory, "dump", &dump);
+    printed(&directory, "load copy dump");
+    assert_eq!(run(&["dump", "copy"], ""), dump);
+    let db = open(&directory.0.join("copy"));
+    let table: Table<String, str> = db.table(&name).unwrap();
+    assert_eq!(db.begin().unwrap().get(table, strange).unwrap(), Some(strange));
+}
