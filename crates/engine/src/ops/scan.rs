@@ -473,6 +473,10 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Rows<'t, K, V, C> {
                 self.place = self.txn.post_waiting(Op::ScanBatch(self.run))?;
                 return Ok(());
             }
+            if self.run().len() >= RUN_MAX {
+                // A long scan in place: its worker does nothing else, and must not hold up what others supersede meanwhile.
+                C::refresh(self.txn.context().env());
+            }
             if !self.settle()? {
                 return Ok(());
             }

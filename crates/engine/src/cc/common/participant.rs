@@ -15,13 +15,15 @@ pub(in crate::cc) struct Participant {
     /// What others know it by, once it has announced itself.
     pub(in crate::cc) tag: Tag,
     place: u32,
+    /// See [`Registry::set_keeping`].
+    keeps: bool,
     sequence: u64,
 }
 
 impl Participant {
     /// Without a place.
     pub(in crate::cc) const fn new() -> Participant {
-        Participant { begin: Timestamp(0), tag: Tag::NONE, place: NOWHERE, sequence: 0 }
+        Participant { begin: Timestamp(0), tag: Tag::NONE, place: NOWHERE, keeps: false, sequence: 0 }
     }
 
     #[inline(always)]
@@ -70,6 +72,21 @@ impl Participant {
         Ok(())
     }
 
+    /// The next transaction here keeps keys that are deleted after its snapshot in their indexes, until it ends.
+    #[cold]
+    pub(in crate::cc) fn keep_keys(&mut self, registry: &Registry) {
+        if self.has_place() {
+            registry.set_keeping(self.place, true);
+            self.keeps = true;
+        }
+    }
+
+    #[cold]
+    fn keep_no_keys(&mut self, registry: &Registry) {
+        registry.set_keeping(self.place, false);
+        self.keeps = false;
+    }
+
     /// Whether it was ever opened.
     pub(in crate::cc) fn has_place(&self) -> bool {
         self.place != NOWHERE
@@ -98,6 +115,9 @@ impl Participant {
         let was_known = self.tag != Tag::NONE;
         self.tag = Tag::NONE;
         registry.close(self.place);
+        if self.keeps {
+            self.keep_no_keys(registry);
+        }
         if was_known {
             registry.end(self.place);
             if registry.is_awaited(self.place) {

@@ -82,6 +82,8 @@ struct Chunk {
     begins: CachePadded<[AtomicU64; CHUNK]>,
     /// One bit for each place that is taken; changed under the lock on `Registry::places`.
     taken: AtomicU64,
+    /// One bit for each place whose transaction keeps keys; see [`Registry::set_keeping`].
+    keeping: AtomicU64,
     descriptors: [Descriptor; CHUNK],
 }
 
@@ -166,6 +168,7 @@ impl Registry {
         let chunk = Box::into_raw(Box::new(Chunk {
             begins: CachePadded::new(std::array::from_fn(|_| AtomicU64::new(CLOSED))),
             taken: AtomicU64::new(0),
+            keeping: AtomicU64::new(0),
             descriptors: std::array::from_fn(|_| Descriptor {
                 tag: AtomicU64::new(Tag::NONE.word()),
                 outcome: AtomicU64::new(ACTIVE),
@@ -268,6 +271,17 @@ impl Registry {
     #[inline(always)]
     pub(in crate::cc) fn close(&self, place: u32) {
         self.begin_word(place).store(CLOSED, Ordering::Release); // what the transaction read is read
+    }
+
+    /// Keeps the keys that are deleted after the snapshot at this place in their indexes, or no longer. (A hint: a thread that has
+    /// looked at the snapshots before goes by that look.)
+    #[cold]
+    pub(in crate::cc) fn set_keeping(&self, place: u32, keeps: bool) {
+        let (word, bit) = (&self.chunk(place).keeping, 1 << (place as usize % CHUNK));
+        match keeps {
+            true => word.fetch_or(bit, Ordering::Relaxed), // a hint
+            false => word.fetch_and(!bit, Ordering::Relaxed),
+        };
     }
 
     /// Makes `tag` known, before any version carries it.
@@ -459,32 +473,44 @@ impl Registry {
     /// The same, and at how many open transactions it had to look.
     pub(in crate::cc) fn oldest_and_looks(&self) -> (Timestamp, usize) {
         let (mut least, mut looks) = (self.floor_now(), 0);
-        self.each_begin(|begin| {
+        self.each_begin(|begin, _| {
             least = least.min(begin);
             looks += 1;
         });
         (least, looks)
     }
 
-    /// The open snapshots, in no order and with repetitions, into `out`; and `floor_now` from before.
-    pub(in crate::cc) fn snapshots(&self, out: &mut Vec<Timestamp>) -> Timestamp {
+    /// The open snapshots, in no order and with repetitions, into `out`, and those of transactions that keep keys into `keeping` as
+    /// well; and `floor_now` from before.
+    pub(in crate::cc) fn snapshots(
+        &self,
+        out: &mut Vec<Timestamp>,
+        keeping: &mut Vec<Timestamp>,
+    ) -> Timestamp {
         let floor = self.floor_now();
         out.clear();
-        self.each_begin(|begin| out.push(begin));
+        keeping.clear();
+        self.each_begin(|begin, keeps| {
+            out.push(begin);
+            if keeps {
+                keeping.push(begin);
+            }
+        });
         floor
     }
 
     /// Looks at the places that are taken, by the marks. A place is marked before a transaction begins there, so a
     /// thread that has to see the begin sees the mark.
-    fn each_begin(&self, mut f: impl FnMut(Timestamp)) {
+    fn each_begin(&self, mut f: impl FnMut(Timestamp, bool)) {
         let groups = self.chunk_count.load(Ordering::Acquire).div_ceil(GROUP);
         for (group, occupied) in self.occupied[..groups].iter().enumerate() {
             for chunk in bits(occupied.load(Ordering::Acquire)) {
                 let chunk = self.chunk(((group * GROUP + chunk) * CHUNK) as u32);
+                let keeping = chunk.keeping.load(Ordering::Relaxed); // a hint
                 for at in bits(chunk.taken.load(Ordering::Acquire)) {
                     let begin = chunk.begins[at].load(Ordering::Acquire); // pairs with the Release in `open`
                     if begin != CLOSED {
-                        f(Timestamp(begin));
+                        f(Timestamp(begin), keeping >> at & 1 == 1);
                     }
                 }
             }
@@ -530,9 +556,13 @@ mod tests {
         assert_eq!(r.oldest(), first);
         r.raise(&floor);
         assert_eq!((r.floor_now(), r.oldest()), (r.now(), first));
-        let mut open = vec![];
-        r.snapshots(&mut open);
-        assert_eq!(open, [first]);
+        let (mut open, mut keeping) = (vec![], vec![]);
+        r.snapshots(&mut open, &mut keeping);
+        assert_eq!((&open[..], &keeping[..]), (&[first][..], &[][..]));
+        r.set_keeping(a, true);
+        r.snapshots(&mut open, &mut keeping);
+        assert_eq!((&open[..], &keeping[..]), (&[first][..], &[first][..]));
+        r.set_keeping(a, false);
         r.close(a);
         assert_eq!(r.oldest(), r.now());
         r.draw(b);
@@ -626,7 +656,7 @@ mod tests {
         }
         let begins: Vec<Timestamp> = kept.iter().map(|&place| (r.draw(place), r.open(place)).1).collect();
         let mut found = vec![];
-        r.snapshots(&mut found);
+        r.snapshots(&mut found, &mut vec![]);
         assert_eq!(found, begins);
         assert_eq!(r.oldest(), begins[0]);
     }

@@ -18,6 +18,12 @@ pub trait Tracker: Sized + Send + Sync + 'static {
     /// True only in tests: what superseded a version that is read is unlinked nevertheless.
     const FORGETS_SUCCESSORS: bool = false;
 
+    /// True only in tests: a snapshot opened just after a version was created does not hold it.
+    const STARTS_LATE: bool = false;
+
+    /// True only in tests: a transaction does not look for keys that have left an index since it began.
+    const FORGETS_DEPARTED: bool = false;
+
     /// True only in tests: nodes of the index lose their stamps when they split.
     const LOSES_STAMPS: bool = false;
 

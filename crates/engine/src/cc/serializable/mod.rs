@@ -64,6 +64,8 @@ impl<R: Rules> Tracker for SerialSafetyNet<R> {
     const TRACKS_READS: bool = true;
     const TEARS_COMMITS: bool = R::TEARS_COMMITS;
     const FORGETS_SUCCESSORS: bool = R::FORGETS_SUCCESSORS;
+    const STARTS_LATE: bool = R::STARTS_LATE;
+    const FORGETS_DEPARTED: bool = R::FORGETS_DEPARTED;
     const LOSES_STAMPS: bool = R::LOSES_STAMPS;
 
     type Shared = Shared;

@@ -2,6 +2,7 @@
 
 use crate::cc::Scanned;
 use crate::cc::common::ranges::{Copies, Noted, Ranges, Revisit};
+use crate::cc::mvcc::has_departed;
 use crate::memory::{Charge, Memory, OutOfMemory};
 use crate::record::{RecordId, Slot, TICK, Timestamp, Version};
 use std::sync::Arc;
@@ -167,6 +168,13 @@ impl ReadSet {
 
     pub(super) fn has_ranges(&self) -> bool {
         !self.ranges.is_empty()
+    }
+
+    /// Whether a key may have left an index, deleted after this snapshot was opened, that the transaction has read to be absent.
+    pub(super) fn has_missed_departed(&self, begin: Timestamp) -> bool {
+        let mut has_missed = false;
+        self.ranges.each(|index, key| has_missed |= has_departed(index, key, begin));
+        has_missed
     }
 
     #[inline(always)]
