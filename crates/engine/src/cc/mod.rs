@@ -248,7 +248,7 @@ pub struct Changed<'c> {
     pub value: Option<&'c [u8]>,
 }
 
-/// Another transaction that has locked or written a row.
+/// Another transaction that has locked or written a row; or those that share its lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Holder {
     /// Names it among all that have been in its place.
@@ -257,6 +257,18 @@ pub struct Holder {
     pub place: u32,
     /// It is committing: that is over soon, and is no reason to sleep.
     pub is_ending: bool,
+}
+
+impl Holder {
+    /// The transactions that share a row's lock. The lock counts them and does not say which they are, so they are waited for as
+    /// one, at a place that no transaction has.
+    pub const SHARERS: Holder = Holder { id: 0, place: u32::MAX, is_ending: false };
+
+    /// It is [`SHARERS`](Self::SHARERS).
+    #[inline]
+    pub fn is_shared(self) -> bool {
+        self.place == Holder::SHARERS.place
+    }
 }
 
 /// The record that an operation has found, and how to find it again.
@@ -396,12 +408,13 @@ pub unsafe trait ConcurrencyControl: Sized + Send + Sync + 'static {
     /// The transaction at `place`, if it is still the one that was a row's holder, will tell `Waits` when it ends. A
     /// caller that is going to wait calls this, then looks at the row once more: the holder may have ended before.
     fn await_end(shared: &Self::Shared, place: u32);
-    /// The open transaction that has written or locked the record last, unless it is this one.
+    /// The open transaction that has written or locked the record last, unless it is this one; [`Holder::SHARERS`] if others share
+    /// its lock.
     ///
     /// # Safety
     /// As `access`.
     unsafe fn holder(shared: &Self::Shared, txn: &Self::Txn, record: *const Record) -> Option<Holder>;
-    /// Whether that transaction is still open.
+    /// Whether that transaction, which is not [`Holder::SHARERS`], is still open.
     fn is_open(shared: &Self::Shared, holder: Holder) -> bool;
     /// The transaction has written or locked the record.
     ///
@@ -626,6 +639,12 @@ pub unsafe trait ConcurrencyControl: Sized + Send + Sync + 'static {
         txn: &mut Self::Txn,
         s: &mut S,
     ) -> Option<Result<u64, Abort>>;
+    /// Where the decision that has been refused last, or still waits, has met a row that another open transaction has locked or written. The
+    /// key's bytes are valid until the transaction does anything else.
+    fn obstacle(txn: &Self::Txn) -> Option<Target> {
+        let _ = txn;
+        None
+    }
     /// A prepared transaction does not finish now, as the log has no room for what it has changed. Returns true if the
     /// scheme has taken the decision back, for it would hold latches meanwhile: then `prepare` has to be called again.
     /// Otherwise the transaction stays prepared.

@@ -8,12 +8,12 @@ use crate::epoch::{Epochs, Local};
 use crate::error::{Error, Result};
 use crate::events::{IS_ON, event, text};
 use crate::exec::{ConflictQueue, Execution, SharedLevel};
-use crate::index::Nodes;
+use crate::index::{Nodes, TableIndex};
 use crate::memory::{Kind, Memory, OutOfMemory, Slab};
 use crate::metrics::{ArchiveStatistics, Clock, Metrics, Stall, Statistics, WorkerMetrics};
 use crate::options::Options;
 use crate::profile::Profile;
-use crate::record::RECORD_BYTES;
+use crate::record::{RECORD_BYTES, Record, RecordId};
 use crate::sync::Fixed;
 use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use crate::table::{Description, TableInner, TableKind, TableState};
@@ -259,6 +259,18 @@ impl<C: ConcurrencyControl> Engine<C> {
             .map_err(|OutOfMemory| self.out_of_memory())
     }
 
+    /// The memory of record `id`, of whatever table.
+    pub(crate) fn record(&self, id: RecordId) -> *const Record {
+        self.records.at(id.0).cast_const().cast()
+    }
+
+    /// The id of the record with this memory.
+    pub(crate) fn id_of(&self, record: *const Record) -> RecordId {
+        let id = (record.addr() - self.records.at(0).addr()) / size_of::<Record>();
+        debug_assert_eq!(self.record(RecordId(id as u32)), record, "a record of this database");
+        RecordId(id as u32)
+    }
+
     /// All tables, in the order of their numbers.
     pub(crate) fn all_tables(&self) -> Vec<&TableInner> {
         let tables = self.tables.lock().expect("no panic while it is held");
@@ -269,6 +281,17 @@ impl<C: ConcurrencyControl> Engine<C> {
     /// What the table of this number is called by now; for events.
     pub(crate) fn name_of(&self, number: u32) -> String {
         self.all_tables()[number as usize].name()
+    }
+
+    /// What the table that this index maps the keys of is called by now; or the secondary index whose entries it maps.
+    #[cold]
+    pub(crate) fn name_of_index(&self, index: *const TableIndex) -> String {
+        let is_it = |table: &TableInner| std::ptr::eq(&raw const table.index, index);
+        let named = self.all_tables().into_iter().find_map(|table| {
+            let mut tables = std::iter::once(table).chain(table.indexes.iter().map(|index| &index.entries));
+            tables.find(|table| is_it(table)).map(TableInner::name)
+        });
+        named.unwrap_or_default()
     }
 
     /// All tables and what the catalog says of them at one moment, since names go from one table to another in several steps; and what `f`

@@ -92,7 +92,10 @@ impl<C: ConcurrencyControl> TxnState<C> {
             Some(at) => at,
             None => match C::prepare(&mut commit.prepare, env, txn, s)? {
                 Ok(at) => at,
-                Err(abort) => return Some(Err(abort)),
+                Err(abort) => {
+                    self.note_obstacle();
+                    return Some(Err(abort));
+                }
             },
         };
         if commit.is_trial {
@@ -204,7 +207,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
     #[cold]
     fn begin_in_place(&self) -> Result<()> {
         let mut patience = BoundedWait::default();
-        while patience.wait(&self.context().engine) {
+        while patience.wait(&self.context().engine, || false) {
             if let Some(begun) = self.begin_now() {
                 return self.begun(begun);
             }
@@ -253,13 +256,14 @@ impl<C: ConcurrencyControl> TxnState<C> {
             let may_want_room = patience.waits() >= WAITS_FOR_COMMIT && flushes < FLUSHES_MAX;
             match may_want_room && engine.await_flush() {
                 true => flushes += 1,
-                false if patience.wait(engine) => {}
+                false if patience.wait(engine, || self.meets_holder()) => {}
                 false => break,
             }
             if let Some(result) = self.commit_now(&mut commit) {
                 return result.map_err(Fault::Abort);
             }
         }
+        self.note_obstacle();
         Err(Fault::Abort(Abort::WaitTimeout))
     }
 }

@@ -16,14 +16,20 @@ use std::cell::Cell;
 pub(crate) struct BoundedWait {
     backoff: Backoff,
     waits: u32,
-    /// Set once spinning has not helped.
-    deadline_ns: Option<u64>,
+    /// Since when spinning has not helped.
+    long_since_ns: Option<u64>,
 }
 
 /// The limit, where the database's options have a lower one for rows: a thread may be off its core for that long.
 const WAIT_NS_MIN: u64 = 1_000_000_000;
 /// The limit on a thread that has workers: the commit may be suspended on one of them, and only this thread can move it.
 const WAIT_BESIDE_WORKERS_NS: u64 = 10_000_000;
+/// The limit where the transaction in the way is open and does not commit: it is waited for asleep, if at all.
+const WAIT_FOR_HOLDER_NS: u64 = 10_000_000;
+/// Waits of a worker in which it gives the core away each time, and how seldom it does so after that: each may take as long as other
+/// threads have work, and what the worker waits for may be idle.
+const TURNS_MAX: u32 = 16;
+const WAITS_PER_TURN: u32 = 2048;
 /// The limit in turns of a loop where no other thread could end the wait.
 const WAITS_ALONE_MAX: u32 = 10_000;
 
@@ -38,9 +44,14 @@ thread_local! {
 }
 
 impl BoundedWait {
-    /// Waits a little; returns false if it has been long enough.
+    /// Waits a little; returns false if it has been long enough. `is_held`: not for a commit, but for an open transaction that may be
+    /// idle.
     #[cold]
-    pub(crate) fn wait<C: ConcurrencyControl>(&mut self, engine: &Engine<C>) -> bool {
+    pub(crate) fn wait<C: ConcurrencyControl>(
+        &mut self,
+        engine: &Engine<C>,
+        is_held: impl FnOnce() -> bool,
+    ) -> bool {
         self.waits = self.waits.saturating_add(1);
         if IS_ALONE.get() {
             return self.waits < WAITS_ALONE_MAX;
@@ -50,7 +61,17 @@ impl BoundedWait {
             return true;
         }
         let now_ns = engine.clock.now_ns();
-        now_ns < *self.deadline_ns.get_or_insert_with(|| now_ns.saturating_add(limit_ns(engine)))
+        let waited_ns = now_ns.saturating_sub(*self.long_since_ns.get_or_insert(now_ns));
+        waited_ns < limit_ns(engine) && (waited_ns < WAIT_FOR_HOLDER_NS || !is_held())
+    }
+
+    /// A wait of a worker, which looks after what has a limit itself.
+    #[cold]
+    pub(crate) fn pass(&mut self) {
+        self.waits = self.waits.saturating_add(1);
+        if !IS_ALONE.get() && (self.waits <= TURNS_MAX || self.waits.is_multiple_of(WAITS_PER_TURN)) {
+            self.backoff.wait();
+        }
     }
 
     /// How often it has waited.

@@ -63,7 +63,9 @@ impl<'t, C: ConcurrencyControl> RowWait<'t, C> {
         timeout: Option<Duration>,
         holder: Option<Holder>,
     ) -> Result<Self> {
-        RowWait::of(txn, Wanted::new(table, &key), timeout, holder)
+        // SAFETY: tables live as long as their database.
+        let index = unsafe { &raw const (*table).index };
+        RowWait::of(txn, Wanted::new(index, &key), timeout, holder)
     }
 
     /// As `new`.
@@ -131,7 +133,10 @@ impl<'t, C: ConcurrencyControl> RowWait<'t, C> {
         self.adopt(row);
         let is_held = || {
             let Some(holder) = holder else { return false };
-            C::await_end(shared, holder.place);
+            match holder.is_shared() {
+                true => waits.await_shares(),
+                false => C::await_end(shared, holder.place),
+            }
             // SAFETY: not borrowed outside of single calls.
             let state = unsafe { &*self.txn.scheme.get() };
             // SAFETY: the record was found in this poll, within the epoch.
@@ -140,7 +145,7 @@ impl<'t, C: ConcurrencyControl> RowWait<'t, C> {
         };
         let by = holder.map(|holder| holder.place);
         if self.ticket.is_none() && by.is_some() {
-            self.ask_to_queue(record)?;
+            self.ask_to_queue(row, record)?;
         }
         let stage = match (self.ticket, by) {
             (Some(ticket), Some(by)) => waits.stay(ticket, by, is_held),
@@ -158,15 +163,20 @@ impl<'t, C: ConcurrencyControl> RowWait<'t, C> {
         self.judge(stage, row)
     }
 
-    /// Fails if the scheme does not let the transaction wait for this record.
-    fn ask_to_queue(&self, record: *const Record) -> Result<()> {
+    /// Fails if the scheme does not let the transaction wait for this record, with what it holds: it waits before it is run again.
+    fn ask_to_queue(&self, row: RecordId, record: *const Record) -> Result<()> {
         let env = self.txn.context().env();
         // SAFETY: not borrowed outside of single calls.
         let state = unsafe { &mut *self.txn.scheme.get() };
         // SAFETY: the record was found in this poll, within the epoch.
         match unsafe { C::may_queue(env, state, record) } {
             Ok(true) => Ok(()),
-            Ok(false) => Err(self.txn.doom(Fault::Abort(Abort::WriteConflict)).into()),
+            Ok(false) => {
+                // (Under a scheme with partitions it takes all that it needs before anything else then.)
+                let holder = self.holder.filter(|_| !C::HAS_PARTITIONS);
+                self.txn.blocker.set(holder.map(|holder| Blocker { what: self.what, row, holder }));
+                Err(self.txn.doom(Fault::Abort(Abort::WriteConflict)).into())
+            }
             Err(OutOfMemory) => Err(self.out_of_memory()),
         }
     }
@@ -232,7 +242,7 @@ impl<'t, C: ConcurrencyControl> RowWait<'t, C> {
             self.txn.post_step_aside(self.asides.min(ASIDE_ROUNDS_MAX), Activity::Waiting);
             return Ok(true);
         }
-        match self.patience.wait(&self.txn.context().engine) {
+        match self.patience.wait(&self.txn.context().engine, || false) {
             true => Ok(false),
             false => Err(self.txn.doom(Fault::Abort(Abort::WaitTimeout)).into()),
         }
@@ -263,6 +273,9 @@ impl<'t, C: ConcurrencyControl> RowWait<'t, C> {
     fn describe(&self) -> Box<LockedRow> {
         let (shared, now_ns) = (self.txn.shared(), self.now_ns());
         let holder = self.holder.map(|holder| {
+            if holder.is_shared() {
+                return LockHolder { transaction: 0, kind: HolderKind::Readers, open_for: None };
+            }
             let since = C::interactive_since(shared, holder.place);
             LockHolder {
                 transaction: holder.id,
@@ -272,7 +285,10 @@ impl<'t, C: ConcurrencyControl> RowWait<'t, C> {
         });
         let shown = self.what.len.min(self.what.bytes.len());
         Box::new(LockedRow {
-            table: self.what.table().map_or_else(|| "(partitions)".into(), |table| table.name()),
+            table: match self.what.is_partition() {
+                true => "(partitions)".into(),
+                false => self.txn.context().engine.name_of_index(self.what.index),
+            },
             key: LockedRow::show(&self.what.bytes[..shown], self.what.len),
             holder,
             waited: Duration::from_nanos(now_ns.saturating_sub(self.began_ns)),

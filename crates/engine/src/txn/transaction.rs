@@ -9,6 +9,7 @@ use crate::kernel::{Context, Engine};
 use crate::memory::{Charge, OutOfMemory};
 use crate::ops::{Rows, TxnState};
 use crate::options::Durability;
+use crate::sync::Backoff;
 use crate::table::{AsKey, Fault, Key, NewValue, Number, Partition, Table, TableInner, Value};
 use crate::wal::Lsn;
 use std::fmt;
@@ -40,6 +41,9 @@ pub struct Transaction<C: ConcurrencyControl = Serializable> {
     is_open: bool,
     engine: Arc<Engine<C>>,
 }
+
+/// Looks at the transaction that is in the way before it is waited for asleep. Most give the core away.
+const LOOKS_AT_HOLDER_MAX: u32 = 16;
 
 /// A transaction's state that is no worker's, used by one transaction after another.
 struct OwnedState<C: ConcurrencyControl> {
@@ -402,6 +406,20 @@ impl<C: ConcurrencyControl> Transaction<C> {
         self.lend(|txn| txn.tell_given_up(error, retries));
     }
 
+    /// Whether the transaction that was in the way of this one, which has been undone, is still open after a short wait.
+    pub(super) fn is_blocked_for_long(&self) -> bool {
+        self.lend(|txn| {
+            let mut backoff = Backoff::new();
+            for _ in 0..LOOKS_AT_HOLDER_MAX {
+                if !txn.is_blocked() {
+                    return false;
+                }
+                backoff.wait();
+            }
+            true
+        })
+    }
+
     /// Waits for the transaction that was in the way of this one, which has been undone, if that is still open: returns false if not. Of
     /// those that wait for its row each has its turn. [`Error::LockTimeout`] if it stays open for longer than the options say.
     pub(super) fn await_blocker(&self) -> Result<bool> {
@@ -466,7 +484,7 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> OwnedRows<'t, K, V, C
         let rows = &mut self.rows;
         match rows.take_pair() {
             Some(Ok(row)) => row,
-            Some(Err(refused)) => Err(self.of.lend(|txn| txn.refuse(refused)).into()),
+            Some(Err(refused)) => Err(self.of.lend(|_| rows.refuse_last(refused))),
             None => self.of.now(move |_| rows.next()),
         }
     }

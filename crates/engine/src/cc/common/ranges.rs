@@ -434,6 +434,19 @@ impl Ranges {
         })
     }
 
+    /// The index of the range of this number, and the key of record `at` of those that were found there last, for one that said that this is
+    /// enough. The key's bytes are valid until the ranges are used again.
+    #[cold]
+    pub(in crate::cc) fn met(&self, range: usize, at: usize) -> (*const TableIndex, Key) {
+        let (range, page) = (&self.ranges[range], &self.page);
+        let key = match range.bounds(&self.bytes) {
+            (Bound::Included(key), _) if range.is_point() => Key::new(key),
+            _ if page.is_fixed8 => Key::from_u64(page.slices[at]),
+            _ => Key::new(page.key(at)),
+        };
+        (range.index, key)
+    }
+
     /// Goes through a range again, and leaves `stamp` there.
     ///
     /// # Safety

@@ -755,6 +755,10 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
         Some(decided.map(|at| at.0))
     }
 
+    fn obstacle(txn: &Txn<T>) -> Option<Target> {
+        T::obstacle(&txn.reads)
+    }
+
     #[inline(always)]
     fn has_changes(txn: &Txn<T>) -> bool {
         !txn.writes.is_empty()

@@ -157,6 +157,11 @@ pub trait Tracker: Sized + Send + Sync + 'static {
     fn read_in_range(reads: &mut Self::Reads, slot: *const Slot) {
         let _ = (reads, slot);
     }
+    /// See [`ConcurrencyControl::obstacle`](crate::cc::ConcurrencyControl::obstacle).
+    fn obstacle(reads: &Self::Reads) -> Option<Target> {
+        let _ = reads;
+        None
+    }
     /// A record that the transaction has made is no more: its slot may serve another one before the transaction ends.
     fn unmake(reads: &mut Self::Reads, slot: *const Slot) {
         let _ = (reads, slot);

@@ -144,13 +144,17 @@ pub trait Policy: Sized + Send + Sync + 'static {
         None
     }
 
-    /// The other transaction that has the record to itself.
+    /// The other transaction that has the record to itself, or those that share it.
     ///
     /// # Safety
     /// As [`ConcurrencyControl::holder`].
     unsafe fn holder(shared: &Shared, txn: &Txn, record: *const Record) -> Option<Holder> {
-        let tag = holder_of_lock(record_of(record).lock()).filter(|&tag| tag != txn.member.tag)?;
-        shared.holder(tag)
+        let lock = record_of(record).lock();
+        match holder_of_lock(lock) {
+            Some(tag) if tag == txn.member.tag => None,
+            Some(tag) => shared.holder(tag),
+            None => (shares_of(lock) > txn.shares(record)).then_some(Holder::SHARERS),
+        }
     }
 
     /// Whether it is this one that has.
@@ -723,6 +727,7 @@ unsafe impl<P: Policy> ConcurrencyControl for Single<P> {
         if s.pause() {
             return None;
         }
+        txn.obstacle = None;
         if txn.has_lost_own {
             return Some(Err(Abort::WriteConflict));
         }
@@ -751,6 +756,10 @@ unsafe impl<P: Policy> ConcurrencyControl for Single<P> {
         Some(Err(Abort::Unserializable)) // others change the ranges faster than that
     }
 
+    fn obstacle(txn: &Txn) -> Option<Target> {
+        txn.obstacle
+    }
+
     fn unprepare(_: Env<'_, Self>, txn: &mut Txn, stage: &mut CommitStage) -> bool {
         txn.unlatch();
         *stage = CommitStage::New;
@@ -777,7 +786,7 @@ unsafe impl<P: Policy> ConcurrencyControl for Single<P> {
         }
         txn.drop_new(env.local);
         P::ends(env, txn);
-        txn.release();
+        txn.release(env.shared);
         txn.end(env.shared);
         if env.worker.removed.borrow().len() >= REMOVED_PER_PASS {
             Self::maintain(env);
@@ -792,7 +801,7 @@ unsafe impl<P: Policy> ConcurrencyControl for Single<P> {
         rollback::undo_all(env, txn);
         txn.drop_new(env.local);
         P::ends(env, txn);
-        txn.release();
+        txn.release(env.shared);
         fence(Ordering::SeqCst); // pairs with the one in `Registry::await_end`
         txn.end(env.shared);
     }

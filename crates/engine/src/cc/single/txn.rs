@@ -13,7 +13,7 @@ use super::undone::Undone;
 use crate::cc::common::participant::Participant;
 use crate::cc::common::ranges::{Ranges, Revisit};
 use crate::cc::common::registry::{Floor, Registry};
-use crate::cc::{Holder, Waits};
+use crate::cc::{Holder, Target, Waits};
 use crate::epoch::Local;
 use crate::memory::{Arena, Charge, Memory, OutOfMemory, Slab};
 use crate::record::{Record, RecordId, Tag, Version};
@@ -88,6 +88,10 @@ pub struct Txn {
     pub(in crate::cc) is_in_graph: bool,
     /// It looks how hot records are, where the scheme keeps that.
     pub(in crate::cc) heeds: bool,
+    /// It has kept others from sharing a lock that it waits for.
+    pub(in crate::cc) keeps_out: bool,
+    /// Where its decision has met another one's lock: see [`ConcurrencyControl::obstacle`](crate::cc::ConcurrencyControl::obstacle).
+    pub(in crate::cc) obstacle: Option<Target>,
     /// It has read more than there was memory to note.
     pub(super) is_full: bool,
     /// It has undone a write of a record that is gone. Under the key, it may have read what others have, in place of its own.
@@ -121,6 +125,8 @@ impl Txn {
             claims: Claims::default(),
             is_in_graph: false,
             heeds: false,
+            keeps_out: false,
+            obstacle: None,
             is_full: false,
             has_lost_own: false,
             copies: Arena::new(memory),
@@ -235,15 +241,41 @@ impl Txn {
         self.member.close(&shared.registry, &shared.waits);
     }
 
+    /// It waits to have the record's lock, of this word, alone: others do not come to share it meanwhile.
+    pub(in crate::cc) fn keep_out(&mut self, record: *const Record, lock: u64) {
+        self.keeps_out = true;
+        record_of(record).await_shares(lock);
+    }
+
     /// Gives the locks back.
-    pub(super) fn release(&mut self) {
+    pub(super) fn release(&mut self, shared: &Shared) {
+        if std::mem::take(&mut self.keeps_out) {
+            self.let_in(shared);
+        }
         for entry in &mut self.accesses.entries {
             match std::mem::replace(&mut entry.held, Held::Not) {
                 Held::Not => {}
-                Held::Shared => record_of(entry.record).unshare(),
+                Held::Shared => shared.unshare(entry.record),
                 Held::Alone => record_of(entry.record).unlock(),
             }
         }
+    }
+
+    /// It has not got the locks alone for which it has kept others from sharing them, and does not any more. (Another one that waits
+    /// for such a lock keeps them out again at its next look.)
+    #[cold]
+    fn let_in(&self, shared: &Shared) {
+        for entry in self.accesses.entries.iter().filter(|entry| entry.held != Held::Alone) {
+            if record_of(entry.record).let_in() && shared.waits.are_shares_awaited() {
+                shared.waits.unshared(RecordId(shared.number_of(entry.record)));
+            }
+        }
+    }
+
+    /// Shares of the record's lock that are the transaction's: one or none.
+    pub(in crate::cc) fn shares(&self, record: *const Record) -> u64 {
+        let entry = self.accesses.find(record);
+        entry.map_or(0, |entry| u64::from(self.accesses.entries[entry].held == Held::Shared))
     }
 
     pub(in crate::cc) fn unlatch(&mut self) {
@@ -294,11 +326,25 @@ impl Txn {
         }
         let Txn { accesses, found, age, ranges, unsettled, charge, .. } = self;
         unsettled.clear();
-        let mut known =
-            Known { accesses, found, range: 0, shared, age: *age, comes_later, unsettled, charge };
+        let mut known = Known {
+            accesses,
+            found,
+            range: 0,
+            pending: None,
+            shared,
+            age: *age,
+            comes_later,
+            unsettled,
+            charge,
+        };
         // SAFETY: a commit is stepped inside an epoch.
-        self.has_looked = unsafe { ranges.go_through(&mut known) }?;
-        Ok(self.has_looked)
+        let is_known = unsafe { ranges.go_through(&mut known) }?;
+        if let Some((at, id)) = known.pending.filter(|_| !is_known) {
+            let (index, key) = ranges.met(known.range, at);
+            self.obstacle = Some(Target { index, key, id });
+        }
+        self.has_looked = is_known;
+        Ok(is_known)
     }
 
     /// The next look is a look, for tests.
@@ -327,6 +373,8 @@ struct Known<'t> {
     found: &'t Found,
     /// The range that is gone through.
     range: usize,
+    /// A record that is not accepted, and has no value yet: its number among those found together, and its id.
+    pending: Option<(usize, RecordId)>,
     shared: &'t Shared,
     age: u64,
     comes_later: ComesLater,
@@ -367,10 +415,13 @@ impl Revisit for Known<'_> {
     fn begin_again(&mut self) {}
 
     fn found(&mut self, ids: &[RecordId]) -> Result<bool, OutOfMemory> {
-        for &id in ids {
+        for (at, &id) in ids.iter().enumerate() {
             let entry = self.accesses.find(self.shared.record(id));
             let is_known = entry.is_some_and(|entry| self.found.has(self.range, entry));
             if !is_known && !self.is_nothing(id, entry)? {
+                if record_of(self.shared.record(id)).content() == Content::Nothing {
+                    self.pending = Some((at, id));
+                }
                 return Ok(false);
             }
         }
@@ -406,6 +457,16 @@ impl Shared {
     #[inline(always)]
     pub(in crate::cc) fn group(&self, record: *const Record) -> &Group {
         self.heat().group(self.number_of(record))
+    }
+
+    /// Gives a share of the record's lock back, and tells those that sleep until it is free.
+    #[inline(always)]
+    pub(in crate::cc) fn unshare(&self, record: *const Record) {
+        let others = record_of(record).unshare();
+        // (One may wait that has a share itself.)
+        if others <= 1 && self.waits.are_shares_awaited() {
+            self.waits.unshared(RecordId(self.number_of(record)));
+        }
     }
 
     fn record(&self, id: RecordId) -> *const Record {
