@@ -765,17 +765,7 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
     }
 
     unsafe fn changes(txn: &Txn<T>, mut note: impl FnMut(Changed<'_>)) {
-        for write in &txn.writes {
-            // SAFETY: slots are never unmapped.
-            if !std::ptr::eq(unsafe { &*write.slot }.head(), write.new) {
-                continue; // the transaction has changed it again, or it was a lock and no more
-            }
-            // SAFETY: ours, and in its chain.
-            let is_value = unsafe { &*write.new }.kind() == VersionKind::Value;
-            // SAFETY: as above; its value does not change.
-            let value = is_value.then(|| unsafe { &*Version::value(write.new) });
-            note(Changed { target: &write.target, value });
-        }
+        ending::each_change(&txn.writes, &mut note);
     }
 
     #[inline(always)]

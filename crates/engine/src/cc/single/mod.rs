@@ -14,6 +14,7 @@ mod accesses;
 mod age;
 mod claims;
 mod committed;
+mod deciding;
 mod graph;
 mod heat;
 mod known;
@@ -304,9 +305,6 @@ pub enum CommitStage {
     /// What is written has been asked for.
     Fetched,
 }
-
-/// Attempts to find the ranges as they were, which others are changing.
-const LOOKS_MAX: usize = 64;
 
 /// Records that a worker removes between two passes over them: fewer than a pass can take, so that it keeps up.
 const REMOVED_PER_PASS: usize = 128;
@@ -731,29 +729,7 @@ unsafe impl<P: Policy> ConcurrencyControl for Single<P> {
         if txn.has_lost_own {
             return Some(Err(Abort::WriteConflict));
         }
-        for _ in 0..LOOKS_MAX {
-            // Before the decision, and once more after it: then the ranges are as they were found while it is made, as the records are.
-            match if txn.has_ranges() { txn.look_at_ranges(env.shared, P::comes_later) } else { Ok(true) } {
-                Ok(true) => {}
-                Ok(false) => return Some(Err(Abort::Unserializable)),
-                Err(OutOfMemory) => return Some(Err(Abort::OutOfMemory)),
-            }
-            let abort = match P::decide(stage, env, txn, s)? {
-                Ok(_) if txn.has_ranges() && !P::ranges_hold(env.shared, txn) => {
-                    txn.unlatch();
-                    continue; // keys have come or gone meanwhile
-                }
-                Ok(at) if !P::is_late(env, txn) => {
-                    s.enter(Activity::Commit);
-                    return Some(Ok(at.0));
-                }
-                Ok(_) => Abort::Unserializable,
-                Err(abort) => abort,
-            };
-            txn.unlatch();
-            return Some(Err(abort));
-        }
-        Some(Err(Abort::Unserializable)) // others change the ranges faster than that
+        deciding::decide::<P, S>(stage, env, txn, s)
     }
 
     fn obstacle(txn: &Txn) -> Option<Target> {
