@@ -196,6 +196,7 @@ fn gap_in_a_circle<C: ConcurrencyControl>() -> bool {
     let third = begin();
     assert_eq!(third.get(t, Q).expect("it is there"), Some(1));
     assert_eq!(third.get(t, Y).expect("it is there"), Some(0)); // before `late`
+    put(&mut worker, t, 98, 0); // else it is ordered at its snapshot, as a reader of everything
     third.commit().expect("nothing is in its way");
     inserts.put(t, KEY, 1).expect("nobody has written it");
     inserts.commit().expect("it comes before what has overwritten its read");

@@ -159,9 +159,9 @@ impl<'t, C: ConcurrencyControl> MultiGet<'t, C> {
             Err(fault) => return Poll::Ready(Err(self.txn.doom(fault).into())),
         };
         let is_posted = self.waits || self.txn.execution.get() == Execution::Interleaved;
-        if !(is_posted && self.advance(table, count, &key, &mut found)?)
-            && !self.run(table, count, &key, &mut found)?
-        {
+        // (Without a free slot nothing is posted, and they are run here.)
+        let has_advanced = is_posted && self.advance(table, count, &key, &mut found)?;
+        if !has_advanced && !self.run(table, count, &key, &mut found)? {
             self.waits = true;
             self.advance(table, count, &key, &mut found)?;
         }

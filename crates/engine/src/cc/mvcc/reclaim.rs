@@ -360,10 +360,9 @@ impl Reclaimer {
         }
         let (mut v, mut superseded) = (std::ptr::from_ref(tombstone), deleted);
         let mut bar = look.keeper_before(deleted);
-        // SAFETY: as in `cut`.
-        while bar.is_none()
-            && let Some(version) = unsafe { v.as_ref() }
-        {
+        while bar.is_none() && !v.is_null() {
+            // SAFETY: as in `cut`.
+            let version = unsafe { &*v };
             self.note_look();
             let created = version.stamp().timestamp().expect("committed before its successor");
             if version.kind() == VersionKind::Value {

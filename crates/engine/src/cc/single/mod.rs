@@ -43,7 +43,6 @@ use super::{
 use crate::index::Index;
 use crate::memory::{Memory, OutOfMemory, Slab};
 use crate::metrics::ContentionStatistics;
-use crate::profile::Activity;
 use crate::record::{Record, RecordId, Tag, Timestamp, Version};
 use crate::suspend::Suspend;
 use crate::sync::atomic::{Ordering, fence};
