@@ -393,10 +393,7 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
     unsafe fn holder(shared: &Shared<T>, txn: &Txn<T>, record: *const Record) -> Option<Holder> {
         // SAFETY: a head is the head inside an epoch.
         let head = unsafe { slot_of(record).head().as_ref() }?;
-        match shared.may_lock(head, txn) {
-            Lockable::Held(holder) => Some(holder),
-            _ => None,
-        }
+        shared.holder(head, txn)
     }
 
     unsafe fn holds(txn: &Txn<T>, record: *const Record) -> bool {
