@@ -11,7 +11,11 @@ use std::task::Poll;
 /// Polls an operation once, and forgets it.
 pub(crate) async fn leak<F: Future>(operation: F) {
     let mut operation = Box::pin(operation);
-    poll_fn(|context| Poll::Ready(drop(operation.as_mut().poll(context)))).await;
+    poll_fn(|context| {
+        let _ = operation.as_mut().poll(context);
+        Poll::Ready(())
+    })
+    .await;
     std::mem::forget(operation);
 }
 
