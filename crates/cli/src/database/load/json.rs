@@ -15,8 +15,8 @@ use std::io::{BufRead, BufReader, Read};
 pub const LINE_BYTES_MAX: u64 = 6 * (VALUE_BYTES_MAX + KEY_BYTES_MAX) as u64 + (1 << 20);
 
 /// A line of JSON: a table with its types, or a row; or the begin or the end of a dump that has a trailer.
-#[derive(Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Line<'l> {
     trailer: Option<bool>,
     rows: Option<BTreeMap<String, u64>>,
@@ -27,9 +27,9 @@ struct Line<'l> {
     fixed8: Option<bool>,
     definitions: Option<Vec<String>>,
     indexes: Option<Vec<IndexLine>>,
-    #[serde(borrow, deserialize_with = "present")]
+    #[serde(borrow, default, deserialize_with = "present")]
     key: Option<&'l RawValue>,
-    #[serde(borrow, deserialize_with = "present")]
+    #[serde(borrow, default, deserialize_with = "present")]
     value: Option<&'l RawValue>,
 }
 

@@ -13,8 +13,8 @@ pub struct Place {
     pub path: PathBuf,
     /// There was no database.
     pub is_new: bool,
-    /// The directories that were not there, the innermost first.
-    missing: Vec<PathBuf>,
+    /// The directory was there.
+    was_there: bool,
     /// What was in the directory.
     before: HashSet<OsString>,
 }
@@ -25,16 +25,15 @@ impl Place {
             // (What cannot be read is somebody's.)
             !matches!(Identity::read(&storage), Ok(None))
         });
-        let missing = path.ancestors().take_while(|at| !at.as_os_str().is_empty() && !at.exists());
         Place {
             path: path.into(),
             is_new: !has_database,
-            missing: missing.map(PathBuf::from).collect(),
+            was_there: path.exists(),
             before: names(path).unwrap_or_default().into_iter().collect(),
         }
     }
 
-    /// Removes the files of the database that was made, which nobody has open, and the directories that were made for it.
+    /// Removes the files of the database that was made, which nobody has open, and the directory if it was made for it.
     pub fn clear(&self) -> io::Result<()> {
         assert!(self.is_new, "only what was made is removed");
         for name in names(&self.path)? {
@@ -42,9 +41,7 @@ impl Place {
                 fs::remove_file(self.path.join(name))?;
             }
         }
-        // (One that others have put something into meanwhile stays.)
-        let _ = self.missing.iter().try_for_each(fs::remove_dir);
-        Ok(())
+        if self.was_there { Ok(()) } else { fs::remove_dir(&self.path) }
     }
 }
 
