@@ -80,9 +80,12 @@ fn take_header(loader: &mut Loader<'_>, table: &str, header: &StringRecord) -> R
     Ok((loader.target(table)?, is_counted))
 }
 
+/// A row's key and value, as they are stored.
+type Row = (Vec<u8>, Vec<u8>);
+
 impl Progress {
     /// The key and the value of a row, unless it is the number of rows.
-    fn take(&mut self, target: &Target, row: &StringRecord) -> Result<Option<(Vec<u8>, Vec<u8>)>, String> {
+    fn take(&mut self, target: &Target, row: &StringRecord) -> Result<Option<Row>, String> {
         if self.is_closed {
             return Err("there are rows behind the number of rows, which is the end".into());
         }
