@@ -23,8 +23,7 @@ fn in_memory<C: ConcurrencyControl>() -> Database<C> {
 fn queue_beside_snapshots<C: ConcurrencyControl>(index: IndexKind, front: Front, snapshots: u64) {
     let db = in_memory::<C>();
     let other: Table<u64, u64> = db.table("other").unwrap();
-    let queue: Table<u64, u64> =
-        db.table_with("queue", TableOptions { index, front, ..TableOptions::default() }).unwrap();
+    let queue: Table<u64, u64> = db.table_with("queue", TableOptions { index, front }).unwrap();
     db.index(queue, "by rest", |key: &u64, _: u64| Some(key % 7)).unwrap();
     db.unique_index(queue, "by double", |key: &u64, _: u64| Some(2 * key)).unwrap();
     db.transact(|tx| tx.put(other, 1, 1)).unwrap();
