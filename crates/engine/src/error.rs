@@ -218,7 +218,8 @@ pub enum Error {
     OperationsInFlight,
     /// A closure given to `Transaction::with` awaited something other than its transaction's operations.
     WouldWait,
-    /// Waiting here would never end: the calling thread is the worker that the awaited transaction needs.
+    /// Waiting here would never end, or would keep a worker from its transactions: the call was made in a closure that a worker runs, or it
+    /// would have had to wait for a transaction of the calling thread. Nothing has changed.
     WouldDeadlock,
     /// All inboxes are full and the call may not wait.
     Busy,

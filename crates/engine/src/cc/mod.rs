@@ -271,6 +271,17 @@ impl Holder {
     }
 }
 
+/// What a caller would wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InTheWay {
+    /// Nothing: it can go on.
+    Nothing,
+    /// Transactions of other threads, or workers.
+    Others,
+    /// A transaction of the calling thread among them, which cannot end while the thread waits.
+    Own,
+}
+
 /// The record that an operation has found, and how to find it again.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
@@ -364,8 +375,8 @@ pub unsafe trait ConcurrencyControl: Sized + Send + Sync + 'static {
     fn open(records: Arc<Slab>, memory: Arc<Memory>, partitions: u32) -> Self::Shared;
     /// What a transaction that began now would have for its snapshot's timestamp.
     fn now(shared: &Self::Shared) -> u64;
-    /// No transaction that is open or begins later has a lesser snapshot.
-    fn oldest(shared: &Self::Shared) -> u64;
+    /// What a caller has to wait for that goes on when no transaction that is open or begins later has a lesser snapshot than `at`.
+    fn in_the_way(shared: &Self::Shared, at: u64) -> InTheWay;
     /// Lets time go on. Transactions with a snapshot that is no less than what this returns have begun after the call
     /// did, and have seen what was done before it.
     fn advance(shared: &Self::Shared) -> u64;
@@ -401,7 +412,8 @@ pub unsafe trait ConcurrencyControl: Sized + Send + Sync + 'static {
     }
     /// What `Waits` knows the transactions of this place by.
     fn place(txn: &Self::Txn) -> u32;
-    /// The open transaction is one that a person or another program drives, since `now_ns` of the engine's clock.
+    /// The transaction, which is open or about to begin, is one that a person or another program drives, since `now_ns` of the engine's
+    /// clock, and the calling thread's. (Before its first beginning this does nothing.)
     fn set_interactive(shared: &Self::Shared, txn: &Self::Txn, now_ns: u64);
     /// Since when the transaction at `place` is open, if it is interactive.
     fn interactive_since(shared: &Self::Shared, place: u32) -> Option<u64>;

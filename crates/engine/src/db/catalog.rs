@@ -99,7 +99,7 @@ impl<C: ConcurrencyControl> Database<C> {
 
     /// Copies the database to an empty directory, which is made if it is not there, while transactions go on. The copy
     /// has every transaction that had committed before this was called. Without a log ([`Durability::None`]) a
-    /// checkpoint is made for that.
+    /// checkpoint is made for that. In a closure that a worker runs it is [`Error::WouldDeadlock`].
     ///
     /// [`backup`](crate::tools::backup()) copies a database that another process has open.
     ///
@@ -123,6 +123,7 @@ impl<C: ConcurrencyControl> Database<C> {
     pub fn backup(&self, path: impl AsRef<Path>) -> Result<Backup> {
         let durable = self.0.durable.as_ref().ok_or(Error::InMemory)?;
         self.0.engine.check_open()?;
+        self.0.engine.check_outside()?;
         self.backup_to(durable, &FileStorage::create(path.as_ref())?)
     }
 

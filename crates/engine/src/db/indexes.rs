@@ -15,8 +15,10 @@ impl<C: ConcurrencyControl> Database<C> {
     /// An index by a function is not stored ([`index_on`](Self::index_on) declares one by columns, which is): it is declared each time that
     /// the database is opened, and built there and then. The
     /// table can be in use meanwhile; transactions that are open when an index is declared have to end first, which
-    /// is waited for up to a minute. So this must not be called while the calling thread has a transaction open. If
-    /// the index cannot be built, that is an error, and there is no such index.
+    /// is waited for up to a minute. Where the calling thread has one open itself, or runs this in a closure as a worker, it is
+    /// [`Error::WouldDeadlock`](crate::Error::WouldDeadlock) at once. If
+    /// the index cannot be built, that is an error, and there is no such index; so it is if `extract` panics
+    /// ([`Error::Panicked`](crate::Error::Panicked)).
     ///
     /// Declared again with keys of the same type, it is the index that there is. `extract` must answer the same for
     /// the same row, always and in every declaration. If it does not, what is found by the index may be wrong, and a row

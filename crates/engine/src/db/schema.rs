@@ -44,10 +44,11 @@ impl<C: ConcurrencyControl> Database<C> {
     /// all of them are there, or none.
     ///
     /// Transactions that are open have to end first, which is waited for up to a minute; else it is [`Error::TableInUse`], and nothing has
-    /// changed. So this must not be called while the calling thread has a transaction open. (Without a log, a checkpoint that is being
+    /// changed. Where the calling thread has one open itself, or runs this in a closure as a worker, it is [`Error::WouldDeadlock`] at
+    /// once, and nothing has changed. A frozen table is [`Error::Frozen`]. (Without a log, a checkpoint that is being
     /// made is such a transaction.) Meanwhile and until this returns, transactions that use the table meet conflicts, and are run
     /// again. Rows are deleted from memory one after the other, by the calling thread; then transactions have to end that have begun since. If that
-    /// fails, transactions that use the table are answered [`Error::NotCleared`] until this has been called again.
+    /// fails, or the function of an index panics ([`Error::Panicked`]), transactions that use the table are answered [`Error::NotCleared`] until this has been called again.
     ///
     /// ```
     /// # use braiddb::{Database, Options, Table};
@@ -128,9 +129,11 @@ impl<C: ConcurrencyControl> Database<C> {
     /// versions.
     ///
     /// Works on the calling thread, in transactions of a few hundred rows, while other transactions go on. It may be
-    /// interrupted and called again at any time: each row says its version. When it returns, and no handle of the table with an earlier
+    /// interrupted and called again at any time: each row says its version. In a closure that a worker runs it is
+    /// [`Error::WouldDeadlock`]. If decoding or upgrading a value panics, it is [`Error::Panicked`], and no row has changed halfway. When it returns, and no handle of the table with an earlier
     /// type is in use, all rows are of the newest version, and the catalog no longer asks for the others.
     pub fn migrate<K: Key, V: OwnedField>(&self, table: Table<K, V>) -> Result<u64> {
+        self.engine().check_outside()?;
         let inner = table.inner(self.engine().id)?;
         let raw = RawTable::new(inner, self.engine().id);
         let (mut rewritten, mut from) = (0, Some(Bound::Unbounded));

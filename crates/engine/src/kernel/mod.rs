@@ -2,6 +2,7 @@
 
 mod catalog;
 mod engine;
+mod inside;
 mod log;
 mod patience;
 mod spares;
@@ -9,6 +10,7 @@ mod waiter;
 
 pub(crate) use catalog::{Request, Which, describe_table, open_table, restore_table};
 pub(crate) use engine::{Context, Engine};
+pub(crate) use inside::Inside;
 pub(crate) use log::Log;
 pub(crate) use patience::{WAIT, WAITS_MAX, pause};
 pub(crate) use waiter::{Waiter, WaiterStage};

@@ -34,7 +34,7 @@ use crate::kernel::Engine;
 use crate::memory::Memory;
 use crate::ops::in_row;
 use crate::secondary::{Declared, open_index};
-use crate::sync::unmodelled::{Mutex, lock};
+use crate::sync::unmodelled::Mutex;
 use crate::table::{Key, ProjectionPart, Table, TableInner, Value, decode_whole, index_key};
 use crate::txn::Transaction;
 use generation::{Generation, Generations};
@@ -183,8 +183,7 @@ impl<K, V: ?Sized, R: Columns, C: ConcurrencyControl> Projection<K, V, R, C> {
 
 impl<R: Columns> ProjectionPart for Inner<R> {
     fn discard(&self) {
-        let _one_at_a_time = lock(&self.refreshing);
-        self.generations.publish(Generation::unread(&self.memory));
+        self.generations.discard(Generation::unread(&self.memory)); // also what is being read just now
     }
 }
 

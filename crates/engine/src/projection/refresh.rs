@@ -15,7 +15,7 @@ use crate::events::{event, ms, text};
 use crate::kernel::{Engine, pause};
 use crate::memory::OutOfMemory;
 use crate::sync::Arc;
-use crate::sync::unmodelled::lock;
+use crate::sync::unmodelled::{lock, try_lock};
 use crate::table::{Key, TableInner, Value};
 use crate::txn::{Transaction, Txn, for_each_between};
 use std::ops::Bound;
@@ -26,10 +26,12 @@ impl<K: Key, V: Value + ?Sized, R: Columns, C: ConcurrencyControl> Projection<K,
     ///
     /// Works on the calling thread, in one snapshot, while other transactions go on. Those that are open when it is called
     /// have to end first, which is waited for up to a minute; else it is [`Error::TableInUse`](crate::Error::TableInUse). A commit
-    /// that is under way when its row is read is waited for likewise. So
-    /// do not call it while the calling thread has a transaction open. Under a scheme that has no snapshots the table has to
+    /// that is under way when its row is read is waited for likewise. Where
+    /// the calling thread has a transaction open itself, or runs this in a closure as a worker, it is
+    /// [`Error::WouldDeadlock`](crate::Error::WouldDeadlock) at once. Under a scheme that has no snapshots the table has to
     /// be [frozen](crate::Database::freeze), else it is [`Error::NoSnapshot`](crate::Error::NoSnapshot).
-    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) if the columns do not fit. After an error, scans are as they were
+    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) if the columns do not fit,
+    /// [`Error::Panicked`](crate::Error::Panicked) if the function of the projection panics. After an error, scans are as they were
     /// before.
     pub fn refresh(&self) -> Result<u64> {
         let engine = Engine::of_open(&self.engine)?;
@@ -49,7 +51,8 @@ impl<K: Key, V: Value + ?Sized, R: Columns, C: ConcurrencyControl> Projection<K,
 
     fn read_changed(&self, engine: &Arc<Engine<C>>, table: &TableInner) -> Result<u64> {
         let inner = &*self.inner()?;
-        let _one_at_a_time = lock(&inner.refreshing);
+        let free = try_lock(&inner.refreshing);
+        let _one_at_a_time = engine.lock_or_refuse(free, || lock(&inner.refreshing))?;
         let present = inner.generations.present();
         let awaited = |block: &Arc<Block<R>>| match block.changes.is_empty() {
             true => block.clone(),
@@ -62,6 +65,7 @@ impl<K: Key, V: Value + ?Sized, R: Columns, C: ConcurrencyControl> Projection<K,
         if present.blocks.iter().zip(&next.blocks).all(|(one, other)| Arc::ptr_eq(one, other)) {
             return Ok(0);
         }
+        engine.check_may_wait()?;
         inner.generations.prepare(Some(next.clone()));
         let _unless_published = GiveUp(inner);
         engine.await_users(table)?;
@@ -73,7 +77,7 @@ impl<K: Key, V: Value + ?Sized, R: Columns, C: ConcurrencyControl> Projection<K,
                 Err(error) => return Err(error),
                 Ok(readable_from) => {
                     let rows = build.rows;
-                    inner.generations.publish(Generation::new(build.blocks, readable_from));
+                    inner.generations.publish(&present, Generation::new(build.blocks, readable_from));
                     return Ok(rows);
                 }
             }
@@ -251,7 +255,7 @@ mod tests {
         };
         db.transact(|tx| tx.put(table, 1, 10)).unwrap();
         let open = db.begin().unwrap();
-        open.put(table, 2, 20).unwrap();
+        let open = std::thread::spawn(move || open.put(table, 2, 20).map(|()| open)).join().unwrap().unwrap();
         assert!(matches!(projection.refresh(), Err(Error::TableInUse { table }) if table == "t"));
         assert_eq!(sum(), 10);
         open.commit().unwrap();

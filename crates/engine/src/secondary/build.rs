@@ -92,15 +92,17 @@ pub(crate) fn open_index<'b, C: ConcurrencyControl>(
     engine.check_open()?;
     let began_ns = engine.clock.now_ns();
     let index = {
-        let declaring = base.indexes.declaring();
+        let free = base.indexes.try_declaring();
+        let declaring = engine.lock_or_refuse(free, || base.indexes.declaring())?;
         base.check_usable()?; // (Clearing it has been waited for.)
         let same = base.indexes.iter().find(|index| !index.is_dead() && index.name == declared.name);
         if let Some(index) = same {
             drop(declaring);
             declared.check_same(index)?;
-            return await_other(index).map(|()| index);
+            return await_other(engine, index).map(|()| index);
         }
         declared.check_free(base)?;
+        engine.check_may_wait()?;
         publish(engine, base, declared, &declaring)?
     };
     let mut unless_built = GiveUp { engine, index, has_begun: false };
@@ -222,12 +224,13 @@ fn not_built(name: &str, reason: impl Into<String>) -> Error {
 }
 
 /// Waits until another caller has built the index.
-fn await_other(index: &IndexInner) -> Result<()> {
+fn await_other<C: ConcurrencyControl>(engine: &Engine<C>, index: &IndexInner) -> Result<()> {
     for _ in 0..WAITS_MAX {
         // Acquire: pairs with the Release in `serve`.
         if index.readable_from.load(Ordering::Acquire) != BUILDING {
             break;
         }
+        engine.check_may_wait()?;
         std::thread::sleep(WAIT);
     }
     match index.readable_from.load(Ordering::Acquire) < DEAD {
@@ -368,6 +371,8 @@ mod tests {
         for key in 0..10 {
             open.put(table, key, key % 3).expect("no conflict");
         }
+        let open = std::thread::spawn(move || open.with(async |_| Ok(())).map(|()| open)).join();
+        let open = open.expect("no panic").expect("it is another thread's now");
         let refused = db.index(table, "i", |_, value: u64| Some(value)).expect_err("one is open");
         assert!(refused.to_string().contains("has not ended"), "{refused}");
         open.commit().expect("no conflict");

@@ -12,8 +12,9 @@ use crate::index::{Index, IndexOptions, Key, Nodes, TableIndex};
 use crate::memory::{OutOfMemory, Slab};
 use crate::record::{Record, RecordId, Version};
 use crate::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
-use crate::sync::{Arc, Mutex, MutexGuard, lock};
-use std::any::Any;
+use crate::sync::{Arc, Mutex, MutexGuard, lock, try_lock};
+use std::any::{Any, TypeId, type_name};
+use std::fmt;
 
 /// A table as the engine sees it.
 pub(crate) struct TableInner {
@@ -369,9 +370,15 @@ impl Indexes {
         lock(&self.declaring)
     }
 
+    /// The same, unless somebody declares one.
+    pub(crate) fn try_declaring(&self) -> Option<MutexGuard<'_, ()>> {
+        try_lock(&self.declaring)
+    }
+
     /// From now on writers maintain it. One at a time. Places of the table's records are kept for it since before.
     pub(crate) fn push(&self, index: IndexInner, _: &MutexGuard<'_, ()>) -> &IndexInner {
-        let next = self.newest.load(Ordering::Relaxed).cast_const(); // changed under `declaring` only
+        let _unchanged = lock(&self.retired);
+        let next = AtomicPtr::new(self.newest.load(Ordering::Relaxed)); // changed under the lock
         let index = Box::into_raw(Box::new(IndexInner { next, ..index }));
         self.newest.store(index, Ordering::Release); // pairs with the Acquire in `iter`
         // SAFETY: just boxed, and freed with the list.

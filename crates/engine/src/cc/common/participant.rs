@@ -1,11 +1,8 @@
 //! A transaction's place in the registry.
 
-use super::registry::{Floor, Registry};
+use super::registry::{Floor, NOWHERE, Registry};
 use crate::cc::{NotBegun, Waits};
 use crate::record::{Tag, Timestamp};
-
-/// Of a transaction that has no place yet.
-const NOWHERE: u32 = u32::MAX;
 
 /// One per transaction, reused: open or not.
 #[derive(Debug)]

@@ -34,8 +34,8 @@ mod undone;
 mod write;
 
 use super::{
-    Abort, Change, Changed, ConcurrencyControl, Copies, Declared, Env, Holder, Intent, NotBegun, Reads,
-    Refused, Scanned, Target, Waits, Written,
+    Abort, Change, Changed, ConcurrencyControl, Copies, Declared, Env, Holder, InTheWay, Intent, NotBegun,
+    Reads, Refused, Scanned, Target, Waits, Written,
 };
 use crate::cc::common::participant::Participant;
 use crate::cc::common::registry::{FIRST, Floor, Registry};
@@ -293,8 +293,8 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
         shared.now().0
     }
 
-    fn oldest(shared: &Shared<T>) -> u64 {
-        shared.registry.oldest().0
+    fn in_the_way(shared: &Shared<T>, at: u64) -> InTheWay {
+        shared.registry.in_the_way(Timestamp(at))
     }
 
     fn advance(shared: &Shared<T>) -> u64 {

@@ -37,8 +37,8 @@ mod undone;
 use super::common::ranges::Noted;
 use super::common::registry::Registry;
 use super::{
-    Abort, Admission, Change, Changed, ConcurrencyControl, Declared, Env, Holder, Intent, NotBegun, Reads,
-    Refused, Scanned, Target, Waits, Written,
+    Abort, Admission, Change, Changed, ConcurrencyControl, Declared, Env, Holder, InTheWay, Intent, NotBegun,
+    Reads, Refused, Scanned, Target, Waits, Written,
 };
 use crate::index::Index;
 use crate::memory::{Memory, OutOfMemory, Slab};
@@ -388,8 +388,8 @@ unsafe impl<P: Policy> ConcurrencyControl for Single<P> {
         shared.registry.now().0
     }
 
-    fn oldest(shared: &Shared) -> u64 {
-        shared.registry.oldest().0
+    fn in_the_way(shared: &Shared, at: u64) -> InTheWay {
+        shared.registry.in_the_way(Timestamp(at))
     }
 
     fn advance(shared: &Shared) -> u64 {
