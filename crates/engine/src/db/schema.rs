@@ -4,7 +4,7 @@ use super::Database;
 use crate::cc::ConcurrencyControl;
 use crate::error::{Error, MalformedRow, Result};
 use crate::events::{IS_ON, event, ms, text};
-use crate::kernel::{Which, describe_table};
+use crate::kernel::{Which, describe_table, guarded};
 use crate::table::{Definitions, Description, Key, OwnedField, Table, TableInner, TableKind, Value};
 use crate::txn::{RawTable, TableKeys, Txn, clear_table, drop_table};
 use std::ops::Bound;
@@ -62,7 +62,8 @@ impl<C: ConcurrencyControl> Database<C> {
     pub fn clear<K: Key, V: Value + ?Sized>(&self, table: Table<K, V>) -> Result<()> {
         // (Not by `inner`, which refuses a table that was cleared in part.)
         let table = table.of_database(self.engine().id)?;
-        clear_table(self.engine(), table, self.note())?;
+        let of_indexes = || format!("the function of an index of the table {:?}", table.name());
+        guarded(of_indexes, || clear_table(self.engine(), table, self.note()))?;
         event!(INFO, TABLE, "table cleared", database = self.engine().id, table = text(table.name()));
         Ok(())
     }
@@ -217,6 +218,15 @@ impl<C: ConcurrencyControl> Database<C> {
 
 /// The bytes that this value has in the newest version of its type, unless it is of that.
 fn renewed<V: OwnedField>(table: &TableInner, key: &[u8], bytes: &[u8]) -> Result<Option<Vec<u8>>> {
+    let of_values = || format!("decoding or upgrading a value of the table {:?}", table.name());
+    guarded(of_values, || renewed_by_program::<V>(table, key, bytes))
+}
+
+fn renewed_by_program<V: OwnedField>(
+    table: &TableInner,
+    key: &[u8],
+    bytes: &[u8],
+) -> Result<Option<Vec<u8>>> {
     let in_row = |error: Error| error.in_row(|| Some(Box::new(MalformedRow::new(&table.name(), key))));
     if V::is_newest(bytes).map_err(in_row)? {
         return Ok(None);

@@ -2,6 +2,7 @@
 
 mod catalog;
 mod engine;
+mod foreign;
 mod inside;
 mod log;
 mod patience;
@@ -10,6 +11,7 @@ mod waiter;
 
 pub(crate) use catalog::{Request, Which, describe_table, open_table, restore_table};
 pub(crate) use engine::{Context, Engine};
+pub(crate) use foreign::guarded;
 pub(crate) use inside::Inside;
 pub(crate) use log::Log;
 pub(crate) use patience::{WAIT, WAITS_MAX, pause};

@@ -30,7 +30,7 @@ pub use text::{Text, TextZone, Texts};
 
 use crate::cc::{ConcurrencyControl, Serializable};
 use crate::error::{Error, Result};
-use crate::kernel::Engine;
+use crate::kernel::{Engine, guarded};
 use crate::memory::Memory;
 use crate::ops::in_row;
 use crate::secondary::{Declared, open_index};
@@ -97,7 +97,9 @@ impl<R: Columns> Inner<R> {
 
     /// The columns of a row, if it has a part in the projection.
     fn row(&self, table: &TableInner, key: &[u8], value: &[u8]) -> Result<Option<R>> {
-        (self.make)(key, value).map_err(|error| in_row(error, table, index_key(key)))
+        let of_projection = || format!("the function of a projection of the table {:?}", table.name());
+        guarded(of_projection, || (self.make)(key, value))
+            .map_err(|error| in_row(error, table, index_key(key)))
     }
 }
 

@@ -10,7 +10,7 @@ use crate::cc::{Abort, Change, ConcurrencyControl, Intent, Written};
 use crate::error::{Error, Result};
 use crate::events::{event, ms, text};
 use crate::index::{DERIVED, IndexKind};
-use crate::kernel::{Engine, WAIT, WAITS_MAX, pause};
+use crate::kernel::{Engine, WAIT, WAITS_MAX, guarded, pause};
 use crate::ops::{Point, TxnState};
 use crate::options::Durability;
 use crate::sync::MutexGuard;
@@ -319,7 +319,8 @@ fn add<C: ConcurrencyControl>(
     }
     let Some(value) = txn.found(&row)? else { return Ok(()) };
     bytes.clear();
-    if !(index.extract)(key, value, bytes)? {
+    let of_index = || format!("the function of the index {:?} of the table {:?}", index.name, base.name());
+    if !guarded(of_index, || (index.extract)(key, value, bytes))? {
         return Ok(());
     }
     let length = bytes.len();
