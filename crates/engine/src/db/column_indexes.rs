@@ -115,6 +115,7 @@ impl<C: ConcurrencyControl> Database<C> {
             leading_bits: None,
             extract: column_extractor(columns.clone()),
             columns: Some(columns),
+            function: None,
             projection: None,
         };
         let change = |_: &TableKind, description: &mut Description| {

@@ -8,11 +8,14 @@
 use super::Database;
 use crate::cc::{ConcurrencyControl, Serializable};
 use crate::error::{Error, Result};
-use crate::kernel::Engine;
+use crate::kernel::{Engine, guarded};
 use crate::options::Durability;
-use crate::table::{Index, Key, Table, Value, decode_whole};
-use crate::txn::{Txn, run_calls};
+use crate::table::{Function, Index, Key, Table, Value, decode_whole};
+use crate::txn::{Transaction, Txn, run_calls};
+use std::cell::Cell;
 use std::fmt;
+use std::future::Ready;
+use std::ops::AsyncFn;
 use std::sync::{Arc, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -61,7 +64,11 @@ impl<C: ConcurrencyControl> Database<C> {
     /// the clock; and no transaction of the calling thread may be open. Errors are those of `index`, and
     /// [`Error::ReadOnly`] for a database that was opened to be read.
     ///
-    /// Nothing is deleted by this: see [`Expiry::sweep`] and [`Expiry::sweep_every`].
+    /// Declared again by the same function, it is the expiry that there is. Another function is [`Error::IndexMismatch`], as far as it can
+    /// be told: by its type. Each closure in the program's text has a type of its own; what it has captured, and which of several functions a
+    /// function pointer points to, does not show, and must make no difference.
+    ///
+    /// Nothing is deleted by this: see [`Expiry::sweep`], [`Expiry::sweep_with`] and [`Expiry::sweep_every`].
     ///
     /// ```
     /// use braiddb::{Database, Options, Table};
@@ -91,10 +98,12 @@ impl<C: ConcurrencyControl> Database<C> {
         if self.engine().is_read_only() {
             return Err(Error::ReadOnly); // nothing can be deleted
         }
+        let function = Function::of(&expires_at);
         let expires_ns: Arc<ExpiresNs<K, V>> =
             Arc::new(move |key, value| expires_at(key, value).and_then(unix_ns));
         let of_index = expires_ns.clone();
-        let index = self.index(table, name, move |key, value| of_index(key, value))?;
+        let index =
+            self.declare(table, name, (false, None, Some(function)), move |key, value| of_index(key, value))?;
         Ok(Expiry { engine: Arc::downgrade(self.engine()), table, index, expires_ns })
     }
 }

@@ -161,6 +161,7 @@ pub(crate) fn open_projection<K: Key, V: Value + ?Sized, R: Columns, C: Concurre
             Ok(false)
         }),
         columns: None,
+        function: None,
         projection: Some(inner),
     };
     let index = open_index(engine, base, declared, || Ok(()))?;

@@ -14,9 +14,9 @@ use crate::kernel::{Engine, WAIT, WAITS_MAX, guarded, pause};
 use crate::ops::{Point, TxnState};
 use crate::options::Durability;
 use crate::sync::MutexGuard;
-use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use crate::table::{
-    BUILDING, Columns, DEAD, Description, Extract, Fault, INDEXES_MAX, IndexInner, ProjectionPart,
+    BUILDING, Columns, DEAD, Description, Extract, Fault, Function, INDEXES_MAX, IndexInner, ProjectionPart,
     TableInner, TableKind, TableOptions, index_key, split_entry,
 };
 use crate::txn::{TableKeys, Transaction, delete_entries};
@@ -37,6 +37,8 @@ pub(crate) struct Declared {
     pub(crate) extract: Extract,
     /// The columns that `extract` makes its keys of, where the database keeps the index.
     pub(crate) columns: Option<Arc<Columns>>,
+    /// What `extract` calls, where a name stands for one function alone.
+    pub(crate) function: Option<Function>,
     /// It is no index: what a projection has, which is told of each write by `extract`.
     pub(crate) projection: Option<Arc<dyn ProjectionPart>>,
 }
@@ -51,11 +53,20 @@ impl Declared {
             _ => false,
         };
         if is_same && has_same_columns && self.leading_bits == leading_bits {
-            return Ok(());
+            return self.check_same_function(index);
         }
         let existing = describe(index.is_unique, &index.key_type, leading_bits, index.columns.as_deref());
         let columns = self.columns.as_deref();
         let requested = describe(self.is_unique, &self.key_type, self.leading_bits, columns);
+        Err(Error::IndexMismatch { name: self.name.clone(), existing, requested })
+    }
+
+    fn check_same_function(&self, index: &IndexInner) -> Result<()> {
+        let (Some(one), Some(other)) = (self.function, index.function) else { return Ok(()) };
+        if one == other {
+            return Ok(());
+        }
+        let (existing, requested) = (format!("of {other}"), format!("of another function, {one}"));
         Err(Error::IndexMismatch { name: self.name.clone(), existing, requested })
     }
 
@@ -154,14 +165,12 @@ fn publish<'b, C: ConcurrencyControl>(
     declared: Declared,
     declaring: &MutexGuard<'_, ()>,
 ) -> Result<&'b IndexInner> {
-    if base.indexes.iter().count() == INDEXES_MAX {
-        let reason = format!(
-            "a table can have {INDEXES_MAX} indexes and projections, those included that have been dropped, or could not be built, since \
-             the database was opened"
-        );
+    if base.indexes.alive() >= INDEXES_MAX {
+        let reason = format!("a table can have {INDEXES_MAX} indexes and projections");
         return Err(not_built(&declared.name, reason));
     }
-    let Declared { name, key_type, is_unique, leading_bits, extract, columns, projection } = declared;
+    let Declared { name, key_type, is_unique, leading_bits, extract, columns, function, projection } =
+        declared;
     let kind = TableKind {
         fixed8: false,
         // (Entries are found by ranges of keys.)
@@ -186,9 +195,10 @@ fn publish<'b, C: ConcurrencyControl>(
         is_unique,
         extract,
         columns,
+        function,
         projection,
         readable_from: AtomicU64::new(BUILDING),
-        next: std::ptr::null(),
+        next: AtomicPtr::new(std::ptr::null_mut()),
     };
     if index.projection.is_none() {
         base.index.kept().switch_on(); // before there is an entry

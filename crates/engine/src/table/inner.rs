@@ -268,7 +268,27 @@ impl TableInner {
 /// types' encodings, so that writes of bytes maintain indexes as well. Foreign code: it may panic.
 pub(crate) type Extract = Box<dyn Fn(&[u8], &[u8], &mut Vec<u8>) -> Result<bool> + Send + Sync>;
 
-/// Indexes of a table, those included that could not be built: an entry's change has a bit of a word.
+/// A function of the program, as far as one can be told from another: by its type, which each closure in the program's text has for
+/// itself, whatever it has captured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Function {
+    id: TypeId,
+    name: &'static str,
+}
+
+impl Function {
+    pub(crate) fn of<F: 'static>(_: &F) -> Function {
+        Function { id: TypeId::of::<F>(), name: type_name::<F>() }
+    }
+}
+
+impl fmt::Display for Function {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+/// Indexes of a table: an entry's change has a bit of a word.
 pub(crate) const INDEXES_MAX: usize = 32;
 
 /// What a projection has of a table.
@@ -290,6 +310,8 @@ pub(crate) struct IndexInner {
     pub(crate) extract: Extract,
     /// The columns that its keys are made of by `extract`, where the database keeps the index.
     pub(crate) columns: Option<Arc<Columns>>,
+    /// What `extract` calls, where a name stands for one function alone.
+    pub(crate) function: Option<Function>,
     /// It has no entries: a projection's part, whose type is the projection's own.
     pub(crate) projection: Option<Arc<dyn ProjectionPart>>,
     /// The first snapshot that sees all entries; or [`BUILDING`], or [`DEAD`].
