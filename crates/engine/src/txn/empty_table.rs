@@ -126,9 +126,6 @@ fn begin<C: ConcurrencyControl>(
     name: Option<&str>,
     note: impl FnOnce(u32, &TableKind, &Description) -> Result<()>,
 ) -> Result<()> {
-    if engine.is_read_only() {
-        return Err(Error::ReadOnly); // before anybody is waited for
-    }
     let before = table.allowed();
     if before == Allowed::NothingDropped {
         return Err(Error::TableDropped);
