@@ -7,6 +7,7 @@ mod inside;
 mod log;
 mod patience;
 mod spares;
+mod tables;
 mod waiter;
 
 pub(crate) use catalog::{Request, Which, describe_table, open_table, restore_table};
