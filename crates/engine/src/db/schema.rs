@@ -73,7 +73,7 @@ impl<C: ConcurrencyControl> Database<C> {
     /// rows cannot be deleted, for want of memory, that is an error, and they take memory until the database is closed; but the table is gone.
     ///
     /// The number of a table is not given again, for records of the log and handles from before know the table by it. Nothing looks at a table
-    /// that was dropped, but what handles lead to takes about two kilobytes of memory until the database
+    /// that was dropped, but what handles lead to takes about a kilobyte of memory until the database
     /// is closed, with a hash index or a [front](crate::Front) the room that these have grown to; and some bytes of each checkpoint, as long
     /// as the log goes back to before the drop.
     ///

@@ -100,7 +100,9 @@ impl Tables {
 #[cfg(all(test, not(any(braid_shuttle, braid_loom))))]
 #[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
-    use crate::{Database, Options, Table};
+    use crate::db::Database;
+    use crate::options::Options;
+    use crate::table::Table;
 
     /// Proves that what is looked at, and what is known to a checkpoint, follows the tables that there are, however many have been dropped;
     /// and how much memory each of these keeps.
