@@ -81,7 +81,7 @@ models! {
 #[test]
 #[should_panic(expected = "a key was there and was not")]
 fn planted_ranges_by_content() {
-    notices_with_few_switches(coming_and_going::<CarelessSilo<RANGES_BY_CONTENT>>);
+    notices_with_few_switches(coming_and_going::<Single<Careless<Optimistic<ByNewest>, RANGES_BY_CONTENT>>>);
 }
 
 /// The same, where transactions commit as of earlier than others.
