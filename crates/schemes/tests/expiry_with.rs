@@ -61,7 +61,8 @@ impl<C: ConcurrencyControl> Shop<C> {
         let (mut orders, mut lines) = (Vec::new(), Vec::new());
         self.db
             .transact(|tx| {
-                (orders.clear(), lines.clear());
+                orders.clear();
+                lines.clear();
                 tx.scan_all(self.orders).for_each(|order, _| orders.push(order))?;
                 tx.scan_all(self.lines).for_each(|line, _| lines.push(line))
             })

@@ -59,7 +59,7 @@ fn numbers_after_a_crash() {
     drop(opened);
 
     let opened = open(lost);
-    assert_eq!(opened.db.transact(|tx| tx.contains(opened.rows, 0)).unwrap(), false);
+    assert!(!opened.db.transact(|tx| tx.contains(opened.rows, 0)).unwrap());
     assert_eq!(opened.numbers.next().unwrap(), 0, "given out before, and used by nothing that is there");
     let opened = open(kept);
     assert!(

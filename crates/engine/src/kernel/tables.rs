@@ -97,7 +97,7 @@ impl Tables {
     }
 }
 
-#[cfg(all(test, not(any(braid_shuttle, braid_loom))))]
+#[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use crate::db::Database;
