@@ -23,9 +23,7 @@ pub(super) fn decide<P: Policy, S: Suspend>(
     s: &mut S,
 ) -> Option<Result<u64, Abort>> {
     for _ in 0..LOOKS_MAX {
-        let are_known =
-            if txn.has_ranges() { txn.look_at_ranges(env.shared, P::comes_later) } else { Ok(true) };
-        match are_known {
+        match P::look_at_ranges(env.shared, txn) {
             Ok(true) => {}
             Ok(false) => return Some(Err(Abort::Unserializable)),
             Err(OutOfMemory) => return Some(Err(Abort::OutOfMemory)),

@@ -243,6 +243,11 @@ pub trait Policy: Sized + Send + Sync + 'static {
         record_of(record).content() == Content::Nothing && !record_of(record).at().1
     }
 
+    /// Looks at the ranges that the transaction has gone through, before `decide` is called. Returns false if there are other keys now.
+    fn look_at_ranges(shared: &Shared, txn: &mut Txn) -> Result<bool, OutOfMemory> {
+        if txn.has_ranges() { txn.look_at_ranges(shared, Self::comes_later) } else { Ok(true) }
+    }
+
     /// Whether the ranges that the transaction has gone through are as they were found before `decide` was called. If not, they are looked
     /// at again, and it is called again.
     fn ranges_hold(shared: &Shared, txn: &mut Txn) -> bool {

@@ -74,12 +74,19 @@ impl<P: Policy, const BUG: u32> Policy for Careless<P, BUG> {
         BUG == COMES_WITH_NEWEST && record_of(record).at().0 > age || P::comes_later(shared, age, record)
     }
 
+    fn look_at_ranges(shared: &Shared, txn: &mut Txn) -> Result<bool, crate::memory::OutOfMemory> {
+        if BUG == RANGES_BY_CONTENT || !txn.has_ranges() {
+            return Ok(true);
+        }
+        txn.look_at_ranges(shared, Self::comes_later)
+    }
+
     fn ranges_hold(shared: &Shared, txn: &mut Txn) -> bool {
         if BUG == RANGES_BY_CONTENT {
             txn.forget_look();
             return txn.look_at_ranges(shared, Self::comes_later) == Ok(true);
         }
-        P::ranges_hold(shared, txn)
+        txn.ranges_hold(shared, Self::comes_later)
     }
 
     fn is_late(env: Env<'_, Single<Self>>, txn: &Txn) -> bool {
