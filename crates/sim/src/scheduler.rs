@@ -157,11 +157,12 @@ impl<C: ConcurrencyControl> Simulation<C> {
         let options = Options { workers: 0, index, front, ..Options::default() };
         let database = Database::in_memory_with(options, Arc::new(Ticks::default()));
         let database: Database<C> = database.expect("memory for an empty database");
-        let workload =
-            (entry.make)(&database, random, ledger).expect("an empty database takes the first rows");
+        // (Before the workload, which may leave a transaction open.)
         let idle = database.table("idle").expect("there is room for a table");
         let filled = database.transact(|tx| (0..IDLE_ROWS).try_for_each(|key| tx.insert(idle, key, key)));
         filled.expect("nothing else is open");
+        let workload =
+            (entry.make)(&database, random, ledger).expect("an empty database takes the first rows");
         let count = if settings.workers > 0 { settings.workers } else { random.between(1, 3) as usize };
         let batch_max = *random.one_of(&[1, 2, 4, 16]);
         let workers: Vec<_> = (0..count)
