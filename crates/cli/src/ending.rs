@@ -77,12 +77,12 @@ pub fn note_interrupts() {
     ON_INTERRUPT.store(NOTED, Ordering::SeqCst);
 }
 
-/// Whether there was an interrupt since this was asked before.
+/// Returns true if there was an interrupt since the last call, and forgets it.
 pub fn take_interrupt() -> bool {
     IS_NOTED.swap(false, Ordering::SeqCst)
 }
 
-/// Whether there was an interrupt that was noted and not taken.
+/// Returns true after an interrupt, until `take_interrupt` takes it.
 pub fn is_interrupted() -> bool {
     IS_NOTED.load(Ordering::SeqCst)
 }

@@ -94,7 +94,7 @@ pub struct Watched {
     reading: Arc<Reading>,
 }
 
-/// Of all files.
+/// Counts of the bytes read from all files.
 #[derive(Debug)]
 struct Reading {
     bar: ProgressBar,

@@ -132,8 +132,7 @@ impl CheckpointThread {
         self.ask(None)
     }
 
-    /// Has the last checkpoint made, and waits for it; [`Error::Closed`] if none is to be made. Nothing is committed any
-    /// more.
+    /// Makes the last checkpoint and waits for it, after the last commit. [`Error::Closed`] if none is to be made.
     pub(super) fn last_checkpoint(&self, last: Last) -> Result<()> {
         self.ask(Some(last))
     }

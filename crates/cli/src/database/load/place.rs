@@ -33,7 +33,7 @@ impl Place {
         }
     }
 
-    /// Removes the files of the database that was made, which nobody has open, and the directory if it was made for it.
+    /// Removes the files of the new database, which must be closed, and its directory if the load has made that, too.
     pub fn clear(&self) -> io::Result<()> {
         assert!(self.is_new, "only what was made is removed");
         for name in names(&self.path)? {

@@ -1,6 +1,6 @@
 //! Why a load has stopped.
 
-/// What is wrong, and in which line.
+/// The fault that ended a load, and its line.
 #[derive(Debug)]
 pub struct Stopped {
     /// From 1. Of what is not a line's own, the last that was read.

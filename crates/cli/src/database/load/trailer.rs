@@ -1,11 +1,11 @@
-//! Whether a dump is whole: it says at its begin that the numbers of its rows come at its end.
+//! Checks that a dump is whole. Its first line says that the numbers of its rows come at its end.
 
 use std::collections::BTreeMap;
 
-/// What is wrong with a dump.
+/// A description of a fault in a dump.
 type Wrong = String;
 
-/// The rows of a dump, as far as it was read.
+/// Counts the rows of a dump while it is read.
 #[derive(Debug, Default)]
 pub struct Dump {
     /// Its trailer is still to come.
@@ -34,7 +34,7 @@ impl Dump {
         }
     }
 
-    /// The trailer was read: so many rows of these tables should have come.
+    /// Compares the trailer, which says how many rows each table has, with the rows that were read.
     pub fn close(&mut self, said: &BTreeMap<String, u64>) -> Result<(), Wrong> {
         if !self.is_open {
             return Err(
