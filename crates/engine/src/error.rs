@@ -218,11 +218,14 @@ pub enum Error {
     OperationsInFlight,
     /// A closure given to `Transaction::with` awaited something other than its transaction's operations.
     WouldWait,
-    /// Waiting here would never end: the calling thread is the worker that the awaited transaction needs.
+    /// Waiting here would never end, or would keep a worker from its transactions: the call was made in a closure that a worker runs, or it
+    /// would have had to wait for a transaction of the calling thread. Nothing has changed.
     WouldDeadlock,
     /// All inboxes are full and the call may not wait.
     Busy,
-    /// The closure panicked with this message. The transaction was rolled back.
+    /// The closure panicked with this message. The transaction was rolled back. Of a call that runs other functions of the program on its
+    /// own thread (of indexes, projections and expiries, or how values are decoded) the message begins with which function it was; what
+    /// the call has begun was undone.
     Panicked(String),
     /// The handle was dropped before the transaction committed. It was rolled back.
     Cancelled,
@@ -612,7 +615,7 @@ impl fmt::Display for Error {
             | Error::TransactionTooLarge { .. } => self.fmt_of_transaction(f),
             Error::InUse => f.write_str("the database cannot be closed: there are other handles of it"),
             Error::InMemory => f.write_str("the database is in memory and has no files"),
-            Error::Panicked(message) => write!(f, "the transaction's closure panicked: {message}"),
+            Error::Panicked(message) => write!(f, "a closure or function of the program panicked: {message}"),
             Error::Cancelled => f.write_str("the transaction was cancelled"),
             Error::Closed => f.write_str("the database is closed"),
             Error::InvalidOption { option, reason } => write!(f, "option {option}: {reason}"),

@@ -5,7 +5,10 @@
 mod troubled;
 
 use braiddb::metrics::{Event, LogCondition, SystemClock};
-use braiddb::{Database, Durability, Error, Options, Table, wal};
+use braiddb::suspend::{Never, OnMiss, PrefetchOnly, Seeded, Suspend, Teams};
+use braiddb::worker::WorkerOptions;
+use braiddb::{Database, Durability, Error, Options, Snapshot, Table, Txn, wal};
+use futures::future::join_all;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use troubled::{Trouble, Troubled};
@@ -232,4 +235,50 @@ fn a_checkpoint_on_a_disk_that_does_not_answer() {
     db.checkpoint().unwrap();
     assert_eq!(get(&db, table, 1).unwrap(), Some(1));
     db.close().unwrap();
+}
+
+/// Commits wait for room in the log while other transactions of their worker read what they write, with more reads at once than a
+/// transaction has slots: none gives way, under any policy, since nothing conflicts.
+#[test]
+fn reads_beside_commits_that_want_room() {
+    reads_beside_commits(Never);
+    reads_beside_commits(PrefetchOnly);
+    reads_beside_commits(OnMiss);
+    reads_beside_commits(Teams);
+    reads_beside_commits(Seeded::new(3));
+}
+
+fn reads_beside_commits<S: Suspend>(policy: S) {
+    const ROWS: u64 = 64;
+    const VALUE: [u8; 4096] = [1; 4096];
+    const HANG: Duration = Duration::from_millis(300);
+    let storage = Troubled::new();
+    let options = Options { workers: 0, log_buffer_bytes: 64 << 10, ..Options::default() };
+    let clock = Arc::new(SystemClock::default());
+    let db: Database<Snapshot> =
+        Database::open_with(Arc::new(storage.clone()), options, clock, &mut |_| {}).unwrap();
+    let table: Table<u64, [u8]> = db.table("t").unwrap();
+    db.transact(|tx| tx.put(table, 0, &VALUE)).unwrap();
+    let options = WorkerOptions { batch: 16.into(), batch_max: 16, ..WorkerOptions::default() };
+    let mut worker = db.worker_with(policy, options);
+    worker.set_retries_max(0);
+    let body = async |tx: &Txn<Snapshot>, key: &u64| {
+        for row in join_all((0..12).map(|at| tx.get(table, (key + ROWS - at) % ROWS))).await {
+            row?;
+        }
+        tx.put(table, key, &VALUE).await
+    };
+    storage.begin(Trouble::SyncsHang);
+    let mut committed = 0;
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(HANG);
+            storage.end(Trouble::SyncsHang);
+        });
+        worker.run_each(0..ROWS, body, |ended| {
+            ended.unwrap();
+            committed += 1;
+        });
+    });
+    assert_eq!(committed, ROWS);
 }

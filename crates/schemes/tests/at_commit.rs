@@ -34,6 +34,16 @@ macro_rules! tests {
             fn what_was_read_is_the_newest() {
                 super::what_was_read_is_the_newest::<Scheme>($name != "snapshot");
             }
+
+            #[test]
+            fn what_is_looked_at_is_read() {
+                super::what_is_looked_at_is_read::<Scheme>($name != "snapshot");
+            }
+
+            #[test]
+            fn errors_fit_what_was_read() {
+                super::errors_fit_what_was_read::<Scheme>($name != "snapshot");
+            }
         }
     )*};
     (@each $($test:ident)*) => {$(
@@ -349,6 +359,71 @@ fn what_was_read_is_the_newest<C: ConcurrencyControl>(is_serializable: bool) {
     tx.add(t, 3, seen + 100).unwrap();
     let is_committed = tx.commit().is_ok();
     assert!(!(is_serializable && is_committed && is_overwritten));
+}
+
+/// A row that an update looks at and leaves as it is has been read, as has one that is not there: a transaction writes what another one
+/// has read, and looks at what that one is going to write; if both commit, each has missed the other. `is_serializable`: they do not.
+fn what_is_looked_at_is_read<C: ConcurrencyControl>(is_serializable: bool) {
+    let db = database::<C>();
+    let t: Table<u64, u64> = db.table("t").unwrap();
+    for (key, is_there) in [(2, true), (20, false)] {
+        let fill = async |tx: &Txn<C>| {
+            tx.put(t, 1, 0).await?;
+            if is_there { tx.put(t, key, 0).await } else { Ok(()) }
+        };
+        db.worker().run(fill).unwrap();
+        let (first, second) = (db.begin().unwrap(), db.begin().unwrap());
+        assert_eq!(second.get(t, 1).unwrap(), Some(0));
+        let seen = Arc::new(AtomicU64::new(99));
+        let looks = seen.clone();
+        let look = move |value: Option<u64>, _: braiddb::NewValue<'_, u64>| {
+            looks.store(value.unwrap_or(0), Ordering::Relaxed);
+            Ok(())
+        };
+        first.update_at_commit(t, key, look).unwrap();
+        let has_first = first.put(t, 1, 1).is_ok() && first.commit().is_ok();
+        let has_second = second.put(t, key, 1).is_ok() && second.commit().is_ok();
+        assert!(has_first || has_second, "one of them can commit");
+        if has_first {
+            assert_eq!(seen.load(Ordering::Relaxed), 0);
+        }
+        assert!(!(is_serializable && has_first && has_second), "{key}: both have missed the other's write");
+    }
+}
+
+/// The error of an update that was called with what came after the transaction's beginning is not answered beside older reads.
+fn errors_fit_what_was_read<C: ConcurrencyControl>(is_serializable: bool) {
+    let db = database::<C>();
+    let t: Table<u64, u64> = db.table("t").unwrap();
+    let fill = async |tx: &Txn<C>| {
+        tx.put(t, 1, 0).await?;
+        tx.put(t, 2, 0).await
+    };
+    db.worker().run(fill).unwrap();
+    let refuse = |value: Option<u64>, _: braiddb::NewValue<'_, u64>| Err(Error::user(format!("{value:?}")));
+    let tx = db.begin().unwrap();
+    let read = tx.get(t, 1).unwrap().unwrap();
+    let other = db.begin().unwrap();
+    let is_changed = other.put(t, 1, 1).is_ok() && other.put(t, 2, 1).is_ok() && other.commit().is_ok();
+    tx.update_at_commit(t, 2, refuse).unwrap();
+    let error = tx.commit().unwrap_err();
+    match &error {
+        Error::User(why) if is_serializable => {
+            assert_eq!(why.to_string(), format!("{:?}", Some(read)), "{is_changed}")
+        }
+        Error::User(_) | Error::Conflict | Error::LockTimeout(_) => {}
+        _ => panic!("{error}"),
+    }
+    // Of a row alone, whose value is newer than the snapshot of the transaction, there is nothing that it would not fit.
+    let tx = db.begin().unwrap();
+    db.worker().run(async |tx| tx.put(t, 2, 7).await).unwrap();
+    tx.update_at_commit(t, 2, refuse).unwrap();
+    let error = tx.commit().unwrap_err();
+    match &error {
+        Error::User(why) => assert_eq!(why.to_string(), "Some(7)"),
+        // (Where a row that was changed after the beginning is a conflict.)
+        _ => assert!(matches!(error, Error::Conflict), "{error}"),
+    }
 }
 
 /// Additions of several threads to rows that they share, among other reads and writes, are all there at the end.

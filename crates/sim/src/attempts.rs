@@ -1,8 +1,12 @@
 //! The attempts of a transaction, noted as they go on.
 
 use crate::ledger::Ledger;
-use crate::record::{Operation, Outcome, Record};
+use crate::record::{Operation, Outcome, Record, Tag};
 use std::cell::{Cell, RefCell};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Rows that were looked at when a transaction committed. (Functions that are called then may be called on any thread.)
+pub(crate) type Looked = Arc<Mutex<Vec<(u64, Option<Tag>)>>>;
 
 /// The attempts of one transaction, one after another, on their way to the ledger. An attempt without recorded
 /// operations leaves no record.
@@ -11,6 +15,7 @@ pub(crate) struct Attempts {
     ledger: Ledger,
     session: u32,
     open: RefCell<Option<Record>>,
+    looked: Looked,
     is_committing: Cell<bool>,
 }
 
@@ -20,12 +25,27 @@ impl Attempts {
             ledger: ledger.clone(),
             session,
             open: RefCell::default(),
+            looked: Looked::default(),
             is_committing: Cell::new(false),
         }
     }
 
     pub(crate) fn ledger(&self) -> &Ledger {
         &self.ledger
+    }
+
+    /// Where what is looked at when the attempt commits is noted.
+    pub(crate) fn looked(&self) -> &Looked {
+        &self.looked
+    }
+
+    /// What the attempt has looked at in order to commit: reads, where it reads what is committed. (Where it reads a snapshot, these
+    /// are of the present, which a history does not tell from it.)
+    fn take_looked(&self, outcome: Outcome) -> impl Iterator<Item = Operation> {
+        let looked = std::mem::take(&mut *self.looked.lock().unwrap_or_else(PoisonError::into_inner));
+        let counts = outcome == Outcome::Committed && !self.ledger.isolation().reads_snapshots();
+        let reads = looked.into_iter().map(|(key, tag)| Operation::Get { key, tag });
+        reads.filter(move |_| counts)
     }
 
     /// An attempt begins; so the one before, if there is one, gave way to a conflict.
@@ -69,7 +89,9 @@ impl Attempts {
     /// The attempt has ended; nothing if none is open.
     pub(crate) fn end(&self, outcome: Outcome) {
         self.set_committing(false);
+        let looked = self.take_looked(outcome);
         let Some(mut record) = self.open.take() else { return };
+        record.operations.extend(looked);
         record.end = self.ledger.next_event();
         record.outcome = outcome;
         assert!(record.begin < record.end, "events are counted upwards");

@@ -28,6 +28,7 @@ mod attempts;
 pub mod crash;
 mod isolation;
 mod judge;
+mod leak;
 mod ledger;
 mod observer;
 mod random;

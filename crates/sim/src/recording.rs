@@ -2,11 +2,13 @@
 //! the write that they come from; so all values differ, and the workload need not care.
 
 use crate::attempts::Attempts;
+use crate::leak::Leaks;
 use crate::ledger::Ledger;
 use crate::record::{Operation, Outcome, Tag};
-use braiddb::{ConcurrencyControl, Database, Error, Result, Table, Txn};
+use braiddb::{ConcurrencyControl, Database, Error, Result, Table, Txn, Value};
 use std::fmt;
 use std::ops::RangeInclusive;
+use std::sync::PoisonError;
 
 /// A table whose rows can be recorded. A workload has one of them at most: keys are recorded without it.
 pub type Rows = Table<u64, u64>;
@@ -20,6 +22,7 @@ const LOADER_SESSION: u32 = 1 << 31;
 pub struct Recording<'t, C: ConcurrencyControl> {
     tx: &'t Txn<C>,
     attempts: &'t Attempts,
+    leaks: Option<&'t Leaks>,
 }
 
 impl<C: ConcurrencyControl> fmt::Debug for Recording<'_, C> {
@@ -42,7 +45,19 @@ fn number_in(value: u64) -> u32 {
 
 impl<'t, C: ConcurrencyControl> Recording<'t, C> {
     pub(crate) fn new(tx: &'t Txn<C>, attempts: &'t Attempts) -> Self {
-        Recording { tx, attempts }
+        Recording { tx, attempts, leaks: None }
+    }
+
+    /// As this one, and leaks operations beside those that are recorded.
+    pub(crate) fn leaking(self, leaks: Option<&'t Leaks>) -> Self {
+        Recording { leaks, ..self }
+    }
+
+    /// Perhaps leaks an operation that is about the same row as the next one.
+    async fn leak<V: Value + ?Sized>(&self, table: Table<u64, V>, key: u64) {
+        if let Some(leaks) = self.leaks {
+            leaks.read(self.tx, table, key).await;
+        }
     }
 
     /// The transaction itself: what is done through it is not recorded.
@@ -57,6 +72,7 @@ impl<'t, C: ConcurrencyControl> Recording<'t, C> {
 
     /// The number in a row.
     pub async fn get(&self, rows: Rows, key: u64) -> Result<Option<u32>> {
+        self.leak(rows, key).await;
         let value = self.tx.get(rows, key).await?;
         self.note(Operation::Get { key, tag: value.map(tag_in) }, value.unwrap_or(0));
         Ok(value.map(number_in))
@@ -64,6 +80,7 @@ impl<'t, C: ConcurrencyControl> Recording<'t, C> {
 
     /// The numbers in two rows, read at once.
     pub async fn get_both(&self, rows: Rows, keys: [u64; 2]) -> Result<[Option<u32>; 2]> {
+        self.leak(rows, keys[0]).await;
         let values = self.tx.get_many(rows, &keys).await?;
         for (key, value) in keys.into_iter().zip(values) {
             self.note(Operation::Get { key, tag: value.map(tag_in) }, value.unwrap_or(0));
@@ -74,6 +91,7 @@ impl<'t, C: ConcurrencyControl> Recording<'t, C> {
     /// Writes a row.
     pub async fn put(&self, rows: Rows, key: u64, number: u32) -> Result<()> {
         let tag = self.attempts.ledger().next_tag();
+        self.leak(rows, key).await;
         self.tx.put(rows, key, stored(number, tag)).await?;
         self.note(Operation::Put { key, tag }, key);
         Ok(())
@@ -82,6 +100,7 @@ impl<'t, C: ConcurrencyControl> Recording<'t, C> {
     /// Inserts a row; false: there is one.
     pub async fn insert(&self, rows: Rows, key: u64, number: u32) -> Result<bool> {
         let tag = self.attempts.ledger().next_tag();
+        self.leak(rows, key).await;
         let tag = match self.tx.insert(rows, key, stored(number, tag)).await {
             Ok(()) => Some(tag),
             Err(Error::KeyExists) => None,
@@ -93,9 +112,24 @@ impl<'t, C: ConcurrencyControl> Recording<'t, C> {
 
     /// Deletes a row; false: there is none.
     pub async fn delete(&self, rows: Rows, key: u64) -> Result<bool> {
+        self.leak(rows, key).await;
         let existed = self.tx.delete(rows, key).await?;
         self.note(Operation::Delete { key, existed }, key);
         Ok(existed)
+    }
+
+    /// Looks at the number in a row when the transaction commits, and leaves it as it is; or fails, and so does the commit.
+    pub fn look_at_commit(
+        &self,
+        rows: Rows,
+        key: u64,
+        look: impl FnOnce(Option<u32>) -> Result<()> + Send + 'static,
+    ) -> Result<()> {
+        let looked = self.attempts.looked().clone();
+        self.tx.update_at_commit(rows, key, move |value, _| {
+            looked.lock().unwrap_or_else(PoisonError::into_inner).push((key, value.map(tag_in)));
+            look(value.map(number_in))
+        })
     }
 
     /// The rows between two keys with their numbers, in the order of their keys however they are scanned.
@@ -106,6 +140,7 @@ impl<'t, C: ConcurrencyControl> Recording<'t, C> {
         is_reverse: bool,
     ) -> Result<Vec<(u64, u32)>> {
         let (from, to) = (*range.start(), *range.end());
+        self.leak(rows, from).await;
         let scan = self.tx.scan::<_, _, u64>(rows, range);
         let mut scan = if is_reverse { scan.reverse() } else { scan };
         let mut found = Vec::new();
@@ -139,6 +174,7 @@ impl<'t, C: ConcurrencyControl> Recording<'t, C> {
     }
 
     async fn elements(&self, lists: Lists, key: u64) -> Result<Vec<Tag>> {
+        self.leak(lists, key).await;
         let bytes = self.tx.get(lists, key).await?.unwrap_or(&[]);
         let (elements, rest) = bytes.as_chunks();
         self.attempts.ledger().check(rest.is_empty(), || format!("list {key} holds {} bytes", bytes.len()));

@@ -8,13 +8,13 @@ use crate::judge::judge;
 use crate::ledger::{Ledger, Report};
 use crate::observer::Observer;
 use crate::random::{Random, front_of};
-use crate::submitter::{Sessions, SimulatedWorker, Submitter};
+use crate::submitter::{IDLE_ROWS, Sessions, SimulatedWorker, Submitter};
 use crate::workload::{Entry, Workload};
 use braiddb::metrics::Clock;
 use braiddb::suspend::Seeded;
 use braiddb::testing::SpinningWaits;
 use braiddb::worker::{Refill, Step, Worker, WorkerOptions};
-use braiddb::{ConcurrencyControl, Database, IndexKind, Options};
+use braiddb::{ConcurrencyControl, Database, IndexKind, Options, Table};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -141,6 +141,9 @@ struct Simulation<C: ConcurrencyControl> {
     sessions: Vec<Sessions>,
     observers: Vec<Observer<C>>,
     workload: Box<dyn Workload<C>>,
+    /// Rows that are read by operations which are leaked.
+    idle: Table<u64, u64>,
+    leak_seed: u64,
     database: Database<C>,
     ledger: Ledger,
     batch_max: usize,
@@ -154,6 +157,10 @@ impl<C: ConcurrencyControl> Simulation<C> {
         let options = Options { workers: 0, index, front, ..Options::default() };
         let database = Database::in_memory_with(options, Arc::new(Ticks::default()));
         let database: Database<C> = database.expect("memory for an empty database");
+        // (Before the workload, which may leave a transaction open.)
+        let idle = database.table("idle").expect("there is room for a table");
+        let filled = database.transact(|tx| (0..IDLE_ROWS).try_for_each(|key| tx.insert(idle, key, key)));
+        filled.expect("nothing else is open");
         let workload =
             (entry.make)(&database, random, ledger).expect("an empty database takes the first rows");
         let count = if settings.workers > 0 { settings.workers } else { random.between(1, 3) as usize };
@@ -167,8 +174,18 @@ impl<C: ConcurrencyControl> Simulation<C> {
             })
             .collect();
         let sessions = workers.iter().map(|_| Sessions::default()).collect();
-        let (ledger, observers) = (ledger.clone(), Vec::new());
-        Simulation { workers, sessions, observers, workload, database, ledger, batch_max, observed: 0 }
+        Simulation {
+            workers,
+            sessions,
+            observers: Vec::new(),
+            workload,
+            idle,
+            leak_seed: settings.seed << 32,
+            database,
+            ledger: ledger.clone(),
+            batch_max,
+            observed: 0,
+        }
     }
 
     fn play(&mut self, transactions: u64, random: &mut Random) {
@@ -212,7 +229,9 @@ impl<C: ConcurrencyControl> Simulation<C> {
     fn begin(&mut self, at: usize, random: &mut Random) {
         if !self.workers[at].is_full() {
             let (worker, sessions, ledger) = (&mut self.workers[at], &mut self.sessions[at], &self.ledger);
-            self.workload.begin(&mut Submitter { worker, at, sessions, ledger }, random);
+            let (idle, leak_seed) = (self.idle, self.leak_seed);
+            let mut submitter = Submitter { worker, at, sessions, ledger, idle, leak_seed };
+            self.workload.begin(&mut submitter, random);
         }
     }
 

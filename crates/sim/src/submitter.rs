@@ -1,12 +1,13 @@
 //! Where a workload's transactions go: onto a worker, counted, and recorded attempt by attempt.
 
 use crate::attempts::Attempts;
+use crate::leak::Leaks;
 use crate::ledger::Ledger;
 use crate::record::Outcome;
 use crate::recording::Recording;
 use braiddb::suspend::Seeded;
 use braiddb::worker::{Spawned, Worker};
-use braiddb::{ConcurrencyControl, Error, Result, Txn};
+use braiddb::{ConcurrencyControl, Error, Result, Table, Txn};
 use std::fmt;
 use std::rc::Rc;
 
@@ -19,7 +20,15 @@ pub struct Submitter<'s, C: ConcurrencyControl> {
     pub(crate) at: usize,
     pub(crate) sessions: &'s mut Sessions,
     pub(crate) ledger: &'s Ledger,
+    /// Transactions leak reads of rows of this table, by this seed and their number.
+    pub(crate) idle: Table<u64, u64>,
+    pub(crate) leak_seed: u64,
 }
+
+/// Rows of the table of which reads are leaked beside a transaction's own rows. They are there from the beginning to the end.
+pub(crate) const IDLE_ROWS: u64 = 8;
+/// Such reads after what a transaction does.
+const IDLE_READS: u64 = 3;
 
 impl<C: ConcurrencyControl> fmt::Debug for Submitter<'_, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -87,9 +96,18 @@ impl<C: ConcurrencyControl> Submitter<'_, C> {
         let session = (self.at as u32) << 16 | number as u32;
         let attempts = Rc::new(Attempts::new(self.ledger, session));
         let (running, ending) = (attempts.clone(), Ending(attempts.clone()));
+        let (leaks, idle) = (Leaks::seeded(self.leak_seed ^ self.ledger.report().transactions), self.idle);
         let whole = async move |tx: &Txn<C>| {
             running.begin();
-            let result = body(&Recording::new(tx, &running)).await;
+            if let Some(leaks) = &leaks {
+                leaks.read(tx, idle, 0).await;
+            }
+            let result = body(&Recording::new(tx, &running).leaking(leaks.as_ref())).await;
+            if let Some(leaks) = &leaks {
+                for key in 0..IDLE_READS {
+                    leaks.read(tx, idle, key).await;
+                }
+            }
             if result.is_ok() {
                 running.commits();
             }

@@ -92,6 +92,8 @@ planted_tests! {
     copies_untracked: COPIES_UNTRACKED,;
     /// Proves that an addition to what came after the snapshot, by a transaction that is ordered before that, is found.
     late_ordered_early: LATE_ORDERED_EARLY, "increase-late";
+    /// Proves that a row that was looked at when its transaction committed, and has left no trace, is found.
+    left_rows_untracked: LEFT_ROWS_UNTRACKED, "look-write-skew";
 }
 
 /// Proves that logs that wrap around all the time cost conflicts, and nothing else.
@@ -140,6 +142,123 @@ fn successor_unlinked() {
         reader_among_many_versions::<Planted<{ planted::SUCCESSOR_UNLINKED }>>(),
         "the error is not found"
     );
+}
+
+/// As `reader_among_many_versions`, of a reader that has found nothing under a key, which then comes, and goes if it `goes`. Whether
+/// the reader commits.
+fn reader_of_a_gap<C: ConcurrencyControl>(goes: bool) -> bool {
+    let (db, t) = table::<C>();
+    let mut worker: Worker<C, OnMiss> = db.worker();
+    put(&mut worker, t, 2, 0);
+    let early = db.begin().expect("few are open");
+    assert_eq!(early.get(t, 2).expect("it is there"), Some(0));
+    put(&mut worker, t, 2, 1); // so that `early`, if it commits, comes before this
+    let reader = db.begin().expect("few are open");
+    assert_eq!(reader.get(t, 2).expect("it is there"), Some(1));
+    assert_eq!(reader.get(t, 1).expect("a table"), None);
+    early.put(t, 1, 1).expect("nobody has written it");
+    early.commit().expect("the reader has not committed"); // and the reader comes before this
+    if goes {
+        worker.run(async |tx| tx.delete(t, 1).await.map(drop)).expect("nobody is in the way");
+    } else {
+        put(&mut worker, t, 1, 2);
+    }
+    make_garbage(&db, &mut worker, t);
+    reader.commit().is_ok()
+}
+
+/// Proves that a reader is ordered before the transaction that was the first to write a key which it had not found, whatever
+/// has become of that key.
+#[test]
+fn first_versions_stay() {
+    for goes in [false, true] {
+        assert!(reader_of_a_gap::<braiddb::Snapshot>(goes), "a reader of a snapshot never gives way");
+        assert!(!reader_of_a_gap::<Serializable>(goes), "no serial order explains what it has read");
+    }
+}
+
+/// A transaction T has found nothing under a key. The transaction that inserts it comes before another one, that one before a
+/// third, and that one before T; the one that deletes it comes after T. Whether T commits.
+fn gap_in_a_circle<C: ConcurrencyControl>() -> bool {
+    const Q: u64 = 1;
+    const Y: u64 = 2;
+    const Z: u64 = 3;
+    const KEY: u64 = 4;
+    let (db, t) = table::<C>();
+    let mut worker: Worker<C, OnMiss> = db.worker();
+    [Q, Y, Z].into_iter().for_each(|key| put(&mut worker, t, key, 0));
+    let begin = || db.begin().expect("few are open");
+    let (late, inserts) = (begin(), begin());
+    assert_eq!(late.get(t, KEY).expect("a table"), None);
+    assert_eq!(late.get(t, Z).expect("it is there"), Some(0));
+    assert_eq!(inserts.get(t, Q).expect("it is there"), Some(0));
+    put(&mut worker, t, Q, 1); // after `inserts`
+    let third = begin();
+    assert_eq!(third.get(t, Q).expect("it is there"), Some(1));
+    assert_eq!(third.get(t, Y).expect("it is there"), Some(0)); // before `late`
+    put(&mut worker, t, 98, 0); // else it is ordered at its snapshot, as a reader of everything
+    third.commit().expect("nothing is in its way");
+    inserts.put(t, KEY, 1).expect("nobody has written it");
+    inserts.commit().expect("it comes before what has overwritten its read");
+    put(&mut worker, t, Z, 1); // after `late`
+    let deletes = begin();
+    assert_eq!(deletes.get(t, Z).expect("it is there"), Some(1));
+    assert!(deletes.delete(t, KEY).expect("nobody has written it"));
+    deletes.commit().expect("nothing is in its way");
+    make_garbage(&db, &mut worker, t);
+    let is_written = late.put(t, Y, 1).is_ok();
+    is_written && late.commit().is_ok()
+}
+
+/// Proves that a key that has gone, and was taken for one that was never there, is found.
+#[test]
+fn departed_forgotten() {
+    assert!(gap_in_a_circle::<braiddb::Snapshot>(), "snapshots allow it");
+    assert!(!gap_in_a_circle::<Serializable>(), "no serial order explains what it has read");
+    assert!(gap_in_a_circle::<Planted<{ planted::DEPARTED_FORGOTTEN }>>(), "the error is not found");
+}
+
+/// What a snapshot that was opened just after a row was written reads there, when the row was written many times since.
+fn read_after_many_versions<C: ConcurrencyControl>() -> Option<u64> {
+    let (db, t) = table::<C>();
+    let mut worker: Worker<C, OnMiss> = db.worker();
+    put(&mut worker, t, 1, 1);
+    put(&mut worker, t, 1, 2);
+    let reader = db.begin().expect("few are open");
+    put(&mut worker, t, 1, 3);
+    make_garbage(&db, &mut worker, t);
+    reader.get(t, 1).expect("a table")
+}
+
+/// Proves that an interval that begins too late is found.
+#[test]
+fn interval_late() {
+    assert_eq!(read_after_many_versions::<Serializable>(), Some(2));
+    let found = read_after_many_versions::<Planted<{ planted::INTERVAL_LATE }>>();
+    assert_ne!(found, Some(2), "the error is not found");
+}
+
+fn table<C: ConcurrencyControl>() -> (Database<C>, Table<u64, u64>) {
+    let options = Options { workers: 0, ..Options::default() };
+    let db: Database<C> =
+        Database::in_memory_with(options, Arc::new(SystemClock::default())).expect("memory");
+    let t = db.table("t").expect("memory");
+    (db, t)
+}
+
+fn put<C: ConcurrencyControl>(worker: &mut Worker<C, OnMiss>, t: Table<u64, u64>, key: u64, value: u64) {
+    worker.run(async |tx| tx.put(t, key, value).await).expect("nobody is in the way");
+}
+
+/// Writes another row so often that what no snapshot sees is gone.
+fn make_garbage<C: ConcurrencyControl>(db: &Database<C>, worker: &mut Worker<C, OnMiss>, t: Table<u64, u64>) {
+    for value in 3..3000 {
+        put(worker, t, 99, value);
+    }
+    for _ in 0..10 {
+        worker.maintain();
+        db.maintain();
+    }
 }
 
 /// Proves that every error that can be planted has its test.

@@ -14,10 +14,11 @@ fn rows(rows: &[(u32, i64)]) -> Seen {
     Seen::Rows(rows.to_vec())
 }
 
-/// A transaction that was open between two times, both of which are instants.
+/// A transaction that was open between two times, both of which are instants. One that gave up did not want to commit.
 fn open(from: u32, to: u32, outcome: Outcome, seen: &[Seen]) -> Observed {
     let (begins, begun, ends, ended) = (from * 10, from * 10 + 1, to * 10 - 1, to * 10);
-    Observed { seen: seen.to_vec(), outcome, begins, begun, ends, ended }
+    let ends = if outcome == Outcome::GaveUp { 0 } else { ends };
+    Observed { seen: seen.to_vec(), looked: Vec::new(), outcome, begins, begun, ends, ended }
 }
 
 fn committed(from: u32, to: u32, seen: &[Seen]) -> Observed {
@@ -165,6 +166,32 @@ fn read_only_anomaly() {
     let all = |outcome| vec![deposit.clone(), withdraw.clone(), report(outcome)];
     assert_eq!(judge(text, all(Outcome::Committed), &last), [false, false, true]);
     assert_eq!(judge(text, all(Outcome::GaveUp), &last), [true; 3]);
+}
+
+/// Proves that what is looked at when a transaction commits is judged there: in a serial order beside the transaction's reads, and under
+/// snapshot isolation by the last commit before it. That goes for a transaction whose commit fails on grounds of it as well.
+#[test]
+fn looks_are_of_the_commit() {
+    let script = |look: &str| {
+        format!(
+            "row t[1] = 10\ntransaction a\n x = get t[1]\n {look} t[1]\n commit\n\
+            transaction b\n put t[1] = 20\n commit"
+        )
+    };
+    let judge_looks = |look: &str, outcome, looked: &[Option<i64>]| {
+        let seen = [value(10), Seen::Done];
+        let a = Observed { outcome, looked: looked.to_vec(), ..open(1, 4, Outcome::Committed, &seen) };
+        judge(&script(look), vec![a, committed(2, 3, &[Seen::Done])], &[(1, 20)])
+    };
+    let (both, committed, gave_up) = ([Some(10), Some(20)], Outcome::Committed, Outcome::GaveUp);
+    assert_eq!(judge_looks("look", committed, &both[..1]), [true, true, false], "the snapshot's value");
+    assert_eq!(judge_looks("look", committed, &both[1..]), [false, false, true], "the present's value");
+    assert_eq!(judge_looks("look", committed, &[]), [false; 3], "a look is missing");
+    assert_eq!(judge_looks("look", committed, &both), [false; 3], "a look too many");
+    assert_eq!(judge_looks("look", gave_up, &both[..1]), [false, false, true], "nothing has failed");
+    assert_eq!(judge_looks("refuse", gave_up, &both[..1]), [true; 3]);
+    assert_eq!(judge_looks("refuse", gave_up, &both[1..]), [false, false, true], "it does not fit the read");
+    assert_eq!(judge_looks("refuse", committed, &both[..1]), [false; 3], "it has failed");
 }
 
 /// Proves that two readers who see two writes in different orders (a long fork) are rejected by all.

@@ -61,6 +61,8 @@ fn mistakes_are_refused() {
         ("transaction a\n  commit; get t[1]", "2: a statement after the transaction's end"),
         ("transaction a\n  commit\ntransaction a", "3: there is a transaction a already"),
         ("transaction a readonly\n  delete t[1]\n  commit", "3: transaction a is read-only, and writes"),
+        ("transaction a readonly\n  look t[1]\n  commit", "3: transaction a is read-only, and writes"),
+        ("transaction a\n  insert t[1] = 1 else put", "2: `put` where `abort` is expected"),
         ("transaction a\n  jump t[1]", "2: there is no statement `jump`"),
         (
             "transaction a\n  x = most t[1]",

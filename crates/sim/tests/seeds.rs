@@ -52,7 +52,7 @@ fn workloads_have_names_and_histories() {
         let report = run(&SCHEMES[0], workload, &Settings::default());
         assert_eq!(report.histories == 1, workload.is_recorded(), "{report:?}");
     }
-    assert_eq!(WorkloadId::all().filter(|workload| workload.is_recorded()).count(), 8);
+    assert_eq!(WorkloadId::all().filter(|workload| workload.is_recorded()).count(), 9);
     assert_eq!(WorkloadId::named("no such workload"), None);
 }
 

@@ -5,7 +5,7 @@
 //! would close a circle gives way.
 
 use super::locking::{Locking, Meeting, OnConflict, Scope};
-use super::single::{Held, Single, Standing, Txn, record_of};
+use super::single::{Held, Single, Standing, Txn};
 use crate::memory::OutOfMemory;
 use crate::record::Record;
 
@@ -20,6 +20,9 @@ pub struct ByGraph;
 impl OnConflict for ByGraph {
     fn may_wait(env: Scope<'_, Self>, txn: &mut Txn, meeting: &Meeting) -> Result<bool, OutOfMemory> {
         if !meeting.is_first {
+            if meeting.wanted.alone {
+                txn.keep_out(meeting.wanted.record, meeting.lock); // another one may have let them in
+            }
             return Ok(true); // it is in the graph
         }
         let entries = txn.accesses.entries.iter();
@@ -27,7 +30,7 @@ impl OnConflict for ByGraph {
         let standing = env.shared.graph.wait(txn.member.place(), meeting.wanted, held)?;
         txn.is_in_graph = true;
         if standing == Standing::Waits && meeting.wanted.alone {
-            record_of(meeting.wanted.record).await_shares(meeting.lock);
+            txn.keep_out(meeting.wanted.record, meeting.lock);
         }
         Ok(standing == Standing::Waits)
     }

@@ -14,7 +14,7 @@ use super::single::{
     Access, CommitStage, Content, Held, Policy, Single, Txn, Wanted, holder_of_lock, read_committed,
     record_of,
 };
-use super::{Abort, Declared, Env, Intent, Refused};
+use super::{Abort, Declared, Env, Holder, Intent, Refused};
 use crate::memory::OutOfMemory;
 use crate::profile::Activity;
 use crate::record::{Record, Timestamp};
@@ -159,7 +159,10 @@ impl<W: OnConflict> Policy for Locking<W> {
 
     unsafe fn lock(env: Scope<'_, W>, txn: &mut Txn, record: *const Record) -> Result<Option<bool>, Refused> {
         if let Lock::Held(lock) = lock_alone(env, txn, record)? {
-            let holder = holder_of_lock(lock).and_then(|tag| env.shared.holder(tag));
+            let holder = match holder_of_lock(lock) {
+                Some(tag) => env.shared.holder(tag),
+                None => Some(Holder::SHARERS),
+            };
             return Err(holder.map_or(Refused::Abort(Abort::WriteConflict), Refused::Held));
         }
         if txn.is_in_graph && !W::has_got(env, txn, record)? {

@@ -248,7 +248,7 @@ pub struct Changed<'c> {
     pub value: Option<&'c [u8]>,
 }
 
-/// Another transaction that has locked or written a row.
+/// Another transaction that has locked or written a row; or those that share its lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Holder {
     /// Names it among all that have been in its place.
@@ -257,6 +257,29 @@ pub struct Holder {
     pub place: u32,
     /// It is committing: that is over soon, and is no reason to sleep.
     pub is_ending: bool,
+}
+
+impl Holder {
+    /// The transactions that share a row's lock. The lock counts them and does not say which they are, so they are waited for as
+    /// one, at a place that no transaction has.
+    pub const SHARERS: Holder = Holder { id: 0, place: u32::MAX, is_ending: false };
+
+    /// It is [`SHARERS`](Self::SHARERS).
+    #[inline]
+    pub fn is_shared(self) -> bool {
+        self.place == Holder::SHARERS.place
+    }
+}
+
+/// What a caller would wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InTheWay {
+    /// Nothing: it can go on.
+    Nothing,
+    /// Transactions of other threads, or workers.
+    Others,
+    /// A transaction of the calling thread among them, which cannot end while the thread waits.
+    Own,
 }
 
 /// The record that an operation has found, and how to find it again.
@@ -352,8 +375,8 @@ pub unsafe trait ConcurrencyControl: Sized + Send + Sync + 'static {
     fn open(records: Arc<Slab>, memory: Arc<Memory>, partitions: u32) -> Self::Shared;
     /// What a transaction that began now would have for its snapshot's timestamp.
     fn now(shared: &Self::Shared) -> u64;
-    /// No transaction that is open or begins later has a lesser snapshot.
-    fn oldest(shared: &Self::Shared) -> u64;
+    /// What a caller has to wait for that goes on when no transaction that is open or begins later has a lesser snapshot than `at`.
+    fn in_the_way(shared: &Self::Shared, at: u64) -> InTheWay;
     /// Lets time go on. Transactions with a snapshot that is no less than what this returns have begun after the call
     /// did, and have seen what was done before it.
     fn advance(shared: &Self::Shared) -> u64;
@@ -389,19 +412,21 @@ pub unsafe trait ConcurrencyControl: Sized + Send + Sync + 'static {
     }
     /// What `Waits` knows the transactions of this place by.
     fn place(txn: &Self::Txn) -> u32;
-    /// The open transaction is one that a person or another program drives, since `now_ns` of the engine's clock.
+    /// The transaction, which is open or about to begin, is one that a person or another program drives, since `now_ns` of the engine's
+    /// clock, and the calling thread's. (Before its first beginning this does nothing.)
     fn set_interactive(shared: &Self::Shared, txn: &Self::Txn, now_ns: u64);
     /// Since when the transaction at `place` is open, if it is interactive.
     fn interactive_since(shared: &Self::Shared, place: u32) -> Option<u64>;
     /// The transaction at `place`, if it is still the one that was a row's holder, will tell `Waits` when it ends. A
     /// caller that is going to wait calls this, then looks at the row once more: the holder may have ended before.
     fn await_end(shared: &Self::Shared, place: u32);
-    /// The open transaction that has written or locked the record last, unless it is this one.
+    /// The open transaction that has written or locked the record last, unless it is this one; [`Holder::SHARERS`] if others share
+    /// its lock.
     ///
     /// # Safety
     /// As `access`.
     unsafe fn holder(shared: &Self::Shared, txn: &Self::Txn, record: *const Record) -> Option<Holder>;
-    /// Whether that transaction is still open.
+    /// Whether that transaction, which is not [`Holder::SHARERS`], is still open.
     fn is_open(shared: &Self::Shared, holder: Holder) -> bool;
     /// The transaction has written or locked the record.
     ///
@@ -626,6 +651,12 @@ pub unsafe trait ConcurrencyControl: Sized + Send + Sync + 'static {
         txn: &mut Self::Txn,
         s: &mut S,
     ) -> Option<Result<u64, Abort>>;
+    /// Where the decision that has been refused last, or still waits, has met a row that another open transaction has locked or written. The
+    /// key's bytes are valid until the transaction does anything else.
+    fn obstacle(txn: &Self::Txn) -> Option<Target> {
+        let _ = txn;
+        None
+    }
     /// A prepared transaction does not finish now, as the log has no room for what it has changed. Returns true if the
     /// scheme has taken the decision back, for it would hold latches meanwhile: then `prepare` has to be called again.
     /// Otherwise the transaction stays prepared.

@@ -7,8 +7,8 @@
 //!   order is strict. (Two commits may have one time; then neither has overwritten what the other has read or written.)
 //! - Which keys there are in a range is not known as of an earlier time. So a transaction that has gone through one, or has
 //!   found no value under a key, commits no earlier than the clock is at its end; and one that brings a key in draws a time
-//!   of its own. Of the two one finds the other: what comes is latched before its time is drawn, and ranges are gone
-//!   through after theirs is known.
+//!   of its own. Of the two one finds the other: what comes is latched before its time is drawn, and whether
+//!   ranges are as they were is found out after theirs is known.
 //! - The time until which a record's value holds lies in a word of its own, in the place of short values. It is raised first, and
 //!   then it is looked whether the record is latched; a commit latches first, and then looks at that time.
 

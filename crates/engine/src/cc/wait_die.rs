@@ -8,7 +8,7 @@
 
 use super::Declared;
 use super::locking::{Locking, Meeting, OnConflict, Scope};
-use super::single::{Single, Txn, holder_of_lock, is_older, oldest_of, record_of, shares_of};
+use super::single::{Single, Txn, holder_of_lock, is_older, oldest_of, shares_of};
 use crate::memory::OutOfMemory;
 
 /// Two-phase locking in which older transactions wait: serializable; one that meets the lock of an older one is run again.
@@ -38,7 +38,7 @@ impl OnConflict for ByAge {
             false => shares_of(lock) == 0 || is_older(txn.age, oldest_of(lock)),
         };
         if is_oldest && meeting.wanted.alone {
-            record_of(meeting.wanted.record).await_shares(lock);
+            txn.keep_out(meeting.wanted.record, lock);
         }
         Ok(is_oldest)
     }

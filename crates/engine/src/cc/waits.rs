@@ -11,6 +11,14 @@
 //! `ended` if it is set. Whichever of the two is first, the other one sees it. So a transaction that is named as a holder
 //! has not called `ended` since: it is open, or is about to call it and waits for nothing.
 //!
+//! # Shared locks
+//! The lock of a row that transactions share counts them and does not name them. They are a holder of their own
+//! ([`Holder::SHARERS`]), whose place no transaction has: it waits for nothing, so no cycle goes through it. (The schemes that share
+//! locks see to it that no cycle closes by way of one: see `ConcurrencyControl::may_queue`.) While any row has this holder,
+//! `shares_awaited` is set, and a transaction that gives a share back calls `unshared`. A waiter sets it before it looks at the
+//! row once more, and a transaction looks at it after it has given its share back: both sequentially consistent, so that one sees the
+//! other.
+//!
 //! # Invariants, whenever the lock is free
 //! - A queue is not empty.
 //! - The first of a queue's entries that still wants the row has its turn, or the queue names a holder.
@@ -23,9 +31,10 @@
 //! last edge of a cycle finds it. A row can be taken by a transaction that was not in its queue, since plain writes do
 //! not ask; then the cycle is found by the first of the queue, or by the next one that joins it, without being in it.
 
+use super::Holder;
 use crate::memory::{Kind, Memory, OutOfMemory};
 use crate::record::RecordId;
-use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::sync::{Mutex, MutexGuard, lock};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -47,6 +56,8 @@ pub struct Waits {
     waiting: AtomicUsize,
     /// The first deadline: a hint likewise.
     first_deadline_ns: AtomicU64,
+    /// Some row is waited for that transactions share.
+    shares_awaited: AtomicBool,
     memory: Arc<Memory>,
 }
 
@@ -271,6 +282,7 @@ impl Waits {
             state: Mutex::default(),
             waiting: AtomicUsize::new(0),
             first_deadline_ns: AtomicU64::new(NEVER),
+            shares_awaited: AtomicBool::new(false),
             memory,
         }
     }
@@ -421,6 +433,32 @@ impl Waits {
         self.unlock(state, woken);
     }
 
+    /// A waiter is about to look whether transactions share the row that it waits for. Called within `is_held` of `join` or `stay`.
+    #[cold]
+    pub(crate) fn await_shares(&self) {
+        self.shares_awaited.store(true, Ordering::SeqCst); // before the row is looked at: see the head of the module
+    }
+
+    /// A transaction that has just given a share of a row's lock back is to call `unshared`.
+    #[inline(always)]
+    pub(in crate::cc) fn are_shares_awaited(&self) -> bool {
+        self.shares_awaited.load(Ordering::SeqCst) // after the share was given back: see the head of the module
+    }
+
+    /// A row may be free of those that share its lock, or can be shared again: the first in its queue looks.
+    #[cold]
+    pub(in crate::cc) fn unshared(&self, row: RecordId) {
+        let mut state = lock(&self.state);
+        let mut woken = Woken::new();
+        if state.held.contains(&(Holder::SHARERS.place, row)) {
+            state.set_holder(row, None);
+            if let Some(queue) = state.rows.get_mut(&row) {
+                queue.turn(&mut woken);
+            }
+        }
+        self.unlock(state, woken);
+    }
+
     /// The first moment at which a wait is over; `None`: none has an end.
     #[inline]
     pub fn first_deadline_ns(&self) -> Option<u64> {
@@ -458,6 +496,10 @@ impl Waits {
     fn unlock(&self, state: MutexGuard<'_, State>, woken: Woken) {
         let first = state.deadlines.first().map_or(NEVER, |(at, ..)| *at);
         self.first_deadline_ns.store(first, Ordering::Relaxed);
+        if self.shares_awaited.load(Ordering::Relaxed) {
+            let mut shared = state.held.range((Holder::SHARERS.place, RecordId(0))..);
+            self.shares_awaited.store(shared.next().is_some(), Ordering::SeqCst);
+        }
         drop(state);
         woken.into_iter().for_each(Waker::wake);
     }
@@ -624,6 +666,46 @@ mod tests {
         assert_eq!(look(first), WaitStage::Turn);
     }
 
+    /// Proves that those that wait for a row which transactions share have their turns when a share is given back, that the flag is set as
+    /// long as there are such, and that they wait until their time is over otherwise.
+    #[test]
+    fn shared_rows() {
+        let waits = waits();
+        let shared = Some(Holder::SHARERS.place);
+        let join = |place, deadline| {
+            let is_shared = || {
+                waits.await_shares();
+                true
+            };
+            waits.join(ROW, place, shared, deadline, is_shared).expect("no cycle")
+        };
+        let look = |ticket| waits.look(ticket, Waker::noop());
+        assert!(!waits.are_shares_awaited());
+        let (first, second) = (join(2, NEVER), join(3, 100));
+        assert!(waits.are_shares_awaited());
+        waits.unshared(RecordId(8));
+        assert_eq!([first, second].map(look), [WaitStage::Waiting; 2]);
+        waits.unshared(ROW);
+        assert_eq!([first, second].map(look), [WaitStage::Turn, WaitStage::Waiting]);
+        let is_shared = || {
+            waits.await_shares();
+            true
+        };
+        assert_eq!(waits.stay(first, Holder::SHARERS.place, is_shared), WaitStage::Waiting);
+        waits.expire(100);
+        assert_eq!([first, second].map(look), [WaitStage::Waiting, WaitStage::Expired]);
+        waits.leave(second);
+        assert!(waits.are_shares_awaited());
+        waits.leave(first);
+        assert!(!waits.is_any() && !waits.are_shares_awaited());
+        // One that finds it free by then has its turn at once, and leaves no flag.
+        let free = waits.join(ROW, 2, shared, NEVER, || {
+            waits.await_shares();
+            false
+        });
+        assert_eq!((look(free.expect("no cycle")), waits.are_shares_awaited()), (WaitStage::Turn, false));
+    }
+
     /// Proves that a wait that the account has no room for does not begin.
     #[test]
     fn accounts() {
@@ -633,5 +715,51 @@ mod tests {
         assert_eq!(waits.join(ROW, 4, Some(1), NEVER, || true), Err(Refusal::OutOfMemory));
         waits.leave_all(2);
         assert!(waits.join(ROW, 4, Some(1), NEVER, || true).is_ok());
+    }
+}
+
+#[cfg(all(test, braid_shuttle))]
+mod shuttle_tests {
+    use super::*;
+    use crate::cc::models::{PLANTED_SCHEDULES_MAX, check, check_both};
+    use shuttle::scheduler::PctScheduler;
+    use shuttle::thread;
+
+    /// The last share of a row's lock is given back beside a transaction that joins the queue for it.
+    fn last_share<const LOOKS_FIRST: bool>() {
+        const ROW: RecordId = RecordId(7);
+        let waits = Arc::new(Waits::new(Memory::new(u64::MAX)));
+        let shares = Arc::new(AtomicU64::new(1));
+        let reader = thread::spawn({
+            let (waits, shares) = (waits.clone(), shares.clone());
+            move || {
+                let was_awaited = LOOKS_FIRST && waits.are_shares_awaited();
+                shares.store(0, Ordering::SeqCst);
+                if was_awaited || !LOOKS_FIRST && waits.are_shares_awaited() {
+                    waits.unshared(ROW);
+                }
+            }
+        });
+        let is_shared = || {
+            waits.await_shares();
+            shares.load(Ordering::SeqCst) > 0
+        };
+        let joined = waits.join(ROW, 2, Some(Holder::SHARERS.place), NEVER, is_shared);
+        reader.join().expect("its assertions hold");
+        let stage = waits.look(joined.expect("no cycle"), Waker::noop());
+        assert_eq!(stage, WaitStage::Turn, "the row is free, and the waiter sleeps");
+    }
+
+    /// Proves that a waiter has its turn, whenever the last share is given back.
+    #[test]
+    fn last_share_wakes() {
+        check_both(last_share::<false>);
+    }
+
+    /// Proves that the model notices a transaction that looks for waiters before it gives its share back.
+    #[test]
+    #[should_panic(expected = "the row is free, and the waiter sleeps")]
+    fn planted_look_before() {
+        check(PctScheduler::new(3, PLANTED_SCHEDULES_MAX), last_share::<true>);
     }
 }

@@ -74,8 +74,7 @@ impl<C: ConcurrencyControl> Database<C> {
     /// The table of this name, if there is one, by the bytes of its keys and values.
     pub fn raw_table(&self, name: &str) -> Option<RawTable> {
         let engine = self.engine();
-        let tables = engine.all_tables();
-        let table = tables.into_iter().find(|table| table.description().is_of(name))?;
+        let table = engine.table_named(name)?;
         _ = table.index.partitioning().say(None, engine.options.partitions); // if nothing has been said
         Some(RawTable::new(table, engine.id))
     }
@@ -99,7 +98,7 @@ impl<C: ConcurrencyControl> Database<C> {
 
     /// Copies the database to an empty directory, which is made if it is not there, while transactions go on. The copy
     /// has every transaction that had committed before this was called. Without a log ([`Durability::None`]) a
-    /// checkpoint is made for that.
+    /// checkpoint is made for that. In a closure that a worker runs it is [`Error::WouldDeadlock`].
     ///
     /// [`backup`](crate::tools::backup()) copies a database that another process has open.
     ///
@@ -123,6 +122,7 @@ impl<C: ConcurrencyControl> Database<C> {
     pub fn backup(&self, path: impl AsRef<Path>) -> Result<Backup> {
         let durable = self.0.durable.as_ref().ok_or(Error::InMemory)?;
         self.0.engine.check_open()?;
+        self.0.engine.check_outside()?;
         self.backup_to(durable, &FileStorage::create(path.as_ref())?)
     }
 
@@ -162,8 +162,7 @@ pub fn salvage<C: ConcurrencyControl>(
 ) -> Result<Salvage> {
     let mut done = Salvager { from, engine: to.engine(), options, progress }.run()?;
     for salvaged in &mut done.tables {
-        let tables = to.engine().all_tables();
-        let table = tables.into_iter().find(|table| table.description().is_of(&salvaged.name));
+        let table = to.engine().table_named(&salvaged.name);
         let table = table.ok_or_else(|| Error::NoTable { table: salvaged.name.clone() })?;
         for index in std::mem::take(&mut salvaged.indexes) {
             match to.keep_index(table, &index, None) {

@@ -5,6 +5,7 @@ use crate::cc::ConcurrencyControl;
 use crate::durable::LogFiles;
 use crate::error::{Error, Result};
 use crate::feed::{self, ChangedTable, Changes, Source, Tables};
+use crate::kernel::Inside;
 use crate::wal::ChangePosition;
 use std::sync::Arc;
 
@@ -96,7 +97,11 @@ impl<C: ConcurrencyControl> Database<C> {
         self.0.engine.check_open()?;
         let LogFiles { database, generation, durable: known, end } = durable.log_files();
         let log = match engine.log.get() {
-            Some(log) => feed::Log::Live { writer: log.writer.clone(), is_stepped: log.is_stepped },
+            Some(log) => {
+                let (is_stepped, id) = (log.is_stepped, engine.id); // stepped by the caller, nobody can wait for it
+                let would_deadlock = Box::new(move || is_stepped || Inside::is_here(id));
+                feed::Log::Live { writer: log.writer.clone(), would_deadlock }
+            }
             None if engine.is_read_only() => feed::Log::Still { durable: known, end },
             None => return Err(Error::NoLog),
         };

@@ -45,9 +45,10 @@ impl<C: ConcurrencyControl> Database<C> {
     pub fn shutdown(&self) -> Result<()> {
         let owner = &*self.0;
         let is_file_thread = owner.durable.as_ref().is_some_and(Durable::is_here);
-        if owner.executor.is_served_here() || is_file_thread {
+        if is_file_thread {
             return Err(Error::WouldDeadlock);
         }
+        owner.engine.check_outside()?;
         owner.close(true)
     }
 

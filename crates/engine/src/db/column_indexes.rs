@@ -115,6 +115,7 @@ impl<C: ConcurrencyControl> Database<C> {
             leading_bits: None,
             extract: column_extractor(columns.clone()),
             columns: Some(columns),
+            function: None,
             projection: None,
         };
         let change = |_: &TableKind, description: &mut Description| {
@@ -160,12 +161,10 @@ impl<C: ConcurrencyControl> Database<C> {
     /// [`Error::NoTable`] or [`Error::NoIndex`] if there is none.
     ///
     /// Its entries are deleted by the calling thread, when transactions have ended that are open, which is waited for up to a minute;
-    /// so this must not be called while the calling thread has a transaction open. Until the database is closed it counts among the 32 indexes
-    /// that a table can have.
+    /// where the calling thread has one open itself, or runs this in a closure as a worker, it is [`Error::WouldDeadlock`] at once.
     pub fn drop_index(&self, table: &str, index: &str) -> Result<()> {
         let engine = self.engine();
-        let tables = engine.all_tables();
-        let found = tables.into_iter().find(|found| found.description().is_of(table));
+        let found = engine.table_named(table);
         let found = found.ok_or_else(|| Error::NoTable { table: table.into() })?;
         drop_index(engine, found, index, self.note())?;
         event!(INFO, TABLE, "index dropped", database = engine.id, table = table, index = index);

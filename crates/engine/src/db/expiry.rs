@@ -8,11 +8,14 @@
 use super::Database;
 use crate::cc::{ConcurrencyControl, Serializable};
 use crate::error::{Error, Result};
-use crate::kernel::Engine;
+use crate::kernel::{Engine, guarded};
 use crate::options::Durability;
-use crate::table::{Index, Key, Table, Value, decode_whole};
-use crate::txn::{Txn, run_calls};
+use crate::table::{Function, Index, Key, Table, Value, decode_whole};
+use crate::txn::{Transaction, Txn, run_calls};
+use std::cell::Cell;
 use std::fmt;
+use std::future::Ready;
+use std::ops::AsyncFn;
 use std::sync::{Arc, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -24,6 +27,10 @@ const MOMENT_BYTES: usize = size_of::<u64>();
 
 /// When a row expires, in nanoseconds since 1970 (UTC).
 type ExpiresNs<K, V> = dyn for<'v> Fn(&K, <V as Value>::View<'v>) -> Option<u64> + Send + Sync;
+
+/// What is done with each row that is deleted, where that is nothing.
+pub(super) type Alone<K, V, C> =
+    for<'t, 'k> fn(&'t Txn<C>, &'k K, <V as Value>::View<'t>) -> Ready<Result<()>>;
 
 /// Which rows of a table expire, and when; made by [`Database::expiry`]. Clones are handles to the same.
 ///
@@ -61,7 +68,11 @@ impl<C: ConcurrencyControl> Database<C> {
     /// the clock; and no transaction of the calling thread may be open. Errors are those of `index`, and
     /// [`Error::ReadOnly`] for a database that was opened to be read.
     ///
-    /// Nothing is deleted by this: see [`Expiry::sweep`] and [`Expiry::sweep_every`].
+    /// Declared again by the same function, it is the expiry that there is. Another function is [`Error::IndexMismatch`], as far as it can
+    /// be told: by its type. Each closure in the program's text has a type of its own; what it has captured, and which of several functions a
+    /// function pointer points to, does not show, and must make no difference.
+    ///
+    /// Nothing is deleted by this: see [`Expiry::sweep`], [`Expiry::sweep_with`] and [`Expiry::sweep_every`].
     ///
     /// ```
     /// use braiddb::{Database, Options, Table};
@@ -91,10 +102,12 @@ impl<C: ConcurrencyControl> Database<C> {
         if self.engine().is_read_only() {
             return Err(Error::ReadOnly); // nothing can be deleted
         }
+        let function = Function::of(&expires_at);
         let expires_ns: Arc<ExpiresNs<K, V>> =
             Arc::new(move |key, value| expires_at(key, value).and_then(unix_ns));
         let of_index = expires_ns.clone();
-        let index = self.index(table, name, move |key, value| of_index(key, value))?;
+        let index =
+            self.declare(table, name, (false, None, Some(function)), move |key, value| of_index(key, value))?;
         Ok(Expiry { engine: Arc::downgrade(self.engine()), table, index, expires_ns })
     }
 }
@@ -115,6 +128,8 @@ pub(super) struct Pass {
     /// Rows of the next transaction.
     rows: usize,
     pub(super) is_over: bool,
+    /// The first error of what was to be done with a row, which has stayed.
+    pub(super) failure: Option<Error>,
 }
 
 impl<K: Key, V: Value + ?Sized, C: ConcurrencyControl> Expiry<K, V, C> {
@@ -127,16 +142,65 @@ impl<K: Key, V: Value + ?Sized, C: ConcurrencyControl> Expiry<K, V, C> {
     /// back, which are swept again. At [the limit of memory](crate::Options::memory_limit_bytes) it goes on, as deletes do.
     /// Under [`HStore`](crate::HStore) each of its transactions takes all partitions, and the sweep ends where they are others'.
     ///
-    /// Do not call it while the calling thread has a transaction open: the rows of that one are others'. [`Error::Closed`] after the
-    /// database has been closed; and what a transaction that deletes a row can be answered, but no conflict. What was deleted before an
-    /// error stays so.
+    /// Do not call it while the calling thread has a transaction open: the rows of that one are others'. In a closure that a worker runs it
+    /// is [`Error::WouldDeadlock`]. [`Error::Closed`] after the database has been closed; [`Error::Panicked`] if the function of the expiry,
+    /// or the decoding of a row, panics; and what a transaction that deletes a row can be answered, but no conflict. What was deleted before
+    /// an error stays so.
     pub fn sweep(&self, rows_max: u64) -> Result<u64> {
+        self.sweep_by(rows_max, None::<&Alone<K, V, C>>)
+    }
+
+    /// As [`sweep`](Self::sweep), and calls `with` for each row, in the transaction that deletes it and just before it does: so what hangs on
+    /// the row goes along, or what follows from its expiry is written, in one commit. `with` is given the transaction, and the row's key and
+    /// value. It may await operations of the transaction alone (else it is [`Error::WouldWait`]), and is called again if the
+    /// transaction has to be run again.
+    ///
+    /// A row for which `with` fails or panics stays, and what `with` has written for it is undone; a panic is [`Error::Panicked`]. The sweep
+    /// goes on with the other rows, and returns the first such error when it is through, or has deleted `rows_max`. A conflict is no such
+    /// error: the row is passed over, as one that others use.
+    ///
+    /// ```
+    /// # use braiddb::{Database, Options, Table};
+    /// # use std::time::{Duration, UNIX_EPOCH};
+    /// # let db = Database::in_memory(Options { workers: 0, ..Options::default() })?;
+    /// let sessions: Table<u64, u64> = db.table("sessions")?; // until when they last, in seconds
+    /// let carts: Table<(u64, u32), str> = db.table("carts")?; // by session and number: what is in the cart
+    /// let expiry = db.expiry(sessions, "sessions by expiry", |_, lasts_until_s| {
+    ///     UNIX_EPOCH.checked_add(Duration::from_secs(lasts_until_s))
+    /// })?;
+    /// db.transact(|tx| {
+    ///     tx.put(sessions, 7, 1_000_000_000)?;
+    ///     tx.put(carts, (7, 1), "apples")
+    /// })?;
+    /// let swept = expiry.sweep_with(1000, async |tx, &session, _| {
+    ///     let mut cart = tx.scan(carts, (session, 0)..=(session, u32::MAX));
+    ///     while let Some((item, _)) = cart.next().await? {
+    ///         tx.delete(carts, item).await?;
+    ///     }
+    ///     Ok(())
+    /// })?;
+    /// assert_eq!(swept, 1);
+    /// assert!(!db.transact(|tx| tx.contains(carts, (7, 1)))?);
+    /// # Ok::<(), braiddb::Error>(())
+    /// ```
+    pub fn sweep_with<F>(&self, rows_max: u64, with: F) -> Result<u64>
+    where
+        F: for<'t> AsyncFn(&'t Txn<C>, &K, V::View<'t>) -> Result<()>,
+    {
+        self.sweep_by(rows_max, Some(&with))
+    }
+
+    fn sweep_by<F>(&self, rows_max: u64, with: Option<&F>) -> Result<u64>
+    where
+        F: for<'t> AsyncFn(&'t Txn<C>, &K, V::View<'t>) -> Result<()>,
+    {
+        self.upgraded()?.check_outside()?;
         let mut pass = self.begin()?;
         let mut deleted = 0;
         while deleted < rows_max && !pass.is_over {
-            deleted += self.step(&self.upgraded()?, &mut pass, rows_max - deleted)?;
+            deleted += self.step(&self.upgraded()?, &mut pass, rows_max - deleted, with)?;
         }
-        Ok(deleted)
+        pass.failure.map_or(Ok(deleted), Err)
     }
 
     pub(super) fn upgraded(&self) -> Result<Arc<Engine<C>>> {
@@ -150,30 +214,46 @@ impl<K: Key, V: Value + ?Sized, C: ConcurrencyControl> Expiry<K, V, C> {
         Some((engine.id, name))
     }
 
+    fn table_name(&self) -> String {
+        self.shown().map_or_else(String::new, |shown| shown.1)
+    }
+
     pub(super) fn begin(&self) -> Result<Pass> {
         let until_ns = self.upgraded()?.clock.unix_ns();
-        Ok(Pass { until_ns, behind: None, rows: ROWS, is_over: false })
+        Ok(Pass { until_ns, behind: None, rows: ROWS, is_over: false, failure: None })
     }
 
     /// The next transaction of a pass; returns how many rows it has deleted. Each one that deletes none is followed by a smaller one, or
     /// has brought the pass further.
-    pub(super) fn step(&self, engine: &Arc<Engine<C>>, pass: &mut Pass, rows_max: u64) -> Result<u64> {
+    pub(super) fn step<F>(
+        &self,
+        engine: &Arc<Engine<C>>,
+        pass: &mut Pass,
+        rows_max: u64,
+        with: Option<&F>,
+    ) -> Result<u64>
+    where
+        F: for<'t> AsyncFn(&'t Txn<C>, &K, V::View<'t>) -> Result<()>,
+    {
         let rows = pass.rows.min(usize::try_from(rows_max).unwrap_or(usize::MAX));
         debug_assert!(rows > 0 && !pass.is_over);
-        let mut entries = Vec::new();
-        let swept = run_calls(
-            engine,
-            |transaction| {
-                if engine.options.durability == Durability::Sync {
-                    transaction.set_durability(Durability::Async)?;
-                }
-                transaction.with(async |txn| {
-                    entries = self.expired(txn, pass, rows).await?;
-                    self.delete(txn, &entries, pass.until_ns).await
-                })
-            },
-            0,
-        );
+        let (mut entries, is_with) = (Vec::new(), Cell::new(false));
+        let of_row = || match is_with.get() {
+            true => format!("what a sweep of the table {:?} does with a row", self.table_name()),
+            false => {
+                format!("the function of the expiry of the table {:?}, or decoding a row", self.table_name())
+            }
+        };
+        let sweep = |transaction: &Transaction<C>| {
+            if engine.options.durability == Durability::Sync {
+                transaction.set_durability(Durability::Async)?;
+            }
+            transaction.with(async |txn| {
+                entries = self.expired(txn, pass, rows).await?;
+                self.delete(txn, &entries, pass.until_ns, with, &is_with).await
+            })
+        };
+        let swept = guarded(of_row, || run_calls(engine, sweep, 0));
         let is_conflict = matches!(swept, Err(Error::Conflict | Error::Deadlock(_)));
         let deleted = match swept {
             // The partitions are others', whatever the row.
@@ -181,12 +261,16 @@ impl<K: Key, V: Value + ?Sized, C: ConcurrencyControl> Expiry<K, V, C> {
                 pass.is_over = true;
                 return Ok(0);
             }
-            // By itself each row may find room, or be the one that others have.
-            Err(error) if rows > 1 && (is_conflict || is_too_much(&error)) => {
+            // By itself each row may find room, or be the one that others have, or with which nothing can be done.
+            Err(error) if rows > 1 && (is_conflict || is_with.get() || is_too_much(&error)) => {
                 pass.rows = 1;
                 return Ok(0);
             }
             Err(_) if is_conflict => 0,
+            Err(error) if is_with.get() => {
+                pass.failure.get_or_insert(error);
+                0
+            }
             swept => swept?,
         };
         pass.is_over = entries.len() < rows;
@@ -206,15 +290,35 @@ impl<K: Key, V: Value + ?Sized, C: ConcurrencyControl> Expiry<K, V, C> {
         Ok(keys)
     }
 
-    /// Deletes those of the rows that have expired by what they are in this transaction.
-    async fn delete(&self, txn: &Txn<C>, entries: &[Vec<u8>], until_ns: u64) -> Result<u64> {
+    /// Deletes those of the rows that have expired by what they are in this transaction. `is_with`: `with` has been called, and has not
+    /// returned that all is well.
+    async fn delete<F>(
+        &self,
+        txn: &Txn<C>,
+        entries: &[Vec<u8>],
+        until_ns: u64,
+        with: Option<&F>,
+        is_with: &Cell<bool>,
+    ) -> Result<u64>
+    where
+        F: for<'t> AsyncFn(&'t Txn<C>, &K, V::View<'t>) -> Result<()>,
+    {
         let mut deleted = 0;
         for entry in entries {
             let key = decode_whole::<K>(&entry[MOMENT_BYTES..])?;
             let Some(value) = txn.get(self.table, &key).for_write().await? else { continue };
-            if (self.expires_ns)(&key, value).is_some_and(|expires_ns| expires_ns <= until_ns) {
-                deleted += u64::from(txn.delete(self.table, &key).await?);
+            if (self.expires_ns)(&key, value).is_none_or(|expires_ns| expires_ns > until_ns) {
+                continue;
             }
+            if let Some(with) = with
+                && let Some(value) = txn.get(self.table, &key).await?
+            {
+                is_with.set(true);
+                with(txn, &key, value).await?;
+                is_with.set(false);
+            }
+            // (It may have deleted the row.)
+            deleted += u64::from(txn.delete(self.table, &key).await? || with.is_some());
         }
         Ok(deleted)
     }

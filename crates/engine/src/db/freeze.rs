@@ -14,7 +14,8 @@ impl<C: ConcurrencyControl> Database<C> {
     ///
     /// Transactions that are open when a table is frozen have to end first, which is waited for up to a minute, while writes
     /// of the table are refused already; else it is [`Error::TableInUse`](crate::Error::TableInUse), and nothing has changed.
-    /// So this must not be called while the calling thread has a transaction open. A table is frozen in memory: when the
+    /// Where the calling thread has one of them open itself, or runs this in a closure as a worker, it is
+    /// [`Error::WouldDeadlock`](crate::Error::WouldDeadlock) at once, and nothing has changed. A table is frozen in memory: when the
     /// database is opened again,
     /// it can be written.
     ///
@@ -46,6 +47,7 @@ impl<C: ConcurrencyControl> Database<C> {
     fn change_allowed(&self, table: &TableInner, allowed: Allowed) -> Result<()> {
         let engine = self.engine();
         engine.check_open()?;
+        engine.check_may_wait()?;
         let _one_at_a_time = engine.freezing.lock().unwrap_or_else(PoisonError::into_inner);
         table.check_usable()?; // (Clearing it has been waited for.)
         let before = table.allowed();
@@ -66,6 +68,14 @@ mod tests {
     use crate::error::Error;
     use crate::options::Options;
     use crate::table::Table;
+    use crate::txn::Transaction;
+
+    /// The transaction belongs to another thread from now on.
+    fn elsewhere(tx: Transaction) -> Transaction {
+        std::thread::scope(|scope| {
+            scope.spawn(|| tx.with(async |_| Ok(())).map(|()| tx)).join().unwrap().unwrap()
+        })
+    }
 
     /// A transaction that stays open keeps a table from being frozen, and from being thawed, and the table is as it was.
     #[test]
@@ -74,12 +84,14 @@ mod tests {
         let t: Table<u64, u64> = db.table("t").unwrap();
         let writer = db.begin().unwrap();
         writer.put(t, 1, 1).unwrap();
+        let writer = elsewhere(writer);
         assert!(matches!(db.freeze(t), Err(Error::TableInUse { table }) if table == "t"));
         writer.put(t, 2, 2).unwrap();
         writer.commit().unwrap();
         db.freeze(t).unwrap();
         let reader = db.begin().unwrap();
         assert_eq!(reader.get(t, 2).unwrap(), Some(2));
+        let reader = elsewhere(reader);
         assert!(matches!(db.thaw(t), Err(Error::TableInUse { .. })));
         assert!(matches!(reader.put(t, 1, 2), Err(Error::Frozen { .. })));
         reader.commit().unwrap();

@@ -4,7 +4,7 @@ use super::{Database, check_leading_bits};
 use crate::cc::ConcurrencyControl;
 use crate::error::Result;
 use crate::secondary::{Declared, extractor, open_index};
-use crate::table::{Index, Key, Table, Value};
+use crate::table::{Function, Index, Key, Table, Value};
 
 impl<C: ConcurrencyControl> Database<C> {
     /// An index of a table: its rows in the order of what `extract` makes of them; those it makes nothing of are left
@@ -15,8 +15,10 @@ impl<C: ConcurrencyControl> Database<C> {
     /// An index by a function is not stored ([`index_on`](Self::index_on) declares one by columns, which is): it is declared each time that
     /// the database is opened, and built there and then. The
     /// table can be in use meanwhile; transactions that are open when an index is declared have to end first, which
-    /// is waited for up to a minute. So this must not be called while the calling thread has a transaction open. If
-    /// the index cannot be built, that is an error, and there is no such index.
+    /// is waited for up to a minute. Where the calling thread has one open itself, or runs this in a closure as a worker, it is
+    /// [`Error::WouldDeadlock`](crate::Error::WouldDeadlock) at once. If
+    /// the index cannot be built, that is an error, and there is no such index; so it is if `extract` panics
+    /// ([`Error::Panicked`](crate::Error::Panicked)).
     ///
     /// Declared again with keys of the same type, it is the index that there is. `extract` must answer the same for
     /// the same row, always and in every declaration. If it does not, what is found by the index may be wrong, and a row
@@ -54,7 +56,7 @@ impl<C: ConcurrencyControl> Database<C> {
         name: &str,
         extract: impl for<'v> Fn(&K, V::View<'v>) -> Option<I> + Send + Sync + 'static,
     ) -> Result<Index<I, K, V>> {
-        self.declare(table, name, false, None, extract)
+        self.declare(table, name, (false, None, None), extract)
     }
 
     /// As [`index`](Self::index), but no two rows may have the same key: a write that would make two is
@@ -66,7 +68,7 @@ impl<C: ConcurrencyControl> Database<C> {
         name: &str,
         extract: impl for<'v> Fn(&K, V::View<'v>) -> Option<I> + Send + Sync + 'static,
     ) -> Result<Index<I, K, V>> {
-        self.declare(table, name, true, None, extract)
+        self.declare(table, name, (true, None, None), extract)
     }
 
     /// As [`index`](Self::index), with entries in partitions by the leading bits of their keys, as those of a
@@ -79,7 +81,7 @@ impl<C: ConcurrencyControl> Database<C> {
         leading_bits: u32,
         extract: impl for<'v> Fn(&K, V::View<'v>) -> Option<I> + Send + Sync + 'static,
     ) -> Result<Index<I, K, V>> {
-        self.declare(table, name, false, Some(leading_bits), extract)
+        self.declare(table, name, (false, Some(leading_bits), None), extract)
     }
 
     /// The same of a [`unique_index`](Self::unique_index).
@@ -90,15 +92,15 @@ impl<C: ConcurrencyControl> Database<C> {
         leading_bits: u32,
         extract: impl for<'v> Fn(&K, V::View<'v>) -> Option<I> + Send + Sync + 'static,
     ) -> Result<Index<I, K, V>> {
-        self.declare(table, name, true, Some(leading_bits), extract)
+        self.declare(table, name, (true, Some(leading_bits), None), extract)
     }
 
-    fn declare<I: Key, K: Key, V: Value + ?Sized>(
+    /// Whether it is unique, the leading bits that say to which partition entries belong, and which function the name stands for.
+    pub(super) fn declare<I: Key, K: Key, V: Value + ?Sized>(
         &self,
         table: Table<K, V>,
         name: &str,
-        is_unique: bool,
-        leading_bits: Option<u32>,
+        (is_unique, leading_bits, function): (bool, Option<u32>, Option<Function>),
         extract: impl for<'v> Fn(&K, V::View<'v>) -> Option<I> + Send + Sync + 'static,
     ) -> Result<Index<I, K, V>> {
         leading_bits.map_or(Ok(()), check_leading_bits)?;
@@ -111,6 +113,7 @@ impl<C: ConcurrencyControl> Database<C> {
             leading_bits,
             extract: extractor::<I, K, V>(is_unique, extract),
             columns: None,
+            function,
             projection: None,
         };
         open_index(engine, table, declared, || Ok(())).map(|index| Index::new(index, engine.id))

@@ -37,7 +37,7 @@ use crate::exec::{
     self, BatchSize, BatchTask, Executor, Fate, Hint, Job, Submission, Task, TaskError, WorkerOptions,
     pin_within_mask,
 };
-use crate::kernel::{Engine, Request, open_table};
+use crate::kernel::{Engine, Inside, Request, open_table};
 use crate::metrics::{Clock, Event, Statistics, SystemClock};
 use crate::ops::TxnState;
 use crate::options::Options;
@@ -174,6 +174,7 @@ impl<C: ConcurrencyControl> Database<C> {
                     pin_within_mask(i);
                 }
                 let options = worker_options(&engine.options);
+                let _inside = Inside::of(engine.id);
                 served.serve(i, WorkerHost::new::<OnMiss>(&engine), OnMiss, options);
             };
             match thread::Builder::new().name(format!("braid worker {i}")).spawn(life) {

@@ -233,12 +233,13 @@ impl<C: ConcurrencyControl> Database<C> {
     /// Transactions go on meanwhile. (Checkpoints are also made by themselves, see [`Options`].) Nothing happens
     /// in a database in memory; one that was opened to be read answers [`Error::ReadOnly`].
     /// Where the disk does not answer for as long as [`Options::log_wait_ms`], the error says so, and the checkpoint goes on when it
-    /// does.
+    /// does. In a closure that a worker runs it is [`Error::WouldDeadlock`].
     pub fn checkpoint(&self) -> Result<()> {
         if self.0.engine.is_read_only() {
             return Err(Error::ReadOnly);
         }
         self.0.engine.check_open()?;
+        self.0.engine.check_outside()?;
         self.0.durable.as_ref().map_or(Ok(()), Durable::checkpoint)
     }
 

@@ -15,7 +15,7 @@ impl<C: ConcurrencyControl> Database<C> {
     /// been written since the last refresh, the slower it is.
     ///
     /// As an [index](Self::index), a projection is not stored: it is declared each time that the database is opened, and no
-    /// transaction of the calling thread may be open then. Declared again with the same columns and options, it is the projection that there
+    /// transaction of the calling thread may be open then ([`Error::WouldDeadlock`](crate::Error::WouldDeadlock)). Declared again with the same columns and options, it is the projection that there
     /// is. `make` looks at the row alone. It lasts as long as the database; a
     /// table has up to 32 indexes and projections together, each with a name of its own; [`Error::NoOrder`](crate::Error::NoOrder) if the table
     /// has no order of keys; other errors are those of `index`.

@@ -4,7 +4,7 @@ use super::Database;
 use crate::cc::ConcurrencyControl;
 use crate::error::{Error, MalformedRow, Result};
 use crate::events::{IS_ON, event, ms, text};
-use crate::kernel::{Which, describe_table};
+use crate::kernel::{Which, describe_table, guarded};
 use crate::table::{Definitions, Description, Key, OwnedField, Table, TableInner, TableKind, Value};
 use crate::txn::{RawTable, TableKeys, Txn, clear_table, drop_table};
 use std::ops::Bound;
@@ -44,10 +44,11 @@ impl<C: ConcurrencyControl> Database<C> {
     /// all of them are there, or none.
     ///
     /// Transactions that are open have to end first, which is waited for up to a minute; else it is [`Error::TableInUse`], and nothing has
-    /// changed. So this must not be called while the calling thread has a transaction open. (Without a log, a checkpoint that is being
+    /// changed. Where the calling thread has one open itself, or runs this in a closure as a worker, it is [`Error::WouldDeadlock`] at
+    /// once, and nothing has changed. A frozen table is [`Error::Frozen`]. (Without a log, a checkpoint that is being
     /// made is such a transaction.) Meanwhile and until this returns, transactions that use the table meet conflicts, and are run
     /// again. Rows are deleted from memory one after the other, by the calling thread; then transactions have to end that have begun since. If that
-    /// fails, transactions that use the table are answered [`Error::NotCleared`] until this has been called again.
+    /// fails, or the function of an index panics ([`Error::Panicked`]), transactions that use the table are answered [`Error::NotCleared`] until this has been called again.
     ///
     /// ```
     /// # use braiddb::{Database, Options, Table};
@@ -61,7 +62,8 @@ impl<C: ConcurrencyControl> Database<C> {
     pub fn clear<K: Key, V: Value + ?Sized>(&self, table: Table<K, V>) -> Result<()> {
         // (Not by `inner`, which refuses a table that was cleared in part.)
         let table = table.of_database(self.engine().id)?;
-        clear_table(self.engine(), table, self.note())?;
+        let of_indexes = || format!("the function of an index of the table {:?}", table.name());
+        guarded(of_indexes, || clear_table(self.engine(), table, self.note()))?;
         event!(INFO, TABLE, "table cleared", database = self.engine().id, table = text(table.name()));
         Ok(())
     }
@@ -70,9 +72,10 @@ impl<C: ConcurrencyControl> Database<C> {
     /// [`Error::TableDropped`] from now on, and another table can be made under its name. [`Error::NoTable`] if there is none. If its
     /// rows cannot be deleted, for want of memory, that is an error, and they take memory until the database is closed; but the table is gone.
     ///
-    /// The number of a table is not given again: what is known of one that was dropped takes a few kilobytes of memory until the database
-    /// is closed, with a hash index or a [front](crate::Front) the room that these have grown to, and some bytes of each checkpoint. Where
-    /// tables come and go all the time, clear them.
+    /// The number of a table is not given again, for records of the log and handles from before know the table by it. Nothing looks at a table
+    /// that was dropped, but what handles lead to takes about a kilobyte of memory until the database
+    /// is closed, with a hash index or a [front](crate::Front) the room that these have grown to; and some bytes of each checkpoint, as long
+    /// as the log goes back to before the drop.
     ///
     /// ```
     /// # use braiddb::{Database, Error, Options, Table};
@@ -86,9 +89,7 @@ impl<C: ConcurrencyControl> Database<C> {
     /// # Ok::<(), braiddb::Error>(())
     /// ```
     pub fn drop_table(&self, name: &str) -> Result<()> {
-        let tables = self.engine().all_tables();
-        let found = tables.into_iter().find(|table| table.description().is_of(name));
-        let table = found.ok_or_else(|| Error::NoTable { table: name.into() })?;
+        let table = self.engine().table_named(name).ok_or_else(|| Error::NoTable { table: name.into() })?;
         drop_table(self.engine(), table, name, self.note())?;
         event!(INFO, TABLE, "table dropped", database = self.engine().id, table = name);
         Ok(())
@@ -128,9 +129,11 @@ impl<C: ConcurrencyControl> Database<C> {
     /// versions.
     ///
     /// Works on the calling thread, in transactions of a few hundred rows, while other transactions go on. It may be
-    /// interrupted and called again at any time: each row says its version. When it returns, and no handle of the table with an earlier
+    /// interrupted and called again at any time: each row says its version. In a closure that a worker runs it is
+    /// [`Error::WouldDeadlock`]. If decoding or upgrading a value panics, it is [`Error::Panicked`], and no row has changed halfway. When it returns, and no handle of the table with an earlier
     /// type is in use, all rows are of the newest version, and the catalog no longer asks for the others.
     pub fn migrate<K: Key, V: OwnedField>(&self, table: Table<K, V>) -> Result<u64> {
+        self.engine().check_outside()?;
         let inner = table.inner(self.engine().id)?;
         let raw = RawTable::new(inner, self.engine().id);
         let (mut rewritten, mut from) = (0, Some(Bound::Unbounded));
@@ -214,6 +217,15 @@ impl<C: ConcurrencyControl> Database<C> {
 
 /// The bytes that this value has in the newest version of its type, unless it is of that.
 fn renewed<V: OwnedField>(table: &TableInner, key: &[u8], bytes: &[u8]) -> Result<Option<Vec<u8>>> {
+    let of_values = || format!("decoding or upgrading a value of the table {:?}", table.name());
+    guarded(of_values, || renewed_by_program::<V>(table, key, bytes))
+}
+
+fn renewed_by_program<V: OwnedField>(
+    table: &TableInner,
+    key: &[u8],
+    bytes: &[u8],
+) -> Result<Option<Vec<u8>>> {
     let in_row = |error: Error| error.in_row(|| Some(Box::new(MalformedRow::new(&table.name(), key))));
     if V::is_newest(bytes).map_err(in_row)? {
         return Ok(None);

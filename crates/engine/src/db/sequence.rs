@@ -17,7 +17,8 @@ const BLOCK: u64 = 1024;
 /// Ascending numbers, for keys of new rows; made by [`Database::sequence`].
 ///
 /// Numbers are reserved in blocks of 1024, by a transaction of its own for each block, so [`next`](Self::next) costs a lock that
-/// is held for a moment. What is left of a block when the program ends is never given out: there are gaps.
+/// is held for a moment. What is left of a block when the program ends is not given out any more: there are gaps. (After a crash it may be,
+/// as [`next`](Self::next) says.)
 ///
 /// ```
 /// # use braiddb::{Database, Options, Table};
@@ -55,8 +56,8 @@ impl<C: ConcurrencyControl> Database<C> {
 }
 
 impl<K: Key, C: ConcurrencyControl> Sequence<K, C> {
-    /// The next number. No other call gets it, of any thread, as long as the row is there; after a crash none that a transaction has used which
-    /// is durable is given out again. Leave the row to the sequence: one that keeps it locked keeps all callers waiting.
+    /// The next number. No other call gets it, of any thread, as long as the row is there. After a crash, or a kill, no number is given out
+    /// again that a durable transaction has used; one that was given out and used by nothing durable may be. Leave the row to the sequence: one that keeps it locked keeps all callers waiting.
     ///
     /// Once in 1024 calls it runs a transaction on the calling thread, outside of any other one: a closure that is undone does not give its
     /// number back. Under [`HStore`](crate::HStore) call it before the transaction that uses the number, not within: that one's

@@ -1,6 +1,6 @@
 //! The thread that deletes expired rows.
 
-use super::expiry::Expiry;
+use super::expiry::{Alone, Expiry};
 use crate::cc::ConcurrencyControl;
 use crate::error::{Error, Result};
 use crate::events::{event, text};
@@ -8,7 +8,9 @@ use crate::exec::quietly;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Background, Condvar, Mutex, lock, wait_timeout};
 use crate::table::{Key, Value};
+use crate::txn::Txn;
 use std::fmt;
+use std::ops::AsyncFn;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -68,20 +70,40 @@ impl<K: Key + 'static, V: Value + ?Sized + 'static, C: ConcurrencyControl> Expir
     /// # Ok::<(), braiddb::Error>(())
     /// ```
     pub fn sweep_every(&self, interval: Duration) -> Result<Sweeper> {
+        self.sweep_every_by(interval, None::<Alone<K, V, C>>)
+    }
+
+    /// As [`sweep_every`](Self::sweep_every), and calls `with` for each row, in the transaction that deletes it: see
+    /// [`sweep_with`](Self::sweep_with). A row for which it fails stays, and is tried again each time; the last error is
+    /// [`Sweeper::take_error`]'s.
+    pub fn sweep_every_with<F>(&self, interval: Duration, with: F) -> Result<Sweeper>
+    where
+        F: for<'t> AsyncFn(&'t Txn<C>, &K, V::View<'t>) -> Result<()> + Send + 'static,
+    {
+        self.sweep_every_by(interval, Some(with))
+    }
+
+    fn sweep_every_by<F>(&self, interval: Duration, with: Option<F>) -> Result<Sweeper>
+    where
+        F: for<'t> AsyncFn(&'t Txn<C>, &K, V::View<'t>) -> Result<()> + Send + 'static,
+    {
         self.upgraded()?;
         let shared = Arc::new(Shared::default());
         let (expiry, of_thread) = (self.clone(), shared.clone());
-        let life = move || expiry.run(interval.max(INTERVAL_MIN), &of_thread);
+        let life = move || expiry.run(interval.max(INTERVAL_MIN), &of_thread, with.as_ref());
         let spawned = Background::spawn("braid sweeper", life);
         let thread = spawned.map_err(|error| Error::NoThread { reason: error.to_string() })?;
         Ok(Sweeper { shared, thread })
     }
 
-    fn run(&self, interval: Duration, shared: &Shared) {
+    fn run<F>(&self, interval: Duration, shared: &Shared, with: Option<&F>)
+    where
+        F: for<'t> AsyncFn(&'t Txn<C>, &K, V::View<'t>) -> Result<()>,
+    {
         let mut has_failed = false;
         loop {
             let (mut outcome, deleted_before) = (Ok(()), shared.deleted.load(Ordering::Relaxed));
-            if let Err(message) = quietly(|| outcome = self.pass(shared)) {
+            if let Err(message) = quietly(|| outcome = self.pass(shared, with)) {
                 outcome = Err(Error::Panicked(message));
             }
             let deleted = shared.deleted.load(Ordering::Relaxed) - deleted_before;
@@ -125,12 +147,15 @@ impl<K: Key + 'static, V: Value + ?Sized + 'static, C: ConcurrencyControl> Expir
     }
 
     /// Deletes all that has expired by now.
-    fn pass(&self, shared: &Shared) -> Result<()> {
+    fn pass<F>(&self, shared: &Shared, with: Option<&F>) -> Result<()>
+    where
+        F: for<'t> AsyncFn(&'t Txn<C>, &K, V::View<'t>) -> Result<()>,
+    {
         let mut pass = self.begin()?;
         while !pass.is_over {
             let engine = self.upgraded()?;
             let began_ns = engine.clock.now_ns();
-            let deleted = self.step(&engine, &mut pass, u64::MAX)?;
+            let deleted = self.step(&engine, &mut pass, u64::MAX, with)?;
             shared.deleted.fetch_add(deleted, Ordering::Relaxed); // a number, and nothing behind it
             let took_ns = engine.clock.now_ns().saturating_sub(began_ns);
             drop(engine);
@@ -139,7 +164,7 @@ impl<K: Key + 'static, V: Value + ?Sized + 'static, C: ConcurrencyControl> Expir
                 break;
             }
         }
-        Ok(())
+        pass.failure.map_or(Ok(()), Err)
     }
 
     /// Returns false if the thread is to end.

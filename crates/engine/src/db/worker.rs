@@ -4,11 +4,12 @@ use super::known;
 use crate::cc::{ConcurrencyControl, Serializable};
 use crate::error::{Error, Result};
 use crate::exec::{self, BatchSize, Hint, NotSpawned, Refill, Sleep, Spawned, Step, WakeFd, WorkerProgress};
+use crate::kernel::Inside;
 use crate::ops::TxnState;
 use crate::suspend::{OnMiss, Suspend};
 use crate::txn::{Closure, Each, Txn, WorkerHost, run_in_turn, run_to_commit};
 use std::fmt;
-use std::ops::{AsyncFn, AsyncFnMut};
+use std::ops::{AsyncFn, AsyncFnMut, Deref, DerefMut};
 
 /// A worker of the calling thread's own: for a stream of transactions ([`run_each`](Self::run_each) and the other `run`s), whose
 /// closures may borrow from the caller; or for transactions that are [spawned](Self::spawn) among the thread's other work. Closures
@@ -40,7 +41,32 @@ impl<C: ConcurrencyControl, S: Suspend> fmt::Debug for Worker<C, S> {
     }
 }
 
+/// A worker while it runs, on a thread that knows it.
+struct Running<'w, C: ConcurrencyControl, S: Suspend> {
+    inner: &'w mut exec::Worker<WorkerHost<C>, S>,
+    _inside: Inside,
+}
+
+impl<C: ConcurrencyControl, S: Suspend> Deref for Running<'_, C, S> {
+    type Target = exec::Worker<WorkerHost<C>, S>;
+
+    fn deref(&self) -> &Self::Target {
+        self.inner
+    }
+}
+
+impl<C: ConcurrencyControl, S: Suspend> DerefMut for Running<'_, C, S> {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        self.inner
+    }
+}
+
 impl<C: ConcurrencyControl, S: Suspend> Worker<C, S> {
+    fn inside(&mut self) -> Running<'_, C, S> {
+        let engine = self.inner.host().context().engine.id;
+        Running { inner: &mut self.inner, _inside: Inside::of(engine) }
+    }
+
     /// One closure over a stream of inputs, a transaction each; results go to `sink` as transactions
     /// end. No queue, no type erasure, no allocation.
     pub fn run_each<I, R>(
@@ -50,7 +76,7 @@ impl<C: ConcurrencyControl, S: Suspend> Worker<C, S> {
         mut sink: impl FnMut(Result<R>),
     ) {
         let (mut inputs, closure, retries_max) = (inputs.into_iter(), &closure, self.retries_max);
-        self.inner.stream(
+        self.inside().stream(
             |txn| inputs.next().map(|input| run_to_commit(txn, Each(closure, input), retries_max)),
             |result, fate| sink(known(result, fate)),
         );
@@ -86,7 +112,7 @@ impl<C: ConcurrencyControl, S: Suspend> Worker<C, S> {
         mut sink: impl FnMut(Result<R>),
     ) {
         let (closure, retries_max) = (&closure, self.retries_max);
-        self.inner.stream_hinted(
+        self.inside().stream_hinted(
             inputs.into_iter(),
             hint,
             |txn, input| run_to_commit(txn, Each(closure, input), retries_max),
@@ -100,7 +126,7 @@ impl<C: ConcurrencyControl, S: Suspend> Worker<C, S> {
         F: AsyncFnMut(&Txn<C>) -> Result<R>,
     {
         let (mut closures, retries_max) = (closures.into_iter(), self.retries_max);
-        self.inner.stream(
+        self.inside().stream(
             |txn| closures.next().map(|closure| run_to_commit(txn, Closure(closure), retries_max)),
             |result, fate| sink(known(result, fate)),
         );
@@ -190,12 +216,12 @@ impl<C: ConcurrencyControl, S: Suspend> Worker<C, S> {
 
     /// Looks at one open transaction, as the policy picks: the unit that a scheduler outside deals in.
     pub fn step(&mut self) -> Step {
-        self.inner.attended(exec::Worker::step)
+        self.inside().attended(exec::Worker::step)
     }
 
     /// Looks at every open transaction once; returns true if one of them moved.
     pub fn round(&mut self) -> bool {
-        self.inner.attended(exec::Worker::round)
+        self.inside().attended(exec::Worker::round)
     }
 
     /// Goes round until nothing moves, `rounds_max` times at most: so that a thread with sockets of its own comes back to
@@ -223,7 +249,7 @@ impl<C: ConcurrencyControl, S: Suspend> Worker<C, S> {
     /// # Ok::<(), braiddb::Error>(())
     /// ```
     pub fn run_rounds(&mut self, rounds_max: u32) -> WorkerProgress {
-        self.inner.attended(|worker| worker.run_rounds(rounds_max))
+        self.inside().attended(|worker| worker.run_rounds(rounds_max))
     }
 
     /// The file descriptor that wakes the calling thread for the worker, to be waited for together with sockets: see
@@ -280,18 +306,18 @@ impl<C: ConcurrencyControl, S: Suspend> Worker<C, S> {
     /// # Ok::<(), braiddb::Error>(())
     /// ```
     pub fn prepare_to_sleep(&mut self) -> Sleep {
-        self.inner.attended(exec::Worker::prepare_to_sleep)
+        self.inside().attended(exec::Worker::prepare_to_sleep)
     }
 
     /// Cleans up a bounded amount; returns true if there is more to do.
     pub fn maintain(&mut self) -> bool {
-        self.inner.attended(exec::Worker::maintain)
+        self.inside().attended(exec::Worker::maintain)
     }
 
     /// Drops a spawned transaction: it is undone, or if it waits for a place, never begins. Returns false if it has ended
     /// or is about to commit.
     pub fn cancel(&mut self, spawned: Spawned) -> bool {
-        self.inner.attended(|worker| worker.cancel(spawned))
+        self.inside().attended(|worker| worker.cancel(spawned))
     }
 
     /// Transactions that have ended, and whose results are held back until it is known that they last.

@@ -25,6 +25,7 @@ use crate::storage::{Operation, Storage};
 use crate::table::{Description, IndexColumn, IndexInfo, TableInner, TableKind, TableState};
 use crate::txn::Transaction;
 use crate::wal::{DatabaseId, Expected, Lsn, Writer};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// So often it is asked whether every operation has ended that was in flight when the checkpoint began. With the time
@@ -64,7 +65,7 @@ pub(super) struct Checkpointer<C: ConcurrencyControl> {
     current: Option<Current<C>>,
     /// Of each table the ranges that have been changed since the newest checkpoint that counts, as far as a later one,
     /// which failed, had asked; empty if none has failed.
-    pending: Vec<Vec<bool>>,
+    pending: BTreeMap<u32, Vec<bool>>,
     /// No number below is used again, also if its files are gone.
     number_next: u64,
     /// A sync of the directory has failed: which names there are nobody knows.
@@ -120,7 +121,7 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
             kept,
             base_lsn,
             current: None,
-            pending: Vec::new(),
+            pending: BTreeMap::new(),
             number_next: 0,
             has_lost_names: false,
         }
@@ -216,9 +217,9 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
     /// itself.
     fn changed_bytes(&self) -> (u64, u64) {
         let Some(last) = self.kept.last() else { return (0, 0) };
-        let tables = self.engine.all_tables();
         let (mut changed, mut written) = (0, 0);
-        for (table, entry) in tables.iter().zip(&last.tables) {
+        for table in self.engine.all_tables() {
+            let Some(entry) = self.before(table.number()) else { continue };
             let marked = table.touched().marked(&entry.bounds());
             for (range, is_marked) in entry.ranges.iter().zip(marked) {
                 changed += if is_marked { range.file.bytes } else { 0 };
@@ -408,7 +409,8 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
         current.snapshot = snapshot?;
         let tables: Vec<&TableInner> = described.iter().map(|(table, _)| *table).collect();
         current.changed = self.changed(&tables);
-        self.pending.clone_from(&current.changed);
+        let numbers = tables.iter().map(|table| table.number());
+        self.pending = numbers.zip(current.changed.iter().cloned()).collect();
         let entry = |(table, description): &(&TableInner, Description)| TableEntry {
             table: entry(table.number(), &table.kind, description),
             ranges: Vec::new(),
@@ -422,7 +424,7 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
     fn changed(&self, tables: &[&TableInner]) -> Vec<Vec<bool>> {
         let changed = |table: &&TableInner| {
             let before = self.before(table.number());
-            let pending = self.pending.get(table.number() as usize).map(Vec::as_slice);
+            let pending = self.pending.get(&table.number()).map(Vec::as_slice);
             let changed = self.steps.take(table, &bounds(before), pending);
             if before.is_none() || self.log.is_none() { vec![true] } else { changed }
         };
@@ -431,7 +433,9 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
 
     /// A table as the newest checkpoint has it.
     fn before(&self, table: u32) -> Option<&TableEntry> {
-        self.kept.last()?.tables.get(table as usize)
+        let tables = &self.kept.last()?.tables;
+        let at = tables.binary_search_by_key(&table, |entry| entry.table.number).ok()?;
+        Some(&tables[at])
     }
 
     fn snapshot(&self) -> Result<Transaction<C>> {
@@ -493,7 +497,8 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
                 &own
             }
         };
-        let table = self.engine.all_tables()[current.at];
+        let table =
+            self.engine.table(entry.table.number).expect("the log goes back to before the checkpoint");
         rows.write_run(&to, snapshot, table)
     }
 

@@ -4,6 +4,7 @@ use crate::checkpoint;
 use crate::error::{Error, Result};
 use crate::storage::{Holder, LockGuard, OpenMode, Operation, Storage};
 use crate::wal::{self, Gap};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io::ErrorKind;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -74,30 +75,32 @@ pub(crate) fn holder() -> Holder {
     Holder::this_process(now_s)
 }
 
-/// Which tables there are, as the catalog's records make them, one after the other.
+/// Which tables there are, by their numbers, as the catalog's records make them, one after the other.
 #[derive(Debug, Default)]
-pub(super) struct Catalog(Vec<checkpoint::CatalogEntry>);
+pub(super) struct Catalog(BTreeMap<u32, checkpoint::CatalogEntry>);
 
 impl Catalog {
-    /// Notes a table, or what is said of one anew; returns false if another one is in its place.
-    pub(super) fn add(&mut self, entry: checkpoint::CatalogEntry) -> bool {
-        if let Some(existing) = self.0.get_mut(entry.number as usize) {
+    /// Notes a table, or what is said of one anew; returns false if another one is in its place. `has_gaps`: a checkpoint says so, which
+    /// leaves out tables that were dropped long before.
+    pub(super) fn add(&mut self, entry: checkpoint::CatalogEntry, has_gaps: bool) -> bool {
+        if let Some(existing) = self.0.get_mut(&entry.number) {
             let is_same = existing.is_of_same_table(&entry);
             if is_same {
                 *existing = entry;
             }
             return is_same;
         }
-        let is_free = entry.is_dropped || !self.0.iter().any(|other| other.is_of(&entry.name));
-        let is_next = entry.number as usize == self.0.len() && is_free;
+        let is_free = entry.is_dropped || !self.0.values().any(|other| other.is_of(&entry.name));
+        let next = self.0.last_key_value().map_or(0, |(number, _)| number + 1);
+        let is_next = is_free && (entry.number == next || has_gaps && entry.number > next);
         if is_next {
-            self.0.push(entry);
+            self.0.insert(entry.number, entry);
         }
         is_next
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.0.len()
+    pub(super) fn has(&self, number: u32) -> bool {
+        self.0.contains_key(&number)
     }
 }
 
@@ -105,9 +108,13 @@ impl Catalog {
 pub(super) fn check_record(catalog: &mut Catalog, record: &wal::Record<'_>) -> Result<(), &'static str> {
     if let Some(bytes) = record.catalog() {
         let entry = checkpoint::CatalogEntry::decode(bytes).ok_or("the record is no table")?;
-        return if catalog.add(entry) { Ok(()) } else { Err("the record makes a table that cannot be") };
+        return if catalog.add(entry, false) {
+            Ok(())
+        } else {
+            Err("the record makes a table that cannot be")
+        };
     }
-    match record.changes().all(|change| (change.table as usize) < catalog.len()) {
+    match record.changes().all(|change| catalog.has(change.table)) {
         true => Ok(()),
         false => Err("the record changes a table that is not there"),
     }

@@ -6,7 +6,7 @@ use super::load::Blocks;
 use super::steps::{LogFrom, Steps};
 use super::{Cut, checkpointer, damage, mark};
 use crate::cc::ConcurrencyControl;
-use crate::checkpoint::{self, Block, CatalogEntry, Closed, Manifest};
+use crate::checkpoint::{self, Block, CatalogEntry, Closed, Manifest, TableEntry};
 use crate::error::{Error, Result};
 use crate::events::{event, ms, text};
 use crate::kernel::{Engine, restore_table};
@@ -240,9 +240,10 @@ impl<'r, 'p> Recoverer<'r, 'p> {
     fn load<C: ConcurrencyControl>(&self, engine: &Arc<Engine<C>>, number: u64) -> Result<(Manifest, u64)> {
         let manifest = self.read(number)?;
         for entry in &manifest.tables {
-            create(engine, &entry.table)?;
+            create(engine, &entry.table, true)?;
         }
-        let tables = engine.all_tables();
+        let table_of = |entry: &TableEntry| engine.table(entry.table.number).expect("made just now");
+        let tables: Vec<_> = manifest.tables.iter().map(table_of).collect();
         let of_table = manifest.tables.iter().zip(&tables);
         let restorer = Restorer::new(engine)?;
         for (entry, table) in of_table.clone() {
@@ -290,7 +291,8 @@ impl<'r, 'p> Recoverer<'r, 'p> {
         let done = AtomicU64::new(0);
         let progress = |changes: usize| self.show(RecoveryStage::Log, &done, changes as u64, None);
         replay(engine, threads(engine), &progress, |feed| {
-            let mut tables = engine.all_tables();
+            // By number: each change asks.
+            let mut tables: Vec<Option<&TableInner>> = Vec::new();
             read = Some(self.steps.replay(&self.log_from(start_lsn), &mut |record| {
                 if self.steps.is_behind(record, self.until) {
                     reached = Some(record.lsn);
@@ -298,14 +300,13 @@ impl<'r, 'p> Recoverer<'r, 'p> {
                 }
                 if let Some(entry) = record.catalog() {
                     let entry = CatalogEntry::decode(entry).ok_or_else(|| damaged(record, "no table"))?;
-                    create(engine, &entry)?;
-                    tables = engine.all_tables();
+                    create(engine, &entry, false)?;
                     if entry.is_emptied() && self.steps.empties() {
                         feed.settle()?;
-                        Restorer::new(engine)?.empty(tables[entry.number as usize])?;
+                        Restorer::new(engine)?.empty(engine.table(entry.number).expect("made just now"))?;
                     }
                 } else {
-                    apply(feed, &tables, record)?;
+                    apply(feed, engine, &mut tables, record)?;
                     transactions += 1;
                 }
                 timestamp = timestamp.max(record.commit_timestamp);
@@ -345,9 +346,9 @@ fn threads<C: ConcurrencyControl>(engine: &Engine<C>) -> usize {
 }
 
 /// Makes a table that there was, unless the checkpoint has it already.
-fn create<C: ConcurrencyControl>(engine: &Engine<C>, entry: &CatalogEntry) -> Result<()> {
+fn create<C: ConcurrencyControl>(engine: &Engine<C>, entry: &CatalogEntry, has_gaps: bool) -> Result<()> {
     let (kind, description) = checkpointer::kind(entry)?;
-    if restore_table(engine, entry.number, kind, description)? {
+    if restore_table(engine, entry.number, kind, description, has_gaps)? {
         return Ok(());
     }
     Err(Error::CatalogDamaged { table: entry.name.clone(), number: entry.number })
@@ -355,12 +356,21 @@ fn create<C: ConcurrencyControl>(engine: &Engine<C>, entry: &CatalogEntry) -> Re
 
 fn apply<'t, C: ConcurrencyControl>(
     feed: &mut Feed<'t, '_, C>,
-    tables: &[&'t TableInner],
+    engine: &'t Engine<C>,
+    known: &mut Vec<Option<&'t TableInner>>,
     record: &Record<'_>,
 ) -> Result<()> {
     for change in record.changes() {
-        let table =
-            tables.get(change.table as usize).ok_or_else(|| damaged(record, "a change of no table"))?;
+        let at = change.table as usize;
+        let table = match known.get(at).copied().flatten() {
+            Some(table) => table,
+            None => {
+                let table =
+                    engine.table(change.table).ok_or_else(|| damaged(record, "a change of no table"))?;
+                known.resize(known.len().max(at + 1), None);
+                *known[at].insert(table)
+            }
+        };
         feed.push(table, change.key, change.value, record.commit_timestamp)?;
     }
     Ok(())

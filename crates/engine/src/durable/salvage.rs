@@ -129,7 +129,7 @@ struct Salvaging<'s, C: ConcurrencyControl> {
 
 impl<'s, C: ConcurrencyControl> Salvager<'s, C> {
     pub(crate) fn run(self) -> Result<Salvage> {
-        if !self.engine.all_tables().is_empty() {
+        if self.engine.has_had_tables() {
             return Err(Error::NotEmpty);
         }
         let _lock = lock_to_read(self.from)?;

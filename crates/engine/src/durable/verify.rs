@@ -404,7 +404,7 @@ fn replay(
 ) -> Result<Tail> {
     let mut catalog = Catalog::default();
     for entry in over.iter().flat_map(|manifest| &manifest.tables) {
-        if !catalog.add(entry.table.clone()) {
+        if !catalog.add(entry.table.clone(), true) {
             let (table, number) = (entry.table.name.clone(), entry.table.number);
             return Err(Error::CatalogDamaged { table, number });
         }

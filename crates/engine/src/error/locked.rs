@@ -23,7 +23,7 @@ pub struct LockedRow {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LockHolder {
-    /// Tells it from others that were open at the time.
+    /// Tells it from others that were open at the time; 0 of [`HolderKind::Readers`].
     pub transaction: u64,
     /// What drives it.
     pub kind: HolderKind,
@@ -38,6 +38,8 @@ pub enum HolderKind {
     Worker,
     /// Whoever has begun it by `Database::begin`.
     Interactive,
+    /// Transactions that have read the row share its lock. The lock counts them, and does not say which they are.
+    Readers,
 }
 
 impl LockedRow {
@@ -75,6 +77,7 @@ impl fmt::Display for LockHolder {
         let kind = match self.kind {
             HolderKind::Worker => "a worker's",
             HolderKind::Interactive => "interactive",
+            HolderKind::Readers => return f.write_str("a transaction that has read it"),
         };
         write!(f, "{kind} transaction {:#x}", self.transaction)?;
         match self.open_for {

@@ -9,18 +9,14 @@ pub(crate) use loom::{
 pub(crate) use shuttle::{
     sync::Condvar,
     thread::{self, Thread},
-    thread_local,
 };
-#[cfg(braid_loom)] // no model has a worker
-pub(crate) use std::thread_local;
 #[cfg(not(any(braid_shuttle, braid_loom)))]
 pub(crate) use std::{
     sync::Condvar,
     thread::{self, Thread},
-    thread_local,
 };
 
-pub(crate) use crate::sync::{Mutex, MutexGuard, lock};
+pub(crate) use crate::sync::{Mutex, MutexGuard, lock, thread_local};
 use std::sync::PoisonError;
 use std::time::Duration;
 

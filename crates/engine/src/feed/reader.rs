@@ -31,8 +31,8 @@ pub(crate) struct Source {
 
 /// How a log goes on.
 pub(crate) enum Log {
-    /// It is written. `is_stepped`: by the caller, so that nobody can wait for it.
-    Live { writer: Writer, is_stepped: bool },
+    /// It is written. `would_deadlock`: the calling thread must not wait for it.
+    Live { writer: Writer, would_deadlock: Box<dyn Fn() -> bool + Send + Sync> },
     /// It is only read, and durable for certain up to here; it ends at `end`.
     Still { durable: Lsn, end: Lsn },
 }
@@ -174,11 +174,11 @@ impl Changes {
                 return Ok(Some(next));
             }
             let place = self.follower.place().0;
-            let Log::Live { writer, is_stepped } = &self.source.log else { return Ok(None) };
+            let Log::Live { writer, would_deadlock } = &self.source.log else { return Ok(None) };
             if place >= limit {
                 return Ok(None);
             }
-            if *is_stepped {
+            if would_deadlock() {
                 return Err(Error::WouldDeadlock);
             }
             // (What has become durable may be a record of the time alone.)

@@ -2,6 +2,7 @@
 
 use crate::checkpoint::CatalogEntry;
 use crate::table::Description;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// A table whose rows have changed, or that has itself.
@@ -49,32 +50,37 @@ pub(super) enum TableChange {
 /// All tables by their numbers, as they are at some place in the log. Transactions that were given out share the list.
 #[derive(Clone, Debug)]
 pub(crate) struct Tables {
-    list: Arc<Vec<Arc<ChangedTable>>>,
+    list: Arc<BTreeMap<u32, Arc<ChangedTable>>>,
+    /// No table has had this number yet.
+    next: u32,
+    /// The table that was dropped last: nothing tells of it any more, but what was given out then.
+    gone: Option<u32>,
     /// About what they take in memory.
     bytes: usize,
 }
 
 impl Tables {
-    /// These, in the order of their numbers.
+    /// These, the last table among them, if there ever was one.
     pub(crate) fn new(tables: impl Iterator<Item = ChangedTable>) -> Tables {
-        let list: Vec<_> = tables.map(Arc::new).collect();
-        debug_assert!(list.iter().enumerate().all(|(at, table)| table.number as usize == at));
-        let bytes = list.iter().map(|table| table.bytes()).sum();
-        Tables { list: Arc::new(list), bytes }
+        let list: BTreeMap<_, _> = tables.map(|table| (table.number, Arc::new(table))).collect();
+        let bytes = list.values().map(|table| table.bytes()).sum();
+        let next = list.last_key_value().map_or(0, |(number, _)| number + 1);
+        Tables { list: Arc::new(list), next, gone: None, bytes }
     }
 
     pub(super) fn get(&self, number: u32) -> Option<&Arc<ChangedTable>> {
-        self.list.get(number as usize)
+        self.list.get(&number)
     }
 
     /// Takes note of what the log says of a table, and says what has changed. None: it cannot be.
     pub(super) fn note(&mut self, entry: &CatalogEntry) -> Option<Vec<TableChange>> {
-        let at = entry.number as usize;
-        if at > self.list.len() {
+        let known = self.list.get(&entry.number);
+        if known.is_none() && entry.number != self.next {
             return None;
         }
+        self.next = self.next.max(entry.number + 1);
         let table = ChangedTable::of_entry(entry);
-        let is_news = self.list.get(at).is_none_or(|known| **known != table);
+        let is_news = known.is_none_or(|known| **known != table);
         // (A record that says only that a table was cleared, or gone, has nothing else to tell. Any other one is told, also if the
         // reader has known it from the beginning.)
         let emptied = match (entry.is_dropped, entry.is_cleared) {
@@ -83,13 +89,12 @@ impl Tables {
             (false, false) => None,
         };
         let is_described = emptied.is_none() || (is_news && !entry.is_dropped);
+        let gone = std::mem::replace(&mut self.gone, entry.is_dropped.then_some(entry.number));
+        let gone = gone.filter(|gone| *gone != entry.number);
         self.bytes += table.bytes();
-        self.bytes -= self.list.get(at).map_or(0, |known| known.bytes());
         let list = Arc::make_mut(&mut self.list);
-        match list.get_mut(at) {
-            Some(known) => *known = Arc::new(table),
-            None => list.push(Arc::new(table)),
-        }
+        let before = [gone.and_then(|gone| list.remove(&gone)), list.insert(entry.number, Arc::new(table))];
+        self.bytes -= before.iter().flatten().map(|table| table.bytes()).sum::<usize>();
         Some(emptied.into_iter().chain(is_described.then_some(TableChange::Described)).collect())
     }
 

@@ -3,6 +3,7 @@
 //! One look tells calls on the way of every lookup whether the tree is of the default kind and alone: it is then compiled into
 //! them. All else is called, once for all schemes of concurrency control.
 
+use super::departed::Departed;
 use super::front::{Front, HashFront};
 use super::kinds::{Cursor, IndexKind, Tree, Walk};
 use super::touched::Touched;
@@ -41,6 +42,8 @@ pub struct TableIndex {
     partitioning: Partitioning,
     /// Places of removed records that only this index will name again.
     kept: Kept,
+    /// Keys that have left it under the eyes of older transactions.
+    departed: Departed,
     /// Which ranges of its keys were changed: noted when changes are logged. (Apart, as descents need the rest.)
     touched: Box<Touched>,
 }
@@ -56,8 +59,8 @@ impl TableIndex {
         };
         let is_plain = front.is_none() && matches!(tree, Tree::Masstree(_));
         let partitioning = Partitioning::default();
-        let (kept, touched) = (Kept::new(), Box::default());
-        Ok(TableIndex { tree, is_plain, front, fixed8, number, partitioning, kept, touched })
+        let (kept, departed, touched) = (Kept::new(), Departed::default(), Box::default());
+        Ok(TableIndex { tree, is_plain, front, fixed8, number, partitioning, kept, departed, touched })
     }
 
     /// Which kind it is.
@@ -78,6 +81,12 @@ impl TableIndex {
     /// Where the places of the table's removed records go, if they serve no other table.
     pub fn kept(&self) -> &Kept {
         &self.kept
+    }
+
+    /// Keys that have left it although a transaction is open that began before they were deleted.
+    #[inline(always)]
+    pub fn departed(&self) -> &Departed {
+        &self.departed
     }
 
     /// Which partition its keys belong to.

@@ -4,7 +4,6 @@ use super::engine::Engine;
 use crate::cc::ConcurrencyControl;
 use crate::error::{Error, Result};
 use crate::events::{event, text};
-use crate::sync::Fixed;
 use crate::table::{
     Allowed, Definitions, Description, TableInner, TableKind, TableState, joined_types, unlike,
 };
@@ -45,7 +44,7 @@ pub(crate) fn open_table<C: ConcurrencyControl, R>(
         definitions.joined(existing, is_raw).map_err(|disagreement| disagreement.of_table(name))
     };
     let mut tables = engine.tables.lock().expect("no panic while it is held");
-    if let Some(table) = tables.iter().find(|table| table.description().is_of(&description.name)) {
+    if let Some(table) = tables.find(&description.name) {
         if !is_chosen {
             kind.options = table.kind.options;
         }
@@ -66,7 +65,7 @@ pub(crate) fn open_table<C: ConcurrencyControl, R>(
         if description != existing && !engine.is_read_only() {
             table.indexes.learn(&description.name, &description)?;
             note(table.number(), &kind, &description)?;
-            *table.description() = description;
+            *table.description() = description; // its name and state are as they were
         }
         let (handle, number) = (handle(table), table.number());
         drop(tables);
@@ -74,12 +73,11 @@ pub(crate) fn open_table<C: ConcurrencyControl, R>(
         return Ok(handle);
     }
     description.definitions = joined(&[], &description.name)?;
-    let number = tables.len() as u32;
-    let table = Fixed::new(engine.new_table(number, kind, description.clone())?);
+    let number = tables.next();
+    let table = engine.new_table(number, kind, description.clone())?;
     partition(engine, &table, &description.name, leading_bits)?;
     note(number, &kind, &description)?;
-    let handle = handle(&table);
-    tables.push(table);
+    let handle = handle(tables.add(table));
     drop(tables);
     event!(INFO, TABLE, "table created", database = engine.id, table = text(engine.name_of(number)));
     Ok(handle)
@@ -100,21 +98,22 @@ pub(crate) fn describe_table<C: ConcurrencyControl>(
     change: impl FnOnce(&TableKind, &mut Description) -> Result<()>,
     note: impl FnOnce(u32, &TableKind, &Description) -> Result<()>,
 ) -> Result<()> {
-    let tables = engine.tables.lock().expect("no panic while it is held");
-    let find = |name: &str| tables.iter().find(|table| table.description().is_of(name));
+    let mut tables = engine.tables.lock().expect("no panic while it is held");
     let table = match which {
-        Which::Named(name) => find(name).ok_or_else(|| Error::NoTable { table: name.into() })?,
-        Which::Number(number) => &tables[number as usize],
+        Which::Named(name) => tables.find(name).ok_or_else(|| Error::NoTable { table: name.into() })?,
+        Which::Number(number) => tables.get(number).ok_or(Error::TableDropped)?,
     };
     let before = table.description().clone();
     let mut described = before.clone();
     change(&table.kind, &mut described)?;
-    if described.name != before.name && find(&described.name).is_some() {
+    if described.name != before.name && tables.find(&described.name).is_some() {
         return Err(Error::TableExists { table: described.name });
     }
     if described != before {
-        note(table.number(), &table.kind, &described)?;
-        *table.description() = described;
+        let number = table.number();
+        note(number, &table.kind, &described)?;
+        let end = engine.log.get().map(|log| log.writer.appended_lsn());
+        tables.describe(number, described, end);
     }
     Ok(())
 }
@@ -141,27 +140,30 @@ fn partition<C: ConcurrencyControl>(
 }
 
 /// Creates a table that there was, at recovery: the next in the database's list. One that is in it already is described anew, and keeps its
-/// rows. Returns false if another one has its number or name.
+/// rows. `has_gaps`: a checkpoint says so, which leaves out tables that were dropped long before. Returns false if another one has its
+/// number or name.
 pub(crate) fn restore_table<C: ConcurrencyControl>(
     engine: &Engine<C>,
     number: u32,
     kind: TableKind,
     description: Description,
+    has_gaps: bool,
 ) -> Result<bool> {
     let mut tables = engine.tables.lock().expect("no panic while it is held");
-    if let Some(table) = tables.get(number as usize) {
+    if let Some(table) = tables.get(number) {
         // (What a checkpoint says may be newer than this; then the log says it again, later. Until then, two may have one name.)
         let is_same = table.kind == kind;
         if is_same {
             table.allow(Allowed::of(description.state));
-            *table.description() = description;
+            tables.describe(number, description, None);
         }
         return Ok(is_same);
     }
-    let is_taken = || tables.iter().any(|table| table.description().is_of(&description.name));
-    if number as usize != tables.len() || description.state != TableState::Dropped && is_taken() {
+    let is_next = number == tables.next() || has_gaps && number > tables.next();
+    let is_taken = || tables.find(&description.name).is_some();
+    if !is_next || description.state != TableState::Dropped && is_taken() {
         return Ok(false);
     }
-    tables.push(Fixed::new(engine.new_table(number, kind, description)?));
+    tables.add(engine.new_table(number, kind, description)?);
     Ok(true)
 }

@@ -2,24 +2,26 @@
 
 use super::log::Log;
 use super::spares::Spares;
+use super::tables::Tables;
 use super::waiter::Waiter;
 use crate::cc::{ConcurrencyControl, Env, NotBegun, OPEN_TRANSACTIONS_MAX, Unlogged};
 use crate::epoch::{Epochs, Local};
 use crate::error::{Error, Result};
 use crate::events::{IS_ON, event, text};
 use crate::exec::{ConflictQueue, Execution, SharedLevel};
-use crate::index::Nodes;
+use crate::index::{Nodes, TableIndex};
 use crate::memory::{Kind, Memory, OutOfMemory, Slab};
 use crate::metrics::{ArchiveStatistics, Clock, Metrics, Stall, Statistics, WorkerMetrics};
 use crate::options::Options;
 use crate::profile::Profile;
-use crate::record::RECORD_BYTES;
+use crate::record::{RECORD_BYTES, Record, RecordId};
 use crate::sync::Fixed;
 use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use crate::table::{Description, TableInner, TableKind, TableState};
 use crate::wal::{self, Changes, Lsn};
 use std::any::Any;
 use std::cell::{Cell, RefCell};
+use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 /// Of each kind of index.
@@ -54,8 +56,8 @@ pub(crate) struct Engine<C: ConcurrencyControl> {
     is_closed: AtomicBool,
     /// Held while a table is frozen, thawed, cleared or dropped.
     pub(crate) freezing: Mutex<()>,
-    /// Never removed: transactions hold the tables' addresses while the list grows.
-    pub(crate) tables: Mutex<Vec<Fixed<TableInner>>>,
+    /// Transactions hold tables' addresses.
+    pub(crate) tables: Mutex<Tables>,
     /// Contexts for interactive transactions, each used by one operation at a time. None is kept when the database is closed:
     /// contexts hold the engine.
     spare_contexts: Spares<Fixed<Context<C>>>,
@@ -259,26 +261,79 @@ impl<C: ConcurrencyControl> Engine<C> {
             .map_err(|OutOfMemory| self.out_of_memory())
     }
 
-    /// All tables, in the order of their numbers.
+    /// The memory of record `id`, of whatever table.
+    pub(crate) fn record(&self, id: RecordId) -> *const Record {
+        self.records.at(id.0).cast_const().cast()
+    }
+
+    /// The id of the record with this memory.
+    pub(crate) fn id_of(&self, record: *const Record) -> RecordId {
+        let id = (record.addr() - self.records.at(0).addr()) / size_of::<Record>();
+        debug_assert_eq!(self.record(RecordId(id as u32)), record, "a record of this database");
+        RecordId(id as u32)
+    }
+
+    /// All tables that there are, in the order of their numbers.
     pub(crate) fn all_tables(&self) -> Vec<&TableInner> {
         let tables = self.tables.lock().expect("no panic while it is held");
+        tables.there().map(|table| self.outlasting(table)).collect()
+    }
+
+    /// The table of this number, if the database knows it: also one that was dropped, as long as the log may tell of it.
+    pub(crate) fn table(&self, number: u32) -> Option<&TableInner> {
+        let tables = self.tables.lock().expect("no panic while it is held");
+        tables.get(number).map(|table| self.outlasting(table))
+    }
+
+    /// The table that is called so.
+    pub(crate) fn table_named(&self, name: &str) -> Option<&TableInner> {
+        let tables = self.tables.lock().expect("no panic while it is held");
+        tables.find(name).map(|table| self.outlasting(table))
+    }
+
+    /// A table has been made, whether or not it was dropped.
+    pub(crate) fn has_had_tables(&self) -> bool {
+        self.tables.lock().expect("no panic while it is held").next() > 0
+    }
+
+    /// A table of the list, without the list's lock.
+    fn outlasting<'e>(&'e self, table: &TableInner) -> &'e TableInner {
         // SAFETY: tables stay where they are, and none is removed while the engine is there.
-        tables.iter().map(|table| unsafe { Fixed::as_non_null(table).as_ref() }).collect()
+        unsafe { NonNull::from(table).as_ref() }
     }
 
     /// What the table of this number is called by now; for events.
     pub(crate) fn name_of(&self, number: u32) -> String {
-        self.all_tables()[number as usize].name()
+        self.table(number).map(TableInner::name).unwrap_or_default()
     }
 
-    /// All tables and what the catalog says of them at one moment, since names go from one table to another in several steps; and what `f`
-    /// returns, which is called in the same moment.
+    /// What the table that this index maps the keys of is called by now; or the secondary index whose entries it maps.
+    #[cold]
+    pub(crate) fn name_of_index(&self, index: *const TableIndex) -> String {
+        let is_it = |table: &TableInner| std::ptr::eq(&raw const table.index, index);
+        let named = self.all_tables().into_iter().find_map(|table| {
+            let mut tables = std::iter::once(table).chain(table.indexes.iter().map(|index| &index.entries));
+            tables.find(|table| is_it(table)).map(TableInner::name)
+        });
+        named.unwrap_or_default()
+    }
+
+    /// All tables that there are, those that were dropped and of which the log may tell, and the last one, in the order of their numbers; and
+    /// what the catalog says of them at one moment, since names go from one table to another in several steps; and what `f` returns, which
+    /// is called in the same moment.
     pub(crate) fn described_tables<R>(&self, f: impl FnOnce() -> R) -> (R, Vec<(&TableInner, Description)>) {
-        let tables = self.tables.lock().expect("no panic while it is held");
+        let mut tables = self.tables.lock().expect("no panic while it is held");
+        // (A log that is only read is one that nothing can be forgotten of.)
+        let (oldest, end) = match self.log.get().map(|log| &log.writer) {
+            Some(writer) => (writer.oldest_lsn(), writer.appended_lsn()),
+            None if self.is_read_only() => (Lsn(0), Lsn(u64::MAX)),
+            None => (Lsn(u64::MAX), Lsn(0)),
+        };
         let result = f();
-        // SAFETY: tables stay where they are, and none is removed while the engine is there.
-        let all = tables.iter().map(|table| unsafe { Fixed::as_non_null(table).as_ref() });
-        (result, all.map(|table| (table, table.description().clone())).collect())
+        let dropped: Vec<_> = tables.forget(oldest, end).map(|table| self.outlasting(table)).collect();
+        let mut all: Vec<_> = tables.there().map(|table| self.outlasting(table)).chain(dropped).collect();
+        all.sort_unstable_by_key(|table| table.number());
+        (result, all.into_iter().map(|table| (table, table.description().clone())).collect())
     }
 
     /// A table whose rows have been deleted is in use again.

@@ -4,13 +4,12 @@
 //! Nobody has seen a transaction's changes when they are appended: one that reads or overwrites them, or finds a key gone
 //! or there because of them, comes later in the log. So every beginning of the log is closed under dependencies.
 
-use super::bounded_wait::BoundedWait;
+use super::bounded_wait::{BoundedWait, WAITS_FOR_COMMIT};
 use super::commit::Commit;
 use super::inline::UnderPolicy;
-use super::state::{BEGIN, COMMIT, TxnState};
+use super::state::{BEGIN, COMMIT, LATE, SLOTS_MASK, TxnState};
 use crate::cc::{Abort, ConcurrencyControl, Declared, NotBegun, Unlogged};
 use crate::error::{Error, Result};
-use crate::exec::Execution;
 use crate::index::DERIVED;
 use crate::options::Durability;
 use crate::profile::Activity;
@@ -93,7 +92,10 @@ impl<C: ConcurrencyControl> TxnState<C> {
             Some(at) => at,
             None => match C::prepare(&mut commit.prepare, env, txn, s)? {
                 Ok(at) => at,
-                Err(abort) => return Some(Err(abort)),
+                Err(abort) => {
+                    self.note_obstacle();
+                    return Some(Err(abort));
+                }
             },
         };
         if commit.is_trial {
@@ -165,6 +167,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
 
     /// Has the worker step the commit.
     pub(crate) fn post_commit(&self, commit: Commit<C>) {
+        assert!(self.todo.get() & (SLOTS_MASK | LATE) == 0, "operations end with the closure");
         self.commit.set(commit);
         self.committed.set(None);
         self.todo.set(self.todo.get() | COMMIT);
@@ -186,11 +189,12 @@ impl<C: ConcurrencyControl> TxnState<C> {
         self.enter(Activity::Useful);
         match begun {
             Some(begun) => Some(self.begun(begun)),
-            None if self.execution.get() == Execution::Interleaved => {
+            None if self.is_interactive.get() => Some(self.begin_in_place()),
+            None => {
                 self.post_begin();
+                self.give_core_away();
                 None
             }
-            None => Some(self.begin_in_place()),
         }
     }
 
@@ -203,7 +207,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
     #[cold]
     fn begin_in_place(&self) -> Result<()> {
         let mut patience = BoundedWait::default();
-        while patience.wait() {
+        while patience.wait(&self.context().engine, || false) {
             if let Some(begun) = self.begin_now() {
                 return self.begun(begun);
             }
@@ -234,24 +238,32 @@ impl<C: ConcurrencyControl> TxnState<C> {
         }
         match self.commit_now(&mut commit) {
             Some(result) => Some(result.map_err(Fault::Abort)),
-            None if self.execution.get() == Execution::Interleaved => {
+            None if self.is_interactive.get() => Some(self.commit_in_place(commit)),
+            None => {
                 self.post_commit(commit);
+                self.give_core_away();
                 None
             }
-            None => Some(self.commit_in_place(commit)),
         }
     }
 
-    /// Goes on with a commit that waits for another thread's.
+    /// Goes on with a commit that waits for another thread's, or for room in the log.
     #[cold]
     fn commit_in_place(&self, mut commit: Commit<C>) -> Result<(), Fault> {
+        let engine = &self.context().engine;
         let (mut patience, mut flushes) = (BoundedWait::default(), 0);
-        while patience.wait() || (flushes < FLUSHES_MAX && self.context().engine.await_flush()) {
-            flushes += u32::from(patience.is_over());
+        loop {
+            let may_want_room = patience.waits() >= WAITS_FOR_COMMIT && flushes < FLUSHES_MAX;
+            match may_want_room && engine.await_flush() {
+                true => flushes += 1,
+                false if patience.wait(engine, || self.meets_holder()) => {}
+                false => break,
+            }
             if let Some(result) = self.commit_now(&mut commit) {
                 return result.map_err(Fault::Abort);
             }
         }
+        self.note_obstacle();
         Err(Fault::Abort(Abort::WaitTimeout))
     }
 }

@@ -2,20 +2,19 @@
 
 use crate::cc::Holder;
 use crate::error::LockedRow;
-use crate::index::Key;
+use crate::index::{Key, TableIndex};
 use crate::record::RecordId;
-use crate::table::TableInner;
 
 /// A row that is waited for, as an error names it: its key may be gone by then.
 #[derive(Clone, Copy)]
 pub(crate) struct Wanted {
-    /// Null: it is a partition of the database.
-    table: *const TableInner,
+    /// The index that maps the row's key. Null: it is a partition of the database.
+    pub(crate) index: *const TableIndex,
     pub(crate) bytes: [u8; LockedRow::KEY_BYTES_SHOWN],
     pub(crate) len: usize,
 }
 
-/// The open transaction that was in the way of a write, and where.
+/// The open transaction that was in the way, and where.
 #[derive(Clone, Copy)]
 pub(crate) struct Blocker {
     pub(crate) what: Wanted,
@@ -24,13 +23,13 @@ pub(crate) struct Blocker {
 }
 
 impl Wanted {
-    pub(crate) fn new(table: *const TableInner, key: &Key) -> Wanted {
+    pub(crate) fn new(index: *const TableIndex, key: &Key) -> Wanted {
         let mut short = [0; 8];
         let key = key.bytes(&mut short);
         let mut bytes = [0; LockedRow::KEY_BYTES_SHOWN];
         let shown = key.len().min(bytes.len());
         bytes[..shown].copy_from_slice(&key[..shown]);
-        Wanted { table, bytes, len: key.len() }
+        Wanted { index, bytes, len: key.len() }
     }
 
     /// A partition, of which the queues know by this number.
@@ -38,12 +37,11 @@ impl Wanted {
         let text = number.0.to_string();
         let mut bytes = [0; LockedRow::KEY_BYTES_SHOWN];
         bytes[..text.len()].copy_from_slice(text.as_bytes());
-        Wanted { table: std::ptr::null(), bytes, len: text.len() }
+        Wanted { index: std::ptr::null(), bytes, len: text.len() }
     }
 
-    /// `None`: it is a partition.
-    pub(crate) fn table(&self) -> Option<&TableInner> {
-        // SAFETY: tables live as long as their database.
-        unsafe { self.table.as_ref() }
+    /// It is a partition, and no row.
+    pub(crate) fn is_partition(&self) -> bool {
+        self.index.is_null()
     }
 }

@@ -4,11 +4,31 @@ use super::blocker::{Blocker, Wanted};
 use super::point::Point;
 use super::state::TxnState;
 use crate::cc::{Abort, Admission, Change, ConcurrencyControl, Holder, Intent, Refused, Target, Written};
-use crate::index::{Index, Inserted};
+use crate::index::{Index, Inserted, Key, TableIndex};
+use crate::kernel::Context;
 use crate::profile::Activity;
-use crate::record::VALUE_BYTES_MAX;
+use crate::record::{Record, VALUE_BYTES_MAX};
 use crate::suspend::PrefetchOnly;
 use crate::table::Fault;
+
+/// Whether an operation of `txn` that has come to this record, or waits for a partition (null), waits for an open transaction that is not
+/// committing.
+///
+/// # Safety
+/// The index named the record in this operation, inside its epoch.
+#[cold]
+pub(super) unsafe fn is_held<C: ConcurrencyControl>(
+    context: &Context<C>,
+    txn: &C::Txn,
+    record: *const Record,
+) -> bool {
+    if record.is_null() && !C::HAS_PARTITIONS {
+        return false;
+    }
+    // SAFETY: by the caller's promise; no partition is looked for at a record.
+    let holder = unsafe { C::holder(&context.engine.shared, txn, record) };
+    holder.is_some_and(|holder| !holder.is_ending)
+}
 
 /// Tells the scheme of a key under which there was nothing.
 #[inline(always)]
@@ -54,7 +74,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
         }
         // SAFETY: the access has ended.
         let value = unsafe { C::value(&point.access, point.record, point.intent, txn) };
-        let value = value.map_err(|refused| self.refuse_read(refused, point))?;
+        let value = value.map_err(|refused| self.refuse_point(refused, point))?;
         if value.is_none() {
             note_absent::<C>(txn, point, is_read);
         }
@@ -143,11 +163,37 @@ impl<C: ConcurrencyControl> TxnState<C> {
     /// What becomes of a read that was refused.
     #[cold]
     #[inline(never)]
-    fn refuse_read(&self, refused: Refused, point: &Point<C>) -> Fault {
+    fn refuse_point(&self, refused: Refused, point: &Point<C>) -> Fault {
+        // SAFETY: the table is alive.
+        let index = unsafe { &raw const (*point.table).index };
+        self.refuse_read(refused, index, &point.key, point.record)
+    }
+
+    /// The same, of a read of the record that this index names under this key.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn refuse_read(
+        &self,
+        refused: Refused,
+        index: *const TableIndex,
+        key: &Key,
+        record: *const Record,
+    ) -> Fault {
         if let Refused::Abort(Abort::WriteConflict | Abort::WaitTimeout) = refused {
-            self.note_blocker(point);
+            self.note_blocker(index, key, record);
         }
         self.refuse(refused)
+    }
+
+    /// An operation in place has waited as long as it may, where this one has come to: another transaction may be in the way. Returns
+    /// false.
+    #[cold]
+    pub(crate) fn waited_at(&self, point: Option<&Point<C>>) -> bool {
+        // (On a worker it waits on, in a place.)
+        if let Some(point) = point.filter(|point| !point.record.is_null() && self.is_interactive.get()) {
+            self.note_blocker_at(point);
+        }
+        false
     }
 
     fn write(&self, point: &Point<C>, change: Change<'_>) -> Result<Written, Refused> {
@@ -156,25 +202,63 @@ impl<C: ConcurrencyControl> TxnState<C> {
         // SAFETY: the index named the record in this operation, inside its epoch.
         let result = unsafe { C::write(self.context().env(), txn, point.record, &point.target(), change) };
         if result == Err(Refused::Abort(Abort::WriteConflict)) {
-            self.note_blocker(point);
+            self.note_blocker_at(point);
         }
         result
     }
 
-    /// Another transaction is in the way: if it is an open one, that is to be known when this one is run again.
     #[cold]
-    fn note_blocker(&self, point: &Point<C>) {
+    fn note_blocker_at(&self, point: &Point<C>) {
+        // SAFETY: the table is alive.
+        let index = unsafe { &raw const (*point.table).index };
+        self.note_blocker(index, &point.key, point.record);
+    }
+
+    /// Another transaction is in the way at the record that this index names under this key: if it is an open one, that is to be known
+    /// when this one is run again.
+    #[cold]
+    pub(crate) fn note_blocker(&self, index: *const TableIndex, key: &Key, record: *const Record) {
         // SAFETY: not borrowed outside of single calls.
         let txn = unsafe { &*self.scheme.get() };
         // SAFETY: the index named the record in this operation, inside its epoch.
-        let holder = unsafe { C::holder(self.shared(), txn, point.record) };
-        let what = Wanted::new(point.table, &point.key);
-        self.blocker.set(holder.map(|holder| Blocker { what, row: point.id, holder }));
+        let holder = unsafe { C::holder(self.shared(), txn, record) };
+        let (what, row) = (Wanted::new(index, key), self.context().engine.id_of(record));
+        self.blocker.set(holder.map(|holder| Blocker { what, row, holder }));
     }
 
-    /// Whether the transaction that was in the way of the last attempt is still open.
+    /// What was in the way of a commit that has been refused, if it was a row of another open transaction: the same.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn note_obstacle(&self) {
+        // SAFETY: not borrowed outside of single calls.
+        if let Some(Target { index, key, id }) = C::obstacle(unsafe { &*self.scheme.get() }) {
+            self.note_blocker(index, &key, self.context().engine.record(id));
+        }
+    }
+
+    /// Whether the commit waits for an open transaction that is not committing.
+    #[cold]
+    pub(crate) fn meets_holder(&self) -> bool {
+        // SAFETY: not borrowed outside of single calls.
+        let txn = unsafe { &*self.scheme.get() };
+        C::obstacle(txn).is_some_and(|Target { id, .. }| {
+            // SAFETY: the index named the record in this commit, inside its epoch.
+            unsafe { is_held::<C>(self.context(), txn, self.context().engine.record(id)) }
+        })
+    }
+
+    /// Whether the transaction that was in the way of the last attempt is still open, or the row is still shared by any.
     pub(crate) fn is_blocked(&self) -> bool {
-        self.blocker.get().is_some_and(|blocker| C::is_open(self.shared(), blocker.holder))
+        let Some(Blocker { what, row, holder }) = self.blocker.get() else { return false };
+        if !holder.is_shared() {
+            return C::is_open(self.shared(), holder);
+        }
+        // SAFETY: not borrowed outside of single calls.
+        let txn = unsafe { &*self.scheme.get() };
+        debug_assert!(!what.is_partition(), "partitions are not shared");
+        let record = self.context().engine.record(row);
+        // SAFETY: schemes that share locks have one value per record, in memory that is never unmapped: another row may have it by now.
+        unsafe { C::holder(self.shared(), txn, record) }.is_some_and(Holder::is_shared)
     }
 
     /// A new record for a key that the index does not have.

@@ -3,10 +3,10 @@
 use super::NO_SLOT;
 use super::inline::Admit;
 use super::state::{Op, TxnState};
-use crate::cc::{Abort, Admission, ConcurrencyControl, Serializable};
+use crate::cc::{Admission, ConcurrencyControl, Serializable};
 use crate::error::Result;
 use crate::suspend::PrefetchOnly;
-use crate::table::{Fault, Partition};
+use crate::table::Partition;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -53,10 +53,11 @@ impl<'t, C: ConcurrencyControl> DeclarePartitions<'t, C> {
             self.place = place;
             return txn.pend(context);
         }
-        if !txn.run_admission(&mut Admit(self.partitions)) {
-            return Poll::Ready(Err(txn.doom(Fault::Abort(Abort::WaitTimeout)).into()));
+        if txn.run_admission(&mut Admit(self.partitions)) {
+            return self.end();
         }
-        self.end()
+        self.place = txn.post_waiting(Op::Admission(self.partitions))?;
+        txn.pend(context)
     }
 
     fn end(&mut self) -> Poll<Result<()>> {

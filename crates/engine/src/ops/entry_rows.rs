@@ -101,6 +101,17 @@ impl<C: ConcurrencyControl> EntryRows<C> {
         leave
     }
 
+    /// An entry whose row is not there yet, as the access to it has not ended.
+    pub(crate) fn awaited(&self) -> Option<usize> {
+        let first = self.asked.checked_sub(1)? / WINDOW * WINDOW;
+        (self.left != 0).then(|| first + self.left.trailing_zeros() as usize)
+    }
+
+    /// The record of the row of entry `at`.
+    pub(crate) fn record(&self, at: usize) -> *const Record {
+        self.rows[at].record
+    }
+
     /// The value of the row of entry `at`. `None`: the transaction has deleted it since the entry was read.
     ///
     /// # Safety

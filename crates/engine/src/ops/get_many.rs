@@ -1,10 +1,11 @@
 //! Several keys of one table at once.
 
 use super::NO_SLOT;
+use super::late::SLOTS;
 use super::malformed::{in_row, in_row_as};
 use super::point::Point;
-use super::state::{HANDS_OUT, SLOTS, TxnState};
-use crate::cc::{Abort, ConcurrencyControl, Intent, Serializable};
+use super::state::{HANDS_OUT, Op, TxnState};
+use crate::cc::{ConcurrencyControl, Intent, Serializable};
 use crate::error::Result;
 use crate::exec::Execution;
 use crate::index::Key;
@@ -41,7 +42,7 @@ impl<C: ConcurrencyControl> Drop for HandsOut<'_, C> {
 }
 
 /// Reads of several keys: a window of operations over the free places of the transaction's slot; with none free, or
-/// in a sequential transaction, rounds over an array.
+/// in a sequential transaction, rounds over an array. If one of those has to wait, they begin again in places that there are for waiting.
 struct MultiGet<'t, C: ConcurrencyControl> {
     txn: &'t TxnState<C>,
     table: Result<*const TableInner, Fault>,
@@ -49,6 +50,8 @@ struct MultiGet<'t, C: ConcurrencyControl> {
     next: usize,
     places: [u8; SLOTS],
     intent: Intent,
+    /// An operation in the array had to wait: they are posted from now on.
+    waits: bool,
 }
 
 impl<'t, C: ConcurrencyControl> MultiGet<'t, C> {
@@ -56,7 +59,7 @@ impl<'t, C: ConcurrencyControl> MultiGet<'t, C> {
     fn new(txn: &'t TxnState<C>, table: Result<&TableInner, Fault>) -> Self {
         let intent = Intent::of_read(!table.is_ok_and(TableInner::is_frozen));
         let table = table.map(std::ptr::from_ref);
-        MultiGet { txn, table, next: 0, places: [NO_SLOT; SLOTS], intent }
+        MultiGet { txn, table, next: 0, places: [NO_SLOT; SLOTS], intent, waits: false }
     }
 
     fn untrack(&mut self) {
@@ -78,14 +81,15 @@ impl<'t, C: ConcurrencyControl> MultiGet<'t, C> {
         Ok(found)
     }
 
-    /// In rounds over an array, some keys after the others.
+    /// In rounds over an array, some keys after the others. Returns false if one of them has to wait: those of its array have not
+    /// been read then.
     fn run(
         &mut self,
         table: &TableInner,
         count: usize,
         key: impl Fn(usize) -> Result<Key, Fault>,
         mut found: impl FnMut(usize, Option<&'t [u8]>) -> Result<()>,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         while self.next < count {
             let end = count.min(self.next + WINDOW);
             let mut points = [const { None }; WINDOW];
@@ -95,7 +99,7 @@ impl<'t, C: ConcurrencyControl> MultiGet<'t, C> {
                 *point = Some(Point::new(table, key, self.intent));
             }
             if !self.txn.run_points(window) {
-                return Err(self.txn.doom(Fault::Abort(Abort::WaitTimeout)).into());
+                return Ok(false);
             }
             self.txn.count_operations(window.len() as u32);
             let _what_they_have_found_stays = HandsOut::new(self.txn);
@@ -104,7 +108,7 @@ impl<'t, C: ConcurrencyControl> MultiGet<'t, C> {
                 self.next += 1;
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Takes finished operations out, in order, and posts more. Returns false if no place was free for the next key.
@@ -130,10 +134,11 @@ impl<'t, C: ConcurrencyControl> MultiGet<'t, C> {
         }
         while flying < SLOTS && self.next + flying < count {
             let key = key(self.next + flying).map_err(|fault| self.txn.doom(fault))?;
-            let Some(posted) = txn.post_point(table, key, self.intent) else {
-                return Ok(flying > 0);
+            self.places[flying] = match txn.post_point(table, key, self.intent) {
+                Some(posted) => posted.place,
+                None if self.waits => txn.post_waiting(Op::Point(Point::new(table, key, self.intent)))?,
+                None => return Ok(flying > 0),
             };
-            self.places[flying] = posted.place;
             flying += 1;
         }
         Ok(true)
@@ -153,10 +158,12 @@ impl<'t, C: ConcurrencyControl> MultiGet<'t, C> {
             Ok(table) => unsafe { &*table },
             Err(fault) => return Poll::Ready(Err(self.txn.doom(fault).into())),
         };
-        if self.txn.execution.get() != Execution::Interleaved
-            || !self.advance(table, count, &key, &mut found)?
-        {
-            self.run(table, count, key, found)?;
+        let is_posted = self.waits || self.txn.execution.get() == Execution::Interleaved;
+        // (Without a free slot nothing is posted, and they are run here.)
+        let has_advanced = is_posted && self.advance(table, count, &key, &mut found)?;
+        if !has_advanced && !self.run(table, count, &key, &mut found)? {
+            self.waits = true;
+            self.advance(table, count, &key, &mut found)?;
         }
         if self.next < count { self.txn.pend(context) } else { Poll::Ready(Ok(())) }
     }

@@ -23,8 +23,13 @@ use zerocopy::IntoBytes;
 
 impl<C: ConcurrencyControl> Entry<C> {
     /// How it goes, being that of the row in record `id`. While a unique index is being built another row may have it:
-    /// then it stays, and is locked, so that a transaction that has changed it meanwhile is met.
-    fn going(&mut self, txn: &TxnState<C>, id: RecordId) -> Result<Change<'static>, Fault> {
+    /// then it stays, and is locked, so that a transaction that has changed it meanwhile is met. On a worker nothing waits here: if it
+    /// had to, all is looked for again, by steps that wait.
+    fn going(
+        &mut self,
+        txn: &TxnState<C>,
+        id: RecordId,
+    ) -> Result<Change<'static>, Result<Undone<'static>, Fault>> {
         // SAFETY: indexes live as long as their database.
         let is_unique = unsafe { &*self.index }.is_unique;
         if !is_unique || self.point.record.is_null() {
@@ -32,9 +37,12 @@ impl<C: ConcurrencyControl> Entry<C> {
         }
         self.point.access = C::Access::default(); // as of now
         if !txn.run_point(&mut self.point) {
-            return Err(txn.doom(Fault::Abort(Abort::WaitTimeout)));
+            return Err(match txn.is_interactive.get() {
+                true => Err(txn.doom(Fault::Abort(Abort::WaitTimeout))),
+                false => Ok(Undone::Gone),
+            });
         }
-        let there = txn.found(&self.point)?;
+        let there = txn.found(&self.point).map_err(Err)?;
         Ok(if there.is_some_and(|entry| split_entry(entry).0 != id) { Change::Lock } else { Change::Delete })
     }
 }
@@ -45,7 +53,7 @@ const EXTRACTOR_WRITES_MAX: u32 = 8;
 
 /// Why changes of entries were not made.
 enum Undone<'i> {
-    /// A record has been removed meanwhile.
+    /// A record has been removed meanwhile, or is being changed.
     Gone,
     /// Another row has the key.
     Violated(&'i IndexInner),
@@ -101,14 +109,12 @@ impl<C: ConcurrencyControl> IndexedWrite<C> {
                 if self.is_inline {
                     return Ok(None);
                 }
-                self.hold = txn.hold().unwrap_or(NO_SLOT);
-                if self.hold != NO_SLOT {
-                    return Ok(None);
-                }
-                // Nothing would keep the epoch: so no suspension.
-                if !txn.run_upkeep(self) {
+                // (Without it nothing would keep the epoch.)
+                let Some(hold) = txn.hold() else {
                     return Err(txn.doom(Fault::Abort(Abort::WaitTimeout)).into());
-                }
+                };
+                self.hold = hold;
+                return Ok(None);
             }
         }
         self.make_changes(txn, change)
@@ -215,7 +221,7 @@ impl<C: ConcurrencyControl> IndexedWrite<C> {
                 // Since the row has been changed nobody builds entries of it: this look is the last word.
                 txn.look_again(&mut entry.point);
             }
-            let going = entry.going(txn, id).map_err(Err)?;
+            let going = entry.going(txn, id)?;
             match txn.change(&entry.point, going).map_err(Err)? {
                 Written::Gone => return Err(Ok(Undone::Gone)),
                 // Absent: an index that is being built has not come to the row.
@@ -329,8 +335,7 @@ impl<C: ConcurrencyControl> PointLookup<'_, C> {
             if self.place == INLINE {
                 // SAFETY: lent to this operation, and in no place.
                 if !txn.run_upkeep(unsafe { &mut *upkeep }) {
-                    self.end_upkeep();
-                    return Poll::Ready(Err(txn.doom(Fault::Abort(Abort::WaitTimeout)).into()));
+                    return self.post_upkeep(context);
                 }
             } else if !txn.is_done(self.place) {
                 return txn.pend(context);
@@ -386,6 +391,24 @@ impl<C: ConcurrencyControl> PointLookup<'_, C> {
         };
         self.bytes = taken.cast_const().cast();
         self.has_upkeep = true;
+    }
+
+    /// An upkeep that has run where it was polled has to wait.
+    #[cold]
+    fn post_upkeep<R>(&mut self, context: &Context<'_>) -> Poll<Result<R>> {
+        let (txn, upkeep) = (self.txn, self.upkeep());
+        match txn.post_waiting(Op::IndexedWrite(upkeep)) {
+            Ok(place) => {
+                // SAFETY: lent to this operation, and not stepped within this poll.
+                unsafe { &mut *upkeep }.is_inline = false;
+                self.place = place;
+                txn.pend(context)
+            }
+            Err(fault) => {
+                self.end_upkeep();
+                Poll::Ready(Err(fault.into()))
+            }
+        }
     }
 
     fn upkeep(&self) -> *mut IndexedWrite<C> {

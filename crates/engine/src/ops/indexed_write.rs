@@ -55,6 +55,14 @@ impl<C: ConcurrencyControl> IndexedWrite<C> {
         }
     }
 
+    /// One of those that are looked for and have not been found.
+    pub(crate) fn awaited(&self) -> Option<&Point<C>> {
+        match self.is_read {
+            false => self.base.as_ref(),
+            true => self.entries.get(self.left.trailing_zeros() as usize).map(|entry| &entry.point),
+        }
+    }
+
     /// Goes on to the next probable miss; returns true if what is looked for has been found.
     ///
     /// # Safety

@@ -1,7 +1,9 @@
-//! Operations that are run to their ends where they are begun: by sequential execution, and where no
-//! operation slot is free.
+//! Operations that are run where they are begun: by sequential execution, and where no operation slot is free. One that has to
+//! wait for another transaction waits here only in an interactive transaction; on a worker it is left, and posted by its caller
+//! ([`TxnState::post_waiting`]).
 
 use super::bounded_wait::BoundedWait;
+use super::change::is_held;
 use super::indexed_write::IndexedWrite;
 use super::point::{Point, run_all};
 use super::scan_batch::ScanBatch;
@@ -10,6 +12,7 @@ use crate::cc::{Admission, ConcurrencyControl};
 use crate::exec::Execution;
 use crate::kernel::Context;
 use crate::profile::Activity;
+use crate::record::Record;
 use crate::suspend::{Never, OnMiss, PrefetchOnly, Suspend, Timed};
 
 /// What can be done under any policy.
@@ -25,6 +28,9 @@ trait Steps {
     /// Goes on; returns true if done. Without suspensions it does not come to its end only while another transaction is about
     /// to commit.
     fn step<S: Suspend>(&mut self, s: &mut S) -> bool;
+
+    /// What it waits for, having been stepped, is an open transaction that is not committing.
+    fn is_held(&self) -> bool;
 }
 
 /// A thing to be stepped, and what for.
@@ -35,7 +41,7 @@ pub(crate) struct Admit(pub(crate) u64);
 struct Probe<'d, C: ConcurrencyControl>(&'d mut Point<C>);
 
 macro_rules! steps {
-    ($($what:ty: |$me:ident, $s:ident| $step:expr;)*) => {$(
+    ($($what:ty: |$me:ident, $s:ident| $step:expr, $awaited:expr;)*) => {$(
         impl<C: ConcurrencyControl> Steps for $what {
             #[inline(always)]
             fn step<S: Suspend>(&mut self, $s: &mut S) -> bool {
@@ -46,22 +52,42 @@ macro_rules! steps {
                     $step
                 }
             }
+
+            #[cold]
+            fn is_held(&self) -> bool {
+                let $me = self;
+                let record: Option<*const Record> = $awaited;
+                // SAFETY: as above: the record was found in this operation.
+                record.is_some_and(|record| unsafe { is_held::<C>($me.1, $me.2, record) })
+            }
         }
     )*};
 }
 
 steps! {
-    On<'_, C, Point<C>>: |me, s| me.0.step(me.1, me.2, s);
-    On<'_, C, ScanBatch<C>>: |me, s| me.0.step(me.1, me.2, s);
-    On<'_, C, IndexedWrite<C>>: |me, s| me.0.step(me.1, me.2, s);
-    On<'_, C, Admit>: |me, s| C::admit(me.1.env(), me.2, me.0.0, true, s) != Admission::Suspended;
-    Probe<'_, C>: |me, s| me.0.probe(s);
+    On<'_, C, Point<C>>: |me, s| me.0.step(me.1, me.2, s), Some(me.0.record);
+    On<'_, C, ScanBatch<C>>: |me, s| me.0.step(me.1, me.2, s), me.0.awaited_record();
+    On<'_, C, IndexedWrite<C>>: |me, s| me.0.step(me.1, me.2, s), me.0.awaited().map(|point| point.record);
+    On<'_, C, Admit>: |me, s| C::admit(me.1.env(), me.2, me.0.0, true, s) != Admission::Suspended,
+        Some(std::ptr::null());
+}
+
+impl<C: ConcurrencyControl> Steps for Probe<'_, C> {
+    #[inline(always)]
+    fn step<S: Suspend>(&mut self, s: &mut S) -> bool {
+        // SAFETY: see `Steps`.
+        unsafe { self.0.probe(s) }
+    }
+
+    fn is_held(&self) -> bool {
+        false // an index waits for nobody
+    }
 }
 
 /// One step.
 struct Once<O>(O);
-/// The sequential mode: the same machine in a loop. Returns false if it has waited as long as an operation may.
-struct ToItsEnd<O>(O);
+/// The sequential mode: the same machine in a loop. Returns false if it has to wait longer than it may where it is.
+struct ToItsEnd<'d, C: ConcurrencyControl, O>(O, &'d TxnState<C>);
 /// Rounds over several machines.
 struct All<'d, C: ConcurrencyControl>(&'d mut [Option<Point<C>>], &'d TxnState<C>);
 
@@ -74,7 +100,7 @@ impl<O: Steps> UnderPolicy for Once<O> {
     }
 }
 
-impl<O: Steps> UnderPolicy for ToItsEnd<O> {
+impl<C: ConcurrencyControl, O: Steps> UnderPolicy for ToItsEnd<'_, C, O> {
     type Output = bool;
 
     #[inline(always)]
@@ -83,7 +109,7 @@ impl<O: Steps> UnderPolicy for ToItsEnd<O> {
             return true;
         }
         let mut wait = BoundedWait::default();
-        while wait.wait() {
+        while self.1.wait_in_place(&mut wait, || self.0.is_held()) {
             if self.0.step(s) {
                 return true;
             }
@@ -93,19 +119,31 @@ impl<O: Steps> UnderPolicy for ToItsEnd<O> {
 }
 
 impl<C: ConcurrencyControl> UnderPolicy for All<'_, C> {
-    type Output = bool;
+    type Output = Result<(), usize>;
 
-    fn call<S: Suspend>(self, s: &mut S) -> bool {
+    fn call<S: Suspend>(self, s: &mut S) -> Result<(), usize> {
         let All(points, state) = self;
         // SAFETY: not borrowed outside of single calls.
         let txn = unsafe { &mut *state.scheme.get() };
         let mut wait = BoundedWait::default();
         // SAFETY: see `Steps`.
-        unsafe { run_all(points, state.context(), txn, s, || wait.wait()) }
+        unsafe {
+            run_all(points, state.context(), txn, s, |waiting, txn| {
+                // SAFETY: as above: the record was found in this operation.
+                state.wait_in_place(&mut wait, || is_held::<C>(state.context(), txn, waiting.record))
+            })
+        }
     }
 }
 
 impl<C: ConcurrencyControl> TxnState<C> {
+    /// Waits a little for another thread's commit, or where `is_held`, for a transaction that may be idle. Returns false if that has been
+    /// long enough; on a worker at once.
+    #[cold]
+    fn wait_in_place(&self, wait: &mut BoundedWait, is_held: impl FnOnce() -> bool) -> bool {
+        self.is_interactive.get() && wait.wait(&self.context().engine, is_held)
+    }
+
     /// Does `work` under a policy, and notes where its time goes if the worker does that now: `after` comes next then.
     #[inline(always)]
     pub(crate) fn with_policy<S: Suspend, W: UnderPolicy>(
@@ -142,16 +180,18 @@ impl<C: ConcurrencyControl> TxnState<C> {
     #[cfg_attr(not(debug_assertions), inline(always))]
     fn run(&self, operation: impl Steps) -> bool {
         match self.execution.get() {
-            Execution::Sequential => self.with_policy(&mut Never, Activity::Useful, ToItsEnd(operation)),
-            _ => self.with_policy(&mut PrefetchOnly, Activity::Useful, ToItsEnd(operation)),
+            Execution::Sequential => {
+                self.with_policy(&mut Never, Activity::Useful, ToItsEnd(operation, self))
+            }
+            _ => self.with_policy(&mut PrefetchOnly, Activity::Useful, ToItsEnd(operation, self)),
         }
     }
 
-    /// Runs a point operation to its end, here and now. Returns false if it has waited as long as an operation may.
+    /// Runs a point operation to its end, here and now. Returns false if it has to wait longer than it may where it is.
     #[inline(always)]
     #[must_use]
     pub(crate) fn run_point(&self, point: &mut Point<C>) -> bool {
-        self.run(self.on(point))
+        self.run(self.on(point)) || self.waited_at(Some(point))
     }
 
     /// Runs an index search to its end, here and now.
@@ -160,27 +200,40 @@ impl<C: ConcurrencyControl> TxnState<C> {
         debug_assert!(is_done, "an index waits for nobody");
     }
 
-    /// Runs a scan's run to its end, here and now. Returns false if it has waited as long as an operation may.
+    /// Runs a scan's run to its end, here and now. Returns false if it has to wait longer than it may where it is.
     #[must_use]
     pub(crate) fn run_run(&self, run: *mut ScanBatch<C>) -> bool {
         // SAFETY: the run is this scan's alone.
-        self.run(self.on(unsafe { &mut *run }))
+        let run = unsafe { &mut *run };
+        self.run(self.on(run)) || self.waited_in(run)
     }
 
-    /// Runs what a write looks for to its end, here and now. Returns false if it has waited as long as an operation may.
+    /// A scan's run in place has waited as long as it may: another transaction may be in the way at one of its rows. Returns false.
+    #[cold]
+    fn waited_in(&self, run: &ScanBatch<C>) -> bool {
+        if let Some((index, key, record)) = run.awaited().filter(|_| self.is_interactive.get()) {
+            self.note_blocker(index, &key, record);
+        }
+        false
+    }
+
+    /// Runs what a write looks for to its end, here and now. Returns false if it has to wait longer than it may where it is.
     #[must_use]
     pub(crate) fn run_upkeep(&self, upkeep: &mut IndexedWrite<C>) -> bool {
-        self.run(self.on(upkeep))
+        self.run(self.on(upkeep)) || self.waited_at(upkeep.awaited())
     }
 
-    /// Runs several point operations to their ends, their misses overlapped. Returns false if one of them has waited as long as
-    /// an operation may.
+    /// Runs several point operations to their ends, their misses overlapped. Returns false if one of them has to wait longer
+    /// than it may where it is.
     #[must_use]
     pub(crate) fn run_points(&self, points: &mut [Option<Point<C>>]) -> bool {
-        self.with_policy(&mut OnMiss, Activity::Useful, All(points, self))
+        match self.with_policy(&mut OnMiss, Activity::Useful, All(points, self)) {
+            Ok(()) => true,
+            Err(waiting) => self.waited_at(points[waiting].as_ref()),
+        }
     }
 
-    /// Waits for partitions, here and now. Returns false if it has waited as long as an operation may.
+    /// Waits for partitions, here and now. Returns false if it has to wait longer than it may where it is.
     #[must_use]
     pub(crate) fn run_admission(&self, admit: &mut Admit) -> bool {
         self.run(self.on(admit))

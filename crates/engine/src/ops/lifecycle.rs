@@ -20,9 +20,16 @@ impl<C: ConcurrencyControl> TxnState<C> {
         // SAFETY: the attempt's futures are gone, or leaked and never polled again.
         C::abort(self.context().env(), unsafe { &mut *self.scheme.get() });
         self.clear();
+        self.reclaim_leaked();
         if self.context().profile.is_on() {
             self.context().profile.undo(self.slot);
         }
+    }
+
+    /// Takes back what operations have taken and leaked. None of them is left.
+    pub(crate) fn reclaim_leaked(&self) {
+        self.runs.reclaim();
+        self.upkeeps.reclaim();
     }
 
     /// After a successful commit.

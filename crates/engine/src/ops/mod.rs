@@ -25,6 +25,7 @@ mod index_upkeep;
 mod indexed_write;
 mod inline;
 mod last_insert;
+mod late;
 mod lifecycle;
 mod malformed;
 mod point;
@@ -46,8 +47,8 @@ mod slots;
 mod state;
 
 pub(crate) use blocker::Blocker;
-pub(crate) use bounded_wait::BoundedWait;
 pub use bounded_wait::SpinningWaits;
+pub(crate) use bounded_wait::WorkerHere;
 pub(crate) use commit::Commit;
 pub use declare_partitions::DeclarePartitions;
 pub use get_for_update::{Claim, GetForUpdate, SkipLocked};

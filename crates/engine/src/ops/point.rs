@@ -32,26 +32,26 @@ const UNSOUGHT: RecordId = RecordId(u32::MAX);
 pub(crate) const ROUNDS_BUSY: u32 = 1000;
 
 /// Runs several operations to their ends, their misses overlapped: rounds over an array (what the CoroBase
-/// paper calls AMAC). `wait` is called before each further round where one of them has to wait for another thread;
-/// returns false if it has waited as long as it may.
+/// paper calls AMAC). `wait` is called before each further round where one of them has to wait for another transaction; fails with
+/// the number of such a one if it says that it has waited as long as it may.
 ///
 /// # Safety
 /// As [`Point::step`], for each.
-#[must_use]
 pub(crate) unsafe fn run_all<C: ConcurrencyControl>(
     points: &mut [Option<Point<C>>],
     context: &Context<C>,
     txn: &mut C::Txn,
     s: &mut impl Suspend,
-    mut wait: impl FnMut() -> bool,
-) -> bool {
+    mut wait: impl FnMut(&Point<C>, &C::Txn) -> bool,
+) -> Result<(), usize> {
     assert!(points.len() < 64, "one bit per operation");
     let mut left: u64 = (1 << points.len()) - 1;
     let mut rounds = 0u32;
     while left != 0 {
         rounds = rounds.saturating_add(1);
-        if rounds > ROUNDS_BUSY && !wait() {
-            return false;
+        let first = left.trailing_zeros() as usize;
+        if rounds > ROUNDS_BUSY && points[first].as_ref().is_some_and(|point| !wait(point, txn)) {
+            return Err(first);
         }
         let mut round = left;
         while round != 0 {
@@ -64,7 +64,7 @@ pub(crate) unsafe fn run_all<C: ConcurrencyControl>(
             }
         }
     }
-    true
+    Ok(())
 }
 
 impl<C: ConcurrencyControl> Clone for Point<C> {

@@ -3,7 +3,7 @@
 use super::NO_SLOT;
 use super::malformed::in_row;
 use super::point::Point;
-use super::state::TxnState;
+use super::state::{Op, TxnState};
 use crate::cc::{Abort, Change, ConcurrencyControl, Intent, Refused, Written};
 use crate::error::Result;
 use crate::index::Key;
@@ -11,7 +11,7 @@ use crate::table::{Fault, TableInner, Value};
 use std::ptr;
 use std::task::{Context, Poll};
 
-/// Finds a record: common to all. Posts its operation, or runs it in place if no place is free.
+/// Finds a record: common to all. Posts its operation, or where no slot is free runs it in place, as far as that goes without waiting.
 ///
 /// It lives in the user's future: few bytes make few instructions at every poll. So a fault that was
 /// found when it was made takes the key's place.
@@ -129,10 +129,11 @@ impl<'t, C: ConcurrencyControl> PointLookup<'t, C> {
             let table = unsafe { &*self.table };
             let Some(posted) = txn.post_point(table, self.key(), self.intent) else {
                 let mut point = Point::new(table, self.key(), self.intent);
-                if !txn.run_point(&mut point) {
-                    return Poll::Ready(Err(txn.doom(Fault::Abort(Abort::WaitTimeout))));
+                if txn.run_point(&mut point) {
+                    return Poll::Ready(end(txn, &point));
                 }
-                return Poll::Ready(end(txn, &point));
+                self.place = txn.post_waiting(Op::Point(point))?;
+                return txn.pend(context);
             };
             self.place = posted.place;
             if !posted.is_cached || !txn.step_at_once(posted.place) {

@@ -59,9 +59,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
     /// futures are gone, or leaked and never polled again.
     #[cold]
     pub(crate) fn undo_failed(&self) -> Result<()> {
-        self.forget_wakers();
-        self.todo.set(0);
-        self.used.set(0);
+        self.cancel_operations();
         self.undo_changes(0, false)
     }
 

@@ -1,6 +1,7 @@
 //! A transaction's place in the queue for a row, and how it waits there.
 
 use super::blocker::{Blocker, Wanted};
+use super::bounded_wait::BoundedWait;
 use super::state::TxnState;
 use crate::cc::{Abort, ConcurrencyControl, Holder, Refusal, Ticket, WaitStage};
 use crate::error::{Error, HolderKind, LockHolder, LockedRow, Result};
@@ -32,6 +33,8 @@ pub(crate) struct RowWait<'t, C: ConcurrencyControl> {
     ticket: Option<Ticket>,
     /// Times that it has stood aside for a commit under way.
     asides: u32,
+    /// An interactive transaction's, with these commits.
+    patience: BoundedWait,
 }
 
 /// A commit under way is a matter of microseconds, unless it waits for the log: rounds of the worker between two
@@ -39,9 +42,6 @@ pub(crate) struct RowWait<'t, C: ConcurrencyControl> {
 const ASIDE_ROUNDS_MAX: u32 = 256;
 /// Times that an update at the commit stands aside before it joins the queue and sleeps: some thousand rounds.
 const ASIDES_PATIENT: u32 = 64;
-/// Turns of the core that an interactive transaction gives to one: as other operations in place, it does not wait long for
-/// a commit, which may be suspended on its own thread.
-const ASIDES_IN_PLACE_MAX: u32 = 1000;
 
 impl<C: ConcurrencyControl> Drop for RowWait<'_, C> {
     fn drop(&mut self) {
@@ -63,7 +63,9 @@ impl<'t, C: ConcurrencyControl> RowWait<'t, C> {
         timeout: Option<Duration>,
         holder: Option<Holder>,
     ) -> Result<Self> {
-        RowWait::of(txn, Wanted::new(table, &key), timeout, holder)
+        // SAFETY: tables live as long as their database.
+        let index = unsafe { &raw const (*table).index };
+        RowWait::of(txn, Wanted::new(index, &key), timeout, holder)
     }
 
     /// As `new`.
@@ -79,7 +81,8 @@ impl<'t, C: ConcurrencyControl> RowWait<'t, C> {
         // (A wait of 584 years has no end.)
         let timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
         let deadline_ns = began_ns.saturating_add(timeout_ns);
-        let line = RowWait { txn, what, began_ns, deadline_ns, holder, ticket: None, asides: 0 };
+        let (ticket, asides, patience) = (None, 0, BoundedWait::default());
+        let line = RowWait { txn, what, began_ns, deadline_ns, holder, ticket, asides, patience };
         if timeout.is_zero() { Err(Error::RowLocked(line.describe())) } else { Ok(line) }
     }
 
@@ -130,7 +133,10 @@ impl<'t, C: ConcurrencyControl> RowWait<'t, C> {
         self.adopt(row);
         let is_held = || {
             let Some(holder) = holder else { return false };
-            C::await_end(shared, holder.place);
+            match holder.is_shared() {
+                true => waits.await_shares(),
+                false => C::await_end(shared, holder.place),
+            }
             // SAFETY: not borrowed outside of single calls.
             let state = unsafe { &*self.txn.scheme.get() };
             // SAFETY: the record was found in this poll, within the epoch.
@@ -139,7 +145,7 @@ impl<'t, C: ConcurrencyControl> RowWait<'t, C> {
         };
         let by = holder.map(|holder| holder.place);
         if self.ticket.is_none() && by.is_some() {
-            self.ask_to_queue(record)?;
+            self.ask_to_queue(row, record)?;
         }
         let stage = match (self.ticket, by) {
             (Some(ticket), Some(by)) => waits.stay(ticket, by, is_held),
@@ -157,15 +163,20 @@ impl<'t, C: ConcurrencyControl> RowWait<'t, C> {
         self.judge(stage, row)
     }
 
-    /// Fails if the scheme does not let the transaction wait for this record.
-    fn ask_to_queue(&self, record: *const Record) -> Result<()> {
+    /// Fails if the scheme does not let the transaction wait for this record, with what it holds: it waits before it is run again.
+    fn ask_to_queue(&self, row: RecordId, record: *const Record) -> Result<()> {
         let env = self.txn.context().env();
         // SAFETY: not borrowed outside of single calls.
         let state = unsafe { &mut *self.txn.scheme.get() };
         // SAFETY: the record was found in this poll, within the epoch.
         match unsafe { C::may_queue(env, state, record) } {
             Ok(true) => Ok(()),
-            Ok(false) => Err(self.txn.doom(Fault::Abort(Abort::WriteConflict)).into()),
+            Ok(false) => {
+                // (Under a scheme with partitions it takes all that it needs before anything else then.)
+                let holder = self.holder.filter(|_| !C::HAS_PARTITIONS);
+                self.txn.blocker.set(holder.map(|holder| Blocker { what: self.what, row, holder }));
+                Err(self.txn.doom(Fault::Abort(Abort::WriteConflict)).into())
+            }
             Err(OutOfMemory) => Err(self.out_of_memory()),
         }
     }
@@ -231,11 +242,10 @@ impl<'t, C: ConcurrencyControl> RowWait<'t, C> {
             self.txn.post_step_aside(self.asides.min(ASIDE_ROUNDS_MAX), Activity::Waiting);
             return Ok(true);
         }
-        if self.asides > ASIDES_IN_PLACE_MAX {
-            return Err(self.txn.doom(Fault::Abort(Abort::WaitTimeout)).into());
+        match self.patience.wait(&self.txn.context().engine, || false) {
+            true => Ok(false),
+            false => Err(self.txn.doom(Fault::Abort(Abort::WaitTimeout)).into()),
         }
-        std::thread::yield_now();
-        Ok(false)
     }
 
     /// The row is this transaction's.
@@ -263,6 +273,9 @@ impl<'t, C: ConcurrencyControl> RowWait<'t, C> {
     fn describe(&self) -> Box<LockedRow> {
         let (shared, now_ns) = (self.txn.shared(), self.now_ns());
         let holder = self.holder.map(|holder| {
+            if holder.is_shared() {
+                return LockHolder { transaction: 0, kind: HolderKind::Readers, open_for: None };
+            }
             let since = C::interactive_since(shared, holder.place);
             LockHolder {
                 transaction: holder.id,
@@ -272,7 +285,10 @@ impl<'t, C: ConcurrencyControl> RowWait<'t, C> {
         });
         let shown = self.what.len.min(self.what.bytes.len());
         Box::new(LockedRow {
-            table: self.what.table().map_or_else(|| "(partitions)".into(), |table| table.name()),
+            table: match self.what.is_partition() {
+                true => "(partitions)".into(),
+                false => self.txn.context().engine.name_of_index(self.what.index),
+            },
             key: LockedRow::show(&self.what.bytes[..shown], self.what.len),
             holder,
             waited: Duration::from_nanos(now_ns.saturating_sub(self.began_ns)),

@@ -4,7 +4,7 @@ use super::NO_SLOT;
 use super::malformed::in_row;
 use super::scan_batch::{Row, ScanBatch, Want};
 use super::state::{Op, TxnState};
-use crate::cc::{Abort, ConcurrencyControl, Refused, Serializable};
+use crate::cc::{ConcurrencyControl, Refused, Serializable};
 use crate::error::{Error, Result};
 use crate::table::{AsKey, Fault, Key, Table, TableInner, Value, decode_whole, encode_sought, index_key};
 use std::fmt;
@@ -322,7 +322,7 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Rows<'t, K, V, C> {
                 let value = match unsafe { run.read(row, state) } {
                     Ok(Some(value)) => value,
                     Ok(None) => continue,
-                    Err(refused) => break 'rows Some(txn.refuse(refused).into()),
+                    Err(refused) => break 'rows Some(refuse_row(txn, run, at - 1, refused)),
                 };
                 left -= 1;
                 // SAFETY: `read` promises the bytes until the transaction ends.
@@ -362,7 +362,7 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Rows<'t, K, V, C> {
             // (Not `&view`: a call through a reference is not inlined in builds without link-time optimisation.)
             match self.take_row(|run, at, row, value| view(run, at, row, value)) {
                 Some(Ok(viewed)) => return Poll::Ready(viewed),
-                Some(Err(refused)) => return Poll::Ready(Err(self.txn.refuse(refused).into())),
+                Some(Err(refused)) => return Poll::Ready(Err(self.refuse_last(refused))),
                 None => {}
             }
             match self.poll_filled(context) {
@@ -408,6 +408,13 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Rows<'t, K, V, C> {
         None
     }
 
+    /// What becomes of the scan when the row that was taken last is refused.
+    #[cold]
+    pub(crate) fn refuse_last(&mut self, refused: Refused) -> Error {
+        let (txn, at) = (self.txn, self.at - 1);
+        refuse_row(txn, self.run(), at, refused)
+    }
+
     /// Waits until more rows are there (true) or nothing is left to return.
     fn poll_filled(&mut self, context: &Context<'_>) -> Poll<Result<bool>> {
         debug_assert!(self.at == self.end);
@@ -436,7 +443,7 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Rows<'t, K, V, C> {
         }
     }
 
-    /// Posts the next run, or runs it in place.
+    /// Posts the next run, or runs it in place, as far as that goes without waiting.
     fn refill(&mut self) -> Result<()> {
         if self.is_refused {
             return Err(self.no_order());
@@ -470,7 +477,12 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Rows<'t, K, V, C> {
                 return Ok(());
             }
             if !self.txn.run_run(self.run) {
-                return Err(self.txn.doom(Fault::Abort(Abort::WaitTimeout)).into());
+                self.place = self.txn.post_waiting(Op::ScanBatch(self.run))?;
+                return Ok(());
+            }
+            if self.run().len() >= RUN_MAX {
+                // A long scan in place: its worker does nothing else, and must not hold up what others supersede meanwhile.
+                C::refresh(self.txn.context().env());
             }
             if !self.settle()? {
                 return Ok(());
@@ -484,14 +496,34 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Rows<'t, K, V, C> {
         // SAFETY: not borrowed outside of single calls.
         let state = unsafe { &mut *txn.scheme.get() };
         txn.count_operations(self.run().len() as u32 / ROWS_PER_OPERATION);
-        if self.run().settle(state).map_err(|refused| txn.refuse(refused))? {
-            return Ok(true);
+        let run = self.run();
+        match run.settle(state) {
+            Ok(false) => {}
+            Ok(true) => return Ok(true),
+            Err((at, refused)) => {
+                return Err(
+                    at.map_or_else(|| txn.refuse(refused).into(), |at| refuse_row(txn, run, at, refused))
+                );
+            }
         }
         self.run().changes = C::savepoint(state);
         self.end = if self.left == 0 { 0 } else { self.run().len() };
         txn.recent.note_rows(self.run);
         Ok(false)
     }
+}
+
+/// What becomes of a scan of which this row is refused: another transaction may be in the way there.
+#[cold]
+#[inline(never)]
+fn refuse_row<C: ConcurrencyControl>(
+    txn: &TxnState<C>,
+    run: &ScanBatch<C>,
+    at: usize,
+    refused: Refused,
+) -> Error {
+    let (index, key, record) = run.name(at);
+    txn.refuse_read(refused, index, &key, record).into()
 }
 
 /// The key of a row.

@@ -8,7 +8,7 @@
 
 use super::entry_rows::EntryRows;
 use crate::cc::{Admission, ConcurrencyControl, Env, Intent, Refused, Scanned};
-use crate::index::{Index, Page, Paged, Walk};
+use crate::index::{Index, Key, Page, Paged, TableIndex, Walk};
 use crate::kernel::Context;
 use crate::profile::Activity;
 use crate::record::Record;
@@ -167,6 +167,38 @@ impl<C: ConcurrencyControl> ScanBatch<C> {
         debug_assert!(!self.fixed8);
         let start = if at == 0 { 0 } else { self.rows[at - 1].key };
         &self.keys[start as usize..self.rows[at].key as usize]
+    }
+
+    /// The index that named row `at`, its key, whose bytes are the run's own, and its record.
+    #[cold]
+    pub(crate) fn name(&self, at: usize) -> (*const TableIndex, Key, *const Record) {
+        let Row { key, record, .. } = self.rows[at];
+        let key = if self.fixed8 { Key::from_u64(key) } else { index_key(self.key_bytes(at)) };
+        // SAFETY: tables live as long as their database.
+        (unsafe { &raw const (*self.table).index }, key, record)
+    }
+
+    /// The same of a row to which the access has begun and has not ended: it waits for another transaction. Where rows are entries of an
+    /// index, by the key of the entry, with the record of the row that it names.
+    #[cold]
+    pub(crate) fn awaited(&self) -> Option<(*const TableIndex, Key, *const Record)> {
+        match self.stage {
+            Stage::EntryRows => self.follow.awaited().map(|at| self.name_followed(at)),
+            _ => self.late.first().map(|&at| self.name(at as usize)),
+        }
+    }
+
+    /// The record of that row; null: it has come to none, or waits for a partition.
+    #[cold]
+    pub(crate) fn awaited_record(&self) -> Option<*const Record> {
+        Some(self.awaited().map_or(std::ptr::null(), |(_, _, record)| record))
+    }
+
+    /// The same of the row that entry `at` names.
+    #[cold]
+    pub(crate) fn name_followed(&self, at: usize) -> (*const TableIndex, Key, *const Record) {
+        let (index, key, _) = self.name(at);
+        (index, key, self.follow.record(at))
     }
 
     /// The value of a row of this run, which is settled: valid until the transaction ends. `None`: it sees none. To
@@ -413,13 +445,13 @@ impl<C: ConcurrencyControl> ScanBatch<C> {
     }
 
     /// Tells the scheme what the finished run has gone through. Returns true if the rows are entries, and the run is to be
-    /// stepped on to what they name.
-    pub(crate) fn settle(&mut self, txn: &mut C::Txn) -> Result<bool, Refused> {
+    /// stepped on to what they name. Fails with the number of the row that was refused, if it was one.
+    pub(crate) fn settle(&mut self, txn: &mut C::Txn) -> Result<bool, (Option<usize>, Refused)> {
         debug_assert!(self.seen == self.rows.len() && self.late.is_empty());
         if C::HAS_PARTITIONS
             && let Some(refused) = C::refused(txn)
         {
-            return Err(refused);
+            return Err((None, refused));
         }
         if self.stage == Stage::EntryRows {
             return Ok(false);
@@ -463,11 +495,11 @@ impl<C: ConcurrencyControl> ScanBatch<C> {
 
     /// Makes the run look for the rows that its entries name. An entry counts as read when the closure comes to it.
     #[inline(never)]
-    fn set_out(&mut self, base: &TableInner, txn: &mut C::Txn) -> Result<(), Refused> {
-        for row in &self.rows {
+    fn set_out(&mut self, base: &TableInner, txn: &mut C::Txn) -> Result<(), (Option<usize>, Refused)> {
+        for (at, row) in self.rows.iter().enumerate() {
             // SAFETY: the accesses have ended.
-            let entry = unsafe { C::value(&row.access, row.record, Intent::Untracked, txn) }?;
-            self.follow.push(base, entry);
+            let entry = unsafe { C::value(&row.access, row.record, Intent::Untracked, txn) };
+            self.follow.push(base, entry.map_err(|refused| (Some(at), refused))?);
         }
         self.stage = Stage::EntryRows;
         Ok(())

@@ -1,14 +1,18 @@
 //! Posting, stepping and releasing the operations of a transaction.
 
+use super::bounded_wait::{BoundedWait, WAITS_FOR_COMMIT};
 use super::inline::UnderPolicy;
+use super::late::SLOTS;
 use super::point::Point;
-use super::state::{BEGIN, COMMIT, Op, SLOTS, SLOTS_MASK, STEP_ASIDE, TxnState, VACANT, WAKE};
-use crate::cc::{Admission, ConcurrencyControl, Intent};
+use super::state::{
+    BEGIN, COMMIT, LATE, LATE_TAKEN, Op, SLOTS_MASK, STEP_ASIDE, TxnState, VACANT, WAKE, YIELDS,
+};
+use crate::cc::{Abort, Admission, ConcurrencyControl, Intent};
 use crate::exec::{Execution, Operations};
 use crate::index::Key;
 use crate::profile::Activity;
 use crate::suspend::{PrefetchOnly, Suspend};
-use crate::table::TableInner;
+use crate::table::{Fault, TableInner};
 use std::task::Waker;
 
 /// A point operation that has been put into a place.
@@ -61,13 +65,66 @@ impl<C: ConcurrencyControl> TxnState<C> {
         Some(place)
     }
 
+    /// Gives a place to an operation that was run where it was polled and has to wait for another transaction: from now on the worker
+    /// steps it, whatever its policy is. It does not wait in place, because the other transaction may be the same worker's to go on with.
+    /// Fails in an interactive transaction, which has waited already, and where the transaction has as many operations as
+    /// can be told apart.
+    #[cold]
+    pub(crate) fn post_waiting(&self, op: Op<C>) -> Result<u8, Fault> {
+        let is_stepped = !self.is_interactive.get();
+        match is_stepped.then(|| self.fill_any(op, true)).flatten() {
+            Some(place) => {
+                self.give_core_away();
+                Ok(place)
+            }
+            None => Err(self.doom(Fault::Abort(Abort::WaitTimeout))),
+        }
+    }
+
+    /// Puts an operation, with steps left or without, into a slot, or where none is free, beside them. `None`: there are too many.
+    fn fill_any(&self, op: Op<C>, has_steps: bool) -> Option<u8> {
+        let slot = (!self.used.get()).trailing_zeros() as usize;
+        if slot < SLOTS {
+            self.fill_slot(slot as u8, op);
+            if !has_steps {
+                self.set_done(slot as u8);
+            }
+            return Some(slot as u8);
+        }
+        let place = self.late.put(op, has_steps)?;
+        self.used.set(self.used.get() | LATE_TAKEN);
+        self.note_late();
+        Some(place)
+    }
+
+    /// After something has changed in the places beside the slots.
+    #[cold]
+    fn note_late(&self) {
+        let is_left = if self.late.has_any_steps() { LATE } else { 0 };
+        self.todo.set(self.todo.get() & !LATE | is_left);
+    }
+
+    /// What has been posted waits for another transaction. In sequential execution the worker has little else to do, and the other one may
+    /// be on a thread that needs the core: so the worker gives it away between two looks.
+    #[cold]
+    pub(crate) fn give_core_away(&self) {
+        if self.execution.get() != Execution::Interleaved && self.todo.get() & YIELDS == 0 {
+            self.patience.set(BoundedWait::default());
+            self.todo.set(self.todo.get() | YIELDS);
+        }
+    }
+
     /// Has the operation in this taken place, which has come to an end, stepped again.
     pub(crate) fn go_on(&self, place: u8) {
         debug_assert!(self.is_done(place));
+        if place as usize >= SLOTS {
+            self.late.go_on(place);
+            return self.note_late();
+        }
         self.todo.set(self.todo.get() | 1 << place);
     }
 
-    /// The operation in this taken place needs no step.
+    /// The operation in this slot needs no step.
     pub(crate) fn set_done(&self, place: u8) {
         debug_assert!(!self.is_done(place));
         self.todo.set(self.todo.get() & !(1 << place));
@@ -130,21 +187,26 @@ impl<C: ConcurrencyControl> TxnState<C> {
 
     #[inline(always)]
     pub(crate) fn release(&self, place: u8) {
+        if place as usize >= SLOTS {
+            return self.release_late(place);
+        }
         debug_assert!(self.used.get() >> place & 1 == 1);
         self.todo.set(self.todo.get() & !(1 << place));
         self.used.set(self.used.get() & !(1 << place));
     }
 
-    /// Takes a place for nothing but to hold the epoch of whatever the future itself is walking.
-    pub(crate) fn hold(&self) -> Option<u8> {
-        let place = (!self.used.get()).trailing_zeros();
-        if place as usize >= SLOTS {
-            return None;
+    #[cold]
+    fn release_late(&self, place: u8) {
+        self.late.release(place);
+        if !self.late.is_any_taken() {
+            self.used.set(self.used.get() & !LATE_TAKEN);
         }
-        // SAFETY: free, so no one looks at it.
-        unsafe { (*self.slot_at(place as usize)).write(Op::Hold) };
-        self.used.set(self.used.get() | 1 << place);
-        Some(place as u8)
+        self.note_late();
+    }
+
+    /// Takes a place for nothing but to hold the epoch of whatever the future itself is walking. `None`: there are too many.
+    pub(crate) fn hold(&self) -> Option<u8> {
+        self.fill_any(Op::Hold, false)
     }
 
     /// An operation on a row that the transaction has read a value of lately, with the record found.
@@ -176,6 +238,9 @@ impl<C: ConcurrencyControl> TxnState<C> {
     /// Has the operation in this taken place been stepped to its end?
     #[inline(always)]
     pub(crate) fn is_done(&self, place: u8) -> bool {
+        if place as usize >= SLOTS {
+            return !self.late.has_steps(place);
+        }
         debug_assert!(self.used.get() >> place & 1 == 1);
         self.todo.get() >> place & 1 == 0
     }
@@ -183,7 +248,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
     /// The point operation in a taken place; it stays there until the place is released and taken again.
     #[inline(always)]
     pub(crate) fn point(&self, place: u8) -> &Point<C> {
-        debug_assert!(self.used.get() >> place & 1 == 1);
+        debug_assert!(place as usize >= SLOTS || self.used.get() >> place & 1 == 1);
         self.point_at(place)
     }
 
@@ -201,7 +266,12 @@ impl<C: ConcurrencyControl> TxnState<C> {
     #[inline(always)]
     fn step_slot<S: Suspend>(&self, place: usize, s: &mut S) -> bool {
         // SAFETY: bit `place` of `todo` is set, so it is written, and the transaction open.
-        match unsafe { (*self.slot_at(place)).assume_init_mut() } {
+        self.step_op(unsafe { (*self.slot_at(place)).assume_init_mut() }, s)
+    }
+
+    #[inline(always)]
+    fn step_op<S: Suspend>(&self, op: &mut Op<C>, s: &mut S) -> bool {
+        match op {
             Op::Point(point) => {
                 // SAFETY: not borrowed outside of single calls.
                 let txn = unsafe { &mut *self.scheme.get() };
@@ -229,16 +299,26 @@ impl<C: ConcurrencyControl> TxnState<C> {
         }
     }
 
+    /// Steps the operations in the places beside the slots. Returns true if none of them has steps left.
+    #[cold]
+    #[inline(never)]
+    fn step_late<S: Suspend>(&self, s: &mut S) -> bool {
+        // SAFETY: taken, so written, and reached by nothing else while it has steps left.
+        self.late.step_each(|op| self.step_op(unsafe { &mut *op }, s))
+    }
+
     /// The places that are taken.
     fn taken(&self) -> impl Iterator<Item = usize> {
         let used = self.used.get();
-        (0..SLOTS).filter(move |place| used >> place & 1 == 1)
+        let late = if used & LATE_TAKEN == 0 { Vec::new() } else { self.late.taken() };
+        (0..SLOTS).filter(move |place| used >> place & 1 == 1).chain(late)
     }
 
     #[inline(never)]
     fn step_slow_path<S: Suspend>(&self, s: &mut S) -> bool {
         let mut todo = self.todo.get();
         debug_assert!(todo & VACANT == 0);
+        debug_assert!(todo & COMMIT == 0 || todo & (SLOTS_MASK | LATE) == 0, "the closure has ended");
         let mut left = todo & SLOTS_MASK;
         while left != 0 {
             let place = left.trailing_zeros();
@@ -246,6 +326,9 @@ impl<C: ConcurrencyControl> TxnState<C> {
             if self.step_slot(place as usize, s) {
                 todo &= !(1 << place);
             }
+        }
+        if todo & LATE != 0 && self.step_late(s) {
+            todo &= !LATE;
         }
         if todo & BEGIN != 0
             && let Some(begun) = self.step_begin(s)
@@ -269,6 +352,12 @@ impl<C: ConcurrencyControl> TxnState<C> {
                 todo &= !STEP_ASIDE;
             }
         }
+        if todo & YIELDS != 0 {
+            match todo & !(YIELDS | WAKE) {
+                0 => todo &= !YIELDS,
+                left => self.let_other_threads_go(left & COMMIT != 0),
+            }
+        }
         if todo == WAKE {
             self.todo.set(0);
             self.wakers.take().into_iter().for_each(Waker::wake);
@@ -276,6 +365,17 @@ impl<C: ConcurrencyControl> TxnState<C> {
         }
         self.todo.set(todo);
         todo == 0
+    }
+
+    /// Between two looks at what is left, in sequential execution. Asleep, where a commit is taken to wait for room in the log.
+    #[cold]
+    fn let_other_threads_go(&self, commits: bool) {
+        let (mut patience, engine) = (self.patience.take(), &self.context().engine);
+        let wants_room = commits && patience.waits() >= WAITS_FOR_COMMIT;
+        if !(wants_room && engine.await_flush()) {
+            patience.pass();
+        }
+        self.patience.set(patience);
     }
 
     /// Lets the worker pass by for some rounds, in which the transaction is at `activity`.
@@ -355,7 +455,12 @@ impl<C: ConcurrencyControl> Operations for TxnState<C> {
                 Op::Admission(_) => {}
                 Op::ScanBatch(_) | Op::IndexedWrite(_) | Op::Hold => unreachable!("asked before"),
             }
-            self.todo.set(self.todo.get() | 1 << place);
+            if place < SLOTS {
+                self.todo.set(self.todo.get() | 1 << place);
+            } else {
+                self.late.go_on(place as u8);
+                self.note_late();
+            }
         }
     }
 
@@ -365,7 +470,7 @@ impl<C: ConcurrencyControl> Operations for TxnState<C> {
 
     fn started(&self) {
         self.todo.set(0);
-        self.used.set(0);
+        self.forget_places();
         self.operations.set(0);
         self.execution.set(self.context().execution.get());
     }
@@ -382,12 +487,10 @@ impl<C: ConcurrencyControl> Operations for TxnState<C> {
         self.leave_turn();
         self.forget_wakers();
         self.todo.set(VACANT);
-        self.used.set(0);
+        self.forget_places();
         if self.is_long.take() {
             self.context().longs.update(|n| n - 1);
         }
-        // No operation is left; those leaked have given nothing back.
-        self.runs.reclaim();
-        self.upkeeps.reclaim();
+        self.reclaim_leaked();
     }
 }

@@ -6,13 +6,17 @@
 //!   operation with steps left.
 //! - Bit 0 alone is the common case, and the only one that the hot path knows.
 //! - Bit `WAKE` of `todo` is set exactly while there are `wakers`.
+//! - Bits `LATE` of `todo` and `LATE_TAKEN` of `used` say of the `late` places what others say of the slots.
+//! - `COMMIT` is set only while no operation is posted: those whose futures were leaked are cancelled when the closure has ended.
 //! - Operations are plain data: releasing a slot cancels one.
 
 use super::at_commit::AtCommits;
 use super::blocker::Blocker;
+use super::bounded_wait::BoundedWait;
 use super::commit::Commit;
 use super::indexed_write::IndexedWrite;
 use super::last_insert::LastInsert;
+use super::late::{LatePlaces, SLOTS};
 use super::point::Point;
 use super::pool::Pool;
 use super::recent_reads::RecentReads;
@@ -36,8 +40,6 @@ use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
 use std::task::{Poll, Waker};
 
-/// Operations in flight per transaction; what is more runs in place.
-pub(crate) const SLOTS: usize = 8;
 pub(crate) const SLOTS_MASK: u32 = (1 << SLOTS) - 1;
 // Bits of `todo` beyond the places:
 pub(crate) const COMMIT: u32 = 1 << 16;
@@ -46,6 +48,12 @@ pub(crate) const VACANT: u32 = 1 << 18;
 /// Some of the transaction's futures are polled with wakers of their own, which are to be called when nothing is left.
 pub(crate) const WAKE: u32 = 1 << 19;
 pub(crate) const BEGIN: u32 = 1 << 20;
+/// One of the `late` places has steps left.
+pub(crate) const LATE: u32 = 1 << 21;
+/// What is left waits for another transaction, and the worker has nothing to do beside it as a rule: it gives its core away.
+pub(crate) const YIELDS: u32 = 1 << 22;
+/// Of `used`: one of the `late` places is taken.
+pub(crate) const LATE_TAKEN: u32 = 1 << 30;
 /// Of `used`: operations that are in no place have found what is being handed out one by one.
 pub(crate) const HANDS_OUT: u32 = 1 << 31;
 // Of `marks`:
@@ -101,6 +109,9 @@ pub(crate) struct TxnState<C: ConcurrencyControl> {
     pub(crate) recent: RecentReads<C>,
     pub(crate) last_insert: LastInsert,
     other_slots: [UnsafeCell<MaybeUninit<Op<C>>>; SLOTS - 1],
+    pub(crate) late: LatePlaces<Op<C>>,
+    /// While `YIELDS` is set.
+    pub(crate) patience: Cell<BoundedWait>,
     pub(crate) doomed: Cell<Option<Fault>>,
     /// What `read_only` is before a transaction says anything.
     pub(crate) read_only_default: bool,
@@ -181,6 +192,8 @@ impl<C: ConcurrencyControl> TxnState<C> {
             scheme: UnsafeCell::new(C::txn(&engine.shared)),
             first_slot: UnsafeCell::new(MaybeUninit::uninit()),
             other_slots: [const { UnsafeCell::new(MaybeUninit::uninit()) }; SLOTS - 1],
+            late: LatePlaces::default(),
+            patience: Cell::default(),
             context: Cell::new(context),
             doomed: Cell::new(None),
             read_only: Cell::new(engine.is_read_only()),
@@ -220,12 +233,15 @@ impl<C: ConcurrencyControl> TxnState<C> {
         }
     }
 
-    /// The memory of a slot.
+    /// The memory of a slot, or of a place beside them.
     #[inline(always)]
     pub(crate) fn slot_at(&self, place: usize) -> *mut MaybeUninit<Op<C>> {
         match place.checked_sub(1) {
             None => self.first_slot.get(),
-            Some(other) => self.other_slots[other].get(),
+            Some(other) => match self.other_slots.get(other) {
+                Some(slot) => slot.get(),
+                None => self.late.op(place).cast(),
+            },
         }
     }
 
@@ -376,11 +392,36 @@ impl<C: ConcurrencyControl> TxnState<C> {
         }
     }
 
+    /// The closure has ended: cancels the operations whose futures it has leaked. Nothing of them may go on beside the commit, let alone
+    /// after it, when the transaction has given up its snapshot and what it takes it would never give back.
+    #[inline(always)]
+    pub(crate) fn end_operations(&self) {
+        if self.todo.get() | self.used.get() != 0 {
+            self.cancel_operations();
+        }
+    }
+
+    /// Cancels what is posted. The futures are gone, or leaked and never polled again.
+    #[cold]
+    pub(crate) fn cancel_operations(&self) {
+        self.forget_wakers();
+        self.todo.set(0);
+        self.forget_places();
+    }
+
+    /// No place is taken any more.
+    #[inline(always)]
+    pub(crate) fn forget_places(&self) {
+        if self.used.replace(0) & LATE_TAKEN != 0 {
+            self.late.clear();
+        }
+    }
+
     /// Forgets whatever is posted or lent; operations' futures may have been leaked.
     pub(crate) fn clear(&self) {
         self.forget_wakers();
         self.todo.set(0);
-        self.used.set(0);
+        self.forget_places();
         self.recent.clear();
         self.last_insert.clear();
         self.doomed.set(None);

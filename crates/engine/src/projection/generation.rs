@@ -164,15 +164,31 @@ impl<R: Columns> Generations<R> {
         self.0.write().unwrap_or_else(PoisonError::into_inner).next = next;
     }
 
-    /// Makes a generation the present one; what was noted in the one being built while this one's rows were read is noted in it.
-    pub(super) fn publish(&self, built: Generation<R>) {
+    /// Makes a generation the present one; what was noted in the one being built while this one's rows were read is noted in it. Unless
+    /// `before`, in whose place it was built, was discarded meanwhile: then it is itself.
+    pub(super) fn publish(&self, before: &Arc<Generation<R>>, built: Generation<R>) {
         let mut pair = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        if let Some(next) = pair.next.take() {
+        let next = pair.next.take();
+        if !Arc::ptr_eq(&pair.present, before) {
+            return;
+        }
+        if let Some(next) = next {
             next.hand_over(&built);
         }
+        pair.replace(built);
+    }
+
+    /// Puts a generation of which nothing was read in the place of the present one.
+    pub(super) fn discard(&self, unread: Generation<R>) {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).replace(unread);
+    }
+}
+
+impl<R: Columns> Pair<R> {
+    fn replace(&mut self, built: Generation<R>) {
         // Under the lock: a write that is noted in the new generation alone is noted after this.
-        pair.present.is_superseded.store(true, Ordering::Release); // pairs with the Acquire in `stale`
-        pair.present = Arc::new(built);
+        self.present.is_superseded.store(true, Ordering::Release); // pairs with the Acquire in `stale`
+        self.present = Arc::new(built);
     }
 }
 
@@ -241,7 +257,7 @@ mod tests {
             let all = Generations::new(generation(&memory, &[""], 8));
             all.prepare(Some(Arc::new(generation(&memory, &["", "d", "k", "s"], 0))));
             all.note(written.as_bytes());
-            all.publish(generation(&memory, &["", "f", "n"], 8));
+            all.publish(&all.present(), generation(&memory, &["", "f", "n"], 8));
             let present = all.present();
             let is_all = |block: &Arc<Block<_>>| matches!(block.changes.next(EVERY_KEY), Changed::All);
             let found: String =
@@ -259,7 +275,7 @@ mod tests {
         all.note(b"a");
         all.note(b"x");
         all.note(b"y");
-        all.publish(generation(&memory, &["", "f", "m", "s"], 8));
+        all.publish(&all.present(), generation(&memory, &["", "f", "m", "s"], 8));
         let changed = |block: usize| all.present().blocks[block].changes.next(EVERY_KEY);
         assert!(matches!(changed(0), Changed::Some(keys) if keys == [Box::from(*b"a")]));
         assert!(matches!(changed(1), Changed::Nothing));

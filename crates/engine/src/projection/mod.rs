@@ -30,11 +30,11 @@ pub use text::{Text, TextZone, Texts};
 
 use crate::cc::{ConcurrencyControl, Serializable};
 use crate::error::{Error, Result};
-use crate::kernel::Engine;
+use crate::kernel::{Engine, guarded};
 use crate::memory::Memory;
 use crate::ops::in_row;
 use crate::secondary::{Declared, open_index};
-use crate::sync::unmodelled::{Mutex, lock};
+use crate::sync::unmodelled::Mutex;
 use crate::table::{Key, ProjectionPart, Table, TableInner, Value, decode_whole, index_key};
 use crate::txn::Transaction;
 use generation::{Generation, Generations};
@@ -97,7 +97,9 @@ impl<R: Columns> Inner<R> {
 
     /// The columns of a row, if it has a part in the projection.
     fn row(&self, table: &TableInner, key: &[u8], value: &[u8]) -> Result<Option<R>> {
-        (self.make)(key, value).map_err(|error| in_row(error, table, index_key(key)))
+        let of_projection = || format!("the function of a projection of the table {:?}", table.name());
+        guarded(of_projection, || (self.make)(key, value))
+            .map_err(|error| in_row(error, table, index_key(key)))
     }
 }
 
@@ -159,6 +161,7 @@ pub(crate) fn open_projection<K: Key, V: Value + ?Sized, R: Columns, C: Concurre
             Ok(false)
         }),
         columns: None,
+        function: None,
         projection: Some(inner),
     };
     let index = open_index(engine, base, declared, || Ok(()))?;
@@ -183,8 +186,7 @@ impl<K, V: ?Sized, R: Columns, C: ConcurrencyControl> Projection<K, V, R, C> {
 
 impl<R: Columns> ProjectionPart for Inner<R> {
     fn discard(&self) {
-        let _one_at_a_time = lock(&self.refreshing);
-        self.generations.publish(Generation::unread(&self.memory));
+        self.generations.discard(Generation::unread(&self.memory)); // also what is being read just now
     }
 }
 

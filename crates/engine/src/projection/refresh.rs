@@ -10,12 +10,12 @@ use super::columns::Columns;
 use super::generation::Generation;
 use super::{Inner, Projection, check_snapshot};
 use crate::cc::ConcurrencyControl;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::events::{event, ms, text};
-use crate::kernel::Engine;
+use crate::kernel::{Engine, pause};
 use crate::memory::OutOfMemory;
 use crate::sync::Arc;
-use crate::sync::unmodelled::lock;
+use crate::sync::unmodelled::{lock, try_lock};
 use crate::table::{Key, TableInner, Value};
 use crate::txn::{Transaction, Txn, for_each_between};
 use std::ops::Bound;
@@ -25,10 +25,13 @@ impl<K: Key, V: Value + ?Sized, R: Columns, C: ConcurrencyControl> Projection<K,
     /// that is all rows. Without it scans are right, too, and slower with each row that is written.
     ///
     /// Works on the calling thread, in one snapshot, while other transactions go on. Those that are open when it is called
-    /// have to end first, which is waited for up to a minute; else it is [`Error::TableInUse`](crate::Error::TableInUse). So
-    /// do not call it while the calling thread has a transaction open. Under a scheme that has no snapshots the table has to
+    /// have to end first, which is waited for up to a minute; else it is [`Error::TableInUse`](crate::Error::TableInUse). A commit
+    /// that is under way when its row is read is waited for likewise. Where
+    /// the calling thread has a transaction open itself, or runs this in a closure as a worker, it is
+    /// [`Error::WouldDeadlock`](crate::Error::WouldDeadlock) at once. Under a scheme that has no snapshots the table has to
     /// be [frozen](crate::Database::freeze), else it is [`Error::NoSnapshot`](crate::Error::NoSnapshot).
-    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) if the columns do not fit. After an error, scans are as they were
+    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) if the columns do not fit,
+    /// [`Error::Panicked`](crate::Error::Panicked) if the function of the projection panics. After an error, scans are as they were
     /// before.
     pub fn refresh(&self) -> Result<u64> {
         let engine = Engine::of_open(&self.engine)?;
@@ -48,7 +51,8 @@ impl<K: Key, V: Value + ?Sized, R: Columns, C: ConcurrencyControl> Projection<K,
 
     fn read_changed(&self, engine: &Arc<Engine<C>>, table: &TableInner) -> Result<u64> {
         let inner = &*self.inner()?;
-        let _one_at_a_time = lock(&inner.refreshing);
+        let free = try_lock(&inner.refreshing);
+        let _one_at_a_time = engine.lock_or_refuse(free, || lock(&inner.refreshing))?;
         let present = inner.generations.present();
         let awaited = |block: &Arc<Block<R>>| match block.changes.is_empty() {
             true => block.clone(),
@@ -61,19 +65,29 @@ impl<K: Key, V: Value + ?Sized, R: Columns, C: ConcurrencyControl> Projection<K,
         if present.blocks.iter().zip(&next.blocks).all(|(one, other)| Arc::ptr_eq(one, other)) {
             return Ok(0);
         }
+        engine.check_may_wait()?;
         inner.generations.prepare(Some(next.clone()));
         let _unless_published = GiveUp(inner);
         engine.await_users(table)?;
-        let mut build = Build { engine, table, inner, snapshot: None, blocks: Vec::new(), rows: 0 };
-        let snapshot = build.snapshot()?;
-        let readable_from = snapshot.txn().state().snapshot_timestamp();
-        build.snapshot = Some(snapshot);
-        build.read(&present, &next)?;
-        let rows = build.rows;
-        inner.generations.publish(Generation::new(build.blocks, readable_from));
-        Ok(rows)
+        for conflicts in 0..CONFLICTS_MAX {
+            let mut build = Build { engine, table, inner, snapshot: None, blocks: Vec::new(), rows: 0 };
+            match build.read_all(&present, &next) {
+                // A commit is under way for as long as an operation waits for one.
+                Err(Error::Conflict) => pause(conflicts),
+                Err(error) => return Err(error),
+                Ok(readable_from) => {
+                    let rows = build.rows;
+                    inner.generations.publish(&present, Generation::new(build.blocks, readable_from));
+                    return Ok(rows);
+                }
+            }
+        }
+        Err(Error::TableInUse { table: table.name() })
     }
 }
+
+/// Snapshots that are tried, each of which waits for a second at least before it meets a conflict: a minute in all.
+const CONFLICTS_MAX: u32 = 60;
 
 /// Writes are noted in the present generation alone, if no other has become it.
 struct GiveUp<'i, R: Columns>(&'i Inner<R>);
@@ -96,6 +110,15 @@ struct Build<'b, R: Columns, C: ConcurrencyControl> {
 }
 
 impl<R: Columns, C: ConcurrencyControl> Build<'_, R, C> {
+    /// Makes all blocks, and returns from when on they can be read.
+    fn read_all(&mut self, present: &Generation<R>, next: &Generation<R>) -> Result<u64> {
+        let snapshot = self.snapshot()?;
+        let readable_from = snapshot.txn().state().snapshot_timestamp();
+        self.snapshot = Some(snapshot);
+        self.read(present, next)?;
+        Ok(readable_from)
+    }
+
     /// What rows are read by now: one snapshot, or where no row changes meanwhile, a transaction for each block, as it may have copies
     /// of what it has read.
     fn snapshot(&mut self) -> Result<Transaction<C>> {
@@ -232,7 +255,7 @@ mod tests {
         };
         db.transact(|tx| tx.put(table, 1, 10)).unwrap();
         let open = db.begin().unwrap();
-        open.put(table, 2, 20).unwrap();
+        let open = std::thread::spawn(move || open.put(table, 2, 20).map(|()| open)).join().unwrap().unwrap();
         assert!(matches!(projection.refresh(), Err(Error::TableInUse { table }) if table == "t"));
         assert_eq!(sum(), 10);
         open.commit().unwrap();

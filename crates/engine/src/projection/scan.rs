@@ -399,7 +399,9 @@ mod tests {
             let mut rows = Rows::new(memory, true);
             rows.push(&1u64.to_be_bytes(), (99,)).unwrap();
             let block = Block::of_rows(memory, Box::default(), rows, 8).unwrap();
-            inner.generations.publish(Generation::new(vec![Arc::new(block)], readable_from));
+            inner
+                .generations
+                .publish(&inner.generations.present(), Generation::new(vec![Arc::new(block)], readable_from));
             let tx = db.begin().unwrap();
             tx.declare_read_only();
             let mut scan = projection.scan_all(&tx).unwrap();

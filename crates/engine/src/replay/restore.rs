@@ -230,12 +230,12 @@ impl<C: ConcurrencyControl> Entered<'_, C> {
         // epoch entered.
         let all_found = unsafe {
             // Only latches of the index are waited for, whose holders do not wait.
-            run_all(&mut points[..changes.len()], self.context, self.txn, &mut OnMiss, || {
+            run_all(&mut points[..changes.len()], self.context, self.txn, &mut OnMiss, |_, _| {
                 backoff.wait();
                 true
             })
         };
-        debug_assert!(all_found);
+        debug_assert!(all_found.is_ok());
         let mut removed = Removed::default();
         for (point, change) in points.iter_mut().flatten().zip(changes) {
             let value = batch.value(change);

@@ -2,9 +2,10 @@
 
 use crate::cc::{Abort, ConcurrencyControl, Intent};
 use crate::error::{Error, Result};
-use crate::ops::{BoundedWait, NO_SLOT, Op, Point, ROUNDS_BUSY, TxnState};
+use crate::ops::{NO_SLOT, Op, Point, ROUNDS_BUSY, TxnState};
 use crate::record::RecordId;
 use crate::suspend::OnMiss;
+use crate::sync::Backoff;
 use crate::table::{AsKey, Fault, Key, Table, Value};
 use std::fmt;
 use std::future::Future;
@@ -37,19 +38,25 @@ impl<'t, C: ConcurrencyControl> PointRead<'t, C> {
     }
 }
 
+/// Rounds in which reads wait, each of which may give the core away.
+const ROUNDS_WAITING: u32 = 100;
+
 /// Rounds over reads that are stepped within one poll: as many as it takes while they get on, and then, where one
-/// waits for another transaction's commit, as many as operations in place wait.
+/// waits for another transaction's commit, a few more: it may be open on the same worker.
 #[derive(Debug, Default)]
 pub(super) struct Rounds {
     rounds: u32,
-    patience: BoundedWait,
+    patience: Backoff,
 }
 
 impl Rounds {
     /// Counts another round; returns false after the last one.
     pub(super) fn go_on(&mut self) -> bool {
         self.rounds = self.rounds.saturating_add(1);
-        self.rounds <= ROUNDS_BUSY || self.patience.wait()
+        if self.rounds > ROUNDS_BUSY {
+            self.patience.wait();
+        }
+        self.rounds <= ROUNDS_BUSY + ROUNDS_WAITING
     }
 }
 

@@ -10,13 +10,13 @@ use crate::cc::{Abort, Change, ConcurrencyControl, Intent, Written};
 use crate::error::{Error, Result};
 use crate::events::{event, ms, text};
 use crate::index::{DERIVED, IndexKind};
-use crate::kernel::{Engine, WAIT, WAITS_MAX, pause};
+use crate::kernel::{Engine, WAIT, WAITS_MAX, guarded, pause};
 use crate::ops::{Point, TxnState};
 use crate::options::Durability;
 use crate::sync::MutexGuard;
-use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use crate::table::{
-    BUILDING, Columns, DEAD, Description, Extract, Fault, INDEXES_MAX, IndexInner, ProjectionPart,
+    BUILDING, Columns, DEAD, Description, Extract, Fault, Function, INDEXES_MAX, IndexInner, ProjectionPart,
     TableInner, TableKind, TableOptions, index_key, split_entry,
 };
 use crate::txn::{TableKeys, Transaction, delete_entries};
@@ -37,6 +37,8 @@ pub(crate) struct Declared {
     pub(crate) extract: Extract,
     /// The columns that `extract` makes its keys of, where the database keeps the index.
     pub(crate) columns: Option<Arc<Columns>>,
+    /// What `extract` calls, where a name stands for one function alone.
+    pub(crate) function: Option<Function>,
     /// It is no index: what a projection has, which is told of each write by `extract`.
     pub(crate) projection: Option<Arc<dyn ProjectionPart>>,
 }
@@ -51,11 +53,20 @@ impl Declared {
             _ => false,
         };
         if is_same && has_same_columns && self.leading_bits == leading_bits {
-            return Ok(());
+            return self.check_same_function(index);
         }
         let existing = describe(index.is_unique, &index.key_type, leading_bits, index.columns.as_deref());
         let columns = self.columns.as_deref();
         let requested = describe(self.is_unique, &self.key_type, self.leading_bits, columns);
+        Err(Error::IndexMismatch { name: self.name.clone(), existing, requested })
+    }
+
+    fn check_same_function(&self, index: &IndexInner) -> Result<()> {
+        let (Some(one), Some(other)) = (self.function, index.function) else { return Ok(()) };
+        if one == other {
+            return Ok(());
+        }
+        let (existing, requested) = (format!("of {other}"), format!("of another function, {one}"));
         Err(Error::IndexMismatch { name: self.name.clone(), existing, requested })
     }
 
@@ -92,15 +103,17 @@ pub(crate) fn open_index<'b, C: ConcurrencyControl>(
     engine.check_open()?;
     let began_ns = engine.clock.now_ns();
     let index = {
-        let declaring = base.indexes.declaring();
+        let free = base.indexes.try_declaring();
+        let declaring = engine.lock_or_refuse(free, || base.indexes.declaring())?;
         base.check_usable()?; // (Clearing it has been waited for.)
         let same = base.indexes.iter().find(|index| !index.is_dead() && index.name == declared.name);
         if let Some(index) = same {
             drop(declaring);
             declared.check_same(index)?;
-            return await_other(index).map(|()| index);
+            return await_other(engine, index).map(|()| index);
         }
         declared.check_free(base)?;
+        engine.check_may_wait()?;
         publish(engine, base, declared, &declaring)?
     };
     let mut unless_built = GiveUp { engine, index, has_begun: false };
@@ -152,14 +165,12 @@ fn publish<'b, C: ConcurrencyControl>(
     declared: Declared,
     declaring: &MutexGuard<'_, ()>,
 ) -> Result<&'b IndexInner> {
-    if base.indexes.iter().count() == INDEXES_MAX {
-        let reason = format!(
-            "a table can have {INDEXES_MAX} indexes and projections, those included that have been dropped, or could not be built, since \
-             the database was opened"
-        );
+    if base.indexes.alive() >= INDEXES_MAX {
+        let reason = format!("a table can have {INDEXES_MAX} indexes and projections");
         return Err(not_built(&declared.name, reason));
     }
-    let Declared { name, key_type, is_unique, leading_bits, extract, columns, projection } = declared;
+    let Declared { name, key_type, is_unique, leading_bits, extract, columns, function, projection } =
+        declared;
     let kind = TableKind {
         fixed8: false,
         // (Entries are found by ranges of keys.)
@@ -184,9 +195,10 @@ fn publish<'b, C: ConcurrencyControl>(
         is_unique,
         extract,
         columns,
+        function,
         projection,
         readable_from: AtomicU64::new(BUILDING),
-        next: std::ptr::null(),
+        next: AtomicPtr::new(std::ptr::null_mut()),
     };
     if index.projection.is_none() {
         base.index.kept().switch_on(); // before there is an entry
@@ -222,12 +234,13 @@ fn not_built(name: &str, reason: impl Into<String>) -> Error {
 }
 
 /// Waits until another caller has built the index.
-fn await_other(index: &IndexInner) -> Result<()> {
+fn await_other<C: ConcurrencyControl>(engine: &Engine<C>, index: &IndexInner) -> Result<()> {
     for _ in 0..WAITS_MAX {
         // Acquire: pairs with the Release in `serve`.
         if index.readable_from.load(Ordering::Acquire) != BUILDING {
             break;
         }
+        engine.check_may_wait()?;
         std::thread::sleep(WAIT);
     }
     match index.readable_from.load(Ordering::Acquire) < DEAD {
@@ -316,7 +329,8 @@ fn add<C: ConcurrencyControl>(
     }
     let Some(value) = txn.found(&row)? else { return Ok(()) };
     bytes.clear();
-    if !(index.extract)(key, value, bytes)? {
+    let of_index = || format!("the function of the index {:?} of the table {:?}", index.name, base.name());
+    if !guarded(of_index, || (index.extract)(key, value, bytes))? {
         return Ok(());
     }
     let length = bytes.len();
@@ -368,6 +382,8 @@ mod tests {
         for key in 0..10 {
             open.put(table, key, key % 3).expect("no conflict");
         }
+        let open = std::thread::spawn(move || open.with(async |_| Ok(())).map(|()| open)).join();
+        let open = open.expect("no panic").expect("it is another thread's now");
         let refused = db.index(table, "i", |_, value: u64| Some(value)).expect_err("one is open");
         assert!(refused.to_string().contains("has not ended"), "{refused}");
         open.commit().expect("no conflict");

@@ -1,6 +1,6 @@
 //! One row by its key in a unique index.
 
-use crate::cc::{Abort, ConcurrencyControl, Serializable};
+use crate::cc::{ConcurrencyControl, Serializable};
 use crate::error::{Error, Result};
 use crate::ops::{NO_SLOT, Op, Point, PointLookup, in_row};
 use crate::suspend::{PrefetchOnly, Suspend};
@@ -121,17 +121,14 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Future for GetBy<'t, 
         };
         let Some(entry) = entry else { return Poll::Ready(Ok(None)) };
         let mut point = me.follow(index, entry);
-        if let Some((_, place)) = &mut me.row
-            && let Some(posted) = txn.post(Op::Point(point))
-        {
-            *place = posted;
-            return txn.pend(context);
-        }
         let key = me.row.take().expect("set by `follow`").0;
-        if !txn.run_point(&mut point) {
-            return Poll::Ready(Err(txn.doom(Fault::Abort(Abort::WaitTimeout)).into()));
-        }
-        Poll::Ready(me.row(key, &point))
+        let place = match txn.post(Op::Point(point)) {
+            Some(posted) => posted,
+            None if txn.run_point(&mut point) => return Poll::Ready(me.row(key, &point)),
+            None => txn.post_waiting(Op::Point(point))?,
+        };
+        me.row = Some((key, place));
+        txn.pend(context)
     }
 }
 

@@ -114,7 +114,11 @@ impl<'t, I: Key, K: Key, V: Value + ?Sized, C: ConcurrencyControl> IndexRows<'t,
             let state = unsafe { &mut *txn.scheme.get() };
             // SAFETY: the transaction's own run, which is settled.
             let value = unsafe { run.read_followed(at, state) };
-            let Some(value) = value.map_err(|refused| txn.refuse(refused))? else { return Ok(None) };
+            let refuse = |refused| {
+                let (index, key, record) = run.name_followed(at);
+                txn.refuse_read(refused, index, &key, record)
+            };
+            let Some(value) = value.map_err(refuse)? else { return Ok(None) };
             let bytes = run.key_bytes(at);
             let mut rest = bytes;
             // (An entry that cannot be read is named by the index's own key.)

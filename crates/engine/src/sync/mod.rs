@@ -15,6 +15,7 @@ mod loom_tests;
 mod padded;
 #[cfg(all(test, not(any(braid_shuttle, braid_loom))))]
 mod tests;
+mod thread_number;
 mod ticks;
 pub mod unmodelled;
 
@@ -24,15 +25,20 @@ pub use exact::{ExactU64, switch};
 pub use fixed::Fixed;
 pub use latch::Latch;
 pub use padded::CachePadded;
+pub use thread_number::thread_number;
 pub use ticks::ticks;
 
 #[cfg(braid_loom)]
 pub use ::loom::sync::{Condvar, Mutex, MutexGuard};
 #[cfg(braid_shuttle)]
 pub use shuttle::sync::{Condvar, Mutex, MutexGuard};
+#[cfg(braid_shuttle)]
+pub use shuttle::thread_local;
 pub use std::sync::Arc;
 #[cfg(not(any(braid_shuttle, braid_loom)))]
 pub use std::sync::{Condvar, Mutex, MutexGuard};
+#[cfg(not(braid_shuttle))] // no model of the other kind has a worker
+pub use std::thread_local;
 
 /// The number of schedules that a model is run in: `few`, times the value of `BRAID_SCHEDULES` if that is set.
 ///

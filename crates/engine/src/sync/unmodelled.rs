@@ -6,7 +6,13 @@
 pub use std::sync::{Mutex, atomic};
 
 #[cfg(not(braid_loom))]
-pub use super::{Mutex, atomic, lock};
+pub use super::{Mutex, atomic, lock, try_lock};
+
+/// As [`super::try_lock`].
+#[cfg(braid_loom)]
+pub fn try_lock<T>(mutex: &Mutex<T>) -> Option<std::sync::MutexGuard<'_, T>> {
+    mutex.try_lock().ok()
+}
 
 /// As [`super::lock`].
 #[cfg(braid_loom)]

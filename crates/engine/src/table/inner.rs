@@ -12,8 +12,9 @@ use crate::index::{Index, IndexOptions, Key, Nodes, TableIndex};
 use crate::memory::{OutOfMemory, Slab};
 use crate::record::{Record, RecordId, Version};
 use crate::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
-use crate::sync::{Arc, Mutex, MutexGuard, lock};
-use std::any::Any;
+use crate::sync::{Arc, Mutex, MutexGuard, lock, try_lock};
+use std::any::{Any, TypeId, type_name};
+use std::fmt;
 
 /// A table as the engine sees it.
 pub(crate) struct TableInner {
@@ -267,7 +268,27 @@ impl TableInner {
 /// types' encodings, so that writes of bytes maintain indexes as well. Foreign code: it may panic.
 pub(crate) type Extract = Box<dyn Fn(&[u8], &[u8], &mut Vec<u8>) -> Result<bool> + Send + Sync>;
 
-/// Indexes of a table, those included that could not be built: an entry's change has a bit of a word.
+/// A function of the program, as far as one can be told from another: by its type, which each closure in the program's text has for
+/// itself, whatever it has captured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Function {
+    id: TypeId,
+    name: &'static str,
+}
+
+impl Function {
+    pub(crate) fn of<F: 'static>(_: &F) -> Function {
+        Function { id: TypeId::of::<F>(), name: type_name::<F>() }
+    }
+}
+
+impl fmt::Display for Function {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+/// Indexes of a table: an entry's change has a bit of a word.
 pub(crate) const INDEXES_MAX: usize = 32;
 
 /// What a projection has of a table.
@@ -289,12 +310,14 @@ pub(crate) struct IndexInner {
     pub(crate) extract: Extract,
     /// The columns that its keys are made of by `extract`, where the database keeps the index.
     pub(crate) columns: Option<Arc<Columns>>,
+    /// What `extract` calls, where a name stands for one function alone.
+    pub(crate) function: Option<Function>,
     /// It has no entries: a projection's part, whose type is the projection's own.
     pub(crate) projection: Option<Arc<dyn ProjectionPart>>,
     /// The first snapshot that sees all entries; or [`BUILDING`], or [`DEAD`].
     pub(crate) readable_from: AtomicU64,
     /// Declared before it.
-    pub(crate) next: *const IndexInner,
+    pub(crate) next: AtomicPtr<IndexInner>,
 }
 // SAFETY: the pointers lead to a table and an index that live as long as the database, and are shared.
 unsafe impl Send for IndexInner {}
@@ -337,16 +360,20 @@ impl IndexInner {
     }
 }
 
-/// The indexes of a table, the newest first: a list that only grows.
+/// The indexes of a table, the newest first. One that is taken out of the list stays where it is, since handles and those who go through the
+/// list lead to it.
 pub(crate) struct Indexes {
     newest: AtomicPtr<IndexInner>,
+    /// Those that were taken out. Locked while the list changes.
+    retired: Mutex<Retired>,
     /// Held while one is declared, until it is built.
     declaring: Mutex<()>,
 }
 
 impl Indexes {
     pub(crate) fn new() -> Indexes {
-        Indexes { newest: AtomicPtr::new(std::ptr::null_mut()), declaring: Mutex::new(()) }
+        let newest = AtomicPtr::new(std::ptr::null_mut());
+        Indexes { newest, retired: Mutex::default(), declaring: Mutex::new(()) }
     }
 
     /// No index was ever declared. The one look that writes of other tables take.
@@ -358,10 +385,35 @@ impl Indexes {
     /// Those that there are now.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &IndexInner> {
         // Acquire: pairs with the Release in `push`.
-        let newest = self.newest.load(Ordering::Acquire).cast_const();
-        // SAFETY: boxed by `push`, and freed with the list, which is borrowed.
-        let deref = |index: *const IndexInner| unsafe { index.as_ref() };
-        std::iter::successors(deref(newest), move |index| deref(index.next))
+        let follow = |link: &AtomicPtr<IndexInner>| {
+            let index = link.load(Ordering::Acquire).cast_const();
+            // SAFETY: boxed by `push`, and freed with the list, which is borrowed.
+            unsafe { index.as_ref() }
+        };
+        std::iter::successors(follow(&self.newest), move |index| follow(&index.next))
+    }
+
+    /// How many serve, or are being built.
+    pub(crate) fn alive(&self) -> usize {
+        self.iter().filter(|index| !index.is_dead()).count()
+    }
+
+    /// Takes an index out of the list that is dead, and has no entries. (The last one stays: what was written while there was an index has
+    /// left places that only a table with indexes uses again.)
+    pub(crate) fn retire(&self, index: &IndexInner) {
+        debug_assert!(index.is_dead());
+        let mut retired = lock(&self.retired);
+        let is_it = |link: &AtomicPtr<IndexInner>| std::ptr::eq(link.load(Ordering::Relaxed), index);
+        let behind = index.next.load(Ordering::Relaxed); // changed under the lock, as all links
+        if is_it(&self.newest) && behind.is_null() {
+            return;
+        }
+        let mut links = [&self.newest].into_iter().chain(self.iter().map(|before| &before.next));
+        if let Some(link) = links.find(|link| is_it(link)) {
+            let index = link.load(Ordering::Relaxed);
+            link.store(behind, Ordering::Release); // pairs with the Acquire in `iter`
+            retired.0.push(index);
+        }
     }
 
     /// Lets nobody else declare an index meanwhile.
@@ -369,9 +421,15 @@ impl Indexes {
         lock(&self.declaring)
     }
 
+    /// The same, unless somebody declares one.
+    pub(crate) fn try_declaring(&self) -> Option<MutexGuard<'_, ()>> {
+        try_lock(&self.declaring)
+    }
+
     /// From now on writers maintain it. One at a time. Places of the table's records are kept for it since before.
     pub(crate) fn push(&self, index: IndexInner, _: &MutexGuard<'_, ()>) -> &IndexInner {
-        let next = self.newest.load(Ordering::Relaxed).cast_const(); // changed under `declaring` only
+        let _unchanged = lock(&self.retired);
+        let next = AtomicPtr::new(self.newest.load(Ordering::Relaxed)); // changed under the lock
         let index = Box::into_raw(Box::new(IndexInner { next, ..index }));
         self.newest.store(index, Ordering::Release); // pairs with the Acquire in `iter`
         // SAFETY: just boxed, and freed with the list.
@@ -401,14 +459,27 @@ impl Indexes {
 
 impl Drop for Indexes {
     fn drop(&mut self) {
+        let retired = std::mem::take(&mut lock(&self.retired).0);
         let mut at = self.newest.load(Ordering::Relaxed);
-        while !at.is_null() {
-            // SAFETY: boxed by `push`, dropped once; nobody uses the table any more.
-            let index = unsafe { Box::from_raw(at) };
-            at = index.next.cast_mut();
+        let listed = std::iter::from_fn(move || {
+            let index = at;
+            // SAFETY: those of the list are alive until they are dropped below, each after it was left.
+            at = unsafe { index.as_ref() }?.next.load(Ordering::Relaxed);
+            Some(index)
+        });
+        for index in listed.chain(retired) {
+            // SAFETY: boxed by `push`, and dropped once, for one that was taken out of the list is not in it; nobody uses the table any more.
+            drop(unsafe { Box::from_raw(index) });
         }
     }
 }
+
+/// Indexes that are in no list.
+#[derive(Default)]
+struct Retired(Vec<*mut IndexInner>);
+
+// SAFETY: they lead to indexes that live as long as the table, and are shared.
+unsafe impl Send for Retired {}
 
 impl IndexInner {
     /// What the entry of a row in this record says.

@@ -39,7 +39,7 @@ pub(crate) use fault::Fault;
 pub use fields::{Field, OwnedField};
 pub use handle::{Index, Table};
 pub(crate) use inner::{
-    Allowed, BUILDING, DEAD, Extract, INDEXES_MAX, IndexInner, Indexes, ProjectionPart, TableInner,
+    Allowed, BUILDING, DEAD, Extract, Function, INDEXES_MAX, IndexInner, Indexes, ProjectionPart, TableInner,
     split_entry,
 };
 pub use key::{AsKey, Key, KeyAs, PrefixMatch};

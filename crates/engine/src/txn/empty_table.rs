@@ -28,6 +28,7 @@ pub(crate) fn clear_table<C: ConcurrencyControl>(
     table: &TableInner,
     note: impl FnOnce(u32, &TableKind, &Description) -> Result<()>,
 ) -> Result<()> {
+    check_may_begin(engine)?;
     let _one_at_a_time = engine.freezing.lock().unwrap_or_else(PoisonError::into_inner);
     let _no_index_comes = table.indexes.declaring();
     if table.allowed() == Allowed::FrozenReads {
@@ -52,8 +53,12 @@ pub(crate) fn drop_table<C: ConcurrencyControl>(
     name: &str,
     note: impl FnOnce(u32, &TableKind, &Description) -> Result<()>,
 ) -> Result<()> {
+    check_may_begin(engine)?;
     let _one_at_a_time = engine.freezing.lock().unwrap_or_else(PoisonError::into_inner);
     let _no_index_comes = table.indexes.declaring();
+    if table.allowed() == Allowed::FrozenReads {
+        return Err(Error::Frozen { table: table.name() });
+    }
     begin(engine, table, TableState::Dropped, Some(name), note)?;
     table.allow(Allowed::NothingDropped);
     table.release_places(&engine.records);
@@ -73,6 +78,7 @@ pub(crate) fn drop_index<C: ConcurrencyControl>(
     name: &str,
     note: impl FnOnce(u32, &TableKind, &Description) -> Result<()>,
 ) -> Result<()> {
+    engine.check_may_wait()?;
     let index = {
         let _no_index_comes = table.indexes.declaring();
         let change = |_: &TableKind, description: &mut Description| {
@@ -99,7 +105,17 @@ pub(crate) fn delete_entries<C: ConcurrencyControl>(
 ) -> Result<()> {
     debug_assert!(index.is_dead());
     index.entries.allow(Allowed::NothingDropped);
-    if engine.await_older()? { delete_all(engine, &index.entries) } else { Ok(()) }
+    if engine.await_older()? {
+        delete_all(engine, &index.entries)?;
+        // SAFETY: the table holds the index.
+        unsafe { &*index.base }.indexes.retire(index);
+    }
+    Ok(())
+}
+
+/// Before anybody is waited for, and anything has changed.
+fn check_may_begin<C: ConcurrencyControl>(engine: &Engine<C>) -> Result<()> {
+    if engine.is_read_only() { Err(Error::ReadOnly) } else { engine.check_may_wait() }
 }
 
 /// Steps 1 and 2. `name`: what the table has to be called by then.
@@ -110,9 +126,6 @@ fn begin<C: ConcurrencyControl>(
     name: Option<&str>,
     note: impl FnOnce(u32, &TableKind, &Description) -> Result<()>,
 ) -> Result<()> {
-    if engine.is_read_only() {
-        return Err(Error::ReadOnly); // before anybody is waited for
-    }
     let before = table.allowed();
     if before == Allowed::NothingDropped {
         return Err(Error::TableDropped);

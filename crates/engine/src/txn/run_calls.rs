@@ -45,17 +45,21 @@ pub(crate) fn run_calls<C: ConcurrencyControl, R>(
 }
 
 /// Waits for the transaction that is in the way: first by spinning, since it may be about to end; then in the queue for its row, as
-/// long as the options say. After a deadlock at once there: the one that waits for this one's rows goes first. Where nobody is known to be
-/// in the way, the longer the more often it has been tried.
+/// long as the options say. After a deadlock at once there: the one that waits for this one's rows goes first. Where no open transaction
+/// is known to be in the way, it waits the longer the more often it has been tried.
 fn make_way<C: ConcurrencyControl>(
     transaction: &Transaction<C>,
     why: &Error,
     retries: u32,
     backoff: &mut Backoff,
 ) -> Result<()> {
-    if matches!(why, Error::Conflict) && !backoff.is_long() {
+    let is_conflict = matches!(why, Error::Conflict);
+    if is_conflict && transaction.is_blocked_for_long() && transaction.await_blocker()? {
+        return Ok(());
+    }
+    if is_conflict && !backoff.is_long() {
         backoff.wait();
-    } else if !transaction.await_blocker()? {
+    } else if is_conflict || !transaction.await_blocker()? {
         thread::sleep(Duration::from_micros(1 << retries.min(20)).min(PAUSE_MAX));
     }
     Ok(())

@@ -95,6 +95,7 @@ pub(crate) async fn run_to_commit<C: ConcurrencyControl, R>(
         }
         let got = match body.call(Txn::of(txn)).await {
             Ok(result) => {
+                txn.end_operations();
                 let made = txn.commit_or_post();
                 match if let Some(made) = made { made } else { posted_commit(txn).await } {
                     Ok(()) => {
@@ -272,7 +273,7 @@ async fn wait_aside<C: ConcurrencyControl>(txn: &TxnState<C>, retries: u32) -> R
 /// In line for the row that the last conflict was about, if an open transaction still has it, and it may be waited for.
 pub(super) fn blocked_wait<C: ConcurrencyControl>(txn: &TxnState<C>) -> Option<RowWait<'_, C>> {
     let Blocker { what, row, holder } = txn.blocker.take()?;
-    let record = what.table().map_or(std::ptr::null(), |table| table.record(row));
+    let record = if what.is_partition() { std::ptr::null() } else { txn.context().engine.record(row) };
     let mut line = RowWait::of(txn, what, None, Some(holder)).ok()?;
     line.wait_for(row, record, Some(holder)).ok()?;
     Some(line)

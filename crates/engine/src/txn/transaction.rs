@@ -9,8 +9,10 @@ use crate::kernel::{Context, Engine};
 use crate::memory::{Charge, OutOfMemory};
 use crate::ops::{Rows, TxnState};
 use crate::options::Durability;
+use crate::sync::{Backoff, thread_number};
 use crate::table::{AsKey, Fault, Key, NewValue, Number, Partition, Table, TableInner, Value};
 use crate::wal::Lsn;
+use std::cell::Cell;
 use std::fmt;
 use std::future::Future;
 use std::ops::{AsyncFnOnce, Bound, RangeBounds};
@@ -22,6 +24,9 @@ use std::task::{Poll, Waker};
 /// A transaction that the caller drives: made by `Database::begin`, ended by [`commit`](Self::commit) or
 /// [`abort`](Self::abort); dropped, it aborts. While it is idle it holds a snapshot, and neither an
 /// epoch nor a latch. Its operations run at once, on the calling thread.
+///
+/// It belongs to the thread that has begun it, or has used it last. On that thread, calls that wait until open transactions have ended
+/// (`freeze`, `clear`, `drop_table`, `index`, `refresh` and others) are answered [`Error::WouldDeadlock`] as long as it is open.
 ///
 /// ```
 /// # use braiddb::{Database, Options, Table};
@@ -38,8 +43,13 @@ pub struct Transaction<C: ConcurrencyControl = Serializable> {
     /// Boxed: the scheme may know its address. Always there, but while it is dropped.
     state: Option<Box<OwnedState<C>>>,
     is_open: bool,
+    /// The number of the thread that has begun it, or used it last.
+    thread: Cell<u64>,
     engine: Arc<Engine<C>>,
 }
+
+/// Looks at the transaction that is in the way before it is waited for asleep. Most give the core away.
+const LOOKS_AT_HOLDER_MAX: u32 = 16;
 
 /// A transaction's state that is no worker's, used by one transaction after another.
 struct OwnedState<C: ConcurrencyControl> {
@@ -108,14 +118,26 @@ impl<C: ConcurrencyControl> Transaction<C> {
             if is_derived {
                 txn.read_only.set(false); // until it ends
             }
+            let now_ns = engine.clock.now_ns();
+            // First: a thread that finds the transaction open is to find whose it is.
+            set_interactive(txn, now_ns);
             txn.started();
             txn.begin_or_post().expect("in place")?;
-            // SAFETY: not borrowed outside of single calls.
-            let scheme = unsafe { &*txn.scheme.get() };
-            C::set_interactive(&engine.shared, scheme, engine.clock.now_ns());
+            if interactive_since(txn).is_none() {
+                set_interactive(txn, now_ns); // it had no place before
+            }
             Ok::<_, Error>(state)
         })?;
-        Ok(Transaction { state: Some(state), is_open: true, engine: engine.clone() })
+        let thread = Cell::new(thread_number());
+        Ok(Transaction { state: Some(state), is_open: true, thread, engine: engine.clone() })
+    }
+
+    /// The transaction has come from another thread: those who wait for it are to know.
+    #[cold]
+    fn moved(&self) {
+        self.thread.set(thread_number());
+        let txn = self.state();
+        set_interactive(txn, interactive_since(txn).unwrap_or(1));
     }
 
     fn state(&self) -> &TxnState<C> {
@@ -130,6 +152,9 @@ impl<C: ConcurrencyControl> Transaction<C> {
             fn drop(&mut self) {
                 self.0.context.set(self.1);
             }
+        }
+        if self.thread.get() != thread_number() {
+            self.moved();
         }
         self.engine.with_context(|context: &Context<C>| {
             let txn = self.state();
@@ -348,6 +373,7 @@ impl<C: ConcurrencyControl> Transaction<C> {
     }
 
     pub(super) fn commit_in_place(&mut self) -> Result<()> {
+        self.state().end_operations();
         // These are foreign code: if one panics, the transaction is dropped while it is open, and undone.
         let updated = self.state().has_at_commits().then(|| self.now(|txn| commit_with_updates(txn.state())));
         self.is_open = false;
@@ -401,6 +427,20 @@ impl<C: ConcurrencyControl> Transaction<C> {
         self.lend(|txn| txn.tell_given_up(error, retries));
     }
 
+    /// Whether the transaction that was in the way of this one, which has been undone, is still open after a short wait.
+    pub(super) fn is_blocked_for_long(&self) -> bool {
+        self.lend(|txn| {
+            let mut backoff = Backoff::new();
+            for _ in 0..LOOKS_AT_HOLDER_MAX {
+                if !txn.is_blocked() {
+                    return false;
+                }
+                backoff.wait();
+            }
+            true
+        })
+    }
+
     /// Waits for the transaction that was in the way of this one, which has been undone, if that is still open: returns false if not. Of
     /// those that wait for its row each has its turn. [`Error::LockTimeout`] if it stays open for longer than the options say.
     pub(super) fn await_blocker(&self) -> Result<bool> {
@@ -431,6 +471,18 @@ impl<C: ConcurrencyControl> Drop for Transaction<C> {
             drop(self.engine.spare_states.give_back(state));
         }
     }
+}
+
+fn set_interactive<C: ConcurrencyControl>(txn: &TxnState<C>, since_ns: u64) {
+    // SAFETY: not borrowed outside of single calls.
+    let scheme = unsafe { &*txn.scheme.get() };
+    C::set_interactive(txn.shared(), scheme, since_ns);
+}
+
+fn interactive_since<C: ConcurrencyControl>(txn: &TxnState<C>) -> Option<u64> {
+    // SAFETY: as above.
+    let scheme = unsafe { &*txn.scheme.get() };
+    C::interactive_since(txn.shared(), C::place(scheme))
 }
 
 /// Rows of a [`Transaction::scan`](crate::Transaction::scan).
@@ -465,7 +517,7 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> OwnedRows<'t, K, V, C
         let rows = &mut self.rows;
         match rows.take_pair() {
             Some(Ok(row)) => row,
-            Some(Err(refused)) => Err(self.of.lend(|txn| txn.refuse(refused)).into()),
+            Some(Err(refused)) => Err(self.of.lend(|_| rows.refuse_last(refused))),
             None => self.of.now(move |_| rows.next()),
         }
     }

@@ -182,7 +182,8 @@ impl<C: ConcurrencyControl> Txn<C> {
     /// queue. So transactions that count something in the same row do not undo each other.
     ///
     /// The transaction itself does not see the update: its reads show the row without. Where it has read rows as well, it commits
-    /// only if they are unchanged by then, and is run again otherwise. An error of `update` undoes
+    /// only if they are unchanged by then, and is run again otherwise. The row itself has been read when `update` is called, also if it is left
+    /// as it is. An error of `update` undoes
     /// the transaction, and is what it answers. Updates are made in the order of tables and keys, those of one row in the order
     /// of the calls. `update` is foreign code in the middle of a commit: it has to be short, and must not wait for this database.
     /// (Under [`MultiVersion`](crate::MultiVersion), [`TimestampOrdering`](crate::TimestampOrdering) and [`Occ`](crate::Occ) a row that

@@ -8,7 +8,7 @@ use crate::exec::{
 };
 use crate::kernel::{Context, Engine, Log};
 use crate::memory::Kind;
-use crate::ops::TxnState;
+use crate::ops::{TxnState, WorkerHere};
 use crate::profile::Profile;
 use crate::suspend::Suspend;
 use crate::sync::Fixed;
@@ -27,6 +27,7 @@ pub(crate) struct WorkerHost<C: ConcurrencyControl> {
     pauses: bool,
     /// What has been added to the metrics, which may have been another worker's before.
     told: Cell<Counters>,
+    _here: WorkerHere,
 }
 
 impl<C: ConcurrencyControl> WorkerHost<C> {
@@ -40,7 +41,13 @@ impl<C: ConcurrencyControl> WorkerHost<C> {
         let context = engine.context();
         context.execution.set(execution);
         context.may_interleave.set(S::SUSPENDS);
-        WorkerHost { context, execution, pauses: S::PAUSES, told: Cell::default() }
+        WorkerHost {
+            context,
+            execution,
+            pauses: S::PAUSES,
+            told: Cell::default(),
+            _here: WorkerHere::begin(),
+        }
     }
 
     pub(crate) fn context(&self) -> &Context<C> {

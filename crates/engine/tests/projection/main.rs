@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod patches;
+mod refreshing;
 mod serializable;
 mod texts;
 
@@ -585,7 +586,7 @@ fn memory() {
     assert_eq!(all(&narrow, &db).len(), 60_000);
 }
 
-/// What the application's function panics with reaches the caller; the next refresh does all.
+/// What the application's function panics with is an error of the call; the next refresh does all.
 #[test]
 fn panics() {
     let db = Database::in_memory(options()).unwrap();
@@ -597,10 +598,19 @@ fn panics() {
     };
     let projection: Values<Serializable> = db.projection_with(table, "columns", blocks_of(4), make).unwrap();
     fill(&db, table, 0..20);
-    assert!(catch_unwind(AssertUnwindSafe(|| projection.refresh())).is_err());
+    let refreshed = projection.refresh();
+    let Err(Error::Panicked(text)) = &refreshed else { panic!("{refreshed:?}") };
+    assert!(text.contains("\"numbers\"") && text.contains("a bad row"), "{text}");
     fill(&db, table, 20..30);
     let tx = reader(&db);
-    assert!(catch_unwind(AssertUnwindSafe(|| rows(&projection, &tx, ..))).is_err());
+    let mut scan = projection.scan_all(&tx).unwrap();
+    let scanned = loop {
+        if let Err(error) = scan.next() {
+            break error;
+        }
+    };
+    assert!(matches!(&scanned, Error::Panicked(text) if text.contains("a bad row")), "{scanned}");
+    drop(scan);
     drop(tx);
     is_bad.store(false, Relaxed);
     assert_eq!(all(&projection, &db).len(), 30);

@@ -4,6 +4,7 @@
 use super::gate::Gate;
 use super::history::{Observed, Outcome};
 use super::program::{Busy, Cursor, Operation, Place, Seen, Transaction, Turn};
+use crate::leak::Leaks;
 use braiddb::futures::Get;
 use braiddb::{Claim, ConcurrencyControl, Error, Projection, Result, Savepoint, Table, Txn};
 use std::cell::{Cell, RefCell};
@@ -11,6 +12,7 @@ use std::future::poll_fn;
 use std::ops::Range;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 
 /// The values of a table as a column beside it.
@@ -30,6 +32,8 @@ pub(super) struct Actor {
     pub(super) gate: Gate,
     clock: Rc<Cell<u32>>,
     pub(super) observed: Rc<RefCell<Observed>>,
+    /// What its updates at the commit have looked at. (Their functions may be called on any thread.)
+    looked: Arc<Mutex<Vec<Option<i64>>>>,
     /// An error that no scheme may answer with.
     fault: Rc<RefCell<Option<String>>>,
     /// It has not ended.
@@ -39,12 +43,20 @@ pub(super) struct Actor {
 impl Actor {
     /// Before it begins. Clock and fault are those of its run.
     pub(super) fn new(clock: &Rc<Cell<u32>>, fault: &Rc<RefCell<Option<String>>>) -> Actor {
-        let observed =
-            Observed { seen: Vec::new(), outcome: Outcome::Conflict, begins: 0, begun: 0, ends: 0, ended: 0 };
+        let observed = Observed {
+            seen: Vec::new(),
+            looked: Vec::new(),
+            outcome: Outcome::Conflict,
+            begins: 0,
+            begun: 0,
+            ends: 0,
+            ended: 0,
+        };
         Actor {
             gate: Gate::default(),
             clock: clock.clone(),
             observed: Rc::new(RefCell::new(observed)),
+            looked: Arc::default(),
             fault: fault.clone(),
             is_open: Rc::new(Cell::new(true)),
         }
@@ -70,10 +82,11 @@ impl Actor {
         let ended = self.now();
         let mut observed = self.observed.borrow_mut();
         observed.ended = ended;
+        observed.looked.append(&mut self.looked.lock().unwrap_or_else(PoisonError::into_inner));
         match result {
             Ok(()) => observed.outcome = Outcome::Committed,
             Err(Error::Conflict | Error::Deadlock(_)) => observed.outcome = Outcome::Conflict,
-            Err(Error::User(_)) => observed.outcome = Outcome::GaveUp,
+            Err(Error::User(_) | Error::KeyExists) => observed.outcome = Outcome::GaveUp,
             Err(error) => *self.fault.borrow_mut() = Some(error.to_string()),
         }
         self.is_open.set(false);
@@ -95,13 +108,14 @@ async fn take_places<C: ConcurrencyControl>(tx: &Txn<C>, table: Table<u64, i64>)
     reads
 }
 
-/// A transaction's closure. `idle`: a frozen table, if its operations are to run where they are polled.
+/// A transaction's closure. `idle`: a frozen table, if its operations are to run where they are polled. `leaks`: what it leaks, if it
+/// does.
 pub(super) async fn act<C: ConcurrencyControl>(
     tx: &Txn<C>,
     transaction: &Transaction,
     (tables, columns): (&[Table<u64, i64>], &[Values<C>]),
     declared: &[u32],
-    idle: Option<Table<u64, i64>>,
+    (idle, leaks): (Option<Table<u64, i64>>, Option<&Leaks>),
     actor: &Actor,
 ) -> Result<()> {
     let begun = actor.now();
@@ -116,19 +130,24 @@ pub(super) async fn act<C: ConcurrencyControl>(
         None => Vec::new(),
     };
     let (mut cursor, mut savepoint) = (Cursor::new(transaction), None);
+    let mut exists = false;
     loop {
         match cursor.advance() {
             Turn::Step => actor.gate.pass().await,
             Turn::Operation(operation) => {
+                leak_beside(tx, tables, operation, leaks).await;
                 let seen = match operation {
                     Operation::Savepoint => {
                         savepoint = Some(tx.savepoint());
                         Seen::Done
                     }
                     Operation::Rollback => roll_back(tx, savepoint)?,
+                    Operation::Look(place) => look(tx, tables, place, &actor.looked, false)?,
+                    Operation::Refuse(place) => look(tx, tables, place, &actor.looked, true)?,
                     operation => perform(tx, tables, columns, operation).await?,
                 };
                 cursor.see(&seen);
+                exists = seen == Seen::Exists;
                 actor.observed.borrow_mut().seen.push(seen);
             }
             Turn::Commit => {
@@ -136,9 +155,52 @@ pub(super) async fn act<C: ConcurrencyControl>(
                 actor.observed.borrow_mut().ends = ends;
                 return Ok(());
             }
+            Turn::Abort if exists => return Err(Error::KeyExists),
             Turn::Abort => return Err(Error::user("given up")),
         }
     }
+}
+
+/// Perhaps leaks a read of a row that an operation is about.
+async fn leak_beside<C: ConcurrencyControl>(
+    tx: &Txn<C>,
+    tables: &[Table<u64, i64>],
+    operation: Operation,
+    leaks: Option<&Leaks>,
+) {
+    let place = match operation {
+        Operation::Get(place)
+        | Operation::Peek(place)
+        | Operation::Lock(place, _)
+        | Operation::Put(place, _)
+        | Operation::Insert(place, _)
+        | Operation::Update(place, _)
+        | Operation::Delete(place)
+        | Operation::Increase(place, _)
+        | Operation::Look(place)
+        | Operation::Refuse(place) => place,
+        Operation::Scan(table, from, _) => (table, from),
+        Operation::Savepoint | Operation::Rollback => return,
+    };
+    if let Some(leaks) = leaks {
+        leaks.read(tx, tables[place.0 as usize], engine_key(place.1)).await;
+    }
+}
+
+/// Leaves an update for the commit that notes what it finds, and does nothing, or fails.
+fn look<C: ConcurrencyControl>(
+    tx: &Txn<C>,
+    tables: &[Table<u64, i64>],
+    place: Place,
+    looked: &Arc<Mutex<Vec<Option<i64>>>>,
+    fails: bool,
+) -> Result<Seen> {
+    let looked = looked.clone();
+    tx.update_at_commit(tables[place.0 as usize], engine_key(place.1), move |value, _| {
+        looked.lock().unwrap_or_else(PoisonError::into_inner).push(value);
+        if fails { Err(Error::user("refused")) } else { Ok(()) }
+    })?;
+    Ok(Seen::Done)
 }
 
 fn roll_back<C: ConcurrencyControl>(tx: &Txn<C>, savepoint: Option<Savepoint>) -> Result<Seen> {
@@ -210,7 +272,9 @@ async fn perform<C: ConcurrencyControl>(
             tx.add(table, key, by)?;
             Seen::Done
         }
-        Operation::Savepoint | Operation::Rollback => unreachable!("handled by the caller"),
+        Operation::Look(_) | Operation::Refuse(_) | Operation::Savepoint | Operation::Rollback => {
+            unreachable!("handled by the caller")
+        }
     })
 }
 

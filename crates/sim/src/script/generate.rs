@@ -199,12 +199,15 @@ impl Writer {
             _ => value.to_string(),
         };
         match random.below(100) {
-            0..30 => self.line(format_args!("  {condition}put {table}[{key}] = {value}")),
-            30..55 => self.line(format_args!("  {condition}insert {table}[{key}] = {value}")),
-            55..75 => self.line(format_args!("  {condition}delete {table}[{key}]")),
-            75..90 => self.line(format_args!("  {condition}update {table}[{key}] = {value}")),
-            90..92 => self.line(format_args!("  {condition}add {table}[{key}] by {value}")),
-            92 => self.line(format_args!("  {condition}increase {table}[{key}] by {value}")),
+            0..28 => self.line(format_args!("  {condition}put {table}[{key}] = {value}")),
+            28..49 => self.line(format_args!("  {condition}insert {table}[{key}] = {value}")),
+            49..53 => self.line(format_args!("  {condition}insert {table}[{key}] = {value} else abort")),
+            53..71 => self.line(format_args!("  {condition}delete {table}[{key}]")),
+            71..83 => self.line(format_args!("  {condition}update {table}[{key}] = {value}")),
+            83..85 => self.line(format_args!("  {condition}add {table}[{key}] by {value}")),
+            85..88 => self.line(format_args!("  {condition}increase {table}[{key}] by {value}")),
+            88..92 => self.line(format_args!("  {condition}look {table}[{key}]")),
+            92 => self.line(format_args!("  {condition}refuse {table}[{key}]")),
             93..95 => self.undone(&condition, format_args!("{table}[{key}]"), &value),
             _ => {
                 let to = random.between(key + 1, self.keys + 1);

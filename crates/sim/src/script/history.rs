@@ -31,6 +31,8 @@ pub enum Outcome {
 pub struct Observed {
     /// What its operations have shown, in order.
     pub seen: Vec<Seen>,
+    /// What was left for the commit and looks at a row, has shown: in the order of tables and keys.
+    pub looked: Vec<Option<i64>>,
     /// How it ended.
     pub outcome: Outcome,
     /// It was about to begin.
@@ -47,6 +49,11 @@ impl Observed {
     /// It committed.
     pub fn is_committed(&self) -> bool {
         self.outcome == Outcome::Committed
+    }
+
+    /// It wanted to commit, and something that it had left for its commit failed.
+    pub fn is_refused(&self) -> bool {
+        self.outcome == Outcome::GaveUp && self.ends > 0
     }
 }
 
@@ -65,6 +72,9 @@ impl fmt::Display for Described<'_> {
                 transaction.name
             )?;
             writeln!(f, "  saw {:?}", observed.seen)?;
+            if !observed.looked.is_empty() {
+                writeln!(f, "  looked at {:?}", observed.looked)?;
+            }
         }
         write!(f, "last:")?;
         for ((table, key), value) in &history.last {

@@ -3,6 +3,17 @@
 use super::history::Observed;
 use super::program::{Busy, Cursor, Operation, Place, Seen, State, Transaction, Turn};
 
+/// What is left for a commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AtCommit {
+    /// Adds this to the value, or makes it.
+    Increase(i64),
+    /// Looks at the value.
+    Look,
+    /// Looks at the value, and fails.
+    Refuse,
+}
+
 /// What a transaction has touched.
 #[derive(Clone, Debug, Default)]
 pub struct Touched {
@@ -10,33 +21,59 @@ pub struct Touched {
     pub written: Vec<Place>,
     /// The rows that it has locked.
     pub locked: Vec<Place>,
-    /// What it adds to where when it commits.
-    pub increased: Vec<(Place, i64)>,
+    /// What it has left for its commit, in the order in which it has asked for it.
+    pub left: Vec<(Place, AtCommit)>,
     /// Its savepoints: the state there, and how much of the three there was.
     savepoints: Vec<(State, [usize; 3])>,
 }
 
 impl Touched {
     fn savepoint(&mut self, state: &State) {
-        let lengths = [self.written.len(), self.locked.len(), self.increased.len()];
+        let lengths = [self.written.len(), self.locked.len(), self.left.len()];
         self.savepoints.push((state.clone(), lengths));
     }
 
     /// Goes back to the last savepoint.
     fn rollback(&mut self, state: &mut State) {
-        let Some((there, [written, locked, increased])) = self.savepoints.last() else { return };
+        let Some((there, [written, locked, left])) = self.savepoints.last() else { return };
         state.clone_from(there);
         self.written.truncate(*written);
         self.locked.truncate(*locked); // they may be free
-        self.increased.truncate(*increased);
+        self.left.truncate(*left);
     }
 
-    /// Commits: adds what is to be added.
-    pub fn increase(&mut self, state: &mut State) {
-        for (place, by) in self.increased.drain(..) {
-            *state.entry(place).or_insert(0) += by;
-            self.written.push(place);
+    /// Commits: does what it has left for that, in the order of tables and keys, as far as nothing fails. Returns false if `observed`
+    /// says that it has seen something else, or that it has come to another end. `may_miss`: of a place that is looked at and has a
+    /// value, whether it may have been seen without one.
+    pub fn conclude(
+        &mut self,
+        observed: &Observed,
+        state: &mut State,
+        may_miss: impl Fn(&Place) -> bool,
+    ) -> bool {
+        let mut left = std::mem::take(&mut self.left);
+        left.sort_by_key(|(place, _)| *place);
+        let (mut looked, mut has_failed) = (observed.looked.iter(), false);
+        for (place, at_commit) in left {
+            if let AtCommit::Increase(by) = at_commit {
+                *state.entry(place).or_insert(0) += by;
+                self.written.push(place);
+                continue;
+            }
+            let is_seen = match looked.next() {
+                None => false,
+                Some(None) => !state.contains_key(&place) || may_miss(&place),
+                Some(seen) => *seen == state.get(&place).copied(),
+            };
+            if !is_seen {
+                return false;
+            }
+            if at_commit == AtCommit::Refuse {
+                has_failed = true;
+                break;
+            }
         }
+        looked.next().is_none() && has_failed == observed.is_refused()
     }
 }
 
@@ -65,8 +102,13 @@ pub fn perform(state: &mut State, operation: &Operation, touched: &mut Touched) 
             return Seen::Rows(rows.collect());
         }
         Operation::Scan(..) => return Seen::Rows(Vec::new()),
-        Operation::Increase(place, by) => {
-            touched.increased.push((place, by));
+        Operation::Increase(place, _) | Operation::Look(place) | Operation::Refuse(place) => {
+            let at_commit = match *operation {
+                Operation::Increase(_, by) => AtCommit::Increase(by),
+                Operation::Look(_) => AtCommit::Look,
+                _ => AtCommit::Refuse,
+            };
+            touched.left.push((place, at_commit));
             return Seen::Done;
         }
         Operation::Savepoint => {
@@ -92,6 +134,8 @@ pub fn perform(state: &mut State, operation: &Operation, touched: &mut Touched) 
         | Operation::Lock(..)
         | Operation::Scan(..)
         | Operation::Increase(..)
+        | Operation::Look(_)
+        | Operation::Refuse(_)
         | Operation::Savepoint
         | Operation::Rollback => unreachable!("handled above"),
     };

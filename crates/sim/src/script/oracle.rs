@@ -60,9 +60,11 @@ impl<'h> Search<'h> {
 
     /// Those that an order has to explain.
     fn judged(&self) -> impl Iterator<Item = (usize, &'h Observed)> {
-        let is_judged = |observed: &Observed| match observed.outcome {
+        // What fails at the commit has been validated, whatever the reads before it are of.
+        let judges_refused = self.model != Model::SnapshotIsolation;
+        let is_judged = move |observed: &Observed| match observed.outcome {
             Outcome::Committed => true,
-            Outcome::GaveUp => self.judges_given_up,
+            Outcome::GaveUp => self.judges_given_up || judges_refused && observed.is_refused(),
             Outcome::Conflict => false,
         };
         self.history.transactions.iter().enumerate().filter(move |(_, observed)| is_judged(observed))
@@ -91,7 +93,10 @@ impl<'h> Search<'h> {
             else {
                 return false;
             };
-            touched.increase(&mut after);
+            let commits = observed.is_committed() || observed.is_refused();
+            if commits && !touched.conclude(observed, &mut after, |_| false) {
+                return false;
+            }
             self.serial_order(mask | 1 << at, if observed.is_committed() { &after } else { state })
         })
     }
@@ -130,7 +135,7 @@ impl<'h> Search<'h> {
         if overlaps.any(|place| touched.written.contains(place) || touched.locked.contains(place)) {
             return None;
         }
-        let last = line.last().expect("not empty");
+        let (last, touched_before) = (line.last().expect("not empty"), touched.written.clone());
         let mut state = last.state.clone();
         for place in &touched.written {
             match seen.get(place) {
@@ -138,7 +143,13 @@ impl<'h> Search<'h> {
                 None => state.remove(place),
             };
         }
-        touched.increase(&mut state); // to what the last one has left, whatever its snapshot
+        // On what the last one has left, whatever its snapshot. (A row that is not there is not locked: one may have come since.)
+        let may_miss = |place: &Place| {
+            !touched_before.contains(place) && line[from..].iter().any(|one| !one.state.contains_key(place))
+        };
+        if !touched.conclude(observed, &mut state, may_miss) {
+            return None;
+        }
         Some(Committed { state, written: touched.written, mask: last.mask | 1 << at })
     }
 

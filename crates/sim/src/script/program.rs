@@ -180,6 +180,8 @@ pub enum Action {
     Put(PlaceExpression, Expression),
     /// Adds a row; that there was one is observed.
     Insert(PlaceExpression, Expression),
+    /// Adds a row; where there was one, the transaction gives up with that error.
+    InsertOrGiveUp(PlaceExpression, Expression),
     /// Replaces a value; whether there was one is observed.
     Update(PlaceExpression, Expression),
     /// Removes a row; whether there was one is observed.
@@ -188,6 +190,10 @@ pub enum Action {
     Add(PlaceExpression, Expression),
     /// Adds to a value, or makes it, when the transaction commits.
     Increase(PlaceExpression, Expression),
+    /// Looks at a value when the transaction commits, and leaves it. It is observed then.
+    Look(PlaceExpression),
+    /// The same, and then the commit fails.
+    Refuse(PlaceExpression),
     /// Reads a range and replaces, or where `value` is `None` removes, the rows that `filter` chooses.
     Change {
         /// Where.
@@ -215,8 +221,9 @@ impl Action {
             Action::Savepoint | Action::Rollback => false,
             Action::Get { .. } | Action::Peek { .. } | Action::Scan { .. } => false,
             Action::Lock { .. } => true,
-            Action::Put(..) | Action::Insert(..) | Action::Update(..) => true,
+            Action::Put(..) | Action::Insert(..) | Action::InsertOrGiveUp(..) | Action::Update(..) => true,
             Action::Delete(_) | Action::Add(..) | Action::Increase(..) | Action::Change { .. } => true,
+            Action::Look(_) | Action::Refuse(_) => true, // the row is locked
         }
     }
 }
@@ -242,6 +249,10 @@ pub enum Operation {
     Delete(Place),
     /// Add to the value, or make it, at the commit.
     Increase(Place, i64),
+    /// Look at the value at the commit.
+    Look(Place),
+    /// Look at the value at the commit, and fail.
+    Refuse(Place),
     /// Make a savepoint.
     Savepoint,
     /// Undo what was written since the last one. If there is none, nothing.
@@ -257,7 +268,7 @@ pub enum Seen {
     Refused,
     /// Of a scan.
     Rows(Vec<(u32, i64)>),
-    /// Of a put or an insert that did what it was asked, of an increase, and of savepoints.
+    /// Of a put or an insert that did what it was asked, of what is left for the commit, and of savepoints.
     Done,
     /// Of an insert: there was a row.
     Exists,
@@ -297,17 +308,30 @@ pub struct Cursor<'s> {
     read: Option<&'s Action>,
     /// Writes that follow from what the last statement has read, last first.
     writes: Vec<Operation>,
+    /// It gives up now, on grounds of what it has seen last.
+    gives_up: bool,
 }
 
 impl<'s> Cursor<'s> {
     /// Before the first step.
     pub fn new(transaction: &'s Transaction) -> Cursor<'s> {
         let scope = Scope::new(transaction.variables);
-        Cursor { transaction, scope, step: 0, statement: None, read: None, writes: Vec::new() }
+        Cursor {
+            transaction,
+            scope,
+            step: 0,
+            statement: None,
+            read: None,
+            writes: Vec::new(),
+            gives_up: false,
+        }
     }
 
     /// Goes on to the next thing to do.
     pub fn advance(&mut self) -> Turn {
+        if self.gives_up {
+            return Turn::Abort;
+        }
         if let Some(write) = self.writes.pop() {
             return Turn::Operation(write);
         }
@@ -355,6 +379,7 @@ impl<'s> Cursor<'s> {
                 let folded = self.fold(*fold, filter.as_ref(), rows);
                 self.scope.set(*variable, folded);
             }
+            (Some(Action::InsertOrGiveUp(..)), Seen::Exists) => self.gives_up = true,
             (Some(Action::Add(place, by)), Seen::Value(Some(value))) => {
                 let sum = value.wrapping_add(by.value(&self.scope));
                 self.writes.push(Operation::Update(self.place(place), sum));
@@ -386,10 +411,14 @@ impl<'s> Cursor<'s> {
                 Operation::Scan(range.table, key_of(value(&range.from)), key_of(value(&range.to)))
             }
             Action::Put(place, expression) => Operation::Put(self.place(place), value(expression)),
-            Action::Insert(place, expression) => Operation::Insert(self.place(place), value(expression)),
+            Action::Insert(place, expression) | Action::InsertOrGiveUp(place, expression) => {
+                Operation::Insert(self.place(place), value(expression))
+            }
             Action::Update(place, expression) => Operation::Update(self.place(place), value(expression)),
             Action::Delete(place) => Operation::Delete(self.place(place)),
             Action::Increase(place, by) => Operation::Increase(self.place(place), value(by)),
+            Action::Look(place) => Operation::Look(self.place(place)),
+            Action::Refuse(place) => Operation::Refuse(self.place(place)),
             Action::Savepoint => Operation::Savepoint,
             Action::Rollback => Operation::Rollback,
             Action::Begin | Action::Commit | Action::Abort => unreachable!("handled by `advance`"),

@@ -11,6 +11,7 @@ use super::actor::{Actor, SPREAD, Values, act, engine_key};
 use super::history::{Described, History};
 use super::policy::{EveryMiss, Phases, Still};
 use super::program::{Place, Script, State};
+use crate::leak::Leaks;
 use crate::random::{Random, front_of};
 use braiddb::testing::SpinningWaits;
 use braiddb::worker::{Step, Worker, WorkerOptions};
@@ -75,6 +76,8 @@ pub struct Variant {
     pub in_place: bool,
     /// Scans read columns beside the tables, where the scheme has snapshots to read them by.
     pub by_columns: bool,
+    /// Beside their operations transactions leak reads of the same rows.
+    pub leaks: bool,
 }
 
 impl Variant {
@@ -83,20 +86,21 @@ impl Variant {
         const ONE_OF_FOUR: u64 = 25;
         let mut random = Random::new(seed ^ 0x1d_97ac);
         let (has_indexes, in_place) = (random.chance(ONE_OF_FOUR), random.chance(ONE_OF_FOUR));
-        let by_columns = random.chance(ONE_OF_FOUR);
-        Variant { declares: seed.is_multiple_of(2), has_indexes, in_place, by_columns }
+        let (by_columns, leaks) = (random.chance(ONE_OF_FOUR), random.chance(ONE_OF_FOUR));
+        Variant { declares: seed.is_multiple_of(2), has_indexes, in_place, by_columns, leaks }
     }
 }
 
 impl std::fmt::Display for Schedule {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "on {} workers, pauses of {}", self.workers, self.seed)?;
-        let Variant { declares, has_indexes, in_place, by_columns } = self.variant;
+        let Variant { declares, has_indexes, in_place, by_columns, leaks } = self.variant;
         for (is_so, what) in [
             (declares, "declaring partitions"),
             (has_indexes, "with indexes"),
             (in_place, "in place"),
             (by_columns, "by columns"),
+            (leaks, "leaking reads"),
         ] {
             if is_so {
                 write!(f, ", {what}")?;
@@ -309,8 +313,10 @@ impl<'s, C: ConcurrencyControl> Stage<'s, C> {
         let (transaction, tables) = (self.script.transactions[at].clone(), self.tables.clone());
         let (inside, outside) = (actor.clone(), actor.clone());
         let (declared, idle, columns) = (self.declared(at), self.idle, self.columns.clone());
+        let leak_seed = self.seed.wrapping_add(at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let leaks = self.variant.leaks.then(|| Leaks::always(leak_seed));
         let body = async move |tx: &Txn<C>| {
-            act(tx, &transaction, (&tables, &columns), &declared, idle, &inside).await
+            act(tx, &transaction, (&tables, &columns), &declared, (idle, leaks.as_ref()), &inside).await
         };
         self.spawn(at, body, move |result| outside.end(result))
     }

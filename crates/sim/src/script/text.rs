@@ -228,7 +228,13 @@ impl Rest<'_, '_> {
             "get" | "peek" | "lock" => self.reading_one(word, None)?,
             "scan" => Action::Scan { into: None, range: self.range()?, filter: None },
             "put" => self.write(Action::Put)?,
-            "insert" => self.write(Action::Insert)?,
+            "insert" => match self.write(Action::Insert)? {
+                Action::Insert(place, value) if self.take_if(Token::Word("else")) => {
+                    self.keyword("abort")?;
+                    Action::InsertOrGiveUp(place, value)
+                }
+                insert => insert,
+            },
             "update" => self.write(Action::Update)?,
             "delete" => Action::Delete(self.place()?),
             "add" => {
@@ -241,6 +247,8 @@ impl Rest<'_, '_> {
                 self.keyword("by")?;
                 Action::Increase(place, self.expression()?)
             }
+            "look" => Action::Look(self.place()?),
+            "refuse" => Action::Refuse(self.place()?),
             "set" => {
                 let range = self.range()?;
                 self.keyword("to")?;

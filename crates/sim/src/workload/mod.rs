@@ -5,6 +5,7 @@ mod append;
 mod bank;
 mod churn;
 mod counters;
+mod crowd;
 mod fork;
 mod indexed;
 mod long;
@@ -21,6 +22,7 @@ pub use append::append;
 pub use bank::bank;
 pub use churn::churn;
 pub use counters::{counters, counters_losing_updates};
+pub use crowd::crowd;
 pub use fork::{fork, fork_torn};
 pub use indexed::{indexed, indexed_torn};
 pub use long::long;
@@ -111,6 +113,7 @@ impl<C: ConcurrencyControl> Entry<C> {
         Entry::new("skew", Isolation::Serial, RECORDED, skew::<C>),
         Entry::new("monotonic", Isolation::Snapshot, RECORDED, monotonic::<C>),
         Entry::new("mixed", Isolation::Snapshot, RECORDED, mixed::<C>),
+        Entry::new("crowd", Isolation::Snapshot, RECORDED, crowd::<C>),
     ];
 
     /// A line.

@@ -1,5 +1,6 @@
 //! Write skew: doctors leave their shift if another one stays, so at least one stays. Under snapshot isolation two can
-//! leave at once, each counting on the other.
+//! leave at once, each counting on the other. Some count before they leave, and some by updates at the commit, which look at the
+//! others' rows, and fail where there is none.
 
 use super::{Made, Workload, digest_rows};
 use crate::isolation::Isolation;
@@ -8,7 +9,9 @@ use crate::observer::{Look, Observer};
 use crate::random::Random;
 use crate::recording::{Recording, Rows, load};
 use crate::submitter::Submitter;
-use braiddb::{ConcurrencyControl, Database, Result};
+use braiddb::{ConcurrencyControl, Database, Error, Result};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 struct Skew {
     rows: Rows,
@@ -60,8 +63,57 @@ async fn on_call<C: ConcurrencyControl>(
     Ok(found)
 }
 
+/// Counts the doctors of the shift when the transaction commits, and leaves their rows as they are. If `leaving` is one of them, the
+/// others are counted, and the commit fails if there is none.
+fn count_at_commit<C: ConcurrencyControl>(
+    recording: &Recording<'_, C>,
+    rows: Rows,
+    (shift, leaving): (u64, Option<u64>),
+    count: &Arc<AtomicUsize>,
+) -> Result<()> {
+    count.store(0, Ordering::Relaxed); // (within one thread)
+    let last = shift * STRIDE + DOCTORS - 1;
+    for other in shift * STRIDE..=last {
+        let count = count.clone();
+        recording.look_at_commit(rows, other, move |row| {
+            if row.is_some() && leaving != Some(other) {
+                count.fetch_add(1, Ordering::Relaxed);
+            }
+            let is_nobody = other == last && count.load(Ordering::Relaxed) == 0;
+            if is_nobody && leaving.is_some() { Err(Error::user("nobody else is there")) } else { Ok(()) }
+        })?;
+    }
+    Ok(())
+}
+
+impl Skew {
+    /// A doctor leaves, and sees at the commit whether another one stays; or somebody sees then that there is one.
+    fn begin_late<C: ConcurrencyControl>(
+        &self,
+        submitter: &mut Submitter<'_, C>,
+        shift: u64,
+        leaving: Option<u64>,
+    ) {
+        let (rows, count) = (self.rows, Arc::new(AtomicUsize::new(0)));
+        let counts = count.clone();
+        let body = async move |recording: &Recording<'_, C>| {
+            if let Some(doctor) = leaving {
+                recording.delete(rows, doctor).await?;
+            }
+            count_at_commit(recording, rows, (shift, leaving), &counts)
+        };
+        let ledger = self.ledger.clone();
+        submitter.spawn_recorded(body, move |()| counted(&ledger, shift, count.load(Ordering::Relaxed)));
+    }
+}
+
 impl<C: ConcurrencyControl> Workload<C> for Skew {
     fn begin(&mut self, submitter: &mut Submitter<'_, C>, random: &mut Random) {
+        if random.chance(25) {
+            let (shift, doctor) = (random.below(SHIFTS), random.below(DOCTORS));
+            let leaving = random.chance(80).then_some(shift * STRIDE + doctor);
+            return self.begin_late(submitter, shift, leaving);
+        }
         let (rows, shift, scans) = (self.rows, random.below(SHIFTS), random.chance(50));
         let (doctor, is_reader) = (shift * STRIDE + random.below(DOCTORS), random.chance(30));
         let body = async move |recording: &Recording<'_, C>| {

@@ -79,7 +79,7 @@ pub(super) fn line_up<R: Rules, P: Policy>(
     }
     if held == Held::Alone {
         env.shared.group(record).wait(env.worker.number);
-        record_of(record).await_shares(lock);
+        txn.keep_out(record, lock);
     }
     if !R::KEEPS_SHARES {
         give_back_shares(env, txn);
@@ -234,7 +234,7 @@ pub(super) fn give_back_shares<P: Policy>(env: Env<'_, Single<P>>, txn: &mut Txn
     for entry in &mut txn.accesses.entries {
         if entry.held == Held::Shared {
             entry.held = Held::Not;
-            record_of(entry.record).unshare();
+            env.shared.unshare(entry.record);
             env.worker.released.set(env.worker.released.get().wrapping_add(1));
         }
     }

@@ -28,7 +28,7 @@ use super::silo::{ByNewest, draw_and_compare};
 use super::single::{
     Access, CommitStage, Content, Held, Policy, Single, Txn, Wants, holder_of_lock, record_of, shares_of,
 };
-use super::{Abort, Declared, Env, Intent, Refused};
+use super::{Abort, Declared, Env, Holder, Intent, Refused, Target};
 use crate::memory::OutOfMemory;
 use crate::profile::Activity;
 use crate::record::{Record, Timestamp};
@@ -128,7 +128,7 @@ impl<R: Rules> Policy for Heeding<R> {
         let locked = unsafe { Base::lock(base(env), txn, record) }?;
         let lock = record_of(record).lock();
         if locked.is_none() && holder_of_lock(lock).is_none() && shares_of(lock) != 0 {
-            return Err(Refused::Abort(Abort::WriteConflict)); // those that share it are not known
+            return Err(Refused::Held(Holder::SHARERS));
         }
         Ok(locked)
     }
@@ -142,7 +142,9 @@ impl<R: Rules> Policy for Heeding<R> {
         if !latch_written(stage, txn, s) {
             return None;
         }
-        if let Some(record) = refused(txn) {
+        if let Some((record, target)) = refused(txn) {
+            // (What is gone is waited for by nobody: the key is looked for again.)
+            txn.obstacle = Some(target).filter(|_| record_of(record).content() != Content::Gone);
             env.shared.heat().raise(env.shared.group(record), Wants::Write);
             return Some(Err(Abort::WriteConflict));
         }
@@ -226,7 +228,7 @@ fn claim<R: Rules>(env: Scope<'_, R>, txn: &mut Txn, record: *const Record) -> R
 
 /// What the transaction writes, and may not: it is gone, or another one has locked it.
 #[inline(always)]
-fn refused(txn: &Txn) -> Option<*const Record> {
+fn refused(txn: &Txn) -> Option<(*const Record, Target)> {
     let tag = txn.member.tag;
     let is_refused = |record, own_share| {
         let row = record_of(record);
@@ -240,7 +242,7 @@ fn refused(txn: &Txn) -> Option<*const Record> {
     let mut writes = txn.accesses.last_writes();
     let found = writes
         .find(|(record, write)| is_refused(*record, u64::from(txn.accesses.held(write) == Held::Shared)));
-    found.map(|(record, _)| record)
+    found.map(|(record, write)| (record, write.target))
 }
 
 /// Notes what the transaction, which is going to commit, has gone on to do with the hot records that it has read.

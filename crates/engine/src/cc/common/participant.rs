@@ -1,11 +1,8 @@
 //! A transaction's place in the registry.
 
-use super::registry::{Floor, Registry};
+use super::registry::{Floor, NOWHERE, Registry};
 use crate::cc::{NotBegun, Waits};
 use crate::record::{Tag, Timestamp};
-
-/// Of a transaction that has no place yet.
-const NOWHERE: u32 = u32::MAX;
 
 /// One per transaction, reused: open or not.
 #[derive(Debug)]
@@ -15,13 +12,15 @@ pub(in crate::cc) struct Participant {
     /// What others know it by, once it has announced itself.
     pub(in crate::cc) tag: Tag,
     place: u32,
+    /// See [`Registry::set_keeping`].
+    keeps: bool,
     sequence: u64,
 }
 
 impl Participant {
     /// Without a place.
     pub(in crate::cc) const fn new() -> Participant {
-        Participant { begin: Timestamp(0), tag: Tag::NONE, place: NOWHERE, sequence: 0 }
+        Participant { begin: Timestamp(0), tag: Tag::NONE, place: NOWHERE, keeps: false, sequence: 0 }
     }
 
     #[inline(always)]
@@ -70,6 +69,21 @@ impl Participant {
         Ok(())
     }
 
+    /// The next transaction here keeps keys that are deleted after its snapshot in their indexes, until it ends.
+    #[cold]
+    pub(in crate::cc) fn keep_keys(&mut self, registry: &Registry) {
+        if self.has_place() {
+            registry.set_keeping(self.place, true);
+            self.keeps = true;
+        }
+    }
+
+    #[cold]
+    fn keep_no_keys(&mut self, registry: &Registry) {
+        registry.set_keeping(self.place, false);
+        self.keeps = false;
+    }
+
     /// Whether it was ever opened.
     pub(in crate::cc) fn has_place(&self) -> bool {
         self.place != NOWHERE
@@ -98,6 +112,9 @@ impl Participant {
         let was_known = self.tag != Tag::NONE;
         self.tag = Tag::NONE;
         registry.close(self.place);
+        if self.keeps {
+            self.keep_no_keys(registry);
+        }
         if was_known {
             registry.end(self.place);
             if registry.is_awaited(self.place) {

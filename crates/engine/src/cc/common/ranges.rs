@@ -97,6 +97,9 @@ pub(in crate::cc) struct Ranges {
     bytes: Vec<u8>,
     /// What the ranges of these numbers were read by: in ascending order.
     copies: Vec<(usize, Arc<dyn Copies>)>,
+    /// The ranges of these numbers, in ascending order, were gone through by the last `go_through`, and left these of `fresh`.
+    again: Vec<(usize, Range<usize>)>,
+    fresh: Vec<Mark>,
     /// The room in all of these.
     charge: Charge,
     page: Page,
@@ -138,6 +141,8 @@ impl Ranges {
             marks: Vec::new(),
             bytes: Vec::new(),
             copies: Vec::new(),
+            again: Vec::new(),
+            fresh: Vec::new(),
             charge: Charge::new(memory),
             page: Page::default(),
         }
@@ -282,6 +287,8 @@ impl Ranges {
         self.charge.clear(&mut self.marks, MARKS_MAX);
         self.charge.clear(&mut self.bytes, BYTES_KEPT);
         self.charge.clear(&mut self.copies, RANGES_KEPT);
+        self.charge.clear(&mut self.again, RANGES_KEPT);
+        self.charge.clear(&mut self.fresh, MARKS_MAX);
         if self.page.marks.capacity() > MARKS_MAX {
             self.page.marks = Vec::new();
         }
@@ -313,20 +320,20 @@ impl Ranges {
 
     /// Finds out whether the same keys are in all ranges; those in which keys may have come or gone are gone through
     /// again, and what is there now is given to `revisit`. Leaves `stamp` in the index wherever the transaction has read
-    /// which keys there are, if there is one. Returns false if `revisit` has said that it is enough, or others change a range
+    /// which keys there are. Returns false if `revisit` has said that it is enough, or others change a range
     /// faster than that.
     ///
     /// # Safety
     /// Inside an epoch.
     pub(in crate::cc) unsafe fn revisit(
         &mut self,
-        stamp: Option<u64>,
+        stamp: u64,
         revisit: &mut impl Revisit,
     ) -> Result<bool, OutOfMemory> {
-        for range in self.ranges.iter().filter(|_| stamp.is_some()) {
+        for range in &self.ranges {
             for mark in &self.marks[range.marks.start as usize..range.marks.end as usize] {
                 // SAFETY: indexes live as long as the database; inside an epoch.
-                unsafe { (*range.index).raise_stamp(mark, stamp.unwrap_or(0)) };
+                unsafe { (*range.index).raise_stamp(mark, stamp) };
             }
         }
         fence(Ordering::SeqCst); // pairs with the fence before `stamp_of`, and with that in `carry_stamp`
@@ -364,6 +371,82 @@ impl Ranges {
         Ok(true)
     }
 
+    /// Goes through the ranges in which keys may have come or gone, and gives what is there now to `revisit`. What it has found is known to
+    /// be there at one moment if `is_as_it_was` says so later: at any moment between the two calls. Returns false if `revisit` has said that
+    /// it is enough.
+    ///
+    /// # Safety
+    /// Inside an epoch.
+    pub(in crate::cc) unsafe fn go_through(
+        &mut self,
+        revisit: &mut impl Revisit,
+    ) -> Result<bool, OutOfMemory> {
+        debug_assert!(self.copies.is_empty(), "what was read by copies has no marks");
+        self.again.clear();
+        self.fresh.clear();
+        for i in 0..self.ranges.len() {
+            let range = &self.ranges[i];
+            let marks = &self.marks[range.marks.start as usize..range.marks.end as usize];
+            // SAFETY: indexes live as long as the database.
+            let index = unsafe { &*range.index };
+            if !marks.is_empty() && marks.iter().all(|mark| index.is_as_marked(mark)) {
+                continue;
+            }
+            revisit.begin(i);
+            let range = range.clone();
+            // SAFETY: as above.
+            if !unsafe { self.walk(&range, revisit) }? {
+                return Ok(false);
+            }
+            self.keep_fresh(i)?;
+        }
+        Ok(true)
+    }
+
+    /// Keeps the marks of the range of this number, which was gone through just now.
+    fn keep_fresh(&mut self, number: usize) -> Result<(), OutOfMemory> {
+        let marks = &self.page.marks;
+        if self.again.len() == self.again.capacity() {
+            self.charge.grow(&mut self.again, 1, RANGES_FIRST)?;
+        }
+        if self.fresh.len() + marks.len() > self.fresh.capacity() {
+            self.charge.grow(&mut self.fresh, marks.len(), MARKS_FIRST)?;
+        }
+        let first = self.fresh.len();
+        self.fresh.extend_from_slice(marks);
+        self.again.push((number, first..self.fresh.len()));
+        Ok(())
+    }
+
+    /// No key has come into the ranges or gone since they were noted; or since the last `go_through`, where that has gone through them
+    /// again.
+    pub(in crate::cc) fn is_as_it_was(&self) -> bool {
+        fence(Ordering::SeqCst); // of two that insert into each other's ranges one finds the other's key
+        let mut again = self.again.iter().peekable();
+        self.ranges.iter().enumerate().all(|(i, range)| {
+            let marks = match again.next_if(|(number, _)| *number == i) {
+                Some((_, fresh)) => &self.fresh[fresh.clone()],
+                None => &self.marks[range.marks.start as usize..range.marks.end as usize],
+            };
+            // SAFETY: indexes live as long as the database.
+            let index = unsafe { &*range.index };
+            marks.iter().all(|mark| index.is_as_marked(mark))
+        })
+    }
+
+    /// The index of the range of this number, and the key of record `at` of those that were found there last, for one that said that this is
+    /// enough. The key's bytes are valid until the ranges are used again.
+    #[cold]
+    pub(in crate::cc) fn met(&self, range: usize, at: usize) -> (*const TableIndex, Key) {
+        let (range, page) = (&self.ranges[range], &self.page);
+        let key = match range.bounds(&self.bytes) {
+            (Bound::Included(key), _) if range.is_point() => Key::new(key),
+            _ if page.is_fixed8 => Key::from_u64(page.slices[at]),
+            _ => Key::new(page.key(at)),
+        };
+        (range.index, key)
+    }
+
     /// Goes through a range again, and leaves `stamp` there.
     ///
     /// # Safety
@@ -371,9 +454,24 @@ impl Ranges {
     unsafe fn walk_again(
         &mut self,
         range: &NotedRange,
-        stamp: Option<u64>,
+        stamp: u64,
         revisit: &mut impl Revisit,
     ) -> Result<Walked, OutOfMemory> {
+        // SAFETY: by the caller's promise.
+        if !unsafe { self.walk(range, revisit) }? {
+            return Ok(Walked::Enough);
+        }
+        // SAFETY: indexes live as long as the database; inside an epoch.
+        let is_unchanged = unsafe { stamp_marks(&*range.index, &self.page.marks, stamp) };
+        Ok(if is_unchanged { Walked::Unchanged } else { Walked::Changed })
+    }
+
+    /// Gives what is in a range to `revisit`, and leaves the marks of all that was read in the page. Returns false if `revisit` has said
+    /// that it is enough.
+    ///
+    /// # Safety
+    /// Inside an epoch.
+    unsafe fn walk(&mut self, range: &NotedRange, revisit: &mut impl Revisit) -> Result<bool, OutOfMemory> {
         // SAFETY: indexes live as long as the database.
         let index = unsafe { &*range.index };
         let (from, to) = range.bounds(&self.bytes);
@@ -385,25 +483,10 @@ impl Ranges {
         {
             // SAFETY: the key's bytes stay where they are during the call.
             let found = unsafe { index.look(key, page) };
-            if !revisit.found(found.as_slice())? {
-                return Ok(Walked::Enough);
-            }
-        } else {
-            // SAFETY: by the caller's promise.
-            let has_all = unsafe { walk_through(index, key.as_ref(), to, range.is_reverse, page, revisit) }?;
-            if !has_all {
-                return Ok(Walked::Enough);
-            }
+            return revisit.found(found.as_slice());
         }
-        let is_unchanged = match stamp {
-            // SAFETY: inside an epoch.
-            Some(stamp) => unsafe { stamp_marks(index, &page.marks, stamp) },
-            None => {
-                fence(Ordering::SeqCst); // as in `revisit`
-                page.marks.iter().all(|mark| index.is_as_marked(mark))
-            }
-        };
-        Ok(if is_unchanged { Walked::Unchanged } else { Walked::Changed })
+        // SAFETY: by the caller's promise.
+        unsafe { walk_through(index, key.as_ref(), to, range.is_reverse, page, revisit) }
     }
 }
 

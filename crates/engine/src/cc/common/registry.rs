@@ -15,11 +15,11 @@
 //!   a search for begins looks at the marks and at taken places, and at nothing else, however many places there
 //!   have been.
 
-use crate::cc::{Holder, NotBegun};
+use crate::cc::{Holder, InTheWay, NotBegun};
 use crate::memory::{Kind, Memory, OutOfMemory};
 use crate::record::{TICK, Tag, Timestamp};
 use crate::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence};
-use crate::sync::{CachePadded, Mutex, lock};
+use crate::sync::{CachePadded, Mutex, lock, thread_number};
 use std::sync::Arc;
 
 /// Places of a chunk: the bits of a word, which marks those that are taken.
@@ -32,6 +32,9 @@ const FULL: u64 = u64::MAX >> (u64::BITS as usize - CHUNK);
 /// Places for transactions per database.
 pub(in crate::cc) const TXNS_MAX: usize = CHUNK * CHUNKS_MAX;
 const CLOSED: u64 = u64::MAX;
+/// In the place of a place: there is none yet.
+pub(in crate::cc) const NOWHERE: u32 = u32::MAX;
+const _: () = assert!(TXNS_MAX < NOWHERE as usize);
 
 const _: () = assert!(TXNS_MAX <= Tag::DESCRIPTORS_MAX as usize);
 
@@ -72,6 +75,8 @@ struct Descriptor {
     is_awaited: AtomicBool,
     /// Since when an interactive transaction is open; 0: it is none.
     interactive_since: AtomicU64,
+    /// The thread that runs the transactions of this place; of interactive ones, the thread that has begun or used the last one.
+    thread: AtomicU64,
     /// How old the present transaction is, under schemes that compare ages.
     age: AtomicU64,
 }
@@ -82,6 +87,8 @@ struct Chunk {
     begins: CachePadded<[AtomicU64; CHUNK]>,
     /// One bit for each place that is taken; changed under the lock on `Registry::places`.
     taken: AtomicU64,
+    /// One bit for each place whose transaction keeps keys; see [`Registry::set_keeping`].
+    keeping: AtomicU64,
     descriptors: [Descriptor; CHUNK],
 }
 
@@ -143,7 +150,7 @@ impl Registry {
         let at = (!taken).trailing_zeros() as usize;
         debug_assert!(at < CHUNK, "a vacant chunk has a place");
         let now_taken = taken | 1 << at;
-        // Release: pairs with the Acquire in `each_begin`, as the next one.
+        // Release: pairs with the Acquire in `each_open`, as the next one.
         chunk.taken.store(now_taken, Ordering::Release);
         if taken == 0 {
             self.mark_chunk(chunk_number, true);
@@ -151,7 +158,9 @@ impl Registry {
         if now_taken == FULL {
             places.vacant[group] &= !(1 << (chunk_number % GROUP));
         }
-        Ok((chunk_number * CHUNK + at) as u32)
+        let place = (chunk_number * CHUNK + at) as u32;
+        self.set_thread(place);
+        Ok(place)
     }
 
     /// Makes a chunk of places; the group that it is in.
@@ -166,16 +175,18 @@ impl Registry {
         let chunk = Box::into_raw(Box::new(Chunk {
             begins: CachePadded::new(std::array::from_fn(|_| AtomicU64::new(CLOSED))),
             taken: AtomicU64::new(0),
+            keeping: AtomicU64::new(0),
             descriptors: std::array::from_fn(|_| Descriptor {
                 tag: AtomicU64::new(Tag::NONE.word()),
                 outcome: AtomicU64::new(ACTIVE),
                 is_awaited: AtomicBool::new(false),
                 interactive_since: AtomicU64::new(0),
+                thread: AtomicU64::new(0),
                 age: AtomicU64::new(0),
             }),
         }));
         self.chunks[count].store(chunk, Ordering::Release); // pairs with the Acquire in `chunk`
-        self.chunk_count.store(count + 1, Ordering::Release); // pairs with the Acquire in `each_begin`
+        self.chunk_count.store(count + 1, Ordering::Release); // pairs with the Acquire in `each_open`
         places.vacant[count / GROUP] |= 1 << (count % GROUP);
         Ok(count / GROUP)
     }
@@ -254,20 +265,31 @@ impl Registry {
     #[inline(always)]
     pub(in crate::cc) fn open(&self, place: u32) -> Timestamp {
         let begin = self.now();
-        self.begin_word(place).store(begin.0, Ordering::Release); // pairs with the Acquire in `each_begin`
+        self.begin_word(place).store(begin.0, Ordering::Release); // pairs with the Acquire in `each_open`
         begin
     }
 
     /// The same, as of a time that no other transaction has: what is committed as of that time is within the snapshot.
     pub(in crate::cc) fn open_at_own_time(&self, place: u32) -> Timestamp {
         let begin = self.draw_time(); // read from the clock, as in `open`, so no less than the worker's floor
-        self.begin_word(place).store(begin.0, Ordering::Release); // pairs with the Acquire in `each_begin`
+        self.begin_word(place).store(begin.0, Ordering::Release); // pairs with the Acquire in `each_open`
         begin
     }
 
     #[inline(always)]
     pub(in crate::cc) fn close(&self, place: u32) {
         self.begin_word(place).store(CLOSED, Ordering::Release); // what the transaction read is read
+    }
+
+    /// Keeps the keys that are deleted after the snapshot at this place in their indexes, or no longer. (A hint: a thread that has
+    /// looked at the snapshots before goes by that look.)
+    #[cold]
+    pub(in crate::cc) fn set_keeping(&self, place: u32, keeps: bool) {
+        let (word, bit) = (&self.chunk(place).keeping, 1 << (place as usize % CHUNK));
+        match keeps {
+            true => word.fetch_or(bit, Ordering::Relaxed), // a hint
+            false => word.fetch_and(!bit, Ordering::Relaxed),
+        };
     }
 
     /// Makes `tag` known, before any version carries it.
@@ -343,7 +365,16 @@ impl Registry {
 
     /// See `ConcurrencyControl::set_interactive`; 0: it is none.
     pub(in crate::cc) fn set_interactive_since(&self, place: u32, now_ns: u64) {
-        self.descriptor(place).interactive_since.store(now_ns, Ordering::Relaxed); // for messages
+        if place != NOWHERE {
+            self.descriptor(place).interactive_since.store(now_ns, Ordering::Relaxed); // for messages
+            self.set_thread(place);
+        }
+    }
+
+    /// The transactions of this place are the calling thread's from now on. Called before one begins: a thread that sees it open sees
+    /// whose it is.
+    fn set_thread(&self, place: u32) {
+        self.descriptor(place).thread.store(thread_number(), Ordering::Relaxed); // the begin is stored with Release
     }
 
     /// Since when an interactive transaction is open there.
@@ -459,32 +490,60 @@ impl Registry {
     /// The same, and at how many open transactions it had to look.
     pub(in crate::cc) fn oldest_and_looks(&self) -> (Timestamp, usize) {
         let (mut least, mut looks) = (self.floor_now(), 0);
-        self.each_begin(|begin| {
+        self.each_open(|_, begin, _| {
             least = least.min(begin);
             looks += 1;
         });
         (least, looks)
     }
 
-    /// The open snapshots, in no order and with repetitions, into `out`; and `floor_now` from before.
-    pub(in crate::cc) fn snapshots(&self, out: &mut Vec<Timestamp>) -> Timestamp {
+    /// What a caller has to wait for that goes on when no snapshot is older than `at`.
+    pub(in crate::cc) fn in_the_way(&self, at: Timestamp) -> InTheWay {
+        let (here, mut found) = (thread_number(), InTheWay::Nothing);
+        if self.floor_now() < at {
+            found = InTheWay::Others;
+        }
+        self.each_open(|place, begin, _| {
+            if begin < at && found != InTheWay::Own {
+                let is_own = self.descriptor(place).thread.load(Ordering::Relaxed) == here; // as in `set_thread`
+                found = if is_own { InTheWay::Own } else { InTheWay::Others };
+            }
+        });
+        found
+    }
+
+    /// The open snapshots, in no order and with repetitions, into `out`, and those of transactions that keep keys into `keeping` as
+    /// well; and `floor_now` from before.
+    pub(in crate::cc) fn snapshots(
+        &self,
+        out: &mut Vec<Timestamp>,
+        keeping: &mut Vec<Timestamp>,
+    ) -> Timestamp {
         let floor = self.floor_now();
         out.clear();
-        self.each_begin(|begin| out.push(begin));
+        keeping.clear();
+        self.each_open(|_, begin, keeps| {
+            out.push(begin);
+            if keeps {
+                keeping.push(begin);
+            }
+        });
         floor
     }
 
     /// Looks at the places that are taken, by the marks. A place is marked before a transaction begins there, so a
     /// thread that has to see the begin sees the mark.
-    fn each_begin(&self, mut f: impl FnMut(Timestamp)) {
+    fn each_open(&self, mut f: impl FnMut(u32, Timestamp, bool)) {
         let groups = self.chunk_count.load(Ordering::Acquire).div_ceil(GROUP);
         for (group, occupied) in self.occupied[..groups].iter().enumerate() {
             for chunk in bits(occupied.load(Ordering::Acquire)) {
-                let chunk = self.chunk(((group * GROUP + chunk) * CHUNK) as u32);
+                let first = ((group * GROUP + chunk) * CHUNK) as u32;
+                let chunk = self.chunk(first);
+                let keeping = chunk.keeping.load(Ordering::Relaxed); // a hint
                 for at in bits(chunk.taken.load(Ordering::Acquire)) {
                     let begin = chunk.begins[at].load(Ordering::Acquire); // pairs with the Release in `open`
                     if begin != CLOSED {
-                        f(Timestamp(begin));
+                        f(first + at as u32, Timestamp(begin), keeping >> at & 1 == 1);
                     }
                 }
             }
@@ -530,9 +589,13 @@ mod tests {
         assert_eq!(r.oldest(), first);
         r.raise(&floor);
         assert_eq!((r.floor_now(), r.oldest()), (r.now(), first));
-        let mut open = vec![];
-        r.snapshots(&mut open);
-        assert_eq!(open, [first]);
+        let (mut open, mut keeping) = (vec![], vec![]);
+        r.snapshots(&mut open, &mut keeping);
+        assert_eq!((&open[..], &keeping[..]), (&[first][..], &[][..]));
+        r.set_keeping(a, true);
+        r.snapshots(&mut open, &mut keeping);
+        assert_eq!((&open[..], &keeping[..]), (&[first][..], &[first][..]));
+        r.set_keeping(a, false);
         r.close(a);
         assert_eq!(r.oldest(), r.now());
         r.draw(b);
@@ -626,7 +689,7 @@ mod tests {
         }
         let begins: Vec<Timestamp> = kept.iter().map(|&place| (r.draw(place), r.open(place)).1).collect();
         let mut found = vec![];
-        r.snapshots(&mut found);
+        r.snapshots(&mut found, &mut vec![]);
         assert_eq!(found, begins);
         assert_eq!(r.oldest(), begins[0]);
     }

@@ -154,6 +154,10 @@ impl<R: Rules> Tracker for ByTime<R> {
         reads.list(slot);
     }
 
+    fn obstacle(reads: &ReadSet) -> Option<Target> {
+        reads.obstacle
+    }
+
     fn unmake(reads: &mut ReadSet, slot: *const Slot) {
         reads.unlist(slot);
     }

@@ -27,6 +27,9 @@ pub struct ReadSet {
     pub(super) is_listing: bool,
     /// There was more to note than memory for it.
     pub(super) is_full: bool,
+    /// The first record that was not found before and that the last look did not accept: of another transaction, if that has not
+    /// committed.
+    pub(super) obstacle: Option<Target>,
     /// What was read without a note.
     pub(super) copies: Copies,
 }
@@ -44,6 +47,7 @@ impl ReadSet {
             charge: Charge::new(memory),
             is_listing: false,
             is_full: false,
+            obstacle: None,
             copies: Copies::new(memory),
         }
     }
@@ -68,6 +72,7 @@ impl ReadSet {
         self.ranges.clear();
         self.charge.clear(&mut self.found, FOUND_KEPT);
         (self.count, self.is_listing, self.is_full) = (0, false, false);
+        self.obstacle = None;
     }
 
     /// Leaves the time where a range has been gone through; if keys have come or gone there meanwhile, notes it.
@@ -136,9 +141,14 @@ impl ReadSet {
         slot_of: impl Fn(RecordId) -> *const Slot,
     ) -> Result<bool, OutOfMemory> {
         self.found.sort_unstable();
-        let mut unknown = Unknown { found: &self.found, range: 0, look, slot_of };
+        let mut unknown = Unknown { found: &self.found, range: 0, refused: None, look, slot_of };
         // SAFETY: by the caller's promise.
-        unsafe { self.ranges.revisit(Some(self.at.0), &mut unknown) }
+        let is_known = unsafe { self.ranges.revisit(self.at.0, &mut unknown) }?;
+        self.obstacle = unknown.refused.filter(|_| !is_known).map(|(at, id)| {
+            let (index, key) = self.ranges.met(unknown.range, at);
+            Target { index, key, id }
+        });
+        Ok(is_known)
     }
 }
 
@@ -147,6 +157,8 @@ struct Unknown<'r, F, G> {
     found: &'r [(usize, *const Slot)],
     /// The range that is gone through.
     range: usize,
+    /// A record that is not accepted: its number among those found together, and its id.
+    refused: Option<(usize, RecordId)>,
     look: &'r mut F,
     slot_of: G,
 }
@@ -159,9 +171,11 @@ impl<F: FnMut(*const Slot) -> bool, G: Fn(RecordId) -> *const Slot> Revisit for 
     fn begin_again(&mut self) {}
 
     fn found(&mut self, ids: &[RecordId]) -> Result<bool, OutOfMemory> {
-        Ok(ids.iter().all(|&id| {
+        let refused = ids.iter().position(|&id| {
             let slot = (self.slot_of)(id);
-            self.found.binary_search(&(self.range, slot)).is_ok() || (self.look)(slot)
-        }))
+            self.found.binary_search(&(self.range, slot)).is_err() && !(self.look)(slot)
+        });
+        self.refused = refused.map(|at| (at, ids[at]));
+        Ok(refused.is_none())
     }
 }

@@ -3,9 +3,9 @@
 
 use super::queue::Garbage;
 use super::{ConcurrencyControl, Env, Mvcc, Tracker, Txn, Write, reclaim};
-use crate::cc::Target;
+use crate::cc::{Changed, Target};
 use crate::index::Index;
-use crate::record::{Stamp, Tag, Timestamp, VersionKind};
+use crate::record::{Stamp, Tag, Timestamp, Version, VersionKind};
 use crate::sync::atomic::{Ordering, fence};
 use crate::sync::try_lock;
 
@@ -14,6 +14,22 @@ use crate::sync::try_lock;
 const CHANGES_PER_PASS: usize = 128;
 /// Superseded versions that there is room for from one pass to the next.
 const SUPERSEDED_KEPT: usize = 1024;
+
+/// Gives each row that `writes` leave changed to `note`, with its last value.
+#[inline(always)]
+pub(super) fn each_change(writes: &[Write], note: &mut impl FnMut(Changed<'_>)) {
+    for write in writes {
+        // SAFETY: slots are never unmapped.
+        if !std::ptr::eq(unsafe { &*write.slot }.head(), write.new) {
+            continue; // the transaction has changed it again, or it was a lock and no more
+        }
+        // SAFETY: ours, and in its chain.
+        let is_value = unsafe { &*write.new }.kind() == VersionKind::Value;
+        // SAFETY: as above; its value does not change.
+        let value = is_value.then(|| unsafe { &*Version::value(write.new) });
+        note(Changed { target: &write.target, value });
+    }
+}
 
 /// Stamps the writes: one timestamp for all, known from the descriptor before any version has it.
 pub(super) fn publish<T: Tracker>(env: Env<'_, Mvcc<T>>, txn: &mut Txn<T>, at: Timestamp) {
@@ -66,8 +82,7 @@ pub(super) fn unlock<T: Tracker>(env: Env<'_, Mvcc<T>>, txn: &mut Txn<T>) {
     }
     let tag = txn.member.tag;
     txn.writes.retain(|write| {
-        // SAFETY: slots are never unmapped.
-        let is_idle = write.is_lock && std::ptr::eq(unsafe { &*write.slot }.head(), write.new);
+        let is_idle = write.is_idle_lock();
         if is_idle {
             undo(env, tag, write);
         }

@@ -70,6 +70,14 @@ impl<T: Tracker> Shared<T> {
         }
     }
 
+    /// The open transaction whose version `head` is, unless that is `txn`.
+    pub(super) fn holder(&self, head: &Version, txn: &Txn<T>) -> Option<Holder> {
+        match self.may_lock(head, txn) {
+            Lockable::Held(holder) => Some(holder),
+            _ => None,
+        }
+    }
+
     /// What `head` means for a lock of `txn`.
     pub(super) fn may_lock(&self, head: &Version, txn: &Txn<T>) -> Lockable {
         let stamp = head.stamp();

@@ -1,13 +1,11 @@
 //! Version chains read as of a snapshot; the first updater wins. What several schemes have in common; a
 //! [`Tracker`] says what they add.
 //!
-//! A transaction sees what had committed when it began, and its own writes. A write puts an
-//! uncommitted version, marked with the transaction's tag, in front of the chain; a writer that finds another
-//! transaction's mark there, or a version newer than its own snapshot, gives way at once.
+//! A transaction sees what had committed when it began, and its own writes. A write puts an uncommitted version, marked with the
+//! transaction's tag, in front of the chain; a writer that finds another's mark there, or a version newer than its snapshot, gives way.
 //!
 //! Invariants:
-//! - A version is installed before its transaction draws its commit timestamp, so it can become
-//!   visible only to snapshots opened after its installation.
+//! - A version is installed before its transaction draws its commit timestamp, so only snapshots opened later see it.
 //! - A reader that meets a mark asks the transaction's descriptor. Who is committing but has no
 //!   timestamp yet, or one within the snapshot but no outcome, is waited for (the operation suspends):
 //!   skipping one version of it and seeing another would tear the snapshot.
@@ -15,7 +13,10 @@
 //! After Berenson et al., SIGMOD 1995, and ERMIA (Kim et al., SIGMOD 2016).
 
 mod chain;
+mod departed;
 mod ending;
+#[cfg(all(test, not(any(braid_shuttle, braid_loom))))]
+mod interval_tests;
 #[cfg(all(test, braid_loom))]
 mod loom_tests;
 mod meeting;
@@ -33,8 +34,8 @@ mod undone;
 mod write;
 
 use super::{
-    Abort, Change, Changed, ConcurrencyControl, Copies, Declared, Env, Holder, Intent, NotBegun, Reads,
-    Refused, Scanned, Target, Waits, Written,
+    Abort, Change, Changed, ConcurrencyControl, Copies, Declared, Env, Holder, InTheWay, Intent, NotBegun,
+    Reads, Refused, Scanned, Target, Waits, Written,
 };
 use crate::cc::common::participant::Participant;
 use crate::cc::common::registry::{FIRST, Floor, Registry};
@@ -46,6 +47,7 @@ use crate::sync::atomic::{Ordering, fence};
 use crate::sync::{Mutex, lock};
 pub(super) use chain::Overwritten;
 use chain::{drop_version, new_version};
+pub(super) use departed::has_departed;
 use ending::{collect, publish, undo, unlock};
 use meeting::{Lockable, Seen};
 use present::Present;
@@ -102,6 +104,8 @@ pub struct Txn<T: Tracker> {
     /// The room in `writes`.
     charge: Charge,
     has_locks: bool,
+    /// It has given way, perhaps for a key that is gone.
+    pub(super) has_missed: bool,
     present: Present,
     undone: undone::Undone,
 }
@@ -258,9 +262,9 @@ impl<T: Tracker> Txn<T> {
     }
 }
 
-// SAFETY: `value` lends a version's bytes. The version is visible to the open snapshot, so it is not
+// SAFETY: `value` lends a version's bytes. The version is visible to the open snapshot, so neither it nor its record is
 // reclaimed before that closes; or it is the transaction's own, which stays in the chain below its
-// later ones until the end, or is kept as long when it is undone. No tombstone over a visible value is older than all snapshots, so its record is not removed.
+// later ones until the end, or is kept as long when it is undone.
 // (Under schemes with times that holds of what has been read with a note, in front of which nothing comes as of earlier; what has
 // been read without one is copied.)
 unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
@@ -279,7 +283,7 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
         Shared {
             registry: Registry::new(&memory),
             waits: Waits::new(memory),
-            reclaimer: Reclaimer::new(records, T::TRACKS_READS && !T::FORGETS_SUCCESSORS && !T::IS_TIMED),
+            reclaimer: Reclaimer::new(records, reclaim::Rules::of::<T>()),
             tracker: T::Shared::default(),
         }
     }
@@ -289,8 +293,8 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
         shared.now().0
     }
 
-    fn oldest(shared: &Shared<T>) -> u64 {
-        shared.registry.oldest().0
+    fn in_the_way(shared: &Shared<T>, at: u64) -> InTheWay {
+        shared.registry.in_the_way(Timestamp(at))
     }
 
     fn advance(shared: &Shared<T>) -> u64 {
@@ -349,6 +353,7 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
             writes: Vec::new(),
             charge: Charge::new(memory),
             has_locks: false,
+            has_missed: false,
             present: Present::new(),
             undone: undone::Undone::new(memory),
             newest_seen: Cell::new(0),
@@ -388,10 +393,7 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
     unsafe fn holder(shared: &Shared<T>, txn: &Txn<T>, record: *const Record) -> Option<Holder> {
         // SAFETY: a head is the head inside an epoch.
         let head = unsafe { slot_of(record).head().as_ref() }?;
-        match shared.may_lock(head, txn) {
-            Lockable::Held(holder) => Some(holder),
-            _ => None,
-        }
+        shared.holder(head, txn)
     }
 
     unsafe fn holds(txn: &Txn<T>, record: *const Record) -> bool {
@@ -411,8 +413,7 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
             return None;
         }
         debug_assert!(txn.writes.is_empty());
-        txn.newest_seen.set(0);
-        txn.present.is_late = false;
+        txn.reset(&env.shared.registry);
         if !T::IS_TIMED {
             return Some(txn.member.open(&env.shared.registry, &env.worker.floor));
         }
@@ -693,10 +694,7 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
         let (slot, new) = (record.cast(), slot_of(record).head());
         debug_assert!(!new.is_null() && txn.writes.len() < txn.writes.capacity());
         txn.writes.push(Write { slot, new, old: std::ptr::null(), target: *target, is_lock: false });
-        match T::IS_TIMED && T::is_missed_later(target, txn.begin()) {
-            true => Err(Abort::Unserializable),
-            false => Ok(()),
-        }
+        txn.check_created(target)
     }
 
     unsafe fn discard(env: Env<'_, Self>, record: *const Record, target: &Target) {
@@ -745,7 +743,7 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
         txn: &mut Txn<T>,
         s: &mut S,
     ) -> Option<Result<u64, Abort>> {
-        txn.present.leave(&mut txn.member.begin);
+        txn.come_back();
         let decided = T::decide(validation, env, txn, s)?;
         s.enter(Activity::Commit);
         if decided.is_ok() {
@@ -754,23 +752,17 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
         Some(decided.map(|at| at.0))
     }
 
+    fn obstacle(txn: &Txn<T>) -> Option<Target> {
+        T::obstacle(&txn.reads)
+    }
+
     #[inline(always)]
     fn has_changes(txn: &Txn<T>) -> bool {
         !txn.writes.is_empty()
     }
 
     unsafe fn changes(txn: &Txn<T>, mut note: impl FnMut(Changed<'_>)) {
-        for write in &txn.writes {
-            // SAFETY: slots are never unmapped.
-            if !std::ptr::eq(unsafe { &*write.slot }.head(), write.new) {
-                continue; // the transaction has changed it again, or it was a lock and no more
-            }
-            // SAFETY: ours, and in its chain.
-            let is_value = unsafe { &*write.new }.kind() == VersionKind::Value;
-            // SAFETY: as above; its value does not change.
-            let value = is_value.then(|| unsafe { &*Version::value(write.new) });
-            note(Changed { target: &write.target, value });
-        }
+        ending::each_change(&txn.writes, &mut note);
     }
 
     #[inline(always)]

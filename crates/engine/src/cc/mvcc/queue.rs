@@ -22,28 +22,60 @@ pub(super) struct Queue {
     pub(super) waiting: VecDeque<Garbage>,
     /// What an open snapshot holds, by snapshot.
     held: BTreeMap<Timestamp, Vec<Garbage>>,
+    /// What snapshots held that have closed since. Apart from `waiting`, so that what a long snapshot leaves behind does not
+    /// delay what is superseded now.
+    pub(super) released: Vec<Garbage>,
     look: Look,
-    /// What passes have earned since that look.
+    /// Looks in a row that have found the same snapshot to be the oldest.
+    stuck: u32,
+    /// What entries and passes have earned since that look.
     credit: usize,
 }
 
 /// What was found when the open transactions were looked at. It stays true: others begin later.
 #[derive(Debug, Default)]
-struct Look {
+pub(super) struct Look {
     /// At most every snapshot open then or later.
-    oldest: Timestamp,
-    /// The snapshots open when these were asked for last, sorted; all others are this old at most.
+    pub(super) oldest: Timestamp,
+    /// The snapshots that were open when these were asked for last, sorted.
     snapshots: Vec<Timestamp>,
-    floor: Timestamp,
+    /// Those of transactions that keep keys, sorted.
+    keeping: Vec<Timestamp>,
+    /// No snapshot but these is older than this, then or later.
+    pub(super) floor: Timestamp,
     /// What it was worth, in places that were looked at.
     cost: usize,
 }
 
-/// What a pass may spend on a look: some percent of the work whose garbage it collects. With more open transactions
-/// than this, looks come less often than passes.
-const PLACES_PER_PASS: usize = 2048;
-/// Copying and sorting snapshots, in looks at a place.
-const SORTING: usize = 8;
+impl Look {
+    /// A snapshot that sees a version created and superseded at these times; `floor` for those to come. The middle one of
+    /// several: whatever order they close in, the version is looked at about as often as the logarithm of their number.
+    pub(super) fn holder_between(&self, created: Timestamp, superseded: Timestamp) -> Option<Timestamp> {
+        let first = self.snapshots.partition_point(|&s| s < created);
+        let those = self.snapshots[first..].partition_point(|&s| s < superseded);
+        match those {
+            0 => (superseded > self.floor).then_some(self.floor),
+            _ => Some(self.snapshots[first + those / 2]),
+        }
+    }
+
+    /// The snapshot of a transaction that keeps keys, and began before this time.
+    pub(super) fn keeper_before(&self, deleted: Timestamp) -> Option<Timestamp> {
+        self.keeping.first().filter(|&&at| at < deleted).copied()
+    }
+}
+
+/// With more entries waiting than this, open snapshots are worked around, whether or not the oldest one stays the same.
+const QUEUE_LONG: usize = 4096;
+/// A snapshot is worked around if it is still the oldest one after so many looks: by then a worker has superseded a few hundred
+/// versions since it was opened.
+const STUCK_LOOKS: u32 = 2;
+/// What a look may cost, in places: for each entry some percent of the work that has left it; and for a pass that finds no new
+/// entry. With many open transactions looks come less often than passes.
+const PLACES_PER_ENTRY: usize = 16;
+const PLACES_PER_PASS: usize = 512;
+/// Copying and sorting snapshots, which lie nearly in order, in looks at a place.
+const SORTING: usize = 4;
 /// A queue that was this long gives its own memory back when it is empty.
 const KEPT_CAPACITY: usize = 8192;
 
@@ -61,6 +93,8 @@ impl Queue {
             let early = superseded.iter_mut().take_while(|garbage| garbage.superseded < last);
             early.for_each(|garbage| garbage.superseded = last);
         }
+        self.credit +=
+            if superseded.is_empty() { PLACES_PER_PASS } else { superseded.len() * PLACES_PER_ENTRY };
         self.waiting.extend(superseded.drain(..));
     }
 
@@ -70,68 +104,73 @@ impl Queue {
     }
 
     pub(super) fn len(&self) -> usize {
-        self.waiting.len() + self.held.values().map(Vec::len).sum::<usize>()
+        self.waiting.len() + self.released.len() + self.held.values().map(Vec::len).sum::<usize>()
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.waiting.is_empty() && self.held.is_empty()
+        self.waiting.is_empty() && self.released.is_empty() && self.held.is_empty()
     }
 
-    /// At most every snapshot open now or later.
-    pub(super) fn oldest(&self) -> Timestamp {
-        self.look.oldest
+    /// What is known of the open snapshots.
+    pub(super) fn known(&self) -> &Look {
+        &self.look
     }
 
-    /// No snapshot is older than this but for `snapshots`.
-    pub(super) fn floor(&self) -> Timestamp {
-        self.look.floor
-    }
-
-    pub(super) fn snapshots(&self) -> &[Timestamp] {
-        &self.look.snapshots
+    /// Returns true if what waits is to be cleaned up around the open snapshots, as the oldest of them stays open.
+    pub(super) fn is_stuck(&self) -> bool {
+        self.waiting.len() > QUEUE_LONG || (self.stuck >= STUCK_LOOKS && !self.waiting.is_empty())
     }
 
     /// Looks at the open transactions, if enough has been done since the last look, or it `is_urgent`: which
-    /// snapshots there are, if they are asked for or something is held for one; else only for the oldest.
-    pub(super) fn look(&mut self, registry: &Registry, wants_snapshots: bool, is_urgent: bool) {
-        self.credit += PLACES_PER_PASS;
+    /// snapshots there are, if they have to be worked around or something is held for one; else only for the oldest.
+    pub(super) fn look(&mut self, registry: &Registry, is_urgent: bool) {
         if self.credit < self.look.cost && !is_urgent {
             return;
         }
         self.credit = 0;
-        if !wants_snapshots && self.held.is_empty() {
+        let before = self.look.oldest;
+        if is_urgent || self.is_stuck() || !self.held.is_empty() {
+            self.look_at_all(registry);
+        } else {
             (self.look.oldest, self.look.cost) = registry.oldest_and_looks();
-            return;
         }
-        let snapshots = &mut self.look.snapshots;
-        self.look.floor = registry.snapshots(snapshots);
-        self.look.cost = snapshots.len() * SORTING;
+        self.stuck = if self.look.oldest == before { self.stuck.saturating_add(1) } else { 0 };
+    }
+
+    fn look_at_all(&mut self, registry: &Registry) {
+        let Look { oldest, snapshots, keeping, floor, cost } = &mut self.look;
+        *floor = registry.snapshots(snapshots, keeping);
+        *cost = snapshots.len() * SORTING;
         snapshots.sort_unstable();
         snapshots.dedup();
-        self.look.oldest = snapshots.first().map_or(self.look.floor, |&first| first.min(self.look.floor));
+        keeping.sort_unstable();
+        *oldest = snapshots.first().map_or(*floor, |&first| first.min(*floor));
         self.release_held();
     }
 
-    /// Puts what closed snapshots held in line again.
+    /// Releases what closed snapshots held.
     fn release_held(&mut self) {
-        let snapshots = &self.look.snapshots;
-        let closed = self.held.extract_if(.., |at, _| snapshots.binary_search(at).is_err());
-        let released: Vec<Garbage> = closed.flat_map(|(_, entries)| entries).collect();
-        for garbage in released {
-            self.push(garbage);
-        }
+        let mut open = self.look.snapshots.iter().peekable();
+        let closed = self.held.extract_if(.., |at, _| {
+            while open.next_if(|&open| open < at).is_some() {}
+            open.peek() != Some(&at)
+        });
+        closed.for_each(|(_, mut entries)| self.released.append(&mut entries));
     }
 
     /// Everything, in no order.
     pub(super) fn take_all(&mut self) -> impl Iterator<Item = Garbage> {
         let held = std::mem::take(&mut self.held).into_values().flatten();
-        std::mem::take(&mut self.waiting).into_iter().chain(held)
+        std::mem::take(&mut self.waiting).into_iter().chain(std::mem::take(&mut self.released)).chain(held)
     }
 
     /// Gives memory back that a short queue does not need.
     pub(super) fn trim(&mut self) {
         if self.waiting.is_empty() && self.waiting.capacity() > KEPT_CAPACITY {
             self.waiting = VecDeque::new();
+        }
+        if self.released.is_empty() && self.released.capacity() > KEPT_CAPACITY {
+            self.released = Vec::new();
         }
     }
 }

@@ -3,11 +3,14 @@
 //! Every write that supersedes a version leaves a [`Garbage`] entry with the worker that committed
 //! it. Usually nothing is open that began before the superseding commit when its turn comes, and
 //! everything behind the newest version that all can see is cut off. Where a snapshot stays open
-//! for long, or memory grows, the chain is pruned between the snapshots instead: a version `[created, superseded)`
+//! for longer, or memory grows, chains are pruned between the snapshots instead: a version `[created, superseded)`
 //! is kept only if an open snapshot lies in that interval, or where reads are tracked, in that of the version
 //! behind it. What such a snapshot does hold is put
 //! aside under its timestamp until it closes. (Interval-based collection as in HANA: Lee et al.,
 //! SIGMOD 2016; and Steam: Böttcher et al., VLDB 2019.)
+//!
+//! A deleted record goes likewise, with its key, when no open snapshot sees a value in it. Transactions that began before the
+//! deletion and meet the gap learn of it from the index: see [`Departed`](crate::index::departed::Departed), and `departed.rs` for what they make of it.
 //!
 //! A worker's entries lie in a queue that others reach, too: a transaction that meets the memory limit works through all of them.
 //!
@@ -16,7 +19,8 @@
 //!   committed version is never unlinked.
 //! - An unlinked version is retired once: by the thread that unlinked it.
 
-use super::queue::{Garbage, Queue};
+use super::Tracker;
+use super::queue::{Garbage, Look, Queue};
 
 use crate::cc::Target;
 use crate::cc::common::registry::Registry;
@@ -24,14 +28,12 @@ use crate::cc::common::retire::retire_record;
 use crate::epoch::Local;
 use crate::index::{Index, Key, TableIndex};
 use crate::memory::{Memory, Slab};
-use crate::record::{RecordId, Slot, Stamp, Timestamp, Version, VersionKind};
+use crate::record::{RecordId, Slot, Stamp, TICK, Timestamp, Version, VersionKind};
 use crate::suspend::prefetch;
 use crate::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence};
 use crate::sync::{Mutex, lock, try_lock};
 use std::sync::Arc;
 
-/// Entries waiting in order before a long-running snapshot is worked around.
-const QUEUE_LONG: usize = 4096;
 /// Entries per visit.
 const BATCH: usize = 256;
 /// The same, where all that is due goes: a chain is walked once for all entries of it in the batch, and may be as long as the
@@ -40,6 +42,23 @@ const BATCH_URGENT: usize = 1 << 16;
 /// Entries ahead whose slots are asked for.
 const AHEAD: usize = 8;
 const LATCHES: usize = if cfg!(braid_shuttle) { 4 } else { 256 };
+
+/// The rules by which versions are kept that no snapshot sees.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rules {
+    /// A version that a snapshot sees keeps the one that superseded it, and a snapshot that sees none keeps the first one: a
+    /// transaction that has read that will ask when, and by whom.
+    keeps_successors: bool,
+    /// True only in tests: a snapshot opened just after a version was created does not hold it.
+    starts_late: bool,
+}
+
+impl Rules {
+    pub(super) fn of<T: Tracker>() -> Rules {
+        let keeps_successors = T::TRACKS_READS && !T::FORGETS_SUCCESSORS && !T::IS_TIMED;
+        Rules { keeps_successors, starts_late: T::STARTS_LATE }
+    }
+}
 
 /// The shared part.
 #[derive(Debug)]
@@ -51,11 +70,11 @@ pub(super) struct Reclaimer {
     orphans: Mutex<Vec<Garbage>>,
     /// As many; a hint.
     orphans_len: AtomicUsize,
-    /// A version that a snapshot sees keeps the one that superseded it: a transaction that has read it will ask when, and
-    /// by whom.
-    keeps_successors: bool,
+    rules: Rules,
     /// When the latest of all records was deleted that are gone: a read that finds nothing may have found that.
     newest_removed: AtomicU64,
+    /// The same, of those that went although an older snapshot was open.
+    newest_departed: AtomicU64,
     /// Versions that were looked at.
     #[cfg(test)]
     pub(super) looked_at: AtomicUsize,
@@ -95,15 +114,16 @@ impl PruneLatch<'_> {
 }
 
 impl Reclaimer {
-    pub(super) fn new(records: Arc<Slab>, keeps_successors: bool) -> Reclaimer {
+    pub(super) fn new(records: Arc<Slab>, rules: Rules) -> Reclaimer {
         Reclaimer {
             records,
             latches: (0..LATCHES).map(|_| Latch::default()).collect(),
             queues: Mutex::new(Vec::new()),
             orphans: Mutex::new(Vec::new()),
             orphans_len: AtomicUsize::new(0),
-            keeps_successors,
+            rules,
             newest_removed: AtomicU64::new(0),
+            newest_departed: AtomicU64::new(0),
             #[cfg(test)]
             looked_at: AtomicUsize::new(0),
         }
@@ -112,6 +132,12 @@ impl Reclaimer {
     /// No record that is gone was deleted later.
     pub(super) fn newest_removed(&self) -> u64 {
         self.newest_removed.load(Ordering::Acquire)
+    }
+
+    /// When the latest record was deleted of those that went although an older snapshot was open.
+    #[inline(always)]
+    pub(super) fn newest_departed(&self) -> Timestamp {
+        Timestamp(self.newest_departed.load(Ordering::Acquire)) // pairs with the AcqRel in `remove`
     }
 
     /// A worker's queue.
@@ -142,15 +168,18 @@ impl Reclaimer {
         if queue.is_empty() {
             return false;
         }
-        let is_long = is_urgent || queue.waiting.len() > QUEUE_LONG;
-        queue.look(registry, is_long, is_urgent);
-        let turns = |batch| if is_urgent { queue.waiting.len() / batch + 1 } else { 1 };
-        let (turns_in_order, turns_between) = (turns(BATCH), turns(BATCH_URGENT));
-        let mut more = (0..turns_in_order).all(|_| self.pass_in_order(queue, local));
-        if is_long {
-            let batch = if is_urgent { BATCH_URGENT } else { BATCH };
-            more = (0..turns_between).all(|_| self.pass_between(queue, batch, local));
+        let is_around = is_urgent || queue.is_stuck();
+        queue.look(registry, is_urgent);
+        let turns = |entries: usize, batch| if is_urgent { entries / batch + 1 } else { 1 };
+        let batch = if is_urgent { BATCH_URGENT } else { BATCH };
+        let in_order = turns(queue.waiting.len(), BATCH);
+        let mut more = (0..in_order).all(|_| self.pass_in_order(queue, local));
+        if is_around {
+            let around = turns(queue.waiting.len(), batch);
+            more = (0..around).all(|_| self.pass_between(queue, batch, local));
         }
+        let released = turns(queue.released.len(), batch);
+        more |= (0..released).all(|_| self.pass_released(queue, batch, local));
         queue.trim();
         more
     }
@@ -175,7 +204,7 @@ impl Reclaimer {
 
     /// The usual pass: nothing open is older than what is cut. Returns true if there is more.
     fn pass_in_order(&self, queue: &mut Queue, local: &Local) -> bool {
-        let oldest = queue.oldest();
+        let oldest = queue.known().oldest;
         let due = queue.waiting.iter().take(BATCH).take_while(|g| g.superseded <= oldest).count();
         for i in 0..due {
             if let Some(ahead) = queue.waiting.get(AHEAD) {
@@ -195,21 +224,34 @@ impl Reclaimer {
         queue.waiting.front().is_some_and(|g| g.superseded <= oldest)
     }
 
-    /// The pass around long-running snapshots, over `batch` entries at most. Returns true if there is more.
+    /// The pass around the open snapshots, over `batch` entries at most. Returns true if there is more.
     fn pass_between(&self, queue: &mut Queue, batch: usize, local: &Local) -> bool {
-        let (oldest, floor) = (queue.oldest(), queue.floor());
+        let floor = queue.known().floor;
         let due = queue.waiting.iter().take(batch).take_while(|g| g.superseded <= floor).count();
-        let mut entries: Vec<Garbage> = queue.waiting.drain(..due).collect();
+        let entries = queue.waiting.drain(..due).collect();
+        self.prune_all(entries, queue, local);
+        due == batch
+    }
+
+    /// The same, over what closed snapshots held.
+    fn pass_released(&self, queue: &mut Queue, batch: usize, local: &Local) -> bool {
+        let from = queue.released.len().saturating_sub(batch);
+        let entries = queue.released.split_off(from);
+        self.prune_all(entries, queue, local);
+        !queue.released.is_empty()
+    }
+
+    /// Prunes the chains of these entries, each once.
+    fn prune_all(&self, mut entries: Vec<Garbage>, queue: &mut Queue, local: &Local) {
         entries.sort_unstable_by_key(|garbage| (garbage.slot, garbage.version));
         let mut held = Vec::new();
         for chain in entries.chunk_by(|a, b| a.slot == b.slot) {
             match self.latch(chain[0].slot) {
-                Some(_latch) => self.prune(chain, queue.snapshots(), floor, oldest, local, &mut held),
+                Some(_latch) => self.prune(chain, queue.known(), local, &mut held),
                 None => chain.iter().for_each(|&garbage| queue.push(garbage)),
             }
             held.drain(..).for_each(|(holder, garbage)| queue.hold(holder, garbage));
         }
-        due == batch
     }
 
     /// What a departing worker leaves behind.
@@ -258,7 +300,7 @@ impl Reclaimer {
             if version.stamp().is_committed_by(oldest) {
                 self.retire_from(slot, version.next(), version, local);
                 if version.kind() == VersionKind::Tombstone {
-                    self.remove_or_defer(slot, v, local);
+                    self.remove_or_defer(slot, v, oldest, local);
                 }
                 return;
             }
@@ -267,17 +309,12 @@ impl Reclaimer {
     }
 
     /// Unlinks and retires everything from `v` on, which is behind `after`.
-    fn retire_from(&self, slot: &Slot, mut v: *const Version, after: &Version, local: &Local) {
+    fn retire_from(&self, slot: &Slot, v: *const Version, after: &Version, local: &Local) {
         if v.is_null() {
             return;
         }
         after.set_next(std::ptr::null());
-        while !v.is_null() {
-            // SAFETY: unlinked by us just now, not retired yet.
-            let next = unsafe { &*v }.next();
-            retire_version(slot, v, local);
-            v = next;
-        }
+        retire_chain(slot, v, local);
     }
 
     /// For tests.
@@ -287,19 +324,70 @@ impl Reclaimer {
         self.looked_at.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Unlinks every version that no snapshot is left to see. Those of `entries`, all of one chain and sorted by version,
-    /// that have to stay (or a tombstone's record) go to `held`, each with the snapshot that holds it.
-    fn prune(
+    /// Removes the record of `entries`, all of one chain and sorted by version, if it is deleted and no snapshot is left to see
+    /// that it was there; else unlinks every version that none is left to see. Those of the entries that have to stay go to `held`,
+    /// each with the snapshot that holds it.
+    fn prune(&self, entries: &[Garbage], look: &Look, local: &Local, held: &mut Vec<(Timestamp, Garbage)>) {
+        // SAFETY: as in `cut`.
+        let slot = unsafe { &*entries[0].slot };
+        let tombstone = newest_committed(slot).filter(|v| v.kind() == VersionKind::Tombstone);
+        let bar = tombstone.and_then(|tombstone| self.bar(tombstone, look));
+        if let Some(tombstone) = tombstone
+            && bar.is_none()
+            && self.remove_or_defer(slot, tombstone, look.oldest, local)
+        {
+            return;
+        }
+        self.unlink_between(slot, entries, look, local, held);
+        // (The last entry answers for the record, at the latest when its own version is gone. If the tombstone is later, that
+        // has an entry of its own.)
+        let last = entries.iter().max_by_key(|garbage| garbage.superseded).expect("a chain has entries");
+        if let (Some(tombstone), Some(bar)) = (tombstone, bar)
+            && tombstone.stamp().is_committed_by(last.superseded)
+            && !held.iter().any(|(_, garbage)| garbage == last)
+        {
+            held.push((bar, *last));
+        }
+    }
+
+    /// Returns the snapshot for which a deleted record stays, if there is one; `floor` stands for those to come. It sees a value in the
+    /// record; or its transaction keeps keys; or that would have to be ordered before it began, if it has seen that there was no
+    /// value.
+    fn bar(&self, tombstone: &Version, look: &Look) -> Option<Timestamp> {
+        let deleted = tombstone.stamp().timestamp().expect("committed");
+        if deleted > look.floor {
+            return Some(look.floor);
+        }
+        let (mut v, mut superseded) = (std::ptr::from_ref(tombstone), deleted);
+        let mut bar = look.keeper_before(deleted);
+        while bar.is_none() && !v.is_null() {
+            // SAFETY: as in `cut`.
+            let version = unsafe { &*v };
+            self.note_look();
+            let created = version.stamp().timestamp().expect("committed before its successor");
+            if version.kind() == VersionKind::Value {
+                bar = self.holder_between(look, created, superseded);
+            }
+            if self.rules.keeps_successors && created.reach() < created {
+                bar = bar.or_else(|| look.holder_between(created.reach(), created));
+            }
+            (v, superseded) = (version.next(), created);
+        }
+        bar
+    }
+
+    /// Unlinks every version that no snapshot is left to see, down to the last one that `entries` are about. Of these, what
+    /// has to stay goes to `held`.
+    fn unlink_between(
         &self,
+        slot: &Slot,
         entries: &[Garbage],
-        snapshots: &[Timestamp],
-        floor: Timestamp,
-        oldest: Timestamp,
+        look: &Look,
         local: &Local,
         held: &mut Vec<(Timestamp, Garbage)>,
     ) {
-        // SAFETY: as in `cut`.
-        let slot = unsafe { &*entries[0].slot };
+        // (Superseded before its owner had stamped it: it may be any.)
+        let bottom = entries.iter().map(|garbage| garbage.stamp.timestamp().unwrap_or_default()).min();
         let (mut newer, mut v) = (None::<&Version>, slot.head());
         while !v.is_null() {
             // SAFETY: as in `cut`.
@@ -310,11 +398,15 @@ impl Reclaimer {
                 v = next; // uncommitted, or rolled back and about to be unlinked by its owner
                 continue;
             };
+            if Some(created) < bottom {
+                return; // what is behind has entries of its own
+            }
             match newer {
                 Some(n) => {
                     let superseded = n.stamp().timestamp().expect("committed before its successor");
-                    let at = holder_between(snapshots, floor, created, superseded)
-                        .or_else(|| self.holder_of_read(snapshots, floor, next, created));
+                    let at = self
+                        .holder_between(look, created, superseded)
+                        .or_else(|| self.holder_of_read(look, next, created));
                     if let Some(at) = at {
                         held.extend(entries_of(entries, v, version.stamp()).map(|garbage| (at, garbage)));
                         newer = Some(version);
@@ -327,89 +419,73 @@ impl Reclaimer {
             }
             v = next;
         }
-        // (The last one answers for the record, at the latest when its own version is gone.)
-        let last = entries.iter().max_by_key(|garbage| garbage.superseded).expect("a chain has entries");
-        if !held.iter().any(|(_, garbage)| garbage == last) {
-            let holder = self.try_remove(slot, last.superseded, oldest, local);
-            held.extend(holder.map(|at| (at, *last)));
-        }
     }
 
-    /// A snapshot that sees the version `next`, superseded at this time, if that is to keep its successor.
-    fn holder_of_read(
-        &self,
-        snapshots: &[Timestamp],
-        floor: Timestamp,
-        next: *const Version,
-        superseded: Timestamp,
-    ) -> Option<Timestamp> {
-        if !self.keeps_successors || next.is_null() {
+    /// Returns a snapshot that sees a version created and superseded at these times.
+    fn holder_between(&self, look: &Look, created: Timestamp, superseded: Timestamp) -> Option<Timestamp> {
+        let starts_at = if self.rules.starts_late { Timestamp(created.0 + TICK) } else { created };
+        look.holder_between(starts_at, superseded)
+    }
+
+    /// Returns a snapshot that sees the version `next`, superseded at this time, or where there is none, nothing; if such a snapshot keeps
+    /// the successor.
+    fn holder_of_read(&self, look: &Look, next: *const Version, superseded: Timestamp) -> Option<Timestamp> {
+        if !self.rules.keeps_successors {
             return None;
         }
         // SAFETY: as in `cut`.
-        let created = unsafe { &*next }.stamp().timestamp()?;
-        holder_between(snapshots, floor, created, superseded)
+        let created = match unsafe { next.as_ref() } {
+            Some(next) => next.stamp().timestamp()?,
+            None => Timestamp::default(),
+        };
+        look.holder_between(created, superseded)
     }
 
-    /// Removes a record of which only its tombstone is left, or tells the snapshot that forbids it.
-    fn try_remove(
+    /// Removes a tombstone with its record, in which no snapshot sees a value. If a write covers it, returns false: the rollback of
+    /// that write sees to it that its turn comes again.
+    fn remove_or_defer(
         &self,
         slot: &Slot,
-        superseded: Timestamp,
+        tombstone: *const Version,
         oldest: Timestamp,
         local: &Local,
-    ) -> Option<Timestamp> {
-        let mut v = slot.head();
-        let version = loop {
-            // SAFETY: as in `cut`.
-            let version = unsafe { v.as_ref() }?;
-            if version.stamp().timestamp().is_some() {
-                break version;
-            }
-            v = version.next();
-        };
-        if version.kind() != VersionKind::Tombstone {
-            return None;
-        }
-        if !version.next().is_null() || !version.stamp().is_committed_by(oldest) {
-            // The entries from the tombstone's own on answer for the record; earlier ones are done with.
-            let is_its_own = version.stamp().timestamp().is_some_and(|deleted| deleted <= superseded);
-            return is_its_own.then_some(oldest);
-        }
-        self.remove_or_defer(slot, v, local);
-        None
-    }
-
-    /// The turn of a tombstone that is older than every snapshot has come: it goes with its record; or if a write
-    /// covers it, the rollback of that write sees to it that its turn comes again.
-    fn remove_or_defer(&self, slot: &Slot, tombstone: *const Version, local: &Local) {
-        while !self.remove(slot, tombstone, local) {
+    ) -> bool {
+        while !self.remove(slot, tombstone, oldest, local) {
             // SAFETY: as in `cut`.
             unsafe { &*tombstone }.set_overdue();
             // Pairs with the fence in `undo`: either it finds the mark, or the tombstone is found uncovered here.
             fence(Ordering::SeqCst);
             if !std::ptr::eq(slot.head(), tombstone) {
-                return;
+                return false;
             }
         }
+        true
     }
 
-    /// Removes a record that nothing but a tombstone is left of, older than every snapshot. Returns false if a write
+    /// Removes a record in which no snapshot sees a value, its newest version a tombstone. Returns false if a write
     /// covers it.
-    fn remove(&self, slot: &Slot, tombstone: *const Version, local: &Local) -> bool {
+    fn remove(&self, slot: &Slot, tombstone: *const Version, oldest: Timestamp, local: &Local) -> bool {
         if !std::ptr::eq(slot.head(), tombstone) {
             return false;
         }
-        // SAFETY: as in `cut`. Before anybody can find it gone. AcqRel: pairs with the Acquire in `newest_removed`.
-        self.newest_removed.fetch_max(unsafe { &*tombstone }.stamp().0, Ordering::AcqRel);
+        // SAFETY: as in `cut`.
+        let stamp = unsafe { &*tombstone }.stamp();
+        let target = TombstoneValue::of(tombstone).target();
+        // SAFETY: the index lives as long as the database.
+        let index = unsafe { &*target.index };
+        // Before anybody can find it gone. AcqRel: pairs with the Acquire in `newest_removed`, and in `newest_departed`.
+        self.newest_removed.fetch_max(stamp.0, Ordering::AcqRel);
+        if !stamp.is_committed_by(oldest) {
+            index.departed().note(&target.key, stamp.0);
+            self.newest_departed.fetch_max(stamp.0, Ordering::AcqRel);
+        }
         if !slot.install(tombstone, std::ptr::null()) {
             return false;
         }
-        let target = TombstoneValue::of(tombstone).target();
-        // SAFETY: the index lives as long as the database; the thread is inside an epoch.
-        let removed = unsafe { (*target.index).remove(local, &target.key, target.id) };
+        // SAFETY: the thread is inside an epoch.
+        let removed = unsafe { index.remove(local, &target.key, target.id) };
         debug_assert!(removed, "a record's key is in its index until the record is removed");
-        retire_version(slot, tombstone, local);
+        retire_chain(slot, tombstone, local);
         self.retire_slot(slot, &target, local);
         true
     }
@@ -417,7 +493,7 @@ impl Reclaimer {
     /// Gives a slot back when no operation is left that has found it.
     pub(super) fn retire_slot(&self, slot: &Slot, target: &Target, local: &Local) {
         debug_assert!(slot.head().is_null());
-        // SAFETY: the record was not published, or its tombstone is older than every snapshot; the database owns slab,
+        // SAFETY: the record was not published, or no open snapshot sees a value in it; the database owns slab,
         // indexes and epochs.
         unsafe { retire_record(&self.records, target, local) };
     }
@@ -431,17 +507,26 @@ fn entries_of(entries: &[Garbage], v: *const Version, stamp: Stamp) -> impl Iter
     same_place.filter(move |garbage| garbage.stamp == stamp || garbage.stamp.tag().is_some()).copied()
 }
 
-/// A snapshot that sees a version created and superseded at these times; `floor` for those to come.
-fn holder_between(
-    snapshots: &[Timestamp],
-    floor: Timestamp,
-    created: Timestamp,
-    superseded: Timestamp,
-) -> Option<Timestamp> {
-    let first = snapshots.partition_point(|&s| s < created);
-    match snapshots.get(first) {
-        Some(&s) if s < superseded => Some(s),
-        _ => (superseded > floor).then_some(floor),
+/// The newest version that has committed, apart from those that are not stamped yet.
+fn newest_committed(slot: &Slot) -> Option<&Version> {
+    let mut v = slot.head();
+    loop {
+        // SAFETY: reached from the head inside an epoch, under the chain's prune latch.
+        let version = unsafe { v.as_ref() }?;
+        if version.stamp().timestamp().is_some() {
+            return Some(version);
+        }
+        v = version.next();
+    }
+}
+
+/// Retires `v` and all behind it, which was unlinked just now.
+fn retire_chain(slot: &Slot, mut v: *const Version, local: &Local) {
+    while !v.is_null() {
+        // SAFETY: unlinked by the caller, not retired yet.
+        let next = unsafe { &*v }.next();
+        retire_version(slot, v, local);
+        v = next;
     }
 }
 

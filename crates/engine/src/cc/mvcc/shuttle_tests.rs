@@ -4,8 +4,9 @@
 use super::tests::{Bench, Hand};
 use super::*;
 use crate::cc::models::{PLANTED_SCHEDULES_MAX, check, check_both};
+use crate::cc::serializable::{Planted, planted};
 use crate::cc::snapshot::Untracked;
-use crate::cc::{Snapshot, WaitStage};
+use crate::cc::{Snapshot, WaitStage, models};
 
 type Txn = super::Txn<Untracked>;
 use crate::memory::Memory;
@@ -96,7 +97,7 @@ fn oldest_and_begin<const RAISES: bool>() {
         move || (0..2).for_each(|_| _ = registry.draw(other))
     });
     let (oldest, mut open) = (registry.oldest(), vec![]);
-    let floor = registry.snapshots(&mut open);
+    let floor = registry.snapshots(&mut open, &mut vec![]);
     opener.join().expect("it cannot fail");
     committer.join().expect("it cannot fail");
     let begun = Timestamp(begun.load(Ordering::SeqCst));
@@ -175,6 +176,114 @@ fn insert_and_removal() {
         first.clean();
         assert_eq!(bench.records.used(), 1);
     });
+}
+
+/// A transaction has begun; a key comes and goes, and is removed; then the transaction inserts it. Both cannot have written the key.
+/// `IN_STEP`: the key has gone before the transaction inserts it, and is removed at any moment from then on; otherwise all of it may
+/// happen at any moment.
+fn key_comes_and_goes<C: ConcurrencyControl, const IN_STEP: bool>() {
+    let bench = Arc::new(models::Bench::<C>::new());
+    let (gone, refreshed) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let await_step = |step: &AtomicU64| {
+        while IN_STEP && step.load(Ordering::SeqCst) == 0 {
+            thread::yield_now();
+        }
+    };
+    let hand = bench.hand();
+    let mut txn = hand.begin();
+    let other = thread::spawn({
+        let (bench, gone, refreshed) = (bench.clone(), gone.clone(), refreshed.clone());
+        move || {
+            let hand = bench.hand();
+            let mut txn = hand.begin();
+            let has_come = hand.change(&mut txn, 1, Change::Insert(b"a")) == Ok(Written::Done)
+                && hand.try_commit(txn, thread::yield_now);
+            if has_come {
+                let mut txn = hand.begin();
+                let is_deleted = hand.change(&mut txn, 1, Change::Delete) == Ok(Written::Done);
+                _ = is_deleted && hand.try_commit(txn, thread::yield_now);
+            }
+            gone.store(1, Ordering::SeqCst);
+            await_step(&refreshed);
+            C::relieve(hand.env());
+            has_come
+        }
+    });
+    await_step(&gone);
+    C::refresh(hand.env()); // else nothing goes that was deleted later
+    refreshed.store(1, Ordering::SeqCst);
+    let inserts = loop {
+        C::refresh(hand.env());
+        match hand.change(&mut txn, 1, Change::Insert(b"b")) {
+            Ok(Written::Gone) => thread::yield_now(),
+            made => break made == Ok(Written::Done),
+        }
+    };
+    let has_inserted = match inserts {
+        true => hand.try_commit(txn, thread::yield_now),
+        false => {
+            hand.abort(txn);
+            false
+        }
+    };
+    let has_come = other.join().expect("it cannot fail");
+    assert!(!(has_come && has_inserted), "a key that came and went was missed");
+}
+
+/// Proves that a transaction does not insert a key that another one has inserted and deleted since it began, whenever that
+/// is removed.
+#[test]
+fn departed_keys_are_noticed() {
+    check_both(key_comes_and_goes::<Snapshot, false>);
+    check_both(key_comes_and_goes::<Snapshot, true>);
+    check_both(key_comes_and_goes::<crate::cc::MultiVersion, true>);
+}
+
+/// Proves that the model notices one that does not look for such keys.
+#[test]
+#[should_panic(expected = "a key that came and went was missed")]
+fn planted_departed_forgotten() {
+    check(
+        PctScheduler::new(3, PLANTED_SCHEDULES_MAX),
+        key_comes_and_goes::<Planted<{ planted::DEPARTED_FORGOTTEN }>, true>,
+    );
+}
+
+/// A reader has begun before a key that it sees is deleted, and one that it does not see comes and goes, while two workers clean
+/// up; another snapshot opens and closes meanwhile.
+fn reader_of_what_goes() {
+    let bench = Arc::new(Bench::new());
+    let first = bench.hand();
+    first.commit_change(1, Change::Insert(b"a"));
+    let mut txn = first.begin();
+    let other = spawn(&bench, |hand| {
+        hand.commit_change(1, Change::Delete);
+        hand.commit_change(2, Change::Insert(b"b"));
+        let between = hand.begin();
+        hand.commit_change(2, Change::Delete);
+        hand.prune();
+        hand.commit(between);
+        hand.prune();
+    });
+    let cleaner = spawn(&bench, |hand| hand.prune());
+    for _ in 0..2 {
+        Snapshot::refresh(first.env()); // else nothing goes that was deleted later
+        assert_eq!(read(&first, &mut txn, 1), Some(b"a".to_vec()));
+        assert_eq!(read(&first, &mut txn, 2), None);
+    }
+    [other, cleaner].into_iter().for_each(|thread| thread.join().expect("its assertions hold"));
+    first.prune();
+    assert_eq!(first.find(2), None, "no snapshot sees it");
+    assert_eq!(read(&first, &mut txn, 1), Some(b"a".to_vec()));
+    first.commit(txn);
+    first.prune();
+    assert_eq!(first.find(1), None);
+}
+
+/// Proves that what a snapshot sees stays and the rest goes while other threads begin, delete and clean up.
+#[test]
+fn deletions_between_snapshots() {
+    check_both(reader_of_what_goes);
 }
 
 /// Locks a key as operations do, waiting in the queue. Returns false if it has to give way. `looks`: once more after it is in the queue.

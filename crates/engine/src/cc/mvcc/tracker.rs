@@ -18,6 +18,12 @@ pub trait Tracker: Sized + Send + Sync + 'static {
     /// True only in tests: what superseded a version that is read is unlinked nevertheless.
     const FORGETS_SUCCESSORS: bool = false;
 
+    /// True only in tests: a snapshot opened just after a version was created does not hold it.
+    const STARTS_LATE: bool = false;
+
+    /// True only in tests: a transaction does not look for keys that have left an index since it began.
+    const FORGETS_DEPARTED: bool = false;
+
     /// True only in tests: nodes of the index lose their stamps when they split.
     const LOSES_STAMPS: bool = false;
 
@@ -48,6 +54,11 @@ pub trait Tracker: Sized + Send + Sync + 'static {
     fn reads(memory: &Arc<Memory>) -> Self::Reads;
     /// The transaction has read this version (or `None` of those) of a record that is indexed.
     fn read(reads: &mut Self::Reads, slot: *const Slot, version: Option<*const Version>);
+    /// The transaction, which has left its snapshot for the present, has read the value that was committed at this time there, and does
+    /// not overwrite it. That may be later than its snapshot.
+    fn read_present(reads: &mut Self::Reads, slot: *const Slot, committed: Timestamp) {
+        let _ = (reads, slot, committed);
+    }
     /// As `read` of a value, by a transaction that may have noted it as often as it has gone back to a savepoint.
     fn read_undone(reads: &mut Self::Reads, slot: *const Slot, version: *const Version) {
         Self::read(reads, slot, Some(version));
@@ -145,6 +156,11 @@ pub trait Tracker: Sized + Send + Sync + 'static {
     /// The record has been found in that range.
     fn read_in_range(reads: &mut Self::Reads, slot: *const Slot) {
         let _ = (reads, slot);
+    }
+    /// See [`ConcurrencyControl::obstacle`](crate::cc::ConcurrencyControl::obstacle).
+    fn obstacle(reads: &Self::Reads) -> Option<Target> {
+        let _ = reads;
+        None
     }
     /// A record that the transaction has made is no more: its slot may serve another one before the transaction ends.
     fn unmake(reads: &mut Self::Reads, slot: *const Slot) {

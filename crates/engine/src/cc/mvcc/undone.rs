@@ -100,6 +100,7 @@ fn remember<T: Tracker>(txn: &mut Txn<T>, write: &Write) {
     // SAFETY: behind the transaction's own version, in this epoch: the newest that has committed, or its own too.
     match unsafe { write.old.as_ref() } {
         Some(old) if old.stamp().tag() == Some(txn.tag()) => {}
+        Some(_) if txn.note_in_present(write) => {}
         Some(old) if old.kind() == VersionKind::Value => {
             T::read_undone(&mut txn.reads, write.slot, write.old);
         }

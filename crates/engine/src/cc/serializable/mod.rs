@@ -64,6 +64,8 @@ impl<R: Rules> Tracker for SerialSafetyNet<R> {
     const TRACKS_READS: bool = true;
     const TEARS_COMMITS: bool = R::TEARS_COMMITS;
     const FORGETS_SUCCESSORS: bool = R::FORGETS_SUCCESSORS;
+    const STARTS_LATE: bool = R::STARTS_LATE;
+    const FORGETS_DEPARTED: bool = R::FORGETS_DEPARTED;
     const LOSES_STAMPS: bool = R::LOSES_STAMPS;
 
     type Shared = Shared;
@@ -95,6 +97,10 @@ impl<R: Rules> Tracker for SerialSafetyNet<R> {
             Some(version) => reads.push(slot, version),
             None => R::read_nothing(reads, slot),
         }
+    }
+
+    fn read_present(reads: &mut ReadSet, slot: *const Slot, committed: Timestamp) {
+        R::read_present(reads, slot, committed);
     }
 
     fn read_undone(reads: &mut ReadSet, slot: *const Slot, version: *const Version) {

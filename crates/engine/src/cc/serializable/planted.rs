@@ -60,6 +60,12 @@ bugs! {
     LATE_ORDERED_EARLY = 18;
     /// Reads of copies of rows leave no trace.
     COPIES_UNTRACKED = 19;
+    /// A row that an update at the commit has looked at and left leaves no trace.
+    LEFT_ROWS_UNTRACKED = 20;
+    /// A snapshot opened just after a version was created does not hold it.
+    INTERVAL_LATE = 21;
+    /// A key that has left its index since a transaction began is taken for one that was never there.
+    DEPARTED_FORGOTTEN = 22;
 }
 
 /// Nothing is wrong with it: the logs are small, so that they wrap around in a test.
@@ -72,12 +78,20 @@ pub struct Erring<const BUG: u32>;
 impl<const BUG: u32> Rules for Erring<BUG> {
     const TEARS_COMMITS: bool = BUG == TORN_COMMIT;
     const FORGETS_SUCCESSORS: bool = BUG == SUCCESSOR_UNLINKED;
+    const STARTS_LATE: bool = BUG == INTERVAL_LATE;
+    const FORGETS_DEPARTED: bool = BUG == DEPARTED_FORGOTTEN;
     const LOSES_STAMPS: bool = BUG == SPLIT_LOSES_STAMP;
     const LOG_MAX: (usize, usize) = if BUG == SMALL_LOGS { (4, 8) } else { Proven::LOG_MAX };
 
     fn read_nothing(reads: &mut ReadSet, slot: *const Slot) {
         if BUG != INVISIBLE_UNTRACKED {
             reads.push(slot, std::ptr::null());
+        }
+    }
+
+    fn read_present(reads: &mut ReadSet, slot: *const Slot, committed: Timestamp) {
+        if BUG != LEFT_ROWS_UNTRACKED {
+            Proven::read_present(reads, slot, committed);
         }
     }
 

@@ -2,8 +2,9 @@
 
 use crate::cc::Scanned;
 use crate::cc::common::ranges::{Copies, Noted, Ranges, Revisit};
+use crate::cc::mvcc::has_departed;
 use crate::memory::{Charge, Memory, OutOfMemory};
-use crate::record::{RecordId, Slot, Timestamp, Version};
+use crate::record::{RecordId, Slot, TICK, Timestamp, Version};
 use std::sync::Arc;
 
 /// Records that there is room for at first: in steps so large that transactions of one kind, some of which read a little
@@ -17,8 +18,22 @@ const OVERWRITTEN_KEPT: usize = 4096;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ReadRecord {
     pub(super) slot: *const Slot,
-    /// The value's version; null: there was no value.
+    /// The value's version; null: there was no value. Odd: no version, but the time of the commit whose value was read in the present.
     pub(super) version: *const Version,
+}
+
+/// Of `ReadRecord::version`, beside a time, of which the lowest bits are free.
+const PRESENT: u64 = 1;
+const _: () = assert!(PRESENT < TICK && align_of::<Version>() > PRESENT as usize);
+const _: () = assert!(usize::BITS == u64::BITS, "a time fits a pointer");
+
+impl ReadRecord {
+    /// If it was read in the present: the moment at which it was the newest value.
+    #[inline(always)]
+    pub(super) fn present(&self) -> Option<Timestamp> {
+        let word = self.version.addr() as u64;
+        (word & PRESENT != 0).then(|| Timestamp(word).after())
+    }
 }
 
 /// One per slot, reused.
@@ -82,6 +97,12 @@ impl ReadSet {
             }
         }
         self.push(slot, version);
+    }
+
+    /// Notes a value that was committed at this time, and read in the present.
+    pub(super) fn push_present(&mut self, slot: *const Slot, committed: Timestamp) {
+        let word = committed.tick().0 | PRESENT;
+        self.push_once(slot, std::ptr::without_provenance(word as usize));
     }
 
     /// Makes room for more records; where there is none, by keeping each once. Returns false if that is not enough.
@@ -149,6 +170,13 @@ impl ReadSet {
         !self.ranges.is_empty()
     }
 
+    /// Whether a key may have left an index, deleted after this snapshot was opened, that the transaction has read to be absent.
+    pub(super) fn has_missed_departed(&self, begin: Timestamp) -> bool {
+        let mut has_missed = false;
+        self.ranges.each(|index, key| has_missed |= has_departed(index, key, begin));
+        has_missed
+    }
+
     #[inline(always)]
     pub(super) fn clear(&mut self) {
         debug_assert!(self.entry.is_none());
@@ -179,7 +207,7 @@ impl ReadSet {
         let ReadSet { ranges, records, charge, .. } = self;
         let mut added = Added { known: records.len(), records, charge, changed };
         // SAFETY: by the caller's promise.
-        unsafe { ranges.revisit(Some(at.0), &mut added) }
+        unsafe { ranges.revisit(at.0, &mut added) }
     }
 }
 

@@ -113,7 +113,20 @@ impl Order {
             }
             self.validated += 1;
         }
+        // After all that it has read was looked at: so what was removed before that, and not found, is noted by now.
+        if !txn.writes().is_empty() && txn.reads.has_ranges() && env.shared.has_departed_since(txn.begin()) {
+            self.follow_departed(txn);
+        }
         true
+    }
+
+    /// If a key may be gone that the transaction has not found, and others had written after its snapshot, it is ordered as
+    /// early as it could have to be: just after that. (No key is gone that would have it ordered earlier.)
+    #[cold]
+    fn follow_departed<R: Rules>(&mut self, txn: &Open<R>) {
+        if txn.reads.has_missed_departed(txn.begin()) {
+            self.sstamp = self.sstamp.min(Timestamp(txn.begin().0 + 1));
+        }
     }
 
     /// Whether what was read has been overwritten by a transaction that commits before us.
@@ -129,8 +142,9 @@ impl Order {
         if is_newest && !read.version.is_null() {
             return Overwritten::No;
         }
+        let seen_as_of = read.present().unwrap_or_else(|| txn.begin());
         // SAFETY: inside an epoch; the snapshot is open.
-        unsafe { env.shared.overwriter(read.slot, txn.begin(), self.at, txn.tag()) }
+        unsafe { env.shared.overwriter(read.slot, seen_as_of, self.at, txn.tag()) }
     }
 
     /// Whether there is an order for it; `None`: somebody has to decide first.
@@ -199,6 +213,7 @@ impl Order {
     #[inline(always)]
     pub(super) fn conclude<R: Rules>(&self, txn: &mut Open<R>, has_order: bool) -> Result<Timestamp, Abort> {
         if !has_order {
+            txn.has_missed = txn.reads.has_missed_departed(txn.begin());
             return Err(Abort::Unserializable);
         }
         txn.reads.entry = None;
@@ -216,6 +231,10 @@ pub trait Rules: Sized + Send + Sync + 'static {
     const TEARS_COMMITS: bool = false;
     /// See [`Tracker::FORGETS_SUCCESSORS`](crate::cc::mvcc::Tracker::FORGETS_SUCCESSORS).
     const FORGETS_SUCCESSORS: bool = false;
+    /// See [`Tracker::STARTS_LATE`](crate::cc::mvcc::Tracker::STARTS_LATE).
+    const STARTS_LATE: bool = false;
+    /// See [`Tracker::FORGETS_DEPARTED`](crate::cc::mvcc::Tracker::FORGETS_DEPARTED).
+    const FORGETS_DEPARTED: bool = false;
     /// See [`Tracker::LOSES_STAMPS`](crate::cc::mvcc::Tracker::LOSES_STAMPS).
     const LOSES_STAMPS: bool = false;
     /// How long a worker's log is: transactions, and records that they have read.
@@ -225,6 +244,11 @@ pub trait Rules: Sized + Send + Sync + 'static {
     #[inline(always)]
     fn read_nothing(reads: &mut ReadSet, slot: *const Slot) {
         reads.push(slot, std::ptr::null());
+    }
+
+    /// See [`Tracker::read_present`](crate::cc::mvcc::Tracker::read_present).
+    fn read_present(reads: &mut ReadSet, slot: *const Slot, committed: Timestamp) {
+        reads.push_present(slot, committed);
     }
 
     /// See [`Tracker::read_range`](crate::cc::mvcc::Tracker::read_range).

@@ -78,9 +78,9 @@ impl Claims {
         self.owned != 0
     }
 
-    /// See [`Claims::awaited`].
+    /// The partition in whose queue the transaction is, or that another one had when this one asked for it last.
     pub(in crate::cc) fn awaited(&self) -> Option<u32> {
-        self.awaited
+        self.queued.or(self.awaited)
     }
 
     /// The transaction says that it wants these.

@@ -14,6 +14,7 @@ mod accesses;
 mod age;
 mod claims;
 mod committed;
+mod deciding;
 mod graph;
 mod heat;
 mod known;
@@ -23,6 +24,8 @@ mod overwrite_tests;
 mod partition_tests;
 mod partitions;
 mod range_times;
+#[cfg(all(test, braid_shuttle))]
+mod ranges_shuttle_tests;
 mod record;
 mod removed;
 mod rollback;
@@ -34,13 +37,12 @@ mod undone;
 use super::common::ranges::Noted;
 use super::common::registry::Registry;
 use super::{
-    Abort, Admission, Change, Changed, ConcurrencyControl, Declared, Env, Holder, Intent, NotBegun, Reads,
-    Refused, Scanned, Target, Waits, Written,
+    Abort, Admission, Change, Changed, ConcurrencyControl, Declared, Env, Holder, InTheWay, Intent, NotBegun,
+    Reads, Refused, Scanned, Target, Waits, Written,
 };
 use crate::index::Index;
 use crate::memory::{Memory, OutOfMemory, Slab};
 use crate::metrics::ContentionStatistics;
-use crate::profile::Activity;
 use crate::record::{Record, RecordId, Tag, Timestamp, Version};
 use crate::suspend::Suspend;
 use crate::sync::atomic::{Ordering, fence};
@@ -142,13 +144,17 @@ pub trait Policy: Sized + Send + Sync + 'static {
         None
     }
 
-    /// The other transaction that has the record to itself.
+    /// The other transaction that has the record to itself, or those that share it.
     ///
     /// # Safety
     /// As [`ConcurrencyControl::holder`].
     unsafe fn holder(shared: &Shared, txn: &Txn, record: *const Record) -> Option<Holder> {
-        let tag = holder_of_lock(record_of(record).lock()).filter(|&tag| tag != txn.member.tag)?;
-        shared.holder(tag)
+        let lock = record_of(record).lock();
+        match holder_of_lock(lock) {
+            Some(tag) if tag == txn.member.tag => None,
+            Some(tag) => shared.holder(tag),
+            None => (shares_of(lock) > txn.shares(record)).then_some(Holder::SHARERS),
+        }
     }
 
     /// Whether it is this one that has.
@@ -237,6 +243,17 @@ pub trait Policy: Sized + Send + Sync + 'static {
         record_of(record).content() == Content::Nothing && !record_of(record).at().1
     }
 
+    /// Looks at the ranges that the transaction has gone through, before `decide` is called. Returns false if there are other keys now.
+    fn look_at_ranges(shared: &Shared, txn: &mut Txn) -> Result<bool, OutOfMemory> {
+        if txn.has_ranges() { txn.look_at_ranges(shared, Self::comes_later) } else { Ok(true) }
+    }
+
+    /// Whether the ranges that the transaction has gone through are as they were found before `decide` was called. If not, they are looked
+    /// at again, and it is called again.
+    fn ranges_hold(shared: &Shared, txn: &mut Txn) -> bool {
+        txn.ranges_hold(shared, Self::comes_later)
+    }
+
     /// The ranges that the transaction has gone through have just been found as they were. Returns true if a key was there
     /// all the same, and has been removed since.
     fn is_late(env: Env<'_, Single<Self>>, txn: &Txn) -> bool {
@@ -250,7 +267,8 @@ pub trait Policy: Sized + Send + Sync + 'static {
     fn lock_of_new(env: Env<'_, Single<Self>>, txn: &mut Txn) -> u64;
 
     /// Latches what the transaction writes, and finds out whether what it has read of records is as it was; the time
-    /// when it commits, if so. `None`: suspended, nothing is latched.
+    /// when it commits, if so. `None`: suspended, nothing is latched. Called again after the latches were given back, if the ranges
+    /// have changed meanwhile, or the log has had no room.
     fn decide<S: Suspend>(
         stage: &mut CommitStage,
         env: Env<'_, Single<Self>>,
@@ -375,8 +393,8 @@ unsafe impl<P: Policy> ConcurrencyControl for Single<P> {
         shared.registry.now().0
     }
 
-    fn oldest(shared: &Shared) -> u64 {
-        shared.registry.oldest().0
+    fn in_the_way(shared: &Shared, at: u64) -> InTheWay {
+        shared.registry.in_the_way(Timestamp(at))
     }
 
     fn advance(shared: &Shared) -> u64 {
@@ -711,26 +729,15 @@ unsafe impl<P: Policy> ConcurrencyControl for Single<P> {
         if s.pause() {
             return None;
         }
+        txn.obstacle = None;
         if txn.has_lost_own {
             return Some(Err(Abort::WriteConflict));
         }
-        let at = match P::decide(stage, env, txn, s)? {
-            Ok(at) => at,
-            Err(abort) => {
-                txn.unlatch();
-                return Some(Err(abort));
-            }
-        };
-        let abort = match txn.validate_ranges(env.shared, P::comes_later) {
-            Ok(true) if !P::is_late(env, txn) => {
-                s.enter(Activity::Commit);
-                return Some(Ok(at.0));
-            }
-            Ok(_) => Abort::Unserializable,
-            Err(OutOfMemory) => Abort::OutOfMemory,
-        };
-        txn.unlatch();
-        Some(Err(abort))
+        deciding::decide::<P, S>(stage, env, txn, s)
+    }
+
+    fn obstacle(txn: &Txn) -> Option<Target> {
+        txn.obstacle
     }
 
     fn unprepare(_: Env<'_, Self>, txn: &mut Txn, stage: &mut CommitStage) -> bool {
@@ -759,7 +766,7 @@ unsafe impl<P: Policy> ConcurrencyControl for Single<P> {
         }
         txn.drop_new(env.local);
         P::ends(env, txn);
-        txn.release();
+        txn.release(env.shared);
         txn.end(env.shared);
         if env.worker.removed.borrow().len() >= REMOVED_PER_PASS {
             Self::maintain(env);
@@ -774,7 +781,7 @@ unsafe impl<P: Policy> ConcurrencyControl for Single<P> {
         rollback::undo_all(env, txn);
         txn.drop_new(env.local);
         P::ends(env, txn);
-        txn.release();
+        txn.release(env.shared);
         fence(Ordering::SeqCst); // pairs with the one in `Registry::await_end`
         txn.end(env.shared);
     }

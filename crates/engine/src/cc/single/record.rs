@@ -306,7 +306,7 @@ impl SingleRecord {
 
     /// A transaction that is older than all that share the lock waits for it: younger ones do not come in before.
     #[cold]
-    pub(in crate::cc) fn await_shares(&self, lock: u64) {
+    pub(super) fn await_shares(&self, lock: u64) {
         if lock & LATCH == 0 && shares_of(lock) != 0 {
             // Else it has changed, and is looked at again.
             _ = self.lock.compare_exchange(lock, lock | AWAITED, Ordering::Relaxed, Ordering::Relaxed);
@@ -327,16 +327,32 @@ impl SingleRecord {
         self.lock.store(0, Ordering::Release); // pairs with the Acquire in `try_share`, `try_lock`
     }
 
-    /// Gives a share back.
+    /// A transaction that waited for the lock which others share waits no more, so more may share it. Returns false if none was kept
+    /// out.
+    #[cold]
+    pub(super) fn let_in(&self) -> bool {
+        let mut lock = self.lock.load(Ordering::Relaxed);
+        while lock & LATCH == 0 && lock & AWAITED != 0 {
+            // SeqCst: as in `unshare`.
+            match self.lock.compare_exchange(lock, lock & !AWAITED, Ordering::SeqCst, Ordering::Relaxed) {
+                Ok(_) => return true,
+                Err(now) => lock = now,
+            }
+        }
+        false
+    }
+
+    /// Gives a share back. Returns how many are left.
     #[inline(always)]
-    pub(in crate::cc) fn unshare(&self) {
+    pub(in crate::cc) fn unshare(&self) -> u64 {
         let mut lock = self.lock.load(Ordering::Relaxed);
         loop {
             debug_assert!(shares_of(lock) > 0 && lock & LATCH == 0, "it is shared");
             let rest = if shares_of(lock) == 1 { 0 } else { lock - 1 };
-            // Release: pairs with the SeqCst in `try_lock`.
-            match self.lock.compare_exchange_weak(lock, rest, Ordering::Release, Ordering::Relaxed) {
-                Ok(_) => return,
+            // Release: pairs with the SeqCst in `try_lock`; SeqCst: of this and a look of one that waits, after which it sleeps,
+            // one sees the other (see `waits.rs`).
+            match self.lock.compare_exchange_weak(lock, rest, Ordering::SeqCst, Ordering::Relaxed) {
+                Ok(_) => return shares_of(rest),
                 Err(now) => lock = now,
             }
         }

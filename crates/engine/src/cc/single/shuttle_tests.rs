@@ -30,7 +30,7 @@ use std::marker::PhantomData;
 use std::ops::Bound;
 
 /// A policy that does what another one does, but for one error.
-struct Careless<P, const BUG: u32>(PhantomData<fn() -> P>);
+pub(super) struct Careless<P, const BUG: u32>(PhantomData<fn() -> P>);
 
 /// Reads are validated before what is written is latched.
 const VALIDATED_TOO_EARLY: u32 = 1;
@@ -48,6 +48,9 @@ const ABSENCE_FORGOTTEN: u32 = 14;
 const COMES_WITH_NEWEST: u32 = 15;
 /// What has been removed again is taken never to have been there.
 const REMOVED_UNSEEN: u32 = 16;
+
+/// Ranges are looked at after the records, by what is there then.
+pub(super) const RANGES_BY_CONTENT: u32 = 17;
 
 /// The same for the policy that does the work.
 fn env_of<'e, P: Policy, const BUG: u32>(env: Env<'e, Single<Careless<P, BUG>>>) -> Env<'e, Single<P>> {
@@ -69,6 +72,21 @@ impl<P: Policy, const BUG: u32> Policy for Careless<P, BUG> {
 
     fn comes_later(shared: &Shared, age: u64, record: *const Record) -> bool {
         BUG == COMES_WITH_NEWEST && record_of(record).at().0 > age || P::comes_later(shared, age, record)
+    }
+
+    fn look_at_ranges(shared: &Shared, txn: &mut Txn) -> Result<bool, crate::memory::OutOfMemory> {
+        if BUG == RANGES_BY_CONTENT || !txn.has_ranges() {
+            return Ok(true);
+        }
+        txn.look_at_ranges(shared, Self::comes_later)
+    }
+
+    fn ranges_hold(shared: &Shared, txn: &mut Txn) -> bool {
+        if BUG == RANGES_BY_CONTENT {
+            txn.forget_look();
+            return txn.look_at_ranges(shared, Self::comes_later) == Ok(true);
+        }
+        txn.ranges_hold(shared, Self::comes_later)
     }
 
     fn is_late(env: Env<'_, Single<Self>>, txn: &Txn) -> bool {

@@ -13,17 +13,19 @@ use super::undone::Undone;
 use crate::cc::common::participant::Participant;
 use crate::cc::common::ranges::{Ranges, Revisit};
 use crate::cc::common::registry::{Floor, Registry};
-use crate::cc::{Holder, Waits};
+use crate::cc::{Holder, Target, Waits};
 use crate::epoch::Local;
 use crate::memory::{Arena, Charge, Memory, OutOfMemory, Slab};
 use crate::record::{Record, RecordId, Tag, Version};
-use crate::sync::atomic::{Ordering, fence};
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use zerocopy::IntoBytes;
 
 /// Values up to this long are copied side by side.
 const SHORT_BYTES_MAX: usize = 1024;
+/// Room for records without a value at first, and room that is kept.
+const UNSETTLED_FIRST: usize = 8;
+const UNSETTLED_KEPT: usize = 512;
 /// Room for copies of long values at first.
 const LONG_FIRST: usize = 8;
 
@@ -72,6 +74,10 @@ pub struct Txn {
     pub(in crate::cc) member: Participant,
     pub(in crate::cc) accesses: Accesses,
     pub(in crate::cc) ranges: Ranges,
+    /// It is committing, and has looked at them.
+    has_looked: bool,
+    /// Records in them that had no value then.
+    unsettled: Vec<RecordId>,
     /// For each of them, the records that were found there.
     pub(super) found: Found,
     /// How old it is among those that the scheme compares by age; kept when it is run again.
@@ -82,6 +88,10 @@ pub struct Txn {
     pub(in crate::cc) is_in_graph: bool,
     /// It looks how hot records are, where the scheme keeps that.
     pub(in crate::cc) heeds: bool,
+    /// It has kept others from sharing a lock that it waits for.
+    pub(in crate::cc) keeps_out: bool,
+    /// Where its decision has met another one's lock: see [`ConcurrencyControl::obstacle`](crate::cc::ConcurrencyControl::obstacle).
+    pub(in crate::cc) obstacle: Option<Target>,
     /// It has read more than there was memory to note.
     pub(super) is_full: bool,
     /// It has undone a write of a record that is gone. Under the key, it may have read what others have, in place of its own.
@@ -89,7 +99,7 @@ pub struct Txn {
     /// What it has read, where that may change before it ends: short values, and long ones.
     copies: Arena,
     long_copies: Vec<Box<[u64]>>,
-    /// The room in `long_copies`, and in what those hold.
+    /// The room in `long_copies`, and in what those hold; and in `unsettled`.
     charge: Charge,
     /// The value of the record that is being made.
     pub(super) new: Option<*mut Version>,
@@ -108,11 +118,15 @@ impl Txn {
             member: Participant::new(),
             accesses: Accesses::new(memory),
             ranges: Ranges::new(memory),
+            has_looked: false,
+            unsettled: Vec::new(),
             found: Found::new(memory),
             age: 0,
             claims: Claims::default(),
             is_in_graph: false,
             heeds: false,
+            keeps_out: false,
+            obstacle: None,
             is_full: false,
             has_lost_own: false,
             copies: Arena::new(memory),
@@ -212,9 +226,11 @@ impl Txn {
         debug_assert!(!self.has_latched);
         self.accesses.clear();
         self.ranges.clear();
+        self.charge.clear(&mut self.unsettled, UNSETTLED_KEPT);
         self.found.clear();
         self.copies.reset();
         self.is_full = false;
+        self.has_looked = false;
         self.has_lost_own = false;
         self.undone.end();
         if !self.long_copies.is_empty() {
@@ -225,15 +241,41 @@ impl Txn {
         self.member.close(&shared.registry, &shared.waits);
     }
 
+    /// It waits to have the record's lock, of this word, alone: others do not come to share it meanwhile.
+    pub(in crate::cc) fn keep_out(&mut self, record: *const Record, lock: u64) {
+        self.keeps_out = true;
+        record_of(record).await_shares(lock);
+    }
+
     /// Gives the locks back.
-    pub(super) fn release(&mut self) {
+    pub(super) fn release(&mut self, shared: &Shared) {
+        if std::mem::take(&mut self.keeps_out) {
+            self.let_in(shared);
+        }
         for entry in &mut self.accesses.entries {
             match std::mem::replace(&mut entry.held, Held::Not) {
                 Held::Not => {}
-                Held::Shared => record_of(entry.record).unshare(),
+                Held::Shared => shared.unshare(entry.record),
                 Held::Alone => record_of(entry.record).unlock(),
             }
         }
+    }
+
+    /// It has not got the locks alone for which it has kept others from sharing them, and does not any more. (Another one that waits
+    /// for such a lock keeps them out again at its next look.)
+    #[cold]
+    fn let_in(&self, shared: &Shared) {
+        for entry in self.accesses.entries.iter().filter(|entry| entry.held != Held::Alone) {
+            if record_of(entry.record).let_in() && shared.waits.are_shares_awaited() {
+                shared.waits.unshared(RecordId(shared.number_of(entry.record)));
+            }
+        }
+    }
+
+    /// Shares of the record's lock that are the transaction's: one or none.
+    pub(in crate::cc) fn shares(&self, record: *const Record) -> u64 {
+        let entry = self.accesses.find(record);
+        entry.map_or(0, |entry| u64::from(self.accesses.entries[entry].held == Held::Shared))
     }
 
     pub(in crate::cc) fn unlatch(&mut self) {
@@ -262,9 +304,16 @@ impl Txn {
         self.has_latched = true;
     }
 
-    /// Whether there are the same keys in the ranges that the transaction has gone through, but for its own.
-    /// (`comes_later`: see `Policy`.)
-    pub(super) fn validate_ranges(
+    /// Whether the transaction has noted what it has read of ranges and absent keys, or could not.
+    #[inline(always)]
+    pub(super) fn has_ranges(&self) -> bool {
+        !self.ranges.is_empty() || self.is_full
+    }
+
+    /// Whether there are the same keys now in the ranges that the transaction has gone through, but for its own. The keys in each range
+    /// are looked at when their turn comes: `ranges_hold` says whether they have all been so at one moment, which is any one
+    /// between the two calls. (`comes_later`: see `Policy`.)
+    pub(super) fn look_at_ranges(
         &mut self,
         shared: &Shared,
         comes_later: ComesLater,
@@ -272,14 +321,45 @@ impl Txn {
         if self.is_full {
             return Err(OutOfMemory);
         }
-        if self.ranges.is_empty() {
-            return Ok(true);
+        if self.has_looked {
+            return Ok(true); // and has waited since
         }
-        fence(Ordering::SeqCst); // of two that insert into each other's ranges one finds the other's key
-        let Txn { accesses, found, age, ranges, .. } = self;
-        let mut known = Known { accesses, found, range: 0, shared, age: *age, comes_later };
+        let Txn { accesses, found, age, ranges, unsettled, charge, .. } = self;
+        unsettled.clear();
+        let mut known = Known {
+            accesses,
+            found,
+            range: 0,
+            pending: None,
+            shared,
+            age: *age,
+            comes_later,
+            unsettled,
+            charge,
+        };
         // SAFETY: a commit is stepped inside an epoch.
-        unsafe { ranges.revisit(None, &mut known) }
+        let is_known = unsafe { ranges.go_through(&mut known) }?;
+        if let Some((at, id)) = known.pending.filter(|_| !is_known) {
+            let (index, key) = ranges.met(known.range, at);
+            self.obstacle = Some(Target { index, key, id });
+        }
+        self.has_looked = is_known;
+        Ok(is_known)
+    }
+
+    /// The next look is a look, for tests.
+    #[cfg(all(test, braid_shuttle))]
+    pub(super) fn forget_look(&mut self) {
+        self.has_looked = false;
+    }
+
+    /// Whether nothing has come into the ranges, or gone, since `look_at_ranges` was called.
+    pub(super) fn ranges_hold(&mut self, shared: &Shared, comes_later: ComesLater) -> bool {
+        debug_assert!(self.has_looked);
+        let age = self.age;
+        let comes_later = |&id: &RecordId| comes_later(shared, age, shared.record(id));
+        self.has_looked = self.ranges.is_as_it_was() && self.unsettled.iter().all(comes_later);
+        self.has_looked
     }
 }
 
@@ -293,9 +373,38 @@ struct Known<'t> {
     found: &'t Found,
     /// The range that is gone through.
     range: usize,
+    /// A record that is not accepted, and has no value yet: its number among those found together, and its id.
+    pending: Option<(usize, RecordId)>,
     shared: &'t Shared,
     age: u64,
     comes_later: ComesLater,
+    /// Records that have no value yet.
+    unsettled: &'t mut Vec<RecordId>,
+    charge: &'t mut Charge,
+}
+
+impl Known<'_> {
+    /// The record was not found in the range before. Whether it is none of the keys that there are now.
+    #[cold]
+    fn is_nothing(&mut self, id: RecordId, entry: Option<usize>) -> Result<bool, OutOfMemory> {
+        let record = self.shared.record(id);
+        match record_of(record).content() {
+            Content::Gone => return Ok(true),
+            // This transaction gives it its first value.
+            Content::Nothing if entry.is_some_and(|entry| self.accesses.last_write(entry).is_some()) => {
+                return Ok(true);
+            }
+            _ => {}
+        }
+        if !(self.comes_later)(self.shared, self.age, record) {
+            return Ok(false);
+        }
+        if self.unsettled.len() == self.unsettled.capacity() {
+            self.charge.grow(self.unsettled, 1, UNSETTLED_FIRST)?;
+        }
+        self.unsettled.push(id);
+        Ok(true)
+    }
 }
 
 impl Revisit for Known<'_> {
@@ -306,22 +415,17 @@ impl Revisit for Known<'_> {
     fn begin_again(&mut self) {}
 
     fn found(&mut self, ids: &[RecordId]) -> Result<bool, OutOfMemory> {
-        let is_known = |id: &RecordId| {
-            let record = self.shared.record(*id);
-            let entry = self.accesses.find(record);
-            entry.is_some_and(|entry| self.found.has(self.range, entry))
-                || match record_of(record).content() {
-                    Content::Gone => true,
-                    // This transaction gives it its first value.
-                    Content::Nothing
-                        if entry.is_some_and(|entry| self.accesses.last_write(entry).is_some()) =>
-                    {
-                        true
-                    }
-                    _ => (self.comes_later)(self.shared, self.age, record),
+        for (at, &id) in ids.iter().enumerate() {
+            let entry = self.accesses.find(self.shared.record(id));
+            let is_known = entry.is_some_and(|entry| self.found.has(self.range, entry));
+            if !is_known && !self.is_nothing(id, entry)? {
+                if record_of(self.shared.record(id)).content() == Content::Nothing {
+                    self.pending = Some((at, id));
                 }
-        };
-        Ok(ids.iter().all(is_known))
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 }
 
@@ -353,6 +457,16 @@ impl Shared {
     #[inline(always)]
     pub(in crate::cc) fn group(&self, record: *const Record) -> &Group {
         self.heat().group(self.number_of(record))
+    }
+
+    /// Gives a share of the record's lock back, and tells those that sleep until it is free.
+    #[inline(always)]
+    pub(in crate::cc) fn unshare(&self, record: *const Record) {
+        let others = record_of(record).unshare();
+        // (One may wait that has a share itself.)
+        if others <= 1 && self.waits.are_shares_awaited() {
+            self.waits.unshared(RecordId(self.number_of(record)));
+        }
     }
 
     fn record(&self, id: RecordId) -> *const Record {

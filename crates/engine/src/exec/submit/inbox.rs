@@ -232,11 +232,6 @@ impl<M: 'static> Executor<M> {
         self.is_closed.load(Acquire) // Acquire: pairs with the Release in `close`
     }
 
-    /// Whether the calling thread is one of its workers'.
-    pub fn is_served_here(&self) -> bool {
-        ServedBy::of(self).is_here()
-    }
-
     pub(crate) fn close_inbox(&self, i: usize) {
         let left = self.inboxes[i].close();
         self.inboxes[i].notifier.notify();

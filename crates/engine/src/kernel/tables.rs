@@ -1,0 +1,133 @@
+//! The tables of a database, by number and by name; and those that were dropped.
+//!
+//! Numbers are given in order and never again: records of the log, and readers of it, know a table by nothing else, and a handle of a
+//! table that was dropped leads to what is left of that one. So a table that was dropped is put aside, where no search meets it. Until the
+//! log has forgotten it, checkpoints and readers of changes have to know what it was.
+
+use crate::sync::Fixed;
+use crate::table::{Description, TableInner, TableState};
+use crate::wal::Lsn;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Addresses of tables are handed out, so they stay where they are until all goes.
+#[derive(Default)]
+pub(crate) struct Tables {
+    /// Those that were not dropped.
+    there: BTreeMap<u32, Fixed<TableInner>>,
+    /// Their names. (While a log is replayed two tables may have one name.)
+    names: BTreeSet<(String, u32)>,
+    /// Dropped, and the log may tell of them: up to where.
+    dropped: BTreeMap<u32, (Fixed<TableInner>, Option<Lsn>)>,
+    /// Dropped, and nothing tells of them any more.
+    forgotten: Vec<Fixed<TableInner>>,
+    /// No table has had this number, nor a higher one.
+    next: u32,
+}
+
+impl Tables {
+    /// Those that there are, in the order of their numbers.
+    pub(crate) fn there(&self) -> impl Iterator<Item = &TableInner> {
+        self.there.values().map(|table| &**table)
+    }
+
+    /// The table of this number, also one that was dropped, unless it is forgotten.
+    pub(crate) fn get(&self, number: u32) -> Option<&TableInner> {
+        let dropped = || self.dropped.get(&number).map(|(table, _)| &**table);
+        self.there.get(&number).map(|table| &**table).or_else(dropped)
+    }
+
+    /// The table that is called so.
+    pub(crate) fn find(&self, name: &str) -> Option<&TableInner> {
+        let first = (name.to_owned(), 0);
+        let (found, number) = self.names.range(first..).next()?;
+        if found == name { self.get(*number) } else { None }
+    }
+
+    /// The number of the next table.
+    pub(crate) fn next(&self) -> u32 {
+        self.next
+    }
+
+    /// A new table, of the number [`next`](Self::next) or, as far as a checkpoint has left out some that were dropped, a higher one.
+    pub(crate) fn add(&mut self, table: TableInner) -> &TableInner {
+        let (number, description) = (table.number(), table.description().clone());
+        assert!(number >= self.next, "a number is given once");
+        self.next = number + 1;
+        let table = Fixed::new(table);
+        if description.state == TableState::Dropped {
+            &self.dropped.entry(number).or_insert((table, None)).0
+        } else {
+            self.names.insert((description.name, number));
+            self.there.entry(number).or_insert(table)
+        }
+    }
+
+    /// The table of this number is described so from now on. `end`: where the log ends, which says so.
+    pub(crate) fn describe(&mut self, number: u32, description: Description, end: Option<Lsn>) {
+        let there = self.there.remove(&number);
+        let was_there = there.is_some();
+        let table = there.or_else(|| self.dropped.remove(&number).map(|(table, _)| table));
+        let table = table.expect("the caller has looked");
+        let (name, state) = (description.name.clone(), description.state);
+        let before = std::mem::replace(&mut *table.description(), description);
+        if was_there {
+            let is_known = self.names.remove(&(before.name, number));
+            debug_assert!(is_known, "names are of the tables that are there");
+        }
+        // (One that a checkpoint knows to be dropped comes back while the log before that is replayed.)
+        if state == TableState::Dropped {
+            self.dropped.insert(number, (table, end));
+        } else {
+            self.names.insert((name, number));
+            self.there.insert(number, table);
+        }
+    }
+
+    /// Forgets which tables were dropped before `oldest`, where the log begins that is kept, and ends at `end`; the last table is known
+    /// for ever, by which numbers go on. Returns those that are left.
+    pub(crate) fn forget(&mut self, oldest: Lsn, end: Lsn) -> impl Iterator<Item = &TableInner> {
+        let last = self.next.wrapping_sub(1);
+        let is_old = |number: &u32, (_, told): &mut (Fixed<TableInner>, Option<Lsn>)| {
+            // One that recovery has found dropped: the log that there was then may tell of it.
+            *told.get_or_insert(end) <= oldest && *number != last
+        };
+        let old = self.dropped.extract_if(.., is_old).map(|(_, (table, _))| table);
+        self.forgotten.extend(old);
+        self.dropped.values().map(|(table, _)| &**table)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use crate::db::Database;
+    use crate::options::Options;
+    use crate::table::Table;
+
+    /// Proves that what is looked at, and what is known to a checkpoint, follows the tables that there are, however many have been dropped;
+    /// and how much memory each of these keeps.
+    #[test]
+    fn dropped_tables_are_out_of_the_way() {
+        const DROPPED: u64 = 500;
+        let db = Database::in_memory(Options { workers: 0, ..Options::default() }).unwrap();
+        let kept: Table<u64, u64> = db.table("kept").unwrap();
+        db.transact(|tx| tx.put(kept, 1, 1)).unwrap();
+        let used = || db.statistics().memory.index_bytes + db.statistics().memory.other_bytes;
+        let before = used();
+        for round in 0..DROPPED {
+            let table: Table<u64, u64> = db.table(&format!("table {}", round % 3)).unwrap();
+            db.transact(|tx| tx.put(table, round, 1)).unwrap();
+            db.drop_table(&format!("table {}", round % 3)).unwrap();
+        }
+        let engine = db.engine();
+        assert_eq!(engine.all_tables().len(), 1);
+        let mut tables = engine.tables.lock().unwrap();
+        assert_eq!((tables.names.len(), tables.there.len(), tables.next), (1, 1, DROPPED as u32 + 1));
+        assert_eq!(tables.forget(crate::wal::Lsn(u64::MAX), crate::wal::Lsn(0)).count(), 1, "the last one");
+        assert_eq!(tables.forgotten.len() as u64, DROPPED - 1);
+        drop(tables);
+        let each = (used() - before) / DROPPED;
+        assert!(each <= 1024, "{each} bytes for each table");
+        assert_eq!(db.transact(|tx| tx.get(kept, 1)).unwrap(), Some(1));
+    }
+}

@@ -1,0 +1,382 @@
+//! A transaction that somebody leaves open and idle, and others that want what it has touched, under every scheme: each of these gets
+//! what it wants at once, or sleeps and is told which row it has waited for, after `lock_wait_ms`.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use braid_schemes as _;
+use braiddb::metrics::SystemClock;
+use braiddb::{ConcurrencyControl, Database, Error, Options, Result, Table, Transaction, Txn};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+macro_rules! tests {
+    ($($name:literal $module:ident $scheme:ident $promise:ident,)*) => {$(
+        mod $module {
+            use braiddb::$scheme as Scheme;
+
+            #[test]
+            fn each_is_answered_in_time() {
+                super::each_is_answered_in_time::<Scheme>();
+            }
+
+            #[test]
+            fn waits_end_with_the_holder() {
+                super::waits_end_with_the_holder::<Scheme>();
+            }
+
+            #[test]
+            fn indexes_lead_to_held_rows() {
+                super::indexes_lead_to_held_rows::<Scheme>();
+            }
+
+            #[test]
+            fn readers_come_back_when_a_writer_has_given_up() {
+                super::readers_come_back_when_a_writer_has_given_up::<Scheme>($name == "hstore");
+            }
+
+            #[test]
+            fn waits_are_asleep() {
+                super::waits_are_asleep::<Scheme>();
+            }
+
+            #[test]
+            fn many_in_the_way_are_waited_for_once_each() {
+                super::many_in_the_way_are_waited_for_once_each::<Scheme>();
+            }
+        }
+    )*};
+}
+braiddb::schemes!(tests);
+
+/// What the idle transaction has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Did {
+    Read,
+    Missed,
+    Scanned,
+    Put,
+    Inserted,
+    Deleted,
+    Locked,
+    Added,
+}
+
+const DID: [Did; 8] =
+    [Did::Read, Did::Missed, Did::Scanned, Did::Put, Did::Inserted, Did::Deleted, Did::Locked, Did::Added];
+
+/// What another one wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wants {
+    Get,
+    Scan,
+    Put,
+    Insert,
+    Update,
+    Delete,
+    Lock,
+    Add,
+}
+
+const WANTS: [Wants; 8] = [
+    Wants::Get,
+    Wants::Scan,
+    Wants::Put,
+    Wants::Insert,
+    Wants::Update,
+    Wants::Delete,
+    Wants::Lock,
+    Wants::Add,
+];
+
+/// Who runs that one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum By {
+    Workers,
+    CallersWorker,
+    Calls,
+    /// Nobody runs it again.
+    Interactive,
+}
+
+const BY: [By; 4] = [By::Workers, By::CallersWorker, By::Calls, By::Interactive];
+
+/// One meeting of the two.
+#[derive(Clone, Copy, Debug)]
+struct Cell {
+    did: Did,
+    wants: Wants,
+    /// The first of its keys.
+    base: u64,
+    /// The one that wants something has written another row before.
+    holds: bool,
+}
+
+/// Within the keys of a cell, the row that is there,
+const ROW: u64 = 2;
+/// and a key that is not.
+const GAP: u64 = 4;
+/// From there on, rows of those that want something.
+const OTHERS: u64 = 1 << 32;
+/// Keys of a cell that the idle one may come to.
+const SPAN: u64 = 8;
+
+type Rows = Table<u64, u64>;
+
+fn database<C: ConcurrencyControl>(lock_wait_ms: u64) -> (Database<C>, Rows) {
+    let options = Options { workers: 1, lock_wait_ms, ..Options::default() };
+    let db = Database::<C>::in_memory_with(options, Arc::new(SystemClock::default())).unwrap();
+    let rows = db.table("rows").unwrap();
+    (db, rows)
+}
+
+fn fill<C: ConcurrencyControl>(db: &Database<C>, rows: Rows, base: u64) {
+    let filled = db.transact(|tx| {
+        tx.put(rows, base + ROW, 1)?;
+        tx.delete(rows, base + GAP)
+    });
+    filled.unwrap();
+}
+
+fn touch<C: ConcurrencyControl>(tx: &Transaction<C>, rows: Rows, did: Did, base: u64) {
+    let row = base + ROW;
+    match did {
+        Did::Read => drop(tx.get(rows, row).unwrap()),
+        Did::Missed => assert_eq!(tx.get(rows, base + GAP).unwrap(), None),
+        Did::Scanned => tx.scan(rows, base..base + SPAN).for_each(|_, _| ()).unwrap(),
+        Did::Put => tx.put(rows, row, 2).unwrap(),
+        Did::Inserted => tx.insert(rows, base + GAP, 2).unwrap(),
+        Did::Deleted => assert!(tx.delete(rows, row).unwrap()),
+        Did::Locked => drop(tx.get_for_update(rows, row).unwrap()),
+        Did::Added => tx.add(rows, row, 2).unwrap(),
+    }
+}
+
+async fn want<C: ConcurrencyControl>(tx: &Txn<C>, rows: Rows, cell: Cell) -> Result<()> {
+    let Cell { did, wants, base, holds } = cell;
+    if holds {
+        tx.put(rows, base + OTHERS, 1).await?;
+    }
+    let key = if matches!(did, Did::Missed | Did::Inserted) { base + GAP } else { base + ROW };
+    match wants {
+        Wants::Get => drop(tx.get(rows, key).await?),
+        Wants::Scan => tx.scan(rows, base..base + SPAN).for_each(|_, _| ()).await?,
+        Wants::Put => tx.put(rows, key, 3).await?,
+        // (Where a scan has been, a key that was not there.)
+        Wants::Insert => tx.insert(rows, if did == Did::Scanned { base + GAP } else { key }, 3).await?,
+        Wants::Update => drop(tx.update(rows, key, 3).await?),
+        Wants::Delete => drop(tx.delete(rows, key).await?),
+        Wants::Lock => drop(tx.get_for_update(rows, key).await?),
+        Wants::Add => tx.add(rows, key, 3)?,
+    }
+    Ok(())
+}
+
+fn run<C: ConcurrencyControl>(db: &Database<C>, rows: Rows, by: By, cell: Cell) -> Result<()> {
+    match by {
+        By::Workers => db.run(async move |tx| want(tx, rows, cell).await).wait(),
+        By::CallersWorker => db.worker().run(async |tx| want(tx, rows, cell).await),
+        By::Calls => db.transact(|tx| tx.with(async |tx| want(tx, rows, cell).await)),
+        By::Interactive => {
+            let tx = db.begin()?;
+            tx.with(async |tx| want(tx, rows, cell).await)?;
+            tx.commit()
+        }
+    }
+}
+
+/// Times that a transaction may begin anew because of one idle transaction, and rounds of its worker meanwhile.
+const RETRIES_MAX: u64 = 20;
+const ROUNDS_MAX: u64 = 60_000;
+
+/// What one that met an idle transaction was answered is right; else what is wrong.
+fn judge<C: ConcurrencyControl>(
+    db: &Database<C>,
+    rows: Rows,
+    by: By,
+    cell: Cell,
+    lock_wait_ms: u64,
+) -> std::result::Result<(), String> {
+    let before = db.statistics();
+    let began = Instant::now();
+    let answer = run(db, rows, by, cell);
+    let took = began.elapsed();
+    let after = db.statistics();
+    let (retries, rounds) = (after.retries - before.retries, after.rounds - before.rounds);
+    let is_right = match &answer {
+        Ok(()) | Err(Error::KeyExists) => took < Duration::from_millis(500),
+        Err(Error::Conflict) if by == By::Interactive => took < Duration::from_millis(500),
+        Err(Error::LockTimeout(row)) => {
+            let key = |at: u64| format!("0x{:016x}", cell.base + at);
+            let is_row = row.table == "rows" && [ROW, GAP].map(key).contains(&row.key);
+            (is_row || row.table == "(partitions)")
+                && row.holder.is_some()
+                && row.waited >= Duration::from_millis(lock_wait_ms)
+                && took < Duration::from_millis(lock_wait_ms + 480)
+        }
+        Err(_) => false,
+    };
+    if is_right && retries <= RETRIES_MAX && rounds <= ROUNDS_MAX {
+        return Ok(());
+    }
+    Err(format!("{cell:?} {by:?}: {answer:?} after {took:?}, {retries} retries, {rounds} rounds"))
+}
+
+/// Proves that whatever an idle transaction did, whatever another one wants of the same row, and whoever runs that, it gets it at once
+/// or is told after `lock_wait_ms` that it was not released, and which row that is; and gets it when the idle one has gone.
+fn each_is_answered_in_time<C: ConcurrencyControl>() {
+    const LOCK_WAIT_MS: u64 = 20;
+    /// Each may take seconds.
+    const WRONG_MAX: usize = 8;
+    let (db, rows) = database::<C>(LOCK_WAIT_MS);
+    let mut wrong = Vec::new();
+    for (number, (did, wants)) in DID.iter().flat_map(|did| WANTS.map(|wants| (*did, wants))).enumerate() {
+        let base = number as u64 * SPAN;
+        for by in BY {
+            fill(&db, rows, base);
+            let idle = db.begin().unwrap();
+            touch(&idle, rows, did, base);
+            for holds in [false, true] {
+                wrong.extend(judge(&db, rows, by, Cell { did, wants, base, holds }, LOCK_WAIT_MS).err());
+            }
+            drop(idle);
+            match run(&db, rows, by, Cell { did, wants, base, holds: false }) {
+                Ok(()) | Err(Error::KeyExists) => {}
+                Err(error) => wrong.push(format!("{did:?} {wants:?} {by:?}: {error:?} when it was free")),
+            }
+            assert!(wrong.len() < WRONG_MAX, "{}\n...", wrong.join("\n"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Proves that one that waits is woken when the idle transaction ends, long before its time is over.
+fn waits_end_with_the_holder<C: ConcurrencyControl>() {
+    let (db, rows) = database::<C>(60_000);
+    let dids = [Did::Read, Did::Scanned, Did::Put, Did::Inserted, Did::Locked];
+    let wants = [Wants::Get, Wants::Scan, Wants::Put, Wants::Delete, Wants::Lock];
+    for (did, wants) in dids.into_iter().flat_map(|did| wants.map(|wants| (did, wants))) {
+        fill(&db, rows, 0);
+        let idle = db.begin().unwrap();
+        touch(&idle, rows, did, 0);
+        let (cell, began) = (Cell { did, wants, base: 0, holds: true }, Instant::now());
+        let waits = db.run(async move |tx| want(tx, rows, cell).await);
+        let calls = std::thread::scope(|scope| {
+            let calls = scope.spawn(|| run(&db, rows, By::Calls, Cell { holds: false, ..cell }));
+            std::thread::sleep(Duration::from_millis(30));
+            drop(idle);
+            calls.join().unwrap()
+        });
+        assert!(matches!((waits.wait(), calls), (Ok(()), Ok(()))), "{did:?} {wants:?}");
+        let took = began.elapsed();
+        assert!(took < Duration::from_secs(10), "{did:?} {wants:?} after {took:?}");
+    }
+}
+
+/// Proves that a row which is found by way of an index is waited for likewise, and named by the index's entry or its own key.
+fn indexes_lead_to_held_rows<C: ConcurrencyControl>() {
+    let (db, rows) = database::<C>(20);
+    let by_value = db.unique_index(rows, "by value", |_, value| Some(value)).unwrap();
+    db.transact(|tx| tx.put(rows, 1, 5)).unwrap();
+    let idle = db.begin().unwrap();
+    idle.put(rows, 1, 6).unwrap();
+    let before = db.statistics().retries;
+    let began = Instant::now();
+    let scanned = db.run(async move |tx| tx.scan_by(by_value, 0..10).next().await.map(drop)).wait();
+    let found = db.run(async move |tx| tx.get_by(by_value, 5).await.map(drop)).wait();
+    let put = db.run(async move |tx| tx.put(rows, 1, 7).await).wait();
+    let called = db.transact(|tx| tx.scan_by(by_value, 0..10).next().map(drop));
+    for answer in [scanned, found, put, called] {
+        match answer {
+            Ok(()) => {}
+            Err(Error::LockTimeout(row)) => {
+                assert!(["rows", "by value", "(partitions)"].contains(&&*row.table), "{row:?}");
+                assert!(row.waited >= Duration::from_millis(20) && row.holder.is_some(), "{row:?}");
+            }
+            Err(error) => panic!("{error:?}"),
+        }
+    }
+    assert!(
+        began.elapsed() < Duration::from_millis(1000) && db.statistics().retries - before <= 4 * RETRIES_MAX
+    );
+}
+
+/// Proves that a writer that has waited in vain for one that has read a row leaves it to be read by others, at once.
+fn readers_come_back_when_a_writer_has_given_up<C: ConcurrencyControl>(is_partitioned: bool) {
+    let (db, rows) = database::<C>(20);
+    fill(&db, rows, 0);
+    let idle = db.begin().unwrap();
+    touch(&idle, rows, Did::Read, 0);
+    for by in BY {
+        for wants in [Wants::Put, Wants::Lock, Wants::Delete] {
+            let cell = Cell { did: Did::Read, wants, base: 0, holds: false };
+            let written = run(&db, rows, by, cell);
+            assert!(matches!(written, Ok(()) | Err(Error::LockTimeout(_) | Error::Conflict)), "{written:?}");
+            let read = run(&db, rows, by, Cell { wants: Wants::Get, ..cell });
+            let is_right = read.is_ok()
+                || is_partitioned && matches!(read, Err(Error::LockTimeout(_) | Error::Conflict));
+            assert!(is_right, "{by:?} {wants:?}: {read:?}");
+        }
+    }
+    drop(idle);
+}
+
+/// Proves that a long wait takes no more retries and rounds of the worker than a short one.
+fn waits_are_asleep<C: ConcurrencyControl>() {
+    const LOCK_WAIT_MS: u64 = 400;
+    let (db, rows) = database::<C>(LOCK_WAIT_MS);
+    let mut wrong = Vec::new();
+    let cells = [
+        (Did::Read, Wants::Put),
+        (Did::Put, Wants::Get),
+        (Did::Put, Wants::Scan),
+        (Did::Inserted, Wants::Scan),
+        (Did::Locked, Wants::Put),
+        (Did::Locked, Wants::Lock),
+    ];
+    for (did, wants) in cells {
+        for by in [By::Workers, By::CallersWorker, By::Calls] {
+            fill(&db, rows, 0);
+            let idle = db.begin().unwrap();
+            touch(&idle, rows, did, 0);
+            let cell = Cell { did, wants, base: 0, holds: false };
+            wrong.extend(judge(&db, rows, by, cell, LOCK_WAIT_MS).err());
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Proves that many transactions that want rows of many idle ones are all answered, each after `lock_wait_ms` at most.
+fn many_in_the_way_are_waited_for_once_each<C: ConcurrencyControl>() {
+    const IDLE: u64 = 10;
+    const TRANSACTIONS: u64 = 40;
+    const LOCK_WAIT_MS: u64 = 10;
+    let (db, rows) = database::<C>(LOCK_WAIT_MS);
+    (0..IDLE).for_each(|number| fill(&db, rows, number * SPAN));
+    let idle: Vec<_> = (0..IDLE)
+        .map(|number| {
+            let tx = db.begin().unwrap();
+            let did = [Did::Read, Did::Put, Did::Locked, Did::Scanned][number as usize % 4];
+            // (Under some schemes one of them keeps the others out.)
+            let _ = tx.with(async |tx| match did {
+                Did::Put => tx.put(rows, number * SPAN + ROW, 2).await,
+                Did::Locked => tx.get_for_update(rows, number * SPAN + ROW).await.map(drop),
+                Did::Scanned => tx.scan(rows, number * SPAN..(number + 1) * SPAN).for_each(|_, _| ()).await,
+                _ => tx.get(rows, number * SPAN + ROW).await.map(drop),
+            });
+            tx
+        })
+        .collect();
+    let began = Instant::now();
+    for number in 0..TRANSACTIONS {
+        let (wants, base) = (WANTS[number as usize / 10], number % IDLE * SPAN);
+        let cell = Cell { did: Did::Read, wants, base, holds: false };
+        let answer = run(&db, rows, By::Workers, cell);
+        assert!(
+            matches!(answer, Ok(()) | Err(Error::LockTimeout(_) | Error::KeyExists)),
+            "{cell:?} {answer:?}"
+        );
+    }
+    let took = began.elapsed();
+    assert!(took < Duration::from_millis(TRANSACTIONS * (LOCK_WAIT_MS + 40)), "{took:?}");
+    drop(idle);
+}

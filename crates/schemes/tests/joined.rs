@@ -1,0 +1,176 @@
+//! Operations of one transaction at once, more of them than it has places for, on rows that others change: no operation holds up the
+//! worker that has to move what it waits for.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use braid_schemes as _;
+use braiddb::metrics::SystemClock;
+use braiddb::suspend::{Never, OnMiss, PrefetchOnly, Seeded, Suspend, Teams};
+use braiddb::worker::WorkerOptions;
+use braiddb::{ConcurrencyControl, Database, Error, Options, Result, Table, Transaction, Txn};
+use futures::future::join_all;
+use futures::stream::{FuturesUnordered, StreamExt};
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const ROWS: u64 = 30;
+const TRANSACTIONS: u64 = 300;
+/// Less than a millisecond is enough for a transaction, and one that stands still waits for a second.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+macro_rules! tests {
+    ($($name:literal $module:ident $scheme:ident $promise:ident,)*) => {$(
+        mod $module {
+            #[test]
+            fn the_ninth_operation_goes_on() {
+                super::the_ninth_operation_goes_on::<braiddb::$scheme>();
+            }
+
+            #[test]
+            fn hundreds_of_operations_wait() {
+                super::hundreds_of_operations_wait::<braiddb::$scheme>();
+            }
+        }
+    )*};
+}
+braiddb::schemes!(tests);
+
+/// How a transaction reads several rows at once.
+#[derive(Clone, Copy, Debug)]
+enum How {
+    Joined(u64),
+    /// Each is polled when its own waker was called.
+    Unordered(u64),
+    Many,
+    Scans,
+}
+
+async fn read<C: ConcurrencyControl>(tx: &Txn<C>, t: Table<u64, u64>, how: How, from: u64) -> Result<()> {
+    let key = |n: u64| (from + n) % ROWS;
+    match how {
+        How::Joined(gets) => {
+            let all = join_all((0..gets).map(|n| tx.get(t, key(n)))).await;
+            all.into_iter().try_for_each(|got| got.map(|row| assert!(row.is_some())))
+        }
+        How::Unordered(gets) => {
+            let mut all: FuturesUnordered<_> = (0..gets).map(|n| tx.get(t, key(n))).collect();
+            while let Some(got) = all.next().await {
+                assert!(got?.is_some());
+            }
+            Ok(())
+        }
+        How::Many => {
+            let first: [u64; 8] = std::array::from_fn(|n| key(n as u64));
+            let second: [u64; 8] = std::array::from_fn(|n| key(n as u64 + 8));
+            let (first, second) = futures::join!(tx.get_many(t, &first), tx.get_many(t, &second));
+            first.and(second).map(drop)
+        }
+        How::Scans => {
+            let count = async |n: u64| {
+                let (mut rows, mut count) = (tx.scan(t, n..ROWS), 0);
+                while rows.next().await?.is_some() {
+                    count += 1;
+                }
+                assert_eq!(count, ROWS - n);
+                Ok(())
+            };
+            join_all((0..10).map(count)).await.into_iter().collect()
+        }
+    }
+}
+
+fn the_ninth_operation_goes_on<C: ConcurrencyControl>() {
+    for how in [
+        How::Joined(7),
+        How::Joined(8),
+        How::Joined(9),
+        How::Joined(12),
+        How::Joined(ROWS),
+        How::Unordered(12),
+        How::Many,
+        How::Scans,
+    ] {
+        go_on::<C, _>(Seeded::new(1), how);
+        go_on::<C, _>(OnMiss, how);
+    }
+    go_on::<C, _>(Never, How::Joined(12));
+    go_on::<C, _>(PrefetchOnly, How::Joined(12));
+    go_on::<C, _>(Teams, How::Joined(12));
+}
+
+/// Proves that each transaction reads its rows, adds one to a row, and commits, in little time.
+fn go_on<C: ConcurrencyControl, S: Suspend>(policy: S, how: How) {
+    let options = Options { workers: 0, retries_max: 10_000, ..Options::default() };
+    let db: Database<C> = Database::in_memory_with(options, Arc::new(SystemClock::default())).unwrap();
+    let t: Table<u64, u64> = db.table("t").unwrap();
+    db.transact(|tx| (0..ROWS).try_for_each(|key| tx.insert(t, key, 0))).unwrap();
+    let options = WorkerOptions { batch: 16.into(), batch_max: 16, ..WorkerOptions::default() };
+    let mut worker = db.worker_with(policy, options);
+    let body = async |tx: &Txn<C>, number: &u64| {
+        read(tx, t, how, number * 7).await?;
+        let key = number * 13 % ROWS;
+        let value = tx.get(t, key).await?.unwrap();
+        tx.put(t, key, value + 1).await
+    };
+    let began = Instant::now();
+    worker.run_each(0..TRANSACTIONS, body, |ended: Result<()>| ended.unwrap());
+    assert!(began.elapsed() < PATIENCE, "{how:?}: {:?}", began.elapsed());
+    drop(worker);
+    let last = db.begin().unwrap();
+    let sum: u64 = (0..ROWS).map(|key| last.get(t, key).unwrap().unwrap()).sum();
+    assert_eq!(sum, TRANSACTIONS, "{how:?}");
+}
+
+/// More operations of a transaction than it can have places for wait for another one at once: it commits when that has ended.
+fn hundreds_of_operations_wait<C: ConcurrencyControl>() {
+    const MANY: u64 = 400;
+    let options = Options { workers: 0, ..Options::default() };
+    let db: Database<C> = Database::in_memory_with(options, Arc::new(SystemClock::default())).unwrap();
+    let t: Table<u64, u64> = db.table("t").unwrap();
+    db.transact(|tx| (0..MANY).try_for_each(|key| tx.insert(t, key, 0))).unwrap();
+    for is_sequential in [false, true] {
+        let holder = db.begin().unwrap();
+        (0..MANY).try_for_each(|key| holder.put(t, key, key)).unwrap();
+        let ended = Rc::new(Cell::new(None));
+        let of_end = ended.clone();
+        let all = async move |tx: &Txn<C>| {
+            let all = join_all((0..MANY).map(|key| tx.get(t, key))).await;
+            all.into_iter().try_fold(0, |sum, got| Ok(sum + got?.unwrap()))
+        };
+        let end = move |result: Result<u64>| of_end.set(Some(result.unwrap()));
+        match is_sequential {
+            true => wait_for(&db, PrefetchOnly, (all, end), &ended, holder),
+            false => wait_for(&db, OnMiss, (all, end), &ended, holder),
+        }
+        let sum = ended.take().unwrap();
+        assert!(sum == 0 || sum == MANY * (MANY - 1) / 2, "{sum}");
+    }
+}
+
+/// Goes round with a transaction while another one is open, and then until it has ended.
+fn wait_for<C: ConcurrencyControl, S: Suspend>(
+    db: &Database<C>,
+    policy: S,
+    (body, end): (impl AsyncFnMut(&Txn<C>) -> Result<u64> + 'static, impl FnOnce(Result<u64>) + 'static),
+    ended: &Cell<Option<u64>>,
+    holder: Transaction<C>,
+) {
+    let mut worker = db.worker_with(policy, WorkerOptions::default());
+    worker.spawn(body, end).unwrap();
+    worker.run_rounds(1000);
+    holder
+        .commit()
+        .or_else(|error| if matches!(error, Error::Conflict) { Ok(()) } else { Err(error) })
+        .unwrap();
+    let began = Instant::now();
+    loop {
+        worker.run_rounds(1000);
+        let result = ended.take();
+        ended.set(result);
+        if result.is_some() {
+            return;
+        }
+        assert!(began.elapsed() < PATIENCE);
+    }
+}

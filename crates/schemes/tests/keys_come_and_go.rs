@@ -1,0 +1,117 @@
+//! Transactions that see a key come and go beside threads that bring and take it, under every scheme.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use braid_schemes as _;
+use braiddb::metrics::SystemClock;
+use braiddb::{ConcurrencyControl, Database, Error, Options, Result, Table, Txn};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+macro_rules! tests {
+    ($($name:literal $module:ident $scheme:ident $promise:ident,)*) => {$(
+        mod $module {
+            #[test]
+            fn readers_see_whole_changes() {
+                super::readers_see_whole_changes::<braiddb::$scheme>();
+            }
+
+            #[test]
+            fn the_answer_of_an_insert_fits_what_was_read() {
+                super::the_answer_of_an_insert_fits_what_was_read::<braiddb::$scheme>();
+            }
+        }
+    )*};
+}
+braiddb::schemes!(tests);
+
+/// How long each test looks.
+const LOOKED_FOR: Duration = Duration::from_millis(1000);
+
+fn database<C: ConcurrencyControl>() -> Database<C> {
+    let options = Options { workers: 0, retries_max: u32::MAX, ..Options::default() };
+    Database::in_memory_with(options, Arc::new(SystemClock::default())).unwrap()
+}
+
+/// Calls `each` in a thread of its own until `ends`, or one of them fails.
+fn again_and_again<'s, C: ConcurrencyControl>(
+    scope: &'s thread::Scope<'s, '_>,
+    db: &'s Database<C>,
+    fails: &'s AtomicBool,
+    mut each: impl FnMut(&mut braiddb::worker::Worker<C, braiddb::suspend::OnMiss>) -> Result<(), String>
+    + Send
+    + 's,
+) {
+    let ends = Instant::now() + LOOKED_FOR;
+    scope.spawn(move || {
+        let mut worker = db.worker();
+        worker.set_retries_max(u32::MAX);
+        while Instant::now() < ends && !fails.load(Ordering::Relaxed) {
+            if let Err(what) = each(&mut worker) {
+                fails.store(true, Ordering::Relaxed);
+                panic!("{what}");
+            }
+        }
+    });
+}
+
+/// Key 5 is there exactly if row 0 says so, and key 6 exactly if key 5 is not. A transaction changes all three, others read them, and key 5
+/// twice: what those that commit have seen is never of two moments.
+fn readers_see_whole_changes<C: ConcurrencyControl>() {
+    let (db, fails) = (database::<C>(), AtomicBool::new(false));
+    let (t, says): (Table<u64, u64>, Table<u64, u64>) = (db.table("t").unwrap(), db.table("says").unwrap());
+    let fill = async |tx: &Txn<C>| {
+        tx.put(says, 0, 0).await?;
+        tx.put(t, 6, 0).await
+    };
+    db.worker().run(fill).unwrap();
+    thread::scope(|scope| {
+        again_and_again(scope, &db, &fails, |worker| {
+            let changed = worker.run(async |tx| {
+                let was_there = tx.get(says, 0).for_write().await?.unwrap();
+                let (comes, goes) = if was_there == 1 { (6, 5) } else { (5, 6) };
+                tx.insert(t, comes, 0).await?;
+                tx.delete(t, goes).await?;
+                tx.put(says, 0, 1 - was_there).await
+            });
+            changed.map_err(|error| format!("it is not changed: {error}"))
+        });
+        for _ in 0..2 {
+            again_and_again(scope, &db, &fails, |worker| {
+                let seen = worker.run(async |tx| {
+                    let before = tx.contains(t, 5).await?;
+                    let other = tx.contains(t, 6).await?;
+                    let says = tx.get(says, 0).await?;
+                    Ok((before, other, says, tx.contains(t, 5).await?))
+                });
+                match seen.unwrap() {
+                    (true, false, Some(1), true) | (false, true, Some(0), false) => Ok(()),
+                    seen => Err(format!("a committed transaction has seen {seen:?}")),
+                }
+            });
+        }
+    });
+}
+
+/// A transaction inserts a key where it has read that there is none, and else deletes it; others do the same. None is answered that
+/// there is such a key.
+fn the_answer_of_an_insert_fits_what_was_read<C: ConcurrencyControl>() {
+    let (db, fails) = (database::<C>(), AtomicBool::new(false));
+    let t: Table<u64, u64> = db.table("t").unwrap();
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            again_and_again(scope, &db, &fails, |worker| {
+                let changed = worker.run(async |tx| match tx.get(t, 5).await? {
+                    None => tx.insert(t, 5, 1).await,
+                    Some(_) => tx.delete(t, 5).await.map(drop),
+                });
+                match changed {
+                    Err(Error::KeyExists) => Err("a key is there that its transaction has not found".into()),
+                    changed => changed.map_err(|error| format!("it is not changed: {error}")),
+                }
+            });
+        }
+    });
+}

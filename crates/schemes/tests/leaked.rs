@@ -1,0 +1,223 @@
+//! Futures of operations that are polled once and forgotten: all that they could touch ends with their transaction, under every scheme.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use braid_schemes as _;
+use braiddb::metrics::SystemClock;
+use braiddb::suspend::{Never, OnMiss, PrefetchOnly, Seeded, Suspend, Teams};
+use braiddb::worker::WorkerOptions;
+use braiddb::{ConcurrencyControl, Database, Index, Options, Result, Table, Transaction, Txn};
+use std::cell::Cell;
+use std::future::{Future, poll_fn};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+
+const ROWS: u64 = 32;
+const KINDS: u64 = 16;
+/// Transactions of a test, of which so many are open at once.
+const TRANSACTIONS: u64 = 200;
+const OPEN: usize = 16;
+/// Steps that are enough for any of them.
+const STEPS_MAX: usize = 1_000_000;
+
+#[derive(Clone, Copy)]
+struct Tables {
+    rows: Table<u64, u64>,
+    /// With a secondary index.
+    indexed: Table<u64, u64>,
+    by_value: Index<u64, u64, u64>,
+    /// How many transactions have counted here.
+    counts: Table<u64, u64>,
+}
+
+fn database<C: ConcurrencyControl>() -> (Database<C>, Tables) {
+    let options = Options { workers: 0, ..Options::default() };
+    let db: Database<C> = Database::in_memory_with(options, Arc::new(SystemClock::default())).unwrap();
+    let (rows, indexed) = (db.table("rows").unwrap(), db.table("indexed").unwrap());
+    let by_value = db.unique_index(indexed, "by value", |_, value| Some(value)).unwrap();
+    let counts = db.table("counts").unwrap();
+    let fill = |tx: &Transaction<C>| {
+        for key in 0..ROWS {
+            tx.insert(rows, key, key)?;
+            tx.insert(indexed, key, key)?;
+            tx.insert(counts, key, 0)?;
+        }
+        Ok(())
+    };
+    db.transact(fill).unwrap();
+    (db, Tables { rows, indexed, by_value, counts })
+}
+
+macro_rules! tests {
+    ($($name:literal $module:ident $scheme:ident $promise:ident,)*) => {$(
+        mod $module {
+            #[test]
+            fn what_is_leaked_ends_with_its_transaction() {
+                super::what_is_leaked_ends_with_its_transaction::<braiddb::$scheme>();
+            }
+
+            #[test]
+            fn transactions_that_leak_go_on() {
+                super::transactions_that_leak_go_on::<braiddb::$scheme>();
+            }
+
+            #[test]
+            fn all_places_can_be_leaked() {
+                super::all_places_can_be_leaked::<braiddb::$scheme>();
+            }
+        }
+    )*};
+}
+braiddb::schemes!(tests);
+
+/// Polls an operation once, and forgets it. Returns true if it was still in flight.
+async fn leak<F: Future>(operation: F) -> bool {
+    let mut operation = Box::pin(operation);
+    let is_done = poll_fn(|context| Poll::Ready(operation.as_mut().poll(context).is_ready())).await;
+    std::mem::forget(operation);
+    !is_done
+}
+
+/// Leaks an operation of one of the kinds that there are.
+async fn leak_some<C: ConcurrencyControl>(tx: &Txn<C>, t: Tables, kind: u64, key: u64) -> bool {
+    match kind % KINDS {
+        0 => leak(tx.get(t.rows, key)).await,
+        1 => leak(tx.get(t.rows, key + ROWS)).await,
+        2 => leak(tx.contains(t.rows, key)).await,
+        3 => leak(tx.get_many(t.rows, &[key, key + 1, key + 2, key + ROWS])).await,
+        4 => leak(tx.get_for_update(t.rows, key)).await,
+        5 => leak(tx.get_for_update(t.rows, key).skip_locked()).await,
+        6 => leak(tx.put(t.rows, key, 1000)).await,
+        7 => leak(tx.insert(t.rows, key + ROWS, 1000)).await,
+        8 => leak(tx.update(t.rows, key, 1000)).await,
+        9 => leak(tx.delete(t.rows, key)).await,
+        10 => leak(tx.scan(t.rows, key..).next()).await,
+        11 => leak(async { tx.scan(t.rows, ..key).reverse().next().await.map(drop) }).await,
+        12 => leak(async { tx.scan_by(t.by_value, key..).next().await.map(drop) }).await,
+        13 => leak(tx.get_by(t.by_value, key)).await,
+        14 => leak(tx.put(t.indexed, key, key)).await,
+        _ => leak(tx.declare_partitions(tx.partition_of(t.rows, key))).await,
+    }
+}
+
+/// A transaction leaks an operation and commits, in steps that leave time for the operation to go on. Another one, which is not to wait
+/// for anybody, then reads, scans and writes the same rows.
+fn what_is_leaked_ends_with_its_transaction<C: ConcurrencyControl>() {
+    let (db, t) = database::<C>();
+    let in_flight = Rc::new(Cell::new(0));
+    for seed in 0..16 * KINDS {
+        let key = seed * 7 % ROWS;
+        let mut worker = db.worker_with(Seeded::new(seed), WorkerOptions::default());
+        let (of_transaction, ended) = (in_flight.clone(), Rc::new(Cell::new(false)));
+        let leaking = async move |tx: &Txn<C>| {
+            tx.put(t.counts, key, seed).await?;
+            let is_in_flight = leak_some(tx, t, seed, key).await;
+            of_transaction.set(of_transaction.get() + u64::from(is_in_flight));
+            Ok(())
+        };
+        let of_end = ended.clone();
+        let end = move |result: Result<()>| {
+            result.unwrap();
+            of_end.set(true);
+        };
+        worker.spawn(leaking, end).unwrap();
+        let is_over = (0..STEPS_MAX).any(|_| {
+            worker.step();
+            ended.get()
+        });
+        assert!(is_over, "seed {seed}");
+        let next = db.begin().unwrap();
+        let done = use_all(&next, t, (key, seed)).and_then(|()| next.commit());
+        assert!(done.is_ok(), "seed {seed}, kind {}: {done:?}", seed % KINDS);
+    }
+    assert!(in_flight.get() > KINDS, "{} were in flight", in_flight.get());
+}
+
+/// Reads, scans and writes what a transaction that leaks has, and sees what it has written.
+fn use_all<C: ConcurrencyControl>(
+    tx: &Transaction<C>,
+    t: Tables,
+    (counted, count): (u64, u64),
+) -> Result<()> {
+    assert_eq!(tx.get(t.counts, counted)?, Some(count));
+    tx.scan(t.rows, 0..2 * ROWS).for_each(|_, _| ())?;
+    for key in 0..ROWS {
+        // An operation that is leaked has done all or nothing at its first poll.
+        let value = tx.get_for_update(t.rows, key)?;
+        assert!(matches!(value, None | Some(1000)) || value == Some(key), "{value:?}");
+        tx.put(t.rows, key, key)?;
+        tx.delete(t.rows, key + ROWS)?;
+        tx.put(t.indexed, key, key)?;
+    }
+    Ok(())
+}
+
+/// Transactions that leak operations meet on few rows, many at once, on a worker: all of them commit, each counts once, and in the end
+/// no row is another one's.
+fn transactions_that_leak_go_on<C: ConcurrencyControl>() {
+    for seed in 0..4 {
+        let (db, t) = database::<C>();
+        let options = WorkerOptions { batch: OPEN.into(), batch_max: OPEN, ..WorkerOptions::default() };
+        let mut worker = db.worker_with(Seeded::new(seed), options);
+        let body = async |tx: &Txn<C>, number: &u64| {
+            let (key, kind) = (number * 5 % ROWS, number * 11 + seed);
+            leak_some(tx, t, kind, key).await;
+            leak_some(tx, t, kind / KINDS + number, number % 3).await;
+            let count = tx.get(t.counts, number % 3).await?.unwrap();
+            tx.put(t.counts, number % 3, count + 1).await
+        };
+        let mut committed = 0;
+        worker.run_each(0..TRANSACTIONS, body, |ended: Result<()>| {
+            ended.unwrap();
+            committed += 1;
+        });
+        assert_eq!(committed, TRANSACTIONS);
+        drop(worker);
+        let last = db.begin().unwrap();
+        let counts: u64 = (0..3).map(|key| last.get_for_update(t.counts, key).unwrap().unwrap()).sum();
+        assert_eq!(counts, TRANSACTIONS, "seed {seed}");
+        for key in 0..ROWS {
+            last.put(t.rows, key, key).unwrap();
+            last.put(t.indexed, key, key + ROWS).unwrap();
+        }
+        last.commit().unwrap();
+    }
+}
+
+/// Operations of a transaction that has leaked more than there are places for come to their ends, whatever steps them.
+fn all_places_can_be_leaked<C: ConcurrencyControl>() {
+    leak_all_places::<C, _>(Never);
+    leak_all_places::<C, _>(PrefetchOnly);
+    leak_all_places::<C, _>(OnMiss);
+    leak_all_places::<C, _>(Teams);
+    leak_all_places::<C, _>(Seeded::new(7));
+}
+
+fn leak_all_places<C: ConcurrencyControl, S: Suspend>(policy: S) {
+    let (db, t) = database::<C>();
+    let options = WorkerOptions { batch: OPEN.into(), batch_max: OPEN, ..WorkerOptions::default() };
+    let mut worker = db.worker_with(policy, options);
+    let body = async |tx: &Txn<C>, number: &u64| {
+        let keys: [u64; 8] = std::array::from_fn(|at| at as u64 * 4 % ROWS);
+        leak(tx.get_many(t.rows, &keys)).await;
+        leak(tx.get_many(t.rows, &keys)).await;
+        leak(tx.scan(t.rows, 3..).next()).await;
+        let count = tx.get(t.counts, number % 3).await?.unwrap();
+        let mut rows = tx.scan(t.rows, 0..ROWS);
+        for key in 0..ROWS {
+            assert_eq!(rows.next().await?, Some((key, key)));
+        }
+        assert_eq!(rows.next().await?, None);
+        tx.put(t.indexed, number % ROWS, number + ROWS).await?;
+        tx.put(t.counts, number % 3, count + 1).await
+    };
+    let mut committed = 0;
+    worker.run_each(0..TRANSACTIONS, body, |ended: Result<()>| {
+        ended.unwrap();
+        committed += 1;
+    });
+    drop(worker);
+    let last = db.begin().unwrap();
+    let counts: u64 = (0..3).map(|key| last.get(t.counts, key).unwrap().unwrap()).sum();
+    assert_eq!((committed, counts), (TRANSACTIONS, TRANSACTIONS));
+}
