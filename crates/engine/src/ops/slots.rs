@@ -209,6 +209,11 @@ impl<C: ConcurrencyControl> TxnState<C> {
         self.fill_any(Op::Hold, false)
     }
 
+    /// One more operation can be in a slot, and does not have to run where it is polled.
+    pub(crate) fn has_free_slot(&self) -> bool {
+        self.used.get() & SLOTS_MASK != SLOTS_MASK
+    }
+
     /// An operation on a row that the transaction has read a value of lately, with the record found.
     #[cfg_attr(not(debug_assertions), inline(always))]
     pub(crate) fn recent_point(

@@ -154,7 +154,7 @@ pub(super) fn waited_too_long<C: ConcurrencyControl>(txn: &TxnState<C>) -> Error
 
 /// Holds the epoch that the transaction's operations begin in from now on, although they are in no slot.
 pub(super) fn hold_epoch<C: ConcurrencyControl>(txn: &TxnState<C>) -> HeldEpoch<'_, C> {
-    HeldEpoch { txn, place: txn.hold() }
+    HeldEpoch { txn, place: txn.has_free_slot().then(|| txn.hold()).flatten() }
 }
 
 /// See [`hold_epoch`].
