@@ -6,7 +6,9 @@
 use braiddb::metrics::LogCondition;
 use braiddb::storage::{Cause, FileStorage, Holder, LOCK_NAME, Storage};
 use braiddb::{Database, Error, Options, Table, tools, wal};
+use std::ffi::OsString;
 use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -140,6 +142,30 @@ fn a_renamed_directory_is_still_its_databases() {
     check(&scratch.path("copy"), 4004, 1);
 }
 
+fn names(directory: &Path) -> Vec<OsString> {
+    let mut names: Vec<_> =
+        fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    names.sort_unstable();
+    names
+}
+
+/// Copies the files of a database that is open, and may remove files of its own and make others: in that case all is copied again.
+fn copy_all(from: &Path, to: &Path) {
+    loop {
+        let found = names(from);
+        fs::create_dir(to).unwrap();
+        let is_copied = found.iter().all(|name| match fs::copy(from.join(name), to.join(name)) {
+            Ok(_) => true,
+            Err(error) if error.kind() == ErrorKind::NotFound => false,
+            Err(error) => panic!("{}: {error}", name.display()),
+        });
+        if is_copied && names(from) == found {
+            return;
+        }
+        fs::remove_dir_all(to).unwrap();
+    }
+}
+
 /// Proves that a killed process's database is whole after its directory was renamed: what was acknowledged is in the place
 /// that the directory has now.
 #[test]
@@ -155,11 +181,7 @@ fn a_renamed_directory_is_recovered_without_a_close() {
     put_all(&a, in_a, 3000..5000, 1);
     // As a kill leaves it: a copy of the files at this moment.
     let copy = scratch.path("copy");
-    fs::create_dir(&copy).unwrap();
-    for entry in fs::read_dir(&q).unwrap() {
-        let entry = entry.unwrap();
-        fs::copy(entry.path(), copy.join(entry.file_name())).unwrap();
-    }
+    copy_all(&q, &copy);
     assert_eq!(fs::read_dir(&p).unwrap().count(), 0, "nothing is written at the old path");
     check(&copy, 5000, 1);
     drop(a);
