@@ -231,7 +231,7 @@ impl<C: ConcurrencyControl> Drop for Hand<'_, C> {
 
 /// Schedules that a model is run in, of each scheduler.
 #[cfg(braid_shuttle)]
-const SCHEDULES: usize = 400;
+pub(super) const SCHEDULES: usize = 400;
 
 /// Schedules in which a model notices a planted error, with certainty: most need a few, the hardest ten thousand.
 #[cfg(braid_shuttle)]

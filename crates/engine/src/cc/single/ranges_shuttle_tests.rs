@@ -1,16 +1,17 @@
-//! A model of a reader that looks for a key, twice, while it comes and goes.
+//! Models of a reader that looks for a key, twice, while it comes and goes, and of two writers that find no key before they write it.
 
 use super::super::optimistic::Optimistic;
 use super::super::silo::ByNewest;
 use super::super::tictoc::ByReadTimes;
 use super::Single;
 use super::shuttle_tests::{Careless, RANGES_BY_CONTENT, notices_with_few_switches, read};
-use crate::cc::models::{Bench, Hand, check_both};
+use crate::cc::models::{Bench, Hand, SCHEDULES, check, check_both};
 use crate::cc::{
     AllHot, Change, ConcurrencyControl, DlDetect, HotByChance, Intent, NoWait, Occ, Refused, Silo, TicToc,
     TimestampOrdering, WaitDie, Written,
 };
-use crate::sync::Arc;
+use crate::sync::{Arc, schedules};
+use shuttle::scheduler::PctScheduler;
 use shuttle::thread;
 
 /// One transaction brings a key and says so in another record, and the next one takes both back. A third looks for the key, reads the
@@ -55,26 +56,59 @@ fn coming_and_going<C: ConcurrencyControl>() {
     writer.join().expect("its assertions hold");
 }
 
+/// One of the writers commits between two steps of the other one's commit.
+const SWITCHES: usize = 5;
+
+/// Two transactions look for a key and write it. The second one that commits has found what the first one wrote.
+fn first_values<C: ConcurrencyControl>() {
+    let bench = Arc::new(Bench::<C>::new());
+    let writer = || {
+        let bench = bench.clone();
+        move || {
+            let hand: Hand<'_, C> = bench.hand();
+            let mut txn = hand.begin();
+            let found = read(&hand, &mut txn, 5, Intent::Read);
+            let is_made = found.is_ok() && hand.change(&mut txn, 5, Change::Put(b"1")) == Ok(Written::Done);
+            match is_made {
+                true => hand.try_commit(txn, thread::yield_now) && found == Ok(None),
+                false => {
+                    hand.abort(txn);
+                    false
+                }
+            }
+        }
+    };
+    let threads = [writer(), writer()].map(thread::spawn);
+    let first = threads.map(|thread| thread.join().expect("its assertions hold"));
+    assert_ne!(first, [true; 2], "both have found nothing");
+}
+
 macro_rules! models {
-    ($($test:ident $scheme:ty;)*) => {$(
+    ($($test:ident $first:ident $scheme:ty;)*) => {$(
         /// Proves that a reader that commits has not seen a key come or go.
         #[test]
         fn $test() {
             check_both(coming_and_going::<$scheme>);
         }
+
+        /// Proves that one of two that write a key where they have found none does not commit.
+        #[test]
+        fn $first() {
+            check(PctScheduler::new(SWITCHES, schedules(10 * SCHEDULES)), first_values::<$scheme>);
+        }
     )*};
 }
 
 models! {
-    silo Silo;
-    occ Occ;
-    tictoc TicToc;
-    timestamp TimestampOrdering;
-    no_wait NoWait;
-    wait_die WaitDie;
-    dl_detect DlDetect;
-    all_hot AllHot;
-    hot_by_chance HotByChance;
+    silo silo_first_values Silo;
+    occ occ_first_values Occ;
+    tictoc tictoc_first_values TicToc;
+    timestamp timestamp_first_values TimestampOrdering;
+    no_wait no_wait_first_values NoWait;
+    wait_die wait_die_first_values WaitDie;
+    dl_detect dl_detect_first_values DlDetect;
+    all_hot all_hot_first_values AllHot;
+    hot_by_chance hot_by_chance_first_values HotByChance;
 }
 
 /// Proves that the models notice ranges that are compared with what is there later than the records are.

@@ -356,15 +356,24 @@ impl Txn {
     /// Whether nothing has come into the ranges, or gone, since `look_at_ranges` was called.
     pub(super) fn ranges_hold(&mut self, shared: &Shared, comes_later: ComesLater) -> bool {
         debug_assert!(self.has_looked);
-        let age = self.age;
-        let comes_later = |&id: &RecordId| comes_later(shared, age, shared.record(id));
-        self.has_looked = self.ranges.is_as_it_was() && self.unsettled.iter().all(comes_later);
+        let Txn { accesses, ranges, unsettled, .. } = self;
+        let has_no_value = |&id: &RecordId| {
+            let record = shared.record(id);
+            gives_first_value(accesses, record) || comes_later(shared, self.age, record)
+        };
+        self.has_looked = ranges.is_as_it_was() && unsettled.iter().all(has_no_value);
         self.has_looked
     }
 }
 
 /// See `Policy::comes_later`.
 type ComesLater = fn(&Shared, u64, *const Record) -> bool;
+
+/// The transaction writes this record, which has no value yet.
+fn gives_first_value(accesses: &Accesses, record: *const Record) -> bool {
+    record_of(record).content() == Content::Nothing
+        && accesses.find(record).is_some_and(|entry| accesses.last_write(entry).is_some())
+}
 
 /// Accepts records that were in a range when the transaction went through it. (What it has read of them is validated, or
 /// locked. One that it has come upon later may have got its value meanwhile.)
@@ -388,15 +397,12 @@ impl Known<'_> {
     #[cold]
     fn is_nothing(&mut self, id: RecordId, entry: Option<usize>) -> Result<bool, OutOfMemory> {
         let record = self.shared.record(id);
-        match record_of(record).content() {
-            Content::Gone => return Ok(true),
-            // This transaction gives it its first value.
-            Content::Nothing if entry.is_some_and(|entry| self.accesses.last_write(entry).is_some()) => {
-                return Ok(true);
-            }
-            _ => {}
+        if record_of(record).content() == Content::Gone {
+            return Ok(true);
         }
-        if !(self.comes_later)(self.shared, self.age, record) {
+        // (It is not latched yet, so another transaction that writes it may commit before this one.)
+        let is_own = entry.is_some() && gives_first_value(self.accesses, record);
+        if !is_own && !(self.comes_later)(self.shared, self.age, record) {
             return Ok(false);
         }
         if self.unsettled.len() == self.unsettled.capacity() {
