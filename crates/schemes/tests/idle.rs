@@ -25,6 +25,11 @@ macro_rules! tests {
             }
 
             #[test]
+            fn waits_end_with_a_reader_that_has_written() {
+                super::waits_end_with_a_reader_that_has_written::<Scheme>();
+            }
+
+            #[test]
             fn indexes_lead_to_held_rows() {
                 super::indexes_lead_to_held_rows::<Scheme>();
             }
@@ -269,6 +274,31 @@ fn waits_end_with_the_holder<C: ConcurrencyControl>() {
         assert!(matches!((waits.wait(), calls), (Ok(()), Ok(()))), "{did:?} {wants:?}");
         let took = began.elapsed();
         assert!(took < Duration::from_secs(10), "{did:?} {wants:?} after {took:?}");
+    }
+}
+
+/// Proves that one that waits for a reader is woken when that one ends, also if it has written the row meanwhile: its share of the lock
+/// has become the whole lock.
+fn waits_end_with_a_reader_that_has_written<C: ConcurrencyControl>() {
+    let (db, rows) = database::<C>(60_000);
+    let dids = [Did::Read, Did::Scanned];
+    for (did, wants) in dids.into_iter().flat_map(|did| [Wants::Put, Wants::Lock].map(|wants| (did, wants))) {
+        fill(&db, rows, 0);
+        let reader = db.begin().unwrap();
+        touch(&reader, rows, did, 0);
+        let (cell, began) = (Cell { did, wants, base: 0, holds: false }, Instant::now());
+        let waits = db.run(async move |tx| want(tx, rows, cell).await);
+        std::thread::sleep(Duration::from_millis(30));
+        // (It fails where the other one did not have to wait.)
+        match reader.put(rows, ROW, 4) {
+            Ok(()) => drop(reader.commit()),
+            Err(_) => drop(reader),
+        }
+        let (answer, took) = (waits.wait(), began.elapsed());
+        assert!(
+            answer.is_ok() && took < Duration::from_secs(10),
+            "{did:?} {wants:?}: {answer:?} after {took:?}"
+        );
     }
 }
 

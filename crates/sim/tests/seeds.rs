@@ -16,7 +16,8 @@ fn hundreds_of_seeds() {
     for scheme in SCHEMES {
         for (i, workload) in WorkloadId::all().enumerate() {
             let (count, commits_min) = match scheme.isolation {
-                Isolation::Serial => (SEEDS_WITHOUT_SNAPSHOTS, 10),
+                // (Writers sleep until readers have gone, and many are cancelled meanwhile.)
+                Isolation::Serial => (SEEDS_WITHOUT_SNAPSHOTS, 15),
                 Isolation::Snapshot | Isolation::Serializable => (SEEDS, 3),
             };
             let seeds = (0..count).filter(|seed| *seed as usize % WorkloadId::all().len() == i);
@@ -24,8 +25,8 @@ fn hundreds_of_seeds() {
                 let settings = Settings { seed, transactions: 500, ..Settings::default() };
                 all.plus(run(scheme, workload, &settings))
             });
-            assert!(all.commits > all.transactions / commits_min, "{all:?}");
-            assert!(all.looks > 0 && all.cancelled > 0, "{all:?}");
+            assert!(all.commits > all.transactions / commits_min, "{}: {all:?}", scheme.name);
+            assert!(all.looks > 0 && all.cancelled > 0, "{}: {all:?}", scheme.name);
         }
     }
 }

@@ -48,6 +48,9 @@ pub trait OnConflict: Sized + Send + Sync + 'static {
     fn ends(env: Scope<'_, Self>, txn: &mut Txn) {
         let _ = (env, txn);
     }
+
+    /// One that wants to share a lock leaves it to those that sleep until others share it no more.
+    const LINES_UP: bool = false;
 }
 
 /// A transaction has found a record locked.
@@ -84,11 +87,10 @@ impl<W: OnConflict> Policy for Locking<W> {
 
     fn may_queue(env: Scope<'_, W>, txn: &mut Txn, record: *const Record) -> Result<bool, OutOfMemory> {
         // One that has locked nothing is in nobody's way.
-        if txn.accesses.entries.iter().all(|entry| entry.held == Held::Not) {
-            return Ok(true);
-        }
+        let has_nothing = txn.accesses.entries.iter().all(|entry| entry.held == Held::Not);
         let meeting = Meeting::new(txn, record, true, record_of(record).lock(), true);
-        W::may_wait(env, txn, &meeting)
+        txn.sleeps = has_nothing || W::may_wait(env, txn, &meeting)?;
+        Ok(txn.sleeps)
     }
 
     fn lock_of_new(env: Scope<'_, W>, txn: &mut Txn) -> u64 {
@@ -114,7 +116,7 @@ impl<W: OnConflict> Policy for Locking<W> {
                 return true;
             }
             _ if matches!(access, Access::Fetching(..)) => Ok(Lock::Got), // locked before
-            Intent::Read => share(txn, record),
+            Intent::Read => share(env, txn, record),
             Intent::ReadToWrite | Intent::Covered | Intent::Write => lock_alone(env, txn, record),
         };
         let is_simple = matches!(access, Access::Fetching(..) | Access::New) && !txn.is_in_graph;
@@ -253,15 +255,20 @@ fn go_on_waiting<W: OnConflict>(
 
 /// Locks a record as one of several, unless another transaction has it alone.
 #[inline(always)]
-fn share(txn: &mut Txn, record: *const Record) -> Result<Lock, Refused> {
+fn share<W: OnConflict>(env: Scope<'_, W>, txn: &mut Txn, record: *const Record) -> Result<Lock, Refused> {
     let number = txn.accesses.enter(record)?;
-    let held = &mut txn.accesses.entries[number].held;
-    if *held != Held::Not {
+    if txn.accesses.entries[number].held != Held::Not {
         return Ok(Lock::Got);
+    }
+    if txn.sleeps && env.shared.sleeps_beside(txn, record, false) {
+        return Err(Refused::Abort(Abort::WriteConflict));
+    }
+    if W::LINES_UP && env.shared.leaves_to_sleepers(record) {
+        return Ok(Lock::Held(record_of(record).lock()));
     }
     let tried = Lock::from(record_of(record).try_share(txn.age));
     if let Lock::Got = tried {
-        *held = Held::Shared;
+        txn.accesses.entries[number].held = Held::Shared;
     }
     Ok(tried)
 }
@@ -275,13 +282,16 @@ fn lock_alone<W: OnConflict>(
 ) -> Result<Lock, Refused> {
     let number = txn.accesses.enter(record)?;
     let tag = txn.member.announce(&env.shared.registry);
-    let held = &mut txn.accesses.entries[number].held;
-    if *held == Held::Alone {
+    let held = txn.accesses.entries[number].held;
+    if held == Held::Alone {
         return Ok(Lock::Got);
     }
-    let tried = Lock::from(record_of(record).try_lock(tag, *held == Held::Shared));
+    if txn.sleeps && env.shared.sleeps_beside(txn, record, true) {
+        return Err(Refused::Abort(Abort::WriteConflict));
+    }
+    let tried = Lock::from(env.shared.lock_alone(record, tag, held == Held::Shared));
     if let Lock::Got = tried {
-        *held = Held::Alone;
+        txn.accesses.entries[number].held = Held::Alone;
     }
     Ok(tried)
 }

@@ -433,6 +433,14 @@ pub unsafe trait ConcurrencyControl: Sized + Send + Sync + 'static {
     /// # Safety
     /// As `access`.
     unsafe fn holds(txn: &Self::Txn, record: *const Record) -> bool;
+    /// The transaction shares the record's lock.
+    ///
+    /// # Safety
+    /// As `access`.
+    unsafe fn shares(txn: &Self::Txn, record: *const Record) -> bool {
+        let _ = (txn, record);
+        false
+    }
 
     /// Opens a transaction; `None`: suspended. (Only the first one may fail: what it takes is kept until `drop_txn`.)
     fn begin<S: Suspend>(

@@ -14,6 +14,9 @@ pub type NoWait = Single<Locking<GiveWay>>;
 pub struct GiveWay;
 
 impl OnConflict for GiveWay {
+    // (It has nothing to tell them by in the lock's word, as those have that wait where they are.)
+    const LINES_UP: bool = true;
+
     #[inline(always)]
     fn may_wait(_: Scope<'_, Self>, _: &mut Txn, _: &Meeting) -> Result<bool, OutOfMemory> {
         Ok(false)

@@ -15,9 +15,9 @@
 //! The lock of a row that transactions share counts them and does not name them. They are a holder of their own
 //! ([`Holder::SHARERS`]), whose place no transaction has: it waits for nothing, so no cycle goes through it. (The schemes that share
 //! locks see to it that no cycle closes by way of one: see `ConcurrencyControl::may_queue`.) While any row has this holder,
-//! `shares_awaited` is set, and a transaction that gives a share back calls `unshared`. A waiter sets it before it looks at the
-//! row once more, and a transaction looks at it after it has given its share back: both sequentially consistent, so that one sees the
-//! other.
+//! `shares_awaited` is set, and a transaction that gives a share back calls `unshared`, as does one whose share becomes the whole
+//! lock: its waiters are to know it by name. A waiter sets the flag before it looks at the row once more, and a transaction looks at
+//! the flag after its share is gone: both sequentially consistent, so that one sees the other.
 //!
 //! # Invariants, whenever the lock is free
 //! - A queue is not empty.
@@ -304,14 +304,14 @@ impl Waits {
         lock(&self.state).rows.contains_key(&row)
     }
 
-    /// Joins the queue for a row, on behalf of the transaction at `place`: held by the one at `holder`, or free but for
-    /// those in the queue. At `deadline_ns` of the engine's clock the wait is over. `is_held` marks the holder, and looks
-    /// whether it has the row still.
+    /// Joins the queue for a row, on behalf of the transaction at `place`, which `shares` the row's lock or not: held by the one at
+    /// `holder`, or free but for those in the queue. At `deadline_ns` of the engine's clock the wait is over. `is_held` marks the
+    /// holder, and looks whether it has the row still.
     #[cold]
     pub fn join(
         &self,
         row: RecordId,
-        place: u32,
+        (place, shares): (u32, bool),
         holder: Option<u32>,
         deadline_ns: u64,
         is_held: impl FnOnce() -> bool,
@@ -322,9 +322,9 @@ impl Waits {
         let holder = holder.filter(|_| is_held());
         state.tickets += 1;
         // One that others wait for goes before those that hold nothing: else these would each take the row, wait for that
-        // one in turn, and have to give way.
+        // one in turn, and have to give way. Those in the queue wait for one that shares the row's lock.
         let is_awaited =
-            state.held.range((place, RecordId(0))..=(place, RecordId(u32::MAX))).next().is_some();
+            shares || state.held.range((place, RecordId(0))..=(place, RecordId(u32::MAX))).next().is_some();
         let number = state.tickets | if is_awaited { 0 } else { LATER };
         let entry = Entry { place, deadline_ns, stage: WaitStage::Waiting, waker: None };
         state.rows.entry(row).or_default().entries.insert(number, entry);
@@ -404,6 +404,25 @@ impl Waits {
         }
         self.remove(state, ticket, woken);
         others
+    }
+
+    /// The transaction at `place` waits for a row.
+    #[cold]
+    pub(in crate::cc) fn is_waiting(&self, place: u32) -> bool {
+        lock(&self.state).waiters.range((place, 0)..=(place, u64::MAX)).next().is_some()
+    }
+
+    /// The transaction at `place` sleeps until others share the lock of a row no more: of another row than `but`.
+    #[cold]
+    pub(in crate::cc) fn awaits_sharers(&self, place: u32, but: Option<RecordId>) -> bool {
+        let state = lock(&self.state);
+        let mut rows =
+            state.waiters.range((place, 0)..=(place, u64::MAX)).map(|(&(_, number), &row)| (number, row));
+        rows.any(|(number, row)| {
+            let Some(queue) = state.rows.get(&row).filter(|_| Some(row) != but) else { return false };
+            let waits = queue.entries.get(&number).is_some_and(|entry| entry.stage == WaitStage::Waiting);
+            waits && queue.holder == Some(Holder::SHARERS.place)
+        })
     }
 
     /// Takes out all that is left of the transaction at `place`: of operations that were forgotten.
@@ -531,7 +550,7 @@ mod tests {
         let waits = waits();
         let rings = Arc::new(Rings::default());
         let waker = Waker::from(rings.clone());
-        let join = |place| waits.join(ROW, place, Some(1), NEVER, || true).expect("no cycle");
+        let join = |place| waits.join(ROW, (place, false), Some(1), NEVER, || true).expect("no cycle");
         let [a, b, c, d] = [2, 3, 4, 5].map(join);
         let look = |ticket| waits.look(ticket, &waker);
         assert_eq!([a, b, c, d].map(look), [WaitStage::Waiting; 4]);
@@ -561,8 +580,8 @@ mod tests {
     #[test]
     fn times() {
         let waits = waits();
-        let first = waits.join(ROW, 2, Some(1), 100, || true).expect("no cycle");
-        let second = waits.join(ROW, 3, Some(1), 200, || true).expect("no cycle");
+        let first = waits.join(ROW, (2, false), Some(1), 100, || true).expect("no cycle");
+        let second = waits.join(ROW, (3, false), Some(1), 200, || true).expect("no cycle");
         assert_eq!(waits.first_deadline_ns(), Some(100));
         waits.expire(99);
         let look = |ticket| waits.look(ticket, Waker::noop());
@@ -588,18 +607,20 @@ mod tests {
             let waits = waits();
             let row = RecordId;
             for place in 0..length - 1 {
-                waits.join(row(place), place, Some(place + 1), NEVER, || true).expect("a chain");
+                waits.join(row(place), (place, false), Some(place + 1), NEVER, || true).expect("a chain");
             }
-            let closing = waits.join(row(length), length - 1, Some(0), NEVER, || true);
+            let closing = waits.join(row(length), (length - 1, false), Some(0), NEVER, || true);
             assert_eq!(closing, Err(Refusal::Deadlocked));
             assert_eq!(lock(&waits.state).waiters.len(), length as usize - 1);
-            waits.join(row(length), length - 1, Some(length), NEVER, || true).expect("a longer chain");
+            waits
+                .join(row(length), (length - 1, false), Some(length), NEVER, || true)
+                .expect("a longer chain");
         }
         // 1 holds the row, 2 is first in the queue, 3 behind it; 2 would wait for 3 elsewhere.
         let waits = waits();
-        waits.join(ROW, 2, Some(1), NEVER, || true).expect("no cycle");
-        waits.join(ROW, 3, Some(1), NEVER, || true).expect("no cycle");
-        assert_eq!(waits.join(RecordId(8), 2, Some(3), NEVER, || true), Err(Refusal::Deadlocked));
+        waits.join(ROW, (2, false), Some(1), NEVER, || true).expect("no cycle");
+        waits.join(ROW, (3, false), Some(1), NEVER, || true).expect("no cycle");
+        assert_eq!(waits.join(RecordId(8), (2, false), Some(3), NEVER, || true), Err(Refusal::Deadlocked));
     }
 
     /// Proves that a row taken by one that was not in the queue closes a cycle which the first in the queue finds, although it is
@@ -608,9 +629,9 @@ mod tests {
     fn cycles_of_others() {
         let waits = waits();
         let (taken, other) = (RecordId(1), RecordId(2));
-        let first = waits.join(taken, 10, Some(1), NEVER, || true).expect("no cycle");
-        let second = waits.join(taken, 11, Some(1), NEVER, || true).expect("no cycle");
-        let third = waits.join(other, 12, Some(11), NEVER, || true).expect("no cycle");
+        let first = waits.join(taken, (10, false), Some(1), NEVER, || true).expect("no cycle");
+        let second = waits.join(taken, (11, false), Some(1), NEVER, || true).expect("no cycle");
+        let third = waits.join(other, (12, false), Some(11), NEVER, || true).expect("no cycle");
         waits.ended(1);
         // 12 has taken the row past the queue, and waits for 11, which waits for the row.
         assert_eq!(waits.stay(first, 12, || true), WaitStage::Waiting);
@@ -624,10 +645,11 @@ mod tests {
     fn cycles_by_news() {
         let waits = waits();
         let (row, other) = (RecordId(1), RecordId(2));
-        let first = waits.join(row, 10, Some(1), NEVER, || true).expect("no cycle");
+        let first = waits.join(row, (10, false), Some(1), NEVER, || true).expect("no cycle");
         // 12 has taken the row past the queue, without 1's having told that it has ended, and waits for 10.
-        let second = waits.join(other, 12, Some(10), NEVER, || true).expect("no cycle as far as is known");
-        let third = waits.join(row, 11, Some(12), NEVER, || true).expect("it is in no cycle");
+        let second =
+            waits.join(other, (12, false), Some(10), NEVER, || true).expect("no cycle as far as is known");
+        let third = waits.join(row, (11, false), Some(12), NEVER, || true).expect("it is in no cycle");
         let stages = [first, second, third].map(|ticket| waits.look(ticket, Waker::noop()));
         assert_eq!(stages, [WaitStage::Waiting, WaitStage::Deadlocked, WaitStage::Waiting]);
     }
@@ -637,9 +659,9 @@ mod tests {
     fn cycles_past_bystanders() {
         let waits = waits();
         let (row, other) = (RecordId(1), RecordId(2));
-        let bystander = waits.join(row, 99, Some(1), NEVER, || true).expect("no cycle");
-        let member = waits.join(row, 3, Some(1), NEVER, || true).expect("no cycle");
-        let taker = waits.join(other, 2, Some(3), NEVER, || true).expect("no cycle");
+        let bystander = waits.join(row, (99, false), Some(1), NEVER, || true).expect("no cycle");
+        let member = waits.join(row, (3, false), Some(1), NEVER, || true).expect("no cycle");
+        let taker = waits.join(other, (2, false), Some(3), NEVER, || true).expect("no cycle");
         waits.ended(1);
         assert_eq!(waits.stay(bystander, 2, || true), WaitStage::Waiting);
         let stages = [bystander, member, taker].map(|ticket| waits.look(ticket, Waker::noop()));
@@ -652,7 +674,7 @@ mod tests {
     fn cycles_past_turns() {
         let waits = waits();
         let (row, other, third) = (RecordId(1), RecordId(2), RecordId(3));
-        let join = |row, place, holder| waits.join(row, place, holder, NEVER, || true);
+        let join = |row, place, holder| waits.join(row, (place, false), holder, NEVER, || true);
         let keeper = join(other, 20, None).expect("no cycle");
         let running = join(row, 11, None).expect("no cycle");
         join(other, 10, None).expect("no cycle");
@@ -677,7 +699,7 @@ mod tests {
                 waits.await_shares();
                 true
             };
-            waits.join(ROW, place, shared, deadline, is_shared).expect("no cycle")
+            waits.join(ROW, (place, false), shared, deadline, is_shared).expect("no cycle")
         };
         let look = |ticket| waits.look(ticket, Waker::noop());
         assert!(!waits.are_shares_awaited());
@@ -699,22 +721,35 @@ mod tests {
         waits.leave(first);
         assert!(!waits.is_any() && !waits.are_shares_awaited());
         // One that finds it free by then has its turn at once, and leaves no flag.
-        let free = waits.join(ROW, 2, shared, NEVER, || {
+        let free = waits.join(ROW, (2, false), shared, NEVER, || {
             waits.await_shares();
             false
         });
         assert_eq!((look(free.expect("no cycle")), waits.are_shares_awaited()), (WaitStage::Turn, false));
     }
 
+    /// Proves that one that shares the row goes before those that do not, and that all are known to sleep for the others' shares.
+    #[test]
+    fn sharers_go_first() {
+        let waits = waits();
+        let join = |who| waits.join(ROW, who, Some(Holder::SHARERS.place), NEVER, || true).expect("no cycle");
+        let [last, first] = [(2, false), (3, true)].map(join);
+        assert!([2, 3].iter().all(|place| waits.awaits_sharers(*place, None)));
+        assert!(!waits.awaits_sharers(3, Some(ROW)) && !waits.awaits_sharers(4, None));
+        waits.unshared(ROW);
+        let look = |ticket| waits.look(ticket, Waker::noop());
+        assert_eq!([last, first].map(look), [WaitStage::Waiting, WaitStage::Turn]);
+    }
+
     /// Proves that a wait that the account has no room for does not begin.
     #[test]
     fn accounts() {
         let waits = Waits::new(Memory::new(2 * ENTRY_BYTES));
-        assert!(waits.join(ROW, 2, Some(1), NEVER, || true).is_ok());
-        assert!(waits.join(ROW, 3, Some(1), NEVER, || true).is_ok());
-        assert_eq!(waits.join(ROW, 4, Some(1), NEVER, || true), Err(Refusal::OutOfMemory));
+        assert!(waits.join(ROW, (2, false), Some(1), NEVER, || true).is_ok());
+        assert!(waits.join(ROW, (3, false), Some(1), NEVER, || true).is_ok());
+        assert_eq!(waits.join(ROW, (4, false), Some(1), NEVER, || true), Err(Refusal::OutOfMemory));
         waits.leave_all(2);
-        assert!(waits.join(ROW, 4, Some(1), NEVER, || true).is_ok());
+        assert!(waits.join(ROW, (4, false), Some(1), NEVER, || true).is_ok());
     }
 }
 
@@ -744,7 +779,7 @@ mod shuttle_tests {
             waits.await_shares();
             shares.load(Ordering::SeqCst) > 0
         };
-        let joined = waits.join(ROW, 2, Some(Holder::SHARERS.place), NEVER, is_shared);
+        let joined = waits.join(ROW, (2, false), Some(Holder::SHARERS.place), NEVER, is_shared);
         reader.join().expect("its assertions hold");
         let stage = waits.look(joined.expect("no cycle"), Waker::noop());
         assert_eq!(stage, WaitStage::Turn, "the row is free, and the waiter sleeps");

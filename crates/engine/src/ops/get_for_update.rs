@@ -213,9 +213,12 @@ fn try_lock<'t, C: ConcurrencyControl>(
         // SAFETY: not borrowed outside of single calls.
         let state = unsafe { &*txn.scheme.get() };
         // SAFETY: the operation has just found the record, in its epoch.
-        let (is_own, holder) =
-            unsafe { (C::holds(state, point.record), C::holder(txn.shared(), state, point.record)) };
-        if !is_own {
+        let (is_own, shares, holder) = unsafe {
+            let record = point.record;
+            (C::holds(state, record), C::shares(state, record), C::holder(txn.shared(), state, record))
+        };
+        // (Those in the queue wait for the only one that shares the row's lock.)
+        if !(is_own || shares && holder.is_none()) {
             return Ok(Tried::Busy(point.id, point.record, holder));
         }
     }

@@ -144,13 +144,17 @@ impl<'t, C: ConcurrencyControl> RowWait<'t, C> {
             now.is_some_and(|now| now.id == holder.id && !now.is_ending)
         };
         let by = holder.map(|holder| holder.place);
-        if self.ticket.is_none() && by.is_some() {
+        // (A partition has no record.)
+        // SAFETY: not borrowed outside of single calls; the record was found in this poll, within the epoch.
+        let shares = !record.is_null() && unsafe { C::shares(&*self.txn.scheme.get(), record) };
+        // (Also when those that share the lock have come after the wait began.)
+        if by.is_some() && (self.ticket.is_none() || holder.is_some_and(|holder| holder.is_shared())) {
             self.ask_to_queue(row, record)?;
         }
         let stage = match (self.ticket, by) {
             (Some(ticket), Some(by)) => waits.stay(ticket, by, is_held),
             (Some(_), None) => WaitStage::Turn,
-            (None, _) => match waits.join(row, place, by, self.deadline_ns, is_held) {
+            (None, _) => match waits.join(row, (place, shares), by, self.deadline_ns, is_held) {
                 Ok(ticket) => {
                     self.ticket = Some(ticket);
                     self.txn.waits.update(|n| n + 1);

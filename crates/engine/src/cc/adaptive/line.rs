@@ -62,6 +62,14 @@ pub(super) fn line_up<R: Rules, P: Policy>(
         _ => 0,
     };
     let lock = match wanted::<R, P>(record, intent, env, txn)? {
+        Held::Alone if txn.sleeps && env.shared.sleeps_beside(txn, record, true) => {
+            return Err(Refused::Abort(Abort::WriteConflict));
+        }
+        // (It reads without a lock.)
+        Held::Shared if txn.sleeps && env.shared.sleeps_beside(txn, record, false) => {
+            stop_waiting(steps, env, txn);
+            return Ok(Line::Passes);
+        }
         Held::Not => {
             stop_waiting(steps, env, txn);
             return Ok(Line::Passes);
@@ -210,7 +218,7 @@ pub(super) fn lock_alone<P: Policy>(
         Held::Not => false,
     };
     publish(env, txn, true); // it may be about to wait, and must not seem to go on between two looks
-    record_of(record).try_lock(tag, has_share)?;
+    env.shared.lock_alone(record, tag, has_share)?;
     publish(env, txn, false);
     txn.accesses.entries[at].held = Held::Alone;
     env.shared.group(record).take(env.worker.number);
@@ -261,10 +269,9 @@ fn holder<P: Policy>(lock: u64, env: Env<'_, Single<P>>, txn: &Txn) -> Option<Ot
 pub(super) fn may_sleep<P: Policy>(record: *const Record, env: Env<'_, Single<P>>, txn: &mut Txn) -> bool {
     give_back_shares(env, txn);
     publish(env, txn, true);
-    if !has_alone(txn) {
-        return true;
-    }
-    holder(record_of(record).lock(), env, txn).is_none_or(|holder| holder.is_younger)
+    txn.sleeps =
+        !has_alone(txn) || holder(record_of(record).lock(), env, txn).is_none_or(|holder| holder.is_younger);
+    txn.sleeps
 }
 
 fn has_alone(txn: &Txn) -> bool {

@@ -483,6 +483,10 @@ unsafe impl<P: Policy> ConcurrencyControl for Single<P> {
         unsafe { P::holds(txn, record) }
     }
 
+    unsafe fn shares(txn: &Txn, record: *const Record) -> bool {
+        P::find(txn, record).is_some_and(|entry| txn.accesses.entries[entry].held == Held::Shared)
+    }
+
     fn begin<S: Suspend>(
         env: Env<'_, Self>,
         txn: &mut Txn,

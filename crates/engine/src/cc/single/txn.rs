@@ -86,6 +86,8 @@ pub struct Txn {
     pub(in crate::cc) claims: Claims,
     /// It is in the graph of transactions that wait.
     pub(in crate::cc) is_in_graph: bool,
+    /// It has begun to sleep until it can have a lock, so that it may not take others meanwhile: see [`Shared::sleeps_beside`].
+    pub(in crate::cc) sleeps: bool,
     /// It looks how hot records are, where the scheme keeps that.
     pub(in crate::cc) heeds: bool,
     /// It has kept others from sharing a lock that it waits for.
@@ -124,6 +126,7 @@ impl Txn {
             age: 0,
             claims: Claims::default(),
             is_in_graph: false,
+            sleeps: false,
             heeds: false,
             keeps_out: false,
             obstacle: None,
@@ -232,6 +235,7 @@ impl Txn {
         self.is_full = false;
         self.has_looked = false;
         self.has_lost_own = false;
+        self.sleeps = false;
         self.undone.end();
         if !self.long_copies.is_empty() {
             let bytes = self.long_copies.iter().map(|copy| size_of_val(&**copy)).sum();
@@ -473,6 +477,41 @@ impl Shared {
         if others <= 1 && self.waits.are_shares_awaited() {
             self.waits.unshared(RecordId(self.number_of(record)));
         }
+    }
+
+    /// Takes the record's lock alone for `tag`, which has a share of it already or not. The lock word, if others have it.
+    #[inline(always)]
+    pub(in crate::cc) fn lock_alone(
+        &self,
+        record: *const Record,
+        tag: Tag,
+        has_share: bool,
+    ) -> Result<(), u64> {
+        record_of(record).try_lock(tag, has_share)?;
+        // The share is gone as if it had been given back: those that sleep until there is none find out who has the lock now.
+        if has_share && self.waits.are_shares_awaited() {
+            self.waits.unshared(RecordId(self.number_of(record)));
+        }
+        Ok(())
+    }
+
+    /// Looks, before the transaction takes a lock, alone or a share of it, whether it sleeps in another of its operations. Returns true if
+    /// it does so until others share a row's lock no more: one of these may come to wait for the new lock, which would close a circle
+    /// that nothing finds, as those that share a lock have no names. So it does not take the lock, and gives way.
+    #[cold]
+    pub(in crate::cc) fn sleeps_beside(&self, txn: &mut Txn, record: *const Record, alone: bool) -> bool {
+        let place = txn.member.place();
+        let row = RecordId(self.number_of(record));
+        // (If it takes the lock alone that it has slept for, its wait is over.)
+        let sleeps = self.waits.awaits_sharers(place, alone.then_some(row));
+        txn.sleeps = sleeps || self.waits.is_waiting(place);
+        sleeps
+    }
+
+    /// A transaction sleeps until others share the record's lock no more, so that one more is not to share it.
+    #[inline(always)]
+    pub(in crate::cc) fn leaves_to_sleepers(&self, record: *const Record) -> bool {
+        self.waits.are_shares_awaited() && self.waits.has_queue(RecordId(self.number_of(record)))
     }
 
     fn record(&self, id: RecordId) -> *const Record {
