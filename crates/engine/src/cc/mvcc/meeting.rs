@@ -53,6 +53,20 @@ impl<T: Tracker> Shared<T> {
         }
     }
 
+    /// When the transaction committed that this version is of, also if the version does not say so yet. `None`: it has not.
+    pub(super) fn committed_at(&self, version: &Version) -> Option<Timestamp> {
+        loop {
+            let stamp = version.stamp();
+            let Some(tag) = stamp.tag() else { return stamp.timestamp() };
+            match self.registry.outcome(tag) {
+                Outcome::Committed(at) => return Some(at),
+                Outcome::Active | Outcome::Committing | Outcome::Pending(_) => return None,
+                // It stamped its versions before it ended: the next look finds no mark.
+                Outcome::Ended => {}
+            }
+        }
+    }
+
     /// What `head` means for a write of `txn`.
     #[inline(always)]
     pub(super) fn may_write(&self, head: &Version, txn: &Txn<T>) -> Result<(), Abort> {

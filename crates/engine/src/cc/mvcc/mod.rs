@@ -743,7 +743,7 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
         txn: &mut Txn<T>,
         s: &mut S,
     ) -> Option<Result<u64, Abort>> {
-        txn.come_back();
+        txn.come_back(env.shared);
         let decided = T::decide(validation, env, txn, s)?;
         s.enter(Activity::Commit);
         if decided.is_ok() {

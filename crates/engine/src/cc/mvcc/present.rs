@@ -4,7 +4,7 @@
 //! is overwritten in the snapshot needs none; a row that the update has left as it is has been read, and is noted when the
 //! transaction comes back to its snapshot to be judged.
 
-use super::{Tracker, Txn, Write};
+use super::{Shared, Tracker, Txn, Write};
 use crate::record::{Timestamp, VersionKind};
 
 /// In place of a snapshot: it has not been left.
@@ -51,35 +51,33 @@ impl<T: Tracker> Txn<T> {
 
     /// Comes back to the snapshot, if that was left, in order to be judged.
     #[inline(always)]
-    pub(super) fn come_back(&mut self) {
+    pub(super) fn come_back(&mut self, shared: &Shared<T>) {
         if self.present.leave(&mut self.member.begin) {
-            self.note_left_rows();
+            self.note_left_rows(shared);
         }
     }
 
     /// Notes the values of rows that are locked and have not been changed. (Those that were locked by the closure are noted a second
     /// time.)
     #[cold]
-    fn note_left_rows(&mut self) {
+    fn note_left_rows(&mut self, shared: &Shared<T>) {
         for Write { slot, old, .. } in self.writes.iter().filter(|write| write.is_idle_lock()) {
             // SAFETY: behind the transaction's lock, which keeps others from overwriting it.
-            let committed = unsafe { &**old }.stamp().timestamp();
+            let committed = shared.committed_at(unsafe { &**old });
             debug_assert!(committed.is_some(), "a lock is put in front of a version that has committed");
             T::read_present(&mut self.reads, *slot, committed.unwrap_or_default());
         }
     }
 
     /// Notes the value of a row by a change in the present that is undone. Returns false if it is not of the present.
-    pub(super) fn note_in_present(&mut self, write: &Write) -> bool {
+    pub(super) fn note_in_present(&mut self, shared: &Shared<T>, write: &Write) -> bool {
         debug_assert!(!write.old.is_null());
         // SAFETY: behind the transaction's own version: the newest that has committed, or its own too.
         let old = unsafe { &*write.old };
-        match old.stamp().timestamp() {
-            Some(committed) if self.present.is_late && old.kind() == VersionKind::Value => {
-                T::read_present(&mut self.reads, write.slot, committed);
-                true
-            }
-            _ => false,
+        if !self.present.is_late || old.kind() != VersionKind::Value {
+            return false;
         }
+        let committed = shared.committed_at(old);
+        committed.inspect(|at| T::read_present(&mut self.reads, write.slot, *at)).is_some()
     }
 }

@@ -2,8 +2,9 @@
 //! at the chains that they leave.
 
 use super::*;
-use crate::cc::{Snapshot, Target, models};
+use crate::cc::{Serializable, Snapshot, Target, models};
 use crate::index::Key;
+use crate::suspend::Never;
 
 pub(super) type Bench = models::Bench<Snapshot>;
 pub(super) type Hand<'b> = models::Hand<'b, Snapshot>;
@@ -342,5 +343,38 @@ fn first_updater_wins() {
         let _held = hand.begin();
         hand.commit_change(1, Change::Delete);
         check(1, [Ok(Done), Ok(Absent), Ok(Done), Ok(Absent)], "on a tombstone");
+    }
+}
+
+/// Proves that a transaction that has come to the present sees what has committed, although its version does not say so yet: a lock in
+/// front of it, and a change that is undone, are notes of that value, and others that overwrite it later are met.
+#[test]
+fn commits_that_are_not_stamped_yet() {
+    for overwritten in [false, true] {
+        let bench = models::Bench::<Serializable>::new();
+        let (writer, looker) = (bench.hand(), bench.hand());
+        looker.commit_change(1, Change::Insert(b"0"));
+        let mut open = writer.begin();
+        assert_eq!(writer.change(&mut open, 1, Change::Put(b"1")), Ok(Written::Done));
+        let prepared = Serializable::prepare(&mut Default::default(), writer.env(), &mut open, &mut Never);
+        let at = Timestamp(prepared.expect("nothing else is open").expect("no conflict"));
+        bench.shared.registry.settle(open.member.place(), at);
+        let mut look = looker.begin();
+        Serializable::see_newest(&mut look);
+        if overwritten {
+            let savepoint = Serializable::savepoint(&look);
+            assert_eq!(looker.change(&mut look, 1, Change::Put(b"2")), Ok(Written::Done));
+            assert_eq!(Serializable::rollback_to(looker.env(), &mut look, savepoint, false), Ok(()));
+        } else {
+            assert_eq!(looker.change(&mut look, 1, Change::Lock), Ok(Written::Done));
+        }
+        assert_eq!(looker.change(&mut look, 2, Change::Insert(b"3")), Ok(Written::Done));
+        looker.commit(look);
+        for write in open.writes.drain(..) {
+            // SAFETY: the writer's own, and in its chain.
+            unsafe { &*write.new }.set_committed(at);
+        }
+        open.end(&bench.shared);
+        Serializable::drop_txn(&bench.shared, &mut open);
     }
 }

@@ -8,7 +8,7 @@
 
 use super::ending::take_off;
 use super::reclaim::retire_version;
-use super::{Env, Mvcc, Tracker, Txn, Write};
+use super::{Env, Mvcc, Shared, Tracker, Txn, Write};
 use crate::epoch::Local;
 use crate::memory::{Charge, Memory, OutOfMemory};
 use crate::record::{Slot, Stamp, Version, VersionKind};
@@ -76,7 +76,7 @@ pub(super) fn rollback_to<T: Tracker>(
             txn.undone.reserve()?;
         }
         let write = txn.writes.pop().expect("longer than `at`");
-        remember(txn, &write);
+        remember(env.shared, txn, &write);
         take_off(env, txn.member.tag, &write);
         // SAFETY: slots are never unmapped.
         let slot = unsafe { &*write.slot };
@@ -92,7 +92,7 @@ pub(super) fn rollback_to<T: Tracker>(
 }
 
 /// Notes what the transaction knows by a change that is going to be undone.
-fn remember<T: Tracker>(txn: &mut Txn<T>, write: &Write) {
+fn remember<T: Tracker>(shared: &Shared<T>, txn: &mut Txn<T>, write: &Write) {
     if T::IS_TIMED {
         // SAFETY: slots are never unmapped.
         T::head_of_read(unsafe { &*write.slot }, txn.begin());
@@ -100,7 +100,7 @@ fn remember<T: Tracker>(txn: &mut Txn<T>, write: &Write) {
     // SAFETY: behind the transaction's own version, in this epoch: the newest that has committed, or its own too.
     match unsafe { write.old.as_ref() } {
         Some(old) if old.stamp().tag() == Some(txn.tag()) => {}
-        Some(_) if txn.note_in_present(write) => {}
+        Some(_) if txn.note_in_present(shared, write) => {}
         Some(old) if old.kind() == VersionKind::Value => {
             T::read_undone(&mut txn.reads, write.slot, write.old);
         }
