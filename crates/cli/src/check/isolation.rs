@@ -342,7 +342,7 @@ mod tests {
             let lines: Vec<&str> = text.lines().collect();
             assert!(lines[0].starts_with("2 specs, 40 interleavings, 80 runs, "), "{text}");
             assert!(lines[1].starts_with("1,200 random scripts, "), "{text}");
-            assert!(lines[2].starts_with("16 histories of 8 workloads, 8,000 transactions, "), "{text}");
+            assert!(lines[2].starts_with("18 histories of 9 workloads, 9,000 transactions, "), "{text}");
             let (ending, models) = match scheme.isolation {
                 Isolation::Serializable => (" 0 anomalies", "strict serializable, snapshot isolation"),
                 Isolation::Serial => (" 0 anomalies", "strict serializable"),
@@ -429,7 +429,7 @@ mod tests {
         let (first, second) = (json(0), json(1000));
         assert_eq!(first["specs"], second["specs"]);
         assert_ne!(first["random"], second["random"]);
-        assert_eq!((&first["random"]["scripts"], &first["histories"]["histories"]), (&json!(50), &json!(8)));
+        assert_eq!((&first["random"]["scripts"], &first["histories"]["histories"]), (&json!(50), &json!(9)));
         assert_eq!((&first["holds"], &first["failures"]), (&json!(true), &json!([])));
         assert_eq!(first["models"], json!(["strict_serializable", "snapshot_isolation"]));
     }
