@@ -420,13 +420,13 @@ pub unsafe trait ConcurrencyControl: Sized + Send + Sync + 'static {
     /// The transaction at `place`, if it is still the one that was a row's holder, will tell `Waits` when it ends. A
     /// caller that is going to wait calls this, then looks at the row once more: the holder may have ended before.
     fn await_end(shared: &Self::Shared, place: u32);
-    /// The open transaction that has written or locked the record last, unless it is this one; [`Holder::SHARERS`] if others share
+    /// The open transaction that has written or locked the record last, unless it is this one; `Holder::SHARERS` if others share
     /// its lock.
     ///
     /// # Safety
     /// As `access`.
     unsafe fn holder(shared: &Self::Shared, txn: &Self::Txn, record: *const Record) -> Option<Holder>;
-    /// Whether that transaction, which is not [`Holder::SHARERS`], is still open.
+    /// Whether that transaction, which is not `Holder::SHARERS`, is still open.
     fn is_open(shared: &Self::Shared, holder: Holder) -> bool;
     /// The transaction has written or locked the record.
     ///
