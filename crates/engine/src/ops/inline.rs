@@ -29,7 +29,7 @@ trait Steps {
     /// to commit.
     fn step<S: Suspend>(&mut self, s: &mut S) -> bool;
 
-    /// What it waits for, having been stepped, is an open transaction that is not committing.
+    /// Returns true if the last step has met an open transaction that is not committing.
     fn is_held(&self) -> bool;
 }
 
@@ -105,9 +105,15 @@ impl<C: ConcurrencyControl, O: Steps> UnderPolicy for ToItsEnd<'_, C, O> {
 
     #[inline(always)]
     fn call<S: Suspend>(mut self, s: &mut S) -> bool {
-        if self.0.step(s) {
-            return true;
-        }
+        self.0.step(s) || self.go_on(s)
+    }
+}
+
+impl<C: ConcurrencyControl, O: Steps> ToItsEnd<'_, C, O> {
+    /// The first step has met another transaction's commit.
+    #[cold]
+    #[inline(never)]
+    fn go_on<S: Suspend>(mut self, s: &mut S) -> bool {
         let mut wait = BoundedWait::default();
         while self.1.wait_in_place(&mut wait, || self.0.is_held()) {
             if self.0.step(s) {

@@ -106,6 +106,8 @@ impl<O> LatePlaces<O> {
     }
 
     /// Cancels all.
+    #[cold]
+    #[inline(never)]
     pub(crate) fn clear(&self) {
         self.0.take();
     }

@@ -27,6 +27,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
     }
 
     /// Takes back what operations have taken and leaked. None of them is left.
+    #[inline(always)]
     pub(crate) fn reclaim_leaked(&self) {
         self.runs.reclaim();
         self.upkeeps.reclaim();

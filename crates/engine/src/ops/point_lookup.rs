@@ -132,7 +132,7 @@ impl<'t, C: ConcurrencyControl> PointLookup<'t, C> {
                 if txn.run_point(&mut point) {
                     return Poll::Ready(end(txn, &point));
                 }
-                self.place = txn.post_waiting(Op::Point(point))?;
+                self.post_waiting(&point)?;
                 return txn.pend(context);
             };
             self.place = posted.place;
@@ -145,6 +145,14 @@ impl<'t, C: ConcurrencyControl> PointLookup<'t, C> {
         let result = end(txn, txn.point(self.place));
         txn.release(self.place);
         Poll::Ready(result)
+    }
+
+    /// Has the worker step an operation that was run in place and has to wait.
+    #[cold]
+    #[inline(never)]
+    fn post_waiting(&mut self, point: &Point<C>) -> Result<(), Fault> {
+        self.place = self.txn.post_waiting(Op::Point(*point))?;
+        Ok(())
     }
 
     /// A finished operation on a row that is known without a descent: one that was read lately, or where the key that was

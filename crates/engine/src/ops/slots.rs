@@ -104,8 +104,8 @@ impl<C: ConcurrencyControl> TxnState<C> {
         self.todo.set(self.todo.get() & !LATE | is_left);
     }
 
-    /// What has been posted waits for another transaction. In sequential execution the worker has little else to do, and the other one may
-    /// be on a thread that needs the core: so the worker gives it away between two looks.
+    /// Called when a posted operation waits for another transaction. In sequential execution the worker has little else to do, and the
+    /// other transaction's thread may need the core: so the worker gives its core away between two looks.
     #[cold]
     pub(crate) fn give_core_away(&self) {
         if self.execution.get() != Execution::Interleaved && self.todo.get() & YIELDS == 0 {
@@ -209,7 +209,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
         self.fill_any(Op::Hold, false)
     }
 
-    /// One more operation can be in a slot, and does not have to run where it is polled.
+    /// Returns true if one more operation can be posted to a slot.
     pub(crate) fn has_free_slot(&self) -> bool {
         self.used.get() & SLOTS_MASK != SLOTS_MASK
     }
@@ -488,6 +488,7 @@ impl<C: ConcurrencyControl> Operations for TxnState<C> {
         self.slot_waker.set(slot_waker);
     }
 
+    #[inline]
     fn ended(&self) {
         self.leave_turn();
         self.forget_wakers();
