@@ -181,6 +181,16 @@ impl<C: ConcurrencyControl> Hand<'_, C> {
         result.inspect(|at| C::finish(self.env(), txn, *at)).is_ok()
     }
 
+    /// Commits if all its changes were made, and gives up otherwise. Returns true if it has committed.
+    #[cfg(braid_shuttle)]
+    pub(super) fn commit_if(&self, is_made: bool, txn: C::Txn) -> bool {
+        if is_made {
+            return self.try_commit(txn, shuttle::thread::yield_now);
+        }
+        self.abort(txn);
+        false
+    }
+
     pub(super) fn abort(&self, mut txn: C::Txn) {
         C::abort(self.env(), &mut txn);
         C::drop_txn(&self.bench.shared, &mut txn);

@@ -126,9 +126,9 @@ impl<V: Validation> Policy for Optimistic<V> {
             let row = record_of(record);
             row.content() == Content::Gone || holder_of_lock(row.lock()).is_some_and(|holder| holder != tag)
         };
-        if let Some((record, write)) = txn.accesses.last_writes().find(|(record, _)| is_refused(*record)) {
-            // (What is gone is waited for by nobody: the key is looked for again.)
-            txn.obstacle = Some(write.target).filter(|_| record_of(record).content() != Content::Gone);
+        let refused = txn.accesses.last_writes().find(|(record, _)| is_refused(*record));
+        if let Some((record, target)) = refused.map(|(record, write)| (record, write.target)) {
+            txn.note_obstacle(record, target);
             return Some(Err(Abort::WriteConflict));
         }
         let validated = V::validate(env, txn);

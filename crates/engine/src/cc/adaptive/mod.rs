@@ -143,8 +143,7 @@ impl<R: Rules> Policy for Heeding<R> {
             return None;
         }
         if let Some((record, target)) = refused(txn) {
-            // (What is gone is waited for by nobody: the key is looked for again.)
-            txn.obstacle = Some(target).filter(|_| record_of(record).content() != Content::Gone);
+            txn.note_obstacle(record, target);
             env.shared.heat().raise(env.shared.group(record), Wants::Write);
             return Some(Err(Abort::WriteConflict));
         }

@@ -85,11 +85,7 @@ fn written_twice<C: ConcurrencyControl>() {
             let mut txn = hand.begin();
             let written =
                 [b"1", b"2"].iter().all(|value| hand.change(&mut txn, 1, Change::Put(*value)).is_ok());
-            if written {
-                hand.try_commit(txn, thread::yield_now);
-            } else {
-                hand.abort(txn);
-            }
+            hand.commit_if(written, txn);
         }
     });
     let hand: Hand<'_, C> = bench.hand();

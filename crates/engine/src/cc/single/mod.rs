@@ -248,8 +248,8 @@ pub trait Policy: Sized + Send + Sync + 'static {
         if txn.has_ranges() { txn.look_at_ranges(shared, Self::comes_later) } else { Ok(true) }
     }
 
-    /// Whether the ranges that the transaction has gone through are as they were found before `decide` was called. If not, they are looked
-    /// at again, and it is called again.
+    /// Returns true if the ranges that the transaction has gone through have not changed since `look_at_ranges`. If they have, the caller
+    /// looks at them again, and calls `decide` again.
     fn ranges_hold(shared: &Shared, txn: &mut Txn) -> bool {
         txn.ranges_hold(shared, Self::comes_later)
     }

@@ -27,13 +27,7 @@ fn coming_and_going<C: ConcurrencyControl>() {
                 let mut txn = hand.begin();
                 let is_made = hand.change(&mut txn, 5, change) == Ok(Written::Done)
                     && hand.change(&mut txn, 1, Change::Put(says)) == Ok(Written::Done);
-                match is_made {
-                    true => hand.try_commit(txn, thread::yield_now),
-                    false => {
-                        hand.abort(txn);
-                        false
-                    }
-                }
+                hand.commit_if(is_made, txn)
             };
             _ = both(Change::Insert(b"1"), b"1") && both(Change::Delete, b"0");
         }
@@ -69,13 +63,7 @@ fn first_values<C: ConcurrencyControl>() {
             let mut txn = hand.begin();
             let found = read(&hand, &mut txn, 5, Intent::Read);
             let is_made = found.is_ok() && hand.change(&mut txn, 5, Change::Put(b"1")) == Ok(Written::Done);
-            match is_made {
-                true => hand.try_commit(txn, thread::yield_now) && found == Ok(None),
-                false => {
-                    hand.abort(txn);
-                    false
-                }
-            }
+            hand.commit_if(is_made, txn) && found == Ok(None)
         }
     };
     let threads = [writer(), writer()].map(thread::spawn);
@@ -118,7 +106,7 @@ fn planted_ranges_by_content() {
     notices_with_few_switches(coming_and_going::<Single<Careless<Optimistic<ByNewest>, RANGES_BY_CONTENT>>>);
 }
 
-/// The same, where transactions commit as of earlier than others.
+/// Proves the same of a scheme whose transactions may commit as of an earlier time than others.
 #[test]
 #[should_panic(expected = "a key was there and was not")]
 fn planted_ranges_by_content_with_times() {

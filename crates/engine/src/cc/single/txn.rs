@@ -86,13 +86,13 @@ pub struct Txn {
     pub(in crate::cc) claims: Claims,
     /// It is in the graph of transactions that wait.
     pub(in crate::cc) is_in_graph: bool,
-    /// It has begun to sleep until it can have a lock, so that it may not take others meanwhile: see [`Shared::sleeps_beside`].
+    /// An operation of the transaction may be asleep in the queue of a row: see [`Shared::sleeps_beside`].
     pub(in crate::cc) sleeps: bool,
     /// It looks how hot records are, where the scheme keeps that.
     pub(in crate::cc) heeds: bool,
     /// It has kept others from sharing a lock that it waits for.
     pub(in crate::cc) keeps_out: bool,
-    /// Where its decision has met another one's lock: see [`ConcurrencyControl::obstacle`](crate::cc::ConcurrencyControl::obstacle).
+    /// The row that another transaction had locked when this one was to be decided: see [`ConcurrencyControl::obstacle`](crate::cc::ConcurrencyControl::obstacle).
     pub(in crate::cc) obstacle: Option<Target>,
     /// It has read more than there was memory to note.
     pub(super) is_full: bool,
@@ -276,6 +276,13 @@ impl Txn {
         }
     }
 
+    /// Notes that another transaction has locked this record, for `ConcurrencyControl::obstacle`. A record that is gone is no obstacle: the
+    /// key is looked for again.
+    #[cold]
+    pub(in crate::cc) fn note_obstacle(&mut self, record: *const Record, target: Target) {
+        self.obstacle = Some(target).filter(|_| record_of(record).content() != Content::Gone);
+    }
+
     /// Shares of the record's lock that are the transaction's: one or none.
     pub(in crate::cc) fn shares(&self, record: *const Record) -> u64 {
         let entry = self.accesses.find(record);
@@ -308,15 +315,15 @@ impl Txn {
         self.has_latched = true;
     }
 
-    /// Whether the transaction has noted what it has read of ranges and absent keys, or could not.
+    /// Returns true if the transaction has read ranges or absent keys.
     #[inline(always)]
     pub(super) fn has_ranges(&self) -> bool {
         !self.ranges.is_empty() || self.is_full
     }
 
-    /// Whether there are the same keys now in the ranges that the transaction has gone through, but for its own. The keys in each range
-    /// are looked at when their turn comes: `ranges_hold` says whether they have all been so at one moment, which is any one
-    /// between the two calls. (`comes_later`: see `Policy`.)
+    /// Returns true if the ranges that the transaction has gone through have the same keys now, apart from its own. The ranges are looked
+    /// at one after the other. If `ranges_hold` returns true later, all of them have had these keys at every moment between the two calls.
+    /// (`comes_later`: see `Policy`.)
     pub(super) fn look_at_ranges(
         &mut self,
         shared: &Shared,
@@ -357,7 +364,7 @@ impl Txn {
         self.has_looked = false;
     }
 
-    /// Whether nothing has come into the ranges, or gone, since `look_at_ranges` was called.
+    /// Returns true if no key has come into the ranges or left them since `look_at_ranges` was called.
     pub(super) fn ranges_hold(&mut self, shared: &Shared, comes_later: ComesLater) -> bool {
         debug_assert!(self.has_looked);
         let Txn { accesses, ranges, unsettled, .. } = self;
@@ -404,7 +411,7 @@ impl Known<'_> {
         if record_of(record).content() == Content::Gone {
             return Ok(true);
         }
-        // (It is not latched yet, so another transaction that writes it may commit before this one.)
+        // (The record is not latched yet, so another transaction may give it a value before this one commits.)
         let is_own = entry.is_some() && gives_first_value(self.accesses, record);
         if !is_own && !(self.comes_later)(self.shared, self.age, record) {
             return Ok(false);
@@ -488,27 +495,27 @@ impl Shared {
         has_share: bool,
     ) -> Result<(), u64> {
         record_of(record).try_lock(tag, has_share)?;
-        // The share is gone as if it had been given back: those that sleep until there is none find out who has the lock now.
+        // The share is gone. Transactions that sleep until the record is shared no more have to learn who has the lock now.
         if has_share && self.waits.are_shares_awaited() {
             self.waits.unshared(RecordId(self.number_of(record)));
         }
         Ok(())
     }
 
-    /// Looks, before the transaction takes a lock, alone or a share of it, whether it sleeps in another of its operations. Returns true if
-    /// it does so until others share a row's lock no more: one of these may come to wait for the new lock, which would close a circle
-    /// that nothing finds, as those that share a lock have no names. So it does not take the lock, and gives way.
+    /// Called before the transaction takes a lock, `alone` or as one of several. Returns true if another of its operations sleeps until
+    /// a shared row is free: then the transaction must fail instead. One of the transactions that share that row may come to wait for the
+    /// new lock. That would close a circle of waits, and no search finds it, because the queue does not know who shares the row.
     #[cold]
     pub(in crate::cc) fn sleeps_beside(&self, txn: &mut Txn, record: *const Record, alone: bool) -> bool {
         let place = txn.member.place();
         let row = RecordId(self.number_of(record));
-        // (If it takes the lock alone that it has slept for, its wait is over.)
+        // (If it takes the lock that it has slept for, that wait is over.)
         let sleeps = self.waits.awaits_sharers(place, alone.then_some(row));
         txn.sleeps = sleeps || self.waits.is_waiting(place);
         sleeps
     }
 
-    /// A transaction sleeps until others share the record's lock no more, so that one more is not to share it.
+    /// Returns true if a transaction sleeps until the record is shared no more. (One that would share it waits behind the sleeper.)
     #[inline(always)]
     pub(in crate::cc) fn leaves_to_sleepers(&self, record: *const Record) -> bool {
         self.waits.are_shares_awaited() && self.waits.has_queue(RecordId(self.number_of(record)))
