@@ -109,7 +109,7 @@ fn readers_of_changes_know_what_the_log_tells_of() {
     }
 }
 
-/// Of 32 indexes and projections those count that are there.
+/// Proves that the limit of 32 counts the indexes and projections that are there.
 #[test]
 fn indexes_that_have_gone_do_not_count() {
     let db = Database::in_memory(Options { workers: 0, ..Options::default() }).unwrap();

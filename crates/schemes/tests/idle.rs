@@ -53,7 +53,7 @@ macro_rules! tests {
 }
 braiddb::schemes!(tests);
 
-/// What the idle transaction has done.
+/// An operation of the idle transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Did {
     Read,
@@ -69,7 +69,7 @@ enum Did {
 const DID: [Did; 8] =
     [Did::Read, Did::Missed, Did::Scanned, Did::Put, Did::Inserted, Did::Deleted, Did::Locked, Did::Added];
 
-/// What another one wants.
+/// An operation of a transaction that comes later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wants {
     Get,
@@ -193,7 +193,7 @@ fn run<C: ConcurrencyControl>(db: &Database<C>, rows: Rows, by: By, cell: Cell) 
 const RETRIES_MAX: u64 = 20;
 const ROUNDS_MAX: u64 = 60_000;
 
-/// What one that met an idle transaction was answered is right; else what is wrong.
+/// Runs a transaction beside an idle one. The error says what is wrong with its answer.
 fn judge<C: ConcurrencyControl>(
     db: &Database<C>,
     rows: Rows,
@@ -277,8 +277,8 @@ fn waits_end_with_the_holder<C: ConcurrencyControl>() {
     }
 }
 
-/// Proves that one that waits for a reader is woken when that one ends, also if it has written the row meanwhile: its share of the lock
-/// has become the whole lock.
+/// Proves that a transaction that waits for a reader is woken when the reader ends, even if the reader has written the row meanwhile, so
+/// that its share of the lock became the whole lock.
 fn waits_end_with_a_reader_that_has_written<C: ConcurrencyControl>() {
     let (db, rows) = database::<C>(60_000);
     let dids = [Did::Read, Did::Scanned];
@@ -289,7 +289,7 @@ fn waits_end_with_a_reader_that_has_written<C: ConcurrencyControl>() {
         let (cell, began) = (Cell { did, wants, base: 0, holds: false }, Instant::now());
         let waits = db.run(async move |tx| want(tx, rows, cell).await);
         std::thread::sleep(Duration::from_millis(30));
-        // (It fails where the other one did not have to wait.)
+        // (This fails under schemes where the other transaction did not have to wait.)
         match reader.put(rows, ROW, 4) {
             Ok(()) => drop(reader.commit()),
             Err(_) => drop(reader),

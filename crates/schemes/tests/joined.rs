@@ -36,7 +36,7 @@ macro_rules! tests {
 }
 braiddb::schemes!(tests);
 
-/// How a transaction reads several rows at once.
+/// A way to read several rows at once.
 #[derive(Clone, Copy, Debug)]
 enum How {
     Joined(u64),

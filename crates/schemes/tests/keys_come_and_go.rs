@@ -27,7 +27,7 @@ macro_rules! tests {
 }
 braiddb::schemes!(tests);
 
-/// How long each test looks.
+/// The duration of each test.
 const LOOKED_FOR: Duration = Duration::from_millis(1000);
 
 fn database<C: ConcurrencyControl>() -> Database<C> {

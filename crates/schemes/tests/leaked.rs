@@ -26,7 +26,7 @@ struct Tables {
     /// With a secondary index.
     indexed: Table<u64, u64>,
     by_value: Index<u64, u64, u64>,
-    /// How many transactions have counted here.
+    /// Rows in which transactions count themselves.
     counts: Table<u64, u64>,
 }
 

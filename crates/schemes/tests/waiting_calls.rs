@@ -229,7 +229,7 @@ fn other_threads_are_waited_for<C: ConcurrencyControl>() {
     });
 }
 
-/// What another call holds while it waits is not waited for either.
+/// Proves that a call does not wait for a lock that another call holds while that one waits for open transactions.
 fn calls_that_are_waited_for<C: ConcurrencyControl>() {
     let w = World::<C>::new();
     thread::scope(|scope| {

@@ -34,13 +34,13 @@ impl Attempts {
         &self.ledger
     }
 
-    /// Where what is looked at when the attempt commits is noted.
+    /// The rows that the attempt looks at when it commits.
     pub(crate) fn looked(&self) -> &Looked {
         &self.looked
     }
 
-    /// What the attempt has looked at in order to commit: reads, where it reads what is committed. (Where it reads a snapshot, these
-    /// are of the present, which a history does not tell from it.)
+    /// Takes the rows that the attempt has looked at when it committed, as reads. Under schemes with snapshots there are none: these reads
+    /// are of the present, and a history cannot tell them from reads of the snapshot.
     fn take_looked(&self, outcome: Outcome) -> impl Iterator<Item = Operation> {
         let looked = std::mem::take(&mut *self.looked.lock().unwrap_or_else(PoisonError::into_inner));
         let counts = outcome == Outcome::Committed && !self.ledger.isolation().reads_snapshots();

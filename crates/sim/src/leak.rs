@@ -19,7 +19,7 @@ pub(crate) async fn leak<F: Future>(operation: F) {
     std::mem::forget(operation);
 }
 
-/// What one transaction leaks, as a seed says.
+/// The leaks of one transaction, drawn from a seed.
 #[derive(Debug)]
 pub(crate) struct Leaks(RefCell<Random>);
 
@@ -28,13 +28,13 @@ const TRANSACTIONS: u64 = 15;
 const OPERATIONS: u64 = 40;
 
 impl Leaks {
-    /// Of the transaction with this seed; none of most.
+    /// The leaks of the transaction with this seed. Most transactions have none.
     pub(crate) fn seeded(seed: u64) -> Option<Leaks> {
         let mut random = Random::new(seed ^ 0x1eac);
         random.chance(TRANSACTIONS).then(|| Leaks(RefCell::new(random)))
     }
 
-    /// Of a transaction that does leak.
+    /// The leaks of a transaction that does leak.
     pub(crate) fn always(seed: u64) -> Leaks {
         Leaks(RefCell::new(Random::new(seed)))
     }
@@ -62,7 +62,7 @@ impl Leaks {
     }
 }
 
-/// Leaks what takes rows: a lock, a write. Its first poll may have made it.
+/// Leaks an operation that takes a row: a lock or a write. Its first poll may have completed it.
 pub(crate) async fn leak_change<C: ConcurrencyControl>(
     tx: &Txn<C>,
     table: Table<u64, u64>,

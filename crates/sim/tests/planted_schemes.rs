@@ -144,8 +144,8 @@ fn successor_unlinked() {
     );
 }
 
-/// As `reader_among_many_versions`, of a reader that has found nothing under a key, which then comes, and goes if it `goes`. Whether
-/// the reader commits.
+/// Runs a reader that finds nothing under a key, as `reader_among_many_versions` does with a value. The key comes then, and goes if it
+/// `goes`. Returns true if the reader commits.
 fn reader_of_a_gap<C: ConcurrencyControl>(goes: bool) -> bool {
     let (db, t) = table::<C>();
     let mut worker: Worker<C, OnMiss> = db.worker();
@@ -218,7 +218,7 @@ fn departed_forgotten() {
     assert!(gap_in_a_circle::<Planted<{ planted::DEPARTED_FORGOTTEN }>>(), "the error is not found");
 }
 
-/// What a snapshot that was opened just after a row was written reads there, when the row was written many times since.
+/// Returns the value that a snapshot reads which was opened just after a row was written, when the row has been written many times since.
 fn read_after_many_versions<C: ConcurrencyControl>() -> Option<u64> {
     let (db, t) = table::<C>();
     let mut worker: Worker<C, OnMiss> = db.worker();

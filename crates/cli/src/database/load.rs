@@ -1,7 +1,7 @@
 //! `braid load`: rows as text, into a database.
 //!
-//! A load that fails takes away what it has made: its tables and indexes, or all of a new database. Rows of tables that were there
-//! before stay as far as they were loaded.
+//! A load that fails takes away what it has made: its tables and indexes, or all of a new database. In a table that was there
+//! before, the rows stay that were loaded before the failure.
 
 mod cells;
 mod input;

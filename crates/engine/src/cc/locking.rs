@@ -49,7 +49,7 @@ pub trait OnConflict: Sized + Send + Sync + 'static {
         let _ = (env, txn);
     }
 
-    /// One that wants to share a lock leaves it to those that sleep until others share it no more.
+    /// True if a transaction that would share a lock waits behind those that sleep until it is shared no more.
     const LINES_UP: bool = false;
 }
 

@@ -271,7 +271,7 @@ impl Holder {
     }
 }
 
-/// What a caller would wait for.
+/// The open transactions that a caller would have to wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InTheWay {
     /// Nothing: it can go on.
@@ -375,7 +375,7 @@ pub unsafe trait ConcurrencyControl: Sized + Send + Sync + 'static {
     fn open(records: Arc<Slab>, memory: Arc<Memory>, partitions: u32) -> Self::Shared;
     /// What a transaction that began now would have for its snapshot's timestamp.
     fn now(shared: &Self::Shared) -> u64;
-    /// What a caller has to wait for that goes on when no transaction that is open or begins later has a lesser snapshot than `at`.
+    /// Says which open transactions have a snapshot older than `at`. (If none has, none that begins later will.)
     fn in_the_way(shared: &Self::Shared, at: u64) -> InTheWay;
     /// Lets time go on. Transactions with a snapshot that is no less than what this returns have begun after the call
     /// did, and have seen what was done before it.
@@ -426,17 +426,17 @@ pub unsafe trait ConcurrencyControl: Sized + Send + Sync + 'static {
     /// # Safety
     /// As `access`.
     unsafe fn holder(shared: &Self::Shared, txn: &Self::Txn, record: *const Record) -> Option<Holder>;
-    /// Whether that transaction, which is not `Holder::SHARERS`, is still open.
+    /// Returns true while the transaction that `holder` names is open. `holder` is not `Holder::SHARERS`.
     fn is_open(shared: &Self::Shared, holder: Holder) -> bool;
     /// The transaction has written or locked the record.
     ///
     /// # Safety
     /// As `access`.
     unsafe fn holds(txn: &Self::Txn, record: *const Record) -> bool;
-    /// The transaction shares the record's lock.
+    /// Returns true if the transaction has a share of the record's lock.
     ///
     /// # Safety
-    /// As `access`.
+    /// The record is one that `access` may be called with.
     unsafe fn shares(txn: &Self::Txn, record: *const Record) -> bool {
         let _ = (txn, record);
         false
@@ -659,8 +659,8 @@ pub unsafe trait ConcurrencyControl: Sized + Send + Sync + 'static {
         txn: &mut Self::Txn,
         s: &mut S,
     ) -> Option<Result<u64, Abort>>;
-    /// Where the decision that has been refused last, or still waits, has met a row that another open transaction has locked or written. The
-    /// key's bytes are valid until the transaction does anything else.
+    /// The row of another open transaction that this one has met in its last call of `prepare`, if that was refused or is suspended for
+    /// it. The key's bytes are valid until the transaction does anything else.
     fn obstacle(txn: &Self::Txn) -> Option<Target> {
         let _ = txn;
         None

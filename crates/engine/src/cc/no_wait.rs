@@ -14,7 +14,7 @@ pub type NoWait = Single<Locking<GiveWay>>;
 pub struct GiveWay;
 
 impl OnConflict for GiveWay {
-    // (It has nothing to tell them by in the lock's word, as those have that wait where they are.)
+    // (Under the other schemes a waiting writer marks the lock's word. Here writers wait only in the queue.)
     const LINES_UP: bool = true;
 
     #[inline(always)]

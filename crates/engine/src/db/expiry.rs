@@ -28,7 +28,7 @@ const MOMENT_BYTES: usize = size_of::<u64>();
 /// When a row expires, in nanoseconds since 1970 (UTC).
 type ExpiresNs<K, V> = dyn for<'v> Fn(&K, <V as Value>::View<'v>) -> Option<u64> + Send + Sync;
 
-/// What is done with each row that is deleted, where that is nothing.
+/// A function that does nothing with the rows that are deleted.
 pub(super) type Alone<K, V, C> =
     for<'t, 'k> fn(&'t Txn<C>, &'k K, <V as Value>::View<'t>) -> Ready<Result<()>>;
 

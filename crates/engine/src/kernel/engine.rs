@@ -307,7 +307,7 @@ impl<C: ConcurrencyControl> Engine<C> {
         self.table(number).map(TableInner::name).unwrap_or_default()
     }
 
-    /// What the table that this index maps the keys of is called by now; or the secondary index whose entries it maps.
+    /// The present name of the table or secondary index whose keys this index maps.
     #[cold]
     pub(crate) fn name_of_index(&self, index: *const TableIndex) -> String {
         let is_it = |table: &TableInner| std::ptr::eq(&raw const table.index, index);

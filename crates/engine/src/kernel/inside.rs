@@ -17,7 +17,7 @@ impl Inside {
         Inside(ENGINE.with(|inside| inside.replace(engine)))
     }
 
-    /// Whether the calling thread works for a worker of this engine.
+    /// Returns true if the calling thread works for a worker of this engine.
     pub(crate) fn is_here(engine: u64) -> bool {
         ENGINE.with(Cell::get) == engine
     }

@@ -33,8 +33,8 @@ impl<C: ConcurrencyControl> Engine<C> {
         }
     }
 
-    /// What another call holds that perhaps waits until open transactions have ended: `free`, if nobody holds it; else what `lock` waits for,
-    /// if the calling thread may.
+    /// Takes a lock whose holder may be waiting until open transactions have ended: `free` is the lock if it was free; otherwise `lock`
+    /// waits for it, if the calling thread may wait.
     pub(crate) fn lock_or_refuse<G>(&self, free: Option<G>, lock: impl FnOnce() -> G) -> Result<G> {
         match free {
             Some(guard) => Ok(guard),

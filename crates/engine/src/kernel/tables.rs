@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Addresses of tables are handed out, so they stay where they are until all goes.
 #[derive(Default)]
 pub(crate) struct Tables {
-    /// Those that were not dropped.
+    /// The tables that were not dropped, by their numbers.
     there: BTreeMap<u32, Fixed<TableInner>>,
     /// Their names. (While a log is replayed two tables may have one name.)
     names: BTreeSet<(String, u32)>,
@@ -25,7 +25,7 @@ pub(crate) struct Tables {
 }
 
 impl Tables {
-    /// Those that there are, in the order of their numbers.
+    /// The tables that were not dropped, in the order of their numbers.
     pub(crate) fn there(&self) -> impl Iterator<Item = &TableInner> {
         self.there.values().map(|table| &**table)
     }

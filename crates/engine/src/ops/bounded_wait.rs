@@ -74,7 +74,7 @@ impl BoundedWait {
         }
     }
 
-    /// How often it has waited.
+    /// The number of waits so far.
     pub(crate) fn waits(&self) -> u32 {
         self.waits
     }

@@ -11,8 +11,8 @@ use crate::record::{Record, VALUE_BYTES_MAX};
 use crate::suspend::PrefetchOnly;
 use crate::table::Fault;
 
-/// Whether an operation of `txn` that has come to this record, or waits for a partition (null), waits for an open transaction that is not
-/// committing.
+/// Returns true if an operation of `txn` that has come to this record, or that waits for a partition (null), waits for an open
+/// transaction that is not committing.
 ///
 /// # Safety
 /// The index named the record in this operation, inside its epoch.
@@ -169,7 +169,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
         self.refuse_read(refused, index, &point.key, point.record)
     }
 
-    /// The same, of a read of the record that this index names under this key.
+    /// Fails the transaction because its read of the record that this index names under this key was refused.
     #[cold]
     #[inline(never)]
     pub(crate) fn refuse_read(
@@ -226,7 +226,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
         self.blocker.set(holder.map(|holder| Blocker { what, row, holder }));
     }
 
-    /// What was in the way of a commit that has been refused, if it was a row of another open transaction: the same.
+    /// Notes the row of another open transaction that was in the way of a commit, if the scheme names one.
     #[cold]
     #[inline(never)]
     pub(crate) fn note_obstacle(&self) {
@@ -236,7 +236,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
         }
     }
 
-    /// Whether the commit waits for an open transaction that is not committing.
+    /// Returns true if the commit waits for an open transaction that is not committing.
     #[cold]
     pub(crate) fn meets_holder(&self) -> bool {
         // SAFETY: not borrowed outside of single calls.
@@ -247,7 +247,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
         })
     }
 
-    /// Whether the transaction that was in the way of the last attempt is still open, or the row is still shared by any.
+    /// Returns true if the transaction that was in the way of the last attempt is still open, or the row is still shared.
     pub(crate) fn is_blocked(&self) -> bool {
         let Some(Blocker { what, row, holder }) = self.blocker.get() else { return false };
         if !holder.is_shared() {

@@ -408,7 +408,7 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Rows<'t, K, V, C> {
         None
     }
 
-    /// What becomes of the scan when the row that was taken last is refused.
+    /// Fails the scan because the row that was taken last was refused.
     #[cold]
     pub(crate) fn refuse_last(&mut self, refused: Refused) -> Error {
         let (txn, at) = (self.txn, self.at - 1);
@@ -513,7 +513,7 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Rows<'t, K, V, C> {
     }
 }
 
-/// What becomes of a scan of which this row is refused: another transaction may be in the way there.
+/// Fails a scan because this row was refused, and notes the transaction that is in the way there, if there is one.
 #[cold]
 #[inline(never)]
 fn refuse_row<C: ConcurrencyControl>(

@@ -178,8 +178,8 @@ impl<C: ConcurrencyControl> ScanBatch<C> {
         (unsafe { &raw const (*self.table).index }, key, record)
     }
 
-    /// The same of a row to which the access has begun and has not ended: it waits for another transaction. Where rows are entries of an
-    /// index, by the key of the entry, with the record of the row that it names.
+    /// The index, key and record, as `name` returns them, of a row whose access has begun and waits for another transaction. If rows are
+    /// entries of an index, the key is the entry's, and the record is that of the row which the entry names.
     #[cold]
     pub(crate) fn awaited(&self) -> Option<(*const TableIndex, Key, *const Record)> {
         match self.stage {
@@ -194,7 +194,7 @@ impl<C: ConcurrencyControl> ScanBatch<C> {
         Some(self.awaited().map_or(std::ptr::null(), |(_, _, record)| record))
     }
 
-    /// The same of the row that entry `at` names.
+    /// The index and key of entry `at`, with the record of the row that it names.
     #[cold]
     pub(crate) fn name_followed(&self, at: usize) -> (*const TableIndex, Key, *const Record) {
         let (index, key, _) = self.name(at);

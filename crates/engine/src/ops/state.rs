@@ -50,9 +50,9 @@ pub(crate) const WAKE: u32 = 1 << 19;
 pub(crate) const BEGIN: u32 = 1 << 20;
 /// One of the `late` places has steps left.
 pub(crate) const LATE: u32 = 1 << 21;
-/// What is left waits for another transaction, and the worker has nothing to do beside it as a rule: it gives its core away.
+/// The operations that are left wait for another transaction, and the worker gives its core away between two looks at them.
 pub(crate) const YIELDS: u32 = 1 << 22;
-/// Of `used`: one of the `late` places is taken.
+/// A bit of `used`: one of the `late` places is taken.
 pub(crate) const LATE_TAKEN: u32 = 1 << 30;
 /// Of `used`: operations that are in no place have found what is being handed out one by one.
 pub(crate) const HANDS_OUT: u32 = 1 << 31;

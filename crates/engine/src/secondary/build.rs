@@ -37,7 +37,7 @@ pub(crate) struct Declared {
     pub(crate) extract: Extract,
     /// The columns that `extract` makes its keys of, where the database keeps the index.
     pub(crate) columns: Option<Arc<Columns>>,
-    /// What `extract` calls, where a name stands for one function alone.
+    /// The function that `extract` calls, if the index's name stands for that function alone.
     pub(crate) function: Option<Function>,
     /// It is no index: what a projection has, which is told of each write by `extract`.
     pub(crate) projection: Option<Arc<dyn ProjectionPart>>,

@@ -310,7 +310,7 @@ pub(crate) struct IndexInner {
     pub(crate) extract: Extract,
     /// The columns that its keys are made of by `extract`, where the database keeps the index.
     pub(crate) columns: Option<Arc<Columns>>,
-    /// What `extract` calls, where a name stands for one function alone.
+    /// The function that `extract` calls, if the index's name stands for that function alone.
     pub(crate) function: Option<Function>,
     /// It has no entries: a projection's part, whose type is the projection's own.
     pub(crate) projection: Option<Arc<dyn ProjectionPart>>,
@@ -364,7 +364,7 @@ impl IndexInner {
 /// list lead to it.
 pub(crate) struct Indexes {
     newest: AtomicPtr<IndexInner>,
-    /// Those that were taken out. Locked while the list changes.
+    /// Indexes and projections that were taken out. Locked while the list changes.
     retired: Mutex<Retired>,
     /// Held while one is declared, until it is built.
     declaring: Mutex<()>,
@@ -393,7 +393,7 @@ impl Indexes {
         std::iter::successors(follow(&self.newest), move |index| follow(&index.next))
     }
 
-    /// How many serve, or are being built.
+    /// The number of indexes and projections that serve or are being built.
     pub(crate) fn alive(&self) -> usize {
         self.iter().filter(|index| !index.is_dead()).count()
     }

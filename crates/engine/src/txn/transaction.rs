@@ -427,7 +427,7 @@ impl<C: ConcurrencyControl> Transaction<C> {
         self.lend(|txn| txn.tell_given_up(error, retries));
     }
 
-    /// Whether the transaction that was in the way of this one, which has been undone, is still open after a short wait.
+    /// Waits a little for the transaction that was in the way of this one, which has been undone. Returns true if it is still open then.
     pub(super) fn is_blocked_for_long(&self) -> bool {
         self.lend(|txn| {
             let mut backoff = Backoff::new();

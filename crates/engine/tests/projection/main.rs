@@ -586,7 +586,7 @@ fn memory() {
     assert_eq!(all(&narrow, &db).len(), 60_000);
 }
 
-/// What the application's function panics with is an error of the call; the next refresh does all.
+/// Proves that a panic of the application's function is an error of the call, and that the next refresh does all of the work.
 #[test]
 fn panics() {
     let db = Database::in_memory(options()).unwrap();

@@ -32,7 +32,7 @@ pub(super) struct Actor {
     pub(super) gate: Gate,
     clock: Rc<Cell<u32>>,
     pub(super) observed: Rc<RefCell<Observed>>,
-    /// What its updates at the commit have looked at. (Their functions may be called on any thread.)
+    /// The values that its updates at the commit have seen. (Their functions may be called on any thread.)
     looked: Arc<Mutex<Vec<Option<i64>>>>,
     /// An error that no scheme may answer with.
     fault: Rc<RefCell<Option<String>>>,

@@ -31,7 +31,7 @@ pub enum Outcome {
 pub struct Observed {
     /// What its operations have shown, in order.
     pub seen: Vec<Seen>,
-    /// What was left for the commit and looks at a row, has shown: in the order of tables and keys.
+    /// The values that looks at the commit have seen, in the order of tables and keys.
     pub looked: Vec<Option<i64>>,
     /// How it ended.
     pub outcome: Outcome,

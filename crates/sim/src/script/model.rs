@@ -3,7 +3,7 @@
 use super::history::Observed;
 use super::program::{Busy, Cursor, Operation, Place, Seen, State, Transaction, Turn};
 
-/// What is left for a commit.
+/// An update that is left for the commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtCommit {
     /// Adds this to the value, or makes it.
@@ -21,7 +21,7 @@ pub struct Touched {
     pub written: Vec<Place>,
     /// The rows that it has locked.
     pub locked: Vec<Place>,
-    /// What it has left for its commit, in the order in which it has asked for it.
+    /// The updates that it has left for its commit, in the order of the calls.
     pub left: Vec<(Place, AtCommit)>,
     /// Its savepoints: the state there, and how much of the three there was.
     savepoints: Vec<(State, [usize; 3])>,

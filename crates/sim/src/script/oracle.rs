@@ -60,7 +60,7 @@ impl<'h> Search<'h> {
 
     /// Those that an order has to explain.
     fn judged(&self) -> impl Iterator<Item = (usize, &'h Observed)> {
-        // What fails at the commit has been validated, whatever the reads before it are of.
+        // A transaction that fails at its commit has been validated.
         let judges_refused = self.model != Model::SnapshotIsolation;
         let is_judged = move |observed: &Observed| match observed.outcome {
             Outcome::Committed => true,

@@ -192,7 +192,7 @@ pub enum Action {
     Increase(PlaceExpression, Expression),
     /// Looks at a value when the transaction commits, and leaves it. It is observed then.
     Look(PlaceExpression),
-    /// The same, and then the commit fails.
+    /// Looks at a row when the transaction commits, and fails the commit.
     Refuse(PlaceExpression),
     /// Reads a range and replaces, or where `value` is `None` removes, the rows that `filter` chooses.
     Change {

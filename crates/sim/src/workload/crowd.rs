@@ -13,7 +13,7 @@ use futures::future::join_all;
 
 struct Crowd {
     rows: Rows,
-    /// What is leaked is about these.
+    /// The rows that leaked operations lock and write.
     spoils: Table<u64, u64>,
 }
 

@@ -65,7 +65,7 @@ pub(super) fn line_up<R: Rules, P: Policy>(
         Held::Alone if txn.sleeps && env.shared.sleeps_beside(txn, record, true) => {
             return Err(Refused::Abort(Abort::WriteConflict));
         }
-        // (It reads without a lock.)
+        // (A read needs no lock.)
         Held::Shared if txn.sleeps && env.shared.sleeps_beside(txn, record, false) => {
             stop_waiting(steps, env, txn);
             return Ok(Line::Passes);

@@ -497,7 +497,7 @@ impl Registry {
         (least, looks)
     }
 
-    /// What a caller has to wait for that goes on when no snapshot is older than `at`.
+    /// Says which open transactions have a snapshot older than `at`.
     pub(in crate::cc) fn in_the_way(&self, at: Timestamp) -> InTheWay {
         let (here, mut found) = (thread_number(), InTheWay::Nothing);
         if self.floor_now() < at {

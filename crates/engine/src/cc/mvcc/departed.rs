@@ -9,8 +9,9 @@
 //! - *Until when the record was read*, under schemes with times. A transaction of an earlier time than the deletion cannot insert,
 //!   as said. One of a later time finds the times of reads of absent keys in the index.
 //!
-//! Keys share places in what an index notes, so a transaction may give way in vain. If it is long, that would happen again when it is
-//! run again. So then it keeps the keys that are deleted after its snapshot in their indexes.
+//! An index notes the times of deletions by the hashes of the keys, so a transaction may fail because of another key. A long transaction
+//! would fail again and again. So a transaction that has failed in this way asks, when it is run again, that keys which are deleted
+//! after its snapshot stay in their indexes: see [`Registry::set_keeping`].
 
 use super::{Shared, Tracker, Txn};
 use crate::cc::common::registry::Registry;

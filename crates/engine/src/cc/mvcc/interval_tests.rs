@@ -1,4 +1,5 @@
-//! What stays between snapshots: a random model of snapshots and writes, and the counts of what a queue leaves behind.
+//! Tests of which versions and keys stay between snapshots: by a random model of snapshots and writes, and by the number of records of a
+//! queue.
 
 use super::tests::Hand;
 use super::*;
@@ -104,8 +105,8 @@ impl<'b, T: Tracker> Model<'b, T> {
         }
     }
 
-    /// A transaction that began long ago writes: it gives way if the key was written since. (Under a scheme with times also if
-    /// it was read.)
+    /// Writes in a transaction that began long ago. It is refused if the key was written since, and under schemes with times also if the
+    /// key was read.
     fn write_late(&mut self, key: u64) {
         let Reader { mut txn, written, .. } = self.take_reader();
         let made = self.change(&mut txn, key, Change::Put(&[0; 9]));
@@ -157,7 +158,7 @@ impl<'b, T: Tracker> Model<'b, T> {
     }
 }
 
-/// How many versions stay of a record with these commits.
+/// Counts the versions that a record with these commits has to keep.
 fn stays<T: Tracker>(commits: &[(Timestamp, bool)], begins: &[Timestamp]) -> usize {
     let Some((_, has_value)) = commits.last() else { return 0 };
     // The number of the version that a snapshot sees, counted from 1.

@@ -53,7 +53,7 @@ impl<T: Tracker> Shared<T> {
         }
     }
 
-    /// When the transaction committed that this version is of, also if the version does not say so yet. `None`: it has not.
+    /// The time at which the version's transaction committed, even if the version is not stamped yet. `None`: it has not committed.
     pub(super) fn committed_at(&self, version: &Version) -> Option<Timestamp> {
         loop {
             let stamp = version.stamp();

@@ -22,13 +22,13 @@ pub(super) struct Queue {
     pub(super) waiting: VecDeque<Garbage>,
     /// What an open snapshot holds, by snapshot.
     held: BTreeMap<Timestamp, Vec<Garbage>>,
-    /// What snapshots held that have closed since. Apart from `waiting`, so that what a long snapshot leaves behind does not
-    /// delay what is superseded now.
+    /// Entries that closed snapshots had held. They are kept apart from `waiting`, so that the many entries of a long snapshot do
+    /// not delay newer ones.
     pub(super) released: Vec<Garbage>,
     look: Look,
     /// Looks in a row that have found the same snapshot to be the oldest.
     stuck: u32,
-    /// What entries and passes have earned since that look.
+    /// Places that entries and passes have earned since that look: see [`PLACES_PER_ENTRY`].
     credit: usize,
 }
 
@@ -39,7 +39,7 @@ pub(super) struct Look {
     pub(super) oldest: Timestamp,
     /// The snapshots that were open when these were asked for last, sorted.
     snapshots: Vec<Timestamp>,
-    /// Those of transactions that keep keys, sorted.
+    /// The snapshots of transactions that keep keys, sorted.
     keeping: Vec<Timestamp>,
     /// No snapshot but these is older than this, then or later.
     pub(super) floor: Timestamp,
@@ -111,7 +111,7 @@ impl Queue {
         self.waiting.is_empty() && self.released.is_empty() && self.held.is_empty()
     }
 
-    /// What is known of the open snapshots.
+    /// The last look at the open snapshots.
     pub(super) fn known(&self) -> &Look {
         &self.look
     }

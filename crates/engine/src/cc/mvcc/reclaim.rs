@@ -73,7 +73,7 @@ pub(super) struct Reclaimer {
     rules: Rules,
     /// When the latest of all records was deleted that are gone: a read that finds nothing may have found that.
     newest_removed: AtomicU64,
-    /// The same, of those that went although an older snapshot was open.
+    /// The newest deletion of a key that has left its index although an older snapshot was open.
     newest_departed: AtomicU64,
     /// Versions that were looked at.
     #[cfg(test)]
@@ -233,7 +233,7 @@ impl Reclaimer {
         due == batch
     }
 
-    /// The same, over what closed snapshots held.
+    /// Makes a pass over the entries that closed snapshots had held.
     fn pass_released(&self, queue: &mut Queue, batch: usize, local: &Local) -> bool {
         let from = queue.released.len().saturating_sub(batch);
         let entries = queue.released.split_off(from);

@@ -22,13 +22,13 @@ pub struct ReadRecord {
     pub(super) version: *const Version,
 }
 
-/// Of `ReadRecord::version`, beside a time, of which the lowest bits are free.
+/// A bit of `ReadRecord::version`, which holds a time then. (The lowest bits of times are free.)
 const PRESENT: u64 = 1;
 const _: () = assert!(PRESENT < TICK && align_of::<Version>() > PRESENT as usize);
 const _: () = assert!(usize::BITS == u64::BITS, "a time fits a pointer");
 
 impl ReadRecord {
-    /// If it was read in the present: the moment at which it was the newest value.
+    /// The commit time of the value, if the record was read in the present.
     #[inline(always)]
     pub(super) fn present(&self) -> Option<Timestamp> {
         let word = self.version.addr() as u64;
@@ -170,7 +170,8 @@ impl ReadSet {
         !self.ranges.is_empty()
     }
 
-    /// Whether a key may have left an index, deleted after this snapshot was opened, that the transaction has read to be absent.
+    /// Returns true if a key that the transaction has found to be absent may have been deleted after this snapshot was opened, and has left
+    /// its index.
     pub(super) fn has_missed_departed(&self, begin: Timestamp) -> bool {
         let mut has_missed = false;
         self.ranges.each(|index, key| has_missed |= has_departed(index, key, begin));
