@@ -207,7 +207,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
     #[cold]
     fn begin_in_place(&self) -> Result<()> {
         let mut patience = BoundedWait::default();
-        while patience.wait(&self.context().engine, || false) {
+        while patience.wait(&self.context().engine, || None) {
             if let Some(begun) = self.begin_now() {
                 return self.begun(begun);
             }
@@ -256,7 +256,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
             let may_want_room = patience.waits() >= WAITS_FOR_COMMIT && flushes < FLUSHES_MAX;
             match may_want_room && engine.await_flush() {
                 true => flushes += 1,
-                false if patience.wait(engine, || self.meets_holder()) => {}
+                false if patience.wait(engine, || self.open_obstacle()) => {}
                 false => break,
             }
             if let Some(result) = self.commit_now(&mut commit) {

@@ -5,7 +5,7 @@
 //! the log has no room. So the wait has a limit in time, which a busy machine does not use up: turns of the core would be over in
 //! milliseconds on an idle machine, and last for minutes on one that has more threads than cores.
 
-use crate::cc::ConcurrencyControl;
+use crate::cc::{ConcurrencyControl, Holder};
 use crate::kernel::Engine;
 use crate::sync::Backoff;
 use std::cell::Cell;
@@ -18,6 +18,8 @@ pub(crate) struct BoundedWait {
     waits: u32,
     /// Since when spinning has not helped.
     long_since_ns: Option<u64>,
+    /// The open transaction that had the row after the last wait, and since when.
+    held: Option<(Holder, u64)>,
 }
 
 /// The limit, where the database's options have a lower one for rows: a thread may be off its core for that long.
@@ -44,13 +46,13 @@ thread_local! {
 }
 
 impl BoundedWait {
-    /// Waits a little; returns false if it has been long enough. `is_held`: not for a commit, but for an open transaction that may be
-    /// idle.
+    /// Waits a little; returns false if it has been long enough. `holder` finds the open transaction that has the row and does not
+    /// commit.
     #[cold]
     pub(crate) fn wait<C: ConcurrencyControl>(
         &mut self,
         engine: &Engine<C>,
-        is_held: impl FnOnce() -> bool,
+        holder: impl FnOnce() -> Option<Holder>,
     ) -> bool {
         self.waits = self.waits.saturating_add(1);
         if IS_ALONE.get() {
@@ -62,7 +64,22 @@ impl BoundedWait {
         }
         let now_ns = engine.clock.now_ns();
         let waited_ns = now_ns.saturating_sub(*self.long_since_ns.get_or_insert(now_ns));
-        waited_ns < limit_ns(engine) && (waited_ns < WAIT_FOR_HOLDER_NS || !is_held())
+        waited_ns < limit_ns(engine) && !self.is_held_long(now_ns, holder())
+    }
+
+    /// Returns true if one open transaction has had the row for as long as a caller waits for that. One look does not tell: a commit may
+    /// have ended since the last try, which failed because of it, and the row may have a new holder that is in no reader's way. Only a
+    /// holder that was there at two looks was there at the try between them.
+    fn is_held_long(&mut self, now_ns: u64, holder: Option<Holder>) -> bool {
+        match (holder, self.held) {
+            (Some(holder), Some((before, since_ns))) if holder == before => {
+                now_ns.saturating_sub(since_ns) >= WAIT_FOR_HOLDER_NS
+            }
+            _ => {
+                self.held = holder.map(|holder| (holder, now_ns));
+                false
+            }
+        }
     }
 
     /// A wait of a worker, which looks after what has a limit itself.
@@ -122,5 +139,22 @@ impl SpinningWaits {
 impl Drop for SpinningWaits {
     fn drop(&mut self) {
         IS_ALONE.set(false);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_holder_is_waited_for_less_long_than_many() {
+        let holder = |id| Some(Holder { id, place: 1, is_ending: false });
+        let mut wait = BoundedWait::default();
+        assert!(!wait.is_held_long(WAIT_FOR_HOLDER_NS, holder(1)), "the first look");
+        assert!(!wait.is_held_long(3 * WAIT_FOR_HOLDER_NS, holder(2)), "another holder");
+        assert!(!wait.is_held_long(4 * WAIT_FOR_HOLDER_NS - 1, holder(2)), "not long yet");
+        assert!(wait.is_held_long(4 * WAIT_FOR_HOLDER_NS, holder(2)));
+        assert!(!wait.is_held_long(5 * WAIT_FOR_HOLDER_NS, None), "it has ended, or commits");
+        assert!(!wait.is_held_long(6 * WAIT_FOR_HOLDER_NS, holder(2)), "the first look again");
     }
 }

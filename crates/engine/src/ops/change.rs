@@ -11,23 +11,23 @@ use crate::record::{Record, VALUE_BYTES_MAX};
 use crate::suspend::PrefetchOnly;
 use crate::table::Fault;
 
-/// Returns true if an operation of `txn` that has come to this record, or that waits for a partition (null), waits for an open
-/// transaction that is not committing.
+/// The open transaction that has this record and is not committing, to an operation of `txn` that has come to the record or waits for
+/// a partition (null).
 ///
 /// # Safety
 /// The index named the record in this operation, inside its epoch.
 #[cold]
-pub(super) unsafe fn is_held<C: ConcurrencyControl>(
+pub(super) unsafe fn open_holder<C: ConcurrencyControl>(
     context: &Context<C>,
     txn: &C::Txn,
     record: *const Record,
-) -> bool {
+) -> Option<Holder> {
     if record.is_null() && !C::HAS_PARTITIONS {
-        return false;
+        return None;
     }
     // SAFETY: by the caller's promise; no partition is looked for at a record.
     let holder = unsafe { C::holder(&context.engine.shared, txn, record) };
-    holder.is_some_and(|holder| !holder.is_ending)
+    holder.filter(|holder| !holder.is_ending)
 }
 
 /// Tells the scheme of a key under which there was nothing.
@@ -236,14 +236,14 @@ impl<C: ConcurrencyControl> TxnState<C> {
         }
     }
 
-    /// Returns true if the commit waits for an open transaction that is not committing.
+    /// The open transaction that is in the way of the commit and is not committing.
     #[cold]
-    pub(crate) fn meets_holder(&self) -> bool {
+    pub(crate) fn open_obstacle(&self) -> Option<Holder> {
         // SAFETY: not borrowed outside of single calls.
         let txn = unsafe { &*self.scheme.get() };
-        C::obstacle(txn).is_some_and(|Target { id, .. }| {
+        C::obstacle(txn).and_then(|Target { id, .. }| {
             // SAFETY: the index named the record in this commit, inside its epoch.
-            unsafe { is_held::<C>(self.context(), txn, self.context().engine.record(id)) }
+            unsafe { open_holder::<C>(self.context(), txn, self.context().engine.record(id)) }
         })
     }
 

@@ -3,12 +3,12 @@
 //! ([`TxnState::post_waiting`]).
 
 use super::bounded_wait::BoundedWait;
-use super::change::is_held;
+use super::change::open_holder;
 use super::indexed_write::IndexedWrite;
 use super::point::{Point, run_all};
 use super::scan_batch::ScanBatch;
 use super::state::TxnState;
-use crate::cc::{Admission, ConcurrencyControl};
+use crate::cc::{Admission, ConcurrencyControl, Holder};
 use crate::exec::Execution;
 use crate::kernel::Context;
 use crate::profile::Activity;
@@ -29,8 +29,8 @@ trait Steps {
     /// to commit.
     fn step<S: Suspend>(&mut self, s: &mut S) -> bool;
 
-    /// Returns true if the last step has met an open transaction that is not committing.
-    fn is_held(&self) -> bool;
+    /// The open transaction that has what the last step came to, and is not committing.
+    fn holder(&self) -> Option<Holder>;
 }
 
 /// A thing to be stepped, and what for.
@@ -54,11 +54,11 @@ macro_rules! steps {
             }
 
             #[cold]
-            fn is_held(&self) -> bool {
+            fn holder(&self) -> Option<Holder> {
                 let $me = self;
                 let record: Option<*const Record> = $awaited;
                 // SAFETY: as above: the record was found in this operation.
-                record.is_some_and(|record| unsafe { is_held::<C>($me.1, $me.2, record) })
+                record.and_then(|record| unsafe { open_holder::<C>($me.1, $me.2, record) })
             }
         }
     )*};
@@ -79,8 +79,8 @@ impl<C: ConcurrencyControl> Steps for Probe<'_, C> {
         unsafe { self.0.probe(s) }
     }
 
-    fn is_held(&self) -> bool {
-        false // an index waits for nobody
+    fn holder(&self) -> Option<Holder> {
+        None // an index waits for no transaction
     }
 }
 
@@ -115,7 +115,7 @@ impl<C: ConcurrencyControl, O: Steps> ToItsEnd<'_, C, O> {
     #[inline(never)]
     fn go_on<S: Suspend>(mut self, s: &mut S) -> bool {
         let mut wait = BoundedWait::default();
-        while self.1.wait_in_place(&mut wait, || self.0.is_held()) {
+        while self.1.wait_in_place(&mut wait, || self.0.holder()) {
             if self.0.step(s) {
                 return true;
             }
@@ -136,18 +136,18 @@ impl<C: ConcurrencyControl> UnderPolicy for All<'_, C> {
         unsafe {
             run_all(points, state.context(), txn, s, |waiting, txn| {
                 // SAFETY: as above: the record was found in this operation.
-                state.wait_in_place(&mut wait, || is_held::<C>(state.context(), txn, waiting.record))
+                state.wait_in_place(&mut wait, || open_holder::<C>(state.context(), txn, waiting.record))
             })
         }
     }
 }
 
 impl<C: ConcurrencyControl> TxnState<C> {
-    /// Waits a little for another thread's commit, or where `is_held`, for a transaction that may be idle. Returns false if that has been
-    /// long enough; on a worker at once.
+    /// Waits a little for another thread's commit, or for `holder`, a transaction that may be idle. Returns false if that has been long
+    /// enough; on a worker at once.
     #[cold]
-    fn wait_in_place(&self, wait: &mut BoundedWait, is_held: impl FnOnce() -> bool) -> bool {
-        self.is_interactive.get() && wait.wait(&self.context().engine, is_held)
+    fn wait_in_place(&self, wait: &mut BoundedWait, holder: impl FnOnce() -> Option<Holder>) -> bool {
+        self.is_interactive.get() && wait.wait(&self.context().engine, holder)
     }
 
     /// Does `work` under a policy, and notes where its time goes if the worker does that now: `after` comes next then.
@@ -203,7 +203,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
     /// Runs an index search to its end, here and now.
     pub(crate) fn probe_now(&self, point: &mut Point<C>) {
         let is_done = self.run(Probe(point));
-        debug_assert!(is_done, "an index waits for nobody");
+        debug_assert!(is_done, "an index waits for no transaction");
     }
 
     /// Runs a scan's run to its end, here and now. Returns false if it has to wait longer than it may where it is.

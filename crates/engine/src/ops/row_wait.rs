@@ -246,7 +246,7 @@ impl<'t, C: ConcurrencyControl> RowWait<'t, C> {
             self.txn.post_step_aside(self.asides.min(ASIDE_ROUNDS_MAX), Activity::Waiting);
             return Ok(true);
         }
-        match self.patience.wait(&self.txn.context().engine, || false) {
+        match self.patience.wait(&self.txn.context().engine, || None) {
             true => Ok(false),
             false => Err(self.txn.doom(Fault::Abort(Abort::WaitTimeout)).into()),
         }
