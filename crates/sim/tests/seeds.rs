@@ -16,7 +16,7 @@ fn hundreds_of_seeds() {
     for scheme in SCHEMES {
         for (i, workload) in WorkloadId::all().enumerate() {
             let (count, commits_min) = match scheme.isolation {
-                // (Writers sleep until the readers have ended, and many are cancelled meanwhile.)
+                // (Under no-wait a transaction that would share a row fails while another one sleeps until the row is free.)
                 Isolation::Serial => (SEEDS_WITHOUT_SNAPSHOTS, 15),
                 Isolation::Snapshot | Isolation::Serializable => (SEEDS, 3),
             };

@@ -151,7 +151,9 @@ impl<W: OnConflict> Policy for Locking<W> {
         _: bool,
     ) -> Result<Option<bool>, Refused> {
         if let Lock::Held(_) = lock_alone(env, txn, record)? {
-            return Err(Refused::Abort(Abort::WriteConflict));
+            // (The access that came before was refused; this is the second refusal.)
+            let why = if txn.has_waited_out { Abort::WaitTimeout } else { Abort::WriteConflict };
+            return Err(Refused::Abort(why));
         }
         Ok(match record_of(record).content() {
             Content::Gone => None,
@@ -241,7 +243,10 @@ fn go_on_waiting<W: OnConflict>(
             let goes_on = W::has_got(env, txn, record)?;
             if goes_on { Ok(()) } else { Err(Refused::Abort(Abort::WriteConflict)) }
         }
-        Lock::Held(_) if steps == Some(STEPS_MAX) => Err(Refused::Abort(Abort::WaitTimeout)),
+        Lock::Held(_) if steps == Some(STEPS_MAX) => {
+            txn.has_waited_out = true;
+            Err(Refused::Abort(Abort::WaitTimeout))
+        }
         Lock::Held(lock) => {
             let meeting = Meeting::new(txn, record, intent != Intent::Read, lock, steps.is_none());
             if !W::may_wait(env, txn, &meeting)? {

@@ -20,6 +20,14 @@ pub(crate) struct Blocker {
     pub(crate) what: Wanted,
     pub(crate) row: RecordId,
     pub(crate) holder: Holder,
+    /// The operation has waited for it as long as one waits awake.
+    pub(crate) was_awaited: bool,
+}
+
+impl Blocker {
+    pub(crate) fn new(what: Wanted, row: RecordId, holder: Holder) -> Blocker {
+        Blocker { what, row, holder, was_awaited: false }
+    }
 }
 
 impl Wanted {

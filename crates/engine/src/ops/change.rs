@@ -179,9 +179,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
         key: &Key,
         record: *const Record,
     ) -> Fault {
-        if let Refused::Abort(Abort::WriteConflict | Abort::WaitTimeout) = refused {
-            self.note_blocker(index, key, record);
-        }
+        self.note_refusal(refused, index, key, record);
         self.refuse(refused)
     }
 
@@ -201,10 +199,22 @@ impl<C: ConcurrencyControl> TxnState<C> {
         let txn = unsafe { &mut *self.scheme.get() };
         // SAFETY: the index named the record in this operation, inside its epoch.
         let result = unsafe { C::write(self.context().env(), txn, point.record, &point.target(), change) };
-        if result == Err(Refused::Abort(Abort::WriteConflict)) {
-            self.note_blocker_at(point);
+        if let Err(refused) = result {
+            // SAFETY: the table is alive.
+            let index = unsafe { &raw const (*point.table).index };
+            self.note_refusal(refused, index, &point.key, point.record);
         }
         result
+    }
+
+    /// An operation was refused at this record: if another transaction is in the way, that is to be known when this one is run again.
+    #[cold]
+    fn note_refusal(&self, refused: Refused, index: *const TableIndex, key: &Key, record: *const Record) {
+        if let Refused::Abort(why @ (Abort::WriteConflict | Abort::WaitTimeout)) = refused {
+            self.note_blocker(index, key, record);
+            let was_awaited = why == Abort::WaitTimeout;
+            self.blocker.update(|blocker| blocker.map(|blocker| Blocker { was_awaited, ..blocker }));
+        }
     }
 
     #[cold]
@@ -223,7 +233,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
         // SAFETY: the index named the record in this operation, inside its epoch.
         let holder = unsafe { C::holder(self.shared(), txn, record) };
         let (what, row) = (Wanted::new(index, key), self.context().engine.id_of(record));
-        self.blocker.set(holder.map(|holder| Blocker { what, row, holder }));
+        self.blocker.set(holder.map(|holder| Blocker::new(what, row, holder)));
     }
 
     /// Notes the row of another open transaction that was in the way of a commit, if the scheme names one.
@@ -247,9 +257,14 @@ impl<C: ConcurrencyControl> TxnState<C> {
         })
     }
 
+    /// Returns true if the one transaction that was in the way of the last attempt is still open.
+    pub(crate) fn is_blocked_by_one(&self) -> bool {
+        self.blocker.get().is_some_and(|blocker| !blocker.holder.is_shared()) && self.is_blocked()
+    }
+
     /// Returns true if the transaction that was in the way of the last attempt is still open, or the row is still shared.
     pub(crate) fn is_blocked(&self) -> bool {
-        let Some(Blocker { what, row, holder }) = self.blocker.get() else { return false };
+        let Some(Blocker { what, row, holder, .. }) = self.blocker.get() else { return false };
         if !holder.is_shared() {
             return C::is_open(self.shared(), holder);
         }

@@ -105,7 +105,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
         // SAFETY: not borrowed outside of single calls.
         let txn = unsafe { &mut *self.scheme.get() };
         let awaited = C::awaited(self.shared(), txn);
-        self.blocker.set(awaited.map(|(row, holder)| Blocker { what: Wanted::partition(row), row, holder }));
+        self.blocker.set(awaited.map(|(row, holder)| Blocker::new(Wanted::partition(row), row, holder)));
     }
 
     /// Lets the transaction not commit any more: one of its operations has failed half-way, or has

@@ -178,7 +178,7 @@ impl<'t, C: ConcurrencyControl> RowWait<'t, C> {
             Ok(false) => {
                 // (Under a scheme with partitions it takes all that it needs before anything else then.)
                 let holder = self.holder.filter(|_| !C::HAS_PARTITIONS);
-                self.txn.blocker.set(holder.map(|holder| Blocker { what: self.what, row, holder }));
+                self.txn.blocker.set(holder.map(|holder| Blocker::new(self.what, row, holder)));
                 Err(self.txn.doom(Fault::Abort(Abort::WriteConflict)).into())
             }
             Err(OutOfMemory) => Err(self.out_of_memory()),
@@ -265,7 +265,7 @@ impl<'t, C: ConcurrencyControl> RowWait<'t, C> {
             WaitStage::Waiting | WaitStage::Turn => Ok(()),
             WaitStage::Expired => Err(Error::LockTimeout(self.describe())),
             WaitStage::Deadlocked => {
-                let blocker = self.holder.map(|holder| Blocker { what: self.what, row, holder });
+                let blocker = self.holder.map(|holder| Blocker::new(self.what, row, holder));
                 self.txn.blocker.set(blocker);
                 self.txn.doom(Fault::Abort(Abort::Deadlock));
                 Err(Error::Deadlock(self.describe()))

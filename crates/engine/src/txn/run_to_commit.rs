@@ -242,7 +242,8 @@ async fn make_way<C: ConcurrencyControl>(
     if txn.turn.get().is_none() {
         // (A turn that has not helped was lost to a write past the queue. Those that come back at once lose to the same ones
         // again and again.)
-        let queues = is_deadlock || (retries >= QUEUES_FROM && !had_turn);
+        let was_awaited = txn.blocker.get().is_some_and(|blocker| blocker.was_awaited);
+        let queues = is_deadlock || ((was_awaited || retries >= QUEUES_FROM) && !had_turn);
         if queues || (step_aside(txn, retries).await && !had_turn) {
             wait_aside(txn, retries).await?;
         }
@@ -272,7 +273,7 @@ async fn wait_aside<C: ConcurrencyControl>(txn: &TxnState<C>, retries: u32) -> R
 
 /// In line for the row that the last conflict was about, if an open transaction still has it, and it may be waited for.
 pub(super) fn blocked_wait<C: ConcurrencyControl>(txn: &TxnState<C>) -> Option<RowWait<'_, C>> {
-    let Blocker { what, row, holder } = txn.blocker.take()?;
+    let Blocker { what, row, holder, .. } = txn.blocker.take()?;
     let record = if what.is_partition() { std::ptr::null() } else { txn.context().engine.record(row) };
     let mut line = RowWait::of(txn, what, None, Some(holder)).ok()?;
     line.wait_for(row, record, Some(holder)).ok()?;
@@ -308,12 +309,13 @@ async fn await_memory<C: ConcurrencyControl>(txn: &TxnState<C>, rounds_min: u32)
     .await;
 }
 
-/// Lets other transactions go first: the one that was in the way, until it has ended; or where that is not known, or was over
-/// already, for longer after each conflict, and for a length that differs between transactions, so that two of them do not meet again and
-/// again. Returns true if the one in the way is still open after all.
+/// Lets other transactions go first. If one was in the way and is still open, waits until it has ended. Otherwise waits longer after each
+/// conflict, and for a length that differs between transactions, so that two of them do not meet again and again. The same where several
+/// shared the lock of a row: all that wait for the end of sharing would come back at once, share other rows, and fail each other. Returns
+/// true if the one in the way is still open after all.
 #[cold]
 async fn step_aside<C: ConcurrencyControl>(txn: &TxnState<C>, retries: u32) -> bool {
-    let has_holder = txn.is_blocked();
+    let has_holder = txn.is_blocked_by_one();
     let rounds = match has_holder {
         true => ROUNDS_FOR_HOLDER_MAX,
         false => 1 + txn.number.wrapping_mul(0x9e37_79b9).rotate_left(retries) % rounds_max(retries),

@@ -88,6 +88,8 @@ pub struct Txn {
     pub(in crate::cc) is_in_graph: bool,
     /// An operation of the transaction may be asleep in the queue of a row: see [`Shared::sleeps_beside`].
     pub(in crate::cc) sleeps: bool,
+    /// One of its accesses has looked at a lock as often as it may.
+    pub(in crate::cc) has_waited_out: bool,
     /// It looks how hot records are, where the scheme keeps that.
     pub(in crate::cc) heeds: bool,
     /// It has kept others from sharing a lock that it waits for.
@@ -129,6 +131,7 @@ impl Txn {
             sleeps: false,
             heeds: false,
             keeps_out: false,
+            has_waited_out: false,
             obstacle: None,
             is_full: false,
             has_lost_own: false,
@@ -236,6 +239,7 @@ impl Txn {
         self.has_looked = false;
         self.has_lost_own = false;
         self.sleeps = false;
+        self.has_waited_out = false;
         self.undone.end();
         if !self.long_copies.is_empty() {
             let bytes = self.long_copies.iter().map(|copy| size_of_val(&**copy)).sum();
