@@ -1,5 +1,5 @@
-//! Transactions of one worker read rows together and then update them. Most of them meet each other; each has to commit after a few
-//! attempts, under every scheme.
+//! Transactions of one worker read rows together and then update them. Many of them meet, and yet each commits after a few attempts,
+//! under every scheme.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -10,17 +10,21 @@ use braiddb::worker::WorkerOptions;
 use braiddb::{ConcurrencyControl, Database, Options, Result, Table, Txn};
 use std::sync::Arc;
 
-const ROWS: u64 = 200;
 const TOGETHER: usize = 10;
 const TRANSACTIONS: u64 = 400;
 
-/// Reads rows together and adds one to each, and that several times.
-async fn update<C: ConcurrencyControl>(tx: &Txn<C>, rows: Table<u64, u64>, seed: u64) -> Result<()> {
+/// Reads ten rows together and adds one to each, twice.
+async fn update<C: ConcurrencyControl>(
+    tx: &Txn<C>,
+    rows: Table<u64, u64>,
+    count: u64,
+    seed: u64,
+) -> Result<()> {
     let mut state = seed;
     for _ in 0..2 {
         let keys: [u64; TOGETHER] = std::array::from_fn(|_| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 33) % ROWS
+            (state >> 33) % count
         });
         let values = tx.get_many(rows, &keys).await?;
         let values: Vec<u64> = values.into_iter().map(|value| value.unwrap()).collect();
@@ -31,25 +35,30 @@ async fn update<C: ConcurrencyControl>(tx: &Txn<C>, rows: Table<u64, u64>, seed:
     Ok(())
 }
 
-/// Conflicts that a transaction may have on average: the schemes have 0 to 5.
+/// Conflicts that a transaction may have on average.
 const CONFLICTS_MAX: u64 = 10;
 
-fn transactions_commit_after_a_few_attempts<C: ConcurrencyControl>() {
+/// Runs transactions on `count` rows, of which `open` are open at a time.
+fn transactions_commit_after_a_few_attempts<C: ConcurrencyControl>(count: u64, open: usize) {
     let options = Options { workers: 0, ..Options::default() };
     let db = Database::<C>::in_memory_with(options, Arc::new(SystemClock::default())).unwrap();
     let rows: Table<u64, u64> = db.table("rows").unwrap();
-    for row in 0..ROWS {
+    for row in 0..count {
         db.worker().run(async |tx| tx.put(rows, row, 0).await).unwrap();
     }
     let before = db.statistics();
-    let mut worker = db.worker_with(OnMiss, WorkerOptions { batch: 4.into(), ..WorkerOptions::default() });
-    worker.run_each(0..TRANSACTIONS, async |tx, &seed| update(tx, rows, seed).await, |done| done.unwrap());
+    let mut worker = db.worker_with(OnMiss, WorkerOptions { batch: open.into(), ..WorkerOptions::default() });
+    worker.run_each(
+        0..TRANSACTIONS,
+        async |tx, &seed| update(tx, rows, count, seed).await,
+        |done| done.unwrap(),
+    );
     let now = db.statistics();
     assert!(now.commits - before.commits >= TRANSACTIONS);
     let conflicts = now.aborts_conflict - before.aborts_conflict;
     assert!(
         conflicts <= CONFLICTS_MAX * TRANSACTIONS,
-        "{conflicts} conflicts of {TRANSACTIONS} transactions"
+        "{conflicts} conflicts of {TRANSACTIONS} transactions on {count} rows"
     );
 }
 
@@ -57,7 +66,8 @@ macro_rules! tests {
     ($($name:literal $module:ident $scheme:ident $promise:ident,)*) => {$(
         #[test]
         fn $module() {
-            transactions_commit_after_a_few_attempts::<braiddb::$scheme>();
+            transactions_commit_after_a_few_attempts::<braiddb::$scheme>(200, 4);
+            transactions_commit_after_a_few_attempts::<braiddb::$scheme>(40, 16);
         }
     )*};
 }

@@ -151,7 +151,7 @@ impl<W: OnConflict> Policy for Locking<W> {
         _: bool,
     ) -> Result<Option<bool>, Refused> {
         if let Lock::Held(_) = lock_alone(env, txn, record)? {
-            // (The access that came before was refused; this is the second refusal.)
+            // The access before this write may have been refused already. If that was because it had waited for too long, so is this.
             let why = if txn.has_waited_out { Abort::WaitTimeout } else { Abort::WriteConflict };
             return Err(Refused::Abort(why));
         }

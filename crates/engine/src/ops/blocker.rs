@@ -20,7 +20,7 @@ pub(crate) struct Blocker {
     pub(crate) what: Wanted,
     pub(crate) row: RecordId,
     pub(crate) holder: Holder,
-    /// The operation has waited for it as long as one waits awake.
+    /// The operation has looked at the row as often as it may: looking on does not help.
     pub(crate) was_awaited: bool,
 }
 

@@ -46,8 +46,8 @@ thread_local! {
 }
 
 impl BoundedWait {
-    /// Waits a little; returns false if it has been long enough. `holder` finds the open transaction that has the row and does not
-    /// commit.
+    /// Waits a little. Returns false if the wait has been long enough. `holder` finds the open transaction that is in the way and is not
+    /// committing.
     #[cold]
     pub(crate) fn wait<C: ConcurrencyControl>(
         &mut self,
@@ -67,9 +67,9 @@ impl BoundedWait {
         waited_ns < limit_ns(engine) && !self.is_held_long(now_ns, holder())
     }
 
-    /// Returns true if one open transaction has had the row for as long as a caller waits for that. One look does not tell: a commit may
-    /// have ended since the last try, which failed because of it, and the row may have a new holder that is in no reader's way. Only a
-    /// holder that was there at two looks was there at the try between them.
+    /// Returns true if one open transaction has had the row for [`WAIT_FOR_HOLDER_NS`]. A single look does not show that: the last try
+    /// may have failed because of a commit that has ended since, and the holder that is found now may be in no reader's way. A holder
+    /// that is found at two looks was there at the try between them.
     fn is_held_long(&mut self, now_ns: u64, holder: Option<Holder>) -> bool {
         match (holder, self.held) {
             (Some(holder), Some((before, since_ns))) if holder == before => {
@@ -142,7 +142,7 @@ impl Drop for SpinningWaits {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(any(braid_shuttle, braid_loom))))]
 mod tests {
     use super::*;
 

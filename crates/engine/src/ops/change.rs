@@ -11,8 +11,8 @@ use crate::record::{Record, VALUE_BYTES_MAX};
 use crate::suspend::PrefetchOnly;
 use crate::table::Fault;
 
-/// The open transaction that has this record and is not committing, to an operation of `txn` that has come to the record or waits for
-/// a partition (null).
+/// Returns the open transaction that is in the way of `txn` at this record and is not committing. A null record stands for the partition
+/// that `txn` waits for.
 ///
 /// # Safety
 /// The index named the record in this operation, inside its epoch.
@@ -25,9 +25,15 @@ pub(super) unsafe fn open_holder<C: ConcurrencyControl>(
     if record.is_null() && !C::HAS_PARTITIONS {
         return None;
     }
-    // SAFETY: by the caller's promise; no partition is looked for at a record.
+    // SAFETY: a record that the index named in this epoch is not reclaimed before the epoch ends; a null one is not read.
     let holder = unsafe { C::holder(&context.engine.shared, txn, record) };
     holder.filter(|holder| !holder.is_ending)
+}
+
+/// The index that maps the key of this operation.
+fn index_of<C: ConcurrencyControl>(point: &Point<C>) -> *const TableIndex {
+    // SAFETY: tables live as long as their database.
+    unsafe { &raw const (*point.table).index }
 }
 
 /// Tells the scheme of a key under which there was nothing.
@@ -164,9 +170,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
     #[cold]
     #[inline(never)]
     fn refuse_point(&self, refused: Refused, point: &Point<C>) -> Fault {
-        // SAFETY: the table is alive.
-        let index = unsafe { &raw const (*point.table).index };
-        self.refuse_read(refused, index, &point.key, point.record)
+        self.refuse_read(refused, index_of(point), &point.key, point.record)
     }
 
     /// Fails the transaction because its read of the record that this index names under this key was refused.
@@ -189,7 +193,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
     pub(crate) fn waited_at(&self, point: Option<&Point<C>>) -> bool {
         // (On a worker it waits on, in a place.)
         if let Some(point) = point.filter(|point| !point.record.is_null() && self.is_interactive.get()) {
-            self.note_blocker_at(point);
+            self.note_blocker(index_of(point), &point.key, point.record);
         }
         false
     }
@@ -200,14 +204,13 @@ impl<C: ConcurrencyControl> TxnState<C> {
         // SAFETY: the index named the record in this operation, inside its epoch.
         let result = unsafe { C::write(self.context().env(), txn, point.record, &point.target(), change) };
         if let Err(refused) = result {
-            // SAFETY: the table is alive.
-            let index = unsafe { &raw const (*point.table).index };
-            self.note_refusal(refused, index, &point.key, point.record);
+            self.note_refusal(refused, index_of(point), &point.key, point.record);
         }
         result
     }
 
-    /// An operation was refused at this record: if another transaction is in the way, that is to be known when this one is run again.
+    /// Notes which transaction was in the way if it was the reason why an operation was refused at this record. The next attempt waits
+    /// for that transaction.
     #[cold]
     fn note_refusal(&self, refused: Refused, index: *const TableIndex, key: &Key, record: *const Record) {
         if let Refused::Abort(why @ (Abort::WriteConflict | Abort::WaitTimeout)) = refused {
@@ -217,15 +220,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
         }
     }
 
-    #[cold]
-    fn note_blocker_at(&self, point: &Point<C>) {
-        // SAFETY: the table is alive.
-        let index = unsafe { &raw const (*point.table).index };
-        self.note_blocker(index, &point.key, point.record);
-    }
-
-    /// Another transaction is in the way at the record that this index names under this key: if it is an open one, that is to be known
-    /// when this one is run again.
+    /// Notes the open transaction that is in the way at the record that this index names under this key, if there is one.
     #[cold]
     pub(crate) fn note_blocker(&self, index: *const TableIndex, key: &Key, record: *const Record) {
         // SAFETY: not borrowed outside of single calls.
@@ -246,7 +241,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
         }
     }
 
-    /// The open transaction that is in the way of the commit and is not committing.
+    /// Returns the open transaction that is in the way of the commit and is not committing itself.
     #[cold]
     pub(crate) fn open_obstacle(&self) -> Option<Holder> {
         // SAFETY: not borrowed outside of single calls.

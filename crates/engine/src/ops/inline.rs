@@ -29,7 +29,7 @@ trait Steps {
     /// to commit.
     fn step<S: Suspend>(&mut self, s: &mut S) -> bool;
 
-    /// The open transaction that has what the last step came to, and is not committing.
+    /// Returns the open transaction that was in the way of the last step and is not committing.
     fn holder(&self) -> Option<Holder>;
 }
 

@@ -309,10 +309,10 @@ async fn await_memory<C: ConcurrencyControl>(txn: &TxnState<C>, rounds_min: u32)
     .await;
 }
 
-/// Lets other transactions go first. If one was in the way and is still open, waits until it has ended. Otherwise waits longer after each
-/// conflict, and for a length that differs between transactions, so that two of them do not meet again and again. The same where several
-/// shared the lock of a row: all that wait for the end of sharing would come back at once, share other rows, and fail each other. Returns
-/// true if the one in the way is still open after all.
+/// Lets other transactions go first. If one was in the way and is still open, waits until it has ended, and returns true if it has not.
+/// Otherwise the wait grows with each conflict, and its length differs between transactions, so that two of them do not meet again and
+/// again. Rows that several transactions shared belong to the second case: all that waited for the last share would come back at once,
+/// share other rows, and fail each other.
 #[cold]
 async fn step_aside<C: ConcurrencyControl>(txn: &TxnState<C>, retries: u32) -> bool {
     let has_holder = txn.is_blocked_by_one();

@@ -88,7 +88,7 @@ pub struct Txn {
     pub(in crate::cc) is_in_graph: bool,
     /// An operation of the transaction may be asleep in the queue of a row: see [`Shared::sleeps_beside`].
     pub(in crate::cc) sleeps: bool,
-    /// One of its accesses has looked at a lock as often as it may.
+    /// An access has looked at a lock as often as it may, and was refused.
     pub(in crate::cc) has_waited_out: bool,
     /// It looks how hot records are, where the scheme keeps that.
     pub(in crate::cc) heeds: bool,
