@@ -1,6 +1,6 @@
 //! Reading a row in order to change it: the row is locked as if it had been written.
 //!
-//! A row that another transaction has locked or written is waited for in the queue (`cc/waits.rs`). On a worker the
+//! A row that another transaction has locked or written is waited for in the queue (`cc/waits/`). On a worker the
 //! transaction is parked meanwhile, and the worker sleeps if it has nothing else to do; an interactive transaction
 //! blocks its thread, outside of the epoch.
 

@@ -350,7 +350,7 @@ impl SingleRecord {
             debug_assert!(shares_of(lock) > 0 && lock & LATCH == 0, "it is shared");
             let rest = if shares_of(lock) == 1 { 0 } else { lock - 1 };
             // Release: pairs with the SeqCst in `try_lock`; SeqCst: of this and a look of one that waits, after which it sleeps,
-            // one sees the other (see `waits.rs`).
+            // one sees the other (see `cc/waits/`).
             match self.lock.compare_exchange_weak(lock, rest, Ordering::SeqCst, Ordering::Relaxed) {
                 Ok(_) => return shares_of(rest),
                 Err(now) => lock = now,

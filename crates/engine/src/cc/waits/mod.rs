@@ -28,8 +28,14 @@
 //! # Deadlocks
 //! A transaction waits for the row's holder, and for all in front of it in the queue. Such an edge arises when a wait
 //! begins, and when a queue gets another holder. Either happens under the lock, and the caller looks for a cycle there: so the
-//! last edge of a cycle finds it. A row can be taken by a transaction that was not in its queue, since plain writes do
+//! last edge of a cycle finds it. The search goes by way of holders, and of those in a queue that wait elsewhere as well: a cycle that
+//! goes through another one has a shorter cycle beside it. A row can be taken by a transaction that was not in its queue, since plain writes do
 //! not ask; then the cycle is found by the first of the queue, or by the next one that joins it, without being in it.
+
+#[cfg(all(test, braid_shuttle))]
+mod shuttle_tests;
+#[cfg(all(test, not(braid_shuttle)))]
+mod tests;
 
 use super::Holder;
 use crate::memory::{Kind, Memory, OutOfMemory};
@@ -117,6 +123,9 @@ struct State {
     deadlines: BTreeSet<(u64, u64, RecordId)>,
     /// Given out so far: a lesser number has come before.
     tickets: u64,
+    /// Transactions that searches for cycles have come to.
+    #[cfg(test)]
+    searched: std::sync::atomic::AtomicUsize,
 }
 
 #[derive(Default)]
@@ -124,6 +133,8 @@ struct Queue {
     /// The place of the transaction that holds the row, as far as is known.
     holder: Option<u32>,
     entries: BTreeMap<u64, Entry>,
+    /// The entries of transactions that have other entries as well, in this queue or another one.
+    of_several: BTreeSet<u64>,
 }
 
 struct Entry {
@@ -184,6 +195,7 @@ impl State {
     fn remove(&mut self, ticket: Ticket, woken: &mut Woken) -> bool {
         let Some(queue) = self.rows.get_mut(&ticket.row) else { return false };
         let Some(entry) = queue.entries.remove(&ticket.number) else { return false };
+        queue.of_several.remove(&ticket.number);
         self.waiters.remove(&(entry.place, ticket.number));
         self.deadlines.remove(&(entry.deadline_ns, ticket.number, ticket.row));
         if queue.entries.is_empty() {
@@ -193,12 +205,30 @@ impl State {
             queue.turn(woken);
         }
         woken.extend(entry.waker); // to be dropped outside; a wake more does no harm
+        self.note_several(entry.place);
         true
     }
 
-    /// The transactions that the one at `place` waits for: of each wait those before it in the queue, as far as they do not
-    /// follow from others, then the row's holder.
+    /// An entry of the transaction at `place` has come or gone: notes which of its entries are not its only one.
+    fn note_several(&mut self, place: u32) {
+        let State { rows, waiters, .. } = self;
+        let mut own = waiters.range((place, 0)..=(place, u64::MAX)).map(|(&(_, number), row)| (number, row));
+        let (first, second) = (own.next(), own.next());
+        for (number, row) in first.into_iter().chain(second).chain(own) {
+            let Some(queue) = rows.get_mut(row) else { continue };
+            match second {
+                Some(_) => queue.of_several.insert(number),
+                None => queue.of_several.remove(&number),
+            };
+        }
+    }
+
+    /// The transactions that the one at `place` waits for, of each wait those before it in the queue, then the row's holder; as far as a
+    /// cycle may need them. One before it that waits for nothing else is left out: it waits for others that are before it, and for the
+    /// holder. A queue may be thousands long.
     fn awaited_by(&self, place: u32) -> Vec<u32> {
+        #[cfg(test)]
+        self.searched.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let (mut awaited, mut rows) = (Vec::new(), BTreeSet::new());
         for (&(_, number), row) in self.waiters.range((place, 0)..=(place, u64::MAX)) {
             // Of several waits for one row the first ends them all.
@@ -206,16 +236,28 @@ impl State {
             if queue.entries.get(&number).is_none_or(|entry| entry.stage != WaitStage::Waiting) {
                 continue;
             }
-            for (_, entry) in queue.entries.range(..number).rev().filter(|(_, entry)| entry.wants()) {
+            for before in queue.of_several.range(..number).rev() {
+                let Some(entry) =
+                    queue.entries.get(before).filter(|entry| entry.wants() && entry.place != place)
+                else {
+                    continue;
+                };
                 awaited.push(entry.place);
-                // It waits for all that are before it; but one that has its turn, and may be waiting elsewhere, does not.
-                if entry.stage == WaitStage::Waiting {
+                // It waits for all that are before it, if this is its first entry here; but one that has its turn, and may be waiting
+                // elsewhere, does not.
+                if entry.stage == WaitStage::Waiting && self.first_entry(entry.place, *row) == Some(*before) {
                     break;
                 }
             }
             awaited.extend(queue.holder.filter(|&holder| holder != place));
         }
         awaited
+    }
+
+    /// The first of the entries for a row of the transaction at `place`.
+    fn first_entry(&self, place: u32, row: RecordId) -> Option<u64> {
+        let mut own = self.waiters.range((place, 0)..=(place, u64::MAX));
+        own.find(|(_, waited)| **waited == row).map(|(&(_, number), _)| number)
     }
 
     /// Another one waits for the transaction at `place`, or may come to, beside the one wait that has just begun.
@@ -329,6 +371,7 @@ impl Waits {
         let entry = Entry { place, deadline_ns, stage: WaitStage::Waiting, waker: None };
         state.rows.entry(row).or_default().entries.insert(number, entry);
         state.waiters.insert((place, number), row);
+        state.note_several(place);
         if deadline_ns != NEVER {
             state.deadlines.insert((deadline_ns, number, row));
         }
@@ -521,280 +564,5 @@ impl Waits {
         }
         drop(state);
         woken.into_iter().for_each(Waker::wake);
-    }
-}
-
-#[cfg(all(test, not(braid_shuttle)))]
-mod tests {
-    use super::*;
-    use std::sync::atomic::AtomicUsize as Count;
-    use std::task::Wake;
-
-    #[derive(Default)]
-    struct Rings(Count);
-    impl Wake for Rings {
-        fn wake(self: Arc<Self>) {
-            self.0.fetch_add(1, Ordering::SeqCst);
-        }
-    }
-
-    const ROW: RecordId = RecordId(7);
-
-    fn waits() -> Waits {
-        Waits::new(Memory::new(1 << 20))
-    }
-
-    /// Proves that turns come in the order of the queue, whichever leaves, and that all is given back.
-    #[test]
-    fn turns() {
-        let waits = waits();
-        let rings = Arc::new(Rings::default());
-        let waker = Waker::from(rings.clone());
-        let join = |place| waits.join(ROW, (place, false), Some(1), NEVER, || true).expect("no cycle");
-        let [a, b, c, d] = [2, 3, 4, 5].map(join);
-        let look = |ticket| waits.look(ticket, &waker);
-        assert_eq!([a, b, c, d].map(look), [WaitStage::Waiting; 4]);
-        assert_eq!(waits.memory.used_bytes(Kind::Other), 4 * ENTRY_BYTES);
-        waits.leave(b);
-        waits.ended(9);
-        assert_eq!(look(a), WaitStage::Waiting);
-        waits.ended(1);
-        assert_eq!([a, c, d].map(look), [WaitStage::Turn, WaitStage::Waiting, WaitStage::Waiting]);
-        assert_eq!(waits.stay(a, 8, || true), WaitStage::Waiting);
-        waits.ended(8);
-        assert_eq!([a, c].map(look), [WaitStage::Turn, WaitStage::Waiting]);
-        assert!(waits.took(a), "others wait");
-        assert_eq!(look(c), WaitStage::Waiting);
-        waits.ended(2);
-        waits.leave(c);
-        assert_eq!(look(d), WaitStage::Turn);
-        assert!(!waits.took(d));
-        assert!(!waits.is_any() && !waits.has_queue(ROW));
-        let state = lock(&waits.state);
-        assert!(state.held.is_empty() && state.waiters.is_empty() && state.rows.is_empty());
-        assert_eq!(waits.memory.used_bytes(Kind::Other), 0);
-        assert!(rings.0.load(Ordering::SeqCst) >= 4);
-    }
-
-    /// Proves that a wait is over at its time, not before, and that the next in the queue is not held up by it.
-    #[test]
-    fn times() {
-        let waits = waits();
-        let first = waits.join(ROW, (2, false), Some(1), 100, || true).expect("no cycle");
-        let second = waits.join(ROW, (3, false), Some(1), 200, || true).expect("no cycle");
-        assert_eq!(waits.first_deadline_ns(), Some(100));
-        waits.expire(99);
-        let look = |ticket| waits.look(ticket, Waker::noop());
-        assert_eq!(look(first), WaitStage::Waiting);
-        waits.expire(100);
-        assert_eq!(
-            (look(first), look(second), waits.first_deadline_ns()),
-            (WaitStage::Expired, WaitStage::Waiting, Some(200))
-        );
-        waits.ended(1);
-        assert_eq!((look(first), look(second)), (WaitStage::Expired, WaitStage::Turn));
-        assert_eq!(waits.stay(first, 4, || true), WaitStage::Expired);
-        waits.leave_all(2);
-        waits.leave_all(3);
-        assert_eq!((waits.is_any(), waits.first_deadline_ns()), (false, None));
-    }
-
-    /// Proves that a cycle is found by the wait that closes it, through any number of rows and along a line; and that
-    /// chains are none.
-    #[test]
-    fn cycles() {
-        for length in [2, 3, 10, 1000] {
-            let waits = waits();
-            let row = RecordId;
-            for place in 0..length - 1 {
-                waits.join(row(place), (place, false), Some(place + 1), NEVER, || true).expect("a chain");
-            }
-            let closing = waits.join(row(length), (length - 1, false), Some(0), NEVER, || true);
-            assert_eq!(closing, Err(Refusal::Deadlocked));
-            assert_eq!(lock(&waits.state).waiters.len(), length as usize - 1);
-            waits
-                .join(row(length), (length - 1, false), Some(length), NEVER, || true)
-                .expect("a longer chain");
-        }
-        // 1 holds the row, 2 is first in the queue, 3 behind it; 2 would wait for 3 elsewhere.
-        let waits = waits();
-        waits.join(ROW, (2, false), Some(1), NEVER, || true).expect("no cycle");
-        waits.join(ROW, (3, false), Some(1), NEVER, || true).expect("no cycle");
-        assert_eq!(waits.join(RecordId(8), (2, false), Some(3), NEVER, || true), Err(Refusal::Deadlocked));
-    }
-
-    /// Proves that a row taken by one that was not in the queue closes a cycle which the first in the queue finds, although it is
-    /// not in it.
-    #[test]
-    fn cycles_of_others() {
-        let waits = waits();
-        let (taken, other) = (RecordId(1), RecordId(2));
-        let first = waits.join(taken, (10, false), Some(1), NEVER, || true).expect("no cycle");
-        let second = waits.join(taken, (11, false), Some(1), NEVER, || true).expect("no cycle");
-        let third = waits.join(other, (12, false), Some(11), NEVER, || true).expect("no cycle");
-        waits.ended(1);
-        // 12 has taken the row past the queue, and waits for 11, which waits for the row.
-        assert_eq!(waits.stay(first, 12, || true), WaitStage::Waiting);
-        let stages = [first, second, third].map(|ticket| waits.look(ticket, Waker::noop()));
-        assert_eq!(stages, [WaitStage::Waiting, WaitStage::Waiting, WaitStage::Deadlocked]);
-    }
-
-    /// Proves that one that joins the queue, and brings the news of another holder, finds the cycle that this closes for those
-    /// that are there already.
-    #[test]
-    fn cycles_by_news() {
-        let waits = waits();
-        let (row, other) = (RecordId(1), RecordId(2));
-        let first = waits.join(row, (10, false), Some(1), NEVER, || true).expect("no cycle");
-        // 12 has taken the row past the queue, without 1's having told that it has ended, and waits for 10.
-        let second =
-            waits.join(other, (12, false), Some(10), NEVER, || true).expect("no cycle as far as is known");
-        let third = waits.join(row, (11, false), Some(12), NEVER, || true).expect("it is in no cycle");
-        let stages = [first, second, third].map(|ticket| waits.look(ticket, Waker::noop()));
-        assert_eq!(stages, [WaitStage::Waiting, WaitStage::Deadlocked, WaitStage::Waiting]);
-    }
-
-    /// Proves that of a cycle one gives way that holds a row, not one that is merely in the queue between two members.
-    #[test]
-    fn cycles_past_bystanders() {
-        let waits = waits();
-        let (row, other) = (RecordId(1), RecordId(2));
-        let bystander = waits.join(row, (99, false), Some(1), NEVER, || true).expect("no cycle");
-        let member = waits.join(row, (3, false), Some(1), NEVER, || true).expect("no cycle");
-        let taker = waits.join(other, (2, false), Some(3), NEVER, || true).expect("no cycle");
-        waits.ended(1);
-        assert_eq!(waits.stay(bystander, 2, || true), WaitStage::Waiting);
-        let stages = [bystander, member, taker].map(|ticket| waits.look(ticket, Waker::noop()));
-        assert_eq!(stages, [WaitStage::Waiting, WaitStage::Deadlocked, WaitStage::Waiting]);
-    }
-
-    /// Proves that a cycle is found that goes past one that has its turn and will be gone soon, to one that has its turn and
-    /// waits elsewhere.
-    #[test]
-    fn cycles_past_turns() {
-        let waits = waits();
-        let (row, other, third) = (RecordId(1), RecordId(2), RecordId(3));
-        let join = |row, place, holder| waits.join(row, (place, false), holder, NEVER, || true);
-        let keeper = join(other, 20, None).expect("no cycle");
-        let running = join(row, 11, None).expect("no cycle");
-        join(other, 10, None).expect("no cycle");
-        // 10 holds what another one waits for, so it comes before 11, which has its turn already.
-        join(third, 99, Some(10)).expect("no cycle");
-        let first = join(row, 10, None).expect("no cycle");
-        let look = |ticket| waits.look(ticket, Waker::noop());
-        assert_eq!([keeper, running, first].map(look), [WaitStage::Turn; 3]);
-        assert_eq!(join(row, 20, None), Err(Refusal::Deadlocked), "10 is in front of 11, and waits for 20");
-        waits.leave(running);
-        assert_eq!(look(first), WaitStage::Turn);
-    }
-
-    /// Proves that those that wait for a row which transactions share have their turns when a share is given back, that the flag is set as
-    /// long as there are such, and that they wait until their time is over otherwise.
-    #[test]
-    fn shared_rows() {
-        let waits = waits();
-        let shared = Some(Holder::SHARERS.place);
-        let join = |place, deadline| {
-            let is_shared = || {
-                waits.await_shares();
-                true
-            };
-            waits.join(ROW, (place, false), shared, deadline, is_shared).expect("no cycle")
-        };
-        let look = |ticket| waits.look(ticket, Waker::noop());
-        assert!(!waits.are_shares_awaited());
-        let (first, second) = (join(2, NEVER), join(3, 100));
-        assert!(waits.are_shares_awaited());
-        waits.unshared(RecordId(8));
-        assert_eq!([first, second].map(look), [WaitStage::Waiting; 2]);
-        waits.unshared(ROW);
-        assert_eq!([first, second].map(look), [WaitStage::Turn, WaitStage::Waiting]);
-        let is_shared = || {
-            waits.await_shares();
-            true
-        };
-        assert_eq!(waits.stay(first, Holder::SHARERS.place, is_shared), WaitStage::Waiting);
-        waits.expire(100);
-        assert_eq!([first, second].map(look), [WaitStage::Waiting, WaitStage::Expired]);
-        waits.leave(second);
-        assert!(waits.are_shares_awaited());
-        waits.leave(first);
-        assert!(!waits.is_any() && !waits.are_shares_awaited());
-        // One that finds it free by then has its turn at once, and leaves no flag.
-        let free = waits.join(ROW, (2, false), shared, NEVER, || {
-            waits.await_shares();
-            false
-        });
-        assert_eq!((look(free.expect("no cycle")), waits.are_shares_awaited()), (WaitStage::Turn, false));
-    }
-
-    /// Proves that one that shares the row goes before those that do not, and that all are known to sleep for the others' shares.
-    #[test]
-    fn sharers_go_first() {
-        let waits = waits();
-        let join = |who| waits.join(ROW, who, Some(Holder::SHARERS.place), NEVER, || true).expect("no cycle");
-        let [last, first] = [(2, false), (3, true)].map(join);
-        assert!([2, 3].iter().all(|place| waits.awaits_sharers(*place, None)));
-        assert!(!waits.awaits_sharers(3, Some(ROW)) && !waits.awaits_sharers(4, None));
-        waits.unshared(ROW);
-        let look = |ticket| waits.look(ticket, Waker::noop());
-        assert_eq!([last, first].map(look), [WaitStage::Waiting, WaitStage::Turn]);
-    }
-
-    /// Proves that a wait that the account has no room for does not begin.
-    #[test]
-    fn accounts() {
-        let waits = Waits::new(Memory::new(2 * ENTRY_BYTES));
-        assert!(waits.join(ROW, (2, false), Some(1), NEVER, || true).is_ok());
-        assert!(waits.join(ROW, (3, false), Some(1), NEVER, || true).is_ok());
-        assert_eq!(waits.join(ROW, (4, false), Some(1), NEVER, || true), Err(Refusal::OutOfMemory));
-        waits.leave_all(2);
-        assert!(waits.join(ROW, (4, false), Some(1), NEVER, || true).is_ok());
-    }
-}
-
-#[cfg(all(test, braid_shuttle))]
-mod shuttle_tests {
-    use super::*;
-    use crate::cc::models::{PLANTED_SCHEDULES_MAX, check, check_both};
-    use shuttle::scheduler::PctScheduler;
-    use shuttle::thread;
-
-    /// The last share of a row's lock is given back beside a transaction that joins the queue for it.
-    fn last_share<const LOOKS_FIRST: bool>() {
-        const ROW: RecordId = RecordId(7);
-        let waits = Arc::new(Waits::new(Memory::new(u64::MAX)));
-        let shares = Arc::new(AtomicU64::new(1));
-        let reader = thread::spawn({
-            let (waits, shares) = (waits.clone(), shares.clone());
-            move || {
-                let was_awaited = LOOKS_FIRST && waits.are_shares_awaited();
-                shares.store(0, Ordering::SeqCst);
-                if was_awaited || !LOOKS_FIRST && waits.are_shares_awaited() {
-                    waits.unshared(ROW);
-                }
-            }
-        });
-        let is_shared = || {
-            waits.await_shares();
-            shares.load(Ordering::SeqCst) > 0
-        };
-        let joined = waits.join(ROW, (2, false), Some(Holder::SHARERS.place), NEVER, is_shared);
-        reader.join().expect("its assertions hold");
-        let stage = waits.look(joined.expect("no cycle"), Waker::noop());
-        assert_eq!(stage, WaitStage::Turn, "the row is free, and the waiter sleeps");
-    }
-
-    /// Proves that a waiter has its turn, whenever the last share is given back.
-    #[test]
-    fn last_share_wakes() {
-        check_both(last_share::<false>);
-    }
-
-    /// Proves that the model notices a transaction that looks for waiters before it gives its share back.
-    #[test]
-    #[should_panic(expected = "the row is free, and the waiter sleeps")]
-    fn planted_look_before() {
-        check(PctScheduler::new(3, PLANTED_SCHEDULES_MAX), last_share::<true>);
     }
 }

@@ -1,0 +1,269 @@
+//! Queues, times and cycles, by hand.
+
+use super::*;
+use std::sync::atomic::AtomicUsize as Count;
+use std::task::Wake;
+
+#[derive(Default)]
+struct Rings(Count);
+impl Wake for Rings {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+const ROW: RecordId = RecordId(7);
+
+fn waits() -> Waits {
+    Waits::new(Memory::new(1 << 20))
+}
+
+/// Proves that turns come in the order of the queue, whichever leaves, and that all is given back.
+#[test]
+fn turns() {
+    let waits = waits();
+    let rings = Arc::new(Rings::default());
+    let waker = Waker::from(rings.clone());
+    let join = |place| waits.join(ROW, (place, false), Some(1), NEVER, || true).expect("no cycle");
+    let [a, b, c, d] = [2, 3, 4, 5].map(join);
+    let look = |ticket| waits.look(ticket, &waker);
+    assert_eq!([a, b, c, d].map(look), [WaitStage::Waiting; 4]);
+    assert_eq!(waits.memory.used_bytes(Kind::Other), 4 * ENTRY_BYTES);
+    waits.leave(b);
+    waits.ended(9);
+    assert_eq!(look(a), WaitStage::Waiting);
+    waits.ended(1);
+    assert_eq!([a, c, d].map(look), [WaitStage::Turn, WaitStage::Waiting, WaitStage::Waiting]);
+    assert_eq!(waits.stay(a, 8, || true), WaitStage::Waiting);
+    waits.ended(8);
+    assert_eq!([a, c].map(look), [WaitStage::Turn, WaitStage::Waiting]);
+    assert!(waits.took(a), "others wait");
+    assert_eq!(look(c), WaitStage::Waiting);
+    waits.ended(2);
+    waits.leave(c);
+    assert_eq!(look(d), WaitStage::Turn);
+    assert!(!waits.took(d));
+    assert!(!waits.is_any() && !waits.has_queue(ROW));
+    let state = lock(&waits.state);
+    assert!(state.held.is_empty() && state.waiters.is_empty() && state.rows.is_empty());
+    assert_eq!(waits.memory.used_bytes(Kind::Other), 0);
+    assert!(rings.0.load(Ordering::SeqCst) >= 4);
+}
+
+/// Proves that a wait is over at its time, not before, and that the next in the queue is not held up by it.
+#[test]
+fn times() {
+    let waits = waits();
+    let first = waits.join(ROW, (2, false), Some(1), 100, || true).expect("no cycle");
+    let second = waits.join(ROW, (3, false), Some(1), 200, || true).expect("no cycle");
+    assert_eq!(waits.first_deadline_ns(), Some(100));
+    waits.expire(99);
+    let look = |ticket| waits.look(ticket, Waker::noop());
+    assert_eq!(look(first), WaitStage::Waiting);
+    waits.expire(100);
+    assert_eq!(
+        (look(first), look(second), waits.first_deadline_ns()),
+        (WaitStage::Expired, WaitStage::Waiting, Some(200))
+    );
+    waits.ended(1);
+    assert_eq!((look(first), look(second)), (WaitStage::Expired, WaitStage::Turn));
+    assert_eq!(waits.stay(first, 4, || true), WaitStage::Expired);
+    waits.leave_all(2);
+    waits.leave_all(3);
+    assert_eq!((waits.is_any(), waits.first_deadline_ns()), (false, None));
+}
+
+/// Proves that a cycle is found by the wait that closes it, through any number of rows and along a line; and that
+/// chains are none.
+#[test]
+fn cycles() {
+    for length in [2, 3, 10, 1000] {
+        let waits = waits();
+        let row = RecordId;
+        for place in 0..length - 1 {
+            waits.join(row(place), (place, false), Some(place + 1), NEVER, || true).expect("a chain");
+        }
+        let closing = waits.join(row(length), (length - 1, false), Some(0), NEVER, || true);
+        assert_eq!(closing, Err(Refusal::Deadlocked));
+        assert_eq!(lock(&waits.state).waiters.len(), length as usize - 1);
+        waits.join(row(length), (length - 1, false), Some(length), NEVER, || true).expect("a longer chain");
+    }
+    // 1 holds the row, 2 is first in the queue, 3 behind it; 2 would wait for 3 elsewhere.
+    let waits = waits();
+    waits.join(ROW, (2, false), Some(1), NEVER, || true).expect("no cycle");
+    waits.join(ROW, (3, false), Some(1), NEVER, || true).expect("no cycle");
+    assert_eq!(waits.join(RecordId(8), (2, false), Some(3), NEVER, || true), Err(Refusal::Deadlocked));
+}
+
+/// Proves that a row taken by one that was not in the queue closes a cycle which the first in the queue finds, although it is
+/// not in it.
+#[test]
+fn cycles_of_others() {
+    let waits = waits();
+    let (taken, other) = (RecordId(1), RecordId(2));
+    let first = waits.join(taken, (10, false), Some(1), NEVER, || true).expect("no cycle");
+    let second = waits.join(taken, (11, false), Some(1), NEVER, || true).expect("no cycle");
+    let third = waits.join(other, (12, false), Some(11), NEVER, || true).expect("no cycle");
+    waits.ended(1);
+    // 12 has taken the row past the queue, and waits for 11, which waits for the row.
+    assert_eq!(waits.stay(first, 12, || true), WaitStage::Waiting);
+    let stages = [first, second, third].map(|ticket| waits.look(ticket, Waker::noop()));
+    assert_eq!(stages, [WaitStage::Waiting, WaitStage::Waiting, WaitStage::Deadlocked]);
+}
+
+/// Proves that one that joins the queue, and brings the news of another holder, finds the cycle that this closes for those
+/// that are there already.
+#[test]
+fn cycles_by_news() {
+    let waits = waits();
+    let (row, other) = (RecordId(1), RecordId(2));
+    let first = waits.join(row, (10, false), Some(1), NEVER, || true).expect("no cycle");
+    // 12 has taken the row past the queue, without 1's having told that it has ended, and waits for 10.
+    let second =
+        waits.join(other, (12, false), Some(10), NEVER, || true).expect("no cycle as far as is known");
+    let third = waits.join(row, (11, false), Some(12), NEVER, || true).expect("it is in no cycle");
+    let stages = [first, second, third].map(|ticket| waits.look(ticket, Waker::noop()));
+    assert_eq!(stages, [WaitStage::Waiting, WaitStage::Deadlocked, WaitStage::Waiting]);
+}
+
+/// Proves that a cycle is found that goes by way of one that waits twice for a row, with another one between its two entries.
+#[test]
+fn cycles_between_two_entries_of_one() {
+    let waits = waits();
+    let [row, other, third] = [1, 2, 3].map(RecordId);
+    let join = |row, place, holder| waits.join(row, (place, false), Some(holder), NEVER, || true);
+    join(row, 20, 1).expect("no cycle");
+    join(row, 10, 1).expect("no cycle");
+    join(row, 20, 1).expect("no cycle");
+    join(row, 30, 1).expect("no cycle");
+    join(third, 40, 30).expect("30 has a row that is waited for");
+    assert_eq!(join(other, 10, 30), Err(Refusal::Deadlocked), "30 is behind 10");
+}
+
+/// Proves that of a cycle one gives way that holds a row, not one that is merely in the queue between two members.
+#[test]
+fn cycles_past_bystanders() {
+    let waits = waits();
+    let (row, other) = (RecordId(1), RecordId(2));
+    let bystander = waits.join(row, (99, false), Some(1), NEVER, || true).expect("no cycle");
+    let member = waits.join(row, (3, false), Some(1), NEVER, || true).expect("no cycle");
+    let taker = waits.join(other, (2, false), Some(3), NEVER, || true).expect("no cycle");
+    waits.ended(1);
+    assert_eq!(waits.stay(bystander, 2, || true), WaitStage::Waiting);
+    let stages = [bystander, member, taker].map(|ticket| waits.look(ticket, Waker::noop()));
+    assert_eq!(stages, [WaitStage::Waiting, WaitStage::Deadlocked, WaitStage::Waiting]);
+}
+
+/// Proves that a cycle is found that goes past one that has its turn and will be gone soon, to one that has its turn and
+/// waits elsewhere.
+#[test]
+fn cycles_past_turns() {
+    let waits = waits();
+    let (row, other, third) = (RecordId(1), RecordId(2), RecordId(3));
+    let join = |row, place, holder| waits.join(row, (place, false), holder, NEVER, || true);
+    let keeper = join(other, 20, None).expect("no cycle");
+    let running = join(row, 11, None).expect("no cycle");
+    join(other, 10, None).expect("no cycle");
+    // 10 holds what another one waits for, so it comes before 11, which has its turn already.
+    join(third, 99, Some(10)).expect("no cycle");
+    let first = join(row, 10, None).expect("no cycle");
+    let look = |ticket| waits.look(ticket, Waker::noop());
+    assert_eq!([keeper, running, first].map(look), [WaitStage::Turn; 3]);
+    assert_eq!(join(row, 20, None), Err(Refusal::Deadlocked), "10 is in front of 11, and waits for 20");
+    waits.leave(running);
+    assert_eq!(look(first), WaitStage::Turn);
+}
+
+/// Proves that a search does not go through a queue of transactions that wait for nothing else, and that it goes through one of
+/// transactions that do, each once.
+#[test]
+fn long_queues_are_not_searched() {
+    const LONG: u32 = 1000;
+    let (other, third) = (RecordId(8), RecordId(9));
+    for waits_for_several in [false, true] {
+        let waits = waits();
+        let join = |row, place, holder| waits.join(row, (place, false), Some(holder), NEVER, || true);
+        let searched = || lock(&waits.state).searched.load(Ordering::Relaxed);
+        for place in 10..LONG {
+            join(ROW, place, 1).expect("no cycle");
+            if waits_for_several {
+                join(third, place, 2).expect("no cycle");
+            }
+        }
+        // The last one has a row that is waited for, so its wait may close a cycle.
+        join(other, 3, LONG).expect("no cycle");
+        let before = searched();
+        join(ROW, LONG, 1).expect("no cycle");
+        let places = if waits_for_several { LONG as usize } else { 3 };
+        assert!(searched() - before <= places, "{} searched, {waits_for_several}", searched() - before);
+        assert_eq!(
+            join(RecordId(10), 1, LONG),
+            Err(Refusal::Deadlocked),
+            "1 has the row, {waits_for_several}"
+        );
+    }
+}
+
+/// Proves that those that wait for a row which transactions share have their turns when a share is given back, that the flag is set as
+/// long as there are such, and that they wait until their time is over otherwise.
+#[test]
+fn shared_rows() {
+    let waits = waits();
+    let shared = Some(Holder::SHARERS.place);
+    let join = |place, deadline| {
+        let is_shared = || {
+            waits.await_shares();
+            true
+        };
+        waits.join(ROW, (place, false), shared, deadline, is_shared).expect("no cycle")
+    };
+    let look = |ticket| waits.look(ticket, Waker::noop());
+    assert!(!waits.are_shares_awaited());
+    let (first, second) = (join(2, NEVER), join(3, 100));
+    assert!(waits.are_shares_awaited());
+    waits.unshared(RecordId(8));
+    assert_eq!([first, second].map(look), [WaitStage::Waiting; 2]);
+    waits.unshared(ROW);
+    assert_eq!([first, second].map(look), [WaitStage::Turn, WaitStage::Waiting]);
+    let is_shared = || {
+        waits.await_shares();
+        true
+    };
+    assert_eq!(waits.stay(first, Holder::SHARERS.place, is_shared), WaitStage::Waiting);
+    waits.expire(100);
+    assert_eq!([first, second].map(look), [WaitStage::Waiting, WaitStage::Expired]);
+    waits.leave(second);
+    assert!(waits.are_shares_awaited());
+    waits.leave(first);
+    assert!(!waits.is_any() && !waits.are_shares_awaited());
+    // One that finds it free by then has its turn at once, and leaves no flag.
+    let free = waits.join(ROW, (2, false), shared, NEVER, || {
+        waits.await_shares();
+        false
+    });
+    assert_eq!((look(free.expect("no cycle")), waits.are_shares_awaited()), (WaitStage::Turn, false));
+}
+
+/// Proves that one that shares the row goes before those that do not, and that all are known to sleep for the others' shares.
+#[test]
+fn sharers_go_first() {
+    let waits = waits();
+    let join = |who| waits.join(ROW, who, Some(Holder::SHARERS.place), NEVER, || true).expect("no cycle");
+    let [last, first] = [(2, false), (3, true)].map(join);
+    assert!([2, 3].iter().all(|place| waits.awaits_sharers(*place, None)));
+    assert!(!waits.awaits_sharers(3, Some(ROW)) && !waits.awaits_sharers(4, None));
+    waits.unshared(ROW);
+    let look = |ticket| waits.look(ticket, Waker::noop());
+    assert_eq!([last, first].map(look), [WaitStage::Waiting, WaitStage::Turn]);
+}
+
+/// Proves that a wait that the account has no room for does not begin.
+#[test]
+fn accounts() {
+    let waits = Waits::new(Memory::new(2 * ENTRY_BYTES));
+    assert!(waits.join(ROW, (2, false), Some(1), NEVER, || true).is_ok());
+    assert!(waits.join(ROW, (3, false), Some(1), NEVER, || true).is_ok());
+    assert_eq!(waits.join(ROW, (4, false), Some(1), NEVER, || true), Err(Refusal::OutOfMemory));
+    waits.leave_all(2);
+    assert!(waits.join(ROW, (4, false), Some(1), NEVER, || true).is_ok());
+}
