@@ -4,8 +4,8 @@
 use braid_schemes as _;
 use braiddb::metrics::SystemClock;
 use braiddb::{
-    ConcurrencyControl, Database, Error, Front, IndexKind, MultiVersion, Options, Serializable, Snapshot,
-    Table, TableOptions, Transaction,
+    ConcurrencyControl, Database, Error, Front, IndexKind, MultiVersion, Options, Serializable, Silo,
+    Snapshot, Table, TableOptions, Transaction,
 };
 use std::sync::Arc;
 
@@ -100,6 +100,41 @@ fn queues_stay_short_under_snapshot() {
 #[test]
 fn queues_stay_short_under_multi_version() {
     queues_stay_short::<MultiVersion>();
+}
+
+/// A queue whose rows are taken by workers that are gone after some transactions, beside a transaction that stays open if `is_beside`.
+fn queue_of_short_lived_workers<C: ConcurrencyControl>(is_beside: bool) {
+    let db = in_memory::<C>();
+    let [other, queue]: [Table<u64, u64>; 2] = ["other", "queue"].map(|name| db.table(name).unwrap());
+    db.transact(|tx| (0..ROWS).try_for_each(|key| tx.put(queue, key, key))).unwrap();
+    let open = is_beside.then(|| db.begin().unwrap());
+    if let Some(open) = &open {
+        assert_eq!(open.get(other, 1).unwrap(), None);
+    }
+    for first in (0..8000).step_by(20) {
+        let mut worker = db.worker();
+        for key in first..first + 20 {
+            let taken = worker.run(async |tx| {
+                let taken = tx.pop_first(queue).await?;
+                tx.put(queue, key + ROWS, key + ROWS).await?;
+                Ok(taken)
+            });
+            assert_eq!(taken.unwrap(), Some((key, key)));
+        }
+    }
+    let records = db.statistics().memory.records;
+    assert!(records <= 2 * ROWS + WAITING, "{records} records, beside an open transaction: {is_beside}");
+}
+
+/// Proves that what workers leave is cleaned up by those that come after them, also if none of them lives for long.
+#[test]
+fn short_lived_workers_clean_up() {
+    queue_of_short_lived_workers::<Silo>(false);
+    for is_beside in [false, true] {
+        queue_of_short_lived_workers::<Serializable>(is_beside);
+        queue_of_short_lived_workers::<Snapshot>(is_beside);
+        queue_of_short_lived_workers::<MultiVersion>(is_beside);
+    }
 }
 
 /// Proves that a transaction does not write a key that others have inserted and deleted since it began, although the key

@@ -11,7 +11,7 @@ use crate::sync::try_lock;
 
 /// Versions superseded between two passes of a worker's garbage collection: fewer than a pass can take, so that
 /// it keeps up with transactions of any length.
-const CHANGES_PER_PASS: usize = 128;
+pub(super) const CHANGES_PER_PASS: usize = 128;
 /// Superseded versions that there is room for from one pass to the next.
 const SUPERSEDED_KEPT: usize = 1024;
 

@@ -48,7 +48,7 @@ use crate::sync::{Mutex, lock};
 pub(super) use chain::Overwritten;
 use chain::{drop_version, new_version};
 pub(super) use departed::has_departed;
-use ending::{collect, publish, undo, unlock};
+use ending::{CHANGES_PER_PASS, collect, publish, undo, unlock};
 use meeting::{Lockable, Seen};
 use present::Present;
 use queue::{Garbage, Queue};
@@ -307,7 +307,8 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
             superseded: RefCell::default(),
             queue: shared.reclaimer.queue(),
             tombstone_value: RefCell::default(),
-            changes: Cell::new(0),
+            // Workers that run few transactions each clean up for one another.
+            changes: Cell::new(shared.reclaimer.left_len().min(CHANGES_PER_PASS)),
             tracker: T::worker(&shared.tracker),
         }
     }
@@ -338,12 +339,12 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
     fn retire(shared: &Shared<T>, worker: &mut Worker<T>) {
         T::retire(&shared.tracker, &worker.tracker);
         lock(&worker.queue).append(worker.superseded.get_mut());
-        shared.reclaimer.orphan(&worker.queue);
+        shared.reclaimer.leave(&worker.queue);
         shared.registry.drop_floor(&worker.floor);
     }
 
     fn garbage(shared: &Shared<T>, worker: &Worker<T>) -> usize {
-        worker.superseded.borrow().len() + lock(&worker.queue).len() + shared.reclaimer.orphans()
+        worker.superseded.borrow().len() + lock(&worker.queue).len() + shared.reclaimer.left_len()
     }
 
     fn txn(shared: &Shared<T>) -> Txn<T> {

@@ -93,9 +93,13 @@ impl Queue {
             let early = superseded.iter_mut().take_while(|garbage| garbage.superseded < last);
             early.for_each(|garbage| garbage.superseded = last);
         }
-        self.credit +=
-            if superseded.is_empty() { PLACES_PER_PASS } else { superseded.len() * PLACES_PER_ENTRY };
+        self.earn(superseded.len());
         self.waiting.extend(superseded.drain(..));
+    }
+
+    /// A pass with this many new entries comes next.
+    pub(super) fn earn(&mut self, entries: usize) {
+        self.credit += if entries == 0 { PLACES_PER_PASS } else { entries * PLACES_PER_ENTRY };
     }
 
     /// Puts aside what a snapshot holds.
@@ -158,10 +162,13 @@ impl Queue {
         closed.for_each(|(_, mut entries)| self.released.append(&mut entries));
     }
 
-    /// Everything, in no order.
-    pub(super) fn take_all(&mut self) -> impl Iterator<Item = Garbage> {
-        let held = std::mem::take(&mut self.held).into_values().flatten();
-        std::mem::take(&mut self.waiting).into_iter().chain(std::mem::take(&mut self.released)).chain(held)
+    /// Takes everything out of `other`.
+    pub(super) fn absorb(&mut self, other: &mut Queue) {
+        other.waiting.drain(..).for_each(|garbage| self.push(garbage));
+        self.released.append(&mut other.released);
+        for (at, mut entries) in std::mem::take(&mut other.held) {
+            self.held.entry(at).or_default().append(&mut entries);
+        }
     }
 
     /// Gives memory back that a short queue does not need.

@@ -67,9 +67,10 @@ pub(super) struct Reclaimer {
     latches: Box<[Latch]>,
     /// Of the workers that there are.
     queues: Mutex<Vec<Arc<Mutex<Queue>>>>,
-    orphans: Mutex<Vec<Garbage>>,
-    /// As many; a hint.
-    orphans_len: AtomicUsize,
+    /// What workers that are gone have left: all workers work through it.
+    left: Mutex<Queue>,
+    /// Its length: changed with `left` locked; without the lock a hint.
+    left_len: AtomicUsize,
     rules: Rules,
     /// When the latest of all records was deleted that are gone: a read that finds nothing may have found that.
     newest_removed: AtomicU64,
@@ -119,8 +120,8 @@ impl Reclaimer {
             records,
             latches: (0..LATCHES).map(|_| Latch::default()).collect(),
             queues: Mutex::new(Vec::new()),
-            orphans: Mutex::new(Vec::new()),
-            orphans_len: AtomicUsize::new(0),
+            left: Mutex::default(),
+            left_len: AtomicUsize::new(0),
             rules,
             newest_removed: AtomicU64::new(0),
             newest_departed: AtomicU64::new(0),
@@ -164,7 +165,23 @@ impl Reclaimer {
         local: &Local,
         is_urgent: bool,
     ) -> bool {
-        self.adopt(queue);
+        let more_left = self.pass_left(registry, local, is_urgent);
+        self.pass_over(registry, queue, local, is_urgent) || more_left
+    }
+
+    /// Makes a pass over what workers that are gone have left.
+    fn pass_left(&self, registry: &Registry, local: &Local, is_urgent: bool) -> bool {
+        if self.left_len() == 0 {
+            return false;
+        }
+        let Some(mut left) = try_lock(&self.left) else { return false };
+        left.earn(0);
+        let more = self.pass_over(registry, &mut left, local, is_urgent);
+        self.left_len.store(left.len(), Ordering::Relaxed);
+        more
+    }
+
+    fn pass_over(&self, registry: &Registry, queue: &mut Queue, local: &Local, is_urgent: bool) -> bool {
         if queue.is_empty() {
             return false;
         }
@@ -189,14 +206,14 @@ impl Reclaimer {
     #[cold]
     pub(super) fn pass_all(&self, registry: &Registry, local: &Local) -> bool {
         let queues = lock(&self.queues).clone();
-        let mut more = false;
+        let mut more = self.pass_left(registry, local, true) || self.left_len() > 0;
         for queue in &queues {
             // (Another thread may be at it.)
             let Some(mut queue) = try_lock(queue) else {
                 more = true;
                 continue;
             };
-            self.pass(registry, &mut queue, local, true);
+            self.pass_over(registry, &mut queue, local, true);
             more |= !queue.is_empty();
         }
         more
@@ -254,30 +271,17 @@ impl Reclaimer {
         }
     }
 
-    /// What a departing worker leaves behind.
-    pub(super) fn orphan(&self, queue: &Arc<Mutex<Queue>>) {
+    /// Takes over what a worker leaves that is gone.
+    pub(super) fn leave(&self, queue: &Arc<Mutex<Queue>>) {
         lock(&self.queues).retain(|other| !Arc::ptr_eq(other, queue));
-        let mut orphans = lock(&self.orphans);
-        orphans.extend(lock(queue).take_all());
-        // Relaxed, here and below: a hint; the lock orders the entries themselves.
-        self.orphans_len.store(orphans.len(), Ordering::Relaxed);
+        let mut left = lock(&self.left);
+        left.absorb(&mut lock(queue));
+        self.left_len.store(left.len(), Ordering::Relaxed);
     }
 
-    /// Entries that nobody has taken over yet.
-    pub(super) fn orphans(&self) -> usize {
-        self.orphans_len.load(Ordering::Relaxed)
-    }
-
-    fn adopt(&self, queue: &mut Queue) {
-        if self.orphans() == 0 {
-            return;
-        }
-        let Some(mut orphans) = try_lock(&self.orphans) else { return };
-        let from = orphans.len().saturating_sub(BATCH);
-        for garbage in orphans.drain(from..) {
-            queue.push(garbage);
-        }
-        self.orphans_len.store(from, Ordering::Relaxed);
+    /// How much workers that are gone have left.
+    pub(super) fn left_len(&self) -> usize {
+        self.left_len.load(Ordering::Relaxed)
     }
 
     pub(super) fn latch(&self, slot: *const Slot) -> Option<PruneLatch<'_>> {

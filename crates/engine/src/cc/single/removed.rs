@@ -60,6 +60,11 @@ impl Removals {
         lock(&self.0).append(removed);
     }
 
+    /// What departing workers have left behind, for a new worker: those that run few transactions each make passes, too.
+    pub(super) fn adopt(&self) -> Vec<Removed> {
+        std::mem::take(&mut *lock(&self.0))
+    }
+
     pub(super) fn orphans(&self) -> usize {
         lock(&self.0).len()
     }

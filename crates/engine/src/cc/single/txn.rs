@@ -60,7 +60,7 @@ impl Worker {
     pub(super) fn new(shared: &Shared) -> Worker {
         Worker {
             floor: shared.registry.floor(),
-            removed: RefCell::default(),
+            removed: RefCell::new(shared.removals.adopt()),
             number: shared.heat.as_ref().map_or(0, Heat::number_worker),
             begun: Cell::new(0),
             released: Cell::new(0),
