@@ -13,7 +13,7 @@ pub enum Isolation {
     /// what one of them in their place would have read. What an open transaction has read may not fit together; then
     /// it is refused. Any transaction may be refused, readers too.
     Serial,
-    /// Committed transactions are as if run one after another, and each transaction reads one snapshot, whether or not it commits.
+    /// As `Serial`, and each transaction reads one snapshot, whether or not it commits.
     Serializable,
 }
 

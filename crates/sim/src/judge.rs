@@ -11,17 +11,13 @@ use std::fmt::Write;
 /// Checks a history, in the order of its records' ends, by what the engine promises. Returns how many anomalies it
 /// has that the promise allows: tangles of transactions that no serial order in real time explains.
 pub(crate) fn judge(records: &[Record], isolation: Isolation) -> Result<u64, String> {
-    let seen = seen_by_committed(records);
-    let of = |(record, id)| match isolation.reads_snapshots() {
-        true => transaction(record, id),
-        false => answered(record, id, &seen),
-    };
-    let history: History = records.iter().zip(0..).map(of).collect();
+    let history: History = records.iter().zip(0..).map(|(record, id)| transaction(record, id)).collect();
+    let answers = answers(records, isolation);
     // Once with the engine's word and once without, so that an engine that lies is caught.
     for order in [Order::Stamps, Order::Values] {
-        let checker = Checker::new(&history, order);
         for model in isolation.models() {
-            let verdict = checker.verdict(*model);
+            let judged = if *model == Model::StrictSerializable { &answers } else { &history };
+            let verdict = Checker::new(judged, order).verdict(*model);
             if let Some(anomaly) = verdict.anomalies.first() {
                 return Err(format!("not {model} (order by {order}): {}", described(anomaly, records)));
             }
@@ -61,18 +57,29 @@ fn transaction(record: &Record, id: u64) -> Transaction {
     }
 }
 
-/// The same where a transaction reads no snapshot, and what it has read fits together only if it has committed, or was
-/// answered with its own error: then it is a reader that has committed, as far as it had written nothing. Of one of
-/// which nobody knows whether it has committed, the reads count if others have seen what it wrote.
-fn answered(record: &Record, id: u64, seen: &BTreeSet<Tag>) -> Transaction {
-    let whole = Transaction { snapshot: None, ..transaction(record, id) };
+/// The history as a serializable engine answers for it: a transaction that was answered with its own error is a reader that
+/// has committed, up to its first write. Where transactions read no snapshot, and it is not known whether one has committed, its
+/// reads count if others have seen what it wrote.
+fn answers(records: &[Record], isolation: Isolation) -> History {
+    let seen = seen_by_committed(records);
+    let of = |(record, id)| answered(record, id, isolation, &seen);
+    records.iter().zip(0..).map(of).collect()
+}
+
+fn answered(record: &Record, id: u64, isolation: Isolation, seen: &BTreeSet<Tag>) -> Transaction {
+    let has_snapshot = isolation.reads_snapshots();
+    let whole = transaction(record, id);
+    let whole = if has_snapshot { whole } else { Transaction { snapshot: None, ..whole } };
     let is_read = |op: &Op| !matches!(op, Op::Write { .. } | Op::Append { .. });
     match record.outcome {
         Outcome::GaveUp => {
             let ops = whole.ops.into_iter().take_while(is_read).collect();
             Transaction { status: Status::Committed, commit: None, ops, ..whole }
         }
-        Outcome::Unknown if !record.operations.iter().filter_map(written).any(|tag| seen.contains(&tag)) => {
+        Outcome::Unknown
+            if !has_snapshot
+                && !record.operations.iter().filter_map(written).any(|tag| seen.contains(&tag)) =>
+        {
             let ops = whole.ops.into_iter().filter(|op| !is_read(op)).collect();
             Transaction { ops, ..whole }
         }
@@ -190,8 +197,8 @@ mod tests {
         assert!(found.contains("\n  1 is Record {"), "{found}");
     }
 
-    /// Proves that without snapshots what was answered with an error is judged, up to its first write, and what never
-    /// committed is not; and of one whose end nobody knows, only what must have committed.
+    /// Proves that what was answered with an error is judged under every serializable scheme, up to its first write; that what never
+    /// committed is judged only as a snapshot; and that of a transaction whose end is not known only what must have committed is judged.
     #[test]
     fn answers_are_judged() {
         let torn = || vec![get(1, Some(1)), get(2, None)];
@@ -209,6 +216,25 @@ mod tests {
             let history = [both(), middle.clone(), reader(seen)];
             let judged = judge(&history, Isolation::Serial);
             assert_eq!(judged.is_ok(), is_good, "{middle:?}: {judged:?}");
+        }
+    }
+
+    /// Proves that an error is judged by the serial order, and not only by its snapshot: a reader sees the deposit and not the
+    /// withdrawal, which has not seen the deposit.
+    #[test]
+    fn answers_from_a_snapshot_are_judged() {
+        let deposit = record(2, 3, Outcome::Committed, vec![put(2, 2)]);
+        let withdraw = record(1, 6, Outcome::Committed, vec![get(2, None), put(1, 1)]);
+        let reader = |outcome| record(4, 5, outcome, vec![get(1, None), get(2, Some(2))]);
+        for (outcome, is_good) in
+            [(Outcome::Committed, false), (Outcome::GaveUp, false), (Outcome::Aborted, true)]
+        {
+            let history = [deposit.clone(), reader(outcome), withdraw.clone()];
+            for isolation in [Isolation::Serial, Isolation::Serializable] {
+                let judged = judge(&history, isolation);
+                assert_eq!(judged.is_ok(), is_good, "{outcome:?}, {isolation:?}: {judged:?}");
+            }
+            assert!(judge(&history, Isolation::Snapshot).is_ok(), "{outcome:?}");
         }
     }
 

@@ -175,8 +175,7 @@ pub enum Admission {
 pub enum Reads {
     /// The database as of one moment.
     Snapshot,
-    /// Each what was committed at its own moment: whether they fit together is known once `prepare` has decided. What a
-    /// closure answers before that, an error, may rest on reads that do not.
+    /// Each row as of the moment when it was read. Whether the reads fit together is known once `prepare` has decided.
     Current,
 }
 

@@ -2,7 +2,7 @@
 
 use super::run_to_commit::{blocked_wait, commit_with_updates, validate};
 use super::txn::Txn;
-use crate::cc::{ConcurrencyControl, Reads, Serializable};
+use crate::cc::{ConcurrencyControl, Serializable};
 use crate::error::{Error, Result};
 use crate::exec::{Execution, Operations};
 use crate::kernel::{Context, Engine};
@@ -407,10 +407,7 @@ impl<C: ConcurrencyControl> Transaction<C> {
     /// Undoes the transaction because of an error of its closure, and returns what that comes to, as for a closure of
     /// `Database::run`: a conflict, if what it rests on does not fit together; else itself, once that is durable.
     pub(super) fn fail_in_place(&mut self, error: Error) -> Error {
-        let error = match C::READS {
-            Reads::Snapshot => error,
-            Reads::Current => self.now(|txn| validate(txn.state(), error)),
-        };
+        let error = self.now(|txn| validate(txn.state(), error));
         self.is_open = false;
         let held_until = self.lend(|txn| {
             txn.after_failure(&error);

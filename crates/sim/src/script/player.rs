@@ -25,7 +25,7 @@ pub trait Player {
     fn broken(&self, script: &Script, history: &History) -> Option<Model> {
         let isolation = self.isolation();
         let is_broken = |model: &Model| match model {
-            Model::StrictSerializable if !isolation.reads_snapshots() => !answers_hold(script, history),
+            Model::StrictSerializable => !answers_hold(script, history),
             _ => !holds(*model, script, history),
         };
         isolation.models().iter().copied().find(is_broken)

@@ -28,6 +28,7 @@ pub const SPECS: &[(&str, &str)] = specs! {
     "lock-write-skew" "lock-lost-update" "lock-opposite-orders" "lock-nowait" "lock-job-queue" "lock-no-write"
     "peek-write-skew" "increase" "increase-write-skew" "increase-late"
     "look-write-skew" "look-late" "look-absent" "refuse-late" "absent-present-absent" "insert-answer"
+    "read-only-anomaly-answer"
 };
 
 /// What came of one script.
