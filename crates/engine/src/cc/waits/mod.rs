@@ -14,7 +14,8 @@
 //! # Shared locks
 //! The lock of a row that transactions share counts them and does not name them. They are a holder of their own
 //! ([`Holder::SHARERS`]), whose place no transaction has: it waits for nothing, so no cycle goes through it. (The schemes that share
-//! locks see to it that no cycle closes by way of one: see `ConcurrencyControl::may_queue`.) While any row has this holder,
+//! locks see to it that no cycle closes by way of one: see `ConcurrencyControl::may_queue`.) So all in a queue are asked when its row
+//! comes to be shared, also those that joined it before. While any row has this holder,
 //! `shares_awaited` is set, and a transaction that gives a share back calls `unshared`, as does one whose share becomes the whole
 //! lock: its waiters are to know it by name. A waiter sets the flag before it looks at the row once more, and a transaction looks at
 //! the flag after its share is gone: both sequentially consistent, so that one sees the other.
@@ -188,6 +189,21 @@ impl State {
             self.held.remove(&(old, row));
         }
         self.held.extend(holder.map(|place| (place, row)));
+        is_news
+    }
+
+    /// Names the row's holder on behalf of the entry `by`, as `set_holder`. If that is those that share the row now, the others in the queue
+    /// look again: they may have rows by now for which the sharers wait, and each has to ask whether it may wait for sharers.
+    fn meet_holder(&mut self, by: Ticket, holder: u32, woken: &mut Woken) -> bool {
+        let is_news = self.set_holder(by.row, Some(holder));
+        if is_news
+            && holder == Holder::SHARERS.place
+            && let Some(queue) = self.rows.get_mut(&by.row)
+        {
+            let others = queue.entries.iter_mut().filter(|(number, _)| **number != by.number);
+            let waiting = others.filter(|(_, entry)| entry.stage == WaitStage::Waiting);
+            waiting.for_each(|(_, entry)| entry.stop(WaitStage::Turn, woken));
+        }
         is_news
     }
 
@@ -378,7 +394,7 @@ impl Waits {
         self.waiting.fetch_add(1, Ordering::Relaxed);
         let ticket = Ticket { row, number };
         // The others in the queue may have waited for another holder: then they have a new edge, too.
-        let is_news = holder.is_some() && state.set_holder(row, holder);
+        let is_news = holder.is_some_and(|holder| state.meet_holder(ticket, holder, &mut woken));
         state.rows.get_mut(&row).expect("it has an entry").turn(&mut woken);
         // (A transaction that nobody waits for closes no cycle: that is the usual case, and costs no walk.)
         let may_close = is_news || state.may_be_awaited(place);
@@ -402,7 +418,7 @@ impl Waits {
         }
         entry.stage = WaitStage::Waiting;
         let place = entry.place;
-        state.set_holder(ticket.row, Some(holder));
+        state.meet_holder(ticket, holder, &mut woken);
         let goes_on = state.break_cycles(place, &mut woken);
         self.unlock(state, woken);
         if goes_on { WaitStage::Waiting } else { WaitStage::Deadlocked }

@@ -257,6 +257,23 @@ fn sharers_go_first() {
     assert_eq!([last, first].map(look), [WaitStage::Waiting, WaitStage::Turn]);
 }
 
+/// Proves that those in a queue look again when transactions come to share the row, once: they may not be allowed to wait for these.
+#[test]
+fn sharers_are_news() {
+    let waits = waits();
+    let join =
+        |place, holder| waits.join(ROW, (place, false), Some(holder), NEVER, || true).expect("no cycle");
+    let look = |ticket| waits.look(ticket, Waker::noop());
+    let (first, second) = (join(2, 1), join(3, 1));
+    waits.ended(1);
+    assert_eq!([first, second].map(look), [WaitStage::Turn, WaitStage::Waiting]);
+    let sharers = Holder::SHARERS.place;
+    let third = join(4, sharers);
+    assert_eq!([first, second, third].map(look), [WaitStage::Turn, WaitStage::Turn, WaitStage::Waiting]);
+    assert_eq!([first, second].map(|ticket| waits.stay(ticket, sharers, || true)), [WaitStage::Waiting; 2]);
+    assert_eq!([first, second, third].map(look), [WaitStage::Waiting; 3]);
+}
+
 /// Proves that a wait that the account has no room for does not begin.
 #[test]
 fn accounts() {
