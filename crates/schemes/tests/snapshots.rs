@@ -4,9 +4,10 @@
 use braid_schemes as _;
 use braiddb::metrics::SystemClock;
 use braiddb::{
-    ConcurrencyControl, Database, Error, Front, IndexKind, MultiVersion, Options, Serializable, Silo,
-    Snapshot, Table, TableOptions, Transaction,
+    ConcurrencyControl, Database, Error, Front, IndexKind, MultiVersion, Options, Result, Serializable, Silo,
+    Snapshot, Table, TableOptions, Transaction, Txn,
 };
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 const ROWS: u64 = 100;
@@ -162,4 +163,169 @@ fn keys_that_came_and_went_are_noticed() {
     keys_that_came_and_went::<Serializable>();
     keys_that_came_and_went::<Snapshot>();
     keys_that_came_and_went::<MultiVersion>();
+}
+
+/// Random changes at both ends and within a table whose ends are dead, in transactions of one thread, beside snapshots: each scan, from
+/// each end, in each snapshot and after each change, is as in a model.
+fn ends_by_a_model<C: ConcurrencyControl>(seed: u64, index: IndexKind) {
+    const MIDDLE: u64 = 1 << 40;
+    let db = in_memory::<C>();
+    let t: Table<u64, u64> = db.table_with("t", TableOptions { index, front: Front::None }).unwrap();
+    let mut random = seed;
+    let mut below = |n: u64| {
+        random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+        (random >> 33) % n
+    };
+    let mut model: BTreeMap<u64, u64> = (0..100).map(|i| (MIDDLE + i, i)).collect();
+    db.transact(|tx| model.iter().try_for_each(|(key, value)| tx.put(t, *key, *value))).unwrap();
+    let mut snapshots: Vec<(Transaction<C>, BTreeMap<u64, u64>)> = Vec::new();
+    let mut worker = db.worker();
+    let scan = async |tx: &Txn<C>, is_reverse: bool, limit: usize| -> Result<Vec<(u64, u64)>> {
+        let (mut rows, mut seen) = (tx.scan_all(t), Vec::new());
+        if is_reverse {
+            rows = rows.reverse();
+        }
+        let mut rows = rows.limit(limit);
+        while let Some(row) = rows.next().await? {
+            seen.push(row);
+        }
+        Ok(seen)
+    };
+    let in_model = |model: &BTreeMap<u64, u64>, is_reverse: bool, limit: usize| -> Vec<(u64, u64)> {
+        let rows = model.iter().map(|(key, value)| (*key, *value));
+        if is_reverse { rows.rev().take(limit).collect() } else { rows.take(limit).collect() }
+    };
+    for step in 0..3000 {
+        if step % 40 == 0 {
+            if snapshots.len() > 5 {
+                snapshots.swap_remove(below(5) as usize);
+            }
+            let open = db.begin().unwrap();
+            assert_eq!(open.get(t, 0).unwrap(), None);
+            snapshots.push((open, model.clone()));
+        }
+        let (action, at, fails, limit) = (below(16), below(400), below(10) == 0, 1 + below(30) as usize);
+        let mut after = model.clone();
+        let changed = worker.run(async |tx| {
+            let is_reverse = action % 2 == 0;
+            match action {
+                0..10 => {
+                    let taken = if is_reverse { tx.pop_last(t).await? } else { tx.pop_first(t).await? };
+                    let right = if is_reverse { after.pop_last() } else { after.pop_first() };
+                    assert_eq!(taken, right);
+                    let key = match is_reverse {
+                        true => after.first_key_value().map_or(MIDDLE, |(key, _)| key - 1),
+                        false => after.last_key_value().map_or(MIDDLE, |(key, _)| key + 1),
+                    };
+                    tx.put(t, key, step).await?;
+                    after.insert(key, step);
+                }
+                // A key among those that have been taken, or among those that have not.
+                10..13 => {
+                    let key = MIDDLE + at - 200;
+                    tx.put(t, key, step).await?;
+                    after.insert(key, step);
+                }
+                _ => {
+                    let key = MIDDLE + at - 200;
+                    assert_eq!(tx.delete(t, key).await?, after.remove(&key).is_some());
+                }
+            }
+            assert_eq!(scan(tx, is_reverse, limit).await?, in_model(&after, is_reverse, limit), "its own");
+            if fails { Err(Error::user("given up")) } else { Ok(()) }
+        });
+        match changed {
+            Ok(()) => model = after,
+            Err(error) => assert!(fails, "{error}"),
+        }
+        for is_reverse in [false, true] {
+            let seen = worker.run(async |tx| scan(tx, is_reverse, limit).await).unwrap();
+            assert_eq!(seen, in_model(&model, is_reverse, limit), "step {step}, {index:?}");
+            let (open, model) = &snapshots[below(snapshots.len() as u64) as usize];
+            let seen = open.with(async |tx| scan(tx, is_reverse, usize::MAX).await).unwrap();
+            assert_eq!(seen, in_model(model, is_reverse, usize::MAX), "a snapshot, step {step}, {index:?}");
+        }
+    }
+}
+
+/// Proves that what is dead at the ends of a table is skipped by none that sees it, and that what comes to life is skipped by none that
+/// sees it then.
+#[test]
+fn ends_are_as_in_a_model() {
+    for seed in 1..4 {
+        for index in IndexKind::ordered() {
+            ends_by_a_model::<Serializable>(seed, index);
+        }
+        ends_by_a_model::<Snapshot>(seed, IndexKind::default());
+        ends_by_a_model::<MultiVersion>(seed, IndexKind::default());
+    }
+}
+
+/// Threads push onto a stack and pop from it, whose top is the first row: its keys go down as it grows, so each push is among keys that
+/// were popped, and that an old transaction keeps. Each push notes what it has found on top.
+fn stack<C: ConcurrencyControl>(round: u64) {
+    const BOTTOM: u64 = 1 << 40;
+    const EACH: u64 = 3000;
+    let db = in_memory::<C>();
+    let t: Table<u64, u64> = db.table("t").unwrap();
+    db.transact(|tx| tx.put(t, BOTTOM, 0)).unwrap();
+    let mut old: Vec<Transaction<C>> = Vec::new();
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..3)
+            .map(|thread| {
+                let db = &db;
+                scope.spawn(move || {
+                    let mut worker = db.worker();
+                    worker.set_retries_max(u32::MAX);
+                    let mut height = 0u64;
+                    for i in 0..EACH {
+                        // Up by a hundred or so, and down again.
+                        let pushes = (i / 64 + round + thread) % 2 == 0;
+                        let done = worker.run(async |tx| {
+                            let (top, _) = tx.first(t).await?.ok_or_else(|| Error::user("no bottom"))?;
+                            if pushes {
+                                let key = top - 1 - thread;
+                                tx.insert(t, key, top).await?;
+                            } else if top != BOTTOM {
+                                assert!(tx.delete(t, top).await?);
+                            }
+                            Ok(top)
+                        });
+                        height = height.max(BOTTOM - done.unwrap());
+                    }
+                    height
+                })
+            })
+            .collect();
+        while !threads.iter().all(|thread| thread.is_finished()) {
+            if old.len() < 20 {
+                let open = db.begin().unwrap();
+                assert_eq!(open.get(t, 0).unwrap(), None);
+                old.push(open);
+            }
+            std::thread::sleep(std::time::Duration::from_millis(5));
+            // The stack as a chain: each row names the one below it.
+            let rows = db.transact(|tx| {
+                let mut rows = Vec::new();
+                tx.scan_all(t).for_each(|key, below| rows.push((key, below)))?;
+                Ok(rows)
+            });
+            let rows = rows.unwrap();
+            for pair in rows.windows(2) {
+                assert_eq!(pair[0].1, pair[1].0, "a push has not seen the top: {rows:?}");
+            }
+            assert_eq!(rows.last(), Some(&(BOTTOM, 0)));
+        }
+        for thread in threads {
+            assert!(thread.join().unwrap() > 0);
+        }
+    });
+}
+
+/// Proves that a transaction that has skipped dead keys is not ordered behind one that has brought one of them to life.
+#[test]
+fn stacks_are_chains() {
+    for round in 0..4 {
+        stack::<Serializable>(round);
+    }
 }

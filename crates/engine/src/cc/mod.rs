@@ -568,6 +568,16 @@ pub unsafe trait ConcurrencyControl: Sized + Send + Sync + 'static {
     fn read_in_range(txn: &mut Self::Txn, record: *const Record) {
         let _ = (txn, record);
     }
+    /// A walk that the transaction begins may skip keys that are dead as of this time and later; 0: none. Called by each batch of a scan.
+    #[inline(always)]
+    fn skips_dead_as_of(txn: &Self::Txn) -> u64 {
+        let _ = txn;
+        0
+    }
+    /// A scan has come to its third batch, and may have met many dead keys at this end of the index. Called inside an epoch.
+    fn note_dead_end(env: Env<'_, Self>, index: &TableIndex, is_reverse: bool) {
+        let _ = (env, index, is_reverse);
+    }
     /// Returns true if `read_in_range` has to be called for every record of the range that `read_range` was told of last in which
     /// a value was found, or which the transaction has written, whether or not other operations have come between.
     #[inline(always)]

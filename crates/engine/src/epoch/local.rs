@@ -62,6 +62,16 @@ pub unsafe fn free_versions(local: &Local, p: *mut u8, bytes: u64) {
 }
 
 impl Local {
+    /// As [`Epochs::moment`].
+    pub fn moment(&self) -> u64 {
+        self.epochs.moment()
+    }
+
+    /// As [`Epochs::is_past`].
+    pub fn is_past(&self, moment: u64) -> bool {
+        self.epochs.is_past(moment)
+    }
+
     /// Joins the participants of `epochs`, left; versions come from `memory`.
     pub fn new(epochs: &Arc<Epochs>, memory: &Arc<Memory>) -> Local {
         Local {

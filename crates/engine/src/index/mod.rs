@@ -9,6 +9,7 @@ use std::ops::Bound;
 mod atomic;
 mod btree;
 mod bwtree;
+pub mod dead_end;
 pub mod departed;
 mod front;
 mod hashed;

@@ -36,6 +36,8 @@ pub struct Page {
     pub(crate) positions: [u64; PAGE_ENTRIES_MAX],
     /// Whether the walk is to leave marks.
     pub is_marking: bool,
+    /// The walk may skip keys that are dead as of this time and later; 0: none. See [`DeadEnds`](super::dead_end::DeadEnds).
+    pub as_of: u64,
     /// What the walk has read, from the first page on; the caller may take it.
     pub marks: Vec<Mark>,
     /// The walk's place: the bound it began at, and later the bytes that lead to its layer.

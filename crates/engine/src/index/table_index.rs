@@ -3,6 +3,7 @@
 //! One look tells calls on the way of every lookup whether the tree is of the default kind and alone: it is then compiled into
 //! them. All else is called, once for all schemes of concurrency control.
 
+use super::dead_end::{BOUND_BYTES_MAX, DeadEnd, DeadEnds};
 use super::departed::Departed;
 use super::front::{Front, HashFront};
 use super::kinds::{Cursor, IndexKind, Tree, Walk};
@@ -44,6 +45,8 @@ pub struct TableIndex {
     kept: Kept,
     /// Keys that have left it under the eyes of older transactions.
     departed: Departed,
+    /// Keys at its ends that only older transactions see.
+    dead_ends: DeadEnds,
     /// Which ranges of its keys were changed: noted when changes are logged. (Apart, as descents need the rest.)
     touched: Box<Touched>,
 }
@@ -60,7 +63,37 @@ impl TableIndex {
         let is_plain = front.is_none() && matches!(tree, Tree::Masstree(_));
         let partitioning = Partitioning::default();
         let (kept, departed, touched) = (Kept::new(), Departed::default(), Box::default());
-        Ok(TableIndex { tree, is_plain, front, fixed8, number, partitioning, kept, departed, touched })
+        let dead_ends = DeadEnds::default();
+        Ok(TableIndex {
+            tree,
+            is_plain,
+            front,
+            fixed8,
+            number,
+            partitioning,
+            kept,
+            departed,
+            dead_ends,
+            touched,
+        })
+    }
+
+    /// As `walk`, behind the keys that the walk may skip.
+    ///
+    /// # Safety
+    /// As `walk`.
+    #[cold]
+    #[inline(never)]
+    unsafe fn walk_behind(&self, from: Bound<&Key>, reverse: bool, page: &mut Page) -> Walk {
+        let mut bound = [0; BOUND_BYTES_MAX];
+        let Some((len, mark)) = self.dead_ends.of(reverse).skip(from, page.as_of, &mut bound) else {
+            // SAFETY: by the caller's promise.
+            return unsafe { self.tree.walk(from, reverse, page) };
+        };
+        // SAFETY: the bound's bytes are alive during the call.
+        let walk = unsafe { self.tree.walk(Bound::Included(&Key::new(&bound[..len])), reverse, page) };
+        page.leave_mark(mark.node, mark.head);
+        walk
     }
 
     /// Which kind it is.
@@ -87,6 +120,17 @@ impl TableIndex {
     #[inline(always)]
     pub fn departed(&self) -> &Departed {
         &self.departed
+    }
+
+    /// The end at which walks in this direction begin, if keys have an order.
+    pub fn dead_end(&self, is_reverse: bool) -> Option<&DeadEnd> {
+        self.kind().is_ordered().then(|| self.dead_ends.of(is_reverse))
+    }
+
+    /// A value is written over the deletion of this key; not yet committed.
+    #[inline(always)]
+    pub fn revive(&self, key: &Key) {
+        self.dead_ends.came(key);
     }
 
     /// Which partition its keys belong to.
@@ -376,12 +420,14 @@ impl Index for TableIndex {
         id: RecordId,
     ) -> Result<Inserted, OutOfMemory> {
         // SAFETY: by the caller's promise.
-        unsafe {
+        let inserted = unsafe {
             match self.plain() {
                 Some(tree) => tree.insert(local, &cursor.masstree, key, id),
                 None => self.insert_other(local, cursor, key, id),
             }
-        }
+        };
+        self.dead_ends.came(key);
+        inserted
     }
 
     unsafe fn remove(&self, local: &Local, key: &Key, id: RecordId) -> bool {
@@ -405,6 +451,10 @@ impl Index for TableIndex {
 
     unsafe fn walk(&self, from: Bound<&Key>, reverse: bool, page: &mut Page) -> Walk {
         page.is_mixed = !self.kind().is_ordered();
+        if page.as_of > 0 && self.dead_ends.of(reverse).is_skipping() {
+            // SAFETY: by the caller's promise.
+            return unsafe { self.walk_behind(from, reverse, page) };
+        }
         // SAFETY: by the caller's promise.
         unsafe { self.tree.walk(from, reverse, page) }
     }
@@ -423,18 +473,24 @@ impl Index for TableIndex {
 
     #[inline]
     fn is_as_marked(&self, mark: &Mark) -> bool {
-        self.tree.is_as_marked(mark)
+        match self.dead_ends.marked(mark) {
+            Some(end) => end.is_as_marked(mark),
+            None => self.tree.is_as_marked(mark),
+        }
     }
 
     #[inline]
     unsafe fn raise_stamp(&self, mark: &Mark, stamp: u64) {
-        // SAFETY: by the caller's promise.
-        unsafe { self.tree.raise_stamp(mark, stamp) };
+        match self.dead_ends.marked(mark) {
+            Some(end) => end.raise_stamp(mark, stamp),
+            // SAFETY: by the caller's promise.
+            None => unsafe { self.tree.raise_stamp(mark, stamp) },
+        }
     }
 
     unsafe fn stamp_of(&self, key: &Key) -> u64 {
         // SAFETY: by the caller's promise.
-        unsafe { self.tree.stamp_of(key) }
+        unsafe { self.tree.stamp_of(key) }.max(self.dead_ends.stamp_of(key))
     }
 
     fn reserve(&self, local: &Local, keys: u64) {

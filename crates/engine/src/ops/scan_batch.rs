@@ -37,6 +37,9 @@ enum Stage {
     EntryRows,
 }
 
+/// A scan of few rows comes to this batch if it has met as many dead keys as a page has.
+const BATCHES_OF_DEAD: u8 = 3;
+
 /// Marks of the index that there is room for: a run's, as a rule.
 const MARKS_FIRST: usize = 64;
 
@@ -74,6 +77,8 @@ pub(crate) struct ScanBatch<C: ConcurrencyControl> {
     keys: Vec<u8>,
     seen: usize,
     late: Vec<u32>,
+    /// Batches of this scan, as far as they are counted.
+    batches: u8,
     /// Nothing is left of the range.
     pub(crate) is_finished: bool,
     stage: Stage,
@@ -111,6 +116,7 @@ impl<C: ConcurrencyControl> ScanBatch<C> {
             keys: Vec::new(),
             seen: 0,
             late: Vec::new(),
+            batches: 0,
             is_finished: false,
             stage: Stage::Begin,
             walk: None,
@@ -129,6 +135,7 @@ impl<C: ConcurrencyControl> ScanBatch<C> {
         self.is_finished = false;
         self.base = std::ptr::null();
         self.restart(Want::About(0));
+        self.batches = 0;
     }
 
     /// Makes it look for rows at `from` when it is stepped next.
@@ -139,6 +146,7 @@ impl<C: ConcurrencyControl> ScanBatch<C> {
         self.follow.clear();
         self.seen = 0;
         self.changes = 0;
+        self.batches = self.batches.saturating_add(1);
         self.want = want;
         self.stage = Stage::Begin;
     }
@@ -263,6 +271,10 @@ impl<C: ConcurrencyControl> ScanBatch<C> {
                     Admission::Refused | Admission::Busy => return true, // nobody looks at what it has found
                 }
             }
+            if self.batches == BATCHES_OF_DEAD {
+                C::note_dead_end(env, &table.index, self.is_reverse);
+            }
+            self.page.as_of = C::skips_dead_as_of(txn);
             self.begin(table);
             (self.accessed, self.entered) = (C::accessed(txn), 0);
         }

@@ -320,16 +320,18 @@ impl Ranges {
 
     /// Finds out whether the same keys are in all ranges; those in which keys may have come or gone are gone through
     /// again, and what is there now is given to `revisit`. Leaves `stamp` in the index wherever the transaction has read
-    /// which keys there are. Returns false if `revisit` has said that it is enough, or others change a range
-    /// faster than that.
+    /// which keys there are. Keys that are dead as of `as_of` and later need not be given. Returns false if `revisit` has said that it is
+    /// enough, or others change a range faster than that.
     ///
     /// # Safety
     /// Inside an epoch.
     pub(in crate::cc) unsafe fn revisit(
         &mut self,
+        as_of: u64,
         stamp: u64,
         revisit: &mut impl Revisit,
     ) -> Result<bool, OutOfMemory> {
+        self.page.as_of = as_of;
         for range in &self.ranges {
             for mark in &self.marks[range.marks.start as usize..range.marks.end as usize] {
                 // SAFETY: indexes live as long as the database; inside an epoch.

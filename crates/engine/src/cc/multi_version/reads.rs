@@ -143,7 +143,7 @@ impl ReadSet {
         self.found.sort_unstable();
         let mut unknown = Unknown { found: &self.found, range: 0, refused: None, look, slot_of };
         // SAFETY: by the caller's promise.
-        let is_known = unsafe { self.ranges.revisit(self.at.0, &mut unknown) }?;
+        let is_known = unsafe { self.ranges.revisit(0, self.at.0, &mut unknown) }?;
         self.obstacle = unknown.refused.filter(|_| !is_known).map(|(at, id)| {
             let (index, key) = self.ranges.met(unknown.range, at);
             Target { index, key, id }

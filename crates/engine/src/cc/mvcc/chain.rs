@@ -1,7 +1,9 @@
 //! A record's chain of versions: making one, and which transaction has overwritten what another has read.
 
-use super::{Shared, Tracker};
+use super::reclaim::TombstoneValue;
+use super::{Env, Mvcc, Shared, Tracker};
 use crate::cc::common::registry::Outcome;
+use crate::cc::{Change, Target};
 use crate::epoch::Local;
 use crate::memory::OutOfMemory;
 use crate::record::{RecordId, Slot, Stamp, Tag, Timestamp, Version, VersionKind};
@@ -29,6 +31,29 @@ pub(super) fn new_version(
     // SAFETY: allocated with that size.
     unsafe { Version::write(at, stamp.0, next, kind, value) };
     Ok(at)
+}
+
+/// A version that makes a change of the record whose head is `old`.
+#[inline(always)]
+pub(super) fn version_of<T: Tracker>(
+    env: Env<'_, Mvcc<T>>,
+    tag: Tag,
+    slot: &Slot,
+    old: *const Version,
+    target: &Target,
+    change: Change<'_>,
+) -> Result<*mut Version, OutOfMemory> {
+    let value = |value: &[u8]| new_version(slot, env.local, tag.stamp(), old, VersionKind::Value, value);
+    match change {
+        Change::Put(bytes) | Change::Update(bytes) | Change::Insert(bytes) => value(bytes),
+        // SAFETY: the head, inside an epoch; its value does not change.
+        Change::Lock => value(unsafe { &*Version::value(old) }),
+        Change::Delete => {
+            let mut value = env.worker.tombstone_value.borrow_mut();
+            TombstoneValue::write(target, &mut value);
+            new_version(slot, env.local, tag.stamp(), old, VersionKind::Tombstone, &value)
+        }
+    }
 }
 
 /// Gives back a version at once.

@@ -13,6 +13,7 @@
 //! After Berenson et al., SIGMOD 1995, and ERMIA (Kim et al., SIGMOD 2016).
 
 mod chain;
+mod dead_ends;
 mod departed;
 mod ending;
 #[cfg(all(test, not(any(braid_shuttle, braid_loom))))]
@@ -39,6 +40,7 @@ use super::{
 };
 use crate::cc::common::participant::Participant;
 use crate::cc::common::registry::{FIRST, Floor, Registry};
+use crate::index::TableIndex;
 use crate::memory::{Charge, Memory, OutOfMemory, Slab};
 use crate::profile::Activity;
 use crate::record::{Record, RecordId, Slot, Stamp, Tag, Timestamp, Version, VersionKind};
@@ -46,13 +48,13 @@ use crate::suspend::Suspend;
 use crate::sync::atomic::{Ordering, fence};
 use crate::sync::{Mutex, lock};
 pub(super) use chain::Overwritten;
-use chain::{drop_version, new_version};
+use chain::{drop_version, new_version, version_of};
 pub(super) use departed::has_departed;
 use ending::{CHANGES_PER_PASS, collect, publish, undo, unlock};
 use meeting::{Lockable, Seen};
 use present::Present;
 use queue::{Garbage, Queue};
-use reclaim::{Reclaimer, TombstoneValue};
+use reclaim::Reclaimer;
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::marker::PhantomData;
@@ -131,29 +133,6 @@ impl<L: Default> Default for Access<L> {
 const _: () = assert!(size_of::<Access<()>>() == size_of::<*const Version>());
 
 const _: () = assert!(cfg!(any(braid_shuttle, braid_loom)) || size_of::<Slot>() == size_of::<Record>());
-
-/// A version that makes a change of the record whose head is `old`.
-#[inline(always)]
-fn version_of<T: Tracker>(
-    env: Env<'_, Mvcc<T>>,
-    tag: Tag,
-    slot: &Slot,
-    old: *const Version,
-    target: &Target,
-    change: Change<'_>,
-) -> Result<*mut Version, OutOfMemory> {
-    let value = |value: &[u8]| new_version(slot, env.local, tag.stamp(), old, VersionKind::Value, value);
-    match change {
-        Change::Put(bytes) | Change::Update(bytes) | Change::Insert(bytes) => value(bytes),
-        // SAFETY: the head, inside an epoch; its value does not change.
-        Change::Lock => value(unsafe { &*Version::value(old) }),
-        Change::Delete => {
-            let mut value = env.worker.tombstone_value.borrow_mut();
-            TombstoneValue::write(target, &mut value);
-            new_version(slot, env.local, tag.stamp(), old, VersionKind::Tombstone, &value)
-        }
-    }
-}
 
 /// A record's memory, as this scheme has it: never unmapped.
 #[inline(always)]
@@ -596,6 +575,17 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
         T::read_in_range(&mut txn.reads, record.cast());
     }
 
+    #[inline(always)]
+    fn skips_dead_as_of(txn: &Txn<T>) -> u64 {
+        if T::IS_TIMED { 0 } else { txn.begin().0 }
+    }
+
+    fn note_dead_end(env: Env<'_, Self>, index: &TableIndex, is_reverse: bool) {
+        if !T::IS_TIMED {
+            dead_ends::note(env, index, is_reverse);
+        }
+    }
+
     fn read_absent(txn: &mut Txn<T>, record: *const Record, target: &Target) {
         T::read_absent(&mut txn.reads, record.cast(), target);
     }
@@ -657,6 +647,10 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
                 Change::Lock => Ok(Written::Gone), // look again at the one that got there first
                 _ => Err(Refused::Abort(Abort::WriteConflict)),
             };
+        }
+        if !exists {
+            // SAFETY: indexes live as long as the database.
+            unsafe { &*target.index }.revive(&target.key);
         }
         let is_lock = change == Change::Lock;
         let write = Write { slot, new, old, target: *target, is_lock };

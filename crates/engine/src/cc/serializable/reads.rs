@@ -194,7 +194,7 @@ impl ReadSet {
         self.overwritten = asked;
     }
 
-    /// Leaves `at` in the index wherever the transaction has read which keys there are. Where keys have come or
+    /// Leaves `at` in the index wherever the transaction, which began at `begin`, has read which keys there are. Where keys have come or
     /// gone since, adds those records to what is validated that `changed` returns: it is asked for every record
     /// of the range. Returns false if others change them faster than that.
     ///
@@ -202,13 +202,14 @@ impl ReadSet {
     /// Inside an epoch.
     pub(super) unsafe fn publish_ranges(
         &mut self,
+        begin: Timestamp,
         at: Timestamp,
         changed: impl Fn(RecordId) -> Option<*const Slot>,
     ) -> Result<bool, OutOfMemory> {
         let ReadSet { ranges, records, charge, .. } = self;
         let mut added = Added { known: records.len(), records, charge, changed };
         // SAFETY: by the caller's promise.
-        unsafe { ranges.revisit(at.0, &mut added) }
+        unsafe { ranges.revisit(begin.0, at.0, &mut added) }
     }
 }
 

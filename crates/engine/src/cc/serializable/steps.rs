@@ -87,7 +87,7 @@ impl Order {
         }
         let begin = txn.begin();
         // SAFETY: a commit is stepped inside an epoch.
-        unsafe { txn.reads.publish_ranges(self.at, |id| env.shared.changed_since(begin, id)) }
+        unsafe { txn.reads.publish_ranges(begin, self.at, |id| env.shared.changed_since(begin, id)) }
     }
 
     /// Tells the log when we commit. Returns false if we have to give way.

@@ -1,0 +1,162 @@
+//! Finds the dead ends of indexes: see [`index::dead_end`](crate::index::dead_end) for what they are and for the steps.
+//!
+//! A key is dead if the newest version of its record is a deletion that has committed: no transaction that begins later sees a value, until
+//! another version is written.
+
+use super::{Env, Mvcc, Tracker};
+use crate::index::dead_end::Task;
+use crate::index::{Index, Key, Page, Paged, RecordId, TableIndex};
+use crate::record::{Timestamp, VersionKind};
+use crate::suspend::PrefetchOnly;
+use std::ops::Bound;
+
+/// Dead keys that are worth skipping.
+const DEAD_MIN: usize = if cfg!(braid_shuttle) { 1 } else { 16 };
+/// Keys that are gone through at once.
+const LOOKED_MAX: usize = 4096;
+
+/// What was found at an end of an index.
+#[derive(Debug, Default)]
+struct Found {
+    /// Dead keys in a row.
+    dead: usize,
+    /// The latest of their deletions.
+    as_of: Timestamp,
+    /// All keys before this one are dead: the first that is not, or the last that was looked at.
+    bound: Option<Vec<u8>>,
+    /// All keys in question were dead.
+    is_all: bool,
+}
+
+/// A transaction has met dead keys at this end of the index.
+#[cold]
+#[inline(never)]
+pub(super) fn note<T: Tracker>(env: Env<'_, Mvcc<T>>, index: &TableIndex, is_reverse: bool) {
+    let Some(end) = index.dead_end(is_reverse) else { return };
+    match end.task(|moment| env.local.is_past(moment)) {
+        Task::Nothing => {}
+        Task::Claim { from } => {
+            let found = go_through(env, index, is_reverse, from.as_deref(), None);
+            if let Some(bound) = found.bound
+                && found.dead >= DEAD_MIN
+            {
+                end.claim(bound, || env.local.moment());
+            }
+        }
+        Task::Prove { number, from, to } => {
+            let found = go_through(env, index, is_reverse, from.as_deref(), Some(&to));
+            match found.is_all {
+                true => end.prove(number, found.as_of.0),
+                false => end.give_up(number),
+            }
+        }
+    }
+}
+
+/// When the record was deleted, if it is dead.
+fn died<T: Tracker>(env: Env<'_, Mvcc<T>>, id: RecordId) -> Option<Timestamp> {
+    // SAFETY: slots are never unmapped.
+    let head = unsafe { &*env.shared.slot(id) }.head();
+    // SAFETY: the head, inside an epoch.
+    let newest = unsafe { head.as_ref() }.filter(|newest| newest.kind() == VersionKind::Tombstone)?;
+    newest.stamp().timestamp()
+}
+
+/// Goes through dead keys: from the bound `from` on, before `to`, as far as all are dead.
+fn go_through<T: Tracker>(
+    env: Env<'_, Mvcc<T>>,
+    index: &TableIndex,
+    is_reverse: bool,
+    from: Option<&[u8]>,
+    to: Option<&[u8]>,
+) -> Found {
+    let (mut found, mut page) = (Found::default(), Page::default());
+    let key = from.map(Key::new);
+    let bound = key.as_ref().map_or(Bound::Unbounded, Bound::Included);
+    // SAFETY: inside an epoch; the key's bytes are alive.
+    let mut walk = unsafe { index.walk(bound, is_reverse, &mut page) };
+    let to = to.map_or(Bound::Unbounded, Bound::Excluded);
+    while found.dead < LOOKED_MAX || to != Bound::Unbounded {
+        // SAFETY: in the epoch that the walk began in.
+        match unsafe { index.next_page(&mut walk, &mut page, &mut PrefetchOnly) } {
+            Paged::Suspended => continue,
+            Paged::End => {
+                found.is_all = true;
+                return found;
+            }
+            Paged::Page => {}
+        }
+        let within = page.len_within(to, is_reverse);
+        for i in 0..within {
+            let died = died(env, page.ids[i]);
+            found.bound = Some(Vec::new());
+            page.push_order(i, found.bound.as_mut().expect("just now"));
+            let Some(died) = died else { return found };
+            found.dead += 1;
+            found.as_of = found.as_of.max(died);
+        }
+        if within < page.len {
+            found.is_all = true;
+            return found;
+        }
+    }
+    found
+}
+
+#[cfg(all(test, not(any(braid_shuttle, braid_loom))))]
+mod tests {
+    use crate::metrics::SystemClock;
+    use crate::{ConcurrencyControl, Database, MultiVersion, Options, Serializable, Snapshot, Table};
+    use std::sync::Arc;
+
+    /// Takes from one end of a queue and adds at the other, beside transactions that see what was taken. Returns how many rows behind the
+    /// last one that was taken walks set out at the end from which rows are taken.
+    fn distance<C: ConcurrencyControl>(is_reverse: bool) -> Option<u64> {
+        const ROWS: u64 = 100;
+        const TAKEN: u64 = 2000;
+        let options = Options { workers: 0, ..Options::default() };
+        let db =
+            Database::<C>::in_memory_with(options, Arc::new(SystemClock::default())).expect("a database");
+        let queue: Table<u64, u64> = db.table("queue").expect("a table");
+        let key = |number: u64| if is_reverse { u64::MAX / 2 - number } else { number };
+        let mut worker = db.worker();
+        let put = |number| async move |tx: &crate::Txn<C>| tx.put(queue, key(number), number).await;
+        (0..ROWS).for_each(|number| worker.run(put(number)).expect("no conflict"));
+        let mut old = Vec::new();
+        for number in 0..TAKEN {
+            if number % 400 == 0 {
+                old.push(db.begin().expect("room"));
+                assert_eq!(old[old.len() - 1].get(queue, key(number)).expect("a snapshot"), Some(number));
+            }
+            let taken = worker.run(async |tx| match is_reverse {
+                true => tx.pop_last(queue).await,
+                false => tx.pop_first(queue).await,
+            });
+            assert_eq!(taken.expect("no conflict"), Some((key(number), number)));
+            worker.run(put(number + ROWS)).expect("no conflict");
+        }
+        for (i, old) in (0..).zip(&old) {
+            let mut seen = Vec::new();
+            old.scan_all(queue).for_each(|_, number| seen.push(number)).expect("a snapshot");
+            let mut right: Vec<u64> = (400 * i..400 * i + ROWS).collect();
+            right.sort_unstable_by_key(|number| key(*number));
+            assert_eq!(seen, right, "an old transaction sees what was taken");
+        }
+        let tx = old[0].txn().state();
+        let end = queue.inner(tx.database).expect("open").index.dead_end(is_reverse).expect("in order");
+        let bound = u64::from_be_bytes(end.bound()?.try_into().expect("eight bytes"));
+        Some(TAKEN - if is_reverse { u64::MAX / 2 - bound } else { bound })
+    }
+
+    /// Proves that walks set out near the first row, at either end, where transactions read as of their beginning; and that they
+    /// skip nothing where versions are written as of earlier times.
+    #[test]
+    fn queues_have_dead_ends() {
+        for is_reverse in [false, true] {
+            for behind in [distance::<Serializable>(is_reverse), distance::<Snapshot>(is_reverse)] {
+                assert!(behind.is_some_and(|rows| rows < 40), "{behind:?}, {is_reverse}");
+            }
+            assert_eq!(distance::<MultiVersion>(is_reverse), None);
+        }
+    }
+}
