@@ -149,14 +149,20 @@ fn cancelled_after_any_number_of_steps() {
     for seed in 0..4 {
         let (db, tables) = database(0);
         let mut worker = seeded(&db, seed);
-        let (token, mut steps, mut bytes) = (Arc::new(()), 0, u64::MAX);
+        let (token, mut steps, mut bytes, mut late) = (Arc::new(()), 0, u64::MAX, 0);
         loop {
             let slot = spawn(&mut worker, tables, &token, steps % ROWS);
             for _ in 0..steps {
                 worker.step();
             }
             let was_open = Arc::strong_count(&token) > 1;
-            assert_eq!(worker.cancel(slot) && was_open, was_open, "seed {seed}, {steps} steps");
+            if !worker.cancel(slot) && was_open {
+                // What it has read is being checked, before its error is answered.
+                late += 1;
+                while Arc::strong_count(&token) > 1 {
+                    worker.step();
+                }
+            }
             assert_eq!(Arc::strong_count(&token), 1, "seed {seed}, {steps} steps");
             while worker.open() > 0 {
                 worker.step();
@@ -171,7 +177,10 @@ fn cancelled_after_any_number_of_steps() {
                 break;
             }
         }
-        assert!(steps > AWAITS, "the body took {steps} steps only");
+        assert!(
+            steps > AWAITS + late && late < 10,
+            "the body took {steps} steps only, and {late} to be checked"
+        );
         assert_eq!(others(&db, tables), steps);
     }
 }

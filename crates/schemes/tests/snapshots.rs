@@ -280,7 +280,7 @@ fn stack<C: ConcurrencyControl>(round: u64) {
                     let mut height = 0u64;
                     for i in 0..EACH {
                         // Up by a hundred or so, and down again.
-                        let pushes = (i / 64 + round + thread) % 2 == 0;
+                        let pushes = (i / 64 + round + thread).is_multiple_of(2);
                         let done = worker.run(async |tx| {
                             let (top, _) = tx.first(t).await?.ok_or_else(|| Error::user("no bottom"))?;
                             if pushes {

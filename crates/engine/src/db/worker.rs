@@ -315,7 +315,7 @@ impl<C: ConcurrencyControl, S: Suspend> Worker<C, S> {
     }
 
     /// Drops a spawned transaction: it is undone, or if it waits for a place, never begins. Returns false if it has ended
-    /// or is about to commit.
+    /// or is about to: it commits, or what it has read is checked before its error is answered.
     pub fn cancel(&mut self, spawned: Spawned) -> bool {
         self.inside().attended(|worker| worker.cancel(spawned))
     }

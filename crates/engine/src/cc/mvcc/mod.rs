@@ -14,6 +14,8 @@
 
 mod chain;
 mod dead_ends;
+#[cfg(all(test, not(any(braid_shuttle, braid_loom))))]
+mod dead_ends_tests;
 mod departed;
 mod ending;
 #[cfg(all(test, not(any(braid_shuttle, braid_loom))))]
@@ -133,6 +135,15 @@ impl<L: Default> Default for Access<L> {
 const _: () = assert!(size_of::<Access<()>>() == size_of::<*const Version>());
 
 const _: () = assert!(cfg!(any(braid_shuttle, braid_loom)) || size_of::<Slot>() == size_of::<Record>());
+
+/// A version has been installed, in front of a value or not. In front of a deletion it brings the key to life.
+#[inline(always)]
+fn note_life(over_value: bool, target: &Target) {
+    if !over_value {
+        // SAFETY: indexes live as long as the database.
+        unsafe { &*target.index }.revive(&target.key);
+    }
+}
 
 /// A record's memory, as this scheme has it: never unmapped.
 #[inline(always)]
@@ -640,18 +651,13 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
         if !s.install(old, new) {
             // SAFETY: not installed.
             unsafe { drop_version(s, env.local, new) };
-            if s.head().is_null() {
-                return Ok(Written::Gone); // it was a tombstone, and its time had come
-            }
             return match change {
-                Change::Lock => Ok(Written::Gone), // look again at the one that got there first
+                _ if s.head().is_null() => Ok(Written::Gone), // it was a tombstone, and its time had come
+                Change::Lock => Ok(Written::Gone),            // look again at the one that got there first
                 _ => Err(Refused::Abort(Abort::WriteConflict)),
             };
         }
-        if !exists {
-            // SAFETY: indexes live as long as the database.
-            unsafe { &*target.index }.revive(&target.key);
-        }
+        note_life(exists, target);
         let is_lock = change == Change::Lock;
         let write = Write { slot, new, old, target: *target, is_lock };
         if T::IS_TIMED && is_first {
