@@ -5,7 +5,10 @@
 
 use braid_schemes as _;
 use braiddb::metrics::SystemClock;
-use braiddb::{ConcurrencyControl, Database, Error, Options, Result, Table, Transaction, Txn};
+use braiddb::{
+    ConcurrencyControl, Database, DlDetect, Error, NoWait, Options, Result, Table, Transaction, Txn, WaitDie,
+};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -409,4 +412,39 @@ fn many_in_the_way_are_waited_for_once_each<C: ConcurrencyControl>() {
     let took = began.elapsed();
     assert!(took < Duration::from_millis(TRANSACTIONS * (LOCK_WAIT_MS + 40)), "{took:?}");
     drop(idle);
+}
+
+/// A transaction sleeps for a row that another one deletes. The row is made anew, and others share the new one, before the sleeper looks again.
+fn a_row_made_anew<C: ConcurrencyControl>() {
+    let options = Options { workers: 0, lock_wait_ms: 600_000, ..Options::default() };
+    let db = Database::<C>::in_memory_with(options, Arc::new(SystemClock::default())).unwrap();
+    let t: Table<u64, u64> = db.table("t").unwrap();
+    db.transact(|tx| tx.put(t, 4, 1)).unwrap();
+    let deleting = db.begin().unwrap();
+    assert!(deleting.delete(t, 4).unwrap());
+    let mut worker = db.worker();
+    let got = Rc::new(std::cell::Cell::new(None));
+    let ended = got.clone();
+    let body = async move |tx: &Txn<C>| tx.get_for_update(t, 4).await;
+    worker.spawn(body, move |result| ended.set(Some(result.unwrap()))).unwrap();
+    // More than it looks before it sleeps.
+    let mut rounds = || (0..40_000).for_each(|_| _ = worker.round());
+    rounds();
+    assert_eq!(got.get(), None);
+    deleting.commit().unwrap();
+    db.transact(|tx| tx.insert(t, 4, 2)).unwrap();
+    let sharing = db.begin().unwrap();
+    assert_eq!(sharing.get(t, 4).unwrap(), Some(2));
+    rounds();
+    sharing.commit().unwrap();
+    rounds();
+    assert_eq!(got.get(), Some(Some(2)), "it sleeps in the queue of the row that was deleted");
+}
+
+/// Proves that a transaction that waits for a row waits for the row that is there, when the one that it has waited for is gone.
+#[test]
+fn rows_made_anew_are_waited_for() {
+    a_row_made_anew::<DlDetect>();
+    a_row_made_anew::<WaitDie>();
+    a_row_made_anew::<NoWait>();
 }

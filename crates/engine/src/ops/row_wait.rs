@@ -45,10 +45,7 @@ const ASIDES_PATIENT: u32 = 64;
 
 impl<C: ConcurrencyControl> Drop for RowWait<'_, C> {
     fn drop(&mut self) {
-        if let Some(ticket) = self.ticket.take() {
-            self.txn.waits.update(|n| n.saturating_sub(1));
-            C::waits(self.txn.shared()).leave(ticket);
-        }
+        self.leave();
     }
 }
 
@@ -111,6 +108,14 @@ impl<'t, C: ConcurrencyControl> RowWait<'t, C> {
         }
     }
 
+    /// Leaves the queue that it is in.
+    fn leave(&mut self) {
+        if let Some(ticket) = self.ticket.take() {
+            self.txn.waits.update(|n| n.saturating_sub(1));
+            C::waits(self.txn.shared()).leave(ticket);
+        }
+    }
+
     /// It is in a queue, where its turn will come.
     pub(crate) fn is_queued(&self) -> bool {
         self.ticket.is_some()
@@ -130,6 +135,10 @@ impl<'t, C: ConcurrencyControl> RowWait<'t, C> {
         let (shared, place) = (self.txn.shared(), self.txn.place());
         let waits = C::waits(shared);
         self.holder = holder.or(self.holder);
+        // A row that was deleted and made anew is another record, with a queue of its own.
+        if self.ticket.is_some_and(|ticket| ticket.row() != row) {
+            self.leave();
+        }
         self.adopt(row);
         let is_held = || {
             let Some(holder) = holder else { return false };
