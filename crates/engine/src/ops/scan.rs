@@ -459,7 +459,13 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Rows<'t, K, V, C> {
             _ => Want::About(RUN_FIRST),
         };
         (self.at, self.end) = (0, 0);
-        self.run().restart(want);
+        // A scan that has returned rows, or is to return many, comes to later batches without having met dead keys.
+        let goes_on = (2 * RUN_MAX + 1..usize::MAX).contains(&self.left);
+        let run = self.run();
+        if goes_on {
+            run.batches = 0;
+        }
+        run.restart(want);
         self.post()
     }
 

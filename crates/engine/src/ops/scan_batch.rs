@@ -77,8 +77,8 @@ pub(crate) struct ScanBatch<C: ConcurrencyControl> {
     keys: Vec<u8>,
     seen: usize,
     late: Vec<u32>,
-    /// Batches of this scan, as far as they are counted.
-    batches: u8,
+    /// Batches of this scan, while it may have met nothing but dead keys.
+    pub(crate) batches: u8,
     /// Nothing is left of the range.
     pub(crate) is_finished: bool,
     stage: Stage,
