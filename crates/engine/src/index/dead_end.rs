@@ -57,7 +57,7 @@ struct State {
     claims: u64,
 }
 
-/// What walks skip: the keys before this bound, as of this time and later.
+/// Walks skip the keys before this bound, as of this time and later.
 #[derive(Debug)]
 struct Skip {
     bound: Vec<u8>,
@@ -72,7 +72,7 @@ struct Claim {
     moment: u64,
 }
 
-/// What a transaction that has met dead keys may do.
+/// The next step for a transaction that has met dead keys.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Task {
     /// There is a claim that cannot be proven yet.
@@ -156,8 +156,8 @@ impl DeadEnd {
         self.is_skipping.load(Ordering::Relaxed)
     }
 
-    /// Where a walk sets out that would begin at `from`, as of this time: the length of that bound, which is included and written to
-    /// `bound`, and the mark to leave. `None`: it skips nothing.
+    /// Finds the key at which a walk from `from`, as of this time, begins instead. Writes the key to `bound`, and returns its length and the mark to
+    /// leave. Returns `None` if the walk skips nothing.
     pub(super) fn skip(
         &self,
         from: Bound<&Key>,
@@ -193,7 +193,7 @@ impl DeadEnd {
         }
     }
 
-    /// What a transaction that has met dead keys here may do; `is_past` as [`Epochs::is_past`](crate::epoch::Epochs::is_past).
+    /// Returns the next step. `is_past` says whether a moment of the epochs is past: see [`Epochs::is_past`](crate::epoch::Epochs::is_past).
     pub fn task(&self, is_past: impl FnOnce(u64) -> bool) -> Task {
         let state = lock(&self.state);
         let from = state.skip.as_ref().map(|skip| skip.bound.clone());
@@ -206,7 +206,7 @@ impl DeadEnd {
         }
     }
 
-    /// Claims that the keys before this bound are dead. `moment`: that of the epochs, taken when others can find the claim.
+    /// Claims that the keys before this bound are dead. `moment` reads the epochs' moment, and is called when others can find the claim.
     pub fn claim(&self, bound: Vec<u8>, moment: impl FnOnce() -> u64) {
         let mut state = lock(&self.state);
         if state.claim.is_some() || bound.len() > BOUND_BYTES_MAX {
@@ -277,7 +277,7 @@ mod tests {
         Key::new(bytes)
     }
 
-    /// Where a walk sets out, and its mark.
+    /// Returns the key at which a walk begins, and its mark.
     fn skip(end: &DeadEnd, from: Bound<&Key>, as_of: u64) -> Option<(Vec<u8>, Mark)> {
         let mut bound = [0; BOUND_BYTES_MAX];
         end.skip(from, as_of, &mut bound).map(|(len, mark)| (bound[..len].to_vec(), mark))

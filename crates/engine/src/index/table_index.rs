@@ -78,7 +78,7 @@ impl TableIndex {
         })
     }
 
-    /// As `walk`, behind the keys that the walk may skip.
+    /// Begins a walk behind the dead keys that it may skip.
     ///
     /// # Safety
     /// As `walk`.

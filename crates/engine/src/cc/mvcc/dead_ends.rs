@@ -15,7 +15,7 @@ const DEAD_MIN: usize = if cfg!(braid_shuttle) { 1 } else { 16 };
 /// Keys that are gone through at once.
 const LOOKED_MAX: usize = 4096;
 
-/// What was found at an end of an index.
+/// The dead keys at an end of an index, as far as a search has gone.
 #[derive(Debug, Default)]
 struct Found {
     /// Dead keys in a row.
@@ -28,7 +28,7 @@ struct Found {
     is_all: bool,
 }
 
-/// A transaction has met dead keys at this end of the index.
+/// Makes the next step towards skipping dead keys, on behalf of a transaction that has met some at this end of the index.
 #[cold]
 #[inline(never)]
 pub(super) fn note<T: Tracker>(env: Env<'_, Mvcc<T>>, index: &TableIndex, is_reverse: bool) {
@@ -53,7 +53,7 @@ pub(super) fn note<T: Tracker>(env: Env<'_, Mvcc<T>>, index: &TableIndex, is_rev
     }
 }
 
-/// When the record was deleted, if it is dead.
+/// Returns the time of the deletion if the record is dead.
 fn died<T: Tracker>(env: Env<'_, Mvcc<T>>, id: RecordId) -> Option<Timestamp> {
     // SAFETY: slots are never unmapped.
     let head = unsafe { &*env.shared.slot(id) }.head();
@@ -62,7 +62,7 @@ fn died<T: Tracker>(env: Env<'_, Mvcc<T>>, id: RecordId) -> Option<Timestamp> {
     newest.stamp().timestamp()
 }
 
-/// Goes through dead keys: from the bound `from` on, before `to`, as far as all are dead.
+/// Searches from the bound `from` on for the first key that is not dead. Ends at `to`, which is excluded, or after [`LOOKED_MAX`] keys.
 fn go_through<T: Tracker>(
     env: Env<'_, Mvcc<T>>,
     index: &TableIndex,
@@ -89,8 +89,9 @@ fn go_through<T: Tracker>(
         let within = page.len_within(to, is_reverse);
         for i in 0..within {
             let died = died(env, page.ids[i]);
-            found.bound = Some(Vec::new());
-            page.push_order(i, found.bound.as_mut().expect("just now"));
+            let bound = found.bound.get_or_insert_default();
+            bound.clear();
+            page.push_order(i, bound);
             let Some(died) = died else { return found };
             found.dead += 1;
             found.as_of = found.as_of.max(died);

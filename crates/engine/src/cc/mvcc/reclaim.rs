@@ -67,7 +67,7 @@ pub(super) struct Reclaimer {
     latches: Box<[Latch]>,
     /// Of the workers that there are.
     queues: Mutex<Vec<Arc<Mutex<Queue>>>>,
-    /// What workers that are gone have left: all workers work through it.
+    /// Garbage of workers that are gone. Every worker's pass takes some of it.
     left: Mutex<Queue>,
     /// Its length: changed with `left` locked; without the lock a hint.
     left_len: AtomicUsize,
@@ -169,7 +169,7 @@ impl Reclaimer {
         self.pass_over(registry, queue, local, is_urgent) || more_left
     }
 
-    /// Makes a pass over what workers that are gone have left.
+    /// Makes a pass over the garbage of workers that are gone.
     fn pass_left(&self, registry: &Registry, local: &Local, is_urgent: bool) -> bool {
         if self.left_len() == 0 {
             return false;
@@ -271,7 +271,7 @@ impl Reclaimer {
         }
     }
 
-    /// Takes over what a worker leaves that is gone.
+    /// Takes over the garbage of a worker that goes.
     pub(super) fn leave(&self, queue: &Arc<Mutex<Queue>>) {
         lock(&self.queues).retain(|other| !Arc::ptr_eq(other, queue));
         let mut left = lock(&self.left);
@@ -279,7 +279,7 @@ impl Reclaimer {
         self.left_len.store(left.len(), Ordering::Relaxed);
     }
 
-    /// How much workers that are gone have left.
+    /// Entries of workers that are gone.
     pub(super) fn left_len(&self) -> usize {
         self.left_len.load(Ordering::Relaxed)
     }

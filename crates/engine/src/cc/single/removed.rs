@@ -60,7 +60,8 @@ impl Removals {
         lock(&self.0).append(removed);
     }
 
-    /// What departing workers have left behind, for a new worker: those that run few transactions each make passes, too.
+    /// Returns the records of workers that are gone, for a new worker to keep. A worker makes a pass when it has many, so workers that run
+    /// few transactions each would make none.
     pub(super) fn adopt(&self) -> Vec<Removed> {
         std::mem::take(&mut *lock(&self.0))
     }

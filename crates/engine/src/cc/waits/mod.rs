@@ -239,9 +239,9 @@ impl State {
         }
     }
 
-    /// The transactions that the one at `place` waits for, of each wait those before it in the queue, then the row's holder; as far as a
-    /// cycle may need them. One before it that waits for nothing else is left out: it waits for others that are before it, and for the
-    /// holder. A queue may be thousands long.
+    /// Returns the transactions that the one at `place` waits for: for each of its waits those before it in the queue, then the row's holder.
+    /// Leaves out those before it that have no other wait, for a queue may be thousands long. A cycle through one of these has a shorter one beside
+    /// it: it waits only for others that are before it, and for the holder.
     fn awaited_by(&self, place: u32) -> Vec<u32> {
         #[cfg(test)]
         self.searched.fetch_add(1, std::sync::atomic::Ordering::Relaxed);

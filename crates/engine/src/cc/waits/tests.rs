@@ -140,7 +140,7 @@ fn cycles_between_two_entries_of_one() {
     assert_eq!(join(other, 10, 30), Err(Refusal::Deadlocked), "30 is behind 10");
 }
 
-/// Proves that of a cycle one gives way that holds a row, not one that is merely in the queue between two members.
+/// Proves that the transaction that gives way to break a cycle holds a row, and is not only in a queue between two members.
 #[test]
 fn cycles_past_bystanders() {
     let waits = waits();
