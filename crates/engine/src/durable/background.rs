@@ -256,7 +256,7 @@ impl<C: ConcurrencyControl> CheckpointSchedule<C> {
             if requests.is_closed || requests.asked > requests.answered {
                 continue;
             }
-            let waited = self.shared.signal.wait_timeout(requests, LOOK);
+            let waited = self.shared.signal.wait_timeout(requests, self.until_look());
             drop(waited.unwrap_or_else(PoisonError::into_inner));
             self.timed(|checkpointer| checkpointer.watch()); // not under the lock, for the device may be slow
             requests = lock(&self.shared.requests);
@@ -272,6 +272,12 @@ impl<C: ConcurrencyControl> CheckpointSchedule<C> {
             self.timed(|checkpointer| checkpointer.look_for_files());
             self.checkpointer.archive_step();
         }
+    }
+
+    /// The time until the next look at the files. A thread that was woken shortly before it does not wait for a whole interval again.
+    fn until_look(&self) -> Duration {
+        let passed = Duration::from_nanos(self.clock.now_ns().saturating_sub(self.tended_ns));
+        LOOK.saturating_sub(passed).max(LOOK / 50)
     }
 
     /// Whether enough has been logged, or enough time has passed.
