@@ -82,8 +82,8 @@ pub mod wal;
 #[cfg(feature = "derive")]
 pub use braiddb_derive::{Key, Value};
 pub use cc::{
-    Adaptive, ConcurrencyControl, DlDetect, HStore, MultiVersion, NoWait, Occ, Serializable, Silo, Snapshot,
-    TicToc, TimestampOrdering, WaitDie,
+    Adaptive, AnyScheme, ConcurrencyControl, DlDetect, HStore, LabOptions, MultiVersion, NoWait, Occ,
+    SchemeName, Serializable, Silo, Snapshot, TicToc, TimestampOrdering, WaitDie,
 };
 pub use db::{Batch, Database, Expiry, Handle, Publisher, Sequence, Sweeper, TableInfo};
 pub use error::{Error, Result};
@@ -157,7 +157,9 @@ pub mod derived {
 /// Errors planted for tests of the tests, a database whose threads the caller steps, and what spares it waits.
 #[doc(hidden)]
 pub mod testing {
-    pub use crate::cc::{AllHot, HotByChance, Planted, PlantedMultiVersion, planted, planted_multi_version};
+    pub use crate::cc::{
+        AllHot, CHOSEN, HotByChance, Planted, PlantedMultiVersion, choose, planted, planted_multi_version,
+    };
     pub use crate::db::restore_with_planted;
     pub use crate::durable::{Planted as PlantedDurability, Stepped};
     pub use crate::ops::SpinningWaits;

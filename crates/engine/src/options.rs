@@ -1,5 +1,6 @@
 //! How a database is set up.
 
+use crate::cc::{LabOptions, PARTITIONS_MAX};
 use crate::error::{Error, Result};
 use crate::exec::BatchSize;
 use crate::index::{Front, IndexKind};
@@ -61,10 +62,6 @@ pub struct Options {
     pub index: IndexKind,
     /// What such tables have in front of their index. Default: [`Front::None`].
     pub front: Front,
-    /// Parts of the database of which a transaction has one or more to itself, under [`HStore`](crate::HStore) alone: a power
-    /// of two, at most 64. Default: 64, several times the cores of most machines; a transaction that writes a table which is
-    /// not partitioned takes all of them.
-    pub partitions: u32,
     /// When commits are acknowledged; a transaction can choose for itself by `Txn::set_durability`. This and what
     /// follows means nothing to a database in memory.
     pub durability: Durability,
@@ -103,6 +100,8 @@ pub struct Options {
     /// Where segments of the log are kept for restorations before they are given up. Default: nowhere; then a database
     /// can be restored to points of time since its last checkpoint but one.
     pub archive: Option<Arc<dyn Archive>>,
+    /// Settings of the schemes that are there to be compared.
+    pub lab: LabOptions,
 }
 
 /// The number of processors that the program may use, as of the first call: finding it out reads files of the system.
@@ -123,7 +122,6 @@ impl Default for Options {
             lock_wait_ms: 10_000,
             index: IndexKind::default(),
             front: Front::default(),
-            partitions: PARTITIONS_MAX,
             durability: Durability::Sync,
             among_others: false,
             log_segment_bytes: 64 << 20,
@@ -136,6 +134,7 @@ impl Default for Options {
             checkpoint_range_bytes: 16 << 20,
             checkpoint_bytes_per_s: 32 << 20,
             archive: None,
+            lab: LabOptions::default(),
         }
     }
 }
@@ -159,8 +158,8 @@ impl Options {
         if self.workers > WORKERS_MAX {
             return invalid("workers", "must be at most 1024");
         }
-        if !self.partitions.is_power_of_two() || self.partitions > PARTITIONS_MAX {
-            return invalid("partitions", "must be a power of two, at most 64");
+        if !self.lab.partitions.is_power_of_two() || self.lab.partitions > PARTITIONS_MAX {
+            return invalid("lab.partitions", "must be a power of two, at most 64");
         }
         let sectors = 2..=LOG_SEGMENT_BYTES_MAX / SECTOR_BYTES;
         let is_whole = self.log_segment_bytes.is_multiple_of(SECTOR_BYTES);
@@ -184,4 +183,3 @@ const SECTOR_BYTES: u64 = 512;
 const LOG_SEGMENT_BYTES_MAX: u64 = 1 << 30;
 const BATCH_MAX: usize = 4096;
 const WORKERS_MAX: usize = 1024;
-const PARTITIONS_MAX: u32 = 64;

@@ -5,7 +5,8 @@
 
 use braiddb::metrics::SystemClock;
 use braiddb::{
-    Claim, Database, Error, HStore, Index, Options, Partition, Result, Silo, Table, Transaction, Txn,
+    Claim, Database, Error, HStore, Index, LabOptions, Options, Partition, Result, Silo, Table, Transaction,
+    Txn,
 };
 use std::cell::Cell;
 use std::sync::Arc;
@@ -15,8 +16,12 @@ fn database(options: Options) -> Database<HStore> {
     Database::in_memory_with(options, Arc::new(SystemClock::default())).unwrap()
 }
 
+fn parts(partitions: u32) -> LabOptions {
+    LabOptions { partitions, ..LabOptions::default() }
+}
+
 fn small() -> Database<HStore> {
-    database(Options { workers: 0, partitions: 4, retries_max: u32::MAX, ..Options::default() })
+    database(Options { workers: 0, lab: parts(4), retries_max: u32::MAX, ..Options::default() })
 }
 
 /// A table whose keys' numbers decide, with rows 0 to 15 that are 0.
@@ -262,7 +267,7 @@ fn partitions_are_waited_for() {
 /// A transaction that keeps a partition for long is waited for asleep; and no longer than rows are.
 #[test]
 fn idle_holders_are_not_spun_for() {
-    let options = Options { workers: 1, partitions: 4, lock_wait_ms: 2000, ..Options::default() };
+    let options = Options { workers: 1, lab: parts(4), lock_wait_ms: 2000, ..Options::default() };
     let db = database(options);
     let t = rows(&db);
     let tx = holder(&db, t, &[1]);
@@ -378,7 +383,7 @@ fn said_once() {
         assert!(matches!(wrong, Err(Error::InvalidOption { .. })));
     }
     for partitions in [0, 3, 128] {
-        let options = Options { workers: 0, partitions, ..Options::default() };
+        let options = Options { workers: 0, lab: parts(partitions), ..Options::default() };
         let opened = Database::<HStore>::in_memory_with(options, Arc::new(SystemClock::default()));
         assert!(matches!(opened, Err(Error::InvalidOption { .. })));
     }

@@ -14,10 +14,12 @@
 //! - A conflict is an [`Abort`], not an error: expected, small, and retried by the engine.
 
 mod adaptive;
+mod any;
 mod common;
 mod dl_detect;
 mod hstore;
 mod locking;
+mod mistake;
 #[cfg(test)]
 #[cfg_attr(not(braid_shuttle), allow(dead_code, reason = "the models of schedules use a part of it"))]
 mod models;
@@ -36,9 +38,12 @@ mod wait_die;
 mod waits;
 
 pub use adaptive::{Adaptive, AllHot, HotByChance};
+pub(crate) use any::PARTITIONS_MAX;
+pub use any::{AnyScheme, LabOptions, SchemeName};
 pub use common::ranges::{Copies, Stale};
 pub use dl_detect::DlDetect;
 pub use hstore::HStore;
+pub use mistake::{CHOSEN, Mistake, choose};
 pub use multi_version::{MultiVersion, PlantedMultiVersion, planted as planted_multi_version};
 pub use no_wait::NoWait;
 pub use occ::Occ;
@@ -52,12 +57,13 @@ pub use waits::{Refusal, Ticket, WaitStage, Waits};
 
 /// The table of schemes: calls the macro `$then` with a line for each, which has its name on command lines, a name for
 /// modules, its type, and what it promises (`Snapshot`: snapshot isolation; `Serial`: committed transactions are strictly
-/// serializable; `Serializable`: both, also of those that do not commit).
+/// serializable; `Serializable`: both, also of those that do not commit). `$first`, if there is one, precedes the lines.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! schemes {
-    ($then:ident) => {
+    ($then:ident $($first:tt)?) => {
         $then! {
+            $($first;)?
             "serializable" serializable Serializable Serializable,
             "snapshot" snapshot Snapshot Snapshot,
             "dl-detect" dl_detect DlDetect Serial,
@@ -73,6 +79,7 @@ macro_rules! schemes {
         }
     };
 }
+pub(crate) use schemes;
 
 /// Transactions that may be open at once in a database.
 pub const OPEN_TRANSACTIONS_MAX: usize = common::registry::TXNS_MAX;
@@ -347,16 +354,10 @@ impl<C: ConcurrencyControl> Copy for Env<'_, C> {}
 /// is called in between. A record of which an access has found a value is not used for another key before then (but see
 /// `KEEPS_UNTRACKED`).
 pub unsafe trait ConcurrencyControl: Sized + Send + Sync + 'static {
-    /// What the reads of a transaction show.
-    const READS: Reads;
     /// The scheme wants to know what its transactions read: `read_range`, and marks of scans.
     const TRACKS_READS: bool;
     /// What is said of records of which an access has found a value holds if that was an untracked read, too.
     const KEEPS_UNTRACKED: bool = true;
-    /// True only in tests: nodes of the index lose their stamps when they split.
-    const LOSES_STAMPS: bool = false;
-    /// Transactions are kept apart by partitions: it is asked by `admit` before anything is looked for.
-    const HAS_PARTITIONS: bool = false;
 
     /// One per database: clocks, registries.
     type Shared: Send + Sync;
@@ -369,9 +370,22 @@ pub unsafe trait ConcurrencyControl: Sized + Send + Sync + 'static {
     /// A suspended decision whether a transaction commits. Plain data.
     type Prepare: Copy + Default + Send;
 
-    /// The shared part of a database whose records lie in `records`, with this number of partitions. Waits are charged
-    /// to `memory`.
-    fn open(records: Arc<Slab>, memory: Arc<Memory>, partitions: u32) -> Self::Shared;
+    /// Returns true if a planted scheme makes this mistake.
+    #[inline(always)]
+    fn makes(mistake: Mistake) -> bool {
+        let _ = mistake;
+        false
+    }
+    /// Returns what the reads of a transaction show.
+    fn reads(options: LabOptions) -> Reads;
+    /// The shared part of a database whose records lie in `records`. Waits are charged to `memory`.
+    fn open(records: Arc<Slab>, memory: Arc<Memory>, options: LabOptions) -> Self::Shared;
+    /// Returns true if partitions keep transactions apart. Then operations call `admit` before they look for anything.
+    #[inline(always)]
+    fn has_partitions(shared: &Self::Shared) -> bool {
+        let _ = shared;
+        false
+    }
     /// What a transaction that began now would have for its snapshot's timestamp.
     fn now(shared: &Self::Shared) -> u64;
     /// Says which open transactions have a snapshot older than `at`. (If none has, none that begins later will.)

@@ -1,7 +1,9 @@
 //! Schemes by hand, for tests: a database of one table without executor and API, whose transactions are taken
 //! step by step.
 
-use super::{Abort, Change, ConcurrencyControl, Declared, Env, Intent, Refused, Target, Written};
+use super::{
+    Abort, Change, ConcurrencyControl, Declared, Env, Intent, LabOptions, Mistake, Refused, Target, Written,
+};
 use crate::epoch::{Epochs, Local};
 use crate::index::{Front, Index, IndexKind, IndexOptions, Inserted, Key, Nodes, Probe, TableIndex};
 use crate::memory::{Kind, Memory, Slab};
@@ -38,11 +40,15 @@ impl<C: ConcurrencyControl> Bench<C> {
         let options =
             IndexOptions { kind: IndexKind::default(), front: Front::None, fixed8: true, number: 0 };
         let mut index = TableIndex::new(&Nodes::new(&memory, 4096), options).expect("memory");
-        if C::LOSES_STAMPS {
+        if C::makes(Mistake::LostStamps) {
             index.lose_stamps();
         }
         Bench {
-            shared: C::open(records.clone(), memory.clone(), PARTITIONS),
+            shared: C::open(
+                records.clone(),
+                memory.clone(),
+                LabOptions { partitions: PARTITIONS, ..LabOptions::default() },
+            ),
             index,
             records,
             epochs: Epochs::new(),

@@ -75,7 +75,7 @@ impl<C: ConcurrencyControl> Database<C> {
     pub fn raw_table(&self, name: &str) -> Option<RawTable> {
         let engine = self.engine();
         let table = engine.table_named(name)?;
-        _ = table.index.partitioning().say(None, engine.options.partitions); // if nothing has been said
+        _ = table.index.partitioning().say(None, engine.options.lab.partitions); // if nothing has been said
         Some(RawTable::new(table, engine.id))
     }
 

@@ -257,7 +257,7 @@ impl<K: Key, V: Value + ?Sized, C: ConcurrencyControl> Expiry<K, V, C> {
         let is_conflict = matches!(swept, Err(Error::Conflict | Error::Deadlock(_)));
         let deleted = match swept {
             // The partitions are others', whatever the row.
-            Err(_) if is_conflict && C::HAS_PARTITIONS => {
+            Err(_) if is_conflict && C::has_partitions(&engine.shared) => {
                 pass.is_over = true;
                 return Ok(0);
             }

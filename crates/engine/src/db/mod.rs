@@ -227,7 +227,7 @@ impl<C: ConcurrencyControl> Database<C> {
     }
 
     /// As [`Database::table`], of a table whose rows are in partitions of the database: the number in the leading bits of a row's
-    /// encoded key, from 1 to 64 of them, tells which, modulo [`Options::partitions`]. So rows that begin alike are together, and rows
+    /// encoded key, from 1 to 64 of them, tells which, modulo [`LabOptions::partitions`](crate::LabOptions::partitions). So rows that begin alike are together, and rows
     /// of several tables are if they have the same number. It counts under [`HStore`](crate::HStore) alone: see
     /// [`Txn::declare_partitions`].
     ///

@@ -223,7 +223,7 @@ fn check_place(storage: &dyn Storage, making: Making) -> Result<()> {
 /// Refuses databases without a log under schemes whose reads are not of one snapshot: their checkpoints would be of no
 /// moment.
 pub(crate) fn check_scheme<C: ConcurrencyControl>(options: &Options) -> Result<()> {
-    match (C::READS, options.durability) {
+    match (C::reads(options.lab), options.durability) {
         (Reads::Current, Durability::None) => Err(Error::InvalidOption {
             option: "durability",
             reason: "without a log, checkpoints need snapshots, which this concurrency control has not: use \

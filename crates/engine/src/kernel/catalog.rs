@@ -125,7 +125,7 @@ fn partition<C: ConcurrencyControl>(
     name: &str,
     leading_bits: Option<u32>,
 ) -> Result<()> {
-    let said = table.index.partitioning().say(leading_bits, engine.options.partitions);
+    let said = table.index.partitioning().say(leading_bits, engine.options.lab.partitions);
     match (said, leading_bits) {
         (Err(existing), Some(_)) => {
             let shown = |bits: Option<u32>| match bits {

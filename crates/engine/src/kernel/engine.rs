@@ -4,7 +4,7 @@ use super::log::Log;
 use super::spares::Spares;
 use super::tables::Tables;
 use super::waiter::Waiter;
-use crate::cc::{ConcurrencyControl, Env, NotBegun, OPEN_TRANSACTIONS_MAX, Unlogged};
+use crate::cc::{ConcurrencyControl, Env, Mistake, NotBegun, OPEN_TRANSACTIONS_MAX, Unlogged};
 use crate::epoch::{Epochs, Local};
 use crate::error::{Error, Result};
 use crate::events::{IS_ON, event, text};
@@ -90,7 +90,7 @@ impl<C: ConcurrencyControl> Engine<C> {
             .map_err(out_of_memory)?;
         Ok(Arc::new(Engine {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed), // only uniqueness counts
-            shared: C::open(records.clone(), memory.clone(), options.partitions),
+            shared: C::open(records.clone(), memory.clone(), options.lab),
             log: OnceLock::new(),
             archive_statistics: Arc::default(),
             is_read_only: AtomicBool::new(false),
@@ -257,8 +257,14 @@ impl<C: ConcurrencyControl> Engine<C> {
         kind: TableKind,
         description: Description,
     ) -> Result<TableInner> {
-        TableInner::new(&self.nodes, &self.records, number, (kind, description), C::LOSES_STAMPS)
-            .map_err(|OutOfMemory| self.out_of_memory())
+        TableInner::new(
+            &self.nodes,
+            &self.records,
+            number,
+            (kind, description),
+            C::makes(Mistake::LostStamps),
+        )
+        .map_err(|OutOfMemory| self.out_of_memory())
     }
 
     /// The memory of record `id`, of whatever table.

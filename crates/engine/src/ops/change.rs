@@ -22,7 +22,7 @@ pub(super) unsafe fn open_holder<C: ConcurrencyControl>(
     txn: &C::Txn,
     record: *const Record,
 ) -> Option<Holder> {
-    if record.is_null() && !C::HAS_PARTITIONS {
+    if record.is_null() && !C::has_partitions(&context.engine.shared) {
         return None;
     }
     // SAFETY: a record that the index named in this epoch is not reclaimed before the epoch ends; a null one is not read.
@@ -68,9 +68,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
     fn find(&self, point: &Point<C>) -> Result<Option<&[u8]>, Fault> {
         // SAFETY: not borrowed outside of single calls.
         let txn = unsafe { &mut *self.scheme.get() };
-        if C::HAS_PARTITIONS
-            && let Some(refused) = C::refused(txn)
-        {
+        if let Some(refused) = C::refused(txn) {
             return Err(self.refuse(refused));
         }
         let is_read = point.intent.is_read();
@@ -120,7 +118,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
 
     #[cfg_attr(not(debug_assertions), inline(always))]
     fn make_change(&self, point: &Point<C>, change: Change<'_>) -> Result<Written, Refused> {
-        if C::HAS_PARTITIONS && (point.is_unsought() || !self.is_admitted(point)?) {
+        if C::has_partitions(self.shared()) && (point.is_unsought() || !self.is_admitted(point)?) {
             return Ok(Written::Gone);
         }
         self.enter(Activity::Versions);

@@ -33,7 +33,7 @@ impl<'t, C: ConcurrencyControl> DeclarePartitions<'t, C> {
     #[inline(always)]
     pub(crate) fn new(txn: &'t TxnState<C>, partitions: impl IntoIterator<Item = Partition>) -> Self {
         let mut bits = 0;
-        if C::HAS_PARTITIONS {
+        if C::has_partitions(txn.shared()) {
             bits = partitions.into_iter().fold(0, |bits, partition| bits | 1 << partition.number());
         }
         DeclarePartitions { txn, partitions: bits, place: NO_SLOT }
@@ -75,7 +75,7 @@ impl<C: ConcurrencyControl> Future for DeclarePartitions<'_, C> {
 
     #[inline(always)]
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
-        if !C::HAS_PARTITIONS || self.partitions == 0 {
+        if self.partitions == 0 {
             return Poll::Ready(Ok(()));
         }
         if self.place == NO_SLOT {
@@ -93,7 +93,7 @@ impl<C: ConcurrencyControl> Future for DeclarePartitions<'_, C> {
 impl<C: ConcurrencyControl> Drop for DeclarePartitions<'_, C> {
     #[inline(always)]
     fn drop(&mut self) {
-        if C::HAS_PARTITIONS && self.place != NO_SLOT {
+        if self.place != NO_SLOT {
             self.txn.release(self.place);
             // What it has already is the transaction's; it leaves the queue for what it has not.
             // SAFETY: not borrowed outside of single calls.

@@ -198,7 +198,7 @@ fn try_lock<'t, C: ConcurrencyControl>(
     is_newcomer: bool,
 ) -> Result<Tried<'t>, Fault> {
     let waits = C::waits(txn.shared());
-    if C::HAS_PARTITIONS && point.is_unsought() {
+    if C::has_partitions(txn.shared()) && point.is_unsought() {
         // (Nobody has the row itself.)
         // SAFETY: not borrowed outside of single calls.
         let awaited = C::awaited(txn.shared(), unsafe { &mut *txn.scheme.get() });

@@ -235,7 +235,7 @@ impl<C: ConcurrencyControl> IndexedWrite<C> {
             // SAFETY: indexes live as long as their database.
             let index = unsafe { &*entry.index };
             index.entry_value(id, key, &mut self.bytes);
-            if C::HAS_PARTITIONS {
+            if C::has_partitions(txn.shared()) {
                 index.note_place(&entry.point.key, &base_key);
             }
             match txn.change(&entry.point, index.coming(&self.bytes)).map_err(Err)? {

@@ -132,7 +132,7 @@ impl<C: ConcurrencyControl> Point<C> {
     ) -> bool {
         // SAFETY: by the caller's promise.
         let table = unsafe { &*self.table };
-        if C::HAS_PARTITIONS && self.intent != Intent::Untracked {
+        if C::has_partitions(&context.engine.shared) && self.intent != Intent::Untracked {
             let need = table.index.partitioning().of_key(&self.key, self.intent != Intent::Read);
             match C::admit(context.env(), txn, need, self.intent != Intent::Lock, s) {
                 Admission::Granted => {}

@@ -112,7 +112,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
     /// to give way.
     #[cold]
     pub(crate) fn doom(&self, fault: Fault) -> Fault {
-        if C::HAS_PARTITIONS && fault == Fault::Abort(Abort::WaitTimeout) {
+        if C::has_partitions(self.shared()) && fault == Fault::Abort(Abort::WaitTimeout) {
             self.note_partition();
         }
         self.doomed.set(Some(fault));

@@ -186,7 +186,7 @@ impl<'t, C: ConcurrencyControl> RowWait<'t, C> {
             Ok(true) => Ok(()),
             Ok(false) => {
                 // (Under a scheme with partitions it takes all that it needs before anything else then.)
-                let holder = self.holder.filter(|_| !C::HAS_PARTITIONS);
+                let holder = self.holder.filter(|_| !C::has_partitions(self.txn.shared()));
                 self.txn.blocker.set(holder.map(|holder| Blocker::new(self.what, row, holder)));
                 Err(self.txn.doom(Fault::Abort(Abort::WriteConflict)).into())
             }

@@ -264,7 +264,7 @@ impl<C: ConcurrencyControl> ScanBatch<C> {
         // SAFETY: tables live as long as their database.
         let table = unsafe { &*self.table };
         if self.stage == Stage::Begin {
-            if C::HAS_PARTITIONS && self.is_tracked {
+            if C::has_partitions(&context.engine.shared) && self.is_tracked {
                 match C::admit(env, txn, self.need(table), true, s) {
                     Admission::Granted => {}
                     Admission::Suspended => return false,
@@ -460,9 +460,7 @@ impl<C: ConcurrencyControl> ScanBatch<C> {
     /// stepped on to what they name. Fails with the number of the row that was refused, if it was one.
     pub(crate) fn settle(&mut self, txn: &mut C::Txn) -> Result<bool, (Option<usize>, Refused)> {
         debug_assert!(self.seen == self.rows.len() && self.late.is_empty());
-        if C::HAS_PARTITIONS
-            && let Some(refused) = C::refused(txn)
-        {
+        if let Some(refused) = C::refused(txn) {
             return Err((None, refused));
         }
         if self.stage == Stage::EntryRows {

@@ -27,7 +27,7 @@ impl<C: ConcurrencyControl> fmt::Debug for Structures<C> {
 impl<C: ConcurrencyControl> Structures<C> {
     /// A reader of a table of `db`. `None`: it does not know the nodes of the table's index, or the scheme keeps no versions.
     pub fn new(db: &Database<C>, table: Table<u64, [u8]>) -> Option<Structures<C>> {
-        if C::READS != Reads::Snapshot {
+        if C::reads(db.engine().options.lab) != Reads::Snapshot {
             return None;
         }
         let engine = db.engine().clone();

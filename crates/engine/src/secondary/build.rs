@@ -178,7 +178,7 @@ fn publish<'b, C: ConcurrencyControl>(
     };
     let description = Description { name: name.clone(), ..Description::default() };
     let entries = engine.new_table(DERIVED, kind, description)?;
-    let said = entries.index.partitioning().say(leading_bits, engine.options.partitions);
+    let said = entries.index.partitioning().say(leading_bits, engine.options.lab.partitions);
     debug_assert_eq!(said, Ok(()), "no other thread has the index");
     // A caller that opens the table with a further version of its type is done before this, or sees the index.
     let _catalog = engine.tables.lock().expect("no panic while it is held");
@@ -346,7 +346,7 @@ fn add<C: ConcurrencyControl>(
         }
     }
     index.entry_value(row.id, key, bytes);
-    if C::HAS_PARTITIONS {
+    if C::has_partitions(txn.shared()) {
         index.note_place(&entry.key, &row.key);
     }
     match txn.change(&entry, index.coming(bytes))? {

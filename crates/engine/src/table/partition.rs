@@ -14,7 +14,7 @@ impl Partition {
         Partition(number)
     }
 
-    /// From 0 to [`Options::partitions`](crate::Options::partitions), exclusive.
+    /// From 0 to [`LabOptions::partitions`](crate::LabOptions::partitions), exclusive.
     pub fn number(self) -> u32 {
         self.0
     }

@@ -20,7 +20,7 @@ mod tests;
 
 use super::locking::STEPS_MAX;
 use super::mvcc::{Mvcc, Tracker, Txn};
-use super::{Abort, Env, Scanned, Target};
+use super::{Abort, Env, Mistake, Scanned, Target};
 use crate::memory::{Memory, OutOfMemory};
 use crate::record::{Slot, Timestamp, Version};
 use crate::suspend::Suspend;
@@ -44,15 +44,17 @@ pub struct ByTime<R: Rules>(PhantomData<fn() -> R>);
 impl<R: Rules> Tracker for ByTime<R> {
     const TRACKS_READS: bool = true;
     const IS_TIMED: bool = true;
-    const LOSES_STAMPS: bool = R::LOSES_STAMPS;
-    const LOOKS_BACK: bool = R::LOOKS_BACK;
-    const TEARS_COMMITS: bool = R::TEARS_COMMITS;
 
     type Shared = ();
     type Worker = ();
     type Reads = ReadSet;
     type Validation = u32;
     type Looks = u32;
+
+    #[inline(always)]
+    fn makes(mistake: Mistake) -> bool {
+        R::makes(mistake)
+    }
 
     fn worker((): &()) {}
     fn retire((): &(), (): &()) {}

@@ -3,6 +3,7 @@
 
 use super::ReadSet;
 use super::steps::{Open, Proven, Rules, Scope, Verdict, is_read_later, judge, leave_and_look};
+use crate::cc::mistake::{Mistake, has};
 use crate::cc::{Scanned, Target};
 use crate::record::{Slot, Timestamp, Version};
 
@@ -49,53 +50,58 @@ bugs! {
 pub struct Erring<const BUG: u32>;
 
 impl<const BUG: u32> Rules for Erring<BUG> {
-    const LOSES_STAMPS: bool = BUG == SPLITS_LOSE_STAMPS;
-    const LOOKS_BACK: bool = BUG != EARLY_VALUES_SEEN;
-    const TEARS_COMMITS: bool = BUG == COMMITS_IGNORED;
+    fn makes(mistake: Mistake) -> bool {
+        match mistake {
+            Mistake::LostStamps => has::<BUG>(SPLITS_LOSE_STAMPS),
+            Mistake::TornCommits => has::<BUG>(COMMITS_IGNORED),
+            Mistake::EarlyValues => has::<BUG>(EARLY_VALUES_SEEN),
+            _ => false,
+        }
+    }
 
     fn head_of_read(slot: &Slot, at: Timestamp) -> *const Version {
-        match BUG {
-            READ_TIMES_FORGOTTEN => slot.head(),
-            READ_TIMES_LATE => {
-                let head = slot.head();
-                slot.raise_read_until(at);
-                head
-            }
-            _ => leave_and_look(slot, at),
+        if has::<BUG>(READ_TIMES_FORGOTTEN) {
+            slot.head()
+        } else if has::<BUG>(READ_TIMES_LATE) {
+            let head = slot.head();
+            slot.raise_read_until(at);
+            head
+        } else {
+            leave_and_look(slot, at)
         }
     }
 
     fn is_read_later(slot: &Slot, at: Timestamp, is_there: bool) -> bool {
-        !(BUG == WRITES_UNSEEN && is_there) && is_read_later(slot, at, is_there)
+        !(has::<BUG>(WRITES_UNSEEN) && is_there) && is_read_later(slot, at, is_there)
     }
 
     fn locked(slot: &Slot, at: Timestamp) {
-        if BUG != LOCKS_FORGOTTEN {
+        if !has::<BUG>(LOCKS_FORGOTTEN) {
             Proven::locked(slot, at);
         }
     }
 
     fn is_awaited(writer: Timestamp, reader: Timestamp) -> bool {
-        BUG != EARLIER_IGNORED && Proven::is_awaited(writer, reader)
+        !has::<BUG>(EARLIER_IGNORED) && Proven::is_awaited(writer, reader)
     }
 
     fn read_range(reads: &mut ReadSet, scanned: &Scanned<'_>) {
-        if BUG != RANGES_FORGOTTEN {
+        if !has::<BUG>(RANGES_FORGOTTEN) {
             Proven::read_range(reads, scanned);
         }
     }
 
     fn read_absent(reads: &mut ReadSet, slot: *const Slot, target: &Target) {
-        if BUG != ABSENCE_FORGOTTEN {
+        if !has::<BUG>(ABSENCE_FORGOTTEN) {
             Proven::read_absent(reads, slot, target);
         }
     }
 
     fn is_missed_later(target: &Target, at: Timestamp) -> bool {
-        BUG != KEYS_COME_UNASKED && Proven::is_missed_later(target, at)
+        !has::<BUG>(KEYS_COME_UNASKED) && Proven::is_missed_later(target, at)
     }
 
     fn judge(env: Scope<'_, Self>, txn: &mut Open<Self>) -> Verdict {
-        if BUG == NO_RESCAN { Verdict::Fits } else { judge(env, txn) }
+        if has::<BUG>(NO_RESCAN) { Verdict::Fits } else { judge(env, txn) }
     }
 }

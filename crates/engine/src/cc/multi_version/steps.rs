@@ -3,7 +3,7 @@
 
 use super::{ByTime, ReadSet};
 use crate::cc::mvcc::{Mvcc, Txn};
-use crate::cc::{Abort, Env, Scanned, Target};
+use crate::cc::{Abort, Env, Mistake, Scanned, Target};
 use crate::index::Index;
 use crate::memory::OutOfMemory;
 use crate::record::{Slot, Timestamp, Version};
@@ -65,12 +65,12 @@ pub(super) fn judge<R: Rules>(env: Scope<'_, R>, txn: &mut Open<R>) -> Verdict {
 
 /// The steps, as they are argued for.
 pub trait Rules: Sized + Send + Sync + 'static {
-    /// See [`Tracker::LOSES_STAMPS`](crate::cc::mvcc::Tracker::LOSES_STAMPS).
-    const LOSES_STAMPS: bool = false;
-    /// See [`Tracker::LOOKS_BACK`](crate::cc::mvcc::Tracker::LOOKS_BACK).
-    const LOOKS_BACK: bool = true;
-    /// See [`Tracker::TEARS_COMMITS`](crate::cc::mvcc::Tracker::TEARS_COMMITS).
-    const TEARS_COMMITS: bool = false;
+    /// See [`Tracker::makes`](crate::cc::mvcc::Tracker::makes).
+    #[inline(always)]
+    fn makes(mistake: Mistake) -> bool {
+        let _ = mistake;
+        false
+    }
 
     /// A record is read.
     #[inline(always)]

@@ -15,7 +15,7 @@
 
 use super::{Shared, Tracker, Txn};
 use crate::cc::common::registry::Registry;
-use crate::cc::{Abort, Target};
+use crate::cc::{Abort, Mistake, Target};
 use crate::index::{Key, TableIndex};
 use crate::record::Timestamp;
 
@@ -38,7 +38,7 @@ impl<T: Tracker> Txn<T> {
         }
         // SAFETY: indexes live as long as the database.
         let departed = unsafe { &*target.index }.departed();
-        if !T::FORGETS_DEPARTED && departed.is_later(&target.key, self.begin().0) {
+        if !T::makes(Mistake::ForgottenDepartures) && departed.is_later(&target.key, self.begin().0) {
             self.has_missed = true;
             return Err(Abort::WriteConflict);
         }
@@ -50,7 +50,7 @@ impl<T: Tracker> Shared<T> {
     /// Returns true if a key has left its index that was deleted after this snapshot was opened.
     #[inline(always)]
     pub(in crate::cc) fn has_departed_since(&self, begin: Timestamp) -> bool {
-        !T::FORGETS_DEPARTED && self.reclaimer.newest_departed() > begin
+        !T::makes(Mistake::ForgottenDepartures) && self.reclaimer.newest_departed() > begin
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{Shared, Tracker, Txn};
 use crate::cc::common::registry::Outcome;
-use crate::cc::{Abort, Holder, Intent};
+use crate::cc::{Abort, Holder, Intent, Mistake};
 use crate::record::{Timestamp, Version};
 
 /// Of a version that bears another transaction's mark.
@@ -42,7 +42,9 @@ impl<T: Tracker> Shared<T> {
             };
             match self.registry.outcome(tag) {
                 Outcome::Active => return Seen::Invisible,
-                Outcome::Committing | Outcome::Pending(_) if T::TEARS_COMMITS => return Seen::Invisible,
+                Outcome::Committing | Outcome::Pending(_) if T::makes(Mistake::TornCommits) => {
+                    return Seen::Invisible;
+                }
                 Outcome::Committing => return Seen::Wait,
                 Outcome::Pending(at) if at <= begin => return Seen::Wait,
                 Outcome::Committed(at) if at <= begin => return Seen::Visible,

@@ -37,8 +37,8 @@ mod undone;
 mod write;
 
 use super::{
-    Abort, Change, Changed, ConcurrencyControl, Copies, Declared, Env, Holder, InTheWay, Intent, NotBegun,
-    Reads, Refused, Scanned, Target, Waits, Written,
+    Abort, Change, Changed, ConcurrencyControl, Copies, Declared, Env, Holder, InTheWay, Intent, LabOptions,
+    Mistake, NotBegun, Reads, Refused, Scanned, Target, Waits, Written,
 };
 use crate::cc::common::participant::Participant;
 use crate::cc::common::registry::{FIRST, Floor, Registry};
@@ -258,10 +258,8 @@ impl<T: Tracker> Txn<T> {
 // (Under schemes with times that holds of what has been read with a note, in front of which nothing comes as of earlier; what has
 // been read without one is copied.)
 unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
-    const READS: Reads = if T::IS_TIMED { Reads::Current } else { Reads::Snapshot };
     const TRACKS_READS: bool = T::TRACKS_READS;
     const KEEPS_UNTRACKED: bool = !T::IS_TIMED;
-    const LOSES_STAMPS: bool = T::LOSES_STAMPS;
 
     type Shared = Shared<T>;
     type Worker = Worker<T>;
@@ -269,7 +267,16 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
     type Access = Access<T::Looks>;
     type Prepare = T::Validation;
 
-    fn open(records: Arc<Slab>, memory: Arc<Memory>, _: u32) -> Shared<T> {
+    #[inline(always)]
+    fn makes(mistake: Mistake) -> bool {
+        T::makes(mistake)
+    }
+
+    fn reads(_: LabOptions) -> Reads {
+        if T::IS_TIMED { Reads::Current } else { Reads::Snapshot }
+    }
+
+    fn open(records: Arc<Slab>, memory: Arc<Memory>, _: LabOptions) -> Shared<T> {
         Shared {
             registry: Registry::new(&memory),
             waits: Waits::new(memory),

@@ -22,9 +22,9 @@
 use super::Tracker;
 use super::queue::{Garbage, Look, Queue};
 
-use crate::cc::Target;
 use crate::cc::common::registry::Registry;
 use crate::cc::common::retire::retire_record;
+use crate::cc::{Mistake, Target};
 use crate::epoch::Local;
 use crate::index::{Index, Key, TableIndex};
 use crate::memory::{Memory, Slab};
@@ -55,8 +55,8 @@ pub(super) struct Rules {
 
 impl Rules {
     pub(super) fn of<T: Tracker>() -> Rules {
-        let keeps_successors = T::TRACKS_READS && !T::FORGETS_SUCCESSORS && !T::IS_TIMED;
-        Rules { keeps_successors, starts_late: T::STARTS_LATE }
+        let keeps_successors = T::TRACKS_READS && !T::makes(Mistake::LostSuccessors) && !T::IS_TIMED;
+        Rules { keeps_successors, starts_late: T::makes(Mistake::LateIntervals) }
     }
 }
 

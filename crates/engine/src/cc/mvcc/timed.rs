@@ -10,7 +10,7 @@
 
 use super::{Env, Mvcc, NOTHING, Seen, Shared, Tracker, Txn, Write, slot_of, undo};
 use crate::cc::common::registry::Outcome;
-use crate::cc::{Abort, Intent, Refused};
+use crate::cc::{Abort, Intent, Mistake, Refused};
 use crate::record::{Record, Slot, Tag, Timestamp, Version, VersionKind};
 use std::ptr::without_provenance;
 
@@ -44,7 +44,11 @@ pub(super) fn end_at<T: Tracker>(
     seen: *const Version,
     intent: Intent,
 ) -> *const Version {
-    let seen = if T::LOOKS_BACK { shared.newest_seen_by(txn.begin(), txn.tag(), slot, seen) } else { seen };
+    let seen = if !T::makes(Mistake::EarlyValues) {
+        shared.newest_seen_by(txn.begin(), txn.tag(), slot, seen)
+    } else {
+        seen
+    };
     // SAFETY: reached from the head of its chain in this epoch.
     let Some(version) = (unsafe { seen.as_ref() }) else { return NOTHING };
     if version.kind() != VersionKind::Value {

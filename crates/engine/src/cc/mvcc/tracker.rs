@@ -1,7 +1,7 @@
 //! What a multi-version scheme adds to snapshots: nothing, or the tracking that makes them serializable.
 
 use super::{Env, Mvcc, Txn};
-use crate::cc::{Abort, Copies, Scanned, Target};
+use crate::cc::{Abort, Copies, Mistake, Scanned, Target};
 use crate::memory::{Memory, OutOfMemory};
 use crate::record::{Slot, Timestamp, Version};
 use crate::suspend::Suspend;
@@ -12,27 +12,9 @@ use std::sync::Arc;
 pub trait Tracker: Sized + Send + Sync + 'static {
     /// If false, the methods that note reads do nothing, and are not worth calling.
     const TRACKS_READS: bool;
-    /// True only in tests: readers take a committing transaction for one that has not begun to commit.
-    const TEARS_COMMITS: bool = false;
-
-    /// True only in tests: what superseded a version that is read is unlinked nevertheless.
-    const FORGETS_SUCCESSORS: bool = false;
-
-    /// True only in tests: a snapshot opened just after a version was created does not hold it.
-    const STARTS_LATE: bool = false;
-
-    /// True only in tests: a transaction does not look for keys that have left an index since it began.
-    const FORGETS_DEPARTED: bool = false;
-
-    /// True only in tests: nodes of the index lose their stamps when they split.
-    const LOSES_STAMPS: bool = false;
-
     /// A transaction has a time of its own from its beginning on: it reads and writes as of then, and commits as of then. See
     /// `timed.rs`; the methods from `began` on are called under such schemes alone.
     const IS_TIMED: bool = false;
-
-    /// False only in tests: an access takes the first version that it may see, although it was not committed when it met it.
-    const LOOKS_BACK: bool = true;
 
     /// One per database.
     type Shared: Default + Send + Sync;
@@ -44,6 +26,13 @@ pub trait Tracker: Sized + Send + Sync + 'static {
     type Validation: Copy + Default + Send;
     /// How often an access that waits has looked. Plain data.
     type Looks: Copy + Default + Send;
+
+    /// Returns true if a planted scheme makes this mistake.
+    #[inline(always)]
+    fn makes(mistake: Mistake) -> bool {
+        let _ = mistake;
+        false
+    }
 
     /// A worker's part.
     fn worker(shared: &Self::Shared) -> Self::Worker;

@@ -23,7 +23,7 @@ mod steps;
 mod validation;
 
 use super::mvcc::{Mvcc, Tracker, Txn};
-use super::{Abort, Copies, Env, Scanned};
+use super::{Abort, Copies, Env, Mistake, Scanned};
 use crate::memory::Memory;
 use crate::profile::Activity;
 use crate::record::{Slot, Timestamp, Version};
@@ -62,11 +62,6 @@ struct ReaderLogs {
 
 impl<R: Rules> Tracker for SerialSafetyNet<R> {
     const TRACKS_READS: bool = true;
-    const TEARS_COMMITS: bool = R::TEARS_COMMITS;
-    const FORGETS_SUCCESSORS: bool = R::FORGETS_SUCCESSORS;
-    const STARTS_LATE: bool = R::STARTS_LATE;
-    const FORGETS_DEPARTED: bool = R::FORGETS_DEPARTED;
-    const LOSES_STAMPS: bool = R::LOSES_STAMPS;
 
     type Shared = Shared;
     type Worker = Arc<ReaderLog>;
@@ -74,8 +69,13 @@ impl<R: Rules> Tracker for SerialSafetyNet<R> {
     type Validation = Validation;
     type Looks = ();
 
+    #[inline(always)]
+    fn makes(mistake: Mistake) -> bool {
+        R::makes(mistake)
+    }
+
     fn worker(shared: &Shared) -> Arc<ReaderLog> {
-        let (entries_max, ids_max) = R::LOG_MAX;
+        let (entries_max, ids_max) = R::log_max();
         let log = Arc::new(ReaderLog::new(entries_max, ids_max));
         lock(&shared.logs).open.push(log.clone());
         log

@@ -4,6 +4,7 @@
 use super::ReadSet;
 use super::reads::ReadRecord;
 use super::steps::{Open, Order, Proven, Rules, Scope, is_undisturbed};
+use crate::cc::mistake::{Mistake, has};
 use crate::cc::mvcc::Overwritten;
 use crate::cc::{Abort, Copies, Scanned};
 use crate::memory::OutOfMemory;
@@ -76,80 +77,90 @@ pub const SMALL_LOGS: u32 = 100;
 pub struct Erring<const BUG: u32>;
 
 impl<const BUG: u32> Rules for Erring<BUG> {
-    const TEARS_COMMITS: bool = BUG == TORN_COMMIT;
-    const FORGETS_SUCCESSORS: bool = BUG == SUCCESSOR_UNLINKED;
-    const STARTS_LATE: bool = BUG == INTERVAL_LATE;
-    const FORGETS_DEPARTED: bool = BUG == DEPARTED_FORGOTTEN;
-    const LOSES_STAMPS: bool = BUG == SPLIT_LOSES_STAMP;
-    const LOG_MAX: (usize, usize) = if BUG == SMALL_LOGS { (4, 8) } else { Proven::LOG_MAX };
+    fn makes(mistake: Mistake) -> bool {
+        let error = match mistake {
+            Mistake::TornCommits => TORN_COMMIT,
+            Mistake::LostSuccessors => SUCCESSOR_UNLINKED,
+            Mistake::LateIntervals => INTERVAL_LATE,
+            Mistake::ForgottenDepartures => DEPARTED_FORGOTTEN,
+            Mistake::LostStamps => SPLIT_LOSES_STAMP,
+            Mistake::EarlyValues => return false,
+        };
+        has::<BUG>(error)
+    }
+
+    fn log_max() -> (usize, usize) {
+        if has::<BUG>(SMALL_LOGS) { (4, 8) } else { Proven::log_max() }
+    }
 
     fn read_nothing(reads: &mut ReadSet, slot: *const Slot) {
-        if BUG != INVISIBLE_UNTRACKED {
+        if !has::<BUG>(INVISIBLE_UNTRACKED) {
             reads.push(slot, std::ptr::null());
         }
     }
 
     fn read_present(reads: &mut ReadSet, slot: *const Slot, committed: Timestamp) {
-        if BUG != LEFT_ROWS_UNTRACKED {
+        if !has::<BUG>(LEFT_ROWS_UNTRACKED) {
             Proven::read_present(reads, slot, committed);
         }
     }
 
     fn read_range(reads: &mut ReadSet, scanned: &Scanned<'_>) -> bool {
-        (BUG == ABSENCE_UNTRACKED && scanned.marks.is_empty()) || reads.push_range(scanned)
+        (has::<BUG>(ABSENCE_UNTRACKED) && scanned.marks.is_empty()) || reads.push_range(scanned)
     }
 
     fn read_copies(reads: &mut ReadSet, scanned: &Scanned<'_>, copies: Arc<dyn Copies>) {
-        if BUG != COPIES_UNTRACKED {
+        if !has::<BUG>(COPIES_UNTRACKED) {
             reads.push_copies(scanned, copies);
         }
     }
 
     fn open_untracked(env: Scope<'_, Self>, txn: &mut Open<Self>) {
-        if BUG != READ_ONLY_UNANNOUNCED {
+        if !has::<BUG>(READ_ONLY_UNANNOUNCED) {
             env.worker.tracker.open_untracked(|| txn.begin_again(env.shared));
         }
     }
 
     fn is_undisturbed(env: Scope<'_, Self>, txn: &Open<Self>) -> bool {
-        BUG != DRAWN_TOO_EARLY && is_undisturbed(env, txn)
+        !has::<BUG>(DRAWN_TOO_EARLY) && is_undisturbed(env, txn)
     }
 
     fn enter(order: &mut Order, env: Scope<'_, Self>, txn: &mut Open<Self>) {
-        if BUG == DRAWN_TOO_EARLY { order.draw(env, txn) } else { Order::enter(env, txn) }
+        if has::<BUG>(DRAWN_TOO_EARLY) { order.draw(env, txn) } else { Order::enter(env, txn) }
     }
 
     fn draw(order: &mut Order, env: Scope<'_, Self>, txn: &mut Open<Self>) {
-        if BUG == DRAWN_TOO_EARLY { Order::enter(env, txn) } else { order.draw(env, txn) }
+        if has::<BUG>(DRAWN_TOO_EARLY) { Order::enter(env, txn) } else { order.draw(env, txn) }
     }
 
     fn publish(order: &Order, env: Scope<'_, Self>, txn: &mut Open<Self>) -> Result<bool, OutOfMemory> {
-        let kept = BUG == NO_RESCAN || order.publish_ranges(env, txn)?;
+        let kept = has::<BUG>(NO_RESCAN) || order.publish_ranges(env, txn)?;
         let kept = order.publish_reads(env, txn) && kept;
-        if BUG == READER_CLEARED_EARLY {
+        if has::<BUG>(READER_CLEARED_EARLY) {
             env.worker.tracker.retract(txn.reads.entry.expect("entered before"));
         }
         Ok(kept)
     }
 
     fn validate(order: &mut Order, env: Scope<'_, Self>, txn: &Open<Self>) -> bool {
-        let is_skipped = BUG == NO_VALIDATION || (BUG == READERS_NOT_VALIDATED && txn.writes().is_empty());
+        let is_skipped =
+            has::<BUG>(NO_VALIDATION) || (has::<BUG>(READERS_NOT_VALIDATED) && txn.writes().is_empty());
         is_skipped || order.validate(env, txn)
     }
 
     fn overwriter(order: &Order, env: Scope<'_, Self>, txn: &Open<Self>, read: &ReadRecord) -> Overwritten {
         match order.overwriter(env, txn, read) {
-            Overwritten::Wait if BUG == NO_WAIT => Overwritten::No,
-            Overwritten::By(_) if BUG == OVERWRITER_NOT_FOLLOWED => Overwritten::No,
+            Overwritten::Wait if has::<BUG>(NO_WAIT) => Overwritten::No,
+            Overwritten::By(_) if has::<BUG>(OVERWRITER_NOT_FOLLOWED) => Overwritten::No,
             overwritten => overwritten,
         }
     }
 
     fn judge(order: &Order, env: Scope<'_, Self>, txn: &mut Open<Self>) -> Option<bool> {
-        if BUG == NO_REAL_TIME && order.sstamp < order.at {
+        if has::<BUG>(NO_REAL_TIME) && order.sstamp < order.at {
             return order.judge_by_readers(env, txn);
         }
-        if BUG == LATE_ORDERED_EARLY && txn.begin() < order.sstamp && order.sstamp < order.at {
+        if has::<BUG>(LATE_ORDERED_EARLY) && txn.begin() < order.sstamp && order.sstamp < order.at {
             return order.judge_by_readers(env, txn);
         }
         order.judge(env, txn)
@@ -157,15 +168,17 @@ impl<const BUG: u32> Rules for Erring<BUG> {
 
     fn last_reader(order: &Order, env: Scope<'_, Self>, txn: &mut Open<Self>) -> Option<Timestamp> {
         let (logs, gaps) = (order.last_in_logs(env, txn)?, Order::last_in_gaps(txn));
-        Some(match BUG {
-            READERS_ON_A_COPY => gaps,
-            GAP_READERS_FORGOTTEN => logs,
-            _ => logs.max(gaps),
+        Some(if has::<BUG>(READERS_ON_A_COPY) {
+            gaps
+        } else if has::<BUG>(GAP_READERS_FORGOTTEN) {
+            logs
+        } else {
+            logs.max(gaps)
         })
     }
 
     fn conclude(order: &Order, txn: &mut Open<Self>, has_order: bool) -> Result<Timestamp, Abort> {
         let at = order.conclude(txn, has_order)?;
-        Ok(if BUG == STAMP_LOST { order.at } else { at })
+        Ok(if has::<BUG>(STAMP_LOST) { order.at } else { at })
     }
 }

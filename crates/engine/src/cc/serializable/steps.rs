@@ -6,7 +6,7 @@ use super::reader_log::{Readers, id_of};
 use super::reads::{ReadRecord, ReadSet};
 use super::{SerialSafetyNet, lock};
 use crate::cc::mvcc::{Mvcc, Overwritten, Txn};
-use crate::cc::{Abort, Copies, Env, Scanned};
+use crate::cc::{Abort, Copies, Env, Mistake, Scanned};
 use crate::index::Index;
 use crate::memory::OutOfMemory;
 use crate::record::{Slot, Timestamp, VersionKind};
@@ -227,18 +227,16 @@ const IDS_MAX: usize = if cfg!(braid_shuttle) { 8 } else { 8192 };
 
 /// What a transaction notes of its reads, and the steps of its order.
 pub trait Rules: Sized + Send + Sync + 'static {
-    /// See [`Tracker::TEARS_COMMITS`](crate::cc::mvcc::Tracker::TEARS_COMMITS).
-    const TEARS_COMMITS: bool = false;
-    /// See [`Tracker::FORGETS_SUCCESSORS`](crate::cc::mvcc::Tracker::FORGETS_SUCCESSORS).
-    const FORGETS_SUCCESSORS: bool = false;
-    /// See [`Tracker::STARTS_LATE`](crate::cc::mvcc::Tracker::STARTS_LATE).
-    const STARTS_LATE: bool = false;
-    /// See [`Tracker::FORGETS_DEPARTED`](crate::cc::mvcc::Tracker::FORGETS_DEPARTED).
-    const FORGETS_DEPARTED: bool = false;
-    /// See [`Tracker::LOSES_STAMPS`](crate::cc::mvcc::Tracker::LOSES_STAMPS).
-    const LOSES_STAMPS: bool = false;
+    /// See [`Tracker::makes`](crate::cc::mvcc::Tracker::makes).
+    #[inline(always)]
+    fn makes(mistake: Mistake) -> bool {
+        let _ = mistake;
+        false
+    }
     /// How long a worker's log is: transactions, and records that they have read.
-    const LOG_MAX: (usize, usize) = (ENTRIES_MAX, IDS_MAX);
+    fn log_max() -> (usize, usize) {
+        (ENTRIES_MAX, IDS_MAX)
+    }
 
     /// The transaction has met a record of which it sees nothing.
     #[inline(always)]

@@ -37,8 +37,8 @@ mod undone;
 use super::common::ranges::Noted;
 use super::common::registry::Registry;
 use super::{
-    Abort, Admission, Change, Changed, ConcurrencyControl, Declared, Env, Holder, InTheWay, Intent, NotBegun,
-    Reads, Refused, Scanned, Target, Waits, Written,
+    Abort, Admission, Change, Changed, ConcurrencyControl, Declared, Env, Holder, InTheWay, Intent,
+    LabOptions, NotBegun, Reads, Refused, Scanned, Target, Waits, Written,
 };
 use crate::index::Index;
 use crate::memory::{Memory, OutOfMemory, Slab};
@@ -369,9 +369,7 @@ fn note_absent<P: Policy>(txn: &mut Txn, record: *const Record, target: &Target)
 // SAFETY: `value` lends a copy of the transaction's own; or what it is going to write, which is kept when it is undone; or a value that a lock or a partition of the transaction keeps from being replaced.
 // The memory of records that are removed while it is open is not given back.
 unsafe impl<P: Policy> ConcurrencyControl for Single<P> {
-    const READS: Reads = Reads::Current;
     const TRACKS_READS: bool = P::TRACKS_READS;
-    const HAS_PARTITIONS: bool = P::HAS_PARTITIONS;
 
     type Shared = Shared;
     type Worker = Worker;
@@ -379,14 +377,23 @@ unsafe impl<P: Policy> ConcurrencyControl for Single<P> {
     type Access = Access;
     type Prepare = CommitStage;
 
-    fn open(records: Arc<Slab>, memory: Arc<Memory>, partitions: u32) -> Shared {
+    fn reads(_: LabOptions) -> Reads {
+        Reads::Current
+    }
+
+    fn open(records: Arc<Slab>, memory: Arc<Memory>, options: LabOptions) -> Shared {
         let registry = Registry::new(&memory);
         let graph = Graph::new(&memory);
         let times = P::HAS_RANGE_TIMES.then(RangeTimes::new);
-        let partitions = P::HAS_PARTITIONS.then(|| Partitions::new(partitions, memory.clone()));
+        let partitions = P::HAS_PARTITIONS.then(|| Partitions::new(options.partitions, memory.clone()));
         let heat = P::HAS_HEAT.then(Heat::new);
         let (waits, removals) = (Waits::new(memory), Removals::default());
         Shared { registry, waits, records, removals, graph, times, partitions, heat }
+    }
+
+    #[inline(always)]
+    fn has_partitions(_: &Shared) -> bool {
+        P::HAS_PARTITIONS
     }
 
     fn now(shared: &Shared) -> u64 {

@@ -1,0 +1,40 @@
+//! Errors planted in schemes, to show that the checks find them.
+//!
+//! A planted scheme exchanges steps of the true one, in a file `planted.rs` beside it. A [`Mistake`] is an error in code that
+//! schemes share.
+
+use std::cell::Cell;
+
+/// An error that a planted scheme has made in code that it shares with others. The true schemes make none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mistake {
+    /// Readers take a transaction that is committing for one that has not begun to.
+    TornCommits,
+    /// The version that superseded what a transaction has read is unlinked between two others.
+    LostSuccessors,
+    /// A snapshot opened just after a version was created does not hold it.
+    LateIntervals,
+    /// A key that has left its index since a transaction began is taken for one that was never there.
+    ForgottenDepartures,
+    /// An access takes the first version that it may see, although that was not committed when the access met it.
+    EarlyValues,
+    /// A split of an index node does not take the stamp along.
+    LostStamps,
+}
+
+/// Stands for the error that the thread has chosen. A scheme with that one is compiled once for all errors.
+pub const CHOSEN: u32 = u32::MAX;
+
+thread_local! {
+    static CHOICE: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Plants this error in the schemes with the error [`CHOSEN`], as far as the calling thread runs them.
+pub fn choose(error: u32) {
+    CHOICE.set(error);
+}
+
+/// Returns true if a scheme with the error `BUG` has this error.
+pub(in crate::cc) fn has<const BUG: u32>(error: u32) -> bool {
+    if BUG == CHOSEN { CHOICE.get() == error } else { BUG == error }
+}
